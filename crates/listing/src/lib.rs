@@ -1,0 +1,161 @@
+//! Steps as text: what a step does, in the words that listings and error messages use.
+//!
+//! A crate of its own so that `husk-script`, which runs where nothing may be formatted, holds no
+//! formatting code at all. It has no state and makes no system call.
+
+#![forbid(unsafe_code)]
+
+use core::fmt::{self, Display, Formatter};
+use husk_script::sys::namespace::Namespaces;
+use husk_script::{Handle, Request, Step};
+use std::ffi::CStr;
+
+/// A step as a line of a listing, without its number.
+///
+/// ```
+/// use husk_listing::Line;
+/// use husk_script::Step;
+///
+/// assert_eq!(Line(&Step::Chdir { path: c"/srv" }).to_string(), "cwd /srv");
+/// ```
+pub struct Line<'a>(pub &'a Step<'a>);
+
+impl Display for Line<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match *self.0 {
+            Step::Open { path, out, .. } => write!(f, "r{} = open {}", out.index(), Text(path)),
+            Step::Close { fd } => write!(f, "close {}", Descriptor(fd)),
+            Step::CloseRange { first, last } => write!(f, "close {}-{}", first.number(), last.number()),
+            Step::CloseRangeOnExec { first, last } => {
+                write!(f, "close-on-exec {}-{}", first.number(), last.number())
+            }
+            Step::Dup { from, least, out } => {
+                write!(f, "r{} = dup {} at least {}", out.index(), Descriptor(from), least.number())
+            }
+            Step::Dup3 { from, to } => write!(f, "dup {} -> {}", Descriptor(from), to.number()),
+            Step::KeepOnExec { fd } => write!(f, "keep {}", fd.number()),
+            Step::Await { fd } => write!(f, "await {}", Descriptor(fd)),
+            Step::Write { fd, bytes } => write!(f, "write {} {}", Descriptor(fd), Bytes(bytes)),
+            Step::WriteFile { path, bytes, .. } => write!(f, "write {} {}", Text(path), Bytes(bytes)),
+
+            Step::Mkdir { path, mode, .. } => write!(f, "mkdir {} {:03o}", Text(path), mode.bits()),
+            Step::Symlink { target, path } => write!(f, "symlink {} -> {}", Text(path), Text(target)),
+            Step::Mount { source, target, fstype, .. } => {
+                write!(f, "mount {} {} {}", Text(fstype), Text(source), Text(target))
+            }
+            Step::MountBind { source, target } => write!(f, "bind {} {}", Text(source), Text(target)),
+            Step::MountChange { target, flags } => {
+                let flags = flags.iter_names().map(|(name, _)| name.to_ascii_lowercase());
+                write!(f, "propagation {} {}", Text(target), flags.collect::<Vec<_>>().join(","))
+            }
+            Step::UmountDetach { target } => write!(f, "umount {}", Text(target)),
+            Step::PivotRoot { new_root, put_old } => {
+                write!(f, "pivot-root {} {}", Text(new_root), Text(put_old))
+            }
+            Step::Chdir { path } => write!(f, "cwd {}", Text(path)),
+            Step::Chroot { path } => write!(f, "chroot {}", Text(path)),
+            Step::Umask { mask } => write!(f, "umask {:03o}", mask.bits()),
+
+            Step::Setsid => f.write_str("setsid"),
+            Step::Setpgid { group: None } => f.write_str("process-group new"),
+            Step::Setpgid { group: Some(group) } => write!(f, "process-group {}", group.as_raw_pid()),
+            Step::Tiocsctty { terminal } => write!(f, "controlling-terminal {}", terminal.number()),
+            Step::Tcsetpgrp { terminal } => write!(f, "foreground {}", terminal.number()),
+
+            Step::ResetHandlers => f.write_str("signals default"),
+            Step::DefaultAction { signal } => write!(f, "signal {} default", signal.number()),
+            Step::IgnoreSignal { signal } => write!(f, "signal {} ignore", signal.number()),
+            Step::SignalMask { blocked } => write!(f, "signal-mask {:#x}", blocked.bits()),
+            Step::ParentDeathSignal { signal, .. } => write!(f, "parent-death-signal {}", signal.number()),
+
+            Step::Unshare { namespaces } => write!(f, "unshare {}", Kinds(namespaces)),
+            Step::Setns { fd, namespaces } => write!(f, "join {} {}", Kinds(namespaces), fd.number()),
+            Step::Sethostname { name } => write!(f, "hostname {}", Bytes(name)),
+            Step::Request { what: Request::IdMaps } => f.write_str("request id-maps"),
+
+            Step::Setrlimit { resource, limit } => {
+                let limits = (Limit(limit.current), Limit(limit.maximum));
+                write!(f, "rlimit {} {} {}", format!("{resource:?}").to_ascii_lowercase(), limits.0, limits.1)
+            }
+            Step::Setpriority { nice } => write!(f, "nice {nice}"),
+            Step::SchedSetattr { attr } => write!(f, "scheduler {} priority {}", attr.policy, attr.priority),
+            Step::SchedSetaffinity { mask } => {
+                f.write_str("affinity")?;
+                mask.iter().rev().try_for_each(|word| write!(f, " {word:016x}"))
+            }
+            Step::IoprioSet { class, level } => write!(f, "io-priority {class} {level}"),
+
+            Step::Setgroups { groups } => {
+                f.write_str("groups")?;
+                groups.iter().try_for_each(|group| write!(f, " {}", group.as_raw()))
+            }
+            Step::Setresgid { gid } => write!(f, "gid {}", gid.as_raw()),
+            Step::Setresuid { uid } => write!(f, "uid {}", uid.as_raw()),
+            Step::NoNewPrivs => f.write_str("no-new-privileges"),
+
+            Step::Execve { path, .. } => write!(f, "exec {}", Text(path)),
+        }
+    }
+}
+
+/// A string of the kernel's, with what is not text escaped.
+struct Text<'a>(&'a CStr);
+
+impl Display for Text<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0.to_bytes() {
+            b"" => f.write_str("\"\""),
+            bytes => write!(
+                f,
+                "{}",
+                bytes
+                    .utf8_chunks()
+                    .map(|chunk| chunk.valid().escape_debug().to_string()
+                        + &chunk.invalid().escape_ascii().to_string())
+                    .collect::<String>()
+            ),
+        }
+    }
+}
+
+/// Bytes that a step writes, quoted.
+struct Bytes<'a>(&'a [u8]);
+
+impl Display for Bytes<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+struct Descriptor(Handle);
+
+impl Display for Descriptor {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Handle::Number(fd) => write!(f, "{}", fd.number()),
+            Handle::Register(register) => write!(f, "r{}", register.index()),
+        }
+    }
+}
+
+/// Kinds of namespaces by the names that `/proc/PID/ns` has for them: `mnt,pid`.
+pub struct Kinds(pub Namespaces);
+
+impl Display for Kinds {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let names =
+            Namespaces::NAMES.iter().filter(|(kind, _)| self.0.contains(*kind)).map(|(_, name)| *name);
+        f.write_str(&names.collect::<Vec<_>>().join(","))
+    }
+}
+
+struct Limit(Option<u64>);
+
+impl Display for Limit {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(limit) => write!(f, "{limit}"),
+            None => f.write_str("unlimited"),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The machine: a list of [`Step`]s, and the loop that performs it in a child that has not execed.
+//!
+//! The child runs in memory that it shares with its parent, with the parent's thread-local storage
+//! and with whatever locks the parent's threads held at the moment of the clone. What must
+//! therefore not happen here: allocate, lock, panic, unwind, format, touch a thread-local, call
+//! libc. The crate is `no_std` without `alloc`, links nothing that could do these things, and
+//! `tests/freestanding.rs` proves it by linking the loop without any library at all.
+//!
+//! What is absent: no step decides anything. Whatever depends on a configuration or on a kernel
+//! was settled when the list was written; a step may tolerate an error number it was told to
+//! tolerate, no more. No step knows why it is here: the words for its failure are made by the
+//! parent, where words are free (`husk-listing`).
+//!
+//! Read [`Step`] for the vocabulary, then [`run`], which is all there is.
+
+#![no_std]
+
+pub mod journal;
+mod perform;
+pub mod report;
+mod step;
+
+pub use husk_sys as sys;
+pub use journal::Journal;
+pub use report::Request;
+pub use step::{Handle, Reg, Step};
+
+use perform::Registers;
+use sys::Fd;
+
+/// The exit status of a child that could not perform its list. Nobody is meant to read it, the
+/// [`Journal`] says more; but a foreign reaper may see it.
+pub const SETUP_FAILED: u8 = 127;
+
+/// Everything a child needs, in memory that stays as it is until the child is released.
+pub struct Script<'a> {
+    /// What to do, in this order. The last step is [`Step::Execve`], or the child ends.
+    pub steps: &'a [Step<'a>],
+    /// Where the child writes down how far it came.
+    pub journal: Journal,
+    /// The child's end of the socket to its parent, for lists with a [`Step::Request`].
+    pub channel: Option<Fd>,
+}
+
+/// Performs the list. This is the child's whole life between clone and exec.
+pub fn run(script: &Script<'_>) -> ! {
+    let mut registers = Registers::default();
+    for (index, step) in script.steps.iter().enumerate() {
+        script.journal.begin(index);
+        if let Err(errno) = perform::perform(step, &mut registers, script.channel) {
+            script.journal.fail(errno);
+            break;
+        }
+    }
+    sys::process::exit_group(SETUP_FAILED)
+}

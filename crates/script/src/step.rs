@@ -1,0 +1,338 @@
+//! The vocabulary: everything a child can do before it execs.
+
+use crate::report::Request;
+use crate::sys::file::{Mode, OFlags};
+use crate::sys::limits::{Resource, Rlimit, SchedAttr};
+use crate::sys::mount::{MountFlags, MountPropagationFlags};
+use crate::sys::namespace::Namespaces;
+use crate::sys::signal::{Signal, SignalSet};
+use crate::sys::{CArray, Errno, Fd, Gid, Pid, Uid};
+use core::ffi::CStr;
+
+/// Where a step leaves a descriptor that a later step uses: one of [`Reg::COUNT`] places on the
+/// child's stack. It is all that changes while a list is performed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Reg(u8);
+
+impl Reg {
+    /// How many there are.
+    pub const COUNT: u8 = 64;
+
+    /// The register with this index, if there is one.
+    #[must_use]
+    pub const fn new(index: u8) -> Option<Self> {
+        if index < Self::COUNT { Some(Self(index)) } else { None }
+    }
+
+    /// Its index.
+    #[must_use]
+    pub const fn index(self) -> u8 {
+        self.0
+    }
+}
+
+/// A descriptor that a step works on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Handle {
+    /// One that the parent had open, under the number it had there.
+    Number(Fd),
+    /// One that an earlier step opened.
+    Register(Reg),
+}
+
+impl From<Fd> for Handle {
+    fn from(fd: Fd) -> Self {
+        Self::Number(fd)
+    }
+}
+
+impl From<Reg> for Handle {
+    fn from(register: Reg) -> Self {
+        Self::Register(register)
+    }
+}
+
+/// One thing the child does. A step makes one system call, or the few that belong together; it may
+/// tolerate an error number. It may not allocate, lock, format, panic, or know why it is here.
+///
+/// Steps bear the names of the system calls they make.
+#[derive(Clone, Copy)]
+pub enum Step<'a> {
+    // Descriptors.
+    /// `openat(O_CLOEXEC)` below the working directory.
+    Open {
+        /// The file.
+        path: &'a CStr,
+        /// How to open it.
+        flags: OFlags,
+        /// The permissions of a file that this creates.
+        mode: Mode,
+        /// Where the descriptor is left.
+        out: Reg,
+    },
+    /// `close`.
+    Close {
+        /// The descriptor.
+        fd: Handle,
+    },
+    /// `close_range`: every descriptor from `first` to `last` is closed now.
+    CloseRange {
+        /// The lowest.
+        first: Fd,
+        /// The highest.
+        last: Fd,
+    },
+    /// `close_range(CLOSE_RANGE_CLOEXEC)`: every descriptor from `first` to `last` will be closed
+    /// by exec.
+    CloseRangeOnExec {
+        /// The lowest.
+        first: Fd,
+        /// The highest.
+        last: Fd,
+    },
+    /// `fcntl(F_DUPFD_CLOEXEC)`: another name of a descriptor, out of the way of lower numbers.
+    Dup {
+        /// The descriptor.
+        from: Handle,
+        /// The lowest number that will do.
+        least: Fd,
+        /// Where the new number is left.
+        out: Reg,
+    },
+    /// `dup3`: the descriptor gets the number `to`, which exec keeps.
+    Dup3 {
+        /// The descriptor.
+        from: Handle,
+        /// Its number in the program.
+        to: Fd,
+    },
+    /// `fcntl(F_SETFD, 0)`: exec keeps the descriptor under the number it has.
+    KeepOnExec {
+        /// The descriptor.
+        fd: Fd,
+    },
+    /// `read` of one byte: waits until somebody writes one, or closes the other end.
+    Await {
+        /// Where to read.
+        fd: Handle,
+    },
+    /// `write`, all at once.
+    Write {
+        /// Where to write.
+        fd: Handle,
+        /// What to write.
+        bytes: &'a [u8],
+    },
+    /// Opens a file that exists, writes all at once and closes it, as procfs and cgroupfs want it.
+    WriteFile {
+        /// The file.
+        path: &'a CStr,
+        /// What to write.
+        bytes: &'a [u8],
+        /// An error that is none.
+        tolerate: Option<Errno>,
+    },
+
+    // Files.
+    /// `mkdirat`.
+    Mkdir {
+        /// The directory.
+        path: &'a CStr,
+        /// Its permissions, less the umask.
+        mode: Mode,
+        /// An error that is none: `EEXIST` where the directory may be there.
+        tolerate: Option<Errno>,
+    },
+    /// `symlinkat`.
+    Symlink {
+        /// What the link says.
+        target: &'a CStr,
+        /// Where it is.
+        path: &'a CStr,
+    },
+    /// `mount` of a new file system.
+    Mount {
+        /// What is shown as its source.
+        source: &'a CStr,
+        /// Where.
+        target: &'a CStr,
+        /// Its type.
+        fstype: &'a CStr,
+        /// Its flags.
+        flags: MountFlags,
+        /// Its own options, separated by commas.
+        data: &'a CStr,
+    },
+    /// `mount(MS_BIND | MS_REC)`.
+    MountBind {
+        /// The tree to show.
+        source: &'a CStr,
+        /// Where.
+        target: &'a CStr,
+    },
+    /// `mount` of propagation flags.
+    MountChange {
+        /// The mount.
+        target: &'a CStr,
+        /// Who hears of mounts below it.
+        flags: MountPropagationFlags,
+    },
+    /// `umount2(MNT_DETACH)`.
+    UmountDetach {
+        /// The mount.
+        target: &'a CStr,
+    },
+    /// `pivot_root`.
+    PivotRoot {
+        /// The new root, a mount point.
+        new_root: &'a CStr,
+        /// Where the old root goes.
+        put_old: &'a CStr,
+    },
+    /// `chdir`.
+    Chdir {
+        /// The directory.
+        path: &'a CStr,
+    },
+    /// `chroot`.
+    Chroot {
+        /// The new root.
+        path: &'a CStr,
+    },
+    /// `umask`.
+    Umask {
+        /// The permissions that files will not have.
+        mask: Mode,
+    },
+
+    // Session and terminal.
+    /// `setsid`.
+    Setsid,
+    /// `setpgid`: joins a process group, or leads one of its own.
+    Setpgid {
+        /// The group to join.
+        group: Option<Pid>,
+    },
+    /// `ioctl(TIOCSCTTY)`: takes a controlling terminal.
+    Tiocsctty {
+        /// The terminal.
+        terminal: Fd,
+    },
+    /// `tcsetpgrp`: the caller's process group becomes the foreground group.
+    Tcsetpgrp {
+        /// The terminal.
+        terminal: Fd,
+    },
+
+    // Signals.
+    /// Every handler back to its default: only where the child was made without
+    /// `CLONE_CLEAR_SIGHAND`.
+    ResetHandlers,
+    /// `rt_sigaction(SIG_DFL)`.
+    DefaultAction {
+        /// The signal.
+        signal: Signal,
+    },
+    /// `rt_sigaction(SIG_IGN)`.
+    IgnoreSignal {
+        /// The signal.
+        signal: Signal,
+    },
+    /// `rt_sigprocmask(SIG_SETMASK)`. Signals that came since the clone arrive here.
+    SignalMask {
+        /// The signals that are blocked from here on.
+        blocked: SignalSet,
+    },
+    /// `prctl(PR_SET_PDEATHSIG)`; fails with `ESRCH` if the parent is gone already.
+    ParentDeathSignal {
+        /// The signal.
+        signal: Signal,
+        /// The parent's pid, or `None` in another pid namespace, where the child cannot see it.
+        parent: Option<Pid>,
+    },
+
+    // Namespaces.
+    /// `unshare`.
+    Unshare {
+        /// The kinds of namespaces to make.
+        namespaces: Namespaces,
+    },
+    /// `setns`.
+    Setns {
+        /// A namespace, or the pidfd of a process that is in those to join.
+        fd: Fd,
+        /// The kinds of namespaces to join.
+        namespaces: Namespaces,
+    },
+    /// `sethostname`.
+    Sethostname {
+        /// The name.
+        name: &'a [u8],
+    },
+    /// Asks the parent for something and waits until it is done.
+    Request {
+        /// What.
+        what: Request,
+    },
+
+    // Limits.
+    /// `setrlimit`.
+    Setrlimit {
+        /// Of what.
+        resource: Resource,
+        /// How much; `None` is unlimited.
+        limit: Rlimit,
+    },
+    /// `setpriority`: the nice value.
+    Setpriority {
+        /// -20 to 19.
+        nice: i32,
+    },
+    /// `sched_setattr`.
+    SchedSetattr {
+        /// The policy with its parameters.
+        attr: SchedAttr,
+    },
+    /// `sched_setaffinity`.
+    SchedSetaffinity {
+        /// Bit `n % 64` of word `n / 64` stands for CPU `n`.
+        mask: &'a [u64],
+    },
+    /// `ioprio_set`.
+    IoprioSet {
+        /// 1 real-time, 2 best-effort, 3 idle.
+        class: u8,
+        /// 0, the highest, to 7.
+        level: u8,
+    },
+
+    // Identity.
+    /// `setgroups`.
+    Setgroups {
+        /// All supplementary groups.
+        groups: &'a [Gid],
+    },
+    /// `setresgid`: real, effective and saved.
+    Setresgid {
+        /// The group.
+        gid: Gid,
+    },
+    /// `setresuid`: real, effective and saved.
+    Setresuid {
+        /// The user.
+        uid: Uid,
+    },
+    /// `prctl(PR_SET_NO_NEW_PRIVS)`.
+    NoNewPrivs,
+
+    // The end.
+    /// `execve`. There is no "after".
+    Execve {
+        /// The program.
+        path: &'a CStr,
+        /// Its arguments, its name among them.
+        argv: CArray<'a>,
+        /// Its environment.
+        envp: CArray<'a>,
+    },
+}

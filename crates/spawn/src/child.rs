@@ -1,0 +1,228 @@
+//! A process that has been started.
+
+use crate::error::{Error, Reason};
+use crate::pool::Berth;
+use crate::stdio::Pipes;
+use husk_listing::Line;
+use husk_script::Step;
+use husk_script::journal::Progress;
+use husk_script::sys::signal::{Signal, pidfd_send_signal};
+use husk_script::sys::{Errno, Fd, Pid};
+use rustix::io::retry_on_intr;
+use rustix::process::{WaitId, WaitIdOptions, WaitIdStatus, waitid};
+use rustix::thread::futex;
+use std::fmt::{self, Debug, Formatter};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus};
+
+/// What a process wrote, and how it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// What it wrote to standard output, if that was captured.
+    pub stdout: Vec<u8>,
+    /// What it wrote to standard error, if that was captured.
+    pub stderr: Vec<u8>,
+}
+
+/// A process that has been started.
+///
+/// It is known by its pidfd, never by its pid alone: no method can touch another process that has
+/// got the same pid, and waiting takes no status that is not this child's. As a descriptor
+/// ([`AsFd`]) it becomes readable when the process has ended, so it fits any event loop.
+///
+/// Dropping it lets the process run on, unless [`Command::kill_on_drop`](crate::Command::kill_on_drop)
+/// was set; as with std, a process that nobody waits for stays a zombie until its parent ends.
+pub struct Child {
+    /// The writing end of standard input, if that is a pipe.
+    pub stdin: Option<ChildStdin>,
+    /// The reading end of standard output, if that is a pipe.
+    pub stdout: Option<ChildStdout>,
+    /// The reading end of standard error, if that is a pipe.
+    pub stderr: Option<ChildStderr>,
+    pid: Pid,
+    pidfd: OwnedFd,
+    berth: Berth,
+    channel: Option<OwnedFd>,
+    status: Option<ExitStatus>,
+    kill_on_drop: bool,
+}
+
+impl Child {
+    pub(crate) fn new(
+        pid: Pid,
+        pidfd: OwnedFd,
+        berth: Berth,
+        pipes: Pipes,
+        channel: Option<OwnedFd>,
+        kill_on_drop: bool,
+    ) -> Self {
+        let Pipes { stdin, stdout, stderr, .. } = pipes;
+        Self { stdin, stdout, stderr, pid, pidfd, berth, channel, status: None, kill_on_drop }
+    }
+
+    pub(crate) fn channel(&self) -> Option<&OwnedFd> {
+        self.channel.as_ref()
+    }
+
+    /// Its pid in the parent's pid namespace.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.pid.as_raw_pid().unsigned_abs()
+    }
+
+    /// Whether it has become its program, or ended: whether it no longer uses memory of this
+    /// process. Never blocks, makes no system call.
+    pub fn is_released(&mut self) -> bool {
+        self.berth.settle()
+    }
+
+    /// A descriptor on which a read finds the end of file when the process is released, for an
+    /// event loop; only with [`Command::notify_release`](crate::Command::notify_release).
+    #[must_use]
+    pub fn release_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.channel.as_ref().map(OwnedFd::as_fd)
+    }
+
+    /// Waits until it has become its program.
+    ///
+    /// # Errors
+    ///
+    /// If a step failed or the child died before exec; it has then been waited for.
+    pub fn wait_for_exec(&mut self) -> Result<(), Error> {
+        while !self.berth.settle() {
+            // Not a private futex: the kernel wakes this word as a shared one
+            // (kernel/fork.c, `mm_release`). Any other return is a reason to look again.
+            match futex::wait(self.berth.script().journal.in_use(), futex::Flags::empty(), 1, None) {
+                Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(errno) => return Err(Error::new("wait for exec", errno)),
+            }
+        }
+        match self.berth.script().journal.progress() {
+            Progress::At(step) if step + 1 == self.berth.script().steps.len() => Ok(()),
+            // It is dead or dying; how, only the wait can tell.
+            _ => self.wait().map(drop),
+        }
+    }
+
+    /// Sends it a signal. One that has been waited for is past signals, which is no error.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM` if it now has an identity that this process may not send signals to.
+    pub fn signal(&self, signal: Signal) -> Result<(), Error> {
+        match pidfd_send_signal(Fd::of(&self.pidfd), signal) {
+            Ok(()) => Ok(()),
+            Err(Errno::SRCH) if self.status.is_some() => Ok(()),
+            Err(errno) => Err(Error::new(format!("signal {} to {}", signal.number(), self.id()), errno)),
+        }
+    }
+
+    /// Sends it SIGKILL.
+    ///
+    /// # Errors
+    ///
+    /// As [`signal`](Self::signal).
+    pub fn kill(&self) -> Result<(), Error> {
+        self.signal(Signal::KILL)
+    }
+
+    /// How it ended, if it has: `None` while it runs.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait).
+    pub fn try_wait(&mut self) -> Result<Option<ExitStatus>, Error> {
+        self.reap(WaitIdOptions::NOHANG)
+    }
+
+    /// Waits for its end. Closes [`stdin`](Self::stdin) first, so that a program that reads to the
+    /// end of its input comes to it.
+    ///
+    /// # Errors
+    ///
+    /// If it never became its program: the step that failed, or how it died before. `ECHILD` if
+    /// something else in this process waits for children that are not its own.
+    pub fn wait(&mut self) -> Result<ExitStatus, Error> {
+        drop(self.stdin.take());
+        match self.reap(WaitIdOptions::empty())? {
+            Some(status) => Ok(status),
+            // Without NOHANG the kernel returns only with a status.
+            None => Err(Error::new("wait", Errno::CHILD)),
+        }
+    }
+
+    fn reap(&mut self, options: WaitIdOptions) -> Result<Option<ExitStatus>, Error> {
+        if self.status.is_none() {
+            let options = options | WaitIdOptions::EXITED;
+            let found = retry_on_intr(|| waitid(WaitId::PidFd(self.pidfd.as_fd()), options));
+            let found = found.map_err(|errno| Error::new(format!("wait for {}", self.id()), errno))?;
+            let Some(found) = found else { return Ok(None) };
+            self.status = Some(exit_status(&found));
+            self.berth.settle();
+        }
+        self.verdict().map(Some)
+    }
+
+    /// The status of a program that ended, or why there was none.
+    fn verdict(&self) -> Result<ExitStatus, Error> {
+        let status = self.status.unwrap_or_default();
+        let script = self.berth.script();
+        let (step, reason) = match script.journal.progress() {
+            Progress::Failed(step, errno) => (step, Reason::Errno(errno)),
+            Progress::At(step) if step + 1 < script.steps.len() => (step, Reason::Died(status)),
+            Progress::At(_) => return Ok(status),
+        };
+        let act = script
+            .steps
+            .get(step)
+            .map_or_else(|| format!("step {step}"), |step: &Step<'_>| Line(step).to_string());
+        Err(Error::new(act, reason))
+    }
+
+    /// Ends a child that cannot be helped on, and lets its own error be forgotten.
+    pub(crate) fn give_up(&mut self) {
+        drop(self.channel.take());
+        // Tolerated: it is unwaited for, so the signal finds it unless its new identity forbids,
+        // and the closed channel ends it in any case.
+        if self.kill().is_ok() || self.channel.is_none() {
+            // Tolerated: the caller has the better error.
+            drop(self.wait());
+        }
+    }
+}
+
+impl AsFd for Child {
+    /// The pidfd.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+}
+
+impl Debug for Child {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Child").field("pid", &self.id()).field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if self.kill_on_drop && self.status.is_none() && self.kill().is_ok() {
+            // Tolerated: nobody is left to tell.
+            drop(self.wait());
+        }
+    }
+}
+
+/// The status in the form that wait(2) has it, which is what std's type holds.
+fn exit_status(found: &WaitIdStatus) -> ExitStatus {
+    const CORE_DUMPED: i32 = 0x80;
+    let raw = match (found.exit_status(), found.terminating_signal()) {
+        (Some(code), _) => (code & 0xff) << 8,
+        (None, Some(signal)) if found.dumped() => signal | CORE_DUMPED,
+        (None, signal) => signal.unwrap_or_default(),
+    };
+    ExitStatus::from_raw(raw)
+}

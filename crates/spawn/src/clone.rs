@@ -1,0 +1,113 @@
+//! The clone itself.
+//!
+//! # Safety
+//!
+//! A child that shares our memory runs on a stack of ours and reads a list of ours. Both belong to
+//! a [`Berth`], which is neither freed nor used again before its journal says that the child is
+//! released (`pool.rs`). This file puts one child into one berth, once.
+
+#![allow(unsafe_code, clippy::allow_attributes, reason = "starts a process in shared memory")]
+
+use crate::pool::Berth;
+use core::ffi::c_void;
+use husk_script::Script;
+use husk_script::sys::clone::{CloneArgs, clone, clone3, flags};
+use husk_script::sys::namespace::Namespaces;
+use husk_script::sys::signal::{SignalSet, rt_sigprocmask};
+use husk_script::sys::{Errno, Pid};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// What the kernel is asked for beside a child.
+pub(crate) struct Birth<'a> {
+    /// Namespaces that the child is born in.
+    pub(crate) namespaces: Namespaces,
+    /// The cgroup that the child is born in.
+    pub(crate) cgroup: Option<BorrowedFd<'a>>,
+    /// The child's pid in its own pid namespace, in the one above, and so on.
+    pub(crate) pids: &'a [i32],
+    /// When the call returns.
+    pub(crate) returns: Returns,
+}
+
+/// When the parent goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Returns {
+    /// At once.
+    AtOnce,
+    /// When the child is released: `CLONE_VFORK`. Not for a list in which the child waits for us.
+    WhenReleased,
+}
+
+/// Which call makes the child.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// `clone3`.
+    Clone3,
+    /// `clone`, where a seccomp filter around us answers `clone3` with ENOSYS, as old profiles do.
+    Clone,
+}
+
+/// Starts the child that performs the berth's list.
+pub(crate) fn start(berth: &Berth, birth: &Birth<'_>, call: Call) -> Result<(Pid, OwnedFd), Errno> {
+    let script: &Script<'_> = berth.script();
+    let (stack, stack_size) = berth.stack().extent();
+    let mut pidfd: i32 = -1;
+    let mut wanted = flags::VM | flags::PIDFD | flags::CHILD_CLEARTID | u64::from(birth.namespaces.bits());
+    if call == Call::Clone3 {
+        wanted |= flags::CLEAR_SIGHAND;
+    }
+    if birth.returns == Returns::WhenReleased {
+        wanted |= flags::VFORK;
+    }
+    let mut args = CloneArgs {
+        flags: wanted,
+        pidfd: (&raw mut pidfd).addr() as u64,
+        child_tid: script.journal.in_use().as_ptr().addr() as u64,
+        parent_tid: 0,
+        exit_signal: 0,
+        stack: stack as u64,
+        stack_size: stack_size as u64,
+        tls: 0,
+        set_tid: 0,
+        set_tid_size: 0,
+        cgroup: 0,
+    };
+    if let Some(cgroup) = birth.cgroup {
+        args.flags |= flags::INTO_CGROUP;
+        args.cgroup = u64::from(cgroup.as_raw_fd().unsigned_abs());
+    }
+    // The kernel refuses an address without pids.
+    if !birth.pids.is_empty() {
+        args.set_tid = birth.pids.as_ptr().addr() as u64;
+        args.set_tid_size = birth.pids.len() as u64;
+    }
+    let argument = (&raw const *script).cast::<c_void>();
+
+    let make = match call {
+        Call::Clone3 => clone3,
+        Call::Clone => clone,
+    };
+    let mask = rt_sigprocmask(SignalSet::FULL)?;
+    script.journal.occupy();
+    // SAFETY: the four conditions of `clone3`. (1) The stack is the berth's, whose last child is
+    // released, and stays mapped until this one is. (2) The list and its journal are the berth's
+    // too; nobody writes to them but the journal's atomics, and `pidfd` outlives the call, which
+    // is all the kernel needs it for. (3) `enter` runs `husk_script::run`, whose crate keeps to
+    // what is possible there, and proves it. (4) Every signal is blocked in this thread, and so in
+    // the child until its list says otherwise, after its handlers have been reset.
+    let cloned = unsafe { make(&args, enter, argument) };
+    // The journal of a child that never was is not in use.
+    if cloned.is_err() {
+        script.journal.abandon();
+    }
+    rt_sigprocmask(mask)?;
+    // SAFETY: the kernel has put a new descriptor there, which nobody else knows of.
+    Ok((cloned?, unsafe { OwnedFd::from_raw_fd(pidfd) }))
+}
+
+/// Where the child begins.
+extern "C" fn enter(script: *const c_void) -> ! {
+    // SAFETY: `start` passes the address of a `Script` that outlives the child's use of it.
+    let script = unsafe { &*script.cast::<Script<'_>>() };
+    husk_script::run(script)
+}

@@ -1,0 +1,111 @@
+//! What can go wrong, and the words for it.
+
+use core::fmt::{self, Display, Formatter};
+use husk_script::sys::Errno;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+/// Why a process could not be started, or could not be waited for.
+///
+/// It prints as the act that failed and the reason:
+///
+/// ```text
+/// exec /no/such: No such file or directory (os error 2)
+/// cwd /root: Permission denied (os error 13)
+/// uid 1000: killed by signal 9 before exec
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[error("{act}: {reason}")]
+pub struct Error {
+    act: Box<str>,
+    reason: Reason,
+}
+
+/// Why an act failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The kernel refused it, to the child or to us.
+    Errno(Errno),
+    /// The child died during the step and never became the program.
+    Died(ExitStatus),
+    /// A string holds a NUL byte, which no string of the kernel's can.
+    Nul,
+    /// Two settings of the command cannot both be had, for this reason.
+    Conflict(&'static str),
+}
+
+impl Error {
+    pub(crate) fn new(act: impl Into<Box<str>>, reason: impl Into<Reason>) -> Self {
+        Self { act: act.into(), reason: reason.into() }
+    }
+
+    /// An error about a path or another operand that may be any bytes.
+    pub(crate) fn about(act: &str, operand: &OsStr, reason: impl Into<Reason>) -> Self {
+        Self::new(format!("{act} {}", operand.display()), reason)
+    }
+
+    /// An error that std reports.
+    pub(crate) fn from_io(act: impl Into<Box<str>>, error: &io::Error) -> Self {
+        Self::new(act, Errno::from_io_error(error).unwrap_or(Errno::IO))
+    }
+
+    /// The act that failed, as listings print it: `exec /no/such`.
+    #[must_use]
+    pub fn act(&self) -> &str {
+        &self.act
+    }
+
+    /// Why it failed.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        self.reason
+    }
+
+    /// The kernel's error number, where the kernel refused.
+    #[must_use]
+    pub fn raw_os_error(&self) -> Option<i32> {
+        match self.reason {
+            Reason::Errno(errno) => Some(errno.raw_os_error()),
+            _ => None,
+        }
+    }
+
+    /// The kind of error, in std's terms.
+    #[must_use]
+    pub fn kind(&self) -> io::ErrorKind {
+        match self.reason {
+            Reason::Errno(errno) => errno.kind(),
+            Reason::Died(_) => io::ErrorKind::Other,
+            Reason::Nul | Reason::Conflict(_) => io::ErrorKind::InvalidInput,
+        }
+    }
+}
+
+impl Display for Reason {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Errno(errno) => io::Error::from(*errno).fmt(f),
+            Self::Died(status) => match status.signal() {
+                Some(signal) => write!(f, "killed by signal {signal} before exec"),
+                None => write!(f, "{status} before exec"),
+            },
+            Self::Nul => f.write_str("holds a NUL byte"),
+            Self::Conflict(why) => f.write_str(why),
+        }
+    }
+}
+
+impl From<Errno> for Reason {
+    fn from(errno: Errno) -> Self {
+        Self::Errno(errno)
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        Self::new(error.kind(), error)
+    }
+}

@@ -1,0 +1,210 @@
+//! A command as a list of steps.
+
+use crate::Error;
+use crate::clone::Call;
+use crate::command::Command;
+use crate::fds::{self, Mapping};
+use crate::pool::ScriptRef;
+use crate::stdio::{Pipes, Unset};
+use crate::writer::Writer;
+use bumpalo::Bump;
+use husk_script::sys::namespace::Namespaces;
+use husk_script::sys::signal::{Signal, SignalSet};
+use husk_script::sys::{CArray, CPtr, Fd};
+use husk_script::{Journal, Script, Step};
+use rustix::process::{geteuid, getpid};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+/// What a list depends on beside its command.
+pub(crate) struct Surroundings<'a> {
+    /// Whether the kernel has reset the child's signal handlers.
+    pub(crate) call: Call,
+    /// The standard streams of a command that sets none.
+    pub(crate) unset: Unset,
+    /// The pipes made for this child.
+    pub(crate) pipes: &'a Pipes,
+    /// The child's end of the socket to us.
+    pub(crate) channel: Option<Fd>,
+}
+
+/// The order of these lines is the order of the system calls. A line that must stand where it
+/// stands says why.
+pub(crate) fn write<'b>(
+    command: &Command,
+    around: &Surroundings<'_>,
+    memory: &'b Bump,
+) -> Result<ScriptRef<'b>, Error> {
+    let mut list = Writer::new(memory);
+
+    signals(command, around.call, &mut list);
+    session(command, &mut list);
+    join(command, &mut list);
+    // Before anything that needs an id: until ids are mapped the child has none.
+    command.maps.write(command.groups.is_some(), &mut list);
+    hostname(command, &mut list);
+    limits(command, &mut list);
+    for steps in &command.steps {
+        steps(&mut list)?;
+    }
+    identity(command, &mut list);
+    // The kernel forgets this signal when ids change (kernel/cred.c, `commit_creds`).
+    parent_death(command, &mut list);
+    // With the program's identity, so that it cannot be started where it may not be.
+    cwd(command, &mut list)?;
+    descriptors(command, around, &mut list)?;
+    // After descriptors: the terminal is the program's standard input.
+    terminal(command, &mut list);
+    if command.no_new_privs {
+        list.push(Step::NoNewPrivs);
+    }
+    for steps in &command.final_steps {
+        steps(&mut list)?;
+    }
+    // Last, so that a signal that came meanwhile meets the program's dispositions, not our half
+    // made ones.
+    list.push(Step::SignalMask { blocked: command.blocked });
+    exec(command, &mut list)?;
+
+    let steps = list.finish();
+    Ok(memory.alloc(Script { steps, journal: Journal::new(), channel: around.channel }))
+}
+
+fn signals(command: &Command, call: Call, list: &mut Writer<'_>) {
+    if call == Call::Clone {
+        list.push(Step::ResetHandlers);
+    }
+    // Rust's runtime ignores SIGPIPE in its own process, and what is ignored stays so over exec.
+    if !command.ignored.contains(&Signal::PIPE) {
+        list.push(Step::DefaultAction { signal: Signal::PIPE });
+    }
+    for &signal in &command.ignored {
+        list.push(Step::IgnoreSignal { signal });
+    }
+}
+
+fn session(command: &Command, list: &mut Writer<'_>) {
+    if command.new_session {
+        list.push(Step::Setsid);
+    }
+    if let Some(group) = command.process_group {
+        list.push(Step::Setpgid { group });
+    }
+}
+
+/// A user namespace first: it gives the privileges that joining the others needs.
+fn join(command: &Command, list: &mut Writer<'_>) {
+    for first in [true, false] {
+        for join in &command.joins {
+            let kinds = join.in_child();
+            if !kinds.is_empty() && kinds.contains(Namespaces::USER) == first {
+                list.push(Step::Setns { fd: Fd::of(&join.fd), namespaces: kinds });
+            }
+        }
+    }
+}
+
+fn hostname(command: &Command, list: &mut Writer<'_>) {
+    if let Some(name) = &command.hostname {
+        let name = list.slice(name.as_bytes());
+        list.push(Step::Sethostname { name });
+    }
+}
+
+/// Before the identity changes: only privileges raise limits and priorities.
+fn limits(command: &Command, list: &mut Writer<'_>) {
+    for &(resource, limit) in &command.rlimits {
+        list.push(Step::Setrlimit { resource, limit });
+    }
+    if let Some(nice) = command.nice {
+        list.push(Step::Setpriority { nice });
+    }
+    if let Some(attr) = command.scheduler {
+        list.push(Step::SchedSetattr { attr });
+    }
+    if let Some((class, level)) = command.io_priority {
+        list.push(Step::IoprioSet { class, level });
+    }
+    if let Some(mask) = &command.affinity {
+        let mask = list.slice(mask);
+        list.push(Step::SchedSetaffinity { mask });
+    }
+    if let Some(mask) = command.umask {
+        list.push(Step::Umask { mask });
+    }
+}
+
+/// Groups before the user: afterwards there is no privilege left to change them.
+fn identity(command: &Command, list: &mut Writer<'_>) {
+    match &command.groups {
+        Some(groups) => {
+            let groups = list.slice(groups);
+            list.push(Step::Setgroups { groups });
+        }
+        // Root's groups are not left to another user by oversight.
+        None if command.uid.is_some() && geteuid().is_root() && !command.enters_user_namespace() => {
+            list.push(Step::Setgroups { groups: &[] });
+        }
+        None => {}
+    }
+    if let Some(gid) = command.gid {
+        list.push(Step::Setresgid { gid });
+    }
+    if let Some(uid) = command.uid {
+        list.push(Step::Setresuid { uid });
+    }
+}
+
+fn parent_death(command: &Command, list: &mut Writer<'_>) {
+    if let Some(signal) = command.parent_death_signal {
+        let parent = (!command.enters_pid_namespace()).then(getpid);
+        list.push(Step::ParentDeathSignal { signal, parent });
+    }
+}
+
+fn cwd(command: &Command, list: &mut Writer<'_>) -> Result<(), Error> {
+    if let Some(path) = &command.cwd {
+        let path = list.text(path)?;
+        list.push(Step::Chdir { path });
+    }
+    Ok(())
+}
+
+fn descriptors(command: &Command, around: &Surroundings<'_>, list: &mut Writer<'_>) -> Result<(), Error> {
+    let mut mappings: Vec<Mapping> =
+        command.fds.iter().map(|(to, fd)| Mapping { from: Fd::of(fd).into(), to: *to }).collect();
+    around.pipes.map(&command.streams, around.unset, &mut mappings, list)?;
+    fds::arrange(&mut mappings, list)
+}
+
+fn terminal(command: &Command, list: &mut Writer<'_>) {
+    if command.controlling_terminal {
+        list.push(Step::Tiocsctty { terminal: Fd::STDIN });
+    }
+    if command.foreground {
+        list.push(Step::Tcsetpgrp { terminal: Fd::STDIN });
+    }
+}
+
+fn exec(command: &Command, list: &mut Writer<'_>) -> Result<(), Error> {
+    let program = command.resolved_program()?;
+    let path = list.text(&program)?;
+    let mut argv = list.pointers(command.args.len() + 2);
+    argv.push(list.text(command.arg0.as_deref().unwrap_or(&command.program))?.into());
+    for argument in &command.args {
+        argv.push(list.text(argument)?.into());
+    }
+    argv.push(CPtr::NULL);
+    let argv = CArray::new(argv.into_bump_slice()).expect("ends with the only null pointer");
+    let envp = command.environment.write(list)?;
+    list.push(Step::Execve { path, argv, envp });
+    Ok(())
+}
+
+/// Whether a program is named by a path, and so not looked up.
+pub(crate) fn is_path(program: &OsStr) -> bool {
+    program.as_bytes().contains(&b'/')
+}
+
+/// What the program inherits of blocked signals when nothing is said: none.
+pub(crate) const NOTHING_BLOCKED: SignalSet = SignalSet::EMPTY;

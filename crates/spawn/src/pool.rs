@@ -1,0 +1,122 @@
+//! Berths: the stack and the list that one child at a time uses, pooled.
+//!
+//! A child uses its berth until it execs or exits, which its journal tells (see
+//! [`husk_script::journal`]). Until then the berth is neither freed nor used again, whatever
+//! becomes of the [`Child`](crate::Child): it waits in the pool.
+
+use crate::stack::Stack;
+use crate::{Error, dumpable};
+use bumpalo::Bump;
+use husk_script::{Script, Step};
+use self_cell::self_cell;
+use std::sync::{Mutex, PoisonError};
+
+/// A reference to a list that lies in the memory it was written in.
+pub(crate) type ScriptRef<'a> = &'a Script<'a>;
+
+self_cell! {
+    /// A list together with the memory it lies in, which is kept for the next one.
+    struct Scroll {
+        owner: Bump,
+        #[covariant]
+        dependent: ScriptRef,
+    }
+}
+
+/// How many free berths are kept. More children than that between clone and exec at one time are
+/// rare, and a berth is only two system calls to make.
+const MOST_FREE: usize = 32;
+
+/// How much memory a free berth keeps for its next list. An ordinary environment needs 4 KiB.
+const MOST_MEMORY: usize = 256 << 10;
+
+/// Berths that no [`Child`](crate::Child) holds: free ones, and those whose child is not released.
+static POOL: Mutex<Vec<Parts>> = Mutex::new(Vec::new());
+
+/// What a child uses, for one child at a time.
+pub(crate) struct Berth {
+    /// Taken only by `drop`.
+    parts: Option<Parts>,
+}
+
+/// Dropped only when the child is released.
+struct Parts {
+    stack: Stack,
+    scroll: Scroll,
+    /// Held while the child may change who can look into our memory.
+    dumpable: Option<dumpable::Guard>,
+}
+
+impl Parts {
+    fn is_released(&self) -> bool {
+        self.scroll.borrow_dependent().journal.is_released()
+    }
+}
+
+impl Berth {
+    /// A berth for the list that `write` puts into its memory.
+    pub(crate) fn new(
+        write: impl for<'b> FnOnce(&'b Bump) -> Result<ScriptRef<'b>, Error>,
+    ) -> Result<Self, Error> {
+        let free = {
+            let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+            pool.iter().rposition(Parts::is_released).map(|index| pool.swap_remove(index))
+        };
+        let (stack, memory) = match free {
+            Some(parts) => (parts.stack, emptied(parts.scroll.into_owner())),
+            None => (Stack::new().map_err(|errno| Error::new("stack", errno))?, Bump::new()),
+        };
+        let scroll = Scroll::try_new(memory, |memory| write(memory))?;
+        let changes_identity = scroll.borrow_dependent().steps.iter().any(changes_identity);
+        let dumpable = changes_identity.then(dumpable::Guard::new).transpose();
+        let dumpable = dumpable.map_err(|errno| Error::new("dumpable", errno))?;
+        Ok(Self { parts: Some(Parts { stack, scroll, dumpable }) })
+    }
+
+    fn parts(&self) -> &Parts {
+        self.parts.as_ref().expect("taken only by drop")
+    }
+
+    pub(crate) fn stack(&self) -> &Stack {
+        &self.parts().stack
+    }
+
+    pub(crate) fn script(&self) -> &Script<'_> {
+        self.parts().scroll.borrow_dependent()
+    }
+
+    /// Whether the child no longer uses the berth. The first time it says so, what the child did
+    /// to memory that was never its own is mended.
+    pub(crate) fn settle(&mut self) -> bool {
+        let released = self.parts().is_released();
+        if released && let Some(parts) = &mut self.parts {
+            parts.dumpable = None;
+        }
+        released
+    }
+}
+
+impl Drop for Berth {
+    fn drop(&mut self) {
+        let released = self.settle();
+        let Some(parts) = self.parts.take() else { return };
+        let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+        if !released || pool.len() < MOST_FREE {
+            pool.push(parts);
+        }
+    }
+}
+
+fn emptied(mut memory: Bump) -> Bump {
+    if memory.allocated_bytes() > MOST_MEMORY {
+        return Bump::new();
+    }
+    memory.reset();
+    memory
+}
+
+/// Whether the kernel may make shared memory undumpable when it performs this step
+/// (kernel/cred.c, `commit_creds`).
+fn changes_identity(step: &Step<'_>) -> bool {
+    matches!(step, Step::Setresuid { .. } | Step::Setresgid { .. })
+}

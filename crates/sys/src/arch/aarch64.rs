@@ -1,0 +1,84 @@
+//! System calls on aarch64. Untested: compiled only where that target is installed.
+//!
+//! # Safety
+//!
+//! [`call`] does whatever the kernel does with six numbers. Its callers promise that every number
+//! the kernel takes for an address is one it may read or write as that call does.
+//!
+//! [`clone_call`] comes back once in the parent and, when the kernel was given a stack, begins a
+//! second life there: the child has the parent's registers, except for the stack pointer, and goes
+//! straight into `entry`, which never returns. Its callers promise that the stack is the child's
+//! alone and that `entry` and what it is handed stay valid for as long as the child runs.
+
+#![allow(unsafe_code, clippy::allow_attributes, reason = "system call instructions")]
+
+use core::arch::asm;
+use core::ffi::c_void;
+
+/// Where a child begins, with the argument it was given.
+pub(crate) type Entry = extern "C" fn(*const c_void) -> !;
+
+/// Makes a system call of up to six arguments.
+///
+/// # Safety
+///
+/// What the kernel takes for an address must be one that it may use so.
+#[inline]
+pub(crate) unsafe fn call(number: u32, args: [usize; 6]) -> isize {
+    let [a, b, c, d, e, f] = args;
+    let returned;
+    // SAFETY: `svc` overwrites x0 only; what else it touches is what the caller promised.
+    unsafe {
+        asm!(
+            "svc 0",
+            in("x8") number as usize,
+            inlateout("x0") a => returned,
+            in("x1") b,
+            in("x2") c,
+            in("x3") d,
+            in("x4") e,
+            in("x5") f,
+            options(nostack),
+        );
+    }
+    returned
+}
+
+/// Makes a system call that starts a child, and has the child call `entry(argument)`.
+///
+/// # Safety
+///
+/// See the top of this file.
+#[inline]
+pub(crate) unsafe fn clone_call(
+    number: u32,
+    args: [usize; 5],
+    entry: Entry,
+    argument: *const c_void,
+) -> isize {
+    let [a, b, c, d, e] = args;
+    let returned;
+    // SAFETY: in the parent this is `call`. The child arrives with x0 0 and every other register
+    // as the parent had it, so `entry` and `argument` are still in theirs; it clears the frame
+    // pointer and the link register, which ends a backtrace.
+    unsafe {
+        asm!(
+            "svc 0",
+            "cbnz x0, 2f",
+            "mov x29, xzr",
+            "mov x30, xzr",
+            "mov x0, {argument}",
+            "br {entry}",
+            "2:",
+            entry = in(reg) entry,
+            argument = in(reg) argument,
+            in("x8") number as usize,
+            inlateout("x0") a => returned,
+            in("x1") b,
+            in("x2") c,
+            in("x3") d,
+            in("x4") e,
+        );
+    }
+    returned
+}

@@ -1,0 +1,11 @@
+//! What differs between processors: the system call instruction, and starting a child on a stack
+//! of its own. One file for each, with the same functions in it.
+
+#[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
+mod imp;
+
+pub(crate) use imp::{Entry, call, clone_call};
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("husk knows the system call instructions of x86_64 and aarch64 only");

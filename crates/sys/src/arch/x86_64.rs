@@ -1,0 +1,91 @@
+//! System calls on x86_64.
+//!
+//! # Safety
+//!
+//! [`call`] does whatever the kernel does with six numbers. Its callers promise that every number
+//! the kernel takes for an address is one it may read or write as that call does.
+//!
+//! [`clone_call`] comes back once in the parent and, when the kernel was given a stack, begins a
+//! second life there: the child has the parent's registers, except for the stack pointer, and goes
+//! straight into `entry`, which never returns. Its callers promise that the stack is the child's
+//! alone and that `entry` and what it is handed stay valid for as long as the child runs.
+
+#![allow(unsafe_code, clippy::allow_attributes, reason = "system call instructions")]
+
+use core::arch::asm;
+use core::ffi::c_void;
+
+/// Where a child begins, with the argument it was given.
+pub(crate) type Entry = extern "C" fn(*const c_void) -> !;
+
+/// Makes a system call of up to six arguments.
+///
+/// # Safety
+///
+/// What the kernel takes for an address must be one that it may use so.
+#[inline]
+pub(crate) unsafe fn call(number: u32, args: [usize; 6]) -> isize {
+    let [a, b, c, d, e, f] = args;
+    let returned;
+    // SAFETY: `syscall` overwrites rax, rcx and r11, which are declared; what else it touches is
+    // what the caller promised.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as usize => returned,
+            in("rdi") a,
+            in("rsi") b,
+            in("rdx") c,
+            in("r10") d,
+            in("r8") e,
+            in("r9") f,
+            out("rcx") _,
+            out("r11") _,
+            options(nostack),
+        );
+    }
+    returned
+}
+
+/// Makes a system call that starts a child, and has the child call `entry(argument)`.
+///
+/// # Safety
+///
+/// See the top of this file.
+#[inline]
+pub(crate) unsafe fn clone_call(
+    number: u32,
+    args: [usize; 5],
+    entry: Entry,
+    argument: *const c_void,
+) -> isize {
+    let [a, b, c, d, e] = args;
+    let returned;
+    // SAFETY: in the parent this is `call`. The child arrives with rax 0 and every other register
+    // as the parent had it, so `entry` and `argument` are still in theirs; it clears the frame
+    // pointer, which ends a backtrace, and leaves for `entry` by a call, so that the stack is
+    // aligned as the ABI wants it.
+    unsafe {
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, r13",
+            "call r12",
+            "ud2",
+            "2:",
+            inlateout("rax") number as usize => returned,
+            in("rdi") a,
+            in("rsi") b,
+            in("rdx") c,
+            in("r10") d,
+            in("r8") e,
+            in("r12") entry,
+            in("r13") argument,
+            out("rcx") _,
+            out("r11") _,
+        );
+    }
+    returned
+}

@@ -1,0 +1,104 @@
+//! Starting a child on a stack of its own, in the memory of its parent.
+//!
+//! # Safety
+//!
+//! The functions of this file start a second process in memory that the first one uses. What that
+//! asks of a caller stands at each; what it asks of the code the child runs is the contract of
+//! `husk-script`.
+
+#![allow(unsafe_code, clippy::allow_attributes, reason = "processes that share memory")]
+
+use crate::arch::{self, Entry};
+use crate::{Errno, Pid, Result, check};
+use core::ffi::c_void;
+use linux_raw_sys::general::{
+    __NR_clone, __NR_clone3, CLONE_CHILD_CLEARTID, CLONE_PIDFD, CLONE_VFORK, CLONE_VM,
+};
+
+pub use linux_raw_sys::general::clone_args as CloneArgs;
+
+/// `CLONE_*` flags, as `clone3` takes them. The constants are linux-raw-sys's, because those of the
+/// libc crate for signal handlers and cgroups overflow to zero on glibc targets.
+pub mod flags {
+    use linux_raw_sys::general as raw;
+
+    /// The child runs in the parent's memory.
+    pub const VM: u64 = raw::CLONE_VM as u64;
+    /// The calling thread is suspended until the child no longer uses that memory.
+    pub const VFORK: u64 = raw::CLONE_VFORK as u64;
+    /// The parent is handed a pidfd.
+    pub const PIDFD: u64 = raw::CLONE_PIDFD as u64;
+    /// A word is cleared and its futex woken when the child no longer uses the memory.
+    pub const CHILD_CLEARTID: u64 = raw::CLONE_CHILD_CLEARTID as u64;
+    /// The child's signal handlers are reset to their defaults; what is ignored stays ignored.
+    pub const CLEAR_SIGHAND: u64 = raw::CLONE_CLEAR_SIGHAND;
+    /// The child is born in the cgroup of `CloneArgs::cgroup`.
+    pub const INTO_CGROUP: u64 = raw::CLONE_INTO_CGROUP;
+}
+
+/// The signal that tells a parent of its child's end.
+const SIGCHLD: u64 = linux_raw_sys::general::SIGCHLD as u64;
+
+/// `clone3`: starts a child that runs `entry(argument)` on the stack that `args` names, and returns
+/// its pid. `SIGCHLD` is filled in as its exit signal.
+///
+/// # Errors
+///
+/// `ENOSYS` where the kernel, or a seccomp filter around us, does not know the call; for the rest
+/// see clone3(2).
+///
+/// # Safety
+///
+/// - `args` names a stack, and nobody else uses it until the child has execed or exited.
+/// - What `args` and `argument` point to is valid until then, and of what the child reads nobody
+///   writes anything but atomics.
+/// - With `CLONE_VM`, `entry` keeps to what is possible in another process's memory: it uses no
+///   thread-local storage, takes no lock, allocates nothing and never unwinds.
+/// - No signal handler of this program runs in the child: every signal is blocked, or
+///   `CLONE_CLEAR_SIGHAND` is among the flags.
+pub unsafe fn clone3(args: &CloneArgs, entry: Entry, argument: *const c_void) -> Result<Pid> {
+    let args = CloneArgs { exit_signal: SIGCHLD, ..*args };
+    let words = [(&raw const args).addr(), size_of::<CloneArgs>(), 0, 0, 0];
+    // SAFETY: the kernel reads `args`, which outlives the call, and writes the pidfd where it says;
+    // the rest is the caller's promise.
+    let returned = unsafe { arch::clone_call(__NR_clone3, words, entry, argument) };
+    pid(returned)
+}
+
+/// The same by `clone`, for where `clone3` is refused: without the flags that only `clone3` has,
+/// so the child must reset signal handlers itself.
+///
+/// # Errors
+///
+/// `EINVAL` if `args` asks for what only `clone3` can do; for the rest see clone(2).
+///
+/// # Safety
+///
+/// As for [`clone3`], except that every signal must be blocked.
+pub unsafe fn clone(args: &CloneArgs, entry: Entry, argument: *const c_void) -> Result<Pid> {
+    // The lowest byte of the flags is the exit signal, so CLONE_NEWTIME, 0x80, has no room there.
+    if args.flags > u64::from(u32::MAX) || args.flags & 0xff != 0 || args.set_tid_size != 0 {
+        return Err(Errno::INVAL);
+    }
+    let word = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let flags = word(args.flags | SIGCHLD);
+    let stack = word(args.stack.wrapping_add(args.stack_size));
+    let (pidfd, child_tid) = (word(args.pidfd), word(args.child_tid));
+    // The last two are in another order on x86 (kernel/fork.c, CONFIG_CLONE_BACKWARDS).
+    #[cfg(target_arch = "x86_64")]
+    let words = [flags, stack, pidfd, child_tid, 0];
+    #[cfg(target_arch = "aarch64")]
+    let words = [flags, stack, pidfd, 0, child_tid];
+    // SAFETY: the kernel writes the pidfd where `args` says; the rest is the caller's promise.
+    let returned = unsafe { arch::clone_call(__NR_clone, words, entry, argument) };
+    pid(returned)
+}
+
+fn pid(returned: isize) -> Result<Pid> {
+    let number = check(returned)?;
+    // A parent is never told 0, and pids stay below 2^22.
+    i32::try_from(number).ok().and_then(Pid::from_raw).ok_or(Errno::CHILD)
+}
+
+// Flags of the first generation must fit what `clone` can pass.
+const _: () = assert!((CLONE_VM | CLONE_VFORK | CLONE_PIDFD | CLONE_CHILD_CLEARTID) & 0xff == 0);

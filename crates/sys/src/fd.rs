@@ -1,0 +1,63 @@
+//! Descriptors by number.
+//!
+//! # Safety
+//!
+//! rustix asks for a [`BorrowedFd`], which promises that the number stays open while it is lent.
+//! [`Fd::lend`] makes one from a bare number that promises nothing. What follows from a wrong
+//! number is `EBADF`, or a call on another open file, as with any number handed to a process; it
+//! never touches memory. The numbers are those of a child's table, which is the child's own, so
+//! nobody else's descriptor can be closed or replaced through it.
+
+#![allow(unsafe_code, clippy::allow_attributes, reason = "descriptor numbers lent to rustix")]
+
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
+
+/// A descriptor of the child, by its number. Copying it copies the number, dropping it closes
+/// nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fd(i32);
+
+impl Fd {
+    /// Standard input.
+    pub const STDIN: Self = Self(0);
+    /// Standard output.
+    pub const STDOUT: Self = Self(1);
+    /// Standard error.
+    pub const STDERR: Self = Self(2);
+    /// The first number that is not a standard stream.
+    pub const FIRST_EXTRA: Self = Self(3);
+    /// The largest number there can be.
+    pub const MAX: Self = Self(i32::MAX);
+
+    /// The descriptor with this number, unless it is negative.
+    #[must_use]
+    pub const fn new(number: i32) -> Option<Self> {
+        if number < 0 { None } else { Some(Self(number)) }
+    }
+
+    /// The number of a descriptor that the parent has open. The child, whose table begins as a
+    /// copy, knows it by the same one.
+    #[must_use]
+    pub fn of(fd: &impl AsFd) -> Self {
+        Self(fd.as_fd().as_raw_fd())
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn number(self) -> i32 {
+        self.0
+    }
+
+    /// The number as the raw system calls take it.
+    #[expect(clippy::cast_sign_loss, reason = "never negative")]
+    pub(crate) const fn word(self) -> usize {
+        self.0 as usize
+    }
+
+    /// This number as a borrowed descriptor, for rustix.
+    pub(crate) fn lend<'a>(self) -> BorrowedFd<'a> {
+        // SAFETY: `borrow_raw` asks that the number is not -1 and stays open. Numbers here are
+        // never negative; for the rest see the top of this file.
+        unsafe { BorrowedFd::borrow_raw(self.0) }
+    }
+}

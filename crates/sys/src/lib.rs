@@ -1,0 +1,46 @@
+//! The Linux kernel as typed functions.
+//!
+//! One function for each system call, under the kernel's name; multiplexed calls are split. Where
+//! rustix has the call it does the work, the rest is raw system calls here. Every function is fit
+//! for the child between clone and exec, which shares the memory and the thread-local storage of a
+//! parent it knows nothing of: no allocation, no lock, no panic, no libc, and so no `errno`.
+//!
+//! Functions are safe because their arguments are types: a path is a [`CStr`](core::ffi::CStr), an
+//! argument vector a [`CArray`], a descriptor an [`Fd`]. The two that cannot be (they start a
+//! process on a stack of its own) are in [`clone`], and say what they ask for.
+//!
+//! What is absent: nothing here knows what a container or a command is, and nothing decides; a
+//! function makes its one call and returns what the kernel said.
+
+#![no_std]
+
+mod arch;
+mod carray;
+pub mod clone;
+mod fd;
+pub mod file;
+pub mod limits;
+pub mod mount;
+pub mod namespace;
+pub mod process;
+pub mod signal;
+
+pub use carray::{CArray, CPtr};
+pub use fd::Fd;
+pub use rustix::io::Errno;
+pub use rustix::process::{Gid, Pid, Uid};
+
+/// What a system call that returns nothing returns.
+pub type Result<T = ()> = core::result::Result<T, Errno>;
+
+/// Turns the number that a raw system call left in its register into a result.
+#[inline]
+fn check(returned: isize) -> Result<usize> {
+    match returned {
+        // The kernel's error range (include/linux/err.h, MAX_ERRNO).
+        #[expect(clippy::cast_possible_truncation, reason = "the range fits in sixteen bits")]
+        -4095..=-1 => Err(Errno::from_raw_os_error(-(returned as i32))),
+        #[expect(clippy::cast_sign_loss, reason = "addresses above the middle are no error")]
+        _ => Ok(returned as usize),
+    }
+}

@@ -1,0 +1,128 @@
+//! Namespaces.
+//!
+//! # Safety
+//!
+//! The raw calls of this file take numbers only.
+
+#![allow(unsafe_code, clippy::allow_attributes, reason = "raw system calls with flags of our own")]
+
+use crate::{Fd, Result, arch, check};
+use core::ops::{BitOr, BitOrAssign};
+use linux_raw_sys::general as raw;
+
+pub use rustix::system::sethostname;
+
+/// A set of kinds of namespaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Namespaces(u32);
+
+impl Namespaces {
+    /// None.
+    pub const EMPTY: Self = Self(0);
+    /// Time: the offsets of the monotonic and boot clocks.
+    pub const TIME: Self = Self(raw::CLONE_NEWTIME);
+    /// Mount: the file system tree.
+    pub const MOUNT: Self = Self(raw::CLONE_NEWNS);
+    /// Cgroup: what looks like the root of the cgroup tree.
+    pub const CGROUP: Self = Self(raw::CLONE_NEWCGROUP);
+    /// UTS: host name and domain name.
+    pub const UTS: Self = Self(raw::CLONE_NEWUTS);
+    /// IPC: System V objects and POSIX message queues.
+    pub const IPC: Self = Self(raw::CLONE_NEWIPC);
+    /// User: ids and capabilities.
+    pub const USER: Self = Self(raw::CLONE_NEWUSER);
+    /// Pid: process numbers.
+    pub const PID: Self = Self(raw::CLONE_NEWPID);
+    /// Network: devices, addresses, ports.
+    pub const NET: Self = Self(raw::CLONE_NEWNET);
+    /// Each of the eight.
+    pub const ALL: Self = Self(
+        Self::TIME.0
+            | Self::MOUNT.0
+            | Self::CGROUP.0
+            | Self::UTS.0
+            | Self::IPC.0
+            | Self::USER.0
+            | Self::PID.0
+            | Self::NET.0,
+    );
+
+    /// Each of the eight with the name that `/proc/PID/ns` has for it.
+    pub const NAMES: [(Self, &'static str); 8] = [
+        (Self::USER, "user"),
+        (Self::MOUNT, "mnt"),
+        (Self::PID, "pid"),
+        (Self::NET, "net"),
+        (Self::IPC, "ipc"),
+        (Self::UTS, "uts"),
+        (Self::CGROUP, "cgroup"),
+        (Self::TIME, "time"),
+    ];
+
+    /// The `CLONE_NEW*` bits.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether every kind of `other` is in this set.
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// This set without the kinds of `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// The kinds that are in both sets.
+    #[must_use]
+    pub const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+}
+
+impl BitOr for Namespaces {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for Namespaces {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+/// `unshare`: new namespaces for the caller, and for time and pid for its next children.
+///
+/// # Errors
+///
+/// See unshare(2).
+pub fn unshare(namespaces: Namespaces) -> Result {
+    // SAFETY: one number, without CLONE_FILES, CLONE_VM or anything else that parts threads from
+    // what they share.
+    check(unsafe { arch::call(raw::__NR_unshare, [namespaces.0 as usize, 0, 0, 0, 0, 0]) }).map(drop)
+}
+
+/// `setns`: joins the namespace that `fd` stands for, or of the process whose pidfd it is, those of
+/// `kinds`.
+///
+/// # Errors
+///
+/// `EINVAL` if `fd` is no namespace of one of these kinds, `EUSERS` for a time namespace when the
+/// caller shares its memory with anybody; for the rest see setns(2).
+pub fn setns(fd: Fd, kinds: Namespaces) -> Result {
+    // SAFETY: two numbers.
+    check(unsafe { arch::call(raw::__NR_setns, [fd.word(), kinds.0 as usize, 0, 0, 0, 0]) }).map(drop)
+}

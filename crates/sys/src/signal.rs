@@ -1,0 +1,194 @@
+//! Signals: sets, masks, dispositions, and sending them.
+//!
+//! # Safety
+//!
+//! Dispositions set here are never handlers, only the kernel's default and "ignore", so no code is
+//! ever entered through them. Structures passed to the kernel live on the stack for the call.
+
+#![allow(
+    unsafe_code,
+    clippy::allow_attributes,
+    reason = "raw system calls that rustix lacks or keeps private"
+)]
+
+use crate::{Fd, Result, arch, check};
+use linux_raw_sys::general as raw;
+
+/// The size of the kernel's signal set, which every signal call wants to be told.
+const SET_SIZE: usize = size_of::<u64>();
+
+/// A signal by number, real-time signals included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Signal(u8);
+
+macro_rules! named {
+    ($($name:ident = $raw:ident,)*) => {
+        $(
+            #[doc = concat!("`", stringify!($raw), "`")]
+            #[expect(clippy::cast_possible_truncation, reason = "at most 64")]
+            pub const $name: Self = Self(raw::$raw as u8);
+        )*
+    };
+}
+
+impl Signal {
+    named! {
+        HUP = SIGHUP, INT = SIGINT, QUIT = SIGQUIT, ILL = SIGILL, TRAP = SIGTRAP, ABRT = SIGABRT,
+        BUS = SIGBUS, FPE = SIGFPE, KILL = SIGKILL, USR1 = SIGUSR1, SEGV = SIGSEGV, USR2 = SIGUSR2,
+        PIPE = SIGPIPE, ALRM = SIGALRM, TERM = SIGTERM, CHLD = SIGCHLD, CONT = SIGCONT,
+        STOP = SIGSTOP, TSTP = SIGTSTP, TTIN = SIGTTIN, TTOU = SIGTTOU, URG = SIGURG,
+        XCPU = SIGXCPU, XFSZ = SIGXFSZ, VTALRM = SIGVTALRM, PROF = SIGPROF, WINCH = SIGWINCH,
+        IO = SIGIO, PWR = SIGPWR, SYS = SIGSYS,
+    }
+
+    /// The largest number a signal has.
+    pub const MAX: u8 = 64;
+
+    /// The signal with this number, if there is one.
+    #[must_use]
+    pub const fn new(number: i32) -> Option<Self> {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
+        if number >= 1 && number <= Self::MAX as i32 { Some(Self(number as u8)) } else { None }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> i32 {
+        self.0 as i32
+    }
+}
+
+/// A set of signals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SignalSet(u64);
+
+impl SignalSet {
+    /// No signal.
+    pub const EMPTY: Self = Self(0);
+    /// Every signal, those that libc keeps for itself included.
+    pub const FULL: Self = Self(u64::MAX);
+
+    /// This set with `signal` in it.
+    #[must_use]
+    pub const fn with(self, signal: Signal) -> Self {
+        Self(self.0 | 1_u64.wrapping_shl(signal.0.wrapping_sub(1) as u32))
+    }
+
+    /// Whether `signal` is in it.
+    #[must_use]
+    pub const fn contains(self, signal: Signal) -> bool {
+        self.with(signal).0 == self.0
+    }
+
+    /// The set as the kernel has it: bit 0 is signal 1.
+    #[must_use]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+}
+
+/// `rt_sigprocmask(SIG_SETMASK)`: blocks just the signals of `set` in the calling thread and
+/// returns what was blocked before.
+///
+/// # Errors
+///
+/// None is known; the kernel ignores the bits of SIGKILL and SIGSTOP.
+pub fn rt_sigprocmask(set: SignalSet) -> Result<SignalSet> {
+    let mut before = SignalSet::EMPTY;
+    let words =
+        [raw::SIG_SETMASK as usize, (&raw const set.0).addr(), (&raw mut before.0).addr(), SET_SIZE, 0, 0];
+    // SAFETY: the kernel reads eight bytes from `set` and writes eight to `before`, both on this
+    // stack and of that size.
+    check(unsafe { arch::call(raw::__NR_rt_sigprocmask, words) })?;
+    Ok(before)
+}
+
+/// `struct sigaction` as the kernel has it: the same words on x86_64 and aarch64.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Action {
+    handler: usize,
+    flags: u64,
+    restorer: usize,
+    mask: u64,
+}
+
+const DEFAULT: usize = 0;
+const IGNORE: usize = 1;
+
+/// `rt_sigaction` with `SIG_DFL`: the kernel's default action for `signal`.
+///
+/// # Errors
+///
+/// `EINVAL` for SIGKILL and SIGSTOP.
+pub fn rt_sigaction_default(signal: Signal) -> Result {
+    sigaction(signal, Some(Action::default())).map(drop)
+}
+
+/// `rt_sigaction` with `SIG_IGN`: `signal` is ignored.
+///
+/// # Errors
+///
+/// `EINVAL` for SIGKILL and SIGSTOP.
+pub fn rt_sigaction_ignore(signal: Signal) -> Result {
+    sigaction(signal, Some(Action { handler: IGNORE, ..Action::default() })).map(drop)
+}
+
+/// Sets every signal that has a handler back to its default and leaves what is ignored ignored:
+/// what `CLONE_CLEAR_SIGHAND` does, for where `clone3` is refused.
+///
+/// # Errors
+///
+/// See rt_sigaction(2).
+pub fn reset_handlers() -> Result {
+    for number in 1..=Signal::MAX {
+        let signal = Signal(number);
+        if signal == Signal::KILL || signal == Signal::STOP {
+            continue;
+        }
+        let handler = sigaction(signal, None)?.handler;
+        if handler != DEFAULT && handler != IGNORE {
+            rt_sigaction_default(signal)?;
+        }
+    }
+    Ok(())
+}
+
+fn sigaction(signal: Signal, new: Option<Action>) -> Result<Action> {
+    let mut before = Action::default();
+    let new_address = new.as_ref().map_or(0, |action| (&raw const *action).addr());
+    let words = [usize::from(signal.0), new_address, (&raw mut before).addr(), SET_SIZE, 0, 0];
+    // SAFETY: the kernel reads an `Action` if there is one and writes another, both on this stack
+    // and laid out as `struct sigaction`. No handler is ever set, only the two that are no address.
+    check(unsafe { arch::call(raw::__NR_rt_sigaction, words) })?;
+    Ok(before)
+}
+
+/// `pidfd_send_signal`: sends `signal` to the process that `pidfd` stands for, never to another
+/// that has got its pid.
+///
+/// # Errors
+///
+/// `ESRCH` if it has been waited for, `EPERM` if the caller may not.
+pub fn pidfd_send_signal(pidfd: Fd, signal: Signal) -> Result {
+    // SAFETY: numbers, and no siginfo.
+    check(unsafe {
+        arch::call(raw::__NR_pidfd_send_signal, [pidfd.word(), usize::from(signal.0), 0, 0, 0, 0])
+    })
+    .map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_have_the_kernels_bits() {
+        assert_eq!(SignalSet::EMPTY.with(Signal::HUP).bits(), 1);
+        assert_eq!(SignalSet::EMPTY.with(Signal::new(64).unwrap()).bits(), 1 << 63);
+        assert!(SignalSet::FULL.contains(Signal::TERM));
+        assert!(!SignalSet::EMPTY.with(Signal::INT).contains(Signal::TERM));
+        assert_eq!(Signal::new(0), None);
+        assert_eq!(Signal::new(65), None);
+    }
+}
