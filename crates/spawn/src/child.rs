@@ -15,6 +15,7 @@ use std::fmt::{self, Debug, Formatter};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus};
+use std::sync::{Mutex, PoisonError};
 
 /// What a process wrote, and how it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +45,8 @@ pub struct Child {
     pub stderr: Option<ChildStderr>,
     pid: Pid,
     pidfd: OwnedFd,
-    berth: Berth,
+    /// A mutex for its `Sync` alone: it is only ever reached through `&mut`.
+    berth: Mutex<Berth>,
     channel: Option<OwnedFd>,
     status: Option<ExitStatus>,
     kill_on_drop: bool,
@@ -60,7 +62,21 @@ impl Child {
         kill_on_drop: bool,
     ) -> Self {
         let Pipes { stdin, stdout, stderr, .. } = pipes;
-        Self { stdin, stdout, stderr, pid, pidfd, berth, channel, status: None, kill_on_drop }
+        Self {
+            stdin,
+            stdout,
+            stderr,
+            pid,
+            pidfd,
+            berth: Mutex::new(berth),
+            channel,
+            status: None,
+            kill_on_drop,
+        }
+    }
+
+    fn berth(&mut self) -> &mut Berth {
+        self.berth.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn channel(&self) -> Option<&OwnedFd> {
@@ -76,7 +92,7 @@ impl Child {
     /// Whether it has become its program, or ended: whether it no longer uses memory of this
     /// process. Never blocks, makes no system call.
     pub fn is_released(&mut self) -> bool {
-        self.berth.settle()
+        self.berth().settle()
     }
 
     /// A descriptor on which a read finds the end of file when the process is released, for an
@@ -92,16 +108,18 @@ impl Child {
     ///
     /// If a step failed or the child died before exec; it has then been waited for.
     pub fn wait_for_exec(&mut self) -> Result<(), Error> {
-        while !self.berth.settle() {
+        let berth = self.berth();
+        while !berth.settle() {
             // Not a private futex: the kernel wakes this word as a shared one
             // (kernel/fork.c, `mm_release`). Any other return is a reason to look again.
-            match futex::wait(self.berth.script().journal.in_use(), futex::Flags::empty(), 1, None) {
+            match futex::wait(berth.script().journal.in_use(), futex::Flags::empty(), 1, None) {
                 Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(errno) => return Err(Error::new("wait for exec", errno)),
             }
         }
-        match self.berth.script().journal.progress() {
-            Progress::At(step) if step + 1 == self.berth.script().steps.len() => Ok(()),
+        let script = berth.script();
+        match script.journal.progress() {
+            Progress::At(step) if step + 1 == script.steps.len() => Ok(()),
             // It is dead or dying; how, only the wait can tell.
             _ => self.wait().map(drop),
         }
@@ -161,15 +179,15 @@ impl Child {
             let found = found.map_err(|errno| Error::new(format!("wait for {}", self.id()), errno))?;
             let Some(found) = found else { return Ok(None) };
             self.status = Some(exit_status(&found));
-            self.berth.settle();
+            self.berth().settle();
         }
         self.verdict().map(Some)
     }
 
     /// The status of a program that ended, or why there was none.
-    fn verdict(&self) -> Result<ExitStatus, Error> {
+    fn verdict(&mut self) -> Result<ExitStatus, Error> {
         let status = self.status.unwrap_or_default();
-        let script = self.berth.script();
+        let script = self.berth().script();
         let (step, reason) = match script.journal.progress() {
             Progress::Failed(step, errno) => (step, Reason::Errno(errno)),
             Progress::At(step) if step + 1 < script.steps.len() => (step, Reason::Died(status)),
@@ -182,15 +200,11 @@ impl Child {
         Err(Error::new(act, reason))
     }
 
-    /// Ends a child that cannot be helped on, and lets its own error be forgotten.
+    /// Ends a child whose request cannot be answered: it finds the channel closed.
     pub(crate) fn give_up(&mut self) {
         drop(self.channel.take());
-        // Tolerated: it is unwaited for, so the signal finds it unless its new identity forbids,
-        // and the closed channel ends it in any case.
-        if self.kill().is_ok() || self.channel.is_none() {
-            // Tolerated: the caller has the better error.
-            drop(self.wait());
-        }
+        // Tolerated: its error is that nobody answered, and the caller knows why.
+        drop(self.wait());
     }
 }
 

@@ -10,6 +10,8 @@
 
 use crate::pool::Berth;
 use core::ffi::c_void;
+use core::fmt::{self, Display, Formatter};
+use husk_listing::Kinds;
 use husk_script::Script;
 use husk_script::sys::clone::{CloneArgs, clone, clone3, flags};
 use husk_script::sys::namespace::Namespaces;
@@ -27,6 +29,30 @@ pub(crate) struct Birth<'a> {
     pub(crate) pids: &'a [i32],
     /// When the call returns.
     pub(crate) returns: Returns,
+}
+
+impl Birth<'_> {
+    /// Whether `clone`, which knows less, can make this child.
+    pub(crate) fn can_do_without_clone3(&self) -> bool {
+        self.cgroup.is_none() && self.pids.is_empty() && !self.namespaces.contains(Namespaces::TIME)
+    }
+}
+
+impl Display for Birth<'_> {
+    /// The act, for an error.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("clone")?;
+        if !self.namespaces.is_empty() {
+            write!(f, " with new {}", Kinds(self.namespaces))?;
+        }
+        if self.cgroup.is_some() {
+            f.write_str(" into cgroup")?;
+        }
+        if !self.pids.is_empty() {
+            write!(f, " as {:?}", self.pids)?;
+        }
+        Ok(())
+    }
 }
 
 /// When the parent goes on.

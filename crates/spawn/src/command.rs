@@ -203,15 +203,15 @@ impl Command {
     }
 
     /// Gives the program `fd` as its descriptor `number`, whatever numbers they and others have
-    /// here; a later one for the same number replaces an earlier one. The standard streams have
-    /// methods of their own.
-    ///
-    /// # Panics
-    ///
-    /// If `number` is below 3.
-    pub fn fd(&mut self, number: i32, fd: impl Into<OwnedFd>) -> &mut Self {
-        let to =
-            Fd::new(number).filter(|to| *to >= Fd::FIRST_EXTRA).expect("the number of an extra descriptor");
+    /// here; a later one for the same number replaces an earlier one. 0, 1 and 2 are the standard
+    /// streams.
+    pub fn fd(&mut self, number: u32, fd: impl Into<OwnedFd>) -> &mut Self {
+        if let Some(stream) = self.streams.get_mut(number as usize) {
+            *stream = Some(Stdio::from(fd));
+            return self;
+        }
+        // A number that is none is as far beyond the limit as any, and refused by the kernel.
+        let to = i32::try_from(number).ok().and_then(Fd::new).unwrap_or(Fd::MAX);
         self.fds.retain(|(other, _)| *other != to);
         self.fds.push((to, fd.into()));
         self
@@ -516,13 +516,36 @@ impl Command {
     }
 }
 
+/// # Looking at it
+impl Command {
+    /// The list that a child would perform, a line for each step: what this command means, in the
+    /// order in which it happens. Descriptors made for one child only, such as pipes, have other
+    /// numbers the next time.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), husk_spawn::Error> {
+    /// let listing = husk_spawn::Command::new("/bin/true").current_dir("/srv").uid(1000).listing()?;
+    /// assert!(listing.iter().any(|line| line == "cwd /srv"));
+    /// assert_eq!(listing.last().map(String::as_str), Some("exec /bin/true"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If a setting makes no sense or the program is not found in PATH.
+    pub fn listing(&self) -> Result<Vec<String>, Error> {
+        launch::listing(self)
+    }
+}
+
 impl Command {
     /// The file to exec.
     pub(crate) fn resolved_program(&self) -> Result<Cow<'_, OsStr>, Error> {
         if list::is_path(&self.program) {
             return Ok(Cow::Borrowed(&self.program));
         }
-        program::find(&self.program, self.environment.path()).map(Cow::Owned)
+        program::find(&self.program, self.environment.path(), self.cwd.as_deref()).map(Cow::Owned)
     }
 
     /// Whether the program's user namespace will be another than ours.

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::writer::Writer;
-use husk_script::sys::Pid;
+use husk_script::sys::{Gid, Pid};
 use husk_script::{Request, Step};
 use rustix::process::{getegid, geteuid};
 use std::fmt::Write as _;
@@ -31,10 +31,14 @@ impl IdMaps {
         self.uids.is_empty() && self.gids.is_empty()
     }
 
-    /// Whether the child may write the maps itself: each maps its own id and no other, which needs
-    /// no privilege over the parent namespace, so long as it gives up setgroups
+    /// Whether the parent must write them. The child can do without if each maps its own id and no
+    /// other, which needs no privilege over the parent namespace, and if it gives up setgroups
     /// (user_namespaces(7)).
-    pub(crate) fn are_own_ids(&self) -> bool {
+    pub(crate) fn need_parent(&self, groups: Option<&[Gid]>) -> bool {
+        !self.is_empty() && (groups.is_some() || !self.are_own_ids())
+    }
+
+    fn are_own_ids(&self) -> bool {
         let own = |maps: &[IdMap], id: u32| match maps {
             [] => true,
             [map] => map.count == 1 && map.outside == id,
@@ -44,11 +48,8 @@ impl IdMaps {
     }
 
     /// Writes the steps that have the maps written.
-    pub(crate) fn write(&self, keep_setgroups: bool, writer: &mut Writer<'_>) {
-        if self.is_empty() {
-            return;
-        }
-        if keep_setgroups || !self.are_own_ids() {
+    pub(crate) fn write(&self, groups: Option<&[Gid]>, writer: &mut Writer<'_>) {
+        if self.need_parent(groups) {
             return writer.push(Step::Request { what: Request::IdMaps });
         }
         let mut write = |path, text: &str| {

@@ -8,6 +8,8 @@ use crate::join::Away;
 use crate::list::{self, Surroundings};
 use crate::pool::Berth;
 use crate::stdio::{Pipes, Unset};
+use bumpalo::Bump;
+use husk_listing::Line;
 use husk_script::Request;
 use husk_script::report::GO_ON;
 use husk_script::sys::{Errno, Fd, Pid};
@@ -24,11 +26,22 @@ pub(crate) enum Until {
     Execed,
 }
 
+/// The lines of the list that [`launch`] would have performed.
+pub(crate) fn listing(command: &Command) -> Result<Vec<String>, Error> {
+    command.check()?;
+    let unset = Unset::Inherit;
+    let pipes = Pipes::open(&command.streams, unset)?;
+    let memory = Bump::new();
+    let around = Surroundings { call: Call::Clone3, unset, pipes: &pipes, channel: None };
+    let script = list::write(command, &around, &memory)?;
+    Ok(script.steps.iter().map(|step| Line(step).to_string()).collect())
+}
+
 /// Starts the command's process.
 pub(crate) fn launch(command: &Command, unset: Unset, until: Until) -> Result<Child, Error> {
     command.check()?;
     let mut pipes = Pipes::open(&command.streams, unset)?;
-    let asks = !command.maps.is_empty() && (command.groups.is_some() || !command.maps.are_own_ids());
+    let asks = command.maps.need_parent(command.groups.as_deref());
     let channel = if asks || command.notify_release { Some(Channel::open(command)?) } else { None };
     let returns = if until == Until::Execed && !asks { Returns::WhenReleased } else { Returns::AtOnce };
 
@@ -42,12 +55,12 @@ pub(crate) fn launch(command: &Command, unset: Unset, until: Until) -> Result<Ch
     let mut used = berth(Call::Clone3)?;
     let away = Away::go(&command.joins)?;
     let mut cloned = clone::start(&used, &birth, Call::Clone3);
-    if cloned.as_ref().is_err_and(|errno| *errno == Errno::NOSYS) {
+    if cloned.as_ref().is_err_and(|errno| *errno == Errno::NOSYS) && birth.can_do_without_clone3() {
         used = berth(Call::Clone)?;
         cloned = clone::start(&used, &birth, Call::Clone);
     }
     away.back()?;
-    let (pid, pidfd) = cloned.map_err(|errno| Error::new("clone", errno))?;
+    let (pid, pidfd) = cloned.map_err(|errno| Error::new(birth.to_string(), errno))?;
 
     pipes.close_theirs();
     let ours = channel.map(|channel| channel.ours);

@@ -41,7 +41,7 @@ pub(crate) fn write<'b>(
     session(command, &mut list);
     join(command, &mut list);
     // Before anything that needs an id: until ids are mapped the child has none.
-    command.maps.write(command.groups.is_some(), &mut list);
+    command.maps.write(command.groups.as_deref(), &mut list);
     hostname(command, &mut list);
     limits(command, &mut list);
     for steps in &command.steps {

@@ -40,7 +40,7 @@ impl<'b> Writer<'b> {
         let string = string.as_ref();
         let bytes = self.memory.alloc_slice_fill_default(string.len() + 1);
         bytes[..string.len()].copy_from_slice(string.as_bytes());
-        CStr::from_bytes_with_nul(bytes).map_err(|_| Error::about("argument", string, Reason::Nul))
+        CStr::from_bytes_with_nul(bytes).map_err(|_| Error::new(format!("string {string:?}"), Reason::Nul))
     }
 
     /// Bytes, numbers or ids for a step.
