@@ -38,7 +38,8 @@ pub enum Reason {
 }
 
 impl Error {
-    pub(crate) fn new(act: impl Into<Box<str>>, reason: impl Into<Reason>) -> Self {
+    /// An error of an act, for closures that write steps.
+    pub fn new(act: impl Into<Box<str>>, reason: impl Into<Reason>) -> Self {
         Self { act: act.into(), reason: reason.into() }
     }
 

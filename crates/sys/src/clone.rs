@@ -9,7 +9,8 @@
 #![allow(unsafe_code, clippy::allow_attributes, reason = "processes that share memory")]
 
 use crate::arch::{self, Entry};
-use crate::{Errno, Pid, Result, check};
+use crate::raw::check;
+use crate::{Errno, Pid, Result};
 use core::ffi::c_void;
 use linux_raw_sys::general::{
     __NR_clone, __NR_clone3, CLONE_CHILD_CLEARTID, CLONE_PIDFD, CLONE_VFORK, CLONE_VM,

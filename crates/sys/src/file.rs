@@ -1,21 +1,15 @@
 //! Descriptors, and files by name.
-//!
-//! # Safety
-//!
-//! The raw calls of this file take numbers only.
 
-#![allow(unsafe_code, clippy::allow_attributes, reason = "raw system calls that rustix lacks")]
-
-use crate::{Fd, Result, arch, check};
+use crate::raw::{self, Fcntl, Numeric, fcntl, numbers};
+use crate::{Fd, Result};
 use core::ffi::CStr;
-use linux_raw_sys::general::{__NR_close_range, __NR_dup3, __NR_fcntl, F_DUPFD_CLOEXEC, F_SETFD};
 use rustix::fd::IntoRawFd;
 use rustix::fs::CWD;
 
 pub use rustix::fs::{Mode, OFlags};
 
 /// From linux/close_range.h, which linux-raw-sys does not cover.
-const CLOSE_RANGE_CLOEXEC: u32 = 1 << 2;
+const CLOSE_RANGE_CLOEXEC: usize = 1 << 2;
 
 /// `close_range` with `CLOSE_RANGE_CLOEXEC`: marks every descriptor from `first` to `last` to be
 /// closed by exec.
@@ -36,10 +30,8 @@ pub fn close_range(first: Fd, last: Fd) -> Result {
     close_range_flags(first, last, 0)
 }
 
-fn close_range_flags(first: Fd, last: Fd, flags: u32) -> Result {
-    // SAFETY: three numbers.
-    check(unsafe { arch::call(__NR_close_range, [first.word(), last.word(), flags as usize, 0, 0, 0]) })
-        .map(drop)
+fn close_range_flags(first: Fd, last: Fd, flags: usize) -> Result {
+    numbers(Numeric::CloseRange, [first.word(), last.word(), flags]).map(drop)
 }
 
 /// `dup3` without flags: `to` becomes another name of `from`, closed first if it was open, and is
@@ -49,8 +41,7 @@ fn close_range_flags(first: Fd, last: Fd, flags: u32) -> Result {
 ///
 /// `EBADF` if `from` is not open or `to` is beyond the limit, `EINVAL` if they are the same.
 pub fn dup3(from: Fd, to: Fd) -> Result {
-    // SAFETY: three numbers.
-    check(unsafe { arch::call(__NR_dup3, [from.word(), to.word(), 0, 0, 0, 0]) }).map(drop)
+    numbers(Numeric::Dup3, [from.word(), to.word(), 0]).map(drop)
 }
 
 /// `fcntl(F_DUPFD_CLOEXEC)`: another name of `fd`, the lowest free number not below `least`.
@@ -59,10 +50,7 @@ pub fn dup3(from: Fd, to: Fd) -> Result {
 ///
 /// `EBADF` if `fd` is not open, `EINVAL` or `EMFILE` if there is no such number.
 pub fn fcntl_dupfd_cloexec(fd: Fd, least: Fd) -> Result<Fd> {
-    // SAFETY: three numbers.
-    let number = check(unsafe {
-        arch::call(__NR_fcntl, [fd.word(), F_DUPFD_CLOEXEC as usize, least.word(), 0, 0, 0])
-    })?;
+    let number = fcntl(fd, Fcntl::DupfdCloexec, least.word())?;
     i32::try_from(number).ok().and_then(Fd::new).ok_or(crate::Errno::BADF)
 }
 
@@ -72,15 +60,12 @@ pub fn fcntl_dupfd_cloexec(fd: Fd, least: Fd) -> Result<Fd> {
 ///
 /// `EBADF` if `fd` is not open.
 pub fn fcntl_keep_on_exec(fd: Fd) -> Result {
-    // SAFETY: three numbers.
-    check(unsafe { arch::call(__NR_fcntl, [fd.word(), F_SETFD as usize, 0, 0, 0, 0]) }).map(drop)
+    fcntl(fd, Fcntl::Setfd, 0).map(drop)
 }
 
 /// `close`. Errors tell of lost writes only, and the descriptor is gone whatever is said.
 pub fn close(fd: Fd) {
-    // SAFETY: one number. What `rustix::io::close` asks, that nobody else owns it, holds in a
-    // child's own table.
-    unsafe { rustix::io::close(fd.number()) }
+    raw::close(fd);
 }
 
 /// `openat` below the working directory, with `O_CLOEXEC`.

@@ -23,6 +23,7 @@ pub mod limits;
 pub mod mount;
 pub mod namespace;
 pub mod process;
+mod raw;
 pub mod signal;
 
 pub use carray::{CArray, CPtr};
@@ -32,15 +33,3 @@ pub use rustix::process::{Gid, Pid, Uid};
 
 /// What a system call that returns nothing returns.
 pub type Result<T = ()> = core::result::Result<T, Errno>;
-
-/// Turns the number that a raw system call left in its register into a result.
-#[inline]
-fn check(returned: isize) -> Result<usize> {
-    match returned {
-        // The kernel's error range (include/linux/err.h, MAX_ERRNO).
-        #[expect(clippy::cast_possible_truncation, reason = "the range fits in sixteen bits")]
-        -4095..=-1 => Err(Errno::from_raw_os_error(-(returned as i32))),
-        #[expect(clippy::cast_sign_loss, reason = "addresses above the middle are no error")]
-        _ => Ok(returned as usize),
-    }
-}

@@ -1,13 +1,7 @@
 //! What a process may use, and how it is scheduled.
-//!
-//! # Safety
-//!
-//! Structures passed to the kernel live for the call and carry their own size.
 
-#![allow(unsafe_code, clippy::allow_attributes, reason = "raw system calls that rustix lacks")]
-
-use crate::{Result, arch, check};
-use linux_raw_sys::general::{__NR_ioprio_set, __NR_sched_setaffinity, __NR_sched_setattr};
+use crate::Result;
+use crate::raw::{self, Numeric, numbers};
 
 pub use rustix::process::{Resource, Rlimit, setpriority_process, setrlimit};
 
@@ -40,8 +34,7 @@ pub struct SchedAttr {
 pub fn sched_setattr(attr: &SchedAttr) -> Result {
     #[expect(clippy::cast_possible_truncation, reason = "48 bytes")]
     let attr = SchedAttr { size: size_of::<SchedAttr>() as u32, ..*attr };
-    // SAFETY: the kernel reads as many bytes as the structure says it has.
-    check(unsafe { arch::call(__NR_sched_setattr, [0, (&raw const attr).addr(), 0, 0, 0, 0]) }).map(drop)
+    raw::sched_setattr(&attr)
 }
 
 /// `sched_setaffinity` for the calling thread: bit `n` of word `n / 64` stands for CPU `n`. A mask
@@ -51,11 +44,7 @@ pub fn sched_setattr(attr: &SchedAttr) -> Result {
 ///
 /// `EINVAL` if no CPU of the mask may be used.
 pub fn sched_setaffinity(mask: &[u64]) -> Result {
-    // SAFETY: the kernel reads `size_of_val(mask)` bytes from `mask`.
-    check(unsafe {
-        arch::call(__NR_sched_setaffinity, [0, size_of_val(mask), mask.as_ptr().addr(), 0, 0, 0])
-    })
-    .map(drop)
+    raw::sched_setaffinity(mask)
 }
 
 /// `IOPRIO_WHO_PROCESS`, which linux-raw-sys does not export.
@@ -68,6 +57,5 @@ const IOPRIO_WHO_PROCESS: usize = 1;
 /// See ioprio_set(2).
 pub fn ioprio_set(class: u8, level: u8) -> Result {
     let value = (usize::from(class) << 13) | usize::from(level);
-    // SAFETY: numbers only.
-    check(unsafe { arch::call(__NR_ioprio_set, [IOPRIO_WHO_PROCESS, 0, value, 0, 0, 0]) }).map(drop)
+    numbers(Numeric::IoprioSet, [IOPRIO_WHO_PROCESS, 0, value]).map(drop)
 }

@@ -1,12 +1,7 @@
 //! Namespaces.
-//!
-//! # Safety
-//!
-//! The raw calls of this file take numbers only.
 
-#![allow(unsafe_code, clippy::allow_attributes, reason = "raw system calls with flags of our own")]
-
-use crate::{Fd, Result, arch, check};
+use crate::raw::{Numeric, numbers};
+use crate::{Fd, Result};
 use core::ops::{BitOr, BitOrAssign};
 use linux_raw_sys::general as raw;
 
@@ -110,9 +105,7 @@ impl BitOrAssign for Namespaces {
 ///
 /// See unshare(2).
 pub fn unshare(namespaces: Namespaces) -> Result {
-    // SAFETY: one number, without CLONE_FILES, CLONE_VM or anything else that parts threads from
-    // what they share.
-    check(unsafe { arch::call(raw::__NR_unshare, [namespaces.0 as usize, 0, 0, 0, 0, 0]) }).map(drop)
+    numbers(Numeric::Unshare, [namespaces.0 as usize, 0, 0]).map(drop)
 }
 
 /// `setns`: joins the namespace that `fd` stands for, or of the process whose pidfd it is, those of
@@ -123,6 +116,5 @@ pub fn unshare(namespaces: Namespaces) -> Result {
 /// `EINVAL` if `fd` is no namespace of one of these kinds, `EUSERS` for a time namespace when the
 /// caller shares its memory with anybody; for the rest see setns(2).
 pub fn setns(fd: Fd, kinds: Namespaces) -> Result {
-    // SAFETY: two numbers.
-    check(unsafe { arch::call(raw::__NR_setns, [fd.word(), kinds.0 as usize, 0, 0, 0, 0]) }).map(drop)
+    numbers(Numeric::Setns, [fd.word(), kinds.0 as usize, 0]).map(drop)
 }

@@ -1,27 +1,16 @@
 //! What a process is: its session, its identity, its program, its end.
-//!
-//! # Safety
-//!
-//! The raw calls of this file pass numbers, strings that end with NUL ([`CStr`]) and arrays that
-//! end with a null pointer ([`CArray`]).
 
-#![allow(unsafe_code, clippy::allow_attributes, reason = "raw system calls that rustix lacks")]
-
+use crate::raw::{self, Prctl, prctl};
 use crate::signal::Signal;
-use crate::{CArray, Errno, Fd, Gid, Pid, Result, Uid, arch, check};
+use crate::{CArray, Errno, Fd, Gid, Pid, Result, Uid};
 use core::ffi::CStr;
-use linux_raw_sys::general::{__NR_execve, __NR_exit_group, __NR_prctl, __NR_setgroups};
-use linux_raw_sys::prctl::{PR_GET_DUMPABLE, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG};
 
 pub use rustix::process::{chdir, chroot, getpgrp, getppid, setpgid, setsid, umask};
 
 /// `execve`: becomes the program at `path`. Returns only to say why not.
 #[must_use]
 pub fn execve(path: &CStr, argv: CArray<'_>, envp: CArray<'_>) -> Errno {
-    let words = [path.as_ptr().addr(), argv.address(), envp.address(), 0, 0, 0];
-    // SAFETY: the kernel reads a string that ends with NUL and two arrays of such strings that end
-    // with a null pointer, as their types prove.
-    match check(unsafe { arch::call(__NR_execve, words) }) {
+    match raw::execve(path, argv, envp) {
         Err(errno) => errno,
         // It does not return from success.
         Ok(_) => Errno::NOSYS,
@@ -30,10 +19,7 @@ pub fn execve(path: &CStr, argv: CArray<'_>, envp: CArray<'_>) -> Errno {
 
 /// `exit_group`: ends the process, without exit handlers, which are the parent's.
 pub fn exit_group(status: u8) -> ! {
-    loop {
-        // SAFETY: one number. It does not return; the loop is what tells the compiler so.
-        unsafe { arch::call(__NR_exit_group, [usize::from(status), 0, 0, 0, 0, 0]) };
-    }
+    raw::exit_group(usize::from(status))
 }
 
 /// `prctl(PR_SET_PDEATHSIG)`: the signal the caller gets when the thread that made it ends.
@@ -42,7 +28,7 @@ pub fn exit_group(status: u8) -> ! {
 ///
 /// None is known for a valid signal.
 pub fn prctl_set_pdeathsig(signal: Signal) -> Result {
-    prctl(PR_SET_PDEATHSIG, signal.number().unsigned_abs() as usize).map(drop)
+    prctl(Prctl::SetPdeathsig, signal.word()).map(drop)
 }
 
 /// `prctl(PR_SET_NO_NEW_PRIVS)`: no exec from here on gives privileges.
@@ -51,7 +37,7 @@ pub fn prctl_set_pdeathsig(signal: Signal) -> Result {
 ///
 /// None is known.
 pub fn prctl_set_no_new_privs() -> Result {
-    prctl(PR_SET_NO_NEW_PRIVS, 1).map(drop)
+    prctl(Prctl::SetNoNewPrivs, 1).map(drop)
 }
 
 /// Who may look into a process and its core dumps. It belongs to the memory, so to all who share
@@ -72,7 +58,7 @@ pub enum Dumpable {
 ///
 /// None is known.
 pub fn prctl_get_dumpable() -> Result<Dumpable> {
-    match prctl(PR_GET_DUMPABLE, 0)? {
+    match prctl(Prctl::GetDumpable, 0)? {
         0 => Ok(Dumpable::No),
         1 => Ok(Dumpable::Yes),
         _ => Ok(Dumpable::Root),
@@ -85,12 +71,7 @@ pub fn prctl_get_dumpable() -> Result<Dumpable> {
 ///
 /// `EINVAL` for [`Dumpable::Root`].
 pub fn prctl_set_dumpable(dumpable: Dumpable) -> Result {
-    prctl(PR_SET_DUMPABLE, dumpable as usize).map(drop)
-}
-
-fn prctl(option: u32, argument: usize) -> Result<usize> {
-    // SAFETY: the options used above take one number, and zeros where they take none.
-    check(unsafe { arch::call(__NR_prctl, [option as usize, argument, 0, 0, 0, 0]) })
+    prctl(Prctl::SetDumpable, dumpable as usize).map(drop)
 }
 
 /// `setgroups` of the calling thread.
@@ -99,8 +80,7 @@ fn prctl(option: u32, argument: usize) -> Result<usize> {
 ///
 /// `EPERM` without CAP_SETGID or where the user namespace denies it.
 pub fn setgroups(groups: &[Gid]) -> Result {
-    // SAFETY: `Gid` is one `gid_t`; the kernel reads as many as it is told there are.
-    check(unsafe { arch::call(__NR_setgroups, [groups.len(), groups.as_ptr().addr(), 0, 0, 0, 0]) }).map(drop)
+    raw::setgroups(groups)
 }
 
 /// `setresgid` of the calling thread: real, effective and saved.

@@ -1,32 +1,18 @@
 //! Signals: sets, masks, dispositions, and sending them.
-//!
-//! # Safety
-//!
-//! Dispositions set here are never handlers, only the kernel's default and "ignore", so no code is
-//! ever entered through them. Structures passed to the kernel live on the stack for the call.
 
-#![allow(
-    unsafe_code,
-    clippy::allow_attributes,
-    reason = "raw system calls that rustix lacks or keeps private"
-)]
-
-use crate::{Fd, Result, arch, check};
-use linux_raw_sys::general as raw;
-
-/// The size of the kernel's signal set, which every signal call wants to be told.
-const SET_SIZE: usize = size_of::<u64>();
+use crate::{Fd, Result, raw};
+use linux_raw_sys::general as number;
 
 /// A signal by number, real-time signals included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Signal(u8);
 
 macro_rules! named {
-    ($($name:ident = $raw:ident,)*) => {
+    ($($name:ident = $constant:ident,)*) => {
         $(
-            #[doc = concat!("`", stringify!($raw), "`")]
+            #[doc = concat!("`", stringify!($constant), "`")]
             #[expect(clippy::cast_possible_truncation, reason = "at most 64")]
-            pub const $name: Self = Self(raw::$raw as u8);
+            pub const $name: Self = Self(number::$constant as u8);
         )*
     };
 }
@@ -55,6 +41,11 @@ impl Signal {
     #[must_use]
     pub const fn number(self) -> i32 {
         self.0 as i32
+    }
+
+    /// The number as the raw system calls take it.
+    pub(crate) const fn word(self) -> usize {
+        self.0 as usize
     }
 }
 
@@ -94,27 +85,28 @@ impl SignalSet {
 ///
 /// None is known; the kernel ignores the bits of SIGKILL and SIGSTOP.
 pub fn rt_sigprocmask(set: SignalSet) -> Result<SignalSet> {
-    let mut before = SignalSet::EMPTY;
-    let words =
-        [raw::SIG_SETMASK as usize, (&raw const set.0).addr(), (&raw mut before.0).addr(), SET_SIZE, 0, 0];
-    // SAFETY: the kernel reads eight bytes from `set` and writes eight to `before`, both on this
-    // stack and of that size.
-    check(unsafe { arch::call(raw::__NR_rt_sigprocmask, words) })?;
-    Ok(before)
+    raw::rt_sigprocmask(set.0).map(SignalSet)
 }
 
-/// `struct sigaction` as the kernel has it: the same words on x86_64 and aarch64.
+/// `struct sigaction` as the kernel has it, the same words on x86_64 and aarch64. One made here is
+/// never a handler, only one of the two dispositions that are no address.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
-struct Action {
+pub(crate) struct Action {
     handler: usize,
     flags: u64,
     restorer: usize,
     mask: u64,
 }
 
-const DEFAULT: usize = 0;
-const IGNORE: usize = 1;
+impl Action {
+    const DEFAULT: Self = Self { handler: 0, flags: 0, restorer: 0, mask: 0 };
+    const IGNORE: Self = Self { handler: 1, ..Self::DEFAULT };
+
+    const fn is_handler(&self) -> bool {
+        self.handler > Self::IGNORE.handler
+    }
+}
 
 /// `rt_sigaction` with `SIG_DFL`: the kernel's default action for `signal`.
 ///
@@ -122,7 +114,7 @@ const IGNORE: usize = 1;
 ///
 /// `EINVAL` for SIGKILL and SIGSTOP.
 pub fn rt_sigaction_default(signal: Signal) -> Result {
-    sigaction(signal, Some(Action::default())).map(drop)
+    raw::rt_sigaction(signal, Some(&Action::DEFAULT)).map(drop)
 }
 
 /// `rt_sigaction` with `SIG_IGN`: `signal` is ignored.
@@ -131,7 +123,7 @@ pub fn rt_sigaction_default(signal: Signal) -> Result {
 ///
 /// `EINVAL` for SIGKILL and SIGSTOP.
 pub fn rt_sigaction_ignore(signal: Signal) -> Result {
-    sigaction(signal, Some(Action { handler: IGNORE, ..Action::default() })).map(drop)
+    raw::rt_sigaction(signal, Some(&Action::IGNORE)).map(drop)
 }
 
 /// Sets every signal that has a handler back to its default and leaves what is ignored ignored:
@@ -146,22 +138,11 @@ pub fn reset_handlers() -> Result {
         if signal == Signal::KILL || signal == Signal::STOP {
             continue;
         }
-        let handler = sigaction(signal, None)?.handler;
-        if handler != DEFAULT && handler != IGNORE {
+        if raw::rt_sigaction(signal, None)?.is_handler() {
             rt_sigaction_default(signal)?;
         }
     }
     Ok(())
-}
-
-fn sigaction(signal: Signal, new: Option<Action>) -> Result<Action> {
-    let mut before = Action::default();
-    let new_address = new.as_ref().map_or(0, |action| (&raw const *action).addr());
-    let words = [usize::from(signal.0), new_address, (&raw mut before).addr(), SET_SIZE, 0, 0];
-    // SAFETY: the kernel reads an `Action` if there is one and writes another, both on this stack
-    // and laid out as `struct sigaction`. No handler is ever set, only the two that are no address.
-    check(unsafe { arch::call(raw::__NR_rt_sigaction, words) })?;
-    Ok(before)
 }
 
 /// `pidfd_send_signal`: sends `signal` to the process that `pidfd` stands for, never to another
@@ -171,11 +152,7 @@ fn sigaction(signal: Signal, new: Option<Action>) -> Result<Action> {
 ///
 /// `ESRCH` if it has been waited for, `EPERM` if the caller may not.
 pub fn pidfd_send_signal(pidfd: Fd, signal: Signal) -> Result {
-    // SAFETY: numbers, and no siginfo.
-    check(unsafe {
-        arch::call(raw::__NR_pidfd_send_signal, [pidfd.word(), usize::from(signal.0), 0, 0, 0, 0])
-    })
-    .map(drop)
+    raw::pidfd_send_signal(pidfd, signal)
 }
 
 #[cfg(test)]

@@ -1,0 +1,58 @@
+//! Starts many processes without ever waiting for one of them, in one thread: the call returns while
+//! the child is on its way, exec and exit arrive as events.
+//!
+//!     cargo run --release --example event_loop
+
+use husk_spawn::{Child, Command, Error};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::retry_on_intr;
+use std::os::fd::AsFd;
+
+fn main() -> Result<(), Error> {
+    let mut starting = Vec::new();
+    for index in 0..4 {
+        // The last is a program that does not exist: its error is an event like the others'.
+        let program = if index < 3 { "/bin/sh" } else { "/no/such/program" };
+        let mut command = Command::new(program);
+        command.arg("-c").arg(format!("exit {index}")).notify_release();
+        starting.push(command.spawn()?);
+    }
+    println!("{} processes on their way", starting.len());
+
+    let mut running = Vec::new();
+    while !starting.is_empty() {
+        // The end of file on this descriptor says that the child has left our memory.
+        wait_for_any(&starting, |child| child.release_fd());
+        let (released, others): (Vec<_>, Vec<_>) = starting
+            .into_iter()
+            .map(|mut child| (child.is_released(), child))
+            .partition(|(released, _)| *released);
+        starting = others.into_iter().map(|(_, child)| child).collect();
+        for (_, mut child) in released {
+            match child.wait_for_exec() {
+                Ok(()) => running.push(child),
+                Err(error) => println!("{error}"),
+            }
+        }
+    }
+
+    while !running.is_empty() {
+        // A child is a descriptor that becomes readable when the process ends.
+        wait_for_any(&running, |child| Some(child.as_fd()));
+        let mut still = Vec::new();
+        for mut child in running {
+            match child.try_wait()? {
+                Some(status) => println!("process {} ended: {status}", child.id()),
+                None => still.push(child),
+            }
+        }
+        running = still;
+    }
+    Ok(())
+}
+
+fn wait_for_any<'a>(children: &'a [Child], fd: impl Fn(&'a Child) -> Option<std::os::fd::BorrowedFd<'a>>) {
+    let mut fds: Vec<_> =
+        children.iter().filter_map(fd).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+    retry_on_intr(|| poll(&mut fds, None)).expect("poll takes what it is given");
+}

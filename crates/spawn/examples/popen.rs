@@ -1,0 +1,22 @@
+//! What popen(3) and system(3) are used for, without a shell and in both directions: feeds a
+//! program its input and reads what it says on both streams, whatever their size.
+//!
+//!     cargo run --release --example popen
+
+use husk_spawn::Command;
+use std::error::Error;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    // As large as no pipe: a program that writes before it has read everything would block a caller
+    // that writes everything before it reads.
+    let input: Vec<u8> = (0..200_000).flat_map(|line| format!("line {line}\n").into_bytes()).collect();
+    let output = Command::new("grep").args(["-c", "7"]).output_with_input(&input)?;
+    print!("lines with a 7: {}", String::from_utf8(output.stdout)?);
+
+    let same = Command::new("cat").output_with_input(&input)?.stdout == input;
+    println!("{} bytes through cat and back, unchanged: {same}", input.len());
+
+    let refused = Command::new("ls").arg("/no/such").output()?;
+    println!("ls ended with {}, and said {} bytes about it", refused.status, refused.stderr.len());
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! The system calls that rustix lacks, with arguments that make them safe.
+//!
+//! # Safety
+//!
+//! [`numbers`] makes calls that take no address, so whatever their arguments, no memory is touched;
+//! [`Numeric`] lists them, and what may not join that list is any call that maps, unmaps, reads or
+//! writes memory for some argument. Each of the other functions passes addresses of what it has
+//! borrowed, for as long as the call lasts, with the length that it has.
+
+#![allow(unsafe_code, clippy::allow_attributes, reason = "raw system calls")]
+
+use crate::arch::call;
+use crate::limits::SchedAttr;
+use crate::signal::{Action, Signal};
+use crate::{CArray, Errno, Fd, Gid, Result};
+use core::ffi::CStr;
+use linux_raw_sys::general as nr;
+
+/// System calls of numbers alone.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub(crate) enum Numeric {
+    CloseRange = nr::__NR_close_range,
+    Dup3 = nr::__NR_dup3,
+    IoprioSet = nr::__NR_ioprio_set,
+    Setns = nr::__NR_setns,
+    Unshare = nr::__NR_unshare,
+}
+
+/// `prctl` options whose arguments are numbers.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub(crate) enum Prctl {
+    GetDumpable = linux_raw_sys::prctl::PR_GET_DUMPABLE,
+    SetDumpable = linux_raw_sys::prctl::PR_SET_DUMPABLE,
+    SetNoNewPrivs = linux_raw_sys::prctl::PR_SET_NO_NEW_PRIVS,
+    SetPdeathsig = linux_raw_sys::prctl::PR_SET_PDEATHSIG,
+}
+
+/// `fcntl` commands whose arguments are numbers.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub(crate) enum Fcntl {
+    DupfdCloexec = nr::F_DUPFD_CLOEXEC,
+    Setfd = nr::F_SETFD,
+}
+
+/// The size of the kernel's signal set, which every signal call wants to be told.
+const SIGNAL_SET_SIZE: usize = size_of::<u64>();
+
+/// Turns the number that a system call left in its register into a result.
+#[inline]
+pub(crate) fn check(returned: isize) -> Result<usize> {
+    match returned {
+        // The kernel's error range (include/linux/err.h, MAX_ERRNO).
+        #[expect(clippy::cast_possible_truncation, reason = "the range fits in sixteen bits")]
+        -4095..=-1 => Err(Errno::from_raw_os_error(-(returned as i32))),
+        #[expect(clippy::cast_sign_loss, reason = "what is no error is no negative number either")]
+        _ => Ok(returned as usize),
+    }
+}
+
+pub(crate) fn numbers(number: Numeric, [a, b, c]: [usize; 3]) -> Result<usize> {
+    // SAFETY: none of these calls takes an address.
+    check(unsafe { call(number as u32, [a, b, c, 0, 0, 0]) })
+}
+
+pub(crate) fn exit_group(status: usize) -> ! {
+    loop {
+        // SAFETY: one number. It does not return; the loop is what tells the compiler so.
+        unsafe { call(nr::__NR_exit_group, [status, 0, 0, 0, 0, 0]) };
+    }
+}
+
+pub(crate) fn prctl(option: Prctl, argument: usize) -> Result<usize> {
+    // SAFETY: none of these options takes an address.
+    check(unsafe { call(nr::__NR_prctl, [option as usize, argument, 0, 0, 0, 0]) })
+}
+
+pub(crate) fn fcntl(fd: Fd, command: Fcntl, argument: usize) -> Result<usize> {
+    // SAFETY: none of these commands takes an address.
+    check(unsafe { call(nr::__NR_fcntl, [fd.word(), command as usize, argument, 0, 0, 0]) })
+}
+
+pub(crate) fn execve(path: &CStr, argv: CArray<'_>, envp: CArray<'_>) -> Result<usize> {
+    let words = [path.as_ptr().addr(), argv.address(), envp.address(), 0, 0, 0];
+    // SAFETY: the kernel reads a string that ends with NUL and two arrays of such strings that end
+    // with a null pointer, as their types prove.
+    check(unsafe { call(nr::__NR_execve, words) })
+}
+
+pub(crate) fn rt_sigprocmask(set: u64) -> Result<u64> {
+    let mut before = 0_u64;
+    let words =
+        [nr::SIG_SETMASK as usize, (&raw const set).addr(), (&raw mut before).addr(), SIGNAL_SET_SIZE, 0, 0];
+    // SAFETY: the kernel reads one set and writes another, both on this stack and of the size told.
+    check(unsafe { call(nr::__NR_rt_sigprocmask, words) })?;
+    Ok(before)
+}
+
+pub(crate) fn rt_sigaction(signal: Signal, new: Option<&Action>) -> Result<Action> {
+    let mut before = Action::default();
+    let new = new.map_or(0, |action| (&raw const *action).addr());
+    let words = [signal.word(), new, (&raw mut before).addr(), SIGNAL_SET_SIZE, 0, 0];
+    // SAFETY: the kernel reads an action if there is one and writes another, laid out as it has
+    // them. No code is ever entered through them: an `Action` that can be made is no handler.
+    check(unsafe { call(nr::__NR_rt_sigaction, words) })?;
+    Ok(before)
+}
+
+pub(crate) fn pidfd_send_signal(pidfd: Fd, signal: Signal) -> Result {
+    // SAFETY: the address, of a siginfo, is null.
+    check(unsafe { call(nr::__NR_pidfd_send_signal, [pidfd.word(), signal.word(), 0, 0, 0, 0]) }).map(drop)
+}
+
+pub(crate) fn sched_setattr(attr: &SchedAttr) -> Result {
+    // SAFETY: the kernel reads as many bytes as the structure says it has, which is what it has.
+    check(unsafe { call(nr::__NR_sched_setattr, [0, (&raw const *attr).addr(), 0, 0, 0, 0]) }).map(drop)
+}
+
+pub(crate) fn sched_setaffinity(mask: &[u64]) -> Result {
+    // SAFETY: the kernel reads that many bytes from there.
+    check(unsafe { call(nr::__NR_sched_setaffinity, [0, size_of_val(mask), mask.as_ptr().addr(), 0, 0, 0]) })
+        .map(drop)
+}
+
+pub(crate) fn setgroups(groups: &[Gid]) -> Result {
+    // SAFETY: `Gid` is one `gid_t`, and the kernel reads as many as it is told there are.
+    check(unsafe { call(nr::__NR_setgroups, [groups.len(), groups.as_ptr().addr(), 0, 0, 0, 0]) }).map(drop)
+}
+
+pub(crate) fn close(fd: Fd) {
+    // SAFETY: what rustix asks, that nobody else owns the number, holds in a child's own table.
+    unsafe { rustix::io::close(fd.number()) }
+}

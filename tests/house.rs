@@ -1,0 +1,109 @@
+//! The rules of the house that a compiler does not know. They need no tool but cargo.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The audit list: every file that may hold `unsafe`. A new one is a decision, written down here.
+const UNSAFE: [&str; 8] = [
+    "crates/spawn/src/clone.rs",
+    "crates/spawn/src/environ.rs",
+    "crates/spawn/src/stack.rs",
+    "crates/sys/src/arch/aarch64.rs",
+    "crates/sys/src/arch/x86_64.rs",
+    "crates/sys/src/clone.rs",
+    "crates/sys/src/fd.rs",
+    "crates/sys/src/raw.rs",
+];
+
+/// Above this a file has a second topic in it.
+const MOST_LINES: usize = 700;
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    for file in sources() {
+        let text = read(&file);
+        assert!(text.starts_with("//!"), "{}: begins with no `//!`", file.display());
+    }
+}
+
+#[test]
+fn unsafe_code_is_where_the_list_says() {
+    let found: BTreeSet<_> = sources()
+        .into_iter()
+        .filter(|file| file.components().any(|part| part.as_os_str() == "src"))
+        .filter(|file| allows_unsafe(&read(file)))
+        .collect();
+    let listed: BTreeSet<_> = UNSAFE.iter().map(PathBuf::from).collect();
+    assert_eq!(found, listed);
+    for file in &listed {
+        assert!(read(file).contains("# Safety"), "{}: states no contract", file.display());
+    }
+}
+
+#[test]
+fn the_child_has_no_standard_library() {
+    for crate_name in ["sys", "script"] {
+        let root = read(&Path::new("crates").join(crate_name).join("src/lib.rs"));
+        assert!(root.contains("#![no_std]"), "{crate_name} is not no_std");
+        assert!(!root.contains("extern crate alloc"), "{crate_name} allocates");
+    }
+}
+
+#[test]
+fn no_file_has_grown_a_second_topic() {
+    for file in sources() {
+        let lines = read(&file).lines().count();
+        assert!(lines <= MOST_LINES, "{}: {lines} lines", file.display());
+    }
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    // Put together here, so that this file does not find itself.
+    let marks = ["TODO", "FIXME", "XXX"].map(|mark| format!("// {mark}"));
+    for file in sources().into_iter().filter(|file| !file.ends_with("house.rs")) {
+        let text = read(&file);
+        for mark in marks.iter().map(String::as_str).chain(["dbg!(", "todo!(", "unimplemented!("]) {
+            assert!(!text.contains(mark), "{}: {mark}", file.display());
+        }
+    }
+}
+
+fn allows_unsafe(text: &str) -> bool {
+    text.split_once("#![allow(").is_some_and(|(_, rest)| rest.trim_start().starts_with("unsafe_code"))
+}
+
+/// Every Rust file of the tree, relative to its root.
+fn sources() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for directory in ["crates", "tests", "examples", "integration"] {
+        collect(Path::new(directory), &mut found);
+    }
+    assert!(found.len() > 20, "the tree was not found");
+    found
+}
+
+fn collect(directory: &Path, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = fs::read_dir(root().join(directory)) else { return };
+    for entry in entries {
+        let name = entry.expect("a readable directory").file_name();
+        let path = directory.join(&name);
+        if root().join(&path).is_dir() {
+            // What builds leave behind is not ours.
+            if name != "target" {
+                collect(&path, found);
+            }
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+fn read(file: &Path) -> String {
+    fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
