@@ -1,0 +1,26 @@
+# The one door: everything there is to do with this tree is a target here, and CI runs the same ones.
+
+CARGO ?= cargo
+
+.PHONY: help run check test examples doc bench-spawn
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
+
+run: ## build husk and show a small container
+	$(CARGO) run --quiet --release --example container
+
+check: ## format, lints, unit tests, house rules: no root, under a minute
+	tests/check.sh
+
+test: ## every test, and every example run; installs what tests need where it can
+	tests/test.sh
+
+examples: ## run every example program
+	tests/examples.sh
+
+doc: ## the documentation of the libraries
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
+
+bench-spawn: ## spawn times against fork, vfork, posix_spawn, clone and std: tables and plots
+	integration/bench/spawn/run.sh

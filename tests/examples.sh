@@ -1,0 +1,21 @@
+#!/bin/sh
+# Runs every example: a program that a reader would copy has to work.
+set -eu
+cd "$(dirname "$0")/.."
+
+run() {
+    package=$1 example=$2
+    shift 2
+    if cargo run --quiet --package "$package" --example "$example" -- "$@" >/dev/null; then
+        echo "example $package/$example ... ok"
+    else
+        echo "example $package/$example ... FAILED"
+        exit 1
+    fi
+}
+
+run husk container
+run husk-spawn per_test_namespaces 2 true
+run husk-spawn popen
+run husk-spawn event_loop
+run husk-spawn many_small 200 4

@@ -1,0 +1,33 @@
+#!/bin/sh
+# Runs every test of the tree and counts them. A test that needs what this machine lacks prints a line
+# "skipped: NAME: REASON" and is counted as skipped, not as passed.
+set -eu
+cd "$(dirname "$0")/.."
+
+# What some tests look at a child with. They skip where it is missing.
+if ! command -v strace >/dev/null && command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+    { apt-get -qq update && apt-get -qq install --no-install-recommends --yes strace; } >/dev/null ||
+        echo "strace could not be installed"
+fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+status=0
+{ cargo test --workspace --no-fail-fast 2>&1 && tests/examples.sh 2>&1 || echo "test run FAILED"; } | tee "$log"
+if grep -q '^test run FAILED' "$log"; then status=1; fi
+
+count() { sed -n "$1" "$log" | awk '{ n += $1 } END { print n + 0 }'; }
+run=$(count 's/^test result: .* \([0-9]*\) passed;.*/\1/p')
+failed=$(count 's/^test result: .*; \([0-9]*\) failed;.*/\1/p')
+examples=$(grep -c '^example .* ok$' "$log" || true)
+skipped=$(grep -c '^skipped: ' "$log" || true)
+passed=$((run + examples - skipped))
+
+echo
+grep '^skipped: ' "$log" | sort || true
+echo "total: $passed passed, $failed failed, $skipped skipped"
+if [ "$passed" -lt $((9 * skipped)) ]; then
+    echo "too much was skipped for this to mean anything"
+    status=1
+fi
+exit $status
