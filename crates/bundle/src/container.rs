@@ -1,0 +1,380 @@
+//! What was asked: a configuration with every default resolved and every name looked up.
+//!
+//! Plain data. Absent, null and explicitly default are the same here; an `Option` is left only where
+//! "nothing" is itself something to ask for. Nothing of it depends on the machine: what the kernel
+//! can do of it, and how, is for the planner.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::path::PathBuf;
+
+/// A container that was asked for.
+#[derive(Clone, Debug)]
+pub struct Container {
+    /// The bundle's directory, absolute.
+    pub bundle: PathBuf,
+    /// `root.path`, absolute.
+    pub rootfs: PathBuf,
+    /// `root.readonly`.
+    pub rootfs_access: Access,
+    /// `linux.rootfsPropagation`.
+    pub rootfs_propagation: Option<Propagation>,
+    /// `process`; a container can be created without one, but not started.
+    pub process: Option<Process>,
+    /// `mounts`, in their order.
+    pub mounts: Vec<Mount>,
+    /// `hostname`.
+    pub hostname: Option<String>,
+    /// `domainname`.
+    pub domainname: Option<String>,
+    /// `linux.namespaces`.
+    pub namespaces: Vec<Namespace>,
+    /// `linux.uidMappings`.
+    pub uid_mappings: Vec<IdMapping>,
+    /// `linux.gidMappings`.
+    pub gid_mappings: Vec<IdMapping>,
+    /// `linux.timeOffsets`.
+    pub time_offsets: Vec<TimeOffset>,
+    /// `linux.devices`.
+    pub devices: Vec<Device>,
+    /// `linux.sysctl`, keys with dots.
+    pub sysctl: BTreeMap<String, String>,
+    /// `linux.maskedPaths`.
+    pub masked_paths: Vec<PathBuf>,
+    /// `linux.readonlyPaths`.
+    pub readonly_paths: Vec<PathBuf>,
+    /// `linux.mountLabel`.
+    pub mount_label: Option<String>,
+    /// `linux.cgroupsPath`.
+    pub cgroups_path: Option<String>,
+    /// `hooks`.
+    pub hooks: Hooks,
+    /// `annotations`.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// Whether a tree may be written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It may.
+    ReadWrite,
+    /// It may not.
+    ReadOnly,
+}
+
+/// Who hears of mounts made below a mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Propagation {
+    /// The kind.
+    pub kind: PropagationKind,
+    /// Whether for the mounts below it too.
+    pub recursive: bool,
+}
+
+/// The four kinds of mount propagation (mount_namespaces(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PropagationKind {
+    /// Both ways.
+    Shared,
+    /// From the outside only.
+    Slave,
+    /// Nobody.
+    Private,
+    /// Nobody, and it cannot be bound elsewhere.
+    Unbindable,
+}
+
+/// `process`.
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// `args`, at least one.
+    pub args: Vec<CString>,
+    /// `env`: each with its `=`, each name once, the last one of it.
+    pub env: Vec<CString>,
+    /// `cwd`, absolute.
+    pub cwd: PathBuf,
+    /// `user.uid`.
+    pub uid: u32,
+    /// `user.gid`.
+    pub gid: u32,
+    /// `user.additionalGids`.
+    pub additional_gids: Vec<u32>,
+    /// `user.umask`.
+    pub umask: u32,
+    /// `terminal` with `consoleSize`.
+    pub terminal: Terminal,
+    /// `capabilities`.
+    pub capabilities: Capabilities,
+    /// `rlimits`.
+    pub rlimits: Vec<Rlimit>,
+    /// `noNewPrivileges`.
+    pub no_new_privileges: NoNewPrivileges,
+    /// `apparmorProfile`.
+    pub apparmor_profile: Option<String>,
+    /// `selinuxLabel`.
+    pub selinux_label: Option<String>,
+    /// `oomScoreAdj`: left alone if nothing is said.
+    pub oom_score_adj: Option<i32>,
+    /// `scheduler`.
+    pub scheduler: Option<Scheduler>,
+    /// `ioPriority`: class and level.
+    pub io_priority: Option<(u8, u8)>,
+    /// `execCPUAffinity`.
+    pub exec_affinity: ExecAffinity,
+}
+
+/// Whether the process has a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Terminal {
+    /// None.
+    No,
+    /// One of its own, of this many rows and columns if that was said.
+    Yes(Option<(u16, u16)>),
+}
+
+/// Whether exec may give privileges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoNewPrivileges {
+    /// It may not.
+    Set,
+    /// It may.
+    Unset,
+}
+
+/// The five sets, a bit for each capability by its number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// What can ever be gained.
+    pub bounding: u64,
+    /// What is in force.
+    pub effective: u64,
+    /// What files may give on exec.
+    pub inheritable: u64,
+    /// What may be put in force.
+    pub permitted: u64,
+    /// What survives exec without files.
+    pub ambient: u64,
+}
+
+/// One of `process.rlimits`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rlimit {
+    /// `RLIMIT_*` by its number.
+    pub resource: u32,
+    /// What is enforced; `u64::MAX` is unlimited.
+    pub soft: u64,
+    /// How far the process may raise it.
+    pub hard: u64,
+}
+
+/// `process.scheduler`, in the numbers of sched_setattr(2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scheduler {
+    /// `SCHED_*`.
+    pub policy: u32,
+    /// `SCHED_FLAG_*`.
+    pub flags: u64,
+    /// For the ordinary policies.
+    pub nice: i32,
+    /// For the real-time policies.
+    pub priority: u32,
+    /// For `SCHED_DEADLINE`, as the other two.
+    pub runtime: u64,
+    /// See `runtime`.
+    pub deadline: u64,
+    /// See `runtime`.
+    pub period: u64,
+}
+
+/// `process.execCPUAffinity`: CPU lists, for `exec` only.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExecAffinity {
+    /// Before the process is moved to the container's cgroup.
+    pub initial: Option<CpuList>,
+    /// After.
+    pub finally: Option<CpuList>,
+}
+
+/// CPUs by number.
+pub type CpuList = Vec<usize>;
+
+/// One of `linux.namespaces`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Namespace {
+    /// `type`.
+    pub kind: NamespaceKind,
+    /// `path`: the namespace to join, or a new one if there is none.
+    pub path: Option<PathBuf>,
+}
+
+/// The eight kinds of namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NamespaceKind {
+    /// Ids and capabilities.
+    User,
+    /// The file system tree.
+    Mount,
+    /// Process numbers.
+    Pid,
+    /// Devices, addresses, ports.
+    Network,
+    /// System V objects and POSIX message queues.
+    Ipc,
+    /// Host name and domain name.
+    Uts,
+    /// What looks like the root of the cgroup tree.
+    Cgroup,
+    /// Clock offsets.
+    Time,
+}
+
+/// One of `linux.uidMappings` or `linux.gidMappings`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdMapping {
+    /// `containerID`.
+    pub container_id: u32,
+    /// `hostID`.
+    pub host_id: u32,
+    /// `size`.
+    pub size: u32,
+}
+
+/// One of `linux.timeOffsets`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeOffset {
+    /// Which clock.
+    pub clock: Clock,
+    /// Seconds.
+    pub secs: i64,
+    /// Nanoseconds.
+    pub nanosecs: u32,
+}
+
+/// The clocks that a time namespace has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// `CLOCK_MONOTONIC`.
+    Monotonic,
+    /// `CLOCK_BOOTTIME`.
+    Boottime,
+}
+
+/// One of `linux.devices`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// `path`, absolute in the container.
+    pub path: PathBuf,
+    /// `type` with its numbers.
+    pub kind: DeviceKind,
+    /// `fileMode`, permissions only.
+    pub mode: u32,
+    /// `uid`.
+    pub uid: u32,
+    /// `gid`.
+    pub gid: u32,
+}
+
+/// What a device node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// `c` or `u`.
+    Character(u32, u32),
+    /// `b`.
+    Block(u32, u32),
+    /// `p`.
+    Fifo,
+}
+
+/// `hooks`, each list in its order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hooks {
+    /// In the runtime's namespaces, after the container's exist.
+    pub prestart: Vec<Hook>,
+    /// The same, right after.
+    pub create_runtime: Vec<Hook>,
+    /// In the container's namespaces, before the root is changed.
+    pub create_container: Vec<Hook>,
+    /// In the container, before its program starts.
+    pub start_container: Vec<Hook>,
+    /// In the runtime's namespaces, after its program started.
+    pub poststart: Vec<Hook>,
+    /// In the runtime's namespaces, after the container is deleted.
+    pub poststop: Vec<Hook>,
+}
+
+/// A program to run at one point of a container's life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hook {
+    /// `path`, absolute.
+    pub path: PathBuf,
+    /// `args`, its name first.
+    pub args: Vec<CString>,
+    /// `env`, or what the caller has if nothing is said.
+    pub env: Option<Vec<CString>>,
+    /// `timeout` in seconds.
+    pub timeout_seconds: Option<u64>,
+}
+
+/// One of `mounts`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// `destination`, absolute.
+    pub destination: PathBuf,
+    /// What is mounted there.
+    pub source: Source,
+    /// What its own mount gets.
+    pub attributes: Attributes,
+    /// What it and all mounts below it get.
+    pub recursive_attributes: Attributes,
+    /// Who hears of mounts below it, one after the other.
+    pub propagation: Vec<Propagation>,
+    /// The ids its files show.
+    pub id_mapping: Option<MountIdMapping>,
+}
+
+/// What a mount shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A file or directory of the host, absolute.
+    Bind {
+        /// What to show.
+        path: PathBuf,
+        /// Whether with the mounts below it.
+        recursive: bool,
+    },
+    /// A new file system.
+    New {
+        /// `type`.
+        fstype: String,
+        /// `source`.
+        name: String,
+        /// What of `options` is for the file system itself: `mode=755`, `sync`.
+        options: Vec<String>,
+        /// Whether what the image has there is copied into it, `tmpcopyup`.
+        copy_up: bool,
+    },
+    /// What is mounted there already, whose attributes change.
+    Remount,
+    /// The container's cgroups, whatever hierarchy the host has.
+    Cgroup,
+}
+
+/// Mount attributes in the bits of mount_setattr(2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// `attr_set`.
+    pub set: u64,
+    /// `attr_clr`.
+    pub clear: u64,
+}
+
+/// The ids that the files of a mount show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountIdMapping {
+    /// Whether for the mounts below it too, `ridmap`.
+    pub recursive: bool,
+    /// `uidMappings`, or the container's own if there are none.
+    pub uids: Vec<IdMapping>,
+    /// `gidMappings`, or the container's own if there are none.
+    pub gids: Vec<IdMapping>,
+}

@@ -1,0 +1,99 @@
+//! What can be wrong with a configuration, and where.
+
+use core::fmt::{self, Display, Formatter};
+use std::io;
+
+/// A place in config.json: `mounts[3].options[0]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Field(String);
+
+impl Field {
+    /// The field of this name at the top.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self(name.to_owned())
+    }
+
+    /// A member of this object.
+    #[must_use]
+    pub fn key(&self, name: &str) -> Self {
+        Self(format!("{}.{name}", self.0))
+    }
+
+    /// An element of this array.
+    #[must_use]
+    pub fn index(&self, index: usize) -> Self {
+        Self(format!("{}[{index}]", self.0))
+    }
+
+    pub(crate) fn error(&self, kind: Kind) -> Error {
+        Error { field: self.clone(), kind }
+    }
+}
+
+impl Display for Field {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A configuration that cannot be carried out, whatever the machine.
+#[derive(Debug, thiserror::Error)]
+#[error("{field}: {kind}")]
+pub struct Error {
+    /// Where.
+    pub field: Field,
+    /// What.
+    pub kind: Kind,
+}
+
+/// What is wrong with a field.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Kind {
+    /// The file cannot be read.
+    #[error("cannot be read: {0}")]
+    Read(io::Error),
+    /// It is no JSON, or a value is of another type or not one of those that there are.
+    #[error("{0}")]
+    Json(String),
+    /// It has to be there.
+    #[error("is missing")]
+    Missing,
+    /// It has to have something in it.
+    #[error("is empty")]
+    Empty,
+    /// A path that has to begin at the root.
+    #[error("{0:?} is not an absolute path")]
+    Relative(String),
+    /// A string with a NUL byte, which the kernel cannot be told.
+    #[error("holds a NUL byte")]
+    Nul,
+    /// A value that is not one of those that there are.
+    #[error("{0:?} is unknown")]
+    Unknown(String),
+    /// A number beyond what the kernel takes.
+    #[error("{0} is out of range")]
+    Range(i128),
+    /// Something that may be said once was said twice.
+    #[error("{0:?} is there twice")]
+    Twice(String),
+    /// Two things that exclude each other, or one that needs another.
+    #[error("{0}")]
+    Conflict(&'static str),
+}
+
+/// Something that is carried out otherwise than written, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// Where.
+    pub field: Field,
+    /// What was made of it.
+    pub text: String,
+}
+
+impl Display for Warning {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.text)
+    }
+}

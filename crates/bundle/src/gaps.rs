@@ -1,0 +1,107 @@
+//! What a valid configuration may say and the oci-spec crate cannot read.
+//!
+//! Each is taken out of the JSON before oci-spec sees it, and kept here. The list was made against
+//! oci-spec 0.10.0 and runtime-spec 1.3.0; a newer crate may shorten it.
+
+use crate::error::{Error, Field, Kind, Warning};
+use caps::Capability;
+use serde_json::{Map, Value};
+use std::str::FromStr;
+
+/// What was taken out.
+#[derive(Debug, Default)]
+pub(crate) struct Gaps {
+    /// `process.capabilities`, in the order bounding, effective, inheritable, permitted, ambient.
+    /// oci-spec refuses names that it does not know, where the specification wants a warning
+    /// (config.md, "capabilities").
+    pub(crate) capabilities: [u64; 5],
+    /// `process.scheduler.flags`. oci-spec spells two of them otherwise than the specification.
+    pub(crate) scheduler_flags: u64,
+}
+
+/// The names of the five capability sets.
+pub(crate) const SETS: [&str; 5] = ["bounding", "effective", "inheritable", "permitted", "ambient"];
+
+/// Takes out what oci-spec cannot read.
+pub(crate) fn take(config: &mut Value, warnings: &mut Vec<Warning>) -> Result<Gaps, Error> {
+    // Go, and so runc, takes null for absent everywhere; serde only where there is an Option.
+    drop_nulls(config);
+    let mut gaps = Gaps::default();
+    let Some(process) = config.get_mut("process") else { return Ok(gaps) };
+    let field = Field::new("process");
+    if let Some(capabilities) = process.get_mut("capabilities").and_then(Value::as_object_mut) {
+        let field = field.key("capabilities");
+        for (set, bits) in SETS.iter().zip(&mut gaps.capabilities) {
+            *bits = take_capabilities(capabilities, set, &field.key(set), warnings)?;
+        }
+    }
+    if let Some(scheduler) = process.get_mut("scheduler").and_then(Value::as_object_mut) {
+        gaps.scheduler_flags = take_scheduler_flags(scheduler, &field.key("scheduler").key("flags"))?;
+    }
+    if let Some(affinity) = process.get_mut("execCPUAffinity").and_then(Value::as_object_mut) {
+        // The specification allows an empty list, which says nothing.
+        affinity.retain(|_, value| value.as_str() != Some(""));
+    }
+    Ok(gaps)
+}
+
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|_, member| !member.is_null());
+            members.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}
+
+fn take_capabilities(
+    capabilities: &mut Map<String, Value>,
+    set: &str,
+    field: &Field,
+    warnings: &mut Vec<Warning>,
+) -> Result<u64, Error> {
+    let mut bits = 0;
+    for (index, name) in take_strings(capabilities, set, field)?.into_iter().enumerate() {
+        match Capability::from_str(&name) {
+            Ok(capability) => bits |= capability.bitmask(),
+            Err(_) => warnings.push(Warning {
+                field: field.index(index),
+                text: format!("{name:?} is unknown and ignored"),
+            }),
+        }
+    }
+    Ok(bits)
+}
+
+/// `SCHED_FLAG_*` of linux/sched.h, in the specification's names.
+const SCHEDULER_FLAGS: [(&str, u64); 7] = [
+    ("SCHED_FLAG_RESET_ON_FORK", 0x01),
+    ("SCHED_FLAG_RECLAIM", 0x02),
+    ("SCHED_FLAG_DL_OVERRUN", 0x04),
+    ("SCHED_FLAG_KEEP_POLICY", 0x08),
+    ("SCHED_FLAG_KEEP_PARAMS", 0x10),
+    ("SCHED_FLAG_UTIL_CLAMP_MIN", 0x20),
+    ("SCHED_FLAG_UTIL_CLAMP_MAX", 0x40),
+];
+
+fn take_scheduler_flags(scheduler: &mut Map<String, Value>, field: &Field) -> Result<u64, Error> {
+    let mut bits = 0;
+    for (index, name) in take_strings(scheduler, "flags", field)?.into_iter().enumerate() {
+        match SCHEDULER_FLAGS.iter().find(|(known, _)| *known == name) {
+            Some((_, bit)) => bits |= bit,
+            None => return Err(field.index(index).error(Kind::Unknown(name))),
+        }
+    }
+    Ok(bits)
+}
+
+fn take_strings(object: &mut Map<String, Value>, key: &str, field: &Field) -> Result<Vec<String>, Error> {
+    match object.remove(key) {
+        None => Ok(Vec::new()),
+        Some(value) => {
+            serde_json::from_value(value).map_err(|error| field.error(Kind::Json(error.to_string())))
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! config.json of an OCI bundle: read, checked, resolved.
+//!
+//! Bytes become a [`Container`]: what was asked, with every default filled in and every name looked
+//! up. This is the only crate that sees oci-spec and caps. It reads one file and looks at nothing
+//! else: whether the machine can do what was asked is for the planner to find.
+//!
+//! Every error names a field of the file. What is carried out otherwise than written is a
+//! [`Warning`], returned beside the container.
+
+#![forbid(unsafe_code)]
+
+pub mod container;
+pub mod error;
+mod gaps;
+mod linux;
+mod mounts;
+mod options;
+mod process;
+
+pub use container::Container;
+pub use error::{Error, Field, Kind, Warning};
+
+use container::{Access, Hook, Hooks};
+use oci_spec::runtime::Spec;
+use std::ffi::CString;
+use std::fs;
+use std::path::Path;
+
+/// Reads `config.json` of the bundle in `directory`, an absolute path.
+///
+/// # Errors
+///
+/// If the file cannot be read or asks for something that no machine can do.
+pub fn load(directory: &Path) -> Result<(Container, Vec<Warning>), Error> {
+    let bytes = fs::read(directory.join("config.json"));
+    let bytes = bytes.map_err(|error| Field::new("config.json").error(Kind::Read(error)))?;
+    parse(&bytes, directory)
+}
+
+/// The same of bytes that were read elsewhere.
+///
+/// # Errors
+///
+/// As [`load`].
+pub fn parse(bytes: &[u8], directory: &Path) -> Result<(Container, Vec<Warning>), Error> {
+    let mut warnings = Vec::new();
+    let mut config: serde_json::Value = serde_json::from_slice(bytes)
+        .map_err(|error| Field::new("config.json").error(Kind::Json(error.to_string())))?;
+    let gaps = gaps::take(&mut config, &mut warnings)?;
+    let spec: Spec = serde_path_to_error::deserialize(config).map_err(|error| {
+        let path = error.path().to_string();
+        Field::new(if path == "." { "config.json" } else { &path })
+            .error(Kind::Json(error.into_inner().to_string()))
+    })?;
+
+    let root = spec.root().as_ref().ok_or_else(|| Field::new("root").error(Kind::Missing))?;
+    if root.path().as_os_str().is_empty() {
+        return Err(Field::new("root.path").error(Kind::Empty));
+    }
+    let process = spec.process().as_ref();
+    let process = process.map(|process| process::resolve(process, &gaps)).transpose()?;
+    let mut container = Container {
+        bundle: directory.to_owned(),
+        rootfs: directory.join(root.path()),
+        rootfs_access: if root.readonly() == Some(true) { Access::ReadOnly } else { Access::ReadWrite },
+        rootfs_propagation: None,
+        process,
+        mounts: mounts::resolve(spec.mounts().as_deref().unwrap_or_default(), directory, &mut warnings)?,
+        hostname: spec.hostname().clone().filter(|name| !name.is_empty()),
+        domainname: spec.domainname().clone().filter(|name| !name.is_empty()),
+        namespaces: Vec::new(),
+        uid_mappings: Vec::new(),
+        gid_mappings: Vec::new(),
+        time_offsets: Vec::new(),
+        devices: Vec::new(),
+        sysctl: Default::default(),
+        masked_paths: Vec::new(),
+        readonly_paths: Vec::new(),
+        mount_label: None,
+        cgroups_path: None,
+        hooks: hooks(&spec)?,
+        annotations: spec.annotations().clone().unwrap_or_default().into_iter().collect(),
+    };
+    if let Some(linux) = spec.linux() {
+        linux::resolve(linux, &mut container)?;
+    }
+    Ok((container, warnings))
+}
+
+fn hooks(spec: &Spec) -> Result<Hooks, Error> {
+    let Some(hooks) = spec.hooks() else { return Ok(Hooks::default()) };
+    let prestart = hooks.prestart();
+    let field = Field::new("hooks");
+    Ok(Hooks {
+        prestart: hook_list(prestart, &field.key("prestart"))?,
+        create_runtime: hook_list(hooks.create_runtime(), &field.key("createRuntime"))?,
+        create_container: hook_list(hooks.create_container(), &field.key("createContainer"))?,
+        start_container: hook_list(hooks.start_container(), &field.key("startContainer"))?,
+        poststart: hook_list(hooks.poststart(), &field.key("poststart"))?,
+        poststop: hook_list(hooks.poststop(), &field.key("poststop"))?,
+    })
+}
+
+fn hook_list(hooks: &Option<Vec<oci_spec::runtime::Hook>>, field: &Field) -> Result<Vec<Hook>, Error> {
+    let hooks = hooks.iter().flatten().enumerate();
+    hooks.map(|(index, hook)| resolve_hook(hook, &field.index(index))).collect()
+}
+
+fn resolve_hook(hook: &oci_spec::runtime::Hook, field: &Field) -> Result<Hook, Error> {
+    absolute(hook.path(), &field.key("path"))?;
+    let timeout = match hook.timeout() {
+        None => None,
+        Some(seconds) => {
+            // "timeout MUST be greater than zero" (config.md, "POSIX-platform Hooks").
+            let positive = u64::try_from(seconds).ok().filter(|seconds| *seconds > 0);
+            Some(positive.ok_or_else(|| field.key("timeout").error(Kind::Range(seconds.into())))?)
+        }
+    };
+    Ok(Hook {
+        path: hook.path().clone(),
+        args: strings(hook.args().as_deref().unwrap_or_default(), &field.key("args"))?,
+        env: hook.env().as_ref().map(|env| process::environment(env, &field.key("env"))).transpose()?,
+        timeout_seconds: timeout,
+    })
+}
+
+/// Strings as the kernel wants them.
+fn strings(values: &[String], field: &Field) -> Result<Vec<CString>, Error> {
+    let values = values.iter().enumerate();
+    values.map(|(index, value)| string(value, &field.index(index))).collect()
+}
+
+fn string(value: &str, field: &Field) -> Result<CString, Error> {
+    CString::new(value).map_err(|_| field.error(Kind::Nul))
+}
+
+fn absolute(path: &Path, field: &Field) -> Result<(), Error> {
+    if path.is_absolute() {
+        return Ok(());
+    }
+    Err(field.error(Kind::Relative(path.display().to_string())))
+}

@@ -1,0 +1,158 @@
+//! `linux`.
+
+use crate::absolute;
+use crate::container::{
+    Clock, Container, Device, DeviceKind, IdMapping, Namespace, NamespaceKind, Propagation, PropagationKind,
+    TimeOffset,
+};
+use crate::error::{Error, Field, Kind};
+use oci_spec::runtime::{self as oci, LinuxDeviceType, LinuxNamespaceType};
+use std::path::PathBuf;
+
+pub(crate) fn resolve(linux: &oci::Linux, container: &mut Container) -> Result<(), Error> {
+    let field = Field::new("linux");
+    container.namespaces = namespaces(linux, &field.key("namespaces"))?;
+    container.uid_mappings = mappings(linux.uid_mappings());
+    container.gid_mappings = mappings(linux.gid_mappings());
+    container.time_offsets = time_offsets(linux, &field.key("timeOffsets"))?;
+    container.devices = devices(linux, &field.key("devices"))?;
+    // Both spellings are in use: net/ipv4/conf and net.ipv4.conf.
+    let sysctl = linux.sysctl().clone().unwrap_or_default();
+    container.sysctl = sysctl.into_iter().map(|(key, value)| (dotted(&key), value)).collect();
+    container.rootfs_propagation = propagation(linux, &field.key("rootfsPropagation"))?;
+    container.masked_paths = paths(linux.masked_paths(), &field.key("maskedPaths"))?;
+    container.readonly_paths = paths(linux.readonly_paths(), &field.key("readonlyPaths"))?;
+    container.mount_label = linux.mount_label().clone().filter(|label| !label.is_empty());
+    let cgroups_path = linux.cgroups_path().as_ref().map(|path| path.display().to_string());
+    container.cgroups_path = cgroups_path.filter(|path| !path.is_empty());
+    Ok(())
+}
+
+pub(crate) fn mappings(mappings: &Option<Vec<oci::LinuxIdMapping>>) -> Vec<IdMapping> {
+    let mapping = |mapping: &oci::LinuxIdMapping| IdMapping {
+        container_id: mapping.container_id(),
+        host_id: mapping.host_id(),
+        size: mapping.size(),
+    };
+    mappings.iter().flatten().map(mapping).collect()
+}
+
+fn namespaces(linux: &oci::Linux, field: &Field) -> Result<Vec<Namespace>, Error> {
+    let mut found: Vec<Namespace> = Vec::new();
+    for (index, namespace) in linux.namespaces().iter().flatten().enumerate() {
+        let field = field.index(index);
+        let kind = match namespace.typ() {
+            LinuxNamespaceType::User => NamespaceKind::User,
+            LinuxNamespaceType::Mount => NamespaceKind::Mount,
+            LinuxNamespaceType::Pid => NamespaceKind::Pid,
+            LinuxNamespaceType::Network => NamespaceKind::Network,
+            LinuxNamespaceType::Ipc => NamespaceKind::Ipc,
+            LinuxNamespaceType::Uts => NamespaceKind::Uts,
+            LinuxNamespaceType::Cgroup => NamespaceKind::Cgroup,
+            LinuxNamespaceType::Time => NamespaceKind::Time,
+        };
+        // "If a namespace type is specified more than once the runtime MUST generate an error."
+        if found.iter().any(|other| other.kind == kind) {
+            return Err(field.key("type").error(Kind::Twice(namespace.typ().to_string())));
+        }
+        let path = namespace.path().clone().filter(|path| !path.as_os_str().is_empty());
+        if let Some(path) = &path {
+            absolute(path, &field.key("path"))?;
+        }
+        found.push(Namespace { kind, path });
+    }
+    Ok(found)
+}
+
+fn time_offsets(linux: &oci::Linux, field: &Field) -> Result<Vec<TimeOffset>, Error> {
+    let mut offsets = Vec::new();
+    for (clock, offset) in linux.time_offsets().iter().flatten() {
+        let clock = match clock.as_str() {
+            "monotonic" => Clock::Monotonic,
+            "boottime" => Clock::Boottime,
+            other => return Err(field.error(Kind::Unknown(other.to_owned()))),
+        };
+        let (secs, nanosecs) = (offset.secs().unwrap_or_default(), offset.nanosecs().unwrap_or_default());
+        offsets.push(TimeOffset { clock, secs, nanosecs });
+    }
+    // A map has no order; the same configuration gives the same plan.
+    offsets.sort_by_key(|offset| offset.clock == Clock::Boottime);
+    Ok(offsets)
+}
+
+/// The permissions of a node for which none are said (config.md, "Devices": the umask is not
+/// applied, and every runtime uses these).
+const DEFAULT_DEVICE_MODE: u32 = 0o666;
+
+fn devices(linux: &oci::Linux, field: &Field) -> Result<Vec<Device>, Error> {
+    let mut found = Vec::new();
+    for (index, device) in linux.devices().iter().flatten().enumerate() {
+        let field = field.index(index);
+        absolute(device.path(), &field.key("path"))?;
+        let number = |number: i64, key| {
+            u32::try_from(number).map_err(|_| field.key(key).error(Kind::Range(number.into())))
+        };
+        let kind = match device.typ() {
+            LinuxDeviceType::C | LinuxDeviceType::U => {
+                DeviceKind::Character(number(device.major(), "major")?, number(device.minor(), "minor")?)
+            }
+            LinuxDeviceType::B => {
+                DeviceKind::Block(number(device.major(), "major")?, number(device.minor(), "minor")?)
+            }
+            LinuxDeviceType::P => DeviceKind::Fifo,
+            LinuxDeviceType::A => return Err(field.key("type").error(Kind::Unknown("a".to_owned()))),
+        };
+        found.push(Device {
+            path: device.path().clone(),
+            kind,
+            // Some engines hand over the whole st_mode.
+            mode: device.file_mode().unwrap_or(DEFAULT_DEVICE_MODE) & 0o7777,
+            uid: device.uid().unwrap_or_default(),
+            gid: device.gid().unwrap_or_default(),
+        });
+    }
+    Ok(found)
+}
+
+fn dotted(key: &str) -> String {
+    // As sysctl(8): whichever of the two stands first is the separator, and the other is part of a
+    // name, as in net.ipv4.conf.eth0/1.forwarding.
+    match key.find(['.', '/']).map(|index| key.as_bytes()[index]) {
+        Some(b'/') => key
+            .chars()
+            .map(|char| match char {
+                '/' => '.',
+                '.' => '/',
+                other => other,
+            })
+            .collect(),
+        _ => key.to_owned(),
+    }
+}
+
+fn propagation(linux: &oci::Linux, field: &Field) -> Result<Option<Propagation>, Error> {
+    let Some(name) = linux.rootfs_propagation().as_deref().filter(|name| !name.is_empty()) else {
+        return Ok(None);
+    };
+    let (recursive, kind) = match name.strip_prefix('r') {
+        Some(kind) => (true, kind),
+        None => (false, name),
+    };
+    let kind = match kind {
+        "shared" => PropagationKind::Shared,
+        "slave" => PropagationKind::Slave,
+        "private" => PropagationKind::Private,
+        "unbindable" => PropagationKind::Unbindable,
+        _ => return Err(field.error(Kind::Unknown(name.to_owned()))),
+    };
+    Ok(Some(Propagation { kind, recursive }))
+}
+
+fn paths(paths: &Option<Vec<String>>, field: &Field) -> Result<Vec<PathBuf>, Error> {
+    let mut found = Vec::new();
+    for (index, path) in paths.iter().flatten().map(PathBuf::from).enumerate() {
+        absolute(&path, &field.index(index))?;
+        found.push(path);
+    }
+    Ok(found)
+}

@@ -1,0 +1,102 @@
+//! `mounts`.
+
+use crate::container::{IdMapping, Mount, MountIdMapping, Source};
+use crate::error::{Error, Field, Kind, Warning};
+use crate::linux::mappings;
+use crate::options::Options;
+use oci_spec::runtime as oci;
+use std::path::Path;
+
+pub(crate) fn resolve(
+    mounts: &[oci::Mount],
+    bundle: &Path,
+    warnings: &mut Vec<Warning>,
+) -> Result<Vec<Mount>, Error> {
+    let mounts = mounts.iter().enumerate();
+    mounts.map(|(index, mount)| one(mount, bundle, &Field::new("mounts").index(index), warnings)).collect()
+}
+
+fn one(
+    mount: &oci::Mount,
+    bundle: &Path,
+    field: &Field,
+    warnings: &mut Vec<Warning>,
+) -> Result<Mount, Error> {
+    let mut options = Options::sort(mount.options().clone().unwrap_or_default());
+    let destination = field.key("destination");
+    if mount.destination().as_os_str().is_empty() {
+        return Err(destination.error(Kind::Empty));
+    }
+    if !mount.destination().is_absolute() {
+        warnings.push(Warning { field: destination, text: "is taken as below the root".to_owned() });
+    }
+    let fstype = mount.typ().as_deref().unwrap_or_default();
+    let bind = options.bind.or((fstype == "bind").then_some(false));
+    let uids = mappings(mount.uid_mappings());
+    let gids = mappings(mount.gid_mappings());
+    let id_mapping = id_mapping(&options, uids, gids, bind.is_some(), field)?;
+    let source = source(mount, &mut options, bind, bundle, field, warnings)?;
+    Ok(Mount {
+        destination: Path::new("/").join(mount.destination()),
+        source,
+        attributes: options.attributes,
+        recursive_attributes: options.recursive_attributes,
+        propagation: options.propagation,
+        id_mapping,
+    })
+}
+
+fn source(
+    mount: &oci::Mount,
+    options: &mut Options,
+    bind: Option<bool>,
+    bundle: &Path,
+    field: &Field,
+    warnings: &mut Vec<Warning>,
+) -> Result<Source, Error> {
+    let name = mount.source().as_deref().unwrap_or(Path::new(""));
+    if options.remount {
+        return Ok(Source::Remount);
+    }
+    if let Some(recursive) = bind {
+        if name.as_os_str().is_empty() {
+            return Err(field.key("source").error(Kind::Missing));
+        }
+        // A bind mount shows a file system that has its options already.
+        for option in &options.file_system {
+            let text = format!("{option:?} means nothing for a bind mount and is ignored");
+            warnings.push(Warning { field: field.key("options"), text });
+        }
+        return Ok(Source::Bind { path: bundle.join(name), recursive });
+    }
+    match mount.typ().as_deref() {
+        None | Some("") => Err(field.key("type").error(Kind::Missing)),
+        Some("cgroup") => Ok(Source::Cgroup),
+        Some(fstype) => Ok(Source::New {
+            fstype: fstype.to_owned(),
+            name: name.display().to_string(),
+            options: std::mem::take(&mut options.file_system),
+            copy_up: options.copy_up,
+        }),
+    }
+}
+
+fn id_mapping(
+    options: &Options,
+    uids: Vec<IdMapping>,
+    gids: Vec<IdMapping>,
+    is_bind: bool,
+    field: &Field,
+) -> Result<Option<MountIdMapping>, Error> {
+    // Mappings without the option ask for the same ("idmap" is implied by them, config.md).
+    if options.id_map.is_none() && uids.is_empty() && gids.is_empty() {
+        return Ok(None);
+    }
+    if !is_bind {
+        return Err(field.error(Kind::Conflict("only a bind mount can have its ids mapped")));
+    }
+    if uids.is_empty() != gids.is_empty() {
+        return Err(field.error(Kind::Conflict("uidMappings and gidMappings come together or not at all")));
+    }
+    Ok(Some(MountIdMapping { recursive: options.id_map == Some(true), uids, gids }))
+}

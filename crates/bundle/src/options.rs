@@ -1,0 +1,222 @@
+//! Mount options (config.md, "Linux mount options").
+
+use crate::container::{Attributes, Propagation, PropagationKind};
+
+/// What an option means.
+#[derive(Clone, Copy)]
+enum Meaning {
+    /// Attributes of the mount, set or cleared; with `Tree::All` of those below it too.
+    Set(u64, Tree),
+    Clear(u64, Tree),
+    Propagation(PropagationKind, Tree),
+    Bind(Tree),
+    IdMap(Tree),
+    CopyUp,
+    /// A change to something already mounted: what it changes the other options say.
+    Remount,
+    /// What is so anyway, or what the mount API has no word for because it only quiets the log.
+    Nothing,
+}
+
+/// How far an option reaches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tree {
+    Top,
+    All,
+}
+
+/// `MOUNT_ATTR_*` of linux/mount.h.
+mod attr {
+    pub(super) const RDONLY: u64 = 0x01;
+    pub(super) const NOSUID: u64 = 0x02;
+    pub(super) const NODEV: u64 = 0x04;
+    pub(super) const NOEXEC: u64 = 0x08;
+    /// The two bits in which one of the next three is said.
+    pub(super) const ATIME: u64 = 0x70;
+    pub(super) const RELATIME: u64 = 0x00;
+    pub(super) const NOATIME: u64 = 0x10;
+    pub(super) const STRICTATIME: u64 = 0x20;
+    pub(super) const NODIRATIME: u64 = 0x80;
+    pub(super) const NOSYMFOLLOW: u64 = 0x0020_0000;
+}
+
+/// Every option there is; one that is not here is the file system's own: `size=64k`, and `sync`
+/// too, which the mount API passes on under that name.
+const MEANINGS: [(&str, Meaning); 55] = {
+    use Meaning::{Bind, Clear, CopyUp, IdMap, Nothing, Propagation, Remount, Set};
+    use PropagationKind::{Private, Shared, Slave, Unbindable};
+    use Tree::{All, Top};
+    [
+        ("defaults", Nothing),
+        ("remount", Remount),
+        ("bind", Bind(Top)),
+        ("rbind", Bind(All)),
+        ("idmap", IdMap(Top)),
+        ("ridmap", IdMap(All)),
+        ("tmpcopyup", CopyUp),
+        ("ro", Set(attr::RDONLY, Top)),
+        ("rw", Clear(attr::RDONLY, Top)),
+        ("nosuid", Set(attr::NOSUID, Top)),
+        ("suid", Clear(attr::NOSUID, Top)),
+        ("nodev", Set(attr::NODEV, Top)),
+        ("dev", Clear(attr::NODEV, Top)),
+        ("noexec", Set(attr::NOEXEC, Top)),
+        ("exec", Clear(attr::NOEXEC, Top)),
+        ("nodiratime", Set(attr::NODIRATIME, Top)),
+        ("diratime", Clear(attr::NODIRATIME, Top)),
+        ("nosymfollow", Set(attr::NOSYMFOLLOW, Top)),
+        ("symfollow", Clear(attr::NOSYMFOLLOW, Top)),
+        ("relatime", Set(attr::RELATIME, Top)),
+        ("norelatime", Clear(attr::ATIME, Top)),
+        ("noatime", Set(attr::NOATIME, Top)),
+        ("atime", Clear(attr::ATIME, Top)),
+        ("strictatime", Set(attr::STRICTATIME, Top)),
+        ("nostrictatime", Clear(attr::ATIME, Top)),
+        ("rro", Set(attr::RDONLY, All)),
+        ("rrw", Clear(attr::RDONLY, All)),
+        ("rnosuid", Set(attr::NOSUID, All)),
+        ("rsuid", Clear(attr::NOSUID, All)),
+        ("rnodev", Set(attr::NODEV, All)),
+        ("rdev", Clear(attr::NODEV, All)),
+        ("rnoexec", Set(attr::NOEXEC, All)),
+        ("rexec", Clear(attr::NOEXEC, All)),
+        ("rnodiratime", Set(attr::NODIRATIME, All)),
+        ("rdiratime", Clear(attr::NODIRATIME, All)),
+        ("rnosymfollow", Set(attr::NOSYMFOLLOW, All)),
+        ("rsymfollow", Clear(attr::NOSYMFOLLOW, All)),
+        ("rrelatime", Set(attr::RELATIME, All)),
+        ("rnorelatime", Clear(attr::ATIME, All)),
+        ("rnoatime", Set(attr::NOATIME, All)),
+        ("ratime", Clear(attr::ATIME, All)),
+        ("rstrictatime", Set(attr::STRICTATIME, All)),
+        ("rnostrictatime", Clear(attr::ATIME, All)),
+        ("shared", Propagation(Shared, Top)),
+        ("rshared", Propagation(Shared, All)),
+        ("slave", Propagation(Slave, Top)),
+        ("rslave", Propagation(Slave, All)),
+        ("private", Propagation(Private, Top)),
+        ("rprivate", Propagation(Private, All)),
+        ("unbindable", Propagation(Unbindable, Top)),
+        ("runbindable", Propagation(Unbindable, All)),
+        // MS_I_VERSION and MS_SILENT: the new mount API has no word for either (fs/fs_context.c,
+        // `vfs_parse_sb_flag`), and what they did is now every file system's own affair.
+        ("iversion", Nothing),
+        ("noiversion", Nothing),
+        ("silent", Nothing),
+        ("loud", Nothing),
+    ]
+};
+
+/// The options of one mount, sorted.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) attributes: Attributes,
+    pub(crate) recursive_attributes: Attributes,
+    pub(crate) propagation: Vec<Propagation>,
+    /// A bind mount, and whether of the mounts below it too.
+    pub(crate) bind: Option<Recursive>,
+    /// An idmapped mount, and whether of the mounts below it too.
+    pub(crate) id_map: Option<Recursive>,
+    pub(crate) copy_up: bool,
+    pub(crate) remount: bool,
+    /// What is left for the file system.
+    pub(crate) file_system: Vec<String>,
+}
+
+/// Whether something holds for a whole tree.
+pub(crate) type Recursive = bool;
+
+impl Options {
+    /// Sorts options by what they mean. A later one undoes an earlier one that it contradicts.
+    pub(crate) fn sort(options: impl IntoIterator<Item = String>) -> Self {
+        let mut sorted = Self::default();
+        for option in options {
+            let known = MEANINGS.iter().find(|(name, _)| *name == option);
+            match known.map(|(_, meaning)| *meaning) {
+                None => sorted.file_system.push(option),
+                Some(Meaning::Nothing) => {}
+                Some(Meaning::Set(bits, tree)) => set(sorted.attributes(tree), bits),
+                Some(Meaning::Clear(bits, tree)) => clear(sorted.attributes(tree), bits),
+                Some(Meaning::Propagation(kind, tree)) => {
+                    sorted.propagation.push(Propagation { kind, recursive: tree == Tree::All });
+                }
+                Some(Meaning::Bind(tree)) => sorted.bind = Some(tree == Tree::All),
+                Some(Meaning::IdMap(tree)) => sorted.id_map = Some(tree == Tree::All),
+                Some(Meaning::CopyUp) => sorted.copy_up = true,
+                Some(Meaning::Remount) => sorted.remount = true,
+            }
+        }
+        sorted
+    }
+
+    fn attributes(&mut self, tree: Tree) -> &mut Attributes {
+        match tree {
+            Tree::Top => &mut self.attributes,
+            Tree::All => &mut self.recursive_attributes,
+        }
+    }
+}
+
+/// The way access times are kept is one value in two bits, not two flags: to set it, both are
+/// cleared first (mount_setattr(2)).
+fn set(attributes: &mut Attributes, bits: u64) {
+    let is_atime = bits == attr::RELATIME || bits & attr::ATIME != 0;
+    let field = if is_atime { attr::ATIME } else { bits };
+    attributes.set = attributes.set & !field | bits;
+    attributes.clear = attributes.clear & !field | if is_atime { attr::ATIME } else { 0 };
+}
+
+fn clear(attributes: &mut Attributes, bits: u64) {
+    attributes.set &= !bits;
+    attributes.clear |= bits;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sorted(options: &[&str]) -> Options {
+        Options::sort(options.iter().map(|option| (*option).to_owned()))
+    }
+
+    #[test]
+    fn the_last_of_two_contradicting_options_counts() {
+        let attributes = |options| sorted(options).attributes;
+        assert_eq!(attributes(&["ro", "rw"]), Attributes { set: 0, clear: attr::RDONLY });
+        assert_eq!(attributes(&["rw", "ro"]), Attributes { set: attr::RDONLY, clear: 0 });
+        assert_eq!(
+            attributes(&["noatime", "strictatime"]),
+            Attributes { set: attr::STRICTATIME, clear: attr::ATIME }
+        );
+        assert_eq!(attributes(&["noatime", "relatime"]), Attributes { set: 0, clear: attr::ATIME });
+        assert_eq!(attributes(&["noatime", "atime"]), Attributes { set: 0, clear: attr::ATIME });
+    }
+
+    #[test]
+    fn recursive_attributes_are_apart() {
+        let options = sorted(&["nosuid", "rro", "rnoatime"]);
+        assert_eq!(options.attributes, Attributes { set: attr::NOSUID, clear: 0 });
+        let recursive = Attributes { set: attr::RDONLY | attr::NOATIME, clear: attr::ATIME };
+        assert_eq!(options.recursive_attributes, recursive);
+    }
+
+    #[test]
+    fn what_is_not_ours_is_the_file_systems() {
+        let options = sorted(&["nosuid", "mode=755", "sync", "size=64k", "silent"]);
+        assert_eq!(options.file_system, ["mode=755", "sync", "size=64k"]);
+    }
+
+    #[test]
+    fn propagation_is_kept_in_its_order() {
+        let kinds = sorted(&["rslave", "shared"]).propagation;
+        let wanted = [(PropagationKind::Slave, true), (PropagationKind::Shared, false)];
+        assert_eq!(kinds, wanted.map(|(kind, recursive)| Propagation { kind, recursive }));
+    }
+
+    #[test]
+    fn no_option_is_there_twice() {
+        let mut names = MEANINGS.map(|(name, _)| name);
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+}

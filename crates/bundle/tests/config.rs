@@ -1,0 +1,204 @@
+//! What becomes of a configuration: the message of each that is refused, and the container of one
+//! that is not.
+
+use husk_bundle::container::{
+    Access, Attributes, Capabilities, DeviceKind, NoNewPrivileges, Scheduler, Source, Terminal,
+};
+use husk_bundle::{Container, Warning, parse};
+use serde_json::{Value, json};
+use std::path::Path;
+
+fn minimal() -> Value {
+    json!({
+        "ociVersion": "1.3.0",
+        "root": { "path": "rootfs" },
+        "process": { "user": { "uid": 0, "gid": 0 }, "args": ["sh"], "cwd": "/" }
+    })
+}
+
+/// The minimal configuration with `value` at `pointer`, whose last part may be new.
+fn with(pointer: &str, value: Value) -> Value {
+    let mut config = minimal();
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    let mut place = &mut config;
+    for part in parent.split('/').skip(1) {
+        place = place.as_object_mut().unwrap().entry(part).or_insert_with(|| json!({}));
+    }
+    place.as_object_mut().unwrap().insert(key.to_owned(), value);
+    config
+}
+
+fn parsed(config: &Value) -> (Container, Vec<Warning>) {
+    parse(config.to_string().as_bytes(), Path::new("/bundle")).unwrap()
+}
+
+fn refused(config: &Value) -> String {
+    parse(config.to_string().as_bytes(), Path::new("/bundle")).unwrap_err().to_string()
+}
+
+#[test]
+fn a_minimal_configuration_has_every_default() {
+    let (container, warnings) = parsed(&minimal());
+    assert_eq!(warnings, []);
+    assert_eq!(container.rootfs, Path::new("/bundle/rootfs"));
+    assert_eq!(container.rootfs_access, Access::ReadWrite);
+    let process = container.process.unwrap();
+    assert_eq!(process.umask, 0o022);
+    assert_eq!(process.terminal, Terminal::No);
+    assert_eq!(process.no_new_privileges, NoNewPrivileges::Unset);
+    assert_eq!(process.capabilities, Capabilities::default());
+    assert_eq!(process.oom_score_adj, None);
+}
+
+#[test]
+fn each_refusal_names_its_field() {
+    let table = [
+        (with("/root", json!({})), "root.path: is empty"),
+        (with("/root/path", json!("")), "root.path: is empty"),
+        (with("/process/args", json!([])), "process.args: is empty"),
+        (with("/process/args", json!(["a\0b"])), "process.args[0]: holds a NUL byte"),
+        (with("/process/cwd", json!("here")), "process.cwd: \"here\" is not an absolute path"),
+        (with("/process/env", json!(["A=1", "B"])), "process.env[1]: is not of the form NAME=VALUE"),
+        (with("/process/user/uid", json!(-1)), "process.user.uid: invalid value: integer `-1`, expected u32"),
+        (
+            with("/process/ioPriority", json!({ "class": "IOPRIO_CLASS_BE", "priority": 8 })),
+            "process.ioPriority.priority: 8 is out of range",
+        ),
+        (
+            with("/process/scheduler", json!({ "policy": "SCHED_OTHER", "flags": ["SCHED_FLAG_X"] })),
+            "process.scheduler.flags[0]: \"SCHED_FLAG_X\" is unknown",
+        ),
+        (with("/mounts", json!([{ "destination": "/a" }])), "mounts[0].type: is missing"),
+        (
+            with("/mounts", json!([{ "destination": "/a", "options": ["bind"] }])),
+            "mounts[0].source: is missing",
+        ),
+        (with("/mounts", json!([{ "destination": "", "type": "proc" }])), "mounts[0].destination: is empty"),
+        (
+            with("/mounts", json!([{ "destination": "/a", "type": "tmpfs", "options": ["idmap"] }])),
+            "mounts[0]: only a bind mount can have its ids mapped",
+        ),
+        (
+            with("/linux/namespaces", json!([{ "type": "pid" }, { "type": "pid" }])),
+            "linux.namespaces[1].type: \"pid\" is there twice",
+        ),
+        (
+            with("/linux/namespaces", json!([{ "type": "net", "path": "ns" }])),
+            "linux.namespaces[0].type: unknown variant `net`",
+        ),
+        (
+            with("/linux/namespaces", json!([{ "type": "network", "path": "ns" }])),
+            "linux.namespaces[0].path: \"ns\" is not an absolute path",
+        ),
+        (with("/linux/rootfsPropagation", json!("often")), "linux.rootfsPropagation: \"often\" is unknown"),
+        (
+            with("/linux/devices", json!([{ "path": "/dev/x", "type": "c", "major": -1, "minor": 0 }])),
+            "linux.devices[0].major: -1 is out of range",
+        ),
+        (
+            with("/linux/maskedPaths", json!(["proc"])),
+            "linux.maskedPaths[0]: \"proc\" is not an absolute path",
+        ),
+        (
+            with("/hooks/poststop", json!([{ "path": "/bin/true", "timeout": 0 }])),
+            "hooks.poststop[0].timeout: 0 is out of range",
+        ),
+        (
+            with("/hooks/createRuntime", json!([{ "path": "true" }])),
+            "hooks.createRuntime[0].path: \"true\" is not an absolute path",
+        ),
+    ];
+    for (config, message) in table {
+        let found = refused(&config);
+        assert!(found.starts_with(message), "{found}\n{message}");
+    }
+}
+
+#[test]
+fn null_is_absent() {
+    let (container, _) = parsed(&with("/process/terminal", Value::Null));
+    assert_eq!(container.process.unwrap().terminal, Terminal::No);
+    assert_eq!(parsed(&with("/process/user/gid", Value::Null)).0.process.unwrap().gid, 0);
+}
+
+#[test]
+fn an_unknown_capability_is_a_warning() {
+    let sets = json!({ "bounding": ["CAP_CHOWN", "CAP_FUTURE"], "effective": ["CAP_SYS_ADMIN"] });
+    let (container, warnings) = parsed(&with("/process/capabilities", sets));
+    let capabilities = container.process.unwrap().capabilities;
+    assert_eq!(capabilities.bounding, 1);
+    assert_eq!(capabilities.effective, 1 << 21);
+    assert_eq!(
+        warnings[0].to_string(),
+        "process.capabilities.bounding[1]: \"CAP_FUTURE\" is unknown and ignored"
+    );
+}
+
+#[test]
+fn scheduler_flags_have_the_specifications_names() {
+    let scheduler = json!({
+        "policy": "SCHED_DEADLINE", "runtime": 1, "deadline": 2, "period": 3,
+        "flags": ["SCHED_FLAG_RESET_ON_FORK", "SCHED_FLAG_DL_OVERRUN"]
+    });
+    let wanted = Scheduler { policy: 6, flags: 5, nice: 0, priority: 0, runtime: 1, deadline: 2, period: 3 };
+    assert_eq!(parsed(&with("/process/scheduler", scheduler)).0.process.unwrap().scheduler, Some(wanted));
+}
+
+#[test]
+fn the_last_of_a_variable_counts_in_the_first_ones_place() {
+    let env = json!(["A=1", "B=2", "A=3", "C=a=b"]);
+    let env = parsed(&with("/process/env", env)).0.process.unwrap().env;
+    assert_eq!(env, [c"A=3", c"B=2", c"C=a=b"].map(ToOwned::to_owned));
+}
+
+#[test]
+fn a_cpu_list_is_expanded_and_an_empty_one_says_nothing() {
+    let affinity = json!({ "initial": "0-2,7", "final": "" });
+    let affinity = parsed(&with("/process/execCPUAffinity", affinity)).0.process.unwrap().exec_affinity;
+    assert_eq!(affinity.initial, Some(vec![0, 1, 2, 7]));
+    assert_eq!(affinity.finally, None);
+}
+
+#[test]
+fn mounts_are_what_their_options_make_them() {
+    let mounts = json!([
+        { "destination": "/proc", "type": "proc", "source": "proc" },
+        { "destination": "data", "type": "none", "source": "files", "options": ["rbind", "ro", "x=y"] },
+        { "destination": "/sys/fs/cgroup", "type": "cgroup", "options": ["nosuid"] }
+    ]);
+    let (container, warnings) = parsed(&with("/mounts", mounts));
+    let [proc, data, cgroup] = &container.mounts[..] else { panic!("three mounts") };
+    assert!(matches!(&proc.source, Source::New { fstype, copy_up: false, .. } if fstype == "proc"));
+    assert_eq!(data.destination, Path::new("/data"));
+    assert_eq!(data.source, Source::Bind { path: "/bundle/files".into(), recursive: true });
+    assert_eq!(data.attributes, Attributes { set: 1, clear: 0 });
+    assert_eq!(cgroup.source, Source::Cgroup);
+    let texts: Vec<_> = warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        texts,
+        [
+            "mounts[1].destination: is taken as below the root",
+            "mounts[1].options: \"x=y\" means nothing for a bind mount and is ignored",
+        ]
+    );
+}
+
+#[test]
+fn a_device_keeps_its_permissions_only() {
+    let device = json!([{ "path": "/dev/x", "type": "u", "major": 1, "minor": 3, "fileMode": 0o20_640 }]);
+    let device = &parsed(&with("/linux/devices", device)).0.devices[0];
+    assert_eq!((device.mode, device.kind), (0o640, DeviceKind::Character(1, 3)));
+}
+
+#[test]
+fn a_sysctl_has_one_spelling() {
+    let keys = json!({ "net/ipv4/conf/eth0.1/forwarding": "1", "kernel.shmmax": "2" });
+    let sysctl = parsed(&with("/linux/sysctl", keys)).0.sysctl;
+    assert_eq!(sysctl.keys().collect::<Vec<_>>(), ["kernel.shmmax", "net.ipv4.conf.eth0/1.forwarding"]);
+}
+
+#[test]
+fn what_is_no_json_says_where() {
+    let error = parse(b"{ \"root\": }", Path::new("/bundle")).unwrap_err().to_string();
+    assert_eq!(error, "config.json: expected value at line 1 column 11");
+}
