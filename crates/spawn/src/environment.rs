@@ -1,7 +1,7 @@
 //! The environment of the program: inherited, changed, or made anew.
 
+use crate::Error;
 use crate::writer::Writer;
-use crate::{Error, environ};
 use husk_script::sys::{CArray, CPtr};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, OsStr, OsString};
@@ -45,14 +45,16 @@ impl Environment {
 
     /// The whole of it, as exec wants it.
     pub(crate) fn write<'b>(&self, writer: &Writer<'b>) -> Result<CArray<'b>, Error> {
-        let mut pointers = writer.pointers(64);
-        if !self.cleared {
-            environ::for_each(|variable| {
-                if self.changes.is_empty() || !self.changes.contains_key(name_of(variable)) {
-                    pointers.push(copied(variable, writer));
-                }
-            });
+        let inherited = if self.cleared { None } else { Some(writer.environment()) };
+        if let Some(inherited) = inherited
+            && self.changes.is_empty()
+        {
+            return Ok(inherited.array());
         }
+        let variables = inherited.map_or(&[][..], |inherited| inherited.variables());
+        let mut pointers = writer.pointers(variables.len() + self.changes.len() + 1);
+        let kept = variables.iter().filter(|variable| !self.changes.contains_key(name_of(variable)));
+        pointers.extend(kept.map(|variable| CPtr::from(*variable)));
         for (name, value) in &self.changes {
             let Some(value) = value else { continue };
             let mut variable = OsString::with_capacity(name.len() + 1 + value.len());
@@ -69,9 +71,4 @@ fn name_of(variable: &CStr) -> &OsStr {
     let bytes = variable.to_bytes();
     let end = bytes.iter().skip(1).position(|byte| *byte == b'=').map_or(bytes.len(), |index| index + 1);
     OsStr::from_bytes(&bytes[..end])
-}
-
-fn copied<'b>(string: &CStr, writer: &Writer<'b>) -> CPtr<'b> {
-    let bytes = writer.slice(string.to_bytes_with_nul());
-    CStr::from_bytes_until_nul(bytes).unwrap_or_default().into()
 }

@@ -71,7 +71,7 @@ pub(crate) fn above(mappings: &[Mapping]) -> Fd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bumpalo::Bump;
+    use crate::writer::Memory;
     use std::collections::BTreeMap;
 
     fn fd(number: i32) -> Fd {
@@ -80,7 +80,7 @@ mod tests {
 
     /// Performs the steps on a table of numbers, as the kernel would.
     fn performed(pairs: &[(i32, i32)], open: &[i32]) -> BTreeMap<i32, i32> {
-        let memory = Bump::new();
+        let memory = Memory::default();
         let mut writer = Writer::new(&memory);
         let mut mappings: Vec<_> =
             pairs.iter().map(|&(from, to)| Mapping { from: Handle::Number(fd(from)), to: fd(to) }).collect();

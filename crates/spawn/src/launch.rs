@@ -8,7 +8,7 @@ use crate::join::Away;
 use crate::list::{self, Surroundings};
 use crate::pool::Berth;
 use crate::stdio::{Pipes, Unset};
-use bumpalo::Bump;
+use crate::writer::Memory;
 use husk_listing::Line;
 use husk_script::Request;
 use husk_script::report::GO_ON;
@@ -31,7 +31,7 @@ pub(crate) fn listing(command: &Command) -> Result<Vec<String>, Error> {
     command.check()?;
     let unset = Unset::Inherit;
     let pipes = Pipes::open(&command.streams, unset)?;
-    let memory = Bump::new();
+    let memory = Memory::default();
     let around = Surroundings { call: Call::Clone3, unset, pipes: &pipes, channel: None };
     let script = list::write(command, &around, &memory)?;
     Ok(script.steps.iter().map(|step| Line(step).to_string()).collect())

@@ -6,8 +6,7 @@ use crate::command::Command;
 use crate::fds::{self, Mapping};
 use crate::pool::ScriptRef;
 use crate::stdio::{Pipes, Unset};
-use crate::writer::Writer;
-use bumpalo::Bump;
+use crate::writer::{Memory, Writer};
 use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::signal::{Signal, SignalSet};
 use husk_script::sys::{CArray, CPtr, Fd};
@@ -33,7 +32,7 @@ pub(crate) struct Surroundings<'a> {
 pub(crate) fn write<'b>(
     command: &Command,
     around: &Surroundings<'_>,
-    memory: &'b Bump,
+    memory: &'b Memory,
 ) -> Result<ScriptRef<'b>, Error> {
     let mut list = Writer::new(memory);
 
@@ -67,7 +66,7 @@ pub(crate) fn write<'b>(
     exec(command, &mut list)?;
 
     let steps = list.finish();
-    Ok(memory.alloc(Script { steps, journal: Journal::new(), channel: around.channel }))
+    Ok(memory.keep(Script { steps, journal: Journal::new(), channel: around.channel }))
 }
 
 fn signals(command: &Command, call: Call, list: &mut Writer<'_>) {

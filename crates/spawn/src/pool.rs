@@ -5,8 +5,8 @@
 //! becomes of the [`Child`](crate::Child): it waits in the pool.
 
 use crate::stack::Stack;
+use crate::writer::Memory;
 use crate::{Error, dumpable};
-use bumpalo::Bump;
 use husk_script::{Script, Step};
 use self_cell::self_cell;
 use std::sync::{Mutex, PoisonError};
@@ -17,7 +17,7 @@ pub(crate) type ScriptRef<'a> = &'a Script<'a>;
 self_cell! {
     /// A list together with the memory it lies in, which is kept for the next one.
     struct Scroll {
-        owner: Bump,
+        owner: Memory,
         #[covariant]
         dependent: ScriptRef,
     }
@@ -26,9 +26,6 @@ self_cell! {
 /// How many free berths are kept. More children than that between clone and exec at one time are
 /// rare, and a berth is only two system calls to make.
 const MOST_FREE: usize = 32;
-
-/// How much memory a free berth keeps for its next list. An ordinary environment needs 4 KiB.
-const MOST_MEMORY: usize = 256 << 10;
 
 /// Berths that no [`Child`](crate::Child) holds: free ones, and those whose child is not released.
 static POOL: Mutex<Vec<Parts>> = Mutex::new(Vec::new());
@@ -56,15 +53,15 @@ impl Parts {
 impl Berth {
     /// A berth for the list that `write` puts into its memory.
     pub(crate) fn new(
-        write: impl for<'b> FnOnce(&'b Bump) -> Result<ScriptRef<'b>, Error>,
+        write: impl for<'b> FnOnce(&'b Memory) -> Result<ScriptRef<'b>, Error>,
     ) -> Result<Self, Error> {
         let free = {
             let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
             pool.iter().rposition(Parts::is_released).map(|index| pool.swap_remove(index))
         };
         let (stack, memory) = match free {
-            Some(parts) => (parts.stack, emptied(parts.scroll.into_owner())),
-            None => (Stack::new().map_err(|errno| Error::new("stack", errno))?, Bump::new()),
+            Some(parts) => (parts.stack, parts.scroll.into_owner().emptied()),
+            None => (Stack::new().map_err(|errno| Error::new("stack", errno))?, Memory::default()),
         };
         let scroll = Scroll::try_new(memory, |memory| write(memory))?;
         let changes_identity = scroll.borrow_dependent().steps.iter().any(changes_identity);
@@ -105,14 +102,6 @@ impl Drop for Berth {
             pool.push(parts);
         }
     }
-}
-
-fn emptied(mut memory: Bump) -> Bump {
-    if memory.allocated_bytes() > MOST_MEMORY {
-        return Bump::new();
-    }
-    memory.reset();
-    memory
 }
 
 /// Whether the kernel may make shared memory undumpable when it performs this step

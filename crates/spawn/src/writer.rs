@@ -1,13 +1,43 @@
 //! Writing a list into the memory that the child will read.
 
 use crate::Error;
+use crate::environ::{self, Snapshot};
 use crate::error::Reason;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as BumpVec;
 use husk_script::sys::CPtr;
 use husk_script::{Reg, Step};
+use std::cell::OnceCell;
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+/// Where a list lies.
+#[derive(Default)]
+pub(crate) struct Memory {
+    bump: Bump,
+    /// The strings of the environment, which many lists share.
+    environment: OnceCell<Arc<Snapshot>>,
+}
+
+impl Memory {
+    /// How much a memory keeps for its next list. An ordinary list needs 2 KiB.
+    const MOST_KEPT: usize = 256 << 10;
+
+    /// The same, empty.
+    pub(crate) fn emptied(mut self) -> Self {
+        if self.bump.allocated_bytes() > Self::MOST_KEPT {
+            return Self::default();
+        }
+        self.bump.reset();
+        self.environment.take();
+        self
+    }
+
+    pub(crate) fn keep<T>(&self, value: T) -> &T {
+        self.bump.alloc(value)
+    }
+}
 
 /// Where the steps of a child are written, and the strings they refer to.
 ///
@@ -16,14 +46,14 @@ use std::os::unix::ffi::OsStrExt;
 /// stays as it is until the child execs or exits, so a closure may use what it likes to come by a
 /// string.
 pub struct Writer<'b> {
-    memory: &'b Bump,
+    memory: &'b Memory,
     steps: BumpVec<'b, Step<'b>>,
     registers: u8,
 }
 
 impl<'b> Writer<'b> {
-    pub(crate) fn new(memory: &'b Bump) -> Self {
-        Self { memory, steps: BumpVec::with_capacity_in(24, memory), registers: 0 }
+    pub(crate) fn new(memory: &'b Memory) -> Self {
+        Self { memory, steps: BumpVec::with_capacity_in(24, &memory.bump), registers: 0 }
     }
 
     /// Adds a step.
@@ -38,14 +68,14 @@ impl<'b> Writer<'b> {
     /// If there is a NUL byte in it.
     pub fn text(&self, string: impl AsRef<OsStr>) -> Result<&'b CStr, Error> {
         let string = string.as_ref();
-        let bytes = self.memory.alloc_slice_fill_default(string.len() + 1);
+        let bytes = self.memory.bump.alloc_slice_fill_default(string.len() + 1);
         bytes[..string.len()].copy_from_slice(string.as_bytes());
         CStr::from_bytes_with_nul(bytes).map_err(|_| Error::new(format!("string {string:?}"), Reason::Nul))
     }
 
     /// Bytes, numbers or ids for a step.
     pub fn slice<T: Copy>(&self, values: &[T]) -> &'b [T] {
-        self.memory.alloc_slice_copy(values)
+        self.memory.bump.alloc_slice_copy(values)
     }
 
     /// A place for a descriptor that one step opens and others use.
@@ -60,9 +90,14 @@ impl<'b> Writer<'b> {
         Ok(register)
     }
 
+    /// The environment of this process.
+    pub(crate) fn environment(&self) -> &'b Snapshot {
+        self.memory.environment.get_or_init(environ::snapshot)
+    }
+
     /// Room for an array of strings, to be ended with [`CPtr::NULL`].
     pub(crate) fn pointers(&self, capacity: usize) -> BumpVec<'b, CPtr<'b>> {
-        BumpVec::with_capacity_in(capacity, self.memory)
+        BumpVec::with_capacity_in(capacity, &self.memory.bump)
     }
 
     pub(crate) fn finish(self) -> &'b [Step<'b>] {
