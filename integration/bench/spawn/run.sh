@@ -1,0 +1,64 @@
+#!/bin/sh
+# The spawn benchmark: what starting a process costs by husk-spawn, by std and by C.
+#
+#     run.sh            the whole of it, ten to twelve minutes; results go to
+#                       integration/bench/results
+#     run.sh --smoke    a little of everything in some seconds, to see that it works; results go to
+#                       a new temporary directory
+#     run.sh --results DIR   results go there
+#
+# Needs cargo and a C compiler (cc, or what CC says) that can link statically. Wants a quiet machine,
+# and 10 GiB of free memory; sizes that do not fit are skipped. Results of the same day are replaced.
+set -eu
+
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+root=$(CDPATH='' cd -- "$here/../../.." && pwd)
+cc=${CC:-cc}
+results=
+smoke=
+
+while [ $# -gt 0 ]; do
+    case $1 in
+    --smoke) smoke=--smoke ;;
+    --results)
+        results=${2:?--results needs a directory}
+        shift
+        ;;
+    *)
+        echo "usage: run.sh [--smoke] [--results DIR]" >&2
+        exit 2
+        ;;
+    esac
+    shift
+done
+if [ -z "$results" ]; then
+    if [ -n "$smoke" ]; then
+        results=$(mktemp -d)
+    else
+        results=$root/integration/bench/results
+    fi
+fi
+mkdir -p -- "$results"
+results=$(CDPATH='' cd -- "$results" && pwd)
+
+commit=$(git -C "$root" rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+if [ -n "$(git -C "$root" status --porcelain --untracked-files=no 2>/dev/null)" ]; then
+    commit="$commit with changes"
+fi
+
+# Cargo reads its configuration from where it is called.
+cd -- "$root"
+build=${CARGO_TARGET_DIR:-target}/bench-spawn
+mkdir -p -- "$build"
+
+echo "building the contenders in C" >&2
+"$cc" -O2 -Wall -Wextra -static -pthread -o "$build/competitors" "$here/competitors.c"
+"$cc" -O2 -Wall -Wextra -nostdlib -static -o "$build/tiny" "$here/tiny.c"
+echo "building the contenders in Rust" >&2
+cargo build --release --package husk-bench-spawn
+
+echo "measuring; results go to $results" >&2
+cargo run --quiet --release --package husk-bench-spawn -- measure \
+    --competitors "$build/competitors" --tiny "$build/tiny" \
+    --results "$results" --date "$(date -u +%Y-%m-%d)" \
+    --fact "commit=$commit" --fact "Rust=$(rustc --version)" $smoke
