@@ -6,7 +6,10 @@
 #![forbid(unsafe_code)]
 
 use core::fmt::{self, Display, Formatter};
+use husk_script::sys::at::Node;
+use husk_script::sys::mount::{Extent, MountPropagationFlags};
 use husk_script::sys::namespace::Namespaces;
+use husk_script::sys::process::{Capabilities, KeepCaps};
 use husk_script::{Handle, Request, Step};
 use std::ffi::CStr;
 
@@ -56,6 +59,39 @@ impl Display for Line<'_> {
             Step::Chroot { path } => write!(f, "chroot {}", Text(path)),
             Step::Umask { mask } => write!(f, "umask {:03o}", mask.bits()),
 
+            Step::OpenInRoot { path, out, .. } => write!(f, "r{} = find {}", out.index(), Text(path)),
+            Step::EnsureDirectory { target, out, .. } => {
+                write!(f, "r{} = directory {}", out.index(), Text(target.path))
+            }
+            Step::EnsureFile { target, out, .. } => {
+                write!(f, "r{} = file {}", out.index(), Text(target.path))
+            }
+            Step::Mknod { name, node, mode, .. } => {
+                write!(f, "mknod {} {} {:03o}", Text(name), Kind(node), mode.bits())
+            }
+            Step::SymlinkIn { name, target, .. } => write!(f, "symlink {} -> {}", Text(name), Text(target)),
+            Step::Fsopen { fstype, out } => write!(f, "r{} = fsopen {}", out.index(), Text(fstype)),
+            Step::FsconfigString { fs, key, value } => {
+                write!(f, "fsconfig r{} {}={}", fs.index(), Text(key), Text(value))
+            }
+            Step::FsconfigFlag { fs, key } => write!(f, "fsconfig r{} {}", fs.index(), Text(key)),
+            Step::Fsmount { fs, attributes } => {
+                write!(f, "fsmount r{}{}", fs.index(), Attributes("", attributes))
+            }
+            Step::OpenTree { path, extent, out } => {
+                write!(f, "r{} = open-tree {}{}", out.index(), Text(path), Below(extent))
+            }
+            Step::MountSetattr { mount, extent, set, clear, propagation } => {
+                write!(f, "attributes {}{}", Descriptor(mount), Below(extent))?;
+                write!(f, "{}{}{}", Attributes("+", set), Attributes("-", clear), PropagationOf(propagation))
+            }
+            Step::MoveMount { mount, target } => {
+                write!(f, "move-mount {} -> {}", Descriptor(mount), Descriptor(target))
+            }
+            Step::Mask { path, .. } => write!(f, "mask {}", Text(path)),
+            Step::ReadOnly { path, .. } => write!(f, "read-only {}", Text(path)),
+            Step::Fchdir { directory } => write!(f, "cwd {}", Descriptor(directory)),
+
             Step::Setsid => f.write_str("setsid"),
             Step::Setpgid { group: None } => f.write_str("process-group new"),
             Step::Setpgid { group: Some(group) } => write!(f, "process-group {}", group.as_raw_pid()),
@@ -72,6 +108,7 @@ impl Display for Line<'_> {
             Step::Setns { fd, namespaces } => write!(f, "join {} {}", Kinds(namespaces), fd.number()),
             Step::Sethostname { name } => write!(f, "hostname {}", Bytes(name)),
             Step::Request { what: Request::IdMaps } => f.write_str("request id-maps"),
+            Step::Request { what: Request::Parked } => f.write_str("request parked"),
 
             Step::Setrlimit { resource, limit } => {
                 let limits = (Limit(limit.current), Limit(limit.maximum));
@@ -93,6 +130,19 @@ impl Display for Line<'_> {
             Step::Setresuid { uid } => write!(f, "uid {}", uid.as_raw()),
             Step::NoNewPrivs => f.write_str("no-new-privileges"),
 
+            Step::DropBounding { keep } => write!(f, "bounding {keep:#x}"),
+            Step::KeepCaps { keep: KeepCaps::Yes } => f.write_str("keep-capabilities"),
+            Step::KeepCaps { keep: KeepCaps::No } => f.write_str("lose-capabilities"),
+            Step::Capset { capabilities: Capabilities { effective, permitted, inheritable } } => write!(
+                f,
+                "capabilities effective {effective:#x} permitted {permitted:#x} inheritable {inheritable:#x}"
+            ),
+            Step::RaiseAmbient { capabilities } => write!(f, "ambient {capabilities:#x}"),
+            Step::Seccomp { program, .. } => write!(f, "seccomp {} instructions", program.len()),
+
+            Step::CheckExecutable { candidates } => write!(f, "find {}", Names(candidates)),
+            Step::Park { .. } => f.write_str("park"),
+            Step::ExecveFirst { candidates, .. } => write!(f, "exec {}", Names(candidates)),
             Step::Execve { path, .. } => write!(f, "exec {}", Text(path)),
         }
     }
@@ -146,6 +196,79 @@ impl Display for Kinds {
         let names =
             Namespaces::NAMES.iter().filter(|(kind, _)| self.0.contains(*kind)).map(|(_, name)| *name);
         f.write_str(&names.collect::<Vec<_>>().join(","))
+    }
+}
+
+/// What a node stands for, as `ls -l` has it.
+struct Kind(Node);
+
+impl Display for Kind {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Node::Character(major, minor) => write!(f, "c {major}:{minor}"),
+            Node::Block(major, minor) => write!(f, "b {major}:{minor}"),
+            Node::Fifo => f.write_str("p"),
+        }
+    }
+}
+
+/// Whether the mounts below one are meant too.
+struct Below(Extent);
+
+impl Display for Below {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Extent::Top => "",
+            Extent::All => " recursive",
+        })
+    }
+}
+
+/// Mount attributes by the names that mount(8) has for them, after a space.
+struct Attributes(&'static str, u64);
+
+impl Display for Attributes {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        const ATIME: u64 = 0x70;
+        const NAMES: [(u64, &str); 6] = [
+            (0x01, "ro"),
+            (0x02, "nosuid"),
+            (0x04, "nodev"),
+            (0x08, "noexec"),
+            (0x80, "nodiratime"),
+            (0x20_0000, "nosymfollow"),
+        ];
+        let mut names: Vec<_> =
+            NAMES.iter().filter(|(bit, _)| self.1 & bit != 0).map(|(_, name)| *name).collect();
+        names.extend(match self.1 & ATIME {
+            0x10 => Some("noatime"),
+            0x20 => Some("strictatime"),
+            ATIME => Some("atime"),
+            _ => None,
+        });
+        if names.is_empty() { Ok(()) } else { write!(f, " {}{}", self.0, names.join(",")) }
+    }
+}
+
+/// The propagation that mount_setattr(2) is given, after a space.
+struct PropagationOf(u64);
+
+impl Display for PropagationOf {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let flags = MountPropagationFlags::from_bits_retain(u32::try_from(self.0).unwrap_or(0));
+        flags.iter_names().try_for_each(|(name, _)| write!(f, " {}", name.to_ascii_lowercase()))
+    }
+}
+
+/// One after the other.
+struct Names<'a>(&'a [&'a CStr]);
+
+impl Display for Names<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (index, name) in self.0.iter().enumerate() {
+            write!(f, "{}{}", if index == 0 { "" } else { " or " }, Text(name))?;
+        }
+        Ok(())
     }
 }
 

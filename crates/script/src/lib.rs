@@ -15,15 +15,18 @@
 
 #![no_std]
 
+mod cover;
 pub mod journal;
 mod perform;
 pub mod report;
 mod step;
+mod target;
 
 pub use husk_sys as sys;
 pub use journal::Journal;
 pub use report::Request;
 pub use step::{Handle, Reg, Step};
+pub use target::{Part, Target};
 
 use perform::Registers;
 use sys::Fd;
@@ -49,6 +52,7 @@ pub fn run(script: &Script<'_>) -> ! {
         script.journal.begin(index);
         if let Err(errno) = perform::perform(step, &mut registers, script.channel) {
             script.journal.fail(errno);
+            registers.report(index, errno);
             break;
         }
     }

@@ -1,26 +1,51 @@
 //! What each step does: an arm, a call.
 
-use crate::report;
+use crate::cover;
+use crate::report::{self, Failure, Request};
 use crate::step::{Handle, Reg, Step};
 use crate::sys::file::{Mode, OFlags};
 use crate::sys::signal::Signal;
-use crate::sys::{Errno, Fd, Pid, Result, file, limits, mount, namespace, process, signal};
+use crate::sys::{Errno, Fd, Pid, Result, at, file, limits, mount, namespace, process, signal};
+use crate::target::{ensure_directory, ensure_file};
 use core::ffi::CStr;
 
 /// The descriptors that steps leave for each other.
-pub(crate) struct Registers([Option<Fd>; Reg::COUNT as usize]);
+pub(crate) struct Registers {
+    places: [Option<Fd>; Reg::COUNT as usize],
+    /// Who hears of a failure beside the journal.
+    pub(crate) reporter: Option<Fd>,
+}
 
 impl Default for Registers {
     fn default() -> Self {
-        Self([None; Reg::COUNT as usize])
+        Self { places: [None; Reg::COUNT as usize], reporter: None }
     }
 }
 
 impl Registers {
     fn set(&mut self, register: Reg, fd: Fd) {
         // A register's index is always within the array; `get_mut` spares the child a proof.
-        if let Some(place) = self.0.get_mut(usize::from(register.index())) {
+        if let Some(place) = self.places.get_mut(usize::from(register.index())) {
             *place = Some(fd);
+        }
+    }
+
+    /// The same where an earlier step may have left another descriptor, which is closed.
+    fn replace(&mut self, register: Reg, fd: Fd) {
+        let before = self.get(register.into());
+        self.set(register, fd);
+        if let Ok(before) = before {
+            file::close(before);
+        }
+    }
+
+    /// Tells whoever started a parked child what failed.
+    pub(crate) fn report(&self, step: usize, errno: Errno) {
+        if let Some(reporter) = self.reporter {
+            let failure =
+                Failure { step: u32::try_from(step).unwrap_or(u32::MAX), errno: errno.raw_os_error() };
+            // Tolerated: if nobody listens any more, nobody is left to be told.
+            let _sent = file::write(reporter, &failure.to_bytes()).unwrap_or(0);
         }
     }
 
@@ -28,7 +53,7 @@ impl Registers {
         match handle {
             Handle::Number(fd) => Ok(fd),
             Handle::Register(register) => {
-                self.0.get(usize::from(register.index())).copied().flatten().ok_or(Errno::BADF)
+                self.places.get(usize::from(register.index())).copied().flatten().ok_or(Errno::BADF)
             }
         }
     }
@@ -72,6 +97,58 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, channel: Optio
             Ok(())
         }
 
+        Step::OpenInRoot { root, path, out } => {
+            registers.replace(out, at::openat2_in_root(registers.get(root)?, path)?);
+            Ok(())
+        }
+        Step::EnsureDirectory { root, target, out } => {
+            registers.replace(out, ensure_directory(registers.get(root)?, target)?);
+            Ok(())
+        }
+        Step::EnsureFile { root, target, out } => {
+            registers.replace(out, ensure_file(registers.get(root)?, target)?);
+            Ok(())
+        }
+        Step::Mknod { directory, name, node, mode, uid, gid } => {
+            let directory = registers.get(directory)?;
+            at::mknodat(directory, name, node, mode)?;
+            at::fchownat(directory, name, uid, gid)
+        }
+        Step::SymlinkIn { directory, name, target, tolerate } => {
+            tolerating(tolerate, at::symlinkat(target, registers.get(directory)?, name))
+        }
+        Step::Fsopen { fstype, out } => {
+            registers.replace(out, mount::fsopen(fstype)?);
+            Ok(())
+        }
+        Step::FsconfigString { fs, key, value } => {
+            mount::fsconfig_set_string(registers.get(fs.into())?, key, value)
+        }
+        Step::FsconfigFlag { fs, key } => mount::fsconfig_set_flag(registers.get(fs.into())?, key),
+        Step::Fsmount { fs, attributes } => {
+            let configured = registers.get(fs.into())?;
+            mount::fsconfig_create(configured)?;
+            registers.replace(fs, mount::fsmount(configured, attributes)?);
+            Ok(())
+        }
+        Step::OpenTree { path, extent, out } => {
+            registers.replace(out, mount::open_tree_clone(path, extent)?);
+            Ok(())
+        }
+        Step::MountSetattr { mount, extent, set, clear, propagation } => {
+            mount::mount_setattr(registers.get(mount)?, extent, set, clear, propagation)
+        }
+        Step::MoveMount { mount, target } => mount::move_mount(registers.get(mount)?, registers.get(target)?),
+        Step::Mask { root, path, null, empty } => {
+            let template = registers.get(empty.into()).ok();
+            if let Some(made) = cover::mask(registers.get(root)?, path, registers.get(null)?, template)? {
+                registers.set(empty, made);
+            }
+            Ok(())
+        }
+        Step::ReadOnly { root, path } => cover::read_only(registers.get(root)?, path),
+        Step::Fchdir { directory } => process::fchdir(registers.get(directory)?),
+
         Step::Setsid => process::setsid().map(drop),
         Step::Setpgid { group } => process::setpgid(None, group),
         Step::Tiocsctty { terminal } => process::ioctl_tiocsctty(terminal),
@@ -99,6 +176,25 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, channel: Optio
         Step::Setresuid { uid } => process::setresuid(uid),
         Step::NoNewPrivs => process::prctl_set_no_new_privs(),
 
+        Step::DropBounding { keep } => drop_bounding(keep),
+        Step::KeepCaps { keep } => process::prctl_set_keepcaps(keep),
+        Step::Capset { capabilities } => process::capset(capabilities),
+        Step::RaiseAmbient { capabilities } => {
+            bits(capabilities).try_for_each(process::prctl_cap_ambient_raise)
+        }
+        Step::Seccomp { flags, program } => process::seccomp_set_mode_filter(flags, program).map(drop),
+
+        Step::CheckExecutable { candidates } => first(candidates, at::check_executable),
+        Step::Park { listener } => {
+            report::request(channel, Request::Parked)?;
+            // Until now our maker's death was ours, so that nothing half made is left behind.
+            process::prctl_set_pdeathsig(None)?;
+            registers.reporter = Some(file::accept(listener)?);
+            Ok(())
+        }
+        Step::ExecveFirst { candidates, argv, envp } => {
+            first(candidates, |path| Err(process::execve(path, argv, envp)))
+        }
         Step::Execve { path, argv, envp } => Err(process::execve(path, argv, envp)),
     }
 }
@@ -125,6 +221,36 @@ fn write_file(path: &CStr, bytes: &[u8]) -> Result {
 
 /// The kernel forgets the signal of a parent that died before the call, so look after it.
 fn die_with_parent(signal: Signal, parent: Option<Pid>) -> Result {
-    process::prctl_set_pdeathsig(signal)?;
+    process::prctl_set_pdeathsig(Some(signal))?;
     if parent.is_some() && process::getppid() != parent { Err(Errno::SRCH) } else { Ok(()) }
+}
+
+/// Does it for one after the other until it succeeds. As in execvp(3) a candidate that is not there is
+/// passed over, and one that may not be used too, but then that is the better reason.
+fn first(candidates: &[&CStr], mut act: impl FnMut(&CStr) -> Result) -> Result {
+    let mut reason = Errno::NOENT;
+    for candidate in candidates {
+        match act(candidate) {
+            Err(Errno::NOENT | Errno::NOTDIR) => {}
+            Err(Errno::ACCESS) => reason = Errno::ACCESS,
+            done => return done,
+        }
+    }
+    Err(reason)
+}
+
+/// Capabilities by number.
+fn bits(set: u64) -> impl Iterator<Item = u8> {
+    (0..64).filter(move |bit| set.wrapping_shr(u32::from(*bit)) & 1 != 0)
+}
+
+/// A number beyond the kernel's last capability ends it: there is nothing more to drop.
+fn drop_bounding(keep: u64) -> Result {
+    for capability in bits(!keep) {
+        match process::prctl_capbset_drop(capability) {
+            Err(Errno::INVAL) => break,
+            done => done?,
+        }
+    }
+    Ok(())
 }

@@ -4,6 +4,8 @@
 //!  child                                  parent
 //!    Request(IdMaps)      ------------>     write uid_map, gid_map
 //!                         <------------     go on
+//!    Request(Parked)      ------------>     commit the container's state, return
+//!                         <------------     go on
 //!    end of file          ------------>     released: exec happened, or the child is dead
 //! ```
 //!
@@ -20,6 +22,8 @@ pub enum Request {
     /// Write the child's id maps: more than one id can only be mapped by a process that has
     /// privileges over the parent user namespace (user_namespaces(7)).
     IdMaps = 1,
+    /// Write down that the container is created: from here on it outlives its maker.
+    Parked = 2,
 }
 
 impl Request {
@@ -28,6 +32,7 @@ impl Request {
     pub const fn from_byte(byte: u8) -> Option<Self> {
         match byte {
             1 => Some(Self::IdMaps),
+            2 => Some(Self::Parked),
             _ => None,
         }
     }
@@ -35,6 +40,37 @@ impl Request {
 
 /// The parent's answer: it is done, go on.
 pub const GO_ON: u8 = 0;
+
+/// What a parked child tells the one that started it, if a step fails after that: another process
+/// than its maker, which cannot see the journal. When all goes well it hears the end of file, for
+/// exec closes the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The index of the step.
+    pub step: u32,
+    /// Why it failed.
+    pub errno: i32,
+}
+
+impl Failure {
+    /// How many bytes it is on the wire.
+    pub const SIZE: usize = 8;
+
+    /// As it is sent: two words as this machine has them, for both ends are the same machine.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; Self::SIZE] {
+        let [a, b, c, d] = self.step.to_ne_bytes();
+        let [e, f, g, h] = self.errno.to_ne_bytes();
+        [a, b, c, d, e, f, g, h]
+    }
+
+    /// The same back.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; Self::SIZE]) -> Self {
+        let [a, b, c, d, e, f, g, h] = bytes;
+        Self { step: u32::from_ne_bytes([a, b, c, d]), errno: i32::from_ne_bytes([e, f, g, h]) }
+    }
+}
 
 /// Asks, and waits until the parent has done it.
 pub(crate) fn request(channel: Option<Fd>, what: Request) -> Result {

@@ -1,12 +1,15 @@
 //! The vocabulary: everything a child can do before it execs.
 
 use crate::report::Request;
+use crate::sys::at::Node;
 use crate::sys::file::{Mode, OFlags};
 use crate::sys::limits::{Resource, Rlimit, SchedAttr};
-use crate::sys::mount::{MountFlags, MountPropagationFlags};
+use crate::sys::mount::{Extent, MountFlags, MountPropagationFlags};
 use crate::sys::namespace::Namespaces;
+use crate::sys::process::{Capabilities, Instruction, KeepCaps};
 use crate::sys::signal::{Signal, SignalSet};
 use crate::sys::{CArray, Errno, Fd, Gid, Pid, Uid};
+use crate::target::Target;
 use core::ffi::CStr;
 
 /// Where a step leaves a descriptor that a later step uses: one of [`Reg::COUNT`] places on the
@@ -205,6 +208,145 @@ pub enum Step<'a> {
         mask: Mode,
     },
 
+    // Files and mounts of a root file system that somebody else made, by descriptor.
+    /// `openat2(O_PATH, RESOLVE_IN_ROOT)`: finds a place as if the root were `/`.
+    OpenInRoot {
+        /// The root.
+        root: Handle,
+        /// The place, relative to it.
+        path: &'a CStr,
+        /// Where the descriptor is left.
+        out: Reg,
+    },
+    /// The same for a directory, which is made with its parents where it is missing.
+    EnsureDirectory {
+        /// The root.
+        root: Handle,
+        /// The place, relative to it.
+        target: Target<'a>,
+        /// Where the descriptor is left.
+        out: Reg,
+    },
+    /// The same for a file to be mounted over.
+    EnsureFile {
+        /// The root.
+        root: Handle,
+        /// The place, relative to it.
+        target: Target<'a>,
+        /// Where the descriptor is left.
+        out: Reg,
+    },
+    /// `mknodat`, then `fchownat`.
+    Mknod {
+        /// The directory it is in.
+        directory: Handle,
+        /// Its name there.
+        name: &'a CStr,
+        /// What it stands for.
+        node: Node,
+        /// Its permissions, less the umask.
+        mode: Mode,
+        /// Its owner.
+        uid: Uid,
+        /// Its group.
+        gid: Gid,
+    },
+    /// `symlinkat`.
+    SymlinkIn {
+        /// The directory it is in.
+        directory: Handle,
+        /// Its name there.
+        name: &'a CStr,
+        /// What it says.
+        target: &'a CStr,
+        /// An error that is none.
+        tolerate: Option<Errno>,
+    },
+    /// `fsopen`: a file system yet to be configured.
+    Fsopen {
+        /// Its type.
+        fstype: &'a CStr,
+        /// Where the descriptor is left.
+        out: Reg,
+    },
+    /// `fsconfig(FSCONFIG_SET_STRING)`.
+    FsconfigString {
+        /// The file system.
+        fs: Reg,
+        /// The parameter.
+        key: &'a CStr,
+        /// Its value.
+        value: &'a CStr,
+    },
+    /// `fsconfig(FSCONFIG_SET_FLAG)`.
+    FsconfigFlag {
+        /// The file system.
+        fs: Reg,
+        /// The flag.
+        key: &'a CStr,
+    },
+    /// `fsconfig(FSCONFIG_CMD_CREATE)`, `fsmount`, and `close` of the configuration: a mount that is
+    /// nowhere yet takes its register.
+    Fsmount {
+        /// The file system, then the mount.
+        fs: Reg,
+        /// `MOUNT_ATTR_*`.
+        attributes: u64,
+    },
+    /// `open_tree(OPEN_TREE_CLONE)`: a copy of a mount, that is nowhere yet.
+    OpenTree {
+        /// What to copy.
+        path: &'a CStr,
+        /// Whether with the mounts below it.
+        extent: Extent,
+        /// Where the descriptor is left.
+        out: Reg,
+    },
+    /// `mount_setattr`.
+    MountSetattr {
+        /// The mount.
+        mount: Handle,
+        /// Whether with the mounts below it.
+        extent: Extent,
+        /// `MOUNT_ATTR_*` to set.
+        set: u64,
+        /// `MOUNT_ATTR_*` to clear first.
+        clear: u64,
+        /// Who hears of mounts below it (`MS_SHARED`, ...), or 0 to leave that.
+        propagation: u64,
+    },
+    /// `move_mount`: puts a mount that is nowhere yet onto a place.
+    MoveMount {
+        /// The mount.
+        mount: Handle,
+        /// The place.
+        target: Handle,
+    },
+    /// Covers a place so that nothing can be read there: a directory with an empty one, anything else
+    /// with the null device. A place that is not there needs no cover.
+    Mask {
+        /// The root.
+        root: Handle,
+        /// The place, relative to it.
+        path: &'a CStr,
+        /// The null device of the host.
+        null: Handle,
+        /// An empty directory, made by the first step that needs one.
+        empty: Reg,
+    },
+    /// Makes a place and everything mounted below it read-only. One that is not there needs none.
+    ReadOnly {
+        /// The root.
+        root: Handle,
+        /// The place, relative to it.
+        path: &'a CStr,
+    },
+    /// `fchdir`.
+    Fchdir {
+        /// The directory.
+        directory: Handle,
+    },
+
     // Session and terminal.
     /// `setsid`.
     Setsid,
@@ -325,7 +467,55 @@ pub enum Step<'a> {
     /// `prctl(PR_SET_NO_NEW_PRIVS)`.
     NoNewPrivs,
 
+    /// `prctl(PR_CAPBSET_DROP)` for every capability that is not in `keep`.
+    DropBounding {
+        /// A bit for each capability.
+        keep: u64,
+    },
+    /// `prctl(PR_SET_KEEPCAPS)`.
+    KeepCaps {
+        /// Whether giving up uid 0 leaves permitted capabilities.
+        keep: KeepCaps,
+    },
+    /// `capset`.
+    Capset {
+        /// The three sets.
+        capabilities: Capabilities,
+    },
+    /// `prctl(PR_CAP_AMBIENT_RAISE)` for each of these.
+    RaiseAmbient {
+        /// A bit for each capability.
+        capabilities: u64,
+    },
+    /// `seccomp(SECCOMP_SET_MODE_FILTER)`.
+    Seccomp {
+        /// `SECCOMP_FILTER_FLAG_*`.
+        flags: u32,
+        /// The program.
+        program: &'a [Instruction],
+    },
+
     // The end.
+    /// `openat2` and `faccessat` of one place after the other, until there is a program.
+    CheckExecutable {
+        /// The places.
+        candidates: &'a [&'a CStr],
+    },
+    /// Tells the parent that everything is ready, forgets the parent's death, and waits until
+    /// somebody connects. That connection hears of what fails from here on.
+    Park {
+        /// A listening socket.
+        listener: Fd,
+    },
+    /// `execve` of one place after the other, until there is a program.
+    ExecveFirst {
+        /// The places.
+        candidates: &'a [&'a CStr],
+        /// Its arguments, its name among them.
+        argv: CArray<'a>,
+        /// Its environment.
+        envp: CArray<'a>,
+    },
     /// `execve`. There is no "after".
     Execve {
         /// The program.

@@ -502,7 +502,7 @@ impl Command {
         output::output(launch::launch(self, Unset::Capture, Until::Cloned)?, &[])
     }
 
-    /// The same with `input` on standard input. A program that does not read it all is no error.
+    /// The same with `input` on standard input, whatever [`stdin`](Self::stdin) says. A program that does not read it all is no error.
     ///
     /// Writing to a program that has gone raises SIGPIPE, which every Rust program ignores unless
     /// it asks not to.
@@ -510,9 +510,8 @@ impl Command {
     /// # Errors
     ///
     /// As [`output`](Self::output).
-    pub fn output_with_input(&mut self, input: &[u8]) -> Result<Output, Error> {
-        self.stdin(Stdio::piped());
-        output::output(launch::launch(self, Unset::Capture, Until::Cloned)?, input)
+    pub fn output_with_input(&self, input: &[u8]) -> Result<Output, Error> {
+        output::output(launch::launch(self, Unset::FeedAndCapture, Until::Cloned)?, input)
     }
 }
 

@@ -115,6 +115,6 @@ fn answer(command: &Command, child: Pid, channel: Option<&OwnedFd>) -> Result<()
             command.maps.write_for(child)?;
             send(channel, &[GO_ON], SendFlags::NOSIGNAL).map_err(failed).map(drop)
         }
-        None => Err(failed(Errno::PROTO)),
+        Some(Request::Parked) | None => Err(failed(Errno::PROTO)),
     }
 }

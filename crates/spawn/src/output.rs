@@ -9,8 +9,8 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::{read, write};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// How much is read at a time at the least: what a pipe holds.
-const CHUNK: usize = 64 << 10;
+/// How much room there is for a read at the least. What is written by most programs fits the first.
+const CHUNK: usize = 4 << 10;
 
 /// Writes `input`, reads what the child writes, and waits for its end. No order of reads and
 /// writes can block: each happens only when the kernel says that it will not.
@@ -63,7 +63,10 @@ pub(crate) fn output(mut child: Child, mut input: &[u8]) -> Result<Output, Error
 /// Reads what there is. True at the end of file.
 fn drain(end: impl AsFd, captured: &mut Vec<u8>) -> Result<bool, Errno> {
     loop {
-        captured.reserve(CHUNK);
+        if captured.capacity() - captured.len() < CHUNK {
+            // Doubles what there is, so that much is read with few calls.
+            captured.reserve(captured.len().max(2 * CHUNK));
+        }
         match read(&end, spare_capacity(captured)) {
             Ok(0) => return Ok(true),
             Ok(_) => {}

@@ -55,6 +55,8 @@ impl<T: Into<OwnedFd>> From<T> for Stdio {
 pub(crate) enum Unset {
     Inherit,
     Capture,
+    /// As `Capture`, and standard input is ours to write, whatever the command says.
+    FeedAndCapture,
 }
 
 impl Unset {
@@ -62,7 +64,7 @@ impl Unset {
         match self {
             Self::Inherit => &Kind::Inherit,
             Self::Capture if stream == Fd::STDIN => &Kind::Null,
-            Self::Capture => &Kind::Piped,
+            Self::Capture | Self::FeedAndCapture => &Kind::Piped,
         }
     }
 }
@@ -140,7 +142,11 @@ impl Pipes {
 const STREAMS: [Fd; 3] = [Fd::STDIN, Fd::STDOUT, Fd::STDERR];
 
 fn kind(stream: &Option<Stdio>, unset: Unset, to: Fd) -> &Kind {
-    stream.as_ref().map_or(unset.kind(to), |stdio| &stdio.0)
+    match (unset, stream) {
+        (Unset::FeedAndCapture, _) if to == Fd::STDIN => &Kind::Piped,
+        (_, Some(stdio)) => &stdio.0,
+        (_, None) => unset.kind(to),
+    }
 }
 
 fn open_null(above: Fd, writer: &mut Writer<'_>) -> Result<Handle, Error> {

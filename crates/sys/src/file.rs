@@ -5,6 +5,7 @@ use crate::{Fd, Result};
 use core::ffi::CStr;
 use rustix::fd::IntoRawFd;
 use rustix::fs::CWD;
+use rustix::net::SocketFlags;
 
 pub use rustix::fs::{Mode, OFlags};
 
@@ -75,6 +76,16 @@ pub fn close(fd: Fd) {
 /// See open(2).
 pub fn open(path: &CStr, flags: OFlags, mode: Mode) -> Result<Fd> {
     let fd = rustix::fs::openat(CWD, path, flags | OFlags::CLOEXEC, mode)?;
+    Fd::new(fd.into_raw_fd()).ok_or(crate::Errno::BADF)
+}
+
+/// `accept4(SOCK_CLOEXEC)`, begun again when a signal interrupts it.
+///
+/// # Errors
+///
+/// See accept(2).
+pub fn accept(listener: Fd) -> Result<Fd> {
+    let fd = rustix::io::retry_on_intr(|| rustix::net::accept_with(listener.lend(), SocketFlags::CLOEXEC))?;
     Fd::new(fd.into_raw_fd()).ok_or(crate::Errno::BADF)
 }
 

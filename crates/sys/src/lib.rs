@@ -15,6 +15,7 @@
 #![no_std]
 
 mod arch;
+pub mod at;
 mod carray;
 pub mod clone;
 mod fd;

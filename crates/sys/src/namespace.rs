@@ -31,16 +31,14 @@ impl Namespaces {
     /// Network: devices, addresses, ports.
     pub const NET: Self = Self(raw::CLONE_NEWNET);
     /// Each of the eight.
-    pub const ALL: Self = Self(
-        Self::TIME.0
-            | Self::MOUNT.0
-            | Self::CGROUP.0
-            | Self::UTS.0
-            | Self::IPC.0
-            | Self::USER.0
-            | Self::PID.0
-            | Self::NET.0,
-    );
+    pub const ALL: Self = Self::TIME
+        .union(Self::MOUNT)
+        .union(Self::CGROUP)
+        .union(Self::UTS)
+        .union(Self::IPC)
+        .union(Self::USER)
+        .union(Self::PID)
+        .union(Self::NET);
 
     /// Each of the eight with the name that `/proc/PID/ns` has for it.
     pub const NAMES: [(Self, &'static str); 8] = [
@@ -72,6 +70,12 @@ impl Namespaces {
         self.0 == 0
     }
 
+    /// The kinds that are in either set: what `|` is, for constants.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     /// This set without the kinds of `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
@@ -89,13 +93,13 @@ impl BitOr for Namespaces {
     type Output = Self;
 
     fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+        self.union(other)
     }
 }
 
 impl BitOrAssign for Namespaces {
     fn bitor_assign(&mut self, other: Self) {
-        self.0 |= other.0;
+        *self = self.union(other);
     }
 }
 

@@ -4,6 +4,16 @@ use crate::raw::{self, Prctl, prctl};
 use crate::signal::Signal;
 use crate::{CArray, Errno, Fd, Gid, Pid, Result, Uid};
 use core::ffi::CStr;
+use rustix::thread::{CapabilitySet, CapabilitySets};
+
+/// `fchdir`.
+///
+/// # Errors
+///
+/// See chdir(2).
+pub fn fchdir(directory: Fd) -> Result {
+    rustix::process::fchdir(directory.lend())
+}
 
 pub use rustix::process::{chdir, chroot, getpgrp, getppid, setpgid, setsid, umask};
 
@@ -22,13 +32,14 @@ pub fn exit_group(status: u8) -> ! {
     raw::exit_group(usize::from(status))
 }
 
-/// `prctl(PR_SET_PDEATHSIG)`: the signal the caller gets when the thread that made it ends.
+/// `prctl(PR_SET_PDEATHSIG)`: the signal the caller gets when the thread that made it ends, if
+/// any.
 ///
 /// # Errors
 ///
 /// None is known for a valid signal.
-pub fn prctl_set_pdeathsig(signal: Signal) -> Result {
-    prctl(Prctl::SetPdeathsig, signal.word()).map(drop)
+pub fn prctl_set_pdeathsig(signal: Option<Signal>) -> Result {
+    prctl(Prctl::SetPdeathsig, [signal.map_or(0, Signal::word), 0]).map(drop)
 }
 
 /// `prctl(PR_SET_NO_NEW_PRIVS)`: no exec from here on gives privileges.
@@ -37,7 +48,7 @@ pub fn prctl_set_pdeathsig(signal: Signal) -> Result {
 ///
 /// None is known.
 pub fn prctl_set_no_new_privs() -> Result {
-    prctl(Prctl::SetNoNewPrivs, 1).map(drop)
+    prctl(Prctl::SetNoNewPrivs, [1, 0]).map(drop)
 }
 
 /// Who may look into a process and its core dumps. It belongs to the memory, so to all who share
@@ -58,7 +69,7 @@ pub enum Dumpable {
 ///
 /// None is known.
 pub fn prctl_get_dumpable() -> Result<Dumpable> {
-    match prctl(Prctl::GetDumpable, 0)? {
+    match prctl(Prctl::GetDumpable, [0, 0])? {
         0 => Ok(Dumpable::No),
         1 => Ok(Dumpable::Yes),
         _ => Ok(Dumpable::Root),
@@ -71,7 +82,7 @@ pub fn prctl_get_dumpable() -> Result<Dumpable> {
 ///
 /// `EINVAL` for [`Dumpable::Root`].
 pub fn prctl_set_dumpable(dumpable: Dumpable) -> Result {
-    prctl(Prctl::SetDumpable, dumpable as usize).map(drop)
+    prctl(Prctl::SetDumpable, [dumpable as usize, 0]).map(drop)
 }
 
 /// `setgroups` of the calling thread.
@@ -99,6 +110,94 @@ pub fn setresgid(gid: Gid) -> Result {
 /// See setresuid(2).
 pub fn setresuid(uid: Uid) -> Result {
     rustix::thread::set_thread_res_uid(uid, uid, uid)
+}
+
+/// Sets of capabilities, a bit for each by its number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// In force.
+    pub effective: u64,
+    /// Can be put in force.
+    pub permitted: u64,
+    /// Files may give them on exec.
+    pub inheritable: u64,
+}
+
+/// `capset` of the calling thread.
+///
+/// # Errors
+///
+/// `EPERM` if any is added that is not permitted.
+pub fn capset(capabilities: Capabilities) -> Result {
+    let set = CapabilitySet::from_bits_retain;
+    let Capabilities { effective, permitted, inheritable } = capabilities;
+    let sets = CapabilitySets {
+        effective: set(effective),
+        permitted: set(permitted),
+        inheritable: set(inheritable),
+    };
+    rustix::thread::set_capabilities(None, sets)
+}
+
+/// `prctl(PR_CAPBSET_DROP)`.
+///
+/// # Errors
+///
+/// `EINVAL` if the kernel knows no such capability, `EPERM` without CAP_SETPCAP.
+pub fn prctl_capbset_drop(capability: u8) -> Result {
+    prctl(Prctl::CapbsetDrop, [usize::from(capability), 0]).map(drop)
+}
+
+/// `prctl(PR_CAP_AMBIENT_RAISE)`.
+///
+/// # Errors
+///
+/// `EPERM` if the capability is not both permitted and inheritable.
+pub fn prctl_cap_ambient_raise(capability: u8) -> Result {
+    const RAISE: usize = 2;
+    prctl(Prctl::CapAmbient, [RAISE, usize::from(capability)]).map(drop)
+}
+
+/// `prctl(PR_SET_KEEPCAPS)`: whether giving up uid 0 leaves permitted capabilities.
+///
+/// # Errors
+///
+/// None is known.
+pub fn prctl_set_keepcaps(keep: KeepCaps) -> Result {
+    prctl(Prctl::SetKeepcaps, [keep as usize, 0]).map(drop)
+}
+
+/// See [`prctl_set_keepcaps`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeepCaps {
+    /// It takes them away.
+    No,
+    /// It leaves them, until the next exec.
+    Yes,
+}
+
+/// `struct sock_filter`: one instruction of a seccomp program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Instruction {
+    /// What to do.
+    pub code: u16,
+    /// How far to jump if a comparison holds.
+    pub jt: u8,
+    /// How far to jump if it does not.
+    pub jf: u8,
+    /// The operand.
+    pub k: u32,
+}
+
+/// `seccomp(SECCOMP_SET_MODE_FILTER)`. With `SECCOMP_FILTER_FLAG_NEW_LISTENER` it returns the
+/// listener.
+///
+/// # Errors
+///
+/// `EACCES` without CAP_SYS_ADMIN and without no_new_privs, `EINVAL` if the program is not sound.
+pub fn seccomp_set_mode_filter(flags: u32, program: &[Instruction]) -> Result<usize> {
+    raw::seccomp(flags, program)
 }
 
 /// `ioctl(TIOCSCTTY)`: the terminal becomes the controlling terminal of the caller's session.

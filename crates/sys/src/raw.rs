@@ -11,6 +11,7 @@
 
 use crate::arch::call;
 use crate::limits::SchedAttr;
+use crate::process::Instruction;
 use crate::signal::{Action, Signal};
 use crate::{CArray, Errno, Fd, Gid, Result};
 use core::ffi::CStr;
@@ -31,8 +32,11 @@ pub(crate) enum Numeric {
 #[derive(Clone, Copy)]
 #[repr(u32)]
 pub(crate) enum Prctl {
+    CapAmbient = linux_raw_sys::prctl::PR_CAP_AMBIENT,
+    CapbsetDrop = linux_raw_sys::prctl::PR_CAPBSET_DROP,
     GetDumpable = linux_raw_sys::prctl::PR_GET_DUMPABLE,
     SetDumpable = linux_raw_sys::prctl::PR_SET_DUMPABLE,
+    SetKeepcaps = linux_raw_sys::prctl::PR_SET_KEEPCAPS,
     SetNoNewPrivs = linux_raw_sys::prctl::PR_SET_NO_NEW_PRIVS,
     SetPdeathsig = linux_raw_sys::prctl::PR_SET_PDEATHSIG,
 }
@@ -72,9 +76,9 @@ pub(crate) fn exit_group(status: usize) -> ! {
     }
 }
 
-pub(crate) fn prctl(option: Prctl, argument: usize) -> Result<usize> {
+pub(crate) fn prctl(option: Prctl, [a, b]: [usize; 2]) -> Result<usize> {
     // SAFETY: none of these options takes an address.
-    check(unsafe { call(nr::__NR_prctl, [option as usize, argument, 0, 0, 0, 0]) })
+    check(unsafe { call(nr::__NR_prctl, [option as usize, a, b, 0, 0, 0]) })
 }
 
 pub(crate) fn fcntl(fd: Fd, command: Fcntl, argument: usize) -> Result<usize> {
@@ -122,6 +126,32 @@ pub(crate) fn sched_setaffinity(mask: &[u64]) -> Result {
     // SAFETY: the kernel reads that many bytes from there.
     check(unsafe { call(nr::__NR_sched_setaffinity, [0, size_of_val(mask), mask.as_ptr().addr(), 0, 0, 0]) })
         .map(drop)
+}
+
+/// The four words of `struct mount_attr`: set, clear, propagation, user namespace.
+pub(crate) fn mount_setattr(mount: Fd, recursive: bool, attr: [u64; 4]) -> Result {
+    const AT_EMPTY_PATH: usize = nr::AT_EMPTY_PATH as usize;
+    const AT_RECURSIVE: usize = 0x8000;
+    let flags = AT_EMPTY_PATH | if recursive { AT_RECURSIVE } else { 0 };
+    let words = [mount.word(), c"".as_ptr().addr(), flags, attr.as_ptr().addr(), size_of_val(&attr), 0];
+    // SAFETY: the kernel reads an empty string and as many bytes of `attr` as it is told there are.
+    check(unsafe { call(nr::__NR_mount_setattr, words) }).map(drop)
+}
+
+pub(crate) fn seccomp(flags: u32, program: &[Instruction]) -> Result<usize> {
+    /// `struct sock_fprog`.
+    #[repr(C)]
+    struct Program {
+        length: u16,
+        filter: *const Instruction,
+    }
+    const SET_MODE_FILTER: usize = 1;
+    let length = u16::try_from(program.len()).map_err(|_| Errno::INVAL)?;
+    let program = Program { length, filter: program.as_ptr() };
+    let words = [SET_MODE_FILTER, flags as usize, (&raw const program).addr(), 0, 0, 0];
+    // SAFETY: the kernel reads a `sock_fprog` and as many instructions as it says there are, which
+    // it verifies before it runs any.
+    check(unsafe { call(nr::__NR_seccomp, words) })
 }
 
 pub(crate) fn setgroups(groups: &[Gid]) -> Result {

@@ -1,0 +1,77 @@
+//! Covering what a container must not see or change.
+//!
+//! The cover is mounted on the descriptor of what was found below the root, so whatever name it has,
+//! and whatever happens to that name, it is what is covered.
+
+use crate::sys::at::{is_directory, is_null_device, openat2_in_root};
+use crate::sys::mount::{
+    Extent, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_setattr, move_mount,
+    open_tree_clone_of,
+};
+use crate::sys::{Errno, Fd, Result, file};
+use core::ffi::CStr;
+
+/// `MOUNT_ATTR_RDONLY`, and with it `NOSUID`, `NODEV` and `NOEXEC` for what holds nothing.
+const RDONLY: u64 = 0x1;
+const SEALED: u64 = 0xf;
+
+/// Covers `path`. Returns the mount of an empty directory if it had to make one, for the next.
+pub(crate) fn mask(root: Fd, path: &CStr, null: Fd, empty: Option<Fd>) -> Result<Option<Fd>> {
+    let Some(place) = find(root, path)? else { return Ok(None) };
+    let covered = cover(place, null, empty);
+    file::close(place);
+    covered
+}
+
+fn cover(place: Fd, null: Fd, empty: Option<Fd>) -> Result<Option<Fd>> {
+    if !is_directory(place)? {
+        if !is_null_device(null)? {
+            return Err(Errno::NODEV);
+        }
+        attach(open_tree_clone_of(null, Extent::Top)?, place)?;
+        return Ok(None);
+    }
+    if let Some(empty) = empty {
+        attach(open_tree_clone_of(empty, Extent::Top)?, place)?;
+        return Ok(None);
+    }
+    // One file system for all: each would be made and torn down for itself.
+    let made = empty_directory()?;
+    move_mount(made, place)?;
+    Ok(Some(made))
+}
+
+fn empty_directory() -> Result<Fd> {
+    let configured = fsopen(c"tmpfs")?;
+    let made = fsconfig_set_string(configured, c"mode", c"555")
+        .and_then(|()| fsconfig_create(configured))
+        .and_then(|()| fsmount(configured, SEALED));
+    file::close(configured);
+    made
+}
+
+/// Makes `path` and all below it read-only.
+pub(crate) fn read_only(root: Fd, path: &CStr) -> Result {
+    let Some(place) = find(root, path)? else { return Ok(()) };
+    let covered = open_tree_clone_of(place, Extent::All).and_then(|copy| {
+        mount_setattr(copy, Extent::All, RDONLY, 0, 0)?;
+        attach(copy, place)
+    });
+    file::close(place);
+    covered
+}
+
+/// What is not there needs no cover.
+fn find(root: Fd, path: &CStr) -> Result<Option<Fd>> {
+    match openat2_in_root(root, path) {
+        Ok(place) => Ok(Some(place)),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn attach(mount: Fd, place: Fd) -> Result {
+    let attached = move_mount(mount, place);
+    file::close(mount);
+    attached
+}

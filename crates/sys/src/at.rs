@@ -1,0 +1,151 @@
+//! Files below a directory that is known by its descriptor.
+
+use crate::{Errno, Fd, Gid, Result, Uid};
+use core::ffi::CStr;
+use rustix::fd::IntoRawFd;
+use rustix::fs::{Access, AtFlags, CWD, FileType, OFlags, ResolveFlags};
+
+pub use rustix::fs::Mode;
+
+/// How often a lookup is begun again that a rename elsewhere has disturbed: the kernel says EAGAIN
+/// when it cannot prove that `..` stayed below the root (fs/namei.c, `handle_dots`).
+const MOST_LOOKUPS: u32 = 128;
+
+/// `openat2(O_PATH, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)`: finds `path` as if `root` were `/`,
+/// whatever symlinks say. The descriptor stands for what was found, not for its name.
+///
+/// # Errors
+///
+/// See openat2(2).
+pub fn openat2_in_root(root: Fd, path: &CStr) -> Result<Fd> {
+    openat2(root, path, OFlags::PATH, ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
+}
+
+/// The same for a directory.
+///
+/// # Errors
+///
+/// `ENOTDIR` if it is none; for the rest see openat2(2).
+pub fn openat2_directory_in_root(root: Fd, path: &CStr) -> Result<Fd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    openat2(root, path, flags, ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
+}
+
+/// `openat2(O_PATH, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS)`: `name` itself in `directory`.
+///
+/// # Errors
+///
+/// `ELOOP` if it is a symlink; for the rest see openat2(2).
+pub fn openat2_entry(directory: Fd, name: &CStr) -> Result<Fd> {
+    openat2(directory, name, OFlags::PATH, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
+}
+
+/// Whether what `fd` is is a directory.
+///
+/// # Errors
+///
+/// See fstat(2).
+pub fn is_directory(fd: Fd) -> Result<bool> {
+    let stat = rustix::fs::fstat(fd.lend())?;
+    Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+}
+
+/// Whether what `fd` is is the null device, and no file that an image or a volume put there.
+///
+/// # Errors
+///
+/// See fstat(2).
+pub fn is_null_device(fd: Fd) -> Result<bool> {
+    let stat = rustix::fs::fstat(fd.lend())?;
+    let is_character = FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice;
+    Ok(is_character && stat.st_rdev == rustix::fs::makedev(1, 3))
+}
+
+/// `openat2(O_PATH, RESOLVE_NO_MAGICLINKS)` below the working directory, then `faccessat(X_OK)`:
+/// whether `path` is a file that the caller may execute, and no link into procfs.
+///
+/// # Errors
+///
+/// `EACCES` if it is something else or may not be executed, `ELOOP` for a magic link.
+pub fn check_executable(path: &CStr) -> Result {
+    let resolve = ResolveFlags::NO_MAGICLINKS;
+    let file = rustix::fs::openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?;
+    let stat = rustix::fs::fstat(&file)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(Errno::ACCESS);
+    }
+    rustix::fs::accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS)
+}
+
+fn openat2(directory: Fd, path: &CStr, flags: OFlags, resolve: ResolveFlags) -> Result<Fd> {
+    for _ in 0..MOST_LOOKUPS {
+        let found =
+            rustix::fs::openat2(directory.lend(), path, flags | OFlags::CLOEXEC, Mode::empty(), resolve);
+        match found {
+            Err(Errno::AGAIN) => {}
+            found => return Fd::new(found?.into_raw_fd()).ok_or(Errno::BADF),
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+/// `mkdirat`.
+///
+/// # Errors
+///
+/// `EEXIST` if there is anything of that name, a symlink included.
+pub fn mkdirat(directory: Fd, name: &CStr, mode: Mode) -> Result {
+    rustix::fs::mkdirat(directory.lend(), name, mode)
+}
+
+/// `mknodat` of an empty regular file, which unlike `open` follows no symlink.
+///
+/// # Errors
+///
+/// `EEXIST` if there is anything of that name, a symlink included.
+pub fn mknodat_file(directory: Fd, name: &CStr, mode: Mode) -> Result {
+    rustix::fs::mknodat(directory.lend(), name, FileType::RegularFile, mode, 0)
+}
+
+/// What a node stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Node {
+    /// A character device with its numbers.
+    Character(u32, u32),
+    /// A block device with its numbers.
+    Block(u32, u32),
+    /// A named pipe.
+    Fifo,
+}
+
+/// `mknodat` of a device or a pipe.
+///
+/// # Errors
+///
+/// `EPERM` without CAP_MKNOD in the first user namespace; `EEXIST` as `mkdirat`.
+pub fn mknodat(directory: Fd, name: &CStr, node: Node, mode: Mode) -> Result {
+    let (kind, device) = match node {
+        Node::Character(major, minor) => (FileType::CharacterDevice, rustix::fs::makedev(major, minor)),
+        Node::Block(major, minor) => (FileType::BlockDevice, rustix::fs::makedev(major, minor)),
+        Node::Fifo => (FileType::Fifo, 0),
+    };
+    rustix::fs::mknodat(directory.lend(), name, kind, mode, device)
+}
+
+/// `symlinkat`.
+///
+/// # Errors
+///
+/// `EEXIST` as `mkdirat`.
+pub fn symlinkat(target: &CStr, directory: Fd, name: &CStr) -> Result {
+    rustix::fs::symlinkat(target, directory.lend(), name)
+}
+
+/// `fchownat(AT_SYMLINK_NOFOLLOW)`.
+///
+/// # Errors
+///
+/// See chown(2).
+pub fn fchownat(directory: Fd, name: &CStr, uid: Uid, gid: Gid) -> Result {
+    rustix::fs::chownat(directory.lend(), name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
+}
