@@ -28,6 +28,8 @@ impl Display for Line<'_> {
         match *self.0 {
             Step::Open { path, out, .. } => write!(f, "r{} = open {}", out.index(), Text(path)),
             Step::Close { fd } => write!(f, "close {}", Descriptor(fd)),
+            Step::CloseOthers { keep: None } => f.write_str("close others"),
+            Step::CloseOthers { keep: Some(fd) } => write!(f, "close others but {}", fd.number()),
             Step::CloseRange { first, last } => write!(f, "close {}-{}", first.number(), last.number()),
             Step::CloseRangeOnExec { first, last } => {
                 write!(f, "close-on-exec {}-{}", first.number(), last.number())
@@ -48,8 +50,7 @@ impl Display for Line<'_> {
             }
             Step::MountBind { source, target } => write!(f, "bind {} {}", Text(source), Text(target)),
             Step::MountChange { target, flags } => {
-                let flags = flags.iter_names().map(|(name, _)| name.to_ascii_lowercase());
-                write!(f, "propagation {} {}", Text(target), flags.collect::<Vec<_>>().join(","))
+                write!(f, "propagation {}{}", Text(target), PropagationOf(flags.bits().into()))
             }
             Step::UmountDetach { target } => write!(f, "umount {}", Text(target)),
             Step::PivotRoot { new_root, put_old } => {
@@ -63,8 +64,8 @@ impl Display for Line<'_> {
             Step::EnsureDirectory { target, out, .. } => {
                 write!(f, "r{} = directory {}", out.index(), Text(target.path))
             }
-            Step::EnsureFile { target, out, .. } => {
-                write!(f, "r{} = file {}", out.index(), Text(target.path))
+            Step::Attach { mount, target, .. } => {
+                write!(f, "attach r{} -> {}", mount.index(), Text(target.path))
             }
             Step::Mknod { name, node, mode, .. } => {
                 write!(f, "mknod {} {} {:03o}", Text(name), Kind(node), mode.bits())
@@ -105,7 +106,7 @@ impl Display for Line<'_> {
             Step::ParentDeathSignal { signal, .. } => write!(f, "parent-death-signal {}", signal.number()),
 
             Step::Unshare { namespaces } => write!(f, "unshare {}", Kinds(namespaces)),
-            Step::Setns { fd, namespaces } => write!(f, "join {} {}", Kinds(namespaces), fd.number()),
+            Step::Setns { fd, namespaces } => write!(f, "join {} {}", Kinds(namespaces), Descriptor(fd)),
             Step::Sethostname { name } => write!(f, "hostname {}", Bytes(name)),
             Step::Request { what: Request::IdMaps } => f.write_str("request id-maps"),
             Step::Request { what: Request::Parked } => f.write_str("request parked"),
@@ -250,13 +251,21 @@ impl Display for Attributes {
     }
 }
 
-/// The propagation that mount_setattr(2) is given, after a space.
+/// Propagation by the names that mount(8) has for it, after a space.
 struct PropagationOf(u64);
 
 impl Display for PropagationOf {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        const NAMES: [(MountPropagationFlags, &str); 4] = [
+            (MountPropagationFlags::SHARED, "shared"),
+            (MountPropagationFlags::DOWNSTREAM, "slave"),
+            (MountPropagationFlags::PRIVATE, "private"),
+            (MountPropagationFlags::UNBINDABLE, "unbindable"),
+        ];
         let flags = MountPropagationFlags::from_bits_retain(u32::try_from(self.0).unwrap_or(0));
-        flags.iter_names().try_for_each(|(name, _)| write!(f, " {}", name.to_ascii_lowercase()))
+        let recursive = if flags.contains(MountPropagationFlags::REC) { "r" } else { "" };
+        let named = NAMES.iter().filter(|(kind, _)| flags.contains(*kind));
+        named.map(|(_, name)| name).try_for_each(|name| write!(f, " {recursive}{name}"))
     }
 }
 

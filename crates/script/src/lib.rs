@@ -25,7 +25,7 @@ mod target;
 pub use husk_sys as sys;
 pub use journal::Journal;
 pub use report::Request;
-pub use step::{Handle, Reg, Step};
+pub use step::{Handle, Place, Reg, Step};
 pub use target::{Part, Target};
 
 use perform::Registers;

@@ -2,7 +2,7 @@
 
 use crate::cover;
 use crate::report::{self, Failure, Request};
-use crate::step::{Handle, Reg, Step};
+use crate::step::{Handle, Place, Reg, Step};
 use crate::sys::file::{Mode, OFlags};
 use crate::sys::signal::Signal;
 use crate::sys::{Errno, Fd, Pid, Result, at, file, limits, mount, namespace, process, signal};
@@ -39,6 +39,17 @@ impl Registers {
         }
     }
 
+    /// What a handle stands for, and no longer does.
+    fn take(&mut self, handle: Handle) -> Result<Fd> {
+        let fd = self.get(handle)?;
+        if let Handle::Register(register) = handle
+            && let Some(place) = self.places.get_mut(usize::from(register.index()))
+        {
+            *place = None;
+        }
+        Ok(fd)
+    }
+
     /// Tells whoever started a parked child what failed.
     pub(crate) fn report(&self, step: usize, errno: Errno) {
         if let Some(reporter) = self.reporter {
@@ -66,9 +77,10 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, channel: Optio
             Ok(())
         }
         Step::Close { fd } => {
-            file::close(registers.get(fd)?);
+            file::close(registers.take(fd)?);
             Ok(())
         }
+        Step::CloseOthers { keep } => close_others(keep, channel),
         Step::CloseRange { first, last } => file::close_range(first, last),
         Step::CloseRangeOnExec { first, last } => file::close_range_on_exec(first, last),
         Step::Dup { from, least, out } => {
@@ -105,9 +117,14 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, channel: Optio
             registers.replace(out, ensure_directory(registers.get(root)?, target)?);
             Ok(())
         }
-        Step::EnsureFile { root, target, out } => {
-            registers.replace(out, ensure_file(registers.get(root)?, target)?);
-            Ok(())
+        Step::Attach { mount, root, target, place } => {
+            let place = match place {
+                Place::Directory => ensure_directory(registers.get(root)?, target)?,
+                Place::File => ensure_file(registers.get(root)?, target)?,
+            };
+            let attached = mount::move_mount(registers.get(mount.into())?, place);
+            file::close(place);
+            attached
         }
         Step::Mknod { directory, name, node, mode, uid, gid } => {
             let directory = registers.get(directory)?;
@@ -161,7 +178,7 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, channel: Optio
         Step::ParentDeathSignal { signal, parent } => die_with_parent(signal, parent),
 
         Step::Unshare { namespaces } => namespace::unshare(namespaces),
-        Step::Setns { fd, namespaces } => namespace::setns(fd, namespaces),
+        Step::Setns { fd, namespaces } => namespace::setns(registers.get(fd)?, namespaces),
         Step::Sethostname { name } => namespace::sethostname(name),
         Step::Request { what } => report::request(channel, what),
 
@@ -253,4 +270,17 @@ fn drop_bounding(keep: u64) -> Result {
         }
     }
     Ok(())
+}
+
+/// Closes everything above the standard streams but these two.
+fn close_others(keep: Option<Fd>, channel: Option<Fd>) -> Result {
+    let (lower, upper) = if keep < channel { (keep, channel) } else { (channel, keep) };
+    let mut first = Fd::FIRST_EXTRA;
+    for kept in [lower, upper].into_iter().flatten() {
+        if let Some(before) = kept.before().filter(|before| *before >= first) {
+            file::close_range(first, before)?;
+        }
+        first = first.max(kept.after());
+    }
+    file::close_range(first, Fd::MAX)
 }

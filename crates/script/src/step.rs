@@ -55,6 +55,15 @@ impl From<Reg> for Handle {
     }
 }
 
+/// What a mount can be put on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A directory.
+    Directory,
+    /// Anything else.
+    File,
+}
+
 /// One thing the child does. A step makes one system call, or the few that belong together; it may
 /// tolerate an error number. It may not allocate, lock, format, panic, or know why it is here.
 ///
@@ -77,6 +86,12 @@ pub enum Step<'a> {
     Close {
         /// The descriptor.
         fd: Handle,
+    },
+    /// `close_range`: every descriptor above the standard streams is closed now, but this one and
+    /// the channel.
+    CloseOthers {
+        /// The one that is still needed.
+        keep: Option<Fd>,
     },
     /// `close_range`: every descriptor from `first` to `last` is closed now.
     CloseRange {
@@ -227,14 +242,17 @@ pub enum Step<'a> {
         /// Where the descriptor is left.
         out: Reg,
     },
-    /// The same for a file to be mounted over.
-    EnsureFile {
+    /// Finds a place as the two above, makes it where it is missing, and puts a mount that is nowhere
+    /// yet there by `move_mount`.
+    Attach {
+        /// The mount.
+        mount: Reg,
         /// The root.
         root: Handle,
         /// The place, relative to it.
         target: Target<'a>,
-        /// Where the descriptor is left.
-        out: Reg,
+        /// What the place has to be.
+        place: Place,
     },
     /// `mknodat`, then `fchownat`.
     Mknod {
@@ -402,7 +420,7 @@ pub enum Step<'a> {
     /// `setns`.
     Setns {
         /// A namespace, or the pidfd of a process that is in those to join.
-        fd: Fd,
+        fd: Handle,
         /// The kinds of namespaces to join.
         namespaces: Namespaces,
     },

@@ -4,11 +4,13 @@ use crate::error::{Error, Reason};
 use crate::pool::Berth;
 use crate::stdio::Pipes;
 use husk_listing::Line;
-use husk_script::Step;
 use husk_script::journal::Progress;
+use husk_script::report::GO_ON;
 use husk_script::sys::signal::{Signal, pidfd_send_signal};
 use husk_script::sys::{Errno, Fd, Pid};
-use rustix::io::retry_on_intr;
+use husk_script::{Request, Step};
+use rustix::io::{read, retry_on_intr};
+use rustix::net::{SendFlags, send};
 use rustix::process::{WaitId, WaitIdOptions, WaitIdStatus, waitid};
 use rustix::thread::futex;
 use std::fmt::{self, Debug, Formatter};
@@ -79,8 +81,32 @@ impl Child {
         self.berth.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn channel(&self) -> Option<&OwnedFd> {
-        self.channel.as_ref()
+    /// What a child of [`Command::of_steps`](crate::Command::of_steps) asks next, and waits for:
+    /// `None` when it is released, with [`wait_for_exec`](Self::wait_for_exec) to say how.
+    ///
+    /// # Errors
+    ///
+    /// If the child says what is no request.
+    pub fn next_request(&mut self) -> Result<Option<Request>, Error> {
+        let Some(channel) = &self.channel else { return Ok(None) };
+        let failed = |errno| Error::new("request", errno);
+        let mut request = [0];
+        let length = retry_on_intr(|| read(channel, &mut request)).map_err(failed)?;
+        match Request::from_byte(request[0]) {
+            _ if length == 0 => Ok(None),
+            None => Err(failed(Errno::PROTO)),
+            request => Ok(request),
+        }
+    }
+
+    /// Answers that what it asked for is done.
+    ///
+    /// # Errors
+    ///
+    /// `EPIPE` if it is gone.
+    pub fn go_on(&mut self) -> Result<(), Error> {
+        let Some(channel) = &self.channel else { return Ok(()) };
+        send(channel, &[GO_ON], SendFlags::NOSIGNAL).map(drop).map_err(|errno| Error::new("request", errno))
     }
 
     /// Its pid in the parent's pid namespace.
@@ -197,7 +223,7 @@ impl Child {
             .steps
             .get(step)
             .map_or_else(|| format!("step {step}"), |step: &Step<'_>| Line(step).to_string());
-        Err(Error::new(act, reason))
+        Err(Error::of_step(step, act, reason))
     }
 
     /// Ends a child whose request cannot be answered: it finds the channel closed.

@@ -49,6 +49,8 @@ pub(crate) type Steps = Box<dyn for<'b> Fn(&mut Writer<'b>) -> Result<(), Error>
 /// # }
 /// ```
 pub struct Command {
+    /// The whole list, if it is not made of the settings below.
+    pub(crate) whole: Option<Steps>,
     pub(crate) program: OsString,
     pub(crate) arg0: Option<OsString>,
     pub(crate) args: Vec<OsString>,
@@ -91,6 +93,7 @@ impl Command {
     /// standard streams of this process, and nothing else of it.
     pub fn new(program: impl AsRef<OsStr>) -> Self {
         Self {
+            whole: None,
             program: program.as_ref().to_owned(),
             arg0: None,
             args: Vec::new(),
@@ -126,6 +129,18 @@ impl Command {
             kill_on_drop: false,
             notify_release: false,
         }
+    }
+
+    /// A process whose list, exec included, is written by `write` alone. Of the other settings only
+    /// those have an effect that are no steps: new namespaces, id maps (which the list asks for by
+    /// [`Request::IdMaps`](crate::Request)), pid and time namespaces joined, the cgroup, the pids.
+    ///
+    /// The child has a socket to this process from the beginning; see
+    /// [`Child::next_request`].
+    pub fn of_steps(
+        write: impl for<'b> Fn(&mut Writer<'b>) -> Result<(), Error> + Send + Sync + 'static,
+    ) -> Self {
+        Self { whole: Some(Box::new(write)), ..Self::new("") }
     }
 
     /// Adds an argument.

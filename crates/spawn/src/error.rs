@@ -21,6 +21,7 @@ use std::process::ExitStatus;
 pub struct Error {
     act: Box<str>,
     reason: Reason,
+    step: Option<usize>,
 }
 
 /// Why an act failed.
@@ -40,7 +41,12 @@ pub enum Reason {
 impl Error {
     /// An error of an act, for closures that write steps.
     pub fn new(act: impl Into<Box<str>>, reason: impl Into<Reason>) -> Self {
-        Self { act: act.into(), reason: reason.into() }
+        Self { act: act.into(), reason: reason.into(), step: None }
+    }
+
+    /// An error of the child's.
+    pub(crate) fn of_step(step: usize, act: String, reason: Reason) -> Self {
+        Self { act: act.into(), reason, step: Some(step) }
     }
 
     /// An error about a path or another operand that may be any bytes.
@@ -57,6 +63,12 @@ impl Error {
     #[must_use]
     pub fn act(&self) -> &str {
         &self.act
+    }
+
+    /// The index of the step that failed, if it was the child that failed.
+    #[must_use]
+    pub fn step(&self) -> Option<usize> {
+        self.step
     }
 
     /// Why it failed.

@@ -75,6 +75,10 @@ impl IdMaps {
             write("uid_map", text(&self.uids))?;
         }
         if !self.gids.is_empty() {
+            // Without privileges this is the price of a map at all.
+            if !geteuid().is_root() && self.are_own_ids() {
+                write("setgroups", "deny".to_owned())?;
+            }
             write("gid_map", text(&self.gids))?;
         }
         Ok(())

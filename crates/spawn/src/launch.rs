@@ -11,10 +11,9 @@ use crate::stdio::{Pipes, Unset};
 use crate::writer::Memory;
 use husk_listing::Line;
 use husk_script::Request;
-use husk_script::report::GO_ON;
 use husk_script::sys::{Errno, Fd, Pid};
-use rustix::io::{fcntl_dupfd_cloexec, read, retry_on_intr};
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// How long the caller wants to wait.
@@ -41,8 +40,11 @@ pub(crate) fn listing(command: &Command) -> Result<Vec<String>, Error> {
 pub(crate) fn launch(command: &Command, unset: Unset, until: Until) -> Result<Child, Error> {
     command.check()?;
     let mut pipes = Pipes::open(&command.streams, unset)?;
-    let asks = command.maps.need_parent(command.groups.as_deref());
-    let channel = if asks || command.notify_release { Some(Channel::open(command)?) } else { None };
+    let is_whole = command.whole.is_some();
+    let asks =
+        if is_whole { !command.maps.is_empty() } else { command.maps.need_parent(command.groups.as_deref()) };
+    let channel =
+        if asks || is_whole || command.notify_release { Some(Channel::open(command)?) } else { None };
     let returns = if until == Until::Execed && !asks { Returns::WhenReleased } else { Returns::AtOnce };
 
     let berth = |call| {
@@ -55,7 +57,10 @@ pub(crate) fn launch(command: &Command, unset: Unset, until: Until) -> Result<Ch
     let mut used = berth(Call::Clone3)?;
     let away = Away::go(&command.joins)?;
     let mut cloned = clone::start(&used, &birth, Call::Clone3);
-    if cloned.as_ref().is_err_and(|errno| *errno == Errno::NOSYS) && birth.can_do_without_clone3() {
+    if cloned.as_ref().is_err_and(|errno| *errno == Errno::NOSYS)
+        && birth.can_do_without_clone3()
+        && !is_whole
+    {
         used = berth(Call::Clone)?;
         cloned = clone::start(&used, &birth, Call::Clone);
     }
@@ -67,7 +72,7 @@ pub(crate) fn launch(command: &Command, unset: Unset, until: Until) -> Result<Ch
     let mut child = Child::new(pid, pidfd, used, pipes, ours, command.kill_on_drop);
     if asks {
         // What the child is told nothing of fails there too; ours is the better error.
-        if let Err(error) = answer(command, pid, child.channel()) {
+        if let Err(error) = answer(command, pid, &mut child) {
             child.give_up();
             return Err(error);
         }
@@ -102,19 +107,15 @@ impl Channel {
     }
 }
 
-/// Does what the child asks for, which is one thing: its id maps.
-fn answer(command: &Command, child: Pid, channel: Option<&OwnedFd>) -> Result<(), Error> {
-    let Some(channel) = channel else { return Ok(()) };
-    let failed = |errno| Error::new("request id-maps", errno);
-    let mut request = [0];
-    let length = retry_on_intr(|| read(channel, &mut request)).map_err(failed)?;
-    match Request::from_byte(request[0]) {
-        // A child that fails before it asks closes its end; its journal says why.
-        _ if length == 0 => Ok(()),
+/// Does what the child asks for first: its id maps.
+fn answer(command: &Command, pid: Pid, child: &mut Child) -> Result<(), Error> {
+    match child.next_request()? {
         Some(Request::IdMaps) => {
-            command.maps.write_for(child)?;
-            send(channel, &[GO_ON], SendFlags::NOSIGNAL).map_err(failed).map(drop)
+            command.maps.write_for(pid)?;
+            child.go_on()
         }
-        Some(Request::Parked) | None => Err(failed(Errno::PROTO)),
+        // A child that fails before it asks closes its end; its journal says why.
+        None => Ok(()),
+        Some(Request::Parked) => Err(Error::new("request id-maps", Errno::PROTO)),
     }
 }

@@ -95,7 +95,7 @@ pub use husk_script::sys;
 pub use husk_script::sys::limits::{Resource, SchedAttr};
 pub use husk_script::sys::namespace::Namespaces;
 pub use husk_script::sys::signal::{Signal, SignalSet};
-pub use husk_script::{Handle, Reg, Step};
+pub use husk_script::{Handle, Reg, Request, Step};
 pub use idmap::IdMap;
 pub use stdio::Stdio;
 pub use writer::Writer;

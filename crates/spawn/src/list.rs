@@ -27,46 +27,52 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) channel: Option<Fd>,
 }
 
-/// The order of these lines is the order of the system calls. A line that must stand where it
-/// stands says why.
+/// Writes the command's list into `memory`.
 pub(crate) fn write<'b>(
     command: &Command,
     around: &Surroundings<'_>,
     memory: &'b Memory,
 ) -> Result<ScriptRef<'b>, Error> {
     let mut list = Writer::new(memory);
-
-    signals(command, around.call, &mut list);
-    session(command, &mut list);
-    join(command, &mut list);
-    // Before anything that needs an id: until ids are mapped the child has none.
-    command.maps.write(command.groups.as_deref(), &mut list);
-    hostname(command, &mut list);
-    limits(command, &mut list);
-    for steps in &command.steps {
-        steps(&mut list)?;
+    match &command.whole {
+        Some(whole) => whole(&mut list)?,
+        None => settings(command, around, &mut list)?,
     }
-    identity(command, &mut list);
+    let steps = list.finish();
+    Ok(memory.keep(Script { steps, journal: Journal::new(), channel: around.channel }))
+}
+
+/// The order of these lines is the order of the system calls. A line that must stand where it
+/// stands says why.
+fn settings(command: &Command, around: &Surroundings<'_>, list: &mut Writer<'_>) -> Result<(), Error> {
+    signals(command, around.call, list);
+    session(command, list);
+    join(command, list);
+    // Before anything that needs an id: until ids are mapped the child has none.
+    command.maps.write(command.groups.as_deref(), list);
+    hostname(command, list);
+    limits(command, list);
+    for steps in &command.steps {
+        steps(list)?;
+    }
+    identity(command, list);
     // The kernel forgets this signal when ids change (kernel/cred.c, `commit_creds`).
-    parent_death(command, &mut list);
+    parent_death(command, list);
     // With the program's identity, so that it cannot be started where it may not be.
-    cwd(command, &mut list)?;
-    descriptors(command, around, &mut list)?;
+    cwd(command, list)?;
+    descriptors(command, around, list)?;
     // After descriptors: the terminal is the program's standard input.
-    terminal(command, &mut list);
+    terminal(command, list);
     if command.no_new_privs {
         list.push(Step::NoNewPrivs);
     }
     for steps in &command.final_steps {
-        steps(&mut list)?;
+        steps(list)?;
     }
     // Last, so that a signal that came meanwhile meets the program's dispositions, not our half
     // made ones.
     list.push(Step::SignalMask { blocked: command.blocked });
-    exec(command, &mut list)?;
-
-    let steps = list.finish();
-    Ok(memory.keep(Script { steps, journal: Journal::new(), channel: around.channel }))
+    exec(command, list)
 }
 
 fn signals(command: &Command, call: Call, list: &mut Writer<'_>) {
@@ -97,7 +103,7 @@ fn join(command: &Command, list: &mut Writer<'_>) {
         for join in &command.joins {
             let kinds = join.in_child();
             if !kinds.is_empty() && kinds.contains(Namespaces::USER) == first {
-                list.push(Step::Setns { fd: Fd::of(&join.fd), namespaces: kinds });
+                list.push(Step::Setns { fd: Fd::of(&join.fd).into(), namespaces: kinds });
             }
         }
     }

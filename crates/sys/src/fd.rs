@@ -42,6 +42,18 @@ impl Fd {
         Self(fd.as_fd().as_raw_fd())
     }
 
+    /// The number below, if there is one.
+    #[must_use]
+    pub const fn before(self) -> Option<Self> {
+        Self::new(self.0.wrapping_sub(1))
+    }
+
+    /// The number above, or the largest.
+    #[must_use]
+    pub const fn after(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
     /// The number.
     #[must_use]
     pub const fn number(self) -> i32 {

@@ -1,0 +1,91 @@
+//! `husk`: the command line.
+//!
+//! It reads arguments, calls one verb of the runtime, and prints: the result to standard output, an
+//! error once to standard error, and to the log in the form that engines read.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod exit;
+mod log;
+
+use anyhow::{Context as _, Result};
+use args::{Args, Verb};
+use clap::Parser as _;
+use exit::Exit;
+use husk_runtime::{Request, Store, Warning};
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return exit::usage(&error),
+    };
+    let log = log::Log::new(&args);
+    match perform(&args, &log) {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            log.error(&error);
+            Exit::Failed.into()
+        }
+    }
+}
+
+fn perform(args: &Args, log: &log::Log) -> Result<Exit> {
+    let store = store(args)?;
+    match &args.verb {
+        Verb::Create { bundle, pid_file, id } => {
+            warn(log, &husk_runtime::create(&store, &request(id, bundle, pid_file)?)?);
+        }
+        Verb::Run { bundle, pid_file, id } => {
+            let status =
+                husk_runtime::run(&store, &request(id, bundle, pid_file)?, |warnings| warn(log, warnings))?;
+            return Ok(Exit::Program(status));
+        }
+        Verb::Start { id } => husk_runtime::start(&store, id)?,
+        Verb::State { id } => {
+            // As runc: no newline at the end.
+            print!("{}", serde_json::to_string_pretty(&husk_runtime::state(&store, id)?)?);
+        }
+        Verb::Kill { id, signal } => {
+            let signal =
+                husk_runtime::signal(signal).with_context(|| format!("unknown signal {signal:?}"))?;
+            husk_runtime::kill(&store, id, signal)?;
+        }
+        Verb::Delete { force: true, id } => husk_runtime::force_delete(&store, id)?,
+        Verb::Delete { force: false, id } => husk_runtime::delete(&store, id)?,
+        Verb::Plan { bundle } => {
+            let (listing, warnings) = husk_runtime::plan(&absolute(bundle)?)?;
+            warn(log, &warnings);
+            print!("{listing}");
+        }
+    }
+    Ok(Exit::Success)
+}
+
+fn warn(log: &log::Log, warnings: &[Warning]) {
+    warnings.iter().for_each(|warning| log.warning(warning));
+}
+
+fn request(id: &str, bundle: &Path, pid_file: &Option<PathBuf>) -> Result<Request> {
+    let pid_file = pid_file.as_deref().map(absolute).transpose()?;
+    Ok(Request { id: id.to_owned(), bundle: absolute(bundle)?, pid_file })
+}
+
+/// Where containers are known: what was said, else root's place or the user's.
+fn store(args: &Args) -> Result<Store> {
+    let root = match &args.root {
+        Some(root) => absolute(root)?,
+        None => match env::var_os("XDG_RUNTIME_DIR") {
+            Some(directory) if !rustix::process::geteuid().is_root() => Path::new(&directory).join("husk"),
+            _ => PathBuf::from("/run/husk"),
+        },
+    };
+    Ok(Store::new(root))
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).with_context(|| path.display().to_string())
+}

@@ -1,0 +1,163 @@
+//! Writing a plan: each step together with the field it comes from, so that the two cannot drift
+//! apart.
+
+use bumpalo::Bump;
+use bumpalo::collections::Vec as BumpVec;
+use core::fmt::{self, Display, Formatter};
+use husk_listing::Line;
+use husk_script::sys::CPtr;
+use husk_script::sys::file::Mode;
+use husk_script::sys::namespace::Namespaces;
+use husk_script::{Part, Reg, Step, Target};
+use std::ffi::CStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
+use std::rc::Rc;
+
+/// What will be done.
+pub struct Plan<'b> {
+    /// The child's list.
+    pub steps: &'b [Step<'b>],
+    /// The namespaces that the child is born in.
+    pub namespaces: Namespaces,
+    /// For each step the field it comes from.
+    origins: Vec<Rc<str>>,
+}
+
+impl Plan<'_> {
+    /// The field of config.json that a step comes from: `mounts[3] /dev/shm`.
+    #[must_use]
+    pub fn origin(&self, step: usize) -> &str {
+        self.origins.get(step).map_or("", |origin| origin)
+    }
+}
+
+impl Display for Plan<'_> {
+    /// A line a step.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let width = self.origins.iter().map(|origin| origin.len()).max().unwrap_or(0);
+        for (index, (step, origin)) in self.steps.iter().zip(&self.origins).enumerate() {
+            writeln!(f, "{index:3}  {origin:width$}  {}", Line(step))?;
+        }
+        Ok(())
+    }
+}
+
+/// A container that cannot be planned.
+#[derive(Debug, thiserror::Error)]
+#[error("{origin}: {reason}")]
+pub struct Error {
+    origin: String,
+    reason: String,
+}
+
+/// A plan being written.
+pub(crate) struct Builder<'b> {
+    memory: &'b Bump,
+    steps: BumpVec<'b, Step<'b>>,
+    origins: Vec<Rc<str>>,
+    origin: Rc<str>,
+    free: Vec<Reg>,
+    /// Registers from this one on have never been used.
+    most_used: u8,
+}
+
+impl<'b> Builder<'b> {
+    pub(crate) fn new(memory: &'b Bump) -> Self {
+        // The lowest is taken first, so that listings are easy to follow.
+        let free = (0..Reg::COUNT).rev().filter_map(Reg::new).collect();
+        let steps = BumpVec::with_capacity_in(96, memory);
+        Self { memory, steps, origins: Vec::new(), origin: "".into(), free, most_used: 0 }
+    }
+
+    /// Says where the steps from here on come from.
+    pub(crate) fn at(&mut self, origin: impl Into<Rc<str>>) -> &mut Self {
+        self.origin = origin.into();
+        self
+    }
+
+    pub(crate) fn push(&mut self, step: Step<'b>) {
+        self.steps.push(step);
+        self.origins.push(self.origin.clone());
+    }
+
+    pub(crate) fn error(&self, reason: impl Into<String>) -> Error {
+        Error { origin: self.origin.to_string(), reason: reason.into() }
+    }
+
+    pub(crate) fn finish(self, namespaces: Namespaces) -> Plan<'b> {
+        Plan { steps: self.steps.into_bump_slice(), namespaces, origins: self.origins }
+    }
+
+    /// A register that no step uses.
+    pub(crate) fn register(&mut self) -> Result<Reg, Error> {
+        let register =
+            self.free.pop().ok_or_else(|| self.error("more descriptors at a time than there is room for"))?;
+        self.most_used = self.most_used.max(register.index() + 1);
+        Ok(register)
+    }
+
+    /// A register that no step has used, for a step that looks whether there is anything in it.
+    pub(crate) fn fresh_register(&mut self) -> Result<Reg, Error> {
+        let used = |register: &Reg| register.index() < self.most_used;
+        let fresh = self.free.iter().rposition(|register| !used(register));
+        match fresh {
+            Some(index) => {
+                let register = self.free.remove(index);
+                self.most_used = register.index() + 1;
+                Ok(register)
+            }
+            None => Err(self.error("more descriptors at a time than there is room for")),
+        }
+    }
+
+    /// Gives a register back that no later step needs. What is in it is closed by the next step that
+    /// uses the register, or before the program begins.
+    pub(crate) fn release(&mut self, register: Reg) {
+        self.free.push(register);
+    }
+
+    pub(crate) fn text(&self, string: impl AsRef<Path>) -> Result<&'b CStr, Error> {
+        let bytes = string.as_ref().as_os_str().as_bytes();
+        let copy = self.memory.alloc_slice_fill_copy(bytes.len() + 1, 0);
+        copy[..bytes.len()].copy_from_slice(bytes);
+        CStr::from_bytes_with_nul(copy).map_err(|_| self.error("holds a NUL byte"))
+    }
+
+    pub(crate) fn slice<T: Copy>(&self, values: &[T]) -> &'b [T] {
+        self.memory.alloc_slice_copy(values)
+    }
+
+    pub(crate) fn array(&self, strings: impl IntoIterator<Item = &'b CStr>) -> husk_script::sys::CArray<'b> {
+        let pointers = strings.into_iter().map(CPtr::from).chain([CPtr::NULL]);
+        let pointers = BumpVec::from_iter_in(pointers, self.memory).into_bump_slice();
+        husk_script::sys::CArray::new(pointers).expect("ends with the only null pointer")
+    }
+
+    /// A place below a root, whatever way it is written: `//dev/./pts/` is `dev/pts`.
+    pub(crate) fn target(&self, path: &Path) -> Result<Target<'b>, Error> {
+        let mut prefix = std::path::PathBuf::new();
+        let mut parts = Vec::new();
+        for component in path.components() {
+            match component {
+                Component::Normal(name) => {
+                    prefix.push(name);
+                    parts.push(Part { prefix: self.text(&prefix)?, name: self.text(name)? });
+                }
+                // As below any root, the parent of the root is the root.
+                Component::ParentDir => {
+                    prefix.pop();
+                    parts.pop();
+                }
+                Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+            }
+        }
+        let path = parts.last().map_or(c".", |part| part.prefix);
+        Ok(Target { path, parts: self.slice(&parts) })
+    }
+}
+
+/// Permissions as steps have them.
+pub(crate) fn mode(bits: u32) -> Mode {
+    Mode::from_raw_mode(bits)
+}

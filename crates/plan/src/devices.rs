@@ -1,0 +1,101 @@
+//! `/dev`: the nodes that every container has, those of `linux.devices`, and the usual links.
+
+use crate::builder::{Builder, Error, mode};
+use crate::host::Host;
+use crate::namespaces;
+use husk_bundle::Container;
+use husk_bundle::container::{Device, DeviceKind, Source};
+use husk_script::sys::at::Node;
+use husk_script::sys::mount::Extent;
+use husk_script::sys::namespace::Namespaces;
+use husk_script::sys::{Errno, Gid, Uid};
+use husk_script::{Place, Reg, Step};
+use std::ffi::CStr;
+use std::path::Path;
+
+/// What a container has without asking (config-linux.md, "Default Devices").
+const DEFAULTS: [(&str, u32, u32); 6] =
+    [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
+
+const LINKS: [(&CStr, &CStr); 5] = [
+    (c"fd", c"/proc/self/fd"),
+    (c"stdin", c"/proc/self/fd/0"),
+    (c"stdout", c"/proc/self/fd/1"),
+    (c"stderr", c"/proc/self/fd/2"),
+    (c"ptmx", c"pts/ptmx"),
+];
+
+pub(crate) fn create(
+    container: &Container,
+    host: &Host,
+    root: Reg,
+    plan: &mut Builder<'_>,
+) -> Result<(), Error> {
+    // A /dev of the host has its nodes already, and they are the host's.
+    let is_hosts = container
+        .mounts
+        .iter()
+        .any(|mount| mount.destination == Path::new("/dev") && matches!(mount.source, Source::Bind { .. }));
+    if is_hosts {
+        return Ok(());
+    }
+    plan.at("linux.devices");
+    let dev = plan.register()?;
+    let target = plan.target(Path::new("/dev"))?;
+    plan.push(Step::EnsureDirectory { root: root.into(), target, out: dev });
+    // Only the first user namespace can make nodes; elsewhere the host's are mounted.
+    let can_make = host.euid == 0 && !namespaces::new(container).contains(Namespaces::USER);
+    let defaults = DEFAULTS.iter().map(|&(name, major, minor)| Device {
+        path: Path::new("/dev").join(name),
+        kind: DeviceKind::Character(major, minor),
+        mode: 0o666,
+        uid: 0,
+        gid: 0,
+    });
+    let defaults =
+        defaults.filter(|default| container.devices.iter().all(|device| device.path != default.path));
+    for device in defaults.chain(container.devices.iter().cloned()) {
+        plan.at(format!("linux.devices {}", device.path.display()));
+        if can_make { make(&device, root, dev, plan)? } else { show(&device, root, plan)? }
+    }
+    plan.at("linux.devices");
+    for (name, target) in LINKS {
+        let directory = dev.into();
+        plan.push(Step::SymlinkIn { directory, name, target, tolerate: Some(Errno::EXIST) });
+    }
+    plan.release(dev);
+    Ok(())
+}
+
+fn make(device: &Device, root: Reg, dev: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
+    let parent = device.path.parent().unwrap_or(Path::new("/"));
+    let Some(name) = device.path.file_name() else { return Err(plan.error("names no file")) };
+    let name = plan.text(name)?;
+    let directory = if parent == Path::new("/dev") {
+        dev
+    } else {
+        let out = plan.register()?;
+        let target = plan.target(parent)?;
+        plan.push(Step::EnsureDirectory { root: root.into(), target, out });
+        plan.release(out);
+        out
+    };
+    let node = match device.kind {
+        DeviceKind::Character(major, minor) => Node::Character(major, minor),
+        DeviceKind::Block(major, minor) => Node::Block(major, minor),
+        DeviceKind::Fifo => Node::Fifo,
+    };
+    let (uid, gid) = (Uid::from_raw(device.uid), Gid::from_raw(device.gid));
+    plan.push(Step::Mknod { directory: directory.into(), name, node, mode: mode(device.mode), uid, gid });
+    Ok(())
+}
+
+fn show(device: &Device, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
+    let tree = plan.register()?;
+    let path = plan.text(&device.path)?;
+    plan.push(Step::OpenTree { path, extent: Extent::Top, out: tree });
+    let target = plan.target(&device.path)?;
+    plan.push(Step::Attach { mount: tree, root: root.into(), target, place: Place::File });
+    plan.release(tree);
+    Ok(())
+}

@@ -1,0 +1,52 @@
+//! Who the program is and what it may do.
+
+use crate::builder::Builder;
+use crate::host::Host;
+use husk_bundle::Container;
+use husk_bundle::container::Process;
+use husk_script::Step;
+use husk_script::sys::process::{Capabilities, KeepCaps};
+use husk_script::sys::{Gid, Uid};
+
+/// The bounding set, while there is still the privilege to reduce it.
+pub(crate) fn bounding(container: &Container, plan: &mut Builder<'_>) {
+    if let Some(process) = &container.process {
+        plan.at("process.capabilities.bounding");
+        plan.push(Step::DropBounding { keep: process.capabilities.bounding });
+    }
+}
+
+/// The program's ids and capabilities. Capabilities last: each of the others needs one.
+pub(crate) fn become_user(container: &Container, host: &Host, plan: &mut Builder<'_>) {
+    let Some(process) = &container.process else { return };
+    plan.at("process.user").push(Step::KeepCaps { keep: KeepCaps::Yes });
+    groups(container, process, host, plan);
+    plan.at("process.user.gid").push(Step::Setresgid { gid: Gid::from_raw(process.gid) });
+    plan.at("process.user.uid").push(Step::Setresuid { uid: Uid::from_raw(process.uid) });
+    plan.at("process.user").push(Step::KeepCaps { keep: KeepCaps::No });
+    plan.at("process.user.umask").push(Step::Umask { mask: crate::builder::mode(process.umask) });
+    let capabilities = process.capabilities;
+    plan.at("process.capabilities").push(Step::Capset {
+        capabilities: Capabilities {
+            effective: capabilities.effective,
+            permitted: capabilities.permitted,
+            inheritable: capabilities.inheritable,
+        },
+    });
+    if capabilities.ambient != 0 {
+        plan.at("process.capabilities.ambient")
+            .push(Step::RaiseAmbient { capabilities: capabilities.ambient });
+    }
+}
+
+fn groups(container: &Container, process: &Process, host: &Host, plan: &mut Builder<'_>) {
+    // A user without privileges who maps his own id alone has given up setgroups for it
+    // (user_namespaces(7)); there are no groups but his own to be rid of.
+    let denied = host.euid != 0 && container.gid_mappings.iter().all(|mapping| mapping.size == 1);
+    if denied && process.additional_gids.is_empty() {
+        return;
+    }
+    let groups: Vec<_> = process.additional_gids.iter().copied().map(Gid::from_raw).collect();
+    let groups = plan.slice(&groups);
+    plan.at("process.user.additionalGids").push(Step::Setgroups { groups });
+}

@@ -1,0 +1,89 @@
+//! A container as a list of steps.
+//!
+//! What was asked ([`Container`]) and what this machine is ([`Host`]) become what will be done
+//! ([`Plan`]): a flat list that a child performs, with the field of config.json that each step comes
+//! from beside it. The list is text too; that text is the dry run, the golden test and the error
+//! message.
+//!
+//! This crate is pure. It makes no system call: what depends on the machine stands in [`Host`], so
+//! the plan for another machine can be written, read and compared on this one.
+
+#![forbid(unsafe_code)]
+
+mod builder;
+mod devices;
+mod host;
+mod identity;
+mod masks;
+mod mounts;
+mod namespaces;
+mod process;
+mod rootfs;
+
+pub use builder::{Error, Plan};
+pub use host::{CgroupMount, FileKind, Host};
+
+use builder::Builder;
+use bumpalo::Bump;
+use husk_bundle::Container;
+use husk_bundle::container::NoNewPrivileges;
+use husk_script::Step;
+use husk_script::sys::Fd;
+
+/// Where the child waits for `start`.
+#[derive(Clone, Copy)]
+pub enum Start {
+    /// It does not: it execs as soon as everything is ready.
+    AtOnce,
+    /// On this socket.
+    On(Fd),
+}
+
+/// Writes the plan of a container into `memory`.
+///
+/// The order of these lines is the order of the system calls. A line that must stand where it stands
+/// says why.
+///
+/// # Errors
+///
+/// If the container asks for something that cannot be done, or not yet, on this machine.
+pub fn create<'b>(
+    container: &Container,
+    host: &Host,
+    start: Start,
+    memory: &'b Bump,
+) -> Result<Plan<'b>, Error> {
+    let mut plan = Builder::new(memory);
+
+    process::detach(&mut plan);
+    namespaces::join(container, &mut plan)?;
+    // Before anything that needs an id: until ids are mapped the child has none.
+    namespaces::map_ids(container, &mut plan);
+    namespaces::names(container, &mut plan)?;
+    // Through the host's procfs, which no image can have prepared.
+    namespaces::sysctl(container, &mut plan)?;
+
+    let root = rootfs::attach(container, &mut plan)?;
+    // What is made is made with the permissions that are asked for.
+    plan.at("process.user.umask").push(Step::Umask { mask: builder::mode(0) });
+    mounts::attach(container, host, root, &mut plan)?;
+    devices::create(container, host, root, &mut plan)?;
+    process::make_cwd(container, root, &mut plan)?;
+    // While the host's null device can still be mounted; and on descriptors below the new root, so it
+    // makes no difference that it is not yet the root.
+    masks::cover(container, root, &mut plan)?;
+    rootfs::pivot(container, root, &mut plan);
+
+    process::limits(container, &mut plan);
+    identity::bounding(container, &mut plan);
+    identity::become_user(container, host, &mut plan);
+    if let Some(process) = &container.process {
+        // With the program's identity, so that it does not start where it may not be.
+        process::cwd(process, &mut plan)?;
+        if process.no_new_privileges == NoNewPrivileges::Set {
+            plan.at("process.noNewPrivileges").push(Step::NoNewPrivs);
+        }
+        process::exec(process, host, start, &mut plan)?;
+    }
+    Ok(plan.finish(namespaces::new(container)))
+}

@@ -1,0 +1,163 @@
+//! The program: its session, limits, directory, environment, and its beginning.
+
+use crate::Start;
+use crate::builder::{Builder, Error, mode};
+use crate::host::Host;
+use husk_bundle::Container;
+use husk_bundle::container::Process;
+use husk_script::sys::file::OFlags;
+use husk_script::sys::limits::{Resource, Rlimit, SchedAttr};
+use husk_script::sys::signal::{Signal, SignalSet};
+use husk_script::{Reg, Step};
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// A session of its own, and no disposition of ours.
+pub(crate) fn detach(plan: &mut Builder<'_>) {
+    plan.at("process");
+    // Rust ignores SIGPIPE, and what is ignored stays so over exec.
+    plan.push(Step::DefaultAction { signal: Signal::PIPE });
+    plan.push(Step::Setsid);
+}
+
+/// Makes the working directory where it is missing.
+pub(crate) fn make_cwd(container: &Container, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
+    let Some(process) = &container.process else { return Ok(()) };
+    plan.at("process.cwd");
+    let target = plan.target(&process.cwd)?;
+    let out = plan.register()?;
+    plan.push(Step::EnsureDirectory { root: root.into(), target, out });
+    plan.release(out);
+    Ok(())
+}
+
+/// Limits and scheduling, while there is still the privilege to raise them.
+pub(crate) fn limits(container: &Container, plan: &mut Builder<'_>) {
+    let Some(process) = &container.process else { return };
+    for (index, limit) in process.rlimits.iter().enumerate() {
+        let Some(&resource) = RESOURCES.get(limit.resource as usize) else { continue };
+        let bound = |value: u64| (value != u64::MAX).then_some(value);
+        let limit = Rlimit { current: bound(limit.soft), maximum: bound(limit.hard) };
+        plan.at(format!("process.rlimits[{index}]")).push(Step::Setrlimit { resource, limit });
+    }
+    if let Some(score) = process.oom_score_adj {
+        let bytes = plan.slice(score.to_string().as_bytes());
+        let path = c"/proc/self/oom_score_adj";
+        plan.at("process.oomScoreAdj").push(Step::WriteFile { path, bytes, tolerate: None });
+    }
+    if let Some(scheduler) = process.scheduler {
+        let mut attr = SchedAttr::default();
+        attr.policy = scheduler.policy;
+        attr.flags = scheduler.flags;
+        attr.nice = scheduler.nice;
+        attr.priority = scheduler.priority;
+        attr.runtime = scheduler.runtime;
+        attr.deadline = scheduler.deadline;
+        attr.period = scheduler.period;
+        plan.at("process.scheduler").push(Step::SchedSetattr { attr });
+    }
+    if let Some((class, level)) = process.io_priority {
+        plan.at("process.ioPriority").push(Step::IoprioSet { class, level });
+    }
+}
+
+/// Resources by their number (asm-generic/resource.h).
+const RESOURCES: [Resource; 16] = [
+    Resource::Cpu,
+    Resource::Fsize,
+    Resource::Data,
+    Resource::Stack,
+    Resource::Core,
+    Resource::Rss,
+    Resource::Nproc,
+    Resource::Nofile,
+    Resource::Memlock,
+    Resource::As,
+    Resource::Locks,
+    Resource::Sigpending,
+    Resource::Msgqueue,
+    Resource::Nice,
+    Resource::Rtprio,
+    Resource::Rttime,
+];
+
+/// Enters the working directory, without magic links: `/proc/self/fd/7` would be one of ours.
+pub(crate) fn cwd(process: &Process, plan: &mut Builder<'_>) -> Result<(), Error> {
+    plan.at("process.cwd");
+    let root = plan.register()?;
+    let path = plan.target(&process.cwd)?.path;
+    plan.push(Step::Open { path: c"/", flags: OFlags::PATH | OFlags::DIRECTORY, mode: mode(0), out: root });
+    plan.push(Step::OpenInRoot { root: root.into(), path, out: root });
+    plan.push(Step::Fchdir { directory: root.into() });
+    plan.release(root);
+    Ok(())
+}
+
+/// Finds the program, waits for `start` if there is to be one, and becomes it.
+pub(crate) fn exec(
+    process: &Process,
+    host: &Host,
+    start: Start,
+    plan: &mut Builder<'_>,
+) -> Result<(), Error> {
+    plan.at("process.args[0]");
+    let candidates = candidates(process, plan)?;
+    plan.push(Step::CheckExecutable { candidates });
+    plan.at("process");
+    // Nothing of ours stays open, not even while it waits. What is left closes on exec.
+    match start {
+        Start::AtOnce => plan.push(Step::CloseOthers { keep: None }),
+        Start::On(listener) => {
+            plan.push(Step::CloseOthers { keep: Some(listener) });
+            plan.push(Step::Park { listener });
+        }
+    }
+    plan.push(Step::SignalMask { blocked: SignalSet::EMPTY });
+
+    plan.at("process.args");
+    let args = process.args.iter().map(|argument| plan.text(OsStr::from_bytes(argument.to_bytes())));
+    let args = args.collect::<Result<Vec<_>, _>>()?;
+    let argv = plan.array(args);
+    let envp = environment(process, host, plan)?;
+    plan.push(Step::ExecveFirst { candidates, argv, envp });
+    Ok(())
+}
+
+fn environment<'b>(
+    process: &Process,
+    host: &Host,
+    plan: &Builder<'b>,
+) -> Result<husk_script::sys::CArray<'b>, Error> {
+    let variables = process.env.iter().map(|variable| plan.text(OsStr::from_bytes(variable.to_bytes())));
+    let mut variables = variables.collect::<Result<Vec<&CStr>, _>>()?;
+    if variable(process, b"HOME").is_none_or(<[u8]>::is_empty) {
+        let mut home = b"HOME=".to_vec();
+        home.extend_from_slice(host.home.as_os_str().as_bytes());
+        variables.push(plan.text(OsStr::from_bytes(&home))?);
+    }
+    Ok(plan.array(variables))
+}
+
+fn variable<'a>(process: &'a Process, name: &[u8]) -> Option<&'a [u8]> {
+    process.env.iter().find_map(|variable| variable.to_bytes().strip_prefix(name)?.strip_prefix(b"="))
+}
+
+/// The places where the program may be: itself if it is a path, else below each directory of the
+/// container's PATH.
+fn candidates<'b>(process: &Process, plan: &Builder<'b>) -> Result<&'b [&'b CStr], Error> {
+    let program = process.args.first().map_or(&[][..], |program| program.to_bytes());
+    if program.is_empty() {
+        return Err(plan.error("names no program"));
+    }
+    if program.contains(&b'/') {
+        return Ok(plan.slice(&[plan.text(OsStr::from_bytes(program))?]));
+    }
+    let path = variable(process, b"PATH").unwrap_or(b"/bin:/usr/bin");
+    let mut found = Vec::new();
+    for directory in path.split(|byte| *byte == b':') {
+        let directory = if directory.is_empty() { b"." } else { directory };
+        found.push(plan.text(Path::new(OsStr::from_bytes(directory)).join(OsStr::from_bytes(program)))?);
+    }
+    Ok(plan.slice(&found))
+}

@@ -1,0 +1,173 @@
+//! `create`: everything up to the program, which waits.
+
+use crate::error::Error;
+use crate::probe::probe;
+use crate::record::{Process, Record};
+use crate::store::{Entry, Store, write_whole};
+use crate::time;
+use bumpalo::Bump;
+use husk_bundle::{Container, Warning};
+use husk_listing::Line;
+use husk_plan::{Plan, Start};
+use husk_script::Step;
+use husk_spawn::sys::Fd;
+use husk_spawn::{Child, Command, IdMap};
+use rustix::process::geteuid;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+
+/// What `create` and `run` are asked.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The container's name.
+    pub id: String,
+    /// The bundle, an absolute path.
+    pub bundle: PathBuf,
+    /// Where to write the pid of the container's process.
+    pub pid_file: Option<PathBuf>,
+}
+
+/// The list of the container in `bundle`, as text.
+///
+/// # Errors
+///
+/// If the configuration cannot be read or carried out.
+pub fn plan(bundle: &std::path::Path) -> Result<(String, Vec<Warning>), Error> {
+    let (container, warnings) = husk_bundle::load(bundle)?;
+    let memory = Bump::new();
+    let plan = husk_plan::create(&container, &probe(&container), Start::AtOnce, &memory)?;
+    Ok((plan.to_string(), warnings))
+}
+
+/// Creates a container: its process exists and waits for `start`.
+///
+/// # Errors
+///
+/// If the name is taken, the configuration cannot be carried out, or a step fails. Nothing is then
+/// left of the container.
+pub fn create(store: &Store, request: &Request) -> Result<Vec<Warning>, Error> {
+    let (container, warnings) = husk_bundle::load(&request.bundle)?;
+    let creation = Creation::begin(store, &request.id)?;
+    let socket = creation.entry.socket();
+    let listener = UnixListener::bind(&socket).map_err(|reason| Error::file("bind", &socket, reason))?;
+    let mut record = record(request, &container);
+    creation.entry.write(&record)?;
+
+    let launched = launch(&container, Start::On(Fd::of(&listener)))?;
+    let mut child = launched.child;
+    if child.next_request()? != Some(husk_spawn::Request::Parked) {
+        // It failed before: the wait says at what.
+        let failure = child.wait_for_exec().err();
+        return Err(failure.map_or(Error::State("the container's process never waited"), |error| {
+            explain(error, &launched.plan)
+        }));
+    }
+    record.after_start = after_start(&launched.plan);
+    record.process = process(&child);
+    creation.entry.write(&record)?;
+    write_pid(request, &child)?;
+    child.go_on()?;
+    creation.commit();
+    Ok(warnings)
+}
+
+/// A container on its way: whoever drops it before it is committed leaves nothing of it.
+pub(crate) struct Creation {
+    pub(crate) entry: Entry,
+    committed: bool,
+}
+
+impl Creation {
+    pub(crate) fn begin(store: &Store, id: &str) -> Result<Self, Error> {
+        Ok(Self { entry: store.reserve(id)?, committed: false })
+    }
+
+    pub(crate) fn commit(mut self) {
+        self.committed = true;
+    }
+}
+
+impl Drop for Creation {
+    fn drop(&mut self) {
+        if !self.committed {
+            // Tolerated: the error that brought us here is the one to hear of; `delete --force`
+            // finishes what this could not.
+            self.entry.remove().unwrap_or(());
+        }
+    }
+}
+
+/// A child together with the plan it performs.
+pub(crate) struct Launched {
+    pub(crate) child: Child,
+    pub(crate) plan: Plan<'static>,
+}
+
+/// Plans the container and starts its process.
+pub(crate) fn launch(container: &Container, start: Start) -> Result<Launched, Error> {
+    // Never freed: the child may read it for longer than this process lives.
+    let memory: &'static Bump = Box::leak(Box::new(Bump::new()));
+    let plan = husk_plan::create(container, &probe(container), start, memory)?;
+    let steps: &'static [Step<'static>] = plan.steps;
+    let mut command = Command::of_steps(move |writer| {
+        steps.iter().for_each(|step| writer.push(*step));
+        Ok(())
+    });
+    let maps = |mappings: &[husk_bundle::container::IdMapping]| {
+        let map = |mapping: &husk_bundle::container::IdMapping| IdMap {
+            inside: mapping.container_id,
+            outside: mapping.host_id,
+            count: mapping.size,
+        };
+        mappings.iter().map(map).collect::<Vec<_>>()
+    };
+    command
+        .new_namespaces(plan.namespaces)
+        .uid_map(&maps(&container.uid_mappings))
+        .gid_map(&maps(&container.gid_mappings));
+    let child = command.spawn().map_err(|error| explain(error, &plan))?;
+    Ok(Launched { child, plan })
+}
+
+/// An error with the field that its step comes from.
+pub(crate) fn explain(error: husk_spawn::Error, plan: &Plan<'_>) -> Error {
+    match error.step() {
+        Some(step) => Error::Step { origin: plan.origin(step).to_owned(), failure: error.to_string() },
+        None => Error::Spawn(error),
+    }
+}
+
+pub(crate) fn process(child: &Child) -> Option<Process> {
+    i32::try_from(child.id()).ok().and_then(Process::of)
+}
+
+pub(crate) fn write_pid(request: &Request, child: &Child) -> Result<(), Error> {
+    match &request.pid_file {
+        // Without a newline: engines parse the whole file as a number.
+        Some(path) => write_whole(path, child.id().to_string().as_bytes())
+            .map_err(|reason| Error::file("write", path, reason)),
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn record(request: &Request, container: &Container) -> Record {
+    Record {
+        id: request.id.clone(),
+        bundle: request.bundle.clone(),
+        rootfs: container.rootfs.clone(),
+        created: time::now(),
+        owner: geteuid().as_raw(),
+        annotations: container.annotations.clone(),
+        process: None,
+        after_start: Vec::new(),
+    }
+}
+
+fn after_start(plan: &Plan<'_>) -> Vec<(u32, String, String)> {
+    let steps = plan.steps.iter().enumerate();
+    let after = steps.skip_while(|(_, step)| !matches!(step, Step::Park { .. })).skip(1);
+    let line = |(index, step): (usize, &Step<'_>)| {
+        Some((u32::try_from(index).ok()?, plan.origin(index).to_owned(), Line(step).to_string()))
+    };
+    after.filter_map(line).collect()
+}

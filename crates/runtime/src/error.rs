@@ -1,0 +1,80 @@
+//! What can go wrong with a container.
+
+use crate::status::Status;
+use husk_spawn::sys::Errno;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a verb failed. The words that engines look for are runc's.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A name that is no container's.
+    #[error("invalid container ID {0:?}: letters, digits and _ + . - only")]
+    Id(String),
+    /// A name that is another container's.
+    #[error("container with given ID already exists")]
+    Exists,
+    /// A container that is not there.
+    #[error("container does not exist")]
+    Missing,
+    /// A container whose record says nothing that can be understood.
+    #[error("state of the container cannot be read: {0}")]
+    Record(#[source] serde_json::Error),
+    /// A container that is in no state for this.
+    #[error("{0}")]
+    State(&'static str),
+    /// A running container that was to be deleted.
+    #[error("cannot delete container {id} that is not stopped: {status}")]
+    NotStopped {
+        /// Its name.
+        id: String,
+        /// What it is.
+        status: Status,
+    },
+    /// What was asked makes no sense.
+    #[error(transparent)]
+    Bundle(#[from] husk_bundle::Error),
+    /// What was asked cannot be done here.
+    #[error(transparent)]
+    Plan(#[from] husk_plan::Error),
+    /// A step of the child failed: the field it comes from, and what the child says.
+    #[error("{origin}: {failure}")]
+    Step {
+        /// The field of config.json.
+        origin: String,
+        /// The step and the reason.
+        failure: String,
+    },
+    /// The process could not be made or waited for.
+    #[error(transparent)]
+    Spawn(#[from] husk_spawn::Error),
+    /// A file of ours.
+    #[error("{act} {path}: {reason}")]
+    File {
+        /// What was tried.
+        act: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// Why it failed.
+        reason: io::Error,
+    },
+    /// Something else that the kernel refused.
+    #[error("{act}: {reason}")]
+    Kernel {
+        /// What was tried.
+        act: &'static str,
+        /// Why it failed.
+        reason: io::Error,
+    },
+}
+
+impl Error {
+    pub(crate) fn file(act: &'static str, path: impl Into<PathBuf>, reason: impl Into<io::Error>) -> Self {
+        Self::File { act, path: path.into(), reason: reason.into() }
+    }
+
+    pub(crate) fn kernel(act: &'static str, errno: Errno) -> Self {
+        Self::Kernel { act, reason: errno.into() }
+    }
+}

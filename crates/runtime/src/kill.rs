@@ -1,0 +1,109 @@
+//! `kill`: a signal to the container's process.
+
+use crate::error::Error;
+use crate::record::Process;
+use crate::store::Store;
+use husk_spawn::Signal;
+use husk_spawn::sys::signal::pidfd_send_signal;
+use husk_spawn::sys::{Errno, Fd};
+use rustix::process::{PidfdFlags, pidfd_open};
+use std::os::fd::OwnedFd;
+
+/// Sends `signal` to a container's process.
+///
+/// # Errors
+///
+/// `container not running` if it has ended.
+pub fn kill(store: &Store, id: &str, signal: Signal) -> Result<(), Error> {
+    let record = store.entry(id)?.read()?;
+    let process = record.process.and_then(open).ok_or(Error::State("container not running"))?;
+    pidfd_send_signal(Fd::of(&process), signal).map_err(|errno| match errno {
+        Errno::SRCH => Error::State("container not running"),
+        errno => Error::kernel("signal the container's process", errno),
+    })
+}
+
+/// The process itself, whatever becomes of its pid from here on.
+pub(crate) fn open(process: Process) -> Option<OwnedFd> {
+    let pidfd = pidfd_open(process.pid()?, PidfdFlags::empty()).ok()?;
+    // The pid may have been another's when it was opened; now it is the same or never will be.
+    process.is_alive().then_some(pidfd)
+}
+
+/// The signal that a person or an engine means: a number, or a name with or without `SIG`.
+#[must_use]
+pub fn signal(text: &str) -> Option<Signal> {
+    if let Ok(number) = text.parse() {
+        return Signal::new(number);
+    }
+    let name = text.to_ascii_uppercase();
+    let name = name.strip_prefix("SIG").unwrap_or(&name);
+    let named = NAMES.iter().find(|(known, _)| *known == name).map(|(_, signal)| *signal);
+    named.or_else(|| real_time(name))
+}
+
+/// `RTMIN+3`, `RTMAX-1`: numbered as libc does, which keeps the first two for itself.
+fn real_time(name: &str) -> Option<Signal> {
+    const FIRST: i32 = 34;
+    let rest = |prefix| name.strip_prefix(prefix);
+    if let Some(above) = rest("RTMIN") {
+        let above: i32 = if above.is_empty() { 0 } else { above.strip_prefix('+')?.parse().ok()? };
+        return Signal::new(FIRST.checked_add(above)?);
+    }
+    let below = rest("RTMAX")?;
+    let below: i32 = if below.is_empty() { 0 } else { below.strip_prefix('-')?.parse().ok()? };
+    Signal::new(i32::from(Signal::MAX).checked_sub(below)?).filter(|signal| signal.number() >= FIRST)
+}
+
+const NAMES: [(&str, Signal); 31] = [
+    ("HUP", Signal::HUP),
+    ("INT", Signal::INT),
+    ("QUIT", Signal::QUIT),
+    ("ILL", Signal::ILL),
+    ("TRAP", Signal::TRAP),
+    ("ABRT", Signal::ABRT),
+    ("IOT", Signal::ABRT),
+    ("BUS", Signal::BUS),
+    ("FPE", Signal::FPE),
+    ("KILL", Signal::KILL),
+    ("USR1", Signal::USR1),
+    ("SEGV", Signal::SEGV),
+    ("USR2", Signal::USR2),
+    ("PIPE", Signal::PIPE),
+    ("ALRM", Signal::ALRM),
+    ("TERM", Signal::TERM),
+    ("CHLD", Signal::CHLD),
+    ("CONT", Signal::CONT),
+    ("STOP", Signal::STOP),
+    ("TSTP", Signal::TSTP),
+    ("TTIN", Signal::TTIN),
+    ("TTOU", Signal::TTOU),
+    ("URG", Signal::URG),
+    ("XCPU", Signal::XCPU),
+    ("XFSZ", Signal::XFSZ),
+    ("VTALRM", Signal::VTALRM),
+    ("PROF", Signal::PROF),
+    ("WINCH", Signal::WINCH),
+    ("IO", Signal::IO),
+    ("PWR", Signal::PWR),
+    ("SYS", Signal::SYS),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::signal;
+
+    #[test]
+    fn signals_have_names_and_numbers() {
+        let number = |text| signal(text).map(husk_spawn::Signal::number);
+        assert_eq!(number("9"), Some(9));
+        assert_eq!(number("KILL"), Some(9));
+        assert_eq!(number("sigterm"), Some(15));
+        assert_eq!(number("37"), Some(37));
+        assert_eq!(number("RTMIN+3"), Some(37));
+        assert_eq!(number("SIGRTMAX"), Some(64));
+        for unknown in ["0x9", "", "SIG", "65", "-1", "RTMIN+31", "RTMAX-31", "NONE"] {
+            assert_eq!(number(unknown), None, "{unknown}");
+        }
+    }
+}

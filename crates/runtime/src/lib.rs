@@ -1,0 +1,32 @@
+//! The life of a container.
+//!
+//! One file for each verb, and the things they share: the [`Store`] in which a container's directory
+//! is, the [`Record`] in it, and the [`probe`] of the machine. Nothing here prints; what the
+//! user should hear beside a result is a [`Warning`] returned with it.
+
+#![forbid(unsafe_code)]
+
+mod create;
+mod delete;
+mod error;
+mod kill;
+mod probe;
+mod record;
+mod run;
+mod start;
+mod status;
+mod store;
+mod time;
+
+pub use create::{Request, create, plan};
+pub use delete::{delete, force_delete};
+pub use error::Error;
+pub use husk_bundle::Warning;
+pub use husk_spawn::Signal;
+pub use kill::{kill, signal};
+pub use record::Record;
+pub use run::run;
+pub use start::start;
+pub use status::{State, Status, list, state};
+pub use store::Store;
+pub use time::now;

@@ -1,0 +1,66 @@
+//! What this machine is.
+
+use husk_bundle::Container;
+use husk_bundle::container::Source;
+use husk_plan::{CgroupMount, FileKind, Host};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::process::{getegid, geteuid};
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Looks at everything of the machine that the container's plan depends on.
+pub(crate) fn probe(container: &Container) -> Host {
+    let kind = |path: &Path| match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => FileKind::Directory,
+        Ok(_) => FileKind::File,
+        Err(_) => FileKind::Missing,
+    };
+    let sources = container.mounts.iter().map(|mount| match &mount.source {
+        Source::Bind { path, .. } => kind(path),
+        _ => FileKind::Missing,
+    });
+    Host {
+        euid: geteuid().as_raw(),
+        egid: getegid().as_raw(),
+        sources: sources.collect(),
+        cgroup: cgroup(),
+        home: home(container).unwrap_or_else(|| PathBuf::from("/")),
+    }
+}
+
+fn cgroup() -> CgroupMount {
+    if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
+        return CgroupMount::V2;
+    }
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let hierarchies = own.lines().filter_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, path) = rest.split_once(':')?;
+        // Where it is mounted: under the names of its controllers, or of the hierarchy itself.
+        let directory = controllers.strip_prefix("name=").unwrap_or(controllers);
+        let path = Path::new("/sys/fs/cgroup").join(directory).join(path.trim_start_matches('/'));
+        (!controllers.is_empty() && path.exists()).then(|| (controllers.to_owned(), path))
+    });
+    CgroupMount::V1(hierarchies.collect())
+}
+
+/// The home directory that the image has for the user, found below the image's root and nowhere else.
+fn home(container: &Container) -> Option<PathBuf> {
+    /// More than this is no list of users.
+    const MOST: u64 = 1 << 20;
+    let uid = container.process.as_ref()?.uid.to_string();
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = openat(CWD, &container.rootfs, flags, Mode::empty()).ok()?;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let passwd = File::from(openat2(root, "etc/passwd", flags, Mode::empty(), resolve).ok()?);
+    if !passwd.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut text = String::new();
+    passwd.take(MOST).read_to_string(&mut text).ok()?;
+    let mut users = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let user = users.find(|fields| fields.get(2) == Some(&uid.as_str()))?;
+    user.get(5).filter(|home| !home.is_empty()).map(PathBuf::from)
+}

@@ -1,0 +1,79 @@
+//! What is written down of a container, for commands that come later.
+
+use rustix::process::Pid;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+/// What later commands cannot find out themselves. The status is not among it: it is computed, and
+/// what is not stored cannot be stale.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Record {
+    /// The container's name.
+    pub id: String,
+    /// Its bundle.
+    pub bundle: PathBuf,
+    /// Its root file system.
+    pub rootfs: PathBuf,
+    /// When it was created, as RFC 3339 has it.
+    pub created: String,
+    /// Who created it.
+    pub owner: u32,
+    /// The annotations of its configuration.
+    pub annotations: BTreeMap<String, String>,
+    /// Its first process, once there is one.
+    pub process: Option<Process>,
+    /// The steps that it performs after `start`, each with its index, the field it comes from and its
+    /// text: `start` is another process than `create` and cannot see the plan.
+    pub after_start: Vec<(u32, String, String)>,
+}
+
+/// A process, told from another that has got its pid by when it started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its pid.
+    pub pid: i32,
+    /// Clock ticks from boot to its start (proc_pid_stat(5), field 22).
+    pub start_time: u64,
+}
+
+impl Process {
+    /// The process that has this pid now.
+    pub(crate) fn of(pid: i32) -> Option<Self> {
+        read(pid).map(|(_, start_time)| Self { pid, start_time })
+    }
+
+    /// Whether it is alive: there, the same, and no zombie.
+    pub(crate) fn is_alive(self) -> bool {
+        matches!(read(self.pid), Some((state, start_time)) if start_time == self.start_time && !matches!(state, 'Z' | 'X'))
+    }
+
+    /// Its pid as rustix has it.
+    pub(crate) fn pid(self) -> Option<Pid> {
+        Pid::from_raw(self.pid)
+    }
+}
+
+/// The state and the start time of a process.
+fn read(pid: i32) -> Option<(char, u64)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may hold anything, more parentheses too.
+    let fields = &stat[stat.rfind(')')? + 1..];
+    let mut fields = fields.split_whitespace();
+    let state = fields.next()?.chars().next()?;
+    let start_time = fields.nth(18)?.parse().ok()?;
+    Some((state, start_time))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Process;
+
+    #[test]
+    fn a_process_is_the_same_only_with_its_start_time() {
+        let own = Process::of(i32::try_from(std::process::id()).unwrap()).unwrap();
+        assert!(own.is_alive());
+        assert!(!Process { start_time: own.start_time + 1, ..own }.is_alive());
+    }
+}

@@ -1,0 +1,57 @@
+//! `start`: the program that waits begins.
+
+use crate::error::Error;
+use crate::status::{self, Status};
+use crate::store::Store;
+use husk_script::report::Failure;
+use husk_spawn::sys::Errno;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::retry_on_intr;
+use rustix::process::{PidfdFlags, pidfd_open};
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
+
+/// Starts a created container. Returns when its program has begun.
+///
+/// # Errors
+///
+/// If it is not created, or a step between waiting and the program fails.
+pub fn start(store: &Store, id: &str) -> Result<(), Error> {
+    let entry = store.entry(id)?;
+    let record = entry.read()?;
+    let process = match (status::of(&entry, &record), record.process) {
+        (Status::Created, Some(process)) => process,
+        (Status::Running, _) => return Err(Error::State("cannot start an already running container")),
+        (Status::Stopped, _) => return Err(Error::State("cannot start a container that has stopped")),
+        _ => return Err(Error::State("cannot start a container that is not created")),
+    };
+    let pid = process.pid().ok_or(Error::State("container not running"))?;
+    let pidfd = pidfd_open(pid, PidfdFlags::empty())
+        .map_err(|errno| Error::kernel("open the container's process", errno))?;
+    let socket = entry.socket();
+    let mut child = UnixStream::connect(&socket).map_err(|reason| match reason.kind() {
+        // Nobody listens: the process is gone, or another `start` was first.
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
+            Error::State("cannot start a container that has stopped")
+        }
+        _ => Error::file("connect", socket, reason),
+    })?;
+
+    // The child's words, the end of the connection, or its death: one of them comes.
+    let mut events = [PollFd::new(&child, PollFlags::IN), PollFd::new(&pidfd, PollFlags::IN)];
+    retry_on_intr(|| poll(&mut events, None))
+        .map_err(|errno| Error::kernel("wait for the program", errno))?;
+    let mut bytes = [0; Failure::SIZE];
+    match child.read_exact(&mut bytes) {
+        Ok(()) => {
+            let failure = Failure::from_bytes(bytes);
+            let reason = io::Error::from(Errno::from_raw_os_error(failure.errno));
+            let step = record.after_start.iter().find(|(index, ..)| *index == failure.step);
+            let (origin, line) = step.map_or(("process", "start"), |(_, origin, line)| (origin, line));
+            Err(Error::Step { origin: origin.to_owned(), failure: format!("{line}: {reason}") })
+        }
+        // Exec closed the connection: that is how it says that all went well.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => entry.remove_socket(),
+        Err(reason) => Err(Error::Kernel { act: "hear of the program", reason }),
+    }
+}

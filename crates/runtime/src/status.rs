@@ -1,0 +1,103 @@
+//! `state` and `list`: what a container is, computed and never stored.
+
+use crate::error::Error;
+use crate::record::Record;
+use crate::store::{Entry, Store};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
+use std::path::PathBuf;
+
+/// What the specification calls the status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// On its way.
+    Creating,
+    /// Its process waits for `start`.
+    Created,
+    /// Its program runs.
+    Running,
+    /// Its process has ended.
+    Stopped,
+}
+
+impl Display for Status {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Creating => "creating",
+            Self::Created => "created",
+            Self::Running => "running",
+            Self::Stopped => "stopped",
+        })
+    }
+}
+
+/// What is told of a container, with runc's names in runc's order.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct State {
+    /// The version of the specification that this runtime follows.
+    pub oci_version: &'static str,
+    /// Its name.
+    pub id: String,
+    /// The pid of its process, or 0 when it has ended.
+    pub pid: i32,
+    /// What it is.
+    pub status: Status,
+    /// Its bundle.
+    pub bundle: PathBuf,
+    /// Its root file system.
+    pub rootfs: PathBuf,
+    /// When it was created.
+    pub created: String,
+    /// The annotations of its configuration.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// Who created it.
+    pub owner: String,
+}
+
+/// The version of the specification that husk follows.
+const OCI_VERSION: &str = "1.3.0";
+
+/// What a container is now.
+///
+/// # Errors
+///
+/// If there is none of this name.
+pub fn state(store: &Store, id: &str) -> Result<State, Error> {
+    let entry = store.entry(id)?;
+    let record = entry.read()?;
+    let status = of(&entry, &record);
+    let alive = record.process.filter(|_| matches!(status, Status::Created | Status::Running));
+    Ok(State {
+        oci_version: OCI_VERSION,
+        id: record.id,
+        pid: alive.map_or(0, |process| process.pid),
+        status,
+        bundle: record.bundle,
+        rootfs: record.rootfs,
+        created: record.created,
+        annotations: record.annotations,
+        owner: String::new(),
+    })
+}
+
+/// What every container is now; one that cannot be read is an error of its own and hides no other.
+///
+/// # Errors
+///
+/// If the store cannot be read.
+pub fn list(store: &Store) -> Result<Vec<Result<State, Error>>, Error> {
+    Ok(store.ids()?.iter().map(|id| state(store, id)).collect())
+}
+
+pub(crate) fn of(entry: &Entry, record: &Record) -> Status {
+    match record.process {
+        None => Status::Creating,
+        Some(process) if !process.is_alive() => Status::Stopped,
+        Some(_) if entry.has_socket() => Status::Created,
+        Some(_) => Status::Running,
+    }
+}

@@ -1,0 +1,168 @@
+//! Where containers are known: a directory for each, named after it, below one root.
+//!
+//! Making that directory is what reserves the name: mkdir(2) is atomic, so of two who create the same
+//! container one fails. Everything in it is written beside its place and renamed, so it is never seen
+//! half written.
+
+use crate::error::Error;
+use crate::record::Record;
+use rustix::fs::{Mode, OFlags};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write as _};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+const RECORD: &str = "state.json";
+const SOCKET: &str = "start.sock";
+
+/// The directory that holds containers.
+#[derive(Clone, Debug)]
+pub struct Store {
+    root: PathBuf,
+}
+
+/// The directory of one container.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    path: PathBuf,
+    directory: OwnedFd,
+}
+
+impl Store {
+    /// The store below `root`, an absolute path.
+    #[must_use]
+    pub fn new(root: PathBuf) -> Self {
+        Self { root }
+    }
+
+    /// Reserves the name `id`.
+    pub(crate) fn reserve(&self, id: &str) -> Result<Entry, Error> {
+        check(id)?;
+        let private = |recursive| {
+            let mut builder = DirBuilder::new();
+            builder.mode(0o700).recursive(recursive);
+            builder
+        };
+        private(true).create(&self.root).map_err(|reason| Error::file("mkdir", &self.root, reason))?;
+        let path = self.root.join(id);
+        match private(false).create(&path) {
+            Ok(()) => Entry::open(path),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(Error::Exists),
+            Err(reason) => Err(Error::file("mkdir", path, reason)),
+        }
+    }
+
+    /// The container `id`.
+    pub(crate) fn entry(&self, id: &str) -> Result<Entry, Error> {
+        check(id)?;
+        Entry::open(self.root.join(id))
+    }
+
+    /// Every name there is.
+    pub(crate) fn ids(&self) -> Result<Vec<String>, Error> {
+        let entries = match fs::read_dir(&self.root) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(reason) => return Err(Error::file("read", &self.root, reason)),
+        };
+        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        // What is no container's name is not ours.
+        let mut ids: Vec<_> = names.filter(|name| check(name).is_ok()).collect();
+        ids.sort();
+        Ok(ids)
+    }
+}
+
+impl Entry {
+    fn open(path: PathBuf) -> Result<Self, Error> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match rustix::fs::open(&path, flags, Mode::empty()) {
+            Ok(directory) => Ok(Self { path, directory }),
+            Err(rustix::io::Errno::NOENT) => Err(Error::Missing),
+            Err(errno) => Err(Error::file("open", path, errno)),
+        }
+    }
+
+    /// A path to something in it that is short however long the directory's own is: a socket's may
+    /// have 107 bytes.
+    fn short(&self, name: &str) -> PathBuf {
+        Path::new("/proc/self/fd").join(self.directory.as_raw_fd().to_string()).join(name)
+    }
+
+    /// Where a created container listens for `start`.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.short(SOCKET)
+    }
+
+    /// Whether it does.
+    pub(crate) fn has_socket(&self) -> bool {
+        fs::symlink_metadata(self.socket()).is_ok()
+    }
+
+    /// Takes the socket away: the container has been started.
+    pub(crate) fn remove_socket(&self) -> Result<(), Error> {
+        match fs::remove_file(self.socket()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::file("remove", self.path.join(SOCKET), error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn write(&self, record: &Record) -> Result<(), Error> {
+        let text = serde_json::to_vec(record).map_err(Error::Record)?;
+        write_whole(&self.short(RECORD), &text)
+            .map_err(|reason| Error::file("write", self.path.join(RECORD), reason))
+    }
+
+    pub(crate) fn read(&self) -> Result<Record, Error> {
+        let path = self.short(RECORD);
+        let text = fs::read(&path).map_err(|reason| Error::file("read", self.path.join(RECORD), reason))?;
+        serde_json::from_slice(&text).map_err(Error::Record)
+    }
+
+    /// Forgets the container. What is gone already is no error, so that a second try finishes what
+    /// the first could not.
+    pub(crate) fn remove(&self) -> Result<(), Error> {
+        match fs::remove_dir_all(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::file("remove", &self.path, error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Writes a file so that nobody ever sees half of it.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    let beside = path.with_file_name(name);
+    let written = File::create(&beside).and_then(|mut file| file.write_all(bytes));
+    written.and_then(|()| fs::rename(&beside, path))
+}
+
+/// Names that runc takes, and no path.
+fn check(id: &str) -> Result<(), Error> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_+.-".contains(&byte);
+    if id.is_empty() || id == "." || id == ".." || !id.bytes().all(allowed) {
+        return Err(Error::Id(id.to_owned()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+
+    #[test]
+    fn a_name_is_no_path() {
+        for id in ["a", "web-1", "a_b.c+d", "0"] {
+            assert!(check(id).is_ok(), "{id}");
+        }
+        for id in ["", ".", "..", "a/b", "../a", "a b", "a\n", "ä"] {
+            assert!(check(id).is_err(), "{id}");
+        }
+    }
+}
