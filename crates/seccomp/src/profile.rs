@@ -281,3 +281,57 @@ impl BitOr for Flags {
         Self(self.0 | other.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_read() {
+        assert!(Action::NAMES.iter().all(|name| Action::from_oci(name, None).is_ok()));
+        assert!(Comparison::NAMES.iter().all(|name| Comparison::from_oci(name, 0, 0).is_some()));
+        assert!(Flags::NAMES.iter().all(|name| Flags::from_oci(name).is_some()));
+        assert!(Arch::NAMES.iter().all(|(name, arch)| Arch::from_oci(name) == Some(*arch)));
+        assert_eq!(Action::from_oci("SCMP_ACT_NONE", None), Err(BadAction::Unknown));
+        assert_eq!(Comparison::from_oci("SCMP_CMP_NONE", 0, 0), None);
+        assert_eq!(Flags::from_oci("SECCOMP_FILTER_FLAG_NEW_LISTENER"), None);
+        assert_eq!(Arch::from_oci("SCMP_ARCH_VAX"), None);
+        assert_eq!(Argument::new(6), None);
+    }
+
+    // The values of <linux/seccomp.h>.
+    #[test]
+    fn actions_are_what_the_kernel_reads() {
+        let value = |name, errno| Action::from_oci(name, errno).unwrap().value();
+        assert_eq!(value("SCMP_ACT_KILL", None), 0);
+        assert_eq!(value("SCMP_ACT_KILL_THREAD", None), 0);
+        assert_eq!(value("SCMP_ACT_KILL_PROCESS", None), 0x8000_0000);
+        assert_eq!(value("SCMP_ACT_TRAP", None), 0x0003_0000);
+        assert_eq!(value("SCMP_ACT_ERRNO", None), 0x0005_0001);
+        assert_eq!(value("SCMP_ACT_ERRNO", Some(38)), 0x0005_0026);
+        assert_eq!(value("SCMP_ACT_ERRNO", Some(0)), 0x0005_0000);
+        assert_eq!(value("SCMP_ACT_NOTIFY", None), 0x7fc0_0000);
+        assert_eq!(value("SCMP_ACT_TRACE", None), 0x7ff0_0001);
+        assert_eq!(value("SCMP_ACT_TRACE", Some(7)), 0x7ff0_0007);
+        assert_eq!(value("SCMP_ACT_LOG", None), 0x7ffc_0000);
+        assert_eq!(value("SCMP_ACT_ALLOW", None), 0x7fff_0000);
+    }
+
+    #[test]
+    fn an_error_number_needs_an_action_that_returns_it() {
+        assert_eq!(Action::from_oci("SCMP_ACT_ALLOW", Some(1)), Err(BadAction::Errno));
+        assert_eq!(BadAction::Errno.to_string(), "the action takes no errnoRet");
+    }
+
+    #[test]
+    fn a_mask_comes_first() {
+        let comparison = Comparison::from_oci("SCMP_CMP_MASKED_EQ", 0x7e02_0000, 4).unwrap();
+        assert_eq!(comparison, Comparison::MaskedEqual { mask: 0x7e02_0000, value: 4 });
+    }
+
+    #[test]
+    fn flags_by_default() {
+        assert_eq!(Flags::default(), Flags::SPEC_ALLOW);
+        assert_eq!(Flags::from_oci("SECCOMP_FILTER_FLAG_TSYNC"), Some(Flags::NONE));
+    }
+}

@@ -32,10 +32,24 @@ const COUNT: usize = count();
 
 static CALLS: [Call; COUNT] = parse();
 
+/// The index of each call, at its name's hash or the next free place behind it; else [`FREE`].
+static INDEX: [u16; PLACES] = index();
+
+const PLACES: usize = (COUNT * 2).next_power_of_two();
+
+const FREE: u16 = u16::MAX;
+
 impl Call {
     /// The call with this name on any architecture.
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
-        CALLS.binary_search_by(|call| call.name().cmp(name)).ok().map(|index| &CALLS[index])
+        let mut place = hash(name.as_bytes(), 0, name.len());
+        loop {
+            let call = CALLS.get(usize::from(INDEX[place]))?;
+            if call.name().as_bytes() == name.as_bytes() {
+                return Some(call);
+            }
+            place = (place + 1) % PLACES;
+        }
     }
 
     /// Its name.
@@ -120,6 +134,32 @@ const fn parse() -> [Call; COUNT] {
         position = end + 1;
     }
     calls
+}
+
+/// Where a name is to be looked for: the hash of Fowler, Noll and Vo.
+const fn hash(text: &[u8], start: usize, end: usize) -> usize {
+    let (mut hash, mut position) = (0x811c_9dc5_u32, start);
+    while position < end {
+        hash = (hash ^ text[position] as u32).wrapping_mul(0x0100_0193);
+        position += 1;
+    }
+    (hash ^ hash >> 16) as usize % PLACES
+}
+
+const fn index() -> [u16; PLACES] {
+    let calls = parse();
+    let mut places = [FREE; PLACES];
+    let mut call = 0;
+    while call < COUNT {
+        let (start, length) = (calls[call].name.0 as usize, calls[call].name.1 as usize);
+        let mut place = hash(TEXT.as_bytes(), start, start + length);
+        while places[place] != FREE {
+            place = (place + 1) % PLACES;
+        }
+        places[place] = call as u16;
+        call += 1;
+    }
+    places
 }
 
 const fn word_end(position: usize) -> usize {

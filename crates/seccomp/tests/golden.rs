@@ -2,21 +2,24 @@
 //! environment writes them anew; the difference is then to be reviewed.
 
 use crate::util::{ENGINES, profile_of, x86_64};
-use husk_seccomp::{Abi, Machine, Table, Warning};
+use husk_seccomp::{Abi, Arch, Machine, Profile, Table, Warning};
 use std::path::Path;
 
 #[test]
 fn tables_of_engines_profiles() {
     for engine in ENGINES {
-        compare(engine, "x86_64", &x86_64());
+        compare(engine, &profile_of(engine), &x86_64());
     }
-    compare("docker", "x86_64-without-x32", &x86_64().without(Abi::X32));
+    let docker = profile_of("docker");
+    compare("docker-without-x32", &docker, &x86_64().without(Abi::X32));
+    let aarch64 = Profile { architectures: vec![Arch::Aarch64, Arch::Arm], ..docker };
+    compare("docker-aarch64", &aarch64, &Machine::new(Abi::Aarch64));
 }
 
-fn compare(engine: &str, name: &str, machine: &Machine) {
-    let file = format!("tests/golden/{engine}-{name}.txt");
+fn compare(name: &str, profile: &Profile, machine: &Machine) {
+    let file = format!("tests/golden/{name}.txt");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(&file);
-    let (table, warnings) = Table::new(&profile_of(engine), machine).unwrap();
+    let (table, warnings) = Table::new(profile, machine).unwrap();
     assert_eq!(warnings, Vec::<Warning>::new());
     let table = table.to_string();
     if std::env::var_os("HUSK_GOLDEN").is_some_and(|value| value == "write") {

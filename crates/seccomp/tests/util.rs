@@ -133,6 +133,12 @@ pub(crate) fn arguments(conditions: &[Condition], random: &mut Random) -> Vec<[u
         .collect()
 }
 
+/// How many random profiles to try: `HUSK_ROUNDS` in the environment multiplies it.
+pub(crate) fn rounds(few: u64) -> u64 {
+    let rounds = std::env::var("HUSK_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
+    few * rounds.unwrap_or(1)
+}
+
 /// A call.
 pub(crate) fn call(abi: Abi, number: u32, arguments: [u64; 6]) -> Data {
     Data { number, arch: abi.audit_arch(), instruction_pointer: 0x5555_5555_5000, arguments }
@@ -176,14 +182,15 @@ pub(crate) fn compile<'a>(
     libraries: impl IntoIterator<Item = &'a str>,
 ) -> Result<PathBuf, String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/oracle/{name}.c"));
-    // Another run of the tests may compile the same.
-    let file = format!("seccomp-{name}-{}", std::process::id());
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
-    let compiler = Command::new("cc").arg("-O2").arg("-o").arg(&program).arg(source).args(libraries).output();
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let program = directory.join(format!("seccomp-{name}"));
+    // Another run of the tests may do the same at this moment.
+    let new = directory.join(format!("seccomp-{name}-{}", std::process::id()));
+    let compiler = Command::new("cc").arg("-O2").arg("-o").arg(&new).arg(source).args(libraries).output();
     let compiler = compiler.map_err(|error| format!("cc: {error}"))?;
-    if compiler.status.success() {
-        Ok(program)
-    } else {
-        Err(String::from_utf8_lossy(&compiler.stderr).into_owned())
+    if !compiler.status.success() {
+        return Err(String::from_utf8_lossy(&compiler.stderr).into_owned());
     }
+    std::fs::rename(new, &program).map_err(|error| error.to_string())?;
+    Ok(program)
 }
