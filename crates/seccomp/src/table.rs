@@ -343,7 +343,7 @@ fn decide(
             if narrowed.is_empty() {
                 return Ok(Decision::Action(action));
             }
-            insert(&mut tests, &narrowed, action).map_err(|Conflict| Error::Conflict {
+            add(&mut tests, &narrowed, action).map_err(|Conflict| Error::Conflict {
                 rule: entry.rule,
                 call: entry.call.name(),
                 abi,
@@ -383,21 +383,54 @@ struct Conflict;
 
 /// Adds a rule to those of a number. This is where libseccomp's order is made; the crate's
 /// documentation has it in words.
+fn add(tests: &mut Vec<Test>, chain: &[Condition], action: Action) -> Result<(), Conflict> {
+    if holds_with(tests, chain, action) {
+        return Ok(());
+    }
+    remove_with(tests, chain, action);
+    insert(tests, chain, action)
+}
+
+/// Whether a rule with this action holds wherever all these conditions do.
+fn holds_with(tests: &[Test], chain: &[Condition], action: Action) -> bool {
+    tests.iter().any(|test| {
+        let Some(place) = chain.iter().position(|condition| *condition == test.condition) else {
+            return false;
+        };
+        match &test.then {
+            Then::Action(found) => *found == action,
+            Then::Tests(tests) => holds_with(tests, &chain[place + 1..], action),
+        }
+    })
+}
+
+/// Removes the rules with this action that hold only where all these conditions do.
+fn remove_with(tests: &mut Vec<Test>, chain: &[Condition], action: Action) {
+    tests.retain_mut(|test| {
+        let chain = match chain {
+            [condition, rest @ ..] if *condition == test.condition => rest,
+            chain => chain,
+        };
+        match &mut test.then {
+            Then::Action(found) => !(chain.is_empty() && *found == action),
+            Then::Tests(tests) => {
+                remove_with(tests, chain, action);
+                !tests.is_empty()
+            }
+        }
+    });
+}
+
 fn insert(level: &mut Vec<Test>, chain: &[Condition], action: Action) -> Result<(), Conflict> {
     let [condition, rest @ ..] = chain else { return Ok(()) };
     for (index, test) in level.iter_mut().enumerate() {
         if test.condition == *condition {
             return match &mut test.then {
-                Then::Action(earlier) if rest.is_empty() && *earlier != action => Err(Conflict),
-                // The earlier rule holds wherever this one does.
-                Then::Action(_) => Ok(()),
                 Then::Tests(tests) if !rest.is_empty() => insert(tests, rest, action),
-                // This rule holds wherever the earlier ones do.
-                Then::Tests(tests) if all_lead_to(tests, action) => {
-                    test.then = Then::Action(action);
-                    Ok(())
-                }
-                Then::Tests(_) => Err(Conflict),
+                // An earlier rule holds wherever this one does.
+                Then::Action(_) if !rest.is_empty() => Ok(()),
+                // Of the earlier rules those with the same action have been removed.
+                _ => Err(Conflict),
             };
         }
         if rank(test.condition) < rank(*condition) {
@@ -415,13 +448,6 @@ fn new_test(condition: Condition, rest: &[Condition], action: Action) -> Test {
         [next, rest @ ..] => Then::Tests(vec![new_test(*next, rest, action)]),
     };
     Test { condition, then }
-}
-
-fn all_lead_to(tests: &[Test], action: Action) -> bool {
-    tests.iter().all(|test| match &test.then {
-        Then::Action(found) => *found == action,
-        Then::Tests(tests) => all_lead_to(tests, action),
-    })
 }
 
 /// Of two conditions the one with the higher rank is tested first; of equals the earlier.
@@ -584,6 +610,18 @@ mod tests {
         assert_eq!(ioctl(&both, [1, 2, 0, 0, 0, 0]), Action::Allow);
         let error = Table::new(&profile([more, fewer]), &Machine::new(Abi::X86_64)).unwrap_err();
         assert!(matches!(error, Error::Conflict { rule: 1, .. }));
+    }
+
+    // Else the second of these would be there to be in conflict with the third.
+    #[test]
+    fn a_rule_that_adds_nothing_is_in_no_conflict() {
+        let rules = [
+            rule("ioctl", Action::Allow, [(2, Equal(7))]),
+            rule("ioctl", Action::Allow, [(0, Equal(1)), (2, Equal(7))]),
+            rule("ioctl", Action::Trap, [(0, Equal(1))]),
+        ];
+        let lines = section(&table(&profile(rules)), Abi::X86_64);
+        assert_eq!(lines[1..4], ["16 test ioctl", "a2 == 0x7: allow", "a0 == 0x1: trap"]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ fn engines_profiles_do_the_same() {
     let profiles = ENGINES.map(profile_of);
     let Some(mut answers) = ask(&profiles) else { return };
     for ((engine, profile), answer) in ENGINES.into_iter().zip(profiles).zip(&mut answers) {
-        compare(engine, profile, answer, &mut Random::new(1));
+        assert!(compare(engine, profile, answer, &mut Random::new(1)) == Outcome::Same);
     }
 }
 
@@ -38,24 +38,45 @@ fn random_profiles_with_one_action_do_the_same() {
 // Here the order counts in which rules are tried, and which of them are in conflict.
 #[test]
 fn random_profiles_with_several_actions_do_the_same() {
-    compare_random(300, |random| random_profile(random, &ACTIONS, Values::InAgreement));
+    compare_random(300, |random| {
+        let values = *random.pick(&[Values::InOrder, Values::InOrderMasked]);
+        random_profile(random, &ACTIONS, values)
+    });
 }
 
 fn compare_random(few: u64, make: impl Fn(&mut Random) -> Profile) {
     let count = util::rounds(few);
     let profiles: Vec<_> = (0..count).map(|seed| make(&mut Random::new(seed))).collect();
     let Some(mut answers) = ask(&profiles) else { return };
-    let (mut conflicts, mut broken) = (0, 0);
+    let (mut same, mut conflicts, mut stricter, mut broken) = (0, 0, 0, 0);
     for ((seed, profile), answer) in (0..count).zip(profiles).zip(&mut answers) {
         if is_broken(&answer.program) {
             broken += 1;
             continue;
         }
-        let conflict = compare(&format!("random profile {seed}"), profile, answer, &mut Random::new(seed));
-        conflicts += usize::from(conflict);
+        match compare(&format!("random profile {seed}"), profile, answer, &mut Random::new(seed)) {
+            Outcome::Same => same += 1,
+            Outcome::Conflict => conflicts += 1,
+            Outcome::Stricter => stricter += 1,
+        }
     }
-    println!("{count} profiles: {conflicts} disagree with themselves, libseccomp breaks {broken}");
-    assert!(broken * 3 < count, "libseccomp breaks {broken} of {count} profiles");
+    println!(
+        "{count} profiles: {same} the same, {conflicts} refused by both, {stricter} by libseccomp alone, \
+         {broken} broken by it"
+    );
+    assert!(same * 2 > count);
+    assert!(stricter * 50 < count);
+}
+
+/// How a comparison went, if it went well.
+#[derive(PartialEq)]
+enum Outcome {
+    /// The programs do the same.
+    Same,
+    /// Two rules disagree in the eyes of both.
+    Conflict,
+    /// In those of libseccomp only: it has not seen that another rule makes one of them superfluous.
+    Stricter,
 }
 
 const ACTIONS: [Action; 9] = [
@@ -70,14 +91,16 @@ const ACTIONS: [Action; 9] = [
     Action::Notify,
 ];
 
-/// What random conditions compare with.
+/// What random conditions compare with: only what libseccomp handles as its rules say. (See the
+/// crate's documentation for what it does not.)
 #[derive(Clone, Copy, PartialEq)]
 enum Values {
-    /// Anything.
+    /// Anything, but no comparison is the contrary of another.
     Any,
-    /// What libseccomp orders by rules that one can tell (see the crate's documentation for those
-    /// where it does not).
-    InAgreement,
+    /// No upper halves, no `!=`, and `==` for equality.
+    InOrder,
+    /// The same with masks for equality.
+    InOrderMasked,
 }
 
 fn random_profile(random: &mut Random, actions: &[Action], values: Values) -> Profile {
@@ -150,29 +173,27 @@ fn random_comparison(random: &mut Random, last: bool, values: Values) -> Compari
     const HIGH: [u64; 4] = [0, 1, 0x8000_0000, 0xffff_ffff];
     let low = *random.pick(&LOW);
     let high = if random.one_in(4) { 0 } else { *random.pick(&HIGH) };
-    let value = match values {
-        Values::Any => high << 32 | low,
-        Values::InAgreement => low,
-    };
+    let value = if values == Values::Any { high << 32 | low } else { low };
     // libseccomp shares what follows a comparison of halves between rules that begin alike, and gets
     // it wrong unless the comparison is for equality.
     let kind = if last { random.below(7) } else { [3, 6][random.below(2)] };
+    let kind = match (kind, values) {
+        (0 | 6, Values::InOrder) => 3,
+        (0 | 3, Values::InOrderMasked) => 6,
+        (kind, _) => kind,
+    };
     match kind {
-        0 if values == Values::InAgreement => Comparison::Equal(value),
-        0 => Comparison::NotEqual(value),
-        1 => Comparison::Less(value),
-        2 => Comparison::LessOrEqual(value),
+        0 => Comparison::NotEqual(value ^ 0x300),
+        1 => Comparison::Less(value ^ 0x500),
+        2 => Comparison::LessOrEqual(value ^ 0x500),
         3 => Comparison::Equal(value),
         4 => Comparison::GreaterOrEqual(value),
         5 => Comparison::Greater(value),
         _ => {
-            let mask = match values {
-                Values::Any => {
-                    let mask = random.next();
-                    if random.one_in(2) { mask & 0xffff_ffff } else { mask & random.next() }
-                }
-                Values::InAgreement => random.next() & 0xffff_ffff,
-            };
+            let mask = random.next();
+            let upper =
+                if random.one_in(2) && values == Values::Any { mask >> 32 << 32 & random.next() } else { 0 };
+            let mask = upper | mask & 0xffff_ffff;
             Comparison::MaskedEqual { mask, value: if random.one_in(2) { value & mask } else { value } }
         }
     }
@@ -216,8 +237,8 @@ fn is_broken(program: &[Instruction]) -> bool {
     false
 }
 
-/// Compares programs. Returns whether both sides refused a rule.
-fn compare(what: &str, mut profile: Profile, answer: &mut Answer, random: &mut Random) -> bool {
+/// Compares programs.
+fn compare(what: &str, mut profile: Profile, answer: &mut Answer, random: &mut Random) -> Outcome {
     for rule in &mut profile.rules {
         rule.names.retain(|name| !answer.unknown.contains(name));
     }
@@ -233,13 +254,15 @@ fn compare(what: &str, mut profile: Profile, answer: &mut Answer, random: &mut R
     let (table, warnings) = match Table::new(&profile, &x86_64()) {
         Err(Error::Conflict { call, .. }) => {
             assert!(answer.refused.iter().any(|refused| refused == call), "{what}: {call}: {profile:#?}");
-            return true;
+            return Outcome::Conflict;
         }
         other => other.unwrap_or_else(|error| panic!("{what}: {error}: {profile:#?}")),
     };
     // A rule for a call that none of the architectures has is without effect here, there not quite.
     answer.refused.retain(|name| numbers(name).iter().any(|(abi, _)| listed(&profile, *abi)));
-    assert_eq!(answer.refused, Vec::<String>::new(), "{what} is refused: {profile:#?}");
+    if !answer.refused.is_empty() {
+        return Outcome::Stricter;
+    }
     assert_eq!(warnings, Vec::<Warning>::new());
     let program = table.program().unwrap();
 
@@ -256,7 +279,7 @@ fn compare(what: &str, mut profile: Profile, answer: &mut Answer, random: &mut R
         count += 1;
     }
     assert!(count > 1000);
-    false
+    Outcome::Same
 }
 
 /// Whether runc's answer is `ENOSYS`, because the call is newer than the profile. libseccomp knows
