@@ -20,7 +20,7 @@
 //! means for every number of every architecture, and prints itself; a [`Program`] is what the kernel
 //! runs. All choices are made between the first two. The crate is pure: it makes no system call and
 //! reads no file, so the same profile gives the same program anywhere, and nobody has to cache one.
-//! Read `table.rs` for the meaning, `emit.rs` for the code.
+//! Read `rules.rs` and `table.rs` for the meaning, `emit.rs` for the code.
 //!
 //! # The tree
 //!
@@ -101,6 +101,7 @@ pub mod interpret;
 mod print;
 mod profile;
 mod program;
+mod rules;
 mod syscalls;
 mod table;
 

@@ -130,6 +130,8 @@ pub struct Condition {
 pub struct Argument(u8);
 
 impl Argument {
+    pub(crate) const FIRST: Self = Self(0);
+
     /// The argument with this index, if a call has so many.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "less than six")]

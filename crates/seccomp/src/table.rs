@@ -1,12 +1,13 @@
 //! The decision table: for every number of every architecture, what happens to the call.
 //!
-//! Here a profile gets its meaning, which is libseccomp's (see the crate's documentation for the
-//! rules in words). The table is all that [`emit`](crate::emit) sees, and what a person reads.
+//! The table is all that [`emit`](crate::emit) sees, and what a person reads. What the rules of a
+//! profile mean for one number is in [`rules`].
 
 use crate::arch::{Abi, Machine, Width};
 use crate::error::{Error, Warning};
 use crate::interpret::Data;
-use crate::profile::{Action, Comparison, Condition, Flags, Profile, Rule};
+use crate::profile::{Action, Argument, Comparison, Condition, Flags, Profile, Rule};
+use crate::rules;
 use crate::syscalls::Call;
 
 /// `ENOSYS`, the same number wherever husk runs.
@@ -108,7 +109,7 @@ impl Table {
         let mut warnings = Vec::new();
         let flags = flags(profile, &mut warnings)?;
         let named = resolve(profile, &mut warnings);
-        let chains: Vec<_> = profile.rules.iter().map(chains).collect();
+        let chains: Vec<_> = profile.rules.iter().map(rules::alternatives).collect();
 
         let mut table =
             Self { default_action: profile.default_action, flags, sections: vec![], decisions: vec![] };
@@ -145,7 +146,7 @@ impl Table {
             None => Action::KillThread,
             Some(Decision::Action(action)) => *action,
             Some(Decision::Tests { width, tests }) => {
-                first_that_holds(tests, *width, &data.arguments).unwrap_or(self.default_action)
+                rules::first_that_holds(tests, *width, &data.arguments).unwrap_or(self.default_action)
             }
         }
     }
@@ -177,7 +178,7 @@ impl Table {
         let mut found = Vec::with_capacity(entries.len() + 2);
         for entries in entries.chunk_by(|one, other| one.number == other.number) {
             let number = entries[0].number;
-            let decision = decide(abi, entries, &profile.rules, chains)?;
+            let decision = decide(abi, entries, profile, chains)?;
             found.push((number, number, self.intern(decision)));
         }
         let (first, last) = abi.numbers();
@@ -298,16 +299,6 @@ fn abis(profile: &Profile, machine: &Machine) -> Vec<(Abi, Presence)> {
     abis
 }
 
-/// A rule's conditions, in the order of their arguments. Several lists are alternatives.
-fn chains(rule: &Rule) -> Vec<Vec<Condition>> {
-    let mut all = rule.conditions.clone();
-    all.sort_by_key(|condition| condition.argument);
-    if all.windows(2).any(|pair| pair[0].argument == pair[1].argument) {
-        return rule.conditions.iter().map(|condition| vec![*condition]).collect();
-    }
-    vec![all]
-}
-
 /// Whether calls that are newer than the profile get `ENOSYS` instead of the default action, so that
 /// a program which tries a new call first goes on to the older one. So does runc, and for the same
 /// default actions (libcontainer/seccomp/patchbpf): what lets calls pass, lets new ones pass.
@@ -319,31 +310,29 @@ const fn answers_newer_calls(default_action: Action) -> bool {
 fn decide(
     abi: Abi,
     entries: &[Entry],
-    rules: &[Rule],
+    profile: &Profile,
     chains: &[Vec<Vec<Condition>>],
 ) -> Result<Decision, Error> {
     let mut tests = Vec::new();
     let mut narrowed = Vec::new();
     for entry in entries {
-        let action = rules[entry.rule].action;
+        let action = profile.rules[entry.rule].action;
         for chain in &chains[entry.rule] {
             narrowed.clear();
             let chain = match entry.selector {
                 None => &chain[..],
                 // The selector takes the place of a condition on the first argument.
                 Some(selector) => {
-                    narrowed.push(Condition {
-                        argument: FIRST,
-                        comparison: Comparison::Equal(u64::from(selector)),
-                    });
-                    &chain[chain.partition_point(|condition| condition.argument == FIRST)..]
+                    let comparison = Comparison::Equal(u64::from(selector));
+                    narrowed.push(Condition { argument: Argument::FIRST, comparison });
+                    &chain[chain.partition_point(|condition| condition.argument == Argument::FIRST)..]
                 }
             };
-            narrowed.extend(chain.iter().filter_map(|condition| narrow(*condition, abi.width())));
+            narrowed.extend(chain.iter().filter_map(|condition| rules::narrow(*condition, abi.width())));
             if narrowed.is_empty() {
                 return Ok(Decision::Action(action));
             }
-            add(&mut tests, &narrowed, action).map_err(|Conflict| Error::Conflict {
+            rules::add(&mut tests, &narrowed, action).map_err(|rules::Conflict| Error::Conflict {
                 rule: entry.rule,
                 call: entry.call.name(),
                 abi,
@@ -351,114 +340,6 @@ fn decide(
         }
     }
     Ok(Decision::Tests { width: abi.width(), tests })
-}
-
-const FIRST: crate::profile::Argument = match crate::profile::Argument::new(0) {
-    Some(argument) => argument,
-    None => panic!("a call has a first argument"),
-};
-
-/// The condition in as many bits as count, unless it holds always.
-fn narrow(condition: Condition, width: Width) -> Option<Condition> {
-    use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, MaskedEqual, NotEqual};
-    let bits = match width {
-        Width::Word32 => u64::from(u32::MAX),
-        Width::Word64 => u64::MAX,
-    };
-    let comparison = match condition.comparison {
-        NotEqual(value) => NotEqual(value & bits),
-        Less(value) => Less(value & bits),
-        LessOrEqual(value) => LessOrEqual(value & bits),
-        Equal(value) => Equal(value & bits),
-        GreaterOrEqual(value) => GreaterOrEqual(value & bits),
-        Greater(value) => Greater(value & bits),
-        MaskedEqual { mask, .. } if mask & bits == 0 => return None,
-        MaskedEqual { mask, value } => MaskedEqual { mask: mask & bits, value: value & mask & bits },
-    };
-    Some(Condition { comparison, ..condition })
-}
-
-/// Two rules disagree.
-struct Conflict;
-
-/// Adds a rule to those of a number. This is where libseccomp's order is made; the crate's
-/// documentation has it in words.
-fn add(tests: &mut Vec<Test>, chain: &[Condition], action: Action) -> Result<(), Conflict> {
-    if holds_with(tests, chain, action) {
-        return Ok(());
-    }
-    remove_with(tests, chain, action);
-    insert(tests, chain, action)
-}
-
-/// Whether a rule with this action holds wherever all these conditions do.
-fn holds_with(tests: &[Test], chain: &[Condition], action: Action) -> bool {
-    tests.iter().any(|test| {
-        let Some(place) = chain.iter().position(|condition| *condition == test.condition) else {
-            return false;
-        };
-        match &test.then {
-            Then::Action(found) => *found == action,
-            Then::Tests(tests) => holds_with(tests, &chain[place + 1..], action),
-        }
-    })
-}
-
-/// Removes the rules with this action that hold only where all these conditions do.
-fn remove_with(tests: &mut Vec<Test>, chain: &[Condition], action: Action) {
-    tests.retain_mut(|test| {
-        let chain = match chain {
-            [condition, rest @ ..] if *condition == test.condition => rest,
-            chain => chain,
-        };
-        match &mut test.then {
-            Then::Action(found) => !(chain.is_empty() && *found == action),
-            Then::Tests(tests) => {
-                remove_with(tests, chain, action);
-                !tests.is_empty()
-            }
-        }
-    });
-}
-
-fn insert(level: &mut Vec<Test>, chain: &[Condition], action: Action) -> Result<(), Conflict> {
-    let [condition, rest @ ..] = chain else { return Ok(()) };
-    for (index, test) in level.iter_mut().enumerate() {
-        if test.condition == *condition {
-            return match &mut test.then {
-                Then::Tests(tests) if !rest.is_empty() => insert(tests, rest, action),
-                // An earlier rule holds wherever this one does.
-                Then::Action(_) if !rest.is_empty() => Ok(()),
-                // Of the earlier rules those with the same action have been removed.
-                _ => Err(Conflict),
-            };
-        }
-        if rank(test.condition) < rank(*condition) {
-            level.insert(index, new_test(*condition, rest, action));
-            return Ok(());
-        }
-    }
-    level.push(new_test(*condition, rest, action));
-    Ok(())
-}
-
-fn new_test(condition: Condition, rest: &[Condition], action: Action) -> Test {
-    let then = match rest {
-        [] => Then::Action(action),
-        [next, rest @ ..] => Then::Tests(vec![new_test(*next, rest, action)]),
-    };
-    Test { condition, then }
-}
-
-/// Of two conditions the one with the higher rank is tested first; of equals the earlier.
-fn rank(condition: Condition) -> (u8, u8, u64) {
-    use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, MaskedEqual, NotEqual};
-    let (kind, value) = match condition.comparison {
-        Equal(value) | NotEqual(value) | MaskedEqual { value, .. } => (3, value),
-        Less(value) | LessOrEqual(value) => (2, !value),
-        Greater(value) | GreaterOrEqual(value) => (1, value),
-    };
-    (condition.argument.index(), kind, value)
 }
 
 /// Ranges from `first` to `last`: those found, which are in order and apart, and the default between
@@ -483,26 +364,10 @@ fn cover(first: u32, last: u32, found: &[(u32, u32, DecisionId)], default: Decis
     ranges
 }
 
-fn first_that_holds(tests: &[Test], width: Width, arguments: &[u64; 6]) -> Option<Action> {
-    tests.iter().find_map(|Test { condition, then }| {
-        let argument = arguments[usize::from(condition.argument.index())];
-        let argument = match width {
-            Width::Word32 => argument & u64::from(u32::MAX),
-            Width::Word64 => argument,
-        };
-        match then {
-            _ if !condition.comparison.holds(argument) => None,
-            Then::Action(action) => Some(*action),
-            Then::Tests(tests) => first_that_holds(tests, width, arguments),
-        }
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Arch;
-    use crate::profile::Argument;
     use Comparison::{Equal, Greater, GreaterOrEqual, Less, MaskedEqual, NotEqual};
 
     const EPERM: Action = Action::Errno(1);
