@@ -9,7 +9,6 @@
 
 use crate::arch::Width;
 use crate::error::Error;
-
 use crate::profile::{Action, Comparison};
 use crate::program::{Instruction, MAX_INSTRUCTIONS, Program, code, offset};
 use crate::table::{Decision, DecisionId, Range, Section, Table, Test, Then};
