@@ -1,0 +1,743 @@
+//! The decision table: for every number of every architecture, what happens to the call.
+//!
+//! The table is all that [`emit`](crate::emit) sees, and what a person reads. What the rules of a
+//! profile mean for one number is in [`rules`].
+
+use crate::arch::{Abi, Machine, Width};
+use crate::error::{Error, Warning};
+use crate::interpret::Data;
+use crate::profile::{Action, Argument, Comparison, Condition, Flags, Profile, Rule};
+use crate::rules;
+use crate::syscalls::Call;
+
+/// `ENOSYS`, the same number wherever husk runs.
+pub(crate) const ENOSYS: u16 = 38;
+
+/// What happens to every call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// What happens where no rule holds.
+    pub default_action: Action,
+    /// How the filter is to be installed.
+    pub flags: Flags,
+    /// The architectures, the native one first, x32 right behind it. The thread that makes a call of
+    /// any other is killed.
+    pub sections: Vec<Section>,
+    /// What ranges refer to. All differ.
+    decisions: Vec<Decision>,
+}
+
+/// The calls of one architecture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// The architecture.
+    pub abi: Abi,
+    /// Why it is here.
+    pub presence: Presence,
+    /// The highest number that the profile names, where new calls are added.
+    pub newest: Option<u32>,
+    /// All its numbers, in order, without a gap. Neighbours differ.
+    pub ranges: Vec<Range>,
+}
+
+/// Why a table has a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It is native, or the profile lists it.
+    Listed,
+    /// Its numbers are among those of another: x32 in the eyes of an x86-64 kernel.
+    Unlisted,
+    /// The same, and the profile lists it, but this kernel has no such calls.
+    NotRun,
+}
+
+/// Numbers that share a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The first.
+    pub first: u32,
+    /// The last.
+    pub last: u32,
+    /// What happens to them.
+    pub(crate) decision: DecisionId,
+}
+
+/// An index into the table's decisions: equal if the decisions are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DecisionId(u16);
+
+/// What happens to a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Always the same.
+    Action(Action),
+    /// It depends on the arguments: the first test that holds and leads to an action decides. If none
+    /// does, it is the table's default action.
+    Tests {
+        /// How much of an argument is compared.
+        width: Width,
+        /// In the order they are made.
+        tests: Vec<Test>,
+    },
+}
+
+/// A condition, and what follows if it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Test {
+    /// The condition; its numbers fit the width.
+    pub condition: Condition,
+    /// What follows.
+    pub then: Then,
+}
+
+/// What follows a condition that holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// The end.
+    Action(Action),
+    /// More tests. If none of them holds, the one beside the first is next.
+    Tests(Vec<Test>),
+}
+
+impl Table {
+    /// What the profile means on the machine.
+    ///
+    /// # Errors
+    ///
+    /// If a notification would have to wait for itself, and if two rules disagree.
+    pub fn new(profile: &Profile, machine: &Machine) -> Result<(Self, Vec<Warning>), Error> {
+        let mut warnings = Vec::new();
+        let flags = flags(profile, &mut warnings)?;
+        let named = resolve(profile, &mut warnings);
+        let chains: Vec<_> = profile.rules.iter().map(rules::alternatives).collect();
+
+        let mut table =
+            Self { default_action: profile.default_action, flags, sections: vec![], decisions: vec![] };
+        for (abi, presence) in abis(profile, machine) {
+            let section = match presence {
+                Presence::Listed => table.section(abi, profile, &named, &chains)?,
+                Presence::Unlisted => table.unlisted(abi),
+                Presence::NotRun => table.not_run(abi),
+            };
+            table.sections.push(section);
+        }
+        Ok((table, warnings))
+    }
+
+    /// The decision about a range of this table.
+    #[must_use]
+    pub fn decision(&self, range: Range) -> &Decision {
+        self.decision_with(range.decision)
+    }
+
+    pub(crate) fn decision_with(&self, id: DecisionId) -> &Decision {
+        &self.decisions[usize::from(id.0)]
+    }
+
+    /// What happens to a call.
+    #[must_use]
+    pub fn look_up(&self, data: &Data) -> Action {
+        let sections = self.sections.iter().filter(|section| section.abi.audit_arch() == data.arch);
+        let range = sections
+            .flat_map(|section| &section.ranges)
+            .find(|range| (range.first..=range.last).contains(&data.number));
+        match range.map(|range| self.decision(*range)) {
+            // libseccomp's default for an architecture that is not in a filter.
+            None => Action::KillThread,
+            Some(Decision::Action(action)) => *action,
+            Some(Decision::Tests { width, tests }) => {
+                rules::first_that_holds(tests, *width, &data.arguments).unwrap_or(self.default_action)
+            }
+        }
+    }
+
+    fn section(
+        &mut self,
+        abi: Abi,
+        profile: &Profile,
+        named: &[Named],
+        chains: &[Vec<Vec<Condition>>],
+    ) -> Result<Section, Error> {
+        let (mut newest, mut newest_apart) = (None, None);
+        let mut entries = Vec::with_capacity(named.len());
+        for &Named { rule, call } in named {
+            let direct = call.number(abi).map(|number| (number, None));
+            let multiplexed = call.multiplexed(abi).map(|call| (call.number, Some(call.selector)));
+            for (number, selector) in direct.into_iter().chain(multiplexed) {
+                let newest_of_kind =
+                    if number < abi.growth_limit() { &mut newest } else { &mut newest_apart };
+                *newest_of_kind = Some(number).max(*newest_of_kind);
+                // libseccomp refuses such a rule, so that runc and crun leave it out.
+                if profile.rules[rule].action != self.default_action {
+                    entries.push(Entry { number, order: entries.len(), rule, call, selector });
+                }
+            }
+        }
+        entries.sort_unstable_by_key(|entry| (entry.number, entry.order));
+
+        let mut found = Vec::with_capacity(entries.len() + 2);
+        for entries in entries.chunk_by(|one, other| one.number == other.number) {
+            let number = entries[0].number;
+            let decision = decide(abi, entries, profile, chains)?;
+            found.push((number, number, self.intern(decision)));
+        }
+        let (first, last) = abi.numbers();
+        if answers_newer_calls(self.default_action) {
+            let newer = self.intern(Decision::Action(Action::Errno(ENOSYS)));
+            if let (Some(newest), Some(_)) = (newest, newest_apart) {
+                let place = found.partition_point(|(number, ..)| *number <= newest);
+                found.insert(place, (newest + 1, abi.growth_limit() - 1, newer));
+            }
+            if let Some(newest) = newest_apart.or(newest) {
+                found.push((newest + 1, last, newer));
+            }
+        }
+        let default = self.intern(Decision::Action(self.default_action));
+        Ok(Section { abi, presence: Presence::Listed, newest, ranges: cover(first, last, &found, default) })
+    }
+
+    /// As libseccomp has it: a call of an ABI that is not in the filter, except for the number that a
+    /// tracer sets to skip a call, which must not kill.
+    fn unlisted(&mut self, abi: Abi) -> Section {
+        let (first, last) = abi.numbers();
+        let foreign = self.intern(Decision::Action(Action::KillThread));
+        let default = self.intern(Decision::Action(self.default_action));
+        let ranges = cover(first, last, &[(first, last - 1, foreign)], default);
+        Section { abi, presence: Presence::Unlisted, newest: None, ranges }
+    }
+
+    /// What the kernel would say itself, unless the profile is one that lets the kernel say it.
+    fn not_run(&mut self, abi: Abi) -> Section {
+        let (first, last) = abi.numbers();
+        let action = if answers_newer_calls(self.default_action) {
+            Action::Errno(ENOSYS)
+        } else {
+            self.default_action
+        };
+        let decision = self.intern(Decision::Action(action));
+        Section { abi, presence: Presence::NotRun, newest: None, ranges: cover(first, last, &[], decision) }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "there are fewer calls")]
+    fn intern(&mut self, decision: Decision) -> DecisionId {
+        let index = self.decisions.iter().position(|known| *known == decision);
+        DecisionId(index.unwrap_or_else(|| {
+            self.decisions.push(decision);
+            self.decisions.len() - 1
+        }) as u16)
+    }
+}
+
+/// A call that a rule names.
+struct Named {
+    rule: usize,
+    call: &'static Call,
+}
+
+/// A rule for a number.
+struct Entry {
+    number: u32,
+    /// Rules count in the order of the profile.
+    order: usize,
+    rule: usize,
+    call: &'static Call,
+    /// What the first argument must be, for a multiplexed call.
+    selector: Option<u8>,
+}
+
+/// The flags to install with, and whether notifications can work.
+fn flags(profile: &Profile, warnings: &mut Vec<Warning>) -> Result<Flags, Error> {
+    if profile.default_action == Action::Notify {
+        return Err(Error::NotifyByDefault);
+    }
+    let mut notify = profile.rules.iter().enumerate().filter(|(_, rule)| rule.action == Action::Notify);
+    if let Some((rule, _)) = notify.clone().find(|(_, rule)| rule.names.iter().any(|name| name == "write")) {
+        return Err(Error::NotifyWrite { rule });
+    }
+    if notify.next().is_some() {
+        return Ok(profile.flags | Flags::NEW_LISTENER);
+    }
+    if profile.flags.contains(Flags::WAIT_KILLABLE_RECV) {
+        warnings.push(Warning::NothingToReceive);
+    }
+    Ok(profile.flags.without(Flags::WAIT_KILLABLE_RECV))
+}
+
+/// The calls that rules name, in the order of the profile.
+fn resolve(profile: &Profile, warnings: &mut Vec<Warning>) -> Vec<Named> {
+    let mut named = Vec::with_capacity(profile.rules.iter().map(|rule| rule.names.len()).sum());
+    for (rule, Rule { names, .. }) in profile.rules.iter().enumerate() {
+        for name in names {
+            match Call::named(name) {
+                Some(call) => named.push(Named { rule, call }),
+                None => warnings.push(Warning::UnknownCall { rule, name: name.clone() }),
+            }
+        }
+    }
+    named
+}
+
+/// The sections a table has.
+fn abis(profile: &Profile, machine: &Machine) -> Vec<(Abi, Presence)> {
+    let mut listed = vec![machine.native];
+    for abi in profile.architectures.iter().filter_map(|arch| arch.abi(machine)) {
+        if !listed.contains(&abi) {
+            listed.push(abi);
+        }
+    }
+    let mut abis = vec![(machine.native, Presence::Listed)];
+    if machine.native == Abi::X86_64 {
+        let presence = match (listed.contains(&Abi::X32), machine.others.contains(&Abi::X32)) {
+            (true, true) => Presence::Listed,
+            (true, false) => Presence::NotRun,
+            (false, _) => Presence::Unlisted,
+        };
+        abis.push((Abi::X32, presence));
+    }
+    let others = listed.into_iter().filter(|abi| *abi != Abi::X32 && machine.others.contains(abi));
+    abis.extend(others.map(|abi| (abi, Presence::Listed)));
+    abis
+}
+
+/// Whether calls that are newer than the profile get `ENOSYS` instead of the default action, so that
+/// a program which tries a new call first goes on to the older one. So does runc, and for the same
+/// default actions (libcontainer/seccomp/patchbpf): what lets calls pass, lets new ones pass.
+const fn answers_newer_calls(default_action: Action) -> bool {
+    !matches!(default_action, Action::Allow | Action::Log | Action::Trace(_))
+}
+
+/// What several rules say about one number.
+fn decide(
+    abi: Abi,
+    entries: &[Entry],
+    profile: &Profile,
+    chains: &[Vec<Vec<Condition>>],
+) -> Result<Decision, Error> {
+    let mut tests = Vec::new();
+    let mut narrowed = Vec::new();
+    for entry in entries {
+        let action = profile.rules[entry.rule].action;
+        for chain in &chains[entry.rule] {
+            narrowed.clear();
+            let chain = match entry.selector {
+                None => &chain[..],
+                // The selector takes the place of a condition on the first argument.
+                Some(selector) => {
+                    let comparison = Comparison::Equal(u64::from(selector));
+                    narrowed.push(Condition { argument: Argument::FIRST, comparison });
+                    &chain[chain.partition_point(|condition| condition.argument == Argument::FIRST)..]
+                }
+            };
+            narrowed.extend(chain.iter().filter_map(|condition| rules::narrow(*condition, abi.width())));
+            if narrowed.is_empty() {
+                return Ok(Decision::Action(action));
+            }
+            rules::add(&mut tests, &narrowed, action).map_err(|rules::Conflict| Error::Conflict {
+                rule: entry.rule,
+                call: entry.call.name(),
+                abi,
+            })?;
+        }
+    }
+    Ok(Decision::Tests { width: abi.width(), tests })
+}
+
+/// Ranges from `first` to `last`: those found, which are in order and apart, and the default between
+/// them.
+fn cover(first: u32, last: u32, found: &[(u32, u32, DecisionId)], default: DecisionId) -> Vec<Range> {
+    let mut ranges: Vec<Range> = Vec::new();
+    let mut add = |first, last, decision| match ranges.last_mut() {
+        Some(before) if before.decision == decision => before.last = last,
+        _ => ranges.push(Range { first, last, decision }),
+    };
+    let mut next = Some(first);
+    for &(start, end, decision) in found {
+        if let Some(next) = next.filter(|next| *next < start) {
+            add(next, start - 1, default);
+        }
+        add(start, end, decision);
+        next = end.checked_add(1);
+    }
+    if let Some(next) = next.filter(|next| *next <= last) {
+        add(next, last, default);
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Arch;
+    use Comparison::{Equal, Greater, GreaterOrEqual, Less, MaskedEqual, NotEqual};
+
+    const EPERM: Action = Action::Errno(1);
+
+    fn profile<const N: usize>(rules: [Rule; N]) -> Profile {
+        Profile { default_action: EPERM, rules: rules.to_vec(), ..Profile::default() }
+    }
+
+    fn rule<const N: usize>(name: &str, action: Action, conditions: [(u32, Comparison); N]) -> Rule {
+        let conditions = conditions.map(|(argument, comparison)| Condition {
+            argument: Argument::new(argument).unwrap(),
+            comparison,
+        });
+        Rule { names: vec![name.to_owned()], action, conditions: conditions.to_vec() }
+    }
+
+    fn table(profile: &Profile) -> Table {
+        let (table, warnings) = Table::new(profile, &Machine::new(Abi::X86_64)).unwrap();
+        assert_eq!(warnings, []);
+        table
+    }
+
+    /// What happens to a call of ioctl.
+    fn ioctl(table: &Table, arguments: [u64; 6]) -> Action {
+        table.look_up(&Data { number: 16, arch: Abi::X86_64.audit_arch(), arguments, ..Data::default() })
+    }
+
+    /// The lines about one section, without its name.
+    fn section(table: &Table, abi: Abi) -> Vec<String> {
+        let text = table.to_string();
+        let lines = text.lines().map(str::trim).skip_while(|line| line.split(' ').next() != Some(abi.name()));
+        let is_heading = |line: &&str| {
+            !line.starts_with(|first: char| first.is_ascii_digit())
+                && !line.contains(": ")
+                && !line.starts_with("otherwise")
+        };
+        lines
+            .skip(1)
+            .take_while(|line| !is_heading(line))
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect()
+    }
+
+    #[test]
+    fn a_rule_without_conditions_beats_those_with() {
+        let with = rule("ioctl", Action::Allow, [(1, Equal(5))]);
+        let without = rule("ioctl", Action::Trap, []);
+        for rules in [[with.clone(), without.clone()], [without, with]] {
+            assert_eq!(ioctl(&table(&profile(rules)), [0, 5, 0, 0, 0, 0]), Action::Trap);
+        }
+    }
+
+    #[test]
+    fn the_first_rule_without_conditions_counts() {
+        let rules = [rule("ioctl", Action::Log, []), rule("ioctl", Action::Trap, [])];
+        assert_eq!(ioctl(&table(&profile(rules)), [0; 6]), Action::Log);
+    }
+
+    #[test]
+    fn a_rule_that_does_what_is_done_anyway_is_left_out() {
+        let rules = [rule("ioctl", Action::Allow, [(1, Equal(5))]), rule("ioctl", EPERM, [])];
+        let table = table(&profile(rules));
+        assert_eq!(ioctl(&table, [0, 5, 0, 0, 0, 0]), Action::Allow);
+        assert_eq!(ioctl(&table, [0, 6, 0, 0, 0, 0]), EPERM);
+    }
+
+    #[test]
+    fn the_same_conditions_with_another_action_are_an_error() {
+        let rules = [
+            rule("ioctl", Action::Allow, [(1, Equal(5)), (0, Less(3))]),
+            rule("read", Action::Allow, []),
+            rule("ioctl", Action::Trap, [(0, Less(3)), (1, Equal(5))]),
+        ];
+        let error = Table::new(&profile(rules), &Machine::new(Abi::X86_64)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "linux.seccomp.syscalls[2].args: an earlier entry has another action for ioctl under these \
+             conditions (on x86_64)"
+        );
+    }
+
+    #[test]
+    fn the_same_rule_twice_is_one() {
+        let one = rule("ioctl", Action::Allow, [(1, Equal(5))]);
+        assert_eq!(table(&profile([one.clone(), one.clone()])), table(&profile([one])));
+    }
+
+    #[test]
+    fn conditions_that_differ_in_the_upper_half_are_the_same_on_x86() {
+        let mut profile = profile([
+            rule("ioctl", Action::Allow, [(1, Equal(5))]),
+            rule("ioctl", Action::Trap, [(1, Equal(0x1_0000_0005))]),
+        ]);
+        assert_eq!(ioctl(&table(&profile), [0, 0x1_0000_0005, 0, 0, 0, 0]), Action::Trap);
+        profile.architectures = vec![Arch::X86];
+        let error = Table::new(&profile, &Machine::new(Abi::X86_64)).unwrap_err();
+        assert_eq!(error, Error::Conflict { rule: 1, call: "ioctl", abi: Abi::X86 });
+    }
+
+    #[test]
+    fn more_conditions_add_nothing_to_an_earlier_rule_with_fewer() {
+        let fewer = rule("ioctl", Action::Allow, [(0, Equal(1))]);
+        let more = rule("ioctl", Action::Trap, [(0, Equal(1)), (1, Equal(2))]);
+        let both = table(&profile([fewer.clone(), more.clone()]));
+        assert_eq!(ioctl(&both, [1, 2, 0, 0, 0, 0]), Action::Allow);
+        let error = Table::new(&profile([more, fewer]), &Machine::new(Abi::X86_64)).unwrap_err();
+        assert!(matches!(error, Error::Conflict { rule: 1, .. }));
+    }
+
+    // Else the second of these would be there to be in conflict with the third.
+    #[test]
+    fn a_rule_that_adds_nothing_is_in_no_conflict() {
+        let rules = [
+            rule("ioctl", Action::Allow, [(2, Equal(7))]),
+            rule("ioctl", Action::Allow, [(0, Equal(1)), (2, Equal(7))]),
+            rule("ioctl", Action::Trap, [(0, Equal(1))]),
+        ];
+        let lines = section(&table(&profile(rules)), Abi::X86_64);
+        assert_eq!(lines[1..4], ["16 test ioctl", "a2 == 0x7: allow", "a0 == 0x1: trap"]);
+    }
+
+    #[test]
+    fn fewer_conditions_take_the_place_of_more() {
+        let rules = [
+            rule("ioctl", Action::Allow, [(0, Equal(1)), (1, Equal(2))]),
+            rule("ioctl", Action::Allow, [(0, Equal(1)), (2, Equal(3))]),
+            rule("ioctl", Action::Allow, [(0, Equal(1))]),
+        ];
+        let lines = section(&table(&profile(rules)), Abi::X86_64);
+        assert_eq!(lines[1..4], ["16 test ioctl", "a0 == 0x1: allow", "otherwise errno 1 (EPERM)"]);
+    }
+
+    #[test]
+    fn tests_have_an_order_of_their_own() {
+        let rules = [
+            rule("ioctl", Action::Errno(9), [(0, Greater(1))]),
+            rule("ioctl", Action::Errno(8), [(0, GreaterOrEqual(7))]),
+            rule("ioctl", Action::Errno(7), [(0, Less(9))]),
+            rule("ioctl", Action::Errno(6), [(0, Less(4))]),
+            rule("ioctl", Action::Errno(5), [(0, Equal(3))]),
+            rule("ioctl", Action::Errno(4), [(0, MaskedEqual { mask: 6, value: 7 })]),
+            rule("ioctl", Action::Errno(3), [(1, NotEqual(0)), (2, Equal(1))]),
+            rule("ioctl", Action::Errno(2), [(1, NotEqual(0)), (3, Equal(1))]),
+        ];
+        assert_eq!(
+            section(&table(&profile(rules)), Abi::X86_64)[1..11],
+            [
+                "16 test ioctl",
+                "a1 != 0x0 and a3 == 0x1: errno 2 (ENOENT)",
+                "a1 != 0x0 and a2 == 0x1: errno 3",
+                "a0 & 0x6 == 0x6: errno 4",
+                "a0 == 0x3: errno 5",
+                "a0 < 0x4: errno 6",
+                "a0 < 0x9: errno 7",
+                "a0 >= 0x7: errno 8",
+                "a0 > 0x1: errno 9",
+                "otherwise errno 1 (EPERM)",
+            ]
+        );
+    }
+
+    #[test]
+    fn two_conditions_on_one_argument_are_alternatives() {
+        let conditions = [(0, Equal(1)), (1, Equal(5)), (1, Equal(7))];
+        let table = table(&profile([rule("ioctl", Action::Allow, conditions)]));
+        for arguments in [[1, 0], [0, 5], [0, 7]] {
+            assert_eq!(ioctl(&table, [arguments[0], arguments[1], 0, 0, 0, 0]), Action::Allow);
+        }
+        assert_eq!(ioctl(&table, [0, 6, 0, 0, 0, 0]), EPERM);
+    }
+
+    #[test]
+    fn a_mask_of_nothing_is_no_condition() {
+        let nothing = MaskedEqual { mask: 0, value: 7 };
+        let upper = MaskedEqual { mask: 0xffff_ffff_0000_0000, value: 0 };
+        let mut profile =
+            profile([rule("ioctl", Action::Allow, [(1, nothing)]), rule("fcntl", Action::Log, [(1, upper)])]);
+        profile.architectures = vec![Arch::X86];
+        let table = table(&profile);
+        assert_eq!(ioctl(&table, [0; 6]), Action::Allow);
+        assert_eq!(section(&table, Abi::X86_64)[3], "72 test fcntl");
+        assert!(section(&table, Abi::X86).contains(&"55 log fcntl".to_owned()));
+    }
+
+    #[test]
+    fn x86_has_one_call_for_many() {
+        let mut profile = profile([
+            rule("socket", Action::Allow, [(0, Equal(2)), (1, Equal(1))]),
+            rule("accept", Action::Allow, []),
+            rule("shmat", Action::Log, []),
+        ]);
+        profile.architectures = vec![Arch::X86];
+        assert_eq!(
+            section(&table(&profile), Abi::X86),
+            [
+                "0-101 errno 1 (EPERM) restart_syscall .. ioperm (102 calls)",
+                "102 test socketcall",
+                "a0 == 0x5: allow",
+                "a0 == 0x1 and a1 == 0x1: allow",
+                "otherwise errno 1 (EPERM)",
+                "103-116 errno 1 (EPERM) syslog .. sysinfo (14 calls)",
+                "117 test ipc",
+                "a0 == 0x15: log",
+                "otherwise errno 1 (EPERM)",
+                "118-358 errno 1 (EPERM) fsync .. execveat (237 calls)",
+                "359 test socket",
+                "a0 == 0x2 and a1 == 0x1: allow",
+                "otherwise errno 1 (EPERM)",
+                "360-396 errno 1 (EPERM) socketpair .. shmctl (31 calls)",
+                "397 log shmat",
+                "398 and up errno 38 (ENOSYS) newer than the profile",
+            ]
+        );
+    }
+
+    #[test]
+    fn unknown_names_are_left_out_with_a_warning() {
+        let mut unknown = rule("read", Action::Allow, []);
+        unknown.names.push("raed".to_owned());
+        let profile = profile([rule("write", Action::Allow, []), unknown]);
+        let (table, warnings) = Table::new(&profile, &Machine::new(Abi::X86_64)).unwrap();
+        assert_eq!(
+            warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["linux.seccomp.syscalls[1].names: unknown system call \"raed\" ignored"]
+        );
+        assert_eq!(section(&table, Abi::X86_64)[0], "0-1 allow read write");
+    }
+
+    // A call of another architecture is no mistake.
+    #[test]
+    fn names_of_other_architectures_are_left_out() {
+        let profile =
+            profile([rule("riscv_flush_icache", Action::Allow, []), rule("set_tls", Action::Allow, [])]);
+        assert_eq!(
+            section(&table(&profile), Abi::X86_64),
+            ["0 and up errno 1 (EPERM) read .. rseq_slice_yield (385 calls)"]
+        );
+    }
+
+    #[test]
+    fn newer_calls_do_not_exist_unless_calls_pass() {
+        for (action, newer) in [
+            (EPERM, true),
+            (Action::KillThread, true),
+            (Action::KillProcess, true),
+            (Action::Trap, true),
+            (Action::Allow, false),
+            (Action::Log, false),
+            (Action::Trace(1), false),
+        ] {
+            let rules = [rule("read", Action::Errno(2), []), rule("clone3", action, [])];
+            let profile = Profile { default_action: action, ..profile(rules) };
+            let table = table(&profile);
+            let number =
+                |number| table.look_up(&Data { number, arch: Abi::X86_64.audit_arch(), ..Data::default() });
+            // Even a rule that is left out says how new the profile is.
+            assert_eq!(number(435), action);
+            assert_eq!(number(436), if newer { Action::Errno(38) } else { action });
+        }
+    }
+
+    #[test]
+    fn a_profile_without_rules_knows_no_newer_calls() {
+        let table = table(&profile([]));
+        assert_eq!(
+            section(&table, Abi::X86_64),
+            ["0 and up errno 1 (EPERM) read .. rseq_slice_yield (385 calls)"]
+        );
+    }
+
+    // ARM's private calls and x32's old ones have high numbers, but are not new.
+    #[test]
+    fn calls_numbered_apart_do_not_make_a_profile_new() {
+        let mut profile = profile([
+            rule("clone3", Action::Allow, []),
+            rule("set_tls", Action::Allow, []),
+            rule("preadv2", Action::Allow, []),
+        ]);
+        profile.architectures = vec![Arch::Arm, Arch::X32];
+        let (table, _) = Table::new(&profile, &Machine::new(Abi::Aarch64)).unwrap();
+        assert_eq!(
+            section(&table, Abi::Arm)[3..],
+            [
+                "435 allow clone3",
+                "436-0xeffff errno 38 (ENOSYS) newer than the profile",
+                "0xf0000-0xf0004 errno 1 (EPERM) breakpoint cacheflush usr26 usr32",
+                "0xf0005 allow set_tls",
+                "0xf0006 and up errno 38 (ENOSYS) newer than the profile",
+            ]
+        );
+        let (table, _) = Table::new(&profile, &Machine::new(Abi::X86_64)).unwrap();
+        assert_eq!(
+            section(&table, Abi::X32)[1..],
+            [
+                "435 allow clone3",
+                "436-511 errno 38 (ENOSYS) newer than the profile",
+                "512-545 errno 1 (EPERM) rt_sigaction .. execveat (34 calls)",
+                "546 allow preadv2",
+                "547 and up errno 38 (ENOSYS) newer than the profile",
+            ]
+        );
+    }
+
+    #[test]
+    fn x32_is_what_the_profile_and_the_kernel_make_of_it() {
+        let mut profile = profile([rule("read", Action::Allow, [])]);
+        let x32 = |profile: &Profile, machine| {
+            let (table, _) = Table::new(profile, &machine).unwrap();
+            section(&table, Abi::X32)
+        };
+        let machine = Machine::new(Abi::X86_64);
+        let unlisted =
+            ["0-0xbffffffe kill thread read .. pwritev2 (374 calls)", "0xbfffffff errno 1 (EPERM)"];
+        assert_eq!(x32(&profile, machine.clone()), unlisted);
+        assert_eq!(x32(&profile, machine.clone().without(Abi::X32)), unlisted);
+        profile.architectures = vec![Arch::X32];
+        assert_eq!(
+            x32(&profile, machine.clone()),
+            ["0 allow read", "1 and up errno 38 (ENOSYS) newer than the profile"]
+        );
+        let not_run = machine.without(Abi::X32);
+        assert_eq!(
+            x32(&profile, not_run.clone()),
+            ["0 and up errno 38 (ENOSYS) read .. pwritev2 (374 calls)"]
+        );
+        profile.default_action = Action::Log;
+        assert_eq!(x32(&profile, not_run), ["0 and up log read .. pwritev2 (374 calls)"]);
+    }
+
+    #[test]
+    fn the_native_architecture_is_always_there_and_foreign_ones_never() {
+        let profile = profile([rule("read", Action::Allow, [])]);
+        let all = Profile { architectures: Arch::NAMES.map(|(_, arch)| arch).to_vec(), ..profile.clone() };
+        let abis = |profile: &Profile, machine: &Machine| -> Vec<_> {
+            let (table, _) = Table::new(profile, machine).unwrap();
+            table.sections.iter().map(|section| section.abi).collect()
+        };
+        let machine = Machine::new(Abi::X86_64);
+        assert_eq!(abis(&profile, &machine), [Abi::X86_64, Abi::X32]);
+        assert_eq!(abis(&all, &machine), [Abi::X86_64, Abi::X32, Abi::X86]);
+        assert_eq!(abis(&all, &machine.without(Abi::X86)), [Abi::X86_64, Abi::X32]);
+        let machine = Machine::new(Abi::Aarch64);
+        assert_eq!(abis(&profile, &machine), [Abi::Aarch64]);
+        assert_eq!(abis(&all, &machine), [Abi::Aarch64, Abi::Arm]);
+    }
+
+    #[test]
+    fn notifications_must_not_wait_for_themselves() {
+        let error = |profile| Table::new(&profile, &Machine::new(Abi::X86_64)).unwrap_err().to_string();
+        let by_default = Profile { default_action: Action::Notify, ..profile([]) };
+        assert_eq!(error(by_default), "linux.seccomp.defaultAction: SCMP_ACT_NOTIFY cannot be the default");
+        let write = profile([rule("read", Action::Allow, []), rule("write", Action::Notify, [])]);
+        assert_eq!(error(write), "linux.seccomp.syscalls[1]: SCMP_ACT_NOTIFY cannot be used for write");
+    }
+
+    #[test]
+    fn a_rule_that_notifies_asks_for_a_listener() {
+        let wait = Flags::WAIT_KILLABLE_RECV | Flags::LOG;
+        let notify = Profile { flags: wait, ..profile([rule("mount", Action::Notify, [])]) };
+        let program = table(&notify).program().unwrap();
+        assert!(program.notifies());
+        assert_eq!(program.flags.bits(), 1 << 1 | 1 << 3 | 1 << 5);
+
+        let without = Profile { flags: wait, ..profile([]) };
+        let (table, warnings) = Table::new(&without, &Machine::new(Abi::X86_64)).unwrap();
+        assert_eq!(table.flags, Flags::LOG);
+        assert_eq!(
+            warnings[0].to_string(),
+            "linux.seccomp.flags: SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV ignored without SCMP_ACT_NOTIFY"
+        );
+        assert!(!table.program().unwrap().notifies());
+    }
+}

@@ -1,0 +1,196 @@
+//! What several tests need: profiles from JSON, calls to ask about, numbers that look random.
+
+use husk_seccomp::interpret::Data;
+use husk_seccomp::{Abi, Action, Arch, Argument, Comparison, Condition, Flags, Machine, Profile, Rule};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The default profiles of three engines, for an unprivileged container. See `profiles/README.md`.
+pub(crate) const ENGINES: [&str; 3] = ["docker", "podman", "containerd"];
+
+/// A machine that runs all that x86-64 kernels may run.
+pub(crate) fn x86_64() -> Machine {
+    Machine::new(Abi::X86_64)
+}
+
+/// An engine's profile.
+pub(crate) fn profile_of(engine: &str) -> Profile {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/profiles/{engine}.json"));
+    profile_from(&serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap())
+}
+
+/// `linux.seccomp`.
+pub(crate) fn profile_from(json: &Value) -> Profile {
+    Profile {
+        default_action: action(&json["defaultAction"], &json["defaultErrnoRet"]),
+        architectures: list(&json["architectures"]).map(|arch| Arch::from_oci(text(arch)).unwrap()).collect(),
+        flags: json.get("flags").map_or_else(Flags::default, |flags| {
+            list(flags).fold(Flags::NONE, |flags, flag| flags | Flags::from_oci(text(flag)).unwrap())
+        }),
+        rules: list(&json["syscalls"]).map(rule).collect(),
+    }
+}
+
+fn rule(json: &Value) -> Rule {
+    Rule {
+        names: list(&json["names"]).map(|name| text(name).to_owned()).collect(),
+        action: action(&json["action"], &json["errnoRet"]),
+        conditions: list(&json["args"]).map(condition).collect(),
+    }
+}
+
+fn condition(json: &Value) -> Condition {
+    let number = |name: &str| json[name].as_u64().unwrap_or(0);
+    let comparison = Comparison::from_oci(text(&json["op"]), number("value"), number("valueTwo"));
+    Condition {
+        argument: Argument::new(number("index").try_into().unwrap()).unwrap(),
+        comparison: comparison.unwrap(),
+    }
+}
+
+fn action(name: &Value, errno: &Value) -> Action {
+    Action::from_oci(text(name), errno.as_u64().map(|errno| errno.try_into().unwrap())).unwrap()
+}
+
+fn list(json: &Value) -> impl Iterator<Item = &Value> {
+    json.as_array().into_iter().flatten()
+}
+
+fn text(json: &Value) -> &str {
+    json.as_str().unwrap()
+}
+
+/// Values on both sides of every border of a comparison, in both halves.
+pub(crate) fn values(comparison: Comparison) -> Vec<u64> {
+    let (mask, value) = match comparison {
+        Comparison::NotEqual(value)
+        | Comparison::Less(value)
+        | Comparison::LessOrEqual(value)
+        | Comparison::Equal(value)
+        | Comparison::GreaterOrEqual(value)
+        | Comparison::Greater(value) => (u64::MAX, value),
+        Comparison::MaskedEqual { mask, value } => (mask, value & mask),
+    };
+    let high = 1 << 32;
+    let mut values = vec![
+        value,
+        value.wrapping_sub(1),
+        value.wrapping_add(1),
+        value.wrapping_sub(high),
+        value.wrapping_add(high),
+        value ^ 1,
+        value ^ (1 << 31),
+        value ^ (1 << 63),
+        value & 0xffff_ffff,
+        value | !0xffff_ffff,
+        value >> 32 << 32,
+        value | 0xffff_ffff,
+        value | !mask,
+        (value | !mask) ^ (mask & mask.wrapping_neg()),
+        !value,
+    ];
+    values.extend([0, 1, u64::MAX]);
+    values.sort_unstable();
+    values.dedup();
+    values
+}
+
+/// Arguments at all borders of a profile's conditions: for every argument the values that some
+/// condition of the call cares about, in all combinations as long as these are few, else at random.
+pub(crate) fn arguments(conditions: &[Condition], random: &mut Random) -> Vec<[u64; 6]> {
+    const MOST: usize = 600;
+    let mut interesting: [Vec<u64>; 6] = Default::default();
+    for condition in conditions {
+        interesting[usize::from(condition.argument.index())].extend(values(condition.comparison));
+    }
+    for values in &mut interesting {
+        values.sort_unstable();
+        values.dedup();
+    }
+    let combinations = interesting.iter().map(|values| values.len().max(1)).product::<usize>();
+    if combinations > MOST {
+        return (0..MOST)
+            .map(|_| {
+                [0, 1, 2, 3, 4, 5].map(|argument: usize| match &interesting[argument][..] {
+                    [] => random.next(),
+                    values => *random.pick(values),
+                })
+            })
+            .collect();
+    }
+    (0..combinations)
+        .map(|mut index| {
+            interesting.each_ref().map(|values| match &values[..] {
+                [] => random.next(),
+                values => {
+                    let value = values[index % values.len()];
+                    index /= values.len();
+                    value
+                }
+            })
+        })
+        .collect()
+}
+
+/// How many random profiles to try: `HUSK_ROUNDS` in the environment multiplies it.
+pub(crate) fn rounds(few: u64) -> u64 {
+    let rounds = std::env::var("HUSK_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
+    few * rounds.unwrap_or(1)
+}
+
+/// A call.
+pub(crate) fn call(abi: Abi, number: u32, arguments: [u64; 6]) -> Data {
+    Data { number, arch: abi.audit_arch(), instruction_pointer: 0x5555_5555_5000, arguments }
+}
+
+/// Numbers that look random and are the same in every run (Marsaglia's xorshift).
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut random = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        (0..8).for_each(|_| {
+            random.next();
+        });
+        random
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        (self.next() >> 16) as usize % limit
+    }
+
+    pub(crate) fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+        &of[self.below(of.len())]
+    }
+
+    pub(crate) fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// Compiles a program of `tests/oracle`, or says why not.
+pub(crate) fn compile<'a>(
+    name: &str,
+    libraries: impl IntoIterator<Item = &'a str>,
+) -> Result<PathBuf, String> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/oracle/{name}.c"));
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let program = directory.join(format!("seccomp-{name}"));
+    // Another run of the tests may do the same at this moment.
+    let new = directory.join(format!("seccomp-{name}-{}", std::process::id()));
+    let compiler = Command::new("cc").arg("-O2").arg("-o").arg(&new).arg(source).args(libraries).output();
+    let compiler = compiler.map_err(|error| format!("cc: {error}"))?;
+    if !compiler.status.success() {
+        return Err(String::from_utf8_lossy(&compiler.stderr).into_owned());
+    }
+    std::fs::rename(new, &program).map_err(|error| error.to_string())?;
+    Ok(program)
+}
