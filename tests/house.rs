@@ -19,7 +19,7 @@ const UNSAFE: [&str; 11] = [
     "integration/bench/spawn/src/contend/usage.rs",
 ];
 
-/// Above this a file has a second topic in it.
+/// Above this, tests aside, a file has a second topic in it.
 const MOST_LINES: usize = 700;
 
 #[test]
@@ -56,7 +56,7 @@ fn the_child_has_no_standard_library() {
 #[test]
 fn no_file_has_grown_a_second_topic() {
     for file in sources() {
-        let lines = read(&file).lines().count();
+        let lines = read(&file).lines().take_while(|line| !line.starts_with("mod tests")).count();
         assert!(lines <= MOST_LINES, "{}: {lines} lines", file.display());
     }
 }

@@ -45,6 +45,8 @@ pub struct Container {
     pub readonly_paths: Vec<PathBuf>,
     /// `linux.mountLabel`.
     pub mount_label: Option<String>,
+    /// `linux.seccomp`.
+    pub seccomp: Option<husk_seccomp::Profile>,
     /// `linux.cgroupsPath`.
     pub cgroups_path: Option<String>,
     /// `hooks`.

@@ -16,6 +16,7 @@ mod linux;
 mod mounts;
 mod options;
 mod process;
+mod seccomp;
 
 pub use container::Container;
 pub use error::{Error, Field, Kind, Warning};
@@ -77,6 +78,7 @@ pub fn parse(bytes: &[u8], directory: &Path) -> Result<(Container, Vec<Warning>)
         masked_paths: Vec::new(),
         readonly_paths: Vec::new(),
         mount_label: None,
+        seccomp: None,
         cgroups_path: None,
         hooks: hooks(&spec)?,
         annotations: spec.annotations().clone().unwrap_or_default().into_iter().collect(),

@@ -1,11 +1,11 @@
 //! `linux`.
 
-use crate::absolute;
 use crate::container::{
     Clock, Container, Device, DeviceKind, IdMapping, Namespace, NamespaceKind, Propagation, PropagationKind,
     TimeOffset,
 };
 use crate::error::{Error, Field, Kind};
+use crate::{absolute, seccomp};
 use oci_spec::runtime::{self as oci, LinuxDeviceType, LinuxNamespaceType};
 use std::path::PathBuf;
 
@@ -23,6 +23,9 @@ pub(crate) fn resolve(linux: &oci::Linux, container: &mut Container) -> Result<(
     container.masked_paths = paths(linux.masked_paths(), &field.key("maskedPaths"))?;
     container.readonly_paths = paths(linux.readonly_paths(), &field.key("readonlyPaths"))?;
     container.mount_label = linux.mount_label().clone().filter(|label| !label.is_empty());
+    let profile = linux.seccomp().as_ref();
+    container.seccomp =
+        profile.map(|profile| seccomp::resolve(profile, &field.key("seccomp"))).transpose()?;
     let cgroups_path = linux.cgroups_path().as_ref().map(|path| path.display().to_string());
     container.cgroups_path = cgroups_path.filter(|path| !path.is_empty());
     Ok(())

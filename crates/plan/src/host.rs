@@ -1,5 +1,6 @@
 //! What the planner has to know of a machine.
 
+use husk_seccomp::Machine;
 use std::path::PathBuf;
 
 /// A machine, and who asks. Plain data: probing is the runtime's, and tests write down machines that
@@ -14,6 +15,8 @@ pub struct Host {
     pub sources: Vec<FileKind>,
     /// What a mount of type `cgroup` shows.
     pub cgroup: CgroupMount,
+    /// The ways to make system calls that the kernel knows.
+    pub machine: Machine,
     /// The home directory that the image's /etc/passwd has for the container's user.
     pub home: PathBuf,
 }

@@ -19,6 +19,7 @@ mod mounts;
 mod namespaces;
 mod process;
 mod rootfs;
+mod seccomp;
 
 pub use builder::{Error, Plan};
 pub use host::{CgroupMount, FileKind, Host};
@@ -29,6 +30,7 @@ use husk_bundle::Container;
 use husk_bundle::container::NoNewPrivileges;
 use husk_script::Step;
 use husk_script::sys::Fd;
+use seccomp::When;
 
 /// Where the child waits for `start`.
 #[derive(Clone, Copy)]
@@ -76,6 +78,8 @@ pub fn create<'b>(
 
     process::limits(container, &mut plan);
     identity::bounding(container, &mut plan);
+    // A filter needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs.
+    seccomp::load(container, host, When::Privileged, &mut plan)?;
     identity::become_user(container, host, &mut plan);
     if let Some(process) = &container.process {
         // With the program's identity, so that it does not start where it may not be.
@@ -83,7 +87,9 @@ pub fn create<'b>(
         if process.no_new_privileges == NoNewPrivileges::Set {
             plan.at("process.noNewPrivileges").push(Step::NoNewPrivs);
         }
-        process::exec(process, host, start, &mut plan)?;
+        process::find(process, start, &mut plan)?;
+        seccomp::load(container, host, When::Last, &mut plan)?;
+        process::exec(process, host, &mut plan)?;
     }
     Ok(plan.finish(namespaces::new(container)))
 }

@@ -94,13 +94,9 @@ pub(crate) fn cwd(process: &Process, plan: &mut Builder<'_>) -> Result<(), Error
     Ok(())
 }
 
-/// Finds the program, waits for `start` if there is to be one, and becomes it.
-pub(crate) fn exec(
-    process: &Process,
-    host: &Host,
-    start: Start,
-    plan: &mut Builder<'_>,
-) -> Result<(), Error> {
+/// Finds the program, so that one that is missing fails `create` and not `start`, and waits for
+/// `start` if there is to be one.
+pub(crate) fn find(process: &Process, start: Start, plan: &mut Builder<'_>) -> Result<(), Error> {
     plan.at("process.args[0]");
     let candidates = candidates(process, plan)?;
     plan.push(Step::CheckExecutable { candidates });
@@ -114,8 +110,13 @@ pub(crate) fn exec(
         }
     }
     plan.push(Step::SignalMask { blocked: SignalSet::EMPTY });
+    Ok(())
+}
 
+/// Becomes the program.
+pub(crate) fn exec(process: &Process, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
     plan.at("process.args");
+    let candidates = candidates(process, plan)?;
     let args = process.args.iter().map(|argument| plan.text(OsStr::from_bytes(argument.to_bytes())));
     let args = args.collect::<Result<Vec<_>, _>>()?;
     let argv = plan.array(args);

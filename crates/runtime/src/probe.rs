@@ -3,6 +3,7 @@
 use husk_bundle::Container;
 use husk_bundle::container::Source;
 use husk_plan::{CgroupMount, FileKind, Host};
+use husk_seccomp::{Abi, Machine};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::process::{getegid, geteuid};
 use std::fs::{self, File};
@@ -25,9 +26,15 @@ pub(crate) fn probe(container: &Container) -> Host {
         egid: getegid().as_raw(),
         sources: sources.collect(),
         cgroup: cgroup(),
+        machine: Machine::new(NATIVE),
         home: home(container).unwrap_or_else(|| PathBuf::from("/")),
     }
 }
+
+#[cfg(target_arch = "x86_64")]
+const NATIVE: Abi = Abi::X86_64;
+#[cfg(target_arch = "aarch64")]
+const NATIVE: Abi = Abi::Aarch64;
 
 fn cgroup() -> CgroupMount {
     if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
