@@ -1,4 +1,10 @@
-//! What is tested across the tree. The tests of one crate stand beside it.
+//! What is tested across the tree, through the command line. The tests of one crate stand beside it.
 
 /// The rules of the house that a compiler does not know.
 mod house;
+/// What a program finds in its container.
+mod inside;
+/// From create to delete, and what each verb says in each state.
+mod lifecycle;
+/// A bundle to build, a runtime to run it, and what is expected of it.
+mod util;

@@ -84,7 +84,7 @@ pub fn parse(bytes: &[u8], directory: &Path) -> Result<(Container, Vec<Warning>)
         annotations: spec.annotations().clone().unwrap_or_default().into_iter().collect(),
     };
     if let Some(linux) = spec.linux() {
-        linux::resolve(linux, &mut container)?;
+        linux::resolve(linux, &mut container, &mut warnings)?;
     }
     Ok((container, warnings))
 }

@@ -4,13 +4,22 @@ use crate::container::{
     Clock, Container, Device, DeviceKind, IdMapping, Namespace, NamespaceKind, Propagation, PropagationKind,
     TimeOffset,
 };
-use crate::error::{Error, Field, Kind};
+use crate::error::{Error, Field, Kind, Warning};
 use crate::{absolute, seccomp};
 use oci_spec::runtime::{self as oci, LinuxDeviceType, LinuxNamespaceType};
 use std::path::PathBuf;
 
-pub(crate) fn resolve(linux: &oci::Linux, container: &mut Container) -> Result<(), Error> {
+pub(crate) fn resolve(
+    linux: &oci::Linux,
+    container: &mut Container,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), Error> {
     let field = Field::new("linux");
+    refuse(linux, &field)?;
+    if linux.resources().is_some() {
+        let text = "no cgroup is made yet, so none of this is in force".to_owned();
+        warnings.push(Warning { field: field.key("resources"), text });
+    }
     container.namespaces = namespaces(linux, &field.key("namespaces"))?;
     container.uid_mappings = mappings(linux.uid_mappings());
     container.gid_mappings = mappings(linux.gid_mappings());
@@ -29,6 +38,20 @@ pub(crate) fn resolve(linux: &oci::Linux, container: &mut Container) -> Result<(
     let cgroups_path = linux.cgroups_path().as_ref().map(|path| path.display().to_string());
     container.cgroups_path = cgroups_path.filter(|path| !path.is_empty());
     Ok(())
+}
+
+/// Refuses what is not done yet: nothing that is asked for is silently left out.
+fn refuse(linux: &oci::Linux, field: &Field) -> Result<(), Error> {
+    let asked = [
+        ("intelRdt", linux.intel_rdt().is_some()),
+        ("memoryPolicy", linux.memory_policy().is_some()),
+        ("netDevices", linux.net_devices().iter().flatten().next().is_some()),
+        ("personality", linux.personality().is_some()),
+    ];
+    match asked.into_iter().find(|(_, asked)| *asked) {
+        Some((name, _)) => Err(field.key(name).error(Kind::Conflict("is not supported yet"))),
+        None => Ok(()),
+    }
 }
 
 pub(crate) fn mappings(mappings: &Option<Vec<oci::LinuxIdMapping>>) -> Vec<IdMapping> {

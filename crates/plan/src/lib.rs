@@ -27,9 +27,10 @@ pub use host::{CgroupMount, FileKind, Host};
 use builder::Builder;
 use bumpalo::Bump;
 use husk_bundle::Container;
-use husk_bundle::container::NoNewPrivileges;
+use husk_bundle::container::{Hooks, NoNewPrivileges, Terminal};
 use husk_script::Step;
 use husk_script::sys::Fd;
+use husk_script::sys::namespace::Namespaces;
 use seccomp::When;
 
 /// Where the child waits for `start`.
@@ -56,6 +57,7 @@ pub fn create<'b>(
     memory: &'b Bump,
 ) -> Result<Plan<'b>, Error> {
     let mut plan = Builder::new(memory);
+    refuse(container, &mut plan)?;
 
     process::detach(&mut plan);
     namespaces::join(container, &mut plan)?;
@@ -92,4 +94,27 @@ pub fn create<'b>(
         process::exec(process, host, &mut plan)?;
     }
     Ok(plan.finish(namespaces::new(container)))
+}
+
+/// Refuses what is not done yet: nothing that is asked for is silently left out.
+fn refuse(container: &Container, plan: &mut Builder<'_>) -> Result<(), Error> {
+    let process = container.process.as_ref();
+    let asked = [
+        ("hooks", container.hooks != Hooks::default()),
+        ("linux.mountLabel", container.mount_label.is_some()),
+        ("linux.timeOffsets", !container.time_offsets.is_empty()),
+        ("process", process.is_none()),
+        ("process.apparmorProfile", process.is_some_and(|process| process.apparmor_profile.is_some())),
+        ("process.selinuxLabel", process.is_some_and(|process| process.selinux_label.is_some())),
+        ("process.terminal", process.is_some_and(|process| process.terminal != Terminal::No)),
+    ];
+    let (name, reason) = match asked.into_iter().find(|(_, asked)| *asked) {
+        Some(("process", _)) => ("process", "is missing"),
+        Some((name, _)) => (name, "is not supported yet"),
+        None if !namespaces::new(container).contains(Namespaces::MOUNT) => {
+            ("linux.namespaces", "a container without a mount namespace of its own is not supported yet")
+        }
+        None => return Ok(()),
+    };
+    Err(plan.at(name).error(reason))
 }

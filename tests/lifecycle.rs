@@ -1,0 +1,92 @@
+//! From create to delete, and what each verb says in each state.
+
+use crate::util::{Bundle, Runtime};
+use std::io::{BufRead as _, BufReader};
+
+#[test]
+fn a_container_runs_and_nothing_is_left_of_it() {
+    let runtime = Runtime::under_test();
+    runtime.run(&Bundle::running("exit 0")).prints("");
+    assert!(runtime.is_empty());
+}
+
+#[test]
+fn the_code_of_the_program_is_passed_on() {
+    assert_eq!(Runtime::under_test().run(&Bundle::running("exit 7")).0.status.code(), Some(7));
+}
+
+#[test]
+fn a_container_goes_through_its_states() {
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("wait");
+    runtime.create(&bundle).succeeds();
+    assert_eq!(runtime.status(), "created");
+    runtime.create(&bundle).fails(1, "container with given ID already exists");
+    runtime.call("start", &["c"]).succeeds();
+    assert_eq!(runtime.status(), "running");
+    runtime.call("start", &["c"]).fails(1, "cannot start an already running container");
+    runtime.call("delete", &["c"]).fails(1, "cannot delete container c that is not stopped: running");
+    runtime.call("delete", &["--force", "c"]).succeeds();
+    runtime.call("state", &["c"]).fails(1, "container does not exist");
+    runtime.call("delete", &["--force", "c"]).succeeds();
+    assert!(runtime.is_empty());
+}
+
+#[test]
+fn a_created_container_can_be_deleted() {
+    let runtime = Runtime::under_test();
+    runtime.create(&Bundle::running("wait")).succeeds();
+    runtime.call("delete", &["c"]).succeeds();
+    assert!(runtime.is_empty());
+}
+
+#[test]
+fn a_signal_ends_the_program_and_the_code_says_which() {
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("wait");
+    let mut running = runtime.running(&bundle);
+    let mut said = String::new();
+    BufReader::new(running.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    assert_eq!(said, "begun\n");
+    runtime.call("kill", &["c", "KILL"]).succeeds();
+    assert_eq!(running.wait().unwrap().code(), Some(128 + 9));
+    assert!(runtime.is_empty());
+}
+
+#[test]
+fn a_program_that_is_missing_fails_create_and_leaves_nothing() {
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("").with("/process/args", serde_json::json!(["/missing"]));
+    let message = "process.args[0]: find /missing: No such file or directory (os error 2)";
+    runtime.create(&bundle).fails(1, message);
+    assert!(runtime.is_empty());
+}
+
+#[test]
+fn a_step_that_fails_names_its_field() {
+    let runtime = Runtime::under_test();
+    let options = serde_json::json!(["size=nonsense"]);
+    let mount =
+        serde_json::json!({ "destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": options });
+    let message = "mounts[2] /tmp: fsconfig r0 size=nonsense: Invalid argument (os error 22)";
+    runtime.run(&Bundle::running("exit 0").mounting(mount)).fails(1, message);
+    assert!(runtime.is_empty());
+}
+
+#[test]
+fn what_is_unknown_is_said_to_be() {
+    let runtime = Runtime::under_test();
+    runtime.call("state", &["c"]).fails(1, "container does not exist");
+    runtime.call("kill", &["c"]).fails(1, "container does not exist");
+    runtime.call("start", &["../c"]).fails(1, "invalid container ID \"../c\"");
+    runtime.call("dance", &[]).fails(3, "dance");
+    assert_eq!(runtime.call("--version", &[]).0.status.code(), Some(0));
+}
+
+#[test]
+fn what_cannot_be_done_is_refused() {
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("exit 0").with("/process/terminal", serde_json::json!(true));
+    runtime.run(&bundle).fails(1, "process.terminal: is not supported yet");
+    assert!(runtime.is_empty());
+}

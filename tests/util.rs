@@ -1,0 +1,210 @@
+//! A bundle to build, a runtime to run it, and what is expected of it.
+//!
+//! `RUNTIME_UNDER_TEST=/path/to/runc` runs the same tests on another runtime; a difference is a
+//! finding.
+
+use serde_json::{Value, json};
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// Ends the test as skipped if something is missing.
+macro_rules! need {
+    ($there:expr, $what:expr) => {
+        if !$there {
+            return crate::util::skip(module_path!(), $what);
+        }
+    };
+}
+pub(crate) use need;
+
+/// Says that a test was skipped, past the capture of output, so that it can be counted.
+pub(crate) fn skip(test: &str, reason: &str) {
+    writeln!(std::io::stderr(), "skipped: {test}: {reason}").expect("a place to say it");
+}
+
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// A bundle in a directory of its own, with a root file system that holds the guest and nothing else.
+pub(crate) struct Bundle {
+    directory: TempDir,
+    pub(crate) config: Value,
+}
+
+impl Bundle {
+    /// One that runs the guest with these words.
+    pub(crate) fn running(words: &str) -> Self {
+        let directory = TempDir::new().expect("a temporary directory");
+        let rootfs = directory.path().join("rootfs");
+        fs::create_dir(&rootfs).expect("a root file system");
+        fs::copy(guest(), rootfs.join("guest")).expect("the guest, built beside the tests");
+        let args: Vec<_> = std::iter::once("/guest").chain(words.split_whitespace()).collect();
+        let mut namespaces = vec!["pid", "ipc", "uts", "mount", "network"];
+        let mut linux = json!({});
+        if !is_root() {
+            namespaces.push("user");
+            let map = |id: u32| json!([{ "containerID": 0, "hostID": id, "size": 1 }]);
+            linux["uidMappings"] = map(rustix::process::geteuid().as_raw());
+            linux["gidMappings"] = map(rustix::process::getegid().as_raw());
+        }
+        linux["namespaces"] = namespaces.into_iter().map(|kind| json!({ "type": kind })).collect();
+        let config = json!({
+            "ociVersion": "1.3.0",
+            "root": { "path": "rootfs" },
+            "process": { "user": { "uid": 0, "gid": 0 }, "args": args, "cwd": "/", "noNewPrivileges": true },
+            "hostname": "guest",
+            "mounts": [
+                { "destination": "/proc", "type": "proc", "source": "proc" },
+                { "destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"] }
+            ],
+            "linux": linux
+        });
+        Self { directory, config }
+    }
+
+    /// The same with `value` at `pointer`, whose parents are there.
+    pub(crate) fn with(mut self, pointer: &str, value: Value) -> Self {
+        let (parent, key) = pointer.rsplit_once('/').expect("a pointer");
+        let parent = self.config.pointer_mut(parent).expect("the parent");
+        parent.as_object_mut().expect("an object").insert(key.to_owned(), value);
+        self
+    }
+
+    /// The same with one more mount.
+    pub(crate) fn mounting(mut self, mount: Value) -> Self {
+        self.config["mounts"].as_array_mut().expect("mounts").push(mount);
+        self
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(crate) fn rootfs(&self) -> PathBuf {
+        self.path().join("rootfs")
+    }
+
+    fn write(&self) {
+        fs::write(self.path().join("config.json"), self.config.to_string()).expect("config.json");
+    }
+}
+
+/// A runtime with a place for its containers.
+pub(crate) struct Runtime {
+    root: TempDir,
+}
+
+impl Runtime {
+    pub(crate) fn under_test() -> Self {
+        Self { root: TempDir::new().expect("a temporary directory") }
+    }
+
+    fn command(&self, verb: &str) -> Command {
+        let runtime =
+            std::env::var_os("RUNTIME_UNDER_TEST").unwrap_or_else(|| env!("CARGO_BIN_EXE_husk").into());
+        let mut command = Command::new(runtime);
+        command.arg("--root").arg(self.root.path()).arg(verb);
+        command
+    }
+
+    /// Runs a container to its end.
+    pub(crate) fn run(&self, bundle: &Bundle) -> Seen {
+        bundle.write();
+        Seen(self.command("run").arg("--bundle").arg(bundle.path()).arg("c").output().expect("the runtime"))
+    }
+
+    /// Creates the container `c`, whose output is not looked at.
+    pub(crate) fn create(&self, bundle: &Bundle) -> Seen {
+        bundle.write();
+        let mut command = self.command("create");
+        command.arg("--bundle").arg(bundle.path()).arg("c");
+        self.detached(command)
+    }
+
+    /// A verb with its arguments.
+    pub(crate) fn call(&self, verb: &str, arguments: &[&str]) -> Seen {
+        let mut command = self.command(verb);
+        command.args(arguments);
+        self.detached(command)
+    }
+
+    /// The status of the container `c`.
+    pub(crate) fn status(&self) -> String {
+        let state: Value = serde_json::from_str(&self.call("state", &["c"]).succeeds()).expect("a state");
+        state["status"].as_str().expect("a status").to_owned()
+    }
+
+    /// Whether nothing is left of any container.
+    pub(crate) fn is_empty(&self) -> bool {
+        fs::read_dir(self.root.path()).expect("the root").next().is_none()
+    }
+
+    /// A container that runs in the foreground.
+    pub(crate) fn running(&self, bundle: &Bundle) -> Child {
+        bundle.write();
+        let mut command = self.command("run");
+        command.arg("--bundle").arg(bundle.path()).arg("c");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the runtime")
+    }
+
+    /// Output through files: the container keeps what it is given for longer than the runtime lives.
+    fn detached(&self, mut command: Command) -> Seen {
+        let (mut out, mut err) =
+            (tempfile::tempfile().expect("a file"), tempfile::tempfile().expect("a file"));
+        command
+            .stdin(Stdio::null())
+            .stdout(out.try_clone().expect("a file"))
+            .stderr(err.try_clone().expect("a file"));
+        let status = command.status().expect("the runtime");
+        let read = |file: &mut fs::File| {
+            use std::io::{Read as _, Seek as _};
+            let mut bytes = Vec::new();
+            file.rewind().and_then(|()| file.read_to_end(&mut bytes)).expect("what was written");
+            bytes
+        };
+        Seen(Output { status, stdout: read(&mut out), stderr: read(&mut err) })
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.call("delete", &["--force", "c"]);
+    }
+}
+
+/// What a runtime did.
+pub(crate) struct Seen(pub(crate) Output);
+
+impl Seen {
+    /// It succeeded, and this is what it printed.
+    #[track_caller]
+    pub(crate) fn succeeds(&self) -> String {
+        let stderr = String::from_utf8_lossy(&self.0.stderr);
+        assert!(self.0.status.success(), "{}\n{stderr}", self.0.status);
+        String::from_utf8(self.0.stdout.clone()).expect("text")
+    }
+
+    /// It succeeded and printed just this.
+    #[track_caller]
+    pub(crate) fn prints(&self, wanted: &str) {
+        let found = self.succeeds();
+        assert_eq!(found.trim_end(), wanted.trim_end());
+    }
+
+    /// It failed with this code and said this.
+    #[track_caller]
+    pub(crate) fn fails(&self, code: i32, wanted: &str) {
+        let stderr = String::from_utf8_lossy(&self.0.stderr);
+        assert_eq!(self.0.status.code(), Some(code), "{stderr}");
+        assert!(stderr.contains(wanted), "{stderr}\n{wanted}");
+    }
+}
+
+/// The guest, which is built as an example beside the tests.
+fn guest() -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_husk")).with_file_name("examples").join("guest")
+}
