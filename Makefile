@@ -2,19 +2,22 @@
 
 CARGO ?= cargo
 
-.PHONY: help run check test examples doc bench-spawn
+.PHONY: help run check test golden examples doc bench-spawn
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
 
-run: ## build husk and show a small container
-	$(CARGO) run --quiet --release --example container
+run: ## build husk, print the plan of an example container and run it
+	examples/hello/run.sh
 
 check: ## format, lints, unit tests, house rules: no root, under a minute
 	tests/check.sh
 
 test: ## every test, and every example run; installs what tests need where it can
 	tests/test.sh
+
+golden: ## write the expected plans anew; the difference is the review
+	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-plan --test golden
 
 examples: ## run every example program
 	tests/examples.sh

@@ -12,7 +12,8 @@ have() {
 if have cargo fmt; then cargo fmt --all --check; fi
 if have cargo clippy; then cargo clippy --quiet --workspace --all-targets -- -D warnings; fi
 cargo test --quiet --workspace --lib
-cargo test --quiet --package husk --test tests
+cargo test --quiet --package husk-plan --test golden
+cargo test --quiet --package husk --test tests house
 
 # The other processor is compiled where its standard library is installed.
 other=aarch64-unknown-linux-gnu

@@ -15,6 +15,12 @@ run() {
 }
 
 run husk container
+if examples/hello/run.sh >/dev/null; then
+    echo "example hello/run.sh ... ok"
+else
+    echo "example hello/run.sh ... FAILED"
+    exit 1
+fi
 run husk-spawn per_test_namespaces 2 true
 run husk-spawn popen
 run husk-spawn event_loop

@@ -1,0 +1,67 @@
+//! The plans of the example bundles, on machines that are written down here. `make golden` writes the
+//! listings anew; the difference is the review.
+
+use bumpalo::Bump;
+use husk_bundle::Container;
+use husk_plan::{CgroupMount, FileKind, Host, Start, create};
+use husk_seccomp::{Abi, Machine};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Cgroup v2, as root.
+fn v2_root(container: &Container) -> Host {
+    Host {
+        euid: 0,
+        egid: 0,
+        sources: vec![FileKind::Directory; container.mounts.len()],
+        cgroup: CgroupMount::V2,
+        machine: Machine::new(Abi::X86_64),
+        home: PathBuf::from("/root"),
+    }
+}
+
+/// The same as an ordinary user.
+fn v2_rootless(container: &Container) -> Host {
+    Host { euid: 1000, egid: 1000, ..v2_root(container) }
+}
+
+/// Two hierarchies of cgroup v1, as root.
+fn v1_root(container: &Container) -> Host {
+    let hierarchies = ["cpu,cpuacct", "name=systemd"];
+    let mounted = |name: &str| {
+        let directory = name.strip_prefix("name=").unwrap_or(name);
+        (name.to_owned(), Path::new("/sys/fs/cgroup").join(directory))
+    };
+    Host { cgroup: CgroupMount::V1(hierarchies.map(mounted).to_vec()), ..v2_root(container) }
+}
+
+#[track_caller]
+fn agrees(example: &str, machine: &str, host: fn(&Container) -> Host) {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(example);
+    let config = fs::read(directory.join("config.json")).unwrap();
+    // As if the bundle were elsewhere: a listing must not depend on where this tree is.
+    let (container, _) = husk_bundle::parse(&config, Path::new("/bundle")).unwrap();
+    let memory = Bump::new();
+    let found = create(&container, &host(&container), Start::AtOnce, &memory).unwrap().to_string();
+
+    let golden = directory.join(format!("plan-{machine}.txt"));
+    if std::env::var_os("HUSK_GOLDEN").is_some_and(|value| value == "write") {
+        fs::write(&golden, &found).unwrap();
+    }
+    let wanted = fs::read_to_string(&golden).unwrap_or_default();
+    for (line, (found, wanted)) in found.lines().zip(wanted.lines()).enumerate() {
+        assert_eq!(found, wanted, "{}, line {}", golden.display(), line + 1);
+    }
+    assert_eq!(found.lines().count(), wanted.lines().count(), "{}", golden.display());
+}
+
+#[test]
+fn hello_as_root() {
+    agrees("hello", "v2-root", v2_root);
+    agrees("hello", "v1-root", v1_root);
+}
+
+#[test]
+fn hello_as_a_user() {
+    agrees("rootless", "v2-user", v2_rootless);
+}
