@@ -1,6 +1,6 @@
 //! From create to delete, and what each verb says in each state.
 
-use crate::util::{Bundle, Runtime};
+use crate::util::{Bundle, Runtime, is_root, need};
 use std::io::{BufRead as _, BufReader};
 
 #[test]
@@ -89,4 +89,18 @@ fn what_cannot_be_done_is_refused() {
     let bundle = Bundle::running("exit 0").with("/process/terminal", serde_json::json!(true));
     runtime.run(&bundle).fails(1, "process.terminal: is not supported yet");
     assert!(runtime.is_empty());
+}
+
+// CVE-2019-5736: a container's process is husk until it becomes its program.
+#[test]
+fn the_runtime_cannot_be_written_through_a_container() {
+    need!(is_root(), "needs root, who alone could write it");
+    let runtime = Runtime::under_test();
+    runtime.create(&Bundle::running("wait")).succeeds();
+    let state: serde_json::Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
+    let executable = format!("/proc/{}/exe", state["pid"]);
+    // With O_TRUNC the kernel looks at the mount first. "Text file busy", which protects every binary
+    // that runs, and what keeps this test from doing harm, would go away with the process.
+    let refused = std::fs::OpenOptions::new().write(true).truncate(true).open(executable).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
 }

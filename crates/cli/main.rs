@@ -24,13 +24,24 @@ fn main() -> ExitCode {
         Err(error) => return exit::usage(&error),
     };
     let log = log::Log::new(&args);
-    match perform(&args, &log) {
+    // Before anything else: what follows is done twice.
+    match protect(&args).and_then(|()| perform(&args, &log)) {
         Ok(exit) => exit.into(),
         Err(error) => {
             log.error(&error);
             Exit::Failed.into()
         }
     }
+}
+
+/// Keeps our own binary from containers that are root on the host. Those of a user have a user
+/// namespace, in which nobody owns it.
+fn protect(args: &Args) -> Result<()> {
+    let makes_container = matches!(args.verb, Verb::Create { .. } | Verb::Run { .. });
+    if makes_container && rustix::process::geteuid().is_root() {
+        husk_runtime::seal()?;
+    }
+    Ok(())
 }
 
 fn perform(args: &Args, log: &log::Log) -> Result<Exit> {

@@ -27,6 +27,17 @@ pub fn execve(path: &CStr, argv: CArray<'_>, envp: CArray<'_>) -> Errno {
     }
 }
 
+/// `execveat(AT_EMPTY_PATH)`: becomes the program that `file` is, whatever its name. Returns only to
+/// say why not.
+#[must_use]
+pub fn execveat_empty(file: Fd, argv: CArray<'_>, envp: CArray<'_>) -> Errno {
+    match raw::execveat_empty(file, argv, envp) {
+        Err(errno) => errno,
+        // It does not return from success.
+        Ok(_) => Errno::NOSYS,
+    }
+}
+
 /// `exit_group`: ends the process, without exit handlers, which are the parent's.
 pub fn exit_group(status: u8) -> ! {
     raw::exit_group(usize::from(status))

@@ -93,6 +93,13 @@ pub(crate) fn execve(path: &CStr, argv: CArray<'_>, envp: CArray<'_>) -> Result<
     check(unsafe { call(nr::__NR_execve, words) })
 }
 
+pub(crate) fn execveat_empty(file: Fd, argv: CArray<'_>, envp: CArray<'_>) -> Result<usize> {
+    let flags = nr::AT_EMPTY_PATH as usize;
+    let words = [file.word(), c"".as_ptr().addr(), argv.address(), envp.address(), flags, 0];
+    // SAFETY: as for `execve`.
+    check(unsafe { call(nr::__NR_execveat, words) })
+}
+
 pub(crate) fn rt_sigprocmask(set: u64) -> Result<u64> {
     let mut before = 0_u64;
     let words =

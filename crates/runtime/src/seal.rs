@@ -1,0 +1,89 @@
+//! Puts husk's own binary out of a container's reach (CVE-2019-5736).
+//!
+//! Until a container's process has become its program, its `/proc/PID/exe` is husk, and whoever is root
+//! in a container without a user namespace is root over that file too. So husk starts itself once more,
+//! from a mount of its own file that is read-only, attached nowhere and so out of reach of any remount:
+//! `/proc/PID/exe` is then on a read-only mount for whoever opens it. Where such a mount cannot be made, from a
+//! sealed copy in memory.
+
+use crate::error::Error;
+use husk_spawn::sys::mount::{Extent, mount_setattr, open_tree_clone};
+use husk_spawn::sys::process::execveat_empty;
+use husk_spawn::sys::{CArray, CPtr, Errno, Fd};
+use rustix::fs::{MemfdFlags, SealFlags, StatVfsMountFlags, fcntl_add_seals, memfd_create, statvfs};
+use std::env;
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt;
+
+/// `MOUNT_ATTR_RDONLY`.
+const RDONLY: u64 = 0x1;
+
+/// Starts this program once more from where it cannot be written. Returns if it is there already.
+///
+/// # Errors
+///
+/// If neither way works. To go on regardless would leave the binary open.
+pub fn seal() -> Result<(), Error> {
+    let failed = |errno| Error::kernel("seal /proc/self/exe", errno);
+    if is_sealed().map_err(failed)? {
+        return Ok(());
+    }
+    let arguments = strings(env::args_os());
+    let variables = strings(env::vars_os().map(|(name, value)| {
+        let mut variable = name;
+        variable.push("=");
+        variable.push(value);
+        variable
+    }));
+    let (argv, envp) = (pointers(&arguments), pointers(&variables));
+    let (Some(argv), Some(envp)) = (CArray::new(&argv), CArray::new(&envp)) else {
+        return Err(failed(Errno::INVAL));
+    };
+    match read_only_mount() {
+        Ok(mount) => Err(failed(execveat_empty(mount, argv, envp))),
+        // Without CAP_SYS_ADMIN here, or on a file system that cannot be mounted twice.
+        Err(_) => {
+            let copy = sealed_copy().map_err(|reason| Error::file("seal", "/proc/self/exe", reason))?;
+            Err(failed(execveat_empty(Fd::of(&copy), argv, envp)))
+        }
+    }
+}
+
+/// A file of a read-only mount, or of memory that is sealed.
+fn is_sealed() -> Result<bool, Errno> {
+    if statvfs("/proc/self/exe")?.f_flag.contains(StatVfsMountFlags::RDONLY) {
+        return Ok(true);
+    }
+    let own = rustix::fs::open("/proc/self/exe", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty())?;
+    // EINVAL: no file of memory.
+    Ok(rustix::fs::fcntl_get_seals(own).is_ok_and(|seals| seals.contains(SEALS)))
+}
+
+const SEALS: SealFlags =
+    SealFlags::WRITE.union(SealFlags::GROW).union(SealFlags::SHRINK).union(SealFlags::SEAL);
+
+fn read_only_mount() -> Result<Fd, Errno> {
+    let mount = open_tree_clone(c"/proc/self/exe", Extent::Top)?;
+    mount_setattr(mount, Extent::Top, RDONLY, 0, 0)?;
+    Ok(mount)
+}
+
+fn sealed_copy() -> io::Result<File> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut copy = File::from(memfd_create("husk", flags)?);
+    io::copy(&mut File::open("/proc/self/exe")?, &mut copy)?;
+    fcntl_add_seals(copy.as_fd(), SEALS)?;
+    Ok(copy)
+}
+
+fn strings(strings: impl Iterator<Item = OsString>) -> Vec<CString> {
+    // What came from the kernel as a string holds no NUL.
+    strings.filter_map(|string| CString::new(string.into_vec()).ok()).collect()
+}
+
+fn pointers(strings: &[CString]) -> Vec<CPtr<'_>> {
+    strings.iter().map(|string| CPtr::from(string.as_c_str())).chain([CPtr::NULL]).collect()
+}
