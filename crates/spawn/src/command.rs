@@ -365,7 +365,9 @@ impl Command {
     ///
     /// Pid and time namespaces are joined by the calling thread for the moment of the clone, the
     /// others by the child; a pid namespace therefore needs CAP_SYS_ADMIN in this process, and a
-    /// time namespace also that the process has no other thread.
+    /// time namespace also that the process has no other thread. Such a thread comes back only when
+    /// no child shares its memory, so then [`spawn`](Self::spawn) returns no sooner than
+    /// [`spawn_and_exec`](Self::spawn_and_exec).
     pub fn join(&mut self, fd: impl Into<OwnedFd>, kinds: Namespaces) -> &mut Self {
         self.joins.push(Join { fd: fd.into(), kinds });
         self
@@ -536,7 +538,12 @@ impl Command {
     }
 
     fn enters(&self, kind: Namespaces) -> bool {
-        self.namespaces.contains(kind) || self.joins.iter().any(|join| join.kinds.contains(kind))
+        self.namespaces.contains(kind) || self.joins(kind)
+    }
+
+    /// Whether the program will be in a namespace of this kind that is somebody else's.
+    pub(crate) fn joins(&self, kind: Namespaces) -> bool {
+        self.joins.iter().any(|join| join.kinds.contains(kind))
     }
 
     /// Refuses settings that contradict each other.

@@ -3,13 +3,14 @@
 use crate::child::Child;
 use crate::clone::{self, Birth, Call, Returns};
 use crate::command::Command;
-use crate::error::Error;
+use crate::error::{Error, Reason};
 use crate::join::Away;
 use crate::list::{self, Surroundings};
 use crate::pool::Berth;
 use crate::stdio::{Pipes, Unset};
 use husk_script::Request;
 use husk_script::report::GO_ON;
+use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::{Errno, Fd, Pid};
 use rustix::io::{fcntl_dupfd_cloexec, read, retry_on_intr};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
@@ -30,7 +31,14 @@ pub(crate) fn launch(command: &Command, unset: Unset, until: Until) -> Result<Ch
     let mut pipes = Pipes::open(&command.streams, unset)?;
     let asks = !command.maps.is_empty() && (command.groups.is_some() || !command.maps.are_own_ids());
     let channel = if asks || command.notify_release { Some(Channel::open(command)?) } else { None };
-    let returns = if until == Until::Execed && !asks { Returns::WhenReleased } else { Returns::AtOnce };
+    // A thread cannot return from a time namespace while a child shares its memory (EUSERS).
+    let stays = command.joins(Namespaces::TIME);
+    if stays && asks {
+        let why = "cannot be had with id maps that the child must wait for";
+        return Err(Error::new("join time", Reason::Conflict(why)));
+    }
+    let waits = until == Until::Execed || stays;
+    let returns = if waits && !asks { Returns::WhenReleased } else { Returns::AtOnce };
 
     let berth = |call| {
         let theirs = channel.as_ref().map(|channel| Fd::of(&channel.theirs));
