@@ -7,6 +7,7 @@
 use crate::stack::Stack;
 use crate::{Error, dumpable};
 use bumpalo::Bump;
+use husk_script::sys::namespace::Namespaces;
 use husk_script::{Script, Step};
 use self_cell::self_cell;
 use std::sync::{Mutex, PoisonError};
@@ -118,5 +119,10 @@ fn emptied(mut memory: Bump) -> Bump {
 /// Whether the kernel may make shared memory undumpable when it performs this step
 /// (kernel/cred.c, `commit_creds`).
 fn changes_identity(step: &Step<'_>) -> bool {
-    matches!(step, Step::Setresuid { .. } | Step::Setresgid { .. })
+    match step {
+        Step::Setresuid { .. } | Step::Setresgid { .. } => true,
+        // It gives capabilities that the joining user did not have, unless it is that user's own.
+        Step::Setns { namespaces, .. } => namespaces.contains(Namespaces::USER),
+        _ => false,
+    }
 }
