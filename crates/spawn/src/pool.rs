@@ -61,7 +61,15 @@ impl Berth {
     ) -> Result<Self, Error> {
         let free = {
             let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
-            pool.iter().rposition(Parts::is_released).map(|index| pool.swap_remove(index))
+            let mut free = None;
+            for (index, parts) in pool.iter_mut().enumerate() {
+                if parts.is_released() {
+                    // Of a child that nobody waited for; this berth may not be used again soon.
+                    parts.dumpable = None;
+                    free = Some(index);
+                }
+            }
+            free.map(|index| pool.swap_remove(index))
         };
         let (stack, memory) = match free {
             Some(parts) => (parts.stack, emptied(parts.scroll.into_owner())),
