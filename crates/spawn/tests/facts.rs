@@ -13,7 +13,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::ExitStatusExt as _;
-use support::{Cgroup, Held, Observed, guest, is_root, observe, skip};
+use support::{Cgroup, Held, guest, is_root, observe, skip};
 
 /// The kinds of new namespaces that we may make: all but the user namespace only as root.
 fn with_privileges(kinds: Namespaces) -> Namespaces {
@@ -105,6 +105,20 @@ fn the_oom_killer_spares_a_parent_that_waits_for_the_exec() {
     assert_eq!(text(&output.stdout), "Err(\"exec /bin/true: Argument list too long (os error 7)\")\n");
 }
 
+#[test]
+fn a_child_changes_how_likely_its_parent_is_to_be_killed() {
+    let output = guest("oom-score-adj").arg("at-once").output().unwrap();
+    // fs/proc/base.c, `__set_oom_adj`: it is the memory's, whoever else uses that.
+    assert_eq!(text(&output.stdout), "777\n777\n");
+}
+
+#[test]
+fn a_child_does_not_change_it_for_a_parent_that_waits_for_the_exec() {
+    let own = fs::read_to_string("/proc/self/oom_score_adj").unwrap();
+    let output = guest("oom-score-adj").arg("when-released").output().unwrap();
+    assert_eq!(text(&output.stdout), format!("777\n{own}"));
+}
+
 // Dumpability.
 
 /// Who may look into memory after its identity has changed (fs.suid_dumpable).
@@ -152,39 +166,39 @@ fn a_child_that_nobody_waits_for_does_not_keep_it_undumpable() {
 
 // Namespaces.
 
-/// The namespaces of `observed` that are others than ours, by the names of `/proc/PID/ns`.
-fn others(observed: &Observed) -> Vec<&'static str> {
-    let own = |name: &str| fs::read_link(format!("/proc/thread-self/ns/{name}")).unwrap();
+/// The namespaces of a process that are others than ours, by the names of `/proc/PID/ns`.
+fn others(id: u32) -> Vec<&'static str> {
+    let link = |process: &str, name: &str| fs::read_link(format!("/proc/{process}/ns/{name}")).unwrap();
     let names = Namespaces::NAMES.map(|(_, name)| name);
-    names.into_iter().filter(|name| observed.link(&format!("ns/{name}")) != own(name)).collect()
+    names.into_iter().filter(|name| link(&id.to_string(), name) != link("thread-self", name)).collect()
 }
 
 #[test]
 fn a_child_in_shared_memory_can_be_born_in_all_eight_namespaces() {
+    // With CLONE_VFORK.
     let observed = observe(|command| command.new_namespaces(Namespaces::ALL));
-    assert_eq!(others(&observed), ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time"]);
+    let eight = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time"];
+    assert_eq!(others(observed.child.id()), eight);
+
+    // And without.
+    let mut command = Command::new("true");
+    let held = Held::before_exec(&mut command);
+    let mut child = command.new_namespaces(Namespaces::ALL).kill_on_drop().spawn().unwrap();
+    held.wait(&child);
+    // The clock page is part of the memory, so the time namespace waits until the memory is the
+    // child's own (kernel/nsproxy.c, `exec_task_namespaces`).
+    assert_eq!(others(child.id()), &eight[..7]);
+    let for_children = fs::read_link(format!("/proc/{}/ns/time_for_children", child.id())).unwrap();
+    assert_ne!(for_children, fs::read_link("/proc/self/ns/time").unwrap());
+    held.release();
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]
 fn a_child_in_shared_memory_can_unshare_user_mount_and_time_namespaces() {
     let namespaces = Namespaces::USER | Namespaces::MOUNT | Namespaces::TIME;
     let observed = observe(|command| command.step(Step::Unshare { namespaces }));
-    assert_eq!(others(&observed), ["user", "mnt", "time"]);
-}
-
-#[test]
-fn a_new_time_namespace_is_entered_by_exec() {
-    let mut command = Command::new("true");
-    let held = Held::before_exec(&mut command);
-    command.new_namespaces(with_privileges(Namespaces::TIME)).kill_on_drop();
-    let child = command.spawn().unwrap();
-    held.wait(&child);
-    let link = |name| fs::read_link(format!("/proc/{}/ns/{name}", child.id())).unwrap();
-    let own = fs::read_link("/proc/self/ns/time").unwrap();
-    // The clock page is part of the memory, so it waits until the memory is the child's own
-    // (kernel/nsproxy.c, `exec_task_namespaces`).
-    assert_eq!(link("time"), own);
-    assert_ne!(link("time_for_children"), own);
+    assert_eq!(others(observed.child.id()), ["user", "mnt", "time"]);
 }
 
 #[test]

@@ -33,6 +33,8 @@ fn main() {
         ["out-of-memory", "when-released", procs] => {
             out_of_memory(procs, |command| command.spawn_and_exec());
         }
+        ["oom-score-adj", "at-once"] => oom_score_adj(|command| command.spawn()),
+        ["oom-score-adj", "when-released"] => oom_score_adj(|command| command.spawn_and_exec()),
         ["dumpable"] => dumpable(&|command| command.uid(1)),
         ["dumpable-in-joined-user-namespace"] => {
             dumpable(&|command| command.join(handed_over(), Namespaces::USER))
@@ -71,6 +73,15 @@ fn out_of_memory(procs: &str, start: impl FnOnce(&Command) -> Result<Child, Erro
     });
     let ended = start(&command).and_then(|mut child| child.wait());
     println!("{:?}", ended.map_err(text));
+}
+
+/// Starts a child that would be killed before us if memory is short, and says what became of us.
+fn oom_score_adj(start: impl FnOnce(&Command) -> Result<Child, Error>) {
+    let path = c"/proc/self/oom_score_adj";
+    let mut command = Command::new("cat");
+    command.arg("/proc/self/oom_score_adj").step(Step::WriteFile { path, bytes: b"777", tolerate: None });
+    start(&command).expect("a child").wait().expect("its end");
+    print!("{}", fs::read_to_string("/proc/self/oom_score_adj").expect("our own"));
 }
 
 /// Says who may look into this process before, while and after a child has another identity.
