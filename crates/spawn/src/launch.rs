@@ -42,7 +42,8 @@ pub(crate) fn launch(command: &Command, unset: Unset, until: Until) -> Result<Ch
 
     let berth = |call| {
         let theirs = channel.as_ref().map(|channel| Fd::of(&channel.theirs));
-        let around = Surroundings { call, unset, pipes: &pipes, channel: theirs };
+        let answers = channel.as_ref().filter(|_| asks).map(|channel| Fd::of(&channel.ours));
+        let around = Surroundings { call, unset, pipes: &pipes, channel: theirs, answers };
         Berth::new(|memory| list::write(command, &around, memory))
     };
     let cgroup = command.cgroup.as_ref().map(OwnedFd::as_fd);

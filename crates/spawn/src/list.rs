@@ -26,6 +26,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) pipes: &'a Pipes,
     /// The child's end of the socket to us.
     pub(crate) channel: Option<Fd>,
+    /// Our end, where the child waits for an answer.
+    pub(crate) answers: Option<Fd>,
 }
 
 /// The order of these lines is the order of the system calls. A line that must stand where it
@@ -40,6 +42,10 @@ pub(crate) fn write<'b>(
     signals(command, around.call, &mut list);
     session(command, &mut list);
     join(command, &mut list);
+    if let Some(fd) = around.answers {
+        // The child's copy: with it the child would wait for ever for a parent that is gone.
+        list.push(Step::Close { fd: fd.into() });
+    }
     // Before anything that needs an id: until ids are mapped the child has none.
     command.maps.write(command.groups.is_some(), &mut list);
     hostname(command, &mut list);
