@@ -41,6 +41,16 @@ fn a_child_outlives_the_parent_whose_memory_it_shares() {
 }
 
 #[test]
+fn a_child_does_not_wait_for_a_parent_that_is_gone() {
+    if !is_root() {
+        skip!("needs root to map more than one id");
+    }
+    // The child has its standard output too, so this would not end if the child did not.
+    let output = guest("killed-while-asked").output().unwrap();
+    assert_eq!(output.status.signal(), Some(Signal::SYS.number()), "{output:?}");
+}
+
+#[test]
 fn exec_releases_the_memory_and_then_closes_descriptors() {
     let mut command = Command::new("true");
     let held = Held::before_exec(&mut command);

@@ -17,8 +17,8 @@ mod held;
 use held::Held;
 use husk_spawn::sys::Fd;
 use husk_spawn::sys::process::{prctl_get_dumpable, prctl_set_no_new_privs};
-use husk_spawn::{Child, Command, Error, Namespaces, Signal, Step};
-use rustix::process::{WaitId, WaitIdOptions, waitid};
+use husk_spawn::{Child, Command, Error, IdMap, Namespaces, Resource, Signal, Stdio, Step};
+use rustix::process::{WaitId, WaitIdOptions, getegid, geteuid, waitid};
 use std::ffi::{c_int, c_ulong};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,11 +41,15 @@ fn main() {
         }
         ["dumpable-after-drop"] => dumpable_after_drop(),
         ["join-time"] => join_time(),
+        ["foreground"] => foreground(),
+        ["traced", "at-once"] => traced(|command| command.spawn()),
+        ["traced", "when-released"] => traced(|command| command.spawn_and_exec()),
         ["handlers"] => handlers(),
         ["handlers-without-clone3"] => {
             refuse_clone3();
             handlers();
         }
+        ["killed-while-asked"] => killed_while_asked(),
         ["time-without-clone3"] => {
             refuse_clone3();
             println!("{:?}", Command::new("true").new_namespaces(Namespaces::TIME).status().map_err(text));
@@ -124,6 +128,46 @@ fn join_time() {
     println!("{}", own().display());
 }
 
+/// Steps of many kinds, for a tracer to watch.
+fn traced(start: impl FnOnce(&Command) -> Result<Child, Error>) {
+    let own = |outside| [IdMap { inside: 0, outside, count: 1 }];
+    let mut command = Command::new("/bin/true");
+    command
+        .new_session()
+        .new_namespaces(Namespaces::USER | Namespaces::UTS)
+        .uid_map(&own(geteuid().as_raw()))
+        .gid_map(&own(getegid().as_raw()))
+        .hostname("traced")
+        .rlimit(Resource::Core, Some(0), Some(0))
+        .nice(1)
+        .umask(0o077)
+        .uid(0)
+        .parent_death_signal(Signal::KILL)
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .no_new_privs();
+    start(&command).expect("a child").wait().expect("its end");
+}
+
+/// A child takes the terminal of this session, in whose background it is.
+fn foreground() {
+    let group = || {
+        let stat = fs::read_to_string("/proc/self/stat").expect("our own");
+        let (_, rest) = stat.rsplit_once(") ").expect("a name in brackets");
+        rest.split(' ').nth(5).expect("the terminal's foreground group").parse::<u32>().expect("a number")
+    };
+    let before = group();
+    let mut command = Command::new("true");
+    let held = Held::before_exec(&mut command);
+    let mut child = command.process_group(0).foreground().spawn().expect("a child");
+    held.wait(&child);
+    let after = group();
+    held.release();
+    child.wait().expect("its end");
+    assert_eq!((before, after), (std::process::id(), child.id()));
+    println!("from its own group to the child's");
+}
+
 /// A signal that this process handles comes to a child between clone and exec.
 fn handlers() {
     static HANDLED: AtomicBool = AtomicBool::new(false);
@@ -142,17 +186,31 @@ fn handlers() {
     println!("{:?}", HANDLED.load(Ordering::SeqCst));
 }
 
+/// This process is killed when it would tell its child that the ids are mapped.
+fn killed_while_asked() {
+    const SENDTO: u32 = if cfg!(target_arch = "x86_64") { 44 } else { 206 };
+    const KILL_PROCESS: u32 = 0x8000_0000;
+    filter(SENDTO, KILL_PROCESS);
+    let map = [IdMap { inside: 0, outside: 0, count: 2 }];
+    Command::new("true").new_namespaces(Namespaces::USER).uid_map(&map).spawn().expect("never");
+}
+
 /// Has the kernel answer `clone3` with ENOSYS from here on, as container engines do.
 fn refuse_clone3() {
     const CLONE3: u32 = 435;
-    const NOSYS: u32 = 38;
+    const ERRNO_NOSYS: u32 = 0x0005_0000 | 38;
+    filter(CLONE3, ERRNO_NOSYS);
+}
+
+/// Has the kernel take `action` at the system call `number` from here on, and allow all others.
+fn filter(number: u32, action: u32) {
     let filter = [
         // BPF_LD | BPF_W | BPF_ABS: the number of the call, the first word of `struct seccomp_data`.
         Instruction { code: 0x20, jump_true: 0, jump_false: 0, operand: 0 },
         // BPF_JMP | BPF_JEQ | BPF_K.
-        Instruction { code: 0x15, jump_true: 0, jump_false: 1, operand: CLONE3 },
-        // BPF_RET | BPF_K: SECCOMP_RET_ERRNO, else SECCOMP_RET_ALLOW.
-        Instruction { code: 0x06, jump_true: 0, jump_false: 0, operand: 0x0005_0000 | NOSYS },
+        Instruction { code: 0x15, jump_true: 0, jump_false: 1, operand: number },
+        // BPF_RET | BPF_K: the action, else SECCOMP_RET_ALLOW.
+        Instruction { code: 0x06, jump_true: 0, jump_false: 0, operand: action },
         Instruction { code: 0x06, jump_true: 0, jump_false: 0, operand: 0x7fff_0000 },
     ];
     let program = Filter { length: 4, instructions: filter.as_ptr() };

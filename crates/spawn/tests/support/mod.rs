@@ -18,11 +18,13 @@ mod dir;
 mod held;
 mod observed;
 pub(crate) mod program;
+mod terminal;
 
 pub(crate) use cgroup::Cgroup;
 pub(crate) use dir::Dir;
 pub(crate) use held::Held;
 pub(crate) use observed::{Observed, observe};
+pub(crate) use terminal::Terminal;
 
 use husk_spawn::Command;
 use rustix::process::geteuid;

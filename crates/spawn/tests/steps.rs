@@ -1,0 +1,609 @@
+//! What each step does to the kernel: a child performs it just before exec, and then the kernel is
+//! asked. And what a child does beside its steps: nothing.
+
+mod support;
+
+use husk_script::Request;
+use husk_spawn::sys::file::{Mode, OFlags};
+use husk_spawn::sys::limits::Rlimit;
+use husk_spawn::sys::mount::{MountFlags, MountPropagationFlags};
+use husk_spawn::sys::signal::SignalSet;
+use husk_spawn::sys::{CArray, CPtr, Errno, Fd, Gid, Pid, Uid};
+use husk_spawn::{Command, Error, IdMap, Namespaces, Reg, Resource, SchedAttr, Signal, Step, Writer};
+use rustix::process::{getegid, geteuid};
+use std::collections::BTreeSet;
+use std::ffi::{CStr, CString};
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::thread;
+use support::{Dir, Observed, Terminal, guest, is_root, observe, program, skip};
+
+/// Where each step is proved. A new step does not compile until a place is named.
+const _: fn(&Step<'_>) -> fn() = |step| match step {
+    Step::Open { .. } => open,
+    Step::Close { .. } => close,
+    Step::CloseRange { .. } => close_range,
+    Step::CloseRangeOnExec { .. } => close_range_on_exec,
+    Step::Dup { .. } => dup,
+    Step::Dup3 { .. } => dup,
+    Step::KeepOnExec { .. } => keep_on_exec,
+    Step::Await { .. } => await_,
+    Step::Write { .. } => write,
+    Step::WriteFile { .. } => write_file,
+    Step::Mkdir { .. } => mkdir,
+    Step::Symlink { .. } => symlink,
+    Step::Mount { .. } => mount,
+    Step::MountBind { .. } => mount_bind,
+    Step::MountChange { .. } => mount_change,
+    Step::UmountDetach { .. } => umount_detach,
+    Step::PivotRoot { .. } => pivot_root,
+    Step::Chdir { .. } => chdir,
+    Step::Chroot { .. } => chroot,
+    Step::Umask { .. } => umask,
+    Step::Setsid => setsid,
+    Step::Setpgid { .. } => setpgid,
+    Step::Tiocsctty { .. } => tiocsctty,
+    Step::Tcsetpgrp { .. } => tcsetpgrp,
+    Step::ResetHandlers => reset_handlers,
+    Step::DefaultAction { .. } => ignore_signal_and_default_action,
+    Step::IgnoreSignal { .. } => ignore_signal_and_default_action,
+    Step::SignalMask { .. } => signal_mask,
+    Step::ParentDeathSignal { .. } => parent_death_signal,
+    Step::Unshare { .. } => unshare,
+    Step::Setns { .. } => setns,
+    Step::Sethostname { .. } => sethostname,
+    Step::Request { .. } => request,
+    Step::Setrlimit { .. } => setrlimit,
+    Step::Setpriority { .. } => setpriority,
+    Step::SchedSetattr { .. } => sched_setattr,
+    Step::SchedSetaffinity { .. } => sched_setaffinity,
+    Step::IoprioSet { .. } => ioprio_set,
+    Step::Setgroups { .. } => identity,
+    Step::Setresgid { .. } => identity,
+    Step::Setresuid { .. } => identity,
+    Step::NoNewPrivs => no_new_privs,
+    Step::Execve { .. } => execve,
+};
+
+/// A program that is held after it performed `steps` and execed.
+fn after<const N: usize>(steps: [Step<'static>; N]) -> Observed {
+    observe(|command| command.final_steps(list(steps)))
+}
+
+/// The same in namespaces where it may mount, whoever we are.
+fn after_in_namespaces<const N: usize>(steps: [Step<'static>; N]) -> Observed {
+    observe(|command| with_privileges(command).final_steps(list(steps)))
+}
+
+/// How a child that performs `steps` fails.
+fn failure<const N: usize>(steps: [Step<'static>; N]) -> String {
+    Command::new("true").final_steps(list(steps)).status().unwrap_err().to_string()
+}
+
+fn list<const N: usize>(
+    steps: [Step<'static>; N],
+) -> impl for<'b> Fn(&mut Writer<'b>) -> Result<(), Error> + Send + Sync + 'static {
+    move |writer| {
+        steps.into_iter().for_each(|step| writer.push(step));
+        Ok(())
+    }
+}
+
+/// A child that is root in namespaces of its own.
+fn with_privileges(command: &mut Command) -> &mut Command {
+    let own = |outside| [IdMap { inside: 0, outside, count: 1 }];
+    command
+        .new_namespaces(Namespaces::USER | Namespaces::MOUNT | Namespaces::UTS)
+        .uid_map(&own(geteuid().as_raw()))
+        .gid_map(&own(getegid().as_raw()))
+}
+
+/// A string for a step, which outlives every child.
+fn text(path: impl AsRef<Path>) -> &'static CStr {
+    Box::leak(CString::new(path.as_ref().as_os_str().as_bytes()).unwrap().into_boxed_c_str())
+}
+
+fn fd(number: i32) -> Fd {
+    Fd::new(number).unwrap()
+}
+
+const R0: Reg = Reg::new(0).unwrap();
+
+const OPEN_ZERO: Step<'static> =
+    Step::Open { path: c"/dev/zero", flags: OFlags::RDONLY, mode: Mode::empty(), out: R0 };
+
+const OPEN_NULL: Step<'static> =
+    Step::Open { path: c"/dev/null", flags: OFlags::RDONLY, mode: Mode::empty(), out: R0 };
+
+fn numbers(observed: &Observed) -> Vec<i32> {
+    observed.fds().into_keys().collect()
+}
+
+// Descriptors.
+
+#[test]
+fn open() {
+    let observed = after([OPEN_ZERO, Step::Dup3 { from: R0.into(), to: fd(9) }]);
+    assert_eq!(observed.fds()[&9], Path::new("/dev/zero"));
+    assert_eq!(numbers(&observed), [0, 1, 2, 9], "what was opened is closed by exec");
+
+    let dir = Dir::new();
+    let (path, flags) = (text(dir.join("new")), OFlags::WRONLY | OFlags::CREATE);
+    let mode = Mode::from_raw_mode(0o640);
+    after([Step::Umask { mask: Mode::empty() }, Step::Open { path, flags, mode, out: R0 }]);
+    assert_eq!(permissions(dir.join("new")), 0o640);
+}
+
+#[test]
+fn close() {
+    let to = fd(9);
+    let observed = after([
+        OPEN_ZERO,
+        Step::Dup3 { from: R0.into(), to },
+        Step::Dup3 { from: R0.into(), to: fd(10) },
+        Step::Close { fd: to.into() },
+    ]);
+    assert_eq!(numbers(&observed), [0, 1, 2, 10]);
+    // One that is not open is no error.
+    after([Step::Close { fd: to.into() }]);
+}
+
+#[test]
+fn close_range() {
+    let at = |number| Step::Dup3 { from: Fd::STDIN.into(), to: fd(number) };
+    let range = Step::CloseRange { first: fd(510), last: fd(512) };
+    assert_eq!(numbers(&after([at(509), at(510), at(512), at(513), range])), [0, 1, 2, 509, 513]);
+    // They are closed at once.
+    let late = Step::KeepOnExec { fd: fd(510) };
+    assert_eq!(failure([at(510), range, late]), "keep 510: Bad file descriptor (os error 9)");
+}
+
+#[test]
+fn close_range_on_exec() {
+    let at = |number| Step::Dup3 { from: Fd::STDIN.into(), to: fd(number) };
+    let range = Step::CloseRangeOnExec { first: fd(510), last: fd(512) };
+    assert_eq!(numbers(&after([at(509), at(510), at(512), at(513), range])), [0, 1, 2, 509, 513]);
+    // They are closed later.
+    let late = Step::KeepOnExec { fd: fd(510) };
+    assert_eq!(numbers(&after([at(510), at(511), range, late])), [0, 1, 2, 510]);
+}
+
+#[test]
+fn dup() {
+    let dup = Step::Dup { from: Fd::STDIN.into(), least: fd(600), out: R0 };
+    let observed = after([dup, Step::Dup3 { from: R0.into(), to: fd(9) }, Step::KeepOnExec { fd: fd(600) }]);
+    assert_eq!(numbers(&observed), [0, 1, 2, 9, 600]);
+    let fds = observed.fds();
+    assert_eq!((&fds[&9], &fds[&600]), (&fds[&0], &fds[&0]));
+    assert_eq!(numbers(&after([dup])), [0, 1, 2], "exec closes it");
+}
+
+#[test]
+fn keep_on_exec() {
+    let dup = Step::Dup { from: Fd::STDIN.into(), least: fd(601), out: R0 };
+    assert_eq!(numbers(&after([dup, Step::KeepOnExec { fd: fd(601) }])), [0, 1, 2, 601]);
+}
+
+#[test]
+fn await_() {
+    // That it waits is seen wherever a child is held; here, that it takes one byte and no more.
+    let mut command = Command::new("cat");
+    command.final_steps(list([Step::Await { fd: Fd::STDIN.into() }]));
+    assert_eq!(command.output_with_input(b"abc").unwrap().stdout, b"bc");
+    // The end of file is an answer too.
+    after([OPEN_NULL, Step::Await { fd: R0.into() }]);
+}
+
+#[test]
+fn write() {
+    let mut command = Command::new("echo");
+    command.arg("after").final_steps(list([Step::Write { fd: Fd::STDOUT.into(), bytes: b"before " }]));
+    assert_eq!(command.output().unwrap().stdout, b"before after\n");
+}
+
+#[test]
+fn write_file() {
+    let dir = Dir::new();
+    fs::write(dir.join("file"), "lower case").unwrap();
+    let there = Step::WriteFile { path: text(dir.join("file")), bytes: b"UPPER", tolerate: None };
+    assert_eq!(numbers(&after([there])), [0, 1, 2]);
+    assert_eq!(fs::read_to_string(dir.join("file")).unwrap(), "UPPER case");
+
+    let absent = |tolerate| Step::WriteFile { path: c"/no/such", bytes: b"", tolerate };
+    after([absent(Some(Errno::NOENT))]);
+    let reason = "No such file or directory (os error 2)";
+    assert_eq!(failure([absent(None)]), format!("write /no/such \"\": {reason}"));
+    assert_eq!(failure([absent(Some(Errno::ACCESS))]), format!("write /no/such \"\": {reason}"));
+}
+
+// Files.
+
+fn permissions(path: impl AsRef<Path>) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+#[test]
+fn mkdir() {
+    let dir = Dir::new();
+    let new = |tolerate| Step::Mkdir { path: text(dir.join("new")), mode: Mode::from(0o1777), tolerate };
+    after([Step::Umask { mask: Mode::from(0o022) }, new(None)]);
+    assert_eq!(permissions(dir.join("new")), 0o1755);
+    after([new(Some(Errno::EXIST))]);
+    assert!(failure([new(None)]).ends_with("new 1777: File exists (os error 17)"));
+}
+
+#[test]
+fn symlink() {
+    let dir = Dir::new();
+    after([Step::Symlink { target: c"where/ever", path: text(dir.join("link")) }]);
+    assert_eq!(fs::read_link(dir.join("link")).unwrap(), Path::new("where/ever"));
+}
+
+/// The mounts of `observed` at or below `path`: where, and the rest of their lines.
+fn mounts(observed: &Observed, path: &Path) -> Vec<(String, String)> {
+    let mountinfo = observed.file("mountinfo");
+    let mounts = mountinfo.lines().map(|line| {
+        let mut fields = line.splitn(6, ' ').skip(4);
+        (fields.next().unwrap().to_owned(), fields.next().unwrap().to_owned())
+    });
+    mounts.filter(|(at, _)| Path::new(at).starts_with(path)).collect()
+}
+
+fn mount_tmpfs(target: &Path) -> Step<'static> {
+    let (source, fstype, flags) = (c"a-source", c"tmpfs", MountFlags::NOSUID | MountFlags::NODEV);
+    Step::Mount { source, target: text(target), fstype, flags, data: c"size=64k,mode=711" }
+}
+
+#[test]
+fn mount() {
+    let dir = Dir::new();
+    let at = dir.join("at");
+    fs::create_dir(&at).unwrap();
+    let observed = after_in_namespaces([mount_tmpfs(&at)]);
+    let [(_, line)] = &mounts(&observed, &at)[..] else { panic!("one mount") };
+    assert!(line.contains("nosuid,nodev"), "{line}");
+    assert!(line.contains("- tmpfs a-source"), "{line}");
+    assert!(line.contains("size=64k,mode=711"), "{line}");
+}
+
+#[test]
+fn mount_bind() {
+    let dir = Dir::new();
+    let [source, below, target] = ["source", "source/below", "target"].map(|name| dir.join(name));
+    fs::create_dir_all(&below).unwrap();
+    fs::create_dir(&target).unwrap();
+    let bind = Step::MountBind { source: text(&source), target: text(&target) };
+    let observed = after_in_namespaces([mount_tmpfs(&below), bind]);
+    let mounts: BTreeSet<_> = mounts(&observed, &target).into_iter().map(|(at, _)| at).collect();
+    let wanted = [target.clone(), target.join("below")].map(|at| at.into_os_string().into_string().unwrap());
+    assert_eq!(mounts, BTreeSet::from(wanted), "the mount below is shown too");
+}
+
+#[test]
+fn mount_change() {
+    let dir = Dir::new();
+    let at = dir.join("at");
+    fs::create_dir(&at).unwrap();
+    let line = |flags| {
+        let change = Step::MountChange { target: text(&at), flags };
+        mounts(&after_in_namespaces([mount_tmpfs(&at), change]), &at)[0].1.clone()
+    };
+    assert!(line(MountPropagationFlags::SHARED).contains(" shared:"));
+    assert!(line(MountPropagationFlags::UNBINDABLE).contains(" unbindable "));
+}
+
+#[test]
+fn umount_detach() {
+    let dir = Dir::new();
+    let at = dir.join("at");
+    fs::create_dir(&at).unwrap();
+    let observed = after_in_namespaces([mount_tmpfs(&at), Step::UmountDetach { target: text(&at) }]);
+    assert_eq!(mounts(&observed, &at), []);
+}
+
+#[test]
+fn pivot_root() {
+    let dir = Dir::new();
+    dir.program("found-below", program::exits(42));
+    let old = dir.join("old");
+    fs::create_dir(&old).unwrap();
+    let (target, put_old) = (text(dir.path()), text(&old));
+    let mut command = Command::new("/found-below");
+    let steps = [Step::MountBind { source: target, target }, Step::PivotRoot { new_root: target, put_old }];
+    let status = with_privileges(&mut command).final_steps(list(steps)).status().unwrap();
+    assert_eq!(status.code(), Some(42));
+}
+
+#[test]
+fn chdir() {
+    assert_eq!(after([Step::Chdir { path: c"/proc" }]).link("cwd"), Path::new("/proc"));
+}
+
+#[test]
+fn chroot() {
+    let dir = Dir::new();
+    dir.program("found-below", program::exits(42));
+    let mut command = Command::new("/found-below");
+    let steps = [Step::Chroot { path: text(dir.path()) }];
+    let status = with_privileges(&mut command).final_steps(list(steps)).status().unwrap();
+    assert_eq!(status.code(), Some(42));
+}
+
+#[test]
+fn umask() {
+    assert_eq!(after([Step::Umask { mask: Mode::from(0o137) }]).status("Umask"), "0137");
+}
+
+// Session and terminal. Fields of stat: 5 process group, 6 session, 7 terminal, 8 foreground group.
+
+#[test]
+fn setsid() {
+    let observed = after([Step::Setsid]);
+    let pid = i64::from(observed.child.id());
+    assert_eq!([observed.stat(5), observed.stat(6)], [pid, pid]);
+}
+
+#[test]
+fn setpgid() {
+    let leader = after([Step::Setpgid { group: None }]);
+    let pid = i64::from(leader.child.id());
+    assert_eq!(leader.stat(5), pid);
+    let group = Pid::from_raw(leader.child.id().cast_signed());
+    assert_eq!(after([Step::Setpgid { group }]).stat(5), pid);
+}
+
+#[test]
+fn tiocsctty() {
+    let terminal = Terminal::new();
+    let path = text(&terminal.path);
+    let open = Step::Open { path, flags: OFlags::RDWR | OFlags::NOCTTY, mode: Mode::empty(), out: R0 };
+    let observed = after([
+        open,
+        Step::Dup3 { from: R0.into(), to: fd(9) },
+        Step::Setsid,
+        Step::Tiocsctty { terminal: fd(9) },
+    ]);
+    assert_ne!(observed.stat(7), 0);
+    assert_eq!(after([Step::Setsid]).stat(7), 0);
+}
+
+#[test]
+fn tcsetpgrp() {
+    // Only a process of the terminal's session may, so one is made.
+    let terminal = Terminal::new();
+    let mut session = guest("foreground");
+    let output = session.new_session().stdin(terminal.slave()).controlling_terminal().output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "from its own group to the child's\n");
+}
+
+// Signals.
+
+#[test]
+fn reset_handlers() {
+    // Seen only in a child of `clone`: `clone3` has done it before the first step.
+    let said = guest("handlers-without-clone3").output().unwrap().stdout;
+    assert!(said.ends_with(b"\nfalse\n"));
+}
+
+#[test]
+fn ignore_signal_and_default_action() {
+    let signal = Signal::VTALRM;
+    let bit = SignalSet::EMPTY.with(signal).bits();
+    let is_ignored =
+        |observed: Observed| u64::from_str_radix(&observed.status("SigIgn"), 16).unwrap() & bit != 0;
+    assert!(!is_ignored(after([])));
+    assert!(is_ignored(after([Step::IgnoreSignal { signal }])));
+    assert!(!is_ignored(after([Step::IgnoreSignal { signal }, Step::DefaultAction { signal }])));
+}
+
+#[test]
+fn signal_mask() {
+    let blocked = SignalSet::EMPTY.with(Signal::HUP).with(Signal::TERM);
+    let observed = observe(|command| command.blocked_signals(blocked));
+    assert_eq!(observed.status("SigBlk"), "0000000000004001");
+}
+
+#[test]
+fn parent_death_signal() {
+    // The thread that starts it is the parent that dies.
+    let starts = || after([Step::ParentDeathSignal { signal: Signal::TERM, parent: None }]);
+    let mut observed = thread::spawn(starts).join().unwrap();
+    assert_eq!(observed.child.wait().unwrap().signal(), Some(15));
+
+    let gone = Step::ParentDeathSignal { signal: Signal::TERM, parent: Pid::from_raw(1 << 22) };
+    assert_eq!(failure([gone]), "parent-death-signal 15: No such process (os error 3)");
+}
+
+// Namespaces.
+
+#[test]
+fn unshare() {
+    let observed = after([Step::Unshare { namespaces: Namespaces::USER | Namespaces::NET }]);
+    for (name, same) in [("user", false), ("net", false), ("uts", true)] {
+        let link = format!("ns/{name}");
+        assert_eq!(observed.link(&link) == fs::read_link(format!("/proc/self/{link}")).unwrap(), same);
+    }
+}
+
+#[test]
+fn setns() {
+    let other = after_in_namespaces([]);
+    let file = |name| File::open(format!("/proc/{}/ns/{name}", other.child.id())).unwrap();
+    let (user, uts) = (file("user"), file("uts"));
+    let observed = after([
+        Step::Setns { fd: Fd::of(&user), namespaces: Namespaces::USER },
+        Step::Setns { fd: Fd::of(&uts), namespaces: Namespaces::UTS },
+    ]);
+    assert_eq!(observed.link("ns/user"), other.link("ns/user"));
+    assert_eq!(observed.link("ns/uts"), other.link("ns/uts"));
+    assert_ne!(observed.link("ns/mnt"), other.link("ns/mnt"));
+}
+
+#[test]
+fn sethostname() {
+    let mut command = Command::new("cat");
+    with_privileges(&mut command).arg("/proc/sys/kernel/hostname");
+    command.final_steps(list([Step::Sethostname { name: b"a-name" }]));
+    assert_eq!(command.output().unwrap().stdout, b"a-name\n");
+}
+
+#[test]
+fn request() {
+    let alone = Step::Request { what: Request::IdMaps };
+    let reason = "Transport endpoint is not connected (os error 107)";
+    assert_eq!(failure([alone]), format!("request id-maps: {reason}"));
+
+    if !is_root() {
+        skip!("needs root for the other half: a map of more than one id");
+    }
+    let map = [IdMap { inside: 0, outside: 0, count: 2 }];
+    let observed = observe(|command| command.new_namespaces(Namespaces::USER).uid_map(&map).gid_map(&map));
+    let words = |file: &str| observed.file(file).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!((words("uid_map"), words("gid_map")), ("0 0 2".into(), "0 0 2".into()));
+}
+
+// Limits.
+
+#[test]
+fn setrlimit() {
+    let limit = Rlimit { current: Some(61), maximum: Some(62) };
+    let observed = after([Step::Setrlimit { resource: Resource::Nofile, limit }]);
+    assert_eq!(observed.limit("Max open files"), ("61".into(), "62".into()));
+}
+
+#[test]
+fn setpriority() {
+    assert_eq!(after([Step::Setpriority { nice: 7 }]).stat(19), 7);
+}
+
+#[test]
+fn sched_setattr() {
+    const BATCH: u32 = 3;
+    let mut attr = SchedAttr::default();
+    attr.policy = BATCH;
+    assert_eq!(after([Step::SchedSetattr { attr }]).stat(41), i64::from(BATCH));
+}
+
+#[test]
+fn sched_setaffinity() {
+    // The last CPU that we may use, so that the mask is not "all" where there are more.
+    let ours = fs::read_to_string("/proc/self/status").unwrap();
+    let ours = ours.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
+    let last: usize = ours.rsplit([',', '-']).next().unwrap().parse().unwrap();
+    let mut mask = vec![0; last / 64 + 1];
+    mask[last / 64] = 1 << (last % 64);
+    let observed = after([Step::SchedSetaffinity { mask: mask.leak() }]);
+    assert_eq!(observed.status("Cpus_allowed_list"), last.to_string());
+}
+
+#[test]
+fn ioprio_set() {
+    let mut command = Command::new("ionice");
+    let Ok(before) = command.output() else { skip!("needs ionice") };
+    let after = command.final_steps(list([Step::IoprioSet { class: 2, level: 6 }])).output().unwrap();
+    assert_eq!(after.stdout, b"best-effort: prio 6\n");
+    assert_ne!(before.stdout, after.stdout);
+}
+
+// Identity.
+
+#[test]
+fn identity() {
+    if !is_root() {
+        skip!("needs root");
+    }
+    let groups: &[Gid] = [5, 7].map(Gid::from_raw).to_vec().leak();
+    let observed = after([
+        Step::Setgroups { groups },
+        Step::Setresgid { gid: Gid::from_raw(11) },
+        Step::Setresuid { uid: Uid::from_raw(12) },
+    ]);
+    assert_eq!(observed.status("Groups"), "5 7");
+    assert_eq!(observed.status("Gid"), "11 11 11 11");
+    assert_eq!(observed.status("Uid"), "12 12 12 12");
+    assert_eq!(observed.status("CapEff"), "0000000000000000");
+}
+
+#[test]
+fn no_new_privs() {
+    assert_eq!(after([]).status("NoNewPrivs"), "0");
+    assert_eq!(after([Step::NoNewPrivs]).status("NoNewPrivs"), "1");
+}
+
+// The end.
+
+#[test]
+fn execve() {
+    let dir = Dir::new();
+    let path = dir.program("held", program::holds(0));
+    let observed = observe(|command| {
+        command.final_steps(move |writer| {
+            let path = writer.text(&path)?;
+            let argv = [c"zero".into(), c"one".into(), CPtr::NULL];
+            let envp = [c"A=b".into(), CPtr::NULL];
+            let argv = CArray::new(writer.slice(&argv)).unwrap();
+            let envp = CArray::new(writer.slice(&envp)).unwrap();
+            writer.push(Step::Execve { path, argv, envp });
+            Ok(())
+        })
+    });
+    assert_eq!(observed.link("exe"), dir.join("held"));
+    assert_eq!(observed.bytes("cmdline"), b"zero\0one\0");
+    assert_eq!(observed.bytes("environ"), b"A=b\0");
+}
+
+// What is done beside the steps.
+
+#[test]
+fn a_child_makes_the_system_calls_of_its_steps_and_no_others() {
+    for returns in ["at-once", "when-released"] {
+        let Some(calls) = traced(returns) else { skip!("needs strace, and to be allowed to trace") };
+        let wanted = [
+            ("signal 13 default", "rt_sigaction"),
+            ("setsid", "setsid"),
+            ("write /proc/self/uid_map", "openat write close"),
+            ("write /proc/self/setgroups", "openat write close"),
+            ("write /proc/self/gid_map", "openat write close"),
+            ("hostname \"traced\"", "sethostname"),
+            ("rlimit core 0 0", "prlimit64"),
+            ("nice 1", "setpriority"),
+            ("umask 077", "umask"),
+            ("uid 0", "setresuid"),
+            ("parent-death-signal 9", "prctl getppid"),
+            ("cwd /", "chdir"),
+            ("r0 = open /dev/null", "openat"),
+            ("r0 = dup r0 at least 3", "fcntl"),
+            ("close-on-exec 3-2147483647", "close_range"),
+            ("dup r0 -> 0", "dup3"),
+            ("no-new-privileges", "prctl"),
+            ("signal-mask 0x0", "rt_sigprocmask"),
+            ("exec /bin/true", "execve"),
+        ];
+        let wanted: Vec<_> = wanted.iter().flat_map(|(_, calls)| calls.split(' ')).collect();
+        assert_eq!(calls, wanted, "{returns}");
+    }
+}
+
+/// The system calls that the child of the guest's role makes, from its first to its exec.
+fn traced(returns: &str) -> Option<Vec<String>> {
+    let dir = Dir::new();
+    let trace = dir.join("trace");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-o"]).arg(&trace).args([support::GUEST, "traced", returns]);
+    if !strace.status().is_ok_and(|status| status.success()) {
+        return None;
+    }
+    // A line begins with the pid, the first with the guest's.
+    let trace = fs::read_to_string(trace).unwrap();
+    let lines = trace.lines().map(|line| line.split_once(' ').unwrap());
+    let lines: Vec<_> = lines.map(|(pid, rest)| (pid, rest.trim_start())).collect();
+    let child = lines.iter().filter(|(pid, _)| *pid != lines[0].0);
+    // A call that another process interrupts has a second line, for its end.
+    let calls = child.map(|(_, rest)| *rest).filter(|rest| !rest.starts_with("<..."));
+    let names: Vec<_> = calls.map(|call| call.split('(').next().unwrap().to_owned()).collect();
+    let exec = names.iter().position(|name| name == "execve").unwrap();
+    Some(names[..=exec].to_vec())
+}
