@@ -2,14 +2,15 @@
 //!
 //! # Safety
 //!
-//! The raw calls of this file take numbers only.
+//! The raw calls of this file take numbers, and strings that end with NUL ([`CStr`]).
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "raw system calls that rustix lacks")]
 
 use crate::{Fd, Result, arch, check};
 use core::ffi::CStr;
-use linux_raw_sys::general::{__NR_close, __NR_close_range, __NR_dup3, __NR_fcntl, F_DUPFD_CLOEXEC, F_SETFD};
-use rustix::fd::IntoRawFd;
+use linux_raw_sys::general::{
+    __NR_close, __NR_close_range, __NR_dup3, __NR_fcntl, __NR_openat, AT_FDCWD, F_DUPFD_CLOEXEC, F_SETFD,
+};
 use rustix::fs::CWD;
 
 pub use rustix::fs::{Mode, OFlags};
@@ -90,8 +91,12 @@ pub fn close(fd: Fd) {
 ///
 /// See open(2).
 pub fn open(path: &CStr, flags: OFlags, mode: Mode) -> Result<Fd> {
-    let fd = rustix::fs::openat(CWD, path, flags | OFlags::CLOEXEC, mode)?;
-    Fd::new(fd.into_raw_fd()).ok_or(crate::Errno::BADF)
+    let flags = (flags | OFlags::CLOEXEC).bits() as usize;
+    // Not rustix's, which would panic if the kernel returned the descriptor -1.
+    let words = [AT_FDCWD as usize, path.as_ptr().addr(), flags, mode.bits() as usize, 0, 0];
+    // SAFETY: numbers, and a string that ends with NUL.
+    let number = check(unsafe { arch::call(__NR_openat, words) })?;
+    i32::try_from(number).ok().and_then(Fd::new).ok_or(crate::Errno::BADF)
 }
 
 /// `read`, begun again when a signal interrupts it.
