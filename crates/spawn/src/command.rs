@@ -524,7 +524,7 @@ impl Command {
         if list::is_path(&self.program) {
             return Ok(Cow::Borrowed(&self.program));
         }
-        program::find(&self.program, self.environment.path()).map(Cow::Owned)
+        program::find(&self.program, self.environment.path(), self.cwd.as_deref()).map(Cow::Owned)
     }
 
     /// Whether the program's user namespace will be another than ours.

@@ -5,27 +5,30 @@ use husk_script::sys::Errno;
 use rustix::fs::{Access, AtFlags, CWD, FileType, accessat, stat};
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 
 /// Where execvp(3) looks when there is no PATH.
 const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
 
 /// The file that `program`, a name without a slash, means: the first directory of `path` that has
-/// it as a file we may execute.
+/// it as a file we may execute. A directory that is relative is so to `cwd`, where the child will be
+/// when it execs.
 ///
 /// It is looked up here and not by trying each place in the child, so that what the child does is
 /// settled before it exists.
-pub(crate) fn find(program: &OsStr, path: Option<OsString>) -> Result<OsString, Error> {
+pub(crate) fn find(program: &OsStr, path: Option<OsString>, cwd: Option<&OsStr>) -> Result<OsString, Error> {
     let path = path.map_or_else(|| DEFAULT_PATH.to_owned(), OsString::into_vec);
     let mut reason = Errno::NOENT;
     for directory in path.split(|byte| *byte == b':') {
         // An empty entry means the working directory.
         let directory = if directory.is_empty() { b"." } else { directory };
         let candidate = [directory, b"/", program.as_bytes()].concat();
-        let Ok(candidate) = CString::new(candidate) else { continue };
-        match accessat(CWD, &candidate, Access::EXEC_OK, AtFlags::empty()) {
+        let from_here = Path::new(cwd.unwrap_or_default()).join(OsStr::from_bytes(&candidate));
+        let Ok(from_here) = CString::new(from_here.into_os_string().into_vec()) else { continue };
+        match accessat(CWD, &from_here, Access::EXEC_OK, AtFlags::empty()) {
             // A directory may be "executable" too.
-            Ok(()) if stat(&candidate).is_ok_and(|stat| is_file(stat.st_mode)) => {
-                return Ok(OsString::from_vec(candidate.into_bytes()));
+            Ok(()) if stat(&from_here).is_ok_and(|stat| is_file(stat.st_mode)) => {
+                return Ok(OsString::from_vec(candidate));
             }
             Ok(()) => {}
             // As in execvp(3): "found, but not allowed" is the better reason if none is found.
