@@ -34,6 +34,11 @@ impl Held {
         let mut polled = [PollFd::new(&self.here.0, PollFlags::IN), PollFd::new(child, PollFlags::IN)];
         poll(&mut polled, None).expect("one of the two");
         assert!(!polled[0].revents().is_empty(), "{child:?} died before");
+        self.wait_unseen();
+    }
+
+    /// The same where the caller has no child to look at yet.
+    pub(crate) fn wait_unseen(&self) {
         read(&self.here.0, &mut [0]).expect("its byte");
     }
 
