@@ -42,9 +42,10 @@ fn failure(command: &Command) -> String {
 #[test]
 fn arguments_are_the_bytes_that_were_given() {
     let given = [b"".as_slice(), b"two words", b"*", b"\xff\n"];
-    let observed = observe(|command| command.arg("first").args(given.map(OsStr::from_bytes)));
+    let given = given.map(OsStr::from_bytes);
+    let observed = observe(|command| command.arg("first").args(given).arg("last"));
     let program = observed.program();
-    let wanted = [program.as_os_str().as_bytes(), b"\0first\0\0two words\0*\0\xff\n\0"].concat();
+    let wanted = [program.as_os_str().as_bytes(), b"\0first\0\0two words\0*\0\xff\n\0last\0"].concat();
     assert_eq!(observed.bytes("cmdline"), wanted);
 }
 
@@ -247,7 +248,7 @@ fn descriptors_have_the_numbers_that_were_asked_for() {
 }
 
 #[test]
-fn two_descriptors_change_places_with_standard_streams() {
+fn descriptors_and_standard_streams_take_each_others_places() {
     let dir = Dir::new();
     let ((a, path_a), (b, path_b)) = (file(&dir, "a"), file(&dir, "b"));
     let (at_a, at_b) = (a.as_raw_fd(), b.as_raw_fd());

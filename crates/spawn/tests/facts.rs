@@ -10,9 +10,12 @@ use husk_spawn::{Command, Namespaces, Reason, Signal, Stdio, Step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::write;
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::thread::gettid;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::ExitStatusExt as _;
+use std::sync::mpsc;
+use std::thread;
 use support::{Cgroup, Held, guest, is_root, observe, skip};
 
 /// The kinds of new namespaces that we may make: all but the user namespace only as root.
@@ -68,14 +71,25 @@ fn exec_releases_the_memory_and_then_closes_descriptors() {
 }
 
 #[test]
-fn exec_wakes_the_futex() {
+fn exec_wakes_whoever_waits_for_the_memory() {
     let mut command = Command::new("true");
     let held = Held::before_exec(&mut command);
     let mut child = command.kill_on_drop().spawn().unwrap();
     held.wait(&child);
-    held.release();
-    child.wait_for_exec().unwrap();
-    assert!(child.is_released());
+    let (waiter, waiters) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            waiter.send(gettid()).unwrap();
+            child.wait_for_exec().unwrap();
+            assert!(child.is_released());
+        });
+        // Until it sleeps, which it has no other reason to do than to wait.
+        let stat = format!("/proc/self/task/{}/stat", waiters.recv().unwrap().as_raw_pid());
+        while !fs::read_to_string(&stat).unwrap().contains(") S ") {
+            thread::yield_now();
+        }
+        held.release();
+    });
 }
 
 #[test]
