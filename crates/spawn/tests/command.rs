@@ -23,7 +23,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::thread;
-use support::{Dir, Held, Observed, Terminal, is_root, observe, program, skip};
+use support::{Dir, Held, Observed, Terminal, is_root, observe, program, skip, until_asleep};
 
 /// What a command that succeeds prints.
 fn printed(command: &Command) -> String {
@@ -109,7 +109,6 @@ fn a_program_is_looked_up_in_the_path_that_it_will_have() {
         dirs.join(":")
     };
 
-    assert_eq!(failure(&Command::new("tool")), "exec tool: No such file or directory (os error 2)");
     assert_eq!(looked_up(&path(&[&first, &second])), Ok(Some(1)));
     assert_eq!(looked_up(&path(&[&second, &first])), Ok(Some(2)));
     // What cannot be executed is passed over.
@@ -120,6 +119,7 @@ fn a_program_is_looked_up_in_the_path_that_it_will_have() {
     assert_eq!(looked_up(&path(&[&plain, &with_dir])), Err(denied.into()));
     let absent = "exec tool: No such file or directory (os error 2)";
     assert_eq!(looked_up(&path(&[&with_dir])), Err(absent.into()));
+    assert_eq!(looked_up("/no/such"), Err(absent.into()));
 }
 
 #[test]
@@ -757,6 +757,8 @@ fn died() -> Error {
     let held = Held::before_exec(&mut command);
     let mut child = command.spawn().unwrap();
     held.wait(&child);
+    // In the step where it waits, and no longer in the one that told us.
+    until_asleep(&format!("/proc/{}", child.id()));
     child.kill().unwrap();
     child.wait().unwrap_err()
 }

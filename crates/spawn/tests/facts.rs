@@ -16,7 +16,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::sync::mpsc;
 use std::thread;
-use support::{Cgroup, Held, guest, is_root, observe, skip};
+use support::{Cgroup, Held, guest, is_root, observe, skip, until_asleep};
 
 /// The kinds of new namespaces that we may make: all but the user namespace only as root.
 fn with_privileges(kinds: Namespaces) -> Namespaces {
@@ -84,10 +84,7 @@ fn exec_wakes_whoever_waits_for_the_memory() {
             assert!(child.is_released());
         });
         // Until it sleeps, which it has no other reason to do than to wait.
-        let stat = format!("/proc/self/task/{}/stat", waiters.recv().unwrap().as_raw_pid());
-        while !fs::read_to_string(&stat).unwrap().contains(") S ") {
-            thread::yield_now();
-        }
+        until_asleep(&format!("/proc/self/task/{}", waiters.recv().unwrap().as_raw_pid()));
         held.release();
     });
 }

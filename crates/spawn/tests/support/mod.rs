@@ -30,6 +30,7 @@ use husk_spawn::Command;
 use rustix::process::geteuid;
 use std::fmt::Arguments;
 use std::io::Write as _;
+use std::{fs, thread};
 
 /// Ends the test, which cannot be made here for this reason.
 macro_rules! skip {
@@ -42,9 +43,18 @@ pub(crate) use skip;
 
 /// To the real standard error: what the print macros write is kept back from tests that pass.
 pub(crate) fn tell_skipped(reason: Arguments<'_>) {
-    let test = std::thread::current();
+    let test = thread::current();
     let test = test.name().unwrap_or("test");
-    writeln!(std::io::stderr(), "skipped: {reason} ({test})").expect("standard error");
+    let line = format!("skipped: {reason} ({test})\n");
+    std::io::stderr().write_all(line.as_bytes()).expect("standard error");
+}
+
+/// Returns when a process or thread, by its directory in `/proc`, sleeps in a system call.
+pub(crate) fn until_asleep(directory: &str) {
+    let stat = format!("{directory}/stat");
+    while !fs::read_to_string(&stat).expect("its state").contains(") S ") {
+        thread::yield_now();
+    }
 }
 
 /// Whether we may do everything, of what a test that needs root asks.
