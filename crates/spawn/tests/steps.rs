@@ -106,6 +106,7 @@ fn text(path: impl AsRef<Path>) -> &'static CStr {
     Box::leak(CString::new(path.as_ref().as_os_str().as_bytes()).unwrap().into_boxed_c_str())
 }
 
+/// A descriptor by its number: for those that a step is to make, one that nobody has in use yet.
 fn fd(number: i32) -> Fd {
     Fd::new(number).unwrap()
 }
@@ -126,9 +127,9 @@ fn numbers(observed: &Observed) -> Vec<i32> {
 
 #[test]
 fn open() {
-    let observed = after([OPEN_ZERO, Step::Dup3 { from: R0.into(), to: fd(9) }]);
-    assert_eq!(observed.fds()[&9], Path::new("/dev/zero"));
-    assert_eq!(numbers(&observed), [0, 1, 2, 9], "what was opened is closed by exec");
+    let observed = after([OPEN_ZERO, Step::Dup3 { from: R0.into(), to: fd(509) }]);
+    assert_eq!(observed.fds()[&509], Path::new("/dev/zero"));
+    assert_eq!(numbers(&observed), [0, 1, 2, 509], "what was opened is closed by exec");
 
     let dir = Dir::new();
     let (path, flags) = (text(dir.join("new")), OFlags::WRONLY | OFlags::CREATE);
@@ -139,14 +140,14 @@ fn open() {
 
 #[test]
 fn close() {
-    let to = fd(9);
+    let to = fd(509);
     let observed = after([
         OPEN_ZERO,
         Step::Dup3 { from: R0.into(), to },
-        Step::Dup3 { from: R0.into(), to: fd(10) },
+        Step::Dup3 { from: R0.into(), to: fd(510) },
         Step::Close { fd: to.into() },
     ]);
-    assert_eq!(numbers(&observed), [0, 1, 2, 10]);
+    assert_eq!(numbers(&observed), [0, 1, 2, 510]);
     // One that is not open is no error.
     after([Step::Close { fd: to.into() }]);
 }
@@ -174,10 +175,11 @@ fn close_range_on_exec() {
 #[test]
 fn dup() {
     let dup = Step::Dup { from: Fd::STDIN.into(), least: fd(600), out: R0 };
-    let observed = after([dup, Step::Dup3 { from: R0.into(), to: fd(9) }, Step::KeepOnExec { fd: fd(600) }]);
-    assert_eq!(numbers(&observed), [0, 1, 2, 9, 600]);
+    let observed =
+        after([dup, Step::Dup3 { from: R0.into(), to: fd(509) }, Step::KeepOnExec { fd: fd(600) }]);
+    assert_eq!(numbers(&observed), [0, 1, 2, 509, 600]);
     let fds = observed.fds();
-    assert_eq!((&fds[&9], &fds[&600]), (&fds[&0], &fds[&0]));
+    assert_eq!((&fds[&509], &fds[&600]), (&fds[&0], &fds[&0]));
     assert_eq!(numbers(&after([dup])), [0, 1, 2], "exec closes it");
 }
 
@@ -362,9 +364,9 @@ fn tiocsctty() {
     let open = Step::Open { path, flags: OFlags::RDWR | OFlags::NOCTTY, mode: Mode::empty(), out: R0 };
     let observed = after([
         open,
-        Step::Dup3 { from: R0.into(), to: fd(9) },
+        Step::Dup3 { from: R0.into(), to: fd(509) },
         Step::Setsid,
-        Step::Tiocsctty { terminal: fd(9) },
+        Step::Tiocsctty { terminal: fd(509) },
     ]);
     assert_ne!(observed.stat(7), 0);
     assert_eq!(after([Step::Setsid]).stat(7), 0);
