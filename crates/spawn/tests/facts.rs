@@ -253,7 +253,7 @@ fn a_parent_with_more_threads_cannot_join_a_time_namespace() {
     let other = observe(|command| command.new_namespaces(Namespaces::TIME));
     let namespace = File::open(format!("/proc/{}/ns/time", other.child.id())).unwrap();
     let error = Command::new("true").join(namespace, Namespaces::TIME).status().unwrap_err();
-    assert_eq!(error.to_string(), "join time: Too many users (os error 87)");
+    assert_eq!((error.act(), error.reason()), ("join time", Reason::Errno(Errno::USERS)));
 }
 
 // Births.
