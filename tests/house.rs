@@ -19,8 +19,9 @@ const UNSAFE: [&str; 11] = [
     "integration/bench/spawn/src/contend/usage.rs",
 ];
 
-/// Above this, tests aside, a file has a second topic in it.
-const MOST_LINES: usize = 700;
+/// Above this, unit tests aside, a file has a second topic in it. (A file of tests has one that is
+/// long: every setting, every step.)
+const MOST_LINES: usize = 900;
 
 #[test]
 fn every_file_says_what_it_is_for() {

@@ -45,8 +45,12 @@ impl Display for Line<'_> {
 
             Step::Mkdir { path, mode, .. } => write!(f, "mkdir {} {:03o}", Text(path), mode.bits()),
             Step::Symlink { target, path } => write!(f, "symlink {} -> {}", Text(path), Text(target)),
-            Step::Mount { source, target, fstype, .. } => {
-                write!(f, "mount {} {} {}", Text(fstype), Text(source), Text(target))
+            Step::Mount { source, target, fstype, flags, data } => {
+                write!(f, "mount {} {} {}", Text(fstype), Text(source), Text(target))?;
+                let flags = flags.iter_names().map(|(name, _)| name.to_ascii_lowercase());
+                let data = Some(data).filter(|data| !data.is_empty()).map(|data| Text(data).to_string());
+                let options: Vec<_> = flags.chain(data).collect();
+                if options.is_empty() { Ok(()) } else { write!(f, " {}", options.join(",")) }
             }
             Step::MountBind { source, target } => write!(f, "bind {} {}", Text(source), Text(target)),
             Step::MountChange { target, flags } => {

@@ -59,7 +59,7 @@ pub fn create<'b>(
     let mut plan = Builder::new(memory);
     refuse(container, &mut plan)?;
 
-    process::detach(&mut plan);
+    process::detach(start, &mut plan);
     namespaces::join(container, &mut plan)?;
     // Before anything that needs an id: until ids are mapped the child has none.
     namespaces::map_ids(container, &mut plan);
@@ -83,6 +83,8 @@ pub fn create<'b>(
     // A filter needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs.
     seccomp::load(container, host, When::Privileged, &mut plan)?;
     identity::become_user(container, host, &mut plan);
+    // The kernel forgets this signal when ids change.
+    process::die_with_creator(start, &mut plan);
     if let Some(process) = &container.process {
         // With the program's identity, so that it does not start where it may not be.
         process::cwd(process, &mut plan)?;

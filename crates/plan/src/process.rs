@@ -14,11 +14,19 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// A session of its own, and no disposition of ours.
-pub(crate) fn detach(plan: &mut Builder<'_>) {
+pub(crate) fn detach(start: Start, plan: &mut Builder<'_>) {
     plan.at("process");
+    die_with_creator(start, plan);
     // Rust ignores SIGPIPE, and what is ignored stays so over exec.
     plan.push(Step::DefaultAction { signal: Signal::PIPE });
     plan.push(Step::Setsid);
+}
+
+/// Until it waits for `start` a process dies with who creates it, so that nothing half made is left.
+pub(crate) fn die_with_creator(start: Start, plan: &mut Builder<'_>) {
+    if let Start::On(_) = start {
+        plan.at("process").push(Step::ParentDeathSignal { signal: Signal::KILL, parent: None });
+    }
 }
 
 /// Makes the working directory where it is missing.

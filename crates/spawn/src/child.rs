@@ -8,7 +8,7 @@ use husk_script::journal::Progress;
 use husk_script::report::GO_ON;
 use husk_script::sys::signal::{Signal, pidfd_send_signal};
 use husk_script::sys::{Errno, Fd, Pid};
-use husk_script::{Request, Step};
+use husk_script::{Request, Script, Step};
 use rustix::io::{read, retry_on_intr};
 use rustix::net::{SendFlags, send};
 use rustix::process::{WaitId, WaitIdOptions, WaitIdStatus, waitid};
@@ -145,7 +145,7 @@ impl Child {
         }
         let script = berth.script();
         match script.journal.progress() {
-            Progress::At(step) if step + 1 == script.steps.len() => Ok(()),
+            Progress::At(step) if is_exec(script, step) => Ok(()),
             // It is dead or dying; how, only the wait can tell.
             _ => self.wait().map(drop),
         }
@@ -216,8 +216,8 @@ impl Child {
         let script = self.berth().script();
         let (step, reason) = match script.journal.progress() {
             Progress::Failed(step, errno) => (step, Reason::Errno(errno)),
-            Progress::At(step) if step + 1 < script.steps.len() => (step, Reason::Died(status)),
-            Progress::At(_) => return Ok(status),
+            Progress::At(step) if is_exec(script, step) => return Ok(status),
+            Progress::At(step) => (step, Reason::Died(status)),
         };
         let act = script
             .steps
@@ -254,6 +254,11 @@ impl Drop for Child {
             drop(self.wait());
         }
     }
+}
+
+/// Whether this step is an exec: a child that is released there, and did not fail, has execed.
+fn is_exec(script: &Script<'_>, step: usize) -> bool {
+    matches!(script.steps.get(step), Some(Step::Execve { .. } | Step::ExecveFirst { .. }))
 }
 
 /// The status in the form that wait(2) has it, which is what std's type holds.

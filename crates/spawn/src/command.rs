@@ -17,7 +17,7 @@ use husk_script::sys::signal::{Signal, SignalSet};
 use husk_script::sys::{Fd, Gid, Pid, Uid};
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::path::Path;
 use std::process::ExitStatus;
 
@@ -220,13 +220,13 @@ impl Command {
     /// Gives the program `fd` as its descriptor `number`, whatever numbers they and others have
     /// here; a later one for the same number replaces an earlier one. 0, 1 and 2 are the standard
     /// streams.
-    pub fn fd(&mut self, number: u32, fd: impl Into<OwnedFd>) -> &mut Self {
-        if let Some(stream) = self.streams.get_mut(number as usize) {
+    pub fn fd(&mut self, number: RawFd, fd: impl Into<OwnedFd>) -> &mut Self {
+        if let Some(stream) = usize::try_from(number).ok().and_then(|index| self.streams.get_mut(index)) {
             *stream = Some(Stdio::from(fd));
             return self;
         }
         // A number that is none is as far beyond the limit as any, and refused by the kernel.
-        let to = i32::try_from(number).ok().and_then(Fd::new).unwrap_or(Fd::MAX);
+        let to = Fd::new(number).unwrap_or(Fd::MAX);
         self.fds.retain(|(other, _)| *other != to);
         self.fds.push((to, fd.into()));
         self
@@ -380,7 +380,9 @@ impl Command {
     ///
     /// Pid and time namespaces are joined by the calling thread for the moment of the clone, the
     /// others by the child; a pid namespace therefore needs CAP_SYS_ADMIN in this process, and a
-    /// time namespace also that the process has no other thread.
+    /// time namespace also that the process has no other thread. Such a thread comes back only when
+    /// no child shares its memory, so then [`spawn`](Self::spawn) returns no sooner than
+    /// [`spawn_and_exec`](Self::spawn_and_exec).
     pub fn join(&mut self, fd: impl Into<OwnedFd>, kinds: Namespaces) -> &mut Self {
         self.joins.push(Join { fd: fd.into(), kinds });
         self
@@ -573,7 +575,12 @@ impl Command {
     }
 
     fn enters(&self, kind: Namespaces) -> bool {
-        self.namespaces.contains(kind) || self.joins.iter().any(|join| join.kinds.contains(kind))
+        self.namespaces.contains(kind) || self.joins(kind)
+    }
+
+    /// Whether the program will be in a namespace of this kind that is somebody else's.
+    pub(crate) fn joins(&self, kind: Namespaces) -> bool {
+        self.joins.iter().any(|join| join.kinds.contains(kind))
     }
 
     /// Refuses settings that contradict each other.

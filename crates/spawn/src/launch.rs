@@ -3,7 +3,7 @@
 use crate::child::Child;
 use crate::clone::{self, Birth, Call, Returns};
 use crate::command::Command;
-use crate::error::Error;
+use crate::error::{Error, Reason};
 use crate::join::Away;
 use crate::list::{self, Surroundings};
 use crate::pool::Berth;
@@ -11,6 +11,7 @@ use crate::stdio::{Pipes, Unset};
 use crate::writer::Memory;
 use husk_listing::Line;
 use husk_script::Request;
+use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::{Errno, Fd, Pid};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -31,7 +32,7 @@ pub(crate) fn listing(command: &Command) -> Result<Vec<String>, Error> {
     let unset = Unset::Inherit;
     let pipes = Pipes::open(&command.streams, unset)?;
     let memory = Memory::default();
-    let around = Surroundings { call: Call::Clone3, unset, pipes: &pipes, channel: None };
+    let around = Surroundings { call: Call::Clone3, unset, pipes: &pipes, channel: None, answers: None };
     let script = list::write(command, &around, &memory)?;
     Ok(script.steps.iter().map(|step| Line(step).to_string()).collect())
 }
@@ -45,11 +46,19 @@ pub(crate) fn launch(command: &Command, unset: Unset, until: Until) -> Result<Ch
         if is_whole { !command.maps.is_empty() } else { command.maps.need_parent(command.groups.as_deref()) };
     let channel =
         if asks || is_whole || command.notify_release { Some(Channel::open(command)?) } else { None };
-    let returns = if until == Until::Execed && !asks { Returns::WhenReleased } else { Returns::AtOnce };
+    // A thread cannot return from a time namespace while a child shares its memory (EUSERS).
+    let stays = command.joins(Namespaces::TIME);
+    if stays && (asks || is_whole) {
+        let why = "cannot be had with a child that waits for us";
+        return Err(Error::new("join time", Reason::Conflict(why)));
+    }
+    let waits = until == Until::Execed || stays;
+    let returns = if waits && !asks && !is_whole { Returns::WhenReleased } else { Returns::AtOnce };
 
     let berth = |call| {
         let theirs = channel.as_ref().map(|channel| Fd::of(&channel.theirs));
-        let around = Surroundings { call, unset, pipes: &pipes, channel: theirs };
+        let answers = channel.as_ref().filter(|_| asks).map(|channel| Fd::of(&channel.ours));
+        let around = Surroundings { call, unset, pipes: &pipes, channel: theirs, answers };
         Berth::new(|memory| list::write(command, &around, memory))
     };
     let cgroup = command.cgroup.as_ref().map(OwnedFd::as_fd);

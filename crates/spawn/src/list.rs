@@ -25,6 +25,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) pipes: &'a Pipes,
     /// The child's end of the socket to us.
     pub(crate) channel: Option<Fd>,
+    /// Our end, where the child waits for an answer.
+    pub(crate) answers: Option<Fd>,
 }
 
 /// Writes the command's list into `memory`.
@@ -48,6 +50,10 @@ fn settings(command: &Command, around: &Surroundings<'_>, list: &mut Writer<'_>)
     signals(command, around.call, list);
     session(command, list);
     join(command, list);
+    if let Some(fd) = around.answers {
+        // The child's copy: with it the child would wait for ever for a parent that is gone.
+        list.push(Step::Close { fd: fd.into() });
+    }
     // Before anything that needs an id: until ids are mapped the child has none.
     command.maps.write(command.groups.as_deref(), list);
     hostname(command, list);

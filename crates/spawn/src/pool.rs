@@ -7,6 +7,7 @@
 use crate::stack::Stack;
 use crate::writer::Memory;
 use crate::{Error, dumpable};
+use husk_script::sys::namespace::Namespaces;
 use husk_script::{Script, Step};
 use self_cell::self_cell;
 use std::sync::{Mutex, PoisonError};
@@ -57,7 +58,15 @@ impl Berth {
     ) -> Result<Self, Error> {
         let free = {
             let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
-            pool.iter().rposition(Parts::is_released).map(|index| pool.swap_remove(index))
+            let mut free = None;
+            for (index, parts) in pool.iter_mut().enumerate() {
+                if parts.is_released() {
+                    // Of a child that nobody waited for; this berth may not be used again soon.
+                    parts.dumpable = None;
+                    free = Some(index);
+                }
+            }
+            free.map(|index| pool.swap_remove(index))
         };
         let (stack, memory) = match free {
             Some(parts) => (parts.stack, parts.scroll.into_owner().emptied()),
@@ -107,5 +116,10 @@ impl Drop for Berth {
 /// Whether the kernel may make shared memory undumpable when it performs this step
 /// (kernel/cred.c, `commit_creds`).
 fn changes_identity(step: &Step<'_>) -> bool {
-    matches!(step, Step::Setresuid { .. } | Step::Setresgid { .. })
+    match step {
+        Step::Setresuid { .. } | Step::Setresgid { .. } => true,
+        // It gives capabilities that the joining user did not have, unless it is that user's own.
+        Step::Setns { namespaces, .. } => namespaces.contains(Namespaces::USER),
+        _ => false,
+    }
 }

@@ -11,7 +11,8 @@ use std::path::Path;
 const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
 
 /// The file that `program`, a name without a slash, means: the first directory of `path` that has
-/// it as a file we may execute.
+/// it as a file we may execute. A directory that is relative is so to `cwd`, where the child will be
+/// when it execs.
 ///
 /// It is looked up here and not by trying each place in the child, so that what the child does is
 /// settled before it exists.

@@ -1,8 +1,7 @@
 //! Files below a directory that is known by its descriptor.
 
-use crate::{Errno, Fd, Gid, Result, Uid};
+use crate::{Errno, Fd, Gid, Result, Uid, raw};
 use core::ffi::CStr;
-use rustix::fd::IntoRawFd;
 use rustix::fs::{Access, AtFlags, CWD, FileType, OFlags, ResolveFlags};
 
 pub use rustix::fs::Mode;
@@ -18,7 +17,7 @@ const MOST_LOOKUPS: u32 = 128;
 ///
 /// See openat2(2).
 pub fn openat2_in_root(root: Fd, path: &CStr) -> Result<Fd> {
-    openat2(root, path, OFlags::PATH, ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
+    openat2(Some(root), path, OFlags::PATH, ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
 }
 
 /// The same for a directory.
@@ -28,7 +27,7 @@ pub fn openat2_in_root(root: Fd, path: &CStr) -> Result<Fd> {
 /// `ENOTDIR` if it is none; for the rest see openat2(2).
 pub fn openat2_directory_in_root(root: Fd, path: &CStr) -> Result<Fd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY;
-    openat2(root, path, flags, ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
+    openat2(Some(root), path, flags, ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
 }
 
 /// `openat2(O_PATH, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS)`: `name` itself in `directory`.
@@ -37,7 +36,7 @@ pub fn openat2_directory_in_root(root: Fd, path: &CStr) -> Result<Fd> {
 ///
 /// `ELOOP` if it is a symlink; for the rest see openat2(2).
 pub fn openat2_entry(directory: Fd, name: &CStr) -> Result<Fd> {
-    openat2(directory, name, OFlags::PATH, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
+    openat2(Some(directory), name, OFlags::PATH, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
 }
 
 /// Whether what `fd` is is a directory.
@@ -69,21 +68,21 @@ pub fn is_null_device(fd: Fd) -> Result<bool> {
 /// `EACCES` if it is something else or may not be executed, `ELOOP` for a magic link.
 pub fn check_executable(path: &CStr) -> Result {
     let resolve = ResolveFlags::NO_MAGICLINKS;
-    let file = rustix::fs::openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?;
-    let stat = rustix::fs::fstat(&file)?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+    let file = openat2(None, path, OFlags::PATH, resolve)?;
+    let kind = rustix::fs::fstat(file.lend()).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    raw::close(file);
+    if kind? != FileType::RegularFile {
         return Err(Errno::ACCESS);
     }
     rustix::fs::accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS)
 }
 
-fn openat2(directory: Fd, path: &CStr, flags: OFlags, resolve: ResolveFlags) -> Result<Fd> {
+fn openat2(directory: Option<Fd>, path: &CStr, flags: OFlags, resolve: ResolveFlags) -> Result<Fd> {
+    let how = [u64::from((flags | OFlags::CLOEXEC).bits()), 0, resolve.bits()];
     for _ in 0..MOST_LOOKUPS {
-        let found =
-            rustix::fs::openat2(directory.lend(), path, flags | OFlags::CLOEXEC, Mode::empty(), resolve);
-        match found {
+        match raw::openat2(directory, path, how) {
             Err(Errno::AGAIN) => {}
-            found => return Fd::new(found?.into_raw_fd()).ok_or(Errno::BADF),
+            found => return found,
         }
     }
     Err(Errno::AGAIN)

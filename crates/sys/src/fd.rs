@@ -68,8 +68,11 @@ impl Fd {
 
     /// This number as a borrowed descriptor, for rustix.
     pub(crate) fn lend<'a>(self) -> BorrowedFd<'a> {
-        // SAFETY: `borrow_raw` asks that the number is not -1 and stays open. Numbers here are
-        // never negative; for the rest see the top of this file.
-        unsafe { BorrowedFd::borrow_raw(self.0) }
+        // A number here is never negative, so the mask changes none. But it tells the compiler, which
+        // then leaves out the panic that `borrow_raw` has for -1.
+        let number = self.0 & i32::MAX;
+        // SAFETY: `borrow_raw` asks that the number is not -1 and stays open. It is not negative;
+        // for the rest see the top of this file.
+        unsafe { BorrowedFd::borrow_raw(number) }
     }
 }

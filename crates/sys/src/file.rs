@@ -3,9 +3,7 @@
 use crate::raw::{self, Fcntl, Numeric, fcntl, numbers};
 use crate::{Fd, Result};
 use core::ffi::CStr;
-use rustix::fd::IntoRawFd;
 use rustix::fs::CWD;
-use rustix::net::SocketFlags;
 
 pub use rustix::fs::{Mode, OFlags};
 
@@ -64,7 +62,8 @@ pub fn fcntl_keep_on_exec(fd: Fd) -> Result {
     fcntl(fd, Fcntl::Setfd, 0).map(drop)
 }
 
-/// `close`. Errors tell of lost writes only, and the descriptor is gone whatever is said.
+/// `close`. Errors tell of lost writes only, and the descriptor is gone whatever is said; one that
+/// was not open is no error here.
 pub fn close(fd: Fd) {
     raw::close(fd);
 }
@@ -75,8 +74,7 @@ pub fn close(fd: Fd) {
 ///
 /// See open(2).
 pub fn open(path: &CStr, flags: OFlags, mode: Mode) -> Result<Fd> {
-    let fd = rustix::fs::openat(CWD, path, flags | OFlags::CLOEXEC, mode)?;
-    Fd::new(fd.into_raw_fd()).ok_or(crate::Errno::BADF)
+    raw::openat(path, (flags | OFlags::CLOEXEC).bits(), mode.bits())
 }
 
 /// `accept4(SOCK_CLOEXEC)`, begun again when a signal interrupts it.
@@ -85,8 +83,7 @@ pub fn open(path: &CStr, flags: OFlags, mode: Mode) -> Result<Fd> {
 ///
 /// See accept(2).
 pub fn accept(listener: Fd) -> Result<Fd> {
-    let fd = rustix::io::retry_on_intr(|| rustix::net::accept_with(listener.lend(), SocketFlags::CLOEXEC))?;
-    Fd::new(fd.into_raw_fd()).ok_or(crate::Errno::BADF)
+    rustix::io::retry_on_intr(|| raw::accept4(listener))
 }
 
 /// `read`, begun again when a signal interrupts it.

@@ -2,9 +2,7 @@
 
 use crate::{Errno, Fd, Result, raw};
 use core::ffi::CStr;
-use rustix::fd::{IntoRawFd, OwnedFd};
-use rustix::fs::CWD;
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MoveMountFlags, OpenTreeFlags};
 
 pub use rustix::mount::{MountFlags, MountPropagationFlags};
 
@@ -60,7 +58,7 @@ pub fn umount_detach(target: &CStr) -> Result {
 ///
 /// `ENODEV` if the kernel has no such type; for the rest see fsopen(2).
 pub fn fsopen(fstype: &CStr) -> Result<Fd> {
-    owned(rustix::mount::fsopen(fstype, FsOpenFlags::FSOPEN_CLOEXEC)?)
+    raw::fsopen(fstype, FsOpenFlags::FSOPEN_CLOEXEC.bits())
 }
 
 /// `fsconfig(FSCONFIG_SET_STRING)`.
@@ -97,8 +95,8 @@ pub fn fsconfig_create(file_system: Fd) -> Result {
 ///
 /// See fsmount(2).
 pub fn fsmount(file_system: Fd, attributes: u64) -> Result<Fd> {
-    let attributes = MountAttrFlags::from_bits_retain(u32::try_from(attributes).map_err(|_| Errno::INVAL)?);
-    owned(rustix::mount::fsmount(file_system.lend(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+    let attributes = u32::try_from(attributes).map_err(|_| Errno::INVAL)?;
+    raw::fsmount(file_system, FsMountFlags::FSMOUNT_CLOEXEC.bits(), attributes)
 }
 
 /// How much of a tree.
@@ -116,7 +114,7 @@ pub enum Extent {
 ///
 /// See open_tree(2).
 pub fn open_tree_clone(path: &CStr, extent: Extent) -> Result<Fd> {
-    owned(rustix::mount::open_tree(CWD, path, clone_flags(extent))?)
+    raw::open_tree(None, path, clone_flags(extent).bits())
 }
 
 /// The same of what `fd` is, rather than of a path.
@@ -126,7 +124,7 @@ pub fn open_tree_clone(path: &CStr, extent: Extent) -> Result<Fd> {
 /// `EINVAL` if it is in another mount namespace; for the rest see open_tree(2).
 pub fn open_tree_clone_of(fd: Fd, extent: Extent) -> Result<Fd> {
     let flags = clone_flags(extent) | OpenTreeFlags::AT_EMPTY_PATH;
-    owned(rustix::mount::open_tree(fd.lend(), c"", flags)?)
+    raw::open_tree(Some(fd), c"", flags.bits())
 }
 
 fn clone_flags(extent: Extent) -> OpenTreeFlags {
@@ -157,8 +155,4 @@ pub fn mount_setattr(mount: Fd, extent: Extent, set: u64, clear: u64, propagatio
 pub fn move_mount(mount: Fd, target: Fd) -> Result {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     rustix::mount::move_mount(mount.lend(), c"", target.lend(), c"", flags)
-}
-
-fn owned(fd: OwnedFd) -> Result<Fd> {
-    Fd::new(fd.into_raw_fd()).ok_or(Errno::BADF)
 }

@@ -166,7 +166,60 @@ pub(crate) fn setgroups(groups: &[Gid]) -> Result {
     check(unsafe { call(nr::__NR_setgroups, [groups.len(), groups.as_ptr().addr(), 0, 0, 0, 0]) }).map(drop)
 }
 
+/// `close`, and not rustix's, which in a debug build panics at EBADF.
 pub(crate) fn close(fd: Fd) {
-    // SAFETY: what rustix asks, that nobody else owns the number, holds in a child's own table.
-    unsafe { rustix::io::close(fd.number()) }
+    // SAFETY: one number.
+    unsafe { call(nr::__NR_close, [fd.word(), 0, 0, 0, 0, 0]) };
+}
+
+// Calls that return a descriptor are made here, and not by rustix, whose owned descriptors panic at
+// the number -1.
+
+/// The descriptor that a call returned.
+fn descriptor(returned: isize) -> Result<Fd> {
+    i32::try_from(check(returned)?).ok().and_then(Fd::new).ok_or(Errno::BADF)
+}
+
+/// The directory that a path is relative to: this one, or the working directory.
+fn directory(fd: Option<Fd>) -> usize {
+    const CWD: usize = nr::AT_FDCWD as usize;
+    fd.map_or(CWD, Fd::word)
+}
+
+pub(crate) fn openat(path: &CStr, flags: u32, mode: u32) -> Result<Fd> {
+    let words = [directory(None), path.as_ptr().addr(), flags as usize, mode as usize, 0, 0];
+    // SAFETY: the kernel reads a string that ends with NUL.
+    descriptor(unsafe { call(nr::__NR_openat, words) })
+}
+
+/// `how` is `struct open_how`: flags, mode, resolve.
+pub(crate) fn openat2(at: Option<Fd>, path: &CStr, how: [u64; 3]) -> Result<Fd> {
+    let words = [directory(at), path.as_ptr().addr(), how.as_ptr().addr(), size_of_val(&how), 0, 0];
+    // SAFETY: the kernel reads a string that ends with NUL, and as many bytes of `how` as it is told
+    // there are.
+    descriptor(unsafe { call(nr::__NR_openat2, words) })
+}
+
+pub(crate) fn open_tree(at: Option<Fd>, path: &CStr, flags: u32) -> Result<Fd> {
+    let words = [directory(at), path.as_ptr().addr(), flags as usize, 0, 0, 0];
+    // SAFETY: the kernel reads a string that ends with NUL.
+    descriptor(unsafe { call(nr::__NR_open_tree, words) })
+}
+
+pub(crate) fn fsopen(fstype: &CStr, flags: u32) -> Result<Fd> {
+    let words = [fstype.as_ptr().addr(), flags as usize, 0, 0, 0, 0];
+    // SAFETY: the kernel reads a string that ends with NUL.
+    descriptor(unsafe { call(nr::__NR_fsopen, words) })
+}
+
+pub(crate) fn fsmount(fs: Fd, flags: u32, attributes: u32) -> Result<Fd> {
+    // SAFETY: three numbers.
+    descriptor(unsafe { call(nr::__NR_fsmount, [fs.word(), flags as usize, attributes as usize, 0, 0, 0]) })
+}
+
+pub(crate) fn accept4(listener: Fd) -> Result<Fd> {
+    // SOCK_CLOEXEC, which is O_CLOEXEC.
+    let flags = nr::O_CLOEXEC as usize;
+    // SAFETY: the addresses, of the peer's name and its length, are null.
+    descriptor(unsafe { call(nr::__NR_accept4, [listener.word(), 0, 0, flags, 0, 0]) })
 }

@@ -1,0 +1,115 @@
+//! The crate keeps its promise: nothing in it, and nothing it is linked with, can allocate, format
+//! or panic.
+//!
+//! Two builds, both optimised. A program of the loop alone, without any library, must link and run
+//! (see `freestanding/program.rs`). And the crate by itself, as a program that is linked with it
+//! finds it, must not mention what it must not use.
+
+#![expect(clippy::unwrap_used, reason = "what the child must not do, a test may")]
+
+use object::read::archive::ArchiveFile;
+use object::{Object as _, ObjectSymbol as _};
+use rustc_demangle::demangle;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+/// What a symbol must not have in its name.
+const FORBIDDEN: [&str; 4] = ["core::panicking", "core::fmt", "alloc::", "__rust_alloc"];
+
+/// What is built, for the kind of processor and libc that this test was built for.
+const TARGET: &str = match (cfg!(target_arch = "x86_64"), cfg!(target_env = "musl")) {
+    (true, false) => "x86_64-unknown-linux-gnu",
+    (true, true) => "x86_64-unknown-linux-musl",
+    (false, false) => "aarch64-unknown-linux-gnu",
+    (false, true) => "aarch64-unknown-linux-musl",
+};
+
+/// Builds the package of `program.rs` and returns the directory of what was made.
+///
+/// It is a package outside of the workspace, which could not build it: it has no `std` and is linked
+/// in a way of its own. It has the workspace's versions of everything, which are here already.
+fn build(lto: &str, arguments: &[&str]) -> PathBuf {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let workspace = script.ancestors().nth(2).unwrap();
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("freestanding-{lto}"));
+    fs::create_dir_all(&dir).unwrap();
+    let manifest = format!(
+        r#"
+            [package]
+            name = "freestanding"
+            edition = "2024"
+
+            [[bin]]
+            name = "freestanding"
+            path = "{script}/tests/freestanding/program.rs"
+
+            [dependencies]
+            husk-script = {{ path = "{script}" }}
+
+            [profile.release]
+            panic = "abort"
+            lto = "{lto}"
+            codegen-units = 1
+
+            [workspace]
+        "#,
+        script = script.display(),
+    );
+    fs::write(dir.join("Cargo.toml"), manifest).unwrap();
+    fs::copy(workspace.join("Cargo.lock"), dir.join("Cargo.lock")).unwrap();
+
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()));
+    cargo.current_dir(workspace).args(["rustc", "--release", "--offline", "--target", TARGET]);
+    cargo.arg("--manifest-path").arg(dir.join("Cargo.toml"));
+    cargo.arg("--target-dir").arg(dir.join("target"));
+    let output = cargo.args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    dir.join("target").join(TARGET).join("release")
+}
+
+/// The symbols of an object file, defined or not, as Rust has them but for the hashes.
+fn symbols(file: &[u8]) -> Vec<String> {
+    let file = object::File::parse(file).unwrap();
+    file.symbols().map(|symbol| format!("{:#}", demangle(symbol.name().unwrap()))).collect()
+}
+
+fn forbidden(symbols: &[String]) -> Vec<&String> {
+    symbols.iter().filter(|symbol| FORBIDDEN.iter().any(|word| symbol.contains(word))).collect()
+}
+
+#[test]
+fn the_loop_links_and_runs_without_any_library() {
+    let mut arguments = vec!["--bin", "freestanding", "--"];
+    // No start files, no libraries, and nobody to relocate it.
+    arguments.extend(["-Clink-arg=-nostartfiles", "-Clink-arg=-nostdlib", "-Clink-arg=-static"]);
+    arguments.push("-Crelocation-model=static");
+    if cfg!(target_env = "musl") {
+        // The compiler brings start files of its own for this one.
+        arguments.push("-Clink-self-contained=no");
+    }
+    let program = build("fat", &arguments).join("freestanding");
+
+    let output = Command::new(&program).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "hello\n");
+    assert_eq!(output.status.code(), Some(42));
+
+    let symbols = symbols(&fs::read(program).unwrap());
+    assert!(symbols.iter().any(|symbol| symbol == "_start"), "they are not stripped: {symbols:?}");
+    assert_eq!(forbidden(&symbols), [""; 0]);
+}
+
+#[test]
+fn the_objects_mention_nothing_that_the_child_must_not_use() {
+    for (package, symbol) in [("husk-script", "husk_script::run"), ("husk-sys", "husk_sys::file::open")] {
+        let library = format!("lib{}.rlib", package.replace('-', "_"));
+        let library = fs::read(build("off", &["--package", package]).join(library)).unwrap();
+        let archive = ArchiveFile::parse(&*library).unwrap();
+        let members = archive.members().map(Result::unwrap);
+        // The other member is the compiler's own description of the crate.
+        let objects = members.filter(|member| member.name().ends_with(b".o"));
+        let symbols: Vec<_> = objects.flat_map(|object| symbols(object.data(&*library).unwrap())).collect();
+        assert!(symbols.iter().any(|name| name == symbol), "they are there: {symbols:?}");
+        assert_eq!(forbidden(&symbols), [""; 0], "{package}");
+    }
+}

@@ -1,0 +1,45 @@
+//! The loop without any library at all: no std, no alloc, no libc, and a panic that does not link.
+//!
+//! `../freestanding.rs` builds and runs this. It says hello and becomes a shell that ends with 42.
+//!
+//! # Safety
+//!
+//! The kernel enters at `_start`, with a stack that is aligned as `main` wants it before a call.
+
+#![no_std]
+#![no_main]
+
+use core::arch::global_asm;
+use core::hint::black_box;
+use core::panic::PanicInfo;
+use husk_script::sys::{CArray, CPtr, Fd};
+use husk_script::{Journal, Script, Step, run};
+
+#[cfg(target_arch = "x86_64")]
+global_asm!(".globl _start", "_start:", "xor ebp, ebp", "call {main}", "ud2", main = sym main);
+#[cfg(target_arch = "aarch64")]
+global_asm!(".globl _start", "_start:", "mov x29, xzr", "bl {main}", "brk 1", main = sym main);
+
+extern "C" fn main() -> ! {
+    let argv = [c"sh".into(), c"-c".into(), c"exit $status".into(), CPtr::NULL];
+    let envp = [c"status=42".into(), CPtr::NULL];
+    let (Some(argv), Some(envp)) = (CArray::new(&argv), CArray::new(&envp)) else { loop {} };
+    let steps = [
+        Step::Write { fd: Fd::STDOUT.into(), bytes: b"hello\n" },
+        Step::Chdir { path: c"/" },
+        Step::Execve { path: c"/bin/sh", argv, envp },
+    ];
+    // Without the box the compiler would know which steps there are and leave out the others.
+    let script = Script { steps: black_box(&steps), journal: Journal::new(), channel: None };
+    run(&script)
+}
+
+/// Every panic comes here, so if one can be reached, this cannot be linked.
+#[panic_handler]
+fn panic(_: &PanicInfo<'_>) -> ! {
+    unsafe extern "C" {
+        fn a_panic_can_be_reached() -> !;
+    }
+    // SAFETY: there is no such function, which is the point.
+    unsafe { a_panic_can_be_reached() }
+}

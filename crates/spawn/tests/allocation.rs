@@ -1,0 +1,142 @@
+//! A child allocates nothing in the memory it shares, whatever it is told to do.
+//!
+//! # Safety
+//!
+//! The allocator hands every call on to the system's, as it came. One child is started by hand, to
+//! allocate: the thread that starts it is suspended meanwhile, so what the child does to the heap
+//! and to thread-local storage is done as if by that thread.
+
+#![allow(unsafe_code, clippy::allow_attributes, reason = "an allocator, and a child that allocates")]
+
+mod support;
+
+use core::ffi::c_void;
+use husk_spawn::sys::clone::{CloneArgs, clone3, flags};
+use husk_spawn::sys::process::exit_group;
+use husk_spawn::sys::signal::{SignalSet, rt_sigprocmask};
+use husk_spawn::{Command, IdMap, Namespaces, Resource, Signal, Stdio, Step};
+use rustix::process::{WaitId, WaitIdOptions, getegid, geteuid, getpid, waitid};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::hint::black_box;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use support::{is_root, tell_skipped};
+
+/// Counts the calls that come from another process than the first one's.
+struct Counting;
+
+static OURSELVES: AtomicI32 = AtomicI32::new(0);
+static FOREIGN: AtomicUsize = AtomicUsize::new(0);
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+impl Counting {
+    fn count(&self) {
+        // A system call, so it is the pid of whoever makes it, in whatever memory.
+        let caller = getpid().as_raw_pid();
+        let first = OURSELVES.compare_exchange(0, caller, Ordering::SeqCst, Ordering::SeqCst);
+        if first.is_err_and(|ourselves| ourselves != caller) {
+            FOREIGN.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+// SAFETY: the system's allocator does what an allocator must.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        self.count();
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        self.count();
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        self.count();
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        self.count();
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[test]
+fn no_child_allocates() {
+    spawn_all_kinds();
+    assert_eq!(FOREIGN.load(Ordering::SeqCst), 0);
+
+    // And what is not there would have been seen.
+    spawn_one_that_allocates();
+    assert_eq!(FOREIGN.load(Ordering::SeqCst), 2, "one allocation, and its end");
+}
+
+fn spawn_all_kinds() {
+    let plain = || Command::new("true");
+    assert!(plain().status().unwrap().success());
+    assert!(plain().spawn_and_exec().unwrap().wait().unwrap().success());
+    assert!(plain().notify_release().status().unwrap().success());
+
+    assert_eq!(Command::new("cat").output_with_input(b"piped").unwrap().stdout, b"piped");
+    let mut many = plain();
+    many.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    many.args((0..1000).map(|number| number.to_string())).env("NAME", "value").current_dir("/");
+    many.new_session().umask(0o77).nice(1).no_new_privs().rlimit(Resource::Core, Some(0), Some(0));
+    many.parent_death_signal(Signal::KILL).ignore_signal(Signal::HUP);
+    assert!(many.status().unwrap().success());
+
+    plain().step(Step::Chroot { path: c"/no/such" }).status().unwrap_err();
+    plain().step(Step::Chroot { path: c"/no/such" }).spawn_and_exec().unwrap_err();
+    Command::new("/no/such").status().unwrap_err();
+    Command::new("/no/such").spawn_and_exec().unwrap_err();
+
+    let one = |outside| [IdMap { inside: 0, outside, count: 1 }];
+    let mut namespaces = plain();
+    namespaces.new_namespaces(Namespaces::ALL).hostname("new");
+    namespaces.uid_map(&one(geteuid().as_raw())).gid_map(&one(getegid().as_raw())).uid(0).gid(0);
+    assert!(namespaces.status().unwrap().success());
+
+    if is_root() {
+        let two = [IdMap { inside: 0, outside: 0, count: 2 }];
+        let mut mapped = plain();
+        mapped.new_namespaces(Namespaces::USER).uid_map(&two).gid_map(&two).uid(1).gid(1).groups(&[1]);
+        assert!(mapped.status().unwrap().success());
+        assert!(plain().uid(1).gid(1).groups(&[2, 3]).status().unwrap().success());
+    } else {
+        tell_skipped(format_args!("ids of others, which need root"));
+    }
+}
+
+fn spawn_one_that_allocates() {
+    extern "C" fn allocate(_: *const c_void) -> ! {
+        drop(black_box(Box::new(1_u64)));
+        exit_group(0)
+    }
+    let mut stack = vec![0_u128; 4096];
+    let args = CloneArgs {
+        flags: flags::VM | flags::VFORK | flags::CLEAR_SIGHAND,
+        pidfd: 0,
+        child_tid: 0,
+        parent_tid: 0,
+        exit_signal: 0,
+        stack: stack.as_mut_ptr().addr() as u64,
+        stack_size: size_of_val(&*stack) as u64,
+        tls: 0,
+        set_tid: 0,
+        set_tid_size: 0,
+        cgroup: 0,
+    };
+    let mask = rt_sigprocmask(SignalSet::FULL).unwrap();
+    // SAFETY: the stack is the child's alone, and aligned; the child allocates against the rule for
+    // it, see the top of this file; every signal is blocked.
+    let child = unsafe { clone3(&args, allocate, std::ptr::null()) };
+    rt_sigprocmask(mask).unwrap();
+    waitid(WaitId::Pid(child.unwrap()), WaitIdOptions::EXITED).unwrap();
+}

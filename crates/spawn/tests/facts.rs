@@ -1,0 +1,349 @@
+//! What the kernel does, as the design takes it for granted: each fact by itself, so that a kernel
+//! which does otherwise is found here and not in a container that will not start.
+
+mod support;
+
+use husk_spawn::sys::clone::flags;
+use husk_spawn::sys::signal::{SignalSet, rt_sigaction_ignore, rt_sigprocmask};
+use husk_spawn::sys::{Errno, Fd};
+use husk_spawn::{Command, Namespaces, Reason, Signal, Stdio, Step};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::write;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::thread::gettid;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::sync::mpsc;
+use std::thread;
+use support::{Cgroup, Held, guest, is_root, observe, skip, until_asleep};
+
+/// The kinds of new namespaces that we may make: all but the user namespace only as root.
+fn with_privileges(kinds: Namespaces) -> Namespaces {
+    if is_root() { kinds } else { kinds | Namespaces::USER }
+}
+
+// Memory.
+
+#[test]
+fn a_child_outlives_the_parent_whose_memory_it_shares() {
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+    let mut parent = guest("outlived").stdin(reader).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(parent.stdout.take().unwrap());
+    assert!(parent.wait().unwrap().success());
+
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    let program = fs::read_link(format!("/proc/{}/exe", line.trim())).unwrap();
+    assert_eq!(program, fs::canonicalize(support::GUEST).unwrap(), "it has not execed");
+
+    write(&writer, b".").unwrap();
+    line.clear();
+    said.read_to_string(&mut line).unwrap();
+    assert_eq!(line, "outlived\n");
+}
+
+#[test]
+fn a_child_does_not_wait_for_a_parent_that_is_gone() {
+    if !is_root() {
+        skip!("needs root to map more than one id");
+    }
+    // The child has its standard output too, so this would not end if the child did not.
+    let output = guest("killed-while-asked").output().unwrap();
+    assert_eq!(output.status.signal(), Some(Signal::SYS.number()), "{output:?}");
+}
+
+#[test]
+fn exec_releases_the_memory_and_then_closes_descriptors() {
+    let mut command = Command::new("true");
+    let held = Held::before_exec(&mut command);
+    let mut child = command.notify_release().kill_on_drop().spawn().unwrap();
+    held.wait(&child);
+    assert!(!child.is_released());
+    assert!(!is_at_end(child.release_fd().unwrap(), Some(&Timespec::default())));
+
+    held.release();
+    assert!(is_at_end(child.release_fd().unwrap(), None));
+    // The word before the descriptor, so nobody who waits for the latter finds the former set.
+    assert!(child.is_released());
+    child.wait_for_exec().unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn exec_wakes_whoever_waits_for_the_memory() {
+    let mut command = Command::new("true");
+    let held = Held::before_exec(&mut command);
+    let mut child = command.kill_on_drop().spawn().unwrap();
+    held.wait(&child);
+    let (waiter, waiters) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            waiter.send(gettid()).unwrap();
+            child.wait_for_exec().unwrap();
+            assert!(child.is_released());
+        });
+        // Until it sleeps, which it has no other reason to do than to wait.
+        until_asleep(&format!("/proc/self/task/{}", waiters.recv().unwrap().as_raw_pid()));
+        held.release();
+    });
+}
+
+#[test]
+fn exit_releases_the_memory_and_then_closes_descriptors() {
+    let mut command = Command::new("true");
+    let held = Held::before_exec(&mut command);
+    let mut child = command.notify_release().kill_on_drop().spawn().unwrap();
+    held.wait(&child);
+    child.kill().unwrap();
+    assert!(is_at_end(child.release_fd().unwrap(), None));
+    assert!(child.is_released());
+    let error = child.wait_for_exec().unwrap_err();
+    assert!(matches!(error.reason(), Reason::Died(status) if status.signal() == Some(9)), "{error}");
+}
+
+fn is_at_end(fd: impl std::os::fd::AsFd, timeout: Option<&Timespec>) -> bool {
+    let mut polled = [PollFd::new(&fd, PollFlags::IN)];
+    poll(&mut polled, timeout).unwrap();
+    polled[0].revents().contains(PollFlags::HUP)
+}
+
+#[test]
+fn the_oom_killer_takes_the_parent_along() {
+    let Some(cgroup) = Cgroup::memory(256 << 10) else { skip!("needs a memory cgroup of its own") };
+    let output = guest("out-of-memory").args(["at-once", &cgroup.procs()]).output().unwrap();
+    // Only the child is in that cgroup, but the memory it has until it execs is the parent's, and
+    // the kernel kills everybody who shares its victim's memory (mm/oom_kill.c, `__oom_kill_process`).
+    assert_eq!(output.status.signal(), Some(9), "{output:?}");
+}
+
+#[test]
+fn the_oom_killer_spares_a_parent_that_waits_for_the_exec() {
+    let Some(cgroup) = Cgroup::memory(256 << 10) else { skip!("needs a memory cgroup of its own") };
+    let output = guest("out-of-memory").args(["when-released", &cgroup.procs()]).output().unwrap();
+    // A child of CLONE_VFORK is no victim (mm/oom_kill.c, `oom_badness`, `in_vfork`); it is exec
+    // that fails, because it cannot copy the arguments.
+    assert_eq!(text(&output.stdout), "Err(\"exec /bin/true: Argument list too long (os error 7)\")\n");
+}
+
+#[test]
+fn a_child_changes_how_likely_its_parent_is_to_be_killed() {
+    let output = guest("oom-score-adj").arg("at-once").output().unwrap();
+    // fs/proc/base.c, `__set_oom_adj`: it is the memory's, whoever else uses that.
+    assert_eq!(text(&output.stdout), "777\n777\n");
+}
+
+#[test]
+fn a_child_does_not_change_it_for_a_parent_that_waits_for_the_exec() {
+    let own = fs::read_to_string("/proc/self/oom_score_adj").unwrap();
+    let output = guest("oom-score-adj").arg("when-released").output().unwrap();
+    assert_eq!(text(&output.stdout), format!("777\n{own}"));
+}
+
+// Dumpability.
+
+/// Who may look into memory after its identity has changed (fs.suid_dumpable).
+fn after_change() -> &'static str {
+    match fs::read_to_string("/proc/sys/fs/suid_dumpable").unwrap().trim() {
+        "0" => "No",
+        "1" => "Yes",
+        _ => "Root",
+    }
+}
+
+#[test]
+fn a_child_with_another_identity_makes_the_memory_of_both_undumpable_until_exec() {
+    if !is_root() {
+        skip!("needs root");
+    }
+    let said = guest("dumpable").output().unwrap().stdout;
+    assert_eq!(text(&said), format!("Yes\n{}\nYes\n", after_change()));
+}
+
+#[test]
+fn so_does_a_child_that_joins_the_user_namespace_of_somebody_else() {
+    if !is_root() {
+        skip!("needs root");
+    }
+    let other = observe(|command| {
+        command.uid(1).final_steps(|writer| {
+            writer.push(Step::Unshare { namespaces: Namespaces::USER });
+            Ok(())
+        })
+    });
+    let namespace = File::open(format!("/proc/{}/ns/user", other.child.id())).unwrap();
+    let said = guest("dumpable-in-joined-user-namespace").stdin(namespace).output().unwrap().stdout;
+    assert_eq!(text(&said), format!("Yes\n{}\nYes\n", after_change()));
+}
+
+#[test]
+fn a_child_that_nobody_waits_for_does_not_keep_it_undumpable() {
+    if !is_root() {
+        skip!("needs root");
+    }
+    let said = guest("dumpable-after-drop").output().unwrap().stdout;
+    assert_eq!(text(&said), format!("{}\nYes\n", after_change()));
+}
+
+// Namespaces.
+
+/// The namespaces of a process that are others than ours, by the names of `/proc/PID/ns`.
+fn others(id: u32) -> Vec<&'static str> {
+    let link = |process: &str, name: &str| fs::read_link(format!("/proc/{process}/ns/{name}")).unwrap();
+    let names = Namespaces::NAMES.map(|(_, name)| name);
+    names.into_iter().filter(|name| link(&id.to_string(), name) != link("thread-self", name)).collect()
+}
+
+#[test]
+fn a_child_in_shared_memory_can_be_born_in_all_eight_namespaces() {
+    // With CLONE_VFORK.
+    let observed = observe(|command| command.new_namespaces(Namespaces::ALL));
+    let eight = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time"];
+    assert_eq!(others(observed.child.id()), eight);
+
+    // And without.
+    let mut command = Command::new("true");
+    let held = Held::before_exec(&mut command);
+    let mut child = command.new_namespaces(Namespaces::ALL).kill_on_drop().spawn().unwrap();
+    held.wait(&child);
+    // The clock page is part of the memory, so the time namespace waits until the memory is the
+    // child's own (kernel/nsproxy.c, `exec_task_namespaces`).
+    assert_eq!(others(child.id()), &eight[..7]);
+    let for_children = fs::read_link(format!("/proc/{}/ns/time_for_children", child.id())).unwrap();
+    assert_ne!(for_children, fs::read_link("/proc/self/ns/time").unwrap());
+    held.release();
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_child_in_shared_memory_can_unshare_user_mount_and_time_namespaces() {
+    let namespaces = Namespaces::USER | Namespaces::MOUNT | Namespaces::TIME;
+    let observed = observe(|command| command.step(Step::Unshare { namespaces }));
+    assert_eq!(others(observed.child.id()), ["user", "mnt", "time"]);
+}
+
+#[test]
+fn a_child_in_shared_memory_cannot_join_a_time_namespace() {
+    let other = observe(|command| command.new_namespaces(with_privileges(Namespaces::TIME)));
+    let namespace = File::open(format!("/proc/{}/ns/time", other.child.id())).unwrap();
+    let step = Step::Setns { fd: Fd::of(&namespace).into(), namespaces: Namespaces::TIME };
+    let error = Command::new("true").step(step).status().unwrap_err();
+    assert_eq!(error.reason(), Reason::Errno(Errno::USERS), "{error}");
+}
+
+#[test]
+fn a_parent_with_one_thread_joins_a_time_namespace_for_its_child() {
+    if !is_root() {
+        skip!("needs root");
+    }
+    let other = observe(|command| command.new_namespaces(Namespaces::TIME));
+    let namespace = File::open(format!("/proc/{}/ns/time", other.child.id())).unwrap();
+    let said = guest("join-time").stdin(namespace).output().unwrap().stdout;
+    let own = fs::read_link("/proc/self/ns/time").unwrap();
+    let (own, others) = (own.display(), other.link("ns/time"));
+    assert_eq!(text(&said), format!("{own}\n{}\n{own}\n", others.display()));
+}
+
+#[test]
+fn a_parent_with_more_threads_cannot_join_a_time_namespace() {
+    if !is_root() {
+        skip!("needs root");
+    }
+    // The test harness is such a parent.
+    let other = observe(|command| command.new_namespaces(Namespaces::TIME));
+    let namespace = File::open(format!("/proc/{}/ns/time", other.child.id())).unwrap();
+    let error = Command::new("true").join(namespace, Namespaces::TIME).status().unwrap_err();
+    assert_eq!((error.act(), error.reason()), ("join time", Reason::Errno(Errno::USERS)));
+}
+
+// Births.
+
+#[test]
+fn flags_of_clone3_are_not_cut_off() {
+    assert_eq!(flags::CLEAR_SIGHAND, 1 << 32);
+    assert_eq!(flags::INTO_CGROUP, 1 << 33);
+}
+
+#[test]
+fn a_child_is_born_in_a_cgroup() {
+    let Some(cgroup) = Cgroup::unified() else { skip!("needs a cgroup2 tree that it may change") };
+    let observed = observe(|command| command.cgroup(cgroup.open()));
+    let cgroups = observed.file("cgroup");
+    let unified = cgroups.lines().find_map(|line| line.strip_prefix("0::")).unwrap();
+    assert_eq!(unified.rsplit('/').next(), Some(cgroup.name()));
+    drop(observed);
+}
+
+#[test]
+fn a_child_has_the_pids_that_were_chosen() {
+    if !is_root() {
+        skip!("needs root");
+    }
+    let free = free_pid();
+    let init = observe(|command| command.new_namespaces(Namespaces::PID).pids(&[1, free]));
+    assert_eq!(init.child.id(), free.unsigned_abs());
+    assert_eq!(init.status("NSpid"), format!("{free} 1"));
+
+    // A pid namespace that has its first process takes any number.
+    let namespace = File::open(format!("/proc/{free}/ns/pid")).unwrap();
+    let free = free_pid();
+    let second = observe(|command| command.join(namespace, Namespaces::PID).pids(&[4711, free]));
+    assert_eq!(second.status("NSpid"), format!("{free} 4711"));
+}
+
+/// The pid of a process that is gone, which the kernel gives to nobody until it has given all others.
+fn free_pid() -> i32 {
+    let mut child = Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    child.id().cast_signed()
+}
+
+#[test]
+fn a_handler_never_runs_in_a_child() {
+    let said = guest("handlers").output().unwrap().stdout;
+    assert_eq!(text(&said), "Err(\"signal-mask 0x0: killed by signal 10 before exec\")\nfalse\n");
+}
+
+#[test]
+fn nor_where_clone3_is_refused() {
+    let said = guest("handlers-without-clone3").output().unwrap().stdout;
+    assert_eq!(text(&said), "Err(\"signal-mask 0x0: killed by signal 10 before exec\")\nfalse\n");
+}
+
+#[test]
+fn what_only_clone3_can_do_is_an_error_where_it_is_refused() {
+    let said = guest("time-without-clone3").output().unwrap().stdout;
+    assert_eq!(text(&said), "Err(\"clone with new time: Function not implemented (os error 38)\")\n");
+}
+
+// Signals.
+
+#[test]
+fn ignored_signals_stay_ignored_except_the_one_that_rust_ignores() {
+    rt_sigaction_ignore(Signal::USR2).unwrap();
+    let ignored = |status: &str| u64::from_str_radix(status, 16).unwrap();
+    let own = fs::read_to_string("/proc/self/status").unwrap();
+    let own = ignored(own.lines().find_map(|line| line.strip_prefix("SigIgn:\t")).unwrap());
+    let pipe = SignalSet::EMPTY.with(Signal::PIPE).bits();
+    assert_eq!(own & pipe, pipe);
+
+    let childs = ignored(&observe(|command| command).status("SigIgn"));
+    assert_eq!(childs, own & !pipe);
+    assert_ne!(childs & SignalSet::EMPTY.with(Signal::USR2).bits(), 0);
+
+    let childs = ignored(&observe(|command| command.ignore_signal(Signal::PIPE)).status("SigIgn"));
+    assert_eq!(childs, own);
+}
+
+#[test]
+fn blocked_signals_are_not_inherited() {
+    let before = rt_sigprocmask(SignalSet::EMPTY.with(Signal::USR1)).unwrap();
+    let childs = observe(|command| command).status("SigBlk");
+    let ours = rt_sigprocmask(before).unwrap();
+    assert_eq!(childs, "0000000000000000");
+    assert_eq!(ours, SignalSet::EMPTY.with(Signal::USR1), "the parent's are as they were");
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}

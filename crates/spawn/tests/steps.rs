@@ -1,0 +1,874 @@
+//! What each step does to the kernel: a child performs it just before exec, and then the kernel is
+//! asked. And what a child does beside its steps: nothing.
+
+mod support;
+
+use husk_script::report::Failure;
+use husk_script::{Part, Place, Request, Target};
+use husk_spawn::sys::at::Node;
+use husk_spawn::sys::file::{Mode, OFlags};
+use husk_spawn::sys::limits::Rlimit;
+use husk_spawn::sys::mount::{Extent, MountFlags, MountPropagationFlags};
+use husk_spawn::sys::process::{Capabilities, Instruction, KeepCaps};
+use husk_spawn::sys::signal::SignalSet;
+use husk_spawn::sys::{CArray, CPtr, Errno, Fd, Gid, Pid, Uid};
+use husk_spawn::{Command, Error, IdMap, Namespaces, Reason, Reg, Resource, SchedAttr, Signal, Step, Writer};
+use rustix::process::{getegid, geteuid};
+use std::collections::BTreeSet;
+use std::ffi::{CStr, CString};
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::thread;
+use support::{Dir, Observed, Terminal, guest, is_root, observe, program, skip};
+
+/// Where each step is proved. A new step does not compile until a place is named.
+const _: fn(&Step<'_>) -> fn() = |step| match step {
+    Step::Open { .. } => open,
+    Step::Close { .. } => close,
+    Step::CloseRange { .. } => close_range,
+    Step::CloseRangeOnExec { .. } => close_range_on_exec,
+    Step::Dup { .. } => dup,
+    Step::Dup3 { .. } => dup,
+    Step::KeepOnExec { .. } => keep_on_exec,
+    Step::Await { .. } => await_,
+    Step::Write { .. } => write,
+    Step::WriteFile { .. } => write_file,
+    Step::Mkdir { .. } => mkdir,
+    Step::Symlink { .. } => symlink,
+    Step::Mount { .. } => mount,
+    Step::MountBind { .. } => mount_bind,
+    Step::MountChange { .. } => mount_change,
+    Step::UmountDetach { .. } => umount_detach,
+    Step::PivotRoot { .. } => pivot_root,
+    Step::Chdir { .. } => chdir,
+    Step::Chroot { .. } => chroot,
+    Step::Umask { .. } => umask,
+    Step::Setsid => setsid,
+    Step::Setpgid { .. } => setpgid,
+    Step::Tiocsctty { .. } => tiocsctty,
+    Step::Tcsetpgrp { .. } => tcsetpgrp,
+    Step::ResetHandlers => reset_handlers,
+    Step::DefaultAction { .. } => ignore_signal_and_default_action,
+    Step::IgnoreSignal { .. } => ignore_signal_and_default_action,
+    Step::SignalMask { .. } => signal_mask,
+    Step::ParentDeathSignal { .. } => parent_death_signal,
+    Step::Unshare { .. } => unshare,
+    Step::Setns { .. } => setns,
+    Step::Sethostname { .. } => sethostname,
+    Step::Request { .. } => request,
+    Step::Setrlimit { .. } => setrlimit,
+    Step::Setpriority { .. } => setpriority,
+    Step::SchedSetattr { .. } => sched_setattr,
+    Step::SchedSetaffinity { .. } => sched_setaffinity,
+    Step::IoprioSet { .. } => ioprio_set,
+    Step::Setgroups { .. } => identity,
+    Step::Setresgid { .. } => identity,
+    Step::Setresuid { .. } => identity,
+    Step::NoNewPrivs => no_new_privs,
+    Step::Execve { .. } => execve,
+    // Those for a root file system.
+    Step::CloseOthers { .. } => close_others,
+    Step::OpenInRoot { .. } => open_in_root,
+    Step::EnsureDirectory { .. } => ensure_directory,
+    Step::Attach { .. } => attach,
+    Step::Mknod { .. } => mknod_and_symlink_in,
+    Step::SymlinkIn { .. } => mknod_and_symlink_in,
+    Step::Fsopen { .. } => attach,
+    Step::FsconfigString { .. } => attach,
+    Step::FsconfigFlag { .. } => attach,
+    Step::Fsmount { .. } => attach,
+    Step::OpenTree { .. } => open_tree_move_mount_and_setattr,
+    Step::MountSetattr { .. } => open_tree_move_mount_and_setattr,
+    Step::MoveMount { .. } => open_tree_move_mount_and_setattr,
+    Step::Mask { .. } => mask_and_read_only,
+    Step::ReadOnly { .. } => mask_and_read_only,
+    Step::Fchdir { .. } => open_in_root,
+    Step::DropBounding { .. } => capabilities,
+    Step::KeepCaps { .. } => capabilities,
+    Step::Capset { .. } => capabilities,
+    Step::RaiseAmbient { .. } => capabilities,
+    Step::Seccomp { .. } => seccomp,
+    Step::CheckExecutable { .. } => check_executable_and_execve_first,
+    Step::ExecveFirst { .. } => check_executable_and_execve_first,
+    Step::Park { .. } => park,
+};
+
+/// A program that is held after it performed `steps` and execed.
+fn after<const N: usize>(steps: [Step<'static>; N]) -> Observed {
+    observe(|command| command.final_steps(list(steps)))
+}
+
+/// The same in namespaces where it may mount, whoever we are.
+fn after_in_namespaces<const N: usize>(steps: [Step<'static>; N]) -> Observed {
+    observe(|command| with_privileges(command).final_steps(list(steps)))
+}
+
+/// How a child that performs `steps` fails.
+fn failure<const N: usize>(steps: [Step<'static>; N]) -> String {
+    Command::new("true").final_steps(list(steps)).status().unwrap_err().to_string()
+}
+
+fn list<const N: usize>(
+    steps: [Step<'static>; N],
+) -> impl for<'b> Fn(&mut Writer<'b>) -> Result<(), Error> + Send + Sync + 'static {
+    move |writer| {
+        steps.into_iter().for_each(|step| writer.push(step));
+        Ok(())
+    }
+}
+
+/// A child that is root in namespaces of its own.
+fn with_privileges(command: &mut Command) -> &mut Command {
+    let own = |outside| [IdMap { inside: 0, outside, count: 1 }];
+    command
+        .new_namespaces(Namespaces::USER | Namespaces::MOUNT | Namespaces::UTS)
+        .uid_map(&own(geteuid().as_raw()))
+        .gid_map(&own(getegid().as_raw()))
+}
+
+/// A string for a step, which outlives every child.
+fn text(path: impl AsRef<Path>) -> &'static CStr {
+    Box::leak(CString::new(path.as_ref().as_os_str().as_bytes()).unwrap().into_boxed_c_str())
+}
+
+/// A descriptor by its number: for those that a step is to make, one that nobody has in use yet.
+fn fd(number: i32) -> Fd {
+    Fd::new(number).unwrap()
+}
+
+const R0: Reg = Reg::new(0).unwrap();
+
+const OPEN_ZERO: Step<'static> =
+    Step::Open { path: c"/dev/zero", flags: OFlags::RDONLY, mode: Mode::empty(), out: R0 };
+
+const OPEN_NULL: Step<'static> =
+    Step::Open { path: c"/dev/null", flags: OFlags::RDONLY, mode: Mode::empty(), out: R0 };
+
+fn numbers(observed: &Observed) -> Vec<i32> {
+    observed.fds().into_keys().collect()
+}
+
+// Descriptors.
+
+#[test]
+fn open() {
+    let observed = after([OPEN_ZERO, Step::Dup3 { from: R0.into(), to: fd(509) }]);
+    assert_eq!(observed.fds()[&509], Path::new("/dev/zero"));
+    assert_eq!(numbers(&observed), [0, 1, 2, 509], "what was opened is closed by exec");
+
+    let dir = Dir::new();
+    let (path, flags) = (text(dir.join("new")), OFlags::WRONLY | OFlags::CREATE);
+    let mode = Mode::from_raw_mode(0o640);
+    after([Step::Umask { mask: Mode::empty() }, Step::Open { path, flags, mode, out: R0 }]);
+    assert_eq!(permissions(dir.join("new")), 0o640);
+}
+
+#[test]
+fn close() {
+    let to = fd(509);
+    let observed = after([
+        OPEN_ZERO,
+        Step::Dup3 { from: R0.into(), to },
+        Step::Dup3 { from: R0.into(), to: fd(510) },
+        Step::Close { fd: to.into() },
+    ]);
+    assert_eq!(numbers(&observed), [0, 1, 2, 510]);
+    // One that is not open is no error.
+    after([Step::Close { fd: to.into() }]);
+}
+
+#[test]
+fn close_range() {
+    let at = |number| Step::Dup3 { from: Fd::STDIN.into(), to: fd(number) };
+    let range = Step::CloseRange { first: fd(510), last: fd(512) };
+    assert_eq!(numbers(&after([at(509), at(510), at(512), at(513), range])), [0, 1, 2, 509, 513]);
+    // They are closed at once.
+    let late = Step::KeepOnExec { fd: fd(510) };
+    assert_eq!(failure([at(510), range, late]), "keep 510: Bad file descriptor (os error 9)");
+}
+
+#[test]
+fn close_range_on_exec() {
+    let at = |number| Step::Dup3 { from: Fd::STDIN.into(), to: fd(number) };
+    let range = Step::CloseRangeOnExec { first: fd(510), last: fd(512) };
+    assert_eq!(numbers(&after([at(509), at(510), at(512), at(513), range])), [0, 1, 2, 509, 513]);
+    // They are closed later.
+    let late = Step::KeepOnExec { fd: fd(510) };
+    assert_eq!(numbers(&after([at(510), at(511), range, late])), [0, 1, 2, 510]);
+}
+
+#[test]
+fn dup() {
+    let dup = Step::Dup { from: Fd::STDIN.into(), least: fd(600), out: R0 };
+    let observed =
+        after([dup, Step::Dup3 { from: R0.into(), to: fd(509) }, Step::KeepOnExec { fd: fd(600) }]);
+    assert_eq!(numbers(&observed), [0, 1, 2, 509, 600]);
+    let fds = observed.fds();
+    assert_eq!((&fds[&509], &fds[&600]), (&fds[&0], &fds[&0]));
+    assert_eq!(numbers(&after([dup])), [0, 1, 2], "exec closes it");
+}
+
+#[test]
+fn keep_on_exec() {
+    let dup = Step::Dup { from: Fd::STDIN.into(), least: fd(601), out: R0 };
+    assert_eq!(numbers(&after([dup, Step::KeepOnExec { fd: fd(601) }])), [0, 1, 2, 601]);
+}
+
+#[test]
+fn await_() {
+    // That it waits is seen wherever a child is held; here, that it takes one byte and no more.
+    let mut command = Command::new("cat");
+    command.final_steps(list([Step::Await { fd: Fd::STDIN.into() }]));
+    assert_eq!(command.output_with_input(b"abc").unwrap().stdout, b"bc");
+    // The end of file is an answer too.
+    after([OPEN_NULL, Step::Await { fd: R0.into() }]);
+}
+
+#[test]
+fn write() {
+    let mut command = Command::new("echo");
+    command.arg("after").final_steps(list([Step::Write { fd: Fd::STDOUT.into(), bytes: b"before " }]));
+    assert_eq!(command.output().unwrap().stdout, b"before after\n");
+}
+
+#[test]
+fn write_file() {
+    let dir = Dir::new();
+    fs::write(dir.join("file"), "lower case").unwrap();
+    let there = Step::WriteFile { path: text(dir.join("file")), bytes: b"UPPER", tolerate: None };
+    assert_eq!(numbers(&after([there])), [0, 1, 2]);
+    assert_eq!(fs::read_to_string(dir.join("file")).unwrap(), "UPPER case");
+
+    let absent = |tolerate| Step::WriteFile { path: c"/no/such", bytes: b"", tolerate };
+    after([absent(Some(Errno::NOENT))]);
+    let reason = "No such file or directory (os error 2)";
+    assert_eq!(failure([absent(None)]), format!("write /no/such \"\": {reason}"));
+    assert_eq!(failure([absent(Some(Errno::ACCESS))]), format!("write /no/such \"\": {reason}"));
+}
+
+// Files.
+
+fn permissions(path: impl AsRef<Path>) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+#[test]
+fn mkdir() {
+    let dir = Dir::new();
+    let new = |tolerate| Step::Mkdir { path: text(dir.join("new")), mode: Mode::from(0o1777), tolerate };
+    after([Step::Umask { mask: Mode::from(0o022) }, new(None)]);
+    assert_eq!(permissions(dir.join("new")), 0o1755);
+    after([new(Some(Errno::EXIST))]);
+    assert!(failure([new(None)]).ends_with("new 1777: File exists (os error 17)"));
+}
+
+#[test]
+fn symlink() {
+    let dir = Dir::new();
+    after([Step::Symlink { target: c"where/ever", path: text(dir.join("link")) }]);
+    assert_eq!(fs::read_link(dir.join("link")).unwrap(), Path::new("where/ever"));
+}
+
+/// The mounts of `observed` at or below `path`: where, and the rest of their lines.
+fn mounts(observed: &Observed, path: &Path) -> Vec<(String, String)> {
+    let mountinfo = observed.file("mountinfo");
+    let mounts = mountinfo.lines().map(|line| {
+        let mut fields = line.splitn(6, ' ').skip(4);
+        (fields.next().unwrap().to_owned(), fields.next().unwrap().to_owned())
+    });
+    mounts.filter(|(at, _)| Path::new(at).starts_with(path)).collect()
+}
+
+fn mount_tmpfs(target: &Path) -> Step<'static> {
+    let (source, fstype, flags) = (c"a-source", c"tmpfs", MountFlags::NOSUID | MountFlags::NODEV);
+    Step::Mount { source, target: text(target), fstype, flags, data: c"size=64k,mode=711" }
+}
+
+#[test]
+fn mount() {
+    let dir = Dir::new();
+    let at = dir.join("at");
+    fs::create_dir(&at).unwrap();
+    let observed = after_in_namespaces([mount_tmpfs(&at)]);
+    let [(_, line)] = &mounts(&observed, &at)[..] else { panic!("one mount") };
+    assert!(line.contains("nosuid,nodev"), "{line}");
+    assert!(line.contains("- tmpfs a-source"), "{line}");
+    assert!(line.contains("size=64k,mode=711"), "{line}");
+}
+
+#[test]
+fn mount_bind() {
+    let dir = Dir::new();
+    let [source, below, target] = ["source", "source/below", "target"].map(|name| dir.join(name));
+    fs::create_dir_all(&below).unwrap();
+    fs::create_dir(&target).unwrap();
+    let bind = Step::MountBind { source: text(&source), target: text(&target) };
+    let observed = after_in_namespaces([mount_tmpfs(&below), bind]);
+    let mounts: BTreeSet<_> = mounts(&observed, &target).into_iter().map(|(at, _)| at).collect();
+    let wanted = [target.clone(), target.join("below")].map(|at| at.into_os_string().into_string().unwrap());
+    assert_eq!(mounts, BTreeSet::from(wanted), "the mount below is shown too");
+}
+
+#[test]
+fn mount_change() {
+    let dir = Dir::new();
+    let at = dir.join("at");
+    fs::create_dir(&at).unwrap();
+    let line = |flags| {
+        let change = Step::MountChange { target: text(&at), flags };
+        mounts(&after_in_namespaces([mount_tmpfs(&at), change]), &at)[0].1.clone()
+    };
+    assert!(line(MountPropagationFlags::SHARED).contains(" shared:"));
+    assert!(line(MountPropagationFlags::UNBINDABLE).contains(" unbindable "));
+}
+
+#[test]
+fn umount_detach() {
+    let dir = Dir::new();
+    let at = dir.join("at");
+    fs::create_dir(&at).unwrap();
+    let observed = after_in_namespaces([mount_tmpfs(&at), Step::UmountDetach { target: text(&at) }]);
+    assert_eq!(mounts(&observed, &at), []);
+}
+
+#[test]
+fn pivot_root() {
+    let dir = Dir::new();
+    dir.program("found-below", program::exits(42));
+    let old = dir.join("old");
+    fs::create_dir(&old).unwrap();
+    let (target, put_old) = (text(dir.path()), text(&old));
+    let mut command = Command::new("/found-below");
+    let steps = [Step::MountBind { source: target, target }, Step::PivotRoot { new_root: target, put_old }];
+    let status = with_privileges(&mut command).final_steps(list(steps)).status().unwrap();
+    assert_eq!(status.code(), Some(42));
+}
+
+#[test]
+fn chdir() {
+    assert_eq!(after([Step::Chdir { path: c"/proc" }]).link("cwd"), Path::new("/proc"));
+}
+
+#[test]
+fn chroot() {
+    let dir = Dir::new();
+    dir.program("found-below", program::exits(42));
+    let mut command = Command::new("/found-below");
+    let steps = [Step::Chroot { path: text(dir.path()) }];
+    let status = with_privileges(&mut command).final_steps(list(steps)).status().unwrap();
+    assert_eq!(status.code(), Some(42));
+}
+
+#[test]
+fn umask() {
+    assert_eq!(after([Step::Umask { mask: Mode::from(0o137) }]).status("Umask"), "0137");
+}
+
+// Session and terminal. Fields of stat: 5 process group, 6 session, 7 terminal, 8 foreground group.
+
+#[test]
+fn setsid() {
+    let observed = after([Step::Setsid]);
+    let pid = i64::from(observed.child.id());
+    assert_eq!([observed.stat(5), observed.stat(6)], [pid, pid]);
+}
+
+#[test]
+fn setpgid() {
+    let leader = after([Step::Setpgid { group: None }]);
+    let pid = i64::from(leader.child.id());
+    assert_eq!(leader.stat(5), pid);
+    let group = Pid::from_raw(leader.child.id().cast_signed());
+    assert_eq!(after([Step::Setpgid { group }]).stat(5), pid);
+}
+
+#[test]
+fn tiocsctty() {
+    let terminal = Terminal::new();
+    let path = text(&terminal.path);
+    let open = Step::Open { path, flags: OFlags::RDWR | OFlags::NOCTTY, mode: Mode::empty(), out: R0 };
+    let observed = after([
+        open,
+        Step::Dup3 { from: R0.into(), to: fd(509) },
+        Step::Setsid,
+        Step::Tiocsctty { terminal: fd(509) },
+    ]);
+    assert_ne!(observed.stat(7), 0);
+    assert_eq!(after([Step::Setsid]).stat(7), 0);
+}
+
+#[test]
+fn tcsetpgrp() {
+    // Only a process of the terminal's session may, so one is made.
+    let terminal = Terminal::new();
+    let mut session = guest("foreground");
+    let output = session.new_session().stdin(terminal.slave()).controlling_terminal().output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "from its own group to the child's\n");
+}
+
+// Signals.
+
+#[test]
+fn reset_handlers() {
+    // Seen only in a child of `clone`: `clone3` has done it before the first step.
+    let said = guest("handlers-without-clone3").output().unwrap().stdout;
+    assert!(said.ends_with(b"\nfalse\n"));
+}
+
+#[test]
+fn ignore_signal_and_default_action() {
+    let signal = Signal::VTALRM;
+    let bit = SignalSet::EMPTY.with(signal).bits();
+    let is_ignored =
+        |observed: Observed| u64::from_str_radix(&observed.status("SigIgn"), 16).unwrap() & bit != 0;
+    assert!(!is_ignored(after([])));
+    assert!(is_ignored(after([Step::IgnoreSignal { signal }])));
+    assert!(!is_ignored(after([Step::IgnoreSignal { signal }, Step::DefaultAction { signal }])));
+}
+
+#[test]
+fn signal_mask() {
+    let blocked = SignalSet::EMPTY.with(Signal::HUP).with(Signal::TERM);
+    let observed = observe(|command| command.blocked_signals(blocked));
+    assert_eq!(observed.status("SigBlk"), "0000000000004001");
+}
+
+#[test]
+fn parent_death_signal() {
+    // The thread that starts it is the parent that dies.
+    let starts = || after([Step::ParentDeathSignal { signal: Signal::TERM, parent: None }]);
+    let mut observed = thread::spawn(starts).join().unwrap();
+    assert_eq!(observed.child.wait().unwrap().signal(), Some(15));
+
+    let gone = Step::ParentDeathSignal { signal: Signal::TERM, parent: Pid::from_raw(1 << 22) };
+    assert_eq!(failure([gone]), "parent-death-signal 15: No such process (os error 3)");
+}
+
+// Namespaces.
+
+#[test]
+fn unshare() {
+    let observed = after([Step::Unshare { namespaces: Namespaces::USER | Namespaces::NET }]);
+    for (name, same) in [("user", false), ("net", false), ("uts", true)] {
+        let link = format!("ns/{name}");
+        assert_eq!(observed.link(&link) == fs::read_link(format!("/proc/self/{link}")).unwrap(), same);
+    }
+}
+
+#[test]
+fn setns() {
+    let other = after_in_namespaces([]);
+    let file = |name| File::open(format!("/proc/{}/ns/{name}", other.child.id())).unwrap();
+    let (user, uts) = (file("user"), file("uts"));
+    let observed = after([
+        Step::Setns { fd: Fd::of(&user).into(), namespaces: Namespaces::USER },
+        Step::Setns { fd: Fd::of(&uts).into(), namespaces: Namespaces::UTS },
+    ]);
+    assert_eq!(observed.link("ns/user"), other.link("ns/user"));
+    assert_eq!(observed.link("ns/uts"), other.link("ns/uts"));
+    assert_ne!(observed.link("ns/mnt"), other.link("ns/mnt"));
+}
+
+#[test]
+fn sethostname() {
+    let mut command = Command::new("cat");
+    with_privileges(&mut command).arg("/proc/sys/kernel/hostname");
+    command.final_steps(list([Step::Sethostname { name: b"a-name" }]));
+    assert_eq!(command.output().unwrap().stdout, b"a-name\n");
+}
+
+#[test]
+fn request() {
+    // There is no channel where the command has no use for one.
+    let alone = Step::Request { what: Request::IdMaps };
+    let error = Command::new("true").step(alone).status().unwrap_err();
+    assert_eq!((error.act(), error.reason()), ("request id-maps", Reason::Errno(Errno::NOTCONN)));
+
+    if !is_root() {
+        skip!("needs root for the other half: a map of more than one id");
+    }
+    let map = [IdMap { inside: 0, outside: 0, count: 2 }];
+    let observed = observe(|command| command.new_namespaces(Namespaces::USER).uid_map(&map).gid_map(&map));
+    let words = |file: &str| observed.file(file).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!((words("uid_map"), words("gid_map")), ("0 0 2".into(), "0 0 2".into()));
+}
+
+// Limits.
+
+#[test]
+fn setrlimit() {
+    let limit = Rlimit { current: Some(61), maximum: Some(62) };
+    let observed = after([Step::Setrlimit { resource: Resource::Nofile, limit }]);
+    assert_eq!(observed.limit("Max open files"), ("61".into(), "62".into()));
+}
+
+#[test]
+fn setpriority() {
+    assert_eq!(after([Step::Setpriority { nice: 7 }]).stat(19), 7);
+}
+
+#[test]
+fn sched_setattr() {
+    const BATCH: u32 = 3;
+    let mut attr = SchedAttr::default();
+    attr.policy = BATCH;
+    assert_eq!(after([Step::SchedSetattr { attr }]).stat(41), i64::from(BATCH));
+}
+
+#[test]
+fn sched_setaffinity() {
+    // The last CPU that we may use, so that the mask is not "all" where there are more.
+    let ours = fs::read_to_string("/proc/self/status").unwrap();
+    let ours = ours.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
+    let last: usize = ours.rsplit([',', '-']).next().unwrap().parse().unwrap();
+    let mut mask = vec![0; last / 64 + 1];
+    mask[last / 64] = 1 << (last % 64);
+    let observed = after([Step::SchedSetaffinity { mask: mask.leak() }]);
+    assert_eq!(observed.status("Cpus_allowed_list"), last.to_string());
+}
+
+#[test]
+fn ioprio_set() {
+    let mut command = Command::new("ionice");
+    let Ok(before) = command.output() else { skip!("needs ionice") };
+    let after = command.final_steps(list([Step::IoprioSet { class: 2, level: 6 }])).output().unwrap();
+    assert_eq!(after.stdout, b"best-effort: prio 6\n");
+    assert_ne!(before.stdout, after.stdout);
+}
+
+// Identity.
+
+#[test]
+fn identity() {
+    if !is_root() {
+        skip!("needs root");
+    }
+    let groups: &[Gid] = [5, 7].map(Gid::from_raw).to_vec().leak();
+    let observed = after([
+        Step::Setgroups { groups },
+        Step::Setresgid { gid: Gid::from_raw(11) },
+        Step::Setresuid { uid: Uid::from_raw(12) },
+    ]);
+    assert_eq!(observed.status("Groups"), "5 7");
+    assert_eq!(observed.status("Gid"), "11 11 11 11");
+    assert_eq!(observed.status("Uid"), "12 12 12 12");
+    assert_eq!(observed.status("CapEff"), "0000000000000000");
+}
+
+#[test]
+fn no_new_privs() {
+    assert_eq!(after([]).status("NoNewPrivs"), "0");
+    assert_eq!(after([Step::NoNewPrivs]).status("NoNewPrivs"), "1");
+}
+
+// A root file system.
+
+const R1: Reg = Reg::new(1).unwrap();
+const R2: Reg = Reg::new(2).unwrap();
+
+/// Leaves a directory in the first register.
+fn root(dir: &Dir) -> Step<'static> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    Step::Open { path: text(dir.path()), flags, mode: Mode::empty(), out: R0 }
+}
+
+/// A place of one or two components.
+fn target(path: &str) -> Target<'static> {
+    let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
+    let parts = ends.scan(0, |start, end| {
+        let name = &path[*start..end];
+        *start = end + 1;
+        Some(Part { prefix: text(&path[..end]), name: text(name) })
+    });
+    Target { path: text(path), parts: parts.collect::<Vec<_>>().leak() }
+}
+
+#[test]
+fn close_others() {
+    let kept = File::open("/dev/zero").unwrap();
+    let keep = Some(Fd::of(&kept));
+    // Exec would close what is marked; what is found closed before it was closed by the step.
+    let close = Step::CloseOthers { keep };
+    let observed = after([OPEN_NULL, close, Step::KeepOnExec { fd: Fd::of(&kept) }]);
+    assert_eq!(observed.fds()[&Fd::of(&kept).number()], Path::new("/dev/zero"));
+    let gone = failure([OPEN_NULL, close, Step::Dup3 { from: R0.into(), to: fd(509) }]);
+    assert!(gone.ends_with("-> 509: Bad file descriptor (os error 9)"), "{gone}");
+}
+
+#[test]
+fn open_in_root() {
+    let dir = Dir::new();
+    fs::create_dir_all(dir.join("a/b")).unwrap();
+    std::os::unix::fs::symlink("/a", dir.join("link")).unwrap();
+    let open = |path| Step::OpenInRoot { root: R0.into(), path, out: R1 };
+    let observed = after([root(&dir), open(c"link/b"), Step::Fchdir { directory: R1.into() }]);
+    assert_eq!(observed.link("cwd"), dir.join("a/b"), "the link leads to /a of the root");
+    let above = after([root(&dir), open(c"../../.."), Step::Fchdir { directory: R1.into() }]);
+    assert_eq!(above.link("cwd"), dir.path(), "there is nothing above the root");
+    assert!(failure([OPEN_PROC, open(c"self/cwd")]).ends_with("(os error 40)"), "a magic link is none");
+}
+
+const OPEN_PROC: Step<'static> =
+    Step::Open { path: c"/proc", flags: OFlags::PATH, mode: Mode::empty(), out: R0 };
+
+#[test]
+fn ensure_directory() {
+    let dir = Dir::new();
+    let host = Dir::new();
+    std::os::unix::fs::symlink(host.join("made"), dir.join("evil")).unwrap();
+    let ensure = |path| Step::EnsureDirectory { root: R0.into(), target: target(path), out: R1 };
+    after([root(&dir), ensure("a/b"), ensure("a/b")]);
+    assert!(dir.join("a/b").is_dir());
+    let refused = failure([root(&dir), ensure("evil/b")]);
+    assert!(refused.ends_with("evil/b: File exists (os error 17)"), "{refused}");
+    assert_eq!(fs::read_dir(host.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn attach() {
+    let dir = Dir::new();
+    fs::write(dir.join("file"), "seen").unwrap();
+    let (nosuid, nodev) = (0x2, 0x4);
+    let observed = after_in_namespaces([
+        root(&dir),
+        Step::Fsopen { fstype: c"tmpfs", out: R1 },
+        Step::FsconfigString { fs: R1, key: c"size", value: c"64k" },
+        Step::FsconfigFlag { fs: R1, key: c"ro" },
+        Step::Fsmount { fs: R1, attributes: nosuid | nodev },
+        Step::Attach { mount: R1, root: R0.into(), target: target("a/b"), place: Place::Directory },
+        Step::OpenTree { path: text(dir.join("file")), extent: Extent::Top, out: R1 },
+        Step::Attach { mount: R1, root: R0.into(), target: target("c/d"), place: Place::File },
+    ]);
+    let [(at, tmpfs), (file, _)] = &mounts(&observed, dir.path())[..] else { panic!("two mounts") };
+    assert_eq!((Path::new(at), Path::new(file)), (&*dir.join("a/b"), &*dir.join("c/d")));
+    assert!(tmpfs.starts_with("rw,nosuid,nodev") && tmpfs.contains(" ro,size=64k"), "{tmpfs}");
+}
+
+#[test]
+fn open_tree_move_mount_and_setattr() {
+    let dir = Dir::new();
+    for name in ["from/below", "to"] {
+        fs::create_dir_all(dir.join(name)).unwrap();
+    }
+    let (rdonly, private) = (0x1, 1 << 18);
+    let observed = after_in_namespaces([
+        mount_tmpfs(&dir.join("from/below")),
+        Step::OpenTree { path: text(dir.join("from")), extent: Extent::All, out: R1 },
+        Step::MountSetattr {
+            mount: R1.into(),
+            extent: Extent::All,
+            set: rdonly,
+            clear: 0,
+            propagation: private,
+        },
+        Step::Open { path: text(dir.join("to")), flags: OFlags::PATH, mode: Mode::empty(), out: R2 },
+        Step::MoveMount { mount: R1.into(), target: R2.into() },
+    ]);
+    let mounts = mounts(&observed, &dir.join("to"));
+    assert_eq!(mounts.len(), 2, "the mount below is there too");
+    assert!(mounts.iter().all(|(_, line)| line.starts_with("ro,")), "{mounts:?}");
+}
+
+#[test]
+fn mask_and_read_only() {
+    let dir = Dir::new();
+    for name in ["one", "two", "three"] {
+        fs::create_dir(dir.join(name)).unwrap();
+        fs::write(dir.join(name).join("secret"), "").unwrap();
+    }
+    fs::write(dir.join("file"), "secret").unwrap();
+    let null = Step::Open { path: c"/dev/null", flags: OFlags::PATH, mode: Mode::empty(), out: R1 };
+    let mask = |path| Step::Mask { root: R0.into(), path, null: R1.into(), empty: R2 };
+    let read_only = Step::ReadOnly { root: R0.into(), path: c"three" };
+    let observed = after_in_namespaces([
+        root(&dir),
+        null,
+        mask(c"one"),
+        mask(c"two"),
+        mask(c"file"),
+        mask(c"gone"),
+        read_only,
+    ]);
+    let seen = |name: &str| {
+        Path::new("/proc")
+            .join(observed.child.id().to_string())
+            .join("root")
+            .join(dir.join(name).strip_prefix("/").unwrap())
+    };
+    for name in ["one", "two"] {
+        assert_eq!(fs::read_dir(seen(name)).unwrap().count(), 0, "{name}");
+    }
+    assert_eq!(fs::read_to_string(seen("file")).unwrap(), "");
+    assert_eq!(fs::write(seen("three/new"), "").unwrap_err().kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    // What covers a file has to be the null device, whatever is called so.
+    let zero = Step::Open { path: c"/dev/zero", flags: OFlags::PATH, mode: Mode::empty(), out: R1 };
+    let mut command = Command::new("true");
+    let error = with_privileges(&mut command).final_steps(list([root(&dir), zero, mask(c"file")])).status();
+    assert_eq!(error.unwrap_err().reason(), Reason::Errno(Errno::NODEV));
+}
+
+#[test]
+fn mknod_and_symlink_in() {
+    let dir = Dir::new();
+    let link = |tolerate| Step::SymlinkIn { directory: R0.into(), name: c"link", target: c"where", tolerate };
+    after([root(&dir), link(None), link(Some(Errno::EXIST))]);
+    assert_eq!(fs::read_link(dir.join("link")).unwrap(), Path::new("where"));
+    if !is_root() {
+        skip!("needs root for the other half: a node");
+    }
+    let (node, mode) = (Node::Character(1, 5), Mode::from(0o640));
+    let (uid, gid) = (Uid::from_raw(3), Gid::from_raw(4));
+    after([root(&dir), Step::Mknod { directory: R0.into(), name: c"node", node, mode, uid, gid }]);
+    let metadata = fs::symlink_metadata(dir.join("node")).unwrap();
+    assert_eq!((metadata.rdev(), metadata.uid(), metadata.gid()), (0x105, 3, 4));
+    assert_eq!(permissions(dir.join("node")), 0o640);
+}
+
+#[test]
+fn capabilities() {
+    if !is_root() {
+        skip!("needs root");
+    }
+    let (chown, kill) = (1, 1 << 5);
+    let observed = after([
+        Step::DropBounding { keep: chown | kill },
+        Step::KeepCaps { keep: KeepCaps::Yes },
+        Step::Setresuid { uid: Uid::from_raw(12) },
+        Step::Capset {
+            capabilities: Capabilities { effective: chown, permitted: chown | kill, inheritable: kill },
+        },
+        Step::RaiseAmbient { capabilities: kill },
+    ]);
+    let set = |name| u64::from_str_radix(&observed.status(name), 16).unwrap();
+    assert_eq!(
+        ["CapBnd", "CapInh", "CapAmb", "CapPrm", "CapEff"].map(set),
+        [chown | kill, kill, kill, kill, kill]
+    );
+}
+
+#[test]
+fn seccomp() {
+    // Everything is allowed.
+    let program: &[Instruction] = &[Instruction { code: 6, jt: 0, jf: 0, k: 0x7fff_0000 }];
+    let observed = after([Step::NoNewPrivs, Step::Seccomp { flags: 0, program }]);
+    assert_eq!(observed.status("Seccomp"), "2");
+    let refused = failure([Step::NoNewPrivs, Step::Seccomp { flags: 0, program: &[] }]);
+    assert_eq!(refused, "seccomp 0 instructions: Invalid argument (os error 22)");
+}
+
+#[test]
+fn check_executable_and_execve_first() {
+    let dir = Dir::new();
+    let [good, plain] = ["good", "plain"].map(|name| text(dir.join(name)));
+    dir.program("good", program::exits(42));
+    fs::write(dir.join("plain"), "").unwrap();
+    let argv = || CArray::new(vec![c"zero".into(), CPtr::NULL].leak()).unwrap();
+    let exec = |candidates| Step::ExecveFirst { candidates, argv: argv(), envp: argv() };
+    let candidates: &[&CStr] = vec![c"/no/such", plain, c"/", good].leak();
+    let steps = [Step::CheckExecutable { candidates }, exec(candidates)];
+    assert_eq!(Command::new("true").final_steps(list(steps)).status().unwrap().code(), Some(42));
+    let reason = |candidates: Vec<&'static CStr>| {
+        let candidates = candidates.leak();
+        let steps = list([Step::CheckExecutable { candidates }]);
+        Command::new("true").final_steps(steps).status().unwrap_err().reason()
+    };
+    assert_eq!(reason(vec![c"/no/such"]), Reason::Errno(Errno::NOENT));
+    assert_eq!(reason(vec![plain, c"/no/such"]), Reason::Errno(Errno::ACCESS));
+    assert_eq!(reason(vec![c"/proc/self/exe"]), Reason::Errno(Errno::LOOP), "a magic link is none");
+}
+
+#[test]
+fn park() {
+    let dir = Dir::new();
+    let listener = UnixListener::bind(dir.join("socket")).unwrap();
+    let steps = [Step::Park { listener: Fd::of(&listener) }, Step::Chdir { path: c"/no/such" }];
+    let mut child = Command::of_steps(list(steps)).spawn().unwrap();
+    assert_eq!(child.next_request().unwrap(), Some(Request::Parked));
+    child.go_on().unwrap();
+    let mut started = UnixStream::connect(dir.join("socket")).unwrap();
+    let mut failure = [0; Failure::SIZE];
+    started.read_exact(&mut failure).unwrap();
+    let wanted = Failure { step: 1, errno: Errno::NOENT.raw_os_error() };
+    assert_eq!(Failure::from_bytes(failure), wanted, "whoever starts it hears of what fails");
+    assert_eq!(child.wait().unwrap_err().step(), Some(1));
+}
+
+// The end.
+
+#[test]
+fn execve() {
+    let dir = Dir::new();
+    let path = dir.program("held", program::holds(0));
+    let observed = observe(|command| {
+        command.final_steps(move |writer| {
+            let path = writer.text(&path)?;
+            let argv = [c"zero".into(), c"one".into(), CPtr::NULL];
+            let envp = [c"A=b".into(), CPtr::NULL];
+            let argv = CArray::new(writer.slice(&argv)).unwrap();
+            let envp = CArray::new(writer.slice(&envp)).unwrap();
+            writer.push(Step::Execve { path, argv, envp });
+            Ok(())
+        })
+    });
+    assert_eq!(observed.link("exe"), dir.join("held"));
+    assert_eq!(observed.bytes("cmdline"), b"zero\0one\0");
+    assert_eq!(observed.bytes("environ"), b"A=b\0");
+}
+
+// What is done beside the steps.
+
+#[test]
+fn a_child_makes_the_system_calls_of_its_steps_and_no_others() {
+    for returns in ["at-once", "when-released"] {
+        let Some(calls) = traced(returns) else { skip!("needs strace, and to be allowed to trace") };
+        let wanted = [
+            ("signal 13 default", "rt_sigaction"),
+            ("setsid", "setsid"),
+            ("write /proc/self/uid_map", "openat write close"),
+            ("write /proc/self/setgroups", "openat write close"),
+            ("write /proc/self/gid_map", "openat write close"),
+            ("hostname \"traced\"", "sethostname"),
+            ("rlimit core 0 0", "prlimit64"),
+            ("nice 1", "setpriority"),
+            ("umask 077", "umask"),
+            ("uid 0", "setresuid"),
+            ("parent-death-signal 9", "prctl getppid"),
+            ("cwd /", "chdir"),
+            ("r0 = open /dev/null", "openat"),
+            ("r0 = dup r0 at least 3", "fcntl"),
+            ("close-on-exec 3-2147483647", "close_range"),
+            ("dup r0 -> 0", "dup3"),
+            ("no-new-privileges", "prctl"),
+            ("signal-mask 0x0", "rt_sigprocmask"),
+            ("exec /bin/true", "execve"),
+        ];
+        let wanted: Vec<_> = wanted.iter().flat_map(|(_, calls)| calls.split(' ')).collect();
+        assert_eq!(calls, wanted, "{returns}");
+    }
+}
+
+/// The system calls that the child of the guest's role makes, from its first to its exec.
+fn traced(returns: &str) -> Option<Vec<String>> {
+    let dir = Dir::new();
+    let trace = dir.join("trace");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-o"]).arg(&trace).args([support::GUEST, "traced", returns]);
+    if !strace.status().is_ok_and(|status| status.success()) {
+        return None;
+    }
+    // A line begins with the pid, the first with the guest's.
+    let trace = fs::read_to_string(trace).unwrap();
+    let lines = trace.lines().map(|line| line.split_once(' ').unwrap());
+    let lines: Vec<_> = lines.map(|(pid, rest)| (pid, rest.trim_start())).collect();
+    let child = lines.iter().filter(|(pid, _)| *pid != lines[0].0);
+    // A call that another process interrupts has a second line, for its end.
+    let calls = child.map(|(_, rest)| *rest).filter(|rest| !rest.starts_with("<..."));
+    let names: Vec<_> = calls.map(|call| call.split('(').next().unwrap().to_owned()).collect();
+    let exec = names.iter().position(|name| name == "execve").unwrap();
+    Some(names[..=exec].to_vec())
+}

@@ -1,0 +1,252 @@
+//! What some tests start as a process of its own: because it ends, because it is killed, because it
+//! must have one thread only, or because what it does to itself cannot be undone.
+//!
+//! Each role says what it does on standard output, and the test knows what it ought to be. A role
+//! that cannot do its part panics, which no test takes for success. What the test hands over is
+//! standard input.
+//!
+//! # Safety
+//!
+//! Two functions of libc are declared here, as libc declares them: `signal`, with a handler that
+//! stores to an atomic, and `prctl`, which reads a filter that lives for the call.
+
+#![allow(unsafe_code, clippy::allow_attributes, reason = "signal handlers and seccomp filters")]
+
+mod held;
+
+use held::Held;
+use husk_spawn::sys::Fd;
+use husk_spawn::sys::process::{prctl_get_dumpable, prctl_set_no_new_privs};
+use husk_spawn::{Child, Command, Error, IdMap, Namespaces, Resource, Signal, Stdio, Step};
+use rustix::process::{WaitId, WaitIdOptions, getegid, geteuid, waitid};
+use std::ffi::{c_int, c_ulong};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{env, fs, io};
+
+fn main() {
+    let arguments: Vec<_> = env::args().skip(1).collect();
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["outlived"] => outlived(),
+        ["out-of-memory", "at-once", procs] => out_of_memory(procs, |command| command.spawn()),
+        ["out-of-memory", "when-released", procs] => {
+            out_of_memory(procs, |command| command.spawn_and_exec());
+        }
+        ["oom-score-adj", "at-once"] => oom_score_adj(|command| command.spawn()),
+        ["oom-score-adj", "when-released"] => oom_score_adj(|command| command.spawn_and_exec()),
+        ["dumpable"] => dumpable(&|command| command.uid(1)),
+        ["dumpable-in-joined-user-namespace"] => {
+            dumpable(&|command| command.join(handed_over(), Namespaces::USER))
+        }
+        ["dumpable-after-drop"] => dumpable_after_drop(),
+        ["join-time"] => join_time(),
+        ["foreground"] => foreground(),
+        ["traced", "at-once"] => traced(|command| command.spawn()),
+        ["traced", "when-released"] => traced(|command| command.spawn_and_exec()),
+        ["handlers"] => handlers(),
+        ["handlers-without-clone3"] => {
+            refuse_clone3();
+            handlers();
+        }
+        ["killed-while-asked"] => killed_while_asked(),
+        ["time-without-clone3"] => {
+            refuse_clone3();
+            println!("{:?}", Command::new("true").new_namespaces(Namespaces::TIME).status().map_err(text));
+        }
+        _ => panic!("no such role: {arguments:?}"),
+    }
+}
+
+/// Ends while its child waits for the test.
+fn outlived() {
+    let child = Command::new("echo").arg("outlived").step(Step::Await { fd: Fd::STDIN.into() }).spawn();
+    println!("{}", child.expect("a child").id());
+}
+
+/// Starts a child that moves into the cgroup with the file `procs` and asks for more than is there.
+fn out_of_memory(procs: &str, start: impl FnOnce(&Command) -> Result<Child, Error>) {
+    let procs = procs.to_owned();
+    let mut command = Command::new("/bin/true");
+    // Less than a quarter of the stack limit, which is what exec allows (execve(2)).
+    command.args((0..12).map(|_| "x".repeat(100_000)));
+    command.steps(move |writer| {
+        let path = writer.text(&procs)?;
+        writer.push(Step::WriteFile { path, bytes: b"0", tolerate: None });
+        Ok(())
+    });
+    let ended = start(&command).and_then(|mut child| child.wait());
+    println!("{:?}", ended.map_err(text));
+}
+
+/// Starts a child that would be killed before us if memory is short, and says what became of us.
+fn oom_score_adj(start: impl FnOnce(&Command) -> Result<Child, Error>) {
+    let path = c"/proc/self/oom_score_adj";
+    let mut command = Command::new("cat");
+    command.arg("/proc/self/oom_score_adj").step(Step::WriteFile { path, bytes: b"777", tolerate: None });
+    start(&command).expect("a child").wait().expect("its end");
+    print!("{}", fs::read_to_string("/proc/self/oom_score_adj").expect("our own"));
+}
+
+/// Says who may look into this process before, while and after a child has another identity.
+fn dumpable(set: &dyn Fn(&mut Command) -> &mut Command) {
+    println!("{:?}", prctl_get_dumpable().expect("before"));
+    let mut command = Command::new("true");
+    let held = Held::before_exec(&mut command);
+    let mut child = set(&mut command).spawn().expect("a child");
+    held.wait(&child);
+    println!("{:?}", prctl_get_dumpable().expect("while"));
+    held.release();
+    child.wait().expect("its end");
+    println!("{:?}", prctl_get_dumpable().expect("after"));
+}
+
+/// The same where nobody waits for the child, and another is started later.
+fn dumpable_after_drop() {
+    let mut command = Command::new("true");
+    let held = Held::before_exec(&mut command);
+    let child = command.uid(1).spawn().expect("a child");
+    held.wait(&child);
+    let pidfd = child.as_fd().try_clone_to_owned().expect("its pidfd");
+    drop(child);
+    println!("{:?}", prctl_get_dumpable().expect("while"));
+    // What this one used is used again before what the first one used.
+    Command::new("true").status().expect("another child");
+    held.release();
+    waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED).expect("its end");
+    Command::new("true").status().expect("a third child");
+    println!("{:?}", prctl_get_dumpable().expect("after"));
+}
+
+/// A child in somebody else's time namespace.
+fn join_time() {
+    let own = || fs::read_link("/proc/self/ns/time").expect("our time namespace");
+    println!("{}", own().display());
+    let joined =
+        Command::new("readlink").arg("/proc/self/ns/time").join(handed_over(), Namespaces::TIME).output();
+    print!("{}", String::from_utf8_lossy(&joined.expect("a child there").stdout));
+    println!("{}", own().display());
+}
+
+/// Steps of many kinds, for a tracer to watch.
+fn traced(start: impl FnOnce(&Command) -> Result<Child, Error>) {
+    let own = |outside| [IdMap { inside: 0, outside, count: 1 }];
+    let mut command = Command::new("/bin/true");
+    command
+        .new_session()
+        .new_namespaces(Namespaces::USER | Namespaces::UTS)
+        .uid_map(&own(geteuid().as_raw()))
+        .gid_map(&own(getegid().as_raw()))
+        .hostname("traced")
+        .rlimit(Resource::Core, Some(0), Some(0))
+        .nice(1)
+        .umask(0o077)
+        .uid(0)
+        .parent_death_signal(Signal::KILL)
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .no_new_privs();
+    start(&command).expect("a child").wait().expect("its end");
+}
+
+/// A child takes the terminal of this session, in whose background it is.
+fn foreground() {
+    let group = || {
+        let stat = fs::read_to_string("/proc/self/stat").expect("our own");
+        let (_, rest) = stat.rsplit_once(") ").expect("a name in brackets");
+        rest.split(' ').nth(5).expect("the terminal's foreground group").parse::<u32>().expect("a number")
+    };
+    let before = group();
+    let mut command = Command::new("true");
+    let held = Held::before_exec(&mut command);
+    let mut child = command.process_group(0).foreground().spawn().expect("a child");
+    held.wait(&child);
+    let after = group();
+    held.release();
+    child.wait().expect("its end");
+    assert_eq!((before, after), (std::process::id(), child.id()));
+    println!("from its own group to the child's");
+}
+
+/// A signal that this process handles comes to a child between clone and exec.
+fn handlers() {
+    static HANDLED: AtomicBool = AtomicBool::new(false);
+    extern "C" fn handle(_: c_int) {
+        HANDLED.store(true, Ordering::SeqCst);
+    }
+    // SAFETY: the handler may be run at any time: it stores to an atomic.
+    unsafe { signal(Signal::USR1.number(), handle) };
+    let mut command = Command::new("true");
+    let held = Held::before_exec(&mut command);
+    let mut child = command.spawn().expect("a child");
+    held.wait(&child);
+    child.signal(Signal::USR1).expect("a signal");
+    held.release();
+    println!("{:?}", child.wait().map_err(text));
+    println!("{:?}", HANDLED.load(Ordering::SeqCst));
+}
+
+/// This process is killed when it would tell its child that the ids are mapped.
+fn killed_while_asked() {
+    const SENDTO: u32 = if cfg!(target_arch = "x86_64") { 44 } else { 206 };
+    const KILL_PROCESS: u32 = 0x8000_0000;
+    filter(SENDTO, KILL_PROCESS);
+    let map = [IdMap { inside: 0, outside: 0, count: 2 }];
+    Command::new("true").new_namespaces(Namespaces::USER).uid_map(&map).spawn().expect("never");
+}
+
+/// Has the kernel answer `clone3` with ENOSYS from here on, as container engines do.
+fn refuse_clone3() {
+    const CLONE3: u32 = 435;
+    const ERRNO_NOSYS: u32 = 0x0005_0000 | 38;
+    filter(CLONE3, ERRNO_NOSYS);
+}
+
+/// Has the kernel take `action` at the system call `number` from here on, and allow all others.
+fn filter(number: u32, action: u32) {
+    let filter = [
+        // BPF_LD | BPF_W | BPF_ABS: the number of the call, the first word of `struct seccomp_data`.
+        Instruction { code: 0x20, jump_true: 0, jump_false: 0, operand: 0 },
+        // BPF_JMP | BPF_JEQ | BPF_K.
+        Instruction { code: 0x15, jump_true: 0, jump_false: 1, operand: number },
+        // BPF_RET | BPF_K: the action, else SECCOMP_RET_ALLOW.
+        Instruction { code: 0x06, jump_true: 0, jump_false: 0, operand: action },
+        Instruction { code: 0x06, jump_true: 0, jump_false: 0, operand: 0x7fff_0000 },
+    ];
+    let program = Filter { length: 4, instructions: filter.as_ptr() };
+    prctl_set_no_new_privs().expect("no new privileges, which a filter needs");
+    const PR_SET_SECCOMP: c_int = 22;
+    const SECCOMP_MODE_FILTER: c_ulong = 2;
+    // SAFETY: the kernel reads a filter of as many instructions as it is told there are.
+    let refused = unsafe { prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &raw const program, 0, 0) };
+    assert_eq!(refused, 0, "{}", io::Error::last_os_error());
+}
+
+/// `struct sock_filter`.
+#[repr(C)]
+struct Instruction {
+    code: u16,
+    jump_true: u8,
+    jump_false: u8,
+    operand: u32,
+}
+
+/// `struct sock_fprog`.
+#[repr(C)]
+struct Filter {
+    length: u16,
+    instructions: *const Instruction,
+}
+
+unsafe extern "C" {
+    fn signal(number: c_int, handler: extern "C" fn(c_int)) -> usize;
+    fn prctl(option: c_int, mode: c_ulong, filter: *const Filter, _: c_ulong, _: c_ulong) -> c_int;
+}
+
+fn text(error: Error) -> String {
+    error.to_string()
+}
+
+fn handed_over() -> OwnedFd {
+    io::stdin().as_fd().try_clone_to_owned().expect("standard input")
+}

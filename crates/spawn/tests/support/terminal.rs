@@ -1,0 +1,33 @@
+//! A pseudo terminal.
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+/// A terminal, whose session hangs up when this is dropped.
+pub(crate) struct Terminal {
+    _master: OwnedFd,
+    /// The device that programs use.
+    pub(crate) path: PathBuf,
+}
+
+impl Terminal {
+    pub(crate) fn new() -> Self {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let master = openpt(flags).expect("a terminal");
+        grantpt(&master).expect("its device");
+        unlockpt(&master).expect("its device unlocked");
+        let name = ptsname(&master, Vec::new()).expect("its name");
+        let path = Path::new(OsStr::from_bytes(name.as_bytes())).to_owned();
+        Self { _master: master, path }
+    }
+
+    /// The device, opened without becoming our own terminal.
+    pub(crate) fn slave(&self) -> OwnedFd {
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        open(&self.path, flags, Mode::empty()).expect("the device")
+    }
+}
