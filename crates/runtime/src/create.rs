@@ -67,6 +67,8 @@ pub fn create(store: &Store, request: &Request) -> Result<Vec<Warning>, Error> {
     creation.entry.write(&record)?;
     write_pid(request, &child)?;
     child.go_on()?;
+    // Until the channel ends our death is the child's.
+    child.next_request()?;
     creation.commit();
     Ok(warnings)
 }

@@ -206,6 +206,10 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, channel: Optio
             report::request(channel, Request::Parked)?;
             // Until now our maker's death was ours, so that nothing half made is left behind.
             process::prctl_set_pdeathsig(None)?;
+            // Which our maker waits to hear before it goes.
+            if let Some(channel) = channel {
+                file::close(channel);
+            }
             registers.reporter = Some(file::accept(listener)?);
             Ok(())
         }

@@ -4,8 +4,9 @@
 //!  child                                  parent
 //!    Request(IdMaps)      ------------>     write uid_map, gid_map
 //!                         <------------     go on
-//!    Request(Parked)      ------------>     commit the container's state, return
+//!    Request(Parked)      ------------>     commit the container's state
 //!                         <------------     go on
+//!    end of file          ------------>     parked: the parent's death is no longer the child's
 //!    end of file          ------------>     released: exec happened, or the child is dead
 //! ```
 //!
