@@ -69,7 +69,7 @@ fn an_architecture_that_is_not_listed_kills() {
 fn has_no_32_bit_calls(answer: &Answer) -> bool {
     let none = answer.killed == Some(11);
     if none {
-        println!("skipped: the kernel has no 32-bit calls");
+        crate::util::skipped(format_args!("the kernel has no 32-bit calls"));
     }
     none
 }
@@ -140,7 +140,7 @@ fn install(program: &Program, calls: &[&str]) -> Option<Answer> {
     let oracle = match oracle() {
         Ok(oracle) => oracle,
         Err(reason) => {
-            println!("skipped: {reason}");
+            crate::util::skipped(format_args!("{reason}"));
             return None;
         }
     };
@@ -160,7 +160,7 @@ fn install(program: &Program, calls: &[&str]) -> Option<Answer> {
             // EINVAL says that the program is wrong; anything else that none may be installed.
             _ if number == "22" => panic!("the kernel refuses the program"),
             _ => {
-                println!("skipped: no filter may be installed (error number {number})");
+                crate::util::skipped(format_args!("no filter may be installed (error number {number})"));
                 return None;
             }
         }

@@ -388,7 +388,7 @@ fn ask(profiles: &[Profile]) -> Option<Vec<Answer>> {
     let oracle = match oracle() {
         Ok(oracle) => oracle,
         Err(reason) => {
-            println!("skipped: {reason}");
+            crate::util::skipped(format_args!("{reason}"));
             return None;
         }
     };

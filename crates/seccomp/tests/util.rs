@@ -194,3 +194,9 @@ pub(crate) fn compile<'a>(
     std::fs::rename(new, &program).map_err(|error| error.to_string())?;
     Ok(program)
 }
+
+/// Says that a test was skipped, past the capture of output, so that it can be counted.
+pub(crate) fn skipped(reason: std::fmt::Arguments<'_>) {
+    use std::io::Write as _;
+    writeln!(std::io::stderr(), "skipped: {reason}").expect("a place to say it");
+}
