@@ -104,3 +104,15 @@ fn the_runtime_cannot_be_written_through_a_container() {
     let refused = std::fs::OpenOptions::new().write(true).truncate(true).open(executable).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
 }
+
+#[test]
+fn of_two_who_start_a_container_one_is_refused() {
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("wait");
+    runtime.create(&bundle).succeeds();
+    let started = std::thread::scope(|scope| {
+        let start = || runtime.call("start", &["c"]).0.status.success();
+        [scope.spawn(start), scope.spawn(start)].map(|thread| thread.join().unwrap())
+    });
+    assert_eq!(started.into_iter().filter(|started| *started).count(), 1);
+}

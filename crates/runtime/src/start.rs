@@ -18,6 +18,8 @@ use std::os::unix::net::UnixStream;
 /// If it is not created, or a step between waiting and the program fails.
 pub fn start(store: &Store, id: &str) -> Result<(), Error> {
     let entry = store.entry(id)?;
+    // Of two who start it the second finds it running.
+    entry.lock()?;
     let record = entry.read()?;
     let process = match (status::of(&entry, &record), record.process) {
         (Status::Created, Some(process)) => process,

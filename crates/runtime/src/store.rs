@@ -6,7 +6,8 @@
 
 use crate::error::Error;
 use crate::record::Record;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::io::retry_on_intr;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -82,6 +83,12 @@ impl Entry {
             Err(rustix::io::Errno::NOENT) => Err(Error::Missing),
             Err(errno) => Err(Error::file("open", path, errno)),
         }
+    }
+
+    /// Keeps other commands that change the container waiting until this entry is dropped.
+    pub(crate) fn lock(&self) -> Result<(), Error> {
+        retry_on_intr(|| flock(&self.directory, FlockOperation::LockExclusive))
+            .map_err(|errno| Error::file("lock", &self.path, errno))
     }
 
     /// A path to something in it that is short however long the directory's own is: a socket's may

@@ -200,30 +200,14 @@ impl Child {
 
     fn reap(&mut self, options: WaitIdOptions) -> Result<Option<ExitStatus>, Error> {
         if self.status.is_none() {
-            let options = options | WaitIdOptions::EXITED;
-            let found = retry_on_intr(|| waitid(WaitId::PidFd(self.pidfd.as_fd()), options));
-            let found = found.map_err(|errno| Error::new(format!("wait for {}", self.id()), errno))?;
-            let Some(found) = found else { return Ok(None) };
-            self.status = Some(exit_status(&found));
+            let Some(status) = wait(WaitId::PidFd(self.pidfd.as_fd()), options, self.pid)? else {
+                return Ok(None);
+            };
+            self.status = Some(status);
             self.berth().settle();
         }
-        self.verdict().map(Some)
-    }
-
-    /// The status of a program that ended, or why there was none.
-    fn verdict(&mut self) -> Result<ExitStatus, Error> {
         let status = self.status.unwrap_or_default();
-        let script = self.berth().script();
-        let (step, reason) = match script.journal.progress() {
-            Progress::Failed(step, errno) => (step, Reason::Errno(errno)),
-            Progress::At(step) if is_exec(script, step) => return Ok(status),
-            Progress::At(step) => (step, Reason::Died(status)),
-        };
-        let act = script
-            .steps
-            .get(step)
-            .map_or_else(|| format!("step {step}"), |step: &Step<'_>| Line(step).to_string());
-        Err(Error::of_step(step, act, reason))
+        verdict(self.berth(), status).map(Some)
     }
 
     /// Ends a child whose request cannot be answered: it finds the channel closed.
@@ -259,6 +243,25 @@ impl Drop for Child {
 /// Whether this step is an exec: a child that is released there, and did not fail, has execed.
 fn is_exec(script: &Script<'_>, step: usize) -> bool {
     matches!(script.steps.get(step), Some(Step::Execve { .. } | Step::ExecveFirst { .. }))
+}
+
+/// Waits for the end of a child: `None` if it runs on and `options` say not to wait for it.
+pub(crate) fn wait(id: WaitId<'_>, options: WaitIdOptions, pid: Pid) -> Result<Option<ExitStatus>, Error> {
+    let found = retry_on_intr(|| waitid(id.clone(), options | WaitIdOptions::EXITED));
+    let found = found.map_err(|errno| Error::new(format!("wait for {}", pid.as_raw_pid()), errno))?;
+    Ok(found.as_ref().map(exit_status))
+}
+
+/// The status of a program that ended, or why there was none.
+pub(crate) fn verdict(berth: &Berth, status: ExitStatus) -> Result<ExitStatus, Error> {
+    let script = berth.script();
+    let (step, reason) = match script.journal.progress() {
+        Progress::Failed(step, errno) => (step, Reason::Errno(errno)),
+        Progress::At(step) if is_exec(script, step) => return Ok(status),
+        Progress::At(step) => (step, Reason::Died(status)),
+    };
+    let line = script.steps.get(step).map(|step: &Step<'_>| Line(step).to_string());
+    Err(Error::of_step(step, line.unwrap_or_else(|| format!("step {step}")), reason))
 }
 
 /// The status in the form that wait(2) has it, which is what std's type holds.

@@ -506,7 +506,7 @@ impl Command {
     ///
     /// As [`spawn_and_exec`](Self::spawn_and_exec).
     pub fn status(&self) -> Result<ExitStatus, Error> {
-        self.spawn()?.wait()
+        launch::run(self)
     }
 
     /// Runs the process to its end and returns what it wrote: to standard output and standard

@@ -1,7 +1,7 @@
 //! From a command to a child.
 
-use crate::child::Child;
-use crate::clone::{self, Birth, Call, Returns};
+use crate::child::{Child, verdict, wait};
+use crate::clone::{self, Birth, Call, KnownBy, Returns};
 use crate::command::Command;
 use crate::error::{Error, Reason};
 use crate::join::Away;
@@ -15,7 +15,9 @@ use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::{Errno, Fd, Pid};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{WaitId, WaitIdOptions};
 use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitStatus;
 
 /// How long the caller wants to wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,6 +41,49 @@ pub(crate) fn listing(command: &Command) -> Result<Vec<String>, Error> {
 
 /// Starts the command's process.
 pub(crate) fn launch(command: &Command, unset: Unset, until: Until) -> Result<Child, Error> {
+    let Started { pid, pidfd, berth, pipes, ours, asks } = start(command, unset, until, KnownBy::Pidfd)?;
+    let pidfd = pidfd.ok_or_else(|| Error::new("pidfd", Errno::BADF))?;
+    let mut child = Child::new(pid, pidfd, berth, pipes, ours, command.kill_on_drop);
+    if asks {
+        // What the child is told nothing of fails there too; ours is the better error.
+        if let Err(error) = answer(command, pid, &mut child) {
+            child.give_up();
+            return Err(error);
+        }
+    }
+    if until == Until::Execed {
+        child.wait_for_exec()?;
+    }
+    Ok(child)
+}
+
+/// Runs the command's process to its end.
+pub(crate) fn run(command: &Command) -> Result<ExitStatus, Error> {
+    if command.whole.is_some() || command.maps.need_parent(command.groups.as_deref()) {
+        return launch(command, Unset::Inherit, Until::Cloned)?.wait();
+    }
+    let Started { pid, mut berth, pipes, .. } = start(command, Unset::Inherit, Until::Cloned, KnownBy::Pid)?;
+    // A program that reads to the end of its input comes to it.
+    drop(pipes.stdin);
+    let status = wait(WaitId::Pid(pid), WaitIdOptions::empty(), pid)?;
+    berth.settle();
+    // Without NOHANG the kernel returns only with a status.
+    verdict(&berth, status.ok_or_else(|| Error::new("wait", Errno::CHILD))?)
+}
+
+/// A process on its way.
+struct Started {
+    pid: Pid,
+    pidfd: Option<OwnedFd>,
+    berth: Berth,
+    pipes: Pipes,
+    /// Our end of the socket to it.
+    ours: Option<OwnedFd>,
+    /// Whether it will ask for its id maps.
+    asks: bool,
+}
+
+fn start(command: &Command, unset: Unset, until: Until, known_by: KnownBy) -> Result<Started, Error> {
     command.check()?;
     let mut pipes = Pipes::open(&command.streams, unset)?;
     let is_whole = command.whole.is_some();
@@ -62,7 +107,7 @@ pub(crate) fn launch(command: &Command, unset: Unset, until: Until) -> Result<Ch
         Berth::new(|memory| list::write(command, &around, memory))
     };
     let cgroup = command.cgroup.as_ref().map(OwnedFd::as_fd);
-    let birth = Birth { namespaces: command.namespaces, cgroup, pids: &command.pids, returns };
+    let birth = Birth { namespaces: command.namespaces, cgroup, pids: &command.pids, returns, known_by };
     let mut used = berth(Call::Clone3)?;
     let away = Away::go(&command.joins)?;
     let mut cloned = clone::start(&used, &birth, Call::Clone3);
@@ -78,18 +123,7 @@ pub(crate) fn launch(command: &Command, unset: Unset, until: Until) -> Result<Ch
 
     pipes.close_theirs();
     let ours = channel.map(|channel| channel.ours);
-    let mut child = Child::new(pid, pidfd, used, pipes, ours, command.kill_on_drop);
-    if asks {
-        // What the child is told nothing of fails there too; ours is the better error.
-        if let Err(error) = answer(command, pid, &mut child) {
-            child.give_up();
-            return Err(error);
-        }
-    }
-    if until == Until::Execed {
-        child.wait_for_exec()?;
-    }
-    Ok(child)
+    Ok(Started { pid, pidfd, berth: used, pipes, ours, asks })
 }
 
 /// The socket between parent and child.
