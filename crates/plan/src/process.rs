@@ -8,7 +8,7 @@ use husk_bundle::container::Process;
 use husk_script::sys::file::OFlags;
 use husk_script::sys::limits::{Resource, Rlimit, SchedAttr};
 use husk_script::sys::signal::{Signal, SignalSet};
-use husk_script::{Reg, Step};
+use husk_script::{Reg, Request, Step};
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -111,7 +111,11 @@ pub(crate) fn find(process: &Process, start: Start, plan: &mut Builder<'_>) -> R
     plan.at("process");
     // Nothing of ours stays open, not even while it waits. What is left closes on exec.
     match start {
-        Start::AtOnce => plan.push(Step::CloseOthers { keep: None }),
+        Start::AtOnce => {
+            plan.push(Step::CloseOthers { keep: None });
+            // Whoever hears of the program must find the container's state written down.
+            plan.push(Step::Request { what: Request::Parked });
+        }
         Start::On(listener) => {
             plan.push(Step::CloseOthers { keep: Some(listener) });
             plan.push(Step::Park { listener });

@@ -24,5 +24,9 @@ pub fn run(store: &Store, request: &Request, warn: impl FnOnce(&[Warning])) -> R
     record.process = create::process(&launched.child);
     creation.entry.write(&record)?;
     create::write_pid(request, &launched.child)?;
+    // A child that failed before asks nothing; the wait says at what.
+    if launched.child.next_request()?.is_some() {
+        launched.child.go_on()?;
+    }
     launched.child.wait().map_err(|error| explain(error, &launched.plan))
 }

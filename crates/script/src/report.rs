@@ -23,7 +23,7 @@ pub enum Request {
     /// Write the child's id maps: more than one id can only be mapped by a process that has
     /// privileges over the parent user namespace (user_namespaces(7)).
     IdMaps = 1,
-    /// Write down that the container is created: from here on it outlives its maker.
+    /// Write down that the container is created: from here on its program may begin.
     Parked = 2,
 }
 
