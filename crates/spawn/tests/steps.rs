@@ -13,7 +13,6 @@ use husk_spawn::sys::process::{Capabilities, Instruction, KeepCaps};
 use husk_spawn::sys::signal::SignalSet;
 use husk_spawn::sys::{CArray, CPtr, Errno, Fd, Gid, Pid, Uid};
 use husk_spawn::{Command, Error, IdMap, Namespaces, Reason, Reg, Resource, SchedAttr, Signal, Step, Writer};
-use rustix::process::{getegid, geteuid};
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
@@ -24,7 +23,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::thread;
-use support::{Dir, Observed, Terminal, guest, is_root, observe, program, skip};
+use support::{
+    Dir, Observed, Terminal, guest, needs_namespaces, needs_root, observe, own_root, program, skip,
+};
 
 /// Where each step is proved. A new step does not compile until a place is named.
 const _: fn(&Step<'_>) -> fn() = |step| match step {
@@ -122,13 +123,9 @@ fn list<const N: usize>(
     }
 }
 
-/// A child that is root in namespaces of its own.
+/// A child that may mount and name itself, whoever we are.
 fn with_privileges(command: &mut Command) -> &mut Command {
-    let own = |outside| [IdMap { inside: 0, outside, count: 1 }];
-    command
-        .new_namespaces(Namespaces::USER | Namespaces::MOUNT | Namespaces::UTS)
-        .uid_map(&own(geteuid().as_raw()))
-        .gid_map(&own(getegid().as_raw()))
+    own_root(command).new_namespaces(Namespaces::MOUNT | Namespaces::UTS)
 }
 
 /// A string for a step, which outlives every child.
@@ -291,6 +288,7 @@ fn mount_tmpfs(target: &Path) -> Step<'static> {
 
 #[test]
 fn mount() {
+    needs_namespaces!();
     let dir = Dir::new();
     let at = dir.join("at");
     fs::create_dir(&at).unwrap();
@@ -303,6 +301,7 @@ fn mount() {
 
 #[test]
 fn mount_bind() {
+    needs_namespaces!();
     let dir = Dir::new();
     let [source, below, target] = ["source", "source/below", "target"].map(|name| dir.join(name));
     fs::create_dir_all(&below).unwrap();
@@ -316,6 +315,7 @@ fn mount_bind() {
 
 #[test]
 fn mount_change() {
+    needs_namespaces!();
     let dir = Dir::new();
     let at = dir.join("at");
     fs::create_dir(&at).unwrap();
@@ -329,6 +329,7 @@ fn mount_change() {
 
 #[test]
 fn umount_detach() {
+    needs_namespaces!();
     let dir = Dir::new();
     let at = dir.join("at");
     fs::create_dir(&at).unwrap();
@@ -338,6 +339,7 @@ fn umount_detach() {
 
 #[test]
 fn pivot_root() {
+    needs_namespaces!();
     let dir = Dir::new();
     dir.program("found-below", program::exits(42));
     let old = dir.join("old");
@@ -356,6 +358,7 @@ fn chdir() {
 
 #[test]
 fn chroot() {
+    needs_namespaces!();
     let dir = Dir::new();
     dir.program("found-below", program::exits(42));
     let mut command = Command::new("/found-below");
@@ -453,6 +456,7 @@ fn parent_death_signal() {
 
 #[test]
 fn unshare() {
+    needs_namespaces!();
     let observed = after([Step::Unshare { namespaces: Namespaces::USER | Namespaces::NET }]);
     for (name, same) in [("user", false), ("net", false), ("uts", true)] {
         let link = format!("ns/{name}");
@@ -462,6 +466,7 @@ fn unshare() {
 
 #[test]
 fn setns() {
+    needs_namespaces!();
     let other = after_in_namespaces([]);
     let file = |name| File::open(format!("/proc/{}/ns/{name}", other.child.id())).unwrap();
     let (user, uts) = (file("user"), file("uts"));
@@ -476,6 +481,7 @@ fn setns() {
 
 #[test]
 fn sethostname() {
+    needs_namespaces!();
     let mut command = Command::new("cat");
     with_privileges(&mut command).arg("/proc/sys/kernel/hostname");
     command.final_steps(list([Step::Sethostname { name: b"a-name" }]));
@@ -489,9 +495,8 @@ fn request() {
     let error = Command::new("true").step(alone).status().unwrap_err();
     assert_eq!((error.act(), error.reason()), ("request id-maps", Reason::Errno(Errno::NOTCONN)));
 
-    if !is_root() {
-        skip!("needs root for the other half: a map of more than one id");
-    }
+    // A map of more than one id.
+    needs_root!();
     let map = [IdMap { inside: 0, outside: 0, count: 2 }];
     let observed = observe(|command| command.new_namespaces(Namespaces::USER).uid_map(&map).gid_map(&map));
     let words = |file: &str| observed.file(file).split_whitespace().collect::<Vec<_>>().join(" ");
@@ -545,9 +550,7 @@ fn ioprio_set() {
 
 #[test]
 fn identity() {
-    if !is_root() {
-        skip!("needs root");
-    }
+    needs_root!();
     let groups: &[Gid] = [5, 7].map(Gid::from_raw).to_vec().leak();
     let observed = after([
         Step::Setgroups { groups },
@@ -631,6 +634,7 @@ fn ensure_directory() {
 
 #[test]
 fn attach() {
+    needs_namespaces!();
     let dir = Dir::new();
     fs::write(dir.join("file"), "seen").unwrap();
     let (nosuid, nodev) = (0x2, 0x4);
@@ -651,6 +655,7 @@ fn attach() {
 
 #[test]
 fn open_tree_move_mount_and_setattr() {
+    needs_namespaces!();
     let dir = Dir::new();
     for name in ["from/below", "to"] {
         fs::create_dir_all(dir.join(name)).unwrap();
@@ -676,6 +681,7 @@ fn open_tree_move_mount_and_setattr() {
 
 #[test]
 fn mask_and_read_only() {
+    needs_namespaces!();
     let dir = Dir::new();
     for name in ["one", "two", "three"] {
         fs::create_dir(dir.join(name)).unwrap();
@@ -718,9 +724,8 @@ fn mknod_and_symlink_in() {
     let link = |tolerate| Step::SymlinkIn { directory: R0.into(), name: c"link", target: c"where", tolerate };
     after([root(&dir), link(None), link(Some(Errno::EXIST))]);
     assert_eq!(fs::read_link(dir.join("link")).unwrap(), Path::new("where"));
-    if !is_root() {
-        skip!("needs root for the other half: a node");
-    }
+    // A node.
+    needs_root!();
     let (node, mode) = (Node::Character(1, 5), Mode::from(0o640));
     let (uid, gid) = (Uid::from_raw(3), Gid::from_raw(4));
     after([root(&dir), Step::Mknod { directory: R0.into(), name: c"node", node, mode, uid, gid }]);
@@ -731,9 +736,7 @@ fn mknod_and_symlink_in() {
 
 #[test]
 fn capabilities() {
-    if !is_root() {
-        skip!("needs root");
-    }
+    needs_root!();
     let (chown, kill) = (1, 1 << 5);
     let observed = after([
         Step::DropBounding { keep: chown | kill },
@@ -824,6 +827,7 @@ fn execve() {
 
 #[test]
 fn a_child_makes_the_system_calls_of_its_steps_and_no_others() {
+    needs_namespaces!();
     for returns in ["at-once", "when-released"] {
         let Some(calls) = traced(returns) else { skip!("needs strace, and to be allowed to trace") };
         let wanted = [
