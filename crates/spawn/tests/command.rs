@@ -716,12 +716,17 @@ fn settings_that_contradict_each_other_are_refused() {
     let null = || File::open("/dev/null").unwrap();
     let mut terminal = Command::new("true");
     let mut join = Command::new("true");
+    // Ids that only we can map, so that the child waits for us while we wait for it.
+    let others = [IdMap { inside: 0, outside: 4711, count: 1 }];
+    let mut join_time = Command::new("true");
+    join_time.new_namespaces(Namespaces::USER).uid_map(&others).join(null(), Namespaces::TIME);
     let failures = [
         failure(Command::new("true").uid_map(&one)),
         failure(Command::new("true").gid_map(&one)),
         failure(Command::new("true").hostname("mine")),
         failure(terminal.controlling_terminal()),
         failure(join.join(null(), Namespaces::PID).new_namespaces(Namespaces::PID)),
+        failure(&join_time),
     ];
     let wanted = [
         "id maps: only a new user namespace has its ids mapped",
@@ -729,6 +734,7 @@ fn settings_that_contradict_each_other_are_refused() {
         "hostname: would be set for the whole host, without a UTS namespace",
         "controlling terminal: only a new session can take one",
         "join: a pid or time namespace cannot be both joined and new",
+        "join time: cannot be had with a child that waits for us",
     ];
     assert_eq!(failures, wanted);
 }

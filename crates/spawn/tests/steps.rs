@@ -13,6 +13,7 @@ use husk_spawn::sys::process::{Capabilities, Instruction, KeepCaps};
 use husk_spawn::sys::signal::SignalSet;
 use husk_spawn::sys::{CArray, CPtr, Errno, Fd, Gid, Pid, Uid};
 use husk_spawn::{Command, Error, IdMap, Namespaces, Reason, Reg, Resource, SchedAttr, Signal, Step, Writer};
+use rustix::process::{getegid, geteuid};
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
@@ -828,15 +829,18 @@ fn execve() {
 #[test]
 fn a_child_makes_the_system_calls_of_its_steps_and_no_others() {
     needs_namespaces!();
+    let map = |file, own| format!(r#"write /proc/self/{file} "0 {own} 1\n""#);
     for returns in ["at-once", "when-released"] {
-        let Some(calls) = traced(returns) else { skip!("needs strace, and to be allowed to trace") };
+        let Some((listing, calls)) = traced(returns) else {
+            skip!("needs strace, and to be allowed to trace")
+        };
         let wanted = [
             ("signal 13 default", "rt_sigaction"),
             ("setsid", "setsid"),
-            ("write /proc/self/uid_map", "openat write close"),
-            ("write /proc/self/setgroups", "openat write close"),
-            ("write /proc/self/gid_map", "openat write close"),
-            ("hostname \"traced\"", "sethostname"),
+            (&*map("uid_map", geteuid().as_raw()), "openat write close"),
+            (r#"write /proc/self/setgroups "deny""#, "openat write close"),
+            (&*map("gid_map", getegid().as_raw()), "openat write close"),
+            (r#"hostname "traced""#, "sethostname"),
             ("rlimit core 0 0", "prlimit64"),
             ("nice 1", "setpriority"),
             ("umask 077", "umask"),
@@ -851,20 +855,22 @@ fn a_child_makes_the_system_calls_of_its_steps_and_no_others() {
             ("signal-mask 0x0", "rt_sigprocmask"),
             ("exec /bin/true", "execve"),
         ];
-        let wanted: Vec<_> = wanted.iter().flat_map(|(_, calls)| calls.split(' ')).collect();
-        assert_eq!(calls, wanted, "{returns}");
+        let (lines, names): (Vec<_>, Vec<_>) = wanted.into_iter().unzip();
+        assert_eq!(listing, lines);
+        let names: Vec<_> = names.iter().flat_map(|names| names.split(' ')).collect();
+        assert_eq!(calls, names, "{returns}");
     }
 }
 
-/// The system calls that the child of the guest's role makes, from its first to its exec.
-fn traced(returns: &str) -> Option<Vec<String>> {
+/// The listing of the guest's command, and the system calls that its child makes, from its first to
+/// its exec.
+fn traced(returns: &str) -> Option<(Vec<String>, Vec<String>)> {
     let dir = Dir::new();
     let trace = dir.join("trace");
     let mut strace = Command::new("strace");
     strace.args(["-f", "-o"]).arg(&trace).args([support::GUEST, "traced", returns]);
-    if !strace.status().is_ok_and(|status| status.success()) {
-        return None;
-    }
+    let output = strace.output().ok().filter(|output| output.status.success())?;
+    let listing = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
     // A line begins with the pid, the first with the guest's.
     let trace = fs::read_to_string(trace).unwrap();
     let lines = trace.lines().map(|line| line.split_once(' ').unwrap());
@@ -874,5 +880,5 @@ fn traced(returns: &str) -> Option<Vec<String>> {
     let calls = child.map(|(_, rest)| *rest).filter(|rest| !rest.starts_with("<..."));
     let names: Vec<_> = calls.map(|call| call.split('(').next().unwrap().to_owned()).collect();
     let exec = names.iter().position(|name| name == "execve").unwrap();
-    Some(names[..=exec].to_vec())
+    Some((listing, names[..=exec].to_vec()))
 }
