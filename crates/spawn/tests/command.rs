@@ -23,7 +23,10 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::thread;
-use support::{Dir, Held, Observed, Terminal, is_root, observe, program, skip, until_asleep};
+use support::{
+    Dir, Held, Observed, Terminal, is_root, needs_namespaces, needs_root, observe, own_root, program, skip,
+    until_asleep,
+};
 
 /// What a command that succeeds prints.
 fn printed(command: &Command) -> String {
@@ -374,10 +377,10 @@ fn signals_are_blocked() {
 
 #[test]
 fn a_broken_pipe_kills_the_program() {
-    let mut command = Command::new("cat");
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    // It writes for ever, so it makes no difference that a child of another thread may have a copy of
+    // our end until it execs.
+    let mut child = Command::new("yes").stdout(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
-    child.stdin.take().unwrap().write_all(b"to nobody").unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(Signal::PIPE.number()));
 }
 
@@ -434,9 +437,7 @@ fn affinity() {
 
 #[test]
 fn identity() {
-    if !is_root() {
-        skip!("needs root");
-    }
+    needs_root!();
     // Only this thread's.
     setgroups(&[5].map(Gid::from_raw)).unwrap();
     assert_eq!(observe(|command| command).status("Groups"), "5");
@@ -453,9 +454,7 @@ fn identity() {
 
 #[test]
 fn the_working_directory_is_entered_with_the_programs_identity() {
-    if !is_root() {
-        skip!("needs root");
-    }
+    needs_root!();
     let dir = Dir::new();
     fs::set_permissions(dir.path(), Permissions::from_mode(0o700)).unwrap();
     let mut command = Command::new("true");
@@ -466,9 +465,10 @@ fn the_working_directory_is_entered_with_the_programs_identity() {
 
 #[test]
 fn another_identity_needs_privileges() {
+    needs_namespaces!();
     // Of a user namespace in which there is no other.
     let mut command = Command::new("true");
-    map_own(&mut command).uid(1);
+    own_root(&mut command).uid(1);
     assert_eq!(failure(&command), "uid 1: Invalid argument (os error 22)");
 }
 
@@ -479,22 +479,14 @@ fn no_new_privileges() {
 
 // Namespaces.
 
-/// A user namespace whose root we are.
-fn map_own(command: &mut Command) -> &mut Command {
-    let own = |outside| [IdMap { inside: 0, outside, count: 1 }];
-    command
-        .new_namespaces(Namespaces::USER)
-        .uid_map(&own(geteuid().as_raw()))
-        .gid_map(&own(getegid().as_raw()))
-}
-
 fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
 fn own_ids_are_mapped_by_the_child() {
-    let observed = observe(map_own);
+    needs_namespaces!();
+    let observed = observe(own_root);
     assert_eq!(words(&observed.file("uid_map")), format!("0 {} 1", geteuid().as_raw()));
     assert_eq!(words(&observed.file("gid_map")), format!("0 {} 1", getegid().as_raw()));
     assert_eq!(observed.file("setgroups"), "deny\n");
@@ -502,9 +494,7 @@ fn own_ids_are_mapped_by_the_child() {
 
 #[test]
 fn other_ids_are_mapped_by_us() {
-    if !is_root() {
-        skip!("needs root");
-    }
+    needs_root!();
     let maps = |outside| {
         [IdMap { inside: 0, outside, count: 1 }, IdMap { inside: 1, outside: outside + 100, count: 50 }]
     };
@@ -526,6 +516,7 @@ fn other_ids_are_mapped_by_us() {
 
 #[test]
 fn a_map_that_we_may_not_write_is_our_error() {
+    needs_namespaces!();
     let overlapping = IdMap { inside: 0, outside: 0, count: 2 };
     let mut command = Command::new("true");
     command.new_namespaces(Namespaces::USER).uid_map(&[overlapping, overlapping]);
@@ -535,8 +526,9 @@ fn a_map_that_we_may_not_write_is_our_error() {
 
 #[test]
 fn a_host_name() {
+    needs_namespaces!();
     let mut command = Command::new("cat");
-    map_own(&mut command).new_namespaces(Namespaces::UTS).hostname("other").arg("/proc/sys/kernel/hostname");
+    own_root(&mut command).new_namespaces(Namespaces::UTS).hostname("other").arg("/proc/sys/kernel/hostname");
     assert_eq!(printed(&command), "other\n");
 }
 
@@ -546,7 +538,8 @@ fn namespace(of: &Observed, kind: &str) -> File {
 
 #[test]
 fn namespaces_are_joined_by_file() {
-    let other = observe(|command| map_own(command).new_namespaces(Namespaces::NET | Namespaces::UTS));
+    needs_namespaces!();
+    let other = observe(|command| own_root(command).new_namespaces(Namespaces::NET | Namespaces::UTS));
     // The user namespace is what gives the right to join the other, so it is joined first.
     let joined = observe(|command| {
         let (net, user) = (namespace(&other, "net"), namespace(&other, "user"));
@@ -560,9 +553,7 @@ fn namespaces_are_joined_by_file() {
 
 #[test]
 fn namespaces_are_joined_by_process() {
-    if !is_root() {
-        skip!("needs root to join a pid namespace");
-    }
+    needs_root!();
     let kinds = Namespaces::PID | Namespaces::UTS | Namespaces::NET;
     let other = observe(|command| command.new_namespaces(kinds));
     let home = || fs::read_link("/proc/thread-self/ns/pid_for_children").unwrap();
@@ -725,12 +716,17 @@ fn settings_that_contradict_each_other_are_refused() {
     let null = || File::open("/dev/null").unwrap();
     let mut terminal = Command::new("true");
     let mut join = Command::new("true");
+    // Ids that only we can map, so that the child waits for us while we wait for it.
+    let others = [IdMap { inside: 0, outside: 4711, count: 1 }];
+    let mut join_time = Command::new("true");
+    join_time.new_namespaces(Namespaces::USER).uid_map(&others).join(null(), Namespaces::TIME);
     let failures = [
         failure(Command::new("true").uid_map(&one)),
         failure(Command::new("true").gid_map(&one)),
         failure(Command::new("true").hostname("mine")),
         failure(terminal.controlling_terminal()),
         failure(join.join(null(), Namespaces::PID).new_namespaces(Namespaces::PID)),
+        failure(&join_time),
     ];
     let wanted = [
         "id maps: only a new user namespace has its ids mapped",
@@ -738,6 +734,7 @@ fn settings_that_contradict_each_other_are_refused() {
         "hostname: would be set for the whole host, without a UTS namespace",
         "controlling terminal: only a new session can take one",
         "join: a pid or time namespace cannot be both joined and new",
+        "join time: cannot be had with a child that waits for us",
     ];
     assert_eq!(failures, wanted);
 }

@@ -16,12 +16,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::sync::mpsc;
 use std::thread;
-use support::{Cgroup, Held, guest, is_root, observe, skip, until_asleep};
-
-/// The kinds of new namespaces that we may make: all but the user namespace only as root.
-fn with_privileges(kinds: Namespaces) -> Namespaces {
-    if is_root() { kinds } else { kinds | Namespaces::USER }
-}
+use support::{Cgroup, Held, guest, needs_namespaces, needs_root, observe, skip, until_asleep};
 
 // Memory.
 
@@ -45,9 +40,7 @@ fn a_child_outlives_the_parent_whose_memory_it_shares() {
 
 #[test]
 fn a_child_does_not_wait_for_a_parent_that_is_gone() {
-    if !is_root() {
-        skip!("needs root to map more than one id");
-    }
+    needs_root!();
     // The child has its standard output too, so this would not end if the child did not.
     let output = guest("killed-while-asked").output().unwrap();
     assert_eq!(output.status.signal(), Some(Signal::SYS.number()), "{output:?}");
@@ -153,18 +146,14 @@ fn after_change() -> &'static str {
 
 #[test]
 fn a_child_with_another_identity_makes_the_memory_of_both_undumpable_until_exec() {
-    if !is_root() {
-        skip!("needs root");
-    }
+    needs_root!();
     let said = guest("dumpable").output().unwrap().stdout;
     assert_eq!(text(&said), format!("Yes\n{}\nYes\n", after_change()));
 }
 
 #[test]
 fn so_does_a_child_that_joins_the_user_namespace_of_somebody_else() {
-    if !is_root() {
-        skip!("needs root");
-    }
+    needs_root!();
     let other = observe(|command| {
         command.uid(1).final_steps(|writer| {
             writer.push(Step::Unshare { namespaces: Namespaces::USER });
@@ -178,9 +167,7 @@ fn so_does_a_child_that_joins_the_user_namespace_of_somebody_else() {
 
 #[test]
 fn a_child_that_nobody_waits_for_does_not_keep_it_undumpable() {
-    if !is_root() {
-        skip!("needs root");
-    }
+    needs_root!();
     let said = guest("dumpable-after-drop").output().unwrap().stdout;
     assert_eq!(text(&said), format!("{}\nYes\n", after_change()));
 }
@@ -196,6 +183,7 @@ fn others(id: u32) -> Vec<&'static str> {
 
 #[test]
 fn a_child_in_shared_memory_can_be_born_in_all_eight_namespaces() {
+    needs_namespaces!();
     // With CLONE_VFORK.
     let observed = observe(|command| command.new_namespaces(Namespaces::ALL));
     let eight = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time"];
@@ -217,6 +205,7 @@ fn a_child_in_shared_memory_can_be_born_in_all_eight_namespaces() {
 
 #[test]
 fn a_child_in_shared_memory_can_unshare_user_mount_and_time_namespaces() {
+    needs_namespaces!();
     let namespaces = Namespaces::USER | Namespaces::MOUNT | Namespaces::TIME;
     let observed = observe(|command| command.step(Step::Unshare { namespaces }));
     assert_eq!(others(observed.child.id()), ["user", "mnt", "time"]);
@@ -224,7 +213,8 @@ fn a_child_in_shared_memory_can_unshare_user_mount_and_time_namespaces() {
 
 #[test]
 fn a_child_in_shared_memory_cannot_join_a_time_namespace() {
-    let other = observe(|command| command.new_namespaces(with_privileges(Namespaces::TIME)));
+    needs_namespaces!();
+    let other = observe(|command| command.new_namespaces(Namespaces::USER | Namespaces::TIME));
     let namespace = File::open(format!("/proc/{}/ns/time", other.child.id())).unwrap();
     let step = Step::Setns { fd: Fd::of(&namespace).into(), namespaces: Namespaces::TIME };
     let error = Command::new("true").step(step).status().unwrap_err();
@@ -233,9 +223,7 @@ fn a_child_in_shared_memory_cannot_join_a_time_namespace() {
 
 #[test]
 fn a_parent_with_one_thread_joins_a_time_namespace_for_its_child() {
-    if !is_root() {
-        skip!("needs root");
-    }
+    needs_root!();
     let other = observe(|command| command.new_namespaces(Namespaces::TIME));
     let namespace = File::open(format!("/proc/{}/ns/time", other.child.id())).unwrap();
     let said = guest("join-time").stdin(namespace).output().unwrap().stdout;
@@ -246,9 +234,7 @@ fn a_parent_with_one_thread_joins_a_time_namespace_for_its_child() {
 
 #[test]
 fn a_parent_with_more_threads_cannot_join_a_time_namespace() {
-    if !is_root() {
-        skip!("needs root");
-    }
+    needs_root!();
     // The test harness is such a parent.
     let other = observe(|command| command.new_namespaces(Namespaces::TIME));
     let namespace = File::open(format!("/proc/{}/ns/time", other.child.id())).unwrap();
@@ -276,9 +262,7 @@ fn a_child_is_born_in_a_cgroup() {
 
 #[test]
 fn a_child_has_the_pids_that_were_chosen() {
-    if !is_root() {
-        skip!("needs root");
-    }
+    needs_root!();
     let free = free_pid();
     let init = observe(|command| command.new_namespaces(Namespaces::PID).pids(&[1, free]));
     assert_eq!(init.child.id(), free.unsigned_abs());

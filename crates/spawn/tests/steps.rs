@@ -1,15 +1,14 @@
 //! What each step does to the kernel: a child performs it just before exec, and then the kernel is
 //! asked. And what a child does beside its steps: nothing.
 
+#[path = "steps/container.rs"]
+mod container;
 mod support;
 
-use husk_script::report::Failure;
-use husk_script::{Part, Place, Request, Target};
-use husk_spawn::sys::at::Node;
+use husk_script::Request;
 use husk_spawn::sys::file::{Mode, OFlags};
 use husk_spawn::sys::limits::Rlimit;
-use husk_spawn::sys::mount::{Extent, MountFlags, MountPropagationFlags};
-use husk_spawn::sys::process::{Capabilities, Instruction, KeepCaps};
+use husk_spawn::sys::mount::{MountFlags, MountPropagationFlags};
 use husk_spawn::sys::signal::SignalSet;
 use husk_spawn::sys::{CArray, CPtr, Errno, Fd, Gid, Pid, Uid};
 use husk_spawn::{Command, Error, IdMap, Namespaces, Reason, Reg, Resource, SchedAttr, Signal, Step, Writer};
@@ -17,14 +16,14 @@ use rustix::process::{getegid, geteuid};
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
-use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::thread;
-use support::{Dir, Observed, Terminal, guest, is_root, observe, program, skip};
+use support::{
+    Dir, Observed, Terminal, guest, needs_namespaces, needs_root, observe, own_root, program, skip,
+};
 
 /// Where each step is proved. A new step does not compile until a place is named.
 const _: fn(&Step<'_>) -> fn() = |step| match step {
@@ -72,30 +71,30 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::NoNewPrivs => no_new_privs,
     Step::Execve { .. } => execve,
     // Those for a root file system.
-    Step::CloseOthers { .. } => close_others,
-    Step::OpenInRoot { .. } => open_in_root,
-    Step::EnsureDirectory { .. } => ensure_directory,
-    Step::Attach { .. } => attach,
-    Step::Mknod { .. } => mknod_and_symlink_in,
-    Step::SymlinkIn { .. } => mknod_and_symlink_in,
-    Step::Fsopen { .. } => attach,
-    Step::FsconfigString { .. } => attach,
-    Step::FsconfigFlag { .. } => attach,
-    Step::Fsmount { .. } => attach,
-    Step::OpenTree { .. } => open_tree_move_mount_and_setattr,
-    Step::MountSetattr { .. } => open_tree_move_mount_and_setattr,
-    Step::MoveMount { .. } => open_tree_move_mount_and_setattr,
-    Step::Mask { .. } => mask_and_read_only,
-    Step::ReadOnly { .. } => mask_and_read_only,
-    Step::Fchdir { .. } => open_in_root,
-    Step::DropBounding { .. } => capabilities,
-    Step::KeepCaps { .. } => capabilities,
-    Step::Capset { .. } => capabilities,
-    Step::RaiseAmbient { .. } => capabilities,
-    Step::Seccomp { .. } => seccomp,
-    Step::CheckExecutable { .. } => check_executable_and_execve_first,
-    Step::ExecveFirst { .. } => check_executable_and_execve_first,
-    Step::Park { .. } => park,
+    Step::CloseOthers { .. } => container::close_others,
+    Step::OpenInRoot { .. } => container::open_in_root,
+    Step::EnsureDirectory { .. } => container::ensure_directory,
+    Step::Attach { .. } => container::attach,
+    Step::Mknod { .. } => container::mknod_and_symlink_in,
+    Step::SymlinkIn { .. } => container::mknod_and_symlink_in,
+    Step::Fsopen { .. } => container::attach,
+    Step::FsconfigString { .. } => container::attach,
+    Step::FsconfigFlag { .. } => container::attach,
+    Step::Fsmount { .. } => container::attach,
+    Step::OpenTree { .. } => container::open_tree_move_mount_and_setattr,
+    Step::MountSetattr { .. } => container::open_tree_move_mount_and_setattr,
+    Step::MoveMount { .. } => container::open_tree_move_mount_and_setattr,
+    Step::Mask { .. } => container::mask_and_read_only,
+    Step::ReadOnly { .. } => container::mask_and_read_only,
+    Step::Fchdir { .. } => container::open_in_root,
+    Step::DropBounding { .. } => container::capabilities,
+    Step::KeepCaps { .. } => container::capabilities,
+    Step::Capset { .. } => container::capabilities,
+    Step::RaiseAmbient { .. } => container::capabilities,
+    Step::Seccomp { .. } => container::seccomp,
+    Step::CheckExecutable { .. } => container::check_executable_and_execve_first,
+    Step::ExecveFirst { .. } => container::check_executable_and_execve_first,
+    Step::Park { .. } => container::park,
 };
 
 /// A program that is held after it performed `steps` and execed.
@@ -122,13 +121,9 @@ fn list<const N: usize>(
     }
 }
 
-/// A child that is root in namespaces of its own.
+/// A child that may mount and name itself, whoever we are.
 fn with_privileges(command: &mut Command) -> &mut Command {
-    let own = |outside| [IdMap { inside: 0, outside, count: 1 }];
-    command
-        .new_namespaces(Namespaces::USER | Namespaces::MOUNT | Namespaces::UTS)
-        .uid_map(&own(geteuid().as_raw()))
-        .gid_map(&own(getegid().as_raw()))
+    own_root(command).new_namespaces(Namespaces::MOUNT | Namespaces::UTS)
 }
 
 /// A string for a step, which outlives every child.
@@ -291,6 +286,7 @@ fn mount_tmpfs(target: &Path) -> Step<'static> {
 
 #[test]
 fn mount() {
+    needs_namespaces!();
     let dir = Dir::new();
     let at = dir.join("at");
     fs::create_dir(&at).unwrap();
@@ -303,6 +299,7 @@ fn mount() {
 
 #[test]
 fn mount_bind() {
+    needs_namespaces!();
     let dir = Dir::new();
     let [source, below, target] = ["source", "source/below", "target"].map(|name| dir.join(name));
     fs::create_dir_all(&below).unwrap();
@@ -316,6 +313,7 @@ fn mount_bind() {
 
 #[test]
 fn mount_change() {
+    needs_namespaces!();
     let dir = Dir::new();
     let at = dir.join("at");
     fs::create_dir(&at).unwrap();
@@ -329,6 +327,7 @@ fn mount_change() {
 
 #[test]
 fn umount_detach() {
+    needs_namespaces!();
     let dir = Dir::new();
     let at = dir.join("at");
     fs::create_dir(&at).unwrap();
@@ -338,6 +337,7 @@ fn umount_detach() {
 
 #[test]
 fn pivot_root() {
+    needs_namespaces!();
     let dir = Dir::new();
     dir.program("found-below", program::exits(42));
     let old = dir.join("old");
@@ -356,6 +356,7 @@ fn chdir() {
 
 #[test]
 fn chroot() {
+    needs_namespaces!();
     let dir = Dir::new();
     dir.program("found-below", program::exits(42));
     let mut command = Command::new("/found-below");
@@ -453,6 +454,7 @@ fn parent_death_signal() {
 
 #[test]
 fn unshare() {
+    needs_namespaces!();
     let observed = after([Step::Unshare { namespaces: Namespaces::USER | Namespaces::NET }]);
     for (name, same) in [("user", false), ("net", false), ("uts", true)] {
         let link = format!("ns/{name}");
@@ -462,6 +464,7 @@ fn unshare() {
 
 #[test]
 fn setns() {
+    needs_namespaces!();
     let other = after_in_namespaces([]);
     let file = |name| File::open(format!("/proc/{}/ns/{name}", other.child.id())).unwrap();
     let (user, uts) = (file("user"), file("uts"));
@@ -476,6 +479,7 @@ fn setns() {
 
 #[test]
 fn sethostname() {
+    needs_namespaces!();
     let mut command = Command::new("cat");
     with_privileges(&mut command).arg("/proc/sys/kernel/hostname");
     command.final_steps(list([Step::Sethostname { name: b"a-name" }]));
@@ -489,9 +493,8 @@ fn request() {
     let error = Command::new("true").step(alone).status().unwrap_err();
     assert_eq!((error.act(), error.reason()), ("request id-maps", Reason::Errno(Errno::NOTCONN)));
 
-    if !is_root() {
-        skip!("needs root for the other half: a map of more than one id");
-    }
+    // A map of more than one id.
+    needs_root!();
     let map = [IdMap { inside: 0, outside: 0, count: 2 }];
     let observed = observe(|command| command.new_namespaces(Namespaces::USER).uid_map(&map).gid_map(&map));
     let words = |file: &str| observed.file(file).split_whitespace().collect::<Vec<_>>().join(" ");
@@ -545,9 +548,7 @@ fn ioprio_set() {
 
 #[test]
 fn identity() {
-    if !is_root() {
-        skip!("needs root");
-    }
+    needs_root!();
     let groups: &[Gid] = [5, 7].map(Gid::from_raw).to_vec().leak();
     let observed = after([
         Step::Setgroups { groups },
@@ -564,238 +565,6 @@ fn identity() {
 fn no_new_privs() {
     assert_eq!(after([]).status("NoNewPrivs"), "0");
     assert_eq!(after([Step::NoNewPrivs]).status("NoNewPrivs"), "1");
-}
-
-// A root file system.
-
-const R1: Reg = Reg::new(1).unwrap();
-const R2: Reg = Reg::new(2).unwrap();
-
-/// Leaves a directory in the first register.
-fn root(dir: &Dir) -> Step<'static> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY;
-    Step::Open { path: text(dir.path()), flags, mode: Mode::empty(), out: R0 }
-}
-
-/// A place of one or two components.
-fn target(path: &str) -> Target<'static> {
-    let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
-    let parts = ends.scan(0, |start, end| {
-        let name = &path[*start..end];
-        *start = end + 1;
-        Some(Part { prefix: text(&path[..end]), name: text(name) })
-    });
-    Target { path: text(path), parts: parts.collect::<Vec<_>>().leak() }
-}
-
-#[test]
-fn close_others() {
-    let kept = File::open("/dev/zero").unwrap();
-    let keep = Some(Fd::of(&kept));
-    // Exec would close what is marked; what is found closed before it was closed by the step.
-    let close = Step::CloseOthers { keep };
-    let observed = after([OPEN_NULL, close, Step::KeepOnExec { fd: Fd::of(&kept) }]);
-    assert_eq!(observed.fds()[&Fd::of(&kept).number()], Path::new("/dev/zero"));
-    let gone = failure([OPEN_NULL, close, Step::Dup3 { from: R0.into(), to: fd(509) }]);
-    assert!(gone.ends_with("-> 509: Bad file descriptor (os error 9)"), "{gone}");
-}
-
-#[test]
-fn open_in_root() {
-    let dir = Dir::new();
-    fs::create_dir_all(dir.join("a/b")).unwrap();
-    std::os::unix::fs::symlink("/a", dir.join("link")).unwrap();
-    let open = |path| Step::OpenInRoot { root: R0.into(), path, out: R1 };
-    let observed = after([root(&dir), open(c"link/b"), Step::Fchdir { directory: R1.into() }]);
-    assert_eq!(observed.link("cwd"), dir.join("a/b"), "the link leads to /a of the root");
-    let above = after([root(&dir), open(c"../../.."), Step::Fchdir { directory: R1.into() }]);
-    assert_eq!(above.link("cwd"), dir.path(), "there is nothing above the root");
-    assert!(failure([OPEN_PROC, open(c"self/cwd")]).ends_with("(os error 40)"), "a magic link is none");
-}
-
-const OPEN_PROC: Step<'static> =
-    Step::Open { path: c"/proc", flags: OFlags::PATH, mode: Mode::empty(), out: R0 };
-
-#[test]
-fn ensure_directory() {
-    let dir = Dir::new();
-    let host = Dir::new();
-    std::os::unix::fs::symlink(host.join("made"), dir.join("evil")).unwrap();
-    let ensure = |path| Step::EnsureDirectory { root: R0.into(), target: target(path), out: R1 };
-    after([root(&dir), ensure("a/b"), ensure("a/b")]);
-    assert!(dir.join("a/b").is_dir());
-    let refused = failure([root(&dir), ensure("evil/b")]);
-    assert!(refused.ends_with("evil/b: File exists (os error 17)"), "{refused}");
-    assert_eq!(fs::read_dir(host.path()).unwrap().count(), 0);
-}
-
-#[test]
-fn attach() {
-    let dir = Dir::new();
-    fs::write(dir.join("file"), "seen").unwrap();
-    let (nosuid, nodev) = (0x2, 0x4);
-    let observed = after_in_namespaces([
-        root(&dir),
-        Step::Fsopen { fstype: c"tmpfs", out: R1 },
-        Step::FsconfigString { fs: R1, key: c"size", value: c"64k" },
-        Step::FsconfigFlag { fs: R1, key: c"ro" },
-        Step::Fsmount { fs: R1, attributes: nosuid | nodev },
-        Step::Attach { mount: R1, root: R0.into(), target: target("a/b"), place: Place::Directory },
-        Step::OpenTree { path: text(dir.join("file")), extent: Extent::Top, out: R1 },
-        Step::Attach { mount: R1, root: R0.into(), target: target("c/d"), place: Place::File },
-    ]);
-    let [(at, tmpfs), (file, _)] = &mounts(&observed, dir.path())[..] else { panic!("two mounts") };
-    assert_eq!((Path::new(at), Path::new(file)), (&*dir.join("a/b"), &*dir.join("c/d")));
-    assert!(tmpfs.starts_with("rw,nosuid,nodev") && tmpfs.contains(" ro,size=64k"), "{tmpfs}");
-}
-
-#[test]
-fn open_tree_move_mount_and_setattr() {
-    let dir = Dir::new();
-    for name in ["from/below", "to"] {
-        fs::create_dir_all(dir.join(name)).unwrap();
-    }
-    let (rdonly, private) = (0x1, 1 << 18);
-    let observed = after_in_namespaces([
-        mount_tmpfs(&dir.join("from/below")),
-        Step::OpenTree { path: text(dir.join("from")), extent: Extent::All, out: R1 },
-        Step::MountSetattr {
-            mount: R1.into(),
-            extent: Extent::All,
-            set: rdonly,
-            clear: 0,
-            propagation: private,
-        },
-        Step::Open { path: text(dir.join("to")), flags: OFlags::PATH, mode: Mode::empty(), out: R2 },
-        Step::MoveMount { mount: R1.into(), target: R2.into() },
-    ]);
-    let mounts = mounts(&observed, &dir.join("to"));
-    assert_eq!(mounts.len(), 2, "the mount below is there too");
-    assert!(mounts.iter().all(|(_, line)| line.starts_with("ro,")), "{mounts:?}");
-}
-
-#[test]
-fn mask_and_read_only() {
-    let dir = Dir::new();
-    for name in ["one", "two", "three"] {
-        fs::create_dir(dir.join(name)).unwrap();
-        fs::write(dir.join(name).join("secret"), "").unwrap();
-    }
-    fs::write(dir.join("file"), "secret").unwrap();
-    let null = Step::Open { path: c"/dev/null", flags: OFlags::PATH, mode: Mode::empty(), out: R1 };
-    let mask = |path| Step::Mask { root: R0.into(), path, null: R1.into(), empty: R2 };
-    let read_only = Step::ReadOnly { root: R0.into(), path: c"three" };
-    let observed = after_in_namespaces([
-        root(&dir),
-        null,
-        mask(c"one"),
-        mask(c"two"),
-        mask(c"file"),
-        mask(c"gone"),
-        read_only,
-    ]);
-    let seen = |name: &str| {
-        Path::new("/proc")
-            .join(observed.child.id().to_string())
-            .join("root")
-            .join(dir.join(name).strip_prefix("/").unwrap())
-    };
-    for name in ["one", "two"] {
-        assert_eq!(fs::read_dir(seen(name)).unwrap().count(), 0, "{name}");
-    }
-    assert_eq!(fs::read_to_string(seen("file")).unwrap(), "");
-    assert_eq!(fs::write(seen("three/new"), "").unwrap_err().kind(), std::io::ErrorKind::ReadOnlyFilesystem);
-    // What covers a file has to be the null device, whatever is called so.
-    let zero = Step::Open { path: c"/dev/zero", flags: OFlags::PATH, mode: Mode::empty(), out: R1 };
-    let mut command = Command::new("true");
-    let error = with_privileges(&mut command).final_steps(list([root(&dir), zero, mask(c"file")])).status();
-    assert_eq!(error.unwrap_err().reason(), Reason::Errno(Errno::NODEV));
-}
-
-#[test]
-fn mknod_and_symlink_in() {
-    let dir = Dir::new();
-    let link = |tolerate| Step::SymlinkIn { directory: R0.into(), name: c"link", target: c"where", tolerate };
-    after([root(&dir), link(None), link(Some(Errno::EXIST))]);
-    assert_eq!(fs::read_link(dir.join("link")).unwrap(), Path::new("where"));
-    if !is_root() {
-        skip!("needs root for the other half: a node");
-    }
-    let (node, mode) = (Node::Character(1, 5), Mode::from(0o640));
-    let (uid, gid) = (Uid::from_raw(3), Gid::from_raw(4));
-    after([root(&dir), Step::Mknod { directory: R0.into(), name: c"node", node, mode, uid, gid }]);
-    let metadata = fs::symlink_metadata(dir.join("node")).unwrap();
-    assert_eq!((metadata.rdev(), metadata.uid(), metadata.gid()), (0x105, 3, 4));
-    assert_eq!(permissions(dir.join("node")), 0o640);
-}
-
-#[test]
-fn capabilities() {
-    if !is_root() {
-        skip!("needs root");
-    }
-    let (chown, kill) = (1, 1 << 5);
-    let observed = after([
-        Step::DropBounding { keep: chown | kill },
-        Step::KeepCaps { keep: KeepCaps::Yes },
-        Step::Setresuid { uid: Uid::from_raw(12) },
-        Step::Capset {
-            capabilities: Capabilities { effective: chown, permitted: chown | kill, inheritable: kill },
-        },
-        Step::RaiseAmbient { capabilities: kill },
-    ]);
-    let set = |name| u64::from_str_radix(&observed.status(name), 16).unwrap();
-    assert_eq!(
-        ["CapBnd", "CapInh", "CapAmb", "CapPrm", "CapEff"].map(set),
-        [chown | kill, kill, kill, kill, kill]
-    );
-}
-
-#[test]
-fn seccomp() {
-    // Everything is allowed.
-    let program: &[Instruction] = &[Instruction { code: 6, jt: 0, jf: 0, k: 0x7fff_0000 }];
-    let observed = after([Step::NoNewPrivs, Step::Seccomp { flags: 0, program }]);
-    assert_eq!(observed.status("Seccomp"), "2");
-    let refused = failure([Step::NoNewPrivs, Step::Seccomp { flags: 0, program: &[] }]);
-    assert_eq!(refused, "seccomp 0 instructions: Invalid argument (os error 22)");
-}
-
-#[test]
-fn check_executable_and_execve_first() {
-    let dir = Dir::new();
-    let [good, plain] = ["good", "plain"].map(|name| text(dir.join(name)));
-    dir.program("good", program::exits(42));
-    fs::write(dir.join("plain"), "").unwrap();
-    let argv = || CArray::new(vec![c"zero".into(), CPtr::NULL].leak()).unwrap();
-    let exec = |candidates| Step::ExecveFirst { candidates, argv: argv(), envp: argv() };
-    let candidates: &[&CStr] = vec![c"/no/such", plain, c"/", good].leak();
-    let steps = [Step::CheckExecutable { candidates }, exec(candidates)];
-    assert_eq!(Command::new("true").final_steps(list(steps)).status().unwrap().code(), Some(42));
-    let reason = |candidates: Vec<&'static CStr>| {
-        let candidates = candidates.leak();
-        let steps = list([Step::CheckExecutable { candidates }]);
-        Command::new("true").final_steps(steps).status().unwrap_err().reason()
-    };
-    assert_eq!(reason(vec![c"/no/such"]), Reason::Errno(Errno::NOENT));
-    assert_eq!(reason(vec![plain, c"/no/such"]), Reason::Errno(Errno::ACCESS));
-    assert_eq!(reason(vec![c"/proc/self/exe"]), Reason::Errno(Errno::LOOP), "a magic link is none");
-}
-
-#[test]
-fn park() {
-    let dir = Dir::new();
-    let listener = UnixListener::bind(dir.join("socket")).unwrap();
-    let steps = [Step::Park { listener: Fd::of(&listener) }, Step::Chdir { path: c"/no/such" }];
-    let mut child = Command::of_steps(list(steps)).spawn().unwrap();
-    assert_eq!(child.next_request().unwrap(), Some(Request::Parked));
-    child.go_on().unwrap();
-    let mut started = UnixStream::connect(dir.join("socket")).unwrap();
-    let mut failure = [0; Failure::SIZE];
-    started.read_exact(&mut failure).unwrap();
-    let wanted = Failure { step: 1, errno: Errno::NOENT.raw_os_error() };
-    assert_eq!(Failure::from_bytes(failure), wanted, "whoever starts it hears of what fails");
-    assert_eq!(child.wait().unwrap_err().step(), Some(1));
 }
 
 // The end.
@@ -824,15 +593,19 @@ fn execve() {
 
 #[test]
 fn a_child_makes_the_system_calls_of_its_steps_and_no_others() {
+    needs_namespaces!();
+    let map = |file, own| format!(r#"write /proc/self/{file} "0 {own} 1\n""#);
     for returns in ["at-once", "when-released"] {
-        let Some(calls) = traced(returns) else { skip!("needs strace, and to be allowed to trace") };
+        let Some((listing, calls)) = traced(returns) else {
+            skip!("needs strace, and to be allowed to trace")
+        };
         let wanted = [
             ("signal 13 default", "rt_sigaction"),
             ("setsid", "setsid"),
-            ("write /proc/self/uid_map", "openat write close"),
-            ("write /proc/self/setgroups", "openat write close"),
-            ("write /proc/self/gid_map", "openat write close"),
-            ("hostname \"traced\"", "sethostname"),
+            (&*map("uid_map", geteuid().as_raw()), "openat write close"),
+            (r#"write /proc/self/setgroups "deny""#, "openat write close"),
+            (&*map("gid_map", getegid().as_raw()), "openat write close"),
+            (r#"hostname "traced""#, "sethostname"),
             ("rlimit core 0 0", "prlimit64"),
             ("nice 1", "setpriority"),
             ("umask 077", "umask"),
@@ -847,20 +620,22 @@ fn a_child_makes_the_system_calls_of_its_steps_and_no_others() {
             ("signal-mask 0x0", "rt_sigprocmask"),
             ("exec /bin/true", "execve"),
         ];
-        let wanted: Vec<_> = wanted.iter().flat_map(|(_, calls)| calls.split(' ')).collect();
-        assert_eq!(calls, wanted, "{returns}");
+        let (lines, names): (Vec<_>, Vec<_>) = wanted.into_iter().unzip();
+        assert_eq!(listing, lines);
+        let names: Vec<_> = names.iter().flat_map(|names| names.split(' ')).collect();
+        assert_eq!(calls, names, "{returns}");
     }
 }
 
-/// The system calls that the child of the guest's role makes, from its first to its exec.
-fn traced(returns: &str) -> Option<Vec<String>> {
+/// The listing of the guest's command, and the system calls that its child makes, from its first to
+/// its exec.
+fn traced(returns: &str) -> Option<(Vec<String>, Vec<String>)> {
     let dir = Dir::new();
     let trace = dir.join("trace");
     let mut strace = Command::new("strace");
     strace.args(["-f", "-o"]).arg(&trace).args([support::GUEST, "traced", returns]);
-    if !strace.status().is_ok_and(|status| status.success()) {
-        return None;
-    }
+    let output = strace.output().ok().filter(|output| output.status.success())?;
+    let listing = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
     // A line begins with the pid, the first with the guest's.
     let trace = fs::read_to_string(trace).unwrap();
     let lines = trace.lines().map(|line| line.split_once(' ').unwrap());
@@ -870,5 +645,5 @@ fn traced(returns: &str) -> Option<Vec<String>> {
     let calls = child.map(|(_, rest)| *rest).filter(|rest| !rest.starts_with("<..."));
     let names: Vec<_> = calls.map(|call| call.split('(').next().unwrap().to_owned()).collect();
     let exec = names.iter().position(|name| name == "execve").unwrap();
-    Some(names[..=exec].to_vec())
+    Some((listing, names[..=exec].to_vec()))
 }

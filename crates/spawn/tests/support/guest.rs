@@ -146,6 +146,7 @@ fn traced(start: impl FnOnce(&Command) -> Result<Child, Error>) {
         .current_dir("/")
         .stdin(Stdio::null())
         .no_new_privs();
+    command.listing().expect("its steps").iter().for_each(|line| println!("{line}"));
     start(&command).expect("a child").wait().expect("its end");
 }
 

@@ -1,0 +1,312 @@
+//! The steps that only containers have use for: a root file system by descriptor, capabilities, seccomp,
+//! and waiting for `start`.
+
+use super::{
+    OPEN_NULL, R0, after, after_in_namespaces, failure, fd, list, mount_tmpfs, mounts, permissions, text,
+    with_privileges,
+};
+use crate::support::{Dir, needs_namespaces, needs_root, observe, program, until_asleep};
+use husk_script::report::Failure;
+use husk_script::{Part, Place, Request, Target};
+use husk_spawn::sys::at::Node;
+use husk_spawn::sys::file::{Mode, OFlags};
+use husk_spawn::sys::mount::Extent;
+use husk_spawn::sys::process::{Capabilities, Instruction, KeepCaps};
+use husk_spawn::sys::{CArray, CPtr, Errno, Fd, Gid, Uid};
+use husk_spawn::{Command, Reason, Reg, Signal, Step};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::ffi::CStr;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::thread;
+
+const R1: Reg = Reg::new(1).unwrap();
+const R2: Reg = Reg::new(2).unwrap();
+
+/// Leaves a directory in the first register.
+fn root(dir: &Dir) -> Step<'static> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    Step::Open { path: text(dir.path()), flags, mode: Mode::empty(), out: R0 }
+}
+
+/// A place of one or two components.
+fn target(path: &str) -> Target<'static> {
+    let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
+    let parts = ends.scan(0, |start, end| {
+        let name = &path[*start..end];
+        *start = end + 1;
+        Some(Part { prefix: text(&path[..end]), name: text(name) })
+    });
+    Target { path: text(path), parts: parts.collect::<Vec<_>>().leak() }
+}
+
+#[test]
+pub(crate) fn close_others() {
+    let kept = File::open("/dev/zero").unwrap();
+    let keep = Some(Fd::of(&kept));
+    // Exec would close what is marked; what is found closed before it was closed by the step.
+    let close = Step::CloseOthers { keep };
+    let observed = after([OPEN_NULL, close, Step::KeepOnExec { fd: Fd::of(&kept) }]);
+    assert_eq!(observed.fds()[&Fd::of(&kept).number()], Path::new("/dev/zero"));
+    let gone = failure([OPEN_NULL, close, Step::Dup3 { from: R0.into(), to: fd(509) }]);
+    assert!(gone.ends_with("-> 509: Bad file descriptor (os error 9)"), "{gone}");
+
+    // The channel is no other: as long as the child has not execed, it is open.
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+    let keep = Fd::of(&reader);
+    let mut command = Command::new("true");
+    command.notify_release().kill_on_drop();
+    command.final_steps(list([Step::CloseOthers { keep: Some(keep) }, Step::Await { fd: keep.into() }]));
+    let mut child = command.spawn().unwrap();
+    until_asleep(&format!("/proc/{}", child.id()));
+    let mut polled = [PollFd::from_borrowed_fd(child.release_fd().unwrap(), PollFlags::IN)];
+    assert_eq!(poll(&mut polled, Some(&Timespec::default())).unwrap(), 0);
+    drop(writer);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+pub(crate) fn open_in_root() {
+    let dir = Dir::new();
+    fs::create_dir_all(dir.join("a/b")).unwrap();
+    std::os::unix::fs::symlink("/a", dir.join("link")).unwrap();
+    let open = |path| Step::OpenInRoot { root: R0.into(), path, out: R1 };
+    let observed = after([root(&dir), open(c"link/b"), Step::Fchdir { directory: R1.into() }]);
+    assert_eq!(observed.link("cwd"), dir.join("a/b"), "the link leads to /a of the root");
+    let above = after([root(&dir), open(c"../../.."), Step::Fchdir { directory: R1.into() }]);
+    assert_eq!(above.link("cwd"), dir.path(), "there is nothing above the root");
+    assert!(failure([OPEN_PROC, open(c"self/cwd")]).ends_with("(os error 40)"), "a magic link is none");
+}
+
+const OPEN_PROC: Step<'static> =
+    Step::Open { path: c"/proc", flags: OFlags::PATH, mode: Mode::empty(), out: R0 };
+
+#[test]
+pub(crate) fn ensure_directory() {
+    let dir = Dir::new();
+    let host = Dir::new();
+    std::os::unix::fs::symlink(host.join("made"), dir.join("evil")).unwrap();
+    let ensure = |path| Step::EnsureDirectory { root: R0.into(), target: target(path), out: R1 };
+    after([root(&dir), ensure("a/b"), ensure("a/b")]);
+    assert_eq!([permissions(dir.join("a")), permissions(dir.join("a/b"))], [0o755, 0o755]);
+    let refused = failure([root(&dir), ensure("evil/b")]);
+    assert!(refused.ends_with("evil/b: File exists (os error 17)"), "{refused}");
+    assert_eq!(fs::read_dir(host.path()).unwrap().count(), 0);
+}
+
+#[test]
+pub(crate) fn attach() {
+    needs_namespaces!();
+    let dir = Dir::new();
+    fs::write(dir.join("file"), "seen").unwrap();
+    let (nosuid, nodev) = (0x2, 0x4);
+    let observed = after_in_namespaces([
+        root(&dir),
+        Step::Fsopen { fstype: c"tmpfs", out: R1 },
+        Step::FsconfigString { fs: R1, key: c"size", value: c"64k" },
+        Step::FsconfigFlag { fs: R1, key: c"ro" },
+        Step::Fsmount { fs: R1, attributes: nosuid | nodev },
+        Step::Attach { mount: R1, root: R0.into(), target: target("a/b"), place: Place::Directory },
+        Step::OpenTree { path: text(dir.join("file")), extent: Extent::Top, out: R1 },
+        Step::Attach { mount: R1, root: R0.into(), target: target("c/d"), place: Place::File },
+    ]);
+    let [(at, tmpfs), (file, _)] = &mounts(&observed, dir.path())[..] else { panic!("two mounts") };
+    assert_eq!((Path::new(at), Path::new(file)), (&*dir.join("a/b"), &*dir.join("c/d")));
+    assert!(tmpfs.starts_with("rw,nosuid,nodev") && tmpfs.contains(" ro,size=64k"), "{tmpfs}");
+}
+
+/// What is mounted at or below `to`, in a tree where something was mounted below `from` and then
+/// `steps` were performed with a copy of `from` in the second register.
+fn copied<const N: usize>(extent: Extent, steps: [Step<'static>; N]) -> Vec<(String, String)> {
+    let dir = Dir::new();
+    for name in ["from/below", "to"] {
+        fs::create_dir_all(dir.join(name)).unwrap();
+    }
+    let (from, to) = (text(dir.join("from")), text(dir.join("to")));
+    let below = mount_tmpfs(&dir.join("from/below"));
+    let observed = observe(|command| {
+        with_privileges(command).final_steps(move |writer| {
+            writer.push(below);
+            writer.push(Step::OpenTree { path: from, extent, out: R1 });
+            steps.into_iter().for_each(|step| writer.push(step));
+            writer.push(Step::Open { path: to, flags: OFlags::PATH, mode: Mode::empty(), out: R2 });
+            writer.push(Step::MoveMount { mount: R1.into(), target: R2.into() });
+            Ok(())
+        })
+    });
+    mounts(&observed, &dir.join("to"))
+}
+
+#[test]
+pub(crate) fn open_tree_move_mount_and_setattr() {
+    needs_namespaces!();
+    let (rdonly, nodev, shared) = (0x1, 0x4, 1 << 20);
+    let setattr = |extent, set, clear, propagation| {
+        [Step::MountSetattr { mount: R1.into(), extent, set, clear, propagation }]
+    };
+    assert_eq!(copied(Extent::Top, []).len(), 1);
+    let all = copied(Extent::All, setattr(Extent::All, rdonly, 0, 0));
+    assert_eq!(all.len(), 2, "the mount below is there too");
+    assert!(all.iter().all(|(_, line)| line.starts_with("ro,")), "{all:?}");
+    let top = copied(Extent::All, setattr(Extent::Top, rdonly, 0, 0));
+    assert!(top[0].1.starts_with("ro,") && top[1].1.starts_with("rw,"), "{top:?}");
+
+    let [_, below] = &copied(Extent::All, [])[..] else { panic!("two mounts") };
+    assert!(below.1.contains("nodev") && !below.1.contains("shared"), "{below:?}");
+    let [_, below] = &copied(Extent::All, setattr(Extent::All, 0, nodev, shared))[..] else { panic!("two") };
+    assert!(!below.1.contains("nodev") && below.1.contains(" shared:"), "{below:?}");
+}
+
+#[test]
+pub(crate) fn mask_and_read_only() {
+    needs_namespaces!();
+    let dir = Dir::new();
+    for name in ["one", "two", "three"] {
+        fs::create_dir(dir.join(name)).unwrap();
+        fs::write(dir.join(name).join("secret"), "").unwrap();
+    }
+    fs::create_dir(dir.join("three/below")).unwrap();
+    fs::write(dir.join("file"), "secret").unwrap();
+    let null = Step::Open { path: c"/dev/null", flags: OFlags::PATH, mode: Mode::empty(), out: R1 };
+    let mask = |path| Step::Mask { root: R0.into(), path, null: R1.into(), empty: R2 };
+    let read_only = |path| Step::ReadOnly { root: R0.into(), path };
+    let observed = after_in_namespaces([
+        root(&dir),
+        null,
+        mask(c"one"),
+        mask(c"two"),
+        mask(c"file"),
+        mask(c"gone"),
+        mount_tmpfs(&dir.join("three/below")),
+        read_only(c"three"),
+        read_only(c"gone"),
+    ]);
+    let seen = |name: &str| {
+        Path::new("/proc")
+            .join(observed.child.id().to_string())
+            .join("root")
+            .join(dir.join(name).strip_prefix("/").unwrap())
+    };
+    for name in ["one", "two"] {
+        assert_eq!(fs::read_dir(seen(name)).unwrap().count(), 0, "{name}");
+    }
+    assert_eq!(fs::read_to_string(seen("file")).unwrap(), "");
+    // Both are the same empty directory, in which nothing can be.
+    assert_eq!(fs::metadata(seen("one")).unwrap().dev(), fs::metadata(seen("two")).unwrap().dev());
+    let sealed = |name: &str| mounts(&observed, &dir.join(name))[0].1.starts_with("ro,nosuid,nodev,noexec");
+    assert!(sealed("one") && sealed("two"));
+    for name in ["three/new", "three/below/new"] {
+        let error = fs::write(seen(name), "").unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem, "{name}");
+    }
+    // What covers a file has to be the null device, whatever is called so.
+    let zero = Step::Open { path: c"/dev/zero", flags: OFlags::PATH, mode: Mode::empty(), out: R1 };
+    let mut command = Command::new("true");
+    let error = with_privileges(&mut command).final_steps(list([root(&dir), zero, mask(c"file")])).status();
+    assert_eq!(error.unwrap_err().reason(), Reason::Errno(Errno::NODEV));
+}
+
+#[test]
+pub(crate) fn mknod_and_symlink_in() {
+    let dir = Dir::new();
+    let link = |tolerate| Step::SymlinkIn { directory: R0.into(), name: c"link", target: c"where", tolerate };
+    after([root(&dir), link(None), link(Some(Errno::EXIST))]);
+    assert_eq!(fs::read_link(dir.join("link")).unwrap(), Path::new("where"));
+    // A node.
+    needs_root!();
+    let (node, mode) = (Node::Character(1, 5), Mode::from(0o640));
+    let (uid, gid) = (Uid::from_raw(3), Gid::from_raw(4));
+    after([root(&dir), Step::Mknod { directory: R0.into(), name: c"node", node, mode, uid, gid }]);
+    let metadata = fs::symlink_metadata(dir.join("node")).unwrap();
+    assert_eq!((metadata.rdev(), metadata.uid(), metadata.gid()), (0x105, 3, 4));
+    assert_eq!(permissions(dir.join("node")), 0o640);
+}
+
+#[test]
+pub(crate) fn capabilities() {
+    needs_root!();
+    let (chown, kill) = (1, 1 << 5);
+    let observed = after([
+        Step::DropBounding { keep: chown | kill },
+        Step::KeepCaps { keep: KeepCaps::Yes },
+        Step::Setresuid { uid: Uid::from_raw(12) },
+        Step::Capset {
+            capabilities: Capabilities { effective: chown, permitted: chown | kill, inheritable: kill },
+        },
+        Step::RaiseAmbient { capabilities: kill },
+    ]);
+    let set = |name| u64::from_str_radix(&observed.status(name), 16).unwrap();
+    assert_eq!(
+        ["CapBnd", "CapInh", "CapAmb", "CapPrm", "CapEff"].map(set),
+        [chown | kill, kill, kill, kill, kill]
+    );
+}
+
+#[test]
+pub(crate) fn seccomp() {
+    // Everything is allowed.
+    let program: &[Instruction] = &[Instruction { code: 6, jt: 0, jf: 0, k: 0x7fff_0000 }];
+    let observed = after([Step::NoNewPrivs, Step::Seccomp { flags: 0, program }]);
+    assert_eq!(observed.status("Seccomp"), "2");
+    let refused = failure([Step::NoNewPrivs, Step::Seccomp { flags: 0, program: &[] }]);
+    assert_eq!(refused, "seccomp 0 instructions: Invalid argument (os error 22)");
+}
+
+#[test]
+pub(crate) fn check_executable_and_execve_first() {
+    let dir = Dir::new();
+    let [good, plain] = ["good", "plain"].map(|name| text(dir.join(name)));
+    dir.program("good", program::exits(42));
+    fs::write(dir.join("plain"), "").unwrap();
+    let argv = || CArray::new(vec![c"zero".into(), CPtr::NULL].leak()).unwrap();
+    let exec = |candidates| Step::ExecveFirst { candidates, argv: argv(), envp: argv() };
+    let candidates: &[&CStr] = vec![c"/no/such", c"/dev/null/no", plain, c"/", good].leak();
+    let steps = [Step::CheckExecutable { candidates }, exec(candidates)];
+    assert_eq!(Command::new("true").final_steps(list(steps)).status().unwrap().code(), Some(42));
+    let reason = |candidates: Vec<&'static CStr>| {
+        let candidates = candidates.leak();
+        let steps = list([Step::CheckExecutable { candidates }]);
+        Command::new("true").final_steps(steps).status().unwrap_err().reason()
+    };
+    assert_eq!(reason(vec![c"/no/such"]), Reason::Errno(Errno::NOENT));
+    assert_eq!(reason(vec![plain, c"/no/such"]), Reason::Errno(Errno::ACCESS));
+    assert_eq!(reason(vec![c"/"]), Reason::Errno(Errno::ACCESS), "a directory is no program");
+    assert_eq!(reason(vec![c"/proc/self/exe"]), Reason::Errno(Errno::LOOP), "a magic link is none");
+}
+
+#[test]
+pub(crate) fn park() {
+    let dir = Dir::new();
+    let listener = UnixListener::bind(dir.join("socket")).unwrap();
+    let parked = |then| {
+        let death = Step::ParentDeathSignal { signal: Signal::KILL, parent: None };
+        let steps = [death, Step::Park { listener: Fd::of(&listener) }, Step::Chdir { path: then }];
+        let mut child = Command::new("true").notify_release().final_steps(list(steps)).spawn().unwrap();
+        assert_eq!(child.next_request().unwrap(), Some(Request::Parked));
+        child.go_on().unwrap();
+        // From here on nobody's death is its own, and the thread that made it may end.
+        assert_eq!(child.next_request().unwrap(), None);
+        child
+    };
+    let made_by_thread = |then| thread::scope(|scope| scope.spawn(|| parked(then)).join().unwrap());
+
+    let mut child = made_by_thread(c"/");
+    assert!(!child.is_released());
+    let mut started = UnixStream::connect(dir.join("socket")).unwrap();
+    assert_eq!(started.read(&mut [0]).unwrap(), 0, "exec closes the connection");
+    assert!(child.wait().unwrap().success());
+
+    let mut child = made_by_thread(c"/no/such");
+    let mut started = UnixStream::connect(dir.join("socket")).unwrap();
+    let mut failure = [0; Failure::SIZE];
+    started.read_exact(&mut failure).unwrap();
+    let error = child.wait().unwrap_err();
+    let step = u32::try_from(error.step().unwrap()).unwrap();
+    let wanted = Failure { step, errno: Errno::NOENT.raw_os_error() };
+    assert_eq!(Failure::from_bytes(failure), wanted, "whoever starts it hears of what fails");
+    assert_eq!(error.act(), "cwd /no/such");
+}
