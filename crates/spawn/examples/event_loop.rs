@@ -1,7 +1,7 @@
 //! Starts many processes without ever waiting for one of them, in one thread: the call returns while
 //! the child is on its way, exec and exit arrive as events.
 //!
-//!     cargo run --release --example event_loop
+//!     cargo run --release -p husk-spawn --example event_loop
 
 use husk_spawn::{Child, Command, Error};
 use rustix::event::{PollFd, PollFlags, poll};

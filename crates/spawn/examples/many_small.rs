@@ -1,7 +1,7 @@
 //! Thousands of small commands from one big process with many threads, as an indexer runs its
 //! filters: nothing is copied, no thread's descriptors leak into another's child, nothing is left.
 //!
-//!     cargo run --release --example many_small -- 12500 8
+//!     cargo run --release -p husk-spawn --example many_small -- 12500 8
 
 use husk_spawn::{Command, Error};
 use std::sync::atomic::{AtomicUsize, Ordering};

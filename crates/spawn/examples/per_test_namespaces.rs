@@ -1,7 +1,7 @@
 //! Runs a command several times, each time in namespaces of its own: what a test runner does that
 //! wants its tests to share nothing. No root is needed.
 //!
-//!     cargo run --release --example per_test_namespaces -- 5 sh -c 'echo pid $$ on $(hostname)'
+//!     cargo run --release -p husk-spawn --example per_test_namespaces -- 5 sh -c 'echo pid $$ on $(hostname)'
 
 use husk_spawn::sys::mount::{MountFlags, MountPropagationFlags};
 use husk_spawn::{Command, IdMap, Namespaces, Step};

@@ -1,7 +1,7 @@
 //! What popen(3) and system(3) are used for, without a shell and in both directions: feeds a
 //! program its input and reads what it says on both streams, whatever their size.
 //!
-//!     cargo run --release --example popen
+//!     cargo run --release -p husk-spawn --example popen
 
 use husk_spawn::Command;
 use std::error::Error;
