@@ -11,6 +11,7 @@ have() {
 
 if have cargo fmt; then cargo fmt --all --check; fi
 if have cargo clippy; then cargo clippy --quiet --workspace --all-targets -- -D warnings; fi
+RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps
 cargo test --quiet --workspace --lib
 cargo test --quiet --package husk-plan --test golden
 cargo test --quiet --package husk --test tests house

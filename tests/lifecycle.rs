@@ -116,3 +116,17 @@ fn of_two_who_start_a_container_one_is_refused() {
     });
     assert_eq!(started.into_iter().filter(|started| *started).count(), 1);
 }
+
+#[test]
+fn run_passes_signals_on() {
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("until HUP");
+    let mut running = runtime.running(&bundle);
+    let mut said = String::new();
+    BufReader::new(running.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    assert_eq!(said, "begun\n");
+    let runtime_process = rustix::process::Pid::from_child(&running);
+    rustix::process::kill_process(runtime_process, rustix::process::Signal::HUP).unwrap();
+    assert_eq!(running.wait().unwrap().code(), Some(42));
+    assert!(runtime.is_empty());
+}

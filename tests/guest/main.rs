@@ -1,6 +1,8 @@
 //! What runs inside the containers of tests: one static program instead of a shell and its tools, so
 //! that a test says exactly what is looked at and needs no image.
 
+use husk_spawn::sys::signal::{rt_sigprocmask, rt_sigwait};
+use husk_spawn::{Signal, SignalSet};
 use std::env;
 use std::error::Error;
 use std::fs;
@@ -30,6 +32,14 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
             loop {
                 std::thread::park();
             }
+        }
+        // Says that it has begun, and ends with 42 when it gets SIGHUP.
+        ["until", "HUP"] => {
+            let hangup = SignalSet::EMPTY.with(Signal::HUP);
+            rt_sigprocmask(hangup)?;
+            println!("begun");
+            rt_sigwait(hangup)?;
+            return Ok(42);
         }
         ["cat", file] => print!("{}", fs::read_to_string(file)?),
         ["write", file] => fs::write(file, "written")?,

@@ -1,7 +1,7 @@
 //! The life of a container.
 //!
 //! One file for each verb, and the things they share: the [`Store`] in which a container's directory
-//! is, the [`Record`] in it, and the [`probe`] of the machine. Nothing here prints; what the
+//! is, the [`Record`] in it, and the probe of the machine. Nothing here prints; what the
 //! user should hear beside a result is a [`Warning`] returned with it.
 
 #![forbid(unsafe_code)]

@@ -119,6 +119,13 @@ pub(crate) fn rt_sigaction(signal: Signal, new: Option<&Action>) -> Result<Actio
     Ok(before)
 }
 
+pub(crate) fn rt_sigtimedwait(set: u64) -> Result<usize> {
+    let words = [(&raw const set).addr(), 0, 0, SIGNAL_SET_SIZE, 0, 0];
+    // SAFETY: the kernel reads one set, on this stack and of the size told. The other addresses, of a
+    // siginfo and a timeout, are null.
+    check(unsafe { call(nr::__NR_rt_sigtimedwait, words) })
+}
+
 pub(crate) fn pidfd_send_signal(pidfd: Fd, signal: Signal) -> Result {
     // SAFETY: the address, of a siginfo, is null.
     check(unsafe { call(nr::__NR_pidfd_send_signal, [pidfd.word(), signal.word(), 0, 0, 0, 0]) }).map(drop)

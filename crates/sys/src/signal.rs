@@ -65,6 +65,12 @@ impl SignalSet {
         Self(self.0 | 1_u64.wrapping_shl(signal.0.wrapping_sub(1) as u32))
     }
 
+    /// This set without `signal`.
+    #[must_use]
+    pub const fn without(self, signal: Signal) -> Self {
+        Self(self.0 & !Self::EMPTY.with(signal).0)
+    }
+
     /// Whether `signal` is in it.
     #[must_use]
     pub const fn contains(self, signal: Signal) -> bool {
@@ -143,6 +149,17 @@ pub fn reset_handlers() -> Result {
         }
     }
     Ok(())
+}
+
+/// `rt_sigtimedwait` without a limit: the next signal of `set`, which must be blocked; waits until there
+/// is one.
+///
+/// # Errors
+///
+/// `EINTR` if a signal that is not in the set has been handled.
+pub fn rt_sigwait(set: SignalSet) -> Result<Signal> {
+    let number = raw::rt_sigtimedwait(set.0)?;
+    i32::try_from(number).ok().and_then(Signal::new).ok_or(crate::Errno::INVAL)
 }
 
 /// `pidfd_send_signal`: sends `signal` to the process that `pidfd` stands for, never to another
