@@ -130,3 +130,32 @@ fn run_passes_signals_on() {
     assert_eq!(running.wait().unwrap().code(), Some(42));
     assert!(runtime.is_empty());
 }
+
+#[test]
+fn containers_are_listed() {
+    let runtime = Runtime::under_test();
+    runtime.call("list", &["--format", "json"]).prints("null");
+    let bundle = Bundle::running("wait");
+    runtime.create(&bundle).succeeds();
+    runtime.call("list", &["-q"]).prints("c");
+    let listed: serde_json::Value =
+        serde_json::from_str(&runtime.call("list", &["-f", "json"]).succeeds()).unwrap();
+    assert_eq!((&listed[0]["id"], &listed[0]["status"]), (&"c".into(), &"created".into()));
+    assert_ne!(listed[0]["owner"], "");
+    let table = runtime.call("list", &[]).succeeds();
+    let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0], ["ID", "PID", "STATUS", "BUNDLE", "CREATED", "OWNER"]);
+    assert_eq!((lines[1][0], lines[1][2]), ("c", "created"));
+}
+
+#[test]
+fn a_container_that_cannot_be_read_hides_no_other() {
+    let runtime = Runtime::under_test();
+    runtime.create(&Bundle::running("wait")).succeeds();
+    std::fs::create_dir(runtime.root().join("broken")).unwrap();
+    std::fs::write(runtime.root().join("broken/state.json"), "{").unwrap();
+    runtime.call("list", &["-q"]).prints("c");
+    runtime.call("delete", &["broken"]).fails(1, "state of the container cannot be read");
+    runtime.call("delete", &["--force", "broken"]).succeeds();
+    runtime.call("list", &["-q"]).prints("c");
+}

@@ -138,6 +138,11 @@ impl Runtime {
         state["status"].as_str().expect("a status").to_owned()
     }
 
+    /// Where its containers are known.
+    pub(crate) fn root(&self) -> &Path {
+        self.root.path()
+    }
+
     /// Whether nothing is left of any container.
     pub(crate) fn is_empty(&self) -> bool {
         fs::read_dir(self.root.path()).expect("the root").next().is_none()

@@ -26,6 +26,12 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ListFormat {
+    Table,
+    Json,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// Create a container: everything up to its program, which waits for `start`
@@ -59,6 +65,15 @@ pub(crate) enum Verb {
     State {
         /// The container's name
         id: String,
+    },
+    /// Print what every container is
+    List {
+        /// For people, or for programs
+        #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+        format: ListFormat,
+        /// Names only
+        #[arg(short, long)]
+        quiet: bool,
     },
     /// Send a signal to a container's process
     Kill {

@@ -7,10 +7,11 @@
 
 mod args;
 mod exit;
+mod list;
 mod log;
 
 use anyhow::{Context as _, Result};
-use args::{Args, Verb};
+use args::{Args, ListFormat, Verb};
 use clap::Parser as _;
 use exit::Exit;
 use husk_runtime::{Request, Store, Warning};
@@ -59,6 +60,20 @@ fn perform(args: &Args, log: &log::Log) -> Result<Exit> {
         Verb::State { id } => {
             // As runc: no newline at the end.
             print!("{}", serde_json::to_string_pretty(&husk_runtime::state(&store, id)?)?);
+        }
+        Verb::List { format, quiet } => {
+            let mut states = Vec::new();
+            for found in husk_runtime::list(&store)? {
+                match found {
+                    Ok(state) => states.push(state),
+                    Err((id, error)) => log.warning(&format!("{id}: {error}")),
+                }
+            }
+            match (quiet, format) {
+                (true, _) => states.iter().for_each(|state| println!("{}", state.id)),
+                (false, ListFormat::Json) => print!("{}", list::json(&states)?),
+                (false, ListFormat::Table) => print!("{}", list::table(&states)),
+            }
         }
         Verb::Kill { id, signal } => {
             let signal =

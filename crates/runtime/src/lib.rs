@@ -29,6 +29,6 @@ pub use record::Record;
 pub use run::run;
 pub use seal::seal;
 pub use start::start;
-pub use status::{State, Status, list, state};
+pub use status::{Listed, State, Status, list, state};
 pub use store::Store;
 pub use time::now;

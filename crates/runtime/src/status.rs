@@ -6,6 +6,7 @@ use crate::store::{Entry, Store};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
+use std::fs;
 use std::path::PathBuf;
 
 /// What the specification calls the status.
@@ -67,11 +68,16 @@ const OCI_VERSION: &str = "1.3.0";
 ///
 /// If there is none of this name.
 pub fn state(store: &Store, id: &str) -> Result<State, Error> {
+    // As runc, which names the owner in lists only.
+    read(store, id).map(|(state, _)| state)
+}
+
+fn read(store: &Store, id: &str) -> Result<(State, u32), Error> {
     let entry = store.entry(id)?;
     let record = entry.read()?;
     let status = of(&entry, &record);
     let alive = record.process.filter(|_| matches!(status, Status::Created | Status::Running));
-    Ok(State {
+    let state = State {
         oci_version: OCI_VERSION,
         id: record.id,
         pid: alive.map_or(0, |process| process.pid),
@@ -81,16 +87,37 @@ pub fn state(store: &Store, id: &str) -> Result<State, Error> {
         created: record.created,
         annotations: record.annotations,
         owner: String::new(),
-    })
+    };
+    Ok((state, record.owner))
 }
 
-/// What every container is now; one that cannot be read is an error of its own and hides no other.
+/// A container in a list, or its name and why it cannot be read.
+pub type Listed = Result<State, (String, Error)>;
+
+/// What every container is now, with the name of who created it; one that cannot be read is an error
+/// of its own, under its name, and hides no other.
 ///
 /// # Errors
 ///
 /// If the store cannot be read.
-pub fn list(store: &Store) -> Result<Vec<Result<State, Error>>, Error> {
-    Ok(store.ids()?.iter().map(|id| state(store, id)).collect())
+pub fn list(store: &Store) -> Result<Vec<Listed>, Error> {
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let one = |id: String| match read(store, &id) {
+        Ok((state, owner)) => Ok(State { owner: user_name(&users, owner), ..state }),
+        Err(error) => Err((id, error)),
+    };
+    Ok(store.ids()?.into_iter().map(one).collect())
+}
+
+/// The name that a list of users has for an id, or `#` and the id.
+fn user_name(users: &str, uid: u32) -> String {
+    let uid = uid.to_string();
+    let mut users = users.lines().map(|line| line.split(':'));
+    let name = users.find_map(|mut fields| {
+        let name = fields.next()?;
+        (fields.nth(1)? == uid).then(|| name.to_owned())
+    });
+    name.unwrap_or_else(|| format!("#{uid}"))
 }
 
 pub(crate) fn of(entry: &Entry, record: &Record) -> Status {
@@ -99,5 +126,18 @@ pub(crate) fn of(entry: &Entry, record: &Record) -> Status {
         Some(process) if !process.is_alive() => Status::Stopped,
         Some(_) if entry.has_socket() => Status::Created,
         Some(_) => Status::Running,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::user_name;
+
+    #[test]
+    fn an_owner_has_a_name_or_a_number() {
+        let users = "root:x:0:0::/root:/bin/sh\nwho:x:1000:1000::/:/bin/sh\n";
+        assert_eq!(user_name(users, 1000), "who");
+        assert_eq!(user_name(users, 1001), "#1001");
+        assert_eq!(user_name("broken\n", 0), "#0");
     }
 }
