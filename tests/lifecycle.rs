@@ -159,3 +159,28 @@ fn a_container_that_cannot_be_read_hides_no_other() {
     runtime.call("delete", &["--force", "broken"]).succeeds();
     runtime.call("list", &["-q"]).prints("c");
 }
+
+#[test]
+fn a_pid_file_that_cannot_be_written_leaves_no_process() {
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("wait");
+    let error = runtime.create_with(&bundle, &["--pid-file", "/no/such/directory/pid"]);
+    error.fails(1, "write /no/such/directory/pid: No such file or directory");
+    assert!(runtime.is_empty());
+    let mut processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let root = bundle.rootfs();
+    let left =
+        processes.find(|process| std::fs::read_link(process.path().join("root")).is_ok_and(|at| at == root));
+    assert!(left.is_none(), "{left:?}");
+}
+
+#[test]
+fn a_pid_file_holds_a_number_and_nothing_else() {
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("wait");
+    let file = bundle.path().join("pid");
+    runtime.create_with(&bundle, &["--pid-file", file.to_str().unwrap()]).succeeds();
+    let pid = std::fs::read_to_string(file).unwrap();
+    let state: serde_json::Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
+    assert_eq!(pid, state["pid"].to_string());
+}

@@ -119,9 +119,14 @@ impl Runtime {
 
     /// Creates the container `c`, whose output is not looked at.
     pub(crate) fn create(&self, bundle: &Bundle) -> Seen {
+        self.create_with(bundle, &[])
+    }
+
+    /// The same with more options.
+    pub(crate) fn create_with(&self, bundle: &Bundle, options: &[&str]) -> Seen {
         bundle.write();
         let mut command = self.command("create");
-        command.arg("--bundle").arg(bundle.path()).arg("c");
+        command.arg("--bundle").arg(bundle.path()).args(options).arg("c");
         self.detached(command)
     }
 

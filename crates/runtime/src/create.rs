@@ -69,6 +69,7 @@ pub fn create(store: &Store, request: &Request) -> Result<Vec<Warning>, Error> {
     child.go_on()?;
     // Until the channel ends our death is the child's.
     child.next_request()?;
+    child.let_go();
     creation.commit();
     Ok(warnings)
 }
@@ -124,6 +125,8 @@ pub(crate) fn launch(container: &Container, start: Start) -> Result<Launched, Er
         mappings.iter().map(map).collect::<Vec<_>>()
     };
     command
+        // Whatever goes wrong from here on, no process is left of it.
+        .kill_on_drop()
         .new_namespaces(plan.namespaces)
         .uid_map(&maps(&container.uid_mappings))
         .gid_map(&maps(&container.gid_mappings));

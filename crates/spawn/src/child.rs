@@ -173,6 +173,11 @@ impl Child {
         self.signal(Signal::KILL)
     }
 
+    /// Lets it run on although [`Command::kill_on_drop`](crate::Command::kill_on_drop) was set.
+    pub fn let_go(mut self) {
+        self.kill_on_drop = false;
+    }
+
     /// How it ended, if it has: `None` while it runs.
     ///
     /// # Errors
