@@ -10,7 +10,7 @@ use husk_script::sys::signal::{Signal, pidfd_send_signal};
 use husk_script::sys::{Errno, Fd, Pid};
 use husk_script::{Request, Script, Step};
 use rustix::io::{read, retry_on_intr};
-use rustix::net::{SendFlags, send};
+use rustix::net::{SendFlags, Shutdown, send, shutdown};
 use rustix::process::{WaitId, WaitIdOptions, WaitIdStatus, waitid};
 use rustix::thread::futex;
 use std::fmt::{self, Debug, Formatter};
@@ -217,7 +217,11 @@ impl Child {
 
     /// Ends a child whose request cannot be answered: it finds the channel closed.
     pub(crate) fn give_up(&mut self) {
-        drop(self.channel.take());
+        if let Some(channel) = self.channel.take() {
+            // Not closed alone: the child may have a copy of our end. Tolerated: a socket that is
+            // connected to nobody has ended as well.
+            shutdown(&channel, Shutdown::Both).unwrap_or(());
+        }
         // Tolerated: its error is that nobody answered, and the caller knows why.
         drop(self.wait());
     }

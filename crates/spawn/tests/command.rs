@@ -6,7 +6,7 @@ mod support;
 use husk_script::sys::Gid;
 use husk_script::sys::process::setgroups;
 use husk_spawn::{
-    Command, Error, IdMap, Namespaces, Reason, Resource, SchedAttr, Signal, SignalSet, Stdio, Step,
+    Command, Error, IdMap, Namespaces, Reason, Request, Resource, SchedAttr, Signal, SignalSet, Stdio, Step,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
@@ -519,6 +519,15 @@ fn a_map_that_we_may_not_write_is_our_error() {
     needs_namespaces!();
     let overlapping = IdMap { inside: 0, outside: 0, count: 2 };
     let mut command = Command::new("true");
+    command.new_namespaces(Namespaces::USER).uid_map(&[overlapping, overlapping]);
+    let error = command.spawn().unwrap_err();
+    assert!(error.act().ends_with("/uid_map"), "{error}");
+
+    // A child with a list of its own has not closed its copy of our end of the channel.
+    let mut command = Command::of_steps(|writer| {
+        writer.push(Step::Request { what: Request::IdMaps });
+        Ok(())
+    });
     command.new_namespaces(Namespaces::USER).uid_map(&[overlapping, overlapping]);
     let error = command.spawn().unwrap_err();
     assert!(error.act().ends_with("/uid_map"), "{error}");
