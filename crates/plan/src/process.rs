@@ -17,9 +17,19 @@ use std::path::Path;
 pub(crate) fn detach(start: Start, plan: &mut Builder<'_>) {
     plan.at("process");
     die_with_creator(start, plan);
+    // Among them our own copy of the other end of the channel, with which the end of a creator that
+    // is gone would never be seen.
+    plan.push(close_others(start));
     // Rust ignores SIGPIPE, and what is ignored stays so over exec.
     plan.push(Step::DefaultAction { signal: Signal::PIPE });
     plan.push(Step::Setsid);
+}
+
+fn close_others<'b>(start: Start) -> Step<'b> {
+    match start {
+        Start::AtOnce => Step::CloseOthers { keep: None },
+        Start::On(listener) => Step::CloseOthers { keep: Some(listener) },
+    }
 }
 
 /// Until it waits for `start` a process dies with who creates it, so that nothing half made is left.
@@ -110,16 +120,13 @@ pub(crate) fn find(process: &Process, start: Start, plan: &mut Builder<'_>) -> R
     plan.push(Step::CheckExecutable { candidates });
     plan.at("process");
     // Nothing of ours stays open, not even while it waits. What is left closes on exec.
+    plan.push(close_others(start));
     match start {
         Start::AtOnce => {
-            plan.push(Step::CloseOthers { keep: None });
             // Whoever hears of the program must find the container's state written down.
             plan.push(Step::Request { what: Request::Parked });
         }
-        Start::On(listener) => {
-            plan.push(Step::CloseOthers { keep: Some(listener) });
-            plan.push(Step::Park { listener });
-        }
+        Start::On(listener) => plan.push(Step::Park { listener }),
     }
     plan.push(Step::SignalMask { blocked: SignalSet::EMPTY });
     Ok(())
