@@ -29,7 +29,8 @@ const RDONLY: u64 = 0x1;
 pub fn seal() -> Result<(), Error> {
     let failed = |errno| Error::kernel("seal /proc/self/exe", errno);
     if is_sealed().map_err(failed)? {
-        return Ok(());
+        // A program without a path is named after its descriptor, which tells nobody anything.
+        return rustix::thread::set_name(c"husk").map_err(failed);
     }
     let arguments = strings(env::args_os());
     let variables = strings(env::vars_os().map(|(name, value)| {
