@@ -150,3 +150,18 @@ fn limits_are_set() {
     let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
     assert_eq!(line.split_whitespace().collect::<Vec<_>>()[3..5], ["20", "30"]);
 }
+
+#[test]
+fn the_oom_score_is_set_whatever_the_image_has_for_proc() {
+    // Without a procfs of its own there is no other that could be meant than the host's.
+    prints(inside("cat /proc/self/oom_score_adj").with("/process/oomScoreAdj", json!(500)), "500");
+    prints(
+        inside("list /").with("/process/oomScoreAdj", json!(500)).with("/mounts", json!([])),
+        "dev\nguest",
+    );
+}
+
+#[test]
+fn an_empty_home_is_none() {
+    prints(inside("env").with("/process/env", json!(["HOME=", "A=1"])), "A=1\nHOME=/");
+}

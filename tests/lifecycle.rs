@@ -184,3 +184,19 @@ fn a_pid_file_holds_a_number_and_nothing_else() {
     let state: serde_json::Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
     assert_eq!(pid, state["pid"].to_string());
 }
+
+#[test]
+fn a_user_namespace_needs_maps_and_maps_need_one() {
+    let runtime = Runtime::under_test();
+    let namespaces = |kinds: &[&str]| -> serde_json::Value {
+        kinds.iter().map(|kind| serde_json::json!({ "type": kind })).collect()
+    };
+    let map = serde_json::json!([{ "containerID": 0, "hostID": 0, "size": 1 }]);
+    let bundle = Bundle::running("exit 0")
+        .with("/linux/namespaces", namespaces(&["mount", "user"]))
+        .with("/linux/uidMappings", serde_json::json!([]));
+    runtime.run(&bundle).fails(1, "linux.uidMappings: is missing");
+    let bundle = bundle.with("/linux/namespaces", namespaces(&["mount"])).with("/linux/uidMappings", map);
+    runtime.run(&bundle).fails(1, "linux.uidMappings: is there without a new user namespace");
+    assert!(runtime.is_empty());
+}

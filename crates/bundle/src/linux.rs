@@ -16,9 +16,10 @@ pub(crate) fn resolve(
 ) -> Result<(), Error> {
     let field = Field::new("linux");
     refuse(linux, &field)?;
-    if linux.resources().is_some() {
-        let text = "no cgroup is made yet, so none of this is in force".to_owned();
-        warnings.push(Warning { field: field.key("resources"), text });
+    let asked = [("resources", linux.resources().is_some()), ("cgroupsPath", linux.cgroups_path().is_some())];
+    for (name, _) in asked.into_iter().filter(|(_, asked)| *asked) {
+        let text = "no cgroup is made yet, so this is not in force".to_owned();
+        warnings.push(Warning { field: field.key(name), text });
     }
     container.namespaces = namespaces(linux, &field.key("namespaces"))?;
     container.uid_mappings = mappings(linux.uid_mappings());

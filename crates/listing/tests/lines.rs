@@ -20,8 +20,7 @@ fn fd(number: i32) -> Fd {
 
 #[test]
 fn every_step_has_its_line() {
-    let mut batch = SchedAttr::default();
-    batch.policy = 3;
+    let batch = SchedAttr { policy: 3, ..SchedAttr::default() };
     let groups = [5, 7].map(Gid::from_raw);
     let arguments = [CPtr::from(c"program"), CPtr::from(c"argument"), CPtr::NULL];
     let argv = CArray::new(&arguments).unwrap();

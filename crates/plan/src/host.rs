@@ -9,8 +9,6 @@ use std::path::PathBuf;
 pub struct Host {
     /// The caller's effective user.
     pub euid: u32,
-    /// The caller's effective group.
-    pub egid: u32,
     /// For each of the container's mounts what kind of file its source is.
     pub sources: Vec<FileKind>,
     /// What a mount of type `cgroup` shows.

@@ -62,10 +62,11 @@ pub fn create<'b>(
     process::detach(start, &mut plan);
     namespaces::join(container, &mut plan)?;
     // Before anything that needs an id: until ids are mapped the child has none.
-    namespaces::map_ids(container, &mut plan);
+    namespaces::map_ids(container, &mut plan)?;
     namespaces::names(container, &mut plan)?;
     // Through the host's procfs, which no image can have prepared.
     namespaces::sysctl(container, &mut plan)?;
+    process::oom_score(container, &mut plan);
 
     let root = rootfs::attach(container, &mut plan)?;
     // What is made is made with the permissions that are asked for.

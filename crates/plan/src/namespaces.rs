@@ -48,10 +48,22 @@ pub(crate) fn join(container: &Container, plan: &mut Builder<'_>) -> Result<(), 
 }
 
 /// Has the ids of a new user namespace mapped.
-pub(crate) fn map_ids(container: &Container, plan: &mut Builder<'_>) {
-    if new(container).contains(Namespaces::USER) {
+pub(crate) fn map_ids(container: &Container, plan: &mut Builder<'_>) -> Result<(), Error> {
+    let is_new = new(container).contains(Namespaces::USER);
+    let maps =
+        [("linux.uidMappings", &container.uid_mappings), ("linux.gidMappings", &container.gid_mappings)];
+    for (field, mappings) in maps {
+        plan.at(field);
+        match (is_new, mappings.is_empty()) {
+            (true, true) => return Err(plan.error("is missing: a new user namespace has no ids of its own")),
+            (false, false) => return Err(plan.error("is there without a new user namespace to map ids of")),
+            _ => {}
+        }
+    }
+    if is_new {
         plan.at("linux.uidMappings").push(Step::Request { what: Request::IdMaps });
     }
+    Ok(())
 }
 
 /// The host's names, of a namespace that is the container's own.

@@ -4,7 +4,7 @@ use crate::Start;
 use crate::builder::{Builder, Error, mode};
 use crate::host::Host;
 use husk_bundle::Container;
-use husk_bundle::container::Process;
+use husk_bundle::container::{Process, Scheduler};
 use husk_script::sys::file::OFlags;
 use husk_script::sys::limits::{Resource, Rlimit, SchedAttr};
 use husk_script::sys::signal::{Signal, SignalSet};
@@ -39,6 +39,16 @@ pub(crate) fn die_with_creator(start: Start, plan: &mut Builder<'_>) {
     }
 }
 
+/// How soon the OOM killer takes it. If nothing is said, that is inherited. While memory is shared it is
+/// our score too (fs/proc/base.c, `__set_oom_adj`): that of `run`, which ends with the container anyway.
+pub(crate) fn oom_score(container: &Container, plan: &mut Builder<'_>) {
+    if let Some(score) = container.process.as_ref().and_then(|process| process.oom_score_adj) {
+        let bytes = plan.slice(score.to_string().as_bytes());
+        let path = c"/proc/self/oom_score_adj";
+        plan.at("process.oomScoreAdj").push(Step::WriteFile { path, bytes, tolerate: None });
+    }
+}
+
 /// Makes the working directory where it is missing.
 pub(crate) fn make_cwd(container: &Container, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
     let Some(process) = &container.process else { return Ok(()) };
@@ -59,20 +69,9 @@ pub(crate) fn limits(container: &Container, plan: &mut Builder<'_>) {
         let limit = Rlimit { current: bound(limit.soft), maximum: bound(limit.hard) };
         plan.at(format!("process.rlimits[{index}]")).push(Step::Setrlimit { resource, limit });
     }
-    if let Some(score) = process.oom_score_adj {
-        let bytes = plan.slice(score.to_string().as_bytes());
-        let path = c"/proc/self/oom_score_adj";
-        plan.at("process.oomScoreAdj").push(Step::WriteFile { path, bytes, tolerate: None });
-    }
     if let Some(scheduler) = process.scheduler {
-        let mut attr = SchedAttr::default();
-        attr.policy = scheduler.policy;
-        attr.flags = scheduler.flags;
-        attr.nice = scheduler.nice;
-        attr.priority = scheduler.priority;
-        attr.runtime = scheduler.runtime;
-        attr.deadline = scheduler.deadline;
-        attr.period = scheduler.period;
+        let Scheduler { policy, flags, nice, priority, runtime, deadline, period } = scheduler;
+        let attr = SchedAttr { policy, flags, nice, priority, runtime, deadline, period };
         plan.at("process.scheduler").push(Step::SchedSetattr { attr });
     }
     if let Some((class, level)) = process.io_priority {
@@ -149,7 +148,9 @@ fn environment<'b>(
     host: &Host,
     plan: &Builder<'b>,
 ) -> Result<husk_script::sys::CArray<'b>, Error> {
-    let variables = process.env.iter().map(|variable| plan.text(OsStr::from_bytes(variable.to_bytes())));
+    // An empty HOME is none.
+    let said = process.env.iter().filter(|variable| variable.as_bytes() != b"HOME=");
+    let variables = said.map(|variable| plan.text(OsStr::from_bytes(variable.to_bytes())));
     let mut variables = variables.collect::<Result<Vec<&CStr>, _>>()?;
     if variable(process, b"HOME").is_none_or(<[u8]>::is_empty) {
         let mut home = b"HOME=".to_vec();

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 fn v2_root(container: &Container) -> Host {
     Host {
         euid: 0,
-        egid: 0,
         sources: vec![FileKind::Directory; container.mounts.len()],
         cgroup: CgroupMount::V2,
         machine: Machine::new(Abi::X86_64),
@@ -22,7 +21,7 @@ fn v2_root(container: &Container) -> Host {
 
 /// The same as an ordinary user.
 fn v2_rootless(container: &Container) -> Host {
-    Host { euid: 1000, egid: 1000, ..v2_root(container) }
+    Host { euid: 1000, ..v2_root(container) }
 }
 
 /// Two hierarchies of cgroup v1, as root.

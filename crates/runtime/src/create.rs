@@ -55,12 +55,14 @@ pub fn create(store: &Store, request: &Request) -> Result<Vec<Warning>, Error> {
 
     let launched = launch(&container, Start::On(Fd::of(&listener)))?;
     let mut child = launched.child;
-    if child.next_request()? != Some(husk_spawn::Request::Parked) {
-        // It failed before: the wait says at what.
-        let failure = child.wait_for_exec().err();
-        return Err(failure.map_or(Error::State("the container's process never waited"), |error| {
-            explain(error, &launched.plan)
-        }));
+    match child.next_request()? {
+        Some(husk_spawn::Request::Parked) => {}
+        Some(_) => return Err(Error::State("the container's process asks for what it has")),
+        None => {
+            // It failed before: the wait says at what.
+            let failed = child.wait_for_exec().map_err(|error| explain(error, &launched.plan));
+            return failed.and(Err(Error::State("the container's process never waited")));
+        }
     }
     record.after_start = after_start(&launched.plan);
     record.process = process(&child);

@@ -5,7 +5,7 @@ use husk_bundle::container::Source;
 use husk_plan::{CgroupMount, FileKind, Host};
 use husk_seccomp::{Abi, Machine};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
-use rustix::process::{getegid, geteuid};
+use rustix::process::geteuid;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,6 @@ pub(crate) fn probe(container: &Container) -> Host {
     });
     Host {
         euid: geteuid().as_raw(),
-        egid: getegid().as_raw(),
         sources: sources.collect(),
         cgroup: cgroup(),
         machine: Machine::new(NATIVE),

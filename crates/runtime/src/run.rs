@@ -10,8 +10,8 @@ use husk_spawn::sys::signal::{rt_sigaction_default, rt_sigprocmask, rt_sigwait};
 use husk_spawn::{Child, Signal, SignalSet};
 use std::process::ExitStatus;
 
-/// Creates a container, starts it, passes signals on to it, waits for its end and deletes it. `warn` hears what is carried out
-/// otherwise than written, before the program begins.
+/// Creates a container, starts it, passes signals on to it, waits for its end and deletes it. `warn`
+/// hears what is carried out otherwise than written, before the program begins.
 ///
 /// # Errors
 ///

@@ -73,14 +73,18 @@ impl Registers {
 pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, channel: Option<Fd>) -> Result {
     match *step {
         Step::Open { path, flags, mode, out } => {
-            registers.set(out, file::open(path, flags, mode)?);
+            registers.replace(out, file::open(path, flags, mode)?);
             Ok(())
         }
         Step::Close { fd } => {
             file::close(registers.take(fd)?);
             Ok(())
         }
-        Step::CloseOthers { keep } => close_others(keep, channel),
+        Step::CloseOthers { keep } => {
+            // The numbers mean nothing any more.
+            *registers = Registers::default();
+            close_others(keep, channel)
+        }
         Step::CloseRange { first, last } => file::close_range(first, last),
         Step::CloseRangeOnExec { first, last } => file::close_range_on_exec(first, last),
         Step::Dup { from, least, out } => {

@@ -518,8 +518,7 @@ fn setpriority() {
 #[test]
 fn sched_setattr() {
     const BATCH: u32 = 3;
-    let mut attr = SchedAttr::default();
-    attr.policy = BATCH;
+    let attr = SchedAttr { policy: BATCH, ..SchedAttr::default() };
     assert_eq!(after([Step::SchedSetattr { attr }]).stat(41), i64::from(BATCH));
 }
 

@@ -5,11 +5,9 @@ use crate::raw::{self, Numeric, numbers};
 
 pub use rustix::process::{Resource, Rlimit, setpriority_process, setrlimit};
 
-/// `struct sched_attr`, first version: a scheduling policy with its parameters.
+/// A scheduling policy with its parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
 pub struct SchedAttr {
-    size: u32,
     /// `SCHED_*`.
     pub policy: u32,
     /// `SCHED_FLAG_*`.
@@ -26,14 +24,29 @@ pub struct SchedAttr {
     pub period: u64,
 }
 
+/// `struct sched_attr`, first version.
+#[repr(C)]
+pub(crate) struct KernelSchedAttr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
 /// `sched_setattr` for the calling thread.
 ///
 /// # Errors
 ///
 /// See sched_setattr(2).
 pub fn sched_setattr(attr: &SchedAttr) -> Result {
+    let SchedAttr { policy, flags, nice, priority, runtime, deadline, period } = *attr;
     #[expect(clippy::cast_possible_truncation, reason = "48 bytes")]
-    let attr = SchedAttr { size: size_of::<SchedAttr>() as u32, ..*attr };
+    let size = size_of::<KernelSchedAttr>() as u32;
+    let attr = KernelSchedAttr { size, policy, flags, nice, priority, runtime, deadline, period };
     raw::sched_setattr(&attr)
 }
 

@@ -10,7 +10,7 @@
 #![allow(unsafe_code, clippy::allow_attributes, reason = "raw system calls")]
 
 use crate::arch::call;
-use crate::limits::SchedAttr;
+use crate::limits::KernelSchedAttr;
 use crate::process::Instruction;
 use crate::signal::{Action, Signal};
 use crate::{CArray, Errno, Fd, Gid, Result};
@@ -131,7 +131,7 @@ pub(crate) fn pidfd_send_signal(pidfd: Fd, signal: Signal) -> Result {
     check(unsafe { call(nr::__NR_pidfd_send_signal, [pidfd.word(), signal.word(), 0, 0, 0, 0]) }).map(drop)
 }
 
-pub(crate) fn sched_setattr(attr: &SchedAttr) -> Result {
+pub(crate) fn sched_setattr(attr: &KernelSchedAttr) -> Result {
     // SAFETY: the kernel reads as many bytes as the structure says it has, which is what it has.
     check(unsafe { call(nr::__NR_sched_setattr, [0, (&raw const *attr).addr(), 0, 0, 0, 0]) }).map(drop)
 }
