@@ -6,10 +6,10 @@
 //! libc. The crate is `no_std` without `alloc`, links nothing that could do these things, and
 //! `tests/freestanding.rs` proves it by linking the loop without any library at all.
 //!
-//! What is absent: no step decides anything. Whatever depends on a configuration or on a kernel
+//! What is absent: no step decides what is wanted. Whatever depends on a configuration or on a kernel
 //! was settled when the list was written; a step may tolerate an error number it was told to
-//! tolerate, no more. No step knows why it is here: the words for its failure are made by the
-//! parent, where words are free (`husk-listing`).
+//! tolerate, make what is missing, or take the first of several places, no more. No step knows why it
+//! is here: the words for its failure are made by the parent, where words are free (`husk-listing`).
 //!
 //! Read [`Step`] for the vocabulary, then [`run`], which is all there is.
 
