@@ -35,16 +35,7 @@ pub(crate) enum ListFormat {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// Create a container: everything up to its program, which waits for `start`
-    Create {
-        /// The bundle's directory
-        #[arg(short, long, value_name = "DIRECTORY", default_value = ".")]
-        bundle: PathBuf,
-        /// Write the pid of the container's process there
-        #[arg(long, value_name = "FILE")]
-        pid_file: Option<PathBuf>,
-        /// The container's name
-        id: String,
-    },
+    Create(Creation),
     /// Start the program of a created container
     Start {
         /// The container's name
@@ -52,14 +43,14 @@ pub(crate) enum Verb {
     },
     /// Create a container, start it, wait for its end and delete it
     Run {
-        /// The bundle's directory
-        #[arg(short, long, value_name = "DIRECTORY", default_value = ".")]
-        bundle: PathBuf,
-        /// Write the pid of the container's process there
-        #[arg(long, value_name = "FILE")]
-        pid_file: Option<PathBuf>,
-        /// The container's name
-        id: String,
+        #[command(flatten)]
+        creation: Creation,
+        /// Do not wait for its end
+        #[arg(short, long)]
+        detach: bool,
+        /// Do not delete it when it has ended
+        #[arg(long)]
+        keep: bool,
     },
     /// Print what a container is
     State {
@@ -97,4 +88,29 @@ pub(crate) enum Verb {
         #[arg(value_name = "BUNDLE", default_value = ".")]
         bundle: PathBuf,
     },
+}
+
+/// What `create` and `run` have in common.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Creation {
+    /// The bundle's directory
+    #[arg(short, long, value_name = "DIRECTORY", default_value = ".")]
+    pub(crate) bundle: PathBuf,
+    /// Write the pid of the container's process there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pid_file: Option<PathBuf>,
+    /// Send the terminal to whoever listens there
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) console_socket: Option<PathBuf>,
+    /// Move the root file system onto / instead of pivoting, as a root on a ramdisk needs it
+    #[arg(long)]
+    pub(crate) no_pivot: bool,
+    /// Leave the container in the caller's session keyring
+    #[arg(long)]
+    pub(crate) no_new_keyring: bool,
+    /// Pass this many descriptors on to the program, from 3 (and LISTEN_FDS) upwards
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) preserve_fds: u32,
+    /// The container's name
+    pub(crate) id: String,
 }

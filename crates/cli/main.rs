@@ -11,10 +11,10 @@ mod list;
 mod log;
 
 use anyhow::{Context as _, Result};
-use args::{Args, ListFormat, Verb};
+use args::{Args, Creation, ListFormat, Verb};
 use clap::Parser as _;
 use exit::Exit;
-use husk_runtime::{Request, Store, Warning};
+use husk_runtime::{Keyring, NewRoot, Request, Store, Warning};
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
 /// Keeps our own binary from containers that are root on the host. Those of a user have a user
 /// namespace, in which nobody owns it.
 fn protect(args: &Args) -> Result<()> {
-    let makes_container = matches!(args.verb, Verb::Create { .. } | Verb::Run { .. });
+    let makes_container = matches!(args.verb, Verb::Create(_) | Verb::Run { .. });
     if makes_container && rustix::process::geteuid().is_root() {
         husk_runtime::seal()?;
     }
@@ -48,12 +48,12 @@ fn protect(args: &Args) -> Result<()> {
 fn perform(args: &Args, log: &log::Log) -> Result<Exit> {
     let store = store(args)?;
     match &args.verb {
-        Verb::Create { bundle, pid_file, id } => {
-            warn(log, &husk_runtime::create(&store, &request(id, bundle, pid_file)?)?);
+        Verb::Create(creation) => {
+            warn(log, &husk_runtime::create(&store, &request(creation)?)?);
         }
-        Verb::Run { bundle, pid_file, id } => {
-            let status =
-                husk_runtime::run(&store, &request(id, bundle, pid_file)?, |warnings| warn(log, warnings))?;
+        Verb::Run { creation, detach, keep } => {
+            anyhow::ensure!(!detach && !keep, "--detach and --keep are not supported yet");
+            let status = husk_runtime::run(&store, &request(creation)?, |warnings| warn(log, warnings))?;
             return Ok(Exit::Program(status));
         }
         Verb::Start { id } => husk_runtime::start(&store, id)?,
@@ -95,9 +95,17 @@ fn warn(log: &log::Log, warnings: &[Warning]) {
     warnings.iter().for_each(|warning| log.warning(warning));
 }
 
-fn request(id: &str, bundle: &Path, pid_file: &Option<PathBuf>) -> Result<Request> {
-    let pid_file = pid_file.as_deref().map(absolute).transpose()?;
-    Ok(Request { id: id.to_owned(), bundle: absolute(bundle)?, pid_file })
+fn request(creation: &Creation) -> Result<Request> {
+    let path = |path: &Option<PathBuf>| path.as_deref().map(absolute).transpose();
+    Ok(Request {
+        id: creation.id.clone(),
+        bundle: absolute(&creation.bundle)?,
+        pid_file: path(&creation.pid_file)?,
+        console_socket: path(&creation.console_socket)?,
+        new_root: if creation.no_pivot { NewRoot::Move } else { NewRoot::Pivot },
+        keyring: if creation.no_new_keyring { Keyring::Callers } else { Keyring::New },
+        preserve_fds: creation.preserve_fds,
+    })
 }
 
 /// Where containers are known: what was said, else root's place or the user's.

@@ -33,8 +33,46 @@ use husk_script::sys::Fd;
 use husk_script::sys::namespace::Namespaces;
 use seccomp::When;
 
+/// What the command line adds to the configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// When the program begins.
+    pub start: Start,
+    /// How the root file system becomes the root.
+    pub new_root: NewRoot,
+    /// Whose session keyring the program has.
+    pub keyring: Keyring,
+    /// How many of the caller's descriptors, from 3 upwards, are passed on to the program.
+    pub preserve_fds: u32,
+}
+
+impl Default for Call {
+    /// A program that begins at once, with nothing said on the command line.
+    fn default() -> Self {
+        Self { start: Start::AtOnce, new_root: NewRoot::Pivot, keyring: Keyring::New, preserve_fds: 0 }
+    }
+}
+
+/// How the root file system becomes the root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewRoot {
+    /// By `pivot_root`: no name of the old root is left.
+    Pivot,
+    /// By moving it onto the old one, which a root on a ramdisk has to: that cannot be pivoted.
+    Move,
+}
+
+/// Whose session keyring the program has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keyring {
+    /// Its own.
+    New,
+    /// The caller's.
+    Callers,
+}
+
 /// Where the child waits for `start`.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum Start {
     /// It does not: it execs as soon as everything is ready.
     AtOnce,
@@ -53,11 +91,12 @@ pub enum Start {
 pub fn create<'b>(
     container: &Container,
     host: &Host,
-    start: Start,
+    call: &Call,
     memory: &'b Bump,
 ) -> Result<Plan<'b>, Error> {
+    let start = call.start;
     let mut plan = Builder::new(memory);
-    refuse(container, &mut plan)?;
+    refuse(container, call, &mut plan)?;
 
     process::detach(start, &mut plan);
     namespaces::join(container, &mut plan)?;
@@ -100,9 +139,11 @@ pub fn create<'b>(
 }
 
 /// Refuses what is not done yet: nothing that is asked for is silently left out.
-fn refuse(container: &Container, plan: &mut Builder<'_>) -> Result<(), Error> {
+fn refuse(container: &Container, call: &Call, plan: &mut Builder<'_>) -> Result<(), Error> {
     let process = container.process.as_ref();
     let asked = [
+        ("--no-pivot", call.new_root == NewRoot::Move),
+        ("--preserve-fds", call.preserve_fds != 0),
         ("hooks", container.hooks != Hooks::default()),
         ("linux.mountLabel", container.mount_label.is_some()),
         ("linux.timeOffsets", !container.time_offsets.is_empty()),

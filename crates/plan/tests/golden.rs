@@ -3,7 +3,7 @@
 
 use bumpalo::Bump;
 use husk_bundle::Container;
-use husk_plan::{CgroupMount, FileKind, Host, Start, create};
+use husk_plan::{Call, CgroupMount, FileKind, Host, create};
 use husk_seccomp::{Abi, Machine};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ fn agrees(example: &str, machine: &str, host: fn(&Container) -> Host) {
     // As if the bundle were elsewhere: a listing must not depend on where this tree is.
     let (container, _) = husk_bundle::parse(&config, Path::new("/bundle")).unwrap();
     let memory = Bump::new();
-    let found = create(&container, &host(&container), Start::AtOnce, &memory).unwrap().to_string();
+    let found = create(&container, &host(&container), &Call::default(), &memory).unwrap().to_string();
 
     let golden = directory.join(format!("plan-{machine}.txt"));
     if std::env::var_os("HUSK_GOLDEN").is_some_and(|value| value == "write") {

@@ -8,7 +8,7 @@ use crate::time;
 use bumpalo::Bump;
 use husk_bundle::{Container, Warning};
 use husk_listing::Line;
-use husk_plan::{Plan, Start};
+use husk_plan::{Call, Keyring, NewRoot, Plan, Start};
 use husk_script::Step;
 use husk_spawn::sys::Fd;
 use husk_spawn::{Child, Command, IdMap};
@@ -25,6 +25,25 @@ pub struct Request {
     pub bundle: PathBuf,
     /// Where to write the pid of the container's process.
     pub pid_file: Option<PathBuf>,
+    /// Where somebody listens who is sent the terminal.
+    pub console_socket: Option<PathBuf>,
+    /// How the root file system becomes the root.
+    pub new_root: NewRoot,
+    /// Whose session keyring the program has.
+    pub keyring: Keyring,
+    /// How many of the caller's descriptors, from 3 upwards, are passed on to the program.
+    pub preserve_fds: u32,
+}
+
+impl Request {
+    /// The same for the planner, for a program that begins as `start` says.
+    pub(crate) fn call(&self, start: Start) -> Result<Call, Error> {
+        if self.console_socket.is_some() {
+            return Err(Error::State("--console-socket is not supported yet"));
+        }
+        let Self { new_root, keyring, preserve_fds, .. } = *self;
+        Ok(Call { start, new_root, keyring, preserve_fds })
+    }
 }
 
 /// The list of the container in `bundle`, as text.
@@ -35,7 +54,7 @@ pub struct Request {
 pub fn plan(bundle: &std::path::Path) -> Result<(String, Vec<Warning>), Error> {
     let (container, warnings) = husk_bundle::load(bundle)?;
     let memory = Bump::new();
-    let plan = husk_plan::create(&container, &probe(&container), Start::AtOnce, &memory)?;
+    let plan = husk_plan::create(&container, &probe(&container), &Call::default(), &memory)?;
     Ok((plan.to_string(), warnings))
 }
 
@@ -53,7 +72,7 @@ pub fn create(store: &Store, request: &Request) -> Result<Vec<Warning>, Error> {
     let mut record = record(request, &container);
     creation.entry.write(&record)?;
 
-    let launched = launch(&container, Start::On(Fd::of(&listener)))?;
+    let launched = launch(&container, &request.call(Start::On(Fd::of(&listener)))?)?;
     let mut child = launched.child;
     match child.next_request()? {
         Some(husk_spawn::Request::Parked) => {}
@@ -109,10 +128,10 @@ pub(crate) struct Launched {
 }
 
 /// Plans the container and starts its process.
-pub(crate) fn launch(container: &Container, start: Start) -> Result<Launched, Error> {
+pub(crate) fn launch(container: &Container, call: &Call) -> Result<Launched, Error> {
     // Never freed: the child may read it for longer than this process lives.
     let memory: &'static Bump = Box::leak(Box::new(Bump::new()));
-    let plan = husk_plan::create(container, &probe(container), start, memory)?;
+    let plan = husk_plan::create(container, &probe(container), call, memory)?;
     let steps: &'static [Step<'static>] = plan.steps;
     let mut command = Command::of_steps(move |writer| {
         steps.iter().for_each(|step| writer.push(*step));

@@ -23,6 +23,7 @@ pub use create::{Request, create, plan};
 pub use delete::{delete, force_delete};
 pub use error::Error;
 pub use husk_bundle::Warning;
+pub use husk_plan::{Keyring, NewRoot};
 pub use husk_spawn::Signal;
 pub use kill::{kill, signal};
 pub use record::Record;

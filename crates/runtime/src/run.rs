@@ -24,7 +24,7 @@ pub fn run(store: &Store, request: &Request, warn: impl FnOnce(&[Warning])) -> R
     let mut record = create::record(request, &container);
     creation.entry.write(&record)?;
     let signals = hold_signals()?;
-    let mut launched = launch(&container, Start::AtOnce)?;
+    let mut launched = launch(&container, &request.call(Start::AtOnce)?)?;
     record.process = create::process(&launched.child);
     creation.entry.write(&record)?;
     create::write_pid(request, &launched.child)?;
