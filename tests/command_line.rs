@@ -280,3 +280,35 @@ fn callers_of_runc_and_crun_may_say_who_makes_cgroups() {
     runtime.typed(&["--systemd-cgroup", "--root", "/not-there", "run", "c"]).fails(1, refused);
     runtime.typed(&["--cgroup-manager=systemd", "--root", "/not-there", "run", "c"]).fails(1, refused);
 }
+
+#[test]
+fn a_config_to_begin_with_runs() {
+    let runtime = Runtime::under_test();
+    let mut bundle = Bundle::running("cat /proc/sys/kernel/hostname");
+    let path = bundle.path().to_str().unwrap().to_owned();
+    let rootless: &[&str] = if is_root() { &[] } else { &["--rootless"] };
+    runtime.typed(&[&["spec", "--bundle", &path], rootless].concat()).prints("");
+    let text = fs::read_to_string(bundle.path().join("config.json")).unwrap();
+    assert!(text.starts_with("{\n\t\"ociVersion\": \"1.3.0\",\n\t\"process\": {\n\t\t\"terminal\": true,"));
+    let args = bundle.config["process"]["args"].take();
+    bundle.config = serde_json::from_str(&text).unwrap();
+    let bundle = bundle.with("/process/args", args).with("/process/terminal", false.into());
+    runtime.run(&bundle).prints(bundle.config["hostname"].as_str().unwrap());
+    // What somebody has written is not written over.
+    runtime.typed(&["spec", "--bundle", &path]).fails(1, "File config.json exists. Remove it first");
+    let kept: Value = serde_json::from_slice(&fs::read(bundle.path().join("config.json")).unwrap()).unwrap();
+    assert_eq!(kept, bundle.config);
+}
+
+#[test]
+fn a_config_to_begin_with_may_need_no_root() {
+    let runtime = Runtime::under_test();
+    let path = runtime.root().to_str().unwrap();
+    runtime.typed(&["spec", "--rootless", "-b", path]).prints("");
+    let config: Value =
+        serde_json::from_slice(&fs::read(runtime.root().join("config.json")).unwrap()).unwrap();
+    assert_eq!(config["linux"]["uidMappings"][0]["hostID"], rustix::process::geteuid().as_raw());
+    let kinds = config["linux"]["namespaces"].as_array().unwrap();
+    assert!(kinds.iter().any(|namespace| namespace["type"] == "user"));
+    assert!(kinds.iter().all(|namespace| namespace["type"] != "network"));
+}
