@@ -312,3 +312,49 @@ fn a_config_to_begin_with_may_need_no_root() {
     assert!(kinds.iter().any(|namespace| namespace["type"] == "user"));
     assert!(kinds.iter().all(|namespace| namespace["type"] != "network"));
 }
+
+#[test]
+fn a_plan_for_programs_says_what_the_one_for_people_says() {
+    need!(is_husk(), "runc has no plan");
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("exit 0");
+    bundle.write();
+    let path = bundle.path().to_str().unwrap();
+    let listing = runtime.typed(&["plan", path]).succeeds();
+    let steps: Vec<Value> =
+        serde_json::from_str(&runtime.typed(&["plan", "--json", path]).succeeds()).unwrap();
+    assert_eq!(steps.len(), listing.lines().count());
+    let text = |step: &Value, key: &str| step[key].as_str().unwrap().to_owned();
+    for (number, (step, line)) in steps.iter().zip(listing.lines()).enumerate() {
+        assert_eq!(step["step"], number);
+        let (origin, said) = (text(step, "origin"), text(step, "text"));
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(line), words(&format!("{number} {origin} {said}")));
+        assert!(origin.starts_with(&text(step, "field")));
+        assert!(said.contains(&text(step, "kind")));
+    }
+    assert_eq!(text(steps.last().unwrap(), "kind"), "exec");
+    let of_dev = steps.iter().find(|step| step["field"] == "mounts[1]").unwrap();
+    assert_eq!((text(of_dev, "kind"), text(of_dev, "text")), ("fsopen".into(), "r0 = fsopen tmpfs".into()));
+}
+
+#[test]
+fn a_plan_says_what_a_seccomp_profile_decides() {
+    need!(is_husk(), "runc has no plan");
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("exit 0");
+    bundle.write();
+    let path = bundle.path().to_str().unwrap().to_owned();
+    runtime.typed(&["plan", "--seccomp", &path]).fails(1, "linux.seccomp: is missing");
+    let profile = serde_json::json!({
+        "defaultAction": "SCMP_ACT_ALLOW",
+        "syscalls": [{ "names": ["getcwd", "not_a_call"], "action": "SCMP_ACT_ERRNO", "errnoRet": 7 }]
+    });
+    let bundle = bundle.with("/linux/seccomp", profile);
+    bundle.write();
+    let seen = runtime.typed(&["plan", "--seccomp", &path]);
+    let table = seen.succeeds();
+    assert!(table.starts_with("default allow\n"), "{table}");
+    assert!(table.lines().any(|line| line.ends_with("errno 7            getcwd")), "{table}");
+    assert!(String::from_utf8_lossy(&seen.0.stderr).contains("not_a_call"));
+}

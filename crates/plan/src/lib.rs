@@ -23,6 +23,7 @@ mod seccomp;
 
 pub use builder::{Error, Plan};
 pub use host::{CgroupMount, FileKind, Host};
+pub use seccomp::decisions;
 
 use builder::Builder;
 use bumpalo::Bump;

@@ -46,18 +46,6 @@ impl Request {
     }
 }
 
-/// The list of the container in `bundle`, as text.
-///
-/// # Errors
-///
-/// If the configuration cannot be read or carried out.
-pub fn plan(bundle: &std::path::Path) -> Result<(String, Vec<Warning>), Error> {
-    let (container, warnings) = husk_bundle::load(bundle)?;
-    let memory = Bump::new();
-    let plan = husk_plan::create(&container, &probe(&container), &Call::default(), &memory)?;
-    Ok((plan.to_string(), warnings))
-}
-
 /// Creates a container: its process exists and waits for `start`.
 ///
 /// # Errors
