@@ -358,3 +358,61 @@ fn a_plan_says_what_a_seccomp_profile_decides() {
     assert!(table.lines().any(|line| line.ends_with("errno 7            getcwd")), "{table}");
     assert!(String::from_utf8_lossy(&seen.0.stderr).contains("not_a_call"));
 }
+
+#[test]
+fn timings_show_every_step_once_and_in_its_order() {
+    need!(is_husk(), "runc takes no times");
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("exit 7");
+    bundle.write();
+    let (path, root) = (bundle.path().to_str().unwrap(), runtime.root().to_str().unwrap());
+    let steps: Vec<Value> =
+        serde_json::from_str(&runtime.typed(&["plan", "--json", path]).succeeds()).unwrap();
+    let text = |step: &Value, key: &str| step[key].as_str().unwrap().to_owned();
+    let wanted: Vec<_> =
+        steps.iter().map(|step| format!("{}: {}", text(step, "origin"), text(step, "text"))).collect();
+
+    let run = |timings: &str| runtime.typed(&["--root", root, "run", timings, "-b", path, "c"]);
+    let seen = run("--timings");
+    assert_eq!(seen.0.status.code(), Some(7));
+    let stderr = String::from_utf8(seen.0.stderr).unwrap();
+    let rows = stderr.lines().filter_map(|line| line.get(21..)?.trim_start_matches([' ', '#']).into());
+    let (ours, theirs): (Vec<&str>, Vec<&str>) =
+        rows.filter(|row| row.contains(": ")).partition(|row| row.starts_with("husk: "));
+    assert_eq!(theirs, wanted, "{stderr}");
+    let phases = ["load config.json", "look at the machine", "plan", "clone, map ids", "wait for exec"];
+    let places = phases.map(|phase| ours.iter().position(|row| *row == format!("husk: {phase}")).unwrap());
+    assert!(places.is_sorted(), "{stderr}");
+
+    let picture = runtime.root().join("picture.svg");
+    run(&format!("--timings={}", picture.display()));
+    let svg = fs::read_to_string(picture).unwrap();
+    let escaped = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let rest = wanted.iter().try_fold(svg.as_str(), |rest, step| {
+        rest.split_once(&format!(">{}</text>", escaped(step))).map(|(_, rest)| rest)
+    });
+    assert!(rest.is_some_and(|rest| rest.ends_with("</svg>\n")), "{svg}");
+}
+
+// A child that asked for the time behind its filter would be killed for it.
+#[test]
+fn timings_ask_for_no_time_where_a_filter_could_forbid_it() {
+    need!(is_husk(), "runc takes no times");
+    let runtime = Runtime::under_test();
+    let profile = serde_json::json!({
+        "defaultAction": "SCMP_ACT_ALLOW",
+        "syscalls": [{ "names": ["clock_gettime"], "action": "SCMP_ACT_KILL_PROCESS" }]
+    });
+    for privileges in [true, false] {
+        if !privileges && !is_root() {
+            continue;
+        }
+        let bundle = Bundle::running("exit 7")
+            .with("/linux/seccomp", profile.clone())
+            .with("/process/noNewPrivileges", privileges.into());
+        bundle.write();
+        let (path, root) = (bundle.path().to_str().unwrap(), runtime.root().to_str().unwrap());
+        let seen = runtime.typed(&["--root", root, "run", "--timings", "-b", path, "c"]);
+        assert_eq!(seen.0.status.code(), Some(7), "{}", String::from_utf8_lossy(&seen.0.stderr));
+    }
+}

@@ -5,6 +5,7 @@ use crate::probe::probe;
 use crate::record::{Process, Record};
 use crate::store::{Entry, Store, write_whole};
 use crate::time;
+use crate::timings::Timings;
 use bumpalo::Bump;
 use husk_bundle::{Container, Warning};
 use husk_listing::Line;
@@ -33,6 +34,8 @@ pub struct Request {
     pub keyring: Keyring,
     /// How many of the caller's descriptors, from 3 upwards, are passed on to the program.
     pub preserve_fds: u32,
+    /// Where to write down when things happen.
+    pub timings: Timings,
 }
 
 impl Request {
@@ -60,7 +63,7 @@ pub fn create(store: &Store, request: &Request) -> Result<Vec<Warning>, Error> {
     let mut record = record(request, &container);
     creation.entry.write(&record)?;
 
-    let launched = launch(&container, &request.call(Start::On(Fd::of(&listener)))?)?;
+    let launched = launch(&container, &request.call(Start::On(Fd::of(&listener)))?, &request.timings)?;
     let mut child = launched.child;
     match child.next_request()? {
         Some(husk_spawn::Request::Parked) => {}
@@ -116,10 +119,13 @@ pub(crate) struct Launched {
 }
 
 /// Plans the container and starts its process.
-pub(crate) fn launch(container: &Container, call: &Call) -> Result<Launched, Error> {
+pub(crate) fn launch(container: &Container, call: &Call, timings: &Timings) -> Result<Launched, Error> {
     // Never freed: the child may read it for longer than this process lives.
     let memory: &'static Bump = Box::leak(Box::new(Bump::new()));
-    let plan = husk_plan::create(container, &probe(container), call, memory)?;
+    timings.begin("look at the machine");
+    let host = probe(container);
+    timings.begin("plan");
+    let plan = husk_plan::create(container, &host, call, memory)?;
     let steps: &'static [Step<'static>] = plan.steps;
     let mut command = Command::of_steps(move |writer| {
         steps.iter().for_each(|step| writer.push(*step));
@@ -139,6 +145,10 @@ pub(crate) fn launch(container: &Container, call: &Call) -> Result<Launched, Err
         .new_namespaces(plan.namespaces)
         .uid_map(&maps(&container.uid_mappings))
         .gid_map(&maps(&container.gid_mappings));
+    if timings.are_wanted() {
+        command.timed();
+    }
+    timings.begin("clone, map ids");
     let child = command.spawn().map_err(|error| explain(error, &plan))?;
     Ok(Launched { child, plan })
 }

@@ -19,6 +19,7 @@ mod start;
 mod status;
 mod store;
 mod time;
+mod timings;
 
 pub use create::{Request, create};
 pub use delete::{delete, force_delete};
@@ -35,3 +36,4 @@ pub use start::start;
 pub use status::{Listed, OCI_VERSION, State, Status, list, state};
 pub use store::Store;
 pub use time::now;
+pub use timings::{Lane, Span, Timings};
