@@ -25,6 +25,7 @@ mod seccomp;
 
 pub use builder::{Error, Plan};
 pub use host::{AppArmor, CgroupMount, FileKind, Host, Selinux};
+pub use seccomp::decisions;
 
 use builder::Builder;
 use bumpalo::Bump;

@@ -41,7 +41,8 @@ pub(crate) fn write<'b>(
         None => settings(command, around, &mut list)?,
     }
     let steps = list.finish();
-    Ok(memory.keep(Script { steps, journal: Journal::new(), channel: around.channel }))
+    let times = command.timed.then(|| memory.words(steps.len()));
+    Ok(memory.keep(Script { steps, journal: Journal::new(), channel: around.channel, times }))
 }
 
 /// The order of these lines is the order of the system calls. A line that must stand where it

@@ -11,6 +11,7 @@ use std::cell::OnceCell;
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// Where a list lies.
 #[derive(Default)]
@@ -32,6 +33,11 @@ impl Memory {
         self.bump.reset();
         self.environment.take();
         self
+    }
+
+    /// Words for a child to write to, all 0.
+    pub(crate) fn words(&self, number: usize) -> &[AtomicU64] {
+        self.bump.alloc_slice_fill_with(number, |_| AtomicU64::new(0))
     }
 
     pub(crate) fn keep<T>(&self, value: T) -> &T {
