@@ -40,17 +40,18 @@ pub struct Script<'a> {
     /// What to do, in this order. The last step is [`Step::Execve`], or the child ends.
     pub steps: &'a [Step<'a>],
     /// Where the child writes down how far it came.
-    pub journal: Journal,
+    pub journal: &'a Journal,
     /// The child's end of the socket to its parent, for lists with a [`Step::Request`].
     pub channel: Option<Fd>,
 }
 
-/// Performs the list. This is the child's whole life between clone and exec.
+/// Performs the list. This is the child's whole life between clone and exec, or with a
+/// [`Step::CloneParent`] that of two children, the second of which goes on where the first ends.
 pub fn run(script: &Script<'_>) -> ! {
     let mut registers = Registers::default();
     for (index, step) in script.steps.iter().enumerate() {
         script.journal.begin(index);
-        if let Err(errno) = perform::perform(step, &mut registers, script.channel) {
+        if let Err(errno) = perform::perform(step, &mut registers, script) {
             script.journal.fail(errno);
             registers.report(index, errno);
             break;
