@@ -88,6 +88,9 @@ impl Display for Line<'_> {
                 write!(f, "fsconfig r{} {}={}", fs.index(), Text(key), Text(value))
             }
             Step::FsconfigFlag { fs, key } => write!(f, "fsconfig r{} {}", fs.index(), Text(key)),
+            Step::FsconfigFd { fs, key, fd } => {
+                write!(f, "fsconfig r{} {}={}", fs.index(), Text(key), Descriptor(fd))
+            }
             Step::Fsmount { fs, attributes } => {
                 write!(f, "fsmount r{}{}", fs.index(), Attributes("", attributes))
             }
@@ -120,7 +123,11 @@ impl Display for Line<'_> {
 
             Step::Unshare { namespaces } => write!(f, "unshare {}", Kinds(namespaces)),
             Step::Setns { fd, namespaces } => write!(f, "join {} {}", Kinds(namespaces), Descriptor(fd)),
+            Step::CloneParent { namespaces } if namespaces.is_empty() => f.write_str("clone-parent"),
+            Step::CloneParent { namespaces } => write!(f, "clone-parent with new {}", Kinds(namespaces)),
             Step::Sethostname { name } => write!(f, "hostname {}", Bytes(name)),
+            Step::Setdomainname { name } => write!(f, "domainname {}", Bytes(name)),
+            Step::LoopbackUp => f.write_str("loopback up"),
             Step::Request { what: Request::IdMaps } => f.write_str("request id-maps"),
             Step::Request { what: Request::Parked } => f.write_str("request parked"),
 
@@ -156,6 +163,7 @@ impl Display for Line<'_> {
             Step::Setresgid { gid } => write!(f, "gid {}", gid.as_raw()),
             Step::Setresuid { uid } => write!(f, "uid {}", uid.as_raw()),
             Step::NoNewPrivs => f.write_str("no-new-privileges"),
+            Step::Undumpable => f.write_str("undumpable"),
 
             Step::DropBounding { keep } => write!(f, "bounding {keep:#x}"),
             Step::KeepCaps { keep: KeepCaps::Yes } => f.write_str("keep-capabilities"),

@@ -96,6 +96,12 @@ fn every_step_has_its_line() {
         (Step::ParentDeathSignal { signal: Signal::KILL, parent: None }, "parent-death-signal 9"),
         (Step::Unshare { namespaces: Namespaces::ALL }, "unshare user,mnt,pid,net,ipc,uts,cgroup,time"),
         (Step::Setns { fd: fd(7).into(), namespaces: Namespaces::NET }, "join net 7"),
+        (Step::CloneParent { namespaces: Namespaces::EMPTY }, "clone-parent"),
+        (Step::CloneParent { namespaces: Namespaces::PID }, "clone-parent with new pid"),
+        (Step::Setdomainname { name: b"net" }, r#"domainname "net""#),
+        (Step::LoopbackUp, "loopback up"),
+        (Step::Undumpable, "undumpable"),
+        (Step::FsconfigFd { fs: R3, key: c"pidns", fd: fd(9).into() }, "fsconfig r3 pidns=9"),
         (Step::Sethostname { name: b"box" }, r#"hostname "box""#),
         (Step::Request { what: Request::IdMaps }, "request id-maps"),
         (
@@ -219,4 +225,5 @@ names! {
     OpenTree MountSetattr MoveMount Mask ReadOnly Fchdir DropBounding KeepCaps Capset RaiseAmbient Seccomp
     CheckExecutable ExecveFirst Park
     FchownStreams OpenInProc JoinSessionKeyring SetMempolicy Personality
+    CloneParent Setdomainname LoopbackUp Undumpable FsconfigFd
 }
