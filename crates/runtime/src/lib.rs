@@ -8,6 +8,7 @@
 
 mod create;
 mod delete;
+mod descriptors;
 mod error;
 mod kill;
 mod plan;
