@@ -10,5 +10,7 @@ mod inside;
 mod lifecycle;
 /// What the process of a container is, and what it has from its caller.
 mod process;
+/// Filters of system calls, and agents that decide about them.
+mod seccomp;
 /// A bundle to build, a runtime to run it, and what is expected of it.
 mod util;

@@ -123,6 +123,7 @@ impl Display for Line<'_> {
             Step::Sethostname { name } => write!(f, "hostname {}", Bytes(name)),
             Step::Request { what: Request::IdMaps } => f.write_str("request id-maps"),
             Step::Request { what: Request::Parked } => f.write_str("request parked"),
+            Step::Request { what: Request::Listener } => f.write_str("request listener"),
 
             Step::Setrlimit { resource, limit } => {
                 let limits = (Limit(limit.current), Limit(limit.maximum));
@@ -167,6 +168,9 @@ impl Display for Line<'_> {
             Step::RaiseAmbient { capabilities } => write!(f, "ambient {capabilities:#x}"),
             Step::Seccomp { program, .. } => write!(f, "seccomp {} instructions", program.len()),
 
+            Step::SeccompListener { program, .. } => {
+                write!(f, "seccomp {} instructions, with a listener", program.len())
+            }
             Step::CheckExecutable { candidates } => write!(f, "find {}", Names(candidates)),
             Step::Park { .. } => f.write_str("park"),
             Step::ExecveFirst { candidates, .. } => write!(f, "exec {}", Names(candidates)),

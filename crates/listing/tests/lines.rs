@@ -179,6 +179,8 @@ fn every_step_has_its_line() {
         ),
         (Step::RaiseAmbient { capabilities: 1 }, "ambient 0x1"),
         (Step::Seccomp { flags: 0, program: &[] }, "seccomp 0 instructions"),
+        (Step::SeccompListener { flags: 8, program: &[] }, "seccomp 0 instructions, with a listener"),
+        (Step::Request { what: Request::Listener }, "request listener"),
         (Step::CheckExecutable { candidates: &[c"/bin/sh", c"/usr/bin/sh"] }, "find /bin/sh or /usr/bin/sh"),
         (Step::ExecveFirst { candidates: &[c"/bin/sh"], argv, envp }, "exec /bin/sh"),
         (Step::Request { what: Request::Parked }, "request parked"),
@@ -218,5 +220,5 @@ names! {
     CloseOthers OpenInRoot EnsureDirectory Attach Mknod SymlinkIn Fsopen FsconfigString FsconfigFlag Fsmount
     OpenTree MountSetattr MoveMount Mask ReadOnly Fchdir DropBounding KeepCaps Capset RaiseAmbient Seccomp
     CheckExecutable ExecveFirst Park
-    FchownStreams OpenInProc JoinSessionKeyring SetMempolicy Personality
+    SeccompListener FchownStreams OpenInProc JoinSessionKeyring SetMempolicy Personality
 }

@@ -161,6 +161,9 @@ pub fn create<'b>(
             plan.at("process.noNewPrivileges").push(Step::NoNewPrivs);
         }
         process::find(process, call, &mut plan)?;
+        // Not later: nobody may be left to hand its listener over.
+        seccomp::load(container, host, When::Attended, &mut plan)?;
+        process::wait(start, &mut plan);
         seccomp::load(container, host, When::Last, &mut plan)?;
         process::exec(process, host, call, &mut plan)?;
     }

@@ -219,6 +219,13 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, channel: Optio
             bits(capabilities).try_for_each(process::prctl_cap_ambient_raise)
         }
         Step::Seccomp { flags, program } => process::seccomp_set_mode_filter(flags, program).map(drop),
+        Step::SeccompListener { flags, program } => {
+            let listener = process::seccomp_new_listener(flags, program)?;
+            // One `write` is all that the filter must let pass before somebody listens.
+            report::request_about(channel, Request::Listener, listener)?;
+            file::close(listener);
+            Ok(())
+        }
 
         Step::CheckExecutable { candidates } => first(candidates, at::check_executable),
         Step::Park { listener } => {

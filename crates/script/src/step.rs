@@ -554,6 +554,15 @@ pub enum Step<'a> {
         program: &'a [Instruction],
     },
 
+    /// `seccomp(SECCOMP_SET_MODE_FILTER)` with `SECCOMP_FILTER_FLAG_NEW_LISTENER`; then the parent is
+    /// told the listener's number and waited for, and it is closed.
+    SeccompListener {
+        /// `SECCOMP_FILTER_FLAG_*`.
+        flags: u32,
+        /// The program.
+        program: &'a [Instruction],
+    },
+
     // The end.
     /// `openat2` and `faccessat` of one place after the other, until there is a program.
     CheckExecutable {

@@ -97,6 +97,7 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::CheckExecutable { .. } => container::check_executable_and_execve_first,
     Step::ExecveFirst { .. } => container::check_executable_and_execve_first,
     Step::Park { .. } => container::park,
+    Step::SeccompListener { .. } => attributes::seccomp_listener,
     Step::FchownStreams { .. } => attributes::fchown_streams,
     Step::OpenInProc { .. } => attributes::open_in_proc,
     Step::JoinSessionKeyring { .. } => attributes::join_session_keyring,
