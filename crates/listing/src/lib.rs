@@ -37,7 +37,8 @@ impl Display for Line<'_> {
                 keep.map_or(Ok(()), |fd| write!(f, " but {}", fd.number()))
             }
             Step::FchownStreams { uid } => write!(f, "owner of streams {}", uid.as_raw()),
-            Step::OpenInProc { path, out, .. } => write!(f, "r{} = open /proc {}", out.index(), Text(path)),
+            Step::OpenProc { out } => write!(f, "r{} = open /proc", out.index()),
+            Step::OpenInProc { path, out, .. } => write!(f, "r{} = open in proc {}", out.index(), Text(path)),
             Step::CloseRange { first, last } => write!(f, "close {}-{}", first.number(), last.number()),
             Step::CloseRangeOnExec { first, last } => {
                 write!(f, "close-on-exec {}-{}", first.number(), last.number())
@@ -88,6 +89,9 @@ impl Display for Line<'_> {
                 write!(f, "fsconfig r{} {}={}", fs.index(), Text(key), Text(value))
             }
             Step::FsconfigFlag { fs, key } => write!(f, "fsconfig r{} {}", fs.index(), Text(key)),
+            Step::FsconfigFd { fs, key, fd } => {
+                write!(f, "fsconfig r{} {}={}", fs.index(), Text(key), Descriptor(fd))
+            }
             Step::Fsmount { fs, attributes } => {
                 write!(f, "fsmount r{}{}", fs.index(), Attributes("", attributes))
             }
@@ -120,7 +124,11 @@ impl Display for Line<'_> {
 
             Step::Unshare { namespaces } => write!(f, "unshare {}", Kinds(namespaces)),
             Step::Setns { fd, namespaces } => write!(f, "join {} {}", Kinds(namespaces), Descriptor(fd)),
+            Step::CloneParent { namespaces } if namespaces.is_empty() => f.write_str("clone-parent"),
+            Step::CloneParent { namespaces } => write!(f, "clone-parent with new {}", Kinds(namespaces)),
             Step::Sethostname { name } => write!(f, "hostname {}", Bytes(name)),
+            Step::Setdomainname { name } => write!(f, "domainname {}", Bytes(name)),
+            Step::LoopbackUp => f.write_str("loopback up"),
             Step::Request { what: Request::IdMaps } => f.write_str("request id-maps"),
             Step::Request { what: Request::Parked } => f.write_str("request parked"),
             Step::Request { what: Request::Listener } => f.write_str("request listener"),
@@ -157,6 +165,7 @@ impl Display for Line<'_> {
             Step::Setresgid { gid } => write!(f, "gid {}", gid.as_raw()),
             Step::Setresuid { uid } => write!(f, "uid {}", uid.as_raw()),
             Step::NoNewPrivs => f.write_str("no-new-privileges"),
+            Step::Undumpable => f.write_str("undumpable"),
 
             Step::DropBounding { keep } => write!(f, "bounding {keep:#x}"),
             Step::KeepCaps { keep: KeepCaps::Yes } => f.write_str("keep-capabilities"),

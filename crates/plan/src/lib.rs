@@ -25,6 +25,7 @@ mod seccomp;
 
 pub use builder::{Error, Plan};
 pub use host::{AppArmor, CgroupMount, FileKind, Host, Selinux};
+pub use seccomp::decisions;
 
 use builder::Builder;
 use bumpalo::Bump;
@@ -123,12 +124,13 @@ pub fn create<'b>(
     refuse(container, call, &mut plan)?;
 
     process::detach(call, host, &mut plan);
-    // Through the caller's procfs, before there is another.
-    let label = lsm::open(container, host, &mut plan)?;
+    // The caller's, before there is another.
+    let proc = lsm::proc(container, &mut plan)?;
     namespaces::join(container, &mut plan)?;
     // Before anything that needs an id: until ids are mapped the child has none.
     namespaces::map_ids(container, &mut plan)?;
-    keyring::join(container, call, &mut plan)?;
+    keyring::join(container, call, proc, &mut plan)?;
+    let label = lsm::open(container, host, proc, &mut plan)?;
     namespaces::names(container, &mut plan)?;
     // Through the host's procfs, which no image can have prepared.
     namespaces::sysctl(container, &mut plan)?;

@@ -19,6 +19,29 @@ pub(crate) enum When {
     Last,
 }
 
+const FIELD: &str = "linux.seccomp";
+
+/// What the container's profile decides on this machine, which prints itself, and the names in it that
+/// are no call's.
+///
+/// # Errors
+///
+/// If the profile contradicts itself.
+pub fn decisions(container: &Container, host: &Host) -> Result<Option<(Table, Vec<String>)>, Error> {
+    let Some(profile) = &container.seccomp else { return Ok(None) };
+    let (table, unknown) = Table::new(profile, &host.machine).map_err(|error| Error::seccomp(&error))?;
+    Ok(Some((table, unknown.iter().map(|unknown| unknown.to_string()).collect())))
+}
+
+impl Error {
+    /// The words begin with the field that they are about.
+    fn seccomp(error: &husk_seccomp::Error) -> Self {
+        let text = error.to_string();
+        let (field, reason) = text.split_once(": ").unwrap_or((FIELD, &text));
+        Self::new(field, reason.to_owned())
+    }
+}
+
 pub(crate) fn load(
     container: &Container,
     host: &Host,
@@ -40,19 +63,14 @@ pub(crate) fn load(
     }
     // Names that no machine knows are of calls that nobody can make.
     let compiled = Table::new(profile, &host.machine).and_then(|(table, _unknown)| table.program());
-    let program = compiled.map_err(|error| {
-        // It begins with the field that it is about.
-        let text = error.to_string();
-        let (field, reason) = text.split_once(": ").unwrap_or(("linux.seccomp", &text));
-        plan.at(field).error(reason)
-    })?;
+    let program = compiled.map_err(|error| Error::seccomp(&error))?;
     let instructions = program.instructions.iter();
     let instructions =
         instructions.map(|from| Instruction { code: from.code, jt: from.jt, jf: from.jf, k: from.k });
     let instructions: Vec<_> = instructions.collect();
     let (flags, notifies) = (program.flags.bits(), program.notifies());
     let program = plan.slice(&instructions);
-    plan.at("linux.seccomp").push(if notifies {
+    plan.at(FIELD).push(if notifies {
         Step::SeccompListener { flags, program }
     } else {
         Step::Seccomp { flags, program }

@@ -5,9 +5,12 @@ use crate::keys;
 use crate::report::{self, Failure, Request};
 use crate::step::{Handle, Place, Reg, Step};
 use crate::sys::file::{Mode, OFlags};
+use crate::sys::namespace::Namespaces;
+use crate::sys::process::Dumpable;
 use crate::sys::signal::Signal;
-use crate::sys::{Errno, Fd, Pid, Result, Uid, at, file, limits, mount, namespace, process, signal};
+use crate::sys::{Errno, Fd, Pid, Result, Uid, at, clone, file, limits, mount, namespace, process, signal};
 use crate::target::{ensure_directory, ensure_file};
+use crate::{Journal, Script};
 use core::ffi::CStr;
 
 /// The descriptors that steps leave for each other.
@@ -71,7 +74,8 @@ impl Registers {
     }
 }
 
-pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, channel: Option<Fd>) -> Result {
+pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Script<'_>) -> Result {
+    let channel = script.channel;
     match *step {
         Step::Open { path, flags, mode, out } => {
             registers.replace(out, file::open(path, flags, mode)?);
@@ -101,8 +105,12 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, channel: Optio
         Step::Write { fd, bytes } => write_whole(registers.get(fd)?, bytes),
         Step::WriteFile { path, bytes, tolerate } => tolerating(tolerate, write_file(path, bytes)),
 
-        Step::OpenInProc { path, flags, out } => {
-            registers.replace(out, at::openat2_in_proc(path, flags)?);
+        Step::OpenProc { out } => {
+            registers.replace(out, at::openat2_proc()?);
+            Ok(())
+        }
+        Step::OpenInProc { proc, path, flags, out } => {
+            registers.replace(out, at::openat2_in_proc(registers.get(proc)?, path, flags)?);
             Ok(())
         }
 
@@ -155,6 +163,9 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, channel: Optio
             mount::fsconfig_set_string(registers.get(fs.into())?, key, value)
         }
         Step::FsconfigFlag { fs, key } => mount::fsconfig_set_flag(registers.get(fs.into())?, key),
+        Step::FsconfigFd { fs, key, fd } => {
+            mount::fsconfig_set_fd(registers.get(fs.into())?, key, registers.get(fd)?)
+        }
         Step::Fsmount { fs, attributes } => {
             let configured = registers.get(fs.into())?;
             mount::fsconfig_create(configured)?;
@@ -195,7 +206,10 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, channel: Optio
 
         Step::Unshare { namespaces } => namespace::unshare(namespaces),
         Step::Setns { fd, namespaces } => namespace::setns(registers.get(fd)?, namespaces),
+        Step::CloneParent { namespaces } => clone_parent(namespaces, script.journal),
         Step::Sethostname { name } => namespace::sethostname(name),
+        Step::Setdomainname { name } => namespace::setdomainname(name),
+        Step::LoopbackUp => namespace::loopback_up(),
         Step::Request { what } => report::request(channel, what),
 
         Step::Setrlimit { resource, limit } => limits::setrlimit(resource, limit),
@@ -211,6 +225,7 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, channel: Optio
         Step::Setresgid { gid } => process::setresgid(gid),
         Step::Setresuid { uid } => process::setresuid(uid),
         Step::NoNewPrivs => process::prctl_set_no_new_privs(),
+        Step::Undumpable => process::prctl_set_dumpable(Dumpable::No),
 
         Step::DropBounding { keep } => drop_bounding(keep),
         Step::KeepCaps { keep } => process::prctl_set_keepcaps(keep),
@@ -243,6 +258,15 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, channel: Optio
             first(candidates, |path| Err(process::execve(path, argv, envp)))
         }
         Step::Execve { path, argv, envp } => Err(process::execve(path, argv, envp)),
+    }
+}
+
+/// Ends this process in favour of another, which returns from here and goes on with the list.
+fn clone_parent(namespaces: Namespaces, journal: &Journal) -> Result {
+    let born = journal.next_birth().ok_or(Errno::TOOMANYREFS)?;
+    match clone::clone_parent(namespaces, born)? {
+        None => Ok(()),
+        Some(_) => process::exit_group(0),
     }
 }
 

@@ -158,9 +158,15 @@ pub enum Step<'a> {
         tolerate: Option<Errno>,
     },
 
-    /// `openat2(RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS)` below `/proc`, which has to
-    /// be procfs.
+    /// `openat2(O_PATH)` of `/proc`, which has to be procfs.
+    OpenProc {
+        /// Where the descriptor is left.
+        out: Reg,
+    },
+    /// `openat2(RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS)` in procfs.
     OpenInProc {
+        /// The procfs.
+        proc: Handle,
         /// The file, relative to it.
         path: &'a CStr,
         /// How to open it.
@@ -321,6 +327,15 @@ pub enum Step<'a> {
         /// The flag.
         key: &'a CStr,
     },
+    /// `fsconfig(FSCONFIG_SET_FD)`.
+    FsconfigFd {
+        /// The file system.
+        fs: Reg,
+        /// The parameter.
+        key: &'a CStr,
+        /// Its value.
+        fd: Handle,
+    },
     /// `fsconfig(FSCONFIG_CMD_CREATE)`, `fsmount`, and `close` of the configuration: a mount that is
     /// nowhere yet takes its register.
     Fsmount {
@@ -452,11 +467,25 @@ pub enum Step<'a> {
         /// The kinds of namespaces to join.
         namespaces: Namespaces,
     },
+    /// `clone(CLONE_PARENT)`, without shared memory: the list goes on in a process of its own, which
+    /// has the pid namespace that was joined, or new ones, and the registers and all else of the
+    /// first. The first exits. Both are the parent's children.
+    CloneParent {
+        /// The kinds of namespaces to make, time excepted.
+        namespaces: Namespaces,
+    },
     /// `sethostname`.
     Sethostname {
         /// The name.
         name: &'a [u8],
     },
+    /// `setdomainname`.
+    Setdomainname {
+        /// The name.
+        name: &'a [u8],
+    },
+    /// `socket`, then `ioctl(SIOCSIFFLAGS)`: the loopback device is up.
+    LoopbackUp,
     /// Asks the parent for something and waits until it is done.
     Request {
         /// What.
@@ -525,6 +554,9 @@ pub enum Step<'a> {
     },
     /// `prctl(PR_SET_NO_NEW_PRIVS)`.
     NoNewPrivs,
+    /// `prctl(PR_SET_DUMPABLE)`: until exec nobody without privileges over it looks into the process,
+    /// nor into those that share its memory.
+    Undumpable,
 
     /// `prctl(PR_CAPBSET_DROP)` for every capability that is not in `keep`.
     DropBounding {

@@ -16,6 +16,7 @@ use crate::signal::{Action, Signal};
 use crate::{CArray, Errno, Fd, Gid, Result};
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
+use core::sync::atomic::AtomicI32;
 use linux_raw_sys::general as nr;
 
 /// System calls of numbers alone.
@@ -78,6 +79,15 @@ pub(crate) fn exit_group(status: usize) -> ! {
     unsafe { call(nr::__NR_exit_group, [status, 0, 0, 0, 0, 0]) };
     // It returns only where a seccomp filter refuses it.
     trap()
+}
+
+pub(crate) fn clone_parent(namespaces: u32, born: &AtomicI32) -> Result<usize> {
+    let flags = namespaces | nr::CLONE_PARENT | nr::CLONE_PARENT_SETTID;
+    let words = [flags as usize, 0, born.as_ptr().addr(), 0, 0, 0];
+    // SAFETY: without CLONE_VM and without a stack the new process has a copy of this memory and goes
+    // on from here as this one does: nothing is used by both that was not shared before. The kernel
+    // writes one word, which is an atomic.
+    check(unsafe { call(nr::__NR_clone, words) })
 }
 
 pub(crate) fn prctl(option: Prctl, [a, b]: [usize; 2]) -> Result<usize> {
@@ -219,6 +229,14 @@ pub(crate) fn setgroups(groups: &[Gid]) -> Result {
     check(unsafe { call(nr::__NR_setgroups, [groups.len(), groups.as_ptr().addr(), 0, 0, 0, 0]) }).map(drop)
 }
 
+/// Seconds and nanoseconds of a clock. Not rustix's, which looks for the vDSO and remembers where it is.
+pub(crate) fn clock_gettime(clock: u32) -> [u64; 2] {
+    let mut time = [0_u64; 2];
+    // SAFETY: the kernel writes two words. If it refuses they stay as they are.
+    unsafe { call(nr::__NR_clock_gettime, [clock as usize, (&raw mut time).addr(), 0, 0, 0, 0]) };
+    time
+}
+
 /// `close`, and not rustix's, which in a debug build panics at EBADF.
 pub(crate) fn close(fd: Fd) {
     // SAFETY: one number.
@@ -268,6 +286,30 @@ pub(crate) fn fsopen(fstype: &CStr, flags: u32) -> Result<Fd> {
 pub(crate) fn fsmount(fs: Fd, flags: u32, attributes: u32) -> Result<Fd> {
     // SAFETY: three numbers.
     descriptor(unsafe { call(nr::__NR_fsmount, [fs.word(), flags as usize, attributes as usize, 0, 0, 0]) })
+}
+
+/// `socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC)`.
+pub(crate) fn socket_unix() -> Result<Fd> {
+    const AF_UNIX: usize = 1;
+    const SOCK_DGRAM: usize = 2;
+    // SAFETY: three numbers. SOCK_CLOEXEC is O_CLOEXEC.
+    descriptor(unsafe { call(nr::__NR_socket, [AF_UNIX, SOCK_DGRAM | nr::O_CLOEXEC as usize, 0, 0, 0, 0]) })
+}
+
+/// `ioctl(SIOCSIFFLAGS)` with `IFF_UP | IFF_RUNNING` for `lo`.
+pub(crate) fn ioctl_loopback_up(socket: Fd) -> Result {
+    const SIOCSIFFLAGS: usize = 0x8914;
+    /// `struct ifreq`: a name that ends with NUL, and a union of 24 bytes.
+    #[repr(C)]
+    struct Request {
+        name: [u8; 16],
+        flags: u16,
+        rest: [u8; 22],
+    }
+    let request = Request { name: *b"lo\0\0\0\0\0\0\0\0\0\0\0\0\0\0", flags: 0x41, rest: [0; 22] };
+    let words = [socket.word(), SIOCSIFFLAGS, (&raw const request).addr(), 0, 0, 0];
+    // SAFETY: the kernel reads an `ifreq`, which is laid out as it has it and outlives the call.
+    check(unsafe { call(nr::__NR_ioctl, words) }).map(drop)
 }
 
 pub(crate) fn accept4(listener: Fd) -> Result<Fd> {

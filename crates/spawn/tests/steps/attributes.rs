@@ -41,25 +41,27 @@ pub(crate) fn fchown_streams() {
 
 #[test]
 pub(crate) fn open_in_proc() {
-    let open = |path| Step::OpenInProc { path, flags: OFlags::RDONLY, out: R0 };
-    let observed = after([open(c"self/status"), Step::Dup3 { from: R0.into(), to: fd(509) }]);
+    let proc = Step::OpenProc { out: R0 };
+    let open = |path| Step::OpenInProc { proc: R0.into(), path, flags: OFlags::RDONLY, out: R0 };
+    let observed = after([proc, open(c"self/status"), Step::Dup3 { from: R0.into(), to: fd(509) }]);
     let status = Path::new("/proc").join(observed.child.id().to_string()).join("status");
     assert_eq!(observed.fds()[&509], status, "it is the child's own");
     for (path, errno) in [(c"self/cwd/x", 40), (c"../etc/passwd", 18), (c"no/such", 2)] {
-        let refused = failure([open(path)]);
+        let refused = failure([proc, open(path)]);
         assert!(refused.ends_with(&format!("(os error {errno})")), "{refused}");
     }
     // What somebody mounted there is no procfs, and what he mounted in it is not what was meant.
     needs_namespaces!();
-    let reason = |steps: [Step<'static>; 2]| {
+    let reason = |steps: [Step<'static>; 3]| {
         let mut command = Command::new("true");
         with_privileges(&mut command).final_steps(list(steps)).status().unwrap_err().reason()
     };
     let fake = mount_tmpfs(Path::new("/proc"));
-    assert_eq!(reason([fake, open(c"self/status")]), Reason::Errno(Errno::NODEV));
+    assert_eq!(reason([fake, proc, open(c"self/status")]), Reason::Errno(Errno::NODEV));
     let over = Step::MountBind { source: c"/dev/null", target: c"/proc/uptime" };
-    assert_eq!(reason([over, open(c"uptime")]), Reason::Errno(Errno::XDEV));
-    after_in_namespaces([over, open(c"self/status")]);
+    assert_eq!(reason([over, proc, open(c"uptime")]), Reason::Errno(Errno::XDEV));
+    // That which was there before is still what it was.
+    after_in_namespaces([proc, fake, open(c"self/status")]);
 }
 
 #[test]

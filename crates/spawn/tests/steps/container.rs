@@ -5,7 +5,7 @@ use super::{
     OPEN_NULL, R0, after, after_in_namespaces, failure, fd, list, mount_tmpfs, mounts, permissions, text,
     with_privileges,
 };
-use crate::support::{Dir, needs_namespaces, needs_root, observe, program, until_asleep};
+use crate::support::{Dir, needs_namespaces, needs_root, observe, own_root, program, skip, until_asleep};
 use husk_script::report::Failure;
 use husk_script::{Part, Place, Request, Target};
 use husk_spawn::sys::at::Node;
@@ -13,7 +13,7 @@ use husk_spawn::sys::file::{Mode, OFlags};
 use husk_spawn::sys::mount::Extent;
 use husk_spawn::sys::process::{Capabilities, Instruction, KeepCaps};
 use husk_spawn::sys::{CArray, CPtr, Errno, Fd, Gid, Uid};
-use husk_spawn::{Command, Reason, Reg, Signal, Step};
+use husk_spawn::{Command, Namespaces, Reason, Reg, Signal, Step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::ffi::CStr;
@@ -104,6 +104,35 @@ pub(crate) fn ensure_directory() {
     let refused = failure([root(&dir), ensure("evil/b")]);
     assert!(refused.ends_with("evil/b: File exists (os error 17)"), "{refused}");
     assert_eq!(fs::read_dir(host.path()).unwrap().count(), 0);
+}
+
+#[test]
+pub(crate) fn fsconfig_fd() {
+    needs_namespaces!();
+    let dir = Dir::new();
+    let other = observe(|command| own_root(command).new_namespaces(Namespaces::PID | Namespaces::MOUNT));
+    let namespace = |name| File::open(format!("/proc/{}/ns/{name}", other.child.id())).unwrap();
+    let [user, mnt, pid] = ["user", "mnt", "pid"].map(namespace);
+    let join = |fd: &File, namespaces| Step::Setns { fd: Fd::of(fd).into(), namespaces };
+    let steps = [
+        join(&user, Namespaces::USER),
+        join(&mnt, Namespaces::MOUNT),
+        root(&dir),
+        Step::Fsopen { fstype: c"proc", out: R1 },
+        Step::FsconfigFd { fs: R1, key: c"pidns", fd: Fd::of(&pid).into() },
+        Step::Fsmount { fs: R1, attributes: 0 },
+        Step::Attach { mount: R1, root: R0.into(), target: target("there"), place: Place::Directory },
+    ];
+    let mut command = Command::new("ls");
+    command.arg(dir.join("there")).final_steps(list(steps));
+    let output = match command.output() {
+        Err(error) if error.act().starts_with("fsconfig") => skip!("needs Linux 6.17, for {error}"),
+        output => output.unwrap(),
+    };
+    // The one process of the other namespace, seen from outside of it.
+    let names = String::from_utf8(output.stdout).unwrap();
+    let pids: Vec<_> = names.lines().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).collect();
+    assert_eq!(pids, ["1"], "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
