@@ -132,6 +132,7 @@ impl Display for Line<'_> {
             Step::Request { what: Request::IdMaps } => f.write_str("request id-maps"),
             Step::Request { what: Request::Parked } => f.write_str("request parked"),
             Step::Request { what: Request::Listener } => f.write_str("request listener"),
+            Step::Request { what: Request::NetDevices } => f.write_str("request net-devices"),
 
             Step::Setrlimit { resource, limit } => {
                 let limits = (Limit(limit.current), Limit(limit.maximum));

@@ -193,6 +193,7 @@ fn every_step_has_its_line() {
         (Step::Seccomp { flags: 0, program: &[] }, "seccomp 0 instructions"),
         (Step::SeccompListener { flags: 8, program: &[] }, "seccomp 0 instructions, with a listener"),
         (Step::Request { what: Request::Listener }, "request listener"),
+        (Step::Request { what: Request::NetDevices }, "request net-devices"),
         (Step::CheckExecutable { candidates: &[c"/bin/sh", c"/usr/bin/sh"] }, "find /bin/sh or /usr/bin/sh"),
         (Step::ExecveFirst { candidates: &[c"/bin/sh"], argv, envp }, "exec /bin/sh"),
         (Step::Request { what: Request::Parked }, "request parked"),

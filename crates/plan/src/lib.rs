@@ -19,6 +19,7 @@ mod lsm;
 mod masks;
 mod mounts;
 mod namespaces;
+mod network;
 mod process;
 mod rootfs;
 mod seccomp;
@@ -129,6 +130,8 @@ pub fn create<'b>(
     namespaces::join(container, &mut plan)?;
     // Before anything that needs an id: until ids are mapped the child has none.
     namespaces::map_ids(container, &mut plan)?;
+    // Before kernel parameters, some of which are of a device.
+    network::devices(container, host, &mut plan)?;
     keyring::join(container, call, proc, &mut plan)?;
     let label = lsm::open(container, host, proc, &mut plan)?;
     namespaces::names(container, &mut plan)?;
@@ -180,7 +183,6 @@ fn refuse(container: &Container, call: &Call<'_>, plan: &mut Builder<'_>) -> Res
         ("hooks", container.hooks != Hooks::default()),
         ("linux.intelRdt", container.intel_rdt.is_some()),
         ("linux.mountLabel", container.mount_label.is_some()),
-        ("linux.netDevices", !container.net_devices.is_empty()),
         ("linux.timeOffsets", !container.time_offsets.is_empty()),
         ("process", process.is_none()),
         ("process.terminal", process.is_some_and(|process| process.terminal != Terminal::No)),

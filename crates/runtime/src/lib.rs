@@ -12,6 +12,8 @@ mod descriptors;
 mod error;
 mod kill;
 mod listener;
+mod net_devices;
+mod netlink;
 mod plan;
 mod probe;
 mod record;

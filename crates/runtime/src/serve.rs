@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::listener;
+use crate::net_devices;
 use crate::record::Record;
 use husk_bundle::Container;
 use husk_spawn::{Child, Request};
@@ -26,6 +27,7 @@ pub(crate) fn serve(child: &mut Child, container: &Container, record: &Record) -
             Some(Request::Parked) => return Ok(Arrival::Ready),
             None => return Ok(Arrival::Failed),
             Some(Request::Listener) => listener::hand_over(child, container, record)?,
+            Some(Request::NetDevices) => net_devices::hand_over(child, &container.net_devices)?,
             // Answered by whoever made the child.
             Some(Request::IdMaps) => {
                 return Err(Error::State("the container's process asks for what it has"));

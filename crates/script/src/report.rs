@@ -28,6 +28,8 @@ pub enum Request {
     Parked = 2,
     /// Fetch the seccomp listener whose number follows, and give it to whoever is to have it.
     Listener = 16,
+    /// Move network devices into the child's network namespace.
+    NetDevices = 17,
 }
 
 /// The most that a request has: itself and a number.
@@ -41,6 +43,7 @@ impl Request {
             1 => Some(Self::IdMaps),
             2 => Some(Self::Parked),
             16 => Some(Self::Listener),
+            17 => Some(Self::NetDevices),
             _ => None,
         }
     }
