@@ -1,5 +1,7 @@
 //! What is tested across the tree, through the command line. The tests of one crate stand beside it.
 
+/// The six kinds of hooks: where, when and with what they are run, and what follows if they fail.
+mod hooks;
 /// The rules of the house that a compiler does not know.
 mod house;
 /// What a program finds in its container.

@@ -49,7 +49,7 @@ fn perform(args: &Args, log: &log::Log) -> Result<Exit> {
     let store = store(args)?;
     match &args.verb {
         Verb::Create(creation) => {
-            warn(log, &husk_runtime::create(&store, &request(creation)?)?);
+            husk_runtime::create(&store, &request(creation)?, |warnings| warn(log, warnings))?;
         }
         Verb::Run { creation, detach, keep } => {
             anyhow::ensure!(!detach && !keep, "--detach and --keep are not supported yet");
@@ -80,8 +80,12 @@ fn perform(args: &Args, log: &log::Log) -> Result<Exit> {
                 husk_runtime::signal(signal).with_context(|| format!("unknown signal {signal:?}"))?;
             husk_runtime::kill(&store, id, signal)?;
         }
-        Verb::Delete { force: true, id } => husk_runtime::force_delete(&store, id)?,
-        Verb::Delete { force: false, id } => husk_runtime::delete(&store, id)?,
+        Verb::Delete { force: true, id } => {
+            husk_runtime::force_delete(&store, id, |warnings| warn(log, warnings))?;
+        }
+        Verb::Delete { force: false, id } => {
+            husk_runtime::delete(&store, id, |warnings| warn(log, warnings))?;
+        }
         Verb::Plan { bundle } => {
             let (listing, warnings) = husk_runtime::plan(&absolute(bundle)?)?;
             warn(log, &warnings);

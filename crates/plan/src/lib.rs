@@ -12,6 +12,7 @@
 
 mod builder;
 mod devices;
+pub mod hooks;
 mod host;
 mod identity;
 mod masks;
@@ -27,7 +28,7 @@ pub use host::{CgroupMount, FileKind, Host};
 use builder::Builder;
 use bumpalo::Bump;
 use husk_bundle::Container;
-use husk_bundle::container::{Hooks, NoNewPrivileges, Terminal};
+use husk_bundle::container::{NoNewPrivileges, Terminal};
 use husk_script::Step;
 use husk_script::sys::Fd;
 use husk_script::sys::namespace::Namespaces;
@@ -35,7 +36,9 @@ use seccomp::When;
 
 /// What the command line adds to the configuration.
 #[derive(Clone, Copy, Debug)]
-pub struct Call {
+pub struct Call<'a> {
+    /// The container's name.
+    pub id: &'a str,
     /// When the program begins.
     pub start: Start,
     /// How the root file system becomes the root.
@@ -46,10 +49,16 @@ pub struct Call {
     pub preserve_fds: u32,
 }
 
-impl Default for Call {
+impl Default for Call<'_> {
     /// A program that begins at once, with nothing said on the command line.
     fn default() -> Self {
-        Self { start: Start::AtOnce, new_root: NewRoot::Pivot, keyring: Keyring::New, preserve_fds: 0 }
+        Self {
+            id: "",
+            start: Start::AtOnce,
+            new_root: NewRoot::Pivot,
+            keyring: Keyring::New,
+            preserve_fds: 0,
+        }
     }
 }
 
@@ -91,7 +100,7 @@ pub enum Start {
 pub fn create<'b>(
     container: &Container,
     host: &Host,
-    call: &Call,
+    call: &Call<'_>,
     memory: &'b Bump,
 ) -> Result<Plan<'b>, Error> {
     let start = call.start;
@@ -112,6 +121,9 @@ pub fn create<'b>(
     plan.at("process.user.umask").push(Step::Umask { mask: builder::mode(0) });
     mounts::attach(container, host, root, &mut plan)?;
     devices::create(container, host, root, &mut plan)?;
+    // "After the runtime environment has been created" and "before the `pivot_root`" (config.md); and while
+    // they can still change what is covered or made read-only below.
+    hooks::before_pivot(container, call.id, root, &mut plan)?;
     process::make_cwd(container, root, &mut plan)?;
     // While the host's null device can still be mounted; and on descriptors below the new root, so it
     // makes no difference that it is not yet the root.
@@ -133,18 +145,19 @@ pub fn create<'b>(
         }
         process::find(process, start, &mut plan)?;
         seccomp::load(container, host, When::Last, &mut plan)?;
-        process::exec(process, host, &mut plan)?;
+        let environment = process::environment(process, host, &mut plan)?;
+        hooks::before_exec(container, call.id, environment, &mut plan)?;
+        process::exec(process, environment, &mut plan)?;
     }
     Ok(plan.finish(namespaces::new(container)))
 }
 
 /// Refuses what is not done yet: nothing that is asked for is silently left out.
-fn refuse(container: &Container, call: &Call, plan: &mut Builder<'_>) -> Result<(), Error> {
+fn refuse(container: &Container, call: &Call<'_>, plan: &mut Builder<'_>) -> Result<(), Error> {
     let process = container.process.as_ref();
     let asked = [
         ("--no-pivot", call.new_root == NewRoot::Move),
         ("--preserve-fds", call.preserve_fds != 0),
-        ("hooks", container.hooks != Hooks::default()),
         ("linux.mountLabel", container.mount_label.is_some()),
         ("linux.timeOffsets", !container.time_offsets.is_empty()),
         ("process", process.is_none()),

@@ -5,6 +5,7 @@ use crate::builder::{Builder, Error, mode};
 use crate::host::Host;
 use husk_bundle::Container;
 use husk_bundle::container::{Process, Scheduler};
+use husk_script::sys::CArray;
 use husk_script::sys::file::OFlags;
 use husk_script::sys::limits::{Resource, Rlimit, SchedAttr};
 use husk_script::sys::signal::{Signal, SignalSet};
@@ -132,22 +133,27 @@ pub(crate) fn find(process: &Process, start: Start, plan: &mut Builder<'_>) -> R
 }
 
 /// Becomes the program.
-pub(crate) fn exec(process: &Process, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
+pub(crate) fn exec<'b>(
+    process: &Process,
+    environment: CArray<'b>,
+    plan: &mut Builder<'b>,
+) -> Result<(), Error> {
     plan.at("process.args");
     let candidates = candidates(process, plan)?;
     let args = process.args.iter().map(|argument| plan.text(OsStr::from_bytes(argument.to_bytes())));
     let args = args.collect::<Result<Vec<_>, _>>()?;
     let argv = plan.array(args);
-    let envp = environment(process, host, plan)?;
-    plan.push(Step::ExecveFirst { candidates, argv, envp });
+    plan.push(Step::ExecveFirst { candidates, argv, envp: environment });
     Ok(())
 }
 
-fn environment<'b>(
+/// The program's environment.
+pub(crate) fn environment<'b>(
     process: &Process,
     host: &Host,
-    plan: &Builder<'b>,
-) -> Result<husk_script::sys::CArray<'b>, Error> {
+    plan: &mut Builder<'b>,
+) -> Result<CArray<'b>, Error> {
+    plan.at("process.env");
     // An empty HOME is none.
     let said = process.env.iter().filter(|variable| variable.as_bytes() != b"HOME=");
     let variables = said.map(|variable| plan.text(OsStr::from_bytes(variable.to_bytes())));

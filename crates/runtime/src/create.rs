@@ -1,6 +1,8 @@
 //! `create`: everything up to the program, which waits.
 
+use crate::delete::forget;
 use crate::error::Error;
+use crate::hooks::{self, Hook};
 use crate::probe::probe;
 use crate::record::{Process, Record};
 use crate::store::{Entry, Store, write_whole};
@@ -37,12 +39,12 @@ pub struct Request {
 
 impl Request {
     /// The same for the planner, for a program that begins as `start` says.
-    pub(crate) fn call(&self, start: Start) -> Result<Call, Error> {
+    pub(crate) fn call(&self, start: Start) -> Result<Call<'_>, Error> {
         if self.console_socket.is_some() {
             return Err(Error::State("--console-socket is not supported yet"));
         }
         let Self { new_root, keyring, preserve_fds, .. } = *self;
-        Ok(Call { start, new_root, keyring, preserve_fds })
+        Ok(Call { id: &self.id, start, new_root, keyring, preserve_fds })
     }
 }
 
@@ -58,41 +60,64 @@ pub fn plan(bundle: &std::path::Path) -> Result<(String, Vec<Warning>), Error> {
     Ok((plan.to_string(), warnings))
 }
 
-/// Creates a container: its process exists and waits for `start`.
+/// Creates a container: its process exists and waits for `start`. `warn` hears what is carried out
+/// otherwise than written, and of hooks that failed after the container itself.
 ///
 /// # Errors
 ///
-/// If the name is taken, the configuration cannot be carried out, or a step fails. Nothing is then
-/// left of the container.
-pub fn create(store: &Store, request: &Request) -> Result<Vec<Warning>, Error> {
+/// If the name is taken, the configuration cannot be carried out, or a step or hook fails. Nothing is
+/// then left of the container.
+pub fn create(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])) -> Result<(), Error> {
     let (container, warnings) = husk_bundle::load(&request.bundle)?;
+    warn(&warnings);
     let creation = Creation::begin(store, &request.id)?;
     let socket = creation.entry.socket();
     let listener = UnixListener::bind(&socket).map_err(|reason| Error::file("bind", &socket, reason))?;
     let mut record = record(request, &container);
     creation.entry.write(&record)?;
 
-    let launched = launch(&container, &request.call(Start::On(Fd::of(&listener)))?)?;
-    let mut child = launched.child;
-    match child.next_request()? {
+    let mut launched = launch(&container, &request.call(Start::On(Fd::of(&listener)))?)?;
+    match park(&mut launched, &container, request, &creation, &mut record) {
+        Ok(()) => {
+            launched.child.let_go();
+            creation.commit();
+            Ok(())
+        }
+        Err(error) => {
+            // Its process first.
+            drop(launched);
+            creation.end(&record, warn);
+            Err(error)
+        }
+    }
+}
+
+/// Brings the child to where it waits for `start`.
+fn park(
+    launched: &mut Launched,
+    container: &Container,
+    request: &Request,
+    creation: &Creation,
+    record: &mut Record,
+) -> Result<(), Error> {
+    launched.run_hooks(container, record)?;
+    match launched.child.next_request()? {
         Some(husk_spawn::Request::Parked) => {}
         Some(_) => return Err(Error::State("the container's process asks for what it has")),
         None => {
             // It failed before: the wait says at what.
-            let failed = child.wait_for_exec().map_err(|error| explain(error, &launched.plan));
-            return failed.and(Err(Error::State("the container's process never waited")));
+            launched.wait_for_exec()?;
+            return Err(Error::State("the container's process never waited"));
         }
     }
     record.after_start = after_start(&launched.plan);
-    record.process = process(&child);
-    creation.entry.write(&record)?;
-    write_pid(request, &child)?;
-    child.go_on()?;
+    record.process = process(&launched.child);
+    creation.entry.write(record)?;
+    write_pid(request, &launched.child)?;
+    launched.child.go_on()?;
     // Until the channel ends our death is the child's.
-    child.next_request()?;
-    child.let_go();
-    creation.commit();
-    Ok(warnings)
+    launched.child.next_request()?;
+    Ok(())
 }
 
 /// A container on its way: whoever drops it before it is committed leaves nothing of it.
@@ -109,6 +134,13 @@ impl Creation {
     pub(crate) fn commit(mut self) {
         self.committed = true;
     }
+
+    /// Leaves nothing of a container whose process there was.
+    pub(crate) fn end(self, record: &Record, warn: impl FnMut(&[Warning])) {
+        // Tolerated: as for one that is dropped.
+        forget(&self.entry, record, warn).unwrap_or(());
+        self.commit();
+    }
 }
 
 impl Drop for Creation {
@@ -124,7 +156,35 @@ impl Drop for Creation {
 /// A child together with the plan it performs.
 pub(crate) struct Launched {
     pub(crate) child: Child,
-    pub(crate) plan: Plan<'static>,
+    plan: Plan<'static>,
+}
+
+impl Launched {
+    /// Runs the hooks that the child asks for before anything else, if there are any.
+    pub(crate) fn run_hooks(&mut self, container: &Container, record: &Record) -> Result<(), Error> {
+        if container.hooks.prestart.is_empty() && container.hooks.create_runtime.is_empty() {
+            return Ok(());
+        }
+        match self.child.next_request()? {
+            Some(husk_spawn::Request::Hooks) => {
+                hooks::before_pivot(container, record, &self.child)?;
+                Ok(self.child.go_on()?)
+            }
+            Some(_) => Err(Error::State("the container's process asks for what it has")),
+            // It failed before; whoever asks it next hears at what.
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until the child has become its program.
+    pub(crate) fn wait_for_exec(&mut self) -> Result<(), Error> {
+        self.child.wait_for_exec().map_err(|error| self.explain(error))
+    }
+
+    /// An error of the child's, with what a hook has to say to it.
+    pub(crate) fn explain(&mut self, error: husk_spawn::Error) -> Error {
+        explain(error, &self.plan, self.child.last_words())
+    }
 }
 
 /// Plans the container and starts its process.
@@ -151,14 +211,14 @@ pub(crate) fn launch(container: &Container, call: &Call) -> Result<Launched, Err
         .new_namespaces(plan.namespaces)
         .uid_map(&maps(&container.uid_mappings))
         .gid_map(&maps(&container.gid_mappings));
-    let child = command.spawn().map_err(|error| explain(error, &plan))?;
+    let child = command.spawn().map_err(|error| explain(error, &plan, b""))?;
     Ok(Launched { child, plan })
 }
 
 /// An error with the field that its step comes from.
-pub(crate) fn explain(error: husk_spawn::Error, plan: &Plan<'_>) -> Error {
+fn explain(error: husk_spawn::Error, plan: &Plan<'_>, words: &[u8]) -> Error {
     match error.step() {
-        Some(step) => Error::Step { origin: plan.origin(step).to_owned(), failure: error.to_string() },
+        Some(step) => Error::step(plan.origin(step), hooks::with_words(error.to_string(), words)),
         None => Error::Spawn(error),
     }
 }
@@ -186,6 +246,8 @@ pub(crate) fn record(request: &Request, container: &Container) -> Record {
         annotations: container.annotations.clone(),
         process: None,
         after_start: Vec::new(),
+        poststart: Hook::list(&container.hooks.poststart),
+        poststop: Hook::list(&container.hooks.poststop),
     }
 }
 

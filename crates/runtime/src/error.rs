@@ -70,6 +70,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// A step that failed. Of a hook it is said as runc says it, too.
+    pub(crate) fn step(origin: &str, failure: String) -> Self {
+        let hook = origin.strip_prefix("hooks.").and_then(|hook| hook.strip_suffix(']')?.split_once('['));
+        let failure = match hook {
+            Some((kind, index)) => format!("error running {kind} hook #{index}: {failure}"),
+            None => failure,
+        };
+        Self::Step { origin: origin.to_owned(), failure }
+    }
+
     pub(crate) fn file(act: &'static str, path: impl Into<PathBuf>, reason: impl Into<io::Error>) -> Self {
         Self::File { act, path: path.into(), reason: reason.into() }
     }

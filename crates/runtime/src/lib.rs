@@ -9,6 +9,7 @@
 mod create;
 mod delete;
 mod error;
+mod hooks;
 mod kill;
 mod probe;
 mod record;
@@ -22,6 +23,7 @@ mod time;
 pub use create::{Request, create, plan};
 pub use delete::{delete, force_delete};
 pub use error::Error;
+pub use hooks::Hook;
 pub use husk_bundle::Warning;
 pub use husk_plan::{Keyring, NewRoot};
 pub use husk_spawn::Signal;

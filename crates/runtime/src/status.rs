@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::record::Record;
 use crate::store::{Entry, Store};
+use husk_plan::hooks::OCI_VERSION;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
@@ -58,9 +59,6 @@ pub struct State {
     /// Who created it.
     pub owner: String,
 }
-
-/// The version of the specification that husk follows.
-const OCI_VERSION: &str = "1.3.0";
 
 /// What a container is now.
 ///

@@ -15,13 +15,18 @@
 
 #![no_std]
 
+#[cfg(test)]
+extern crate std;
+
 mod cover;
+pub mod hook;
 pub mod journal;
 mod perform;
 pub mod report;
 mod step;
 mod target;
 
+pub use hook::Hook;
 pub use husk_sys as sys;
 pub use journal::Journal;
 pub use report::Request;
@@ -52,7 +57,7 @@ pub fn run(script: &Script<'_>) -> ! {
         script.journal.begin(index);
         if let Err(errno) = perform::perform(step, &mut registers, script.channel) {
             script.journal.fail(errno);
-            registers.report(index, errno);
+            registers.report(index, errno, script.channel);
             break;
         }
     }

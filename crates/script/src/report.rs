@@ -4,13 +4,22 @@
 //!  child                                  parent
 //!    Request(IdMaps)      ------------>     write uid_map, gid_map
 //!                         <------------     go on
+//!    Request(Hooks)       ------------>     run the hooks that are the runtime's
+//!                         <------------     go on
 //!    Request(Parked)      ------------>     commit the container's state
 //!                         <------------     go on
 //!    end of file          ------------>     parked: the parent's death is no longer the child's
 //!    end of file          ------------>     released: exec happened, or the child is dead
 //! ```
 //!
-//! Each message is one byte in one `write`. A list without requests needs no channel; how far the
+//! A child that fails at a hook of its own says what the hook said, before the end of file:
+//!
+//! ```text
+//!    LAST_WORDS, words    ------------>     tell them with the failure
+//!    ...
+//! ```
+//!
+//! Each other message is one byte in one `write`. A list without requests needs no channel; how far the
 //! child came, and why it failed, stands in the [`Journal`](crate::Journal). A parent that cannot
 //! do what it is asked closes its end instead of answering, and the child fails at that step.
 
@@ -25,6 +34,8 @@ pub enum Request {
     IdMaps = 1,
     /// Write down that the container is created: from here on its program may begin.
     Parked = 2,
+    /// Run the hooks that are run in the namespaces of the parent.
+    Hooks = 3,
 }
 
 impl Request {
@@ -34,6 +45,7 @@ impl Request {
         match byte {
             1 => Some(Self::IdMaps),
             2 => Some(Self::Parked),
+            3 => Some(Self::Hooks),
             _ => None,
         }
     }
@@ -42,9 +54,18 @@ impl Request {
 /// The parent's answer: it is done, go on.
 pub const GO_ON: u8 = 0;
 
+/// What a message begins with whose other bytes are some of the last words of a hook.
+pub const LAST_WORDS: u8 = 0xff;
+
+/// How many bytes of what a failed hook said are told. What is told last is the reason.
+pub const MOST_WORDS: usize = 1024;
+
+/// The longest message.
+pub const MOST_BYTES: usize = 65;
+
 /// What a parked child tells the one that started it, if a step fails after that: another process
 /// than its maker, which cannot see the journal. When all goes well it hears the end of file, for
-/// exec closes the connection.
+/// exec closes the connection. After it come the last words of a hook, if it is one that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The index of the step.
@@ -71,6 +92,33 @@ impl Failure {
         let [a, b, c, d, e, f, g, h] = bytes;
         Self { step: u32::from_ne_bytes([a, b, c, d]), errno: i32::from_ne_bytes([e, f, g, h]) }
     }
+}
+
+/// Tells what a failed hook said last: whoever started a parked child, or the parent.
+pub(crate) fn last_words(said: Fd, reporter: Option<Fd>, channel: Option<Fd>) -> Result {
+    let mut message = [LAST_WORDS; MOST_BYTES];
+    let most = u64::try_from(MOST_WORDS).unwrap_or(0);
+    // What something that it left behind says meanwhile is not told.
+    let end = file::size(said)?;
+    let mut offset = end.saturating_sub(most);
+    // Piece by piece: room for all of it would be cleared by a function that is not linked.
+    while offset < end {
+        let (_, room) = message.split_first_mut().ok_or(Errno::IO)?;
+        let read = file::pread(said, room, offset)?;
+        let words = room.get(..read).unwrap_or_default();
+        if words.is_empty() {
+            return Ok(());
+        }
+        match (reporter, channel) {
+            (Some(reporter), _) => file::write(reporter, words)?,
+            (None, Some(channel)) => {
+                file::write(channel, message.get(..read.saturating_add(1)).unwrap_or_default())?
+            }
+            (None, None) => return Ok(()),
+        };
+        offset = offset.saturating_add(u64::try_from(read).unwrap_or(most));
+    }
+    Ok(())
 }
 
 /// Asks, and waits until the parent has done it.

@@ -4,13 +4,14 @@ use crate::error::{Error, Reason};
 use crate::pool::Berth;
 use crate::stdio::Pipes;
 use husk_listing::Line;
+use husk_script::hook::Failed;
 use husk_script::journal::Progress;
-use husk_script::report::GO_ON;
+use husk_script::report::{GO_ON, LAST_WORDS, MOST_BYTES};
 use husk_script::sys::signal::{Signal, pidfd_send_signal};
 use husk_script::sys::{Errno, Fd, Pid};
 use husk_script::{Request, Script, Step};
 use rustix::io::{read, retry_on_intr};
-use rustix::net::{SendFlags, Shutdown, send, shutdown};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use rustix::process::{WaitId, WaitIdOptions, WaitIdStatus, waitid};
 use rustix::thread::futex;
 use std::fmt::{self, Debug, Formatter};
@@ -50,6 +51,7 @@ pub struct Child {
     /// A mutex for its `Sync` alone: it is only ever reached through `&mut`.
     berth: Mutex<Berth>,
     channel: Option<OwnedFd>,
+    last_words: Vec<u8>,
     status: Option<ExitStatus>,
     kill_on_drop: bool,
 }
@@ -72,6 +74,7 @@ impl Child {
             pidfd,
             berth: Mutex::new(berth),
             channel,
+            last_words: Vec::new(),
             status: None,
             kill_on_drop,
         }
@@ -90,13 +93,33 @@ impl Child {
     pub fn next_request(&mut self) -> Result<Option<Request>, Error> {
         let Some(channel) = &self.channel else { return Ok(None) };
         let failed = |errno| Error::new("request", errno);
-        let mut request = [0];
-        let length = retry_on_intr(|| read(channel, &mut request)).map_err(failed)?;
-        match Request::from_byte(request[0]) {
+        let mut message = [0; MOST_BYTES];
+        let length = retry_on_intr(|| read(channel, &mut message)).map_err(failed)?;
+        match Request::from_byte(message[0]) {
             _ if length == 0 => Ok(None),
+            None if message[0] == LAST_WORDS => {
+                self.last_words.extend_from_slice(&message[1..length]);
+                // To the end of file.
+                self.next_request()
+            }
             None => Err(failed(Errno::PROTO)),
             request => Ok(request),
         }
+    }
+
+    /// What the [hook](Step::Hook) said at which the child failed, or the end of it. Complete once the child
+    /// is released. Never blocks.
+    pub fn last_words(&mut self) -> &[u8] {
+        if let Some(channel) = &self.channel {
+            let mut message = [0; MOST_BYTES];
+            // Tolerated: without a message there are no more words.
+            while let Ok((_, length @ 1..)) = recv(channel, &mut message[..], RecvFlags::DONTWAIT)
+                && message[0] == LAST_WORDS
+            {
+                self.last_words.extend_from_slice(&message[1..length]);
+            }
+        }
+        &self.last_words
     }
 
     /// Answers that what it asked for is done.
@@ -265,7 +288,11 @@ pub(crate) fn wait(id: WaitId<'_>, options: WaitIdOptions, pid: Pid) -> Result<O
 pub(crate) fn verdict(berth: &Berth, status: ExitStatus) -> Result<ExitStatus, Error> {
     let script = berth.script();
     let (step, reason) = match script.journal.progress() {
-        Progress::Failed(step, errno) => (step, Reason::Errno(errno)),
+        Progress::Failed(step, errno) => {
+            let hook = matches!(script.steps.get(step), Some(Step::Hook { .. }));
+            let failed = if hook { Failed::from_errno(errno) } else { None };
+            (step, failed.map_or(Reason::Errno(errno), Reason::Hook))
+        }
         Progress::At(step) if is_exec(script, step) => return Ok(status),
         Progress::At(step) => (step, Reason::Died(status)),
     };

@@ -95,6 +95,7 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::CheckExecutable { .. } => container::check_executable_and_execve_first,
     Step::ExecveFirst { .. } => container::check_executable_and_execve_first,
     Step::Park { .. } => container::park,
+    Step::Hook { .. } => container::hook,
 };
 
 /// A program that is held after it performed `steps` and execed.
