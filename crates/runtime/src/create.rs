@@ -1,12 +1,14 @@
 //! `create`: everything up to the program, which waits.
 
 use crate::delete::forget;
+use crate::descriptors;
 use crate::error::Error;
 use crate::hooks::{self, Hook};
 use crate::probe::probe;
 use crate::record::{Process, Record};
 use crate::store::{Entry, Store, write_whole};
 use crate::time;
+use crate::timings::Timings;
 use bumpalo::Bump;
 use husk_bundle::{Container, Warning};
 use husk_listing::Line;
@@ -35,6 +37,8 @@ pub struct Request {
     pub keyring: Keyring,
     /// How many of the caller's descriptors, from 3 upwards, are passed on to the program.
     pub preserve_fds: u32,
+    /// Where to write down when things happen.
+    pub timings: Timings,
 }
 
 impl Request {
@@ -44,20 +48,10 @@ impl Request {
             return Err(Error::State("--console-socket is not supported yet"));
         }
         let Self { new_root, keyring, preserve_fds, .. } = *self;
-        Ok(Call { id: &self.id, start, new_root, keyring, preserve_fds })
+        let listen_fds = descriptors::listen_fds();
+        descriptors::check(listen_fds, preserve_fds)?;
+        Ok(Call { id: &self.id, start, new_root, keyring, listen_fds, preserve_fds })
     }
-}
-
-/// The list of the container in `bundle`, as text.
-///
-/// # Errors
-///
-/// If the configuration cannot be read or carried out.
-pub fn plan(bundle: &std::path::Path) -> Result<(String, Vec<Warning>), Error> {
-    let (container, warnings) = husk_bundle::load(bundle)?;
-    let memory = Bump::new();
-    let plan = husk_plan::create(&container, &probe(&container), &Call::default(), &memory)?;
-    Ok((plan.to_string(), warnings))
 }
 
 /// Creates a container: its process exists and waits for `start`. `warn` hears what is carried out
@@ -76,7 +70,7 @@ pub fn create(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])
     let mut record = record(request, &container);
     creation.entry.write(&record)?;
 
-    let mut launched = launch(&container, &request.call(Start::On(Fd::of(&listener)))?)?;
+    let mut launched = launch(&container, &request.call(Start::On(Fd::of(&listener)))?, &request.timings)?;
     match park(&mut launched, &container, request, &creation, &mut record) {
         Ok(()) => {
             launched.child.let_go();
@@ -156,7 +150,7 @@ impl Drop for Creation {
 /// A child together with the plan it performs.
 pub(crate) struct Launched {
     pub(crate) child: Child,
-    plan: Plan<'static>,
+    pub(crate) plan: Plan<'static>,
 }
 
 impl Launched {
@@ -188,10 +182,13 @@ impl Launched {
 }
 
 /// Plans the container and starts its process.
-pub(crate) fn launch(container: &Container, call: &Call) -> Result<Launched, Error> {
+pub(crate) fn launch(container: &Container, call: &Call<'_>, timings: &Timings) -> Result<Launched, Error> {
     // Never freed: the child may read it for longer than this process lives.
     let memory: &'static Bump = Box::leak(Box::new(Bump::new()));
-    let plan = husk_plan::create(container, &probe(container), call, memory)?;
+    timings.begin("look at the machine");
+    let host = probe(container);
+    timings.begin("plan");
+    let plan = husk_plan::create(container, &host, call, memory)?;
     let steps: &'static [Step<'static>] = plan.steps;
     let mut command = Command::of_steps(move |writer| {
         steps.iter().for_each(|step| writer.push(*step));
@@ -211,6 +208,10 @@ pub(crate) fn launch(container: &Container, call: &Call) -> Result<Launched, Err
         .new_namespaces(plan.namespaces)
         .uid_map(&maps(&container.uid_mappings))
         .gid_map(&maps(&container.gid_mappings));
+    if timings.are_wanted() {
+        command.timed();
+    }
+    timings.begin("clone, map ids");
     let child = command.spawn().map_err(|error| explain(error, &plan, b""))?;
     Ok(Launched { child, plan })
 }

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::record::Record;
 use crate::store::{Entry, Store};
-use husk_plan::hooks::OCI_VERSION;
+
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
@@ -59,6 +59,8 @@ pub struct State {
     /// Who created it.
     pub owner: String,
 }
+
+pub use husk_plan::hooks::OCI_VERSION;
 
 /// What a container is now.
 ///
