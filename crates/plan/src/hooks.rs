@@ -50,8 +50,14 @@ pub(crate) fn before_pivot(
     plan: &mut Builder<'_>,
 ) -> Result<(), Error> {
     let hooks = &container.hooks;
-    if !(hooks.prestart.is_empty() && hooks.create_runtime.is_empty()) {
-        plan.at("hooks").push(Step::Request { what: Request::Hooks });
+    let asked = match (hooks.prestart.is_empty(), hooks.create_runtime.is_empty()) {
+        (true, true) => None,
+        (false, true) => Some("hooks.prestart"),
+        (true, false) => Some("hooks.createRuntime"),
+        (false, false) => Some("hooks.prestart, hooks.createRuntime"),
+    };
+    if let Some(origin) = asked {
+        plan.at(origin).push(Step::Request { what: Request::Hooks });
     }
     if hooks.create_container.is_empty() {
         return Ok(());
