@@ -4,7 +4,8 @@ use super::Perform;
 use super::create::Creation;
 use crate::exit::Exit;
 use crate::session::Session;
-use anyhow::{Result, ensure};
+use anyhow::Result;
+use husk_runtime::{Afterwards, Foreground, Orphans};
 
 pub(super) const MORE: &str = "
 husk ends as the program does: with its code, or with 128 and the signal that killed it. Signals that husk gets
@@ -26,17 +27,21 @@ pub(super) struct Run {
     /// Do not delete it when it has ended
     #[arg(long)]
     keep: bool,
-    /// Accepted for runc's callers: husk is never a subreaper
-    #[arg(long, hide = true)]
+    /// Do not adopt what a container without a pid namespace of its own leaves behind
+    #[arg(long)]
     no_subreaper: bool,
 }
 
 impl Perform for Run {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
-        ensure!(!self.detach && !self.keep, "--detach and --keep are not supported yet");
+        let foreground = Foreground {
+            afterwards: if self.keep { Afterwards::Keep } else { Afterwards::Delete },
+            orphans: if self.no_subreaper { Orphans::Others } else { Orphans::Ours },
+        };
+        let how = if self.detach { husk_runtime::Run::Detached } else { husk_runtime::Run::Foreground(foreground) };
         session.prepare()?;
         let request = self.creation.request()?;
-        let status = husk_runtime::run(&session.store, &request, |warnings| session.warn(warnings))?;
-        Ok(Exit::Program(status))
+        let status = husk_runtime::run(&session.store, &request, how, |warnings| session.warn(warnings))?;
+        Ok(status.map_or(Exit::Success, Exit::Program))
     }
 }

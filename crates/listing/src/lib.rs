@@ -86,6 +86,7 @@ impl Display for Line<'_> {
             Step::OpenTree { path, extent, out } => {
                 write!(f, "r{} = open-tree {}{}", out.index(), Text(path), Below(extent))
             }
+            Step::OpenTreeOf { fd, out } => write!(f, "r{} = open-tree {}", out.index(), Descriptor(fd)),
             Step::MountSetattr { mount, extent, set, clear, propagation } => {
                 write!(f, "attributes {}{}", Descriptor(mount), Below(extent))?;
                 write!(f, "{}{}{}", Attributes("+", set), Attributes("-", clear), PropagationOf(propagation))
@@ -102,6 +103,13 @@ impl Display for Line<'_> {
             Step::Setpgid { group: Some(group) } => write!(f, "process-group {}", group.as_raw_pid()),
             Step::Tiocsctty { terminal } => write!(f, "controlling-terminal {}", terminal.number()),
             Step::Tcsetpgrp { terminal } => write!(f, "foreground {}", terminal.number()),
+            Step::OpenPty { path, master, slave, .. } => {
+                write!(f, "r{}, r{} = open-pty {}", master.index(), slave.index(), Text(path))
+            }
+            Step::Tiocswinsz { terminal, rows, columns } => {
+                write!(f, "window-size {} {rows} {columns}", Descriptor(terminal))
+            }
+            Step::Fchown { fd, uid, .. } => write!(f, "chown {} {}", Descriptor(fd), uid.as_raw()),
 
             Step::ResetHandlers => f.write_str("signals default"),
             Step::DefaultAction { signal } => write!(f, "signal {} default", signal.number()),
@@ -112,8 +120,8 @@ impl Display for Line<'_> {
             Step::Unshare { namespaces } => write!(f, "unshare {}", Kinds(namespaces)),
             Step::Setns { fd, namespaces } => write!(f, "join {} {}", Kinds(namespaces), Descriptor(fd)),
             Step::Sethostname { name } => write!(f, "hostname {}", Bytes(name)),
-            Step::Request { what: Request::IdMaps } => f.write_str("request id-maps"),
-            Step::Request { what: Request::Parked } => f.write_str("request parked"),
+            Step::Request { what } => write!(f, "request {}", Wish(what)),
+            Step::RequestWith { what, fd } => write!(f, "request {} {}", Wish(what), Descriptor(fd)),
 
             Step::Setrlimit { resource, limit } => {
                 let limits = (Limit(limit.current), Limit(limit.maximum));
@@ -179,6 +187,18 @@ struct Bytes<'a>(&'a [u8]);
 impl Display for Bytes<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+struct Wish(Request);
+
+impl Display for Wish {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Request::IdMaps => "id-maps",
+            Request::Parked => "parked",
+            Request::Terminal => "terminal",
+        })
     }
 }
 

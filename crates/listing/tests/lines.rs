@@ -169,6 +169,14 @@ fn every_step_has_its_line() {
         (Step::CheckExecutable { candidates: &[c"/bin/sh", c"/usr/bin/sh"] }, "find /bin/sh or /usr/bin/sh"),
         (Step::ExecveFirst { candidates: &[c"/bin/sh"], argv, envp }, "exec /bin/sh"),
         (Step::Request { what: Request::Parked }, "request parked"),
+        (Step::RequestWith { what: Request::Terminal, fd: R3.into() }, "request terminal r3"),
+        (
+            Step::OpenPty { root: root.into(), path: c"dev/pts", master: R3, slave: root },
+            "r3, r0 = open-pty dev/pts",
+        ),
+        (Step::Tiocswinsz { terminal: R3.into(), rows: 24, columns: 80 }, "window-size r3 24 80"),
+        (Step::Fchown { fd: R3.into(), uid, tolerate: None }, "chown r3 0"),
+        (Step::OpenTreeOf { fd: R3.into(), out: R3 }, "r3 = open-tree r3"),
         (Step::Park { listener: fd(4) }, "park"),
     ];
     for (step, line) in &lines {
@@ -205,4 +213,5 @@ names! {
     CloseOthers OpenInRoot EnsureDirectory Attach Mknod SymlinkIn Fsopen FsconfigString FsconfigFlag Fsmount
     OpenTree MountSetattr MoveMount Mask ReadOnly Fchdir DropBounding KeepCaps Capset RaiseAmbient Seccomp
     CheckExecutable ExecveFirst Park
+    OpenPty Tiocswinsz Fchown OpenTreeOf RequestWith
 }

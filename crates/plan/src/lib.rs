@@ -20,6 +20,7 @@ mod namespaces;
 mod process;
 mod rootfs;
 mod seccomp;
+mod terminal;
 
 pub use builder::{Error, Plan};
 pub use host::{CgroupMount, FileKind, Host};
@@ -27,7 +28,7 @@ pub use host::{CgroupMount, FileKind, Host};
 use builder::Builder;
 use bumpalo::Bump;
 use husk_bundle::Container;
-use husk_bundle::container::{Hooks, NoNewPrivileges, Terminal};
+use husk_bundle::container::{Hooks, NoNewPrivileges};
 use husk_script::Step;
 use husk_script::sys::Fd;
 use husk_script::sys::namespace::Namespaces;
@@ -116,6 +117,10 @@ pub fn create<'b>(
     // While the host's null device can still be mounted; and on descriptors below the new root, so it
     // makes no difference that it is not yet the root.
     masks::cover(container, root, &mut plan)?;
+    // On what the container's mounts are by now; after what must not be seen is covered, and before what
+    // must not be written, for `/dev/console` is made.
+    terminal::open(container, root, &mut plan)?;
+    masks::read_only(container, root, &mut plan)?;
     rootfs::pivot(container, root, &mut plan);
 
     process::limits(container, &mut plan);
@@ -150,7 +155,6 @@ fn refuse(container: &Container, call: &Call, plan: &mut Builder<'_>) -> Result<
         ("process", process.is_none()),
         ("process.apparmorProfile", process.is_some_and(|process| process.apparmor_profile.is_some())),
         ("process.selinuxLabel", process.is_some_and(|process| process.selinux_label.is_some())),
-        ("process.terminal", process.is_some_and(|process| process.terminal != Terminal::No)),
     ];
     let (name, reason) = match asked.into_iter().find(|(_, asked)| *asked) {
         Some(("process", _)) => ("process", "is missing"),

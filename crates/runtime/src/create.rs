@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::probe::probe;
 use crate::record::{Process, Record};
 use crate::store::{Entry, Store, write_whole};
+use crate::terminal::{Console, Stay};
 use crate::time;
 use bumpalo::Bump;
 use husk_bundle::{Container, Warning};
@@ -37,12 +38,9 @@ pub struct Request {
 
 impl Request {
     /// The same for the planner, for a program that begins as `start` says.
-    pub(crate) fn call(&self, start: Start) -> Result<Call, Error> {
-        if self.console_socket.is_some() {
-            return Err(Error::State("--console-socket is not supported yet"));
-        }
+    pub(crate) fn call(&self, start: Start) -> Call {
         let Self { new_root, keyring, preserve_fds, .. } = *self;
-        Ok(Call { start, new_root, keyring, preserve_fds })
+        Call { start, new_root, keyring, preserve_fds }
     }
 }
 
@@ -66,22 +64,19 @@ pub fn plan(bundle: &std::path::Path) -> Result<(String, Vec<Warning>), Error> {
 /// left of the container.
 pub fn create(store: &Store, request: &Request) -> Result<Vec<Warning>, Error> {
     let (container, warnings) = husk_bundle::load(&request.bundle)?;
+    let mut console = Console::of(request, &container, Stay::Detached)?;
     let creation = Creation::begin(store, &request.id)?;
     let socket = creation.entry.socket();
     let listener = UnixListener::bind(&socket).map_err(|reason| Error::file("bind", &socket, reason))?;
     let mut record = record(request, &container);
     creation.entry.write(&record)?;
 
-    let launched = launch(&container, &request.call(Start::On(Fd::of(&listener)))?)?;
+    let launched = launch(&container, &request.call(Start::On(Fd::of(&listener))))?;
     let mut child = launched.child;
-    match child.next_request()? {
-        Some(husk_spawn::Request::Parked) => {}
-        Some(_) => return Err(Error::State("the container's process asks for what it has")),
-        None => {
-            // It failed before: the wait says at what.
-            let failed = child.wait_for_exec().map_err(|error| explain(error, &launched.plan));
-            return failed.and(Err(Error::State("the container's process never waited")));
-        }
+    if !answer(&mut child, &mut console)? {
+        // It failed before: the wait says at what.
+        let failed = child.wait_for_exec().map_err(|error| explain(error, &launched.plan));
+        return failed.and(Err(Error::State("the container's process never waited")));
     }
     record.after_start = after_start(&launched.plan);
     record.process = process(&child);
@@ -153,6 +148,25 @@ pub(crate) fn launch(container: &Container, call: &Call) -> Result<Launched, Err
         .gid_map(&maps(&container.gid_mappings));
     let child = command.spawn().map_err(|error| explain(error, &plan))?;
     Ok(Launched { child, plan })
+}
+
+/// Does what the child asks for until it is ready for its program. Returns whether it came that far; it
+/// then waits for an answer.
+pub(crate) fn answer(child: &mut Child, console: &mut Console) -> Result<bool, Error> {
+    loop {
+        match child.next_request()? {
+            Some(husk_spawn::Request::Parked) => return Ok(true),
+            Some(husk_spawn::Request::Terminal) => {
+                let master = child.take_received();
+                console.receive(master.ok_or(Error::State("the terminal did not arrive"))?)?;
+                child.go_on()?;
+            }
+            Some(husk_spawn::Request::IdMaps) => {
+                return Err(Error::State("the container's process asks for what it has"));
+            }
+            None => return Ok(false),
+        }
+    }
 }
 
 /// An error with the field that its step comes from.

@@ -1,76 +1,91 @@
-//! `run`: a container from its beginning to its end, in the foreground.
+//! `run`: a container is created and started in one go, and watched to its end unless it is let go.
 
-use crate::create::{self, Creation, Request, explain, launch};
+use crate::create::{self, Creation, Request, answer, explain, launch};
 use crate::error::Error;
 use crate::store::Store;
-use husk_bundle::Warning;
+use crate::supervise::{Orphans, Signals, supervise};
+use crate::terminal::{Console, Stay};
+use husk_bundle::container::NamespaceKind;
+use husk_bundle::{Container, Warning};
 use husk_plan::Start;
-use husk_spawn::sys::Errno;
-use husk_spawn::sys::signal::{rt_sigaction_default, rt_sigprocmask, rt_sigwait};
-use husk_spawn::{Child, Signal, SignalSet};
 use std::process::ExitStatus;
 
-/// Creates a container, starts it, passes signals on to it, waits for its end and deletes it. `warn`
-/// hears what is carried out otherwise than written, before the program begins.
+/// How a container is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// We stay until its process ends.
+    Foreground(Foreground),
+    /// It is left alone once its program has begun.
+    Detached,
+}
+
+/// How a container is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Foreground {
+    /// What becomes of it in the end.
+    pub afterwards: Afterwards,
+    /// Who waits for the processes that it leaves behind.
+    pub orphans: Orphans,
+}
+
+/// What becomes of a container that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Afterwards {
+    /// Nothing is left of it.
+    Delete,
+    /// It is known as stopped.
+    Keep,
+}
+
+/// Creates a container and starts it. In the foreground it passes signals on, copies what goes over the
+/// terminal, waits for the end, deletes the container and returns how it ended. `warn` hears what is carried
+/// out otherwise than written, before the program begins.
 ///
 /// # Errors
 ///
-/// As `create` and `start`.
-pub fn run(store: &Store, request: &Request, warn: impl FnOnce(&[Warning])) -> Result<ExitStatus, Error> {
+/// As `create` and `start`. Nothing is then left of the container.
+pub fn run(
+    store: &Store,
+    request: &Request,
+    how: Run,
+    warn: impl FnOnce(&[Warning]),
+) -> Result<Option<ExitStatus>, Error> {
     let (container, warnings) = husk_bundle::load(&request.bundle)?;
     warn(&warnings);
-    // Never committed: when it is dropped, at the end or on the way, nothing of it is left.
+    let stay = if how == Run::Detached { Stay::Detached } else { Stay::Foreground };
+    let mut console = Console::of(request, &container, stay)?;
+    // Unless it is committed nothing is left of it when this is dropped, at the end or on the way.
     let creation = Creation::begin(store, &request.id)?;
     let mut record = create::record(request, &container);
     creation.entry.write(&record)?;
-    let signals = hold_signals()?;
-    let mut launched = launch(&container, &request.call(Start::AtOnce)?)?;
-    record.process = create::process(&launched.child);
+    let watch = match how {
+        Run::Detached => None,
+        Run::Foreground(foreground) => Some((foreground, Signals::hold(orphans(&container, foreground))?)),
+    };
+    let launched = launch(&container, &request.call(Start::AtOnce))?;
+    let (mut child, plan) = (launched.child, launched.plan);
+    record.process = create::process(&child);
     creation.entry.write(&record)?;
-    create::write_pid(request, &launched.child)?;
-    // A child that failed before asks nothing; the wait says at what.
-    if launched.child.next_request()?.is_some() {
-        launched.child.go_on()?;
+    create::write_pid(request, &child)?;
+    // One that failed before asks nothing; the wait says at what.
+    if answer(&mut child, &mut console)? {
+        child.go_on()?;
     }
-    supervise(&mut launched.child, signals).map_err(|error| explain(error, &launched.plan))
+    let Some((foreground, signals)) = watch else {
+        child.wait_for_exec().map_err(|error| explain(error, &plan))?;
+        child.let_go();
+        creation.commit();
+        return Ok(None);
+    };
+    let status = supervise(&mut child, &signals, console.relay()).map_err(|error| explain(error, &plan))?;
+    if foreground.afterwards == Afterwards::Keep {
+        creation.commit();
+    }
+    Ok(Some(status))
 }
 
-/// What is not the container's: news of sockets, the size of a terminal that it does not have, and
-/// faults, which are of our own making.
-const OURS: [Signal; 8] = [
-    Signal::URG,
-    Signal::WINCH,
-    Signal::SEGV,
-    Signal::BUS,
-    Signal::FPE,
-    Signal::ILL,
-    Signal::TRAP,
-    Signal::SYS,
-];
-
-/// Keeps back all signals that are the container's, and the one that tells of its end, before there is
-/// a container, so that none is lost in its first instant.
-fn hold_signals() -> Result<SignalSet, Error> {
-    let set = OURS.into_iter().fold(SignalSet::FULL, SignalSet::without);
-    // If our caller ignores the ends of children, the kernel tells us of none.
-    rt_sigaction_default(Signal::CHLD)
-        .and_then(|()| rt_sigprocmask(set))
-        .map_err(|errno| Error::kernel("hold signals", errno))?;
-    Ok(set)
-}
-
-/// Passes signals on until the container's process ends.
-fn supervise(child: &mut Child, signals: SignalSet) -> Result<ExitStatus, husk_spawn::Error> {
-    loop {
-        match rt_sigwait(signals) {
-            Ok(Signal::CHLD) => {
-                if let Some(status) = child.try_wait()? {
-                    return Ok(status);
-                }
-            }
-            Ok(signal) => child.signal(signal)?,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(husk_spawn::Error::new("wait for signals", errno)),
-        }
-    }
+/// In a pid namespace what is left behind belongs to the first process there, and ends with it.
+fn orphans(container: &Container, foreground: Foreground) -> Orphans {
+    let has_pids = container.namespaces.iter().any(|namespace| namespace.kind == NamespaceKind::Pid);
+    if has_pids { Orphans::Others } else { foreground.orphans }
 }

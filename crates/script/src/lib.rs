@@ -21,6 +21,7 @@ mod perform;
 pub mod report;
 mod step;
 mod target;
+mod terminal;
 
 pub use husk_sys as sys;
 pub use journal::Journal;

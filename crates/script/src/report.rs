@@ -4,13 +4,15 @@
 //!  child                                  parent
 //!    Request(IdMaps)      ------------>     write uid_map, gid_map
 //!                         <------------     go on
+//!    Request(Terminal)    ------------>     keep the master, or send it to who asked for it
+//!                         <------------     go on
 //!    Request(Parked)      ------------>     commit the container's state
 //!                         <------------     go on
 //!    end of file          ------------>     parked: the parent's death is no longer the child's
 //!    end of file          ------------>     released: exec happened, or the child is dead
 //! ```
 //!
-//! Each message is one byte in one `write`. A list without requests needs no channel; how far the
+//! Each message is one byte in one `write`, or `sendmsg` where a descriptor goes with it. A list without requests needs no channel; how far the
 //! child came, and why it failed, stands in the [`Journal`](crate::Journal). A parent that cannot
 //! do what it is asked closes its end instead of answering, and the child fails at that step.
 
@@ -25,6 +27,8 @@ pub enum Request {
     IdMaps = 1,
     /// Write down that the container is created: from here on its program may begin.
     Parked = 2,
+    /// Take the master of the program's terminal, which comes with it.
+    Terminal = 7,
 }
 
 impl Request {
@@ -34,6 +38,7 @@ impl Request {
         match byte {
             1 => Some(Self::IdMaps),
             2 => Some(Self::Parked),
+            7 => Some(Self::Terminal),
             _ => None,
         }
     }
@@ -77,6 +82,17 @@ impl Failure {
 pub(crate) fn request(channel: Option<Fd>, what: Request) -> Result {
     let channel = channel.ok_or(Errno::NOTCONN)?;
     file::write(channel, &[what as u8])?;
+    answered(channel)
+}
+
+/// The same with a descriptor, of which the parent gets a copy.
+pub(crate) fn request_with(channel: Option<Fd>, what: Request, fd: Fd) -> Result {
+    let channel = channel.ok_or(Errno::NOTCONN)?;
+    file::sendmsg_with(channel, &[what as u8], fd)?;
+    answered(channel)
+}
+
+fn answered(channel: Fd) -> Result {
     let mut answer = [0];
     match file::read(channel, &mut answer)? {
         // The parent gave up, or is gone.

@@ -9,11 +9,14 @@ use husk_script::report::GO_ON;
 use husk_script::sys::signal::{Signal, pidfd_send_signal};
 use husk_script::sys::{Errno, Fd, Pid};
 use husk_script::{Request, Script, Step};
-use rustix::io::{read, retry_on_intr};
-use rustix::net::{SendFlags, Shutdown, send, shutdown};
+use rustix::io::{IoSliceMut, retry_on_intr};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, Shutdown, recvmsg, send, shutdown,
+};
 use rustix::process::{WaitId, WaitIdOptions, WaitIdStatus, waitid};
 use rustix::thread::futex;
 use std::fmt::{self, Debug, Formatter};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus};
@@ -50,6 +53,7 @@ pub struct Child {
     /// A mutex for its `Sync` alone: it is only ever reached through `&mut`.
     berth: Mutex<Berth>,
     channel: Option<OwnedFd>,
+    received: Option<OwnedFd>,
     status: Option<ExitStatus>,
     kill_on_drop: bool,
 }
@@ -72,6 +76,7 @@ impl Child {
             pidfd,
             berth: Mutex::new(berth),
             channel,
+            received: None,
             status: None,
             kill_on_drop,
         }
@@ -82,7 +87,8 @@ impl Child {
     }
 
     /// What a child of [`Command::of_steps`](crate::Command::of_steps) asks next, and waits for:
-    /// `None` when it is released, with [`wait_for_exec`](Self::wait_for_exec) to say how.
+    /// `None` when it is released, with [`wait_for_exec`](Self::wait_for_exec) to say how. A descriptor
+    /// that comes with it is there to be [taken](Self::take_received).
     ///
     /// # Errors
     ///
@@ -91,12 +97,27 @@ impl Child {
         let Some(channel) = &self.channel else { return Ok(None) };
         let failed = |errno| Error::new("request", errno);
         let mut request = [0];
-        let length = retry_on_intr(|| read(channel, &mut request)).map_err(failed)?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut came = RecvAncillaryBuffer::new(&mut space);
+        let received = retry_on_intr(|| {
+            let mut parts = [IoSliceMut::new(&mut request)];
+            recvmsg(channel, &mut parts, &mut came, RecvFlags::CMSG_CLOEXEC)
+        });
+        let length = received.map_err(failed)?.bytes;
+        self.received = came.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+            _ => None,
+        });
         match Request::from_byte(request[0]) {
             _ if length == 0 => Ok(None),
             None => Err(failed(Errno::PROTO)),
             request => Ok(request),
         }
+    }
+
+    /// The descriptor that came with the last request, if one did.
+    pub fn take_received(&mut self) -> Option<OwnedFd> {
+        self.received.take()
     }
 
     /// Answers that what it asked for is done.

@@ -1,7 +1,7 @@
 //! Descriptors, and files by name.
 
 use crate::raw::{self, Fcntl, Numeric, fcntl, numbers};
-use crate::{Fd, Result};
+use crate::{Fd, Result, Uid};
 use core::ffi::CStr;
 use rustix::fs::CWD;
 
@@ -102,6 +102,25 @@ pub fn read(fd: Fd, buffer: &mut [u8]) -> Result<usize> {
 /// See write(2).
 pub fn write(fd: Fd, bytes: &[u8]) -> Result<usize> {
     rustix::io::retry_on_intr(|| rustix::io::write(fd.lend(), bytes))
+}
+
+/// `sendmsg(SCM_RIGHTS)`: sends `bytes` and a copy of the descriptor `fd` with them, begun again when a
+/// signal interrupts it.
+///
+/// # Errors
+///
+/// See sendmsg(2).
+pub fn sendmsg_with(socket: Fd, bytes: &[u8], fd: Fd) -> Result<usize> {
+    rustix::io::retry_on_intr(|| raw::sendmsg_with(socket, bytes, fd))
+}
+
+/// `fchown` to another user, whatever the group.
+///
+/// # Errors
+///
+/// See chown(2).
+pub fn fchown(fd: Fd, uid: Uid) -> Result {
+    rustix::fs::fchown(fd.lend(), Some(uid), None)
 }
 
 /// `mkdirat` below the working directory.

@@ -26,6 +26,7 @@ pub mod namespace;
 pub mod process;
 mod raw;
 pub mod signal;
+pub mod terminal;
 
 pub use carray::{CArray, CPtr};
 pub use fd::Fd;
