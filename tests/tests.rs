@@ -8,5 +8,7 @@ mod house;
 mod inside;
 /// From create to delete, and what each verb says in each state.
 mod lifecycle;
+/// Terminals, in the foreground and sent away.
+mod terminal;
 /// A bundle to build, a runtime to run it, and what is expected of it.
 mod util;

@@ -38,7 +38,8 @@ impl Perform for Run {
             afterwards: if self.keep { Afterwards::Keep } else { Afterwards::Delete },
             orphans: if self.no_subreaper { Orphans::Others } else { Orphans::Ours },
         };
-        let how = if self.detach { husk_runtime::Run::Detached } else { husk_runtime::Run::Foreground(foreground) };
+        let how =
+            if self.detach { husk_runtime::Run::Detached } else { husk_runtime::Run::Foreground(foreground) };
         session.prepare()?;
         let request = self.creation.request()?;
         let status = husk_runtime::run(&session.store, &request, how, |warnings| session.warn(warnings))?;

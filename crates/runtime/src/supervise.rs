@@ -6,8 +6,8 @@
 use crate::error::Error;
 use crate::terminal::{End, Relay};
 use husk_spawn::sys::Errno;
-use husk_spawn::sys::signal::{read_signalfd, rt_sigaction_default, rt_sigprocmask, signalfd};
-use husk_spawn::{Child, Signal, SignalSet};
+use husk_spawn::sys::signal::{read_signalfd, rt_sigaction_default, rt_sigprocmask};
+use husk_spawn::{Child, Signal, SignalSet, signalfd};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, WaitId, WaitIdOptions, set_child_subreaper, waitid};
@@ -59,9 +59,8 @@ impl Signals {
         rt_sigaction_default(Signal::CHLD)
             .and_then(|()| become_reaper())
             .and_then(|()| rt_sigprocmask(set))
-            .and_then(|_| signalfd(set))
-            .map(|fd| Self { fd })
-            .map_err(|errno| Error::kernel("hold signals", errno))
+            .map_err(|errno| Error::kernel("hold signals", errno))?;
+        Ok(Self { fd: signalfd(set)? })
     }
 }
 

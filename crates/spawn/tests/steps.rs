@@ -4,6 +4,8 @@
 #[path = "steps/container.rs"]
 mod container;
 mod support;
+#[path = "steps/terminal.rs"]
+mod terminal;
 
 use husk_script::Request;
 use husk_spawn::sys::file::{Mode, OFlags};
@@ -95,6 +97,11 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::CheckExecutable { .. } => container::check_executable_and_execve_first,
     Step::ExecveFirst { .. } => container::check_executable_and_execve_first,
     Step::Park { .. } => container::park,
+    Step::OpenPty { .. } => terminal::open_pty,
+    Step::Tiocswinsz { .. } => terminal::open_pty,
+    Step::Fchown { .. } => terminal::fchown,
+    Step::OpenTreeOf { .. } => terminal::open_tree_of,
+    Step::RequestWith { .. } => terminal::request_with,
 };
 
 /// A program that is held after it performed `steps` and execed.

@@ -16,7 +16,6 @@ use crate::signal::{Action, Signal};
 use crate::{CArray, Errno, Fd, Gid, Result};
 use core::ffi::CStr;
 use linux_raw_sys::general as nr;
-use rustix::fd::{FromRawFd as _, OwnedFd};
 
 /// System calls of numbers alone.
 #[derive(Clone, Copy)]
@@ -285,12 +284,10 @@ pub(crate) fn sendmsg_with(socket: Fd, bytes: &[u8], fd: Fd) -> Result<usize> {
     check(unsafe { call(nr::__NR_sendmsg, words) })
 }
 
-pub(crate) fn signalfd4(set: u64, flags: u32) -> Result<OwnedFd> {
+pub(crate) fn signalfd4(set: u64, flags: u32) -> Result<Fd> {
     // The kernel makes a new one rather than change an old one.
     const NEW: usize = usize::MAX;
     let words = [NEW, (&raw const set).addr(), SIGNAL_SET_SIZE, flags as usize, 0, 0];
     // SAFETY: the kernel reads one set, on this stack and of the size told.
-    let made = descriptor(unsafe { call(nr::__NR_signalfd4, words) })?;
-    // SAFETY: a new descriptor, which nobody else knows of, and never -1.
-    Ok(unsafe { OwnedFd::from_raw_fd(made.number()) })
+    descriptor(unsafe { call(nr::__NR_signalfd4, words) })
 }

@@ -2,7 +2,7 @@
 
 use crate::{Fd, Result, raw};
 use linux_raw_sys::general as number;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::AsFd;
 
 /// A signal by number, real-time signals included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -169,7 +169,7 @@ pub fn rt_sigwait(set: SignalSet) -> Result<Signal> {
 /// # Errors
 ///
 /// `EMFILE` or `ENFILE`.
-pub fn signalfd(set: SignalSet) -> Result<OwnedFd> {
+pub fn signalfd(set: SignalSet) -> Result<Fd> {
     raw::signalfd4(set.0, number::O_CLOEXEC | number::O_NONBLOCK)
 }
 
