@@ -83,14 +83,6 @@ fn what_is_unknown_is_said_to_be() {
     assert_eq!(runtime.call("--version", &[]).0.status.code(), Some(0));
 }
 
-#[test]
-fn what_cannot_be_done_is_refused() {
-    let runtime = Runtime::under_test();
-    let bundle = Bundle::running("exit 0").with("/process/terminal", serde_json::json!(true));
-    runtime.run(&bundle).fails(1, "process.terminal: is not supported yet");
-    assert!(runtime.is_empty());
-}
-
 // CVE-2019-5736: a container's process is husk until it becomes its program.
 #[test]
 fn the_runtime_cannot_be_written_through_a_container() {

@@ -1,6 +1,9 @@
 //! What runs inside the containers of tests: one static program instead of a shell and its tools, so
 //! that a test says exactly what is looked at and needs no image.
 
+mod stream;
+mod terminal;
+
 use husk_spawn::sys::keyring::{Key, keyctl_describe};
 use husk_spawn::sys::signal::{rt_sigprocmask, rt_sigwait};
 use husk_spawn::{Signal, SignalSet};
@@ -34,14 +37,15 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
                 std::thread::park();
             }
         }
-        // Says that it has begun, and ends with 42 when it gets SIGHUP.
-        ["until", "HUP"] => {
-            let hangup = SignalSet::EMPTY.with(Signal::HUP);
-            rt_sigprocmask(hangup)?;
+        // Says that it has begun, and ends with 42 when it gets this signal.
+        ["until", signal] => {
+            let signal = SignalSet::EMPTY.with(named(signal)?);
+            rt_sigprocmask(signal)?;
             println!("begun");
-            rt_sigwait(hangup)?;
+            rt_sigwait(signal)?;
             return Ok(42);
         }
+        ["tty", words @ ..] => return terminal::look(words),
         ["cat", file] => print!("{}", fs::read_to_string(file)?),
         ["write", file] => fs::write(file, "written")?,
         ["list", directory] => {
@@ -135,4 +139,10 @@ fn surroundings(name: &str, told: &str) -> Result<serde_json::Value, Box<dyn Err
         "blocked": line("SigBlk"),
         "seccomp": line("Seccomp"),
     }))
+}
+
+/// A signal by its name.
+fn named(name: &str) -> Result<Signal, Box<dyn Error>> {
+    let known = [("HUP", Signal::HUP), ("INT", Signal::INT), ("TSTP", Signal::TSTP), ("TTIN", Signal::TTIN)];
+    known.iter().find(|(known, _)| *known == name).map(|(_, signal)| *signal).ok_or("no such signal".into())
 }

@@ -24,6 +24,7 @@ mod network;
 mod process;
 mod rootfs;
 mod seccomp;
+mod terminal;
 
 pub use builder::{Error, Plan};
 pub use host::{AppArmor, CgroupMount, FileKind, Host, Selinux};
@@ -32,7 +33,7 @@ pub use seccomp::decisions;
 use builder::Builder;
 use bumpalo::Bump;
 use husk_bundle::Container;
-use husk_bundle::container::{NoNewPrivileges, Terminal};
+use husk_bundle::container::NoNewPrivileges;
 use husk_script::Step;
 use husk_script::sys::Fd;
 use husk_script::sys::namespace::Namespaces;
@@ -152,6 +153,10 @@ pub fn create<'b>(
     // While the host's null device can still be mounted; and on descriptors below the new root, so it
     // makes no difference that it is not yet the root.
     masks::cover(container, root, &mut plan)?;
+    // On what the container's mounts are by now; after what must not be seen is covered, and before what
+    // must not be written, for `/dev/console` is made.
+    terminal::open(container, root, &mut plan)?;
+    masks::read_only(container, root, &mut plan)?;
     rootfs::pivot(container, root, &mut plan);
 
     // After everything that is run for the container and not in it, which would be confined too.
@@ -190,7 +195,6 @@ fn refuse(container: &Container, call: &Call<'_>, plan: &mut Builder<'_>) -> Res
         ("linux.mountLabel", container.mount_label.is_some()),
         ("linux.timeOffsets", !container.time_offsets.is_empty()),
         ("process", process.is_none()),
-        ("process.terminal", process.is_some_and(|process| process.terminal != Terminal::No)),
     ];
     let (name, reason) = match asked.into_iter().find(|(_, asked)| *asked) {
         Some(("process", _)) => ("process", "is missing"),

@@ -6,6 +6,7 @@ use crate::hooks;
 use crate::listener;
 use crate::net_devices;
 use crate::record::Record;
+use crate::terminal::Console;
 use husk_bundle::Container;
 use husk_spawn::Request;
 
@@ -24,7 +25,12 @@ impl Launched {
     /// # Errors
     ///
     /// If something cannot be done. The child still waits for the answer.
-    pub(crate) fn serve(&mut self, container: &Container, record: &Record) -> Result<Arrival, Error> {
+    pub(crate) fn serve(
+        &mut self,
+        container: &Container,
+        record: &Record,
+        console: &mut Console,
+    ) -> Result<Arrival, Error> {
         let child = &mut self.child;
         loop {
             match child.next_request()? {
@@ -33,6 +39,7 @@ impl Launched {
                 Some(Request::Hooks) => hooks::before_pivot(container, record, child)?,
                 Some(Request::Listener) => listener::hand_over(child, container, record)?,
                 Some(Request::NetDevices) => net_devices::hand_over(child, &container.net_devices)?,
+                Some(Request::Terminal) => console.receive(child.requested_fd()?)?,
                 // Answered by whoever made the child.
                 Some(Request::IdMaps) => {
                     return Err(Error::State("the container's process asks for what it has"));

@@ -26,6 +26,7 @@ mod perform;
 pub mod report;
 mod step;
 mod target;
+mod terminal;
 
 pub use hook::Hook;
 pub use husk_sys as sys;

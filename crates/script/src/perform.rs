@@ -6,12 +6,14 @@ use crate::keys;
 use crate::report::{self, Failure, Request};
 use crate::step::{Handle, Place, Reg, Step};
 use crate::sys::file::{Mode, OFlags};
+use crate::sys::mount::Extent;
 use crate::sys::namespace::Namespaces;
 use crate::sys::process::Dumpable;
 use crate::sys::signal::Signal;
+use crate::sys::terminal::ioctl_tiocswinsz;
 use crate::sys::{Errno, Fd, Pid, Result, Uid, at, clone, file, limits, mount, namespace, process, signal};
-use crate::target::{ensure_directory, ensure_file};
-use crate::{Journal, Script};
+use crate::target::{ensure_directory, ensure_entry, ensure_file};
+use crate::{Journal, Script, terminal};
 use core::ffi::CStr;
 
 /// The descriptors that steps leave for each other.
@@ -149,6 +151,7 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
             let place = match place {
                 Place::Directory => ensure_directory(registers.get(root)?, target)?,
                 Place::File => ensure_file(registers.get(root)?, target)?,
+                Place::Entry => ensure_entry(registers.get(root)?, target)?,
             };
             let attached = mount::move_mount(registers.get(mount.into())?, place);
             file::close(place);
@@ -183,6 +186,10 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
             registers.replace(out, mount::open_tree_clone(path, extent)?);
             Ok(())
         }
+        Step::OpenTreeOf { fd, out } => {
+            registers.replace(out, mount::open_tree_clone_of(registers.get(fd)?, Extent::Top)?);
+            Ok(())
+        }
         Step::MountSetattr { mount, extent, set, clear, propagation } => {
             mount::mount_setattr(registers.get(mount)?, extent, set, clear, propagation)
         }
@@ -204,6 +211,16 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
         Step::Setpgid { group } => process::setpgid(None, group),
         Step::Tiocsctty { terminal } => process::ioctl_tiocsctty(terminal),
         Step::Tcsetpgrp { terminal } => process::tcsetpgrp(terminal, process::getpgrp()),
+        Step::OpenPty { root, path, master, slave } => {
+            let (shows, used) = terminal::open(registers.get(root)?, path)?;
+            registers.replace(master, shows);
+            registers.replace(slave, used);
+            Ok(())
+        }
+        Step::Tiocswinsz { terminal, rows, columns } => {
+            ioctl_tiocswinsz(registers.get(terminal)?, rows, columns)
+        }
+        Step::Fchown { fd, uid, tolerate } => tolerating(tolerate, file::fchown(registers.get(fd)?, uid)),
 
         Step::ResetHandlers => signal::reset_handlers(),
         Step::DefaultAction { signal } => signal::rt_sigaction_default(signal),
@@ -219,6 +236,7 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
         Step::LoopbackUp => namespace::loopback_up(),
         Step::Request { what } => report::request(channel, what),
         Step::Hook { hook } => hook::run(hook, &mut registers.said),
+        Step::RequestWith { what, fd } => report::request_with(channel, what, registers.get(fd)?),
 
         Step::Setrlimit { resource, limit } => limits::setrlimit(resource, limit),
         Step::Setpriority { nice } => limits::setpriority_process(None, nice),

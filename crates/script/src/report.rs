@@ -5,6 +5,7 @@
 //!    Request(IdMaps)      ------------>     write uid_map, gid_map
 //!                         <------------     go on
 //!    Request(Hooks)       ------------>     run the hooks that are the runtime's
+//!    Request(Terminal)    ------------>     keep the master, or send it to who asked for it
 //!                         <------------     go on
 //!    Request(Parked)      ------------>     commit the container's state
 //!                         <------------     go on
@@ -20,7 +21,9 @@
 //! ```
 //!
 //! Each other message is one byte in one `write`, with the number of a descriptor behind it where the
-//! request is about one. A list without requests needs no channel; how far the
+//! request is about one, or in one `sendmsg` where a descriptor goes with it. (A number will do where a filter
+//! lets no more through than `write`; to fetch what it stands for takes the privilege to trace the child.)
+//! A list without requests needs no channel; how far the
 //! child came, and why it failed, stands in the [`Journal`](crate::Journal). A parent that cannot
 //! do what it is asked closes its end instead of answering, and the child fails at that step.
 
@@ -41,6 +44,8 @@ pub enum Request {
     Listener = 4,
     /// Move network devices into the child's network namespace.
     NetDevices = 5,
+    /// Take the master of the program's terminal, which comes with it.
+    Terminal = 6,
 }
 
 /// The length of a request with a number.
@@ -56,6 +61,7 @@ impl Request {
             3 => Some(Self::Hooks),
             4 => Some(Self::Listener),
             5 => Some(Self::NetDevices),
+            6 => Some(Self::Terminal),
             _ => None,
         }
     }
@@ -145,6 +151,17 @@ pub(crate) fn request_about(channel: Option<Fd>, what: Request, fd: Fd) -> Resul
 fn ask(channel: Option<Fd>, words: &[u8]) -> Result {
     let channel = channel.ok_or(Errno::NOTCONN)?;
     file::write(channel, words)?;
+    answered(channel)
+}
+
+/// The same with a descriptor, of which the parent gets a copy.
+pub(crate) fn request_with(channel: Option<Fd>, what: Request, fd: Fd) -> Result {
+    let channel = channel.ok_or(Errno::NOTCONN)?;
+    file::sendmsg_with(channel, &[what as u8], fd)?;
+    answered(channel)
+}
+
+fn answered(channel: Fd) -> Result {
     let mut answer = [0];
     match file::read(channel, &mut answer)? {
         // The parent gave up, or is gone.

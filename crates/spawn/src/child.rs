@@ -10,13 +10,16 @@ use husk_script::report::{GO_ON, LAST_WORDS, MOST_BYTES, WITH_NUMBER};
 use husk_script::sys::signal::{Signal, pidfd_send_signal};
 use husk_script::sys::{Errno, Fd, Pid};
 use husk_script::{Request, Script, Step};
-use rustix::io::{read, retry_on_intr};
-use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+use rustix::io::{IoSliceMut, retry_on_intr};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, Shutdown, recv, recvmsg, send, shutdown,
+};
 use rustix::process::{
     PidfdFlags, PidfdGetfdFlags, WaitId, WaitIdOptions, WaitIdStatus, pidfd_getfd, pidfd_open, waitid,
 };
 use rustix::thread::futex;
 use std::fmt::{self, Debug, Formatter};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus};
@@ -57,6 +60,7 @@ pub struct Child {
     /// The number of the descriptor that its last request was about.
     about: Option<i32>,
     last_words: Vec<u8>,
+    received: Option<OwnedFd>,
     status: Option<ExitStatus>,
     kill_on_drop: bool,
     /// How often the list has gone on in another process, which this stands for from then on.
@@ -85,6 +89,7 @@ impl Child {
             channel,
             about: None,
             last_words: Vec::new(),
+            received: None,
             status: None,
             kill_on_drop,
             births: 0,
@@ -106,7 +111,17 @@ impl Child {
         let Some(channel) = &self.channel else { return Ok(None) };
         let failed = |errno| Error::new("request", errno);
         let mut message = [0; MOST_BYTES];
-        let length = retry_on_intr(|| read(channel, &mut message)).map_err(failed)?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut came = RecvAncillaryBuffer::new(&mut space);
+        let received = retry_on_intr(|| {
+            let mut parts = [IoSliceMut::new(&mut message)];
+            recvmsg(channel, &mut parts, &mut came, RecvFlags::CMSG_CLOEXEC)
+        });
+        let length = received.map_err(failed)?.bytes;
+        self.received = came.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+            _ => None,
+        });
         self.follow()?;
         let [what, a, b, c, d, ..] = message;
         self.about = (length == WITH_NUMBER).then(|| i32::from_ne_bytes([a, b, c, d]));
@@ -122,12 +137,16 @@ impl Child {
         }
     }
 
-    /// The descriptor of the child's that its last request was about: `pidfd_getfd`.
+    /// The descriptor of the child's that its last request was about: what came with it, or was named and is
+    /// fetched by `pidfd_getfd`.
     ///
     /// # Errors
     ///
     /// `EBADF` if it was about none; `EPERM` as for ptrace(2), where the child is of another user.
-    pub fn requested_fd(&self) -> Result<OwnedFd, Error> {
+    pub fn requested_fd(&mut self) -> Result<OwnedFd, Error> {
+        if let Some(received) = self.received.take() {
+            return Ok(received);
+        }
         let failed = |errno| Error::new("fetch a descriptor", errno);
         let number = self.about.ok_or_else(|| failed(Errno::BADF))?;
         pidfd_getfd(&self.pidfd, number, PidfdGetfdFlags::empty()).map_err(failed)

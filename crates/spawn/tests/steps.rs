@@ -6,6 +6,8 @@ mod attributes;
 #[path = "steps/container.rs"]
 mod container;
 mod support;
+#[path = "steps/terminal.rs"]
+mod terminal;
 
 use husk_script::Request;
 use husk_spawn::sys::file::{Mode, OFlags};
@@ -111,6 +113,11 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::LoopbackUp => loopback_up,
     Step::Undumpable => undumpable,
     Step::FsconfigFd { .. } => container::fsconfig_fd,
+    Step::OpenPty { .. } => terminal::open_pty,
+    Step::Tiocswinsz { .. } => terminal::open_pty,
+    Step::Fchown { .. } => terminal::fchown,
+    Step::OpenTreeOf { .. } => terminal::open_tree_of,
+    Step::RequestWith { .. } => terminal::request_with,
 };
 
 /// A program that is held after it performed `steps` and execed.

@@ -174,6 +174,16 @@ pub fn write(fd: Fd, bytes: &[u8]) -> Result<usize> {
     rustix::io::retry_on_intr(|| rustix::io::write(fd.lend(), bytes))
 }
 
+/// `sendmsg(SCM_RIGHTS)`: sends `bytes` and a copy of the descriptor `fd` with them, begun again when a
+/// signal interrupts it.
+///
+/// # Errors
+///
+/// See sendmsg(2).
+pub fn sendmsg_with(socket: Fd, bytes: &[u8], fd: Fd) -> Result<usize> {
+    rustix::io::retry_on_intr(|| raw::sendmsg_with(socket, bytes, fd))
+}
+
 /// `mkdirat` below the working directory.
 ///
 /// # Errors
