@@ -339,7 +339,7 @@ fn a_detached_run_sends_it_too() {
     let runtime = Runtime::under_test();
     let receiver = Receiver::new();
     let bundle = with_terminal("tty size").with("/process/consoleSize", json!({ "height": 5, "width": 6 }));
-    runtime.run_with(&bundle, &["--detach", "--console-socket", &receiver.path()]).succeeds();
+    runtime.run_detached(&bundle, &["--detach", "--console-socket", &receiver.path()]).succeeds();
     let mut terminal = receiver.terminal().0;
     let found = tcgetwinsize(&terminal).unwrap();
     assert_eq!((found.ws_row, found.ws_col), (5, 6));
@@ -354,9 +354,9 @@ fn a_terminal_must_have_somewhere_to_go() {
     let bundle = with_terminal("tty");
     let wanted = "cannot allocate tty if runc will detach without setting console socket";
     runtime.create(&bundle).fails(1, wanted);
-    runtime.run_with(&bundle, &["--detach"]).fails(1, wanted);
+    runtime.run_detached(&bundle, &["--detach"]).fails(1, wanted);
     let wanted = "cannot use console socket if runc will not detach or allocate tty";
-    runtime.run_with(&bundle, &["--console-socket", &socket]).fails(1, wanted);
+    runtime.run_detached(&bundle, &["--console-socket", &socket]).fails(1, wanted);
     runtime.create_with(&Bundle::running("exit 0"), &["--console-socket", &socket]).fails(1, wanted);
     let nobody = "--console-socket: connect /no/socket: No such file or directory";
     runtime.create_with(&bundle, &["--console-socket", "/no/socket"]).fails(1, nobody);

@@ -4,6 +4,7 @@
 mod stream;
 mod terminal;
 
+use husk_spawn::sys::keyring::{Key, keyctl_describe};
 use husk_spawn::sys::signal::{rt_sigprocmask, rt_sigwait};
 use husk_spawn::{Signal, SignalSet};
 use std::env;
@@ -44,6 +45,15 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
             rt_sigwait(signal)?;
             return Ok(42);
         }
+        // Starts a child that starts another, and says whose the latter is when the former has ended.
+        ["orphan"] => return orphan(),
+        ["orphan", "between"] => {
+            let mut last = std::process::Command::new("/guest");
+            println!("{}", last.args(["orphan", "last"]).stdout(std::process::Stdio::null()).spawn()?.id());
+        }
+        ["orphan", "last"] => {
+            std::io::stdin().read_to_end(&mut Vec::new())?;
+        }
         ["tty", words @ ..] => return terminal::look(words),
         ["cat", file] => print!("{}", fs::read_to_string(file)?),
         ["write", file] => fs::write(file, "written")?,
@@ -72,6 +82,15 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
                 }
             }
         }
+        ["session-keyring"] => {
+            let mut room = [std::mem::MaybeUninit::uninit(); 512];
+            let description = keyctl_describe(Key::SESSION, &mut room)?;
+            println!("{}", String::from_utf8_lossy(description).trim_end_matches('\0'));
+        }
+        ["owner", path] => {
+            use std::os::unix::fs::MetadataExt;
+            println!("{}", fs::metadata(path)?.uid());
+        }
         ["null", path] => {
             use std::os::unix::fs::MetadataExt;
             println!("{:#x}", fs::metadata(path)?.rdev());
@@ -85,4 +104,24 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
 fn named(name: &str) -> Result<Signal, Box<dyn Error>> {
     let known = [("HUP", Signal::HUP), ("INT", Signal::INT), ("TSTP", Signal::TSTP), ("TTIN", Signal::TTIN)];
     known.iter().find(|(known, _)| *known == name).map(|(_, signal)| *signal).ok_or("no such signal".into())
+}
+
+/// Says whose a process is whose parent has ended, and whether it is waited for.
+fn orphan() -> Result<u8, Box<dyn Error>> {
+    let (reader, keep) = rustix::pipe::pipe()?;
+    let between = std::process::Command::new("/guest").args(["orphan", "between"]).stdin(reader).output()?;
+    let last = format!("/proc/{}", String::from_utf8(between.stdout)?.trim());
+    let runtime = rustix::process::getppid().ok_or("no parent")?.as_raw_pid();
+    let status = fs::read_to_string(format!("{last}/status"))?;
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:\t")).ok_or("no parent")?;
+    let is_runtimes = parent.parse() == Ok(runtime);
+    println!("adopted by {}", if is_runtimes { "the runtime" } else { "another" });
+    drop(keep);
+    if is_runtimes {
+        while fs::exists(&last)? {
+            std::thread::yield_now();
+        }
+        println!("reaped");
+    }
+    Ok(0)
 }

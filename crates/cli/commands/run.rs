@@ -3,9 +3,11 @@
 use super::Perform;
 use super::create::Creation;
 use crate::exit::Exit;
-use crate::session::Session;
-use anyhow::Result;
-use husk_runtime::{Afterwards, Foreground, Orphans};
+use crate::session::{Session, absolute};
+use crate::timings::Waterfall;
+use anyhow::{Context as _, Result};
+use husk_runtime::{Afterwards, Foreground, Orphans, Timings};
+use std::path::{Path, PathBuf};
 
 pub(super) const MORE: &str = "
 husk ends as the program does: with its code, or with 128 and the signal that killed it. Signals that husk gets
@@ -14,6 +16,7 @@ are passed on to it.
 Examples:
   husk run web-1                        the bundle in this directory
   husk run --bundle /srv/web web-1      another one
+  husk run --timings web-1              what took how long
 ";
 
 /// Create a container, start it, wait for its end and delete it
@@ -27,6 +30,9 @@ pub(super) struct Run {
     /// Do not delete it when it has ended
     #[arg(long)]
     keep: bool,
+    /// Say at the end what took how long: on standard error, or as a picture
+    #[arg(long, value_name = "FILE.svg", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    timings: Option<PathBuf>,
     /// Do not adopt what a container without a pid namespace of its own leaves behind
     #[arg(long)]
     no_subreaper: bool,
@@ -41,8 +47,22 @@ impl Perform for Run {
         let how =
             if self.detach { husk_runtime::Run::Detached } else { husk_runtime::Run::Foreground(foreground) };
         session.prepare()?;
-        let request = self.creation.request()?;
-        let status = husk_runtime::run(&session.store, &request, how, |warnings| session.warn(warnings))?;
-        Ok(status.map_or(Exit::Success, Exit::Program))
+        let picture = self.timings.as_deref().map(absolute).transpose()?;
+        let mut request = self.creation.request()?;
+        if self.timings.is_some() {
+            request.timings = Timings::wanted();
+        }
+        let ended = husk_runtime::run(&session.store, &request, how, |warnings| session.warn(warnings));
+        if let (Some(file), Some(picture)) = (self.timings, picture) {
+            // A container that failed has told nothing of its steps, but we have of ours.
+            let waterfall = Waterfall::new(request.timings.spans());
+            if file == Path::new("-") {
+                eprint!("{waterfall}");
+            } else {
+                let written = std::fs::write(&picture, waterfall.svg());
+                written.with_context(|| format!("write {}", picture.display()))?;
+            }
+        }
+        Ok(ended?.map_or(Exit::Success, Exit::Program))
     }
 }

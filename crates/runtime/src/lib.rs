@@ -8,8 +8,10 @@
 
 mod create;
 mod delete;
+mod descriptors;
 mod error;
 mod kill;
+mod plan;
 mod probe;
 mod record;
 mod run;
@@ -20,14 +22,16 @@ mod store;
 mod supervise;
 mod terminal;
 mod time;
+mod timings;
 
-pub use create::{Request, create, plan};
+pub use create::{Request, create};
 pub use delete::{delete, force_delete};
 pub use error::Error;
 pub use husk_bundle::Warning;
 pub use husk_plan::{Keyring, NewRoot};
 pub use husk_spawn::Signal;
 pub use kill::{kill, signal};
+pub use plan::{Planned, PlannedStep, plan};
 pub use record::Record;
 pub use run::{Afterwards, Foreground, Run, run};
 pub use seal::seal;
@@ -36,3 +40,4 @@ pub use status::{Listed, OCI_VERSION, State, Status, list, state};
 pub use store::Store;
 pub use supervise::Orphans;
 pub use time::now;
+pub use timings::{Lane, Span, Timings};

@@ -50,8 +50,11 @@ pub fn run(
     how: Run,
     warn: impl FnOnce(&[Warning]),
 ) -> Result<Option<ExitStatus>, Error> {
+    let timings = &request.timings;
+    timings.begin("load config.json");
     let (container, warnings) = husk_bundle::load(&request.bundle)?;
     warn(&warnings);
+    timings.begin("reserve the name");
     let stay = if how == Run::Detached { Stay::Detached } else { Stay::Foreground };
     let mut console = Console::of(request, &container, stay)?;
     // Unless it is committed nothing is left of it when this is dropped, at the end or on the way.
@@ -62,22 +65,29 @@ pub fn run(
         Run::Detached => None,
         Run::Foreground(foreground) => Some((foreground, Signals::hold(orphans(&container, foreground))?)),
     };
-    let launched = launch(&container, &request.call(Start::AtOnce))?;
-    let (mut child, plan) = (launched.child, launched.plan);
-    record.process = create::process(&child);
-    creation.entry.write(&record)?;
-    create::write_pid(request, &child)?;
-    // One that failed before asks nothing; the wait says at what.
-    if answer(&mut child, &mut console)? {
-        child.go_on()?;
+    let mut launched = launch(&container, &request.call(Start::AtOnce)?, timings)?;
+    timings.begin("write it down");
+    // One that failed before is not ready; the wait says at what.
+    if answer(&mut launched.child, &mut console)? {
+        // Only now: its list may have gone on in another process.
+        record.process = create::process(&launched.child);
+        creation.entry.write(&record)?;
+        create::write_pid(request, &launched.child)?;
+        launched.child.go_on()?;
+    }
+    if timings.are_wanted() || watch.is_none() {
+        timings.begin("wait for exec");
+        launched.child.wait_for_exec().map_err(|error| explain(error, &launched.plan))?;
+        timings.end();
+        timings.add(&mut launched);
     }
     let Some((foreground, signals)) = watch else {
-        child.wait_for_exec().map_err(|error| explain(error, &plan))?;
-        child.let_go();
+        launched.child.let_go();
         creation.commit();
         return Ok(None);
     };
-    let status = supervise(&mut child, &signals, console.relay()).map_err(|error| explain(error, &plan))?;
+    let status = supervise(&mut launched.child, &signals, console.relay())
+        .map_err(|error| explain(error, &launched.plan))?;
     if foreground.afterwards == Afterwards::Keep {
         creation.commit();
     }

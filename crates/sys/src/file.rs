@@ -62,6 +62,25 @@ pub fn fcntl_keep_on_exec(fd: Fd) -> Result {
     fcntl(fd, Fcntl::Setfd, 0).map(drop)
 }
 
+/// `fcntl(F_GETFD)`: whether exec keeps `fd`.
+///
+/// # Errors
+///
+/// `EBADF` if `fd` is not open.
+pub fn fcntl_is_kept_on_exec(fd: Fd) -> Result<bool> {
+    const CLOEXEC: usize = 1;
+    fcntl(fd, Fcntl::Getfd, 0).map(|flags| flags & CLOEXEC == 0)
+}
+
+/// `fchown` of the owner alone.
+///
+/// # Errors
+///
+/// See chown(2).
+pub fn fchown(fd: Fd, uid: Uid) -> Result {
+    rustix::fs::fchown(fd.lend(), Some(uid), None)
+}
+
 /// `close`. Errors tell of lost writes only, and the descriptor is gone whatever is said; one that
 /// was not open is no error here.
 pub fn close(fd: Fd) {
@@ -112,15 +131,6 @@ pub fn write(fd: Fd, bytes: &[u8]) -> Result<usize> {
 /// See sendmsg(2).
 pub fn sendmsg_with(socket: Fd, bytes: &[u8], fd: Fd) -> Result<usize> {
     rustix::io::retry_on_intr(|| raw::sendmsg_with(socket, bytes, fd))
-}
-
-/// `fchown` to another user, whatever the group.
-///
-/// # Errors
-///
-/// See chown(2).
-pub fn fchown(fd: Fd, uid: Uid) -> Result {
-    rustix::fs::fchown(fd.lend(), Some(uid), None)
 }
 
 /// `mkdirat` below the working directory.

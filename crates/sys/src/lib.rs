@@ -20,6 +20,7 @@ mod carray;
 pub mod clone;
 mod fd;
 pub mod file;
+pub mod keyring;
 pub mod limits;
 pub mod mount;
 pub mod namespace;
@@ -27,6 +28,7 @@ pub mod process;
 mod raw;
 pub mod signal;
 pub mod terminal;
+pub mod time;
 
 pub use carray::{CArray, CPtr};
 pub use fd::Fd;
