@@ -49,7 +49,11 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
         ["orphan"] => return orphan(),
         ["orphan", "between"] => {
             let mut last = std::process::Command::new("/guest");
-            println!("{}", last.args(["orphan", "last"]).stdout(std::process::Stdio::null()).spawn()?.id());
+            // Who waits for our output is not to wait for it.
+            last.args(["orphan", "last"])
+                .stdout(std::process::Stdio::null())
+                .stderr(std::process::Stdio::null());
+            println!("{}", last.spawn()?.id());
         }
         ["orphan", "last"] => {
             std::io::stdin().read_to_end(&mut Vec::new())?;
@@ -108,7 +112,7 @@ fn named(name: &str) -> Result<Signal, Box<dyn Error>> {
 
 /// Says whose a process is whose parent has ended, and whether it is waited for.
 fn orphan() -> Result<u8, Box<dyn Error>> {
-    let (reader, keep) = rustix::pipe::pipe()?;
+    let (reader, keep) = std::io::pipe()?;
     let between = std::process::Command::new("/guest").args(["orphan", "between"]).stdin(reader).output()?;
     let last = format!("/proc/{}", String::from_utf8(between.stdout)?.trim());
     let runtime = rustix::process::getppid().ok_or("no parent")?.as_raw_pid();
