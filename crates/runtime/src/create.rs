@@ -4,6 +4,7 @@ use crate::descriptors;
 use crate::error::Error;
 use crate::probe::probe;
 use crate::record::{Process, Record};
+use crate::serve::{Arrival, serve};
 use crate::store::{Entry, Store, write_whole};
 use crate::terminal::{Console, Stay};
 use crate::time;
@@ -67,8 +68,7 @@ pub fn create(store: &Store, request: &Request) -> Result<Vec<Warning>, Error> {
 
     let launched = launch(&container, &request.call(Start::On(Fd::of(&listener)))?, &request.timings)?;
     let mut child = launched.child;
-    if !answer(&mut child, &mut console)? {
-        // It failed before: the wait says at what.
+    if serve(&mut child, &container, &record, &mut console)? == Arrival::Failed {
         let failed = child.wait_for_exec().map_err(|error| explain(error, &launched.plan));
         return failed.and(Err(Error::State("the container's process never waited")));
     }
@@ -149,25 +149,6 @@ pub(crate) fn launch(container: &Container, call: &Call<'_>, timings: &Timings) 
     timings.begin("clone, map ids");
     let child = command.spawn().map_err(|error| explain(error, &plan))?;
     Ok(Launched { child, plan })
-}
-
-/// Does what the child asks for until it is ready for its program. Returns whether it came that far; it
-/// then waits for an answer.
-pub(crate) fn answer(child: &mut Child, console: &mut Console) -> Result<bool, Error> {
-    loop {
-        match child.next_request()? {
-            Some(husk_spawn::Request::Parked) => return Ok(true),
-            Some(husk_spawn::Request::Terminal) => {
-                let master = child.take_received();
-                console.receive(master.ok_or(Error::State("the terminal did not arrive"))?)?;
-                child.go_on()?;
-            }
-            Some(husk_spawn::Request::IdMaps) => {
-                return Err(Error::State("the container's process asks for what it has"));
-            }
-            None => return Ok(false),
-        }
-    }
 }
 
 /// An error with the field that its step comes from.

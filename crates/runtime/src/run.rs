@@ -1,7 +1,8 @@
 //! `run`: a container is created and started in one go, and watched to its end unless it is let go.
 
-use crate::create::{self, Creation, Request, answer, explain, launch};
+use crate::create::{self, Creation, Request, explain, launch};
 use crate::error::Error;
+use crate::serve::{Arrival, serve};
 use crate::store::Store;
 use crate::supervise::{Orphans, Signals, supervise};
 use crate::terminal::{Console, Stay};
@@ -67,11 +68,15 @@ pub fn run(
     };
     let mut launched = launch(&container, &request.call(Start::AtOnce)?, timings)?;
     timings.begin("write it down");
-    // One that failed before is not ready; the wait says at what.
-    if answer(&mut launched.child, &mut console)? {
-        // Only now: its list may have gone on in another process.
-        record.process = create::process(&launched.child);
-        creation.entry.write(&record)?;
+    record.process = create::process(&launched.child);
+    creation.entry.write(&record)?;
+    // A child that failed before asks nothing; the wait says at what.
+    if serve(&mut launched.child, &container, &record, &mut console)? == Arrival::Ready {
+        // Its list may have gone on in another process.
+        if record.process.is_none_or(|process| process.pid.unsigned_abs() != launched.child.id()) {
+            record.process = create::process(&launched.child);
+            creation.entry.write(&record)?;
+        }
         create::write_pid(request, &launched.child)?;
         launched.child.go_on()?;
     }

@@ -12,7 +12,8 @@
 //!    end of file          ------------>     released: exec happened, or the child is dead
 //! ```
 //!
-//! Each message is one byte in one `write`, or `sendmsg` where a descriptor goes with it. A list without requests needs no channel; how far the
+//! Each message is one byte in one `write`, with the number of a descriptor behind it where the request is
+//! about one, or in one `sendmsg` with a descriptor. A list without requests needs no channel; how far the
 //! child came, and why it failed, stands in the [`Journal`](crate::Journal). A parent that cannot
 //! do what it is asked closes its end instead of answering, and the child fails at that step.
 
@@ -29,7 +30,14 @@ pub enum Request {
     Parked = 2,
     /// Take the master of the program's terminal, which comes with it.
     Terminal = 7,
+    /// Fetch the seccomp listener whose number follows, and give it to whoever is to have it.
+    Listener = 16,
+    /// Move network devices into the child's network namespace.
+    NetDevices = 17,
 }
+
+/// The most that a request has: itself and a number.
+pub const MOST: usize = 5;
 
 impl Request {
     /// The request that this byte stands for.
@@ -39,6 +47,8 @@ impl Request {
             1 => Some(Self::IdMaps),
             2 => Some(Self::Parked),
             7 => Some(Self::Terminal),
+            16 => Some(Self::Listener),
+            17 => Some(Self::NetDevices),
             _ => None,
         }
     }
@@ -80,12 +90,22 @@ impl Failure {
 
 /// Asks, and waits until the parent has done it.
 pub(crate) fn request(channel: Option<Fd>, what: Request) -> Result {
+    ask(channel, &[what as u8])
+}
+
+/// The same about a descriptor.
+pub(crate) fn request_about(channel: Option<Fd>, what: Request, fd: Fd) -> Result {
+    let [a, b, c, d] = fd.number().to_ne_bytes();
+    ask(channel, &[what as u8, a, b, c, d])
+}
+
+fn ask(channel: Option<Fd>, words: &[u8]) -> Result {
     let channel = channel.ok_or(Errno::NOTCONN)?;
-    file::write(channel, &[what as u8])?;
+    file::write(channel, words)?;
     answered(channel)
 }
 
-/// The same with a descriptor, of which the parent gets a copy.
+/// The same with a copy of a descriptor, which the parent need not be allowed to fetch.
 pub(crate) fn request_with(channel: Option<Fd>, what: Request, fd: Fd) -> Result {
     let channel = channel.ok_or(Errno::NOTCONN)?;
     file::sendmsg_with(channel, &[what as u8], fd)?;
