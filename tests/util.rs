@@ -197,6 +197,14 @@ impl Runtime {
         command.stdin(stdin).stdout(stdout).stderr(stderr).spawn().expect("the runtime")
     }
 
+    /// The same, for one that goes on when the runtime is gone.
+    pub(crate) fn run_detached(&self, bundle: &Bundle, options: &[&str]) -> Seen {
+        bundle.write();
+        let mut command = self.command("run");
+        command.arg("--bundle").arg(bundle.path()).args(options).arg("c");
+        self.detached(command)
+    }
+
     /// Output through files: the container keeps what it is given for longer than the runtime lives.
     fn detached(&self, mut command: Command) -> Seen {
         let (mut out, mut err) =

@@ -3,6 +3,7 @@
 use crate::named;
 use crate::stream::stream;
 use husk_spawn::SignalSet;
+use husk_spawn::sys::process::exit_group;
 use husk_spawn::sys::signal::{rt_sigprocmask, rt_sigwait};
 use rustix::termios::{OptionalActions, isatty, tcgetattr, tcgetwinsize, tcsetattr};
 use std::error::Error;
@@ -53,10 +54,10 @@ pub(crate) fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
             println!("begun");
             std::thread::spawn(|| {
                 while stdout().write_all(&[b'x'; 1 << 16]).is_ok() {}
-                std::process::exit(43);
+                exit_group(43);
             });
             rt_sigwait(signal)?;
-            std::process::exit(42);
+            return Ok(42);
         }
         // Has no terminal open for a while, and then once more.
         ["reopen"] => {

@@ -154,7 +154,6 @@ impl Display for Line<'_> {
             Step::Tiocswinsz { terminal, rows, columns } => {
                 write!(f, "window-size {} {rows} {columns}", Descriptor(terminal))
             }
-            Step::Fchown { fd, uid, .. } => write!(f, "chown {} {}", Descriptor(fd), uid.as_raw()),
 
             Step::ResetHandlers => f.write_str("signals default"),
             Step::DefaultAction { signal } => write!(f, "signal {} default", signal.number()),

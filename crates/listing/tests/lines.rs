@@ -207,7 +207,6 @@ fn every_step_has_its_line() {
             "r3, r0 = open-pty dev/pts",
         ),
         (Step::Tiocswinsz { terminal: R3.into(), rows: 24, columns: 80 }, "window-size r3 24 80"),
-        (Step::Fchown { fd: R3.into(), uid, tolerate: None }, "chown r3 0"),
         (Step::OpenTreeOf { fd: R3.into(), out: R3 }, "r3 = open-tree r3"),
         (Step::Park { listener: fd(4) }, "park"),
     ];
@@ -248,5 +247,5 @@ names! {
     SeccompListener OpenProc
     FchownStreams OpenInProc JoinSessionKeyring SetMempolicy Personality
     CloneParent Setdomainname LoopbackUp Undumpable FsconfigFd
-    OpenPty Tiocswinsz Fchown OpenTreeOf RequestWith
+    OpenPty Tiocswinsz OpenTreeOf RequestWith
 }

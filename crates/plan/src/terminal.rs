@@ -7,7 +7,7 @@
 use crate::builder::{Builder, Error};
 use husk_bundle::Container;
 use husk_bundle::container::{Mount, Source, Terminal};
-use husk_script::sys::{Errno, Fd, Uid};
+use husk_script::sys::Fd;
 use husk_script::{Place, Reg, Request, Step};
 use std::path::Path;
 
@@ -26,11 +26,6 @@ pub(crate) fn open(container: &Container, root: Reg, plan: &mut Builder<'_>) -> 
     if let Some((rows, columns)) = size {
         plan.at("process.consoleSize").push(Step::Tiocswinsz { terminal: master.into(), rows, columns });
     }
-    // It is made in the name of who makes it. The group is the devpts's to choose. An owner who has no
-    // name here, as one the devpts was given from elsewhere, has to stay: the program has it open.
-    let uid = Uid::from_raw(process.uid);
-    let tolerate = Some(Errno::PERM);
-    plan.at("process.user.uid").push(Step::Fchown { fd: slave.into(), uid, tolerate });
     plan.at("process.terminal");
     console(root, slave, plan)?;
     // Only now, so that whoever gets it finds the terminal as it will be.

@@ -105,9 +105,14 @@ fn begin(
     timings.begin("write it down");
     record.process = create::process(&launched.child);
     creation.entry.write(record)?;
-    create::write_pid(request, &launched.child)?;
     // A child that failed before asks nothing; the wait says at what.
     if launched.serve(container, record, console)? == Arrival::Ready {
+        // Its list may have gone on in another process.
+        if record.process.is_none_or(|process| process.pid.unsigned_abs() != launched.child.id()) {
+            record.process = create::process(&launched.child);
+            creation.entry.write(record)?;
+        }
+        create::write_pid(request, &launched.child)?;
         launched.child.go_on()?;
     }
     if timings.are_wanted() {

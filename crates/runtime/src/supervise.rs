@@ -1,12 +1,12 @@
 //! The foreground: one loop over the container's process, our signals and its terminal.
 //!
 //! `run` and `exec` share it. Signals are held back by [`Signals::hold`] before there is a process, so that none
-//! is lost in its first instant, and wait as a descriptor until [`supervise`] passes them on.
+//! is lost in its first instant, and wait until [`supervise`] passes them on.
 
 use crate::error::Error;
 use crate::terminal::{End, Relay};
 use husk_spawn::sys::Errno;
-use husk_spawn::sys::signal::{read_signalfd, rt_sigaction_default, rt_sigprocmask};
+use husk_spawn::sys::signal::{read_signalfd, rt_sigaction_default, rt_sigprocmask, rt_sigwait};
 use husk_spawn::{Child, Signal, SignalSet, signalfd};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
@@ -15,18 +15,9 @@ use std::fs;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitStatus;
 
-/// What is never looked at: news of sockets, and faults, which are of our own making. And news of children,
-/// of which the one that counts tells by its own descriptor.
-const OURS: [Signal; 8] = [
-    Signal::URG,
-    Signal::CHLD,
-    Signal::SEGV,
-    Signal::BUS,
-    Signal::FPE,
-    Signal::ILL,
-    Signal::TRAP,
-    Signal::SYS,
-];
+/// What is never looked at: news of sockets, and faults, which are of our own making.
+const OURS: [Signal; 7] =
+    [Signal::URG, Signal::SEGV, Signal::BUS, Signal::FPE, Signal::ILL, Signal::TRAP, Signal::SYS];
 
 /// Whose children we wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,27 +31,26 @@ pub enum Orphans {
 
 /// Signals held back.
 pub(crate) struct Signals {
-    fd: OwnedFd,
+    set: SignalSet,
+    orphans: Orphans,
 }
 
 impl Signals {
-    /// Holds back all signals that are the container's, before there is one.
+    /// Holds back all signals that are the container's, and the one that tells of its end, before there is a
+    /// container.
     pub(crate) fn hold(orphans: Orphans) -> Result<Self, Error> {
-        let mut set = OURS.into_iter().fold(SignalSet::FULL, SignalSet::without);
+        let set = OURS.into_iter().fold(SignalSet::FULL, SignalSet::without);
         let become_reaper = || match orphans {
             Orphans::Others => Ok(()),
             // Any pid turns it on.
             Orphans::Ours => set_child_subreaper(Some(Pid::INIT)),
         };
-        if orphans == Orphans::Ours {
-            set = set.with(Signal::CHLD);
-        }
         // If our caller ignores the ends of children, the kernel keeps no status of any.
         rt_sigaction_default(Signal::CHLD)
             .and_then(|()| become_reaper())
             .and_then(|()| rt_sigprocmask(set))
             .map_err(|errno| Error::kernel("hold signals", errno))?;
-        Ok(Self { fd: signalfd(set)? })
+        Ok(Self { set, orphans })
     }
 }
 
@@ -76,35 +66,64 @@ enum Source {
 pub(crate) fn supervise(
     child: &mut Child,
     signals: &Signals,
-    mut relay: Option<Relay>,
+    relay: Option<Relay>,
+) -> Result<ExitStatus, husk_spawn::Error> {
+    match relay {
+        Some(relay) => with_terminal(child, signals, relay),
+        None => with_signals(child, signals),
+    }
+}
+
+/// Without a terminal signals are all there is to wait for, the one among them that tells of the end. That takes no
+/// descriptor.
+fn with_signals(child: &mut Child, signals: &Signals) -> Result<ExitStatus, husk_spawn::Error> {
+    loop {
+        match rt_sigwait(signals.set) {
+            Ok(Signal::CHLD) => {
+                if let Some(status) = child.try_wait()? {
+                    return Ok(status);
+                }
+                reap(child, signals.orphans);
+            }
+            // There is nothing that is to be as large.
+            Ok(Signal::WINCH) | Err(Errno::INTR) => {}
+            Ok(signal) => send(child, signal)?,
+            Err(errno) => return Err(husk_spawn::Error::new("wait for signals", errno)),
+        }
+    }
+}
+
+/// One loop over the process, the signals and both sides of the terminal.
+fn with_terminal(
+    child: &mut Child,
+    signals: &Signals,
+    mut relay: Relay,
 ) -> Result<ExitStatus, husk_spawn::Error> {
     let failed = |errno| husk_spawn::Error::new("watch the container", errno);
+    let arriving = signalfd(signals.set)?;
     loop {
-        let ready = wait(child, signals, relay.as_ref()).map_err(failed)?;
+        let ready = wait(child, &arriving, &relay).map_err(failed)?;
         for (source, events) in ready {
             match source {
                 Source::Process => {
                     let Some(status) = child.try_wait()? else { continue };
-                    // What it printed last is not yet where it belongs.
-                    let drained = relay.map_or(Ok(()), |relay| relay.drain(signals.fd.as_fd()));
-                    return drained.map_err(failed).map(|()| status);
+                    // The end is no reason to leave what was printed last.
+                    let others = signals.set.without(Signal::CHLD).without(Signal::WINCH);
+                    let interrupt = signalfd(others)?;
+                    return relay.drain(interrupt.as_fd()).map_err(failed).map(|()| status);
                 }
-                Source::Signals => pass_on(child, signals, relay.as_mut())?,
-                Source::Terminal(end) => {
-                    if let Some(relay) = &mut relay {
-                        relay.turn(end, events);
-                    }
-                }
+                Source::Signals => pass_on(child, signals, &arriving, &mut relay)?,
+                Source::Terminal(end) => relay.turn(end, events),
             }
         }
     }
 }
 
 /// Waits until there is something to do.
-fn wait(child: &Child, signals: &Signals, relay: Option<&Relay>) -> Result<Vec<(Source, PollFlags)>, Errno> {
+fn wait(child: &Child, arriving: &OwnedFd, relay: &Relay) -> Result<Vec<(Source, PollFlags)>, Errno> {
     let mut sources = vec![Source::Process, Source::Signals];
-    let mut polled = vec![PollFd::new(child, PollFlags::IN), PollFd::new(&signals.fd, PollFlags::IN)];
-    for (end, fd, flags) in relay.into_iter().flat_map(Relay::ends) {
+    let mut polled = vec![PollFd::new(child, PollFlags::IN), PollFd::new(arriving, PollFlags::IN)];
+    for (end, fd, flags) in relay.ends() {
         sources.push(Source::Terminal(end));
         polled.push(PollFd::from_borrowed_fd(fd, flags));
     }
@@ -118,38 +137,46 @@ fn wait(child: &Child, signals: &Signals, relay: Option<&Relay>) -> Result<Vec<(
 
 /// Passes on all signals that have come.
 fn pass_on(
-    child: &mut Child,
+    child: &Child,
     signals: &Signals,
-    mut relay: Option<&mut Relay>,
+    arriving: &OwnedFd,
+    relay: &mut Relay,
 ) -> Result<(), husk_spawn::Error> {
     loop {
-        let arrived = match read_signalfd(&signals.fd) {
+        let arrived = match read_signalfd(arriving) {
             Ok(arrived) => arrived,
             Err(Errno::AGAIN) => return Ok(()),
             Err(errno) => return Err(husk_spawn::Error::new("take a signal", errno)),
         };
         match arrived.signal {
-            Signal::CHLD => reap(child),
-            Signal::WINCH => relay.iter().for_each(|relay| relay.resize()),
+            Signal::CHLD => reap(child, signals.orphans),
+            Signal::WINCH => relay.resize(),
             // A pipe of our own that nobody reads.
             Signal::PIPE if arrived.sender == std::process::id() => {}
             signal => {
                 if signal == Signal::CONT {
-                    relay.iter_mut().for_each(|relay| relay.come_forward());
+                    relay.come_forward();
                 }
-                match child.signal(signal) {
-                    // It has ended; the next turn of the loop sees it.
-                    Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => {}
-                    passed => passed?,
-                }
+                send(child, signal)?;
             }
         }
     }
 }
 
+/// Sends it a signal. It may have ended; whoever waits for that is told so.
+fn send(child: &Child, signal: Signal) -> Result<(), husk_spawn::Error> {
+    match child.signal(signal) {
+        Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(()),
+        sent => sent,
+    }
+}
+
 /// Waits for the children that have become ours and have ended, and leaves the container's process alone,
 /// whose status is not to be lost here.
-fn reap(child: &Child) {
+fn reap(child: &Child, orphans: Orphans) {
+    if orphans == Orphans::Others {
+        return;
+    }
     // Tolerated: a kernel without this list leaves zombies until we end.
     let ours = fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
     let pids = ours.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?));

@@ -220,7 +220,6 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
         Step::Tiocswinsz { terminal, rows, columns } => {
             ioctl_tiocswinsz(registers.get(terminal)?, rows, columns)
         }
-        Step::Fchown { fd, uid, tolerate } => tolerating(tolerate, file::fchown(registers.get(fd)?, uid)),
 
         Step::ResetHandlers => signal::reset_handlers(),
         Step::DefaultAction { signal } => signal::rt_sigaction_default(signal),

@@ -458,15 +458,6 @@ pub enum Step<'a> {
         /// The characters of each.
         columns: u16,
     },
-    /// `fchown`, of the user alone.
-    Fchown {
-        /// What is open.
-        fd: Handle,
-        /// Its owner.
-        uid: Uid,
-        /// An error that is none.
-        tolerate: Option<Errno>,
-    },
 
     // Signals.
     /// Every handler back to its default: only where the child was made without

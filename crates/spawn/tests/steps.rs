@@ -115,7 +115,6 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::FsconfigFd { .. } => container::fsconfig_fd,
     Step::OpenPty { .. } => terminal::open_pty,
     Step::Tiocswinsz { .. } => terminal::open_pty,
-    Step::Fchown { .. } => terminal::fchown,
     Step::OpenTreeOf { .. } => terminal::open_tree_of,
     Step::RequestWith { .. } => terminal::request_with,
 };

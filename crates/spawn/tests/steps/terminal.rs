@@ -1,16 +1,16 @@
 //! The steps that make a terminal and give it away.
 
-use super::{OPEN_ZERO, R0, after, after_in_namespaces, failure, fd, list, mounts, text, with_privileges};
-use crate::support::{Dir, needs_namespaces, needs_root};
+use super::{OPEN_ZERO, R0, after_in_namespaces, failure, fd, list, mounts, text, with_privileges};
+use crate::support::{Dir, needs_namespaces};
 use husk_script::{Part, Place, Request, Target};
+use husk_spawn::sys::Errno;
 use husk_spawn::sys::file::{Mode, OFlags};
 use husk_spawn::sys::mount::MountFlags;
-use husk_spawn::sys::{Errno, Uid};
 use husk_spawn::{Command, Reason, Reg, Step};
 use rustix::termios::tcgetwinsize;
 use std::fs::{self, File, OpenOptions};
 use std::io::Read as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 const R1: Reg = Reg::new(1).unwrap();
@@ -62,23 +62,6 @@ pub(crate) fn open_pty() {
 }
 
 #[test]
-pub(crate) fn fchown() {
-    needs_root!();
-    let dir = Dir::new();
-    let file = dir.join("file");
-    fs::write(&file, "").unwrap();
-    let open = Step::Open { path: text(&file), flags: OFlags::RDONLY, mode: Mode::empty(), out: R0 };
-    let chown = |uid, tolerate| Step::Fchown { fd: R0.into(), uid: Uid::from_raw(uid), tolerate };
-    after([open, chown(3, None)]);
-    let metadata = fs::metadata(&file).unwrap();
-    assert_eq!((metadata.uid(), metadata.gid()), (3, 0));
-    let other = Step::Setresuid { uid: Uid::from_raw(12) };
-    after([open, other, chown(4, Some(Errno::PERM))]);
-    assert_eq!(failure([open, other, chown(4, None)]), "chown r0 4: Operation not permitted (os error 1)");
-    assert_eq!(fs::metadata(&file).unwrap().uid(), 3);
-}
-
-#[test]
 pub(crate) fn open_tree_of() {
     needs_namespaces!();
     let dir = Dir::new();
@@ -112,12 +95,12 @@ pub(crate) fn request_with() {
     let mut child =
         Command::new("true").notify_release().final_steps(list([OPEN_ZERO, ask])).spawn().unwrap();
     assert_eq!(child.next_request().unwrap(), Some(Request::Terminal));
-    let mut zero = File::from(child.take_received().unwrap());
+    let mut zero = File::from(child.requested_fd().unwrap());
     let mut byte = [1];
     zero.read_exact(&mut byte).unwrap();
     assert_eq!(byte, [0]);
     child.go_on().unwrap();
     assert_eq!(child.next_request().unwrap(), None);
-    assert!(child.take_received().is_none());
+    assert!(child.requested_fd().is_err());
     assert!(child.wait().unwrap().success());
 }
