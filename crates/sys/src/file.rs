@@ -174,6 +174,17 @@ pub fn write(fd: Fd, bytes: &[u8]) -> Result<usize> {
     rustix::io::retry_on_intr(|| rustix::io::write(fd.lend(), bytes))
 }
 
+/// `send(MSG_NOSIGNAL)`, begun again when a signal interrupts it: to who has gone it is an error, not the
+/// end of the caller.
+///
+/// # Errors
+///
+/// See send(2).
+pub fn send(socket: Fd, bytes: &[u8]) -> Result<usize> {
+    let flags = rustix::net::SendFlags::NOSIGNAL;
+    rustix::io::retry_on_intr(|| rustix::net::send(socket.lend(), bytes, flags))
+}
+
 /// `mkdirat` below the working directory.
 ///
 /// # Errors
