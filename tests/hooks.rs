@@ -398,3 +398,17 @@ fn a_container_that_dies_in_a_hook_has_not_begun() {
     assert_eq!(runtime.status(), "stopped");
     assert_eq!(seen(&bundle), KINDS[..3]);
 }
+
+#[test]
+fn a_container_whose_hooks_run_is_on_its_way() {
+    need!(is_husk(), "the words are husk's");
+    let husk = env!("CARGO_BIN_EXE_husk");
+    for kind in &KINDS[..3] {
+        let runtime = Runtime::under_test();
+        let start = json!({ "path": husk, "args": ["husk", "--root", runtime.root(), "start", "c"] });
+        let bundle = Bundle::running("exit 0").with("/hooks", json!({ *kind: [start] }));
+        let refused = "exit status 1: husk: cannot start a container that is not created";
+        runtime.create(&bundle).fails(1, refused);
+        runtime.run(&bundle).fails(1, refused);
+    }
+}

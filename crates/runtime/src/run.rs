@@ -48,13 +48,22 @@ fn begin(
     creation: &Creation,
     record: &mut Record,
 ) -> Result<(), Error> {
+    // While its hooks run, who looks for the container is to find it on its way.
+    let hooks = &container.hooks;
+    let hooks = [&hooks.prestart, &hooks.create_runtime, &hooks.create_container];
+    let early = hooks.iter().any(|hooks| !hooks.is_empty());
+    let served = early.then(|| launched.serve(container, record)).transpose()?;
     let timings = &request.timings;
     timings.begin("write it down");
     record.process = create::process(&launched.child);
     creation.entry.write(record)?;
     create::write_pid(request, &launched.child)?;
     // A child that failed before asks nothing; the wait says at what.
-    if launched.serve(container, record)? == Arrival::Ready {
+    let arrival = match served {
+        Some(arrival) => arrival,
+        None => launched.serve(container, record)?,
+    };
+    if arrival == Arrival::Ready {
         launched.child.go_on()?;
     }
     if timings.are_wanted() {
