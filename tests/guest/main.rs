@@ -105,6 +105,14 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
         ["hang"] => loop {
             std::thread::park();
         },
+        ["kill-parent"] => {
+            let parent = rustix::process::getppid().ok_or("no parent")?;
+            rustix::process::kill_process(parent, rustix::process::Signal::KILL)?;
+            // Our end is bound to its end.
+            loop {
+                std::thread::park();
+            }
+        }
         ["die"] => std::process::abort(),
         ["session-keyring"] => {
             let mut room = [std::mem::MaybeUninit::uninit(); 512];

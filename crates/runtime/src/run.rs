@@ -103,8 +103,14 @@ fn begin(
 ) -> Result<(), Error> {
     let timings = &request.timings;
     timings.begin("write it down");
-    record.process = create::process(&launched.child);
-    creation.entry.write(record)?;
+    // While the child is still at work, so that it costs no time; but while its hooks run, who looks for the
+    // container is to find it on its way.
+    let hooks = &container.hooks;
+    let hooks = [&hooks.prestart, &hooks.create_runtime, &hooks.create_container];
+    if hooks.iter().all(|hooks| hooks.is_empty()) {
+        record.process = create::process(&launched.child);
+        creation.entry.write(record)?;
+    }
     // A child that failed before asks nothing; the wait says at what.
     if launched.serve(container, record, console)? == Arrival::Ready {
         // Its list may have gone on in another process.
