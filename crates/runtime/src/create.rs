@@ -4,6 +4,7 @@ use crate::descriptors;
 use crate::error::Error;
 use crate::probe::probe;
 use crate::record::{Process, Record};
+use crate::resctrl;
 use crate::serve::{Arrival, serve};
 use crate::store::{Entry, Store, write_whole};
 use crate::time;
@@ -73,6 +74,7 @@ pub fn create(store: &Store, request: &Request) -> Result<Vec<Warning>, Error> {
         let failed = child.wait_for_exec().map_err(|error| explain(error, &launched.plan));
         return failed.and(Err(Error::State("the container's process never waited")));
     }
+    resctrl::join(&container, &child, &mut record, &creation.entry)?;
     record.after_start = after_start(&launched.plan);
     record.process = process(&child);
     creation.entry.write(&record)?;
@@ -182,6 +184,7 @@ pub(crate) fn record(request: &Request, container: &Container) -> Record {
         owner: geteuid().as_raw(),
         annotations: container.annotations.clone(),
         process: None,
+        resctrl: None,
         after_start: Vec::new(),
     }
 }

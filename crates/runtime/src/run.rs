@@ -2,6 +2,7 @@
 
 use crate::create::{self, Creation, Request, explain, launch};
 use crate::error::Error;
+use crate::resctrl;
 use crate::serve::{Arrival, serve};
 use crate::store::Store;
 use husk_bundle::Warning;
@@ -35,6 +36,7 @@ pub fn run(store: &Store, request: &Request, warn: impl FnOnce(&[Warning])) -> R
     create::write_pid(request, &launched.child)?;
     // A child that failed before asks nothing; the wait says at what.
     if serve(&mut launched.child, &container, &record)? == Arrival::Ready {
+        resctrl::join(&container, &launched.child, &mut record, &creation.entry)?;
         launched.child.go_on()?;
     }
     if timings.are_wanted() {
