@@ -20,6 +20,8 @@ pub struct Host {
     pub apparmor: AppArmor,
     /// What confines programs by labels.
     pub selinux: Selinux,
+    /// What shares out caches and the way to memory, if it is mounted.
+    pub resctrl: Option<Resctrl>,
     /// The ways to make system calls that the kernel knows.
     pub machine: Machine,
     /// The home directory that the image's /etc/passwd has for the container's user.
@@ -44,6 +46,17 @@ pub enum Selinux {
     Off,
     /// It does.
     On,
+}
+
+/// A resctrl file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resctrl {
+    /// Where it is.
+    pub root: PathBuf,
+    /// Whether it shares out the L3 cache.
+    pub l3: bool,
+    /// Whether it shares out the way to memory.
+    pub mb: bool,
 }
 
 /// What a path is.

@@ -22,12 +22,13 @@ mod mounts;
 mod namespaces;
 mod network;
 mod process;
+mod resctrl;
 mod rootfs;
 mod seccomp;
 mod terminal;
 
 pub use builder::{Error, Plan};
-pub use host::{AppArmor, CgroupMount, FileKind, Host, Selinux};
+pub use host::{AppArmor, CgroupMount, FileKind, Host, Resctrl, Selinux};
 pub use seccomp::decisions;
 
 use builder::Builder;
@@ -126,6 +127,7 @@ pub fn create<'b>(
     let mut plan = Builder::new(memory);
     refuse(container, call, &mut plan)?;
 
+    resctrl::check(container, host, &mut plan)?;
     process::detach(call, host, &mut plan);
     // The caller's, before there is another.
     let proc = lsm::proc(container, &mut plan)?;
@@ -191,7 +193,6 @@ fn refuse(container: &Container, call: &Call<'_>, plan: &mut Builder<'_>) -> Res
     let process = container.process.as_ref();
     let asked = [
         ("--no-pivot", call.new_root == NewRoot::Move),
-        ("linux.intelRdt", container.intel_rdt.is_some()),
         ("linux.mountLabel", container.mount_label.is_some()),
         ("linux.timeOffsets", !container.time_offsets.is_empty()),
         ("process", process.is_none()),

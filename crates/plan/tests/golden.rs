@@ -18,6 +18,7 @@ fn v2_root(container: &Container) -> Host {
         ignored: SignalSet::EMPTY.with(Signal::PIPE),
         apparmor: AppArmor::Off,
         selinux: Selinux::Off,
+        resctrl: None,
         machine: Machine::new(Abi::X86_64),
         home: PathBuf::from("/root"),
     }

@@ -14,6 +14,7 @@ fn host() -> Host {
         ignored: SignalSet::EMPTY,
         apparmor: AppArmor::Off,
         selinux: Selinux::Off,
+        resctrl: None,
         machine: Machine::new(Abi::X86_64),
         home: PathBuf::from("/"),
     }

@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::hooks::{self, Hook};
 use crate::probe::probe;
 use crate::record::{Process, Record};
+use crate::resctrl;
 use crate::serve::Arrival;
 use crate::store::{Entry, Store, write_whole};
 use crate::terminal::{Console, Stay};
@@ -100,6 +101,7 @@ fn park(
         launched.wait_for_exec()?;
         return Err(Error::State("the container's process never waited"));
     }
+    resctrl::join(container, &launched.child, record, &creation.entry)?;
     record.after_start = after_start(&launched.plan);
     record.process = process(&launched.child);
     creation.entry.write(record)?;
@@ -226,6 +228,7 @@ pub(crate) fn record(request: &Request, container: &Container) -> Record {
         owner: geteuid().as_raw(),
         annotations: container.annotations.clone(),
         process: None,
+        resctrl: None,
         after_start: Vec::new(),
         poststart: Hook::list(&container.hooks.poststart),
         poststop: Hook::list(&container.hooks.poststop),

@@ -18,6 +18,7 @@ mod netlink;
 mod plan;
 mod probe;
 mod record;
+mod resctrl;
 mod run;
 mod seal;
 mod serve;

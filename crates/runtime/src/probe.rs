@@ -1,5 +1,6 @@
 //! What this machine is.
 
+use crate::resctrl;
 use husk_bundle::Container;
 use husk_bundle::container::Source;
 use husk_plan::{AppArmor, CgroupMount, FileKind, Host, Selinux};
@@ -32,6 +33,7 @@ pub(crate) fn probe(container: &Container) -> Host {
         ignored: ignored().unwrap_or_default(),
         apparmor: apparmor(container),
         selinux: selinux(container),
+        resctrl: container.intel_rdt.as_ref().and_then(|_| resctrl::probe()),
         machine: machine(container),
         home: home(container).unwrap_or_else(|| PathBuf::from("/")),
     }

@@ -4,6 +4,7 @@ use crate::create::{self, Creation, Launched, Request, launch};
 use crate::error::Error;
 use crate::hooks;
 use crate::record::Record;
+use crate::resctrl;
 use crate::serve::Arrival;
 use crate::store::Store;
 use crate::supervise::{Orphans, Signals, supervise};
@@ -119,6 +120,7 @@ fn begin(
             creation.entry.write(record)?;
         }
         create::write_pid(request, &launched.child)?;
+        resctrl::join(container, &launched.child, record, &creation.entry)?;
         launched.child.go_on()?;
     }
     if timings.are_wanted() {
