@@ -118,8 +118,21 @@ fn every_step_has_its_line() {
         (Step::Setresuid { uid: Uid::from_raw(12) }, "uid 12"),
         (Step::NoNewPrivs, "no-new-privileges"),
         (Step::Execve { path: c"/bin/program", argv, envp }, "exec /bin/program"),
-        (Step::CloseOthers { keep: None }, "close others"),
-        (Step::CloseOthers { keep: Some(fd(7)) }, "close others but 7"),
+        (Step::CloseOthers { first: fd(3), keep: None }, "close others"),
+        (Step::CloseOthers { first: fd(3), keep: Some(fd(7)) }, "close others but 7"),
+        (Step::CloseOthers { first: fd(5), keep: Some(fd(7)) }, "close others from 5 but 7"),
+        (Step::FchownStreams { uid }, "owner of streams 0"),
+        (
+            Step::OpenInProc { path: c"thread-self/attr/exec", flags: OFlags::WRONLY, out: R3 },
+            "r3 = open /proc thread-self/attr/exec",
+        ),
+        (
+            Step::JoinSessionKeyring { name: c"_ses.c", permissions: 8, tolerate: None },
+            "session-keyring _ses.c",
+        ),
+        (Step::SchedSetaffinity { mask: &[u64::MAX; 2] }, "affinity all"),
+        (Step::SetMempolicy { mode: 0x8003, nodes: &[5, 1] }, "memory-policy 0x8003 nodes 0,2,64"),
+        (Step::Personality { persona: 8 }, "personality 0x8"),
         (Step::OpenInRoot { root: root.into(), path: c"etc/passwd", out: R3 }, "r3 = find etc/passwd"),
         (Step::EnsureDirectory { root: root.into(), target, out: R3 }, "r3 = directory dev"),
         (Step::Attach { mount: R3, root: root.into(), target, place: Place::Directory }, "attach r3 -> dev"),
@@ -212,4 +225,5 @@ names! {
     OpenTree MountSetattr MoveMount Mask ReadOnly Fchdir DropBounding KeepCaps Capset RaiseAmbient Seccomp
     CheckExecutable ExecveFirst Park
     CloneParent Setdomainname LoopbackUp Undumpable FsconfigFd
+    FchownStreams OpenInProc JoinSessionKeyring SetMempolicy Personality
 }

@@ -1,5 +1,6 @@
 //! `create`: everything up to the program, which waits.
 
+use crate::descriptors;
 use crate::error::Error;
 use crate::probe::probe;
 use crate::record::{Process, Record};
@@ -37,12 +38,14 @@ pub struct Request {
 
 impl Request {
     /// The same for the planner, for a program that begins as `start` says.
-    pub(crate) fn call(&self, start: Start) -> Result<Call, Error> {
+    pub(crate) fn call(&self, start: Start) -> Result<Call<'_>, Error> {
         if self.console_socket.is_some() {
             return Err(Error::State("--console-socket is not supported yet"));
         }
         let Self { new_root, keyring, preserve_fds, .. } = *self;
-        Ok(Call { start, new_root, keyring, preserve_fds })
+        let listen_fds = descriptors::listen_fds();
+        descriptors::check(listen_fds, preserve_fds)?;
+        Ok(Call { id: &self.id, start, new_root, keyring, listen_fds, preserve_fds })
     }
 }
 
@@ -128,7 +131,7 @@ pub(crate) struct Launched {
 }
 
 /// Plans the container and starts its process.
-pub(crate) fn launch(container: &Container, call: &Call) -> Result<Launched, Error> {
+pub(crate) fn launch(container: &Container, call: &Call<'_>) -> Result<Launched, Error> {
     // Never freed: the child may read it for longer than this process lives.
     let memory: &'static Bump = Box::leak(Box::new(Bump::new()));
     let plan = husk_plan::create(container, &probe(container), call, memory)?;

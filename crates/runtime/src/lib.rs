@@ -8,6 +8,7 @@
 
 mod create;
 mod delete;
+mod descriptors;
 mod error;
 mod kill;
 mod probe;
@@ -30,6 +31,6 @@ pub use record::Record;
 pub use run::run;
 pub use seal::seal;
 pub use start::start;
-pub use status::{Listed, State, Status, list, state};
+pub use status::{Listed, OCI_VERSION, State, Status, list, state};
 pub use store::Store;
 pub use time::now;

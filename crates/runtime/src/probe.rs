@@ -2,8 +2,9 @@
 
 use husk_bundle::Container;
 use husk_bundle::container::Source;
-use husk_plan::{CgroupMount, FileKind, Host};
+use husk_plan::{AppArmor, CgroupMount, FileKind, Host, Selinux};
 use husk_seccomp::{Abi, Machine};
+use husk_spawn::sys::signal::ignored;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::process::geteuid;
 use std::fs::{self, File};
@@ -25,9 +26,32 @@ pub(crate) fn probe(container: &Container) -> Host {
         euid: geteuid().as_raw(),
         sources: sources.collect(),
         cgroup: cgroup(),
+        // Tolerated: without an answer for one signal nothing is known to be ignored.
+        ignored: ignored().unwrap_or_default(),
+        apparmor: apparmor(container),
+        selinux: selinux(container),
         machine: Machine::new(NATIVE),
         home: home(container).unwrap_or_else(|| PathBuf::from("/")),
     }
+}
+
+/// Whether there is AppArmor, for a container that asks for a profile.
+fn apparmor(container: &Container) -> AppArmor {
+    let asked = container.process.as_ref().is_some_and(|process| process.apparmor_profile.is_some());
+    let enabled = || fs::read("/sys/module/apparmor/parameters/enabled");
+    if !asked || !enabled().is_ok_and(|enabled| enabled.starts_with(b"Y")) {
+        AppArmor::Off
+    } else if Path::new("/proc/thread-self/attr/apparmor/exec").exists() {
+        AppArmor::Apart
+    } else {
+        AppArmor::Alone
+    }
+}
+
+/// Whether there is SELinux, for a container that asks for a label.
+fn selinux(container: &Container) -> Selinux {
+    let asked = container.process.as_ref().is_some_and(|process| process.selinux_label.is_some());
+    if asked && Path::new("/sys/fs/selinux/enforce").exists() { Selinux::On } else { Selinux::Off }
 }
 
 #[cfg(target_arch = "x86_64")]

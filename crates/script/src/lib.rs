@@ -17,6 +17,7 @@
 
 mod cover;
 pub mod journal;
+mod keys;
 mod perform;
 pub mod report;
 mod step;

@@ -1,13 +1,14 @@
 //! What each step does: an arm, a call.
 
 use crate::cover;
+use crate::keys;
 use crate::report::{self, Failure, Request};
 use crate::step::{Handle, Place, Reg, Step};
 use crate::sys::file::{Mode, OFlags};
 use crate::sys::namespace::Namespaces;
 use crate::sys::process::Dumpable;
 use crate::sys::signal::Signal;
-use crate::sys::{Errno, Fd, Pid, Result, at, clone, file, limits, mount, namespace, process, signal};
+use crate::sys::{Errno, Fd, Pid, Result, Uid, at, clone, file, limits, mount, namespace, process, signal};
 use crate::target::{ensure_directory, ensure_file};
 use crate::{Journal, Script};
 use core::ffi::CStr;
@@ -84,10 +85,10 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
             file::close(registers.take(fd)?);
             Ok(())
         }
-        Step::CloseOthers { keep } => {
+        Step::CloseOthers { first, keep } => {
             // The numbers mean nothing any more.
             *registers = Registers::default();
-            close_others(keep, channel)
+            close_others(first, keep, channel)
         }
         Step::CloseRange { first, last } => file::close_range(first, last),
         Step::CloseRangeOnExec { first, last } => file::close_range_on_exec(first, last),
@@ -97,9 +98,17 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
         }
         Step::Dup3 { from, to } => file::dup3(registers.get(from)?, to),
         Step::KeepOnExec { fd } => file::fcntl_keep_on_exec(fd),
+        Step::FchownStreams { uid } => {
+            [Fd::STDIN, Fd::STDOUT, Fd::STDERR].into_iter().try_for_each(|stream| give(stream, uid))
+        }
         Step::Await { fd } => file::read(registers.get(fd)?, &mut [0]).map(drop),
         Step::Write { fd, bytes } => write_whole(registers.get(fd)?, bytes),
         Step::WriteFile { path, bytes, tolerate } => tolerating(tolerate, write_file(path, bytes)),
+
+        Step::OpenInProc { path, flags, out } => {
+            registers.replace(out, at::openat2_in_proc(path, flags)?);
+            Ok(())
+        }
 
         Step::Mkdir { path, mode, tolerate } => tolerating(tolerate, file::mkdir(path, mode)),
         Step::Symlink { target, path } => file::symlink(target, path),
@@ -177,6 +186,9 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
         Step::ReadOnly { root, path } => cover::read_only(registers.get(root)?, path),
         Step::Fchdir { directory } => process::fchdir(registers.get(directory)?),
 
+        Step::JoinSessionKeyring { name, permissions, tolerate } => {
+            tolerating(tolerate, keys::join_session_keyring(name, permissions))
+        }
         Step::Setsid => process::setsid().map(drop),
         Step::Setpgid { group } => process::setpgid(None, group),
         Step::Tiocsctty { terminal } => process::ioctl_tiocsctty(terminal),
@@ -201,6 +213,9 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
         Step::SchedSetattr { attr } => limits::sched_setattr(&attr),
         Step::SchedSetaffinity { mask } => limits::sched_setaffinity(mask),
         Step::IoprioSet { class, level } => limits::ioprio_set(class, level),
+
+        Step::SetMempolicy { mode, nodes } => limits::set_mempolicy(mode, nodes),
+        Step::Personality { persona } => process::personality(persona),
 
         Step::Setgroups { groups } => process::setgroups(groups),
         Step::Setresgid { gid } => process::setresgid(gid),
@@ -264,6 +279,19 @@ fn write_file(path: &CStr, bytes: &[u8]) -> Result {
     written
 }
 
+/// Gives a standard stream to the program's user, who could not open it again through `/proc/self/fd`.
+fn give(stream: Fd, uid: Uid) -> Result {
+    // The owner of the host's null device is nobody's to choose (CVE-2026-88265).
+    if at::owner(stream)? == uid || at::is_device(stream)? {
+        return Ok(());
+    }
+    match file::fchown(stream, uid) {
+        // Tolerated: one of an owner who has no id here, or of a read-only mount, is nothing to fail for.
+        Err(Errno::PERM | Errno::ROFS) => Ok(()),
+        given => given,
+    }
+}
+
 /// The kernel forgets the signal of a parent that died before the call, so look after it.
 fn die_with_parent(signal: Signal, parent: Option<Pid>) -> Result {
     process::prctl_set_pdeathsig(Some(signal))?;
@@ -300,10 +328,9 @@ fn drop_bounding(keep: u64) -> Result {
     Ok(())
 }
 
-/// Closes everything above the standard streams but these two.
-fn close_others(keep: Option<Fd>, channel: Option<Fd>) -> Result {
+/// Closes everything from `first` on but these two.
+fn close_others(mut first: Fd, keep: Option<Fd>, channel: Option<Fd>) -> Result {
     let (lower, upper) = if keep < channel { (keep, channel) } else { (channel, keep) };
-    let mut first = Fd::FIRST_EXTRA;
     for kept in [lower, upper].into_iter().flatten() {
         if let Some(before) = kept.before().filter(|before| *before >= first) {
             file::close_range(first, before)?;

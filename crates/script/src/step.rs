@@ -87,9 +87,10 @@ pub enum Step<'a> {
         /// The descriptor.
         fd: Handle,
     },
-    /// `close_range`: every descriptor above the standard streams is closed now, but this one and
-    /// the channel.
+    /// `close_range`: every descriptor from `first` on is closed now, but this one and the channel.
     CloseOthers {
+        /// The lowest: what is below is the program's.
+        first: Fd,
         /// The one that is still needed.
         keep: Option<Fd>,
     },
@@ -129,6 +130,12 @@ pub enum Step<'a> {
         /// The descriptor.
         fd: Fd,
     },
+    /// `fchown` of the standard streams, so that the program may open them again. Devices of the host
+    /// that are no terminals stay as they are, and what cannot be given away does.
+    FchownStreams {
+        /// The new owner.
+        uid: Uid,
+    },
     /// `read` of one byte: waits until somebody writes one, or closes the other end.
     Await {
         /// Where to read.
@@ -149,6 +156,17 @@ pub enum Step<'a> {
         bytes: &'a [u8],
         /// An error that is none.
         tolerate: Option<Errno>,
+    },
+
+    /// `openat2(RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS)` below `/proc`, which has to
+    /// be procfs.
+    OpenInProc {
+        /// The file, relative to it.
+        path: &'a CStr,
+        /// How to open it.
+        flags: OFlags,
+        /// Where the descriptor is left.
+        out: Reg,
     },
 
     // Files.
@@ -375,6 +393,16 @@ pub enum Step<'a> {
     },
 
     // Session and terminal.
+    /// `keyctl(KEYCTL_JOIN_SESSION_KEYRING)`, then `KEYCTL_DESCRIBE` and `KEYCTL_SETPERM`: a session
+    /// keyring of this name, with these permissions beside those it has.
+    JoinSessionKeyring {
+        /// Its name.
+        name: &'a CStr,
+        /// `KEY_*` permissions (keyctl_setperm(3)).
+        permissions: u32,
+        /// An error that is none: `ENOSYS` where the kernel may have no keyrings.
+        tolerate: Option<Errno>,
+    },
     /// `setsid`.
     Setsid,
     /// `setpgid`: joins a process group, or leads one of its own.
@@ -487,6 +515,19 @@ pub enum Step<'a> {
         class: u8,
         /// 0, the highest, to 7.
         level: u8,
+    },
+
+    /// `set_mempolicy`.
+    SetMempolicy {
+        /// `MPOL_*` with its flags.
+        mode: u32,
+        /// Bit `n % 64` of word `n / 64` stands for node `n`.
+        nodes: &'a [u64],
+    },
+    /// `personality`.
+    Personality {
+        /// `PER_*`.
+        persona: u32,
     },
 
     // Identity.

@@ -1,6 +1,8 @@
 //! What each step does to the kernel: a child performs it just before exec, and then the kernel is
 //! asked. And what a child does beside its steps: nothing.
 
+#[path = "steps/attributes.rs"]
+mod attributes;
 #[path = "steps/container.rs"]
 mod container;
 mod support;
@@ -101,6 +103,11 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::LoopbackUp => loopback_up,
     Step::Undumpable => undumpable,
     Step::FsconfigFd { .. } => container::fsconfig_fd,
+    Step::FchownStreams { .. } => attributes::fchown_streams,
+    Step::OpenInProc { .. } => attributes::open_in_proc,
+    Step::JoinSessionKeyring { .. } => attributes::join_session_keyring,
+    Step::SetMempolicy { .. } => attributes::set_mempolicy,
+    Step::Personality { .. } => attributes::personality,
 };
 
 /// A program that is held after it performed `steps` and execed.

@@ -20,6 +20,7 @@ mod carray;
 pub mod clone;
 mod fd;
 pub mod file;
+pub mod keyring;
 pub mod limits;
 pub mod mount;
 pub mod namespace;

@@ -16,6 +16,7 @@ use crate::signal::{Action, Signal};
 use crate::{CArray, Errno, Fd, Gid, Result};
 use core::ffi::CStr;
 use core::sync::atomic::AtomicI32;
+use core::mem::MaybeUninit;
 use linux_raw_sys::general as nr;
 
 /// System calls of numbers alone.
@@ -25,6 +26,7 @@ pub(crate) enum Numeric {
     CloseRange = nr::__NR_close_range,
     Dup3 = nr::__NR_dup3,
     IoprioSet = nr::__NR_ioprio_set,
+    Personality = nr::__NR_personality,
     Setns = nr::__NR_setns,
     Unshare = nr::__NR_unshare,
 }
@@ -47,6 +49,7 @@ pub(crate) enum Prctl {
 #[repr(u32)]
 pub(crate) enum Fcntl {
     DupfdCloexec = nr::F_DUPFD_CLOEXEC,
+    Getfd = nr::F_GETFD,
     Setfd = nr::F_SETFD,
 }
 
@@ -150,6 +153,40 @@ pub(crate) fn sched_setaffinity(mask: &[u64]) -> Result {
     // SAFETY: the kernel reads that many bytes from there.
     check(unsafe { call(nr::__NR_sched_setaffinity, [0, size_of_val(mask), mask.as_ptr().addr(), 0, 0, 0]) })
         .map(drop)
+}
+
+pub(crate) fn set_mempolicy(mode: u32, nodes: &[u64]) -> Result {
+    // The kernel counts one bit more than it looks at (mm/mempolicy.c, `get_nodes`).
+    let bits = size_of_val(nodes).wrapping_mul(8).wrapping_add(1);
+    let words = [mode as usize, nodes.as_ptr().addr(), bits, 0, 0, 0];
+    // SAFETY: the kernel reads whole words of the mask, one bit less than it is told there are.
+    check(unsafe { call(nr::__NR_set_mempolicy, words) }).map(drop)
+}
+
+/// The kernel's `KEYCTL_*` (linux/keyctl.h).
+const KEYCTL_JOIN_SESSION_KEYRING: usize = 1;
+const KEYCTL_SETPERM: usize = 5;
+const KEYCTL_DESCRIBE: usize = 6;
+
+pub(crate) fn keyctl_join_session_keyring(name: &CStr) -> Result<usize> {
+    let words = [KEYCTL_JOIN_SESSION_KEYRING, name.as_ptr().addr(), 0, 0, 0, 0];
+    // SAFETY: the kernel reads a string that ends with NUL.
+    check(unsafe { call(nr::__NR_keyctl, words) })
+}
+
+pub(crate) fn keyctl_describe(key: usize, room: &mut [MaybeUninit<u8>]) -> Result<&[u8]> {
+    let words = [KEYCTL_DESCRIBE, key, room.as_mut_ptr().addr(), room.len(), 0, 0];
+    // SAFETY: the kernel writes no more bytes than it is told there are.
+    let length = check(unsafe { call(nr::__NR_keyctl, words) })?;
+    // What does not fit is not written at all.
+    let written = room.get(..length).ok_or(Errno::MSGSIZE)?;
+    // SAFETY: they are in `room`, and the kernel has written them.
+    Ok(unsafe { core::slice::from_raw_parts(written.as_ptr().cast(), written.len()) })
+}
+
+pub(crate) fn keyctl_setperm(key: usize, permissions: u32) -> Result {
+    // SAFETY: three numbers.
+    check(unsafe { call(nr::__NR_keyctl, [KEYCTL_SETPERM, key, permissions as usize, 0, 0, 0]) }).map(drop)
 }
 
 /// The four words of `struct mount_attr`: set, clear, propagation, user namespace.

@@ -49,18 +49,26 @@ pub(crate) fn close_others() {
     let kept = File::open("/dev/zero").unwrap();
     let keep = Some(Fd::of(&kept));
     // Exec would close what is marked; what is found closed before it was closed by the step.
-    let close = Step::CloseOthers { keep };
+    let close = Step::CloseOthers { first: Fd::FIRST_EXTRA, keep };
     let observed = after([OPEN_NULL, close, Step::KeepOnExec { fd: Fd::of(&kept) }]);
     assert_eq!(observed.fds()[&Fd::of(&kept).number()], Path::new("/dev/zero"));
     let gone = failure([OPEN_NULL, close, Step::Dup3 { from: R0.into(), to: fd(509) }]);
     assert!(gone.ends_with("-> 509: Bad file descriptor (os error 9)"), "{gone}");
+
+    // What is below the first is the program's.
+    let at = |number| Step::Dup3 { from: Fd::STDIN.into(), to: fd(number) };
+    let observed = after([at(509), at(510), Step::CloseOthers { first: fd(510), keep: None }]);
+    assert_eq!(observed.fds().into_keys().last(), Some(509));
 
     // The channel is no other: as long as the child has not execed, it is open.
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).unwrap();
     let keep = Fd::of(&reader);
     let mut command = Command::new("true");
     command.notify_release().kill_on_drop();
-    command.final_steps(list([Step::CloseOthers { keep: Some(keep) }, Step::Await { fd: keep.into() }]));
+    command.final_steps(list([
+        Step::CloseOthers { first: Fd::FIRST_EXTRA, keep: Some(keep) },
+        Step::Await { fd: keep.into() },
+    ]));
     let mut child = command.spawn().unwrap();
     until_asleep(&format!("/proc/{}", child.id()));
     let mut polled = [PollFd::from_borrowed_fd(child.release_fd().unwrap(), PollFlags::IN)];
