@@ -6,6 +6,7 @@ use crate::probe::probe;
 use crate::record::{Process, Record};
 use crate::store::{Entry, Store, write_whole};
 use crate::time;
+use crate::timings::Timings;
 use bumpalo::Bump;
 use husk_bundle::{Container, Warning};
 use husk_listing::Line;
@@ -34,6 +35,8 @@ pub struct Request {
     pub keyring: Keyring,
     /// How many of the caller's descriptors, from 3 upwards, are passed on to the program.
     pub preserve_fds: u32,
+    /// Where to write down when things happen.
+    pub timings: Timings,
 }
 
 impl Request {
@@ -47,18 +50,6 @@ impl Request {
         descriptors::check(listen_fds, preserve_fds)?;
         Ok(Call { id: &self.id, start, new_root, keyring, listen_fds, preserve_fds })
     }
-}
-
-/// The list of the container in `bundle`, as text.
-///
-/// # Errors
-///
-/// If the configuration cannot be read or carried out.
-pub fn plan(bundle: &std::path::Path) -> Result<(String, Vec<Warning>), Error> {
-    let (container, warnings) = husk_bundle::load(bundle)?;
-    let memory = Bump::new();
-    let plan = husk_plan::create(&container, &probe(&container), &Call::default(), &memory)?;
-    Ok((plan.to_string(), warnings))
 }
 
 /// Creates a container: its process exists and waits for `start`.
@@ -75,7 +66,7 @@ pub fn create(store: &Store, request: &Request) -> Result<Vec<Warning>, Error> {
     let mut record = record(request, &container);
     creation.entry.write(&record)?;
 
-    let launched = launch(&container, &request.call(Start::On(Fd::of(&listener)))?)?;
+    let launched = launch(&container, &request.call(Start::On(Fd::of(&listener)))?, &request.timings)?;
     let mut child = launched.child;
     match child.next_request()? {
         Some(husk_spawn::Request::Parked) => {}
@@ -131,10 +122,13 @@ pub(crate) struct Launched {
 }
 
 /// Plans the container and starts its process.
-pub(crate) fn launch(container: &Container, call: &Call<'_>) -> Result<Launched, Error> {
+pub(crate) fn launch(container: &Container, call: &Call<'_>, timings: &Timings) -> Result<Launched, Error> {
     // Never freed: the child may read it for longer than this process lives.
     let memory: &'static Bump = Box::leak(Box::new(Bump::new()));
-    let plan = husk_plan::create(container, &probe(container), call, memory)?;
+    timings.begin("look at the machine");
+    let host = probe(container);
+    timings.begin("plan");
+    let plan = husk_plan::create(container, &host, call, memory)?;
     let steps: &'static [Step<'static>] = plan.steps;
     let mut command = Command::of_steps(move |writer| {
         steps.iter().for_each(|step| writer.push(*step));
@@ -154,6 +148,10 @@ pub(crate) fn launch(container: &Container, call: &Call<'_>) -> Result<Launched,
         .new_namespaces(plan.namespaces)
         .uid_map(&maps(&container.uid_mappings))
         .gid_map(&maps(&container.gid_mappings));
+    if timings.are_wanted() {
+        command.timed();
+    }
+    timings.begin("clone, map ids");
     let child = command.spawn().map_err(|error| explain(error, &plan))?;
     Ok(Launched { child, plan })
 }

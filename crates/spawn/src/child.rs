@@ -171,6 +171,14 @@ impl Child {
         self.channel.as_ref().map(OwnedFd::as_fd)
     }
 
+    /// When each step began, in nanoseconds of the monotonic clock; 0 for one that it has not come to, or
+    /// that came after a system call filter; none at all without [`Command::timed`](crate::Command::timed).
+    #[must_use]
+    pub fn times(&mut self) -> Vec<u64> {
+        let times = self.berth().script().times.unwrap_or_default();
+        times.iter().map(|time| time.load(Ordering::Relaxed)).collect()
+    }
+
     /// Waits until it has become its program.
     ///
     /// # Errors

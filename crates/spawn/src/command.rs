@@ -85,6 +85,7 @@ pub struct Command {
     pub(crate) final_steps: Vec<Steps>,
     pub(crate) kill_on_drop: bool,
     pub(crate) notify_release: bool,
+    pub(crate) timed: bool,
 }
 
 /// # What to run
@@ -128,6 +129,7 @@ impl Command {
             final_steps: Vec::new(),
             kill_on_drop: false,
             notify_release: false,
+            timed: false,
         }
     }
 
@@ -477,6 +479,13 @@ impl Command {
     /// exec. It costs a pair of sockets for each child.
     pub fn notify_release(&mut self) -> &mut Self {
         self.notify_release = true;
+        self
+    }
+
+    /// Has the child write down when each step begins, for [`Child::times`]. That costs it a system call
+    /// a step.
+    pub fn timed(&mut self) -> &mut Self {
+        self.timed = true;
         self
     }
 

@@ -41,8 +41,8 @@ pub(crate) fn write<'b>(
         None => settings(command, around, &mut list)?,
     }
     let steps = list.finish();
-    let journal = memory.journal(steps)?;
-    Ok(memory.keep(Script { steps, journal, channel: around.channel }))
+    let (journal, times) = memory.journal(steps, command.timed)?;
+    Ok(memory.keep(Script { steps, journal, channel: around.channel, times }))
 }
 
 /// The order of these lines is the order of the system calls. A line that must stand where it

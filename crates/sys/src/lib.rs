@@ -27,6 +27,7 @@ pub mod namespace;
 pub mod process;
 mod raw;
 pub mod signal;
+pub mod time;
 
 pub use carray::{CArray, CPtr};
 pub use fd::Fd;

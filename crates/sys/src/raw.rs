@@ -220,6 +220,14 @@ pub(crate) fn setgroups(groups: &[Gid]) -> Result {
     check(unsafe { call(nr::__NR_setgroups, [groups.len(), groups.as_ptr().addr(), 0, 0, 0, 0]) }).map(drop)
 }
 
+/// Seconds and nanoseconds of a clock. Not rustix's, which looks for the vDSO and remembers where it is.
+pub(crate) fn clock_gettime(clock: u32) -> [u64; 2] {
+    let mut time = [0_u64; 2];
+    // SAFETY: the kernel writes two words. If it refuses they stay as they are.
+    unsafe { call(nr::__NR_clock_gettime, [clock as usize, (&raw mut time).addr(), 0, 0, 0, 0]) };
+    time
+}
+
 /// `close`, and not rustix's, which in a debug build panics at EBADF.
 pub(crate) fn close(fd: Fd) {
     // SAFETY: one number.

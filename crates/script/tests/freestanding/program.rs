@@ -31,7 +31,7 @@ extern "C" fn main() -> ! {
     ];
     // Without the box the compiler would know which steps there are and leave out the others.
     let journal = Journal::new();
-    let script = Script { steps: black_box(&steps), journal: &journal, channel: None };
+    let script = Script { steps: black_box(&steps), journal: &journal, channel: None, times: None };
     run(&script)
 }
 
