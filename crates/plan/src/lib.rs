@@ -14,6 +14,8 @@ mod builder;
 mod devices;
 mod host;
 mod identity;
+mod ids;
+mod kernel;
 mod keyring;
 mod lsm;
 mod masks;
@@ -24,7 +26,7 @@ mod rootfs;
 mod seccomp;
 
 pub use builder::{Error, Plan};
-pub use host::{AppArmor, CgroupMount, FileKind, Host, Selinux};
+pub use host::{AppArmor, CgroupMount, FileKind, Host, JoinedIds, NamespacePath, Selinux};
 pub use seccomp::decisions;
 
 use builder::Builder;
@@ -124,18 +126,27 @@ pub fn create<'b>(
     refuse(container, call, &mut plan)?;
 
     process::detach(call, host, &mut plan);
-    // Through the caller's procfs, before there is another.
-    let label = lsm::open(container, host, &mut plan)?;
-    namespaces::join(container, &mut plan)?;
-    // Before anything that needs an id: until ids are mapped the child has none.
-    namespaces::map_ids(container, &mut plan)?;
-    keyring::join(container, call, &mut plan)?;
-    namespaces::names(container, &mut plan)?;
-    // Through the host's procfs, which no image can have prepared.
-    namespaces::sysctl(container, &mut plan)?;
+    namespaces::lead_session(container, host, &mut plan);
+    // A lower score needs a privilege that is gone in a user namespace.
     process::oom_score(container, &mut plan);
+    namespaces::enter(container, host, start, &mut plan)?;
+    // Before anything that needs an id: until ids are mapped the child has none.
+    ids::map(container, host, &mut plan)?;
+    keyring::join(container, call, &mut plan)?;
+    kernel::names(container, &mut plan)?;
+    // Through the host's procfs, which no image can have prepared.
+    kernel::sysctl(container, host, &mut plan)?;
+    // Before another process is born, which would enter a new time namespace.
+    kernel::clocks(container, &mut plan)?;
+    kernel::loopback(container, &mut plan);
+    namespaces::be_born(container, host, start, &mut plan);
+    // Through the caller's procfs, before there is another; and of the process that is confined.
+    let label = lsm::open(container, host, &mut plan)?;
 
     let root = rootfs::attach(container, &mut plan)?;
+    // After the root file system was found, which may be where only the caller may look; and before
+    // anything is made, which has to belong to somebody. Another identity may not write to /proc/self.
+    ids::become_root(container, host, &mut plan);
     // What is made is made with the permissions that are asked for.
     plan.at("process.user.umask").push(Step::Umask { mask: builder::mode(0) });
     mounts::attach(container, host, root, &mut plan)?;
@@ -152,7 +163,9 @@ pub fn create<'b>(
     identity::bounding(container, &mut plan);
     // A filter needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs.
     seccomp::load(container, host, When::Privileged, &mut plan)?;
-    identity::become_user(container, host, &mut plan);
+    identity::become_user(container, host, &mut plan)?;
+    // Everything that needs privilege is done.
+    namespaces::appear(container, host, call, &mut plan);
     // The kernel forgets this signal when ids change.
     process::die_with_creator(start, &mut plan);
     if let Some(process) = &container.process {
@@ -165,7 +178,7 @@ pub fn create<'b>(
         seccomp::load(container, host, When::Last, &mut plan)?;
         process::exec(process, host, call, &mut plan)?;
     }
-    Ok(plan.finish(namespaces::new(container)))
+    Ok(plan.finish(namespaces::born_in(container, host)))
 }
 
 /// Refuses what is not done yet: nothing that is asked for is silently left out.
@@ -177,7 +190,6 @@ fn refuse(container: &Container, call: &Call<'_>, plan: &mut Builder<'_>) -> Res
         ("linux.intelRdt", container.intel_rdt.is_some()),
         ("linux.mountLabel", container.mount_label.is_some()),
         ("linux.netDevices", !container.net_devices.is_empty()),
-        ("linux.timeOffsets", !container.time_offsets.is_empty()),
         ("process", process.is_none()),
         ("process.terminal", process.is_some_and(|process| process.terminal != Terminal::No)),
     ];

@@ -11,6 +11,7 @@ mod delete;
 mod descriptors;
 mod error;
 mod kill;
+mod namespaces;
 mod plan;
 mod probe;
 mod record;

@@ -28,12 +28,13 @@ pub fn run(store: &Store, request: &Request, warn: impl FnOnce(&[Warning])) -> R
     creation.entry.write(&record)?;
     let signals = hold_signals()?;
     let mut launched = launch(&container, &request.call(Start::AtOnce)?, timings)?;
-    timings.begin("write it down");
-    record.process = create::process(&launched.child);
-    creation.entry.write(&record)?;
-    create::write_pid(request, &launched.child)?;
-    // A child that failed before asks nothing; the wait says at what.
+    timings.begin("wait for the container");
+    // A child that failed before asks nothing; the wait says at what. One that asks will be the program.
     if launched.child.next_request()?.is_some() {
+        timings.begin("write it down");
+        record.process = create::process(&launched.child);
+        creation.entry.write(&record)?;
+        create::write_pid(request, &launched.child)?;
         launched.child.go_on()?;
     }
     if timings.are_wanted() {

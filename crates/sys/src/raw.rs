@@ -279,6 +279,13 @@ pub(crate) fn fsmount(fs: Fd, flags: u32, attributes: u32) -> Result<Fd> {
     descriptor(unsafe { call(nr::__NR_fsmount, [fs.word(), flags as usize, attributes as usize, 0, 0, 0]) })
 }
 
+pub(crate) fn ioctl_ns_get_nstype(fd: Fd) -> Result<usize> {
+    const NS_GET_NSTYPE: usize = 0xb703;
+    // SAFETY: this one takes no argument. Of a file that is no namespace, a device that has a request of
+    // the same number among them, the answer is worth nothing, but an argument of null is no memory.
+    check(unsafe { call(nr::__NR_ioctl, [fd.word(), NS_GET_NSTYPE, 0, 0, 0, 0]) })
+}
+
 /// `socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC)`.
 pub(crate) fn socket_unix() -> Result<Fd> {
     const AF_UNIX: usize = 1;
