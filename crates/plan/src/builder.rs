@@ -81,7 +81,15 @@ impl<'b> Builder<'b> {
         // The lowest is taken first, so that listings are easy to follow.
         let free = (0..Reg::COUNT).rev().filter_map(Reg::new).collect();
         let steps = BumpVec::with_capacity_in(96, memory);
-        Self { memory, steps, origins: Vec::new(), origin: "".into(), free, most_used: 0, pid_namespace: None }
+        Self {
+            memory,
+            steps,
+            origins: Vec::new(),
+            origin: "".into(),
+            free,
+            most_used: 0,
+            pid_namespace: None,
+        }
     }
 
     /// Says where the steps from here on come from.

@@ -1,8 +1,8 @@
 //! What the planner has to know of a machine.
 
-use husk_script::sys::signal::SignalSet;
 use husk_bundle::container::IdMapping;
 use husk_script::sys::namespace::Namespaces;
+use husk_script::sys::signal::SignalSet;
 use husk_seccomp::Machine;
 use std::path::PathBuf;
 

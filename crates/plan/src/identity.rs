@@ -18,11 +18,7 @@ pub(crate) fn bounding(container: &Container, plan: &mut Builder<'_>) {
 }
 
 /// The program's ids and capabilities. Capabilities last: each of the others needs one.
-pub(crate) fn become_user(
-    container: &Container,
-    host: &Host,
-    plan: &mut Builder<'_>,
-) -> Result<(), Error> {
+pub(crate) fn become_user(container: &Container, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
     let Some(process) = &container.process else { return Ok(()) };
     plan.at("process.user").push(Step::KeepCaps { keep: KeepCaps::Yes });
     // While there is the privilege to; they were the caller's.

@@ -47,7 +47,8 @@ pub(crate) fn map(container: &Container, host: &Host, plan: &mut Builder<'_>) ->
         if let Some(found) = found.filter(|found| !mappings.is_empty() && !same(found, mappings)) {
             let list = found.iter().map(|map| format!("{} {} {}", map.container_id, map.host_id, map.size));
             let list = list.collect::<Vec<_>>().join(", ");
-            let phrase = "user namespaces enabled, but both namespace path and non-matching mapping specified";
+            let phrase =
+                "user namespaces enabled, but both namespace path and non-matching mapping specified";
             return Err(plan.error(format!("{phrase} -- that namespace has {list}")));
         }
     }

@@ -16,7 +16,8 @@ pub(crate) fn names(container: &Container, plan: &mut Builder<'_>) -> Result<(),
         let Some(name) = name else { continue };
         plan.at(field);
         if !own {
-            let why = format!("unable to set {field} without a private UTS namespace: it would be the host's");
+            let why =
+                format!("unable to set {field} without a private UTS namespace: it would be the host's");
             return Err(plan.error(why));
         }
         let name = plan.slice(name.as_bytes());

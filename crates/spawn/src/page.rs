@@ -33,8 +33,7 @@ impl Page {
         let size = TIMES + times * size_of::<AtomicU64>();
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping where the kernel likes touches no memory in use.
-        let mapping =
-            unsafe { mmap_anonymous(ptr::null_mut(), size, access, MapFlags::SHARED) }?;
+        let mapping = unsafe { mmap_anonymous(ptr::null_mut(), size, access, MapFlags::SHARED) }?;
         Ok(Self { mapping: NonNull::new(mapping).ok_or(Errno::NOMEM)?, times })
     }
 

@@ -15,8 +15,8 @@ use crate::process::Instruction;
 use crate::signal::{Action, Signal};
 use crate::{CArray, Errno, Fd, Gid, Result};
 use core::ffi::CStr;
-use core::sync::atomic::AtomicI32;
 use core::mem::MaybeUninit;
+use core::sync::atomic::AtomicI32;
 use linux_raw_sys::general as nr;
 
 /// System calls of numbers alone.
