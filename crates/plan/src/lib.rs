@@ -21,6 +21,7 @@ mod lsm;
 mod masks;
 mod mounts;
 mod namespaces;
+mod network;
 mod process;
 mod rootfs;
 mod seccomp;
@@ -127,12 +128,16 @@ pub fn create<'b>(
 
     process::detach(call, host, &mut plan);
     namespaces::lead_session(container, host, &mut plan);
+    // The caller's, before there is another.
+    let proc = lsm::proc(container, &mut plan)?;
     // A lower score needs a privilege that is gone in a user namespace.
     process::oom_score(container, &mut plan);
     namespaces::enter(container, host, start, &mut plan)?;
     // Before anything that needs an id: until ids are mapped the child has none.
     ids::map(container, host, &mut plan)?;
-    keyring::join(container, call, &mut plan)?;
+    // Before kernel parameters, some of which are of a device.
+    network::devices(container, host, &mut plan)?;
+    keyring::join(container, call, proc, &mut plan)?;
     kernel::names(container, &mut plan)?;
     // Through the host's procfs, which no image can have prepared.
     kernel::sysctl(container, host, &mut plan)?;
@@ -140,8 +145,8 @@ pub fn create<'b>(
     kernel::clocks(container, &mut plan)?;
     kernel::loopback(container, &mut plan);
     namespaces::be_born(container, host, start, &mut plan);
-    // Through the caller's procfs, before there is another; and of the process that is confined.
-    let label = lsm::open(container, host, &mut plan)?;
+    // Of the process that is to be the program.
+    let label = lsm::open(container, host, proc, &mut plan)?;
 
     let root = rootfs::attach(container, &mut plan)?;
     // After the root file system was found, which may be where only the caller may look; and before
@@ -175,6 +180,9 @@ pub fn create<'b>(
             plan.at("process.noNewPrivileges").push(Step::NoNewPrivs);
         }
         process::find(process, call, &mut plan)?;
+        // Not later: nobody may be left to hand its listener over.
+        seccomp::load(container, host, When::Attended, &mut plan)?;
+        process::wait(start, &mut plan);
         seccomp::load(container, host, When::Last, &mut plan)?;
         process::exec(process, host, call, &mut plan)?;
     }
@@ -189,7 +197,6 @@ fn refuse(container: &Container, call: &Call<'_>, plan: &mut Builder<'_>) -> Res
         ("hooks", container.hooks != Hooks::default()),
         ("linux.intelRdt", container.intel_rdt.is_some()),
         ("linux.mountLabel", container.mount_label.is_some()),
-        ("linux.netDevices", !container.net_devices.is_empty()),
         ("process", process.is_none()),
         ("process.terminal", process.is_some_and(|process| process.terminal != Terminal::No)),
     ];

@@ -2,6 +2,7 @@
 
 use crate::create::{self, Creation, Request, explain, launch};
 use crate::error::Error;
+use crate::serve::{Arrival, serve};
 use crate::store::Store;
 use husk_bundle::Warning;
 use husk_plan::Start;
@@ -30,7 +31,7 @@ pub fn run(store: &Store, request: &Request, warn: impl FnOnce(&[Warning])) -> R
     let mut launched = launch(&container, &request.call(Start::AtOnce)?, timings)?;
     timings.begin("wait for the container");
     // A child that failed before asks nothing; the wait says at what. One that asks will be the program.
-    if launched.child.next_request()?.is_some() {
+    if serve(&mut launched.child, &container, &record)? == Arrival::Ready {
         timings.begin("write it down");
         record.process = create::process(&launched.child);
         creation.entry.write(&record)?;

@@ -97,17 +97,19 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::CheckExecutable { .. } => container::check_executable_and_execve_first,
     Step::ExecveFirst { .. } => container::check_executable_and_execve_first,
     Step::Park { .. } => container::park,
+    Step::SeccompListener { .. } => attributes::seccomp_listener,
+    Step::FchownStreams { .. } => attributes::fchown_streams,
+    Step::OpenProc { .. } => attributes::open_in_proc,
+    Step::OpenInProc { .. } => attributes::open_in_proc,
+    Step::JoinSessionKeyring { .. } => attributes::join_session_keyring,
+    Step::SetMempolicy { .. } => attributes::set_mempolicy,
+    Step::Personality { .. } => attributes::personality,
     // In births.rs too.
     Step::CloneParent { .. } => clone_parent,
     Step::Setdomainname { .. } => setdomainname,
     Step::LoopbackUp => loopback_up,
     Step::Undumpable => undumpable,
     Step::FsconfigFd { .. } => container::fsconfig_fd,
-    Step::FchownStreams { .. } => attributes::fchown_streams,
-    Step::OpenInProc { .. } => attributes::open_in_proc,
-    Step::JoinSessionKeyring { .. } => attributes::join_session_keyring,
-    Step::SetMempolicy { .. } => attributes::set_mempolicy,
-    Step::Personality { .. } => attributes::personality,
 };
 
 /// A program that is held after it performed `steps` and execed.
