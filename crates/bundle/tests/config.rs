@@ -90,6 +90,39 @@ fn each_refusal_names_its_field() {
             with("/linux/namespaces", json!([{ "type": "network", "path": "ns" }])),
             "linux.namespaces[0].path: \"ns\" is not an absolute path",
         ),
+        (
+            with("/linux/uidMappings", json!([{ "containerID": 0, "hostID": 1, "size": 0 }])),
+            "linux.uidMappings[0].size: 0 is out of range",
+        ),
+        (
+            with("/linux/gidMappings", json!([{ "containerID": 4_294_967_290_u32, "hostID": 1, "size": 9 }])),
+            "linux.gidMappings[0].containerID: 4294967298 is out of range",
+        ),
+        (
+            with(
+                "/linux/uidMappings",
+                json!([
+                    { "containerID": 0, "hostID": 100, "size": 10 },
+                    { "containerID": 10, "hostID": 200, "size": 5 },
+                    { "containerID": 14, "hostID": 300, "size": 1 }
+                ]),
+            ),
+            "linux.uidMappings[2].containerID: overlaps an earlier mapping",
+        ),
+        (
+            with(
+                "/linux/uidMappings",
+                json!([
+                    { "containerID": 0, "hostID": 100, "size": 10 },
+                    { "containerID": 10, "hostID": 99, "size": 2 }
+                ]),
+            ),
+            "linux.uidMappings[1].hostID: overlaps an earlier mapping",
+        ),
+        (
+            with("/linux/timeOffsets", json!({ "monotonic": { "secs": 1, "nanosecs": 1_000_000_000 } })),
+            "linux.timeOffsets: 1000000000 is out of range",
+        ),
         (with("/linux/rootfsPropagation", json!("often")), "linux.rootfsPropagation: \"often\" is unknown"),
         (
             with("/linux/devices", json!([{ "path": "/dev/x", "type": "c", "major": -1, "minor": 0 }])),

@@ -13,6 +13,12 @@ use std::path::{Path, PathBuf};
 fn v2_root(container: &Container) -> Host {
     Host {
         euid: 0,
+        egid: 0,
+        is_first_user_namespace: true,
+        may_set_groups: true,
+        namespaces: vec![None; container.namespaces.len()],
+        joined_ids: None,
+        procfs_takes_pidns: true,
         sources: vec![FileKind::Directory; container.mounts.len()],
         cgroup: CgroupMount::V2,
         ignored: SignalSet::EMPTY.with(Signal::PIPE),
@@ -26,7 +32,7 @@ fn v2_root(container: &Container) -> Host {
 
 /// The same as an ordinary user.
 fn v2_rootless(container: &Container) -> Host {
-    Host { euid: 1000, ..v2_root(container) }
+    Host { euid: 1000, egid: 1000, ..v2_root(container) }
 }
 
 /// Two hierarchies of cgroup v1, as root.

@@ -187,9 +187,10 @@ pub(crate) fn launch(container: &Container, call: &Call<'_>, timings: &Timings) 
     command
         // Whatever goes wrong from here on, no process is left of it.
         .kill_on_drop()
-        .new_namespaces(plan.namespaces)
-        .uid_map(&maps(&container.uid_mappings))
-        .gid_map(&maps(&container.gid_mappings));
+        .new_namespaces(plan.namespaces);
+    if steps.iter().any(|step| matches!(step, Step::Request { what: husk_spawn::Request::IdMaps })) {
+        command.uid_map(&maps(&container.uid_mappings)).gid_map(&maps(&container.gid_mappings));
+    }
     if timings.are_wanted() {
         command.timed();
     }

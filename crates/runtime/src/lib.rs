@@ -13,6 +13,7 @@ mod error;
 mod hooks;
 mod kill;
 mod listener;
+mod namespaces;
 mod net_devices;
 mod netlink;
 mod plan;
