@@ -163,6 +163,12 @@ fn string(value: &str, field: &Field) -> Result<CString, Error> {
     CString::new(value).map_err(|_| field.error(Kind::Nul))
 }
 
+/// The id of a user or a group. The highest number is none: it tells the kernel to leave the id as it
+/// is, which would be root's (setresuid(2)).
+fn id(id: u32, field: &Field) -> Result<u32, Error> {
+    if id == u32::MAX { Err(field.error(Kind::Range(id.into()))) } else { Ok(id) }
+}
+
 fn absolute(path: &Path, field: &Field) -> Result<(), Error> {
     if path.is_absolute() {
         return Ok(());

@@ -25,7 +25,7 @@ fn walk(value: &mut Value, place: &Place<'_>, warnings: &mut Vec<Warning>) -> Re
             let names_are_free = place.key().is_some_and(|key| FREE.contains(&key));
             if names_are_free {
                 if let Some(key) = members.keys().find(|key| key.contains('\0')) {
-                    return Err(Place::Key(place, &key.escape_debug().to_string()).field().error(Kind::Nul));
+                    return Err(Place::Key(place, key).field().error(Kind::Nul));
                 }
             } else {
                 spell(members, place, warnings)?;

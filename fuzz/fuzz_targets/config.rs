@@ -1,0 +1,25 @@
+//! Bytes that claim to be a config.json: a plan that prints itself, or an error that names a field.
+
+#![no_main]
+
+#[path = "../../crates/plan/tests/machines/mod.rs"]
+mod machines;
+
+use bumpalo::Bump;
+use husk_plan::{Call, create};
+use libfuzzer_sys::fuzz_target;
+use std::path::Path;
+
+fuzz_target!(|bytes: &[u8]| {
+    let (container, _) = match husk_bundle::parse(bytes, Path::new("/bundle")) {
+        Ok(parsed) => parsed,
+        Err(error) => return assert!(!error.field.to_string().is_empty()),
+    };
+    for host in [machines::v1_root, machines::v2_root, machines::v2_rootless] {
+        let memory = Bump::new();
+        match create(&container, &host(&container), &Call::default(), &memory) {
+            Ok(plan) => assert_eq!(plan.to_string().lines().count(), plan.steps.len()),
+            Err(error) => assert!(!error.origin().is_empty()),
+        }
+    }
+});
