@@ -10,7 +10,11 @@ mod house;
 mod inside;
 /// From create to delete, and what each verb says in each state.
 mod lifecycle;
+/// Network devices that become a container's.
+mod network;
 /// What the process of a container is, and what it has from its caller.
 mod process;
+/// Filters of system calls, and agents that decide about them.
+mod seccomp;
 /// A bundle to build, a runtime to run it, and what is expected of it.
 mod util;

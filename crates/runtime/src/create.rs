@@ -4,6 +4,7 @@ use crate::descriptors;
 use crate::error::Error;
 use crate::probe::probe;
 use crate::record::{Process, Record};
+use crate::serve::{Arrival, serve};
 use crate::store::{Entry, Store, write_whole};
 use crate::time;
 use crate::timings::Timings;
@@ -68,14 +69,9 @@ pub fn create(store: &Store, request: &Request) -> Result<Vec<Warning>, Error> {
 
     let launched = launch(&container, &request.call(Start::On(Fd::of(&listener)))?, &request.timings)?;
     let mut child = launched.child;
-    match child.next_request()? {
-        Some(husk_spawn::Request::Parked) => {}
-        Some(_) => return Err(Error::State("the container's process asks for what it has")),
-        None => {
-            // It failed before: the wait says at what.
-            let failed = child.wait_for_exec().map_err(|error| explain(error, &launched.plan));
-            return failed.and(Err(Error::State("the container's process never waited")));
-        }
+    if serve(&mut child, &container, &record)? == Arrival::Failed {
+        let failed = child.wait_for_exec().map_err(|error| explain(error, &launched.plan));
+        return failed.and(Err(Error::State("the container's process never waited")));
     }
     record.after_start = after_start(&launched.plan);
     record.process = process(&child);
