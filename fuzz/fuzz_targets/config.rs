@@ -11,10 +11,16 @@ use libfuzzer_sys::fuzz_target;
 use std::path::Path;
 
 fuzz_target!(|bytes: &[u8]| {
-    let (container, _) = match husk_bundle::parse(bytes, Path::new("/bundle")) {
+    let directory = Path::new("/bundle");
+    let problems = husk_bundle::problems_in(bytes, directory).errors;
+    let (container, _) = match husk_bundle::parse(bytes, directory) {
         Ok(parsed) => parsed,
-        Err(error) => return assert!(!error.field.to_string().is_empty()),
+        Err(error) => {
+            assert!(!error.field.to_string().is_empty());
+            return assert_eq!(problems[0].to_string(), error.to_string());
+        }
     };
+    assert!(problems.is_empty());
     for host in [machines::v1_root, machines::v2_root, machines::v2_rootless] {
         let memory = Bump::new();
         match create(&container, &host(&container), &Call::default(), &memory) {

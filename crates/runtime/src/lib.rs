@@ -25,6 +25,7 @@ mod status;
 mod store;
 mod time;
 mod timings;
+mod validate;
 
 pub use create::{Request, create};
 pub use delete::{delete, force_delete};
@@ -42,3 +43,4 @@ pub use status::{Listed, OCI_VERSION, State, Status, list, state};
 pub use store::Store;
 pub use time::now;
 pub use timings::{Lane, Span, Timings};
+pub use validate::{Finding, Severity, validate};
