@@ -5,7 +5,7 @@ use crate::container::{
     TimeOffset,
 };
 use crate::error::{Error, Field, Kind, Warning};
-use crate::{absolute, memory, network, resctrl, seccomp};
+use crate::{absolute, id, memory, network, resctrl, seccomp};
 use oci_spec::runtime::{self as oci, LinuxDeviceType, LinuxNamespaceType, LinuxPersonalityDomain};
 use std::path::PathBuf;
 
@@ -179,8 +179,8 @@ fn devices(linux: &oci::Linux, field: &Field) -> Result<Vec<Device>, Error> {
             kind,
             // Some engines hand over the whole st_mode.
             mode: device.file_mode().unwrap_or(DEFAULT_DEVICE_MODE) & 0o7777,
-            uid: device.uid().unwrap_or_default(),
-            gid: device.gid().unwrap_or_default(),
+            uid: id(device.uid().unwrap_or_default(), &field.key("uid"))?,
+            gid: id(device.gid().unwrap_or_default(), &field.key("gid"))?,
         });
     }
     Ok(found)

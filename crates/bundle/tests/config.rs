@@ -56,6 +56,13 @@ fn each_refusal_names_its_field() {
         (with("/root", json!({})), "root.path: is empty"),
         (with("/root/path", json!("")), "root.path: is empty"),
         (with("/process/args", json!([])), "process.args: is empty"),
+        // setresuid(-1) changes nothing: root would stay root.
+        (with("/process/user/uid", json!(u32::MAX)), "process.user.uid: 4294967295 is out of range"),
+        (with("/process/user/gid", json!(u32::MAX)), "process.user.gid: 4294967295 is out of range"),
+        (
+            with("/process/user/additionalGids", json!([0, u32::MAX])),
+            "process.user.additionalGids[1]: 4294967295 is out of range",
+        ),
         (with("/process/args", json!(["a\0b"])), "process.args[0]: holds a NUL byte"),
         (with("/process/cwd", json!("here")), "process.cwd: \"here\" is not an absolute path"),
         (with("/process/env", json!(["A=1", "B"])), "process.env[1]: is not of the form NAME=VALUE"),

@@ -94,7 +94,12 @@ impl<'b> Builder<'b> {
 
     /// Says where the steps from here on come from.
     pub(crate) fn at(&mut self, origin: impl Into<Rc<str>>) -> &mut Self {
-        self.origin = origin.into();
+        let origin = origin.into();
+        // A path of a configuration may hold anything; a line of a listing is one line.
+        self.origin = match origin.contains(char::is_control) {
+            true => origin.escape_debug().to_string().into(),
+            false => origin,
+        };
         self
     }
 

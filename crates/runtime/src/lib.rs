@@ -30,6 +30,7 @@ mod supervise;
 mod terminal;
 mod time;
 mod timings;
+mod validate;
 
 pub use create::{Request, create};
 pub use delete::{delete, force_delete};
@@ -49,3 +50,4 @@ pub use store::Store;
 pub use supervise::Orphans;
 pub use time::now;
 pub use timings::{Lane, Span, Timings};
+pub use validate::{Finding, Severity, validate};
