@@ -18,6 +18,7 @@ mod start;
 mod status;
 mod store;
 mod time;
+mod users;
 
 pub use create::{Request, create, plan};
 pub use delete::{delete, force_delete};

@@ -1,13 +1,12 @@
 //! What this machine is.
 
+use crate::users::Users;
 use husk_bundle::Container;
 use husk_bundle::container::Source;
 use husk_plan::{CgroupMount, FileKind, Host};
 use husk_seccomp::{Abi, Machine};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::process::geteuid;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Looks at everything of the machine that the container's plan depends on.
@@ -26,7 +25,7 @@ pub(crate) fn probe(container: &Container) -> Host {
         sources: sources.collect(),
         cgroup: cgroup(),
         machine: Machine::new(NATIVE),
-        home: home(container).unwrap_or_else(|| PathBuf::from("/")),
+        home: home(container),
     }
 }
 
@@ -51,22 +50,9 @@ fn cgroup() -> CgroupMount {
     CgroupMount::V1(hierarchies.collect())
 }
 
-/// The home directory that the image has for the user, found below the image's root and nowhere else.
-fn home(container: &Container) -> Option<PathBuf> {
-    /// More than this is no list of users.
-    const MOST: u64 = 1 << 20;
-    let uid = container.process.as_ref()?.uid.to_string();
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let root = openat(CWD, &container.rootfs, flags, Mode::empty()).ok()?;
-    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let passwd = File::from(openat2(root, "etc/passwd", flags, Mode::empty(), resolve).ok()?);
-    if !passwd.metadata().ok()?.is_file() {
-        return None;
-    }
-    let mut text = String::new();
-    passwd.take(MOST).read_to_string(&mut text).ok()?;
-    let mut users = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
-    let user = users.find(|fields| fields.get(2) == Some(&uid.as_str()))?;
-    user.get(5).filter(|home| !home.is_empty()).map(PathBuf::from)
+/// The home directory that the image has for the user.
+fn home(container: &Container) -> PathBuf {
+    let user = container.process.as_ref().map(|process| process.uid);
+    let home = user.and_then(|uid| Users::below(&container.rootfs).home(uid));
+    home.unwrap_or_else(|| PathBuf::from("/"))
 }

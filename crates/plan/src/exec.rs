@@ -1,0 +1,60 @@
+//! `exec`: another process in a container that runs.
+//!
+//! Whoever lives in the container's pid namespace sees every process in it, and with CAP_SYS_PTRACE may
+//! look into those that hold no more than it does itself. So everything that needs privilege is done
+//! before the process is seen inside: it sheds what the program will not have, and only then is born
+//! into the pid namespace (`Step::CloneParent`).
+
+use crate::builder::{Builder, Error, Plan};
+use crate::host::Host;
+use crate::seccomp::When;
+use crate::{Call, Start, identity, process, seccomp};
+use bumpalo::Bump;
+use husk_bundle::Container;
+use husk_script::Step;
+use husk_script::sys::namespace::Namespaces;
+use husk_script::sys::{Fd, Gid, Uid};
+
+/// The container that a process is to be in.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// The pidfd of its first process.
+    pub init: Fd,
+    /// The kinds of namespaces that it does not share with us.
+    pub namespaces: Namespaces,
+}
+
+/// Writes the plan of a process that joins a container into `memory`. Its `process` is the one of
+/// `container`.
+///
+/// # Errors
+///
+/// If it asks for something that cannot be done on this machine.
+pub fn exec<'b>(
+    container: &Container,
+    target: Target,
+    host: &Host,
+    call: &Call,
+    memory: &'b Bump,
+) -> Result<Plan<'b>, Error> {
+    let mut plan = Builder::new(memory);
+    process::detach(Start::AtOnce, &mut plan);
+    // What the container's namespaces would not allow.
+    process::oom_score(container, &mut plan);
+    process::limits(container, &mut plan);
+    join(target, &mut plan);
+    identity::bounding(container, &mut plan);
+    seccomp::load(container, host, When::Privileged, &mut plan)?;
+    identity::become_user(container, host, &mut plan);
+    Ok(plan.finish(Namespaces::EMPTY))
+}
+
+fn join(target: Target, plan: &mut Builder<'_>) {
+    let namespaces = target.namespaces.without(Namespaces::TIME);
+    plan.at("exec").push(Step::Setns { fd: target.init.into(), namespaces });
+    if namespaces.contains(Namespaces::USER) {
+        // Until now we are whoever called us, who may be nobody in there.
+        plan.push(Step::Setresgid { gid: Gid::from_raw(0) });
+        plan.push(Step::Setresuid { uid: Uid::from_raw(0) });
+    }
+}
