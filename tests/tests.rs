@@ -1,5 +1,7 @@
 //! What is tested across the tree, through the command line. The tests of one crate stand beside it.
 
+/// What may be typed, and what is said to it.
+mod command_line;
 /// The rules of the house that a compiler does not know.
 mod house;
 /// What a program finds in its container.

@@ -4,6 +4,7 @@
 //! finding.
 
 use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -88,7 +89,7 @@ impl Bundle {
         self.path().join("rootfs")
     }
 
-    fn write(&self) {
+    pub(crate) fn write(&self) {
         fs::write(self.path().join("config.json"), self.config.to_string()).expect("config.json");
     }
 }
@@ -104,9 +105,7 @@ impl Runtime {
     }
 
     fn command(&self, verb: &str) -> Command {
-        let runtime =
-            std::env::var_os("RUNTIME_UNDER_TEST").unwrap_or_else(|| env!("CARGO_BIN_EXE_husk").into());
-        let mut command = Command::new(runtime);
+        let mut command = Command::new(program());
         command.arg("--root").arg(self.root.path()).arg(verb);
         command
     }
@@ -134,6 +133,13 @@ impl Runtime {
     pub(crate) fn call(&self, verb: &str, arguments: &[&str]) -> Seen {
         let mut command = self.command(verb);
         command.args(arguments);
+        self.detached(command)
+    }
+
+    /// Just these words, without a place for containers of its own.
+    pub(crate) fn typed(&self, words: &[&str]) -> Seen {
+        let mut command = Command::new(program());
+        command.args(words).env("XDG_RUNTIME_DIR", self.root.path());
         self.detached(command)
     }
 
@@ -212,6 +218,16 @@ impl Seen {
         assert_eq!(self.0.status.code(), Some(code), "{stderr}");
         assert!(stderr.contains(wanted), "{stderr}\n{wanted}");
     }
+}
+
+/// The runtime that is tested.
+fn program() -> OsString {
+    std::env::var_os("RUNTIME_UNDER_TEST").unwrap_or_else(|| env!("CARGO_BIN_EXE_husk").into())
+}
+
+/// Whether that is another one, whose own words are not looked at.
+pub(crate) fn is_husk() -> bool {
+    std::env::var_os("RUNTIME_UNDER_TEST").is_none()
 }
 
 /// The guest, which is built as an example beside the tests.

@@ -51,6 +51,14 @@ pub struct Error {
     reason: String,
 }
 
+impl Error {
+    /// The field of config.json that it comes from.
+    #[must_use]
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+}
+
 /// A plan being written.
 pub(crate) struct Builder<'b> {
     memory: &'b Bump,

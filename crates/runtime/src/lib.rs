@@ -31,6 +31,6 @@ pub use record::Record;
 pub use run::run;
 pub use seal::seal;
 pub use start::start;
-pub use status::{Listed, State, Status, list, state};
+pub use status::{Listed, OCI_VERSION, State, Status, list, state};
 pub use store::Store;
 pub use time::now;
