@@ -34,7 +34,7 @@ impl Log {
     }
 
     /// Tells of an error, the last thing that is said.
-    pub(crate) fn failed(&self, error: &anyhow::Error) -> Exit {
+    pub(crate) fn failed(&self, error: &anyhow::Error) {
         let message = format!("{error:#}");
         let known = error.downcast_ref::<husk_runtime::Error>();
         let code = known.map_or("failed", husk_runtime::Error::code);
@@ -43,7 +43,6 @@ impl Log {
         if self.is_for_people() {
             eprintln!("husk: {message}");
         }
-        Exit::Failed
     }
 
     /// Tells of arguments that could not be understood.

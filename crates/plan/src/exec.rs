@@ -11,6 +11,7 @@ use crate::seccomp::When;
 use crate::{Call, Start, identity, process, seccomp};
 use bumpalo::Bump;
 use husk_bundle::Container;
+use husk_bundle::container::NoNewPrivileges;
 use husk_script::Step;
 use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::{Fd, Gid, Uid};
@@ -42,13 +43,31 @@ pub fn exec<'b>(
     // What the container's namespaces would not allow.
     process::oom_score(container, &mut plan);
     process::limits(container, &mut plan);
+    // Nobody inside looks into what we are until we are the program.
+    plan.at("exec").push(Step::Undumpable);
     join(target, &mut plan);
     identity::bounding(container, &mut plan);
+    // A filter needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs.
     seccomp::load(container, host, When::Privileged, &mut plan)?;
     identity::become_user(container, host, &mut plan);
+    if let Some(process) = &container.process {
+        process::cwd(process, &mut plan)?;
+        if process.no_new_privileges == NoNewPrivileges::Set {
+            plan.at("process.noNewPrivileges").push(Step::NoNewPrivs);
+        }
+        // Only now, with no more than the program will have: whoever is inside sees it from here on.
+        if target.namespaces.contains(Namespaces::PID) {
+            plan.at("exec").push(Step::CloneParent { namespaces: Namespaces::EMPTY });
+        }
+        process::find(process, call, &mut plan)?;
+        seccomp::load(container, host, When::Last, &mut plan)?;
+        process::exec(process, host, &mut plan)?;
+    }
     Ok(plan.finish(Namespaces::EMPTY))
 }
 
+/// Joins all at once: either we are inside or we are not. The pid namespace among them holds for
+/// children only, and one of time cannot be joined by who shares its memory.
 fn join(target: Target, plan: &mut Builder<'_>) {
     let namespaces = target.namespaces.without(Namespaces::TIME);
     plan.at("exec").push(Step::Setns { fd: target.init.into(), namespaces });
