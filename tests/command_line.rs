@@ -280,3 +280,139 @@ fn callers_of_runc_and_crun_may_say_who_makes_cgroups() {
     runtime.typed(&["--systemd-cgroup", "--root", "/not-there", "run", "c"]).fails(1, refused);
     runtime.typed(&["--cgroup-manager=systemd", "--root", "/not-there", "run", "c"]).fails(1, refused);
 }
+
+#[test]
+fn a_config_to_begin_with_runs() {
+    let runtime = Runtime::under_test();
+    let mut bundle = Bundle::running("cat /proc/sys/kernel/hostname");
+    let path = bundle.path().to_str().unwrap().to_owned();
+    let rootless: &[&str] = if is_root() { &[] } else { &["--rootless"] };
+    runtime.typed(&[&["spec", "--bundle", &path], rootless].concat()).prints("");
+    let text = fs::read_to_string(bundle.path().join("config.json")).unwrap();
+    assert!(text.starts_with("{\n\t\"ociVersion\": \"1.3.0\",\n\t\"process\": {\n\t\t\"terminal\": true,"));
+    let args = bundle.config["process"]["args"].take();
+    bundle.config = serde_json::from_str(&text).unwrap();
+    let bundle = bundle.with("/process/args", args).with("/process/terminal", false.into());
+    runtime.run(&bundle).prints(bundle.config["hostname"].as_str().unwrap());
+    // What somebody has written is not written over.
+    runtime.typed(&["spec", "--bundle", &path]).fails(1, "File config.json exists. Remove it first");
+    let kept: Value = serde_json::from_slice(&fs::read(bundle.path().join("config.json")).unwrap()).unwrap();
+    assert_eq!(kept, bundle.config);
+}
+
+#[test]
+fn a_config_to_begin_with_may_need_no_root() {
+    let runtime = Runtime::under_test();
+    let path = runtime.root().to_str().unwrap();
+    runtime.typed(&["spec", "--rootless", "-b", path]).prints("");
+    let config: Value =
+        serde_json::from_slice(&fs::read(runtime.root().join("config.json")).unwrap()).unwrap();
+    assert_eq!(config["linux"]["uidMappings"][0]["hostID"], rustix::process::geteuid().as_raw());
+    let kinds = config["linux"]["namespaces"].as_array().unwrap();
+    assert!(kinds.iter().any(|namespace| namespace["type"] == "user"));
+    assert!(kinds.iter().all(|namespace| namespace["type"] != "network"));
+}
+
+#[test]
+fn a_plan_for_programs_says_what_the_one_for_people_says() {
+    need!(is_husk(), "runc has no plan");
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("exit 0");
+    bundle.write();
+    let path = bundle.path().to_str().unwrap();
+    let listing = runtime.typed(&["plan", path]).succeeds();
+    let steps: Vec<Value> =
+        serde_json::from_str(&runtime.typed(&["plan", "--json", path]).succeeds()).unwrap();
+    assert_eq!(steps.len(), listing.lines().count());
+    let text = |step: &Value, key: &str| step[key].as_str().unwrap().to_owned();
+    for (number, (step, line)) in steps.iter().zip(listing.lines()).enumerate() {
+        assert_eq!(step["step"], number);
+        let (origin, said) = (text(step, "origin"), text(step, "text"));
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(line), words(&format!("{number} {origin} {said}")));
+        assert!(origin.starts_with(&text(step, "field")));
+        assert!(said.contains(&text(step, "kind")));
+    }
+    assert_eq!(text(steps.last().unwrap(), "kind"), "exec");
+    let of_dev = steps.iter().find(|step| step["field"] == "mounts[1]").unwrap();
+    assert_eq!((text(of_dev, "kind"), text(of_dev, "text")), ("fsopen".into(), "r0 = fsopen tmpfs".into()));
+}
+
+#[test]
+fn a_plan_says_what_a_seccomp_profile_decides() {
+    need!(is_husk(), "runc has no plan");
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("exit 0");
+    bundle.write();
+    let path = bundle.path().to_str().unwrap().to_owned();
+    runtime.typed(&["plan", "--seccomp", &path]).fails(1, "linux.seccomp: is missing");
+    let profile = serde_json::json!({
+        "defaultAction": "SCMP_ACT_ALLOW",
+        "syscalls": [{ "names": ["getcwd", "not_a_call"], "action": "SCMP_ACT_ERRNO", "errnoRet": 7 }]
+    });
+    let bundle = bundle.with("/linux/seccomp", profile);
+    bundle.write();
+    let seen = runtime.typed(&["plan", "--seccomp", &path]);
+    let table = seen.succeeds();
+    assert!(table.starts_with("default allow\n"), "{table}");
+    assert!(table.lines().any(|line| line.ends_with("errno 7            getcwd")), "{table}");
+    assert!(String::from_utf8_lossy(&seen.0.stderr).contains("not_a_call"));
+}
+
+#[test]
+fn timings_show_every_step_once_and_in_its_order() {
+    need!(is_husk(), "runc takes no times");
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("exit 7");
+    bundle.write();
+    let (path, root) = (bundle.path().to_str().unwrap(), runtime.root().to_str().unwrap());
+    let steps: Vec<Value> =
+        serde_json::from_str(&runtime.typed(&["plan", "--json", path]).succeeds()).unwrap();
+    let text = |step: &Value, key: &str| step[key].as_str().unwrap().to_owned();
+    let wanted: Vec<_> =
+        steps.iter().map(|step| format!("{}: {}", text(step, "origin"), text(step, "text"))).collect();
+
+    let run = |timings: &str| runtime.typed(&["--root", root, "run", timings, "-b", path, "c"]);
+    let seen = run("--timings");
+    assert_eq!(seen.0.status.code(), Some(7));
+    let stderr = String::from_utf8(seen.0.stderr).unwrap();
+    let rows = stderr.lines().filter_map(|line| line.get(21..)?.trim_start_matches([' ', '#']).into());
+    let (ours, theirs): (Vec<&str>, Vec<&str>) =
+        rows.filter(|row| row.contains(": ")).partition(|row| row.starts_with("husk: "));
+    assert_eq!(theirs, wanted, "{stderr}");
+    let phases = ["load config.json", "look at the machine", "plan", "clone, map ids", "wait for exec"];
+    let places = phases.map(|phase| ours.iter().position(|row| *row == format!("husk: {phase}")).unwrap());
+    assert!(places.is_sorted(), "{stderr}");
+
+    let picture = runtime.root().join("picture.svg");
+    run(&format!("--timings={}", picture.display()));
+    let svg = fs::read_to_string(picture).unwrap();
+    let escaped = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let rest = wanted.iter().try_fold(svg.as_str(), |rest, step| {
+        rest.split_once(&format!(">{}</text>", escaped(step))).map(|(_, rest)| rest)
+    });
+    assert!(rest.is_some_and(|rest| rest.ends_with("</svg>\n")), "{svg}");
+}
+
+// A child that asked for the time behind its filter would be killed for it.
+#[test]
+fn timings_ask_for_no_time_where_a_filter_could_forbid_it() {
+    need!(is_husk(), "runc takes no times");
+    let runtime = Runtime::under_test();
+    let profile = serde_json::json!({
+        "defaultAction": "SCMP_ACT_ALLOW",
+        "syscalls": [{ "names": ["clock_gettime"], "action": "SCMP_ACT_KILL_PROCESS" }]
+    });
+    for privileges in [true, false] {
+        if !privileges && !is_root() {
+            continue;
+        }
+        let bundle = Bundle::running("exit 7")
+            .with("/linux/seccomp", profile.clone())
+            .with("/process/noNewPrivileges", privileges.into());
+        bundle.write();
+        let (path, root) = (bundle.path().to_str().unwrap(), runtime.root().to_str().unwrap());
+        let seen = runtime.typed(&["--root", root, "run", "--timings", "-b", path, "c"]);
+        assert_eq!(seen.0.status.code(), Some(7), "{}", String::from_utf8_lossy(&seen.0.stderr));
+    }
+}

@@ -2,11 +2,15 @@
 
 /// What may be typed, and what is said to it.
 mod command_line;
+/// One more process in a container that runs.
+mod exec;
 /// The rules of the house that a compiler does not know.
 mod house;
 /// What a program finds in its container.
 mod inside;
 /// From create to delete, and what each verb says in each state.
 mod lifecycle;
+/// What the process of a container is, and what it has from its caller.
+mod process;
 /// A bundle to build, a runtime to run it, and what is expected of it.
 mod util;

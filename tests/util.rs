@@ -116,6 +116,27 @@ impl Runtime {
         Seen(self.command("run").arg("--bundle").arg(bundle.path()).arg("c").output().expect("the runtime"))
     }
 
+    /// The same with more options.
+    pub(crate) fn run_with(&self, bundle: &Bundle, options: &[&str]) -> Seen {
+        self.through("\"$@\"", "run", bundle, options)
+    }
+
+    /// The same from a shell, whose script has the whole command as its arguments.
+    pub(crate) fn through(&self, script: &str, verb: &str, bundle: &Bundle, options: &[&str]) -> Seen {
+        let mut command = self.shell(script, verb, bundle, options);
+        Seen(command.stdin(Stdio::null()).output().expect("a shell"))
+    }
+
+    /// The shell that would run it.
+    pub(crate) fn shell(&self, script: &str, verb: &str, bundle: &Bundle, options: &[&str]) -> Command {
+        bundle.write();
+        let mut command = self.command(verb);
+        command.arg("--bundle").arg(bundle.path()).args(options).arg("c");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, "sh"]).arg(command.get_program()).args(command.get_args());
+        shell
+    }
+
     /// Creates the container `c`, whose output is not looked at.
     pub(crate) fn create(&self, bundle: &Bundle) -> Seen {
         self.create_with(bundle, &[])
@@ -231,6 +252,6 @@ pub(crate) fn is_husk() -> bool {
 }
 
 /// The guest, which is built as an example beside the tests.
-fn guest() -> PathBuf {
+pub(crate) fn guest() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_husk")).with_file_name("examples").join("guest")
 }

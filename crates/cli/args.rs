@@ -102,11 +102,11 @@ pub(crate) fn read(arguments: impl Iterator<Item = OsString>) -> Result<Asked, B
         let message = format!("unknown command {name:?}");
         return Err(misuse(program, &arguments, message, hint("husk"), Exit::UnknownCommand));
     };
-    let command = (verb.define)(program).override_usage(usage(verb));
+    let mut command = (verb.define)(program).override_usage(usage(verb));
     let stop = if takes_rest(&command) { Stop::AtFirstName } else { Stop::Never };
     rewrite(&mut arguments, &command, stop);
-    let matches = command.clone().try_get_matches_from(&arguments);
-    match matches.and_then(|matches| Ok((Global::from_arg_matches(&matches)?, matches))) {
+    let matches = command.try_get_matches_from_mut(&arguments);
+    match matches.and_then(|mut matches| Ok((Global::from_arg_matches_mut(&mut matches)?, matches))) {
         Ok((Global { version: true, .. }, _)) => Ok(Asked::Text(version::text())),
         Ok((global, matches)) => Ok(Asked::Verb { verb, global, matches }),
         Err(error) if error.kind() == ErrorKind::DisplayHelp => Ok(Asked::Text(help::verb(verb))),
@@ -188,7 +188,8 @@ fn rewrite(arguments: &mut Vec<OsString>, command: &Command, stop: Stop) -> Opti
             None => {
                 arguments[index] = format!("--{name}").into();
                 // The next one is its value, whatever it looks like.
-                index += usize::from(!is_switch);
+                let has_value = option.get_num_args().is_none_or(|number| number.min_values() > 0);
+                index += usize::from(!is_switch && has_value);
             }
         }
         index += 1;

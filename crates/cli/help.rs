@@ -48,7 +48,7 @@ pub(crate) fn verb(verb: &Verb) -> String {
 }
 
 fn about(verb: &Verb) -> String {
-    (verb.define)(clap::Command::new(verb.name)).get_about().map(ToString::to_string).unwrap_or_default()
+    (verb.define)(args::program()).get_about().map(ToString::to_string).unwrap_or_default()
 }
 
 /// Writing to a string does not fail.

@@ -5,7 +5,6 @@
 //! The text form is logrus's, which runc writes.
 
 use crate::args::{Global, LogFormat, Misuse};
-use crate::exit::Exit;
 use anyhow::{Context as _, Result};
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};

@@ -13,6 +13,7 @@ mod exit;
 mod help;
 mod log;
 mod session;
+mod timings;
 mod version;
 
 use args::Asked;

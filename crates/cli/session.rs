@@ -1,6 +1,6 @@
 //! What every verb needs: where containers are known, and where to say things.
 
-use crate::args::{CgroupManager, Global};
+use crate::args::{CgroupManager, Global, Rootless};
 use crate::log::Log;
 use anyhow::{Context as _, Result, ensure};
 use husk_runtime::{Store, Warning};
@@ -12,6 +12,7 @@ pub(crate) struct Session<'a> {
     pub(crate) store: Store,
     pub(crate) log: &'a Log,
     pub(crate) root: Root,
+    pub(crate) rootless: Rootless,
     cgroups: CgroupManager,
 }
 
@@ -51,7 +52,7 @@ impl<'a> Session<'a> {
             },
         };
         log.debug(|| format!("root {}", root.path().display()));
-        Ok(Self { store: Store::new(root.path().to_owned()), log, root, cgroups })
+        Ok(Self { store: Store::new(root.path().to_owned()), log, root, rootless: global.rootless, cgroups })
     }
 
     pub(crate) fn warn(&self, warnings: &[Warning]) {

@@ -14,9 +14,12 @@ pub mod error;
 pub mod exec;
 mod gaps;
 mod linux;
+mod memory;
 mod mounts;
+mod network;
 mod options;
 mod process;
+mod resctrl;
 mod seccomp;
 
 pub use container::Container;
@@ -80,6 +83,11 @@ pub fn parse(bytes: &[u8], directory: &Path) -> Result<(Container, Vec<Warning>)
         readonly_paths: Vec::new(),
         mount_label: None,
         seccomp: None,
+        seccomp_listener: None,
+        personality: None,
+        memory_policy: None,
+        net_devices: Vec::new(),
+        intel_rdt: None,
         cgroups_path: None,
         hooks: hooks(&spec)?,
         annotations: spec.annotations().clone().unwrap_or_default().into_iter().collect(),

@@ -4,7 +4,7 @@ use super::Perform;
 use crate::exit::Exit;
 use crate::session::{Session, absolute};
 use anyhow::Result;
-use husk_runtime::{Keyring, NewRoot, Request};
+use husk_runtime::{Keyring, NewRoot, Request, Timings};
 use std::path::PathBuf;
 
 pub(super) const MORE: &str = "
@@ -65,6 +65,7 @@ impl Creation {
             new_root: if self.no_pivot { NewRoot::Move } else { NewRoot::Pivot },
             keyring: if self.no_new_keyring { Keyring::Callers } else { Keyring::New },
             preserve_fds: self.preserve_fds,
+            timings: Timings::default(),
         })
     }
 }

@@ -7,6 +7,7 @@ mod kill;
 mod list;
 mod plan;
 mod run;
+mod spec;
 mod start;
 mod state;
 
@@ -59,7 +60,7 @@ impl Group {
 }
 
 /// Every verb, in the order of the help.
-pub(crate) static VERBS: [Verb; 9] = [
+pub(crate) static VERBS: [Verb; 10] = [
     Verb {
         usage: "[--bundle DIRECTORY] ID",
         more: run::MORE,
@@ -84,6 +85,12 @@ pub(crate) static VERBS: [Verb; 9] = [
     Verb { usage: "[--force] ID", ..verb::<delete::Delete>("delete", Group::Life) },
     Verb { usage: "ID", ..verb::<state::State>("state", Group::Look) },
     Verb { usage: "[--format FORMAT]", ..verb::<list::List>("list", Group::Look) },
+    Verb {
+        usage: "[--bundle DIRECTORY] [--rootless]",
+        more: spec::MORE,
+        define: spec::define,
+        ..verb::<spec::Spec>("spec", Group::Prepare)
+    },
     Verb { usage: "[BUNDLE]", more: plan::MORE, ..verb::<plan::Plan>("plan", Group::Prepare) },
 ];
 

@@ -52,6 +52,10 @@ pub struct Error {
 }
 
 impl Error {
+    pub(crate) fn new(origin: &str, reason: String) -> Self {
+        Self { origin: origin.to_owned(), reason }
+    }
+
     /// The field of config.json that it comes from.
     #[must_use]
     pub fn origin(&self) -> &str {

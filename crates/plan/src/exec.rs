@@ -8,7 +8,7 @@
 use crate::builder::{Builder, Error, Plan};
 use crate::host::Host;
 use crate::seccomp::When;
-use crate::{Call, Start, identity, process, seccomp};
+use crate::{Call, identity, keyring, lsm, process, seccomp};
 use bumpalo::Bump;
 use husk_bundle::Container;
 use husk_bundle::container::NoNewPrivileges;
@@ -35,17 +35,21 @@ pub fn exec<'b>(
     container: &Container,
     target: Target,
     host: &Host,
-    call: &Call,
+    call: &Call<'_>,
     memory: &'b Bump,
 ) -> Result<Plan<'b>, Error> {
     let mut plan = Builder::new(memory);
-    process::detach(Start::AtOnce, &mut plan);
-    // What the container's namespaces would not allow.
+    process::detach(call, host, Some(target.init), &mut plan);
+    // Through the caller's procfs, which no container has prepared.
+    let label = lsm::open(container, host, &mut plan)?;
+    // What would need privilege over the host, which is given up next.
     process::oom_score(container, &mut plan);
     process::limits(container, &mut plan);
     // Nobody inside looks into what we are until we are the program.
     plan.at("exec").push(Step::Undumpable);
     join(target, &mut plan);
+    keyring::join(container, call, &mut plan)?;
+    lsm::confine(label, &mut plan);
     identity::bounding(container, &mut plan);
     // A filter needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs.
     seccomp::load(container, host, When::Privileged, &mut plan)?;
@@ -61,7 +65,7 @@ pub fn exec<'b>(
         }
         process::find(process, call, &mut plan)?;
         seccomp::load(container, host, When::Last, &mut plan)?;
-        process::exec(process, host, &mut plan)?;
+        process::exec(process, host, call, &mut plan)?;
     }
     Ok(plan.finish(Namespaces::EMPTY))
 }

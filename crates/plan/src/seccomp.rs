@@ -17,6 +17,26 @@ pub(crate) enum When {
     Last,
 }
 
+const FIELD: &str = "linux.seccomp";
+
+/// What the container's profile decides on this machine, which prints itself, and the names in it that
+/// are no call's.
+///
+/// # Errors
+///
+/// If the profile contradicts itself.
+pub fn decisions(container: &Container, host: &Host) -> Result<Option<(Table, Vec<String>)>, Error> {
+    let Some(profile) = &container.seccomp else { return Ok(None) };
+    let (table, unknown) = Table::new(profile, &host.machine).map_err(Error::seccomp)?;
+    Ok(Some((table, unknown.iter().map(|unknown| unknown.to_string()).collect())))
+}
+
+impl Error {
+    fn seccomp(error: impl ToString) -> Self {
+        Self::new(FIELD, error.to_string())
+    }
+}
+
 pub(crate) fn load(
     container: &Container,
     host: &Host,
@@ -31,10 +51,9 @@ pub(crate) fn load(
     if when != wanted {
         return Ok(());
     }
-    plan.at("linux.seccomp");
+    plan.at(FIELD);
     // Names that no machine knows are of calls that nobody can make.
-    let (table, _unknown) =
-        Table::new(profile, &host.machine).map_err(|error| plan.error(error.to_string()))?;
+    let (table, _unknown) = Table::new(profile, &host.machine).map_err(Error::seccomp)?;
     let program = table.program().map_err(|error| plan.error(error.to_string()))?;
     if program.notifies() {
         return Err(plan.error("SCMP_ACT_NOTIFY is not supported yet"));

@@ -1,10 +1,12 @@
 //! `create`: everything up to the program, which waits.
 
+use crate::descriptors;
 use crate::error::Error;
 use crate::probe::probe;
 use crate::record::{Process, Record};
 use crate::store::{Entry, Store, write_whole};
 use crate::time;
+use crate::timings::Timings;
 use bumpalo::Bump;
 use husk_bundle::{Container, Warning};
 use husk_listing::Line;
@@ -14,7 +16,7 @@ use husk_spawn::sys::Fd;
 use husk_spawn::{Child, Command, IdMap};
 use rustix::process::geteuid;
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What `create` and `run` are asked.
 #[derive(Clone, Debug)]
@@ -33,29 +35,21 @@ pub struct Request {
     pub keyring: Keyring,
     /// How many of the caller's descriptors, from 3 upwards, are passed on to the program.
     pub preserve_fds: u32,
+    /// Where to write down when things happen.
+    pub timings: Timings,
 }
 
 impl Request {
     /// The same for the planner, for a program that begins as `start` says.
-    pub(crate) fn call(&self, start: Start) -> Result<Call, Error> {
+    pub(crate) fn call(&self, start: Start) -> Result<Call<'_>, Error> {
         if self.console_socket.is_some() {
             return Err(Error::State("--console-socket is not supported yet"));
         }
         let Self { new_root, keyring, preserve_fds, .. } = *self;
-        Ok(Call { start, new_root, keyring, preserve_fds })
+        let listen_fds = descriptors::listen_fds();
+        descriptors::check(listen_fds, preserve_fds)?;
+        Ok(Call { id: &self.id, start, new_root, keyring, listen_fds, preserve_fds })
     }
-}
-
-/// The list of the container in `bundle`, as text.
-///
-/// # Errors
-///
-/// If the configuration cannot be read or carried out.
-pub fn plan(bundle: &std::path::Path) -> Result<(String, Vec<Warning>), Error> {
-    let (container, warnings) = husk_bundle::load(bundle)?;
-    let memory = Bump::new();
-    let plan = husk_plan::create(&container, &probe(&container), &Call::default(), &memory)?;
-    Ok((plan.to_string(), warnings))
 }
 
 /// Creates a container: its process exists and waits for `start`.
@@ -72,7 +66,7 @@ pub fn create(store: &Store, request: &Request) -> Result<Vec<Warning>, Error> {
     let mut record = record(request, &container);
     creation.entry.write(&record)?;
 
-    let launched = launch(&container, &request.call(Start::On(Fd::of(&listener)))?)?;
+    let launched = launch(&container, &request.call(Start::On(Fd::of(&listener)))?, &request.timings)?;
     let mut child = launched.child;
     match child.next_request()? {
         Some(husk_spawn::Request::Parked) => {}
@@ -86,7 +80,7 @@ pub fn create(store: &Store, request: &Request) -> Result<Vec<Warning>, Error> {
     record.after_start = after_start(&launched.plan);
     record.process = process(&child);
     creation.entry.write(&record)?;
-    write_pid(request, &child)?;
+    write_pid(request.pid_file.as_deref(), &child)?;
     child.go_on()?;
     // Until the channel ends our death is the child's.
     child.next_request()?;
@@ -128,15 +122,14 @@ pub(crate) struct Launched {
 }
 
 /// Plans the container and starts its process.
-pub(crate) fn launch(container: &Container, call: &Call) -> Result<Launched, Error> {
+pub(crate) fn launch(container: &Container, call: &Call<'_>, timings: &Timings) -> Result<Launched, Error> {
     // Never freed: the child may read it for longer than this process lives.
     let memory: &'static Bump = Box::leak(Box::new(Bump::new()));
-    let plan = husk_plan::create(container, &probe(container), call, memory)?;
-    let steps: &'static [Step<'static>] = plan.steps;
-    let mut command = Command::of_steps(move |writer| {
-        steps.iter().for_each(|step| writer.push(*step));
-        Ok(())
-    });
+    timings.begin("look at the machine");
+    let host = probe(container);
+    timings.begin("plan");
+    let plan = husk_plan::create(container, &host, call, memory)?;
+    let mut command = command(&plan);
     let maps = |mappings: &[husk_bundle::container::IdMapping]| {
         let map = |mapping: &husk_bundle::container::IdMapping| IdMap {
             inside: mapping.container_id,
@@ -145,14 +138,25 @@ pub(crate) fn launch(container: &Container, call: &Call) -> Result<Launched, Err
         };
         mappings.iter().map(map).collect::<Vec<_>>()
     };
-    command
-        // Whatever goes wrong from here on, no process is left of it.
-        .kill_on_drop()
-        .new_namespaces(plan.namespaces)
-        .uid_map(&maps(&container.uid_mappings))
-        .gid_map(&maps(&container.gid_mappings));
+    command.uid_map(&maps(&container.uid_mappings)).gid_map(&maps(&container.gid_mappings));
+    if timings.are_wanted() {
+        command.timed();
+    }
+    timings.begin("clone, map ids");
     let child = command.spawn().map_err(|error| explain(error, &plan))?;
     Ok(Launched { child, plan })
+}
+
+/// What starts a child that performs the plan.
+pub(crate) fn command(plan: &Plan<'static>) -> Command {
+    let steps = plan.steps;
+    let mut command = Command::of_steps(move |writer| {
+        steps.iter().for_each(|step| writer.push(*step));
+        Ok(())
+    });
+    // Whatever goes wrong from here on, no process is left of it.
+    command.kill_on_drop().new_namespaces(plan.namespaces);
+    command
 }
 
 /// An error with the field that its step comes from.
@@ -167,8 +171,8 @@ pub(crate) fn process(child: &Child) -> Option<Process> {
     i32::try_from(child.id()).ok().and_then(Process::of)
 }
 
-pub(crate) fn write_pid(request: &Request, child: &Child) -> Result<(), Error> {
-    match &request.pid_file {
+pub(crate) fn write_pid(pid_file: Option<&Path>, child: &Child) -> Result<(), Error> {
+    match pid_file {
         // Without a newline: engines parse the whole file as a number.
         Some(path) => write_whole(path, child.id().to_string().as_bytes())
             .map_err(|reason| Error::file("write", path, reason)),
@@ -184,6 +188,7 @@ pub(crate) fn record(request: &Request, container: &Container) -> Record {
         created: time::now(),
         owner: geteuid().as_raw(),
         annotations: container.annotations.clone(),
+        namespaces: husk_plan::apart(container).bits(),
         process: None,
         after_start: Vec::new(),
     }

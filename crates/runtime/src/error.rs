@@ -42,6 +42,14 @@ pub enum Error {
         /// Why it is nobody.
         reason: &'static str,
     },
+    /// A descriptor that is to be passed on and that the caller has not.
+    #[error("{option}: descriptor {number} is not open")]
+    Descriptor {
+        /// What says that it is there.
+        option: &'static str,
+        /// Its number.
+        number: u64,
+    },
     /// What was asked makes no sense.
     #[error(transparent)]
     Bundle(#[from] husk_bundle::Error),

@@ -8,8 +8,11 @@
 
 mod create;
 mod delete;
+mod descriptors;
 mod error;
+pub mod exec;
 mod kill;
+mod plan;
 mod probe;
 mod record;
 mod run;
@@ -18,15 +21,18 @@ mod start;
 mod status;
 mod store;
 mod time;
+mod timings;
 mod users;
 
-pub use create::{Request, create, plan};
+pub use create::{Request, create};
 pub use delete::{delete, force_delete};
 pub use error::Error;
+pub use exec::exec;
 pub use husk_bundle::Warning;
 pub use husk_plan::{Keyring, NewRoot};
 pub use husk_spawn::Signal;
 pub use kill::{kill, signal};
+pub use plan::{Planned, PlannedStep, plan};
 pub use record::Record;
 pub use run::run;
 pub use seal::seal;
@@ -34,3 +40,4 @@ pub use start::start;
 pub use status::{Listed, OCI_VERSION, State, Status, list, state};
 pub use store::Store;
 pub use time::now;
+pub use timings::{Lane, Span, Timings};

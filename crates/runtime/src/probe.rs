@@ -3,8 +3,9 @@
 use crate::users::Users;
 use husk_bundle::Container;
 use husk_bundle::container::Source;
-use husk_plan::{CgroupMount, FileKind, Host};
+use husk_plan::{AppArmor, CgroupMount, FileKind, Host, Selinux};
 use husk_seccomp::{Abi, Machine};
+use husk_spawn::sys::signal::ignored;
 use rustix::process::geteuid;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,13 +21,42 @@ pub(crate) fn probe(container: &Container) -> Host {
         Source::Bind { path, .. } => kind(path),
         _ => FileKind::Missing,
     });
+    let users = Users::below(&container.rootfs);
+    Host { sources: sources.collect(), cgroup: cgroup(), ..probe_process(container, &users) }
+}
+
+/// The same of what the plan of another process in the container depends on.
+pub(crate) fn probe_process(container: &Container, users: &Users) -> Host {
     Host {
         euid: geteuid().as_raw(),
-        sources: sources.collect(),
-        cgroup: cgroup(),
+        sources: Vec::new(),
+        cgroup: CgroupMount::V2,
+        // Tolerated: without an answer for one signal nothing is known to be ignored.
+        ignored: ignored().unwrap_or_default(),
+        apparmor: apparmor(container),
+        selinux: selinux(container),
         machine: Machine::new(NATIVE),
-        home: home(container),
+        home: home(container, users),
     }
+}
+
+/// Whether there is AppArmor, for a container that asks for a profile.
+fn apparmor(container: &Container) -> AppArmor {
+    let asked = container.process.as_ref().is_some_and(|process| process.apparmor_profile.is_some());
+    let enabled = || fs::read("/sys/module/apparmor/parameters/enabled");
+    if !asked || !enabled().is_ok_and(|enabled| enabled.starts_with(b"Y")) {
+        AppArmor::Off
+    } else if Path::new("/proc/thread-self/attr/apparmor/exec").exists() {
+        AppArmor::Apart
+    } else {
+        AppArmor::Alone
+    }
+}
+
+/// Whether there is SELinux, for a container that asks for a label.
+fn selinux(container: &Container) -> Selinux {
+    let asked = container.process.as_ref().is_some_and(|process| process.selinux_label.is_some());
+    if asked && Path::new("/sys/fs/selinux/enforce").exists() { Selinux::On } else { Selinux::Off }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -50,9 +80,8 @@ fn cgroup() -> CgroupMount {
     CgroupMount::V1(hierarchies.collect())
 }
 
-/// The home directory that the image has for the user.
-fn home(container: &Container) -> PathBuf {
-    let user = container.process.as_ref().map(|process| process.uid);
-    let home = user.and_then(|uid| Users::below(&container.rootfs).home(uid));
-    home.unwrap_or_else(|| PathBuf::from("/"))
+/// The home directory of the program's user.
+fn home(container: &Container, users: &Users) -> PathBuf {
+    let uid = container.process.as_ref().map(|process| process.uid);
+    uid.and_then(|uid| users.home(uid)).unwrap_or_else(|| PathBuf::from("/"))
 }

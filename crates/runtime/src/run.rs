@@ -17,20 +17,30 @@ use std::process::ExitStatus;
 ///
 /// As `create` and `start`.
 pub fn run(store: &Store, request: &Request, warn: impl FnOnce(&[Warning])) -> Result<ExitStatus, Error> {
+    let timings = &request.timings;
+    timings.begin("load config.json");
     let (container, warnings) = husk_bundle::load(&request.bundle)?;
     warn(&warnings);
+    timings.begin("reserve the name");
     // Never committed: when it is dropped, at the end or on the way, nothing of it is left.
     let creation = Creation::begin(store, &request.id)?;
     let mut record = create::record(request, &container);
     creation.entry.write(&record)?;
     let signals = hold_signals()?;
-    let mut launched = launch(&container, &request.call(Start::AtOnce)?)?;
+    let mut launched = launch(&container, &request.call(Start::AtOnce)?, timings)?;
+    timings.begin("write it down");
     record.process = create::process(&launched.child);
     creation.entry.write(&record)?;
-    create::write_pid(request, &launched.child)?;
+    create::write_pid(request.pid_file.as_deref(), &launched.child)?;
     // A child that failed before asks nothing; the wait says at what.
     if launched.child.next_request()?.is_some() {
         launched.child.go_on()?;
+    }
+    if timings.are_wanted() {
+        timings.begin("wait for exec");
+        launched.child.wait_for_exec().map_err(|error| explain(error, &launched.plan))?;
+        timings.end();
+        timings.add(&mut launched);
     }
     supervise(&mut launched.child, signals).map_err(|error| explain(error, &launched.plan))
 }
@@ -50,7 +60,7 @@ const OURS: [Signal; 8] = [
 
 /// Keeps back all signals that are the container's, and the one that tells of its end, before there is
 /// a container, so that none is lost in its first instant.
-fn hold_signals() -> Result<SignalSet, Error> {
+pub(crate) fn hold_signals() -> Result<SignalSet, Error> {
     let set = OURS.into_iter().fold(SignalSet::FULL, SignalSet::without);
     // If our caller ignores the ends of children, the kernel tells us of none.
     rt_sigaction_default(Signal::CHLD)
@@ -60,7 +70,7 @@ fn hold_signals() -> Result<SignalSet, Error> {
 }
 
 /// Passes signals on until the container's process ends.
-fn supervise(child: &mut Child, signals: SignalSet) -> Result<ExitStatus, husk_spawn::Error> {
+pub(crate) fn supervise(child: &mut Child, signals: SignalSet) -> Result<ExitStatus, husk_spawn::Error> {
     loop {
         match rt_sigwait(signals) {
             Ok(Signal::CHLD) => {

@@ -1,6 +1,6 @@
 //! What a process is: its session, its identity, its program, its end.
 
-use crate::raw::{self, Prctl, prctl};
+use crate::raw::{self, Numeric, Prctl, numbers, prctl};
 use crate::signal::Signal;
 use crate::{CArray, Errno, Fd, Gid, Pid, Result, Uid};
 use core::ffi::CStr;
@@ -148,6 +148,15 @@ pub fn capset(capabilities: Capabilities) -> Result {
         inheritable: set(inheritable),
     };
     rustix::thread::set_capabilities(None, sets)
+}
+
+/// `personality`: which system the program is shown, `PER_*`.
+///
+/// # Errors
+///
+/// None is known.
+pub fn personality(persona: u32) -> Result {
+    numbers(Numeric::Personality, [persona as usize, 0, 0]).map(drop)
 }
 
 /// `prctl(PR_CAPBSET_DROP)`.
