@@ -36,7 +36,7 @@ pub(super) struct Exec {
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
     /// Who it runs as, by name or number of the container
-    #[arg(short, long, value_name = "USER[:GROUP]")]
+    #[arg(short, long, value_name = "USER[:GROUP]", allow_hyphen_values = true)]
     user: Option<String>,
     /// One more group; may be said several times
     #[arg(short = 'g', long, value_name = "GID")]
