@@ -4,6 +4,8 @@
 mod bad_input;
 /// What may be typed, and what is said to it.
 mod command_line;
+/// One more process in a container that runs.
+mod exec;
 /// The six kinds of hooks: where, when and with what they are run, and what follows if they fail.
 mod hooks;
 /// The rules of the house that a compiler does not know.

@@ -12,6 +12,8 @@ pub(crate) enum Exit {
     Failed,
     /// 3: an unknown command, as runc has it.
     UnknownCommand,
+    /// 255: an `exec` that came to no process. Anything else is the code of one.
+    NoProcess,
     /// What the container's program ended with; 128 and the signal that killed it.
     Program(ExitStatus),
 }
@@ -22,6 +24,7 @@ impl From<Exit> for ExitCode {
             Exit::Success => Self::SUCCESS,
             Exit::Failed => Self::FAILURE,
             Exit::UnknownCommand => Self::from(3),
+            Exit::NoProcess => Self::from(255),
             Exit::Program(status) => {
                 let killed = status.signal().map(|signal| 128 + signal);
                 let code = status.code().or(killed).and_then(|code| u8::try_from(code).ok());

@@ -5,7 +5,6 @@
 //! The text form is logrus's, which runc writes.
 
 use crate::args::{Global, LogFormat, Misuse};
-use crate::exit::Exit;
 use anyhow::{Context as _, Result};
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
@@ -34,7 +33,7 @@ impl Log {
     }
 
     /// Tells of an error, the last thing that is said.
-    pub(crate) fn failed(&self, error: &anyhow::Error) -> Exit {
+    pub(crate) fn failed(&self, error: &anyhow::Error) {
         let message = format!("{error:#}");
         let known = error.downcast_ref::<husk_runtime::Error>();
         let code = known.map_or("failed", husk_runtime::Error::code);
@@ -43,7 +42,6 @@ impl Log {
         if self.is_for_people() {
             eprintln!("husk: {message}");
         }
-        Exit::Failed
     }
 
     /// Tells of arguments that could not be understood.

@@ -32,12 +32,19 @@ fn main() -> ExitCode {
             let sealed = if verb.makes_process { session::seal() } else { Ok(()) };
             let log = match Log::open(&global) {
                 Ok(log) => log,
-                Err(error) => return Log::standard(&global).failed(&error).into(),
+                Err(error) => {
+                    Log::standard(&global).failed(&error);
+                    return verb.failure.into();
+                }
             };
             let done = sealed
                 .and_then(|()| Session::open(global, &log))
                 .and_then(|session| (verb.perform)(&matches, &session));
-            done.unwrap_or_else(|error| log.failed(&error)).into()
+            let exit = done.unwrap_or_else(|error| {
+                log.failed(&error);
+                verb.failure
+            });
+            exit.into()
         }
         Err(misuse) => {
             let log = Log::open(&misuse.global).unwrap_or_else(|_| Log::standard(&misuse.global));

@@ -11,6 +11,7 @@
 
 pub mod container;
 pub mod error;
+pub mod exec;
 mod gaps;
 mod hint;
 mod linux;

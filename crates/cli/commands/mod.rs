@@ -2,6 +2,7 @@
 
 mod create;
 mod delete;
+mod exec;
 mod kill;
 mod list;
 mod plan;
@@ -32,6 +33,8 @@ pub(crate) struct Verb {
     pub(crate) more: &'static str,
     /// Whether it makes a process of a container, which must not reach our binary.
     pub(crate) makes_process: bool,
+    /// How husk ends if the verb fails.
+    pub(crate) failure: Exit,
     /// Adds its options.
     pub(crate) define: fn(Command) -> Command,
     pub(crate) perform: fn(&ArgMatches, &Session<'_>) -> Result<Exit>,
@@ -58,7 +61,7 @@ impl Group {
 }
 
 /// Every verb, in the order of the help.
-pub(crate) static VERBS: [Verb; 10] = [
+pub(crate) static VERBS: [Verb; 11] = [
     Verb {
         usage: "[--bundle DIRECTORY] ID",
         more: run::MORE,
@@ -72,6 +75,13 @@ pub(crate) static VERBS: [Verb; 10] = [
         ..verb::<create::Create>("create", Group::Life)
     },
     Verb { usage: "ID", ..verb::<start::Start>("start", Group::Life) },
+    Verb {
+        usage: "[OPTIONS] ID (PROGRAM [ARGUMENTS] | --process FILE)",
+        more: exec::MORE,
+        makes_process: true,
+        failure: Exit::NoProcess,
+        ..verb::<exec::Exec>("exec", Group::Life)
+    },
     Verb { usage: "ID [SIGNAL]", more: kill::MORE, ..verb::<kill::Kill>("kill", Group::Life) },
     Verb { usage: "[--force] ID", ..verb::<delete::Delete>("delete", Group::Life) },
     Verb { usage: "ID", ..verb::<state::State>("state", Group::Look) },
@@ -102,6 +112,7 @@ const fn verb<V: Perform>(name: &'static str, group: Group) -> Verb {
         usage: "",
         more: "",
         makes_process: false,
+        failure: Exit::Failed,
         define: V::augment_args,
         perform: |matches, session| V::from_arg_matches(matches)?.perform(session),
     }

@@ -12,6 +12,7 @@
 
 mod builder;
 mod devices;
+mod exec;
 pub mod hooks;
 mod host;
 mod identity;
@@ -30,7 +31,9 @@ mod seccomp;
 mod terminal;
 
 pub use builder::{Error, Plan};
+pub use exec::{Target, exec};
 pub use host::{AppArmor, CgroupMount, FileKind, Host, JoinedIds, NamespacePath, Resctrl, Selinux};
+pub use namespaces::apart;
 pub use seccomp::decisions;
 
 use builder::Builder;
@@ -41,6 +44,7 @@ use husk_script::Step;
 use husk_script::sys::Fd;
 use husk_script::sys::namespace::Namespaces;
 use seccomp::When;
+use terminal::Shown;
 
 /// What the command line adds to the configuration.
 #[derive(Clone, Copy, Debug)]
@@ -130,7 +134,7 @@ pub fn create<'b>(
     refuse(container, call, &mut plan)?;
 
     resctrl::check(container, host, &mut plan)?;
-    process::detach(call, host, &mut plan);
+    process::detach(call, host, None, &mut plan);
     namespaces::lead_session(container, host, &mut plan);
     // The caller's, before there is another.
     let proc = lsm::proc(container, &mut plan)?;
@@ -169,7 +173,7 @@ pub fn create<'b>(
     masks::cover(container, root, &mut plan)?;
     // On what the container's mounts are by now; after what must not be seen is covered, and before what
     // must not be written, for `/dev/console` is made.
-    terminal::open(container, root, &mut plan)?;
+    terminal::open(container, root, Shown::AsConsole, &mut plan)?;
     masks::read_only(container, root, &mut plan)?;
     rootfs::pivot(container, root, &mut plan);
 

@@ -42,6 +42,12 @@ fn kinds(container: &Container, wanted: impl Fn(&Namespace) -> bool) -> Namespac
     namespaces.fold(Namespaces::EMPTY, |all, namespace| all | flag(namespace.kind))
 }
 
+/// The kinds of namespaces that the container does not share with who creates it.
+#[must_use]
+pub fn apart(container: &Container) -> Namespaces {
+    container.namespaces.iter().fold(Namespaces::EMPTY, |all, namespace| all | flag(namespace.kind))
+}
+
 fn flag(kind: NamespaceKind) -> Namespaces {
     match kind {
         NamespaceKind::User => Namespaces::USER,

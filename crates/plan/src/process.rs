@@ -5,22 +5,25 @@ use crate::host::Host;
 use crate::{Call, Start};
 use husk_bundle::Container;
 use husk_bundle::container::{MemoryPolicy, Process, Scheduler};
-use husk_script::sys::CArray;
 use husk_script::sys::file::OFlags;
 use husk_script::sys::limits::{Resource, Rlimit, SchedAttr};
 use husk_script::sys::signal::{Signal, SignalSet};
+use husk_script::sys::{CArray, Fd};
 use husk_script::{Reg, Request, Step};
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// No descriptor of ours, and no disposition.
-pub(crate) fn detach(call: &Call<'_>, host: &Host, plan: &mut Builder<'_>) {
+/// No disposition of ours, and no descriptor but the one that is still needed.
+pub(crate) fn detach(call: &Call<'_>, host: &Host, needed: Option<Fd>, plan: &mut Builder<'_>) {
     plan.at("process");
     die_with_creator(call.start, plan);
     // Among them our own copy of the other end of the channel, with which the end of a creator that
     // is gone would never be seen.
-    plan.push(close_others(call));
+    plan.push(match needed {
+        Some(fd) => Step::CloseOthers { first: call.first_closed(), keep: Some(fd) },
+        None => close_others(call),
+    });
     // What is ignored stays so over exec: SIGPIPE by Rust, SIGHUP by nohup(1).
     let signals = (1..=Signal::MAX).filter_map(|number| Signal::new(number.into()));
     for signal in signals.filter(|signal| host.ignored.contains(*signal)) {

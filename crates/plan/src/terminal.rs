@@ -14,7 +14,22 @@ use std::path::Path;
 /// Where terminals are, relative to the root.
 const DEVPTS: &std::ffi::CStr = c"dev/pts";
 
-pub(crate) fn open(container: &Container, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
+/// What the container's root file system shows of a terminal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// `/dev/console`.
+    AsConsole,
+    /// Nothing: the container may have a console already.
+    Nowhere,
+}
+
+/// Makes a terminal, sends one end to the parent and makes the other the standard streams.
+pub(crate) fn open(
+    container: &Container,
+    root: Reg,
+    shown: Shown,
+    plan: &mut Builder<'_>,
+) -> Result<(), Error> {
     let Some(process) = &container.process else { return Ok(()) };
     let Terminal::Yes(size) = process.terminal else { return Ok(()) };
     plan.at("process.terminal");
@@ -27,7 +42,9 @@ pub(crate) fn open(container: &Container, root: Reg, plan: &mut Builder<'_>) -> 
         plan.at("process.consoleSize").push(Step::Tiocswinsz { terminal: master.into(), rows, columns });
     }
     plan.at("process.terminal");
-    console(root, slave, plan)?;
+    if shown == Shown::AsConsole {
+        console(root, slave, plan)?;
+    }
     // Only now, so that whoever gets it finds the terminal as it will be.
     plan.push(Step::RequestWith { what: Request::Terminal, fd: master.into() });
     plan.push(Step::Close { fd: master.into() });

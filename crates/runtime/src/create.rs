@@ -3,8 +3,8 @@
 use crate::delete::forget;
 use crate::descriptors;
 use crate::error::Error;
-use crate::hooks::{self, Hook};
-use crate::probe::probe;
+use crate::hooks::Hook;
+use crate::launch::{Launched, launch};
 use crate::record::{Process, Record};
 use crate::resctrl;
 use crate::serve::Arrival;
@@ -12,16 +12,15 @@ use crate::store::{Entry, Store, write_whole};
 use crate::terminal::{Console, Stay};
 use crate::time;
 use crate::timings::Timings;
-use bumpalo::Bump;
 use husk_bundle::{Container, Warning};
 use husk_listing::Line;
 use husk_plan::{Call, Keyring, NewRoot, Plan, Start};
 use husk_script::Step;
+use husk_spawn::Child;
 use husk_spawn::sys::Fd;
-use husk_spawn::{Child, Command, IdMap};
 use rustix::process::geteuid;
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What `create` and `run` are asked.
 #[derive(Clone, Debug)]
@@ -64,7 +63,7 @@ impl Request {
 pub fn create(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])) -> Result<(), Error> {
     let (container, warnings) = husk_bundle::load(&request.bundle)?;
     warn(&warnings);
-    let mut console = Console::of(request, &container, Stay::Detached)?;
+    let mut console = Console::of(request.console_socket.as_deref(), &container, Stay::Detached)?;
     let creation = Creation::begin(store, &request.id)?;
     let socket = creation.entry.socket();
     let listener = UnixListener::bind(&socket).map_err(|reason| Error::file("bind", &socket, reason))?;
@@ -105,7 +104,7 @@ fn park(
     record.after_start = after_start(&launched.plan);
     record.process = process(&launched.child);
     creation.entry.write(record)?;
-    write_pid(request, &launched.child)?;
+    write_pid(request.pid_file.as_deref(), &launched.child)?;
     launched.child.go_on()?;
     // Until the channel ends our death is the child's.
     launched.child.next_request()?;
@@ -145,74 +144,12 @@ impl Drop for Creation {
     }
 }
 
-/// A child together with the plan it performs.
-pub(crate) struct Launched {
-    pub(crate) child: Child,
-    pub(crate) plan: Plan<'static>,
-}
-
-impl Launched {
-    /// Waits until the child has become its program.
-    pub(crate) fn wait_for_exec(&mut self) -> Result<(), Error> {
-        self.child.wait_for_exec().map_err(|error| self.explain(error))
-    }
-
-    /// An error of the child's, with what a hook has to say to it.
-    pub(crate) fn explain(&mut self, error: husk_spawn::Error) -> Error {
-        explain(error, &self.plan, self.child.last_words())
-    }
-}
-
-/// Plans the container and starts its process.
-pub(crate) fn launch(container: &Container, call: &Call<'_>, timings: &Timings) -> Result<Launched, Error> {
-    // Never freed: the child may read it for longer than this process lives.
-    let memory: &'static Bump = Box::leak(Box::new(Bump::new()));
-    timings.begin("look at the machine");
-    let host = probe(container);
-    timings.begin("plan");
-    let plan = husk_plan::create(container, &host, call, memory)?;
-    let steps: &'static [Step<'static>] = plan.steps;
-    let mut command = Command::of_steps(move |writer| {
-        steps.iter().for_each(|step| writer.push(*step));
-        Ok(())
-    });
-    let maps = |mappings: &[husk_bundle::container::IdMapping]| {
-        let map = |mapping: &husk_bundle::container::IdMapping| IdMap {
-            inside: mapping.container_id,
-            outside: mapping.host_id,
-            count: mapping.size,
-        };
-        mappings.iter().map(map).collect::<Vec<_>>()
-    };
-    command
-        // Whatever goes wrong from here on, no process is left of it.
-        .kill_on_drop()
-        .new_namespaces(plan.namespaces);
-    if steps.iter().any(|step| matches!(step, Step::Request { what: husk_spawn::Request::IdMaps })) {
-        command.uid_map(&maps(&container.uid_mappings)).gid_map(&maps(&container.gid_mappings));
-    }
-    if timings.are_wanted() {
-        command.timed();
-    }
-    timings.begin("clone, map ids");
-    let child = command.spawn().map_err(|error| explain(error, &plan, b""))?;
-    Ok(Launched { child, plan })
-}
-
-/// An error with the field that its step comes from.
-fn explain(error: husk_spawn::Error, plan: &Plan<'_>, words: &[u8]) -> Error {
-    match error.step() {
-        Some(step) => Error::step(plan.origin(step), hooks::with_words(error.to_string(), words)),
-        None => Error::Spawn(error),
-    }
-}
-
 pub(crate) fn process(child: &Child) -> Option<Process> {
     i32::try_from(child.id()).ok().and_then(Process::of)
 }
 
-pub(crate) fn write_pid(request: &Request, child: &Child) -> Result<(), Error> {
-    match &request.pid_file {
+pub(crate) fn write_pid(pid_file: Option<&Path>, child: &Child) -> Result<(), Error> {
+    match pid_file {
         // Without a newline: engines parse the whole file as a number.
         Some(path) => write_whole(path, child.id().to_string().as_bytes())
             .map_err(|reason| Error::file("write", path, reason)),
@@ -228,6 +165,7 @@ pub(crate) fn record(request: &Request, container: &Container) -> Record {
         created: time::now(),
         owner: geteuid().as_raw(),
         annotations: container.annotations.clone(),
+        namespaces: husk_plan::apart(container).bits(),
         process: None,
         resctrl: None,
         after_start: Vec::new(),

@@ -32,6 +32,16 @@ pub enum Error {
         /// What it is.
         status: Status,
     },
+    /// A user or group that nobody is.
+    #[error("{what} {text:?}: {reason}")]
+    Identity {
+        /// Which of the two.
+        what: &'static str,
+        /// What was said.
+        text: String,
+        /// Why it is nobody.
+        reason: &'static str,
+    },
     /// A descriptor that is to be passed on and that the caller has not.
     #[error("{option}: descriptor {number} is not open")]
     Descriptor {

@@ -2,6 +2,7 @@
 
 use crate::namespaces;
 use crate::resctrl;
+use crate::users::Users;
 use husk_bundle::Container;
 use husk_bundle::container::Source;
 use husk_plan::{AppArmor, CgroupMount, FileKind, Host, Selinux};
@@ -9,10 +10,8 @@ use husk_seccomp::{Abi, Arch, Machine};
 #[cfg(target_arch = "x86_64")]
 use husk_spawn::sys::process::knows_x32;
 use husk_spawn::sys::signal::ignored;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::process::{getegid, geteuid};
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Looks at everything of the machine that the container's plan depends on.
@@ -26,24 +25,38 @@ pub(crate) fn probe(container: &Container) -> Host {
         Source::Bind { path, .. } => kind(path),
         _ => FileKind::Missing,
     });
+    let users = Users::below(&container.rootfs);
+    Host {
+        namespaces: container.namespaces.iter().map(namespaces::look).collect(),
+        joined_ids: namespaces::joined_ids(container),
+        procfs_takes_pidns: namespaces::procfs_takes_pidns(container),
+        sources: sources.collect(),
+        cgroup: cgroup(),
+        resctrl: container.intel_rdt.as_ref().and_then(|_| resctrl::probe()),
+        ..probe_process(container, &users)
+    }
+}
+
+/// The same of what the plan of another process in the container depends on.
+pub(crate) fn probe_process(container: &Container, users: &Users) -> Host {
     let own = |file| fs::read_to_string(format!("/proc/self/{file}")).unwrap_or_default();
     Host {
         euid: geteuid().as_raw(),
         egid: getegid().as_raw(),
         is_first_user_namespace: own("uid_map").trim_end().ends_with("4294967295"),
         may_set_groups: own("setgroups").trim_end() != "deny",
-        namespaces: container.namespaces.iter().map(namespaces::look).collect(),
-        joined_ids: namespaces::joined_ids(container),
-        procfs_takes_pidns: namespaces::procfs_takes_pidns(container),
-        sources: sources.collect(),
-        cgroup: cgroup(),
+        namespaces: Vec::new(),
+        joined_ids: None,
+        procfs_takes_pidns: false,
+        sources: Vec::new(),
+        cgroup: CgroupMount::V2,
         // Tolerated: without an answer for one signal nothing is known to be ignored.
         ignored: ignored().unwrap_or_default(),
         apparmor: apparmor(container),
         selinux: selinux(container),
-        resctrl: container.intel_rdt.as_ref().and_then(|_| resctrl::probe()),
+        resctrl: None,
         machine: machine(container),
-        home: home(container).unwrap_or_else(|| PathBuf::from("/")),
+        home: home(container, users),
     }
 }
 
@@ -115,22 +128,8 @@ fn cgroup() -> CgroupMount {
     CgroupMount::V1(hierarchies.collect())
 }
 
-/// The home directory that the image has for the user, found below the image's root and nowhere else.
-fn home(container: &Container) -> Option<PathBuf> {
-    /// More than this is no list of users.
-    const MOST: u64 = 1 << 20;
-    let uid = container.process.as_ref()?.uid.to_string();
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let root = openat(CWD, &container.rootfs, flags, Mode::empty()).ok()?;
-    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let passwd = File::from(openat2(root, "etc/passwd", flags, Mode::empty(), resolve).ok()?);
-    if !passwd.metadata().ok()?.is_file() {
-        return None;
-    }
-    let mut text = String::new();
-    passwd.take(MOST).read_to_string(&mut text).ok()?;
-    let mut users = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
-    let user = users.find(|fields| fields.get(2) == Some(&uid.as_str()))?;
-    user.get(5).filter(|home| !home.is_empty()).map(PathBuf::from)
+/// The home directory of the program's user.
+fn home(container: &Container, users: &Users) -> PathBuf {
+    let uid = container.process.as_ref().map(|process| process.uid);
+    uid.and_then(|uid| users.home(uid)).unwrap_or_else(|| PathBuf::from("/"))
 }

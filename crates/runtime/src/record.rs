@@ -24,6 +24,8 @@ pub struct Record {
     pub owner: u32,
     /// The annotations of its configuration.
     pub annotations: BTreeMap<String, String>,
+    /// The kinds of namespaces that it does not share with who created it, in the bits of clone(2).
+    pub namespaces: u32,
     /// Its first process, once there is one.
     pub process: Option<Process>,
     /// What it has of resctrl.

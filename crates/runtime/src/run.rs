@@ -1,8 +1,9 @@
 //! `run`: a container is created and started in one go, and watched to its end unless it is let go.
 
-use crate::create::{self, Creation, Launched, Request, launch};
+use crate::create::{self, Creation, Request};
 use crate::error::Error;
 use crate::hooks;
+use crate::launch::{Launched, launch};
 use crate::record::Record;
 use crate::resctrl;
 use crate::serve::Arrival;
@@ -59,7 +60,7 @@ pub fn run(
     let (container, warnings) = husk_bundle::load(&request.bundle)?;
     warn(&warnings);
     let stay = if how == Run::Detached { Stay::Detached } else { Stay::Foreground };
-    let mut console = Console::of(request, &container, stay)?;
+    let mut console = Console::of(request.console_socket.as_deref(), &container, stay)?;
     timings.begin("reserve the name");
     // Unless it is committed nothing is left of it, at the end or on the way.
     let creation = Creation::begin(store, &request.id)?;
@@ -119,7 +120,7 @@ fn begin(
             record.process = create::process(&launched.child);
             creation.entry.write(record)?;
         }
-        create::write_pid(request, &launched.child)?;
+        create::write_pid(request.pid_file.as_deref(), &launched.child)?;
         resctrl::join(container, &launched.child, record, &creation.entry)?;
         launched.child.go_on()?;
     }

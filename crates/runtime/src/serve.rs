@@ -1,8 +1,8 @@
 //! What the child asks of us on its way.
 
-use crate::create::Launched;
 use crate::error::Error;
 use crate::hooks;
+use crate::launch::Launched;
 use crate::listener;
 use crate::net_devices;
 use crate::record::Record;

@@ -5,7 +5,6 @@
 //! [`Relay`]. What is shared with others, our standard streams, is never made non-blocking: that would hold for
 //! everybody who has them, the shell too.
 
-use crate::create::Request;
 use crate::error::Error;
 use husk_bundle::Container;
 use husk_bundle::container::Terminal;
@@ -25,6 +24,7 @@ use rustix::termios::{
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::panic;
+use std::path::Path;
 
 /// Whether we stay for as long as the container does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,10 +47,10 @@ pub(crate) enum Console {
 
 impl Console {
     /// Looks whether what is asked for makes sense, and connects, before there is a container.
-    pub(crate) fn of(request: &Request, container: &Container, stay: Stay) -> Result<Self, Error> {
+    pub(crate) fn of(socket: Option<&Path>, container: &Container, stay: Stay) -> Result<Self, Error> {
         let terminal = container.process.as_ref().map_or(Terminal::No, |process| process.terminal);
         // The words are runc's.
-        match (terminal, stay, &request.console_socket) {
+        match (terminal, stay, socket) {
             (Terminal::No, _, None) => Ok(Self::Absent),
             (Terminal::Yes(_), Stay::Foreground, None) => Ok(Self::Here(None)),
             (Terminal::Yes(_), Stay::Detached, None) => {

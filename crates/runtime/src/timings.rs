@@ -3,7 +3,7 @@
 //! Two lanes: ours, a span for each thing that we do one after the other, and the child's, a span for
 //! each step. Who does not ask pays for nothing but being asked.
 
-use crate::create::Launched;
+use crate::launch::Launched;
 use husk_listing::Line;
 use husk_script::sys::time::monotonic;
 use std::cell::RefCell;

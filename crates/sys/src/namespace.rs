@@ -58,6 +58,12 @@ impl Namespaces {
         self.0
     }
 
+    /// The set of these bits; those that are no kind are left out.
+    #[must_use]
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits & Self::ALL.0)
+    }
+
     /// Whether every kind of `other` is in this set.
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {

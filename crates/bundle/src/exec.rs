@@ -1,0 +1,172 @@
+//! The process of an `exec`: a file of its own, or the container's own process with changes.
+
+use crate::container::{NoNewPrivileges, Process, Terminal};
+use crate::error::{Error, Field, Kind, Warning};
+use crate::gaps;
+use crate::process::{environment, resolve};
+use crate::{absolute, strings};
+use caps::Capability;
+use serde_json::json;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// What the command line of an `exec` says of its process.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// The program and its arguments.
+    pub args: Vec<String>,
+    /// Variables that join those of the container's process, or replace them.
+    pub env: Vec<String>,
+    /// Another working directory.
+    pub cwd: Option<PathBuf>,
+    /// Whether it has a terminal; that of the container's process is not passed on.
+    pub terminal: bool,
+    /// Another user, and group if one is said.
+    pub user: Option<(u32, Option<u32>)>,
+    /// More groups.
+    pub additional_gids: Vec<u32>,
+    /// More capabilities, by name.
+    pub capabilities: Vec<String>,
+    /// Another AppArmor profile.
+    pub apparmor_profile: Option<String>,
+    /// Another SELinux label.
+    pub selinux_label: Option<String>,
+    /// Whether it may gain privileges, if that is said.
+    pub no_new_privileges: Option<NoNewPrivileges>,
+}
+
+/// Reads a file that holds what `process` of a config.json holds.
+///
+/// # Errors
+///
+/// If it asks for something that no machine can do.
+pub fn process(bytes: &[u8]) -> Result<(Process, Vec<Warning>), Error> {
+    let file = Field::new("process");
+    let process: serde_json::Value =
+        serde_json::from_slice(bytes).map_err(|error| file.error(Kind::Json(error.to_string())))?;
+    let mut warnings = Vec::new();
+    let mut config = json!({ "process": process });
+    let gaps = gaps::take(&mut config, &mut warnings)?;
+    let process = serde_path_to_error::deserialize(config["process"].take()).map_err(|error| {
+        let path = error.path().to_string();
+        let field = if path == "." { file.clone() } else { file.key(&path) };
+        field.error(Kind::Json(error.into_inner().to_string()))
+    })?;
+    Ok((resolve(&process, &gaps)?, warnings))
+}
+
+impl Changes {
+    /// The container's process with these changes.
+    ///
+    /// # Errors
+    ///
+    /// If one of them cannot be made.
+    pub fn apply(&self, mut process: Process) -> Result<Process, Error> {
+        let args = Field::new("args");
+        process.args = strings(&self.args, &args)?;
+        if process.args.is_empty() {
+            return Err(args.error(Kind::Empty));
+        }
+        let mut env =
+            process.env.iter().map(|variable| variable.to_string_lossy().into_owned()).collect::<Vec<_>>();
+        env.extend_from_slice(&self.env);
+        process.env = environment(&env, &Field::new("--env"))?;
+        if let Some(cwd) = &self.cwd {
+            absolute(cwd, &Field::new("--cwd"))?;
+            process.cwd.clone_from(cwd);
+        }
+        process.terminal = match (self.terminal, process.terminal) {
+            (false, _) => Terminal::No,
+            (true, Terminal::Yes(size)) => Terminal::Yes(size),
+            (true, Terminal::No) => Terminal::Yes(None),
+        };
+        if let Some((uid, gid)) = self.user {
+            process.uid = uid;
+            process.gid = gid.unwrap_or(process.gid);
+        }
+        process.additional_gids.extend_from_slice(&self.additional_gids);
+        self.add_capabilities(&mut process)?;
+        if let Some(profile) = &self.apparmor_profile {
+            process.apparmor_profile = Some(profile.clone());
+        }
+        if let Some(label) = &self.selinux_label {
+            process.selinux_label = Some(label.clone());
+        }
+        if let Some(wanted) = self.no_new_privileges {
+            process.no_new_privileges = wanted;
+        }
+        Ok(process)
+    }
+
+    /// Inheritable capabilities are never added: a program's file could then give what nobody asked for
+    /// (CVE-2022-29162). Ambient ones need them, so they are only added beside some that are there.
+    fn add_capabilities(&self, process: &mut Process) -> Result<(), Error> {
+        for (index, name) in self.capabilities.iter().enumerate() {
+            let unknown = || Field::new("--cap").index(index).error(Kind::Unknown(name.clone()));
+            let upper = name.to_ascii_uppercase();
+            let full = if upper.starts_with("CAP_") { upper } else { format!("CAP_{upper}") };
+            let bit = Capability::from_str(&full).map_err(|_| unknown())?.bitmask();
+            let sets = &mut process.capabilities;
+            sets.bounding |= bit;
+            sets.effective |= bit;
+            sets.permitted |= bit;
+            if sets.inheritable & bit != 0 {
+                sets.ambient |= bit;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn base() -> Process {
+        let text = br#"{ "args": ["sh"], "cwd": "/", "user": { "uid": 0, "gid": 0 }, "env": ["A=1", "B=2"], "terminal": true,
+            "capabilities": { "bounding": ["CAP_CHOWN"], "inheritable": ["CAP_KILL"] } }"#;
+        process(text).unwrap().0
+    }
+
+    #[test]
+    fn what_is_not_said_is_the_containers() {
+        let changed = Changes { args: vec!["ls".to_owned()], ..Changes::default() }.apply(base()).unwrap();
+        assert_eq!(changed.args, [c"ls".to_owned()]);
+        assert_eq!(changed.env, base().env);
+        assert_eq!(changed.capabilities, base().capabilities);
+        assert_eq!(changed.terminal, Terminal::No);
+    }
+
+    #[test]
+    fn what_is_said_replaces_it() {
+        let changes = Changes {
+            args: vec!["ls".to_owned()],
+            env: vec!["B=3".to_owned(), "C=4".to_owned()],
+            user: Some((7, None)),
+            capabilities: vec!["CAP_KILL".to_owned(), "net_admin".to_owned()],
+            ..Changes::default()
+        };
+        let changed = changes.apply(base()).unwrap();
+        assert_eq!(changed.env, [c"A=1".to_owned(), c"B=3".to_owned(), c"C=4".to_owned()]);
+        assert_eq!((changed.uid, changed.gid), (7, 0));
+        let (kill, admin) = (Capability::CAP_KILL.bitmask(), Capability::CAP_NET_ADMIN.bitmask());
+        assert_eq!(changed.capabilities.permitted, kill | admin);
+        assert_eq!(changed.capabilities.inheritable, kill, "nothing is added to what files may give");
+        assert_eq!(changed.capabilities.ambient, kill);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let refused = |changes: Changes| changes.apply(base()).unwrap_err().to_string();
+        let args = vec!["ls".to_owned()];
+        assert_eq!(refused(Changes::default()), "args: is empty");
+        let env = vec!["B".to_owned()];
+        assert!(refused(Changes { args: args.clone(), env, ..Changes::default() }).contains("NAME=VALUE"));
+        let capabilities = vec!["CAP_X".to_owned()];
+        assert!(
+            refused(Changes { args, capabilities, ..Changes::default() }).contains("\"CAP_X\" is unknown")
+        );
+        assert_eq!(process(b"{}").unwrap_err().field.to_string(), "process");
+        assert!(process(b"[").is_err());
+    }
+}

@@ -1,0 +1,153 @@
+//! `exec`: one more process in a container that runs.
+
+use crate::create::write_pid;
+use crate::descriptors;
+use crate::error::Error;
+use crate::kill;
+use crate::launch::{command, memory, perform};
+use crate::probe::probe_process;
+use crate::serve::Arrival;
+use crate::status::{self, Status};
+use crate::store::Store;
+use crate::supervise::{Orphans, Signals, supervise};
+use crate::terminal::{Console, Stay};
+use crate::users::Users;
+use husk_bundle::container::Process;
+use husk_bundle::{Container, Warning};
+use husk_plan::{Call, Target};
+use husk_spawn::Namespaces;
+use husk_spawn::sys::Fd;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+pub use husk_bundle::container::NoNewPrivileges;
+pub use husk_bundle::exec::Changes;
+
+/// What `exec` is asked.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The container's name.
+    pub id: String,
+    /// The process.
+    pub program: Program,
+    /// Where to write its pid.
+    pub pid_file: Option<PathBuf>,
+    /// Where somebody listens who is sent the terminal.
+    pub console_socket: Option<PathBuf>,
+    /// How many of the caller's descriptors, from 3 upwards, are passed on to the program.
+    pub preserve_fds: u32,
+    /// Whether to wait for its end.
+    pub wait: Wait,
+}
+
+/// The process that an `exec` is to make.
+#[derive(Clone, Debug)]
+pub enum Program {
+    /// As a file has it, in the form of a config.json's `process`.
+    File(PathBuf),
+    /// As the container's own, with these changes.
+    Changed {
+        /// The changes.
+        changes: Changes,
+        /// `USER[:GROUP]`, names or numbers of the container.
+        user: Option<String>,
+    },
+}
+
+/// Whether a command waits for the process that it made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Until its end, passing signals on.
+    Foreground,
+    /// Until it has begun.
+    Detached,
+}
+
+/// Starts a process in a container; its status, if it was waited for. `warn` hears what is carried out
+/// otherwise than written, before the program begins.
+///
+/// # Errors
+///
+/// If the container does not run, the process makes no sense, or a step fails.
+pub fn exec(
+    store: &Store,
+    request: &Request,
+    warn: impl FnOnce(&[Warning]),
+) -> Result<Option<ExitStatus>, Error> {
+    let entry = store.entry(&request.id)?;
+    let record = entry.read()?;
+    match status::of(&entry, &record) {
+        Status::Created | Status::Running => {}
+        Status::Stopped => return Err(Error::State("cannot exec in a stopped container")),
+        Status::Creating => return Err(Error::State("cannot exec in a container that is not created yet")),
+    }
+    let init = record.process.and_then(kill::open).ok_or(Error::State("container not running"))?;
+    let (mut container, mut warnings) = husk_bundle::load(&record.bundle)?;
+    let users = record.process.map(|init| format!("/proc/{}/root", init.pid)).unwrap_or_default();
+    let users = Users::below(Path::new(&users));
+    container.process = Some(process(request, &container, &users, &mut warnings)?);
+    warn(&warnings);
+    let stay = if request.wait == Wait::Foreground { Stay::Foreground } else { Stay::Detached };
+    let mut console = Console::of(request.console_socket.as_deref(), &container, stay)?;
+    let signals = match request.wait {
+        Wait::Foreground => Some(Signals::hold(Orphans::Others)?),
+        Wait::Detached => None,
+    };
+
+    let target = Target { init: Fd::of(&init), namespaces: Namespaces::from_bits(record.namespaces) };
+    let host = probe_process(&container, &users);
+    let plan = husk_plan::exec(&container, target, &host, &request.call()?, memory())?;
+    let mut launched = perform(&command(&plan), plan)?;
+    // A child that failed before asks nothing; the wait says at what.
+    if launched.serve(&container, &record, &mut console)? == Arrival::Ready {
+        write_pid(request.pid_file.as_deref(), &launched.child)?;
+        launched.child.go_on()?;
+    }
+    match signals {
+        Some(signals) => {
+            let ended = supervise(&mut launched.child, &signals, console.relay());
+            ended.map(Some).map_err(|error| launched.explain(error))
+        }
+        None => {
+            launched.wait_for_exec()?;
+            launched.child.let_go();
+            Ok(None)
+        }
+    }
+}
+
+impl Request {
+    fn call(&self) -> Result<Call<'_>, Error> {
+        let (listen_fds, preserve_fds) = (descriptors::listen_fds(), self.preserve_fds);
+        descriptors::check(listen_fds, preserve_fds)?;
+        Ok(Call { id: &self.id, listen_fds, preserve_fds, ..Call::default() })
+    }
+}
+
+fn process(
+    request: &Request,
+    container: &Container,
+    users: &Users,
+    warnings: &mut Vec<Warning>,
+) -> Result<Process, Error> {
+    match &request.program {
+        Program::File(path) => {
+            let bytes = fs::read(path).map_err(|reason| Error::file("read", path, reason))?;
+            let (process, more) = husk_bundle::exec::process(&bytes)?;
+            warnings.extend(more);
+            Ok(process)
+        }
+        Program::Changed { changes, user } => {
+            let own =
+                container.process.clone().ok_or(Error::State("the container has no process to change"))?;
+            let mut changes = changes.clone();
+            if let Some(user) = user {
+                let identity = users.find(user)?;
+                changes.user = Some((identity.uid, identity.gid));
+                changes.additional_gids.extend(identity.groups);
+            }
+            Ok(changes.apply(own)?)
+        }
+    }
+}

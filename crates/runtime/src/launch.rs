@@ -1,0 +1,90 @@
+//! From a plan to a child that performs it.
+
+use crate::error::Error;
+use crate::hooks;
+use crate::probe::probe;
+use crate::timings::Timings;
+use bumpalo::Bump;
+use husk_bundle::Container;
+use husk_bundle::container::IdMapping;
+use husk_plan::{Call, Plan};
+use husk_script::Step;
+use husk_spawn::{Child, Command, IdMap, Request};
+
+/// A child together with the plan it performs.
+pub(crate) struct Launched {
+    pub(crate) child: Child,
+    pub(crate) plan: Plan<'static>,
+}
+
+impl Launched {
+    /// Waits until the child has become its program.
+    pub(crate) fn wait_for_exec(&mut self) -> Result<(), Error> {
+        self.child.wait_for_exec().map_err(|error| self.explain(error))
+    }
+
+    /// An error of the child's, with what a hook has to say to it.
+    pub(crate) fn explain(&mut self, error: husk_spawn::Error) -> Error {
+        explain(error, &self.plan, self.child.last_words())
+    }
+}
+
+/// Plans the container and starts its process.
+pub(crate) fn launch(container: &Container, call: &Call<'_>, timings: &Timings) -> Result<Launched, Error> {
+    timings.begin("look at the machine");
+    let host = probe(container);
+    timings.begin("plan");
+    let plan = husk_plan::create(container, &host, call, memory())?;
+    let mut command = command(&plan);
+    let asks = |step: &Step<'_>| matches!(step, Step::Request { what: Request::IdMaps });
+    if plan.steps.iter().any(asks) {
+        command.uid_map(&maps(&container.uid_mappings)).gid_map(&maps(&container.gid_mappings));
+    }
+    if timings.are_wanted() {
+        command.timed();
+    }
+    timings.begin("clone, map ids");
+    perform(&command, plan)
+}
+
+/// Memory for a plan. It is never freed: the child may read it for longer than this process lives.
+pub(crate) fn memory() -> &'static Bump {
+    Box::leak(Box::new(Bump::new()))
+}
+
+/// What starts a child that performs the plan.
+pub(crate) fn command(plan: &Plan<'static>) -> Command {
+    let steps = plan.steps;
+    let mut command = Command::of_steps(move |writer| {
+        steps.iter().for_each(|step| writer.push(*step));
+        Ok(())
+    });
+    // Whatever goes wrong from here on, no process is left of it.
+    command.kill_on_drop().new_namespaces(plan.namespaces);
+    command
+}
+
+/// Starts it.
+pub(crate) fn perform(command: &Command, plan: Plan<'static>) -> Result<Launched, Error> {
+    match command.spawn() {
+        Ok(child) => Ok(Launched { child, plan }),
+        Err(error) => Err(explain(error, &plan, b"")),
+    }
+}
+
+fn maps(mappings: &[IdMapping]) -> Vec<IdMap> {
+    let map = |mapping: &IdMapping| IdMap {
+        inside: mapping.container_id,
+        outside: mapping.host_id,
+        count: mapping.size,
+    };
+    mappings.iter().map(map).collect()
+}
+
+/// An error with the field that its step comes from.
+fn explain(error: husk_spawn::Error, plan: &Plan<'_>, words: &[u8]) -> Error {
+    match error.step() {
+        Some(step) => Error::step(plan.origin(step), hooks::with_words(error.to_string(), words)),
+        None => Error::Spawn(error),
+    }
+}

@@ -1,0 +1,160 @@
+//! One more process in a container that runs.
+
+use crate::util::{Bundle, Runtime, is_husk, is_root, need};
+use serde_json::{Value, json};
+use std::fs;
+
+/// A container in which the guest waits, from this bundle.
+fn started(bundle: &Bundle) -> Runtime {
+    let runtime = Runtime::under_test();
+    runtime.create(bundle).succeeds();
+    runtime.call("start", &["c"]).succeeds();
+    runtime
+}
+
+/// What the guest says to these words in a container of its own.
+#[track_caller]
+fn says(bundle: &Bundle, options: &[&str], words: &str, wanted: &str) {
+    let runtime = started(bundle);
+    let mut arguments = options.to_vec();
+    arguments.extend(["c", "/guest"]);
+    arguments.extend(words.split_whitespace());
+    runtime.call("exec", &arguments).prints(wanted);
+}
+
+#[test]
+fn its_code_is_passed_on_and_ours_is_another() {
+    let bundle = Bundle::running("wait");
+    let runtime = started(&bundle);
+    let exec = |words: &[&str]| runtime.call("exec", words);
+    assert_eq!(exec(&["c", "/guest", "exit", "7"]).0.status.code(), Some(7));
+    exec(&["c", "/missing"]).fails(255, "o such file or directory");
+    exec(&["c"]).fails(255, "empty");
+    exec(&["none", "/guest", "exit", "0"]).fails(255, "container does not exist");
+}
+
+#[test]
+fn a_number_that_is_no_id_is_nobody() {
+    need!(is_husk(), "runc cuts numbers to fit, so that 4294967296 is root");
+    let bundle = Bundle::running("wait");
+    let runtime = started(&bundle);
+    for user in ["4294967296", "4294967295", "-1", "1:-1", "0x1", ""] {
+        let seen = runtime.call("exec", &["--user", user, "c", "/guest", "exit", "0"]);
+        assert_eq!(seen.0.status.code(), Some(255), "{user}");
+    }
+}
+
+#[test]
+fn a_container_that_has_stopped_takes_no_more() {
+    let runtime = Runtime::under_test();
+    runtime.run_with(&Bundle::running("exit 0"), &["--keep"]);
+    runtime.call("exec", &["c", "/guest", "exit", "0"]).fails(255, "cannot exec in a stopped container");
+}
+
+#[test]
+fn it_is_where_the_container_is() {
+    let bundle = Bundle::running("wait");
+    let runtime = started(&bundle);
+    for kind in ["pid", "mnt", "net", "ipc", "uts", "user", "cgroup"] {
+        let link = |process: &str| {
+            let path = format!("/proc/{process}/ns/{kind}");
+            runtime.call("exec", &["c", "/guest", "read-link", &path]).succeeds()
+        };
+        assert_eq!(link("self"), link("1"), "{kind}");
+    }
+}
+
+#[test]
+fn it_holds_what_the_containers_process_does() {
+    let sets = json!({ "bounding": ["CAP_CHOWN"], "permitted": ["CAP_CHOWN"], "effective": ["CAP_CHOWN"] });
+    let bundle = Bundle::running("wait").with("/process/capabilities", sets);
+    says(&bundle, &[], "status CapBnd", "0000000000000001");
+    says(&bundle, &[], "status CapEff", "0000000000000001");
+    says(&bundle, &[], "status CapInh", "0000000000000000");
+    says(&bundle, &["--cap", "CAP_KILL"], "status CapEff", "0000000000000021");
+    says(&bundle, &["--cap", "CAP_KILL"], "status CapInh", "0000000000000000");
+    says(&bundle, &[], "status NoNewPrivs", "1");
+    says(&bundle, &[], "status SigBlk", "0000000000000000");
+    // The listing itself is the fourth.
+    says(&bundle, &[], "list /proc/self/fd", "0\n1\n2\n3");
+}
+
+#[test]
+fn its_directory_and_environment_are_what_was_said() {
+    let bundle = Bundle::running("wait").with("/process/env", json!(["A=1", "B=2"]));
+    says(&bundle, &["--env", "B=3", "-e", "C=4", "--env=HOME=/h"], "env", "A=1\nB=3\nC=4\nHOME=/h");
+    fs::create_dir(bundle.rootfs().join("there")).unwrap();
+    says(&bundle, &["--cwd", "/there"], "cwd", "/there");
+}
+
+#[test]
+fn it_may_be_another_user() {
+    need!(is_root(), "needs root to be another user");
+    let bundle = Bundle::running("wait");
+    fs::create_dir(bundle.rootfs().join("etc")).unwrap();
+    fs::write(bundle.rootfs().join("etc/passwd"), "who:x:7:8::/home/who:/bin/sh\n").unwrap();
+    says(&bundle, &["--user", "7"], "status Uid", "7\t7\t7\t7");
+    says(&bundle, &["--user", "7:9"], "status Gid", "9\t9\t9\t9");
+    says(&bundle, &["--user", "7", "--additional-gids", "5", "-g", "6"], "status Groups", "5 6");
+    says(&bundle, &["-u", "7"], "env", "HOME=/home/who");
+    need!(is_husk(), "runc knows users by number only");
+    says(&bundle, &["--user", "who"], "status Gid", "8\t8\t8\t8");
+}
+
+#[test]
+fn it_may_come_from_a_file() {
+    let bundle = Bundle::running("wait");
+    let runtime = started(&bundle);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let process = json!({ "args": ["/guest", "env"], "cwd": "/", "user": { "uid": 0, "gid": 0 }, "env": ["ONLY=1", "HOME=/"] });
+    fs::write(file.path(), process.to_string()).unwrap();
+    let path = file.path().to_str().unwrap();
+    runtime.call("exec", &["--process", path, "c"]).prints("ONLY=1\nHOME=/");
+    fs::write(file.path(), "{").unwrap();
+    assert_eq!(runtime.call("exec", &["--process", path, "c"]).0.status.code(), Some(255));
+}
+
+#[test]
+fn one_that_is_let_go_is_known_by_its_pid() {
+    let bundle = Bundle::running("wait");
+    let runtime = started(&bundle);
+    let file = runtime.root().join("pid");
+    runtime
+        .call("exec", &["--detach", "--pid-file", file.to_str().unwrap(), "c", "/guest", "until", "HUP"])
+        .succeeds();
+    let pid = fs::read_to_string(&file).unwrap();
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    assert!(status.starts_with("Name:\tguest"), "{status}");
+    // In the container it has a pid of its own, and goes with the container.
+    runtime.call("delete", &["--force", "c"]).succeeds();
+    fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn a_seccomp_profile_holds_for_it_too() {
+    let profile = json!({
+        "defaultAction": "SCMP_ACT_ALLOW",
+        "syscalls": [{ "names": ["getcwd"], "action": "SCMP_ACT_ERRNO", "errnoRet": 7 }]
+    });
+    need!(is_husk(), "runc calls getcwd itself, which this profile forbids");
+    for no_new_privileges in [true, false] {
+        need!(is_root() || no_new_privileges, "a filter without no_new_privs takes CAP_SYS_ADMIN");
+        let bundle = Bundle::running("wait")
+            .with("/linux/seccomp", profile.clone())
+            .with("/process/noNewPrivileges", json!(no_new_privileges));
+        let runtime = started(&bundle);
+        runtime.call("exec", &["c", "/guest", "cwd"]).fails(1, "os error 7");
+    }
+}
+
+#[test]
+fn its_limits_are_what_the_containers_are() {
+    let limits = json!([{ "type": "RLIMIT_NOFILE", "soft": 20, "hard": 30 }]);
+    let bundle = Bundle::running("wait").with("/process/rlimits", limits);
+    let runtime = started(&bundle);
+    let limits = runtime.call("exec", &["c", "/guest", "cat", "/proc/self/limits"]).succeeds();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    assert_eq!(line.split_whitespace().collect::<Vec<_>>()[3..5], ["20", "30"]);
+    let state: Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
+    assert_eq!(state["status"], "running");
+}
