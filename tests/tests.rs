@@ -8,6 +8,8 @@ mod house;
 mod inside;
 /// From create to delete, and what each verb says in each state.
 mod lifecycle;
+/// What is mounted in a container, and how.
+mod mounts;
 /// What the process of a container is, and what it has from its caller.
 mod process;
 /// A bundle to build, a runtime to run it, and what is expected of it.

@@ -10,8 +10,11 @@ use std::path::PathBuf;
 pub struct Host {
     /// The caller's effective user.
     pub euid: u32,
-    /// For each of the container's mounts what kind of file its source is.
-    pub sources: Vec<FileKind>,
+    /// Whether the caller is in the first user namespace, whose root is root over devices.
+    pub is_first_user_namespace: bool,
+    /// Where the host has a procfs or sysfs with nothing covered, outside of the root file system; only
+    /// looked for where it is asked for.
+    pub revealing: Vec<PathBuf>,
     /// What a mount of type `cgroup` shows.
     pub cgroup: CgroupMount,
     /// The signals that the caller ignores, which exec would leave so.
@@ -44,17 +47,6 @@ pub enum Selinux {
     Off,
     /// It does.
     On,
-}
-
-/// What a path is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileKind {
-    /// A directory.
-    Directory,
-    /// Anything else that is there.
-    File,
-    /// Nothing, or nothing that the caller may look at.
-    Missing,
 }
 
 /// What a mount of type `cgroup` shows.

@@ -2,9 +2,11 @@
 
 use crate::builder::Builder;
 use crate::host::Host;
+use crate::{Start, namespaces, process};
 use husk_bundle::Container;
-use husk_bundle::container::Process;
+use husk_bundle::container::{IdMapping, Process};
 use husk_script::Step;
+use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::process::{Capabilities, KeepCaps};
 use husk_script::sys::{Gid, Uid};
 
@@ -51,4 +53,21 @@ fn groups(container: &Container, process: &Process, host: &Host, plan: &mut Buil
     let groups: Vec<_> = process.additional_gids.iter().copied().map(Gid::from_raw).collect();
     let groups = plan.slice(&groups);
     plan.at("process.user.additionalGids").push(Step::Setgroups { groups });
+}
+
+/// In a user namespace whose ids are others than the caller's: what the caller would make there would
+/// belong to nobody.
+pub(crate) fn become_root(container: &Container, host: &Host, start: Start, plan: &mut Builder<'_>) {
+    let is_other = |mappings: &[IdMapping]| mappings.iter().any(|mapping| mapping.container_id == 0);
+    if host.euid != 0 || !namespaces::new(container).contains(Namespaces::USER) {
+        return;
+    }
+    if is_other(&container.gid_mappings) {
+        plan.at("linux.gidMappings").push(Step::Setresgid { gid: Gid::from_raw(0) });
+    }
+    if is_other(&container.uid_mappings) {
+        plan.at("linux.uidMappings").push(Step::Setresuid { uid: Uid::from_raw(0) });
+    }
+    // The kernel forgets this signal when ids change.
+    process::die_with_creator(start, plan);
 }

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod cgroup;
 mod devices;
 mod host;
 mod identity;
@@ -24,16 +25,15 @@ mod rootfs;
 mod seccomp;
 
 pub use builder::{Error, Plan};
-pub use host::{AppArmor, CgroupMount, FileKind, Host, Selinux};
+pub use host::{AppArmor, CgroupMount, Host, Selinux};
 pub use seccomp::decisions;
 
 use builder::Builder;
 use bumpalo::Bump;
 use husk_bundle::Container;
-use husk_bundle::container::{Hooks, NoNewPrivileges, Terminal};
+use husk_bundle::container::{Access, Hooks, NamespaceKind, NoNewPrivileges, Terminal};
 use husk_script::Step;
 use husk_script::sys::Fd;
-use husk_script::sys::namespace::Namespaces;
 use seccomp::When;
 
 /// What the command line adds to the configuration.
@@ -121,7 +121,7 @@ pub fn create<'b>(
 ) -> Result<Plan<'b>, Error> {
     let start = call.start;
     let mut plan = Builder::new(memory);
-    refuse(container, call, &mut plan)?;
+    refuse(container, &mut plan)?;
 
     process::detach(call, host, &mut plan);
     // Through the caller's procfs, before there is another.
@@ -136,15 +136,20 @@ pub fn create<'b>(
     process::oom_score(container, &mut plan);
 
     let root = rootfs::attach(container, &mut plan)?;
+    // After the root file system was found, which may be where only the caller may look; and before
+    // anything is made, which has to belong to somebody. Another identity may not write to /proc/self.
+    identity::become_root(container, host, start, &mut plan);
     // What is made is made with the permissions that are asked for.
     plan.at("process.user.umask").push(Step::Umask { mask: builder::mode(0) });
-    mounts::attach(container, host, root, &mut plan)?;
+    let late = mounts::attach(&mounts::Around { container, host, root }, &mut plan)?;
     devices::create(container, host, root, &mut plan)?;
+    // Now that devices and mounts are in them.
+    late.seal(&mut plan);
     process::make_cwd(container, root, &mut plan)?;
     // While the host's null device can still be mounted; and on descriptors below the new root, so it
     // makes no difference that it is not yet the root.
     masks::cover(container, root, &mut plan)?;
-    rootfs::pivot(container, root, &mut plan);
+    rootfs::enter(container, host, call.new_root, root, &mut plan)?;
 
     // After everything that is run for the container and not in it, which would be confined too.
     lsm::confine(label, &mut plan);
@@ -169,13 +174,11 @@ pub fn create<'b>(
 }
 
 /// Refuses what is not done yet: nothing that is asked for is silently left out.
-fn refuse(container: &Container, call: &Call<'_>, plan: &mut Builder<'_>) -> Result<(), Error> {
+fn refuse(container: &Container, plan: &mut Builder<'_>) -> Result<(), Error> {
     let process = container.process.as_ref();
     let asked = [
-        ("--no-pivot", call.new_root == NewRoot::Move),
         ("hooks", container.hooks != Hooks::default()),
         ("linux.intelRdt", container.intel_rdt.is_some()),
-        ("linux.mountLabel", container.mount_label.is_some()),
         ("linux.netDevices", !container.net_devices.is_empty()),
         ("linux.timeOffsets", !container.time_offsets.is_empty()),
         ("process", process.is_none()),
@@ -184,10 +187,25 @@ fn refuse(container: &Container, call: &Call<'_>, plan: &mut Builder<'_>) -> Res
     let (name, reason) = match asked.into_iter().find(|(_, asked)| *asked) {
         Some(("process", _)) => ("process", "is missing"),
         Some((name, _)) => (name, "is not supported yet"),
-        None if !namespaces::new(container).contains(Namespaces::MOUNT) => {
-            ("linux.namespaces", "a container without a mount namespace of its own is not supported yet")
-        }
-        None => return Ok(()),
+        None => return refuse_on_host(container, plan),
     };
     Err(plan.at(name).error(reason))
+}
+
+/// Refuses what would be done to the host's own file system tree, without a mount namespace.
+fn refuse_on_host(container: &Container, plan: &mut Builder<'_>) -> Result<(), Error> {
+    if namespaces::has(container, NamespaceKind::Mount) {
+        return Ok(());
+    }
+    let asked = [
+        ("mounts", !container.mounts.is_empty()),
+        ("linux.maskedPaths", !container.masked_paths.is_empty()),
+        ("linux.readonlyPaths", !container.readonly_paths.is_empty()),
+        ("linux.rootfsPropagation", container.rootfs_propagation.is_some()),
+        ("root.readonly", container.rootfs_access == Access::ReadOnly),
+    ];
+    match asked.into_iter().find(|(_, asked)| *asked) {
+        Some((name, _)) => Err(plan.at(name).error("is not possible without a private MNT namespace")),
+        None => Ok(()),
+    }
 }

@@ -3,17 +3,18 @@
 
 use bumpalo::Bump;
 use husk_bundle::Container;
-use husk_plan::{AppArmor, Call, CgroupMount, FileKind, Host, Selinux, create};
+use husk_plan::{AppArmor, Call, CgroupMount, Host, Selinux, create};
 use husk_script::sys::signal::{Signal, SignalSet};
 use husk_seccomp::{Abi, Machine};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Cgroup v2, as root.
-fn v2_root(container: &Container) -> Host {
+fn v2_root(_: &Container) -> Host {
     Host {
         euid: 0,
-        sources: vec![FileKind::Directory; container.mounts.len()],
+        is_first_user_namespace: true,
+        revealing: Vec::new(),
         cgroup: CgroupMount::V2,
         ignored: SignalSet::EMPTY.with(Signal::PIPE),
         apparmor: AppArmor::Off,
@@ -62,6 +63,11 @@ fn agrees(example: &str, machine: &str, host: fn(&Container) -> Host) {
 fn hello_as_root() {
     agrees("hello", "v2-root", v2_root);
     agrees("hello", "v1-root", v1_root);
+}
+
+#[test]
+fn volumes_in_a_user_namespace() {
+    agrees("volumes", "v2-root", v2_root);
 }
 
 #[test]

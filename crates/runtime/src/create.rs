@@ -2,18 +2,19 @@
 
 use crate::descriptors;
 use crate::error::Error;
-use crate::probe::probe;
+use crate::probe::{probe, revealing};
 use crate::record::{Process, Record};
 use crate::store::{Entry, Store, write_whole};
 use crate::time;
 use crate::timings::Timings;
+use crate::trees::{Trees, id_maps};
 use bumpalo::Bump;
 use husk_bundle::{Container, Warning};
 use husk_listing::Line;
 use husk_plan::{Call, Keyring, NewRoot, Plan, Start};
 use husk_script::Step;
 use husk_spawn::sys::Fd;
-use husk_spawn::{Child, Command, IdMap};
+use husk_spawn::{Child, Command, Reason};
 use rustix::process::geteuid;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -67,8 +68,8 @@ pub fn create(store: &Store, request: &Request) -> Result<Vec<Warning>, Error> {
     creation.entry.write(&record)?;
 
     let launched = launch(&container, &request.call(Start::On(Fd::of(&listener)))?, &request.timings)?;
-    let mut child = launched.child;
-    match child.next_request()? {
+    let (mut child, mut trees) = (launched.child, launched.trees);
+    match trees.next_request(&mut child)? {
         Some(husk_spawn::Request::Parked) => {}
         Some(_) => return Err(Error::State("the container's process asks for what it has")),
         None => {
@@ -119,6 +120,8 @@ impl Drop for Creation {
 pub(crate) struct Launched {
     pub(crate) child: Child,
     pub(crate) plan: Plan<'static>,
+    /// What it may ask for.
+    pub(crate) trees: Trees,
 }
 
 /// Plans the container and starts its process.
@@ -126,7 +129,10 @@ pub(crate) fn launch(container: &Container, call: &Call<'_>, timings: &Timings) 
     // Never freed: the child may read it for longer than this process lives.
     let memory: &'static Bump = Box::leak(Box::new(Bump::new()));
     timings.begin("look at the machine");
-    let host = probe(container);
+    let mut host = probe(container);
+    if call.new_root == NewRoot::Move {
+        host.revealing = revealing(&container.rootfs);
+    }
     timings.begin("plan");
     let plan = husk_plan::create(container, &host, call, memory)?;
     let steps: &'static [Step<'static>] = plan.steps;
@@ -134,32 +140,31 @@ pub(crate) fn launch(container: &Container, call: &Call<'_>, timings: &Timings) 
         steps.iter().for_each(|step| writer.push(*step));
         Ok(())
     });
-    let maps = |mappings: &[husk_bundle::container::IdMapping]| {
-        let map = |mapping: &husk_bundle::container::IdMapping| IdMap {
-            inside: mapping.container_id,
-            outside: mapping.host_id,
-            count: mapping.size,
-        };
-        mappings.iter().map(map).collect::<Vec<_>>()
-    };
     command
         // Whatever goes wrong from here on, no process is left of it.
         .kill_on_drop()
         .new_namespaces(plan.namespaces)
-        .uid_map(&maps(&container.uid_mappings))
-        .gid_map(&maps(&container.gid_mappings));
+        .uid_map(&id_maps(&container.uid_mappings))
+        .gid_map(&id_maps(&container.gid_mappings));
     if timings.are_wanted() {
         command.timed();
     }
     timings.begin("clone, map ids");
     let child = command.spawn().map_err(|error| explain(error, &plan))?;
-    Ok(Launched { child, plan })
+    Ok(Launched { child, plan, trees: Trees::of(container) })
 }
 
 /// An error with the field that its step comes from.
 pub(crate) fn explain(error: husk_spawn::Error, plan: &Plan<'_>) -> Error {
     match error.step() {
-        Some(step) => Error::Step { origin: plan.origin(step).to_owned(), failure: error.to_string() },
+        Some(step) => {
+            let meaning = match error.reason() {
+                Reason::Errno(errno) => plan.meaning(step, errno),
+                _ => None,
+            };
+            let meaning = meaning.map(|meaning| format!(": {meaning}")).unwrap_or_default();
+            Error::Step { origin: plan.origin(step).to_owned(), failure: format!("{error}{meaning}") }
+        }
         None => Error::Spawn(error),
     }
 }

@@ -21,6 +21,7 @@ mod status;
 mod store;
 mod time;
 mod timings;
+mod trees;
 
 pub use create::{Request, create};
 pub use delete::{delete, force_delete};

@@ -33,7 +33,7 @@ pub fn run(store: &Store, request: &Request, warn: impl FnOnce(&[Warning])) -> R
     creation.entry.write(&record)?;
     create::write_pid(request, &launched.child)?;
     // A child that failed before asks nothing; the wait says at what.
-    if launched.child.next_request()?.is_some() {
+    if launched.trees.next_request(&mut launched.child)?.is_some() {
         launched.child.go_on()?;
     }
     if timings.are_wanted() {

@@ -4,13 +4,16 @@
 //!  child                                  parent
 //!    Request(IdMaps)      ------------>     write uid_map, gid_map
 //!                         <------------     go on
+//!    Request(Tree), n     ------------>     open the source of mount n
+//!                         <------------     go on, with its descriptor
 //!    Request(Parked)      ------------>     commit the container's state
 //!                         <------------     go on
 //!    end of file          ------------>     parked: the parent's death is no longer the child's
 //!    end of file          ------------>     released: exec happened, or the child is dead
 //! ```
 //!
-//! Each message is one byte in one `write`. A list without requests needs no channel; how far the
+//! Each message is one byte in one `write`, and where it is about one of many things the number of that
+//! thing follows it. A list without requests needs no channel; how far the
 //! child came, and why it failed, stands in the [`Journal`](crate::Journal). A parent that cannot
 //! do what it is asked closes its end instead of answering, and the child fails at that step.
 
@@ -25,6 +28,9 @@ pub enum Request {
     IdMaps = 1,
     /// Write down that the container is created: from here on its program may begin.
     Parked = 2,
+    /// Open the source of a mount, in the child's mount namespace, and send its descriptor: where the
+    /// child may not look, or where ids are to be mapped. The number of the mount follows.
+    Tree = 8,
 }
 
 impl Request {
@@ -34,10 +40,14 @@ impl Request {
         match byte {
             1 => Some(Self::IdMaps),
             2 => Some(Self::Parked),
+            8 => Some(Self::Tree),
             _ => None,
         }
     }
 }
+
+/// How many bytes the longest request has: what is asked for, and a number.
+pub const LONGEST: usize = 5;
 
 /// The parent's answer: it is done, go on.
 pub const GO_ON: u8 = 0;
@@ -82,5 +92,16 @@ pub(crate) fn request(channel: Option<Fd>, what: Request) -> Result {
         // The parent gave up, or is gone.
         0 => Err(Errno::CANCELED),
         _ => Ok(()),
+    }
+}
+
+/// Asks for the source of a mount, and waits for its descriptor.
+pub(crate) fn request_tree(channel: Option<Fd>, mount: u32) -> Result<Fd> {
+    let channel = channel.ok_or(Errno::NOTCONN)?;
+    let [a, b, c, d] = mount.to_ne_bytes();
+    file::write(channel, &[Request::Tree as u8, a, b, c, d])?;
+    match file::receive(channel, &mut [0])? {
+        (0, _) => Err(Errno::CANCELED),
+        (_, tree) => tree.ok_or(Errno::BADMSG),
     }
 }

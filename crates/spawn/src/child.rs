@@ -5,15 +5,17 @@ use crate::pool::Berth;
 use crate::stdio::Pipes;
 use husk_listing::Line;
 use husk_script::journal::Progress;
-use husk_script::report::GO_ON;
+use husk_script::report::{GO_ON, LONGEST};
 use husk_script::sys::signal::{Signal, pidfd_send_signal};
 use husk_script::sys::{Errno, Fd, Pid};
 use husk_script::{Request, Script, Step};
 use rustix::io::{read, retry_on_intr};
-use rustix::net::{SendFlags, Shutdown, send, shutdown};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, send, sendmsg, shutdown};
 use rustix::process::{PidfdFlags, WaitId, WaitIdOptions, WaitIdStatus, pidfd_open, waitid};
 use rustix::thread::futex;
 use std::fmt::{self, Debug, Formatter};
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus};
@@ -51,6 +53,8 @@ pub struct Child {
     /// A mutex for its `Sync` alone: it is only ever reached through `&mut`.
     berth: Mutex<Berth>,
     channel: Option<OwnedFd>,
+    /// What the last request is about.
+    argument: u32,
     status: Option<ExitStatus>,
     kill_on_drop: bool,
     /// How often the list has gone on in another process, which this stands for from then on.
@@ -77,6 +81,7 @@ impl Child {
             pidfd,
             berth: Mutex::new(berth),
             channel,
+            argument: 0,
             status: None,
             kill_on_drop,
             births: 0,
@@ -97,14 +102,40 @@ impl Child {
     pub fn next_request(&mut self) -> Result<Option<Request>, Error> {
         let Some(channel) = &self.channel else { return Ok(None) };
         let failed = |errno| Error::new("request", errno);
-        let mut request = [0];
+        let mut request = [0; LONGEST];
         let length = retry_on_intr(|| read(channel, &mut request)).map_err(failed)?;
         self.follow()?;
-        match Request::from_byte(request[0]) {
+        let [what, a, b, c, d] = request;
+        self.argument = u32::from_ne_bytes([a, b, c, d]);
+        match Request::from_byte(what) {
             _ if length == 0 => Ok(None),
             None => Err(failed(Errno::PROTO)),
             request => Ok(request),
         }
+    }
+
+    /// What the last request is about, where it is about one of many things.
+    #[must_use]
+    pub fn argument(&self) -> u32 {
+        self.argument
+    }
+
+    /// Answers that what it asked for is done, and sends a descriptor along.
+    ///
+    /// # Errors
+    ///
+    /// `EPIPE` if it is gone.
+    pub fn go_on_with(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
+        let Some(channel) = &self.channel else { return Ok(()) };
+        let descriptors = [fd];
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut room);
+        // There is room for just this one.
+        control.push(SendAncillaryMessage::ScmRights(&descriptors));
+        let answer = [IoSlice::new(&[GO_ON])];
+        sendmsg(channel, &answer, &mut control, SendFlags::NOSIGNAL)
+            .map(drop)
+            .map_err(|errno| Error::new("request", errno))
     }
 
     /// Answers that what it asked for is done.

@@ -125,6 +125,16 @@ pub fn loopback_up() -> Result {
     set
 }
 
+/// `unshare(CLONE_FS)`: root, working directory and umask are the calling thread's own from here on, as
+/// they have to be for it to join a mount namespace.
+///
+/// # Errors
+///
+/// See unshare(2).
+pub fn unshare_fs() -> Result {
+    numbers(Numeric::Unshare, [linux_raw_sys::general::CLONE_FS as usize, 0, 0]).map(drop)
+}
+
 /// `setns`: joins the namespace that `fd` stands for, or of the process whose pidfd it is, those of
 /// `kinds`.
 ///
