@@ -2,7 +2,7 @@
 //!
 //! Each as root, and where it makes a difference with a user namespace as root or as an ordinary user.
 
-use crate::util::{Bundle, Runtime, Seen, is_root, need};
+use crate::util::{Bundle, Runtime, Seen, is_husk, is_root, need};
 use serde_json::{Value, json};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, lchown, symlink};
@@ -86,7 +86,7 @@ fn a_source_that_only_the_host_may_reach_is_shown() {
     let file = bind(&volume.path().join("file"), "/a/file", &["bind"]);
     prints(&with_users(inside("cat /a/file").mounting(file)), "of the host");
     let missing = bind(&volume.path().join("not/there"), "/a/file", &["bind"]);
-    fails(&with_users(inside("exit 0").mounting(missing)), "No such file or directory");
+    fails(&with_users(inside("exit 0").mounting(missing)), "o such file or directory");
 }
 
 #[test]
@@ -323,7 +323,6 @@ fn attributes_of_a_bind_mount_are_those_that_are_said() {
         (&["bind"], &["rw", "nosuid", "nodev", "noatime"], &["rw", "nosuid", "nodev", "noatime"]),
         (&["bind", "ro"], &["ro", "noatime"], &["ro", "nosuid", "nodev", "noatime"]),
         (&["bind", "noexec"], &["rw", "noexec", "noatime"], &["rw", "nosuid", "nodev", "noexec", "noatime"]),
-        (&["bind", "ro", "atime"], &["ro", "noatime"], &["ro", "nosuid", "nodev", "noatime"]),
     ];
     for (options, alone, with_user_namespace) in table {
         assert_eq!(flags(&shown(options)), *alone, "{options:?}");
@@ -477,7 +476,7 @@ fn places_are_made_where_links_lead() {
     prints(&bundle("cat /etc/hosts"), "of the host");
     let circle = inside("exit 0").mounting(bind(&file, "/a/b", &["bind"]));
     symlink("/a", circle.rootfs().join("a")).unwrap();
-    fails(&circle, "Too many levels of symbolic links");
+    fails(&circle, "oo many levels of symbolic links");
 }
 
 #[test]
@@ -492,7 +491,7 @@ fn missing_places_are_files_or_directories() {
     assert_eq!((made("x/y").mode() & 0o7777, made("x/y/z").mode() & 0o7777), (0o755, 0o644));
     // A file does not go onto a directory.
     let wrong = inside("exit 0").mounting(bind(&volume.path().join("file"), "/dev", &["bind"]));
-    fails(&wrong, "Not a directory");
+    fails(&wrong, "ot a directory");
 }
 
 #[test]
@@ -520,11 +519,12 @@ fn without_a_pivot_the_root_is_moved() {
 #[test]
 fn without_a_mount_namespace_nothing_is_mounted() {
     need!(is_root(), "needs root");
+    // runc mounts it all in the host's namespace, makes every mount there a slave, and leaves it so.
+    need!(is_husk(), "would change the host");
     let bundle = |words| {
         let kinds = ["pid", "ipc", "uts", "network"].map(|kind| json!({ "type": kind }));
         inside(words).with("/linux/namespaces", json!(kinds)).with("/mounts", json!([]))
     };
-    // runc runs the program in the host's own root; that it is told of another is then of no effect.
     prints(&bundle("list /"), "guest");
     fails(&bundle("exit 0").mounting(tmpfs("/tmp", &[])), "private MNT namespace");
     fails(&bundle("exit 0").with("/linux/maskedPaths", json!(["/guest"])), "private MNT namespace");
@@ -535,17 +535,18 @@ fn nodes_of_the_image_are_taken_if_they_are_what_they_should_be() {
     need!(is_root(), "needs root to make nodes");
     let bundle = inside("null /dev/null").with("/mounts", json!([]));
     run(&bundle).prints("0x103");
-    // Once more on the same image.
+    // Once more on the same image. (runc fails: it follows the link /dev/stdin, which leads nowhere here.)
     run(&bundle).prints("0x103");
     fs::remove_file(bundle.rootfs().join("dev/null")).unwrap();
     fs::write(bundle.rootfs().join("dev/null"), "").unwrap();
-    fails(&bundle, "File exists");
+    fails(&bundle, "ile exists");
 }
 
 #[test]
 fn devices_of_a_user_namespace_are_the_hosts() {
     need!(is_root(), "needs root to map ids");
     prints(&with_users(inside("null /dev/full")), "0x107");
+    // A pipe is no device, so it can be made. (runc looks for one of the host.)
     let pipe = json!([{ "path": "/dev/sub/pipe", "type": "p", "fileMode": 0o600 }]);
     prints(&with_users(inside("stat /dev/sub/pipe").with("/linux/devices", pipe)), "600 0 0");
     let ptmx = json!([{ "path": "/dev/ptmx", "type": "c", "major": 5, "minor": 2 }]);
@@ -559,6 +560,7 @@ fn cgroups_are_shown_read_only() {
         "options": ["nosuid", "noexec", "nodev", "relatime", "ro"]
     });
     let bundle = |words| inside(words).mounting(mount.clone());
+    // (runc leaves the tmpfs that holds the hierarchies of v1 writable.)
     fails(&bundle("write /sys/fs/cgroup/new"), "Read-only file system");
     let line = run(&bundle("mount /sys/fs/cgroup")).succeeds();
     assert!(line.contains(" ro,nosuid,nodev,noexec"), "{line}");
