@@ -1,5 +1,7 @@
 //! What is tested across the tree, through the command line. The tests of one crate stand beside it.
 
+/// What no bundle should be, and some bundle will.
+mod bad_input;
 /// What may be typed, and what is said to it.
 mod command_line;
 /// The rules of the house that a compiler does not know.
@@ -10,7 +12,11 @@ mod inside;
 mod lifecycle;
 /// What is mounted in a container, and how.
 mod mounts;
+/// Network devices that become a container's.
+mod network;
 /// What the process of a container is, and what it has from its caller.
 mod process;
+/// Filters of system calls, and agents that decide about them.
+mod seccomp;
 /// A bundle to build, a runtime to run it, and what is expected of it.
 mod util;

@@ -37,7 +37,8 @@ impl Display for Line<'_> {
                 keep.map_or(Ok(()), |fd| write!(f, " but {}", fd.number()))
             }
             Step::FchownStreams { uid } => write!(f, "owner of streams {}", uid.as_raw()),
-            Step::OpenInProc { path, out, .. } => write!(f, "r{} = open /proc {}", out.index(), Text(path)),
+            Step::OpenProc { out } => write!(f, "r{} = open /proc", out.index()),
+            Step::OpenInProc { path, out, .. } => write!(f, "r{} = open in proc {}", out.index(), Text(path)),
             Step::CloseRange { first, last } => write!(f, "close {}-{}", first.number(), last.number()),
             Step::CloseRangeOnExec { first, last } => {
                 write!(f, "close-on-exec {}-{}", first.number(), last.number())
@@ -152,6 +153,8 @@ impl Display for Line<'_> {
             Step::Request { what: Request::IdMaps } => f.write_str("request id-maps"),
             Step::Request { what: Request::Tree } => f.write_str("request tree"),
             Step::Request { what: Request::Parked } => f.write_str("request parked"),
+            Step::Request { what: Request::Listener } => f.write_str("request listener"),
+            Step::Request { what: Request::NetDevices } => f.write_str("request net-devices"),
 
             Step::Setrlimit { resource, limit } => {
                 let limits = (Limit(limit.current), Limit(limit.maximum));
@@ -197,6 +200,9 @@ impl Display for Line<'_> {
             Step::RaiseAmbient { capabilities } => write!(f, "ambient {capabilities:#x}"),
             Step::Seccomp { program, .. } => write!(f, "seccomp {} instructions", program.len()),
 
+            Step::SeccompListener { program, .. } => {
+                write!(f, "seccomp {} instructions, with a listener", program.len())
+            }
             Step::CheckExecutable { candidates } => write!(f, "find {}", Names(candidates)),
             Step::Park { .. } => f.write_str("park"),
             Step::ExecveFirst { candidates, .. } => write!(f, "exec {}", Names(candidates)),

@@ -121,10 +121,16 @@ fn every_step_has_its_line() {
         (Step::CloseOthers { first: fd(3), keep: None }, "close others"),
         (Step::CloseOthers { first: fd(3), keep: Some(fd(7)) }, "close others but 7"),
         (Step::CloseOthers { first: fd(5), keep: Some(fd(7)) }, "close others from 5 but 7"),
+        (Step::OpenProc { out: R3 }, "r3 = open /proc"),
         (Step::FchownStreams { uid }, "owner of streams 0"),
         (
-            Step::OpenInProc { path: c"thread-self/attr/exec", flags: OFlags::WRONLY, out: R3 },
-            "r3 = open /proc thread-self/attr/exec",
+            Step::OpenInProc {
+                proc: R3.into(),
+                path: c"thread-self/attr/exec",
+                flags: OFlags::WRONLY,
+                out: R3,
+            },
+            "r3 = open in proc thread-self/attr/exec",
         ),
         (
             Step::JoinSessionKeyring { name: c"_ses.c", permissions: 8, tolerate: None },
@@ -185,6 +191,9 @@ fn every_step_has_its_line() {
         ),
         (Step::RaiseAmbient { capabilities: 1 }, "ambient 0x1"),
         (Step::Seccomp { flags: 0, program: &[] }, "seccomp 0 instructions"),
+        (Step::SeccompListener { flags: 8, program: &[] }, "seccomp 0 instructions, with a listener"),
+        (Step::Request { what: Request::Listener }, "request listener"),
+        (Step::Request { what: Request::NetDevices }, "request net-devices"),
         (Step::CheckExecutable { candidates: &[c"/bin/sh", c"/usr/bin/sh"] }, "find /bin/sh or /usr/bin/sh"),
         (Step::ExecveFirst { candidates: &[c"/bin/sh"], argv, envp }, "exec /bin/sh"),
         (Step::Request { what: Request::Tree }, "request tree"),
@@ -245,6 +254,7 @@ names! {
     CloseOthers OpenInRoot EnsureDirectory Attach Mknod SymlinkIn Fsopen FsconfigString FsconfigFlag Fsmount
     OpenTree MountSetattr MoveMount Mask ReadOnly Fchdir DropBounding KeepCaps Capset RaiseAmbient Seccomp
     CheckExecutable ExecveFirst Park
+    SeccompListener OpenProc
     FchownStreams OpenInProc JoinSessionKeyring SetMempolicy Personality
     CloneParent Setdomainname LoopbackUp Undumpable FsconfigFd
     OpenTreeOrRequest RequestTree FsconfigModeOf CopyUp Fspick Reconfigure MountSetattrUnlocked MountSetattrAbove

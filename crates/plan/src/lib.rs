@@ -20,6 +20,7 @@ mod lsm;
 mod masks;
 mod mounts;
 mod namespaces;
+mod network;
 mod process;
 mod rootfs;
 mod seccomp;
@@ -124,12 +125,15 @@ pub fn create<'b>(
     refuse(container, &mut plan)?;
 
     process::detach(call, host, &mut plan);
-    // Through the caller's procfs, before there is another.
-    let label = lsm::open(container, host, &mut plan)?;
+    // The caller's, before there is another.
+    let proc = lsm::proc(container, &mut plan)?;
     namespaces::join(container, &mut plan)?;
     // Before anything that needs an id: until ids are mapped the child has none.
     namespaces::map_ids(container, &mut plan)?;
-    keyring::join(container, call, &mut plan)?;
+    // Before kernel parameters, some of which are of a device.
+    network::devices(container, host, &mut plan)?;
+    keyring::join(container, call, proc, &mut plan)?;
+    let label = lsm::open(container, host, proc, &mut plan)?;
     namespaces::names(container, &mut plan)?;
     // Through the host's procfs, which no image can have prepared.
     namespaces::sysctl(container, &mut plan)?;
@@ -167,6 +171,9 @@ pub fn create<'b>(
             plan.at("process.noNewPrivileges").push(Step::NoNewPrivs);
         }
         process::find(process, call, &mut plan)?;
+        // Not later: nobody may be left to hand its listener over.
+        seccomp::load(container, host, When::Attended, &mut plan)?;
+        process::wait(start, &mut plan);
         seccomp::load(container, host, When::Last, &mut plan)?;
         process::exec(process, host, call, &mut plan)?;
     }
@@ -179,7 +186,6 @@ fn refuse(container: &Container, plan: &mut Builder<'_>) -> Result<(), Error> {
     let asked = [
         ("hooks", container.hooks != Hooks::default()),
         ("linux.intelRdt", container.intel_rdt.is_some()),
-        ("linux.netDevices", !container.net_devices.is_empty()),
         ("linux.timeOffsets", !container.time_offsets.is_empty()),
         ("process", process.is_none()),
         ("process.terminal", process.is_some_and(|process| process.terminal != Terminal::No)),

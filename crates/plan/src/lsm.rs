@@ -1,8 +1,8 @@
 //! `process.apparmorProfile` and `process.selinuxLabel`: what confines the program from exec on.
 //!
 //! The kernel is told by writing to procfs, and a container that could choose what is written to would
-//! not be confined (CVE-2019-16884, CVE-2025-52881). So the file is opened through the caller's procfs,
-//! before any mount is the container's, and kept.
+//! not be confined (CVE-2019-16884, CVE-2025-52881). So it is done through the caller's procfs, which is
+//! opened before any mount is the container's.
 
 use crate::builder::{Builder, Error};
 use crate::host::{AppArmor, Host, Selinux};
@@ -17,14 +17,30 @@ pub(crate) struct Label<'b> {
     bytes: &'b [u8],
 }
 
-/// Opens the files.
+/// Opens procfs, for a program that is to be confined.
+pub(crate) fn proc(container: &Container, plan: &mut Builder<'_>) -> Result<Option<Reg>, Error> {
+    let Some(process) = &container.process else { return Ok(None) };
+    plan.at(match (&process.apparmor_profile, &process.selinux_label) {
+        (None, None) => return Ok(None),
+        (Some(_), _) => "process.apparmorProfile",
+        (None, Some(_)) => "process.selinuxLabel",
+    });
+    let proc = plan.register()?;
+    plan.push(Step::OpenProc { out: proc });
+    Ok(Some(proc))
+}
+
+/// Opens the files, of the process that is to be the program: a process can only write its own
+/// (fs/proc/base.c, `proc_pid_attr_write`).
 pub(crate) fn open<'b>(
     container: &Container,
     host: &Host,
+    proc: Option<Reg>,
     plan: &mut Builder<'b>,
 ) -> Result<Vec<Label<'b>>, Error> {
     let mut labels = Vec::new();
-    let Some(process) = &container.process else { return Ok(labels) };
+    let (Some(process), Some(proc)) = (&container.process, proc) else { return Ok(labels) };
+    let flags = OFlags::WRONLY;
     if let Some(profile) = &process.apparmor_profile {
         let origin = "process.apparmorProfile";
         plan.at(origin);
@@ -36,7 +52,7 @@ pub(crate) fn open<'b>(
             AppArmor::Apart => c"thread-self/attr/apparmor/exec",
         };
         let file = plan.register()?;
-        plan.push(Step::OpenInProc { path, flags: OFlags::WRONLY, out: file });
+        plan.push(Step::OpenInProc { proc: proc.into(), path, flags, out: file });
         labels.push(Label { origin, file, bytes: plan.slice(format!("exec {profile}").as_bytes()) });
     }
     if let Some(label) = &process.selinux_label {
@@ -47,9 +63,12 @@ pub(crate) fn open<'b>(
             return Err(plan.error(reason));
         }
         let file = plan.register()?;
-        plan.push(Step::OpenInProc { path: c"thread-self/attr/exec", flags: OFlags::WRONLY, out: file });
+        let path = c"thread-self/attr/exec";
+        plan.push(Step::OpenInProc { proc: proc.into(), path, flags, out: file });
         labels.push(Label { origin, file, bytes: plan.slice(label.as_bytes()) });
     }
+    plan.push(Step::Close { fd: proc.into() });
+    plan.release(proc);
     Ok(labels)
 }
 

@@ -130,8 +130,7 @@ pub(crate) fn cwd(process: &Process, plan: &mut Builder<'_>) -> Result<(), Error
     Ok(())
 }
 
-/// Finds the program, so that one that is missing fails `create` and not `start`, and waits for
-/// `start` if there is to be one.
+/// Finds the program, so that one that is missing fails `create` and not `start`.
 pub(crate) fn find(process: &Process, call: &Call<'_>, plan: &mut Builder<'_>) -> Result<(), Error> {
     plan.at("process.args[0]");
     let candidates = candidates(process, plan)?;
@@ -139,7 +138,13 @@ pub(crate) fn find(process: &Process, call: &Call<'_>, plan: &mut Builder<'_>) -
     plan.at("process");
     // Nothing of ours stays open, not even while it waits. What is left closes on exec.
     plan.push(close_others(call));
-    match call.start {
+    Ok(())
+}
+
+/// Waits for `start` if there is to be one, with signals held back.
+pub(crate) fn wait(start: Start, plan: &mut Builder<'_>) {
+    plan.at("process");
+    match start {
         Start::AtOnce => {
             // Whoever hears of the program must find the container's state written down.
             plan.push(Step::Request { what: Request::Parked });
@@ -147,7 +152,6 @@ pub(crate) fn find(process: &Process, call: &Call<'_>, plan: &mut Builder<'_>) -
         Start::On(listener) => plan.push(Step::Park { listener }),
     }
     plan.push(Step::SignalMask { blocked: SignalSet::EMPTY });
-    Ok(())
 }
 
 /// Becomes the program.
@@ -185,14 +189,14 @@ fn environment<'b>(
     });
     let variables = said.map(|variable| plan.text(OsStr::from_bytes(variable.to_bytes())));
     let mut variables = variables.collect::<Result<Vec<&CStr>, _>>()?;
+    if call.listen_fds != 0 {
+        variables.push(plan.text(format!("LISTEN_FDS={}", call.listen_fds))?);
+        variables.push(c"LISTEN_PID=1");
+    }
     if variable(process, b"HOME").is_none_or(<[u8]>::is_empty) {
         let mut home = b"HOME=".to_vec();
         home.extend_from_slice(host.home.as_os_str().as_bytes());
         variables.push(plan.text(OsStr::from_bytes(&home))?);
-    }
-    if call.listen_fds != 0 {
-        variables.push(plan.text(format!("LISTEN_FDS={}", call.listen_fds))?);
-        variables.push(c"LISTEN_PID=1");
     }
     Ok(plan.array(variables))
 }

@@ -4,10 +4,11 @@ use crate::descriptors;
 use crate::error::Error;
 use crate::probe::{probe, revealing};
 use crate::record::{Process, Record};
+use crate::serve::{Arrival, serve};
 use crate::store::{Entry, Store, write_whole};
 use crate::time;
 use crate::timings::Timings;
-use crate::trees::{Trees, id_maps};
+use crate::trees::id_maps;
 use bumpalo::Bump;
 use husk_bundle::{Container, Warning};
 use husk_listing::Line;
@@ -68,15 +69,10 @@ pub fn create(store: &Store, request: &Request) -> Result<Vec<Warning>, Error> {
     creation.entry.write(&record)?;
 
     let launched = launch(&container, &request.call(Start::On(Fd::of(&listener)))?, &request.timings)?;
-    let (mut child, mut trees) = (launched.child, launched.trees);
-    match trees.next_request(&mut child)? {
-        Some(husk_spawn::Request::Parked) => {}
-        Some(_) => return Err(Error::State("the container's process asks for what it has")),
-        None => {
-            // It failed before: the wait says at what.
-            let failed = child.wait_for_exec().map_err(|error| explain(error, &launched.plan));
-            return failed.and(Err(Error::State("the container's process never waited")));
-        }
+    let mut child = launched.child;
+    if serve(&mut child, &container, &record)? == Arrival::Failed {
+        let failed = child.wait_for_exec().map_err(|error| explain(error, &launched.plan));
+        return failed.and(Err(Error::State("the container's process never waited")));
     }
     record.after_start = after_start(&launched.plan);
     record.process = process(&child);
@@ -120,8 +116,6 @@ impl Drop for Creation {
 pub(crate) struct Launched {
     pub(crate) child: Child,
     pub(crate) plan: Plan<'static>,
-    /// What it may ask for.
-    pub(crate) trees: Trees,
 }
 
 /// Plans the container and starts its process.
@@ -151,7 +145,7 @@ pub(crate) fn launch(container: &Container, call: &Call<'_>, timings: &Timings) 
     }
     timings.begin("clone, map ids");
     let child = command.spawn().map_err(|error| explain(error, &plan))?;
-    Ok(Launched { child, plan, trees: Trees::of(container) })
+    Ok(Launched { child, plan })
 }
 
 /// An error with the field that its step comes from.

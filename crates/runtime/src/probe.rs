@@ -2,7 +2,9 @@
 
 use husk_bundle::Container;
 use husk_plan::{AppArmor, CgroupMount, Host, Selinux};
-use husk_seccomp::{Abi, Machine};
+use husk_seccomp::{Abi, Arch, Machine};
+#[cfg(target_arch = "x86_64")]
+use husk_spawn::sys::process::knows_x32;
 use husk_spawn::sys::signal::ignored;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::process::geteuid;
@@ -23,9 +25,37 @@ pub(crate) fn probe(container: &Container) -> Host {
         ignored: ignored().unwrap_or_default(),
         apparmor: apparmor(container),
         selinux: selinux(container),
-        machine: Machine::new(NATIVE),
+        machine: machine(container),
         home: home(container).unwrap_or_else(|| PathBuf::from("/")),
     }
+}
+
+/// Which ways to make system calls this kernel has, as far as the container's profile asks and that can
+/// be known for less than the instructions cost.
+fn machine(container: &Container) -> Machine {
+    let machine = Machine::new(NATIVE);
+    match &container.seccomp {
+        Some(profile) => only_what_runs(machine, &profile.architectures),
+        None => machine,
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn only_what_runs(mut machine: Machine, named: &[Arch]) -> Machine {
+    if named.contains(&Arch::X32) && knows_x32() == Some(false) {
+        machine = machine.without(Abi::X32);
+    }
+    // A file that only a kernel has that runs 32-bit programs (arch/x86/entry/vdso/vdso32-setup.c).
+    let lacks_x86 = || Path::new("/proc/sys").exists() && !Path::new("/proc/sys/abi/vsyscall32").exists();
+    if named.contains(&Arch::X86) && lacks_x86() {
+        machine = machine.without(Abi::X86);
+    }
+    machine
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn only_what_runs(machine: Machine, _: &[Arch]) -> Machine {
+    machine
 }
 
 /// Whether there is AppArmor, for a container that asks for a profile.

@@ -2,6 +2,7 @@
 
 use crate::create::{self, Creation, Request, explain, launch};
 use crate::error::Error;
+use crate::serve::{Arrival, serve};
 use crate::store::Store;
 use husk_bundle::Warning;
 use husk_plan::Start;
@@ -33,7 +34,7 @@ pub fn run(store: &Store, request: &Request, warn: impl FnOnce(&[Warning])) -> R
     creation.entry.write(&record)?;
     create::write_pid(request, &launched.child)?;
     // A child that failed before asks nothing; the wait says at what.
-    if launched.trees.next_request(&mut launched.child)?.is_some() {
+    if serve(&mut launched.child, &container, &record)? == Arrival::Ready {
         launched.child.go_on()?;
     }
     if timings.are_wanted() {

@@ -46,21 +46,14 @@ impl Trees {
         Self { mounts: container.mounts.clone(), own, joined, made: Vec::new() }
     }
 
-    /// What the child asks for that is no tree, once it has all the trees that it asked for before.
-    pub(crate) fn next_request(&mut self, child: &mut Child) -> Result<Option<Request>, Error> {
-        loop {
-            match child.next_request()? {
-                Some(Request::Tree) => {
-                    let tree = self.open(child)?;
-                    child.go_on_with(tree.as_fd())?;
-                }
-                other => return Ok(other),
-            }
-        }
+    /// Opens what the child asks for, and answers with it.
+    pub(crate) fn send(&mut self, child: &mut Child) -> Result<(), Error> {
+        let tree = self.open(child)?;
+        Ok(child.go_on_with(tree.as_fd())?)
     }
 
     fn open(&mut self, child: &Child) -> Result<OwnedFd, Error> {
-        let index = child.argument() as usize;
+        let index = child.about().unwrap_or(usize::MAX);
         let Some(Mount { destination, source: Source::Bind { path, recursive }, id_mapping, .. }) =
             self.mounts.get(index).cloned()
         else {

@@ -106,8 +106,12 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
         Step::Write { fd, bytes } => write_whole(registers.get(fd)?, bytes),
         Step::WriteFile { path, bytes, tolerate } => tolerating(tolerate, write_file(path, bytes)),
 
-        Step::OpenInProc { path, flags, out } => {
-            registers.replace(out, at::openat2_in_proc(path, flags)?);
+        Step::OpenProc { out } => {
+            registers.replace(out, at::openat2_proc()?);
+            Ok(())
+        }
+        Step::OpenInProc { proc, path, flags, out } => {
+            registers.replace(out, at::openat2_in_proc(registers.get(proc)?, path, flags)?);
             Ok(())
         }
 
@@ -274,6 +278,13 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
             bits(capabilities).try_for_each(process::prctl_cap_ambient_raise)
         }
         Step::Seccomp { flags, program } => process::seccomp_set_mode_filter(flags, program).map(drop),
+        Step::SeccompListener { flags, program } => {
+            let listener = process::seccomp_new_listener(flags, program)?;
+            // One `write` is all that the filter must let pass before somebody listens.
+            report::request_about(channel, Request::Listener, listener)?;
+            file::close(listener);
+            Ok(())
+        }
 
         Step::CheckExecutable { candidates } => first(candidates, at::check_executable),
         Step::Park { listener } => {

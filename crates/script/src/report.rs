@@ -12,8 +12,8 @@
 //!    end of file          ------------>     released: exec happened, or the child is dead
 //! ```
 //!
-//! Each message is one byte in one `write`, and where it is about one of many things the number of that
-//! thing follows it. A list without requests needs no channel; how far the
+//! Each message is one byte in one `write`, with a number behind it where the request is about one of many
+//! things: a descriptor, a mount. A list without requests needs no channel; how far the
 //! child came, and why it failed, stands in the [`Journal`](crate::Journal). A parent that cannot
 //! do what it is asked closes its end instead of answering, and the child fails at that step.
 
@@ -31,7 +31,14 @@ pub enum Request {
     /// Open the source of a mount, in the child's mount namespace, and send its descriptor: where the
     /// child may not look, or where ids are to be mapped. The number of the mount follows.
     Tree = 8,
+    /// Fetch the seccomp listener whose number follows, and give it to whoever is to have it.
+    Listener = 16,
+    /// Move network devices into the child's network namespace.
+    NetDevices = 17,
 }
+
+/// The most that a request has: itself and a number.
+pub const MOST: usize = 5;
 
 impl Request {
     /// The request that this byte stands for.
@@ -41,13 +48,12 @@ impl Request {
             1 => Some(Self::IdMaps),
             2 => Some(Self::Parked),
             8 => Some(Self::Tree),
+            16 => Some(Self::Listener),
+            17 => Some(Self::NetDevices),
             _ => None,
         }
     }
 }
-
-/// How many bytes the longest request has: what is asked for, and a number.
-pub const LONGEST: usize = 5;
 
 /// The parent's answer: it is done, go on.
 pub const GO_ON: u8 = 0;
@@ -85,8 +91,18 @@ impl Failure {
 
 /// Asks, and waits until the parent has done it.
 pub(crate) fn request(channel: Option<Fd>, what: Request) -> Result {
+    ask(channel, &[what as u8])
+}
+
+/// The same about a descriptor.
+pub(crate) fn request_about(channel: Option<Fd>, what: Request, fd: Fd) -> Result {
+    let [a, b, c, d] = fd.number().to_ne_bytes();
+    ask(channel, &[what as u8, a, b, c, d])
+}
+
+fn ask(channel: Option<Fd>, words: &[u8]) -> Result {
     let channel = channel.ok_or(Errno::NOTCONN)?;
-    file::write(channel, &[what as u8])?;
+    file::write(channel, words)?;
     let mut answer = [0];
     match file::read(channel, &mut answer)? {
         // The parent gave up, or is gone.

@@ -166,9 +166,15 @@ pub enum Step<'a> {
         tolerate: Option<Errno>,
     },
 
-    /// `openat2(RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS)` below `/proc`, which has to
-    /// be procfs.
+    /// `openat2(O_PATH)` of `/proc`, which has to be procfs.
+    OpenProc {
+        /// Where the descriptor is left.
+        out: Reg,
+    },
+    /// `openat2(RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS)` in procfs.
     OpenInProc {
+        /// The procfs.
+        proc: Handle,
         /// The file, relative to it.
         path: &'a CStr,
         /// How to open it.
@@ -673,6 +679,15 @@ pub enum Step<'a> {
     },
     /// `seccomp(SECCOMP_SET_MODE_FILTER)`.
     Seccomp {
+        /// `SECCOMP_FILTER_FLAG_*`.
+        flags: u32,
+        /// The program.
+        program: &'a [Instruction],
+    },
+
+    /// `seccomp(SECCOMP_SET_MODE_FILTER)` with `SECCOMP_FILTER_FLAG_NEW_LISTENER`; then the parent is
+    /// told the listener's number and waited for, and it is closed.
+    SeccompListener {
         /// `SECCOMP_FILTER_FLAG_*`.
         flags: u32,
         /// The program.

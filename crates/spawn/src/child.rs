@@ -5,13 +5,15 @@ use crate::pool::Berth;
 use crate::stdio::Pipes;
 use husk_listing::Line;
 use husk_script::journal::Progress;
-use husk_script::report::{GO_ON, LONGEST};
+use husk_script::report::{GO_ON, MOST};
 use husk_script::sys::signal::{Signal, pidfd_send_signal};
 use husk_script::sys::{Errno, Fd, Pid};
 use husk_script::{Request, Script, Step};
 use rustix::io::{read, retry_on_intr};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, send, sendmsg, shutdown};
-use rustix::process::{PidfdFlags, WaitId, WaitIdOptions, WaitIdStatus, pidfd_open, waitid};
+use rustix::process::{
+    PidfdFlags, PidfdGetfdFlags, WaitId, WaitIdOptions, WaitIdStatus, pidfd_getfd, pidfd_open, waitid,
+};
 use rustix::thread::futex;
 use std::fmt::{self, Debug, Formatter};
 use std::io::IoSlice;
@@ -53,8 +55,8 @@ pub struct Child {
     /// A mutex for its `Sync` alone: it is only ever reached through `&mut`.
     berth: Mutex<Berth>,
     channel: Option<OwnedFd>,
-    /// What the last request is about.
-    argument: u32,
+    /// What its last request was about: the number of a descriptor, or of something else.
+    about: Option<i32>,
     status: Option<ExitStatus>,
     kill_on_drop: bool,
     /// How often the list has gone on in another process, which this stands for from then on.
@@ -81,7 +83,7 @@ impl Child {
             pidfd,
             berth: Mutex::new(berth),
             channel,
-            argument: 0,
+            about: None,
             status: None,
             kill_on_drop,
             births: 0,
@@ -102,11 +104,11 @@ impl Child {
     pub fn next_request(&mut self) -> Result<Option<Request>, Error> {
         let Some(channel) = &self.channel else { return Ok(None) };
         let failed = |errno| Error::new("request", errno);
-        let mut request = [0; LONGEST];
+        let mut request = [0; MOST];
         let length = retry_on_intr(|| read(channel, &mut request)).map_err(failed)?;
         self.follow()?;
-        let [what, a, b, c, d] = request;
-        self.argument = u32::from_ne_bytes([a, b, c, d]);
+        let [what, about @ ..] = request;
+        self.about = (length == MOST).then(|| i32::from_ne_bytes(about));
         match Request::from_byte(what) {
             _ if length == 0 => Ok(None),
             None => Err(failed(Errno::PROTO)),
@@ -114,10 +116,10 @@ impl Child {
         }
     }
 
-    /// What the last request is about, where it is about one of many things.
+    /// Which of many things its last request was about.
     #[must_use]
-    pub fn argument(&self) -> u32 {
-        self.argument
+    pub fn about(&self) -> Option<usize> {
+        usize::try_from(self.about?).ok()
     }
 
     /// Answers that what it asked for is done, and sends a descriptor along.
@@ -136,6 +138,17 @@ impl Child {
         sendmsg(channel, &answer, &mut control, SendFlags::NOSIGNAL)
             .map(drop)
             .map_err(|errno| Error::new("request", errno))
+    }
+
+    /// The descriptor of the child's that its last request was about: `pidfd_getfd`.
+    ///
+    /// # Errors
+    ///
+    /// `EBADF` if it was about none; `EPERM` as for ptrace(2), where the child is of another user.
+    pub fn requested_fd(&self) -> Result<OwnedFd, Error> {
+        let failed = |errno| Error::new("fetch a descriptor", errno);
+        let number = self.about.ok_or_else(|| failed(Errno::BADF))?;
+        pidfd_getfd(&self.pidfd, number, PidfdGetfdFlags::empty()).map_err(failed)
     }
 
     /// Answers that what it asked for is done.

@@ -220,6 +220,28 @@ pub fn seccomp_set_mode_filter(flags: u32, program: &[Instruction]) -> Result<us
     raw::seccomp(flags, program)
 }
 
+/// The same with `SECCOMP_FILTER_FLAG_NEW_LISTENER`: the listener, which exec closes.
+///
+/// # Errors
+///
+/// The same, and `EBUSY` if there is a filter with a listener already.
+pub fn seccomp_new_listener(flags: u32, program: &[Instruction]) -> Result<Fd> {
+    let number = raw::seccomp(flags, program)?;
+    i32::try_from(number).ok().and_then(Fd::new).ok_or(Errno::BADF)
+}
+
+/// Whether the kernel makes calls the way of x32: `None` if that cannot be found out, because the
+/// caller is filtered itself, and a filter may kill for such a call.
+#[cfg(target_arch = "x86_64")]
+#[must_use]
+pub fn knows_x32() -> Option<bool> {
+    match prctl(Prctl::GetSeccomp, [0, 0]) {
+        // EINVAL: a kernel without filters.
+        Ok(0) | Err(Errno::INVAL) => Some(raw::x32_getpid() != Err(Errno::NOSYS)),
+        _ => None,
+    }
+}
+
 /// `ioctl(TIOCSCTTY)`: the terminal becomes the controlling terminal of the caller's session.
 ///
 /// # Errors

@@ -9,7 +9,7 @@
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "raw system calls")]
 
-use crate::arch::call;
+use crate::arch::{call, trap};
 use crate::limits::KernelSchedAttr;
 use crate::process::Instruction;
 use crate::signal::{Action, Signal};
@@ -36,6 +36,7 @@ pub(crate) enum Numeric {
 #[repr(u32)]
 pub(crate) enum Prctl {
     CapAmbient = linux_raw_sys::prctl::PR_CAP_AMBIENT,
+    GetSeccomp = linux_raw_sys::prctl::PR_GET_SECCOMP,
     CapbsetDrop = linux_raw_sys::prctl::PR_CAPBSET_DROP,
     GetDumpable = linux_raw_sys::prctl::PR_GET_DUMPABLE,
     SetDumpable = linux_raw_sys::prctl::PR_SET_DUMPABLE,
@@ -74,10 +75,10 @@ pub(crate) fn numbers(number: Numeric, [a, b, c]: [usize; 3]) -> Result<usize> {
 }
 
 pub(crate) fn exit_group(status: usize) -> ! {
-    loop {
-        // SAFETY: one number. It does not return; the loop is what tells the compiler so.
-        unsafe { call(nr::__NR_exit_group, [status, 0, 0, 0, 0, 0]) };
-    }
+    // SAFETY: one number.
+    unsafe { call(nr::__NR_exit_group, [status, 0, 0, 0, 0, 0]) };
+    // It returns only where a seccomp filter refuses it.
+    trap()
 }
 
 pub(crate) fn clone_parent(namespaces: u32, born: &AtomicI32) -> Result<usize> {
@@ -213,6 +214,14 @@ pub(crate) fn seccomp(flags: u32, program: &[Instruction]) -> Result<usize> {
     // SAFETY: the kernel reads a `sock_fprog` and as many instructions as it says there are, which
     // it verifies before it runs any.
     check(unsafe { call(nr::__NR_seccomp, words) })
+}
+
+/// `getpid` as x32 makes it.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn x32_getpid() -> Result<usize> {
+    const X32_SYSCALL_BIT: u32 = 0x4000_0000;
+    // SAFETY: no argument.
+    check(unsafe { call(nr::__NR_getpid | X32_SYSCALL_BIT, [0; 6]) })
 }
 
 pub(crate) fn setgroups(groups: &[Gid]) -> Result {

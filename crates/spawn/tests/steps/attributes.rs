@@ -2,10 +2,13 @@
 
 use super::{R0, after, after_in_namespaces, failure, fd, list, mount_tmpfs, text, with_privileges};
 use crate::support::{Dir, needs_namespaces, needs_root, observe, skip};
+use husk_script::Request;
 use husk_spawn::sys::file::{Mode, OFlags};
+use husk_spawn::sys::process::Instruction;
 use husk_spawn::sys::{Errno, Fd, Uid};
 use husk_spawn::{Command, Reason, Step};
 use std::fs;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -15,11 +18,13 @@ pub(crate) fn fchown_streams() {
     let dir = Dir::new();
     let (path, flags) = (text(dir.join("out")), OFlags::RDWR | OFlags::CREATE);
     let owner = |path| fs::metadata(path).unwrap().uid();
-    let null = Step::Open { path: c"/dev/null", flags: OFlags::RDWR, mode: Mode::empty(), out: R0 };
-    let zero = Step::Open { path: c"/dev/zero", flags: OFlags::RDWR, mode: Mode::empty(), out: R0 };
-    let error = |open| {
+    let (node, zero) = (dir.join("node"), rustix::fs::makedev(1, 5));
+    let kind = rustix::fs::FileType::CharacterDevice;
+    rustix::fs::mknodat(rustix::fs::CWD, &node, kind, Mode::from(0o600), zero).unwrap();
+    let node = text(node);
+    let give = |device| {
         let steps = [
-            open,
+            Step::Open { path: device, flags: OFlags::RDONLY, mode: Mode::empty(), out: R0 },
             Step::Dup3 { from: R0.into(), to: Fd::STDIN },
             Step::Open { path, flags, mode: Mode::from(0o600), out: R0 },
             Step::Dup3 { from: R0.into(), to: Fd::STDERR },
@@ -27,34 +32,36 @@ pub(crate) fn fchown_streams() {
         ];
         Command::new("true").final_steps(list(steps)).status().unwrap();
     };
-    error(null);
+    give(c"/dev/null");
     assert_eq!(owner(dir.join("out")), 12);
-    error(zero);
+    give(node);
     // Nobody gets a device of the host.
-    assert_eq!([owner("/dev/null".into()), owner("/dev/zero".into())], [0, 0]);
+    assert_eq!([owner("/dev/null".into()), owner(dir.join("node"))], [0, 0]);
 }
 
 #[test]
 pub(crate) fn open_in_proc() {
-    let open = |path| Step::OpenInProc { path, flags: OFlags::RDONLY, out: R0 };
-    let observed = after([open(c"self/status"), Step::Dup3 { from: R0.into(), to: fd(509) }]);
+    let proc = Step::OpenProc { out: R0 };
+    let open = |path| Step::OpenInProc { proc: R0.into(), path, flags: OFlags::RDONLY, out: R0 };
+    let observed = after([proc, open(c"self/status"), Step::Dup3 { from: R0.into(), to: fd(509) }]);
     let status = Path::new("/proc").join(observed.child.id().to_string()).join("status");
     assert_eq!(observed.fds()[&509], status, "it is the child's own");
     for (path, errno) in [(c"self/cwd/x", 40), (c"../etc/passwd", 18), (c"no/such", 2)] {
-        let refused = failure([open(path)]);
+        let refused = failure([proc, open(path)]);
         assert!(refused.ends_with(&format!("(os error {errno})")), "{refused}");
     }
     // What somebody mounted there is no procfs, and what he mounted in it is not what was meant.
     needs_namespaces!();
-    let reason = |steps: [Step<'static>; 2]| {
+    let reason = |steps: [Step<'static>; 3]| {
         let mut command = Command::new("true");
         with_privileges(&mut command).final_steps(list(steps)).status().unwrap_err().reason()
     };
     let fake = mount_tmpfs(Path::new("/proc"));
-    assert_eq!(reason([fake, open(c"self/status")]), Reason::Errno(Errno::NODEV));
+    assert_eq!(reason([fake, proc, open(c"self/status")]), Reason::Errno(Errno::NODEV));
     let over = Step::MountBind { source: c"/dev/null", target: c"/proc/uptime" };
-    assert_eq!(reason([over, open(c"uptime")]), Reason::Errno(Errno::XDEV));
-    after_in_namespaces([over, open(c"self/status")]);
+    assert_eq!(reason([over, proc, open(c"uptime")]), Reason::Errno(Errno::XDEV));
+    // That which was there before is still what it was.
+    after_in_namespaces([proc, fake, open(c"self/status")]);
 }
 
 #[test]
@@ -100,4 +107,39 @@ pub(crate) fn personality() {
     let linux32 = 8;
     let observed = observe(|command| command.final_steps(list([Step::Personality { persona: linux32 }])));
     assert_eq!(observed.file("personality").trim(), "00000008");
+}
+
+#[test]
+pub(crate) fn seccomp_listener() {
+    // getcwd is notified of, all else allowed.
+    let (load, equal, answer, notify, allow) = (0x20, 0x15, 0x06, 0x7fc0_0000, 0x7fff_0000);
+    let getcwd = if cfg!(target_arch = "x86_64") { 79 } else { 17 };
+    let program: &[Instruction] = vec![
+        Instruction { code: load, jt: 0, jf: 0, k: 0 },
+        Instruction { code: equal, jt: 0, jf: 1, k: getcwd },
+        Instruction { code: answer, jt: 0, jf: 0, k: notify },
+        Instruction { code: answer, jt: 0, jf: 0, k: allow },
+    ]
+    .leak();
+    let new_listener = 8;
+    let filter = Step::SeccompListener { flags: new_listener, program };
+    let mut command = Command::of_steps(list([Step::NoNewPrivs, filter, Step::Chdir { path: c"/no/such" }]));
+    let mut child = command.kill_on_drop().spawn().unwrap();
+    assert_eq!(child.next_request().unwrap(), Some(Request::Listener));
+    let listener = child.requested_fd().unwrap();
+    let is = fs::read_link(format!("/proc/self/fd/{}", listener.as_raw_fd())).unwrap();
+    assert_eq!(is, Path::new("anon_inode:seccomp notify"));
+    child.go_on().unwrap();
+    assert_eq!(child.next_request().unwrap(), None);
+    assert!(child.requested_fd().is_err(), "the last word was about no descriptor");
+    assert_eq!(child.wait().unwrap_err().act(), "cwd /no/such");
+}
+
+#[test]
+fn a_child_ends_though_its_filter_forbids_it() {
+    // Every call is refused with EPERM, exit_group too.
+    let program: &[Instruction] = &[Instruction { code: 0x06, jt: 0, jf: 0, k: 0x0005_0001 }];
+    let filter = Step::Seccomp { flags: 0, program };
+    let refused = failure([Step::NoNewPrivs, filter, Step::Chdir { path: c"/" }]);
+    assert_eq!(refused, "cwd /: Operation not permitted (os error 1)");
 }

@@ -54,7 +54,7 @@ pub(crate) fn requests_of_trees() {
         let steps = [step, Step::Dup3 { from: R1.into(), to: Fd::STDIN }];
         let mut command = Command::new("true");
         let mut child = command.notify_release().kill_on_drop().final_steps(list(steps)).spawn().unwrap();
-        assert_eq!((child.next_request().unwrap(), child.argument()), (Some(Request::Tree), 7));
+        assert_eq!((child.next_request().unwrap(), child.about()), (Some(Request::Tree), Some(7)));
         if answers { child.go_on_with(sent.as_fd()) } else { child.go_on() }.unwrap();
         child.wait().map(|status| status.success()).map_err(|error| error.reason())
     };
