@@ -235,6 +235,13 @@ impl Seen {
         assert_eq!(found.trim_end(), wanted.trim_end());
     }
 
+    /// It said this, and perhaps more, on standard error.
+    #[track_caller]
+    pub(crate) fn says(&self, wanted: &str) {
+        let stderr = String::from_utf8_lossy(&self.0.stderr);
+        assert!(stderr.contains(wanted), "{stderr}\n{wanted}");
+    }
+
     /// It failed with this code and said this.
     #[track_caller]
     pub(crate) fn fails(&self, code: i32, wanted: &str) {
@@ -242,6 +249,13 @@ impl Seen {
         assert_eq!(self.0.status.code(), Some(code), "{stderr}");
         assert!(stderr.contains(wanted), "{stderr}\n{wanted}");
     }
+}
+
+/// Waits until a process has ended.
+pub(crate) fn until_gone(pid: i32) {
+    let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
+    let Ok(process) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) else { return };
+    husk_spawn::sys::process::poll_end(husk_spawn::sys::Fd::of(&process), None).expect("a poll");
 }
 
 /// The runtime that is tested.

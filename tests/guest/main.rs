@@ -69,6 +69,26 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
                 }
             }
         }
+        // Adds a line to a file: the first words, and what a hook finds around it.
+        ["hook", name, file] => {
+            let mut told = String::new();
+            std::io::stdin().read_to_string(&mut told)?;
+            let line = format!("{}\n", surroundings(name, &told)?);
+            std::io::Write::write_all(&mut fs::OpenOptions::new().append(true).open(file)?, line.as_bytes())?;
+        }
+        // Says something and ends with this code.
+        ["fail", code, words] => {
+            println!("out {words}");
+            eprintln!("err {words}");
+            return Ok(code.parse()?);
+        }
+        // Leaves a process behind that has its standard streams and waits for somebody to open a fifo.
+        ["leave", fifo] => drop(std::process::Command::new("/proc/self/exe").args(["cat", fifo]).spawn()?),
+        // Never ends, whatever becomes of its input.
+        ["hang"] => loop {
+            std::thread::park();
+        },
+        ["die"] => std::process::abort(),
         ["session-keyring"] => {
             let mut room = [std::mem::MaybeUninit::uninit(); 512];
             let description = keyctl_describe(Key::SESSION, &mut room)?;
@@ -121,4 +141,34 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
         _ => return Err(format!("what is {words:?}?").into()),
     }
     Ok(0)
+}
+
+/// What a hook finds around it.
+fn surroundings(name: &str, told: &str) -> Result<serde_json::Value, Box<dyn Error>> {
+    let names = |directory| -> Result<Vec<String>, std::io::Error> {
+        let mut names = fs::read_dir(directory)?
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .collect::<Result<Vec<_>, std::io::Error>>()?;
+        names.sort();
+        Ok(names)
+    };
+    let namespace = |kind| fs::read_link(format!("/proc/self/ns/{kind}"));
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line = |name| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"));
+    Ok(serde_json::json!({
+        "name": name,
+        "told": told,
+        "arguments": env::args().collect::<Vec<_>>(),
+        "environment": env::vars().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>(),
+        "cwd": env::current_dir()?,
+        "root": names("/")?,
+        "descriptors": names("/proc/self/fd")?,
+        "mnt": namespace("mnt")?,
+        "pid": namespace("pid")?,
+        "net": namespace("net")?,
+        "uid": line("Uid"),
+        "umask": line("Umask"),
+        "blocked": line("SigBlk"),
+        "seccomp": line("Seccomp"),
+    }))
 }

@@ -6,11 +6,12 @@
 #![forbid(unsafe_code)]
 
 use core::fmt::{self, Display, Formatter};
-use husk_script::sys::Fd;
+use husk_script::hook::Failed;
 use husk_script::sys::at::Node;
 use husk_script::sys::mount::{Extent, MountPropagationFlags};
 use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::process::{Capabilities, KeepCaps};
+use husk_script::sys::{Errno, Fd};
 use husk_script::{Handle, Request, Step};
 use std::ffi::CStr;
 
@@ -23,6 +24,37 @@ use std::ffi::CStr;
 /// assert_eq!(Line(&Step::Chdir { path: c"/srv" }).to_string(), "cwd /srv");
 /// ```
 pub struct Line<'a>(pub &'a Step<'a>);
+
+/// Why a step failed: the kernel's words for an error, or ours for a hook that ran.
+///
+/// ```
+/// # use husk_listing::Why;
+/// # use husk_script::sys::Errno;
+/// assert_eq!(Why(Errno::NOENT).to_string(), "No such file or directory (os error 2)");
+/// ```
+pub struct Why(pub Errno);
+
+impl Display for Why {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match Failed::from_errno(self.0) {
+            Some(failed) => FailedHook(failed).fmt(f),
+            None => std::io::Error::from_raw_os_error(self.0.raw_os_error()).fmt(f),
+        }
+    }
+}
+
+/// How a hook failed that ran.
+pub struct FailedHook(pub Failed);
+
+impl Display for FailedHook {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Failed::Exited(status) => write!(f, "exit status {status}"),
+            Failed::Killed(signal) => write!(f, "killed by signal {signal}"),
+            Failed::TimedOut => f.write_str("killed, because it did not end in time"),
+        }
+    }
+}
 
 impl Display for Line<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -155,6 +187,12 @@ impl Display for Line<'_> {
             Step::Request { what: Request::Parked } => f.write_str("request parked"),
             Step::Request { what: Request::Listener } => f.write_str("request listener"),
             Step::Request { what: Request::NetDevices } => f.write_str("request net-devices"),
+            Step::Request { what: Request::Hooks } => f.write_str("request hooks"),
+            Step::Hook { hook } => {
+                write!(f, "hook {}", Text(hook.path))?;
+                let limit = hook.timeout_seconds;
+                limit.map_or(Ok(()), |seconds| write!(f, " at most {seconds} s"))
+            }
 
             Step::Setrlimit { resource, limit } => {
                 let limits = (Limit(limit.current), Limit(limit.maximum));

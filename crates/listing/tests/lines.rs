@@ -9,7 +9,7 @@ use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::process::{Capabilities, KeepCaps};
 use husk_script::sys::signal::{Signal, SignalSet};
 use husk_script::sys::{CArray, CPtr, Errno, Fd, Gid, Pid, Uid};
-use husk_script::{Place, Reg, Request, Step, Target};
+use husk_script::{Hook, Place, Reg, Request, Step, Target};
 use std::collections::BTreeSet;
 
 const R3: Reg = Reg::new(3).unwrap();
@@ -30,6 +30,7 @@ fn every_step_has_its_line() {
     let target = Target { path: c"dev" };
     let (mode, uid, gid) = (Mode::from(0o666), Uid::from_raw(0), Gid::from_raw(0));
 
+    let hook = Hook { path: c"/bin/hook", argv, envp, state: [b"", b""], timeout_seconds: Some(5) };
     let lines = [
         (
             Step::Open { path: c"/dev/null", flags: OFlags::RDWR, mode: Mode::empty(), out: R3 },
@@ -218,6 +219,9 @@ fn every_step_has_its_line() {
             "attributes above r3 private",
         ),
         (Step::Request { what: Request::Parked }, "request parked"),
+        (Step::Request { what: Request::Hooks }, "request hooks"),
+        (Step::Hook { hook: &Hook { timeout_seconds: None, ..hook } }, "hook /bin/hook"),
+        (Step::Hook { hook: &hook }, "hook /bin/hook at most 5 s"),
         (Step::Park { listener: fd(4) }, "park"),
     ];
     for (step, line) in &lines {
@@ -253,7 +257,7 @@ names! {
     Execve
     CloseOthers OpenInRoot EnsureDirectory Attach Mknod SymlinkIn Fsopen FsconfigString FsconfigFlag Fsmount
     OpenTree MountSetattr MoveMount Mask ReadOnly Fchdir DropBounding KeepCaps Capset RaiseAmbient Seccomp
-    CheckExecutable ExecveFirst Park
+    CheckExecutable ExecveFirst Park Hook
     SeccompListener OpenProc
     FchownStreams OpenInProc JoinSessionKeyring SetMempolicy Personality
     CloneParent Setdomainname LoopbackUp Undumpable FsconfigFd

@@ -13,6 +13,7 @@
 mod builder;
 mod cgroup;
 mod devices;
+pub mod hooks;
 mod host;
 mod identity;
 mod keyring;
@@ -32,7 +33,7 @@ pub use seccomp::decisions;
 use builder::Builder;
 use bumpalo::Bump;
 use husk_bundle::Container;
-use husk_bundle::container::{Access, Hooks, NamespaceKind, NoNewPrivileges, Terminal};
+use husk_bundle::container::{Access, NamespaceKind, NoNewPrivileges, Terminal};
 use husk_script::Step;
 use husk_script::sys::Fd;
 use seccomp::When;
@@ -147,6 +148,9 @@ pub fn create<'b>(
     plan.at("process.user.umask").push(Step::Umask { mask: builder::mode(0) });
     let late = mounts::attach(&mounts::Around { container, host, root }, &mut plan)?;
     devices::create(container, host, root, &mut plan)?;
+    // "After the runtime environment has been created" and "before the `pivot_root`" (config.md); and while
+    // they can still change what is covered or made read-only below.
+    hooks::before_pivot(container, call.id, root, &mut plan)?;
     // Now that devices and mounts are in them.
     late.seal(&mut plan);
     process::make_cwd(container, root, &mut plan)?;
@@ -175,7 +179,9 @@ pub fn create<'b>(
         seccomp::load(container, host, When::Attended, &mut plan)?;
         process::wait(start, &mut plan);
         seccomp::load(container, host, When::Last, &mut plan)?;
-        process::exec(process, host, call, &mut plan)?;
+        let environment = process::environment(process, host, call, &mut plan)?;
+        hooks::before_exec(container, call.id, environment, &mut plan)?;
+        process::exec(process, environment, &mut plan)?;
     }
     Ok(plan.finish(namespaces::new(container)))
 }
@@ -184,7 +190,6 @@ pub fn create<'b>(
 fn refuse(container: &Container, plan: &mut Builder<'_>) -> Result<(), Error> {
     let process = container.process.as_ref();
     let asked = [
-        ("hooks", container.hooks != Hooks::default()),
         ("linux.intelRdt", container.intel_rdt.is_some()),
         ("linux.timeOffsets", !container.time_offsets.is_empty()),
         ("process", process.is_none()),

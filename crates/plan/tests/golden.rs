@@ -74,3 +74,8 @@ fn volumes_in_a_user_namespace() {
 fn hello_as_a_user() {
     agrees("rootless", "v2-user", v2_rootless);
 }
+
+#[test]
+fn hooks_as_root() {
+    agrees("hooks", "v2-root", v2_root);
+}

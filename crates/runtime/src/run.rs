@@ -1,10 +1,12 @@
 //! `run`: a container from its beginning to its end, in the foreground.
 
-use crate::create::{self, Creation, Request, explain, launch};
+use crate::create::{self, Creation, Launched, Request, launch};
 use crate::error::Error;
-use crate::serve::{Arrival, serve};
+use crate::hooks;
+use crate::record::Record;
+use crate::serve::Arrival;
 use crate::store::Store;
-use husk_bundle::Warning;
+use husk_bundle::{Container, Warning};
 use husk_plan::Start;
 use husk_spawn::sys::Errno;
 use husk_spawn::sys::signal::{rt_sigaction_default, rt_sigprocmask, rt_sigwait};
@@ -12,38 +14,60 @@ use husk_spawn::{Child, Signal, SignalSet};
 use std::process::ExitStatus;
 
 /// Creates a container, starts it, passes signals on to it, waits for its end and deletes it. `warn`
-/// hears what is carried out otherwise than written, before the program begins.
+/// hears what is carried out otherwise than written, before the program begins, and of hooks that failed
+/// after its end.
 ///
 /// # Errors
 ///
 /// As `create` and `start`.
-pub fn run(store: &Store, request: &Request, warn: impl FnOnce(&[Warning])) -> Result<ExitStatus, Error> {
+pub fn run(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])) -> Result<ExitStatus, Error> {
     let timings = &request.timings;
     timings.begin("load config.json");
     let (container, warnings) = husk_bundle::load(&request.bundle)?;
     warn(&warnings);
     timings.begin("reserve the name");
-    // Never committed: when it is dropped, at the end or on the way, nothing of it is left.
+    // Never committed: at the end or on the way, nothing of it is left.
     let creation = Creation::begin(store, &request.id)?;
     let mut record = create::record(request, &container);
     creation.entry.write(&record)?;
     let signals = hold_signals()?;
     let mut launched = launch(&container, &request.call(Start::AtOnce)?, timings)?;
+    let ended = begin(&mut launched, &container, request, &creation, &mut record)
+        .and_then(|()| supervise(&mut launched.child, signals).map_err(|error| launched.explain(error)));
+    // Its process first, which an error may have left.
+    drop(launched);
+    creation.end(&record, warn);
+    ended
+}
+
+/// Lets the program begin, and tells who wants to know.
+fn begin(
+    launched: &mut Launched,
+    container: &Container,
+    request: &Request,
+    creation: &Creation,
+    record: &mut Record,
+) -> Result<(), Error> {
+    let timings = &request.timings;
     timings.begin("write it down");
     record.process = create::process(&launched.child);
-    creation.entry.write(&record)?;
+    creation.entry.write(record)?;
     create::write_pid(request, &launched.child)?;
     // A child that failed before asks nothing; the wait says at what.
-    if serve(&mut launched.child, &container, &record)? == Arrival::Ready {
+    if launched.serve(container, record)? == Arrival::Ready {
         launched.child.go_on()?;
     }
     if timings.are_wanted() {
         timings.begin("wait for exec");
-        launched.child.wait_for_exec().map_err(|error| explain(error, &launched.plan))?;
+        launched.wait_for_exec()?;
         timings.end();
-        timings.add(&mut launched);
+        timings.add(launched);
     }
-    supervise(&mut launched.child, signals).map_err(|error| explain(error, &launched.plan))
+    if !record.poststart.is_empty() {
+        launched.wait_for_exec()?;
+        hooks::poststart(record, "running", Some(launched.child.id()))?;
+    }
+    Ok(())
 }
 
 /// What is not the container's: news of sockets, the size of a terminal that it does not have, and

@@ -15,8 +15,12 @@
 
 #![no_std]
 
+#[cfg(test)]
+extern crate std;
+
 mod copy;
 mod cover;
+pub mod hook;
 pub mod journal;
 mod keys;
 mod missing;
@@ -26,6 +30,7 @@ mod step;
 mod target;
 mod tree;
 
+pub use hook::Hook;
 pub use husk_sys as sys;
 pub use journal::Journal;
 pub use report::Request;
@@ -71,7 +76,7 @@ pub fn run(script: &Script<'_>) -> ! {
         }
         if let Err(errno) = perform::perform(step, &mut registers, script) {
             script.journal.fail(errno);
-            registers.report(index, errno);
+            registers.report(index, errno, script.channel);
             break;
         }
     }

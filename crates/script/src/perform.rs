@@ -1,5 +1,6 @@
 //! What each step does: an arm, a call.
 
+use crate::hook;
 use crate::keys;
 use crate::report::{self, Failure, Request};
 use crate::step::{Handle, Reg, Step};
@@ -19,11 +20,13 @@ pub(crate) struct Registers {
     places: [Option<Fd>; Reg::COUNT as usize],
     /// Who hears of a failure beside the journal.
     pub(crate) reporter: Option<Fd>,
+    /// What the last hook said, if it failed.
+    said: Option<Fd>,
 }
 
 impl Default for Registers {
     fn default() -> Self {
-        Self { places: [None; Reg::COUNT as usize], reporter: None }
+        Self { places: [None; Reg::COUNT as usize], reporter: None, said: None }
     }
 }
 
@@ -55,13 +58,17 @@ impl Registers {
         Ok(fd)
     }
 
-    /// Tells whoever started a parked child what failed.
-    pub(crate) fn report(&self, step: usize, errno: Errno) {
+    /// Tells whoever started a parked child what failed, and what a hook said before it did.
+    pub(crate) fn report(&self, step: usize, errno: Errno, channel: Option<Fd>) {
         if let Some(reporter) = self.reporter {
             let failure =
                 Failure { step: u32::try_from(step).unwrap_or(u32::MAX), errno: errno.raw_os_error() };
             // Tolerated: if nobody listens any more, nobody is left to be told.
             let _sent = file::write(reporter, &failure.to_bytes()).unwrap_or(0);
+        }
+        if let Some(said) = self.said {
+            // Tolerated: that it failed is known without its words.
+            report::last_words(said, self.reporter, channel).unwrap_or(());
         }
     }
 
@@ -255,6 +262,7 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
         Step::Setdomainname { name } => namespace::setdomainname(name),
         Step::LoopbackUp => namespace::loopback_up(),
         Step::Request { what } => report::request(channel, what),
+        Step::Hook { hook } => hook::run(hook, &mut registers.said),
 
         Step::Setrlimit { resource, limit } => limits::setrlimit(resource, limit),
         Step::Setpriority { nice } => limits::setpriority_process(None, nice),

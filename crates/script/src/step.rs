@@ -1,5 +1,6 @@
 //! The vocabulary: everything a child can do before it execs.
 
+use crate::hook::Hook;
 use crate::report::Request;
 use crate::sys::at::Node;
 use crate::sys::file::{Mode, OFlags};
@@ -589,6 +590,11 @@ pub enum Step<'a> {
     Request {
         /// What.
         what: Request,
+    },
+    /// Runs a program beside the child and waits for its end, which has to be a good one.
+    Hook {
+        /// The program.
+        hook: &'a Hook<'a>,
     },
 
     // Limits.

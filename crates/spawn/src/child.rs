@@ -4,13 +4,16 @@ use crate::error::{Error, Reason};
 use crate::pool::Berth;
 use crate::stdio::Pipes;
 use husk_listing::Line;
+use husk_script::hook::Failed;
 use husk_script::journal::Progress;
-use husk_script::report::{GO_ON, MOST};
+use husk_script::report::{GO_ON, LAST_WORDS, MOST_BYTES, WITH_NUMBER};
 use husk_script::sys::signal::{Signal, pidfd_send_signal};
 use husk_script::sys::{Errno, Fd, Pid};
 use husk_script::{Request, Script, Step};
 use rustix::io::{read, retry_on_intr};
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, send, sendmsg, shutdown};
+use rustix::net::{
+    RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, recv, send, sendmsg, shutdown,
+};
 use rustix::process::{
     PidfdFlags, PidfdGetfdFlags, WaitId, WaitIdOptions, WaitIdStatus, pidfd_getfd, pidfd_open, waitid,
 };
@@ -57,6 +60,7 @@ pub struct Child {
     channel: Option<OwnedFd>,
     /// What its last request was about: the number of a descriptor, or of something else.
     about: Option<i32>,
+    last_words: Vec<u8>,
     status: Option<ExitStatus>,
     kill_on_drop: bool,
     /// How often the list has gone on in another process, which this stands for from then on.
@@ -84,6 +88,7 @@ impl Child {
             berth: Mutex::new(berth),
             channel,
             about: None,
+            last_words: Vec::new(),
             status: None,
             kill_on_drop,
             births: 0,
@@ -104,13 +109,18 @@ impl Child {
     pub fn next_request(&mut self) -> Result<Option<Request>, Error> {
         let Some(channel) = &self.channel else { return Ok(None) };
         let failed = |errno| Error::new("request", errno);
-        let mut request = [0; MOST];
-        let length = retry_on_intr(|| read(channel, &mut request)).map_err(failed)?;
+        let mut message = [0; MOST_BYTES];
+        let length = retry_on_intr(|| read(channel, &mut message)).map_err(failed)?;
         self.follow()?;
-        let [what, about @ ..] = request;
-        self.about = (length == MOST).then(|| i32::from_ne_bytes(about));
+        let [what, a, b, c, d, ..] = message;
+        self.about = (length == WITH_NUMBER).then(|| i32::from_ne_bytes([a, b, c, d]));
         match Request::from_byte(what) {
             _ if length == 0 => Ok(None),
+            None if what == LAST_WORDS => {
+                self.last_words.extend_from_slice(&message[1..length]);
+                // To the end of file.
+                self.next_request()
+            }
             None => Err(failed(Errno::PROTO)),
             request => Ok(request),
         }
@@ -149,6 +159,21 @@ impl Child {
         let failed = |errno| Error::new("fetch a descriptor", errno);
         let number = self.about.ok_or_else(|| failed(Errno::BADF))?;
         pidfd_getfd(&self.pidfd, number, PidfdGetfdFlags::empty()).map_err(failed)
+    }
+
+    /// What the [hook](Step::Hook) said at which the child failed, or the end of it. Complete once the child
+    /// is released. Never blocks.
+    pub fn last_words(&mut self) -> &[u8] {
+        if let Some(channel) = &self.channel {
+            let mut message = [0; MOST_BYTES];
+            // Tolerated: without a message there are no more words.
+            while let Ok((_, length @ 1..)) = recv(channel, &mut message[..], RecvFlags::DONTWAIT)
+                && message[0] == LAST_WORDS
+            {
+                self.last_words.extend_from_slice(&message[1..length]);
+            }
+        }
+        &self.last_words
     }
 
     /// Answers that what it asked for is done.
@@ -387,7 +412,11 @@ pub(crate) fn wait(id: WaitId<'_>, options: WaitIdOptions, pid: Pid) -> Result<O
 pub(crate) fn verdict(berth: &Berth, status: ExitStatus) -> Result<ExitStatus, Error> {
     let script = berth.script();
     let (step, reason) = match script.journal.progress() {
-        Progress::Failed(step, errno) => (step, Reason::Errno(errno)),
+        Progress::Failed(step, errno) => {
+            let hook = matches!(script.steps.get(step), Some(Step::Hook { .. }));
+            let failed = if hook { Failed::from_errno(errno) } else { None };
+            (step, failed.map_or(Reason::Errno(errno), Reason::Hook))
+        }
         Progress::At(step) if is_exec(script, step) => return Ok(status),
         Progress::At(step) => (step, Reason::Died(status)),
     };

@@ -97,7 +97,7 @@ pub use husk_script::sys;
 pub use husk_script::sys::limits::{Resource, SchedAttr};
 pub use husk_script::sys::namespace::Namespaces;
 pub use husk_script::sys::signal::{Signal, SignalSet};
-pub use husk_script::{Handle, Reg, Request, Step};
+pub use husk_script::{Handle, Hook, Reg, Request, Step, hook};
 pub use idmap::IdMap;
 pub use stdio::Stdio;
 pub use writer::Writer;

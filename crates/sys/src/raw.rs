@@ -306,6 +306,20 @@ pub(crate) fn fsmount(fs: Fd, flags: u32, attributes: u32) -> Result<Fd> {
     descriptor(unsafe { call(nr::__NR_fsmount, [fs.word(), flags as usize, attributes as usize, 0, 0, 0]) })
 }
 
+pub(crate) fn memfd_create(name: &CStr, flags: u32) -> Result<Fd> {
+    // SAFETY: the kernel reads a string that ends with NUL.
+    descriptor(unsafe { call(nr::__NR_memfd_create, [name.as_ptr().addr(), flags as usize, 0, 0, 0, 0]) })
+}
+
+/// The reading end, then the writing end.
+pub(crate) fn pipe2(flags: u32) -> Result<[Fd; 2]> {
+    let mut ends = [-1_i32; 2];
+    // SAFETY: the kernel writes two numbers, for which there is room.
+    check(unsafe { call(nr::__NR_pipe2, [ends.as_mut_ptr().addr(), flags as usize, 0, 0, 0, 0]) })?;
+    let [reader, writer] = ends;
+    Ok([Fd::new(reader).ok_or(Errno::BADF)?, Fd::new(writer).ok_or(Errno::BADF)?])
+}
+
 /// `socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC)`.
 pub(crate) fn socket_unix() -> Result<Fd> {
     const AF_UNIX: usize = 1;
