@@ -20,5 +20,7 @@ mod network;
 mod process;
 /// Filters of system calls, and agents that decide about them.
 mod seccomp;
+/// Terminals, in the foreground and sent away.
+mod terminal;
 /// A bundle to build, a runtime to run it, and what is expected of it.
 mod util;

@@ -191,6 +191,23 @@ impl Runtime {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the runtime")
     }
 
+    /// The same with more options, and streams that the caller chooses.
+    pub(crate) fn running_with(&self, bundle: &Bundle, options: &[&str], streams: [Stdio; 3]) -> Child {
+        bundle.write();
+        let mut command = self.command("run");
+        let [stdin, stdout, stderr] = streams;
+        command.arg("--bundle").arg(bundle.path()).args(options).arg("c");
+        command.stdin(stdin).stdout(stdout).stderr(stderr).spawn().expect("the runtime")
+    }
+
+    /// The same, for one that goes on when the runtime is gone.
+    pub(crate) fn run_detached(&self, bundle: &Bundle, options: &[&str]) -> Seen {
+        bundle.write();
+        let mut command = self.command("run");
+        command.arg("--bundle").arg(bundle.path()).args(options).arg("c");
+        self.detached(command)
+    }
+
     /// Output through files: the container keeps what it is given for longer than the runtime lives.
     fn detached(&self, mut command: Command) -> Seen {
         let (mut out, mut err) =

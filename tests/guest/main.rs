@@ -1,6 +1,9 @@
 //! What runs inside the containers of tests: one static program instead of a shell and its tools, so
 //! that a test says exactly what is looked at and needs no image.
 
+mod stream;
+mod terminal;
+
 use husk_spawn::sys::keyring::{Key, keyctl_describe};
 use husk_spawn::sys::signal::{rt_sigprocmask, rt_sigwait};
 use husk_spawn::{IdMap, Namespaces, Signal, SignalSet};
@@ -34,14 +37,28 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
                 std::thread::park();
             }
         }
-        // Says that it has begun, and ends with 42 when it gets SIGHUP.
-        ["until", "HUP"] => {
-            let hangup = SignalSet::EMPTY.with(Signal::HUP);
-            rt_sigprocmask(hangup)?;
+        // Says that it has begun, and ends with 42 when it gets this signal.
+        ["until", signal] => {
+            let signal = SignalSet::EMPTY.with(named(signal)?);
+            rt_sigprocmask(signal)?;
             println!("begun");
-            rt_sigwait(hangup)?;
+            rt_sigwait(signal)?;
             return Ok(42);
         }
+        // Starts a child that starts another, and says whose the latter is when the former has ended.
+        ["orphan"] => return orphan(),
+        ["orphan", "between"] => {
+            let mut last = std::process::Command::new("/guest");
+            // Who waits for our output is not to wait for it.
+            last.args(["orphan", "last"])
+                .stdout(std::process::Stdio::null())
+                .stderr(std::process::Stdio::null());
+            println!("{}", last.spawn()?.id());
+        }
+        ["orphan", "last"] => {
+            std::io::stdin().read_to_end(&mut Vec::new())?;
+        }
+        ["tty", words @ ..] => return terminal::look(words),
         ["cat", file] => print!("{}", fs::read_to_string(file)?),
         ["write", file] => fs::write(file, "written")?,
         ["list", directory] => {
@@ -171,4 +188,30 @@ fn surroundings(name: &str, told: &str) -> Result<serde_json::Value, Box<dyn Err
         "blocked": line("SigBlk"),
         "seccomp": line("Seccomp"),
     }))
+}
+
+/// A signal by its name.
+fn named(name: &str) -> Result<Signal, Box<dyn Error>> {
+    let known = [("HUP", Signal::HUP), ("INT", Signal::INT), ("TSTP", Signal::TSTP), ("TTIN", Signal::TTIN)];
+    known.iter().find(|(known, _)| *known == name).map(|(_, signal)| *signal).ok_or("no such signal".into())
+}
+
+/// Says whose a process is whose parent has ended, and whether it is waited for.
+fn orphan() -> Result<u8, Box<dyn Error>> {
+    let (reader, keep) = std::io::pipe()?;
+    let between = std::process::Command::new("/guest").args(["orphan", "between"]).stdin(reader).output()?;
+    let last = format!("/proc/{}", String::from_utf8(between.stdout)?.trim());
+    let runtime = rustix::process::getppid().ok_or("no parent")?.as_raw_pid();
+    let status = fs::read_to_string(format!("{last}/status"))?;
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:\t")).ok_or("no parent")?;
+    let is_runtimes = parent.parse() == Ok(runtime);
+    println!("adopted by {}", if is_runtimes { "the runtime" } else { "another" });
+    drop(keep);
+    if is_runtimes {
+        while fs::exists(&last)? {
+            std::thread::yield_now();
+        }
+        println!("reaped");
+    }
+    Ok(0)
 }

@@ -151,6 +151,7 @@ impl Display for Line<'_> {
             Step::MountSetattrAbove { directory, propagation } => {
                 write!(f, "attributes above {}{}", Descriptor(directory), PropagationOf(propagation))
             }
+            Step::OpenTreeOf { fd, out } => write!(f, "r{} = open-tree {}", out.index(), Descriptor(fd)),
             Step::MountSetattr { mount, extent, set, clear, propagation } => {
                 write!(f, "attributes {}{}", Descriptor(mount), Below(extent))?;
                 write!(f, "{}{}{}", Attributes("+", set), Attributes("-", clear), PropagationOf(propagation))
@@ -168,6 +169,12 @@ impl Display for Line<'_> {
             Step::Setpgid { group: Some(group) } => write!(f, "process-group {}", group.as_raw_pid()),
             Step::Tiocsctty { terminal } => write!(f, "controlling-terminal {}", terminal.number()),
             Step::Tcsetpgrp { terminal } => write!(f, "foreground {}", terminal.number()),
+            Step::OpenPty { path, master, slave, .. } => {
+                write!(f, "r{}, r{} = open-pty {}", master.index(), slave.index(), Text(path))
+            }
+            Step::Tiocswinsz { terminal, rows, columns } => {
+                write!(f, "window-size {} {rows} {columns}", Descriptor(terminal))
+            }
 
             Step::ResetHandlers => f.write_str("signals default"),
             Step::DefaultAction { signal } => write!(f, "signal {} default", signal.number()),
@@ -182,17 +189,13 @@ impl Display for Line<'_> {
             Step::Sethostname { name } => write!(f, "hostname {}", Bytes(name)),
             Step::Setdomainname { name } => write!(f, "domainname {}", Bytes(name)),
             Step::LoopbackUp => f.write_str("loopback up"),
-            Step::Request { what: Request::IdMaps } => f.write_str("request id-maps"),
-            Step::Request { what: Request::Tree } => f.write_str("request tree"),
-            Step::Request { what: Request::Parked } => f.write_str("request parked"),
-            Step::Request { what: Request::Listener } => f.write_str("request listener"),
-            Step::Request { what: Request::NetDevices } => f.write_str("request net-devices"),
-            Step::Request { what: Request::Hooks } => f.write_str("request hooks"),
             Step::Hook { hook } => {
                 write!(f, "hook {}", Text(hook.path))?;
                 let limit = hook.timeout_seconds;
                 limit.map_or(Ok(()), |seconds| write!(f, " at most {seconds} s"))
             }
+            Step::Request { what } => write!(f, "request {}", Wish(what)),
+            Step::RequestWith { what, fd } => write!(f, "request {} {}", Wish(what), Descriptor(fd)),
 
             Step::Setrlimit { resource, limit } => {
                 let limits = (Limit(limit.current), Limit(limit.maximum));
@@ -275,6 +278,22 @@ struct Bytes<'a>(&'a [u8]);
 impl Display for Bytes<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+struct Wish(Request);
+
+impl Display for Wish {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Request::IdMaps => "id-maps",
+            Request::Parked => "parked",
+            Request::Hooks => "hooks",
+            Request::Listener => "listener",
+            Request::NetDevices => "net-devices",
+            Request::Tree => "tree",
+            Request::Terminal => "terminal",
+        })
     }
 }
 

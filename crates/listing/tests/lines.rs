@@ -222,6 +222,13 @@ fn every_step_has_its_line() {
         (Step::Request { what: Request::Hooks }, "request hooks"),
         (Step::Hook { hook: &Hook { timeout_seconds: None, ..hook } }, "hook /bin/hook"),
         (Step::Hook { hook: &hook }, "hook /bin/hook at most 5 s"),
+        (Step::RequestWith { what: Request::Terminal, fd: R3.into() }, "request terminal r3"),
+        (
+            Step::OpenPty { root: root.into(), path: c"dev/pts", master: R3, slave: root },
+            "r3, r0 = open-pty dev/pts",
+        ),
+        (Step::Tiocswinsz { terminal: R3.into(), rows: 24, columns: 80 }, "window-size r3 24 80"),
+        (Step::OpenTreeOf { fd: R3.into(), out: R3 }, "r3 = open-tree r3"),
         (Step::Park { listener: fd(4) }, "park"),
     ];
     for (step, line) in &lines {
@@ -263,4 +270,5 @@ names! {
     CloneParent Setdomainname LoopbackUp Undumpable FsconfigFd
     OpenTreeOrRequest RequestTree FsconfigModeOf CopyUp Fspick Reconfigure MountSetattrUnlocked MountSetattrAbove
     Label Hide UnlinkIn
+    OpenPty Tiocswinsz OpenTreeOf RequestWith
 }

@@ -25,6 +25,7 @@ mod network;
 mod process;
 mod rootfs;
 mod seccomp;
+mod terminal;
 
 pub use builder::{Error, Plan};
 pub use host::{AppArmor, CgroupMount, Host, Selinux};
@@ -33,7 +34,7 @@ pub use seccomp::decisions;
 use builder::Builder;
 use bumpalo::Bump;
 use husk_bundle::Container;
-use husk_bundle::container::{Access, NamespaceKind, NoNewPrivileges, Terminal};
+use husk_bundle::container::{Access, NamespaceKind, NoNewPrivileges};
 use husk_script::Step;
 use husk_script::sys::Fd;
 use seccomp::When;
@@ -151,12 +152,16 @@ pub fn create<'b>(
     // "After the runtime environment has been created" and "before the `pivot_root`" (config.md); and while
     // they can still change what is covered or made read-only below.
     hooks::before_pivot(container, call.id, root, &mut plan)?;
-    // Now that devices and mounts are in them.
-    late.seal(&mut plan);
     process::make_cwd(container, root, &mut plan)?;
     // While the host's null device can still be mounted; and on descriptors below the new root, so it
     // makes no difference that it is not yet the root.
     masks::cover(container, root, &mut plan)?;
+    // On what the container's mounts are by now; after what must not be seen is covered, and before what
+    // must not be written, for `/dev/console` is made.
+    terminal::open(container, root, &mut plan)?;
+    // Now that devices, mounts and the console are in them.
+    late.seal(&mut plan);
+    masks::read_only(container, root, &mut plan)?;
     rootfs::enter(container, host, call.new_root, root, &mut plan)?;
 
     // After everything that is run for the container and not in it, which would be confined too.
@@ -193,7 +198,6 @@ fn refuse(container: &Container, plan: &mut Builder<'_>) -> Result<(), Error> {
         ("linux.intelRdt", container.intel_rdt.is_some()),
         ("linux.timeOffsets", !container.time_offsets.is_empty()),
         ("process", process.is_none()),
-        ("process.terminal", process.is_some_and(|process| process.terminal != Terminal::No)),
     ];
     let (name, reason) = match asked.into_iter().find(|(_, asked)| *asked) {
         Some(("process", _)) => ("process", "is missing"),

@@ -8,6 +8,7 @@ use crate::probe::{probe, revealing};
 use crate::record::{Process, Record};
 use crate::serve::Arrival;
 use crate::store::{Entry, Store, write_whole};
+use crate::terminal::{Console, Stay};
 use crate::time;
 use crate::timings::Timings;
 use crate::trees::id_maps;
@@ -46,9 +47,6 @@ pub struct Request {
 impl Request {
     /// The same for the planner, for a program that begins as `start` says.
     pub(crate) fn call(&self, start: Start) -> Result<Call<'_>, Error> {
-        if self.console_socket.is_some() {
-            return Err(Error::State("--console-socket is not supported yet"));
-        }
         let Self { new_root, keyring, preserve_fds, .. } = *self;
         let listen_fds = descriptors::listen_fds();
         descriptors::check(listen_fds, preserve_fds)?;
@@ -66,6 +64,7 @@ impl Request {
 pub fn create(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])) -> Result<(), Error> {
     let (container, warnings) = husk_bundle::load(&request.bundle)?;
     warn(&warnings);
+    let mut console = Console::of(request, &container, Stay::Detached)?;
     let creation = Creation::begin(store, &request.id)?;
     let socket = creation.entry.socket();
     let listener = UnixListener::bind(&socket).map_err(|reason| Error::file("bind", &socket, reason))?;
@@ -73,7 +72,7 @@ pub fn create(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])
     creation.entry.write(&record)?;
 
     let mut launched = launch(&container, &request.call(Start::On(Fd::of(&listener)))?, &request.timings)?;
-    match park(&mut launched, &container, request, &creation, &mut record) {
+    match park(&mut launched, &container, &mut console, request, &creation, &mut record) {
         Ok(()) => {
             launched.child.let_go();
             creation.commit();
@@ -92,11 +91,12 @@ pub fn create(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])
 fn park(
     launched: &mut Launched,
     container: &Container,
+    console: &mut Console,
     request: &Request,
     creation: &Creation,
     record: &mut Record,
 ) -> Result<(), Error> {
-    if launched.serve(container, record)? == Arrival::Failed {
+    if launched.serve(container, record, console)? == Arrival::Failed {
         // The wait says at what.
         launched.wait_for_exec()?;
         return Err(Error::State("the container's process never waited"));

@@ -6,6 +6,7 @@ use crate::hooks;
 use crate::listener;
 use crate::net_devices;
 use crate::record::Record;
+use crate::terminal::Console;
 use crate::trees::Trees;
 use husk_bundle::Container;
 use husk_spawn::Request;
@@ -25,7 +26,12 @@ impl Launched {
     /// # Errors
     ///
     /// If something cannot be done. The child still waits for the answer.
-    pub(crate) fn serve(&mut self, container: &Container, record: &Record) -> Result<Arrival, Error> {
+    pub(crate) fn serve(
+        &mut self,
+        container: &Container,
+        record: &Record,
+        console: &mut Console,
+    ) -> Result<Arrival, Error> {
         let child = &mut self.child;
         let mut trees = Trees::of(container);
         loop {
@@ -39,6 +45,7 @@ impl Launched {
                     trees.send(child)?;
                     continue;
                 }
+                Some(Request::Terminal) => console.receive(child.requested_fd()?)?,
                 // Answered by whoever made the child.
                 Some(Request::IdMaps) => {
                     return Err(Error::State("the container's process asks for what it has"));

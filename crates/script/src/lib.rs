@@ -28,6 +28,7 @@ mod perform;
 pub mod report;
 mod step;
 mod target;
+mod terminal;
 mod tree;
 
 pub use hook::Hook;

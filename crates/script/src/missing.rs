@@ -18,6 +18,8 @@ pub(crate) enum Last {
     Directory,
     /// Anything else.
     File,
+    /// Anything else, and no symlink.
+    Entry,
 }
 
 /// What a directory gets that an image lacks.
@@ -65,6 +67,9 @@ impl Walk {
                 _ => {
                     let wanted = if rest.is_empty() { last } else { Last::Directory };
                     if let Some(link) = self.down(component.as_cstr()?, wanted)? {
+                        if wanted == Last::Entry {
+                            return Err(Errno::LOOP);
+                        }
                         links = links.wrapping_add(1);
                         if links > MOST_LINKS {
                             return Err(Errno::LOOP);
@@ -83,7 +88,9 @@ impl Walk {
             Err(Errno::NOENT) => {
                 match wanted {
                     Last::Directory => mkdirat(self.here, name, Mode::from_raw_mode(DIRECTORY_MODE))?,
-                    Last::File => mknodat_file(self.here, name, Mode::from_raw_mode(FILE_MODE))?,
+                    Last::File | Last::Entry => {
+                        mknodat_file(self.here, name, Mode::from_raw_mode(FILE_MODE))?
+                    }
                 }
                 openat2_entry_nofollow(self.here, name)?
             }

@@ -9,10 +9,10 @@ use crate::sys::mount::Extent;
 use crate::sys::namespace::Namespaces;
 use crate::sys::process::Dumpable;
 use crate::sys::signal::Signal;
+use crate::sys::terminal::ioctl_tiocswinsz;
 use crate::sys::{Errno, Fd, Pid, Result, Uid, at, clone, file, limits, mount, namespace, process, signal};
 use crate::target::{ensure_directory, ensure_place};
-use crate::{Journal, Script};
-use crate::{copy, cover, tree};
+use crate::{Journal, Script, copy, cover, terminal, tree};
 use core::ffi::CStr;
 
 /// The descriptors that steps leave for each other.
@@ -227,6 +227,10 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
         Step::MountSetattrAbove { directory, propagation } => {
             tree::mount_setattr_above(registers.get(directory)?, propagation)
         }
+        Step::OpenTreeOf { fd, out } => {
+            registers.replace(out, mount::open_tree_clone_of(registers.get(fd)?, Extent::Top)?);
+            Ok(())
+        }
         Step::MountSetattr { mount, extent, set, clear, propagation } => {
             mount::mount_setattr(registers.get(mount)?, extent, set, clear, propagation)
         }
@@ -248,6 +252,15 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
         Step::Setpgid { group } => process::setpgid(None, group),
         Step::Tiocsctty { terminal } => process::ioctl_tiocsctty(terminal),
         Step::Tcsetpgrp { terminal } => process::tcsetpgrp(terminal, process::getpgrp()),
+        Step::OpenPty { root, path, master, slave } => {
+            let (shows, used) = terminal::open(registers.get(root)?, path)?;
+            registers.replace(master, shows);
+            registers.replace(slave, used);
+            Ok(())
+        }
+        Step::Tiocswinsz { terminal, rows, columns } => {
+            ioctl_tiocswinsz(registers.get(terminal)?, rows, columns)
+        }
 
         Step::ResetHandlers => signal::reset_handlers(),
         Step::DefaultAction { signal } => signal::rt_sigaction_default(signal),
@@ -263,6 +276,7 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
         Step::LoopbackUp => namespace::loopback_up(),
         Step::Request { what } => report::request(channel, what),
         Step::Hook { hook } => hook::run(hook, &mut registers.said),
+        Step::RequestWith { what, fd } => report::request_with(channel, what, registers.get(fd)?),
 
         Step::Setrlimit { resource, limit } => limits::setrlimit(resource, limit),
         Step::Setpriority { nice } => limits::setpriority_process(None, nice),

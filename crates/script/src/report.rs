@@ -7,6 +7,7 @@
 //!    Request(Tree), n     ------------>     open the source of mount n
 //!                         <------------     go on, with its descriptor
 //!    Request(Hooks)       ------------>     run the hooks that are the runtime's
+//!    Request(Terminal)    ------------>     keep the master, or send it to who asked for it
 //!                         <------------     go on
 //!    Request(Parked)      ------------>     commit the container's state
 //!                         <------------     go on
@@ -22,7 +23,9 @@
 //! ```
 //!
 //! Each other message is one byte in one `write`, with a number behind it where the request is about one of
-//! many things: a descriptor, a mount. A list without requests needs no channel; how far the
+//! many things (a descriptor, a mount), or in one `sendmsg` where a descriptor goes with it. (A number will do
+//! where a filter lets no more through than `write`; to fetch what it stands for takes the privilege to trace
+//! the child.) A list without requests needs no channel; how far the
 //! child came, and why it failed, stands in the [`Journal`](crate::Journal). A parent that cannot
 //! do what it is asked closes its end instead of answering, and the child fails at that step.
 
@@ -46,6 +49,8 @@ pub enum Request {
     Listener = 4,
     /// Move network devices into the child's network namespace.
     NetDevices = 5,
+    /// Take the master of the program's terminal, which comes with it.
+    Terminal = 6,
 }
 
 /// The length of a request with a number.
@@ -62,6 +67,7 @@ impl Request {
             4 => Some(Self::Listener),
             5 => Some(Self::NetDevices),
             8 => Some(Self::Tree),
+            6 => Some(Self::Terminal),
             _ => None,
         }
     }
@@ -151,6 +157,17 @@ pub(crate) fn request_about(channel: Option<Fd>, what: Request, fd: Fd) -> Resul
 fn ask(channel: Option<Fd>, words: &[u8]) -> Result {
     let channel = channel.ok_or(Errno::NOTCONN)?;
     file::write(channel, words)?;
+    answered(channel)
+}
+
+/// The same with a descriptor, of which the parent gets a copy.
+pub(crate) fn request_with(channel: Option<Fd>, what: Request, fd: Fd) -> Result {
+    let channel = channel.ok_or(Errno::NOTCONN)?;
+    file::sendmsg_with(channel, &[what as u8], fd)?;
+    answered(channel)
+}
+
+fn answered(channel: Fd) -> Result {
     let mut answer = [0];
     match file::read(channel, &mut answer)? {
         // The parent gave up, or is gone.

@@ -71,6 +71,8 @@ pub enum Place {
     StandIn,
     /// As `Alike`, for a procfs that is shown once more.
     Procfs,
+    /// Anything else, and no symlink.
+    Entry,
 }
 
 /// One thing the child does. A step makes one system call, or the few that belong together; it may
@@ -453,6 +455,13 @@ pub enum Step<'a> {
         /// Who hears of mounts below it (`MS_PRIVATE`, ...).
         propagation: u64,
     },
+    /// The same of what a descriptor is: a copy of the mount it was opened on that shows it alone.
+    OpenTreeOf {
+        /// What to copy.
+        fd: Handle,
+        /// Where the descriptor is left.
+        out: Reg,
+    },
     /// `mount_setattr`.
     MountSetattr {
         /// The mount.
@@ -527,6 +536,28 @@ pub enum Step<'a> {
         terminal: Fd,
     },
 
+    /// `openat2` of `ptmx` in a directory that has to be a devpts, `ioctl(TIOCSPTLCK)` and
+    /// `ioctl(TIOCGPTPEER)`: both ends of a new terminal, found without its name.
+    OpenPty {
+        /// The root.
+        root: Handle,
+        /// The directory, relative to it.
+        path: &'a CStr,
+        /// Where the end that shows is left.
+        master: Reg,
+        /// Where the end that programs use is left.
+        slave: Reg,
+    },
+    /// `ioctl(TIOCSWINSZ)`.
+    Tiocswinsz {
+        /// The terminal.
+        terminal: Handle,
+        /// Its lines.
+        rows: u16,
+        /// The characters of each.
+        columns: u16,
+    },
+
     // Signals.
     /// Every handler back to its default: only where the child was made without
     /// `CLONE_CLEAR_SIGHAND`.
@@ -595,6 +626,13 @@ pub enum Step<'a> {
     Hook {
         /// The program.
         hook: &'a Hook<'a>,
+    },
+    /// The same with a copy of a descriptor, by `sendmsg(SCM_RIGHTS)`.
+    RequestWith {
+        /// What.
+        what: Request,
+        /// What goes with it.
+        fd: Handle,
     },
 
     // Limits.

@@ -24,11 +24,12 @@ pub struct Target<'a> {
 pub(crate) fn ensure_place(root: Fd, target: Target<'_>, place: Place, mount: Fd) -> Result<Fd> {
     let is_directory = match place {
         Place::Directory | Place::Ordinary => true,
-        Place::File => false,
+        Place::File | Place::Entry => false,
         Place::Alike | Place::StandIn | Place::Procfs => is_directory(mount)?,
     };
     let found = match (place, is_directory) {
         (Place::Ordinary, _) => ensure_ordinary_directory(root, target)?,
+        (Place::Entry, _) => missing::make(root, target.path, Last::Entry)?,
         (_, true) => ensure_directory(root, target)?,
         (_, false) => ensure_file(root, target)?,
     };
@@ -54,7 +55,7 @@ fn permitted(place: Place, found: Fd, mount: Fd) -> Result {
         Place::StandIn => true,
         Place::Procfs => procfs(mount)? != Procfs::No,
         Place::Ordinary => procfs(found)? != Procfs::Below,
-        Place::Directory | Place::File | Place::Alike => procfs(found)? == Procfs::No,
+        Place::Directory | Place::File | Place::Entry | Place::Alike => procfs(found)? == Procfs::No,
     };
     if is_permitted { Ok(()) } else { Err(Errno::XDEV) }
 }

@@ -10,9 +10,10 @@ use husk_script::report::{GO_ON, LAST_WORDS, MOST_BYTES, WITH_NUMBER};
 use husk_script::sys::signal::{Signal, pidfd_send_signal};
 use husk_script::sys::{Errno, Fd, Pid};
 use husk_script::{Request, Script, Step};
-use rustix::io::{read, retry_on_intr};
+use rustix::io::{IoSliceMut, retry_on_intr};
 use rustix::net::{
-    RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, recv, send, sendmsg, shutdown,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, Shutdown, recv, recvmsg, send, sendmsg, shutdown,
 };
 use rustix::process::{
     PidfdFlags, PidfdGetfdFlags, WaitId, WaitIdOptions, WaitIdStatus, pidfd_getfd, pidfd_open, waitid,
@@ -61,6 +62,7 @@ pub struct Child {
     /// What its last request was about: the number of a descriptor, or of something else.
     about: Option<i32>,
     last_words: Vec<u8>,
+    received: Option<OwnedFd>,
     status: Option<ExitStatus>,
     kill_on_drop: bool,
     /// How often the list has gone on in another process, which this stands for from then on.
@@ -89,6 +91,7 @@ impl Child {
             channel,
             about: None,
             last_words: Vec::new(),
+            received: None,
             status: None,
             kill_on_drop,
             births: 0,
@@ -110,7 +113,17 @@ impl Child {
         let Some(channel) = &self.channel else { return Ok(None) };
         let failed = |errno| Error::new("request", errno);
         let mut message = [0; MOST_BYTES];
-        let length = retry_on_intr(|| read(channel, &mut message)).map_err(failed)?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut came = RecvAncillaryBuffer::new(&mut space);
+        let received = retry_on_intr(|| {
+            let mut parts = [IoSliceMut::new(&mut message)];
+            recvmsg(channel, &mut parts, &mut came, RecvFlags::CMSG_CLOEXEC)
+        });
+        let length = received.map_err(failed)?.bytes;
+        self.received = came.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+            _ => None,
+        });
         self.follow()?;
         let [what, a, b, c, d, ..] = message;
         self.about = (length == WITH_NUMBER).then(|| i32::from_ne_bytes([a, b, c, d]));
@@ -150,12 +163,16 @@ impl Child {
             .map_err(|errno| Error::new("request", errno))
     }
 
-    /// The descriptor of the child's that its last request was about: `pidfd_getfd`.
+    /// The descriptor of the child's that its last request was about: what came with it, or was named and is
+    /// fetched by `pidfd_getfd`.
     ///
     /// # Errors
     ///
     /// `EBADF` if it was about none; `EPERM` as for ptrace(2), where the child is of another user.
-    pub fn requested_fd(&self) -> Result<OwnedFd, Error> {
+    pub fn requested_fd(&mut self) -> Result<OwnedFd, Error> {
+        if let Some(received) = self.received.take() {
+            return Ok(received);
+        }
         let failed = |errno| Error::new("fetch a descriptor", errno);
         let number = self.about.ok_or_else(|| failed(Errno::BADF))?;
         pidfd_getfd(&self.pidfd, number, PidfdGetfdFlags::empty()).map_err(failed)

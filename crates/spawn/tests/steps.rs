@@ -8,6 +8,8 @@ mod below;
 #[path = "steps/container.rs"]
 mod container;
 mod support;
+#[path = "steps/terminal.rs"]
+mod terminal;
 
 use husk_script::Request;
 use husk_spawn::sys::file::{Mode, OFlags};
@@ -125,6 +127,10 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::Label { .. } => below::label,
     Step::Hide { .. } => below::hide,
     Step::UnlinkIn { .. } => below::unlink_in,
+    Step::OpenPty { .. } => terminal::open_pty,
+    Step::Tiocswinsz { .. } => terminal::open_pty,
+    Step::OpenTreeOf { .. } => terminal::open_tree_of,
+    Step::RequestWith { .. } => terminal::request_with,
 };
 
 /// A program that is held after it performed `steps` and execed.

@@ -214,6 +214,16 @@ pub fn lseek(fd: Fd, offset: u64) -> Result {
     rustix::fs::seek(fd.lend(), rustix::fs::SeekFrom::Start(offset)).map(drop)
 }
 
+/// `sendmsg(SCM_RIGHTS)`: sends `bytes` and a copy of the descriptor `fd` with them, begun again when a
+/// signal interrupts it.
+///
+/// # Errors
+///
+/// See sendmsg(2).
+pub fn sendmsg_with(socket: Fd, bytes: &[u8], fd: Fd) -> Result<usize> {
+    rustix::io::retry_on_intr(|| raw::sendmsg_with(socket, bytes, fd))
+}
+
 /// `mkdirat` below the working directory.
 ///
 /// # Errors

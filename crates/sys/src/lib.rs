@@ -27,6 +27,7 @@ pub mod namespace;
 pub mod process;
 mod raw;
 pub mod signal;
+pub mod terminal;
 pub mod time;
 
 pub use carray::{CArray, CPtr};
