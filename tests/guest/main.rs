@@ -6,7 +6,7 @@ mod terminal;
 
 use husk_spawn::sys::keyring::{Key, keyctl_describe};
 use husk_spawn::sys::signal::{rt_sigprocmask, rt_sigwait};
-use husk_spawn::{Signal, SignalSet};
+use husk_spawn::{IdMap, Namespaces, Signal, SignalSet};
 use std::env;
 use std::error::Error;
 use std::fs;
@@ -164,6 +164,42 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
         ["owner", path] => {
             use std::os::unix::fs::MetadataExt;
             println!("{}", fs::metadata(path)?.uid());
+        }
+        // What hears of mounts below a mount: its optional fields.
+        ["propagation", target] => {
+            let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+            for line in mounts.lines() {
+                let fields: Vec<_> = line.split(' ').collect();
+                if fields.get(4) == Some(target) {
+                    let kinds = fields.iter().skip(6).take_while(|field| **field != "-");
+                    let kinds = kinds.map(|kind| kind.split(':').next().unwrap_or(kind));
+                    println!("{}", kinds.collect::<Vec<_>>().join(" "));
+                }
+            }
+        }
+        // Permissions, owner and group of what is there itself.
+        ["stat", path] => {
+            use std::os::unix::fs::MetadataExt;
+            let metadata = fs::symlink_metadata(path)?;
+            println!("{:o} {} {}", metadata.mode() & 0o7777, metadata.uid(), metadata.gid());
+        }
+        // Does the rest in namespaces of its own, where it is root.
+        ["nested", rest @ ..] => {
+            let me = [IdMap { inside: 0, outside: 0, count: 1 }];
+            let namespaces = Namespaces::USER | Namespaces::MOUNT | Namespaces::PID;
+            let mut nested = husk_spawn::Command::new("/guest");
+            nested.args(rest).new_namespaces(namespaces).uid_map(&me).gid_map(&me);
+            return Ok(nested.status()?.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX));
+        }
+        // Takes a mount away.
+        ["umount", path] => rustix::mount::unmount(*path, rustix::mount::UnmountFlags::DETACH)?,
+        // Mounts a new file system.
+        ["mount-new", fstype, path] => {
+            rustix::mount::mount(*fstype, *path, *fstype, rustix::mount::MountFlags::empty(), None)?;
+        }
+        // Takes away what an outer user namespace has locked.
+        ["remount-dev", path] => {
+            rustix::mount::mount_remount(*path, rustix::mount::MountFlags::BIND, "")?;
         }
         ["null", path] => {
             use std::os::unix::fs::MetadataExt;

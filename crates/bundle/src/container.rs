@@ -416,10 +416,22 @@ pub enum Source {
         /// Whether what the image has there is copied into it, `tmpcopyup`.
         copy_up: bool,
     },
-    /// What is mounted there already, whose attributes change.
-    Remount,
+    /// What is mounted there already, which changes.
+    Remount {
+        /// What changes of the file system itself, or `None` if its mount alone does.
+        file_system: Option<Reconfiguration>,
+    },
     /// The container's cgroups, whatever hierarchy the host has.
     Cgroup,
+}
+
+/// A change to a file system that is mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reconfiguration {
+    /// `type`.
+    pub fstype: String,
+    /// What of `options` is for the file system itself.
+    pub options: Vec<String>,
 }
 
 /// Mount attributes in the bits of mount_setattr(2).

@@ -1,6 +1,6 @@
 //! `mounts`.
 
-use crate::container::{IdMapping, Mount, MountIdMapping, Source};
+use crate::container::{IdMapping, Mount, MountIdMapping, Reconfiguration, Source};
 use crate::error::{Error, Field, Kind, Warning};
 use crate::linux::mappings;
 use crate::options::Options;
@@ -55,30 +55,50 @@ fn source(
     warnings: &mut Vec<Warning>,
 ) -> Result<Source, Error> {
     let name = mount.source().as_deref().unwrap_or(Path::new(""));
+    if bind.is_some() {
+        bind_options(options, field, warnings)?;
+    }
+    let fstype = mount.typ().as_deref().unwrap_or_default();
     if options.remount {
-        return Ok(Source::Remount);
+        let options = std::mem::take(&mut options.file_system);
+        let file_system = Reconfiguration { fstype: fstype.to_owned(), options };
+        return Ok(Source::Remount { file_system: bind.is_none().then_some(file_system) });
+    }
+    if options.copy_up && (bind.is_some() || fstype != "tmpfs") {
+        return Err(field.key("options").error(Kind::Conflict("tmpcopyup is for a tmpfs only")));
     }
     if let Some(recursive) = bind {
         if name.as_os_str().is_empty() {
             return Err(field.key("source").error(Kind::Missing));
         }
-        // A bind mount shows a file system that has its options already.
-        for option in &options.file_system {
-            let text = format!("{option:?} means nothing for a bind mount and is ignored");
-            warnings.push(Warning { field: field.key("options"), text });
-        }
         return Ok(Source::Bind { path: bundle.join(name), recursive });
     }
-    match mount.typ().as_deref() {
-        None | Some("") => Err(field.key("type").error(Kind::Missing)),
-        Some("cgroup") => Ok(Source::Cgroup),
-        Some(fstype) => Ok(Source::New {
+    match fstype {
+        "" => Err(field.key("type").error(Kind::Missing)),
+        "cgroup" => Ok(Source::Cgroup),
+        fstype => Ok(Source::New {
             fstype: fstype.to_owned(),
             name: name.display().to_string(),
             options: std::mem::take(&mut options.file_system),
             copy_up: options.copy_up,
         }),
     }
+}
+
+/// A bind mount shows a file system that has its options already. Those that every file system has, the
+/// kernel ignores; to ignore the others, as it would too, could be to ignore what somebody relies on.
+fn bind_options(options: &Options, field: &Field, warnings: &mut Vec<Warning>) -> Result<(), Error> {
+    const EVERY: [&str; 7] = ["sync", "async", "dirsync", "mand", "nomand", "lazytime", "nolazytime"];
+    let field = field.key("options");
+    for option in &options.file_system {
+        if !EVERY.contains(&option.as_str()) {
+            let reason = "bind mounts cannot have any filesystem-specific options applied";
+            return Err(field.error(Kind::Conflict(reason)));
+        }
+        let text = format!("{option:?} means nothing for a bind mount and is ignored");
+        warnings.push(Warning { field: field.clone(), text });
+    }
+    Ok(())
 }
 
 fn id_mapping(
@@ -93,10 +113,12 @@ fn id_mapping(
         return Ok(None);
     }
     if !is_bind {
-        return Err(field.error(Kind::Conflict("only a bind mount can have its ids mapped")));
+        return Err(field.error(Kind::Conflict("id-mapped mounts are only supported for bind-mounts")));
     }
     if uids.is_empty() != gids.is_empty() {
-        return Err(field.error(Kind::Conflict("uidMappings and gidMappings come together or not at all")));
+        return Err(
+            field.error(Kind::Conflict("id-mapped mounts must have both uid and gid mappings specified"))
+        );
     }
     Ok(Some(MountIdMapping { recursive: options.id_map == Some(true), uids, gids }))
 }

@@ -8,6 +8,8 @@ enum Meaning {
     /// Attributes of the mount, set or cleared; with `Tree::All` of those below it too.
     Set(u64, Tree),
     Clear(u64, Tree),
+    /// Takes back this way to keep access times; the others are as they were.
+    Undo(u64),
     Propagation(PropagationKind, Tree),
     Bind(Tree),
     IdMap(Tree),
@@ -43,7 +45,7 @@ mod attr {
 /// Every option there is; one that is not here is the file system's own: `size=64k`, and `sync`
 /// too, which the mount API passes on under that name.
 const MEANINGS: [(&str, Meaning); 55] = {
-    use Meaning::{Bind, Clear, CopyUp, IdMap, Nothing, Propagation, Remount, Set};
+    use Meaning::{Bind, Clear, CopyUp, IdMap, Nothing, Propagation, Remount, Set, Undo};
     use PropagationKind::{Private, Shared, Slave, Unbindable};
     use Tree::{All, Top};
     [
@@ -67,11 +69,11 @@ const MEANINGS: [(&str, Meaning); 55] = {
         ("nosymfollow", Set(attr::NOSYMFOLLOW, Top)),
         ("symfollow", Clear(attr::NOSYMFOLLOW, Top)),
         ("relatime", Set(attr::RELATIME, Top)),
-        ("norelatime", Clear(attr::ATIME, Top)),
+        ("norelatime", Undo(attr::RELATIME)),
         ("noatime", Set(attr::NOATIME, Top)),
-        ("atime", Clear(attr::ATIME, Top)),
+        ("atime", Undo(attr::NOATIME)),
         ("strictatime", Set(attr::STRICTATIME, Top)),
-        ("nostrictatime", Clear(attr::ATIME, Top)),
+        ("nostrictatime", Undo(attr::STRICTATIME)),
         ("rro", Set(attr::RDONLY, All)),
         ("rrw", Clear(attr::RDONLY, All)),
         ("rnosuid", Set(attr::NOSUID, All)),
@@ -137,6 +139,7 @@ impl Options {
                 Some(Meaning::Nothing) => {}
                 Some(Meaning::Set(bits, tree)) => set(sorted.attributes(tree), bits),
                 Some(Meaning::Clear(bits, tree)) => clear(sorted.attributes(tree), bits),
+                Some(Meaning::Undo(bits)) => undo(&mut sorted.attributes, bits),
                 Some(Meaning::Propagation(kind, tree)) => {
                     sorted.propagation.push(Propagation { kind, recursive: tree == Tree::All });
                 }
@@ -166,6 +169,14 @@ fn set(attributes: &mut Attributes, bits: u64) {
     attributes.clear = attributes.clear & !field | if is_atime { attr::ATIME } else { 0 };
 }
 
+fn undo(attributes: &mut Attributes, bits: u64) {
+    let is_chosen = attributes.clear & attr::ATIME != 0 && attributes.set & attr::ATIME == bits;
+    if is_chosen {
+        clear(attributes, attr::ATIME);
+        attributes.clear &= !attr::ATIME;
+    }
+}
+
 fn clear(attributes: &mut Attributes, bits: u64) {
     attributes.set &= !bits;
     attributes.clear |= bits;
@@ -189,7 +200,9 @@ mod tests {
             Attributes { set: attr::STRICTATIME, clear: attr::ATIME }
         );
         assert_eq!(attributes(&["noatime", "relatime"]), Attributes { set: 0, clear: attr::ATIME });
-        assert_eq!(attributes(&["noatime", "atime"]), Attributes { set: 0, clear: attr::ATIME });
+        assert_eq!(attributes(&["noatime", "atime"]), Attributes::default());
+        let noatime = Attributes { set: attr::NOATIME, clear: attr::ATIME };
+        assert_eq!(attributes(&["noatime", "norelatime"]), noatime);
     }
 
     #[test]

@@ -83,7 +83,7 @@ fn each_refusal_names_its_field() {
         (with("/mounts", json!([{ "destination": "", "type": "proc" }])), "mounts[0].destination: is empty"),
         (
             with("/mounts", json!([{ "destination": "/a", "type": "tmpfs", "options": ["idmap"] }])),
-            "mounts[0]: only a bind mount can have its ids mapped",
+            "mounts[0]: id-mapped mounts are only supported for bind-mounts",
         ),
         (
             with("/linux/namespaces", json!([{ "type": "pid" }, { "type": "pid" }])),
@@ -138,6 +138,14 @@ fn each_refusal_names_its_field() {
         (
             with("/linux/maskedPaths", json!(["proc"])),
             "linux.maskedPaths[0]: \"proc\" is not an absolute path",
+        ),
+        (
+            with("/mounts", json!([{ "destination": "/x", "source": "/x", "options": ["bind", "size=1k"] }])),
+            "mounts[0].options: bind mounts cannot have any filesystem-specific options applied",
+        ),
+        (
+            with("/mounts", json!([{ "destination": "/x", "type": "proc", "options": ["tmpcopyup"] }])),
+            "mounts[0].options: tmpcopyup is for a tmpfs only",
         ),
         (
             with("/hooks/poststop", json!([{ "path": "/bin/true", "timeout": 0 }])),
@@ -203,7 +211,7 @@ fn a_cpu_list_is_expanded_and_an_empty_one_says_nothing() {
 fn mounts_are_what_their_options_make_them() {
     let mounts = json!([
         { "destination": "/proc", "type": "proc", "source": "proc" },
-        { "destination": "data", "type": "none", "source": "files", "options": ["rbind", "ro", "x=y"] },
+        { "destination": "data", "type": "none", "source": "files", "options": ["rbind", "ro", "sync"] },
         { "destination": "/sys/fs/cgroup", "type": "cgroup", "options": ["nosuid"] }
     ]);
     let (container, warnings) = parsed(&with("/mounts", mounts));
@@ -218,7 +226,7 @@ fn mounts_are_what_their_options_make_them() {
         texts,
         [
             "mounts[1].destination: is taken as below the root",
-            "mounts[1].options: \"x=y\" means nothing for a bind mount and is ignored",
+            "mounts[1].options: \"sync\" means nothing for a bind mount and is ignored",
         ]
     );
 }

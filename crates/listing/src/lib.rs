@@ -130,6 +130,27 @@ impl Display for Line<'_> {
             Step::OpenTree { path, extent, out } => {
                 write!(f, "r{} = open-tree {}{}", out.index(), Text(path), Below(extent))
             }
+            Step::OpenTreeOrRequest { path, extent, mount, out } => {
+                let below = Below(extent);
+                write!(f, "r{} = open-tree {}{below} or request tree {mount}", out.index(), Text(path))
+            }
+            Step::RequestTree { mount, out } => write!(f, "r{} = request tree {mount}", out.index()),
+            Step::FsconfigModeOf { fs, path, .. } => {
+                write!(f, "fsconfig r{} mode of {}", fs.index(), Text(path))
+            }
+            Step::CopyUp { path, mount, .. } => write!(f, "copy {} -> r{}", Text(path), mount.index()),
+            Step::Fspick { mount, out } => write!(f, "r{} = fspick {}", out.index(), Descriptor(mount)),
+            Step::Label { mount, label } => write!(f, "label r{} {}", mount.index(), Bytes(label)),
+            Step::Hide { path } => write!(f, "hide {}", Text(path)),
+            Step::UnlinkIn { name, .. } => write!(f, "unlink {}", Text(name)),
+            Step::Reconfigure { fs } => write!(f, "reconfigure r{}", fs.index()),
+            Step::MountSetattrUnlocked { mount, set, clear, unlocked } => {
+                let (set, clear) = (Attributes("+", set), Attributes("-", clear));
+                write!(f, "attributes {}{set}{clear}{}", Descriptor(mount), Attributes("?", unlocked))
+            }
+            Step::MountSetattrAbove { directory, propagation } => {
+                write!(f, "attributes above {}{}", Descriptor(directory), PropagationOf(propagation))
+            }
             Step::OpenTreeOf { fd, out } => write!(f, "r{} = open-tree {}", out.index(), Descriptor(fd)),
             Step::MountSetattr { mount, extent, set, clear, propagation } => {
                 write!(f, "attributes {}{}", Descriptor(mount), Below(extent))?;
@@ -270,6 +291,7 @@ impl Display for Wish {
             Request::Hooks => "hooks",
             Request::Listener => "listener",
             Request::NetDevices => "net-devices",
+            Request::Tree => "tree",
             Request::Terminal => "terminal",
         })
     }

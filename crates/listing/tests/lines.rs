@@ -27,7 +27,7 @@ fn every_step_has_its_line() {
     let envp = CArray::new(&arguments[2..]).unwrap();
     let (resource, maximum) = (Resource::Nofile, None);
     let root = Reg::new(0).unwrap();
-    let target = Target { path: c"dev", parts: &[] };
+    let target = Target { path: c"dev" };
     let (mode, uid, gid) = (Mode::from(0o666), Uid::from_raw(0), Gid::from_raw(0));
 
     let hook = Hook { path: c"/bin/hook", argv, envp, state: [b"", b""], timeout_seconds: Some(5) };
@@ -197,6 +197,27 @@ fn every_step_has_its_line() {
         (Step::Request { what: Request::NetDevices }, "request net-devices"),
         (Step::CheckExecutable { candidates: &[c"/bin/sh", c"/usr/bin/sh"] }, "find /bin/sh or /usr/bin/sh"),
         (Step::ExecveFirst { candidates: &[c"/bin/sh"], argv, envp }, "exec /bin/sh"),
+        (Step::Request { what: Request::Tree }, "request tree"),
+        (
+            Step::OpenTreeOrRequest { path: c"/srv", extent: Extent::All, mount: 2, out: R3 },
+            "r3 = open-tree /srv recursive or request tree 2",
+        ),
+        (Step::RequestTree { mount: 2, out: R3 }, "r3 = request tree 2"),
+        (Step::FsconfigModeOf { fs: R3, root: root.into(), path: c"tmp" }, "fsconfig r3 mode of tmp"),
+        (Step::CopyUp { root: root.into(), path: c"etc", mount: R3 }, "copy etc -> r3"),
+        (Step::Fspick { mount: R3.into(), out: root }, "r0 = fspick r3"),
+        (Step::Label { mount: R3, label: b"a:b" }, r#"label r3 "a:b""#),
+        (Step::Hide { path: c"/proc" }, "hide /proc"),
+        (Step::UnlinkIn { directory: R3.into(), name: c"ptmx" }, "unlink ptmx"),
+        (Step::Reconfigure { fs: R3 }, "reconfigure r3"),
+        (
+            Step::MountSetattrUnlocked { mount: R3.into(), set: 1, clear: 2, unlocked: 0xc },
+            "attributes r3 +ro -nosuid ?nodev,noexec",
+        ),
+        (
+            Step::MountSetattrAbove { directory: R3.into(), propagation: 1 << 18 },
+            "attributes above r3 private",
+        ),
         (Step::Request { what: Request::Parked }, "request parked"),
         (Step::Request { what: Request::Hooks }, "request hooks"),
         (Step::Hook { hook: &Hook { timeout_seconds: None, ..hook } }, "hook /bin/hook"),
@@ -247,5 +268,7 @@ names! {
     SeccompListener OpenProc
     FchownStreams OpenInProc JoinSessionKeyring SetMempolicy Personality
     CloneParent Setdomainname LoopbackUp Undumpable FsconfigFd
+    OpenTreeOrRequest RequestTree FsconfigModeOf CopyUp Fspick Reconfigure MountSetattrUnlocked MountSetattrAbove
+    Label Hide UnlinkIn
     OpenPty Tiocswinsz OpenTreeOf RequestWith
 }

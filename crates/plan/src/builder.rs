@@ -6,9 +6,10 @@ use bumpalo::collections::Vec as BumpVec;
 use core::fmt::{self, Display, Formatter};
 use husk_listing::Line;
 use husk_script::sys::CPtr;
+use husk_script::sys::Errno;
 use husk_script::sys::file::Mode;
 use husk_script::sys::namespace::Namespaces;
-use husk_script::{Part, Reg, Step, Target};
+use husk_script::{Place, Reg, Step, Target};
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
@@ -29,6 +30,21 @@ impl Plan<'_> {
     #[must_use]
     pub fn origin(&self, step: usize) -> &str {
         self.origins.get(step).map_or("", |origin| origin)
+    }
+
+    /// What the failure of a step means, where the kernel has no words for it.
+    #[must_use]
+    pub fn meaning(&self, step: usize, errno: Errno) -> Option<&'static str> {
+        match (self.steps.get(step)?, errno) {
+            (Step::Attach { place: Place::Ordinary, .. }, Errno::NOTDIR) => {
+                Some("must be mounted on ordinary directory")
+            }
+            (Step::Attach { place: Place::Procfs, .. }, Errno::XDEV) => {
+                Some("cannot be mounted because it is not of type proc")
+            }
+            (Step::Attach { .. }, Errno::XDEV) => Some("cannot be mounted because it is inside /proc"),
+            _ => None,
+        }
     }
 }
 
@@ -103,6 +119,11 @@ impl<'b> Builder<'b> {
         self
     }
 
+    /// Where the last steps come from.
+    pub(crate) fn origin(&self) -> Rc<str> {
+        self.origin.clone()
+    }
+
     pub(crate) fn push(&mut self, step: Step<'b>) {
         self.steps.push(step);
         self.origins.push(self.origin.clone());
@@ -167,24 +188,19 @@ impl<'b> Builder<'b> {
 
     /// A place below a root, whatever way it is written: `//dev/./pts/` is `dev/pts`.
     pub(crate) fn target(&self, path: &Path) -> Result<Target<'b>, Error> {
-        let mut prefix = std::path::PathBuf::new();
-        let mut parts = Vec::new();
+        let mut plain = std::path::PathBuf::new();
         for component in path.components() {
             match component {
-                Component::Normal(name) => {
-                    prefix.push(name);
-                    parts.push(Part { prefix: self.text(&prefix)?, name: self.text(name)? });
-                }
+                Component::Normal(name) => plain.push(name),
                 // As below any root, the parent of the root is the root.
                 Component::ParentDir => {
-                    prefix.pop();
-                    parts.pop();
+                    plain.pop();
                 }
                 Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
             }
         }
-        let path = parts.last().map_or(c".", |part| part.prefix);
-        Ok(Target { path, parts: self.slice(&parts) })
+        let path = if plain.as_os_str().is_empty() { c"." } else { self.text(&plain)? };
+        Ok(Target { path })
     }
 }
 

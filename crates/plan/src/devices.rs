@@ -4,10 +4,9 @@ use crate::builder::{Builder, Error, mode};
 use crate::host::Host;
 use crate::namespaces;
 use husk_bundle::Container;
-use husk_bundle::container::{Device, DeviceKind, Source};
+use husk_bundle::container::{Device, DeviceKind, Mount, NamespaceKind, Source};
 use husk_script::sys::at::Node;
 use husk_script::sys::mount::Extent;
-use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::{Errno, Gid, Uid};
 use husk_script::{Place, Reg, Step};
 use std::ffi::CStr;
@@ -32,21 +31,23 @@ pub(crate) fn create(
     plan: &mut Builder<'_>,
 ) -> Result<(), Error> {
     // A /dev of the host has its nodes already, and they are the host's.
-    let is_hosts = container
-        .mounts
-        .iter()
-        .any(|mount| mount.destination == Path::new("/dev") && matches!(mount.source, Source::Bind { .. }));
-    if is_hosts {
-        return Ok(());
+    let is_hosts =
+        container.mounts.iter().any(|mount| covers_dev(mount) && matches!(mount.source, Source::Bind { .. }));
+    // Without a mount namespace they would be made in the image, to stay there.
+    if is_hosts || !namespaces::has(container, NamespaceKind::Mount) {
+        plan.at("linux.devices");
+        return match container.devices.is_empty() || is_hosts {
+            true => Ok(()),
+            false => Err(plan.error("is not possible without a private MNT namespace")),
+        };
     }
     plan.at("linux.devices");
     let dev = plan.register()?;
     let target = plan.target(Path::new("/dev"))?;
     plan.push(Step::EnsureDirectory { root: root.into(), target, out: dev });
     // Only the first user namespace can make nodes; elsewhere the host's are mounted.
-    let can_make = host.euid == 0
-        && host.is_first_user_namespace
-        && !namespaces::all(container).contains(Namespaces::USER);
+    let can_make =
+        host.euid == 0 && host.is_first_user_namespace && !namespaces::has(container, NamespaceKind::User);
     let defaults = DEFAULTS.iter().map(|&(name, major, minor)| Device {
         path: Path::new("/dev").join(name),
         kind: DeviceKind::Character(major, minor),
@@ -57,16 +58,30 @@ pub(crate) fn create(
     let defaults =
         defaults.filter(|default| container.devices.iter().all(|device| device.path != default.path));
     for device in defaults.chain(container.devices.iter().cloned()) {
+        // What is called so is one of the links below.
+        if device.path == Path::new("/dev/ptmx") {
+            continue;
+        }
         plan.at(format!("linux.devices {}", device.path.display()));
-        if can_make { make(&device, root, dev, plan)? } else { show(&device, root, plan)? }
+        let makes = can_make || device.kind == DeviceKind::Fifo;
+        if makes { make(&device, root, dev, plan)? } else { show(&device, root, plan)? }
     }
     plan.at("linux.devices");
+    let is_new = container.mounts.iter().any(covers_dev);
     for (name, target) in LINKS {
         let directory = dev.into();
+        if name == c"ptmx" && !is_new {
+            // One of the image's own would be another instance's.
+            plan.push(Step::UnlinkIn { directory, name });
+        }
         plan.push(Step::SymlinkIn { directory, name, target, tolerate: Some(Errno::EXIST) });
     }
     plan.release(dev);
     Ok(())
+}
+
+fn covers_dev(mount: &Mount) -> bool {
+    mount.destination.components().eq(Path::new("/dev").components())
 }
 
 fn make(device: &Device, root: Reg, dev: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {

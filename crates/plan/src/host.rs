@@ -24,8 +24,9 @@ pub struct Host {
     pub joined_ids: Option<JoinedIds>,
     /// Whether a procfs can be told which pid namespace to show (Linux 6.17).
     pub procfs_takes_pidns: bool,
-    /// For each of the container's mounts what kind of file its source is.
-    pub sources: Vec<FileKind>,
+    /// Where the host has a procfs or sysfs with nothing covered, outside of the root file system; only
+    /// looked for where it is asked for.
+    pub revealing: Vec<PathBuf>,
     /// What a mount of type `cgroup` shows.
     pub cgroup: CgroupMount,
     /// The signals that the caller ignores, which exec would leave so.
@@ -98,17 +99,6 @@ pub struct JoinedIds {
     pub gids: Vec<IdMapping>,
     /// Whether its processes may change their groups.
     pub may_set_groups: bool,
-}
-
-/// What a path is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileKind {
-    /// A directory.
-    Directory,
-    /// Anything else that is there.
-    File,
-    /// Nothing, or nothing that the caller may look at.
-    Missing,
 }
 
 /// What a mount of type `cgroup` shows.

@@ -2,7 +2,7 @@
 
 use crate::builder::{Builder, Error};
 use crate::host::Host;
-use crate::namespaces;
+use crate::{Start, namespaces, process};
 use husk_bundle::Container;
 use husk_bundle::container::IdMapping;
 use husk_script::sys::namespace::Namespaces;
@@ -70,7 +70,7 @@ fn same(one: &[IdMapping], other: &[IdMapping]) -> bool {
 
 /// Becomes root of the user namespace, so that what is made from here on belongs to an id that is mapped
 /// there. Until now it was the caller, who is nobody there.
-pub(crate) fn become_root(container: &Container, host: &Host, plan: &mut Builder<'_>) {
+pub(crate) fn become_root(container: &Container, host: &Host, start: Start, plan: &mut Builder<'_>) {
     let Some([uids, gids]) = mappings(container, host) else { return };
     let is_new = namespaces::new(container).contains(Namespaces::USER);
     // Where a caller without privileges maps his own id alone, he is root already, or nobody can be.
@@ -83,6 +83,8 @@ pub(crate) fn become_root(container: &Container, host: &Host, plan: &mut Builder
     }
     if is_needed(uids) {
         plan.at("linux.uidMappings").push(Step::Setresuid { uid: Uid::from_raw(0) });
+        // The kernel forgets this signal when ids change.
+        process::die_with_creator(start, plan);
     }
 }
 

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod cgroup;
 mod devices;
 mod exec;
 pub mod hooks;
@@ -32,17 +33,16 @@ mod terminal;
 
 pub use builder::{Error, Plan};
 pub use exec::{Target, exec};
-pub use host::{AppArmor, CgroupMount, FileKind, Host, JoinedIds, NamespacePath, Resctrl, Selinux};
+pub use host::{AppArmor, CgroupMount, Host, JoinedIds, NamespacePath, Resctrl, Selinux};
 pub use namespaces::apart;
 pub use seccomp::decisions;
 
 use builder::Builder;
 use bumpalo::Bump;
 use husk_bundle::Container;
-use husk_bundle::container::NoNewPrivileges;
+use husk_bundle::container::{Access, NamespaceKind, NoNewPrivileges};
 use husk_script::Step;
 use husk_script::sys::Fd;
-use husk_script::sys::namespace::Namespaces;
 use seccomp::When;
 use terminal::Shown;
 
@@ -131,7 +131,7 @@ pub fn create<'b>(
 ) -> Result<Plan<'b>, Error> {
     let start = call.start;
     let mut plan = Builder::new(memory);
-    refuse(container, call, &mut plan)?;
+    refuse(container, &mut plan)?;
 
     resctrl::check(container, host, &mut plan)?;
     process::detach(call, host, None, &mut plan);
@@ -159,10 +159,10 @@ pub fn create<'b>(
     let root = rootfs::attach(container, &mut plan)?;
     // After the root file system was found, which may be where only the caller may look; and before
     // anything is made, which has to belong to somebody. Another identity may not write to /proc/self.
-    ids::become_root(container, host, &mut plan);
+    ids::become_root(container, host, start, &mut plan);
     // What is made is made with the permissions that are asked for.
     plan.at("process.user.umask").push(Step::Umask { mask: builder::mode(0) });
-    mounts::attach(container, host, root, &mut plan)?;
+    let late = mounts::attach(&mounts::Around { container, host, root }, &mut plan)?;
     devices::create(container, host, root, &mut plan)?;
     // "After the runtime environment has been created" and "before the `pivot_root`" (config.md); and while
     // they can still change what is covered or made read-only below.
@@ -174,8 +174,10 @@ pub fn create<'b>(
     // On what the container's mounts are by now; after what must not be seen is covered, and before what
     // must not be written, for `/dev/console` is made.
     terminal::open(container, root, Shown::AsConsole, &mut plan)?;
+    // Now that devices, mounts and the console are in them.
+    late.seal(&mut plan);
     masks::read_only(container, root, &mut plan)?;
-    rootfs::pivot(container, root, &mut plan);
+    rootfs::enter(container, host, call.new_root, root, &mut plan)?;
 
     // After everything that is run for the container and not in it, which would be confined too.
     lsm::confine(label, &mut plan);
@@ -208,20 +210,31 @@ pub fn create<'b>(
 }
 
 /// Refuses what is not done yet: nothing that is asked for is silently left out.
-fn refuse(container: &Container, call: &Call<'_>, plan: &mut Builder<'_>) -> Result<(), Error> {
+fn refuse(container: &Container, plan: &mut Builder<'_>) -> Result<(), Error> {
     let process = container.process.as_ref();
-    let asked = [
-        ("--no-pivot", call.new_root == NewRoot::Move),
-        ("linux.mountLabel", container.mount_label.is_some()),
-        ("process", process.is_none()),
-    ];
+    let asked = [("process", process.is_none())];
     let (name, reason) = match asked.into_iter().find(|(_, asked)| *asked) {
         Some(("process", _)) => ("process", "is missing"),
         Some((name, _)) => (name, "is not supported yet"),
-        None if !namespaces::new(container).contains(Namespaces::MOUNT) => {
-            ("linux.namespaces", "a container without a mount namespace of its own is not supported yet")
-        }
-        None => return Ok(()),
+        None => return refuse_on_host(container, plan),
     };
     Err(plan.at(name).error(reason))
+}
+
+/// Refuses what would be done to the host's own file system tree, without a mount namespace.
+fn refuse_on_host(container: &Container, plan: &mut Builder<'_>) -> Result<(), Error> {
+    if namespaces::has(container, NamespaceKind::Mount) {
+        return Ok(());
+    }
+    let asked = [
+        ("mounts", !container.mounts.is_empty()),
+        ("linux.maskedPaths", !container.masked_paths.is_empty()),
+        ("linux.readonlyPaths", !container.readonly_paths.is_empty()),
+        ("linux.rootfsPropagation", container.rootfs_propagation.is_some()),
+        ("root.readonly", container.rootfs_access == Access::ReadOnly),
+    ];
+    match asked.into_iter().find(|(_, asked)| *asked) {
+        Some((name, _)) => Err(plan.at(name).error("is not possible without a private MNT namespace")),
+        None => Ok(()),
+    }
 }

@@ -1,65 +1,201 @@
 //! `mounts`, one after the other: made where nobody sees it, configured, put in place by descriptor.
 
 use crate::builder::{Builder, Error};
-use crate::host::{CgroupMount, FileKind, Host};
-use crate::rootfs;
+use crate::host::Host;
+use crate::{cgroup, namespaces, rootfs};
 use husk_bundle::Container;
-use husk_bundle::container::{Attributes, Mount, NamespaceKind, Source};
+use husk_bundle::container::{Attributes, Mount, MountIdMapping, NamespaceKind, Reconfiguration, Source};
 use husk_script::sys::mount::{Extent, MountPropagationFlags};
-use husk_script::{Place, Reg, Step};
-use std::path::{Path, PathBuf};
+use husk_script::{Place, Reg, Step, Target};
+use std::path::Path;
+use std::rc::Rc;
 
-pub(crate) fn attach(
-    container: &Container,
-    host: &Host,
-    root: Reg,
-    plan: &mut Builder<'_>,
-) -> Result<(), Error> {
-    let own_cgroups = container.namespaces.iter().any(|namespace| namespace.kind == NamespaceKind::Cgroup);
-    for (index, mount) in container.mounts.iter().enumerate() {
-        plan.at(format!("mounts[{index}] {}", mount.destination.display()));
-        if mount.id_mapping.is_some() {
-            return Err(plan.error("an idmapped mount is not supported yet"));
+/// `MOUNT_ATTR_*` of linux/mount.h.
+pub(crate) mod attr {
+    pub(crate) const RDONLY: u64 = 0x01;
+    pub(crate) const NOSUID: u64 = 0x02;
+    pub(crate) const NODEV: u64 = 0x04;
+    pub(crate) const NOEXEC: u64 = 0x08;
+    pub(crate) const ATIME: u64 = 0x70;
+    pub(crate) const NODIRATIME: u64 = 0x80;
+    pub(crate) const NOSYMFOLLOW: u64 = 0x0020_0000;
+    /// What an outer user namespace can lock, beside the ways to keep access times.
+    pub(crate) const LOCKABLE: u64 = RDONLY | NOSUID | NODEV | NOEXEC;
+}
+
+/// Mounts that become read-only when everything is in them that belongs there.
+#[derive(Default)]
+pub(crate) struct Late(Vec<(Rc<str>, Reg)>);
+
+impl Late {
+    pub(crate) fn seal(self, plan: &mut Builder<'_>) {
+        let (set, extent) = (attr::RDONLY, Extent::Top);
+        for (origin, mount) in self.0 {
+            plan.at(origin);
+            plan.push(Step::MountSetattr { mount: mount.into(), extent, set, clear: 0, propagation: 0 });
+            plan.release(mount);
         }
+    }
+}
+
+/// What the mounts of one container have in common.
+pub(crate) struct Around<'a> {
+    pub(crate) container: &'a Container,
+    pub(crate) host: &'a Host,
+    pub(crate) root: Reg,
+}
+
+/// Mounts everything. What is left to be done is to [seal](Late::seal) what is returned.
+pub(crate) fn attach(around: &Around<'_>, plan: &mut Builder<'_>) -> Result<Late, Error> {
+    let mut late = Late::default();
+    for (index, mount) in around.container.mounts.iter().enumerate() {
+        plan.at(format!("mounts[{index}] {}", mount.destination.display()));
+        let target = plan.target(&mount.destination)?;
+        let place = place(mount, target, plan)?;
         match &mount.source {
             Source::Bind { path, recursive } => {
                 let extent = if *recursive { Extent::All } else { Extent::Top };
-                let kind = host.sources.get(index).copied().unwrap_or(FileKind::Missing);
-                bind(path, extent, kind, mount, root, plan)?;
+                let tree = open_tree(index, path, extent, mount.id_mapping.as_ref(), around, plan)?;
+                change(tree, mount.attributes, plan);
+                put(tree, place, target, mount, around.root, plan);
+                plan.release(tree);
             }
-            Source::New { copy_up: true, .. } => return Err(plan.error("tmpcopyup is not supported yet")),
-            Source::New { fstype, name, options, .. } => {
-                let tree = new(fstype, name, options, mount.attributes, plan)?;
-                place(tree, FileKind::Directory, mount, root, plan)?;
-            }
-            Source::Remount => return Err(plan.error("remount is not supported yet")),
-            Source::Cgroup => match &host.cgroup {
-                CgroupMount::V2 => {
-                    let tree = new("cgroup2", "cgroup", &[], mount.attributes, plan)?;
-                    place(tree, FileKind::Directory, mount, root, plan)?;
+            Source::New { fstype, name, options, copy_up } => {
+                let is_late = mount.attributes.set & attr::RDONLY != 0 && is_filled(mount, fstype);
+                let mut attributes = mount.attributes;
+                if is_late {
+                    attributes.set &= !attr::RDONLY;
                 }
-                CgroupMount::V1(hierarchies) => cgroup_v1(hierarchies, own_cgroups, mount, root, plan)?,
-            },
+                let new = New { fstype, name, options, attributes, label: label(fstype, around, plan)? };
+                let tree = new.make(around.root, target, plan)?;
+                if fstype == "mqueue"
+                    && let Some(label) = &around.container.mount_label
+                {
+                    let label = plan.slice(label.as_bytes());
+                    plan.push(Step::Label { mount: tree, label });
+                }
+                if *copy_up {
+                    let (root, path) = (around.root.into(), target.path);
+                    plan.push(Step::CopyUp { root, path, mount: tree });
+                }
+                put(tree, place, target, mount, around.root, plan);
+                if is_late { late.0.push((plan.origin(), tree)) } else { plan.release(tree) }
+            }
+            Source::Remount { file_system } => {
+                remount(mount, file_system.as_ref(), target, around.root, &mut late, plan)?;
+            }
+            Source::Cgroup => cgroup::attach(mount, target, around, plan)?,
         }
     }
-    Ok(())
+    Ok(late)
 }
 
-/// A new file system with its own options.
-fn new(
-    fstype: &str,
-    name: &str,
-    options: &[String],
-    attributes: Attributes,
-    plan: &mut Builder<'_>,
-) -> Result<Reg, Error> {
-    let fs = plan.register()?;
-    let fstype = plan.text(fstype)?;
-    plan.push(Step::Fsopen { fstype, out: fs });
-    if !name.is_empty() {
-        let value = plan.text(name)?;
-        plan.push(Step::FsconfigString { fs, key: c"source", value });
+/// Whether something is put into it after it is mounted: devices, or what is mounted below it.
+fn is_filled(mount: &Mount, fstype: &str) -> bool {
+    fstype == "tmpfs" || mount.destination == Path::new("/dev")
+}
+
+/// What a mount is put on, if it may be put there at all. What leads into procfs without saying so, the
+/// child finds.
+fn place(mount: &Mount, target: Target<'_>, plan: &Builder<'_>) -> Result<Place, Error> {
+    /// What programs such as lxcfs stand in for, as every runtime has it.
+    const STAND_INS: [&str; 10] = [
+        "cpuinfo",
+        "diskstats",
+        "meminfo",
+        "stat",
+        "swaps",
+        "uptime",
+        "loadavg",
+        "slabinfo",
+        "sys/kernel/ns_last_pid",
+        "sys/crypto/fips_enabled",
+    ];
+    let path = target.path.to_string_lossy();
+    if path == "." {
+        return Err(plan.error("a mount on top of the root file system"));
     }
+    let is = |wanted| matches!(&mount.source, Source::New { fstype, .. } if fstype == wanted);
+    match path.strip_prefix("proc").map(|below| below.strip_prefix('/').unwrap_or(below)) {
+        Some("") => match &mount.source {
+            _ if is("proc") => Ok(Place::Ordinary),
+            Source::Bind { .. } | Source::Remount { .. } => Ok(Place::Procfs),
+            _ => Err(plan.error("\"/proc\" cannot be mounted because it is not of type proc")),
+        },
+        Some(below) if path.as_bytes().get(4) == Some(&b'/') => {
+            if STAND_INS.contains(&below) {
+                return Ok(Place::StandIn);
+            }
+            Err(plan.error(format!("\"/{path}\" cannot be mounted because it is inside /proc")))
+        }
+        _ => Ok(match &mount.source {
+            _ if is("proc") || is("sysfs") => Place::Ordinary,
+            Source::Bind { .. } => Place::Alike,
+            _ => Place::Directory,
+        }),
+    }
+}
+
+/// The label of its files, for the types that take one where they are mounted. procfs and sysfs label
+/// their own, and mqueue takes one later.
+fn label<'a>(fstype: &str, around: &Around<'a>, plan: &Builder<'_>) -> Result<Option<&'a str>, Error> {
+    let Some(label) = around.container.mount_label.as_deref() else { return Ok(None) };
+    if around.host.selinux == crate::Selinux::Off {
+        let reason = "selinux label is specified in config, but selinux is disabled or not supported";
+        return Err(plan.error(format!("linux.mountLabel: {reason}")));
+    }
+    Ok((!matches!(fstype, "proc" | "sysfs" | "mqueue" | "cgroup" | "cgroup2")).then_some(label))
+}
+
+/// A new file system.
+pub(crate) struct New<'a> {
+    pub(crate) fstype: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) options: &'a [String],
+    pub(crate) attributes: Attributes,
+    pub(crate) label: Option<&'a str>,
+}
+
+impl New<'_> {
+    /// Makes it for a place.
+    fn make<'b>(&self, root: Reg, target: Target<'b>, plan: &mut Builder<'b>) -> Result<Reg, Error> {
+        let fs = self.configure(plan)?;
+        // As runc: what covers a directory of the image looks like it.
+        if self.fstype == "tmpfs" && !self.options.iter().any(|option| option.starts_with("mode=")) {
+            plan.push(Step::FsconfigModeOf { fs, root: root.into(), path: target.path });
+        }
+        plan.push(Step::Fsmount { fs, attributes: self.attributes.set });
+        Ok(fs)
+    }
+
+    /// Makes it for no place in particular.
+    pub(crate) fn mount(&self, plan: &mut Builder<'_>) -> Result<Reg, Error> {
+        let fs = self.configure(plan)?;
+        plan.push(Step::Fsmount { fs, attributes: self.attributes.set });
+        Ok(fs)
+    }
+
+    fn configure(&self, plan: &mut Builder<'_>) -> Result<Reg, Error> {
+        let fs = plan.register()?;
+        let fstype = plan.text(self.fstype)?;
+        plan.push(Step::Fsopen { fstype, out: fs });
+        if !self.name.is_empty() {
+            let value = plan.text(self.name)?;
+            plan.push(Step::FsconfigString { fs, key: c"source", value });
+        }
+        options(fs, self.options, plan)?;
+        if let Some(label) = self.label {
+            let value = plan.text(label)?;
+            plan.push(Step::FsconfigString { fs, key: c"context", value });
+        }
+        if let Some(fd) = plan.pid_namespace.filter(|_| self.fstype == "proc") {
+            plan.push(Step::FsconfigFd { fs, key: c"pidns", fd: fd.into() });
+        }
+        Ok(fs)
+    }
+}
+
+fn options(fs: Reg, options: &[String], plan: &mut Builder<'_>) -> Result<(), Error> {
     for option in options {
         match option.split_once('=') {
             Some((key, value)) => {
@@ -72,95 +208,119 @@ fn new(
             }
         }
     }
-    if let Some(fd) = plan.pid_namespace.filter(|_| fstype == c"proc") {
-        plan.push(Step::FsconfigFd { fs, key: c"pidns", fd: fd.into() });
-    }
-    plan.push(Step::Fsmount { fs, attributes: attributes.set });
-    Ok(fs)
+    Ok(())
 }
 
-fn bind(
+/// A copy of what is to be shown.
+fn open_tree(
+    index: usize,
     path: &Path,
     extent: Extent,
-    kind: FileKind,
-    mount: &Mount,
-    root: Reg,
+    ids: Option<&MountIdMapping>,
+    around: &Around<'_>,
     plan: &mut Builder<'_>,
-) -> Result<(), Error> {
-    if kind == FileKind::Missing {
-        return Err(plan.error(format!("{}: No such file or directory", path.display())));
+) -> Result<Reg, Error> {
+    let is_root = around.host.euid == 0;
+    let has_user_namespace = namespaces::has(around.container, NamespaceKind::User);
+    if let Some(ids) = ids {
+        if !is_root {
+            return Err(plan.error("id-mapped mounts are not supported for rootless containers"));
+        }
+        if ids.uids.is_empty() && !has_user_namespace {
+            return Err(plan.error("id-mapped mounts must have both uid and gid mappings specified"));
+        }
     }
-    let tree = plan.register()?;
+    let out = plan.register()?;
+    let mount = u32::try_from(index).map_err(|_| plan.error("one mount too many"))?;
     let path = plan.text(path)?;
-    plan.push(Step::OpenTree { path, extent, out: tree });
-    if mount.attributes != Attributes::default() {
-        let Attributes { set, clear } = mount.attributes;
-        plan.push(Step::MountSetattr { mount: tree.into(), extent: Extent::Top, set, clear, propagation: 0 });
-    }
-    place(tree, kind, mount, root, plan)
+    plan.push(match ids {
+        // It takes privileges over the file system.
+        Some(_) => Step::RequestTree { mount, out },
+        // The container's root is nobody on the host, who may not look everywhere.
+        None if has_user_namespace && is_root => Step::OpenTreeOrRequest { path, extent, mount, out },
+        None => Step::OpenTree { path, extent, out },
+    });
+    Ok(out)
 }
 
-/// Puts a mount that is nowhere yet where it belongs, and gives the register back.
-fn place(tree: Reg, kind: FileKind, mount: &Mount, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
+/// Gives a mount that was there before these attributes and no others, as runc does: one that is not
+/// mentioned is cleared, unless an outer user namespace has locked it. If nothing is said it stays as it is.
+pub(crate) fn change(mount: Reg, attributes: Attributes, plan: &mut Builder<'_>) {
+    if attributes == Attributes::default() {
+        return;
+    }
+    let Attributes { set, clear } = attributes;
+    let is_said = set | clear;
+    let keeps_times = is_said & (attr::ATIME | attr::NODIRATIME) == 0;
+    let times = if keeps_times { 0 } else { attr::ATIME | attr::NODIRATIME & !set };
+    let clear = clear | attr::NOSYMFOLLOW & !set | times;
+    let unlocked = attr::LOCKABLE & !is_said;
+    plan.push(Step::MountSetattrUnlocked { mount: mount.into(), set, clear, unlocked });
+}
+
+/// Puts a mount that is nowhere yet where it belongs.
+pub(crate) fn put<'b>(
+    tree: Reg,
+    place: Place,
+    target: Target<'b>,
+    mount: &Mount,
+    root: Reg,
+    plan: &mut Builder<'b>,
+) {
     let Attributes { set, clear } = mount.recursive_attributes;
     if (set, clear) != (0, 0) {
         plan.push(Step::MountSetattr { mount: tree.into(), extent: Extent::All, set, clear, propagation: 0 });
     }
-    let target = plan.target(&mount.destination)?;
-    let place = match kind {
-        FileKind::Directory => Place::Directory,
-        FileKind::File | FileKind::Missing => Place::File,
-    };
     plan.push(Step::Attach { mount: tree, root: root.into(), target, place });
-    // In their order, and only once it is in place: an unattached mount has no peers.
+    propagate(tree, mount, plan);
+}
+
+/// In their order, and only once it is in place: an unattached mount has no peers.
+fn propagate(tree: Reg, mount: &Mount, plan: &mut Builder<'_>) {
     for propagation in &mount.propagation {
         let extent = if propagation.recursive { Extent::All } else { Extent::Top };
         let flags = rootfs::flags(*propagation).difference(MountPropagationFlags::REC);
         let propagation = u64::from(flags.bits());
         plan.push(Step::MountSetattr { mount: tree.into(), extent, set: 0, clear: 0, propagation });
     }
-    plan.release(tree);
-    Ok(())
 }
 
-/// The hierarchies of cgroup v1 side by side on a tmpfs, each of them as the container's own root
-/// where it has a cgroup namespace, else the caller's cgroup of it, read-only as the tmpfs is.
-fn cgroup_v1(
-    hierarchies: &[(String, PathBuf)],
-    own: bool,
+/// Changes what is mounted already: its mount, and unless that is all that is meant its file system.
+fn remount<'b>(
     mount: &Mount,
+    file_system: Option<&Reconfiguration>,
+    target: Target<'b>,
     root: Reg,
-    plan: &mut Builder<'_>,
+    late: &mut Late,
+    plan: &mut Builder<'b>,
 ) -> Result<(), Error> {
-    const RDONLY: u64 = 0x1;
-    let writable = Attributes { set: mount.attributes.set & !RDONLY, clear: 0 };
-    let tmpfs = new("tmpfs", "tmpfs", &["mode=755".to_owned()], writable, plan)?;
-    let (target, place) = (plan.target(&mount.destination)?, Place::Directory);
-    plan.push(Step::Attach { mount: tmpfs, root: root.into(), target, place });
-    for (name, path) in hierarchies {
-        let tree = if own {
-            let options: Vec<_> = match name.strip_prefix("name=") {
-                Some(_) => vec![name.clone(), "none".to_owned()],
-                None => name.split(',').map(str::to_owned).collect(),
-            };
-            new("cgroup", "cgroup", &options, mount.attributes, plan)?
-        } else {
-            let tree = plan.register()?;
-            let path = plan.text(path)?;
-            plan.push(Step::OpenTree { path, extent: Extent::Top, out: tree });
-            let Attributes { set, clear } = mount.attributes;
-            let (extent, set) = (Extent::Top, set | RDONLY);
-            plan.push(Step::MountSetattr { mount: tree.into(), extent, set, clear, propagation: 0 });
-            tree
-        };
-        let target = plan.target(Path::new(name.strip_prefix("name=").unwrap_or(name)))?;
-        plan.push(Step::Attach { mount: tree, root: tmpfs.into(), target, place });
-        plan.release(tree);
+    let out = plan.register()?;
+    plan.push(Step::OpenInRoot { root: root.into(), path: target.path, out });
+    let is_late = file_system.is_some_and(|changed| is_filled(mount, &changed.fstype));
+    let mut attributes = mount.attributes;
+    let is_read_only = attributes.set & attr::RDONLY != 0;
+    if is_late {
+        attributes.set &= !attr::RDONLY;
     }
-    if mount.attributes.set & RDONLY != 0 {
-        let extent = Extent::Top;
-        plan.push(Step::MountSetattr { mount: tmpfs.into(), extent, set: RDONLY, clear: 0, propagation: 0 });
+    change(out, attributes, plan);
+    let Attributes { set, clear } = mount.recursive_attributes;
+    if (set, clear) != (0, 0) {
+        plan.push(Step::MountSetattr { mount: out.into(), extent: Extent::All, set, clear, propagation: 0 });
     }
-    plan.release(tmpfs);
+    propagate(out, mount, plan);
+    if let Some(changed) = file_system {
+        let fs = plan.register()?;
+        plan.push(Step::Fspick { mount: out.into(), out: fs });
+        options(fs, &changed.options, plan)?;
+        let key = if is_read_only && !is_late { c"ro" } else { c"rw" };
+        plan.push(Step::FsconfigFlag { fs, key });
+        plan.push(Step::Reconfigure { fs });
+        plan.release(fs);
+    }
+    if is_late && is_read_only {
+        late.0.push((plan.origin(), out));
+    } else {
+        plan.release(out);
+    }
     Ok(())
 }

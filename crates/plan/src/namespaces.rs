@@ -48,6 +48,11 @@ pub fn apart(container: &Container) -> Namespaces {
     container.namespaces.iter().fold(Namespaces::EMPTY, |all, namespace| all | flag(namespace.kind))
 }
 
+/// Whether the container has a namespace of this kind, of its own or one that it joins.
+pub(crate) fn has(container: &Container, kind: NamespaceKind) -> bool {
+    container.namespaces.iter().any(|namespace| namespace.kind == kind)
+}
+
 fn flag(kind: NamespaceKind) -> Namespaces {
     match kind {
         NamespaceKind::User => Namespaces::USER,

@@ -37,6 +37,11 @@ fn hello_as_root() {
 }
 
 #[test]
+fn volumes_in_a_user_namespace() {
+    agrees("volumes", "v2-root", v2_root);
+}
+
+#[test]
 fn hello_as_a_user() {
     agrees("rootless", "v2-user", v2_rootless);
 }

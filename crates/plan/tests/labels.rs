@@ -15,7 +15,7 @@ fn host() -> Host {
         namespaces: Vec::new(),
         joined_ids: None,
         procfs_takes_pidns: true,
-        sources: Vec::new(),
+        revealing: Vec::new(),
         cgroup: CgroupMount::V2,
         ignored: SignalSet::EMPTY,
         apparmor: AppArmor::Off,

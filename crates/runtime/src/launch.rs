@@ -2,14 +2,14 @@
 
 use crate::error::Error;
 use crate::hooks;
-use crate::probe::probe;
+use crate::probe::{probe, revealing};
 use crate::timings::Timings;
+use crate::trees::id_maps;
 use bumpalo::Bump;
 use husk_bundle::Container;
-use husk_bundle::container::IdMapping;
-use husk_plan::{Call, Plan};
+use husk_plan::{Call, NewRoot, Plan};
 use husk_script::Step;
-use husk_spawn::{Child, Command, IdMap, Request};
+use husk_spawn::{Child, Command, Reason, Request};
 
 /// A child together with the plan it performs.
 pub(crate) struct Launched {
@@ -32,13 +32,16 @@ impl Launched {
 /// Plans the container and starts its process.
 pub(crate) fn launch(container: &Container, call: &Call<'_>, timings: &Timings) -> Result<Launched, Error> {
     timings.begin("look at the machine");
-    let host = probe(container);
+    let mut host = probe(container);
+    if call.new_root == NewRoot::Move {
+        host.revealing = revealing(&container.rootfs);
+    }
     timings.begin("plan");
     let plan = husk_plan::create(container, &host, call, memory())?;
     let mut command = command(&plan);
     let asks = |step: &Step<'_>| matches!(step, Step::Request { what: Request::IdMaps });
     if plan.steps.iter().any(asks) {
-        command.uid_map(&maps(&container.uid_mappings)).gid_map(&maps(&container.gid_mappings));
+        command.uid_map(&id_maps(&container.uid_mappings)).gid_map(&id_maps(&container.gid_mappings));
     }
     if timings.are_wanted() {
         command.timed();
@@ -72,19 +75,17 @@ pub(crate) fn perform(command: &Command, plan: Plan<'static>) -> Result<Launched
     }
 }
 
-fn maps(mappings: &[IdMapping]) -> Vec<IdMap> {
-    let map = |mapping: &IdMapping| IdMap {
-        inside: mapping.container_id,
-        outside: mapping.host_id,
-        count: mapping.size,
-    };
-    mappings.iter().map(map).collect()
-}
-
 /// An error with the field that its step comes from.
 fn explain(error: husk_spawn::Error, plan: &Plan<'_>, words: &[u8]) -> Error {
     match error.step() {
-        Some(step) => Error::step(plan.origin(step), hooks::with_words(error.to_string(), words)),
+        Some(step) => {
+            let meaning = match error.reason() {
+                Reason::Errno(errno) => plan.meaning(step, errno),
+                _ => None,
+            };
+            let meaning = meaning.map(|meaning| format!(": {meaning}")).unwrap_or_default();
+            Error::step(plan.origin(step), hooks::with_words(format!("{error}{meaning}"), words))
+        }
         None => Error::Spawn(error),
     }
 }

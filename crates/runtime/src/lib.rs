@@ -32,6 +32,7 @@ mod supervise;
 mod terminal;
 mod time;
 mod timings;
+mod trees;
 mod users;
 mod validate;
 

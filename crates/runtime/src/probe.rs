@@ -4,33 +4,24 @@ use crate::namespaces;
 use crate::resctrl;
 use crate::users::Users;
 use husk_bundle::Container;
-use husk_bundle::container::Source;
-use husk_plan::{AppArmor, CgroupMount, FileKind, Host, Selinux};
+use husk_plan::{AppArmor, CgroupMount, Host, Selinux};
 use husk_seccomp::{Abi, Arch, Machine};
 #[cfg(target_arch = "x86_64")]
 use husk_spawn::sys::process::knows_x32;
 use husk_spawn::sys::signal::ignored;
 use rustix::process::{getegid, geteuid};
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// Looks at everything of the machine that the container's plan depends on.
 pub(crate) fn probe(container: &Container) -> Host {
-    let kind = |path: &Path| match fs::metadata(path) {
-        Ok(metadata) if metadata.is_dir() => FileKind::Directory,
-        Ok(_) => FileKind::File,
-        Err(_) => FileKind::Missing,
-    };
-    let sources = container.mounts.iter().map(|mount| match &mount.source {
-        Source::Bind { path, .. } => kind(path),
-        _ => FileKind::Missing,
-    });
     let users = Users::below(&container.rootfs);
     Host {
         namespaces: container.namespaces.iter().map(namespaces::look).collect(),
         joined_ids: namespaces::joined_ids(container),
         procfs_takes_pidns: namespaces::procfs_takes_pidns(container),
-        sources: sources.collect(),
         cgroup: cgroup(),
         resctrl: container.intel_rdt.as_ref().and_then(|_| resctrl::probe()),
         ..probe_process(container, &users)
@@ -48,7 +39,7 @@ pub(crate) fn probe_process(container: &Container, users: &Users) -> Host {
         namespaces: Vec::new(),
         joined_ids: None,
         procfs_takes_pidns: false,
-        sources: Vec::new(),
+        revealing: Vec::new(),
         cgroup: CgroupMount::V2,
         // Tolerated: without an answer for one signal nothing is known to be ignored.
         ignored: ignored().unwrap_or_default(),
@@ -104,6 +95,7 @@ fn apparmor(container: &Container) -> AppArmor {
 /// Whether there is SELinux, for a container that asks for a label.
 fn selinux(container: &Container) -> Selinux {
     let asked = container.process.as_ref().is_some_and(|process| process.selinux_label.is_some());
+    let asked = asked || container.mount_label.is_some();
     if asked && Path::new("/sys/fs/selinux/enforce").exists() { Selinux::On } else { Selinux::Off }
 }
 
@@ -111,6 +103,39 @@ fn selinux(container: &Container) -> Selinux {
 const NATIVE: Abi = Abi::X86_64;
 #[cfg(target_arch = "aarch64")]
 const NATIVE: Abi = Abi::Aarch64;
+
+/// The mount points of every procfs and sysfs that shows all of it, outside of `rootfs`.
+pub(crate) fn revealing(rootfs: &Path) -> Vec<PathBuf> {
+    let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let lines = mounts.split(|byte| *byte == b'\n');
+    let revealing = lines.filter_map(|line| {
+        let fields: Vec<_> = line.split(|byte| *byte == b' ').collect();
+        let (root, point) = (fields.get(3)?, fields.get(4)?);
+        let fstype = fields.iter().position(|field| *field == b"-").and_then(|end| fields.get(end + 1))?;
+        let is_whole =
+            **root == *b"/" && matches!(**fstype, [b'p', b'r', b'o', b'c'] | [b's', b'y', b's', b'f', b's']);
+        let point = PathBuf::from(OsString::from_vec(unescaped(point)));
+        (is_whole && !point.starts_with(rootfs)).then_some(point)
+    });
+    revealing.collect()
+}
+
+/// A path of mountinfo: what could be mistaken for a separator is three octal digits.
+fn unescaped(path: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    let mut rest = path;
+    while let Some((&byte, after)) = rest.split_first() {
+        let digits = after.get(..3).and_then(|digits| str::from_utf8(digits).ok());
+        let escaped = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        let (byte, after) = match escaped.filter(|_| byte == b'\\') {
+            Some(escaped) => (escaped, after.get(3..).unwrap_or_default()),
+            None => (byte, after),
+        };
+        plain.push(byte);
+        rest = after;
+    }
+    plain
+}
 
 fn cgroup() -> CgroupMount {
     if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {

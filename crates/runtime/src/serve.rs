@@ -7,6 +7,7 @@ use crate::listener;
 use crate::net_devices;
 use crate::record::Record;
 use crate::terminal::Console;
+use crate::trees::Trees;
 use husk_bundle::Container;
 use husk_spawn::Request;
 
@@ -32,6 +33,7 @@ impl Launched {
         console: &mut Console,
     ) -> Result<Arrival, Error> {
         let child = &mut self.child;
+        let mut trees = None;
         loop {
             match child.next_request()? {
                 Some(Request::Parked) => return Ok(Arrival::Ready),
@@ -39,6 +41,10 @@ impl Launched {
                 Some(Request::Hooks) => hooks::before_pivot(container, record, child)?,
                 Some(Request::Listener) => listener::hand_over(child, container, record)?,
                 Some(Request::NetDevices) => net_devices::hand_over(child, &container.net_devices)?,
+                Some(Request::Tree) => {
+                    trees.get_or_insert_with(|| Trees::of(container)).send(child)?;
+                    continue;
+                }
                 Some(Request::Terminal) => console.receive(child.requested_fd()?)?,
                 // Answered by whoever made the child.
                 Some(Request::IdMaps) => {

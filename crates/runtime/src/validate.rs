@@ -4,7 +4,7 @@ use crate::probe::probe;
 use bumpalo::Bump;
 use husk_bundle::Container;
 use husk_bundle::container::Source;
-use husk_plan::{Call, FileKind};
+use husk_plan::Call;
 use std::path::Path;
 
 /// Something that is not as it should be.
@@ -69,8 +69,9 @@ fn here(container: &Container) -> Vec<Finding> {
         found.push(error("root.path".to_owned(), text, "unpack an image there"));
     }
     let host = probe(container);
-    for (index, (mount, kind)) in container.mounts.iter().zip(&host.sources).enumerate() {
-        if let (Source::Bind { path, .. }, FileKind::Missing) = (&mount.source, kind) {
+    for (index, mount) in container.mounts.iter().enumerate() {
+        let Source::Bind { path, .. } = &mount.source else { continue };
+        if !path.exists() {
             let text = format!("{} is not there", path.display());
             found.push(error(format!("mounts[{index}].source"), text, "make it, or mount something else"));
         }

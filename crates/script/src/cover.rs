@@ -5,8 +5,8 @@
 
 use crate::sys::at::{is_directory, is_null_device, openat2_in_root};
 use crate::sys::mount::{
-    Extent, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_setattr, move_mount,
-    open_tree_clone_of,
+    Extent, MountFlags, MountPropagationFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount,
+    mount_change, mount_setattr, move_mount, open_tree_clone_of, umount_detach,
 };
 use crate::sys::{Errno, Fd, Result, file};
 use core::ffi::CStr;
@@ -39,6 +39,20 @@ fn cover(place: Fd, null: Fd, empty: Option<Fd>) -> Result<Option<Fd>> {
     let made = empty_directory()?;
     move_mount(made, place)?;
     Ok(Some(made))
+}
+
+/// Takes what is mounted at `path` away, or covers it.
+pub(crate) fn hide(path: &CStr) -> Result {
+    match mount_change(path, MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC) {
+        // It went with what it was mounted on.
+        Err(Errno::NOENT) => return Ok(()),
+        done => done?,
+    }
+    match umount_detach(path) {
+        // An outer user namespace has locked it.
+        Err(Errno::INVAL | Errno::PERM) => mount(c"tmpfs", path, c"tmpfs", MountFlags::empty(), c""),
+        done => done,
+    }
 }
 
 fn empty_directory() -> Result<Fd> {

@@ -18,22 +18,25 @@
 #[cfg(test)]
 extern crate std;
 
+mod copy;
 mod cover;
 pub mod hook;
 pub mod journal;
 mod keys;
+mod missing;
 mod perform;
 pub mod report;
 mod step;
 mod target;
 mod terminal;
+mod tree;
 
 pub use hook::Hook;
 pub use husk_sys as sys;
 pub use journal::Journal;
 pub use report::Request;
 pub use step::{Handle, Place, Reg, Step};
-pub use target::{Part, Target};
+pub use target::Target;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use perform::Registers;

@@ -1,10 +1,9 @@
 //! What each step does: an arm, a call.
 
-use crate::cover;
 use crate::hook;
 use crate::keys;
 use crate::report::{self, Failure, Request};
-use crate::step::{Handle, Place, Reg, Step};
+use crate::step::{Handle, Reg, Step};
 use crate::sys::file::{Mode, OFlags};
 use crate::sys::mount::Extent;
 use crate::sys::namespace::Namespaces;
@@ -12,8 +11,8 @@ use crate::sys::process::Dumpable;
 use crate::sys::signal::Signal;
 use crate::sys::terminal::ioctl_tiocswinsz;
 use crate::sys::{Errno, Fd, Pid, Result, Uid, at, clone, file, limits, mount, namespace, process, signal};
-use crate::target::{ensure_directory, ensure_entry, ensure_file};
-use crate::{Journal, Script, terminal};
+use crate::target::{ensure_directory, ensure_place};
+use crate::{Journal, Script, copy, cover, terminal, tree};
 use core::ffi::CStr;
 
 /// The descriptors that steps leave for each other.
@@ -158,19 +157,18 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
             Ok(())
         }
         Step::Attach { mount, root, target, place } => {
-            let place = match place {
-                Place::Directory => ensure_directory(registers.get(root)?, target)?,
-                Place::File => ensure_file(registers.get(root)?, target)?,
-                Place::Entry => ensure_entry(registers.get(root)?, target)?,
-            };
-            let attached = mount::move_mount(registers.get(mount.into())?, place);
+            let mount = registers.get(mount.into())?;
+            let place = ensure_place(registers.get(root)?, target, place, mount)?;
+            let attached = mount::move_mount(mount, place);
             file::close(place);
             attached
         }
         Step::Mknod { directory, name, node, mode, uid, gid } => {
             let directory = registers.get(directory)?;
-            at::mknodat(directory, name, node, mode)?;
-            at::fchownat(directory, name, uid, gid)
+            match at::mknodat(directory, name, node, mode) {
+                Err(Errno::EXIST) if at::is_node(directory, name, node)? => Ok(()),
+                made => made.and_then(|()| at::fchownat(directory, name, uid, gid)),
+            }
         }
         Step::SymlinkIn { directory, name, target, tolerate } => {
             tolerating(tolerate, at::symlinkat(target, registers.get(directory)?, name))
@@ -195,6 +193,49 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
         Step::OpenTree { path, extent, out } => {
             registers.replace(out, mount::open_tree_clone(path, extent)?);
             Ok(())
+        }
+        Step::OpenTreeOrRequest { path, extent, mount, out } => {
+            let found = match mount::open_tree_clone(path, extent) {
+                Err(Errno::ACCESS) => report::request_tree(channel, mount),
+                found => found,
+            };
+            registers.replace(out, found?);
+            Ok(())
+        }
+        Step::RequestTree { mount, out } => {
+            registers.replace(out, report::request_tree(channel, mount)?);
+            Ok(())
+        }
+        Step::FsconfigModeOf { fs, root, path } => {
+            tree::fsconfig_mode_of(registers.get(fs.into())?, registers.get(root)?, path)
+        }
+        Step::CopyUp { root, path, mount } => {
+            copy::copy_up(registers.get(root)?, path, registers.get(mount.into())?)
+        }
+        Step::Fspick { mount, out } => {
+            registers.replace(out, mount::fspick(registers.get(mount)?)?);
+            Ok(())
+        }
+        Step::Label { mount, label } => tree::label(registers.get(mount.into())?, label),
+        Step::Hide { path } => cover::hide(path),
+        Step::UnlinkIn { directory, name } => {
+            tolerating(Some(Errno::NOENT), at::unlinkat(registers.get(directory)?, name))
+        }
+        Step::Reconfigure { fs } => {
+            let configuration = registers.take(fs.into())?;
+            let configured = mount::fsconfig_reconfigure(configuration);
+            file::close(configuration);
+            configured
+        }
+        Step::MountSetattrUnlocked { mount, set, clear, unlocked } => {
+            let mount = registers.get(mount)?;
+            match mount::mount_setattr(mount, Extent::Top, set, clear | unlocked, 0) {
+                Err(Errno::PERM) => mount::mount_setattr(mount, Extent::Top, set, clear, 0),
+                done => done,
+            }
+        }
+        Step::MountSetattrAbove { directory, propagation } => {
+            tree::mount_setattr_above(registers.get(directory)?, propagation)
         }
         Step::OpenTreeOf { fd, out } => {
             registers.replace(out, mount::open_tree_clone_of(registers.get(fd)?, Extent::Top)?);

@@ -4,6 +4,8 @@
 //!  child                                  parent
 //!    Request(IdMaps)      ------------>     write uid_map, gid_map
 //!                         <------------     go on
+//!    Request(Tree), n     ------------>     open the source of mount n
+//!                         <------------     go on, with its descriptor
 //!    Request(Hooks)       ------------>     run the hooks that are the runtime's
 //!    Request(Terminal)    ------------>     keep the master, or send it to who asked for it
 //!                         <------------     go on
@@ -20,10 +22,10 @@
 //!    ...
 //! ```
 //!
-//! Each other message is one byte in one `write`, with the number of a descriptor behind it where the
-//! request is about one, or in one `sendmsg` where a descriptor goes with it. (A number will do where a filter
-//! lets no more through than `write`; to fetch what it stands for takes the privilege to trace the child.)
-//! A list without requests needs no channel; how far the
+//! Each other message is one byte in one `write`, with a number behind it where the request is about one of
+//! many things (a descriptor, a mount), or in one `sendmsg` where a descriptor goes with it. (A number will do
+//! where a filter lets no more through than `write`; to fetch what it stands for takes the privilege to trace
+//! the child.) A list without requests needs no channel; how far the
 //! child came, and why it failed, stands in the [`Journal`](crate::Journal). A parent that cannot
 //! do what it is asked closes its end instead of answering, and the child fails at that step.
 
@@ -38,6 +40,9 @@ pub enum Request {
     IdMaps = 1,
     /// Write down that the container is created: from here on its program may begin.
     Parked = 2,
+    /// Open the source of a mount, in the child's mount namespace, and send its descriptor: where the
+    /// child may not look, or where ids are to be mapped. The number of the mount follows.
+    Tree = 8,
     /// Run the hooks that are run in the namespaces of the parent.
     Hooks = 3,
     /// Fetch the seccomp listener whose number follows, and give it to whoever is to have it.
@@ -61,6 +66,7 @@ impl Request {
             3 => Some(Self::Hooks),
             4 => Some(Self::Listener),
             5 => Some(Self::NetDevices),
+            8 => Some(Self::Tree),
             6 => Some(Self::Terminal),
             _ => None,
         }
@@ -167,5 +173,16 @@ fn answered(channel: Fd) -> Result {
         // The parent gave up, or is gone.
         0 => Err(Errno::CANCELED),
         _ => Ok(()),
+    }
+}
+
+/// Asks for the source of a mount, and waits for its descriptor.
+pub(crate) fn request_tree(channel: Option<Fd>, mount: u32) -> Result<Fd> {
+    let channel = channel.ok_or(Errno::NOTCONN)?;
+    let [a, b, c, d] = mount.to_ne_bytes();
+    file::write(channel, &[Request::Tree as u8, a, b, c, d])?;
+    match file::receive(channel, &mut [0])? {
+        (0, _) => Err(Errno::CANCELED),
+        (_, tree) => tree.ok_or(Errno::BADMSG),
     }
 }

@@ -63,6 +63,14 @@ pub enum Place {
     Directory,
     /// Anything else.
     File,
+    /// What the mount is: a directory, or anything else.
+    Alike,
+    /// A directory that is no symlink, for what has to be where it is looked for.
+    Ordinary,
+    /// As `Alike`, on a procfs: a file that something stands in for.
+    StandIn,
+    /// As `Alike`, for a procfs that is shown once more.
+    Procfs,
     /// Anything else, and no symlink.
     Entry,
 }
@@ -270,7 +278,8 @@ pub enum Step<'a> {
         out: Reg,
     },
     /// Finds a place as the two above, makes it where it is missing, and puts a mount that is nowhere
-    /// yet there by `move_mount`.
+    /// yet there by `move_mount`. `EXDEV` if the place is on a procfs and may not be, or the mount is
+    /// none and has to be.
     Attach {
         /// The mount.
         mount: Reg,
@@ -281,7 +290,7 @@ pub enum Step<'a> {
         /// What the place has to be.
         place: Place,
     },
-    /// `mknodat`, then `fchownat`.
+    /// `mknodat`, then `fchownat`. If that very node is there already, it stays.
     Mknod {
         /// The directory it is in.
         directory: Handle,
@@ -355,6 +364,96 @@ pub enum Step<'a> {
         extent: Extent,
         /// Where the descriptor is left.
         out: Reg,
+    },
+    /// The same, and if the child may not look there (`EACCES`) a request to the parent, who may, to do
+    /// it in the child's mount namespace.
+    OpenTreeOrRequest {
+        /// What to copy.
+        path: &'a CStr,
+        /// Whether with the mounts below it.
+        extent: Extent,
+        /// The number by which the parent knows it.
+        mount: u32,
+        /// Where the descriptor is left.
+        out: Reg,
+    },
+    /// Asks the parent to do it in the child's mount namespace, and to map ids.
+    RequestTree {
+        /// The number by which the parent knows it.
+        mount: u32,
+        /// Where the descriptor is left.
+        out: Reg,
+    },
+    /// `openat2`, `fstat`, and `fsconfig` of `mode`: the root of a file system yet to be made gets the
+    /// permissions of the place that it will cover. If nothing is there, it keeps its own.
+    FsconfigModeOf {
+        /// The file system.
+        fs: Reg,
+        /// The root.
+        root: Handle,
+        /// The place, relative to it.
+        path: &'a CStr,
+    },
+    /// Copies what is at a place into the mount that will cover it.
+    CopyUp {
+        /// The root.
+        root: Handle,
+        /// The place, relative to it.
+        path: &'a CStr,
+        /// The mount, which is nowhere yet.
+        mount: Reg,
+    },
+    /// `fspick`: a file system that is mounted, to be configured anew.
+    Fspick {
+        /// Its mount.
+        mount: Handle,
+        /// Where the configuration is left.
+        out: Reg,
+    },
+    /// `fsconfig(FSCONFIG_CMD_RECONFIGURE)` and `close` of the configuration.
+    Reconfigure {
+        /// The configuration.
+        fs: Reg,
+    },
+    /// `fsetxattr` of `security.selinux` on the root of a mount.
+    Label {
+        /// The mount.
+        mount: Reg,
+        /// The label.
+        label: &'a [u8],
+    },
+    /// `umount2(MNT_DETACH)` that nobody else hears of, or a tmpfs on top where it is refused. A place
+    /// that is gone needs neither.
+    Hide {
+        /// The mount.
+        path: &'a CStr,
+    },
+    /// `unlinkat` of what is no directory. One that is not there is gone.
+    UnlinkIn {
+        /// The directory it is in.
+        directory: Handle,
+        /// Its name there.
+        name: &'a CStr,
+    },
+    /// `mount_setattr`, and where that is refused (`EPERM`) once more with less: what an outer user
+    /// namespace has locked stays, unless it was asked for.
+    MountSetattrUnlocked {
+        /// The mount.
+        mount: Handle,
+        /// `MOUNT_ATTR_*` to set.
+        set: u64,
+        /// `MOUNT_ATTR_*` that have to be cleared first.
+        clear: u64,
+        /// `MOUNT_ATTR_*` to clear if they are not locked.
+        unlocked: u64,
+    },
+    /// `mount_setattr` of propagation, of the mount that a directory is on: its own if it is a mount's
+    /// root, or that of the next directory above which is one.
+    MountSetattrAbove {
+        /// The directory.
+        directory: Handle,
+        /// Who hears of mounts below it (`MS_PRIVATE`, ...).
+        propagation: u64,
     },
     /// The same of what a descriptor is: a copy of the mount it was opened on that shows it alone.
     OpenTreeOf {

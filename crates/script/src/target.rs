@@ -4,82 +4,82 @@
 //! may become one at any moment. So nothing is looked up from `/`, what is missing is made by a call
 //! that follows no symlink, and what is returned is a descriptor of the place, not its name.
 
+use crate::missing::{self, Last};
+use crate::step::Place;
 use crate::sys::at::{
-    Mode, mkdirat, mknodat_file, openat2_directory_in_root, openat2_entry, openat2_in_root,
+    Procfs, is_directory, openat2_directory_in_root, openat2_in_root, openat2_ordinary_directory_in_root,
+    procfs,
 };
 use crate::sys::{Errno, Fd, Result, file};
 use core::ffi::CStr;
 
-/// A path below a root, with the pieces that are needed where some of it is missing.
+/// A path below a root.
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
     /// The whole path: `dev/pts`.
     pub path: &'a CStr,
-    /// Every component of it.
-    pub parts: &'a [Part<'a>],
 }
 
-/// A component of a path.
-#[derive(Clone, Copy)]
-pub struct Part<'a> {
-    /// The path up to and with it: `dev`, then `dev/pts`.
-    pub prefix: &'a CStr,
-    /// Itself: `dev`, then `pts`.
-    pub name: &'a CStr,
+/// What `mount` is to be put on, made with its parents where it is missing.
+pub(crate) fn ensure_place(root: Fd, target: Target<'_>, place: Place, mount: Fd) -> Result<Fd> {
+    let is_directory = match place {
+        Place::Directory | Place::Ordinary => true,
+        Place::File | Place::Entry => false,
+        Place::Alike | Place::StandIn | Place::Procfs => is_directory(mount)?,
+    };
+    let found = match (place, is_directory) {
+        (Place::Ordinary, _) => ensure_ordinary_directory(root, target)?,
+        (Place::Entry, _) => missing::make(root, target.path, Last::Entry)?,
+        (_, true) => ensure_directory(root, target)?,
+        (_, false) => ensure_file(root, target)?,
+    };
+    let fits = if is_directory { Ok(()) } else { no_directory(found) };
+    match fits.and_then(|()| permitted(place, found, mount)) {
+        Ok(()) => Ok(found),
+        Err(errno) => {
+            file::close(found);
+            Err(errno)
+        }
+    }
 }
 
-/// What a directory gets that an image lacks.
-const DIRECTORY_MODE: u32 = 0o755;
+/// Said here, where the kernel would only say that something is invalid.
+fn no_directory(found: Fd) -> Result {
+    if is_directory(found)? { Err(Errno::NOTDIR) } else { Ok(()) }
+}
 
-/// What a file gets that an image lacks, to be mounted over.
-const FILE_MODE: u32 = 0o644;
+/// Nothing may cover a part of a procfs, nor hide that there is none: what is written to procfs and read
+/// from it for the sake of security would be the cover's (CVE-2019-16884).
+fn permitted(place: Place, found: Fd, mount: Fd) -> Result {
+    let is_permitted = match place {
+        Place::StandIn => true,
+        Place::Procfs => procfs(mount)? != Procfs::No,
+        Place::Ordinary => procfs(found)? != Procfs::Below,
+        Place::Directory | Place::File | Place::Entry | Place::Alike => procfs(found)? == Procfs::No,
+    };
+    if is_permitted { Ok(()) } else { Err(Errno::XDEV) }
+}
+
+/// The directory of that very name at `target`, made with its parents where it is missing.
+fn ensure_ordinary_directory(root: Fd, target: Target<'_>) -> Result<Fd> {
+    match openat2_ordinary_directory_in_root(root, target.path) {
+        Err(Errno::NOENT) => missing::make(root, target.path, Last::Directory),
+        found => found,
+    }
+}
 
 /// The directory at `target`, made with its parents where it is missing.
 pub(crate) fn ensure_directory(root: Fd, target: Target<'_>) -> Result<Fd> {
     match openat2_directory_in_root(root, target.path) {
-        Err(Errno::NOENT) => make_directories(root, target.parts),
+        Err(Errno::NOENT) => missing::make(root, target.path, Last::Directory),
         found => found,
     }
 }
 
 /// The file, of whatever kind, at `target`, made empty with its parents where it is missing.
-pub(crate) fn ensure_file(root: Fd, target: Target<'_>) -> Result<Fd> {
+fn ensure_file(root: Fd, target: Target<'_>) -> Result<Fd> {
     match openat2_in_root(root, target.path) {
-        Err(Errno::NOENT) => {}
-        found => return found,
-    }
-    let (last, parents) = target.parts.split_last().ok_or(Errno::NOENT)?;
-    let directory = make_directories(root, parents)?;
-    let made = mknodat_file(directory, last.name, Mode::from_raw_mode(FILE_MODE))
-        .and_then(|()| openat2_entry(directory, last.name));
-    file::close(directory);
-    made
-}
-
-/// The file, of whatever kind, at `target`, whose last component must be no symlink, made empty with its
-/// parents where it is missing.
-pub(crate) fn ensure_entry(root: Fd, target: Target<'_>) -> Result<Fd> {
-    let (last, parents) = target.parts.split_last().ok_or(Errno::NOENT)?;
-    let directory = make_directories(root, parents)?;
-    let found = match openat2_entry(directory, last.name) {
-        Err(Errno::NOENT) => mknodat_file(directory, last.name, Mode::from_raw_mode(FILE_MODE))
-            .and_then(|()| openat2_entry(directory, last.name)),
+        Err(Errno::NOENT) => missing::make(root, target.path, Last::File),
         found => found,
-    };
-    file::close(directory);
-    found
-}
-
-fn make_directories(root: Fd, parts: &[Part<'_>]) -> Result<Fd> {
-    let mut here = openat2_directory_in_root(root, c".")?;
-    for part in parts {
-        let next = match openat2_directory_in_root(root, part.prefix) {
-            Err(Errno::NOENT) => mkdirat(here, part.name, Mode::from_raw_mode(DIRECTORY_MODE))
-                .and_then(|()| openat2_entry(here, part.name)),
-            found => found,
-        };
-        file::close(here);
-        here = next?;
     }
-    Ok(here)
 }

@@ -12,13 +12,15 @@ use husk_script::sys::{Errno, Fd, Pid};
 use husk_script::{Request, Script, Step};
 use rustix::io::{IoSliceMut, retry_on_intr};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, Shutdown, recv, recvmsg, send, shutdown,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, Shutdown, recv, recvmsg, send, sendmsg, shutdown,
 };
 use rustix::process::{
     PidfdFlags, PidfdGetfdFlags, WaitId, WaitIdOptions, WaitIdStatus, pidfd_getfd, pidfd_open, waitid,
 };
 use rustix::thread::futex;
 use std::fmt::{self, Debug, Formatter};
+use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
@@ -57,7 +59,7 @@ pub struct Child {
     /// A mutex for its `Sync` alone: it is only ever reached through `&mut`.
     berth: Mutex<Berth>,
     channel: Option<OwnedFd>,
-    /// The number of the descriptor that its last request was about.
+    /// What its last request was about: the number of a descriptor, or of something else.
     about: Option<i32>,
     last_words: Vec<u8>,
     received: Option<OwnedFd>,
@@ -135,6 +137,30 @@ impl Child {
             None => Err(failed(Errno::PROTO)),
             request => Ok(request),
         }
+    }
+
+    /// Which of many things its last request was about.
+    #[must_use]
+    pub fn about(&self) -> Option<usize> {
+        usize::try_from(self.about?).ok()
+    }
+
+    /// Answers that what it asked for is done, and sends a descriptor along.
+    ///
+    /// # Errors
+    ///
+    /// `EPIPE` if it is gone.
+    pub fn go_on_with(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
+        let Some(channel) = &self.channel else { return Ok(()) };
+        let descriptors = [fd];
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut room);
+        // There is room for just this one.
+        control.push(SendAncillaryMessage::ScmRights(&descriptors));
+        let answer = [IoSlice::new(&[GO_ON])];
+        sendmsg(channel, &answer, &mut control, SendFlags::NOSIGNAL)
+            .map(drop)
+            .map_err(|errno| Error::new("request", errno))
     }
 
     /// The descriptor of the child's that its last request was about: what came with it, or was named and is

@@ -3,6 +3,8 @@
 
 #[path = "steps/attributes.rs"]
 mod attributes;
+#[path = "steps/mounts.rs"]
+mod below;
 #[path = "steps/container.rs"]
 mod container;
 mod support;
@@ -113,6 +115,18 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::LoopbackUp => loopback_up,
     Step::Undumpable => undumpable,
     Step::FsconfigFd { .. } => container::fsconfig_fd,
+    // Those for mounts.
+    Step::OpenTreeOrRequest { .. } => below::requests_of_trees,
+    Step::RequestTree { .. } => below::requests_of_trees,
+    Step::FsconfigModeOf { .. } => below::mode_and_copy,
+    Step::CopyUp { .. } => below::mode_and_copy,
+    Step::Fspick { .. } => below::reconfiguration,
+    Step::Reconfigure { .. } => below::reconfiguration,
+    Step::MountSetattrUnlocked { .. } => below::attributes_that_are_locked,
+    Step::MountSetattrAbove { .. } => below::propagation_above,
+    Step::Label { .. } => below::label,
+    Step::Hide { .. } => below::hide,
+    Step::UnlinkIn { .. } => below::unlink_in,
     Step::OpenPty { .. } => terminal::open_pty,
     Step::Tiocswinsz { .. } => terminal::open_pty,
     Step::OpenTreeOf { .. } => terminal::open_tree_of,

@@ -93,7 +93,7 @@ pub fn close(fd: Fd) {
 ///
 /// See open(2).
 pub fn open(path: &CStr, flags: OFlags, mode: Mode) -> Result<Fd> {
-    raw::openat(path, (flags | OFlags::CLOEXEC).bits(), mode.bits())
+    raw::openat(None, path, (flags | OFlags::CLOEXEC).bits(), mode.bits())
 }
 
 /// `memfd_create`: a file in memory that exec closes and nobody can execute.
@@ -165,6 +165,16 @@ pub fn read(fd: Fd, buffer: &mut [u8]) -> Result<usize> {
     rustix::io::retry_on_intr(|| rustix::io::read(fd.lend(), &mut *buffer))
 }
 
+/// `recvmsg(MSG_CMSG_CLOEXEC)`, begun again when a signal interrupts it: bytes, and the descriptor that
+/// came with them, if one did.
+///
+/// # Errors
+///
+/// See recvmsg(2).
+pub fn receive(socket: Fd, buffer: &mut [u8]) -> Result<(usize, Option<Fd>)> {
+    rustix::io::retry_on_intr(|| raw::recvmsg_descriptor(socket, buffer))
+}
+
 /// `write`, begun again when a signal interrupts it.
 ///
 /// # Errors
@@ -172,6 +182,36 @@ pub fn read(fd: Fd, buffer: &mut [u8]) -> Result<usize> {
 /// See write(2).
 pub fn write(fd: Fd, bytes: &[u8]) -> Result<usize> {
     rustix::io::retry_on_intr(|| rustix::io::write(fd.lend(), bytes))
+}
+
+/// `sendfile`, begun again when a signal interrupts it: some of what is left of `from`, added to `to`.
+/// Zero at the end.
+///
+/// # Errors
+///
+/// See sendfile(2).
+pub fn sendfile(to: Fd, from: Fd) -> Result<usize> {
+    /// What the kernel moves at most in one call.
+    const MOST: usize = 0x7fff_f000;
+    rustix::io::retry_on_intr(|| raw::sendfile(to, from, MOST))
+}
+
+/// `fsetxattr`.
+///
+/// # Errors
+///
+/// See setxattr(2).
+pub fn fsetxattr(fd: Fd, name: &CStr, value: &[u8]) -> Result {
+    rustix::fs::fsetxattr(fd.lend(), name, value, rustix::fs::XattrFlags::empty())
+}
+
+/// `lseek(SEEK_SET)`, for a directory a place that `getdents64` told of.
+///
+/// # Errors
+///
+/// See lseek(2).
+pub fn lseek(fd: Fd, offset: u64) -> Result {
+    rustix::fs::seek(fd.lend(), rustix::fs::SeekFrom::Start(offset)).map(drop)
 }
 
 /// `sendmsg(SCM_RIGHTS)`: sends `bytes` and a copy of the descriptor `fd` with them, begun again when a

@@ -2,7 +2,7 @@
 
 use crate::{Errno, Fd, Result, raw};
 use core::ffi::CStr;
-use rustix::mount::{FsMountFlags, FsOpenFlags, MoveMountFlags, OpenTreeFlags};
+use rustix::mount::{FsMountFlags, FsOpenFlags, FsPickFlags, MoveMountFlags, OpenTreeFlags};
 
 pub use rustix::mount::{MountFlags, MountPropagationFlags};
 
@@ -164,4 +164,35 @@ pub fn mount_setattr(mount: Fd, extent: Extent, set: u64, clear: u64, propagatio
 pub fn move_mount(mount: Fd, target: Fd) -> Result {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     rustix::mount::move_mount(mount.lend(), c"", target.lend(), c"", flags)
+}
+
+/// `mount_setattr(MOUNT_ATTR_IDMAP)`: the files of a mount that is nowhere yet show ids as `userns`, a
+/// user namespace, maps them.
+///
+/// # Errors
+///
+/// `EINVAL` if the file system cannot do it, `EPERM` without privileges over it; for the rest see
+/// mount_setattr(2).
+pub fn mount_setattr_idmap(mount: Fd, extent: Extent, userns: Fd) -> Result {
+    const MOUNT_ATTR_IDMAP: u64 = 0x0010_0000;
+    raw::mount_setattr(mount, extent == Extent::All, [MOUNT_ATTR_IDMAP, 0, 0, userns.word() as u64])
+}
+
+/// `fspick(FSPICK_CLOEXEC | FSPICK_EMPTY_PATH)`: the file system of the mount that `mount` is, to be
+/// configured anew.
+///
+/// # Errors
+///
+/// `EINVAL` if it is no mount's root; for the rest see fspick(2).
+pub fn fspick(mount: Fd) -> Result<Fd> {
+    raw::fspick(mount, FsPickFlags::FSPICK_CLOEXEC.union(FsPickFlags::FSPICK_EMPTY_PATH).bits())
+}
+
+/// `fsconfig(FSCONFIG_CMD_RECONFIGURE)`.
+///
+/// # Errors
+///
+/// `EPERM` without privileges over the file system; for the rest see mount(2).
+pub fn fsconfig_reconfigure(file_system: Fd) -> Result {
+    rustix::mount::fsconfig_reconfigure(file_system.lend())
 }

@@ -141,6 +141,16 @@ pub fn ioctl_ns_get_nstype(fd: Fd) -> Result<Namespaces> {
     Ok(Namespaces(u32::try_from(kind).unwrap_or(0)))
 }
 
+/// `unshare(CLONE_FS)`: root, working directory and umask are the calling thread's own from here on, as
+/// they have to be for it to join a mount namespace.
+///
+/// # Errors
+///
+/// See unshare(2).
+pub fn unshare_fs() -> Result {
+    numbers(Numeric::Unshare, [linux_raw_sys::general::CLONE_FS as usize, 0, 0]).map(drop)
+}
+
 /// `setns`: joins the namespace that `fd` stands for, or of the process whose pidfd it is, those of
 /// `kinds`.
 ///

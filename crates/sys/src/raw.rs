@@ -240,6 +240,24 @@ pub(crate) fn clock_gettime(clock: u32) -> [u64; 2] {
     time
 }
 
+pub(crate) fn getdents64(directory: Fd, buffer: &mut [u8]) -> Result<usize> {
+    let words = [directory.word(), buffer.as_mut_ptr().addr(), buffer.len(), 0, 0, 0];
+    // SAFETY: the kernel writes no more than there is room for.
+    check(unsafe { call(nr::__NR_getdents64, words) })
+}
+
+pub(crate) fn readlinkat(directory: Fd, name: &CStr, buffer: &mut [u8]) -> Result<usize> {
+    let words = [directory.word(), name.as_ptr().addr(), buffer.as_mut_ptr().addr(), buffer.len(), 0, 0];
+    // SAFETY: the kernel reads a string that ends with NUL, and writes no more than there is room for.
+    check(unsafe { call(nr::__NR_readlinkat, words) })
+}
+
+/// `sendfile` from where `from` is read.
+pub(crate) fn sendfile(to: Fd, from: Fd, most: usize) -> Result<usize> {
+    // SAFETY: the address, of an offset, is null.
+    check(unsafe { call(nr::__NR_sendfile, [to.word(), from.word(), 0, most, 0, 0]) })
+}
+
 /// `close`, and not rustix's, which in a debug build panics at EBADF.
 pub(crate) fn close(fd: Fd) {
     // SAFETY: one number.
@@ -260,8 +278,8 @@ fn directory(fd: Option<Fd>) -> usize {
     fd.map_or(CWD, Fd::word)
 }
 
-pub(crate) fn openat(path: &CStr, flags: u32, mode: u32) -> Result<Fd> {
-    let words = [directory(None), path.as_ptr().addr(), flags as usize, mode as usize, 0, 0];
+pub(crate) fn openat(at: Option<Fd>, path: &CStr, flags: u32, mode: u32) -> Result<Fd> {
+    let words = [directory(at), path.as_ptr().addr(), flags as usize, mode as usize, 0, 0];
     // SAFETY: the kernel reads a string that ends with NUL.
     descriptor(unsafe { call(nr::__NR_openat, words) })
 }
@@ -334,6 +352,66 @@ pub(crate) fn ioctl_loopback_up(socket: Fd) -> Result {
     let words = [socket.word(), SIOCSIFFLAGS, (&raw const request).addr(), 0, 0, 0];
     // SAFETY: the kernel reads an `ifreq`, which is laid out as it has it and outlives the call.
     check(unsafe { call(nr::__NR_ioctl, words) }).map(drop)
+}
+
+pub(crate) fn fspick(mount: Fd, flags: u32) -> Result<Fd> {
+    let words = [mount.word(), c"".as_ptr().addr(), flags as usize, 0, 0, 0];
+    // SAFETY: the kernel reads an empty string.
+    descriptor(unsafe { call(nr::__NR_fspick, words) })
+}
+
+/// `recvmsg(MSG_CMSG_CLOEXEC)` into `bytes`, with the descriptor that came along, if one did.
+pub(crate) fn recvmsg_descriptor(socket: Fd, bytes: &mut [u8]) -> Result<(usize, Option<Fd>)> {
+    /// `struct iovec`.
+    #[repr(C)]
+    struct Vector {
+        base: *mut u8,
+        length: usize,
+    }
+    /// `struct msghdr` as the kernel has it.
+    #[repr(C)]
+    struct Header {
+        name: *mut u8,
+        name_length: usize,
+        vectors: *mut Vector,
+        vectors_count: usize,
+        control: *mut Control,
+        control_length: usize,
+        flags: usize,
+    }
+    /// `struct cmsghdr` with one descriptor, in the room that `CMSG_SPACE` has for it.
+    #[derive(Default)]
+    #[repr(C)]
+    struct Control {
+        length: usize,
+        level: i32,
+        kind: i32,
+        descriptor: i32,
+        padding: i32,
+    }
+    const SOL_SOCKET: i32 = 1;
+    const SCM_RIGHTS: i32 = 1;
+    const MSG_CMSG_CLOEXEC: usize = 0x4000_0000;
+    /// `CMSG_LEN` of one descriptor.
+    const ONE: usize = size_of::<Control>() - size_of::<i32>();
+
+    let mut vector = Vector { base: bytes.as_mut_ptr(), length: bytes.len() };
+    let mut control = Control::default();
+    let mut header = Header {
+        name: core::ptr::null_mut(),
+        name_length: 0,
+        vectors: &raw mut vector,
+        vectors_count: 1,
+        control: &raw mut control,
+        control_length: size_of::<Control>(),
+        flags: 0,
+    };
+    let words = [socket.word(), (&raw mut header).addr(), MSG_CMSG_CLOEXEC, 0, 0, 0];
+    // SAFETY: the kernel reads the header, and writes to it, to one vector that has the extent of
+    // `bytes`, and no more than it is told there is room for to `control`; all outlive the call.
+    let length = check(unsafe { call(nr::__NR_recvmsg, words) })?;
+    let is_one = (control.length, control.level, control.kind) == (ONE, SOL_SOCKET, SCM_RIGHTS);
+    Ok((length, if is_one { Fd::new(control.descriptor) } else { None }))
 }
 
 pub(crate) fn accept4(listener: Fd) -> Result<Fd> {

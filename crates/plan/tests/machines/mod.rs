@@ -1,7 +1,7 @@
 //! Machines that are not there, for tests and for `fuzz/`.
 
 use husk_bundle::Container;
-use husk_plan::{AppArmor, CgroupMount, FileKind, Host, Selinux};
+use husk_plan::{AppArmor, CgroupMount, Host, Selinux};
 use husk_script::sys::signal::{Signal, SignalSet};
 use husk_seccomp::{Abi, Machine};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub(crate) fn v2_root(container: &Container) -> Host {
         namespaces: vec![None; container.namespaces.len()],
         joined_ids: None,
         procfs_takes_pidns: true,
-        sources: vec![FileKind::Directory; container.mounts.len()],
+        revealing: Vec::new(),
         cgroup: CgroupMount::V2,
         ignored: SignalSet::EMPTY.with(Signal::PIPE),
         apparmor: AppArmor::Off,

@@ -35,6 +35,35 @@ extern "C" fn main() -> ! {
     run(&script)
 }
 
+/// What the compiler takes for granted wherever there is no library (see the documentation of `core`), for
+/// arrays: not more than the two that it asks for.
+///
+/// # Safety
+///
+/// `to` is valid for writes of `count` bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn memset(to: *mut u8, byte: i32, count: usize) -> *mut u8 {
+    for index in 0..count {
+        // SAFETY: within what the caller vouches for. Volatile, or this loop would be a call of itself.
+        unsafe { to.add(index).write_volatile(byte as u8) };
+    }
+    to
+}
+
+/// See `memset`.
+///
+/// # Safety
+///
+/// `from` is valid for reads and `to` for writes of `count` bytes, and they do not overlap.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, count: usize) -> *mut u8 {
+    for index in 0..count {
+        // SAFETY: as for `memset`.
+        unsafe { to.add(index).write_volatile(from.add(index).read()) };
+    }
+    to
+}
+
 /// Every panic comes here, so if one can be reached, this cannot be linked.
 #[panic_handler]
 fn panic(_: &PanicInfo<'_>) -> ! {

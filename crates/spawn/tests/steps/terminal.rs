@@ -2,7 +2,7 @@
 
 use super::{OPEN_ZERO, R0, after_in_namespaces, failure, fd, list, mounts, text, with_privileges};
 use crate::support::{Dir, needs_namespaces};
-use husk_script::{Part, Place, Request, Target};
+use husk_script::{Place, Request, Target};
 use husk_spawn::sys::Errno;
 use husk_spawn::sys::file::{Mode, OFlags};
 use husk_spawn::sys::mount::MountFlags;
@@ -68,8 +68,7 @@ pub(crate) fn open_tree_of() {
     fs::write(dir.join("file"), "seen").unwrap();
     let path = text(dir.join("file"));
     let place = |name| {
-        let part = Part { prefix: name, name };
-        let target = Target { path: name, parts: vec![part].leak() };
+        let target = Target { path: name };
         Step::Attach { mount: R2, root: R0.into(), target, place: Place::Entry }
     };
     let shown = |name| {

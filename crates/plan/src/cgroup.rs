@@ -1,0 +1,96 @@
+//! Mounts of type `cgroup`: whatever hierarchies the host has.
+
+use crate::builder::{Builder, Error};
+use crate::host::CgroupMount;
+use crate::mounts::{Around, New, attr, change, put};
+use crate::namespaces;
+use husk_bundle::container::{Attributes, Mount, NamespaceKind};
+use husk_script::sys::Errno;
+use husk_script::sys::mount::Extent;
+use husk_script::{Place, Reg, Step, Target};
+use std::path::{Path, PathBuf};
+
+/// What a mount of a hierarchy has whatever is asked, as runc has it.
+const ALWAYS: u64 = attr::NOSUID | attr::NODEV | attr::NOEXEC;
+
+pub(crate) fn attach<'b>(
+    mount: &Mount,
+    target: Target<'b>,
+    around: &Around<'_>,
+    plan: &mut Builder<'b>,
+) -> Result<(), Error> {
+    let has = |kind| namespaces::has(around.container, kind);
+    match &around.host.cgroup {
+        // Its tree is owned by the host's users, and only its cgroup namespace could say what of it a user
+        // namespace may mount: all that is left is to show what is mounted.
+        CgroupMount::V2 if has(NamespaceKind::User) && !has(NamespaceKind::Cgroup) => {
+            let tree = plan.register()?;
+            plan.push(Step::OpenTree { path: c"/sys/fs/cgroup", extent: Extent::Top, out: tree });
+            change(tree, mount.attributes, plan);
+            put(tree, Place::Directory, target, mount, around.root, plan);
+            plan.release(tree);
+        }
+        CgroupMount::V2 => {
+            let attributes = mount.attributes;
+            let new = New { fstype: "cgroup2", name: "cgroup", options: &[], attributes, label: None };
+            let tree = new.mount(plan)?;
+            put(tree, Place::Directory, target, mount, around.root, plan);
+            plan.release(tree);
+        }
+        CgroupMount::V1(hierarchies) => {
+            let tmpfs = v1(hierarchies, has(NamespaceKind::Cgroup), mount, target, around.root, plan)?;
+            plan.release(tmpfs);
+        }
+    }
+    Ok(())
+}
+
+/// The hierarchies of cgroup v1 side by side on a tmpfs, each of them as the container's own root
+/// where it has a cgroup namespace, else the caller's cgroup of it, read-only if the mount is.
+fn v1<'b>(
+    hierarchies: &[(String, PathBuf)],
+    own: bool,
+    mount: &Mount,
+    target: Target<'b>,
+    root: Reg,
+    plan: &mut Builder<'b>,
+) -> Result<Reg, Error> {
+    let read_only = mount.attributes.set & attr::RDONLY;
+    let attributes = Attributes { set: ALWAYS, clear: 0 };
+    let options = ["mode=755".to_owned()];
+    let new = New { fstype: "tmpfs", name: "tmpfs", options: &options, attributes, label: None };
+    let tmpfs = new.mount(plan)?;
+    put(tmpfs, Place::Directory, target, mount, root, plan);
+    for (name, path) in hierarchies {
+        let tree = if own {
+            let attributes = Attributes { set: ALWAYS | read_only, clear: 0 };
+            let options: Vec<_> = match name.strip_prefix("name=") {
+                Some(_) => vec![name.clone(), "none".to_owned()],
+                None => name.split(',').map(str::to_owned).collect(),
+            };
+            New { fstype: "cgroup", name: "cgroup", options: &options, attributes, label: None }
+                .mount(plan)?
+        } else {
+            let tree = plan.register()?;
+            let path = plan.text(path)?;
+            plan.push(Step::OpenTree { path, extent: Extent::Top, out: tree });
+            change(tree, mount.attributes, plan);
+            tree
+        };
+        let shown = name.strip_prefix("name=").unwrap_or(name);
+        let target = plan.target(Path::new(shown))?;
+        plan.push(Step::Attach { mount: tree, root: tmpfs.into(), target, place: Place::Directory });
+        plan.release(tree);
+        // Controllers that share a hierarchy are looked for by the name of each.
+        for controller in shown.split(',').filter(|controller| *controller != shown) {
+            let (name, target) = (plan.text(controller)?, plan.text(shown)?);
+            let (directory, tolerate) = (tmpfs.into(), Some(Errno::EXIST));
+            plan.push(Step::SymlinkIn { directory, name, target, tolerate });
+        }
+    }
+    if read_only != 0 {
+        let (set, extent) = (attr::RDONLY, Extent::Top);
+        plan.push(Step::MountSetattr { mount: tmpfs.into(), extent, set, clear: 0, propagation: 0 });
+    }
+    Ok(tmpfs)
+}

@@ -1,0 +1,156 @@
+//! Copying what an image has at a place into the file system that will cover it.
+//!
+//! Directories, files, symlinks and nodes, with their owners and permissions. The tree is an image's,
+//! so every entry is opened in the directory that it was found in, and no symlink is followed. Nothing is
+//! allocated: where it is in the tree stands in an array of open directories.
+
+use crate::sys::at::{
+    FileType, Likeness, Mode, fchmodat, fchownat, getdents, likeness, mkdirat, mknodat_like, openat_nofollow,
+    openat2_in_root, readlinkat, symlinkat,
+};
+use crate::sys::file::{self, OFlags, lseek, sendfile};
+use crate::sys::{Errno, Fd, Result};
+use core::ffi::CStr;
+
+/// How deep a tree may be.
+const DEEPEST: usize = 64;
+
+/// Room for some entries of a directory; the longest takes a seventh of it.
+const ENTRIES: usize = 2048;
+
+/// Room for the longest symlink (PATH_MAX), with its NUL.
+const LINK: usize = 4096;
+
+/// Copies what is in the directory at `path` into `to`. Where nothing is there is nothing to copy.
+// Its buffers would be in the frame of the whole loop.
+#[inline(never)]
+pub(crate) fn copy_up(root: Fd, path: &CStr, to: Fd) -> Result {
+    let from = match openat2_in_root(root, path) {
+        Err(Errno::NOENT) => return Ok(()),
+        found => found?,
+    };
+    let directories = pair(from, to, c".");
+    file::close(from);
+    let mut open = Open { directories: [None; DEEPEST], count: 0 };
+    let copied = directories.and_then(|pair| open.push(pair)).and_then(|()| copy(&mut open));
+    open.close();
+    copied
+}
+
+/// A directory and its copy.
+type Pair = (Fd, Fd);
+
+/// The directories from the top of the tree to where the copying is.
+struct Open {
+    directories: [Option<Pair>; DEEPEST],
+    count: usize,
+}
+
+impl Open {
+    fn push(&mut self, (from, to): Pair) -> Result {
+        let Some(place) = self.directories.get_mut(self.count) else {
+            file::close(from);
+            file::close(to);
+            return Err(Errno::NAMETOOLONG);
+        };
+        *place = Some((from, to));
+        self.count = self.count.wrapping_add(1);
+        Ok(())
+    }
+
+    fn last(&self) -> Option<Pair> {
+        self.directories.get(self.count.checked_sub(1)?).copied().flatten()
+    }
+
+    fn pop(&mut self) {
+        if let Some((from, to)) = self.last() {
+            file::close(from);
+            file::close(to);
+            self.count = self.count.wrapping_sub(1);
+        }
+    }
+
+    fn close(&mut self) {
+        while self.last().is_some() {
+            self.pop();
+        }
+    }
+}
+
+/// Opens a directory and its copy.
+fn pair(from: Fd, to: Fd, name: &CStr) -> Result<Pair> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let from = openat_nofollow(from, name, flags, Mode::empty())?;
+    match openat_nofollow(to, name, flags, Mode::empty()) {
+        Ok(to) => Ok((from, to)),
+        Err(errno) => {
+            file::close(from);
+            Err(errno)
+        }
+    }
+}
+
+fn copy(open: &mut Open) -> Result {
+    let mut buffer = [0; ENTRIES];
+    while let Some((from, to)) = open.last() {
+        let entries = getdents(from, &mut buffer)?;
+        if entries.is_empty() {
+            open.pop();
+            continue;
+        }
+        for (name, next) in entries {
+            if name == c"." || name == c".." {
+                continue;
+            }
+            let like = likeness(from, name)?;
+            if like.kind == FileType::Directory {
+                mkdirat(to, name, like.mode)?;
+                adopt(to, name, &like)?;
+                // The entries read after this one are read again afterwards.
+                lseek(from, next)?;
+                open.push(pair(from, to, name)?)?;
+                break;
+            }
+            entry(from, to, name, &like)?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies what is no directory.
+fn entry(from: Fd, to: Fd, name: &CStr, like: &Likeness) -> Result {
+    match like.kind {
+        FileType::Symlink => {
+            let mut buffer = [0; LINK];
+            symlinkat(readlinkat(from, name, &mut buffer)?, to, name)?;
+            return fchownat(to, name, like.uid, like.gid);
+        }
+        FileType::RegularFile => contents(from, to, name)?,
+        _ => mknodat_like(to, name, like)?,
+    }
+    adopt(to, name, like)
+}
+
+/// The owner first: a change of it takes set-user-ID bits away.
+fn adopt(to: Fd, name: &CStr, like: &Likeness) -> Result {
+    fchownat(to, name, like.uid, like.gid)?;
+    fchmodat(to, name, like.mode)
+}
+
+fn contents(from: Fd, to: Fd, name: &CStr) -> Result {
+    // What was a file a moment ago may have become a pipe, which must not hold us up.
+    let source = openat_nofollow(from, name, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+    let copied = openat_nofollow(to, name, flags, Mode::from_raw_mode(0o600)).and_then(|copy| {
+        let copied = send(source, copy);
+        file::close(copy);
+        copied
+    });
+    file::close(source);
+    copied
+}
+
+fn send(source: Fd, copy: Fd) -> Result {
+    while sendfile(copy, source)? != 0 {}
+    Ok(())
+}

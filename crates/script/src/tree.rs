@@ -1,0 +1,62 @@
+//! Looking at where a mount is, or will be, to make it accordingly.
+
+use crate::sys::at::{Mode, openat_nofollow, openat2_in_root, permissions};
+use crate::sys::file::{self, OFlags, fsetxattr};
+use crate::sys::mount::{Extent, fsconfig_set_string, mount_setattr};
+use crate::sys::{Errno, Fd, Result};
+use core::ffi::CStr;
+
+/// Gives the root of a file system yet to be made the permissions of what is at `path`, if anything is.
+pub(crate) fn fsconfig_mode_of(fs: Fd, root: Fd, path: &CStr) -> Result {
+    let place = match openat2_in_root(root, path) {
+        Err(Errno::NOENT) => return Ok(()),
+        found => found?,
+    };
+    let mode = permissions(place);
+    file::close(place);
+    let mut text = [0; 5];
+    fsconfig_set_string(fs, c"mode", octal(mode?, &mut text)?)
+}
+
+/// Permissions as the four digits that every file system takes.
+fn octal(mode: Mode, text: &mut [u8; 5]) -> Result<&CStr> {
+    for (digit, place) in text.iter_mut().zip([9, 6, 3, 0]) {
+        let bits = mode.bits().wrapping_shr(place) & 0o7;
+        *digit = b'0'.wrapping_add(u8::try_from(bits).map_err(|_| Errno::INVAL)?);
+    }
+    CStr::from_bytes_until_nul(text).map_err(|_| Errno::INVAL)
+}
+
+/// Labels the root of a mount for SELinux.
+pub(crate) fn label(mount: Fd, label: &[u8]) -> Result {
+    let root = openat_nofollow(mount, c".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
+    let labelled = fsetxattr(root, c"security.selinux", label);
+    file::close(root);
+    labelled
+}
+
+/// How many directories may be above one.
+const HIGHEST: u32 = 4096;
+
+/// Sets the propagation of the mount that `directory` is on.
+pub(crate) fn mount_setattr_above(directory: Fd, propagation: u64) -> Result {
+    let mut here = None;
+    let mut done = Err(Errno::INVAL);
+    for _ in 0..HIGHEST {
+        let at = here.unwrap_or(directory);
+        // What is no mount's root has no attributes.
+        done = mount_setattr(at, Extent::Top, 0, 0, propagation);
+        if done != Err(Errno::INVAL) {
+            break;
+        }
+        let above = openat_nofollow(at, c"..", OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
+        if let Some(before) = here.take() {
+            file::close(before);
+        }
+        here = Some(above?);
+    }
+    if let Some(last) = here {
+        file::close(last);
+    }
+    done
+}

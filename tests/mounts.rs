@@ -1,0 +1,567 @@
+//! What is mounted in a container, and how: what the program finds there, and what the host does not.
+//!
+//! Each as root, and where it makes a difference with a user namespace as root or as an ordinary user.
+
+use crate::util::{Bundle, Runtime, Seen, is_husk, is_root, need};
+use serde_json::{Value, json};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, lchown, symlink};
+use std::path::Path;
+use tempfile::TempDir;
+
+fn inside(words: &str) -> Bundle {
+    Bundle::running(words)
+}
+
+#[track_caller]
+fn prints(bundle: &Bundle, wanted: &str) {
+    run(bundle).prints(wanted);
+}
+
+#[track_caller]
+fn fails(bundle: &Bundle, wanted: &str) {
+    run(bundle).fails(1, wanted);
+}
+
+fn run(bundle: &Bundle) -> Seen {
+    Runtime::under_test().run(bundle)
+}
+
+/// Who is root in a container with a user namespace of its own.
+const ROOT: u32 = 100_000;
+
+/// The same with ids that are others outside, and a root file system that is root's there.
+fn with_users(mut bundle: Bundle) -> Bundle {
+    let linux = bundle.config["linux"].as_object_mut().unwrap();
+    linux["namespaces"].as_array_mut().unwrap().push(json!({ "type": "user" }));
+    let map = json!([{ "containerID": 0, "hostID": ROOT, "size": 65536 }]);
+    linux.insert("uidMappings".to_owned(), map.clone());
+    linux.insert("gidMappings".to_owned(), map);
+    fs::set_permissions(bundle.path(), Permissions::from_mode(0o755)).unwrap();
+    give(&bundle.rootfs(), ROOT);
+    bundle
+}
+
+/// Gives everything there to one user.
+fn give(path: &Path, id: u32) {
+    lchown(path, Some(id), Some(id)).unwrap();
+    if path.symlink_metadata().unwrap().is_dir() {
+        fs::read_dir(path).unwrap().for_each(|entry| give(&entry.unwrap().path(), id));
+    }
+}
+
+/// A directory of the host with a file in it.
+fn volume() -> TempDir {
+    let volume = tempfile::tempdir().unwrap();
+    fs::write(volume.path().join("file"), "of the host").unwrap();
+    volume
+}
+
+fn bind(source: &Path, destination: &str, options: &[&str]) -> Value {
+    json!({ "destination": destination, "type": "bind", "source": source, "options": options })
+}
+
+fn tmpfs(destination: &str, options: &[&str]) -> Value {
+    json!({ "destination": destination, "type": "tmpfs", "source": "tmpfs", "options": options })
+}
+
+/// Ids as `idmap` has them: so many from `inside` are those from `outside`.
+fn mapped(mount: Value, inside: u32, outside: u32) -> Value {
+    let mut mount = mount;
+    let map = json!([{ "containerID": inside, "hostID": outside, "size": 1000 }]);
+    mount["uidMappings"] = map.clone();
+    mount["gidMappings"] = map;
+    mount
+}
+
+#[test]
+fn a_source_that_only_the_host_may_reach_is_shown() {
+    need!(is_root(), "needs root to map ids");
+    // Nobody but root may look into a temporary directory.
+    let volume = volume();
+    let bundle =
+        |options| with_users(inside("cat /data/file").mounting(bind(volume.path(), "/data", options)));
+    prints(&bundle(&["bind"]), "of the host");
+    prints(&bundle(&["rbind"]), "of the host");
+    let file = bind(&volume.path().join("file"), "/a/file", &["bind"]);
+    prints(&with_users(inside("cat /a/file").mounting(file)), "of the host");
+    let missing = bind(&volume.path().join("not/there"), "/a/file", &["bind"]);
+    fails(&with_users(inside("exit 0").mounting(missing)), "o such file or directory");
+}
+
+#[test]
+fn what_an_earlier_mount_shows_is_a_source() {
+    let (one, two) = (volume(), volume());
+    fs::write(two.path().join("file"), "of the other").unwrap();
+    fs::create_dir(one.path().join("below")).unwrap();
+    let chain = |words| {
+        let bundle = inside(words);
+        let shown = bundle.rootfs().join("one/below/file");
+        bundle
+            .mounting(bind(one.path(), "/one", &["bind"]))
+            .mounting(bind(two.path(), "/one/below", &["bind"]))
+            .mounting(bind(&shown, "/final", &["bind"]))
+    };
+    prints(&chain("cat /final"), "of the other");
+    if is_root() {
+        prints(&with_users(chain("cat /final")), "of the other");
+    }
+}
+
+#[test]
+fn mounts_of_the_host_cannot_be_taken_apart() {
+    need!(is_root(), "needs root to map ids");
+    let volume = tempfile::tempdir().unwrap();
+    fs::create_dir(volume.path().join("below")).unwrap();
+    fs::write(volume.path().join("below/secret"), "").unwrap();
+    // Root there has every capability, over its own user namespace.
+    let all: Vec<_> = ["CAP_SYS_ADMIN", "CAP_DAC_OVERRIDE"].into();
+    let capable = |words: &str| {
+        let sets = json!({ "bounding": all, "permitted": all, "effective": all });
+        with_users(inside(words)).with("/process/capabilities", sets)
+    };
+    let _host = Mounted::tmpfs(&volume.path().join("below"), "nodev");
+    let shown = bind(volume.path(), "/data", &["rbind"]);
+    let seen = run(&capable("umount /data/below").mounting(shown.clone()));
+    seen.fails(1, "Invalid argument");
+    let seen = run(&capable("remount-dev /data/below").mounting(shown));
+    seen.fails(1, "not permitted");
+}
+
+/// A mount of the host, for as long as the test runs.
+struct Mounted(std::path::PathBuf);
+
+impl Mounted {
+    fn tmpfs(at: &Path, options: &str) -> Self {
+        use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+        let flags = options.split(',').fold(MountFlags::empty(), |flags, option| {
+            flags
+                | match option {
+                    "nodev" => MountFlags::NODEV,
+                    "nosuid" => MountFlags::NOSUID,
+                    "noexec" => MountFlags::NOEXEC,
+                    "noatime" => MountFlags::NOATIME,
+                    _ => MountFlags::empty(),
+                }
+        });
+        mount("tmpfs", at, "tmpfs", flags, None).unwrap();
+        mount_change(at, MountPropagationFlags::SHARED).unwrap();
+        Self(at.to_owned())
+    }
+
+    /// What is mounted at and below it.
+    fn count(&self) -> usize {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        mounts.lines().filter(|line| Path::new(line.split(' ').nth(4).unwrap()).starts_with(&self.0)).count()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH).unwrap();
+    }
+}
+
+#[test]
+fn ids_of_a_mount_are_mapped() {
+    need!(is_root(), "needs root to map ids");
+    let volume = volume();
+    chown(volume.path().join("file"), Some(1), Some(2)).unwrap();
+    let plain = bind(volume.path(), "/data", &["bind"]);
+    let mount = |inside, outside| mapped(plain.clone(), inside, outside);
+    let stat = || inside("stat /data/file");
+    prints(&stat().mounting(mount(0, 5000)), "644 5001 5002");
+    prints(&with_users(stat().mounting(mount(0, ROOT))), "644 1 2");
+    prints(&with_users(stat().mounting(mount(0, ROOT + 50))), "644 51 52");
+    // Two with the same maps, and one without.
+    let two = stat().mounting(mount(0, 7000)).mounting({
+        let mut other = mount(0, 7000);
+        other["destination"] = json!("/other");
+        other
+    });
+    prints(&two, "644 7001 7002");
+    // What nobody mapped is nobody's, in a user namespace.
+    prints(&with_users(stat().mounting(plain.clone())), "644 65534 65534");
+    // The container's own maps, where none are said.
+    let own = bind(volume.path(), "/data", &["bind", "idmap"]);
+    prints(&with_users(stat().mounting(own.clone())), "644 1 2");
+    fails(&stat().mounting(own), "id-mapped mounts must have both uid and gid mappings specified");
+}
+
+#[test]
+fn ids_below_are_mapped_only_if_that_is_said() {
+    need!(is_root(), "needs root to map ids");
+    let volume = volume();
+    fs::create_dir(volume.path().join("below")).unwrap();
+    let below = Mounted::tmpfs(&volume.path().join("below"), "");
+    fs::write(below.0.join("file"), "").unwrap();
+    let mount = |option| mapped(bind(volume.path(), "/data", &["rbind", option]), 0, 5000);
+    for (option, top, under) in [("idmap", 5000, 0), ("ridmap", 5000, 5000)] {
+        let owner = |path: &str| inside(&format!("stat {path}")).mounting(mount(option));
+        prints(&owner("/data/file"), &format!("644 {top} {top}"));
+        prints(&owner("/data/below/file"), &format!("644 {under} {under}"));
+    }
+}
+
+#[test]
+fn ids_are_not_mapped_for_users() {
+    need!(!is_root(), "needs an ordinary user");
+    let volume = volume();
+    let mount = mapped(bind(volume.path(), "/data", &["bind"]), 0, 5000);
+    fails(&inside("exit 0").mounting(mount), "id-mapped mounts are not supported for rootless containers");
+}
+
+#[test]
+fn many_sources_need_few_descriptors() {
+    need!(is_root(), "needs root to map ids");
+    let volume = volume();
+    let limit = json!([{ "type": "RLIMIT_NOFILE", "soft": 20, "hard": 20 }]);
+    let mut bundle = inside("stat /data/7/file").with("/process/rlimits", limit);
+    for number in 0..30 {
+        let mount = bind(volume.path(), &format!("/data/{number}"), &["bind"]);
+        bundle = bundle.mounting(mapped(mount, 0, ROOT));
+    }
+    prints(&with_users(bundle), "644 0 0");
+    // Of which none is left for the program.
+    let bundle =
+        inside("list /proc/self/fd").mounting(mapped(bind(volume.path(), "/data", &["bind"]), 0, ROOT));
+    prints(&with_users(bundle), "0\n1\n2\n3");
+}
+
+#[test]
+fn a_tmpfs_looks_like_what_it_covers() {
+    let covered = |options: &[&str]| {
+        let bundle = inside("stat /covered").mounting(tmpfs("/covered", options));
+        fs::create_dir(bundle.rootfs().join("covered")).unwrap();
+        fs::set_permissions(bundle.rootfs().join("covered"), Permissions::from_mode(0o710)).unwrap();
+        bundle
+    };
+    prints(&covered(&["nosuid"]), "710 0 0");
+    prints(&covered(&["mode=1500"]), "1500 0 0");
+    prints(&inside("stat /new/one").mounting(tmpfs("/new/one", &[])), "1777 0 0");
+}
+
+#[test]
+fn a_read_only_tmpfs_holds_what_is_mounted_in_it() {
+    let volume = volume();
+    let bundle = |words| {
+        inside(words).mounting(tmpfs("/holds", &["ro", "nodev", "mode=755"])).mounting(bind(
+            volume.path(),
+            "/holds/data",
+            &["bind"],
+        ))
+    };
+    prints(&bundle("cat /holds/data/file"), "of the host");
+    fails(&bundle("write /holds/new"), "Read-only file system");
+    let dev = json!(["nosuid", "mode=755", "ro"]);
+    let bundle = inside("write /dev/new").with("/mounts/1/options", dev.clone());
+    fails(&bundle, "Read-only file system");
+    prints(&inside("null /dev/null").with("/mounts/1/options", dev), "0x103");
+}
+
+#[test]
+fn a_tmpfs_gets_a_copy_of_what_it_covers() {
+    let host = volume();
+    let copied = |words: &str| {
+        let bundle = inside(words).mounting(tmpfs("/etc", &["tmpcopyup"]));
+        let etc = bundle.rootfs().join("etc");
+        fs::create_dir_all(etc.join("a/b/c")).unwrap();
+        for number in 0..300 {
+            fs::write(etc.join(format!("a/file-{number:03}")), number.to_string()).unwrap();
+        }
+        fs::write(etc.join("a/b/c/deep"), vec![b'x'; 100_000]).unwrap();
+        fs::set_permissions(etc.join("a/b"), Permissions::from_mode(0o2707)).unwrap();
+        fs::set_permissions(etc.join("a/file-007"), Permissions::from_mode(0o4711)).unwrap();
+        symlink(host.path(), etc.join("link")).unwrap();
+        if is_root() {
+            chown(etc.join("a/file-009"), Some(11), Some(12)).unwrap();
+        }
+        bundle
+    };
+    let all = (0..300).map(|number| format!("file-{number:03}"));
+    let all: Vec<_> = ["b".to_owned()].into_iter().chain(all).collect();
+    prints(&copied("list /etc/a"), &all.join("\n"));
+    prints(&copied("cat /etc/a/b/c/deep"), &"x".repeat(100_000));
+    prints(&copied("stat /etc/a/b"), "2707 0 0");
+    prints(&copied("stat /etc/a/file-007"), "4711 0 0");
+    prints(&copied("read-link /etc/link"), host.path().to_str().unwrap());
+    if is_root() {
+        prints(&copied("stat /etc/a/file-009"), "644 11 12");
+    }
+    // What is written is written to the copy.
+    let bundle = copied("write /etc/a/file-001");
+    run(&bundle).succeeds();
+    assert_eq!(fs::read_to_string(bundle.rootfs().join("etc/a/file-001")).unwrap(), "1");
+    // Nothing to copy is nothing wrong.
+    prints(&inside("list /none").mounting(tmpfs("/none", &["tmpcopyup"])), "");
+}
+
+#[test]
+fn a_copy_follows_no_link_out_of_the_image() {
+    let host = volume();
+    let bundle = inside("list /etc").mounting(tmpfs("/etc", &["tmpcopyup"]));
+    symlink(host.path(), bundle.rootfs().join("etc")).unwrap();
+    // It leads to a place of the image, which is made there.
+    let found = run(&bundle).succeeds();
+    assert!(!found.contains("file"), "{found}");
+}
+
+#[test]
+fn attributes_of_a_bind_mount_are_those_that_are_said() {
+    need!(is_root(), "needs root to mount");
+    let volume = tempfile::tempdir().unwrap();
+    let _host = Mounted::tmpfs(volume.path(), "nodev,nosuid,noatime");
+    let shown = |options: &[&str]| inside("mount /data").mounting(bind(volume.path(), "/data", options));
+    let flags = |bundle: &Bundle| {
+        let line = run(bundle).succeeds();
+        let options = line.split_whitespace().nth(1).unwrap().to_owned();
+        options.split(',').take_while(|option| *option != "inode64").map(str::to_owned).collect::<Vec<_>>()
+    };
+    let table: &[(&[&str], &[&str], &[&str])] = &[
+        // Options, then what comes of them without a user namespace, and with one, where what the host has
+        // set stays set.
+        (&["bind"], &["rw", "nosuid", "nodev", "noatime"], &["rw", "nosuid", "nodev", "noatime"]),
+        (&["bind", "ro"], &["ro", "noatime"], &["ro", "nosuid", "nodev", "noatime"]),
+        (&["bind", "noexec"], &["rw", "noexec", "noatime"], &["rw", "nosuid", "nodev", "noexec", "noatime"]),
+    ];
+    for (options, alone, with_user_namespace) in table {
+        assert_eq!(flags(&shown(options)), *alone, "{options:?}");
+        assert_eq!(flags(&with_users(shown(options))), *with_user_namespace, "{options:?}");
+    }
+    assert_eq!(flags(&shown(&["bind", "relatime", "dev"])), ["rw", "relatime"]);
+    assert_eq!(flags(&shown(&["bind", "nodiratime"])), ["rw", "nodiratime", "relatime"]);
+    fails(&with_users(shown(&["bind", "dev"])), "peration not permitted");
+    fails(&with_users(shown(&["bind", "strictatime"])), "peration not permitted");
+}
+
+#[test]
+fn what_is_mounted_can_be_changed() {
+    let volume = volume();
+    let bundle = |words| {
+        inside(words).mounting(bind(volume.path(), "/data", &["bind"])).mounting(bind(
+            volume.path(),
+            "/data",
+            &["remount", "bind", "ro"],
+        ))
+    };
+    fails(&bundle("write /data/new"), "Read-only file system");
+    prints(&bundle("cat /data/file"), "of the host");
+    let bundle = inside("mount /tmp")
+        .mounting(tmpfs("/tmp", &["size=64k"]))
+        .mounting(tmpfs("/tmp", &["remount", "size=128k", "nosuid", "ro"]));
+    let line = run(&bundle).succeeds();
+    assert!(line.starts_with("tmpfs ro,nosuid,relatime,size=128k"), "{line}");
+    let none = inside("exit 0").mounting(bind(volume.path(), "/", &["remount", "bind", "ro"]));
+    fails(&none, "top of");
+}
+
+#[test]
+fn propagation_of_a_mount_is_what_is_said() {
+    let volume = volume();
+    for (option, wanted) in [("shared", "shared"), ("rprivate", ""), ("unbindable", "unbindable")] {
+        let bundle = inside("propagation /data").mounting(bind(volume.path(), "/data", &["bind", option]));
+        prints(&bundle, wanted);
+    }
+}
+
+#[test]
+fn propagation_of_the_root_is_what_is_said() {
+    need!(is_root(), "needs root to share mounts");
+    let root = |kind: &str| inside("propagation /").with("/linux/rootfsPropagation", json!(kind));
+    for (kind, wanted) in [
+        ("shared", "shared"),
+        ("rshared", "shared"),
+        ("private", ""),
+        ("rprivate", ""),
+        ("unbindable", "unbindable"),
+        ("runbindable", "unbindable"),
+    ] {
+        prints(&root(kind), wanted);
+    }
+    fails(&root("other"), "rootfsPropagation");
+}
+
+#[test]
+fn mounts_reach_the_host_only_through_what_is_shared() {
+    need!(is_root(), "needs root to share mounts");
+    let volume = tempfile::tempdir().unwrap();
+    let host = Mounted::tmpfs(volume.path(), "");
+    fs::create_dir(host.0.join("below")).unwrap();
+    let sets = json!({ "bounding": ["CAP_SYS_ADMIN"], "permitted": ["CAP_SYS_ADMIN"], "effective": ["CAP_SYS_ADMIN"] });
+    let reaches = |root: &str, option: &str| {
+        let bundle = inside("mount-new tmpfs /data/below")
+            .with("/process/capabilities", sets.clone())
+            .with("/linux/rootfsPropagation", json!(root))
+            .mounting(bind(&host.0, "/data", &["rbind", option]));
+        let before = host.count();
+        run(&bundle).succeeds();
+        let reached = host.count() - before;
+        if reached > 0 {
+            rustix::mount::unmount(host.0.join("below"), rustix::mount::UnmountFlags::DETACH).unwrap();
+        }
+        reached
+    };
+    assert_eq!(reaches("rshared", "rshared"), 1);
+    assert_eq!(reaches("rshared", "rprivate"), 0);
+    assert_eq!(reaches("rslave", "rshared"), 0);
+    assert_eq!(reaches("rprivate", "rshared"), 0);
+    assert_eq!(reaches("", "rslave"), 0);
+}
+
+#[test]
+fn the_root_itself_is_not_shared_with_the_host() {
+    need!(is_root(), "needs root to share mounts");
+    // The image lies on a mount that is shared.
+    let place = tempfile::tempdir().unwrap();
+    let host = Mounted::tmpfs(place.path(), "");
+    for kind in ["shared", "rshared", "rslave", "runbindable"] {
+        let bundle = inside("list /").with("/linux/rootfsPropagation", json!(kind));
+        let image = place.path().join(kind);
+        fs::create_dir(&image).unwrap();
+        let guest = [bundle.rootfs().join("guest"), image.join("guest")];
+        assert!(std::process::Command::new("cp").args(guest).status().unwrap().success());
+        prints(&bundle.with("/root/path", json!(image)), "dev\nguest\nproc");
+        assert_eq!(host.count(), 1, "{kind}");
+    }
+}
+
+#[test]
+fn procfs_is_not_covered() {
+    let volume = volume();
+    let table = [
+        (bind(volume.path(), "/proc", &["bind"]), "not of type proc"),
+        (tmpfs("/proc", &[]), "not of type proc"),
+        (tmpfs("/proc/driver", &[]), "inside /proc"),
+        (tmpfs("proc//driver/", &[]), "inside /proc"),
+        (bind(&volume.path().join("file"), "/proc/version", &["bind"]), "inside /proc"),
+        (tmpfs("/link/driver", &[]), "inside /proc"),
+        (tmpfs("/", &[]), "root"),
+    ];
+    for (mount, wanted) in table {
+        let bundle = inside("exit 0").mounting(mount);
+        symlink("/proc", bundle.rootfs().join("link")).unwrap();
+        fails(&bundle, wanted);
+    }
+    // What stands in for one of its files may.
+    let stand_in = bind(&volume.path().join("file"), "/proc/uptime", &["bind"]);
+    prints(&inside("cat /proc/uptime").mounting(stand_in), "of the host");
+    let whole = bind(Path::new("/proc"), "/proc", &["rbind"]);
+    run(&inside("list /proc").mounting(whole)).succeeds();
+}
+
+#[test]
+fn proc_and_sys_are_ordinary_directories() {
+    for (kind, name) in [("proc", "proc"), ("sysfs", "sys")] {
+        let mount = json!({ "destination": format!("/{name}"), "type": kind, "source": kind });
+        let bundle = inside("exit 0").with("/mounts", json!([mount]));
+        fs::create_dir(bundle.rootfs().join("bad")).unwrap();
+        symlink("/bad", bundle.rootfs().join(name)).unwrap();
+        fails(&bundle, "must be mounted on ordinary directory");
+    }
+}
+
+#[test]
+fn places_are_made_where_links_lead() {
+    let volume = volume();
+    let file = volume.path().join("file");
+    let bundle = |words| {
+        let bundle = inside(words).mounting(bind(&file, "/etc/hosts", &["bind"]));
+        let root = bundle.rootfs();
+        fs::create_dir(root.join("etc")).unwrap();
+        symlink("/tmp/foo/bar", root.join("jump")).unwrap();
+        symlink("../../../jump/./baz/hosts", root.join("etc/hosts")).unwrap();
+        bundle
+    };
+    prints(&bundle("cat /tmp/foo/bar/baz/hosts"), "of the host");
+    prints(&bundle("cat /etc/hosts"), "of the host");
+    let circle = inside("exit 0").mounting(bind(&file, "/a/b", &["bind"]));
+    symlink("/a", circle.rootfs().join("a")).unwrap();
+    fails(&circle, "oo many levels of symbolic links");
+}
+
+#[test]
+fn missing_places_are_files_or_directories() {
+    let volume = volume();
+    let bundle = inside("stat /x/y/z")
+        .mounting(bind(&volume.path().join("file"), "x/y/z", &["bind"]))
+        .mounting(bind(volume.path(), "/x/./directory/../other", &["bind"]));
+    run(&bundle).succeeds();
+    let made = |path: &str| fs::symlink_metadata(bundle.rootfs().join(path)).unwrap();
+    assert!(made("x/y").is_dir() && made("x/y/z").is_file() && made("x/other").is_dir());
+    assert_eq!((made("x/y").mode() & 0o7777, made("x/y/z").mode() & 0o7777), (0o755, 0o644));
+    // A file does not go onto a directory.
+    let wrong = inside("exit 0").mounting(bind(&volume.path().join("file"), "/dev", &["bind"]));
+    fails(&wrong, "ot a directory");
+}
+
+#[test]
+fn without_a_pivot_the_root_is_moved() {
+    need!(is_root(), "needs root");
+    let runtime = Runtime::under_test();
+    let run = |bundle: &Bundle| runtime.run_with(bundle, &["--no-pivot"]);
+    run(&inside("list /")).prints("dev\nguest\nproc");
+    let private = inside("exit 0").with("/linux/rootfsPropagation", json!("rprivate"));
+    run(&private).fails(1, "is not safe without pivot_root");
+    // A procfs with nothing covered is not to be had as long as there is none already.
+    // (Who maps root has to have CAP_SETFCAP, user_namespaces(7).)
+    let sets =
+        json!({ "bounding": ["CAP_SETFCAP"], "permitted": ["CAP_SETFCAP"], "effective": ["CAP_SETFCAP"] });
+    let bundle = inside("nested mount-new proc /mnt")
+        .with("/process/capabilities", sets)
+        .with("/linux/maskedPaths", json!(["/proc/version"]));
+    fs::create_dir(bundle.rootfs().join("mnt")).unwrap();
+    run(&bundle).fails(1, "not permitted");
+    runtime.run(&bundle).fails(1, "not permitted");
+    let bundle = bundle.with("/linux/maskedPaths", json!([]));
+    runtime.run(&bundle).succeeds();
+}
+
+#[test]
+fn without_a_mount_namespace_nothing_is_mounted() {
+    need!(is_root(), "needs root");
+    // runc mounts it all in the host's namespace, makes every mount there a slave, and leaves it so.
+    need!(is_husk(), "would change the host");
+    let bundle = |words| {
+        let kinds = ["pid", "ipc", "uts", "network"].map(|kind| json!({ "type": kind }));
+        inside(words).with("/linux/namespaces", json!(kinds)).with("/mounts", json!([]))
+    };
+    prints(&bundle("list /"), "guest");
+    fails(&bundle("exit 0").mounting(tmpfs("/tmp", &[])), "private MNT namespace");
+    fails(&bundle("exit 0").with("/linux/maskedPaths", json!(["/guest"])), "private MNT namespace");
+}
+
+#[test]
+fn nodes_of_the_image_are_taken_if_they_are_what_they_should_be() {
+    need!(is_root(), "needs root to make nodes");
+    let bundle = inside("null /dev/null").with("/mounts", json!([]));
+    run(&bundle).prints("0x103");
+    // Once more on the same image. (runc fails: it follows the link /dev/stdin, which leads nowhere here.)
+    run(&bundle).prints("0x103");
+    fs::remove_file(bundle.rootfs().join("dev/null")).unwrap();
+    fs::write(bundle.rootfs().join("dev/null"), "").unwrap();
+    fails(&bundle, "ile exists");
+}
+
+#[test]
+fn devices_of_a_user_namespace_are_the_hosts() {
+    need!(is_root(), "needs root to map ids");
+    prints(&with_users(inside("null /dev/full")), "0x107");
+    // A pipe is no device, so it can be made. (runc looks for one of the host.)
+    let pipe = json!([{ "path": "/dev/sub/pipe", "type": "p", "fileMode": 0o600 }]);
+    prints(&with_users(inside("stat /dev/sub/pipe").with("/linux/devices", pipe)), "600 0 0");
+    let ptmx = json!([{ "path": "/dev/ptmx", "type": "c", "major": 5, "minor": 2 }]);
+    prints(&inside("read-link /dev/ptmx").with("/linux/devices", ptmx), "pts/ptmx");
+}
+
+#[test]
+fn cgroups_are_shown_read_only() {
+    let mount = json!({
+        "destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup",
+        "options": ["nosuid", "noexec", "nodev", "relatime", "ro"]
+    });
+    let bundle = |words| inside(words).mounting(mount.clone());
+    // (runc leaves the tmpfs that holds the hierarchies of v1 writable.)
+    fails(&bundle("write /sys/fs/cgroup/new"), "Read-only file system");
+    let line = run(&bundle("mount /sys/fs/cgroup")).succeeds();
+    assert!(line.contains(" ro,nosuid,nodev,noexec"), "{line}");
+}
