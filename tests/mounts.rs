@@ -103,6 +103,10 @@ fn what_an_earlier_mount_shows_is_a_source() {
             .mounting(bind(&shown, "/final", &["bind"]))
     };
     prints(&chain("cat /final"), "of the other");
+    // A place may be written as the host has it.
+    let bundle = inside("cat /one/file");
+    let place = bundle.rootfs().join("one");
+    prints(&bundle.mounting(bind(one.path(), place.to_str().unwrap(), &["bind"])), "of the host");
     if is_root() {
         prints(&with_users(chain("cat /final")), "of the other");
     }

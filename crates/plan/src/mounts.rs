@@ -50,7 +50,9 @@ pub(crate) fn attach(around: &Around<'_>, plan: &mut Builder<'_>) -> Result<Late
     let mut late = Late::default();
     for (index, mount) in around.container.mounts.iter().enumerate() {
         plan.at(format!("mounts[{index}] {}", mount.destination.display()));
-        let target = plan.target(&mount.destination)?;
+        // As runc: a place that is written as it is on the host is meant to be that very one.
+        let below = mount.destination.strip_prefix(&around.container.rootfs);
+        let target = plan.target(below.unwrap_or(&mount.destination))?;
         let place = place(mount, target, plan)?;
         match &mount.source {
             Source::Bind { path, recursive } => {
