@@ -49,6 +49,8 @@ pub struct Container {
     pub seccomp: Option<husk_seccomp::Profile>,
     /// `linux.cgroupsPath`.
     pub cgroups_path: Option<String>,
+    /// `linux.resources`.
+    pub resources: husk_cgroup::Resources,
     /// `hooks`.
     pub hooks: Hooks,
     /// `annotations`.

@@ -16,6 +16,7 @@ mod linux;
 mod mounts;
 mod options;
 mod process;
+pub mod resources;
 mod seccomp;
 
 pub use container::Container;
@@ -80,11 +81,12 @@ pub fn parse(bytes: &[u8], directory: &Path) -> Result<(Container, Vec<Warning>)
         mount_label: None,
         seccomp: None,
         cgroups_path: None,
+        resources: Default::default(),
         hooks: hooks(&spec)?,
         annotations: spec.annotations().clone().unwrap_or_default().into_iter().collect(),
     };
     if let Some(linux) = spec.linux() {
-        linux::resolve(linux, &mut container, &mut warnings)?;
+        linux::resolve(linux, gaps.resources, &mut container, &mut warnings)?;
     }
     Ok((container, warnings))
 }

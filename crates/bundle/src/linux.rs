@@ -5,12 +5,13 @@ use crate::container::{
     TimeOffset,
 };
 use crate::error::{Error, Field, Kind, Warning};
-use crate::{absolute, seccomp};
+use crate::{absolute, resources, seccomp};
 use oci_spec::runtime::{self as oci, LinuxDeviceType, LinuxNamespaceType};
 use std::path::PathBuf;
 
 pub(crate) fn resolve(
     linux: &oci::Linux,
+    gaps: resources::Gaps,
     container: &mut Container,
     warnings: &mut Vec<Warning>,
 ) -> Result<(), Error> {
@@ -38,6 +39,9 @@ pub(crate) fn resolve(
         profile.map(|profile| seccomp::resolve(profile, &field.key("seccomp"))).transpose()?;
     let cgroups_path = linux.cgroups_path().as_ref().map(|path| path.display().to_string());
     container.cgroups_path = cgroups_path.filter(|path| !path.is_empty());
+    if let Some(resources) = linux.resources() {
+        container.resources = resources::resolve(resources, gaps, warnings)?;
+    }
     Ok(())
 }
 
