@@ -126,6 +126,9 @@ pub enum Error {
         /// The processes that are still there.
         pids: Vec<i32>,
     },
+    /// Systemd, or the way to it.
+    #[error(transparent)]
+    Systemd(#[from] crate::systemd::Error),
     /// There is no freezer.
     #[error("freezer not supported: {}", .0.display())]
     NoFreezer(PathBuf),

@@ -1,4 +1,4 @@
-//! Cgroups: made, limited, watched and removed, in version 2 and version 1.
+//! Cgroups: made, limited, watched and removed, in version 2, version 1 and through systemd.
 //!
 //! ```no_run
 //! use husk_cgroup::{Layout, Resources};
@@ -42,6 +42,7 @@ mod setting;
 mod settings_v1;
 mod settings_v2;
 pub mod stats;
+pub mod systemd;
 pub mod v1;
 pub mod v2;
 

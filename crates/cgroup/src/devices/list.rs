@@ -9,13 +9,13 @@ use crate::error::Error;
 use std::collections::BTreeMap;
 
 /// What an exception is about: never [`Type::All`].
-type Device = (Type, Option<u32>, Option<u32>);
+pub(crate) type Device = (Type, Option<u32>, Option<u32>);
 
 /// A line, and the file it is written to.
 pub(crate) type Line = (&'static str, String);
 
-/// The lines for a new cgroup.
-pub(crate) fn lines(rules: &[Rule]) -> Result<Vec<Line>, Error> {
+/// What rules come to: whether a device is allowed, and the exceptions from that.
+pub(crate) fn flatten(rules: &[Rule]) -> Result<(bool, BTreeMap<Device, Access>), Error> {
     let mut default = false;
     let mut exceptions: BTreeMap<Device, Access> = BTreeMap::new();
     for (index, rule) in rules.iter().enumerate() {
@@ -38,6 +38,12 @@ pub(crate) fn lines(rules: &[Rule]) -> Result<Vec<Line>, Error> {
             }
         }
     }
+    Ok((default, exceptions))
+}
+
+/// The lines for a new cgroup.
+pub(crate) fn lines(rules: &[Rule]) -> Result<Vec<Line>, Error> {
+    let (default, exceptions) = flatten(rules)?;
     let (first, others) =
         if default { ("devices.allow", "devices.deny") } else { ("devices.deny", "devices.allow") };
     let mut lines = vec![(first, "a".to_owned())];

@@ -10,6 +10,6 @@ mod program;
 mod rules;
 
 pub(crate) use filter::{attach, replace};
-pub(crate) use list::lines;
+pub(crate) use list::{flatten, lines};
 pub use program::{Program, compile};
 pub use rules::{Access, Request, Rule, Type, allows, built_in};
