@@ -16,8 +16,9 @@ check: ## format, lints, unit tests, house rules: no root, under a minute
 test: ## every test, and every example run; installs what tests need where it can
 	tests/test.sh
 
-golden: ## write the expected plans anew; the difference is the review
+golden: ## write the expected plans and help anew; the difference is the review
 	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-plan --test golden
+	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests help_is
 
 examples: ## run every example program
 	tests/examples.sh

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 const UNSAFE: [&str; 12] = [
     "crates/spawn/src/clone.rs",
     "crates/spawn/src/environ.rs",
+    "crates/spawn/src/page.rs",
     "crates/spawn/src/stack.rs",
     "crates/sys/src/arch/aarch64.rs",
     "crates/sys/src/arch/x86_64.rs",

@@ -1,10 +1,20 @@
 //! What is tested across the tree, through the command line. The tests of one crate stand beside it.
 
+/// What no bundle should be, and some bundle will.
+mod bad_input;
+/// What may be typed, and what is said to it.
+mod command_line;
 /// The rules of the house that a compiler does not know.
 mod house;
 /// What a program finds in its container.
 mod inside;
 /// From create to delete, and what each verb says in each state.
 mod lifecycle;
+/// Network devices that become a container's.
+mod network;
+/// What the process of a container is, and what it has from its caller.
+mod process;
+/// Filters of system calls, and agents that decide about them.
+mod seccomp;
 /// A bundle to build, a runtime to run it, and what is expected of it.
 mod util;

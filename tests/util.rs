@@ -4,6 +4,7 @@
 //! finding.
 
 use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -88,7 +89,7 @@ impl Bundle {
         self.path().join("rootfs")
     }
 
-    fn write(&self) {
+    pub(crate) fn write(&self) {
         fs::write(self.path().join("config.json"), self.config.to_string()).expect("config.json");
     }
 }
@@ -104,9 +105,7 @@ impl Runtime {
     }
 
     fn command(&self, verb: &str) -> Command {
-        let runtime =
-            std::env::var_os("RUNTIME_UNDER_TEST").unwrap_or_else(|| env!("CARGO_BIN_EXE_husk").into());
-        let mut command = Command::new(runtime);
+        let mut command = Command::new(program());
         command.arg("--root").arg(self.root.path()).arg(verb);
         command
     }
@@ -115,6 +114,27 @@ impl Runtime {
     pub(crate) fn run(&self, bundle: &Bundle) -> Seen {
         bundle.write();
         Seen(self.command("run").arg("--bundle").arg(bundle.path()).arg("c").output().expect("the runtime"))
+    }
+
+    /// The same with more options.
+    pub(crate) fn run_with(&self, bundle: &Bundle, options: &[&str]) -> Seen {
+        self.through("\"$@\"", "run", bundle, options)
+    }
+
+    /// The same from a shell, whose script has the whole command as its arguments.
+    pub(crate) fn through(&self, script: &str, verb: &str, bundle: &Bundle, options: &[&str]) -> Seen {
+        let mut command = self.shell(script, verb, bundle, options);
+        Seen(command.stdin(Stdio::null()).output().expect("a shell"))
+    }
+
+    /// The shell that would run it.
+    pub(crate) fn shell(&self, script: &str, verb: &str, bundle: &Bundle, options: &[&str]) -> Command {
+        bundle.write();
+        let mut command = self.command(verb);
+        command.arg("--bundle").arg(bundle.path()).args(options).arg("c");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, "sh"]).arg(command.get_program()).args(command.get_args());
+        shell
     }
 
     /// Creates the container `c`, whose output is not looked at.
@@ -134,6 +154,13 @@ impl Runtime {
     pub(crate) fn call(&self, verb: &str, arguments: &[&str]) -> Seen {
         let mut command = self.command(verb);
         command.args(arguments);
+        self.detached(command)
+    }
+
+    /// Just these words, without a place for containers of its own.
+    pub(crate) fn typed(&self, words: &[&str]) -> Seen {
+        let mut command = Command::new(program());
+        command.args(words).env("XDG_RUNTIME_DIR", self.root.path());
         self.detached(command)
     }
 
@@ -214,7 +241,17 @@ impl Seen {
     }
 }
 
+/// The runtime that is tested.
+fn program() -> OsString {
+    std::env::var_os("RUNTIME_UNDER_TEST").unwrap_or_else(|| env!("CARGO_BIN_EXE_husk").into())
+}
+
+/// Whether that is another one, whose own words are not looked at.
+pub(crate) fn is_husk() -> bool {
+    std::env::var_os("RUNTIME_UNDER_TEST").is_none()
+}
+
 /// The guest, which is built as an example beside the tests.
-fn guest() -> PathBuf {
+pub(crate) fn guest() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_husk")).with_file_name("examples").join("guest")
 }

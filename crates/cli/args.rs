@@ -1,116 +1,251 @@
-//! The command line as a type.
+//! What was typed, understood.
+//!
+//! clap holds every option and reads them. What it does not know is how runc's callers write: long
+//! options with one dash (`-no-subreaper`), switches with a value (`--debug=false`), options of the
+//! program before and after the verb. So the verb is found first, what was typed is written as clap
+//! has it, and then read by one command that has the program's options and this one verb's. The other
+//! verbs' are never built: that would cost more than everything else `husk state` does.
 
-use clap::{Parser, Subcommand, ValueEnum};
+use crate::commands::{self, Verb};
+use crate::exit::Exit;
+use crate::{help, version};
+use clap::error::ErrorKind;
+use clap::{ArgAction, ArgMatches, Args as _, Command, FromArgMatches as _, ValueEnum};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// An OCI container runtime: small, static, fast.
-#[derive(Debug, Parser)]
-#[command(name = "husk", version, max_term_width = 100)]
-pub(crate) struct Args {
-    /// Where containers are known
+/// The options of the program itself, whatever the verb.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Global {
+    /// Where containers are known [default: /run/husk, or $XDG_RUNTIME_DIR/husk for a user]
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) root: Option<PathBuf>,
-    /// Also write errors and warnings to this file
+    /// Write errors and warnings to this file too
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
-    /// How to write them there
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    /// How to write them there: text, or json for engines
+    #[arg(long, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
     pub(crate) log_format: LogFormat,
-    #[command(subcommand)]
-    pub(crate) verb: Verb,
+    /// Say what is being done
+    #[arg(long)]
+    pub(crate) debug: bool,
+    /// Have systemd make the cgroups
+    #[arg(long)]
+    pub(crate) systemd_cgroup: bool,
+    /// Who makes the cgroups: cgroupfs, systemd, or disabled for nobody
+    #[arg(long, value_name = "WHO", default_value = "cgroupfs", hide_possible_values = true)]
+    pub(crate) cgroup_manager: CgroupManager,
+    /// Accepted for runc's callers; husk finds out for itself
+    #[arg(long, value_name = "BOOL", default_value = "auto", hide_possible_values = true)]
+    pub(crate) rootless: Rootless,
+    /// Print the version
+    #[arg(short, long)]
+    pub(crate) version: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
+    #[default]
     Text,
     Json,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ListFormat {
-    Table,
-    Json,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CgroupManager {
+    #[default]
+    Cgroupfs,
+    Systemd,
+    Disabled,
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum Verb {
-    /// Create a container: everything up to its program, which waits for `start`
-    Create(Creation),
-    /// Start the program of a created container
-    Start {
-        /// The container's name
-        id: String,
-    },
-    /// Create a container, start it, wait for its end and delete it
-    Run {
-        #[command(flatten)]
-        creation: Creation,
-        /// Do not wait for its end
-        #[arg(short, long)]
-        detach: bool,
-        /// Do not delete it when it has ended
-        #[arg(long)]
-        keep: bool,
-    },
-    /// Print what a container is
-    State {
-        /// The container's name
-        id: String,
-    },
-    /// Print what every container is
-    List {
-        /// For people, or for programs
-        #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-        format: ListFormat,
-        /// Names only
-        #[arg(short, long)]
-        quiet: bool,
-    },
-    /// Send a signal to a container's process
-    Kill {
-        /// The container's name
-        id: String,
-        /// A number or a name
-        #[arg(default_value = "SIGTERM")]
-        signal: String,
-    },
-    /// Delete a container that has stopped
-    Delete {
-        /// Whatever it does; one that is not there is no error
-        #[arg(short, long)]
-        force: bool,
-        /// The container's name
-        id: String,
-    },
-    /// Print what `create` would do, a line a step, and do nothing
-    Plan {
-        /// The bundle's directory
-        #[arg(value_name = "BUNDLE", default_value = ".")]
-        bundle: PathBuf,
-    },
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Rootless {
+    #[default]
+    Auto,
+    True,
+    False,
 }
 
-/// What `create` and `run` have in common.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Creation {
-    /// The bundle's directory
-    #[arg(short, long, value_name = "DIRECTORY", default_value = ".")]
-    pub(crate) bundle: PathBuf,
-    /// Write the pid of the container's process there
-    #[arg(long, value_name = "FILE")]
-    pub(crate) pid_file: Option<PathBuf>,
-    /// Send the terminal to whoever listens there
-    #[arg(long, value_name = "SOCKET")]
-    pub(crate) console_socket: Option<PathBuf>,
-    /// Move the root file system onto / instead of pivoting, as a root on a ramdisk needs it
-    #[arg(long)]
-    pub(crate) no_pivot: bool,
-    /// Leave the container in the caller's session keyring
-    #[arg(long)]
-    pub(crate) no_new_keyring: bool,
-    /// Pass this many descriptors on to the program, from 3 (and LISTEN_FDS) upwards
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) preserve_fds: u32,
-    /// The container's name
-    pub(crate) id: String,
+/// What was asked for.
+pub(crate) enum Asked {
+    /// Text to be printed: help or the version.
+    Text(String),
+    /// A verb, with what it was given.
+    Verb { verb: &'static Verb, global: Global, matches: ArgMatches },
+}
+
+/// Arguments that could not be understood.
+pub(crate) struct Misuse {
+    /// What is wrong with them, on one line.
+    pub(crate) message: String,
+    /// What could be written instead.
+    pub(crate) hint: String,
+    /// What was understood nevertheless, for the log.
+    pub(crate) global: Global,
+    /// How husk ends.
+    pub(crate) exit: Exit,
+}
+
+/// Understands the arguments, which the program's name is not among.
+pub(crate) fn read(arguments: impl Iterator<Item = OsString>) -> Result<Asked, Box<Misuse>> {
+    let program = program();
+    let mut arguments: Vec<_> = arguments.collect();
+    let Some(place) = rewrite(&mut arguments, &program, Stop::AtFirstName) else {
+        return without_verb(program, &arguments);
+    };
+    let name = arguments.remove(place);
+    if name == "help" || name == "h" {
+        let about = arguments.get(place).and_then(|name| commands::find(name));
+        return Ok(Asked::Text(about.map_or_else(help::program, help::verb)));
+    }
+    let Some(verb) = commands::find(&name) else {
+        let message = format!("unknown command {name:?}");
+        return Err(misuse(program, &arguments, message, hint("husk"), Exit::UnknownCommand));
+    };
+    let mut command = (verb.define)(program).override_usage(usage(verb));
+    let stop = if takes_rest(&command) { Stop::AtFirstName } else { Stop::Never };
+    rewrite(&mut arguments, &command, stop);
+    let matches = command.try_get_matches_from_mut(&arguments);
+    match matches.and_then(|mut matches| Ok((Global::from_arg_matches_mut(&mut matches)?, matches))) {
+        Ok((Global { version: true, .. }, _)) => Ok(Asked::Text(version::text())),
+        Ok((global, matches)) => Ok(Asked::Verb { verb, global, matches }),
+        Err(error) if error.kind() == ErrorKind::DisplayHelp => Ok(Asked::Text(help::verb(verb))),
+        Err(error) => {
+            let hint = hint(&format!("husk {}", verb.name));
+            let message = format!("{}: {}", verb.name, message(&error));
+            Err(misuse(command, &arguments, message, hint, Exit::Failed))
+        }
+    }
+}
+
+/// The program's own options.
+pub(crate) fn program() -> Command {
+    Global::augment_args(Command::new("husk"))
+        .no_binary_name(true)
+        // As everywhere: of two the last counts.
+        .args_override_self(true)
+}
+
+/// How a verb is written.
+pub(crate) fn usage(verb: &Verb) -> String {
+    format!("husk [OPTIONS] {} {}", verb.name, verb.usage)
+}
+
+fn without_verb(program: Command, arguments: &[OsString]) -> Result<Asked, Box<Misuse>> {
+    let matches = program.clone().try_get_matches_from(arguments);
+    match matches.and_then(|matches| Global::from_arg_matches(&matches)) {
+        Ok(Global { version: true, .. }) => Ok(Asked::Text(version::text())),
+        // As runc: nothing asked for is a question.
+        Ok(_) => Ok(Asked::Text(help::program())),
+        Err(error) if error.kind() == ErrorKind::DisplayHelp => Ok(Asked::Text(help::program())),
+        Err(error) => Err(misuse(program, arguments, message(&error), hint("husk"), Exit::Failed)),
+    }
+}
+
+/// How far options are looked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    /// To the first argument that is no option: a verb, or the container in which what follows is run.
+    AtFirstName,
+    /// To the end.
+    Never,
+}
+
+/// Writes what was typed as clap reads it. Returns where the first argument that is no option is.
+fn rewrite(arguments: &mut Vec<OsString>, command: &Command, stop: Stop) -> Option<usize> {
+    let mut first = None;
+    let mut index = 0;
+    while let Some(argument) = arguments.get(index) {
+        let text = argument.to_str().unwrap_or_default();
+        if text == "--" {
+            break;
+        }
+        let Some(dashed) = text.strip_prefix('-').filter(|rest| !rest.is_empty()) else {
+            first = first.or(Some(index));
+            if stop == Stop::AtFirstName {
+                break;
+            }
+            index += 1;
+            continue;
+        };
+        let (name, value) = match dashed.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (dashed, None),
+        };
+        let name = name.strip_prefix('-').unwrap_or(name);
+        let Some(option) = command.get_arguments().find(|option| option.get_long() == Some(name)) else {
+            index += if value.is_none() && takes_value_short(command, name) { 2 } else { 1 };
+            continue;
+        };
+        let is_switch = matches!(option.get_action(), ArgAction::SetTrue);
+        match value.map(str::to_ascii_lowercase).as_deref() {
+            Some("true" | "t" | "1") if is_switch => arguments[index] = format!("--{name}").into(),
+            Some("false" | "f" | "0") if is_switch => {
+                arguments.remove(index);
+                continue;
+            }
+            Some(_) => arguments[index] = format!("--{}", dashed.trim_start_matches('-')).into(),
+            None => {
+                arguments[index] = format!("--{name}").into();
+                // The next one is its value, whatever it looks like.
+                let has_value = option.get_num_args().is_none_or(|number| number.min_values() > 0);
+                index += usize::from(!is_switch && has_value);
+            }
+        }
+        index += 1;
+    }
+    first
+}
+
+/// Whether this is a letter of an option that is followed by its value.
+fn takes_value_short(command: &Command, name: &str) -> bool {
+    let mut letters = name.chars();
+    let (Some(letter), None) = (letters.next(), letters.next()) else { return false };
+    let mut options = command.get_arguments();
+    options.any(|option| option.get_short() == Some(letter) && option.get_action().takes_values())
+}
+
+/// Whether the verb leaves everything after the container to somebody else.
+fn takes_rest(command: &Command) -> bool {
+    command.get_positionals().any(clap::Arg::is_trailing_var_arg_set)
+}
+
+fn hint(command: &str) -> String {
+    format!("see '{command} --help'")
+}
+
+fn misuse(
+    command: Command,
+    arguments: &[OsString],
+    message: String,
+    hint: String,
+    exit: Exit,
+) -> Box<Misuse> {
+    // Whatever else is wrong with them, the log is where it was said to be.
+    let matches = command.ignore_errors(true).try_get_matches_from(arguments);
+    let global = matches.and_then(|matches| Global::from_arg_matches(&matches)).unwrap_or_default();
+    Box::new(Misuse { message, hint, global, exit })
+}
+
+/// What clap has to say, on one line, without its advice.
+fn message(error: &clap::Error) -> String {
+    use clap::error::{ContextKind, ContextValue};
+    // podman asks whether an option is there by leaving its value out, and looks for these words.
+    if let (Some(ContextValue::String(option)), Some(ContextValue::String(value))) =
+        (error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue))
+        && value.is_empty()
+        && matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::WrongNumberOfValues)
+    {
+        let option = option.split(' ').next().unwrap_or_default();
+        return format!("flag needs an argument: {option}");
+    }
+    if let (ErrorKind::MissingRequiredArgument, Some(ContextValue::Strings(missing))) =
+        (error.kind(), error.get(ContextKind::InvalidArg))
+    {
+        let missing = missing.join(", ");
+        return format!("{} is missing", missing.replace(['<', '>'], ""));
+    }
+    let text = error.to_string();
+    let lines = text.trim_start_matches("error: ").lines().map(str::trim);
+    lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }

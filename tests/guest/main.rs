@@ -1,6 +1,7 @@
 //! What runs inside the containers of tests: one static program instead of a shell and its tools, so
 //! that a test says exactly what is looked at and needs no image.
 
+use husk_spawn::sys::keyring::{Key, keyctl_describe};
 use husk_spawn::sys::signal::{rt_sigprocmask, rt_sigwait};
 use husk_spawn::{Signal, SignalSet};
 use std::env;
@@ -67,6 +68,15 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
                     println!("{} {}", fields[2], fields[3]);
                 }
             }
+        }
+        ["session-keyring"] => {
+            let mut room = [std::mem::MaybeUninit::uninit(); 512];
+            let description = keyctl_describe(Key::SESSION, &mut room)?;
+            println!("{}", String::from_utf8_lossy(description).trim_end_matches('\0'));
+        }
+        ["owner", path] => {
+            use std::os::unix::fs::MetadataExt;
+            println!("{}", fs::metadata(path)?.uid());
         }
         ["null", path] => {
             use std::os::unix::fs::MetadataExt;

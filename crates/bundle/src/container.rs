@@ -47,6 +47,16 @@ pub struct Container {
     pub mount_label: Option<String>,
     /// `linux.seccomp`.
     pub seccomp: Option<husk_seccomp::Profile>,
+    /// `linux.seccomp.listenerPath` with `listenerMetadata`.
+    pub seccomp_listener: Option<SeccompListener>,
+    /// `linux.personality.domain`: `PER_*`.
+    pub personality: Option<u32>,
+    /// `linux.memoryPolicy`.
+    pub memory_policy: Option<MemoryPolicy>,
+    /// `linux.netDevices`, by their names on the host.
+    pub net_devices: Vec<NetDevice>,
+    /// `linux.intelRdt`.
+    pub intel_rdt: Option<IntelRdt>,
     /// `linux.cgroupsPath`.
     pub cgroups_path: Option<String>,
     /// `linux.resources`.
@@ -197,6 +207,57 @@ pub struct ExecAffinity {
     pub initial: Option<CpuList>,
     /// After.
     pub finally: Option<CpuList>,
+}
+
+/// Who decides about the system calls that a profile notifies of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeccompListener {
+    /// `listenerPath`: the socket where it waits, absolute.
+    pub path: PathBuf,
+    /// `listenerMetadata`, for it alone.
+    pub metadata: Option<String>,
+}
+
+/// `linux.memoryPolicy`, in the numbers of set_mempolicy(2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryPolicy {
+    /// `MPOL_*` with `MPOL_F_*`.
+    pub mode: u32,
+    /// Nodes by number.
+    pub nodes: Vec<usize>,
+}
+
+/// One of `linux.netDevices`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NetDevice {
+    /// Its name on the host.
+    pub name: String,
+    /// `name`: its name in the container.
+    pub new_name: String,
+}
+
+/// `linux.intelRdt`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IntelRdt {
+    /// `closID`: a group that is shared, or the container's own if there is none.
+    pub clos_id: Option<String>,
+    /// `l3CacheSchema`.
+    pub l3_cache_schema: Option<String>,
+    /// `memBwSchema`.
+    pub mem_bw_schema: Option<String>,
+    /// `schemata`, a line each.
+    pub schemata: Vec<String>,
+    /// `enableMonitoring`.
+    pub monitoring: Monitoring,
+}
+
+/// Whether a container has a resctrl monitoring group of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Monitoring {
+    /// It has.
+    Own,
+    /// It has none.
+    None,
 }
 
 /// CPUs by number.

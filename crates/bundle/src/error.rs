@@ -54,6 +54,12 @@ pub enum Kind {
     /// The file cannot be read.
     #[error("cannot be read: {0}")]
     Read(io::Error),
+    /// It is a directory, a device or a pipe.
+    #[error("is no file")]
+    NoFile,
+    /// It has more bytes than any configuration.
+    #[error("has more than {0} bytes")]
+    TooLong(u64),
     /// It is no JSON, or a value is of another type or not one of those that there are.
     #[error("{0}")]
     Json(String),

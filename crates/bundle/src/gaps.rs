@@ -27,8 +27,6 @@ pub(crate) const SETS: [&str; 5] = ["bounding", "effective", "inheritable", "per
 
 /// Takes out what oci-spec cannot read.
 pub(crate) fn take(config: &mut Value, warnings: &mut Vec<Warning>) -> Result<Gaps, Error> {
-    // Go, and so runc, takes null for absent everywhere; serde only where there is an Option.
-    drop_nulls(config);
     let mut gaps = Gaps::default();
     if let Some(resources) = config.get_mut("linux").and_then(|linux| linux.get_mut("resources")) {
         gaps.resources = resources::take(resources)?;
@@ -49,17 +47,6 @@ pub(crate) fn take(config: &mut Value, warnings: &mut Vec<Warning>) -> Result<Ga
         affinity.retain(|_, value| value.as_str() != Some(""));
     }
     Ok(gaps)
-}
-
-pub(crate) fn drop_nulls(value: &mut Value) {
-    match value {
-        Value::Object(members) => {
-            members.retain(|_, member| !member.is_null());
-            members.values_mut().for_each(drop_nulls);
-        }
-        Value::Array(elements) => elements.iter_mut().for_each(drop_nulls),
-        _ => {}
-    }
 }
 
 fn take_capabilities(

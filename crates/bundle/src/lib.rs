@@ -13,11 +13,15 @@ pub mod container;
 pub mod error;
 mod gaps;
 mod linux;
+mod memory;
 mod mounts;
+mod network;
 mod options;
 mod process;
+mod resctrl;
 pub mod resources;
 mod seccomp;
+mod tree;
 
 pub use container::Container;
 pub use error::{Error, Field, Kind, Warning};
@@ -25,7 +29,9 @@ pub use error::{Error, Field, Kind, Warning};
 use container::{Access, Hook, Hooks};
 use oci_spec::runtime::Spec;
 use std::ffi::CString;
-use std::fs;
+use std::fs::OpenOptions;
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 /// Reads `config.json` of the bundle in `directory`, an absolute path.
@@ -34,9 +40,24 @@ use std::path::Path;
 ///
 /// If the file cannot be read or asks for something that no machine can do.
 pub fn load(directory: &Path) -> Result<(Container, Vec<Warning>), Error> {
-    let bytes = fs::read(directory.join("config.json"));
-    let bytes = bytes.map_err(|error| Field::new("config.json").error(Kind::Read(error)))?;
-    parse(&bytes, directory)
+    let bytes = read(&directory.join("config.json"));
+    parse(&bytes.map_err(|kind| Field::new("config.json").error(kind))?, directory)
+}
+
+/// More than this is no configuration: one with 100,000 mounts has a fifth of it.
+const MOST_BYTES: u64 = 64 << 20;
+
+fn read(path: &Path) -> Result<Vec<u8>, Kind> {
+    // Opening a FIFO would wait for a writer.
+    let nonblock = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = OpenOptions::new().read(true).custom_flags(nonblock).open(path).map_err(Kind::Read)?;
+    let metadata = file.metadata().map_err(Kind::Read)?;
+    if !metadata.is_file() {
+        return Err(Kind::NoFile);
+    }
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(Kind::Read)?;
+    if bytes.len() as u64 > MOST_BYTES { Err(Kind::TooLong(MOST_BYTES)) } else { Ok(bytes) }
 }
 
 /// The same of bytes that were read elsewhere.
@@ -48,6 +69,7 @@ pub fn parse(bytes: &[u8], directory: &Path) -> Result<(Container, Vec<Warning>)
     let mut warnings = Vec::new();
     let mut config: serde_json::Value = serde_json::from_slice(bytes)
         .map_err(|error| Field::new("config.json").error(Kind::Json(error.to_string())))?;
+    tree::settle(&mut config, &mut warnings)?;
     let gaps = gaps::take(&mut config, &mut warnings)?;
     let spec: Spec = serde_path_to_error::deserialize(config).map_err(|error| {
         let path = error.path().to_string();
@@ -80,6 +102,11 @@ pub fn parse(bytes: &[u8], directory: &Path) -> Result<(Container, Vec<Warning>)
         readonly_paths: Vec::new(),
         mount_label: None,
         seccomp: None,
+        seccomp_listener: None,
+        personality: None,
+        memory_policy: None,
+        net_devices: Vec::new(),
+        intel_rdt: None,
         cgroups_path: None,
         resources: Default::default(),
         hooks: hooks(&spec)?,

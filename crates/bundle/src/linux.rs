@@ -5,8 +5,8 @@ use crate::container::{
     TimeOffset,
 };
 use crate::error::{Error, Field, Kind, Warning};
-use crate::{absolute, resources, seccomp};
-use oci_spec::runtime::{self as oci, LinuxDeviceType, LinuxNamespaceType};
+use crate::{absolute, memory, network, resctrl, resources, seccomp};
+use oci_spec::runtime::{self as oci, LinuxDeviceType, LinuxNamespaceType, LinuxPersonalityDomain};
 use std::path::PathBuf;
 
 pub(crate) fn resolve(
@@ -16,7 +16,6 @@ pub(crate) fn resolve(
     warnings: &mut Vec<Warning>,
 ) -> Result<(), Error> {
     let field = Field::new("linux");
-    refuse(linux, &field)?;
     let asked = [("resources", linux.resources().is_some()), ("cgroupsPath", linux.cgroups_path().is_some())];
     for (name, _) in asked.into_iter().filter(|(_, asked)| *asked) {
         let text = "no cgroup is made yet, so this is not in force".to_owned();
@@ -37,6 +36,12 @@ pub(crate) fn resolve(
     let profile = linux.seccomp().as_ref();
     container.seccomp =
         profile.map(|profile| seccomp::resolve(profile, &field.key("seccomp"))).transpose()?;
+    container.seccomp_listener =
+        profile.map(|profile| seccomp::listener(profile, &field.key("seccomp"))).transpose()?.flatten();
+    container.personality = personality(linux, &field.key("personality"), warnings);
+    container.memory_policy = memory::resolve(linux, &field.key("memoryPolicy"))?;
+    container.net_devices = network::devices(linux, &field.key("netDevices"))?;
+    container.intel_rdt = resctrl::resolve(linux, &field.key("intelRdt"))?;
     let cgroups_path = linux.cgroups_path().as_ref().map(|path| path.display().to_string());
     container.cgroups_path = cgroups_path.filter(|path| !path.is_empty());
     if let Some(resources) = linux.resources() {
@@ -45,18 +50,17 @@ pub(crate) fn resolve(
     Ok(())
 }
 
-/// Refuses what is not done yet: nothing that is asked for is silently left out.
-fn refuse(linux: &oci::Linux, field: &Field) -> Result<(), Error> {
-    let asked = [
-        ("intelRdt", linux.intel_rdt().is_some()),
-        ("memoryPolicy", linux.memory_policy().is_some()),
-        ("netDevices", linux.net_devices().iter().flatten().next().is_some()),
-        ("personality", linux.personality().is_some()),
-    ];
-    match asked.into_iter().find(|(_, asked)| *asked) {
-        Some((name, _)) => Err(field.key(name).error(Kind::Conflict("is not supported yet"))),
-        None => Ok(()),
+/// `PER_*` of linux/personality.h. As with runc flags have no meaning: the specification names none.
+fn personality(linux: &oci::Linux, field: &Field, warnings: &mut Vec<Warning>) -> Option<u32> {
+    let personality = linux.personality().as_ref()?;
+    if let Some(flags) = personality.flags().as_ref().filter(|flags| !flags.is_empty()) {
+        let text = format!("{flags:?}: there are no such flags, ignored");
+        warnings.push(Warning { field: field.key("flags"), text });
     }
+    Some(match personality.domain() {
+        LinuxPersonalityDomain::PerLinux => 0,
+        LinuxPersonalityDomain::PerLinux32 => 8,
+    })
 }
 
 pub(crate) fn mappings(mappings: &Option<Vec<oci::LinuxIdMapping>>) -> Vec<IdMapping> {

@@ -125,6 +125,7 @@ fn resource(limit: PosixRlimitType) -> u32 {
 fn resolve_scheduler(scheduler: &oci::Scheduler, gaps: &Gaps) -> Result<Scheduler, Error> {
     let field = Field::new("process.scheduler");
     let priority = scheduler.priority().unwrap_or_default();
+    check_scheduler(scheduler, &field)?;
     Ok(Scheduler {
         // linux/sched.h.
         policy: match scheduler.policy() {
@@ -144,6 +145,32 @@ fn resolve_scheduler(scheduler: &oci::Scheduler, gaps: &Gaps) -> Result<Schedule
         deadline: scheduler.deadline().unwrap_or_default(),
         period: scheduler.period().unwrap_or_default(),
     })
+}
+
+/// What belongs to another policy is refused, as by runc: the kernel would take it and forget it.
+fn check_scheduler(scheduler: &oci::Scheduler, field: &Field) -> Result<(), Error> {
+    let policy = scheduler.policy();
+    let nice = scheduler.nice().unwrap_or_default();
+    let is_ordinary = matches!(policy, LinuxSchedulerPolicy::SchedOther | LinuxSchedulerPolicy::SchedBatch);
+    if is_ordinary && !(-20..=19).contains(&nice) {
+        return Err(field.key("nice").error(Kind::Range(nice.into())));
+    }
+    let is_real_time = matches!(policy, LinuxSchedulerPolicy::SchedFifo | LinuxSchedulerPolicy::SchedRr);
+    if !is_real_time && scheduler.priority().is_some_and(|priority| priority != 0) {
+        return Err(field.key("priority").error(Kind::Conflict("is for SCHED_FIFO and SCHED_RR only")));
+    }
+    let times = [
+        ("runtime", scheduler.runtime()),
+        ("deadline", scheduler.deadline()),
+        ("period", scheduler.period()),
+    ];
+    let said = times.into_iter().find(|(_, time)| time.is_some_and(|time| time != 0));
+    match said {
+        Some((name, _)) if *policy != LinuxSchedulerPolicy::SchedDeadline => {
+            Err(field.key(name).error(Kind::Conflict("is for SCHED_DEADLINE only")))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn io_priority(priority: oci::LinuxIOPriority) -> Result<(u8, u8), Error> {
@@ -173,7 +200,7 @@ fn affinity(process: &oci::Process, field: &Field) -> Result<ExecAffinity, Error
 const MOST_CPUS: usize = 1 << 16;
 
 /// A list like `0-3,7`.
-fn cpu_list(list: &str, field: &Field) -> Result<CpuList, Error> {
+pub(crate) fn cpu_list(list: &str, field: &Field) -> Result<CpuList, Error> {
     let unknown = || field.error(Kind::Unknown(list.to_owned()));
     let mut cpus = Vec::new();
     for range in list.split(',').map(str::trim).filter(|range| !range.is_empty()) {

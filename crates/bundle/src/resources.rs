@@ -1,12 +1,12 @@
 //! `linux.resources`, of a configuration or by itself, as an update has it.
 
 use crate::error::{Error, Field, Kind, Warning};
-use crate::gaps;
+use crate::tree;
 use husk_cgroup::Resources;
 use husk_cgroup::devices::{Access, Rule, Type};
 use husk_cgroup::resources::{BlockIo, Cpu, HugepageLimit, Memory, Network, Rdma, Throttle, WeightDevice};
 use oci_spec::runtime::{self as oci, LinuxDeviceType};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// Where a configuration has them.
 pub(crate) const FIELD: &str = "linux.resources";
@@ -18,16 +18,19 @@ pub(crate) const FIELD: &str = "linux.resources";
 /// If they are no JSON, or ask for what no machine has.
 pub fn parse(bytes: &[u8]) -> Result<(Resources, Vec<Warning>), Error> {
     let field = Field::new(FIELD);
-    let mut value: Value =
+    let value: Value =
         serde_json::from_slice(bytes).map_err(|error| field.error(Kind::Json(error.to_string())))?;
-    gaps::drop_nulls(&mut value);
+    let mut warnings = Vec::new();
+    // In its place, so that what is said of it names the field.
+    let mut config = json!({ "linux": { "resources": value } });
+    tree::settle(&mut config, &mut warnings)?;
+    let mut value = config.pointer_mut("/linux/resources").map(Value::take).unwrap_or_default();
     let gaps = take(&mut value)?;
     let resources: oci::LinuxResources = serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();
         let field = if path == "." { field.clone() } else { field.key(&path) };
         field.error(Kind::Json(error.into_inner().to_string()))
     })?;
-    let mut warnings = Vec::new();
     let resources = resolve(&resources, gaps, &mut warnings)?;
     Ok((resources, warnings))
 }

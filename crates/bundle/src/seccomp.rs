@@ -1,14 +1,13 @@
 //! `linux.seccomp`, as the compiler of filters takes it.
 
+use crate::absolute;
+use crate::container::SeccompListener;
 use crate::error::{Error, Field, Kind};
 use husk_seccomp::{Action, Arch, Argument, Comparison, Condition, Flags, Profile, Rule};
 use oci_spec::runtime::{self as oci};
 use serde::Serialize;
 
 pub(crate) fn resolve(seccomp: &oci::LinuxSeccomp, field: &Field) -> Result<Profile, Error> {
-    if seccomp.listener_path().is_some() {
-        return Err(field.key("listenerPath").error(Kind::Conflict("a listener is not supported yet")));
-    }
     let architectures = seccomp.architectures().iter().flatten().enumerate();
     let architectures = architectures.map(|(index, arch)| {
         let name = name(arch);
@@ -34,6 +33,22 @@ pub(crate) fn resolve(seccomp: &oci::LinuxSeccomp, field: &Field) -> Result<Prof
         },
         rules: rules.collect::<Result<_, _>>()?,
     })
+}
+
+/// Where somebody waits who decides about calls.
+pub(crate) fn listener(seccomp: &oci::LinuxSeccomp, field: &Field) -> Result<Option<SeccompListener>, Error> {
+    let metadata = seccomp.listener_metadata().clone().filter(|metadata| !metadata.is_empty());
+    match seccomp.listener_path().clone().filter(|path| !path.as_os_str().is_empty()) {
+        Some(path) => {
+            absolute(&path, &field.key("listenerPath"))?;
+            Ok(Some(SeccompListener { path, metadata }))
+        }
+        None if metadata.is_some() => {
+            let reason = "is there without a listenerPath to send it to";
+            Err(field.key("listenerMetadata").error(Kind::Conflict(reason)))
+        }
+        None => Ok(None),
+    }
 }
 
 fn resolve_rule(rule: &oci::LinuxSyscall, field: &Field) -> Result<Rule, Error> {

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use core::fmt::{self, Display, Formatter};
+use husk_script::sys::Fd;
 use husk_script::sys::at::Node;
 use husk_script::sys::mount::{Extent, MountPropagationFlags};
 use husk_script::sys::namespace::Namespaces;
@@ -28,8 +29,16 @@ impl Display for Line<'_> {
         match *self.0 {
             Step::Open { path, out, .. } => write!(f, "r{} = open {}", out.index(), Text(path)),
             Step::Close { fd } => write!(f, "close {}", Descriptor(fd)),
-            Step::CloseOthers { keep: None } => f.write_str("close others"),
-            Step::CloseOthers { keep: Some(fd) } => write!(f, "close others but {}", fd.number()),
+            Step::CloseOthers { first, keep } => {
+                f.write_str("close others")?;
+                if first != Fd::FIRST_EXTRA {
+                    write!(f, " from {}", first.number())?;
+                }
+                keep.map_or(Ok(()), |fd| write!(f, " but {}", fd.number()))
+            }
+            Step::FchownStreams { uid } => write!(f, "owner of streams {}", uid.as_raw()),
+            Step::OpenProc { out } => write!(f, "r{} = open /proc", out.index()),
+            Step::OpenInProc { path, out, .. } => write!(f, "r{} = open in proc {}", out.index(), Text(path)),
             Step::CloseRange { first, last } => write!(f, "close {}-{}", first.number(), last.number()),
             Step::CloseRangeOnExec { first, last } => {
                 write!(f, "close-on-exec {}-{}", first.number(), last.number())
@@ -80,6 +89,9 @@ impl Display for Line<'_> {
                 write!(f, "fsconfig r{} {}={}", fs.index(), Text(key), Text(value))
             }
             Step::FsconfigFlag { fs, key } => write!(f, "fsconfig r{} {}", fs.index(), Text(key)),
+            Step::FsconfigFd { fs, key, fd } => {
+                write!(f, "fsconfig r{} {}={}", fs.index(), Text(key), Descriptor(fd))
+            }
             Step::Fsmount { fs, attributes } => {
                 write!(f, "fsmount r{}{}", fs.index(), Attributes("", attributes))
             }
@@ -97,6 +109,7 @@ impl Display for Line<'_> {
             Step::ReadOnly { path, .. } => write!(f, "read-only {}", Text(path)),
             Step::Fchdir { directory } => write!(f, "cwd {}", Descriptor(directory)),
 
+            Step::JoinSessionKeyring { name, .. } => write!(f, "session-keyring {}", Text(name)),
             Step::Setsid => f.write_str("setsid"),
             Step::Setpgid { group: None } => f.write_str("process-group new"),
             Step::Setpgid { group: Some(group) } => write!(f, "process-group {}", group.as_raw_pid()),
@@ -111,9 +124,15 @@ impl Display for Line<'_> {
 
             Step::Unshare { namespaces } => write!(f, "unshare {}", Kinds(namespaces)),
             Step::Setns { fd, namespaces } => write!(f, "join {} {}", Kinds(namespaces), Descriptor(fd)),
+            Step::CloneParent { namespaces } if namespaces.is_empty() => f.write_str("clone-parent"),
+            Step::CloneParent { namespaces } => write!(f, "clone-parent with new {}", Kinds(namespaces)),
             Step::Sethostname { name } => write!(f, "hostname {}", Bytes(name)),
+            Step::Setdomainname { name } => write!(f, "domainname {}", Bytes(name)),
+            Step::LoopbackUp => f.write_str("loopback up"),
             Step::Request { what: Request::IdMaps } => f.write_str("request id-maps"),
             Step::Request { what: Request::Parked } => f.write_str("request parked"),
+            Step::Request { what: Request::Listener } => f.write_str("request listener"),
+            Step::Request { what: Request::NetDevices } => f.write_str("request net-devices"),
 
             Step::Setrlimit { resource, limit } => {
                 let limits = (Limit(limit.current), Limit(limit.maximum));
@@ -121,11 +140,24 @@ impl Display for Line<'_> {
             }
             Step::Setpriority { nice } => write!(f, "nice {nice}"),
             Step::SchedSetattr { attr } => write!(f, "scheduler {} priority {}", attr.policy, attr.priority),
+            Step::SchedSetaffinity { mask } if mask.iter().all(|word| *word == u64::MAX) => {
+                f.write_str("affinity all")
+            }
             Step::SchedSetaffinity { mask } => {
                 f.write_str("affinity")?;
                 mask.iter().rev().try_for_each(|word| write!(f, " {word:016x}"))
             }
             Step::IoprioSet { class, level } => write!(f, "io-priority {class} {level}"),
+
+            Step::SetMempolicy { mode, nodes } => {
+                write!(f, "memory-policy {mode:#x}")?;
+                let bits = nodes.iter().enumerate().flat_map(|(index, word)| {
+                    (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| index * 64 + bit)
+                });
+                let nodes: Vec<_> = bits.map(|node| node.to_string()).collect();
+                if nodes.is_empty() { Ok(()) } else { write!(f, " nodes {}", nodes.join(",")) }
+            }
+            Step::Personality { persona } => write!(f, "personality {persona:#x}"),
 
             Step::Setgroups { groups } => {
                 f.write_str("groups")?;
@@ -134,6 +166,7 @@ impl Display for Line<'_> {
             Step::Setresgid { gid } => write!(f, "gid {}", gid.as_raw()),
             Step::Setresuid { uid } => write!(f, "uid {}", uid.as_raw()),
             Step::NoNewPrivs => f.write_str("no-new-privileges"),
+            Step::Undumpable => f.write_str("undumpable"),
 
             Step::DropBounding { keep } => write!(f, "bounding {keep:#x}"),
             Step::KeepCaps { keep: KeepCaps::Yes } => f.write_str("keep-capabilities"),
@@ -145,6 +178,9 @@ impl Display for Line<'_> {
             Step::RaiseAmbient { capabilities } => write!(f, "ambient {capabilities:#x}"),
             Step::Seccomp { program, .. } => write!(f, "seccomp {} instructions", program.len()),
 
+            Step::SeccompListener { program, .. } => {
+                write!(f, "seccomp {} instructions, with a listener", program.len())
+            }
             Step::CheckExecutable { candidates } => write!(f, "find {}", Names(candidates)),
             Step::Park { .. } => f.write_str("park"),
             Step::ExecveFirst { candidates, .. } => write!(f, "exec {}", Names(candidates)),

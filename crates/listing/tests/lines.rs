@@ -96,6 +96,12 @@ fn every_step_has_its_line() {
         (Step::ParentDeathSignal { signal: Signal::KILL, parent: None }, "parent-death-signal 9"),
         (Step::Unshare { namespaces: Namespaces::ALL }, "unshare user,mnt,pid,net,ipc,uts,cgroup,time"),
         (Step::Setns { fd: fd(7).into(), namespaces: Namespaces::NET }, "join net 7"),
+        (Step::CloneParent { namespaces: Namespaces::EMPTY }, "clone-parent"),
+        (Step::CloneParent { namespaces: Namespaces::PID }, "clone-parent with new pid"),
+        (Step::Setdomainname { name: b"net" }, r#"domainname "net""#),
+        (Step::LoopbackUp, "loopback up"),
+        (Step::Undumpable, "undumpable"),
+        (Step::FsconfigFd { fs: R3, key: c"pidns", fd: fd(9).into() }, "fsconfig r3 pidns=9"),
         (Step::Sethostname { name: b"box" }, r#"hostname "box""#),
         (Step::Request { what: Request::IdMaps }, "request id-maps"),
         (
@@ -112,8 +118,27 @@ fn every_step_has_its_line() {
         (Step::Setresuid { uid: Uid::from_raw(12) }, "uid 12"),
         (Step::NoNewPrivs, "no-new-privileges"),
         (Step::Execve { path: c"/bin/program", argv, envp }, "exec /bin/program"),
-        (Step::CloseOthers { keep: None }, "close others"),
-        (Step::CloseOthers { keep: Some(fd(7)) }, "close others but 7"),
+        (Step::CloseOthers { first: fd(3), keep: None }, "close others"),
+        (Step::CloseOthers { first: fd(3), keep: Some(fd(7)) }, "close others but 7"),
+        (Step::CloseOthers { first: fd(5), keep: Some(fd(7)) }, "close others from 5 but 7"),
+        (Step::OpenProc { out: R3 }, "r3 = open /proc"),
+        (Step::FchownStreams { uid }, "owner of streams 0"),
+        (
+            Step::OpenInProc {
+                proc: R3.into(),
+                path: c"thread-self/attr/exec",
+                flags: OFlags::WRONLY,
+                out: R3,
+            },
+            "r3 = open in proc thread-self/attr/exec",
+        ),
+        (
+            Step::JoinSessionKeyring { name: c"_ses.c", permissions: 8, tolerate: None },
+            "session-keyring _ses.c",
+        ),
+        (Step::SchedSetaffinity { mask: &[u64::MAX; 2] }, "affinity all"),
+        (Step::SetMempolicy { mode: 0x8003, nodes: &[5, 1] }, "memory-policy 0x8003 nodes 0,2,64"),
+        (Step::Personality { persona: 8 }, "personality 0x8"),
         (Step::OpenInRoot { root: root.into(), path: c"etc/passwd", out: R3 }, "r3 = find etc/passwd"),
         (Step::EnsureDirectory { root: root.into(), target, out: R3 }, "r3 = directory dev"),
         (Step::Attach { mount: R3, root: root.into(), target, place: Place::Directory }, "attach r3 -> dev"),
@@ -166,6 +191,9 @@ fn every_step_has_its_line() {
         ),
         (Step::RaiseAmbient { capabilities: 1 }, "ambient 0x1"),
         (Step::Seccomp { flags: 0, program: &[] }, "seccomp 0 instructions"),
+        (Step::SeccompListener { flags: 8, program: &[] }, "seccomp 0 instructions, with a listener"),
+        (Step::Request { what: Request::Listener }, "request listener"),
+        (Step::Request { what: Request::NetDevices }, "request net-devices"),
         (Step::CheckExecutable { candidates: &[c"/bin/sh", c"/usr/bin/sh"] }, "find /bin/sh or /usr/bin/sh"),
         (Step::ExecveFirst { candidates: &[c"/bin/sh"], argv, envp }, "exec /bin/sh"),
         (Step::Request { what: Request::Parked }, "request parked"),
@@ -205,4 +233,7 @@ names! {
     CloseOthers OpenInRoot EnsureDirectory Attach Mknod SymlinkIn Fsopen FsconfigString FsconfigFlag Fsmount
     OpenTree MountSetattr MoveMount Mask ReadOnly Fchdir DropBounding KeepCaps Capset RaiseAmbient Seccomp
     CheckExecutable ExecveFirst Park
+    SeccompListener OpenProc
+    FchownStreams OpenInProc JoinSessionKeyring SetMempolicy Personality
+    CloneParent Setdomainname LoopbackUp Undumpable FsconfigFd
 }

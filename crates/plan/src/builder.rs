@@ -51,6 +51,18 @@ pub struct Error {
     reason: String,
 }
 
+impl Error {
+    pub(crate) fn new(origin: &str, reason: String) -> Self {
+        Self { origin: origin.to_owned(), reason }
+    }
+
+    /// The field of config.json that it comes from.
+    #[must_use]
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+}
+
 /// A plan being written.
 pub(crate) struct Builder<'b> {
     memory: &'b Bump,

@@ -1,5 +1,6 @@
 //! What the planner has to know of a machine.
 
+use husk_script::sys::signal::SignalSet;
 use husk_seccomp::Machine;
 use std::path::PathBuf;
 
@@ -13,10 +14,36 @@ pub struct Host {
     pub sources: Vec<FileKind>,
     /// What a mount of type `cgroup` shows.
     pub cgroup: CgroupMount,
+    /// The signals that the caller ignores, which exec would leave so.
+    pub ignored: SignalSet,
+    /// What confines programs by profiles.
+    pub apparmor: AppArmor,
+    /// What confines programs by labels.
+    pub selinux: Selinux,
     /// The ways to make system calls that the kernel knows.
     pub machine: Machine,
     /// The home directory that the image's /etc/passwd has for the container's user.
     pub home: PathBuf,
+}
+
+/// Whether the kernel confines programs by AppArmor profiles, and where it is told which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AppArmor {
+    /// It does not.
+    Off,
+    /// In `attr/exec`, which was the only place before Linux 5.8.
+    Alone,
+    /// In `attr/apparmor/exec`, which is AppArmor's own.
+    Apart,
+}
+
+/// Whether the kernel confines programs by SELinux labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selinux {
+    /// It does not.
+    Off,
+    /// It does.
+    On,
 }
 
 /// What a path is.

@@ -20,6 +20,8 @@ pub(crate) fn bounding(container: &Container, plan: &mut Builder<'_>) {
 pub(crate) fn become_user(container: &Container, host: &Host, plan: &mut Builder<'_>) {
     let Some(process) = &container.process else { return };
     plan.at("process.user").push(Step::KeepCaps { keep: KeepCaps::Yes });
+    // While there is the privilege to; they were the caller's.
+    plan.push(Step::FchownStreams { uid: Uid::from_raw(process.uid) });
     groups(container, process, host, plan);
     plan.at("process.user.gid").push(Step::Setresgid { gid: Gid::from_raw(process.gid) });
     plan.at("process.user.uid").push(Step::Setresuid { uid: Uid::from_raw(process.uid) });

@@ -14,15 +14,19 @@ mod builder;
 mod devices;
 mod host;
 mod identity;
+mod keyring;
+mod lsm;
 mod masks;
 mod mounts;
 mod namespaces;
+mod network;
 mod process;
 mod rootfs;
 mod seccomp;
 
 pub use builder::{Error, Plan};
-pub use host::{CgroupMount, FileKind, Host};
+pub use host::{AppArmor, CgroupMount, FileKind, Host, Selinux};
+pub use seccomp::decisions;
 
 use builder::Builder;
 use bumpalo::Bump;
@@ -35,21 +39,43 @@ use seccomp::When;
 
 /// What the command line adds to the configuration.
 #[derive(Clone, Copy, Debug)]
-pub struct Call {
+pub struct Call<'a> {
+    /// The container's name.
+    pub id: &'a str,
     /// When the program begins.
     pub start: Start,
     /// How the root file system becomes the root.
     pub new_root: NewRoot,
     /// Whose session keyring the program has.
     pub keyring: Keyring,
-    /// How many of the caller's descriptors, from 3 upwards, are passed on to the program.
+    /// How many of the caller's descriptors, from 3 upwards, are sockets that the program is to listen
+    /// on (sd_listen_fds(3)).
+    pub listen_fds: u32,
+    /// How many of the caller's descriptors, from there upwards, are passed on to the program.
     pub preserve_fds: u32,
 }
 
-impl Default for Call {
+impl Call<'_> {
+    /// The lowest descriptor that is not the program's.
+    fn first_closed(&self) -> Fd {
+        let passed = self.listen_fds.saturating_add(self.preserve_fds);
+        let first =
+            i32::try_from(passed).ok().and_then(|passed| passed.checked_add(Fd::FIRST_EXTRA.number()));
+        first.and_then(Fd::new).unwrap_or(Fd::MAX)
+    }
+}
+
+impl Default for Call<'_> {
     /// A program that begins at once, with nothing said on the command line.
     fn default() -> Self {
-        Self { start: Start::AtOnce, new_root: NewRoot::Pivot, keyring: Keyring::New, preserve_fds: 0 }
+        Self {
+            id: "ID",
+            start: Start::AtOnce,
+            new_root: NewRoot::Pivot,
+            keyring: Keyring::New,
+            listen_fds: 0,
+            preserve_fds: 0,
+        }
     }
 }
 
@@ -91,17 +117,23 @@ pub enum Start {
 pub fn create<'b>(
     container: &Container,
     host: &Host,
-    call: &Call,
+    call: &Call<'_>,
     memory: &'b Bump,
 ) -> Result<Plan<'b>, Error> {
     let start = call.start;
     let mut plan = Builder::new(memory);
     refuse(container, call, &mut plan)?;
 
-    process::detach(start, &mut plan);
+    process::detach(call, host, &mut plan);
+    // The caller's, before there is another.
+    let proc = lsm::proc(container, &mut plan)?;
     namespaces::join(container, &mut plan)?;
     // Before anything that needs an id: until ids are mapped the child has none.
     namespaces::map_ids(container, &mut plan)?;
+    // Before kernel parameters, some of which are of a device.
+    network::devices(container, host, &mut plan)?;
+    keyring::join(container, call, proc, &mut plan)?;
+    let label = lsm::open(container, host, proc, &mut plan)?;
     namespaces::names(container, &mut plan)?;
     // Through the host's procfs, which no image can have prepared.
     namespaces::sysctl(container, &mut plan)?;
@@ -118,6 +150,8 @@ pub fn create<'b>(
     masks::cover(container, root, &mut plan)?;
     rootfs::pivot(container, root, &mut plan);
 
+    // After everything that is run for the container and not in it, which would be confined too.
+    lsm::confine(label, &mut plan);
     process::limits(container, &mut plan);
     identity::bounding(container, &mut plan);
     // A filter needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs.
@@ -131,25 +165,26 @@ pub fn create<'b>(
         if process.no_new_privileges == NoNewPrivileges::Set {
             plan.at("process.noNewPrivileges").push(Step::NoNewPrivs);
         }
-        process::find(process, start, &mut plan)?;
+        process::find(process, call, &mut plan)?;
+        // Not later: nobody may be left to hand its listener over.
+        seccomp::load(container, host, When::Attended, &mut plan)?;
+        process::wait(start, &mut plan);
         seccomp::load(container, host, When::Last, &mut plan)?;
-        process::exec(process, host, &mut plan)?;
+        process::exec(process, host, call, &mut plan)?;
     }
     Ok(plan.finish(namespaces::new(container)))
 }
 
 /// Refuses what is not done yet: nothing that is asked for is silently left out.
-fn refuse(container: &Container, call: &Call, plan: &mut Builder<'_>) -> Result<(), Error> {
+fn refuse(container: &Container, call: &Call<'_>, plan: &mut Builder<'_>) -> Result<(), Error> {
     let process = container.process.as_ref();
     let asked = [
         ("--no-pivot", call.new_root == NewRoot::Move),
-        ("--preserve-fds", call.preserve_fds != 0),
         ("hooks", container.hooks != Hooks::default()),
+        ("linux.intelRdt", container.intel_rdt.is_some()),
         ("linux.mountLabel", container.mount_label.is_some()),
         ("linux.timeOffsets", !container.time_offsets.is_empty()),
         ("process", process.is_none()),
-        ("process.apparmorProfile", process.is_some_and(|process| process.apparmor_profile.is_some())),
-        ("process.selinuxLabel", process.is_some_and(|process| process.selinux_label.is_some())),
         ("process.terminal", process.is_some_and(|process| process.terminal != Terminal::No)),
     ];
     let (name, reason) = match asked.into_iter().find(|(_, asked)| *asked) {

@@ -1,10 +1,10 @@
 //! The program: its session, limits, directory, environment, and its beginning.
 
-use crate::Start;
 use crate::builder::{Builder, Error, mode};
 use crate::host::Host;
+use crate::{Call, Start};
 use husk_bundle::Container;
-use husk_bundle::container::{Process, Scheduler};
+use husk_bundle::container::{MemoryPolicy, Process, Scheduler};
 use husk_script::sys::file::OFlags;
 use husk_script::sys::limits::{Resource, Rlimit, SchedAttr};
 use husk_script::sys::signal::{Signal, SignalSet};
@@ -14,22 +14,26 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// A session of its own, and no disposition of ours.
-pub(crate) fn detach(start: Start, plan: &mut Builder<'_>) {
+pub(crate) fn detach(call: &Call<'_>, host: &Host, plan: &mut Builder<'_>) {
     plan.at("process");
-    die_with_creator(start, plan);
+    die_with_creator(call.start, plan);
     // Among them our own copy of the other end of the channel, with which the end of a creator that
     // is gone would never be seen.
-    plan.push(close_others(start));
-    // Rust ignores SIGPIPE, and what is ignored stays so over exec.
-    plan.push(Step::DefaultAction { signal: Signal::PIPE });
+    plan.push(close_others(call));
+    // What is ignored stays so over exec: SIGPIPE by Rust, SIGHUP by nohup(1).
+    let signals = (1..=Signal::MAX).filter_map(|number| Signal::new(number.into()));
+    for signal in signals.filter(|signal| host.ignored.contains(*signal)) {
+        plan.push(Step::DefaultAction { signal });
+    }
     plan.push(Step::Setsid);
 }
 
-fn close_others<'b>(start: Start) -> Step<'b> {
-    match start {
-        Start::AtOnce => Step::CloseOthers { keep: None },
-        Start::On(listener) => Step::CloseOthers { keep: Some(listener) },
-    }
+fn close_others<'b>(call: &Call<'_>) -> Step<'b> {
+    let keep = match call.start {
+        Start::AtOnce => None,
+        Start::On(listener) => Some(listener),
+    };
+    Step::CloseOthers { first: call.first_closed(), keep }
 }
 
 /// Until it waits for `start` a process dies with who creates it, so that nothing half made is left.
@@ -69,6 +73,8 @@ pub(crate) fn limits(container: &Container, plan: &mut Builder<'_>) {
         let limit = Rlimit { current: bound(limit.soft), maximum: bound(limit.hard) };
         plan.at(format!("process.rlimits[{index}]")).push(Step::Setrlimit { resource, limit });
     }
+    // The caller's is not inherited: what the container's cgroup allows is its own (runc does the same).
+    plan.at("process").push(Step::SchedSetaffinity { mask: &ALL_CPUS });
     if let Some(scheduler) = process.scheduler {
         let Scheduler { policy, flags, nice, priority, runtime, deadline, period } = scheduler;
         let attr = SchedAttr { policy, flags, nice, priority, runtime, deadline, period };
@@ -77,7 +83,20 @@ pub(crate) fn limits(container: &Container, plan: &mut Builder<'_>) {
     if let Some((class, level)) = process.io_priority {
         plan.at("process.ioPriority").push(Step::IoprioSet { class, level });
     }
+    if let Some(persona) = container.personality {
+        plan.at("linux.personality").push(Step::Personality { persona });
+    }
+    if let Some(MemoryPolicy { mode, nodes }) = &container.memory_policy {
+        let words = nodes.iter().max().map_or(0, |highest| highest / 64 + 1);
+        let mut mask = vec![0_u64; words];
+        nodes.iter().for_each(|node| mask[node / 64] |= 1 << (node % 64));
+        let nodes = plan.slice(&mask);
+        plan.at("linux.memoryPolicy").push(Step::SetMempolicy { mode: *mode, nodes });
+    }
 }
+
+/// More than any kernel has (`NR_CPUS`, at most 8192); it ignores those it has not.
+const ALL_CPUS: [u64; 128] = [u64::MAX; 128];
 
 /// Resources by their number (asm-generic/resource.h).
 const RESOURCES: [Resource; 16] = [
@@ -111,15 +130,20 @@ pub(crate) fn cwd(process: &Process, plan: &mut Builder<'_>) -> Result<(), Error
     Ok(())
 }
 
-/// Finds the program, so that one that is missing fails `create` and not `start`, and waits for
-/// `start` if there is to be one.
-pub(crate) fn find(process: &Process, start: Start, plan: &mut Builder<'_>) -> Result<(), Error> {
+/// Finds the program, so that one that is missing fails `create` and not `start`.
+pub(crate) fn find(process: &Process, call: &Call<'_>, plan: &mut Builder<'_>) -> Result<(), Error> {
     plan.at("process.args[0]");
     let candidates = candidates(process, plan)?;
     plan.push(Step::CheckExecutable { candidates });
     plan.at("process");
     // Nothing of ours stays open, not even while it waits. What is left closes on exec.
-    plan.push(close_others(start));
+    plan.push(close_others(call));
+    Ok(())
+}
+
+/// Waits for `start` if there is to be one, with signals held back.
+pub(crate) fn wait(start: Start, plan: &mut Builder<'_>) {
+    plan.at("process");
     match start {
         Start::AtOnce => {
             // Whoever hears of the program must find the container's state written down.
@@ -128,17 +152,21 @@ pub(crate) fn find(process: &Process, start: Start, plan: &mut Builder<'_>) -> R
         Start::On(listener) => plan.push(Step::Park { listener }),
     }
     plan.push(Step::SignalMask { blocked: SignalSet::EMPTY });
-    Ok(())
 }
 
 /// Becomes the program.
-pub(crate) fn exec(process: &Process, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
+pub(crate) fn exec(
+    process: &Process,
+    host: &Host,
+    call: &Call<'_>,
+    plan: &mut Builder<'_>,
+) -> Result<(), Error> {
     plan.at("process.args");
     let candidates = candidates(process, plan)?;
     let args = process.args.iter().map(|argument| plan.text(OsStr::from_bytes(argument.to_bytes())));
     let args = args.collect::<Result<Vec<_>, _>>()?;
     let argv = plan.array(args);
-    let envp = environment(process, host, plan)?;
+    let envp = environment(process, host, call, plan)?;
     plan.push(Step::ExecveFirst { candidates, argv, envp });
     Ok(())
 }
@@ -146,12 +174,25 @@ pub(crate) fn exec(process: &Process, host: &Host, plan: &mut Builder<'_>) -> Re
 fn environment<'b>(
     process: &Process,
     host: &Host,
+    call: &Call<'_>,
     plan: &Builder<'b>,
 ) -> Result<husk_script::sys::CArray<'b>, Error> {
-    // An empty HOME is none.
-    let said = process.env.iter().filter(|variable| variable.as_bytes() != b"HOME=");
+    // Where the caller passes sockets it is not the configuration's to say how many and to whom.
+    let is_ours = |variable: &[u8]| {
+        call.listen_fds != 0
+            && [&b"LISTEN_FDS="[..], b"LISTEN_PID="].iter().any(|name| variable.starts_with(name))
+    };
+    let said = process.env.iter().filter(|variable| {
+        let variable = variable.as_bytes();
+        // An empty HOME is none.
+        variable != b"HOME=" && !is_ours(variable)
+    });
     let variables = said.map(|variable| plan.text(OsStr::from_bytes(variable.to_bytes())));
     let mut variables = variables.collect::<Result<Vec<&CStr>, _>>()?;
+    if call.listen_fds != 0 {
+        variables.push(plan.text(format!("LISTEN_FDS={}", call.listen_fds))?);
+        variables.push(c"LISTEN_PID=1");
+    }
     if variable(process, b"HOME").is_none_or(<[u8]>::is_empty) {
         let mut home = b"HOME=".to_vec();
         home.extend_from_slice(host.home.as_os_str().as_bytes());

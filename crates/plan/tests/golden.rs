@@ -3,7 +3,8 @@
 
 use bumpalo::Bump;
 use husk_bundle::Container;
-use husk_plan::{Call, CgroupMount, FileKind, Host, create};
+use husk_plan::{AppArmor, Call, CgroupMount, FileKind, Host, Selinux, create};
+use husk_script::sys::signal::{Signal, SignalSet};
 use husk_seccomp::{Abi, Machine};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,9 @@ fn v2_root(container: &Container) -> Host {
         euid: 0,
         sources: vec![FileKind::Directory; container.mounts.len()],
         cgroup: CgroupMount::V2,
+        ignored: SignalSet::EMPTY.with(Signal::PIPE),
+        apparmor: AppArmor::Off,
+        selinux: Selinux::Off,
         machine: Machine::new(Abi::X86_64),
         home: PathBuf::from("/root"),
     }

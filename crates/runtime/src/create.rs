@@ -1,10 +1,13 @@
 //! `create`: everything up to the program, which waits.
 
+use crate::descriptors;
 use crate::error::Error;
 use crate::probe::probe;
 use crate::record::{Process, Record};
+use crate::serve::{Arrival, serve};
 use crate::store::{Entry, Store, write_whole};
 use crate::time;
+use crate::timings::Timings;
 use bumpalo::Bump;
 use husk_bundle::{Container, Warning};
 use husk_listing::Line;
@@ -33,29 +36,21 @@ pub struct Request {
     pub keyring: Keyring,
     /// How many of the caller's descriptors, from 3 upwards, are passed on to the program.
     pub preserve_fds: u32,
+    /// Where to write down when things happen.
+    pub timings: Timings,
 }
 
 impl Request {
     /// The same for the planner, for a program that begins as `start` says.
-    pub(crate) fn call(&self, start: Start) -> Result<Call, Error> {
+    pub(crate) fn call(&self, start: Start) -> Result<Call<'_>, Error> {
         if self.console_socket.is_some() {
             return Err(Error::State("--console-socket is not supported yet"));
         }
         let Self { new_root, keyring, preserve_fds, .. } = *self;
-        Ok(Call { start, new_root, keyring, preserve_fds })
+        let listen_fds = descriptors::listen_fds();
+        descriptors::check(listen_fds, preserve_fds)?;
+        Ok(Call { id: &self.id, start, new_root, keyring, listen_fds, preserve_fds })
     }
-}
-
-/// The list of the container in `bundle`, as text.
-///
-/// # Errors
-///
-/// If the configuration cannot be read or carried out.
-pub fn plan(bundle: &std::path::Path) -> Result<(String, Vec<Warning>), Error> {
-    let (container, warnings) = husk_bundle::load(bundle)?;
-    let memory = Bump::new();
-    let plan = husk_plan::create(&container, &probe(&container), &Call::default(), &memory)?;
-    Ok((plan.to_string(), warnings))
 }
 
 /// Creates a container: its process exists and waits for `start`.
@@ -72,16 +67,11 @@ pub fn create(store: &Store, request: &Request) -> Result<Vec<Warning>, Error> {
     let mut record = record(request, &container);
     creation.entry.write(&record)?;
 
-    let launched = launch(&container, &request.call(Start::On(Fd::of(&listener)))?)?;
+    let launched = launch(&container, &request.call(Start::On(Fd::of(&listener)))?, &request.timings)?;
     let mut child = launched.child;
-    match child.next_request()? {
-        Some(husk_spawn::Request::Parked) => {}
-        Some(_) => return Err(Error::State("the container's process asks for what it has")),
-        None => {
-            // It failed before: the wait says at what.
-            let failed = child.wait_for_exec().map_err(|error| explain(error, &launched.plan));
-            return failed.and(Err(Error::State("the container's process never waited")));
-        }
+    if serve(&mut child, &container, &record)? == Arrival::Failed {
+        let failed = child.wait_for_exec().map_err(|error| explain(error, &launched.plan));
+        return failed.and(Err(Error::State("the container's process never waited")));
     }
     record.after_start = after_start(&launched.plan);
     record.process = process(&child);
@@ -128,10 +118,13 @@ pub(crate) struct Launched {
 }
 
 /// Plans the container and starts its process.
-pub(crate) fn launch(container: &Container, call: &Call) -> Result<Launched, Error> {
+pub(crate) fn launch(container: &Container, call: &Call<'_>, timings: &Timings) -> Result<Launched, Error> {
     // Never freed: the child may read it for longer than this process lives.
     let memory: &'static Bump = Box::leak(Box::new(Bump::new()));
-    let plan = husk_plan::create(container, &probe(container), call, memory)?;
+    timings.begin("look at the machine");
+    let host = probe(container);
+    timings.begin("plan");
+    let plan = husk_plan::create(container, &host, call, memory)?;
     let steps: &'static [Step<'static>] = plan.steps;
     let mut command = Command::of_steps(move |writer| {
         steps.iter().for_each(|step| writer.push(*step));
@@ -151,6 +144,10 @@ pub(crate) fn launch(container: &Container, call: &Call) -> Result<Launched, Err
         .new_namespaces(plan.namespaces)
         .uid_map(&maps(&container.uid_mappings))
         .gid_map(&maps(&container.gid_mappings));
+    if timings.are_wanted() {
+        command.timed();
+    }
+    timings.begin("clone, map ids");
     let child = command.spawn().map_err(|error| explain(error, &plan))?;
     Ok(Launched { child, plan })
 }

@@ -32,6 +32,14 @@ pub enum Error {
         /// What it is.
         status: Status,
     },
+    /// A descriptor that is to be passed on and that the caller has not.
+    #[error("{option}: descriptor {number} is not open")]
+    Descriptor {
+        /// What says that it is there.
+        option: &'static str,
+        /// Its number.
+        number: u64,
+    },
     /// What was asked makes no sense.
     #[error(transparent)]
     Bundle(#[from] husk_bundle::Error),
@@ -70,6 +78,35 @@ pub enum Error {
 }
 
 impl Error {
+    /// A word for programs, which stays what it is.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Id(_) => "invalid-id",
+            Self::Exists => "exists",
+            Self::Missing => "not-found",
+            Self::Record(_) => "unreadable-record",
+            Self::State(_) | Self::NotStopped { .. } => "wrong-state",
+            Self::Bundle(_) => "invalid-config",
+            Self::Plan(_) => "cannot-be-done",
+            Self::Step { .. } => "step-failed",
+            _ => "system",
+        }
+    }
+
+    /// The field of config.json that it comes from.
+    #[must_use]
+    pub fn field(&self) -> Option<String> {
+        // After the field stands what it says: `mounts[3] /dev/shm`.
+        let field = |origin: &str| origin.split(' ').next().map(str::to_owned);
+        match self {
+            Self::Bundle(error) => Some(error.field.to_string()),
+            Self::Plan(error) => field(error.origin()),
+            Self::Step { origin, .. } => field(origin),
+            _ => None,
+        }
+    }
+
     pub(crate) fn file(act: &'static str, path: impl Into<PathBuf>, reason: impl Into<io::Error>) -> Self {
         Self::File { act, path: path.into(), reason: reason.into() }
     }

@@ -2,8 +2,11 @@
 
 use husk_bundle::Container;
 use husk_bundle::container::Source;
-use husk_plan::{CgroupMount, FileKind, Host};
-use husk_seccomp::{Abi, Machine};
+use husk_plan::{AppArmor, CgroupMount, FileKind, Host, Selinux};
+use husk_seccomp::{Abi, Arch, Machine};
+#[cfg(target_arch = "x86_64")]
+use husk_spawn::sys::process::knows_x32;
+use husk_spawn::sys::signal::ignored;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::process::geteuid;
 use std::fs::{self, File};
@@ -25,9 +28,60 @@ pub(crate) fn probe(container: &Container) -> Host {
         euid: geteuid().as_raw(),
         sources: sources.collect(),
         cgroup: cgroup(),
-        machine: Machine::new(NATIVE),
+        // Tolerated: without an answer for one signal nothing is known to be ignored.
+        ignored: ignored().unwrap_or_default(),
+        apparmor: apparmor(container),
+        selinux: selinux(container),
+        machine: machine(container),
         home: home(container).unwrap_or_else(|| PathBuf::from("/")),
     }
+}
+
+/// Which ways to make system calls this kernel has, as far as the container's profile asks and that can
+/// be known for less than the instructions cost.
+fn machine(container: &Container) -> Machine {
+    let machine = Machine::new(NATIVE);
+    match &container.seccomp {
+        Some(profile) => only_what_runs(machine, &profile.architectures),
+        None => machine,
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn only_what_runs(mut machine: Machine, named: &[Arch]) -> Machine {
+    if named.contains(&Arch::X32) && knows_x32() == Some(false) {
+        machine = machine.without(Abi::X32);
+    }
+    // A file that only a kernel has that runs 32-bit programs (arch/x86/entry/vdso/vdso32-setup.c).
+    let lacks_x86 = || Path::new("/proc/sys").exists() && !Path::new("/proc/sys/abi/vsyscall32").exists();
+    if named.contains(&Arch::X86) && lacks_x86() {
+        machine = machine.without(Abi::X86);
+    }
+    machine
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn only_what_runs(machine: Machine, _: &[Arch]) -> Machine {
+    machine
+}
+
+/// Whether there is AppArmor, for a container that asks for a profile.
+fn apparmor(container: &Container) -> AppArmor {
+    let asked = container.process.as_ref().is_some_and(|process| process.apparmor_profile.is_some());
+    let enabled = || fs::read("/sys/module/apparmor/parameters/enabled");
+    if !asked || !enabled().is_ok_and(|enabled| enabled.starts_with(b"Y")) {
+        AppArmor::Off
+    } else if Path::new("/proc/thread-self/attr/apparmor/exec").exists() {
+        AppArmor::Apart
+    } else {
+        AppArmor::Alone
+    }
+}
+
+/// Whether there is SELinux, for a container that asks for a label.
+fn selinux(container: &Container) -> Selinux {
+    let asked = container.process.as_ref().is_some_and(|process| process.selinux_label.is_some());
+    if asked && Path::new("/sys/fs/selinux/enforce").exists() { Selinux::On } else { Selinux::Off }
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -2,6 +2,7 @@
 
 use crate::create::{self, Creation, Request, explain, launch};
 use crate::error::Error;
+use crate::serve::{Arrival, serve};
 use crate::store::Store;
 use husk_bundle::Warning;
 use husk_plan::Start;
@@ -17,20 +18,30 @@ use std::process::ExitStatus;
 ///
 /// As `create` and `start`.
 pub fn run(store: &Store, request: &Request, warn: impl FnOnce(&[Warning])) -> Result<ExitStatus, Error> {
+    let timings = &request.timings;
+    timings.begin("load config.json");
     let (container, warnings) = husk_bundle::load(&request.bundle)?;
     warn(&warnings);
+    timings.begin("reserve the name");
     // Never committed: when it is dropped, at the end or on the way, nothing of it is left.
     let creation = Creation::begin(store, &request.id)?;
     let mut record = create::record(request, &container);
     creation.entry.write(&record)?;
     let signals = hold_signals()?;
-    let mut launched = launch(&container, &request.call(Start::AtOnce)?)?;
+    let mut launched = launch(&container, &request.call(Start::AtOnce)?, timings)?;
+    timings.begin("write it down");
     record.process = create::process(&launched.child);
     creation.entry.write(&record)?;
     create::write_pid(request, &launched.child)?;
     // A child that failed before asks nothing; the wait says at what.
-    if launched.child.next_request()?.is_some() {
+    if serve(&mut launched.child, &container, &record)? == Arrival::Ready {
         launched.child.go_on()?;
+    }
+    if timings.are_wanted() {
+        timings.begin("wait for exec");
+        launched.child.wait_for_exec().map_err(|error| explain(error, &launched.plan))?;
+        timings.end();
+        timings.add(&mut launched);
     }
     supervise(&mut launched.child, signals).map_err(|error| explain(error, &launched.plan))
 }

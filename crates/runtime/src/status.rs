@@ -60,7 +60,7 @@ pub struct State {
 }
 
 /// The version of the specification that husk follows.
-const OCI_VERSION: &str = "1.3.0";
+pub const OCI_VERSION: &str = "1.3.0";
 
 /// What a container is now.
 ///

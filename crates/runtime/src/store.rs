@@ -64,10 +64,10 @@ impl Store {
     pub(crate) fn ids(&self) -> Result<Vec<String>, Error> {
         let entries = match fs::read_dir(&self.root) {
             Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(reason) => return Err(Error::file("read", &self.root, reason)),
+            Err(reason) => return Err(Error::file("open", &self.root, reason)),
         };
-        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let entries = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
         // What is no container's name is not ours.
         let mut ids: Vec<_> = names.filter(|name| check(name).is_ok()).collect();
         ids.sort();

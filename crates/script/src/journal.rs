@@ -1,11 +1,15 @@
 //! What the child leaves behind for a parent that shares its memory.
 //!
-//! Three words. The kernel clears the first when the child execs or exits (`CLONE_CHILD_CLEARTID`,
+//! A few words. The kernel clears the first when the child execs or exits (`CLONE_CHILD_CLEARTID`,
 //! kernel/fork.c, `mm_release`): from then on the child uses neither its stack nor the list, and
-//! both may be used again. The child writes the other two, so a failure costs no descriptor and no
-//! system call to report.
+//! both may be used again. The child writes step and error number, so a failure costs no descriptor
+//! and no system call to report.
+//!
+//! A list with a [`Step::CloneParent`](crate::Step) goes on in another process, whose pid the kernel
+//! writes here too. That one has memory of its own, so the journal of such a list lies in a shared
+//! mapping.
 
-use crate::sys::Errno;
+use crate::sys::{Errno, Pid};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 /// See the top of this file.
@@ -13,7 +17,12 @@ pub struct Journal {
     in_use: AtomicU32,
     step: AtomicU32,
     errno: AtomicI32,
+    births: [AtomicI32; MOST_BIRTHS],
 }
+
+/// How often a list may go on in another process: once to join a time namespace, once to be in
+/// another pid namespace.
+pub const MOST_BIRTHS: usize = 2;
 
 /// How a list ended, or where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +37,12 @@ impl Journal {
     /// A journal for a child that is yet to be made.
     #[must_use]
     pub const fn new() -> Self {
-        Self { in_use: AtomicU32::new(0), step: AtomicU32::new(0), errno: AtomicI32::new(0) }
+        Self {
+            in_use: AtomicU32::new(0),
+            step: AtomicU32::new(0),
+            errno: AtomicI32::new(0),
+            births: [const { AtomicI32::new(0) }; MOST_BIRTHS],
+        }
     }
 
     /// The word that the kernel clears, for `clone_args::child_tid` and for `FUTEX_WAIT`.
@@ -52,6 +66,18 @@ impl Journal {
             0 => Progress::At(step),
             errno => Progress::Failed(step, Errno::from_raw_os_error(errno)),
         }
+    }
+
+    /// The process that the list went on in after it had gone on in `before` others. Final for a
+    /// process once that has ended.
+    #[must_use]
+    pub fn born(&self, before: usize) -> Option<Pid> {
+        Pid::from_raw(self.births.get(before)?.load(Ordering::Acquire))
+    }
+
+    /// The word for the pid of the next process.
+    pub(crate) fn next_birth(&self) -> Option<&AtomicI32> {
+        self.births.iter().find(|pid| pid.load(Ordering::Acquire) == 0)
     }
 
     /// Marks the memory as used, just before the child is made.

@@ -17,6 +17,7 @@
 
 mod cover;
 pub mod journal;
+mod keys;
 mod perform;
 pub mod report;
 mod step;
@@ -28,6 +29,7 @@ pub use report::Request;
 pub use step::{Handle, Place, Reg, Step};
 pub use target::{Part, Target};
 
+use core::sync::atomic::{AtomicU64, Ordering};
 use perform::Registers;
 use sys::Fd;
 
@@ -40,17 +42,31 @@ pub struct Script<'a> {
     /// What to do, in this order. The last step is [`Step::Execve`], or the child ends.
     pub steps: &'a [Step<'a>],
     /// Where the child writes down how far it came.
-    pub journal: Journal,
+    pub journal: &'a Journal,
     /// The child's end of the socket to its parent, for lists with a [`Step::Request`].
     pub channel: Option<Fd>,
+    /// Where the child writes down when each step begins, if anybody asked. A step that it did not come
+    /// to has 0.
+    pub times: Option<&'a [AtomicU64]>,
 }
 
-/// Performs the list. This is the child's whole life between clone and exec.
+/// Performs the list. This is the child's whole life between clone and exec, or with a
+/// [`Step::CloneParent`] that of two children, the second of which goes on where the first ends.
 pub fn run(script: &Script<'_>) -> ! {
     let mut registers = Registers::default();
+    let mut times = script.times;
     for (index, step) in script.steps.iter().enumerate() {
         script.journal.begin(index);
-        if let Err(errno) = perform::perform(step, &mut registers, script.channel) {
+        if let Some(places) = times {
+            if let Some(place) = places.get(index) {
+                place.store(sys::time::monotonic(), Ordering::Relaxed);
+            }
+            // From here on a filter decides which calls may be made, and what becomes of who makes others.
+            if matches!(step, Step::Seccomp { .. }) {
+                times = None;
+            }
+        }
+        if let Err(errno) = perform::perform(step, &mut registers, script) {
             script.journal.fail(errno);
             registers.report(index, errno);
             break;

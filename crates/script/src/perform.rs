@@ -1,12 +1,16 @@
 //! What each step does: an arm, a call.
 
 use crate::cover;
+use crate::keys;
 use crate::report::{self, Failure, Request};
 use crate::step::{Handle, Place, Reg, Step};
 use crate::sys::file::{Mode, OFlags};
+use crate::sys::namespace::Namespaces;
+use crate::sys::process::Dumpable;
 use crate::sys::signal::Signal;
-use crate::sys::{Errno, Fd, Pid, Result, at, file, limits, mount, namespace, process, signal};
+use crate::sys::{Errno, Fd, Pid, Result, Uid, at, clone, file, limits, mount, namespace, process, signal};
 use crate::target::{ensure_directory, ensure_file};
+use crate::{Journal, Script};
 use core::ffi::CStr;
 
 /// The descriptors that steps leave for each other.
@@ -70,7 +74,8 @@ impl Registers {
     }
 }
 
-pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, channel: Option<Fd>) -> Result {
+pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Script<'_>) -> Result {
+    let channel = script.channel;
     match *step {
         Step::Open { path, flags, mode, out } => {
             registers.replace(out, file::open(path, flags, mode)?);
@@ -80,10 +85,10 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, channel: Optio
             file::close(registers.take(fd)?);
             Ok(())
         }
-        Step::CloseOthers { keep } => {
+        Step::CloseOthers { first, keep } => {
             // The numbers mean nothing any more.
             *registers = Registers::default();
-            close_others(keep, channel)
+            close_others(first, keep, channel)
         }
         Step::CloseRange { first, last } => file::close_range(first, last),
         Step::CloseRangeOnExec { first, last } => file::close_range_on_exec(first, last),
@@ -93,9 +98,21 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, channel: Optio
         }
         Step::Dup3 { from, to } => file::dup3(registers.get(from)?, to),
         Step::KeepOnExec { fd } => file::fcntl_keep_on_exec(fd),
+        Step::FchownStreams { uid } => {
+            [Fd::STDIN, Fd::STDOUT, Fd::STDERR].into_iter().try_for_each(|stream| give(stream, uid))
+        }
         Step::Await { fd } => file::read(registers.get(fd)?, &mut [0]).map(drop),
         Step::Write { fd, bytes } => write_whole(registers.get(fd)?, bytes),
         Step::WriteFile { path, bytes, tolerate } => tolerating(tolerate, write_file(path, bytes)),
+
+        Step::OpenProc { out } => {
+            registers.replace(out, at::openat2_proc()?);
+            Ok(())
+        }
+        Step::OpenInProc { proc, path, flags, out } => {
+            registers.replace(out, at::openat2_in_proc(registers.get(proc)?, path, flags)?);
+            Ok(())
+        }
 
         Step::Mkdir { path, mode, tolerate } => tolerating(tolerate, file::mkdir(path, mode)),
         Step::Symlink { target, path } => file::symlink(target, path),
@@ -146,6 +163,9 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, channel: Optio
             mount::fsconfig_set_string(registers.get(fs.into())?, key, value)
         }
         Step::FsconfigFlag { fs, key } => mount::fsconfig_set_flag(registers.get(fs.into())?, key),
+        Step::FsconfigFd { fs, key, fd } => {
+            mount::fsconfig_set_fd(registers.get(fs.into())?, key, registers.get(fd)?)
+        }
         Step::Fsmount { fs, attributes } => {
             let configured = registers.get(fs.into())?;
             mount::fsconfig_create(configured)?;
@@ -170,6 +190,9 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, channel: Optio
         Step::ReadOnly { root, path } => cover::read_only(registers.get(root)?, path),
         Step::Fchdir { directory } => process::fchdir(registers.get(directory)?),
 
+        Step::JoinSessionKeyring { name, permissions, tolerate } => {
+            tolerating(tolerate, keys::join_session_keyring(name, permissions))
+        }
         Step::Setsid => process::setsid().map(drop),
         Step::Setpgid { group } => process::setpgid(None, group),
         Step::Tiocsctty { terminal } => process::ioctl_tiocsctty(terminal),
@@ -183,7 +206,10 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, channel: Optio
 
         Step::Unshare { namespaces } => namespace::unshare(namespaces),
         Step::Setns { fd, namespaces } => namespace::setns(registers.get(fd)?, namespaces),
+        Step::CloneParent { namespaces } => clone_parent(namespaces, script.journal),
         Step::Sethostname { name } => namespace::sethostname(name),
+        Step::Setdomainname { name } => namespace::setdomainname(name),
+        Step::LoopbackUp => namespace::loopback_up(),
         Step::Request { what } => report::request(channel, what),
 
         Step::Setrlimit { resource, limit } => limits::setrlimit(resource, limit),
@@ -192,10 +218,14 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, channel: Optio
         Step::SchedSetaffinity { mask } => limits::sched_setaffinity(mask),
         Step::IoprioSet { class, level } => limits::ioprio_set(class, level),
 
+        Step::SetMempolicy { mode, nodes } => limits::set_mempolicy(mode, nodes),
+        Step::Personality { persona } => process::personality(persona),
+
         Step::Setgroups { groups } => process::setgroups(groups),
         Step::Setresgid { gid } => process::setresgid(gid),
         Step::Setresuid { uid } => process::setresuid(uid),
         Step::NoNewPrivs => process::prctl_set_no_new_privs(),
+        Step::Undumpable => process::prctl_set_dumpable(Dumpable::No),
 
         Step::DropBounding { keep } => drop_bounding(keep),
         Step::KeepCaps { keep } => process::prctl_set_keepcaps(keep),
@@ -204,6 +234,13 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, channel: Optio
             bits(capabilities).try_for_each(process::prctl_cap_ambient_raise)
         }
         Step::Seccomp { flags, program } => process::seccomp_set_mode_filter(flags, program).map(drop),
+        Step::SeccompListener { flags, program } => {
+            let listener = process::seccomp_new_listener(flags, program)?;
+            // One `write` is all that the filter must let pass before somebody listens.
+            report::request_about(channel, Request::Listener, listener)?;
+            file::close(listener);
+            Ok(())
+        }
 
         Step::CheckExecutable { candidates } => first(candidates, at::check_executable),
         Step::Park { listener } => {
@@ -221,6 +258,15 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, channel: Optio
             first(candidates, |path| Err(process::execve(path, argv, envp)))
         }
         Step::Execve { path, argv, envp } => Err(process::execve(path, argv, envp)),
+    }
+}
+
+/// Ends this process in favour of another, which returns from here and goes on with the list.
+fn clone_parent(namespaces: Namespaces, journal: &Journal) -> Result {
+    let born = journal.next_birth().ok_or(Errno::TOOMANYREFS)?;
+    match clone::clone_parent(namespaces, born)? {
+        None => Ok(()),
+        Some(_) => process::exit_group(0),
     }
 }
 
@@ -242,6 +288,19 @@ fn write_file(path: &CStr, bytes: &[u8]) -> Result {
     let written = write_whole(fd, bytes);
     file::close(fd);
     written
+}
+
+/// Gives a standard stream to the program's user, who could not open it again through `/proc/self/fd`.
+fn give(stream: Fd, uid: Uid) -> Result {
+    // The owner of the host's null device is nobody's to choose (CVE-2026-88265).
+    if at::owner(stream)? == uid || at::is_device(stream)? {
+        return Ok(());
+    }
+    match file::fchown(stream, uid) {
+        // Tolerated: one of an owner who has no id here, or of a read-only mount, is nothing to fail for.
+        Err(Errno::PERM | Errno::ROFS) => Ok(()),
+        given => given,
+    }
 }
 
 /// The kernel forgets the signal of a parent that died before the call, so look after it.
@@ -280,10 +339,9 @@ fn drop_bounding(keep: u64) -> Result {
     Ok(())
 }
 
-/// Closes everything above the standard streams but these two.
-fn close_others(keep: Option<Fd>, channel: Option<Fd>) -> Result {
+/// Closes everything from `first` on but these two.
+fn close_others(mut first: Fd, keep: Option<Fd>, channel: Option<Fd>) -> Result {
     let (lower, upper) = if keep < channel { (keep, channel) } else { (channel, keep) };
-    let mut first = Fd::FIRST_EXTRA;
     for kept in [lower, upper].into_iter().flatten() {
         if let Some(before) = kept.before().filter(|before| *before >= first) {
             file::close_range(first, before)?;

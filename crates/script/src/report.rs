@@ -10,7 +10,8 @@
 //!    end of file          ------------>     released: exec happened, or the child is dead
 //! ```
 //!
-//! Each message is one byte in one `write`. A list without requests needs no channel; how far the
+//! Each message is one byte in one `write`, with the number of a descriptor behind it where the request is
+//! about one. A list without requests needs no channel; how far the
 //! child came, and why it failed, stands in the [`Journal`](crate::Journal). A parent that cannot
 //! do what it is asked closes its end instead of answering, and the child fails at that step.
 
@@ -25,7 +26,14 @@ pub enum Request {
     IdMaps = 1,
     /// Write down that the container is created: from here on its program may begin.
     Parked = 2,
+    /// Fetch the seccomp listener whose number follows, and give it to whoever is to have it.
+    Listener = 16,
+    /// Move network devices into the child's network namespace.
+    NetDevices = 17,
 }
+
+/// The most that a request has: itself and a number.
+pub const MOST: usize = 5;
 
 impl Request {
     /// The request that this byte stands for.
@@ -34,6 +42,8 @@ impl Request {
         match byte {
             1 => Some(Self::IdMaps),
             2 => Some(Self::Parked),
+            16 => Some(Self::Listener),
+            17 => Some(Self::NetDevices),
             _ => None,
         }
     }
@@ -75,8 +85,18 @@ impl Failure {
 
 /// Asks, and waits until the parent has done it.
 pub(crate) fn request(channel: Option<Fd>, what: Request) -> Result {
+    ask(channel, &[what as u8])
+}
+
+/// The same about a descriptor.
+pub(crate) fn request_about(channel: Option<Fd>, what: Request, fd: Fd) -> Result {
+    let [a, b, c, d] = fd.number().to_ne_bytes();
+    ask(channel, &[what as u8, a, b, c, d])
+}
+
+fn ask(channel: Option<Fd>, words: &[u8]) -> Result {
     let channel = channel.ok_or(Errno::NOTCONN)?;
-    file::write(channel, &[what as u8])?;
+    file::write(channel, words)?;
     let mut answer = [0];
     match file::read(channel, &mut answer)? {
         // The parent gave up, or is gone.

@@ -87,9 +87,10 @@ pub enum Step<'a> {
         /// The descriptor.
         fd: Handle,
     },
-    /// `close_range`: every descriptor above the standard streams is closed now, but this one and
-    /// the channel.
+    /// `close_range`: every descriptor from `first` on is closed now, but this one and the channel.
     CloseOthers {
+        /// The lowest: what is below is the program's.
+        first: Fd,
         /// The one that is still needed.
         keep: Option<Fd>,
     },
@@ -129,6 +130,12 @@ pub enum Step<'a> {
         /// The descriptor.
         fd: Fd,
     },
+    /// `fchown` of the standard streams, so that the program may open them again. Devices of the host
+    /// that are no terminals stay as they are, and what cannot be given away does.
+    FchownStreams {
+        /// The new owner.
+        uid: Uid,
+    },
     /// `read` of one byte: waits until somebody writes one, or closes the other end.
     Await {
         /// Where to read.
@@ -149,6 +156,23 @@ pub enum Step<'a> {
         bytes: &'a [u8],
         /// An error that is none.
         tolerate: Option<Errno>,
+    },
+
+    /// `openat2(O_PATH)` of `/proc`, which has to be procfs.
+    OpenProc {
+        /// Where the descriptor is left.
+        out: Reg,
+    },
+    /// `openat2(RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS)` in procfs.
+    OpenInProc {
+        /// The procfs.
+        proc: Handle,
+        /// The file, relative to it.
+        path: &'a CStr,
+        /// How to open it.
+        flags: OFlags,
+        /// Where the descriptor is left.
+        out: Reg,
     },
 
     // Files.
@@ -303,6 +327,15 @@ pub enum Step<'a> {
         /// The flag.
         key: &'a CStr,
     },
+    /// `fsconfig(FSCONFIG_SET_FD)`.
+    FsconfigFd {
+        /// The file system.
+        fs: Reg,
+        /// The parameter.
+        key: &'a CStr,
+        /// Its value.
+        fd: Handle,
+    },
     /// `fsconfig(FSCONFIG_CMD_CREATE)`, `fsmount`, and `close` of the configuration: a mount that is
     /// nowhere yet takes its register.
     Fsmount {
@@ -366,6 +399,16 @@ pub enum Step<'a> {
     },
 
     // Session and terminal.
+    /// `keyctl(KEYCTL_JOIN_SESSION_KEYRING)`, then `KEYCTL_DESCRIBE` and `KEYCTL_SETPERM`: a session
+    /// keyring of this name, with these permissions beside those it has.
+    JoinSessionKeyring {
+        /// Its name.
+        name: &'a CStr,
+        /// `KEY_*` permissions (keyctl_setperm(3)).
+        permissions: u32,
+        /// An error that is none: `ENOSYS` where the kernel may have no keyrings.
+        tolerate: Option<Errno>,
+    },
     /// `setsid`.
     Setsid,
     /// `setpgid`: joins a process group, or leads one of its own.
@@ -424,11 +467,25 @@ pub enum Step<'a> {
         /// The kinds of namespaces to join.
         namespaces: Namespaces,
     },
+    /// `clone(CLONE_PARENT)`, without shared memory: the list goes on in a process of its own, which
+    /// has the pid namespace that was joined, or new ones, and the registers and all else of the
+    /// first. The first exits. Both are the parent's children.
+    CloneParent {
+        /// The kinds of namespaces to make, time excepted.
+        namespaces: Namespaces,
+    },
     /// `sethostname`.
     Sethostname {
         /// The name.
         name: &'a [u8],
     },
+    /// `setdomainname`.
+    Setdomainname {
+        /// The name.
+        name: &'a [u8],
+    },
+    /// `socket`, then `ioctl(SIOCSIFFLAGS)`: the loopback device is up.
+    LoopbackUp,
     /// Asks the parent for something and waits until it is done.
     Request {
         /// What.
@@ -466,6 +523,19 @@ pub enum Step<'a> {
         level: u8,
     },
 
+    /// `set_mempolicy`.
+    SetMempolicy {
+        /// `MPOL_*` with its flags.
+        mode: u32,
+        /// Bit `n % 64` of word `n / 64` stands for node `n`.
+        nodes: &'a [u64],
+    },
+    /// `personality`.
+    Personality {
+        /// `PER_*`.
+        persona: u32,
+    },
+
     // Identity.
     /// `setgroups`.
     Setgroups {
@@ -484,6 +554,9 @@ pub enum Step<'a> {
     },
     /// `prctl(PR_SET_NO_NEW_PRIVS)`.
     NoNewPrivs,
+    /// `prctl(PR_SET_DUMPABLE)`: until exec nobody without privileges over it looks into the process,
+    /// nor into those that share its memory.
+    Undumpable,
 
     /// `prctl(PR_CAPBSET_DROP)` for every capability that is not in `keep`.
     DropBounding {
@@ -507,6 +580,15 @@ pub enum Step<'a> {
     },
     /// `seccomp(SECCOMP_SET_MODE_FILTER)`.
     Seccomp {
+        /// `SECCOMP_FILTER_FLAG_*`.
+        flags: u32,
+        /// The program.
+        program: &'a [Instruction],
+    },
+
+    /// `seccomp(SECCOMP_SET_MODE_FILTER)` with `SECCOMP_FILTER_FLAG_NEW_LISTENER`; then the parent is
+    /// told the listener's number and waited for, and it is closed.
+    SeccompListener {
         /// `SECCOMP_FILTER_FLAG_*`.
         flags: u32,
         /// The program.

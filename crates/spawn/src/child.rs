@@ -5,18 +5,21 @@ use crate::pool::Berth;
 use crate::stdio::Pipes;
 use husk_listing::Line;
 use husk_script::journal::Progress;
-use husk_script::report::GO_ON;
+use husk_script::report::{GO_ON, MOST};
 use husk_script::sys::signal::{Signal, pidfd_send_signal};
 use husk_script::sys::{Errno, Fd, Pid};
 use husk_script::{Request, Script, Step};
 use rustix::io::{read, retry_on_intr};
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
-use rustix::process::{WaitId, WaitIdOptions, WaitIdStatus, waitid};
+use rustix::process::{
+    PidfdFlags, PidfdGetfdFlags, WaitId, WaitIdOptions, WaitIdStatus, pidfd_getfd, pidfd_open, waitid,
+};
 use rustix::thread::futex;
 use std::fmt::{self, Debug, Formatter};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// What a process wrote, and how it ended.
@@ -50,8 +53,14 @@ pub struct Child {
     /// A mutex for its `Sync` alone: it is only ever reached through `&mut`.
     berth: Mutex<Berth>,
     channel: Option<OwnedFd>,
+    /// The number of the descriptor that its last request was about.
+    about: Option<i32>,
     status: Option<ExitStatus>,
     kill_on_drop: bool,
+    /// How often the list has gone on in another process, which this stands for from then on.
+    births: usize,
+    /// Whether whatever process it goes on in is to be killed.
+    killed: AtomicBool,
 }
 
 impl Child {
@@ -72,8 +81,11 @@ impl Child {
             pidfd,
             berth: Mutex::new(berth),
             channel,
+            about: None,
             status: None,
             kill_on_drop,
+            births: 0,
+            killed: AtomicBool::new(false),
         }
     }
 
@@ -90,13 +102,27 @@ impl Child {
     pub fn next_request(&mut self) -> Result<Option<Request>, Error> {
         let Some(channel) = &self.channel else { return Ok(None) };
         let failed = |errno| Error::new("request", errno);
-        let mut request = [0];
+        let mut request = [0; MOST];
         let length = retry_on_intr(|| read(channel, &mut request)).map_err(failed)?;
-        match Request::from_byte(request[0]) {
+        self.follow()?;
+        let [what, about @ ..] = request;
+        self.about = (length == MOST).then(|| i32::from_ne_bytes(about));
+        match Request::from_byte(what) {
             _ if length == 0 => Ok(None),
             None => Err(failed(Errno::PROTO)),
             request => Ok(request),
         }
+    }
+
+    /// The descriptor of the child's that its last request was about: `pidfd_getfd`.
+    ///
+    /// # Errors
+    ///
+    /// `EBADF` if it was about none; `EPERM` as for ptrace(2), where the child is of another user.
+    pub fn requested_fd(&self) -> Result<OwnedFd, Error> {
+        let failed = |errno| Error::new("fetch a descriptor", errno);
+        let number = self.about.ok_or_else(|| failed(Errno::BADF))?;
+        pidfd_getfd(&self.pidfd, number, PidfdGetfdFlags::empty()).map_err(failed)
     }
 
     /// Answers that what it asked for is done.
@@ -107,6 +133,41 @@ impl Child {
     pub fn go_on(&mut self) -> Result<(), Error> {
         let Some(channel) = &self.channel else { return Ok(()) };
         send(channel, &[GO_ON], SendFlags::NOSIGNAL).map(drop).map_err(|errno| Error::new("request", errno))
+    }
+
+    /// Whether the list goes on in another process than it begins in.
+    pub(crate) fn is_born_again(&mut self) -> bool {
+        self.berth().is_born_again()
+    }
+
+    /// Goes over to the process that the list goes on in, if the one known so far has made way for it.
+    pub(crate) fn follow(&mut self) -> Result<(), Error> {
+        while let Some(next) = self.next_birth() {
+            // The other has nothing left to do but to exit.
+            wait(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::empty(), self.pid)?;
+            self.go_over(next)?;
+        }
+        Ok(())
+    }
+
+    fn next_birth(&mut self) -> Option<Pid> {
+        let births = self.births;
+        self.berth().script().journal.born(births)
+    }
+
+    /// Stands for another process from now on, the last one having been waited for.
+    fn go_over(&mut self, next: Pid) -> Result<(), Error> {
+        self.births += 1;
+        self.pid = next;
+        // Until it is waited for, its pid is not given to another.
+        self.pidfd = pidfd_open(next, PidfdFlags::empty()).map_err(|errno| Error::new("pidfd", errno))?;
+        if *self.killed.get_mut() { self.kill() } else { Ok(()) }
+    }
+
+    /// Waits until the first process has made way for the one that becomes the program.
+    pub(crate) fn wait_for_birth(&mut self) -> Result<(), Error> {
+        self.wait_for_release()?;
+        self.follow()
     }
 
     /// Its pid in the parent's pid namespace.
@@ -128,12 +189,42 @@ impl Child {
         self.channel.as_ref().map(OwnedFd::as_fd)
     }
 
+    /// When each step began, in nanoseconds of the monotonic clock; 0 for one that it has not come to, or
+    /// that came after a system call filter; none at all without [`Command::timed`](crate::Command::timed).
+    #[must_use]
+    pub fn times(&mut self) -> Vec<u64> {
+        let times = self.berth().script().times.unwrap_or_default();
+        times.iter().map(|time| time.load(Ordering::Relaxed)).collect()
+    }
+
     /// Waits until it has become its program.
     ///
     /// # Errors
     ///
     /// If a step failed or the child died before exec; it has then been waited for.
     pub fn wait_for_exec(&mut self) -> Result<(), Error> {
+        self.wait_for_release()?;
+        self.follow()?;
+        if self.births > 0 && self.status.is_none() {
+            self.wait_for_end_of_channel()?;
+        }
+        let script = self.berth().script();
+        match script.journal.progress() {
+            Progress::At(step) if is_exec(script, step) => Ok(()),
+            // It is dead or dying; how, only the wait can tell.
+            _ => self.wait().map(drop),
+        }
+    }
+
+    /// Exec clears no word of a process with memory of its own, but it closes the channel.
+    fn wait_for_end_of_channel(&mut self) -> Result<(), Error> {
+        match self.next_request()? {
+            None => Ok(()),
+            Some(_) => Err(Error::new("wait for exec", Reason::Conflict("it asks for something"))),
+        }
+    }
+
+    fn wait_for_release(&mut self) -> Result<(), Error> {
         let berth = self.berth();
         while !berth.settle() {
             // Not a private futex: the kernel wakes this word as a shared one
@@ -143,12 +234,7 @@ impl Child {
                 Err(errno) => return Err(Error::new("wait for exec", errno)),
             }
         }
-        let script = berth.script();
-        match script.journal.progress() {
-            Progress::At(step) if is_exec(script, step) => Ok(()),
-            // It is dead or dying; how, only the wait can tell.
-            _ => self.wait().map(drop),
-        }
+        Ok(())
     }
 
     /// Sends it a signal. One that has been waited for is past signals, which is no error.
@@ -157,6 +243,9 @@ impl Child {
     ///
     /// `EPERM` if it now has an identity that this process may not send signals to.
     pub fn signal(&self, signal: Signal) -> Result<(), Error> {
+        if signal == Signal::KILL {
+            self.killed.store(true, Ordering::Relaxed);
+        }
         match pidfd_send_signal(Fd::of(&self.pidfd), signal) {
             Ok(()) => Ok(()),
             Err(Errno::SRCH) if self.status.is_some() => Ok(()),
@@ -205,8 +294,15 @@ impl Child {
 
     fn reap(&mut self, options: WaitIdOptions) -> Result<Option<ExitStatus>, Error> {
         if self.status.is_none() {
-            let Some(status) = wait(WaitId::PidFd(self.pidfd.as_fd()), options, self.pid)? else {
-                return Ok(None);
+            let status = loop {
+                let Some(status) = wait(WaitId::PidFd(self.pidfd.as_fd()), options, self.pid)? else {
+                    return Ok(None);
+                };
+                // What it had made way for is known for certain once it has ended.
+                match self.next_birth() {
+                    Some(next) => self.go_over(next)?,
+                    None => break status,
+                }
             };
             self.status = Some(status);
             self.berth().settle();

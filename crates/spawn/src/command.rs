@@ -85,6 +85,7 @@ pub struct Command {
     pub(crate) final_steps: Vec<Steps>,
     pub(crate) kill_on_drop: bool,
     pub(crate) notify_release: bool,
+    pub(crate) timed: bool,
 }
 
 /// # What to run
@@ -128,6 +129,7 @@ impl Command {
             final_steps: Vec::new(),
             kill_on_drop: false,
             notify_release: false,
+            timed: false,
         }
     }
 
@@ -383,6 +385,11 @@ impl Command {
     /// time namespace also that the process has no other thread. Such a thread comes back only when
     /// no child shares its memory, so then [`spawn`](Self::spawn) returns no sooner than
     /// [`spawn_and_exec`](Self::spawn_and_exec).
+    ///
+    /// With a user namespace among them no privilege is needed here: the child joins it first, then all
+    /// others, and makes [new ones](Self::new_namespaces) that belong to it. For a pid namespace, joined
+    /// or new, or one of time, it then starts the program in a second process, which has a copy of this
+    /// process's memory until it execs: that costs what fork costs.
     pub fn join(&mut self, fd: impl Into<OwnedFd>, kinds: Namespaces) -> &mut Self {
         self.joins.push(Join { fd: fd.into(), kinds });
         self
@@ -472,6 +479,13 @@ impl Command {
     /// exec. It costs a pair of sockets for each child.
     pub fn notify_release(&mut self) -> &mut Self {
         self.notify_release = true;
+        self
+    }
+
+    /// Has the child write down when each step begins, for [`Child::times`]. That costs it a system call
+    /// a step.
+    pub fn timed(&mut self) -> &mut Self {
+        self.timed = true;
         self
     }
 
@@ -583,10 +597,25 @@ impl Command {
         self.joins.iter().any(|join| join.kinds.contains(kind))
     }
 
+    /// Whether the list goes on in another process: the child has the privilege to join or make these
+    /// only in a user namespace that it joins, and a pid namespace holds for its own children, a time
+    /// namespace for who shares memory with nobody.
+    pub(crate) fn is_born_again(&self) -> bool {
+        self.whole.is_none()
+            && self.joins(Namespaces::USER)
+            && (self.enters_pid_namespace() || self.joins(Namespaces::TIME))
+    }
+
+    /// The namespaces that the child is born in. Those that are to belong to a user namespace of
+    /// somebody else are made by the child when it is there.
+    pub(crate) fn born_in(&self) -> Namespaces {
+        if self.joins(Namespaces::USER) { Namespaces::EMPTY } else { self.namespaces }
+    }
+
     /// Refuses settings that contradict each other.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let conflict = |act: &str, why| Err(Error::new(act, Reason::Conflict(why)));
-        if !self.maps.is_empty() && !self.namespaces.contains(Namespaces::USER) {
+        if self.whole.is_none() && !self.maps.is_empty() && !self.namespaces.contains(Namespaces::USER) {
             return conflict("id maps", "only a new user namespace has its ids mapped");
         }
         if self.hostname.is_some() && !self.enters(Namespaces::UTS) {

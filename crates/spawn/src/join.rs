@@ -4,8 +4,13 @@
 //! and it cannot enter a time namespace while its memory is shared (kernel/time/namespace.c,
 //! `timens_install`: EUSERS). So the calling thread joins these for the moment of the clone. That
 //! needs CAP_SYS_ADMIN here and over the namespace, and for time a caller with one thread.
+//!
+//! Who joins a user namespace as well has that privilege only afterwards. There the child joins all of
+//! them, and its list goes on in another process, which is then in the pid namespace, or has the memory
+//! of its own that a time namespace asks for.
 
 use crate::Error;
+use crate::command::Command;
 use husk_listing::Kinds;
 use husk_script::sys::Fd;
 use husk_script::sys::namespace::{Namespaces, setns};
@@ -44,8 +49,10 @@ pub(crate) struct Away {
 
 impl Away {
     /// Joins what the parent must join of `joins`.
-    pub(crate) fn go(joins: &[Join]) -> Result<Self, Error> {
+    pub(crate) fn go(command: &Command) -> Result<Self, Error> {
         let mut away = Self { home: Vec::new() };
+        // Those the child joins itself.
+        let joins = if command.joins(Namespaces::USER) { &[][..] } else { &command.joins };
         for join in joins {
             let kinds = join.in_parent();
             if kinds.is_empty() {

@@ -51,6 +51,10 @@ pub(crate) fn launch(command: &Command, unset: Unset, until: Until) -> Result<Ch
             return Err(error);
         }
     }
+    if command.whole.is_none() && child.is_born_again() {
+        // So that the caller never sees the process that makes way.
+        child.wait_for_birth()?;
+    }
     if until == Until::Execed {
         child.wait_for_exec()?;
     }
@@ -59,7 +63,11 @@ pub(crate) fn launch(command: &Command, unset: Unset, until: Until) -> Result<Ch
 
 /// Runs the command's process to its end.
 pub(crate) fn run(command: &Command) -> Result<ExitStatus, Error> {
-    if command.whole.is_some() || command.maps.need_parent(command.groups.as_deref()) {
+    if command.whole.is_some()
+        || command.notify_release
+        || command.is_born_again()
+        || command.maps.need_parent(command.groups.as_deref())
+    {
         return launch(command, Unset::Inherit, Until::Cloned)?.wait();
     }
     let Started { pid, mut berth, pipes, .. } = start(command, Unset::Inherit, Until::Cloned, KnownBy::Pid)?;
@@ -89,10 +97,13 @@ fn start(command: &Command, unset: Unset, until: Until, known_by: KnownBy) -> Re
     let is_whole = command.whole.is_some();
     let asks =
         if is_whole { !command.maps.is_empty() } else { command.maps.need_parent(command.groups.as_deref()) };
-    let channel =
-        if asks || is_whole || command.notify_release { Some(Channel::open(command)?) } else { None };
+    let channel = if asks || is_whole || command.notify_release || command.is_born_again() {
+        Some(Channel::open(command)?)
+    } else {
+        None
+    };
     // A thread cannot return from a time namespace while a child shares its memory (EUSERS).
-    let stays = command.joins(Namespaces::TIME);
+    let stays = command.joins(Namespaces::TIME) && !command.joins(Namespaces::USER);
     if stays && (asks || is_whole) {
         let why = "cannot be had with a child that waits for us";
         return Err(Error::new("join time", Reason::Conflict(why)));
@@ -107,9 +118,13 @@ fn start(command: &Command, unset: Unset, until: Until, known_by: KnownBy) -> Re
         Berth::new(|memory| list::write(command, &around, memory))
     };
     let cgroup = command.cgroup.as_ref().map(OwnedFd::as_fd);
-    let birth = Birth { namespaces: command.namespaces, cgroup, pids: &command.pids, returns, known_by };
+    let birth = Birth { namespaces: command.born_in(), cgroup, pids: &command.pids, returns, known_by };
     let mut used = berth(Call::Clone3)?;
-    let away = Away::go(&command.joins)?;
+    if used.is_born_again() && channel.is_none() {
+        let why = "its exec can be seen only with Command::notify_release";
+        return Err(Error::new("clone-parent", Reason::Conflict(why)));
+    }
+    let away = Away::go(command)?;
     let mut cloned = clone::start(&used, &birth, Call::Clone3);
     if cloned.as_ref().is_err_and(|errno| *errno == Errno::NOSYS)
         && birth.can_do_without_clone3()
@@ -159,6 +174,8 @@ fn answer(command: &Command, pid: Pid, child: &mut Child) -> Result<(), Error> {
         }
         // A child that fails before it asks closes its end; its journal says why.
         None => Ok(()),
-        Some(Request::Parked) => Err(Error::new("request id-maps", Errno::PROTO)),
+        Some(Request::Parked | Request::Listener | Request::NetDevices) => {
+            Err(Error::new("request id-maps", Errno::PROTO))
+        }
     }
 }

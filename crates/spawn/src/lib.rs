@@ -82,6 +82,7 @@ mod join;
 mod launch;
 mod list;
 mod output;
+mod page;
 mod pool;
 mod program;
 mod stack;

@@ -10,7 +10,7 @@ use crate::writer::{Memory, Writer};
 use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::signal::{Signal, SignalSet};
 use husk_script::sys::{CArray, CPtr, Fd};
-use husk_script::{Journal, Script, Step};
+use husk_script::{Script, Step};
 use rustix::process::{geteuid, getpid};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -41,15 +41,18 @@ pub(crate) fn write<'b>(
         None => settings(command, around, &mut list)?,
     }
     let steps = list.finish();
-    Ok(memory.keep(Script { steps, journal: Journal::new(), channel: around.channel }))
+    let journal = memory.journal(steps)?;
+    let times = command.timed.then(|| memory.words(steps.len()));
+    Ok(memory.keep(Script { steps, journal, channel: around.channel, times }))
 }
 
 /// The order of these lines is the order of the system calls. A line that must stand where it
 /// stands says why.
 fn settings(command: &Command, around: &Surroundings<'_>, list: &mut Writer<'_>) -> Result<(), Error> {
     signals(command, around.call, list);
-    session(command, list);
     join(command, list);
+    // After the last process that only makes way for another: it would lead the session.
+    session(command, list);
     if let Some(fd) = around.answers {
         // The child's copy: with it the child would wait for ever for a parent that is gone.
         list.push(Step::Close { fd: fd.into() });
@@ -105,12 +108,26 @@ fn session(command: &Command, list: &mut Writer<'_>) {
 
 /// A user namespace first: it gives the privileges that joining the others needs.
 fn join(command: &Command, list: &mut Writer<'_>) {
+    let user = command.joins(Namespaces::USER);
+    if user && command.joins(Namespaces::TIME) {
+        list.push(Step::CloneParent { namespaces: Namespaces::EMPTY });
+    }
     for first in [true, false] {
         for join in &command.joins {
-            let kinds = join.in_child();
+            let kinds = if user { join.kinds } else { join.in_child() };
             if !kinds.is_empty() && kinds.contains(Namespaces::USER) == first {
                 list.push(Step::Setns { fd: Fd::of(&join.fd).into(), namespaces: kinds });
             }
+        }
+    }
+    if user {
+        let new = command.namespaces.without(Namespaces::PID);
+        if !new.is_empty() {
+            list.push(Step::Unshare { namespaces: new });
+        }
+        if command.enters_pid_namespace() {
+            let namespaces = command.namespaces.intersection(Namespaces::PID);
+            list.push(Step::CloneParent { namespaces });
         }
     }
 }

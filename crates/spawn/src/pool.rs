@@ -91,6 +91,11 @@ impl Berth {
         self.parts().scroll.borrow_dependent()
     }
 
+    /// Whether the list goes on in another process than it begins in.
+    pub(crate) fn is_born_again(&self) -> bool {
+        self.script().steps.iter().any(|step| matches!(step, Step::CloneParent { .. }))
+    }
+
     /// Whether the child no longer uses the berth. The first time it says so, what the child did
     /// to memory that was never its own is mended.
     pub(crate) fn settle(&mut self) -> bool {
@@ -113,13 +118,14 @@ impl Drop for Berth {
     }
 }
 
-/// Whether the kernel may make shared memory undumpable when it performs this step
+/// Whether this step makes shared memory undumpable, or the kernel may when it performs it
 /// (kernel/cred.c, `commit_creds`).
 fn changes_identity(step: &Step<'_>) -> bool {
     match step {
         Step::Setresuid { .. } | Step::Setresgid { .. } => true,
         // It gives capabilities that the joining user did not have, unless it is that user's own.
         Step::Setns { namespaces, .. } => namespaces.contains(Namespaces::USER),
+        Step::Undumpable => true,
         _ => false,
     }
 }

@@ -3,14 +3,16 @@
 use crate::Error;
 use crate::environ::{self, Snapshot};
 use crate::error::Reason;
+use crate::page::Page;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as BumpVec;
 use husk_script::sys::CPtr;
-use husk_script::{Reg, Step};
+use husk_script::{Journal, Reg, Step};
 use std::cell::OnceCell;
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// Where a list lies.
 #[derive(Default)]
@@ -18,6 +20,8 @@ pub(crate) struct Memory {
     bump: Bump,
     /// The strings of the environment, which many lists share.
     environment: OnceCell<Arc<Snapshot>>,
+    /// Where the journal is, of a list that goes on in a process with memory of its own.
+    page: OnceCell<Page>,
 }
 
 impl Memory {
@@ -31,7 +35,22 @@ impl Memory {
         }
         self.bump.reset();
         self.environment.take();
+        self.page.take();
         self
+    }
+
+    /// Words for a child to write to, all 0.
+    pub(crate) fn words(&self, number: usize) -> &[AtomicU64] {
+        self.bump.alloc_slice_fill_with(number, |_| AtomicU64::new(0))
+    }
+
+    /// A journal for a list of these steps.
+    pub(crate) fn journal(&self, steps: &[Step<'_>]) -> Result<&Journal, Error> {
+        if !steps.iter().any(|step| matches!(step, Step::CloneParent { .. })) {
+            return Ok(self.keep(Journal::new()));
+        }
+        let page = Page::new().map_err(|errno| Error::new("journal", errno))?;
+        Ok(self.page.get_or_init(|| page).journal())
     }
 
     pub(crate) fn keep<T>(&self, value: T) -> &T {

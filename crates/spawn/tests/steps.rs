@@ -1,6 +1,8 @@
 //! What each step does to the kernel: a child performs it just before exec, and then the kernel is
 //! asked. And what a child does beside its steps: nothing.
 
+#[path = "steps/attributes.rs"]
+mod attributes;
 #[path = "steps/container.rs"]
 mod container;
 mod support;
@@ -17,12 +19,12 @@ use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::thread;
 use support::{
-    Dir, Observed, Terminal, guest, needs_namespaces, needs_root, observe, own_root, program, skip,
+    Dir, Held, Observed, Terminal, guest, needs_namespaces, needs_root, observe, own_root, program, skip,
 };
 
 /// Where each step is proved. A new step does not compile until a place is named.
@@ -95,6 +97,19 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::CheckExecutable { .. } => container::check_executable_and_execve_first,
     Step::ExecveFirst { .. } => container::check_executable_and_execve_first,
     Step::Park { .. } => container::park,
+    Step::SeccompListener { .. } => attributes::seccomp_listener,
+    Step::FchownStreams { .. } => attributes::fchown_streams,
+    Step::OpenProc { .. } => attributes::open_in_proc,
+    Step::OpenInProc { .. } => attributes::open_in_proc,
+    Step::JoinSessionKeyring { .. } => attributes::join_session_keyring,
+    Step::SetMempolicy { .. } => attributes::set_mempolicy,
+    Step::Personality { .. } => attributes::personality,
+    // In births.rs too.
+    Step::CloneParent { .. } => clone_parent,
+    Step::Setdomainname { .. } => setdomainname,
+    Step::LoopbackUp => loopback_up,
+    Step::Undumpable => undumpable,
+    Step::FsconfigFd { .. } => container::fsconfig_fd,
 };
 
 /// A program that is held after it performed `steps` and execed.
@@ -484,6 +499,68 @@ fn sethostname() {
     with_privileges(&mut command).arg("/proc/sys/kernel/hostname");
     command.final_steps(list([Step::Sethostname { name: b"a-name" }]));
     assert_eq!(command.output().unwrap().stdout, b"a-name\n");
+}
+
+#[test]
+fn clone_parent() {
+    let mut command = Command::new("true");
+    command.notify_release();
+    let step = Step::CloneParent { namespaces: Namespaces::EMPTY };
+    command.final_steps(list([Step::Setsid, step]));
+    let held = Held::before_exec(&mut command);
+    let mut child = command.kill_on_drop().spawn().unwrap();
+    held.wait(&child);
+    let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+    let session = stat.rsplit_once(") ").unwrap().1.split(' ').nth(3).unwrap();
+    assert_ne!(session, child.id().to_string(), "the one that made the session has made way");
+    held.release();
+    assert!(child.wait().unwrap().success());
+
+    // Without a channel nobody could say whether it has execed.
+    let why = "clone-parent: its exec can be seen only with Command::notify_release";
+    assert_eq!(failure([step]), why);
+}
+
+#[test]
+fn setdomainname() {
+    needs_namespaces!();
+    let mut command = Command::new("cat");
+    with_privileges(&mut command).arg("/proc/sys/kernel/domainname");
+    command.final_steps(list([Step::Setdomainname { name: b"a-domain" }]));
+    assert_eq!(command.output().unwrap().stdout, b"a-domain\n");
+}
+
+#[test]
+fn loopback_up() {
+    needs_namespaces!();
+    let ports = |steps: &'static [Step<'static>]| {
+        observe(|command| {
+            own_root(command).new_namespaces(Namespaces::NET).final_steps(|writer| {
+                steps.iter().for_each(|step| writer.push(*step));
+                Ok(())
+            })
+        })
+    };
+    // What is up has an address, and an address has a route.
+    let local = |observed: &Observed| observed.file("net/fib_trie").contains("127.0.0.1");
+    assert!(!local(&ports(&[])));
+    assert!(local(&ports(&[Step::LoopbackUp])));
+}
+
+#[test]
+fn undumpable() {
+    let mut command = Command::new("true");
+    command.final_steps(list([Step::Undumpable]));
+    let held = Held::before_exec(&mut command);
+    let mut child = command.kill_on_drop().spawn().unwrap();
+    held.wait(&child);
+    // Its files are root's.
+    let owner = |id: u32| fs::metadata(format!("/proc/{id}/environ")).unwrap().uid();
+    assert_eq!(owner(child.id()), 0);
+    held.release();
+    child.wait().unwrap();
+    let own = fs::metadata("/proc/self/environ").unwrap().uid();
+    assert_eq!(own, geteuid().as_raw(), "ours, whose memory it was, are ours again");
 }
 
 #[test]

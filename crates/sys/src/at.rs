@@ -60,6 +60,61 @@ pub fn is_null_device(fd: Fd) -> Result<bool> {
     Ok(is_character && stat.st_rdev == rustix::fs::makedev(1, 3))
 }
 
+/// Whether what `fd` is is a device that is no terminal: the host's, whoever looks at it.
+///
+/// # Errors
+///
+/// See fstat(2).
+pub fn is_device(fd: Fd) -> Result<bool> {
+    let stat = rustix::fs::fstat(fd.lend())?;
+    Ok(match FileType::from_raw_mode(stat.st_mode) {
+        FileType::CharacterDevice => !rustix::termios::isatty(fd.lend()),
+        FileType::BlockDevice => true,
+        _ => false,
+    })
+}
+
+/// Who owns what `fd` is.
+///
+/// # Errors
+///
+/// See fstat(2).
+pub fn owner(fd: Fd) -> Result<Uid> {
+    rustix::fs::fstat(fd.lend()).map(|stat| Uid::from_raw(stat.st_uid))
+}
+
+/// `openat2(O_PATH)` of `/proc`, if that is the root of a procfs.
+///
+/// # Errors
+///
+/// `ENODEV` if it is anything else; for the rest see openat2(2).
+pub fn openat2_proc() -> Result<Fd> {
+    /// `PROC_SUPER_MAGIC`, and the inode of its root (linux/magic.h, linux/proc_fs.h).
+    const MAGIC: i64 = 0x9fa0;
+    const ROOT: u64 = 1;
+    let proc = openat2(None, c"/proc", OFlags::PATH | OFlags::DIRECTORY, ResolveFlags::empty())?;
+    let is_root = rustix::fs::fstatfs(proc.lend())
+        .and_then(|statfs| Ok(statfs.f_type == MAGIC && rustix::fs::fstat(proc.lend())?.st_ino == ROOT));
+    match is_root {
+        Ok(true) => Ok(proc),
+        other => {
+            raw::close(proc);
+            other.and(Err(Errno::NODEV))
+        }
+    }
+}
+
+/// `openat2(RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS)`: a file that the kernel has in
+/// `proc`, and nothing that is mounted over it.
+///
+/// # Errors
+///
+/// `EXDEV` if something is mounted over it; for the rest see openat2(2).
+pub fn openat2_in_proc(proc: Fd, path: &CStr, flags: OFlags) -> Result<Fd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_MAGICLINKS;
+    openat2(Some(proc), path, flags, resolve)
+}
+
 /// `openat2(O_PATH, RESOLVE_NO_MAGICLINKS)` below the working directory, then `faccessat(X_OK)`:
 /// whether `path` is a file that the caller may execute, and no link into procfs.
 ///

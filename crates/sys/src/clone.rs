@@ -9,9 +9,11 @@
 #![allow(unsafe_code, clippy::allow_attributes, reason = "processes that share memory")]
 
 use crate::arch::{self, Entry};
-use crate::raw::check;
+use crate::namespace::Namespaces;
+use crate::raw::{self, check};
 use crate::{Errno, Pid, Result};
 use core::ffi::c_void;
+use core::sync::atomic::AtomicI32;
 use linux_raw_sys::general::{
     __NR_clone, __NR_clone3, CLONE_CHILD_CLEARTID, CLONE_PIDFD, CLONE_VFORK, CLONE_VM,
 };
@@ -93,6 +95,29 @@ pub unsafe fn clone(args: &CloneArgs, entry: Entry, argument: *const c_void) -> 
     // SAFETY: the kernel writes the pidfd where `args` says; the rest is the caller's promise.
     let returned = unsafe { arch::clone_call(__NR_clone, words, entry, argument) };
     pid(returned)
+}
+
+/// `clone(CLONE_PARENT | CLONE_PARENT_SETTID)` without a stack, as fork: the caller goes on twice, in
+/// its own memory and in a copy of it. The new process is a child of the caller's parent, for whom the
+/// kernel writes its pid to `born` before it runs; that word had better lie in a shared mapping. To the
+/// new process this returns `None`. With `namespaces` it is born in new ones, time excepted, which
+/// `clone` has no room for.
+///
+/// Only for a process that has one thread and no buffers to write out twice.
+///
+/// # Errors
+///
+/// `EINVAL` for a time namespace, and to the first process of a pid namespace; for the rest see
+/// clone(2).
+pub fn clone_parent(namespaces: Namespaces, born: &AtomicI32) -> Result<Option<Pid>> {
+    // The lowest byte of the flags is the exit signal, which CLONE_PARENT takes from the caller.
+    if namespaces.bits() & 0xff != 0 {
+        return Err(Errno::INVAL);
+    }
+    match raw::clone_parent(namespaces.bits(), born)? {
+        0 => Ok(None),
+        number => pid(isize::try_from(number).unwrap_or(-1)).map(Some),
+    }
 }
 
 fn pid(returned: isize) -> Result<Pid> {

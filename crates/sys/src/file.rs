@@ -1,7 +1,7 @@
 //! Descriptors, and files by name.
 
 use crate::raw::{self, Fcntl, Numeric, fcntl, numbers};
-use crate::{Fd, Result};
+use crate::{Fd, Result, Uid};
 use core::ffi::CStr;
 use rustix::fs::CWD;
 
@@ -60,6 +60,25 @@ pub fn fcntl_dupfd_cloexec(fd: Fd, least: Fd) -> Result<Fd> {
 /// `EBADF` if `fd` is not open.
 pub fn fcntl_keep_on_exec(fd: Fd) -> Result {
     fcntl(fd, Fcntl::Setfd, 0).map(drop)
+}
+
+/// `fcntl(F_GETFD)`: whether exec keeps `fd`.
+///
+/// # Errors
+///
+/// `EBADF` if `fd` is not open.
+pub fn fcntl_is_kept_on_exec(fd: Fd) -> Result<bool> {
+    const CLOEXEC: usize = 1;
+    fcntl(fd, Fcntl::Getfd, 0).map(|flags| flags & CLOEXEC == 0)
+}
+
+/// `fchown` of the owner alone.
+///
+/// # Errors
+///
+/// See chown(2).
+pub fn fchown(fd: Fd, uid: Uid) -> Result {
+    rustix::fs::fchown(fd.lend(), Some(uid), None)
 }
 
 /// `close`. Errors tell of lost writes only, and the descriptor is gone whatever is said; one that

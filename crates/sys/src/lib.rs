@@ -21,12 +21,14 @@ mod carray;
 pub mod clone;
 mod fd;
 pub mod file;
+pub mod keyring;
 pub mod limits;
 pub mod mount;
 pub mod namespace;
 pub mod process;
 mod raw;
 pub mod signal;
+pub mod time;
 
 pub use carray::{CArray, CPtr};
 pub use fd::Fd;

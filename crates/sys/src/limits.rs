@@ -60,6 +60,16 @@ pub fn sched_setaffinity(mask: &[u64]) -> Result {
     raw::sched_setaffinity(mask)
 }
 
+/// `set_mempolicy` for the calling thread: `MPOL_*` with its flags, and a bit for each node as in
+/// [`sched_setaffinity`].
+///
+/// # Errors
+///
+/// `EINVAL` if the mode does not go with the nodes or the machine has none of them.
+pub fn set_mempolicy(mode: u32, nodes: &[u64]) -> Result {
+    raw::set_mempolicy(mode, nodes)
+}
+
 /// `IOPRIO_WHO_PROCESS`, which linux-raw-sys does not export.
 const IOPRIO_WHO_PROCESS: usize = 1;
 

@@ -79,6 +79,15 @@ pub fn fsconfig_set_flag(file_system: Fd, key: &CStr) -> Result {
     rustix::mount::fsconfig_set_flag(file_system.lend(), key)
 }
 
+/// `fsconfig(FSCONFIG_SET_FD)`.
+///
+/// # Errors
+///
+/// `EINVAL` if the file system knows no such parameter.
+pub fn fsconfig_set_fd(file_system: Fd, key: &CStr, fd: Fd) -> Result {
+    rustix::mount::fsconfig_set_fd(file_system.lend(), key, fd.lend())
+}
+
 /// `fsconfig(FSCONFIG_CMD_CREATE)`.
 ///
 /// # Errors

@@ -1,11 +1,11 @@
 //! Namespaces.
 
-use crate::raw::{Numeric, numbers};
-use crate::{Fd, Result};
+use crate::raw::{self, Numeric, numbers};
+use crate::{Fd, Result, file};
 use core::ops::{BitOr, BitOrAssign};
-use linux_raw_sys::general as raw;
+use linux_raw_sys::general as nr;
 
-pub use rustix::system::sethostname;
+pub use rustix::system::{setdomainname, sethostname};
 
 /// A set of kinds of namespaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,21 +15,21 @@ impl Namespaces {
     /// None.
     pub const EMPTY: Self = Self(0);
     /// Time: the offsets of the monotonic and boot clocks.
-    pub const TIME: Self = Self(raw::CLONE_NEWTIME);
+    pub const TIME: Self = Self(nr::CLONE_NEWTIME);
     /// Mount: the file system tree.
-    pub const MOUNT: Self = Self(raw::CLONE_NEWNS);
+    pub const MOUNT: Self = Self(nr::CLONE_NEWNS);
     /// Cgroup: what looks like the root of the cgroup tree.
-    pub const CGROUP: Self = Self(raw::CLONE_NEWCGROUP);
+    pub const CGROUP: Self = Self(nr::CLONE_NEWCGROUP);
     /// UTS: host name and domain name.
-    pub const UTS: Self = Self(raw::CLONE_NEWUTS);
+    pub const UTS: Self = Self(nr::CLONE_NEWUTS);
     /// IPC: System V objects and POSIX message queues.
-    pub const IPC: Self = Self(raw::CLONE_NEWIPC);
+    pub const IPC: Self = Self(nr::CLONE_NEWIPC);
     /// User: ids and capabilities.
-    pub const USER: Self = Self(raw::CLONE_NEWUSER);
+    pub const USER: Self = Self(nr::CLONE_NEWUSER);
     /// Pid: process numbers.
-    pub const PID: Self = Self(raw::CLONE_NEWPID);
+    pub const PID: Self = Self(nr::CLONE_NEWPID);
     /// Network: devices, addresses, ports.
-    pub const NET: Self = Self(raw::CLONE_NEWNET);
+    pub const NET: Self = Self(nr::CLONE_NEWNET);
     /// Each of the eight.
     pub const ALL: Self = Self::TIME
         .union(Self::MOUNT)
@@ -110,6 +110,19 @@ impl BitOrAssign for Namespaces {
 /// See unshare(2).
 pub fn unshare(namespaces: Namespaces) -> Result {
     numbers(Numeric::Unshare, [namespaces.0 as usize, 0, 0]).map(drop)
+}
+
+/// `ioctl(SIOCSIFFLAGS)`: the loopback device of the caller's network namespace is up.
+///
+/// # Errors
+///
+/// See netdevice(7).
+pub fn loopback_up() -> Result {
+    // Any socket will do; this kind is there without an address family for networks.
+    let socket = raw::socket_unix()?;
+    let set = raw::ioctl_loopback_up(socket);
+    file::close(socket);
+    set
 }
 
 /// `setns`: joins the namespace that `fd` stands for, or of the process whose pidfd it is, those of

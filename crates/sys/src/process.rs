@@ -1,6 +1,6 @@
 //! What a process is: its session, its identity, its program, its end.
 
-use crate::raw::{self, Prctl, prctl};
+use crate::raw::{self, Numeric, Prctl, numbers, prctl};
 use crate::signal::Signal;
 use crate::{CArray, Errno, Fd, Gid, Pid, Result, Uid};
 use core::ffi::CStr;
@@ -150,6 +150,15 @@ pub fn capset(capabilities: Capabilities) -> Result {
     rustix::thread::set_capabilities(None, sets)
 }
 
+/// `personality`: which system the program is shown, `PER_*`.
+///
+/// # Errors
+///
+/// None is known.
+pub fn personality(persona: u32) -> Result {
+    numbers(Numeric::Personality, [persona as usize, 0, 0]).map(drop)
+}
+
 /// `prctl(PR_CAPBSET_DROP)`.
 ///
 /// # Errors
@@ -209,6 +218,28 @@ pub struct Instruction {
 /// `EACCES` without CAP_SYS_ADMIN and without no_new_privs, `EINVAL` if the program is not sound.
 pub fn seccomp_set_mode_filter(flags: u32, program: &[Instruction]) -> Result<usize> {
     raw::seccomp(flags, program)
+}
+
+/// The same with `SECCOMP_FILTER_FLAG_NEW_LISTENER`: the listener, which exec closes.
+///
+/// # Errors
+///
+/// The same, and `EBUSY` if there is a filter with a listener already.
+pub fn seccomp_new_listener(flags: u32, program: &[Instruction]) -> Result<Fd> {
+    let number = raw::seccomp(flags, program)?;
+    i32::try_from(number).ok().and_then(Fd::new).ok_or(Errno::BADF)
+}
+
+/// Whether the kernel makes calls the way of x32: `None` if that cannot be found out, because the
+/// caller is filtered itself, and a filter may kill for such a call.
+#[cfg(target_arch = "x86_64")]
+#[must_use]
+pub fn knows_x32() -> Option<bool> {
+    match prctl(Prctl::GetSeccomp, [0, 0]) {
+        // EINVAL: a kernel without filters.
+        Ok(0) | Err(Errno::INVAL) => Some(raw::x32_getpid() != Err(Errno::NOSYS)),
+        _ => None,
+    }
 }
 
 /// `ioctl(TIOCSCTTY)`: the terminal becomes the controlling terminal of the caller's session.

@@ -9,12 +9,14 @@
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "raw system calls")]
 
-use crate::arch::call;
+use crate::arch::{call, trap};
 use crate::limits::KernelSchedAttr;
 use crate::process::Instruction;
 use crate::signal::{Action, Signal};
 use crate::{CArray, Errno, Fd, Gid, Result};
 use core::ffi::CStr;
+use core::mem::MaybeUninit;
+use core::sync::atomic::AtomicI32;
 use linux_raw_sys::general as nr;
 
 /// System calls of numbers alone.
@@ -24,6 +26,7 @@ pub(crate) enum Numeric {
     CloseRange = nr::__NR_close_range,
     Dup3 = nr::__NR_dup3,
     IoprioSet = nr::__NR_ioprio_set,
+    Personality = nr::__NR_personality,
     Setns = nr::__NR_setns,
     Unshare = nr::__NR_unshare,
 }
@@ -33,6 +36,7 @@ pub(crate) enum Numeric {
 #[repr(u32)]
 pub(crate) enum Prctl {
     CapAmbient = linux_raw_sys::prctl::PR_CAP_AMBIENT,
+    GetSeccomp = linux_raw_sys::prctl::PR_GET_SECCOMP,
     CapbsetDrop = linux_raw_sys::prctl::PR_CAPBSET_DROP,
     GetDumpable = linux_raw_sys::prctl::PR_GET_DUMPABLE,
     SetDumpable = linux_raw_sys::prctl::PR_SET_DUMPABLE,
@@ -46,6 +50,7 @@ pub(crate) enum Prctl {
 #[repr(u32)]
 pub(crate) enum Fcntl {
     DupfdCloexec = nr::F_DUPFD_CLOEXEC,
+    Getfd = nr::F_GETFD,
     Setfd = nr::F_SETFD,
 }
 
@@ -70,10 +75,19 @@ pub(crate) fn numbers(number: Numeric, [a, b, c]: [usize; 3]) -> Result<usize> {
 }
 
 pub(crate) fn exit_group(status: usize) -> ! {
-    loop {
-        // SAFETY: one number. It does not return; the loop is what tells the compiler so.
-        unsafe { call(nr::__NR_exit_group, [status, 0, 0, 0, 0, 0]) };
-    }
+    // SAFETY: one number.
+    unsafe { call(nr::__NR_exit_group, [status, 0, 0, 0, 0, 0]) };
+    // It returns only where a seccomp filter refuses it.
+    trap()
+}
+
+pub(crate) fn clone_parent(namespaces: u32, born: &AtomicI32) -> Result<usize> {
+    let flags = namespaces | nr::CLONE_PARENT | nr::CLONE_PARENT_SETTID;
+    let words = [flags as usize, 0, born.as_ptr().addr(), 0, 0, 0];
+    // SAFETY: without CLONE_VM and without a stack the new process has a copy of this memory and goes
+    // on from here as this one does: nothing is used by both that was not shared before. The kernel
+    // writes one word, which is an atomic.
+    check(unsafe { call(nr::__NR_clone, words) })
 }
 
 pub(crate) fn prctl(option: Prctl, [a, b]: [usize; 2]) -> Result<usize> {
@@ -142,6 +156,40 @@ pub(crate) fn sched_setaffinity(mask: &[u64]) -> Result {
         .map(drop)
 }
 
+pub(crate) fn set_mempolicy(mode: u32, nodes: &[u64]) -> Result {
+    // The kernel counts one bit more than it looks at (mm/mempolicy.c, `get_nodes`).
+    let bits = size_of_val(nodes).wrapping_mul(8).wrapping_add(1);
+    let words = [mode as usize, nodes.as_ptr().addr(), bits, 0, 0, 0];
+    // SAFETY: the kernel reads whole words of the mask, one bit less than it is told there are.
+    check(unsafe { call(nr::__NR_set_mempolicy, words) }).map(drop)
+}
+
+/// The kernel's `KEYCTL_*` (linux/keyctl.h).
+const KEYCTL_JOIN_SESSION_KEYRING: usize = 1;
+const KEYCTL_SETPERM: usize = 5;
+const KEYCTL_DESCRIBE: usize = 6;
+
+pub(crate) fn keyctl_join_session_keyring(name: &CStr) -> Result<usize> {
+    let words = [KEYCTL_JOIN_SESSION_KEYRING, name.as_ptr().addr(), 0, 0, 0, 0];
+    // SAFETY: the kernel reads a string that ends with NUL.
+    check(unsafe { call(nr::__NR_keyctl, words) })
+}
+
+pub(crate) fn keyctl_describe(key: usize, room: &mut [MaybeUninit<u8>]) -> Result<&[u8]> {
+    let words = [KEYCTL_DESCRIBE, key, room.as_mut_ptr().addr(), room.len(), 0, 0];
+    // SAFETY: the kernel writes no more bytes than it is told there are.
+    let length = check(unsafe { call(nr::__NR_keyctl, words) })?;
+    // What does not fit is not written at all.
+    let written = room.get(..length).ok_or(Errno::MSGSIZE)?;
+    // SAFETY: they are in `room`, and the kernel has written them.
+    Ok(unsafe { core::slice::from_raw_parts(written.as_ptr().cast(), written.len()) })
+}
+
+pub(crate) fn keyctl_setperm(key: usize, permissions: u32) -> Result {
+    // SAFETY: three numbers.
+    check(unsafe { call(nr::__NR_keyctl, [KEYCTL_SETPERM, key, permissions as usize, 0, 0, 0]) }).map(drop)
+}
+
 /// The four words of `struct mount_attr`: set, clear, propagation, user namespace.
 pub(crate) fn mount_setattr(mount: Fd, recursive: bool, attr: [u64; 4]) -> Result {
     const AT_EMPTY_PATH: usize = nr::AT_EMPTY_PATH as usize;
@@ -168,9 +216,25 @@ pub(crate) fn seccomp(flags: u32, program: &[Instruction]) -> Result<usize> {
     check(unsafe { call(nr::__NR_seccomp, words) })
 }
 
+/// `getpid` as x32 makes it.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn x32_getpid() -> Result<usize> {
+    const X32_SYSCALL_BIT: u32 = 0x4000_0000;
+    // SAFETY: no argument.
+    check(unsafe { call(nr::__NR_getpid | X32_SYSCALL_BIT, [0; 6]) })
+}
+
 pub(crate) fn setgroups(groups: &[Gid]) -> Result {
     // SAFETY: `Gid` is one `gid_t`, and the kernel reads as many as it is told there are.
     check(unsafe { call(nr::__NR_setgroups, [groups.len(), groups.as_ptr().addr(), 0, 0, 0, 0]) }).map(drop)
+}
+
+/// Seconds and nanoseconds of a clock. Not rustix's, which looks for the vDSO and remembers where it is.
+pub(crate) fn clock_gettime(clock: u32) -> [u64; 2] {
+    let mut time = [0_u64; 2];
+    // SAFETY: the kernel writes two words. If it refuses they stay as they are.
+    unsafe { call(nr::__NR_clock_gettime, [clock as usize, (&raw mut time).addr(), 0, 0, 0, 0]) };
+    time
 }
 
 /// `close`, and not rustix's, which in a debug build panics at EBADF.
@@ -222,6 +286,30 @@ pub(crate) fn fsopen(fstype: &CStr, flags: u32) -> Result<Fd> {
 pub(crate) fn fsmount(fs: Fd, flags: u32, attributes: u32) -> Result<Fd> {
     // SAFETY: three numbers.
     descriptor(unsafe { call(nr::__NR_fsmount, [fs.word(), flags as usize, attributes as usize, 0, 0, 0]) })
+}
+
+/// `socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC)`.
+pub(crate) fn socket_unix() -> Result<Fd> {
+    const AF_UNIX: usize = 1;
+    const SOCK_DGRAM: usize = 2;
+    // SAFETY: three numbers. SOCK_CLOEXEC is O_CLOEXEC.
+    descriptor(unsafe { call(nr::__NR_socket, [AF_UNIX, SOCK_DGRAM | nr::O_CLOEXEC as usize, 0, 0, 0, 0]) })
+}
+
+/// `ioctl(SIOCSIFFLAGS)` with `IFF_UP | IFF_RUNNING` for `lo`.
+pub(crate) fn ioctl_loopback_up(socket: Fd) -> Result {
+    const SIOCSIFFLAGS: usize = 0x8914;
+    /// `struct ifreq`: a name that ends with NUL, and a union of 24 bytes.
+    #[repr(C)]
+    struct Request {
+        name: [u8; 16],
+        flags: u16,
+        rest: [u8; 22],
+    }
+    let request = Request { name: *b"lo\0\0\0\0\0\0\0\0\0\0\0\0\0\0", flags: 0x41, rest: [0; 22] };
+    let words = [socket.word(), SIOCSIFFLAGS, (&raw const request).addr(), 0, 0, 0];
+    // SAFETY: the kernel reads an `ifreq`, which is laid out as it has it and outlives the call.
+    check(unsafe { call(nr::__NR_ioctl, words) }).map(drop)
 }
 
 pub(crate) fn accept4(listener: Fd) -> Result<Fd> {

@@ -109,6 +109,10 @@ impl Action {
     const DEFAULT: Self = Self { handler: 0, flags: 0, restorer: 0, mask: 0 };
     const IGNORE: Self = Self { handler: 1, ..Self::DEFAULT };
 
+    const fn is_ignore(&self) -> bool {
+        self.handler == Self::IGNORE.handler
+    }
+
     const fn is_handler(&self) -> bool {
         self.handler > Self::IGNORE.handler
     }
@@ -130,6 +134,22 @@ pub fn rt_sigaction_default(signal: Signal) -> Result {
 /// `EINVAL` for SIGKILL and SIGSTOP.
 pub fn rt_sigaction_ignore(signal: Signal) -> Result {
     raw::rt_sigaction(signal, Some(&Action::IGNORE)).map(drop)
+}
+
+/// The signals that the calling process ignores.
+///
+/// # Errors
+///
+/// See rt_sigaction(2).
+pub fn ignored() -> Result<SignalSet> {
+    let mut ignored = SignalSet::EMPTY;
+    for number in 1..=Signal::MAX {
+        let signal = Signal(number);
+        if raw::rt_sigaction(signal, None)?.is_ignore() {
+            ignored = ignored.with(signal);
+        }
+    }
+    Ok(ignored)
 }
 
 /// Sets every signal that has a handler back to its default and leaves what is ignored ignored:

@@ -30,7 +30,8 @@ extern "C" fn main() -> ! {
         Step::Execve { path: c"/bin/sh", argv, envp },
     ];
     // Without the box the compiler would know which steps there are and leave out the others.
-    let script = Script { steps: black_box(&steps), journal: Journal::new(), channel: None };
+    let journal = Journal::new();
+    let script = Script { steps: black_box(&steps), journal: &journal, channel: None, times: None };
     run(&script)
 }
 

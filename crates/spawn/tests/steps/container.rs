@@ -5,7 +5,7 @@ use super::{
     OPEN_NULL, R0, after, after_in_namespaces, failure, fd, list, mount_tmpfs, mounts, permissions, text,
     with_privileges,
 };
-use crate::support::{Dir, needs_namespaces, needs_root, observe, program, until_asleep};
+use crate::support::{Dir, needs_namespaces, needs_root, observe, own_root, program, skip, until_asleep};
 use husk_script::report::Failure;
 use husk_script::{Part, Place, Request, Target};
 use husk_spawn::sys::at::Node;
@@ -13,7 +13,7 @@ use husk_spawn::sys::file::{Mode, OFlags};
 use husk_spawn::sys::mount::Extent;
 use husk_spawn::sys::process::{Capabilities, Instruction, KeepCaps};
 use husk_spawn::sys::{CArray, CPtr, Errno, Fd, Gid, Uid};
-use husk_spawn::{Command, Reason, Reg, Signal, Step};
+use husk_spawn::{Command, Namespaces, Reason, Reg, Signal, Step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::ffi::CStr;
@@ -49,18 +49,26 @@ pub(crate) fn close_others() {
     let kept = File::open("/dev/zero").unwrap();
     let keep = Some(Fd::of(&kept));
     // Exec would close what is marked; what is found closed before it was closed by the step.
-    let close = Step::CloseOthers { keep };
+    let close = Step::CloseOthers { first: Fd::FIRST_EXTRA, keep };
     let observed = after([OPEN_NULL, close, Step::KeepOnExec { fd: Fd::of(&kept) }]);
     assert_eq!(observed.fds()[&Fd::of(&kept).number()], Path::new("/dev/zero"));
     let gone = failure([OPEN_NULL, close, Step::Dup3 { from: R0.into(), to: fd(509) }]);
     assert!(gone.ends_with("-> 509: Bad file descriptor (os error 9)"), "{gone}");
+
+    // What is below the first is the program's.
+    let at = |number| Step::Dup3 { from: Fd::STDIN.into(), to: fd(number) };
+    let observed = after([at(509), at(510), Step::CloseOthers { first: fd(510), keep: None }]);
+    assert_eq!(observed.fds().into_keys().last(), Some(509));
 
     // The channel is no other: as long as the child has not execed, it is open.
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).unwrap();
     let keep = Fd::of(&reader);
     let mut command = Command::new("true");
     command.notify_release().kill_on_drop();
-    command.final_steps(list([Step::CloseOthers { keep: Some(keep) }, Step::Await { fd: keep.into() }]));
+    command.final_steps(list([
+        Step::CloseOthers { first: Fd::FIRST_EXTRA, keep: Some(keep) },
+        Step::Await { fd: keep.into() },
+    ]));
     let mut child = command.spawn().unwrap();
     until_asleep(&format!("/proc/{}", child.id()));
     let mut polled = [PollFd::from_borrowed_fd(child.release_fd().unwrap(), PollFlags::IN)];
@@ -96,6 +104,35 @@ pub(crate) fn ensure_directory() {
     let refused = failure([root(&dir), ensure("evil/b")]);
     assert!(refused.ends_with("evil/b: File exists (os error 17)"), "{refused}");
     assert_eq!(fs::read_dir(host.path()).unwrap().count(), 0);
+}
+
+#[test]
+pub(crate) fn fsconfig_fd() {
+    needs_namespaces!();
+    let dir = Dir::new();
+    let other = observe(|command| own_root(command).new_namespaces(Namespaces::PID | Namespaces::MOUNT));
+    let namespace = |name| File::open(format!("/proc/{}/ns/{name}", other.child.id())).unwrap();
+    let [user, mnt, pid] = ["user", "mnt", "pid"].map(namespace);
+    let join = |fd: &File, namespaces| Step::Setns { fd: Fd::of(fd).into(), namespaces };
+    let steps = [
+        join(&user, Namespaces::USER),
+        join(&mnt, Namespaces::MOUNT),
+        root(&dir),
+        Step::Fsopen { fstype: c"proc", out: R1 },
+        Step::FsconfigFd { fs: R1, key: c"pidns", fd: Fd::of(&pid).into() },
+        Step::Fsmount { fs: R1, attributes: 0 },
+        Step::Attach { mount: R1, root: R0.into(), target: target("there"), place: Place::Directory },
+    ];
+    let mut command = Command::new("ls");
+    command.arg(dir.join("there")).final_steps(list(steps));
+    let output = match command.output() {
+        Err(error) if error.act().starts_with("fsconfig") => skip!("needs Linux 6.17, for {error}"),
+        output => output.unwrap(),
+    };
+    // The one process of the other namespace, seen from outside of it.
+    let names = String::from_utf8(output.stdout).unwrap();
+    let pids: Vec<_> = names.lines().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).collect();
+    assert_eq!(pids, ["1"], "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

@@ -1,0 +1,300 @@
+//! The configuration as JSON, before anybody asks what it means: what Go, and so runc, reads otherwise
+//! than serde is made the same, and what no field can hold is refused.
+
+use crate::error::{Error, Field, Kind, Warning};
+use serde_json::{Map, Value};
+
+/// Makes the tree one that serde reads as Go does.
+///
+/// Go takes null for absent everywhere; serde only where there is an `Option`. Go takes a key whatever
+/// its case; a key that is misspelled so, and ignored as one that is unknown, could be `maskedpaths`. A
+/// string with a NUL byte is none that the kernel can be told. (Of a key that is there twice the last
+/// counts, in Go as in serde_json's tree.)
+pub(crate) fn settle(config: &mut Value, warnings: &mut Vec<Warning>) -> Result<(), Error> {
+    if !config.is_object() {
+        return Err(Place::Top.field().error(Kind::Json("is no JSON object".to_owned())));
+    }
+    walk(config, &Place::Top, warnings)
+}
+
+fn walk(value: &mut Value, place: &Place<'_>, warnings: &mut Vec<Warning>) -> Result<(), Error> {
+    match value {
+        Value::String(text) if text.contains('\0') => Err(place.field().error(Kind::Nul)),
+        Value::Object(members) => {
+            members.retain(|_, member| !member.is_null());
+            let names_are_free = place.key().is_some_and(|key| FREE.contains(&key));
+            if names_are_free {
+                if let Some(key) = members.keys().find(|key| key.contains('\0')) {
+                    return Err(Place::Key(place, &key.escape_debug().to_string()).field().error(Kind::Nul));
+                }
+            } else {
+                spell(members, place, warnings)?;
+            }
+            for (key, member) in members {
+                walk(member, &Place::Key(place, key), warnings)?;
+            }
+            Ok(())
+        }
+        Value::Array(elements) => {
+            let elements = elements.iter_mut().enumerate();
+            for (index, element) in elements.filter(|(_, element)| !element.is_null()) {
+                walk(element, &Place::Index(place, index), warnings)?;
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Gives each key the specification's spelling.
+fn spell(
+    members: &mut Map<String, Value>,
+    place: &Place<'_>,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), Error> {
+    let misspelled = |key: &String| {
+        if KEYS.binary_search(&key.as_str()).is_ok() {
+            return None;
+        }
+        let known = KEYS.iter().find(|known| known.eq_ignore_ascii_case(key));
+        known.map(|known| (key.clone(), *known))
+    };
+    let found: Vec<_> = members.keys().filter_map(misspelled).collect();
+    for (key, known) in found {
+        let field = Place::Key(place, &key).field();
+        if members.contains_key(known) {
+            return Err(field.error(Kind::Twice(known.to_owned())));
+        }
+        if let Some(member) = members.remove(&key) {
+            members.insert(known.to_owned(), member);
+        }
+        warnings.push(Warning { field, text: format!("is taken as {known:?}") });
+    }
+    Ok(())
+}
+
+/// Where in the tree a value is, in words only when somebody asks.
+enum Place<'a> {
+    Top,
+    Key(&'a Place<'a>, &'a str),
+    Index(&'a Place<'a>, usize),
+}
+
+impl Place<'_> {
+    fn field(&self) -> Field {
+        match self {
+            Self::Top => Field::new("config.json"),
+            Self::Key(Self::Top, key) => Field::new(key),
+            Self::Key(parent, key) => parent.field().key(key),
+            Self::Index(parent, index) => parent.field().index(*index),
+        }
+    }
+
+    fn key(&self) -> Option<&str> {
+        match self {
+            Self::Key(_, key) => Some(key),
+            _ => None,
+        }
+    }
+}
+
+/// Objects whose keys are names that somebody chose.
+const FREE: [&str; 6] = ["annotations", "netDevices", "rdma", "sysctl", "timeOffsets", "unified"];
+
+/// Every key of runtime-spec 1.3.0 for Linux, sorted.
+const KEYS: [&str; 151] = [
+    "access",
+    "action",
+    "additionalGids",
+    "allow",
+    "ambient",
+    "annotations",
+    "apparmorProfile",
+    "architectures",
+    "args",
+    "blockIO",
+    "bounding",
+    "burst",
+    "capabilities",
+    "cgroupsPath",
+    "checkBeforeUpdate",
+    "class",
+    "classID",
+    "closID",
+    "commandLine",
+    "consoleSize",
+    "containerID",
+    "cpu",
+    "cpus",
+    "createContainer",
+    "createRuntime",
+    "cwd",
+    "deadline",
+    "defaultAction",
+    "defaultErrnoRet",
+    "destination",
+    "devices",
+    "disableOOMKiller",
+    "domain",
+    "domainname",
+    "effective",
+    "enableCMT",
+    "enableMBM",
+    "enableMonitoring",
+    "env",
+    "errnoRet",
+    "execCPUAffinity",
+    "fileMode",
+    "final",
+    "flags",
+    "gid",
+    "gidMappings",
+    "hard",
+    "hcaHandles",
+    "hcaObjects",
+    "height",
+    "hooks",
+    "hostID",
+    "hostname",
+    "hugepageLimits",
+    "idle",
+    "index",
+    "inheritable",
+    "initial",
+    "intelRdt",
+    "ioPriority",
+    "kernel",
+    "kernelTCP",
+    "l3CacheSchema",
+    "leafWeight",
+    "limit",
+    "linux",
+    "listenerMetadata",
+    "listenerPath",
+    "major",
+    "maskedPaths",
+    "memBwSchema",
+    "memory",
+    "memoryPolicy",
+    "mems",
+    "minor",
+    "mode",
+    "mountLabel",
+    "mounts",
+    "name",
+    "names",
+    "namespaces",
+    "nanosecs",
+    "netDevices",
+    "network",
+    "nice",
+    "noNewPrivileges",
+    "nodes",
+    "ociVersion",
+    "oomScoreAdj",
+    "op",
+    "options",
+    "pageSize",
+    "path",
+    "period",
+    "permitted",
+    "personality",
+    "pids",
+    "policy",
+    "poststart",
+    "poststop",
+    "prestart",
+    "priorities",
+    "priority",
+    "process",
+    "quota",
+    "rate",
+    "rdma",
+    "readonly",
+    "readonlyPaths",
+    "realtimePeriod",
+    "realtimeRuntime",
+    "reservation",
+    "resources",
+    "rlimits",
+    "root",
+    "rootfsPropagation",
+    "runtime",
+    "scheduler",
+    "schemata",
+    "seccomp",
+    "secs",
+    "selinuxLabel",
+    "shares",
+    "size",
+    "soft",
+    "source",
+    "startContainer",
+    "swap",
+    "swappiness",
+    "syscalls",
+    "sysctl",
+    "terminal",
+    "throttleReadBpsDevice",
+    "throttleReadIOPSDevice",
+    "throttleWriteBpsDevice",
+    "throttleWriteIOPSDevice",
+    "timeOffsets",
+    "timeout",
+    "type",
+    "uid",
+    "uidMappings",
+    "umask",
+    "unified",
+    "useHierarchy",
+    "user",
+    "username",
+    "value",
+    "valueTwo",
+    "weight",
+    "weightDevice",
+    "width",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::{KEYS, settle};
+    use serde_json::{Value, json};
+
+    fn settled(mut config: Value) -> Result<(Value, Vec<String>), String> {
+        let mut warnings = Vec::new();
+        settle(&mut config, &mut warnings).map_err(|error| error.to_string())?;
+        Ok((config, warnings.iter().map(ToString::to_string).collect()))
+    }
+
+    #[test]
+    fn keys_are_sorted() {
+        assert!(KEYS.is_sorted());
+    }
+
+    #[test]
+    fn a_key_has_one_spelling() {
+        let (config, warnings) = settled(json!({ "Linux": { "maskedpaths": [], "x": 1 } })).unwrap();
+        assert_eq!(config, json!({ "linux": { "maskedPaths": [], "x": 1 } }));
+        let wanted = ["Linux: is taken as \"linux\"", "linux.maskedpaths: is taken as \"maskedPaths\""];
+        assert_eq!(warnings, wanted);
+        let twice = settled(json!({ "linux": {}, "Linux": {} }));
+        assert_eq!(twice.unwrap_err(), "Linux: \"linux\" is there twice");
+        let (config, warnings) = settled(json!({ "annotations": { "PATH": "" } })).unwrap();
+        assert_eq!((config, warnings), (json!({ "annotations": { "PATH": "" } }), vec![]));
+    }
+
+    #[test]
+    fn no_string_holds_a_nul() {
+        let nul = settled(json!({ "mounts": [{}, { "options": ["a", "b\0"] }] })).unwrap_err();
+        assert_eq!(nul, "mounts[1].options[1]: holds a NUL byte");
+        let nul = settled(json!({ "linux": { "sysctl": { "a\0": "" } } })).unwrap_err();
+        assert_eq!(nul, "linux.sysctl.a\\0: holds a NUL byte");
+    }
+
+    #[test]
+    fn null_is_absent_but_an_element() {
+        let (config, _) = settled(json!({ "a": null, "b": [null, { "c": null }] })).unwrap();
+        assert_eq!(config, json!({ "b": [null, {}] }));
+    }
+}

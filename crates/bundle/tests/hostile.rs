@@ -1,0 +1,187 @@
+//! What nobody would write, and somebody will send: every value of a configuration that has all there
+//! are, of every other type, one at a time; and what a seeded generator makes of it.
+//!
+//! The generator is `fuzz/`'s companion for a stable compiler: the same in every run, and bounded.
+
+use husk_bundle::parse;
+use serde_json::{Value, json};
+use std::path::Path;
+
+fn everything() -> Value {
+    serde_json::from_str(include_str!("everything.json")).unwrap()
+}
+
+/// What is wrong with it, if anything.
+fn wrong(config: &Value) -> Option<String> {
+    let parsed = parse(config.to_string().as_bytes(), Path::new("/bundle"));
+    parsed.err().map(|error| error.to_string())
+}
+
+/// Every place in a tree, as a JSON pointer and as an error names it.
+fn places(value: &Value, pointer: &str, field: &str, found: &mut Vec<(String, String)>) {
+    if !field.is_empty() {
+        found.push((pointer.to_owned(), field.to_owned()));
+    }
+    match value {
+        Value::Object(members) => {
+            for (key, member) in members {
+                let field = if field.is_empty() { key.clone() } else { format!("{field}.{key}") };
+                places(member, &format!("{pointer}/{key}"), &field, found);
+            }
+        }
+        Value::Array(elements) => {
+            for (index, element) in elements.iter().enumerate() {
+                places(element, &format!("{pointer}/{index}"), &format!("{field}[{index}]"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn a_value_of_another_type_is_refused_by_the_name_of_its_field() {
+    let base = everything();
+    let refused_anyway = wrong(&base);
+    let mut found = Vec::new();
+    places(&base, "", "", &mut found);
+    assert!(found.len() > 250, "{}", found.len());
+    let others = [
+        json!({}),
+        json!([]),
+        json!("nonsense"),
+        json!(""),
+        json!(true),
+        json!(-1),
+        json!(0.5),
+        json!(u64::MAX),
+        json!(i64::MIN),
+        json!([[[]]]),
+        json!({ "a": {} }),
+        json!([null]),
+    ];
+    for (pointer, field) in &found {
+        for other in &others {
+            let mut config = base.clone();
+            *config.pointer_mut(pointer).unwrap() = other.clone();
+            let Some(error) = wrong(&config).filter(|error| Some(error) != refused_anyway.as_ref()) else {
+                continue;
+            };
+            let named = error.split_once(": ").map_or("", |(named, _)| named);
+            // The value itself, something in it, or the object that it is a part of.
+            let parent = field.rsplit_once(['.', '[']).map_or(field.as_str(), |(parent, _)| parent);
+            let is_named = named.starts_with(field) || named == parent;
+            assert!(is_named, "{field} = {other}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_string_with_a_nul_is_refused_by_the_name_of_its_field() {
+    let base = everything();
+    let mut found = Vec::new();
+    places(&base, "", "", &mut found);
+    let is_string = |pointer: &str| base.pointer(pointer).unwrap().is_string();
+    for (pointer, field) in found.iter().filter(|(pointer, _)| is_string(pointer)) {
+        let mut config = base.clone();
+        *config.pointer_mut(pointer).unwrap() = json!("/a\0b");
+        assert_eq!(wrong(&config).unwrap(), format!("{field}: holds a NUL byte"));
+    }
+}
+
+#[test]
+fn of_a_key_that_is_there_twice_the_last_counts() {
+    let text = r#"{ "root": { "path": "a" }, "root": { "path": "b" },
+        "process": { "user": { "uid": 0, "gid": 0 }, "args": ["sh"], "cwd": "/", "cwd": "/b" } }"#;
+    let text = text.replacen('{', "{ \"ociVersion\": \"1.3.0\",", 1);
+    let (container, _) = parse(text.as_bytes(), Path::new("/bundle")).unwrap();
+    assert_eq!(container.rootfs, Path::new("/bundle/b"));
+    assert_eq!(container.process.unwrap().cwd, Path::new("/b"));
+}
+
+#[test]
+fn what_is_no_json_is_refused() {
+    let refused = |bytes: &[u8]| parse(bytes, Path::new("/bundle")).unwrap_err().to_string();
+    for bytes in
+        [&b""[..], b"{", b"null", b"[]", b"\xff\xfe", b"{\"a\":\"\xff\"}", b"{}{}", b"\0", b"1e999999"]
+    {
+        let error = refused(bytes);
+        assert!(error.starts_with("config.json: "), "{error}");
+    }
+    // Nothing that recursion could be brought to its end with.
+    for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
+        let deep = format!("{}1{}", open.repeat(1_000_000), close.repeat(1_000_000));
+        assert!(refused(deep.as_bytes()).contains("recursion limit exceeded"));
+    }
+}
+
+/// xorshift64*: small, and the same everywhere.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        usize::try_from(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33).unwrap() % bound
+    }
+}
+
+#[test]
+fn no_mutation_makes_it_panic() {
+    const RUNS: usize = 4_000;
+    let base = include_bytes!("everything.json");
+    let words: Vec<&[u8]> = [
+        "null",
+        "true",
+        "-1",
+        "1e308",
+        "18446744073709551615",
+        "9223372036854775808",
+        "\"\"",
+        "[]",
+        "{}",
+        ",",
+        ":",
+        "\"\\u0000\"",
+        "\"/\"",
+        "\"..\"",
+        "\"\u{fffd}\"",
+        "\\ud800",
+        "\"0-70000\"",
+        "\"-\"",
+        "\"1-\"",
+        "\"RTMIN\"",
+    ]
+    .iter()
+    .map(|word| word.as_bytes())
+    .collect();
+    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let mut parsed = 0;
+    for _ in 0..RUNS {
+        let mut bytes = base.to_vec();
+        for _ in 0..=dice.below(4) {
+            let at = dice.below(bytes.len());
+            match dice.below(6) {
+                0 => bytes[at] = u8::try_from(dice.below(256)).unwrap(),
+                1 => drop(bytes.remove(at)),
+                2 => bytes.truncate(at.max(1)),
+                // A piece of it once more, somewhere else.
+                3 => {
+                    let end = (at + dice.below(64)).min(bytes.len());
+                    let (piece, to) = (bytes[at..end].to_vec(), dice.below(bytes.len()));
+                    drop(bytes.splice(to..to, piece));
+                }
+                4 => drop(bytes.splice(at..at, words[dice.below(words.len())].iter().copied())),
+                // A value in place of another.
+                _ => {
+                    let is_end = |byte: &u8| b",]}\n".contains(byte);
+                    let end = bytes[at..].iter().position(is_end).map_or(bytes.len(), |length| at + length);
+                    drop(bytes.splice(at..end, words[dice.below(words.len())].iter().copied()));
+                }
+            }
+        }
+        parsed += usize::from(parse(&bytes, Path::new("/bundle")).is_ok());
+    }
+    // What is refused for what it asks for is refused here too, so this counts little.
+    assert!(parsed < RUNS);
+}

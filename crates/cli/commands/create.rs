@@ -1,0 +1,71 @@
+//! `create`.
+
+use super::Perform;
+use crate::exit::Exit;
+use crate::session::{Session, absolute};
+use anyhow::Result;
+use husk_runtime::{Keyring, NewRoot, Request, Timings};
+use std::path::PathBuf;
+
+pub(super) const MORE: &str = "
+The program waits until 'husk start ID'. If anything fails, nothing is left of the container.
+
+Examples:
+  husk create --bundle web --pid-file web.pid web-1
+";
+
+/// Create a container: everything up to its program, which waits for 'start'
+#[derive(Debug, clap::Args)]
+pub(super) struct Create {
+    #[command(flatten)]
+    creation: Creation,
+}
+
+impl Perform for Create {
+    fn perform(self, session: &Session<'_>) -> Result<Exit> {
+        session.prepare()?;
+        session.warn(&husk_runtime::create(&session.store, &self.creation.request()?)?);
+        Ok(Exit::Success)
+    }
+}
+
+// What `create` and `run` have in common. (No doc comment: clap would take it for the verb's.)
+#[derive(Debug, clap::Args)]
+pub(super) struct Creation {
+    /// The bundle's directory
+    #[arg(short, long, value_name = "DIRECTORY", default_value = ".")]
+    pub(super) bundle: PathBuf,
+    /// Write the pid of the container's process there
+    #[arg(long, value_name = "FILE")]
+    pub(super) pid_file: Option<PathBuf>,
+    /// Send the terminal to whoever listens there
+    #[arg(long, value_name = "SOCKET")]
+    pub(super) console_socket: Option<PathBuf>,
+    /// Move the root file system onto / instead of pivoting, as a root on a ramdisk needs it
+    #[arg(long)]
+    pub(super) no_pivot: bool,
+    /// Leave the container in the caller's session keyring
+    #[arg(long)]
+    pub(super) no_new_keyring: bool,
+    /// Pass on N descriptors more than the standard ones and LISTEN_FDS
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) preserve_fds: u32,
+    /// The container's name
+    pub(super) id: String,
+}
+
+impl Creation {
+    pub(super) fn request(&self) -> Result<Request> {
+        let path = |path: &Option<PathBuf>| path.as_deref().map(absolute).transpose();
+        Ok(Request {
+            id: self.id.clone(),
+            bundle: absolute(&self.bundle)?,
+            pid_file: path(&self.pid_file)?,
+            console_socket: path(&self.console_socket)?,
+            new_root: if self.no_pivot { NewRoot::Move } else { NewRoot::Pivot },
+            keyring: if self.no_new_keyring { Keyring::Callers } else { Keyring::New },
+            preserve_fds: self.preserve_fds,
+            timings: Timings::default(),
+        })
+    }
+}

@@ -1,0 +1,27 @@
+//! `delete`.
+
+use super::Perform;
+use crate::exit::Exit;
+use crate::session::Session;
+use anyhow::Result;
+
+/// Delete a container that has stopped
+#[derive(Debug, clap::Args)]
+pub(super) struct Delete {
+    /// Whatever it does; one that is not there is no error
+    #[arg(short, long)]
+    force: bool,
+    /// The container's name
+    id: String,
+}
+
+impl Perform for Delete {
+    fn perform(self, session: &Session<'_>) -> Result<Exit> {
+        if self.force {
+            husk_runtime::force_delete(&session.store, &self.id)?;
+        } else {
+            husk_runtime::delete(&session.store, &self.id)?;
+        }
+        Ok(Exit::Success)
+    }
+}

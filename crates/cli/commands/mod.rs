@@ -1,0 +1,102 @@
+//! The verbs: a file each, that turns arguments into one call of the runtime and prints what it says.
+
+mod create;
+mod delete;
+mod kill;
+mod list;
+mod plan;
+mod run;
+mod spec;
+mod start;
+mod state;
+
+use crate::exit::Exit;
+use crate::session::Session;
+use anyhow::Result;
+use clap::{ArgMatches, Args, Command};
+use std::ffi::OsStr;
+
+/// What a verb's arguments can do.
+trait Perform: Args {
+    fn perform(self, session: &Session<'_>) -> Result<Exit>;
+}
+
+/// A verb, with all that is said of it.
+pub(crate) struct Verb {
+    pub(crate) name: &'static str,
+    pub(crate) group: Group,
+    /// How it is written, after its name.
+    pub(crate) usage: &'static str,
+    /// What its help ends with.
+    pub(crate) more: &'static str,
+    /// Whether it makes a process of a container, which must not reach our binary.
+    pub(crate) makes_process: bool,
+    /// Adds its options.
+    pub(crate) define: fn(Command) -> Command,
+    pub(crate) perform: fn(&ArgMatches, &Session<'_>) -> Result<Exit>,
+}
+
+/// Verbs that belong together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Group {
+    Life,
+    Look,
+    Prepare,
+}
+
+pub(crate) const GROUPS: [Group; 3] = [Group::Life, Group::Look, Group::Prepare];
+
+impl Group {
+    pub(crate) fn heading(self) -> &'static str {
+        match self {
+            Self::Life => "A container's life",
+            Self::Look => "What is there",
+            Self::Prepare => "Before there is a container",
+        }
+    }
+}
+
+/// Every verb, in the order of the help.
+pub(crate) static VERBS: [Verb; 9] = [
+    Verb {
+        usage: "[--bundle DIRECTORY] ID",
+        more: run::MORE,
+        makes_process: true,
+        ..verb::<run::Run>("run", Group::Life)
+    },
+    Verb {
+        usage: "[--bundle DIRECTORY] ID",
+        more: create::MORE,
+        makes_process: true,
+        ..verb::<create::Create>("create", Group::Life)
+    },
+    Verb { usage: "ID", ..verb::<start::Start>("start", Group::Life) },
+    Verb { usage: "ID [SIGNAL]", more: kill::MORE, ..verb::<kill::Kill>("kill", Group::Life) },
+    Verb { usage: "[--force] ID", ..verb::<delete::Delete>("delete", Group::Life) },
+    Verb { usage: "ID", ..verb::<state::State>("state", Group::Look) },
+    Verb { usage: "[--format FORMAT]", ..verb::<list::List>("list", Group::Look) },
+    Verb {
+        usage: "[--bundle DIRECTORY] [--rootless]",
+        more: spec::MORE,
+        define: spec::define,
+        ..verb::<spec::Spec>("spec", Group::Prepare)
+    },
+    Verb { usage: "[BUNDLE]", more: plan::MORE, ..verb::<plan::Plan>("plan", Group::Prepare) },
+];
+
+pub(crate) fn find(name: &OsStr) -> Option<&'static Verb> {
+    VERBS.iter().find(|verb| name == verb.name)
+}
+
+/// A verb of which no more is said than its options say.
+const fn verb<V: Perform>(name: &'static str, group: Group) -> Verb {
+    Verb {
+        name,
+        group,
+        usage: "",
+        more: "",
+        makes_process: false,
+        define: V::augment_args,
+        perform: |matches, session| V::from_arg_matches(matches)?.perform(session),
+    }
+}

@@ -1,0 +1,63 @@
+//! `run`.
+
+use super::Perform;
+use super::create::Creation;
+use crate::exit::Exit;
+use crate::session::{Session, absolute};
+use crate::timings::Waterfall;
+use anyhow::{Context as _, Result, ensure};
+use husk_runtime::Timings;
+use std::path::{Path, PathBuf};
+
+pub(super) const MORE: &str = "
+husk ends as the program does: with its code, or with 128 and the signal that killed it. Signals that husk gets
+are passed on to it.
+
+Examples:
+  husk run web-1                        the bundle in this directory
+  husk run --bundle /srv/web web-1      another one
+  husk run --timings web-1              what took how long
+";
+
+/// Create a container, start it, wait for its end and delete it
+#[derive(Debug, clap::Args)]
+pub(super) struct Run {
+    #[command(flatten)]
+    creation: Creation,
+    /// Do not wait for its end
+    #[arg(short, long)]
+    detach: bool,
+    /// Do not delete it when it has ended
+    #[arg(long)]
+    keep: bool,
+    /// Say at the end what took how long: on standard error, or as a picture
+    #[arg(long, value_name = "FILE.svg", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    timings: Option<PathBuf>,
+    /// Accepted for runc's callers: husk is never a subreaper
+    #[arg(long, hide = true)]
+    no_subreaper: bool,
+}
+
+impl Perform for Run {
+    fn perform(self, session: &Session<'_>) -> Result<Exit> {
+        ensure!(!self.detach && !self.keep, "--detach and --keep are not supported yet");
+        session.prepare()?;
+        let picture = self.timings.as_deref().map(absolute).transpose()?;
+        let mut request = self.creation.request()?;
+        if self.timings.is_some() {
+            request.timings = Timings::wanted();
+        }
+        let ended = husk_runtime::run(&session.store, &request, |warnings| session.warn(warnings));
+        if let (Some(file), Some(picture)) = (self.timings, picture) {
+            // A container that failed has told nothing of its steps, but we have of ours.
+            let waterfall = Waterfall::new(request.timings.spans());
+            if file == Path::new("-") {
+                eprint!("{waterfall}");
+            } else {
+                let written = std::fs::write(&picture, waterfall.svg());
+                written.with_context(|| format!("write {}", picture.display()))?;
+            }
+        }
+        Ok(Exit::Program(ended?))
+    }
+}

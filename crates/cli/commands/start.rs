@@ -1,0 +1,20 @@
+//! `start`.
+
+use super::Perform;
+use crate::exit::Exit;
+use crate::session::Session;
+use anyhow::Result;
+
+/// Start the program of a created container
+#[derive(Debug, clap::Args)]
+pub(super) struct Start {
+    /// The container's name
+    id: String,
+}
+
+impl Perform for Start {
+    fn perform(self, session: &Session<'_>) -> Result<Exit> {
+        husk_runtime::start(&session.store, &self.id)?;
+        Ok(Exit::Success)
+    }
+}

@@ -1,0 +1,21 @@
+//! `state`.
+
+use super::Perform;
+use crate::exit::Exit;
+use crate::session::Session;
+use anyhow::Result;
+
+/// Print what a container is, as JSON
+#[derive(Debug, clap::Args)]
+pub(super) struct State {
+    /// The container's name
+    id: String,
+}
+
+impl Perform for State {
+    fn perform(self, session: &Session<'_>) -> Result<Exit> {
+        // As runc: no newline at the end.
+        print!("{}", serde_json::to_string_pretty(&husk_runtime::state(&session.store, &self.id)?)?);
+        Ok(Exit::Success)
+    }
+}

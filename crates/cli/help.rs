@@ -1,0 +1,58 @@
+//! Help, made of what clap knows of the options and what each verb says of itself.
+
+use crate::args;
+use crate::commands::{GROUPS, VERBS, Verb};
+use std::fmt::Write as _;
+
+/// `husk --help`.
+pub(crate) fn program() -> String {
+    let width = VERBS.iter().map(|verb| verb.name.len()).max().unwrap_or(0);
+    let mut text =
+        "husk, an OCI container runtime: small, static, fast.\n\nUsage: husk [OPTIONS] VERB [ARGUMENTS]\n"
+            .to_owned();
+    for group in GROUPS {
+        add(&mut text, format_args!("\n{}:\n", group.heading()));
+        for verb in VERBS.iter().filter(|verb| verb.group == group) {
+            add(&mut text, format_args!("  {:width$}  {}\n", verb.name, about(verb)));
+        }
+    }
+    let options = args::program().help_template("{options}").render_help().to_string();
+    add(&mut text, format_args!("\nOptions, before or after the verb:\n{}\n", options.trim_end()));
+    text.push_str(EXAMPLES);
+    text
+}
+
+const EXAMPLES: &str = "
+Examples:
+  husk spec                       write a config.json to begin with
+  husk plan                       what would be done for it, a line a step
+  husk run --bundle web web-1     run it, in the foreground
+  husk help create                more about one verb
+";
+
+/// `husk VERB --help`.
+pub(crate) fn verb(verb: &Verb) -> String {
+    // The program's options have a place of their own.
+    let command = (verb.define)(args::program().mut_args(|option| option.hide(true)));
+    let mut command = command
+        .override_usage(args::usage(verb))
+        .help_template("{about}\n\nUsage: {usage}\n\n{all-args}")
+        .after_help("");
+    let mut text = command.render_help().to_string().trim_end().to_owned();
+    text.push('\n');
+    if !verb.more.is_empty() {
+        add(&mut text, format_args!("\n{}\n", verb.more.trim()));
+    }
+    text.push_str("\nThe options of husk itself are in 'husk --help'.\n");
+    text
+}
+
+fn about(verb: &Verb) -> String {
+    (verb.define)(args::program()).get_about().map(ToString::to_string).unwrap_or_default()
+}
+
+/// Writing to a string does not fail.
+fn add(text: &mut String, more: std::fmt::Arguments<'_>) {
+    let written = text.write_fmt(more);
+    debug_assert!(written.is_ok());
+}

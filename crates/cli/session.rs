@@ -1,0 +1,107 @@
+//! What every verb needs: where containers are known, and where to say things.
+
+use crate::args::{CgroupManager, Global, Rootless};
+use crate::log::Log;
+use anyhow::{Context as _, Result, ensure};
+use husk_runtime::{Store, Warning};
+use std::fs::{self, DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+pub(crate) struct Session<'a> {
+    pub(crate) store: Store,
+    pub(crate) log: &'a Log,
+    pub(crate) root: Root,
+    pub(crate) rootless: Rootless,
+    cgroups: CgroupManager,
+}
+
+/// Where containers are known.
+pub(crate) enum Root {
+    /// Where it was said on the command line.
+    Said(PathBuf),
+    /// Root's own place.
+    System,
+    /// A user's.
+    Users(PathBuf),
+}
+
+/// Keeps our own binary from containers that are root on the host. Those of a user have a user
+/// namespace, in which nobody owns it.
+pub(crate) fn seal() -> Result<()> {
+    if rustix::process::geteuid().is_root() {
+        husk_runtime::seal()?;
+    }
+    Ok(())
+}
+
+impl<'a> Session<'a> {
+    pub(crate) fn open(global: Global, log: &'a Log) -> Result<Self> {
+        let cgroups = if global.systemd_cgroup { CgroupManager::Systemd } else { global.cgroup_manager };
+        let root = match global.root {
+            Some(root) => {
+                let root = absolute(&root).context("--root")?;
+                ensure!(root != Path::new("/"), "Option --root argument should not be set to /");
+                Root::Said(root)
+            }
+            None => match std::env::var_os("XDG_RUNTIME_DIR") {
+                Some(directory) if !directory.is_empty() && is_user() => {
+                    Root::Users(Path::new(&directory).join("husk"))
+                }
+                _ => Root::System,
+            },
+        };
+        log.debug(|| format!("root {}", root.path().display()));
+        Ok(Self { store: Store::new(root.path().to_owned()), log, root, rootless: global.rootless, cgroups })
+    }
+
+    pub(crate) fn warn(&self, warnings: &[Warning]) {
+        warnings.iter().for_each(|warning| self.log.warning(warning));
+    }
+
+    /// What has to be so before a container is made.
+    pub(crate) fn prepare(&self) -> Result<()> {
+        ensure!(self.cgroups != CgroupManager::Systemd, "--systemd-cgroup: is not supported yet");
+        if let Root::Users(root) = &self.root {
+            // Without the sticky bit whoever tidies that directory up may take it away (XDG Base Directory
+            // Specification).
+            let failed = || format!("make {} in $XDG_RUNTIME_DIR", root.display());
+            DirBuilder::new().recursive(true).mode(0o700).create(root).with_context(failed)?;
+            fs::set_permissions(root, Permissions::from_mode(0o1700)).with_context(failed)?;
+        }
+        Ok(())
+    }
+}
+
+impl Root {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Said(path) | Self::Users(path) => path,
+            Self::System => Path::new("/run/husk"),
+        }
+    }
+}
+
+/// Whether we are somebody who cannot write to root's place: not root, or one who is root in a user
+/// namespace of theirs and goes by their own name still.
+fn is_user() -> bool {
+    if !rustix::process::geteuid().is_root() {
+        return true;
+    }
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let everybody = map.split_whitespace().eq(["0", "0", "4294967295"]);
+    let name = std::env::var_os("USER").unwrap_or_default();
+    !everybody && !map.is_empty() && !name.is_empty() && name != "root"
+}
+
+/// Independent of the working directory, with `.` and `..` taken out as they are written: as runc has it.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
+    let path = std::path::absolute(path).with_context(|| path.display().to_string())?;
+    Ok(path.components().fold(PathBuf::new(), |mut clean, component| {
+        match component {
+            std::path::Component::ParentDir => drop(clean.pop()),
+            component => clean.push(component),
+        }
+        clean
+    }))
+}

@@ -1,0 +1,95 @@
+//! Where in a plan a program is told what confines it, on machines with AppArmor or SELinux.
+
+use bumpalo::Bump;
+use husk_plan::{AppArmor, Call, CgroupMount, Host, Keyring, Selinux, create};
+use husk_script::sys::signal::SignalSet;
+use husk_seccomp::{Abi, Machine};
+use std::path::{Path, PathBuf};
+
+fn host() -> Host {
+    Host {
+        euid: 0,
+        sources: Vec::new(),
+        cgroup: CgroupMount::V2,
+        ignored: SignalSet::EMPTY,
+        apparmor: AppArmor::Off,
+        selinux: Selinux::Off,
+        machine: Machine::new(Abi::X86_64),
+        home: PathBuf::from("/"),
+    }
+}
+
+/// The plan of a container whose process has `field`, without what stands before each step.
+fn listing(field: &str, host: &Host, call: &Call<'_>) -> Result<Vec<String>, String> {
+    let config = format!(
+        r#"{{
+            "ociVersion": "1.3.0",
+            "root": {{ "path": "rootfs" }},
+            "process": {{ "user": {{ "uid": 0, "gid": 0 }}, "args": ["/a"], "cwd": "/", {field} }},
+            "linux": {{ "namespaces": [{{ "type": "mount" }}] }}
+        }}"#
+    );
+    let (container, _) = husk_bundle::parse(config.as_bytes(), Path::new("/bundle")).unwrap();
+    let memory = Bump::new();
+    let plan = create(&container, host, call, &memory).map_err(|error| error.to_string())?;
+    let lines = plan.to_string();
+    Ok(lines.lines().map(|line| line.split_whitespace().skip(2).collect::<Vec<_>>().join(" ")).collect())
+}
+
+/// That these lines are among the others in this order, and where.
+#[track_caller]
+fn in_order(lines: &[String], wanted: &[&str]) {
+    let mut rest = lines.iter();
+    for wanted in wanted {
+        assert!(rest.any(|line| line == wanted), "no {wanted:?} in\n{}", lines.join("\n"));
+    }
+}
+
+#[test]
+fn a_profile_is_told_through_the_callers_procfs_after_the_root_has_changed() {
+    let field = r#""apparmorProfile": "a profile""#;
+    let apart = Host { apparmor: AppArmor::Apart, ..host() };
+    let lines = listing(field, &apart, &Call::default()).unwrap();
+    in_order(
+        &lines,
+        &[
+            "r0 = open /proc",
+            "r1 = open in proc thread-self/attr/apparmor/exec",
+            "close r0",
+            "pivot-root . .",
+            "write r1 \"exec a profile\"",
+            "close r1",
+            "bounding 0x0",
+        ],
+    );
+    let alone = Host { apparmor: AppArmor::Alone, ..host() };
+    in_order(
+        &listing(field, &alone, &Call::default()).unwrap(),
+        &["r1 = open in proc thread-self/attr/exec", "write r1 \"exec a profile\""],
+    );
+    let refused = listing(field, &host(), &Call::default()).unwrap_err();
+    assert_eq!(refused, "process.apparmorProfile: apparmor: config provided but apparmor not supported");
+}
+
+#[test]
+fn a_label_is_the_keyrings_too() {
+    let field = r#""selinuxLabel": "u:r:t:s0""#;
+    let on = Host { selinux: Selinux::On, ..host() };
+    let keyring = [
+        "r0 = open /proc",
+        "r1 = open in proc thread-self/attr/keycreate",
+        "write r1 \"u:r:t:s0\"",
+        "session-keyring _ses.ID",
+        "write r1 \"\"",
+        "close r1",
+    ];
+    let program = ["r1 = open in proc thread-self/attr/exec", "pivot-root . .", "write r1 \"u:r:t:s0\""];
+    let lines = listing(field, &on, &Call::default()).unwrap();
+    in_order(&lines, &[&keyring[..], &program[..]].concat());
+    let callers = Call { keyring: Keyring::Callers, ..Call::default() };
+    let lines = listing(field, &on, &callers).unwrap();
+    in_order(&lines, &program);
+    assert!(!lines.iter().any(|line| line.contains("key")), "{lines:?}");
+    let refused = listing(field, &host(), &Call::default()).unwrap_err();
+    assert!(refused.contains("selinux is disabled or not supported"), "{refused}");
+}

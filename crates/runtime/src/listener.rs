@@ -1,0 +1,102 @@
+//! The seccomp listener: fetched from the child and given to the agent that decides about its calls.
+//!
+//! config-linux.md, "The Container Process State", says in what form.
+
+use crate::error::Error;
+use crate::record::Record;
+use crate::status::OCI_VERSION;
+use husk_bundle::Container;
+use husk_spawn::sys::Errno;
+use husk_spawn::sys::process::{Dumpable, prctl_get_dumpable, prctl_set_dumpable};
+use husk_spawn::{Child, Reason};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+/// What the agent is told.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ContainerProcessState<'a> {
+    oci_version: &'a str,
+    /// The names of the descriptors that come with it.
+    fds: [&'a str; 1],
+    pid: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<&'a str>,
+    state: State<'a>,
+}
+
+/// runtime.md, "State".
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct State<'a> {
+    oci_version: &'a str,
+    id: &'a str,
+    status: &'a str,
+    pid: u32,
+    bundle: &'a Path,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    annotations: &'a BTreeMap<String, String>,
+}
+
+/// Fetches the listener that the child has just asked about, and sends it away.
+pub(crate) fn hand_over(child: &Child, container: &Container, record: &Record) -> Result<(), Error> {
+    let agent = container.seccomp_listener.as_ref();
+    let agent = agent.ok_or(Error::State("seccomp listenerPath is not set"))?;
+    let listener = fetch(child)?;
+    let pid = child.id();
+    let state = ContainerProcessState {
+        oci_version: OCI_VERSION,
+        fds: ["seccompFd"],
+        pid,
+        metadata: agent.metadata.as_deref(),
+        state: State {
+            oci_version: OCI_VERSION,
+            id: &record.id,
+            status: "creating",
+            pid,
+            bundle: &record.bundle,
+            annotations: &record.annotations,
+        },
+    };
+    let state = serde_json::to_vec(&state).map_err(Error::Record)?;
+    let socket = UnixStream::connect(&agent.path)
+        .map_err(|reason| Error::file("linux.seccomp.listenerPath: connect", &agent.path, reason))?;
+    send(&socket, &state, &listener)
+        .map_err(|errno| Error::file("linux.seccomp.listenerPath: send to", &agent.path, errno))
+}
+
+fn fetch(child: &Child) -> Result<OwnedFd, Error> {
+    match child.requested_fd() {
+        // A child that has become another user has made the memory that it shares with us undumpable,
+        // and a user without privileges may look into no such process, be it our own.
+        Err(error) if error.reason() == Reason::Errno(Errno::PERM) => {
+            let failed = |errno| Error::kernel("fetch the seccomp listener", errno);
+            let before = prctl_get_dumpable().map_err(failed)?;
+            prctl_set_dumpable(Dumpable::Yes).map_err(failed)?;
+            let fetched = child.requested_fd();
+            if before != Dumpable::Yes {
+                prctl_set_dumpable(Dumpable::No).map_err(failed)?;
+            }
+            Ok(fetched?)
+        }
+        fetched => Ok(fetched?),
+    }
+}
+
+/// All of it at once, and the listener with the first byte.
+fn send(socket: &UnixStream, state: &[u8], listener: &OwnedFd) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let fds = [listener.as_fd()];
+    if !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
+        return Err(Errno::NOBUFS);
+    }
+    let sent = sendmsg(socket, &[IoSlice::new(state)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    if sent == state.len() { Ok(()) } else { Err(Errno::MSGSIZE) }
+}

@@ -1,0 +1,229 @@
+//! Lists that go on in another process than they begin in, and what becomes of both.
+
+mod support;
+
+use husk_script::Handle;
+use husk_spawn::sys::file::{Mode, OFlags};
+use husk_spawn::sys::{Errno, Fd};
+use husk_spawn::{Command, Namespaces, Reason, Reg, Step};
+use rustix::io::read;
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::fs::{self, File};
+use std::os::fd::AsFd as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use support::{Held, Observed, needs_namespaces, needs_root, observe, own_root};
+
+const R0: Reg = Reg::new(0).unwrap();
+
+/// On in a process like the last one.
+const ON: Step<'static> = Step::CloneParent { namespaces: Namespaces::EMPTY };
+
+/// A command whose list ends with these steps.
+fn ending(program: &str, steps: &'static [Step<'static>]) -> Command {
+    let mut command = Command::new(program);
+    command.notify_release().final_steps(move |writer| {
+        steps.iter().for_each(|step| writer.push(*step));
+        Ok(())
+    });
+    command
+}
+
+/// The same program, held after exec.
+fn after(steps: &'static [Step<'static>]) -> Observed {
+    observe(|command| {
+        command.notify_release().final_steps(move |writer| {
+            steps.iter().for_each(|step| writer.push(*step));
+            Ok(())
+        })
+    })
+}
+
+#[test]
+fn the_list_goes_on_with_its_registers_in_another_child_of_ours() {
+    const OPEN: Step<'_> =
+        Step::Open { path: c"/dev/zero", flags: OFlags::RDONLY, mode: Mode::empty(), out: R0 };
+    const FD: Fd = Fd::new(509).unwrap();
+    const FROM: Handle = Handle::Register(R0);
+    let observed = after(&[Step::Setsid, OPEN, ON, Step::Dup3 { from: FROM, to: FD }]);
+    assert_eq!(observed.fds()[&509], PathBuf::from("/dev/zero"));
+    assert_eq!(observed.link("exe"), observed.program(), "the child is the one that execed");
+    assert_eq!(observed.stat(4), i64::from(std::process::id()), "its parent");
+    // Its session is the first one's, which is gone and has been waited for.
+    let first = observed.stat(6);
+    assert_ne!(first, i64::from(observed.child.id()));
+    assert!(!PathBuf::from(format!("/proc/{first}")).exists());
+}
+
+#[test]
+fn it_may_go_on_twice() {
+    let observed = after(&[ON, ON]);
+    assert_eq!(observed.link("exe"), observed.program());
+    let error = ending("true", &[ON, ON, ON]).status().unwrap_err();
+    assert_eq!((error.act(), error.reason()), ("clone-parent", Reason::Errno(Errno::TOOMANYREFS)));
+}
+
+#[test]
+fn the_second_process_is_the_first_of_a_new_pid_namespace() {
+    needs_root!();
+    let observed = after(&[Step::CloneParent { namespaces: Namespaces::PID }]);
+    assert_eq!(observed.status("NSpid"), format!("{} 1", observed.child.id()));
+    // It has no room for this one.
+    let error = ending("true", &[Step::CloneParent { namespaces: Namespaces::TIME }]).status().unwrap_err();
+    assert_eq!(error.reason(), Reason::Errno(Errno::INVAL));
+}
+
+#[test]
+fn its_end_is_the_childs_end() {
+    let status = ending("false", &[ON]).status().unwrap();
+    assert_eq!(status.code(), Some(1));
+    let mut child = ending("true", &[ON, ON]).spawn().unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(child.try_wait().unwrap().is_some_and(|status| status.success()));
+}
+
+#[test]
+fn what_fails_after_is_told_as_what_fails_before() {
+    const NOWHERE: Step<'_> = Step::Chdir { path: c"/no/such" };
+    for steps in [&[NOWHERE, ON][..], &[ON, NOWHERE], &[ON, ON, NOWHERE]] {
+        for error in [
+            ending("true", steps).status().unwrap_err(),
+            ending("true", steps).spawn_and_exec().unwrap_err(),
+            ending("true", steps).spawn().unwrap().wait_for_exec().unwrap_err(),
+        ] {
+            assert_eq!(error.to_string(), "cwd /no/such: No such file or directory (os error 2)");
+        }
+    }
+    let error = ending("/no/such", &[ON]).spawn_and_exec().unwrap_err();
+    assert_eq!(error.to_string(), "exec /no/such: No such file or directory (os error 2)");
+}
+
+#[test]
+fn what_is_killed_leaves_no_process() {
+    // How often the list went on before it is held, and how often it would after.
+    for (before, after) in [(0, 1), (1, 0), (1, 1), (2, 0)] {
+        for waited_for in [true, false] {
+            let (here, say) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+            let (forever, ours) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+            let [fd, forever_fd, ours_fd] = [Fd::of(&say), Fd::of(&forever), Fd::of(&ours)];
+            let mut command = Command::of_steps(move |writer| {
+                writer.push(Step::Close { fd: ours_fd.into() });
+                (0..before).for_each(|_| writer.push(ON));
+                writer.push(Step::Write { fd: fd.into(), bytes: b"." });
+                writer.push(Step::Await { fd: forever_fd.into() });
+                (0..after).for_each(|_| writer.push(ON));
+                Ok(())
+            });
+            let mut child = command.kill_on_drop().spawn().unwrap();
+            drop(say);
+            read(&here, &mut [0]).unwrap();
+            if waited_for {
+                child.kill().unwrap();
+                let error = child.wait().unwrap_err();
+                assert!(
+                    matches!(error.reason(), Reason::Died(status) if status.signal() == Some(9)),
+                    "{error}"
+                );
+                // It wrote, and may not have begun to wait.
+                assert!(error.step().is_some_and(|step| step > before && step <= before + 2), "{error}");
+            }
+            drop(child);
+            // Every process of the list has a copy of the other end.
+            assert_eq!(read(&here, &mut [0]).unwrap(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_process_in_memory_of_its_own_joins_a_time_namespace_and_enters_a_new_one() {
+    needs_namespaces!();
+    // Where the memory is shared it cannot (see facts.rs).
+    let other = observe(|command| own_root(command).new_namespaces(Namespaces::TIME));
+    let [user, time] = ["user", "time"].map(|name| namespace(&other, name));
+    let steps = [
+        Step::Setns { fd: Fd::of(&user).into(), namespaces: Namespaces::USER },
+        ON,
+        Step::Setns { fd: Fd::of(&time).into(), namespaces: Namespaces::TIME },
+    ];
+    let joined = observe(|command| {
+        command.notify_release().final_steps(move |writer| {
+            steps.iter().for_each(|step| writer.push(*step));
+            Ok(())
+        })
+    });
+    assert_eq!(joined.link("ns/time"), other.link("ns/time"));
+
+    // Held before exec, which would enter it in any case.
+    let mut command = Command::new("true");
+    own_root(&mut command).notify_release().kill_on_drop().final_steps(|writer| {
+        writer.push(Step::Unshare { namespaces: Namespaces::TIME });
+        writer.push(ON);
+        Ok(())
+    });
+    let held = Held::before_exec(&mut command);
+    let child = command.spawn().unwrap();
+    held.wait(&child);
+    let link = |name| fs::read_link(format!("/proc/{}/ns/{name}", child.id())).unwrap();
+    assert_eq!(link("time"), link("time_for_children"));
+    assert_ne!(link("time"), fs::read_link("/proc/self/ns/time").unwrap());
+    held.release();
+}
+
+fn namespace(observed: &Observed, name: &str) -> File {
+    File::open(format!("/proc/{}/ns/{name}", observed.child.id())).unwrap()
+}
+
+#[test]
+fn a_command_joins_a_user_namespace_together_with_any_other() {
+    needs_namespaces!();
+    let all = Namespaces::ALL;
+    let other = observe(|command| own_root(command).new_namespaces(all));
+    let pidfd = || other.child.as_fd().try_clone_to_owned().unwrap();
+    let names = |kinds: Namespaces| {
+        let names = Namespaces::NAMES.into_iter().filter(move |(kind, _)| kinds.contains(*kind));
+        names.map(|(_, name)| format!("ns/{name}"))
+    };
+    let own = |name: &str| fs::read_link(PathBuf::from("/proc/self").join(name)).unwrap();
+
+    let inside = observe(|command| command.join(pidfd(), all));
+    for name in names(all) {
+        assert_eq!(inside.link(&name), other.link(&name));
+    }
+    assert_eq!(inside.child.id().to_string(), inside.status("NSpid").split(' ').next().unwrap());
+    drop(inside);
+
+    // New ones belong to the one that is joined: the program may do there what root may.
+    let new = all.without(Namespaces::USER);
+    let beside = observe(|command| {
+        command.join(pidfd(), Namespaces::USER).new_namespaces(new).hostname("beside").uid(0)
+    });
+    assert_eq!(beside.link("ns/user"), other.link("ns/user"));
+    for name in names(new) {
+        assert_ne!(beside.link(&name), other.link(&name));
+        assert_ne!(beside.link(&name), own(&name));
+    }
+    assert!(beside.status("NSpid").ends_with(" 1"));
+
+    // Some of these, some of those.
+    let mixed = observe(|command| {
+        command
+            .join(pidfd(), Namespaces::USER | Namespaces::PID)
+            .new_namespaces(Namespaces::NET)
+            .new_session()
+    });
+    assert_eq!(mixed.link("ns/pid"), other.link("ns/pid"));
+    assert_ne!(mixed.link("ns/net"), other.link("ns/net"));
+    assert_eq!(mixed.stat(6), i64::from(mixed.child.id()), "it leads its session");
+}
+
+#[test]
+fn failures_there_are_told_as_anywhere() {
+    needs_namespaces!();
+    let other = observe(|command| own_root(command).new_namespaces(Namespaces::PID));
+    let mut command = Command::new("true");
+    let pidfd = other.child.as_fd().try_clone_to_owned().unwrap();
+    command.join(pidfd, Namespaces::USER | Namespaces::PID).current_dir("/no/such");
+    for error in [command.spawn_and_exec().unwrap_err(), command.status().unwrap_err()] {
+        assert_eq!(error.to_string(), "cwd /no/such: No such file or directory (os error 2)");
+    }
+}

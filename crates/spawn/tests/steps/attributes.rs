@@ -1,0 +1,145 @@
+//! The steps that set what a container's process is: its keyring, its policies, the owner of its streams.
+
+use super::{R0, after, after_in_namespaces, failure, fd, list, mount_tmpfs, text, with_privileges};
+use crate::support::{Dir, needs_namespaces, needs_root, observe, skip};
+use husk_script::Request;
+use husk_spawn::sys::file::{Mode, OFlags};
+use husk_spawn::sys::process::Instruction;
+use husk_spawn::sys::{Errno, Fd, Uid};
+use husk_spawn::{Command, Reason, Step};
+use std::fs;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+#[test]
+pub(crate) fn fchown_streams() {
+    needs_root!();
+    let dir = Dir::new();
+    let (path, flags) = (text(dir.join("out")), OFlags::RDWR | OFlags::CREATE);
+    let owner = |path| fs::metadata(path).unwrap().uid();
+    let (node, zero) = (dir.join("node"), rustix::fs::makedev(1, 5));
+    let kind = rustix::fs::FileType::CharacterDevice;
+    rustix::fs::mknodat(rustix::fs::CWD, &node, kind, Mode::from(0o600), zero).unwrap();
+    let node = text(node);
+    let give = |device| {
+        let steps = [
+            Step::Open { path: device, flags: OFlags::RDONLY, mode: Mode::empty(), out: R0 },
+            Step::Dup3 { from: R0.into(), to: Fd::STDIN },
+            Step::Open { path, flags, mode: Mode::from(0o600), out: R0 },
+            Step::Dup3 { from: R0.into(), to: Fd::STDERR },
+            Step::FchownStreams { uid: Uid::from_raw(12) },
+        ];
+        Command::new("true").final_steps(list(steps)).status().unwrap();
+    };
+    give(c"/dev/null");
+    assert_eq!(owner(dir.join("out")), 12);
+    give(node);
+    // Nobody gets a device of the host.
+    assert_eq!([owner("/dev/null".into()), owner(dir.join("node"))], [0, 0]);
+}
+
+#[test]
+pub(crate) fn open_in_proc() {
+    let proc = Step::OpenProc { out: R0 };
+    let open = |path| Step::OpenInProc { proc: R0.into(), path, flags: OFlags::RDONLY, out: R0 };
+    let observed = after([proc, open(c"self/status"), Step::Dup3 { from: R0.into(), to: fd(509) }]);
+    let status = Path::new("/proc").join(observed.child.id().to_string()).join("status");
+    assert_eq!(observed.fds()[&509], status, "it is the child's own");
+    for (path, errno) in [(c"self/cwd/x", 40), (c"../etc/passwd", 18), (c"no/such", 2)] {
+        let refused = failure([proc, open(path)]);
+        assert!(refused.ends_with(&format!("(os error {errno})")), "{refused}");
+    }
+    // What somebody mounted there is no procfs, and what he mounted in it is not what was meant.
+    needs_namespaces!();
+    let reason = |steps: [Step<'static>; 3]| {
+        let mut command = Command::new("true");
+        with_privileges(&mut command).final_steps(list(steps)).status().unwrap_err().reason()
+    };
+    let fake = mount_tmpfs(Path::new("/proc"));
+    assert_eq!(reason([fake, proc, open(c"self/status")]), Reason::Errno(Errno::NODEV));
+    let over = Step::MountBind { source: c"/dev/null", target: c"/proc/uptime" };
+    assert_eq!(reason([over, proc, open(c"uptime")]), Reason::Errno(Errno::XDEV));
+    // That which was there before is still what it was.
+    after_in_namespaces([proc, fake, open(c"self/status")]);
+}
+
+#[test]
+pub(crate) fn join_session_keyring() {
+    let join =
+        |permissions| Step::JoinSessionKeyring { name: c"_ses.husk-test", permissions, tolerate: None };
+    let has_keyrings = Path::new("/proc/keys").exists();
+    if !has_keyrings {
+        let refused = failure([join(0)]);
+        assert!(refused.ends_with("Function not implemented (os error 38)"), "{refused}");
+        let tolerate = Some(Errno::NOSYS);
+        after([Step::JoinSessionKeyring { name: c"_ses.husk-test", permissions: 0, tolerate }]);
+        skip!("needs keyrings");
+    }
+    // As the observer is of the same user, it sees what its user may view.
+    let view_for_others = 0x1;
+    let observed = after([join(view_for_others)]);
+    let keys = fs::read_to_string("/proc/keys").unwrap();
+    let line = keys.lines().find(|line| line.contains("_ses.husk-test")).expect("the keyring");
+    let permissions = line.split_whitespace().nth(4).unwrap();
+    let permissions = u32::from_str_radix(permissions, 16).unwrap();
+    assert_eq!(permissions & 0x3f00_0001, 0x3f00_0001, "{line}");
+    drop(observed);
+}
+
+#[test]
+pub(crate) fn set_mempolicy() {
+    if !Path::new("/proc/self/numa_maps").exists() {
+        skip!("needs a kernel with NUMA");
+    }
+    let interleave = 3;
+    let observed = after([Step::SetMempolicy { mode: interleave, nodes: &[1] }]);
+    let maps = observed.file("numa_maps");
+    assert!(maps.lines().all(|line| line.contains(" interleave:0")), "{maps}");
+    let refused = failure([Step::SetMempolicy { mode: interleave, nodes: &[] }]);
+    assert_eq!(refused, "memory-policy 0x3: Invalid argument (os error 22)");
+    let refused = failure([Step::SetMempolicy { mode: 0, nodes: &[1] }]);
+    assert_eq!(refused, "memory-policy 0x0 nodes 0: Invalid argument (os error 22)");
+}
+
+#[test]
+pub(crate) fn personality() {
+    let linux32 = 8;
+    let observed = observe(|command| command.final_steps(list([Step::Personality { persona: linux32 }])));
+    assert_eq!(observed.file("personality").trim(), "00000008");
+}
+
+#[test]
+pub(crate) fn seccomp_listener() {
+    // getcwd is notified of, all else allowed.
+    let (load, equal, answer, notify, allow) = (0x20, 0x15, 0x06, 0x7fc0_0000, 0x7fff_0000);
+    let getcwd = if cfg!(target_arch = "x86_64") { 79 } else { 17 };
+    let program: &[Instruction] = vec![
+        Instruction { code: load, jt: 0, jf: 0, k: 0 },
+        Instruction { code: equal, jt: 0, jf: 1, k: getcwd },
+        Instruction { code: answer, jt: 0, jf: 0, k: notify },
+        Instruction { code: answer, jt: 0, jf: 0, k: allow },
+    ]
+    .leak();
+    let new_listener = 8;
+    let filter = Step::SeccompListener { flags: new_listener, program };
+    let mut command = Command::of_steps(list([Step::NoNewPrivs, filter, Step::Chdir { path: c"/no/such" }]));
+    let mut child = command.kill_on_drop().spawn().unwrap();
+    assert_eq!(child.next_request().unwrap(), Some(Request::Listener));
+    let listener = child.requested_fd().unwrap();
+    let is = fs::read_link(format!("/proc/self/fd/{}", listener.as_raw_fd())).unwrap();
+    assert_eq!(is, Path::new("anon_inode:seccomp notify"));
+    child.go_on().unwrap();
+    assert_eq!(child.next_request().unwrap(), None);
+    assert!(child.requested_fd().is_err(), "the last word was about no descriptor");
+    assert_eq!(child.wait().unwrap_err().act(), "cwd /no/such");
+}
+
+#[test]
+fn a_child_ends_though_its_filter_forbids_it() {
+    // Every call is refused with EPERM, exit_group too.
+    let program: &[Instruction] = &[Instruction { code: 0x06, jt: 0, jf: 0, k: 0x0005_0001 }];
+    let filter = Step::Seccomp { flags: 0, program };
+    let refused = failure([Step::NoNewPrivs, filter, Step::Chdir { path: c"/" }]);
+    assert_eq!(refused, "cwd /: Operation not permitted (os error 1)");
+}

@@ -1,0 +1,419 @@
+//! What may be typed, and what is said to it.
+//!
+//! Engines type what runc takes, and read what it says: where a test does not ask for husk it holds
+//! for runc too (`RUNTIME_UNDER_TEST`).
+
+use crate::util::{Bundle, Runtime, is_husk, is_root, need};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+#[track_caller]
+fn json_log(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+// `HUSK_GOLDEN=write` writes the help anew; the difference is the review.
+#[test]
+fn help_is_what_a_person_would_want_to_read() {
+    need!(is_husk(), "another runtime has other words");
+    let runtime = Runtime::under_test();
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help");
+    let all = runtime.typed(&["--help"]).succeeds();
+    let verbs = all.lines().filter_map(|line| line.strip_prefix("  ")?.split_once("  "));
+    let is_verb = |verb: &&str| !verb.is_empty() && verb.chars().all(char::is_alphabetic);
+    let verbs = verbs.map(|(verb, _)| verb).filter(is_verb);
+    let mut found = vec![("husk".to_owned(), all.clone())];
+    found.extend(verbs.map(|verb| (verb.to_owned(), runtime.typed(&[verb, "--help"]).succeeds())));
+    assert!(found.len() > 8, "{all}");
+    for (name, text) in found {
+        let golden = directory.join(name + ".txt");
+        if std::env::var_os("HUSK_GOLDEN").is_some_and(|value| value == "write") {
+            fs::write(&golden, &text).unwrap();
+        }
+        assert_eq!(text, fs::read_to_string(&golden).unwrap_or_default(), "{}", golden.display());
+        let long = text.lines().find(|line| line.chars().count() > 120);
+        assert_eq!(long, None, "wider than a terminal");
+    }
+}
+
+#[test]
+fn help_can_be_asked_for_in_several_ways() {
+    let runtime = Runtime::under_test();
+    let all = runtime.typed(&["--help"]).succeeds();
+    for words in [&[] as &[&str], &["-h"], &["help"], &["h"]] {
+        assert_eq!(runtime.typed(words).succeeds(), all, "{words:?}");
+    }
+    let kill = runtime.typed(&["kill", "--help"]).succeeds();
+    assert_eq!(runtime.typed(&["help", "kill"]).succeeds(), kill);
+    assert_eq!(runtime.typed(&["kill", "-h"]).succeeds(), kill);
+}
+
+// dockerd splits the first line at "version" and looks for "commit:", podman prints it all.
+#[test]
+fn the_version_is_in_the_form_that_engines_know() {
+    let runtime = Runtime::under_test();
+    let text = runtime.typed(&["--version"]).succeeds();
+    assert!(text.lines().next().unwrap().contains(" version "), "{text}");
+    assert!(text.lines().any(|line| line == "spec: 1.3.0"), "{text}");
+    assert_eq!(runtime.typed(&["-v"]).succeeds(), text);
+}
+
+#[test]
+fn what_is_not_understood_is_an_error() {
+    let runtime = Runtime::under_test();
+    for (code, words) in [
+        (3, &["dance"] as &[&str]),
+        (1, &["--dance"]),
+        (1, &["list", "--dance"]),
+        (1, &["list", "too-much"]),
+        (1, &["list", "--format", "sideways"]),
+        (1, &["state"]),
+        (1, &["state", "a", "b"]),
+        (1, &["create", "--preserve-fds", "many", "c"]),
+        (1, &["run", "--detach=maybe", "c"]),
+        (1, &["--log-format", "sideways", "list"]),
+    ] {
+        let seen = runtime.typed(words);
+        assert_eq!(seen.0.status.code(), Some(code), "{words:?}");
+        assert!(!seen.0.stderr.is_empty(), "{words:?}");
+    }
+}
+
+#[test]
+fn what_is_not_understood_is_said_with_where_to_look() {
+    need!(is_husk(), "another runtime has other words");
+    let runtime = Runtime::under_test();
+    let says = |words: &[&str], code, text| runtime.typed(words).fails(code, text);
+    says(&["dance"], 3, "husk: unknown command \"dance\"\nsee 'husk --help'");
+    says(&["state"], 1, "husk: state: ID is missing\nsee 'husk state --help'");
+    says(&["list", "--dance"], 1, "husk: list: unexpected argument '--dance' found");
+}
+
+// podman asks so whether an option is there (containers/common, CRRuntimeSupportsPodCheckpointRestore).
+#[test]
+fn an_option_without_its_value_says_so_in_runcs_words() {
+    let runtime = Runtime::under_test();
+    runtime.typed(&["run", "--pid-file"]).fails(1, "flag needs an argument");
+    runtime.typed(&["run", "-b"]).fails(1, "flag needs an argument");
+    runtime.typed(&["--log"]).fails(1, "flag needs an argument");
+}
+
+#[test]
+fn long_options_may_have_one_dash_and_their_value_behind_either_sign() {
+    let runtime = Runtime::under_test();
+    let root = runtime.root().to_str().unwrap();
+    let equals = [format!("--root={root}"), format!("-root={root}")];
+    for words in [
+        &["--root", root, "list", "--format", "json"] as &[&str],
+        &["-root", root, "list", "-format", "json"],
+        &[&equals[0], "list", "--format=json"],
+        &[&equals[1], "list", "-format=json"],
+        &["--root", root, "list", "-f", "json"],
+        &["--debug=false", "--root", root, "list", "--quiet=false", "-f=json"],
+        &["list", "-f", "json", "--root", root],
+        &["--root", "/not/there", "list", "-f", "json", "--root", root],
+    ] {
+        assert_eq!(runtime.typed(words).succeeds(), "null\n", "{words:?}");
+    }
+}
+
+#[test]
+fn options_stand_before_or_after_the_container() {
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("wait");
+    bundle.write();
+    let path = bundle.path().to_str().unwrap();
+    let pid_file = bundle.path().join("pid");
+    let pid = pid_file.to_str().unwrap();
+    runtime.call("create", &["c", "-bundle", path, "--pid-file", pid]).succeeds();
+    assert!(fs::read_to_string(pid_file).unwrap().parse::<u32>().is_ok());
+    runtime.call("delete", &["c", "-force"]).succeeds();
+    runtime.call("run", &["-no-subreaper", "--bundle", "/not/there", "c"]).fails(1, "");
+    assert!(runtime.is_empty());
+    // What follows two dashes is no option.
+    runtime.call("start", &["--", "c"]).fails(1, "container does not exist");
+}
+
+#[test]
+fn nothing_is_in_a_place_where_nothing_was_ever_created() {
+    let runtime = Runtime::under_test();
+    runtime.call("list", &["-q"]).prints("");
+    let missing = runtime.root().join("missing");
+    // One that was named should be there.
+    runtime.typed(&["--root", missing.to_str().unwrap(), "list"]).fails(1, "");
+    runtime.typed(&["--root", "/", "list"]).fails(1, "--root");
+    runtime.typed(&["--root", "/../..", "list"]).fails(1, "--root");
+}
+
+#[test]
+fn a_users_place_is_in_the_runtime_directory_and_stays_there() {
+    need!(!is_root(), "root has a place of its own");
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("exit 0");
+    bundle.write();
+    let created = runtime.typed(&["run", "--bundle", bundle.path().to_str().unwrap(), "in-runtime-dir"]);
+    created.succeeds();
+    let made = fs::read_dir(runtime.root()).unwrap().next().unwrap().unwrap();
+    assert_eq!(made.metadata().unwrap().permissions().mode() & 0o7777, 0o1700);
+}
+
+#[test]
+fn the_log_is_there_even_if_it_has_nothing_to_say() {
+    let runtime = Runtime::under_test();
+    let log = runtime.root().join("log");
+    let root = runtime.root().to_str().unwrap();
+    runtime.typed(&["--log", log.to_str().unwrap(), "--root", root, "list", "-q"]).succeeds();
+    assert_eq!(fs::read_to_string(&log).unwrap(), "");
+    let nowhere = runtime.root().join("not/there");
+    runtime.typed(&["--log", nowhere.to_str().unwrap(), "--root", root, "list"]).fails(1, "");
+}
+
+// containerd reads `level`, `msg` and `time` of the last object; podman the whole file as one.
+#[test]
+fn an_error_is_one_object_in_the_log_and_a_line_for_people() {
+    let runtime = Runtime::under_test();
+    let log = runtime.root().join("log");
+    let log_words = ["--log", log.to_str().unwrap(), "--log-format", "json"];
+    let seen = runtime.typed(&[&log_words as &[&str], &["--root", "/not-there", "state", "c"]].concat());
+    seen.fails(1, "container does not exist");
+    assert!(!String::from_utf8_lossy(&seen.0.stderr).contains('{'));
+    let objects = json_log(&log);
+    assert_eq!(objects.len(), 1);
+    assert_eq!(objects[0]["level"], "error");
+    assert_eq!(objects[0]["msg"], "container does not exist");
+    let time = objects[0]["time"].as_str().unwrap();
+    assert!(time.len() >= 20 && time.ends_with('Z') && time.as_bytes()[10] == b'T', "{time}");
+}
+
+#[test]
+fn an_error_in_the_log_has_a_code_and_a_field_for_programs() {
+    need!(is_husk(), "runc has neither");
+    let runtime = Runtime::under_test();
+    let logged = |words: &[&str]| {
+        let log = runtime.root().join("log");
+        let words = [&["--log", log.to_str().unwrap(), "--log-format", "json"], words].concat();
+        runtime.typed(&words);
+        let objects = json_log(&log);
+        fs::remove_file(log).unwrap();
+        assert_eq!(objects.len(), 1);
+        let text = |key: &str| objects[0][key].as_str().unwrap_or_default().to_owned();
+        (text("code"), text("field"))
+    };
+    let pair = |code: &str, field: &str| (code.to_owned(), field.to_owned());
+    assert_eq!(logged(&["--root", "/not-there", "state", "c"]), pair("not-found", ""));
+    assert_eq!(logged(&["--root", "/not-there", "state", ".."]), pair("invalid-id", ""));
+    assert_eq!(logged(&["state"]), pair("usage", ""));
+    assert_eq!(logged(&["dance"]), pair("usage", ""));
+    let bundle = Bundle::running("exit 0").with("/process/cwd", "relative".into());
+    bundle.write();
+    let path = bundle.path().to_str().unwrap();
+    assert_eq!(
+        logged(&["--root", "/not-there", "run", "-b", path, "c"]),
+        pair("invalid-config", "process.cwd")
+    );
+    let options = serde_json::json!(["size=nonsense"]);
+    let mount =
+        serde_json::json!({ "destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": options });
+    let bundle = Bundle::running("exit 0").mounting(mount);
+    bundle.write();
+    let (path, root) = (bundle.path().to_str().unwrap(), runtime.root().join("containers"));
+    let words = ["--root", root.to_str().unwrap(), "run", "-b", path, "c"];
+    assert_eq!(logged(&words), pair("step-failed", "mounts[2]"));
+}
+
+#[test]
+fn a_log_as_text_is_as_logrus_writes_it() {
+    let runtime = Runtime::under_test();
+    let log = runtime.root().join("log");
+    let words = ["--log", log.to_str().unwrap(), "--root", "/not-there", "state", "c"];
+    runtime.typed(&words).fails(1, "container does not exist");
+    let text = fs::read_to_string(log).unwrap();
+    assert!(text.starts_with("time=\""), "{text}");
+    assert!(text.contains(" level=error msg=\"container does not exist\""), "{text}");
+    assert_eq!(text.lines().count(), 1);
+}
+
+#[test]
+fn an_error_is_an_object_on_standard_error_where_json_has_no_other_place() {
+    let runtime = Runtime::under_test();
+    let seen = runtime.typed(&["--log-format", "json", "--root", "/not-there", "state", "c"]);
+    assert_eq!(seen.0.status.code(), Some(1));
+    let object: Value = serde_json::from_slice(&seen.0.stderr).unwrap();
+    assert_eq!(object["msg"], "container does not exist");
+}
+
+// runc's tests/integration/debug.bats. What the lines say is each runtime's own affair.
+#[test]
+fn what_is_done_is_said_when_asked() {
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("exit 0");
+    bundle.write();
+    let log = runtime.root().join("log");
+    let (path, log_path) = (bundle.path().to_str().unwrap(), log.to_str().unwrap());
+    let root = runtime.root().join("containers");
+    let run = ["--debug", "--root", root.to_str().unwrap(), "run", "-b", path, "c"];
+    let seen = runtime.typed(&run);
+    seen.succeeds();
+    assert!(String::from_utf8_lossy(&seen.0.stderr).contains("level=debug"));
+    let seen = runtime.typed(&[&["--log", log_path] as &[&str], &run].concat());
+    seen.succeeds();
+    assert!(!String::from_utf8_lossy(&seen.0.stderr).contains("level=debug"));
+    assert!(fs::read_to_string(&log).unwrap().contains("level=debug"));
+    fs::remove_file(&log).unwrap();
+    runtime.typed(&[&["--log", log_path, "--log-format", "json"] as &[&str], &run].concat()).succeeds();
+    assert!(json_log(&log).iter().all(|line| line["level"] == "debug"));
+}
+
+#[test]
+fn callers_of_runc_and_crun_may_say_who_makes_cgroups() {
+    need!(is_husk(), "runc knows no --cgroup-manager");
+    let runtime = Runtime::under_test();
+    let root = runtime.root().to_str().unwrap();
+    for manager in ["disabled", "cgroupfs"] {
+        let words = ["--cgroup-manager", manager, "--rootless", "auto", "--root", root, "list", "-q"];
+        runtime.typed(&words).prints("");
+    }
+    let refused = "--systemd-cgroup: is not supported yet";
+    runtime.typed(&["--systemd-cgroup", "--root", "/not-there", "run", "c"]).fails(1, refused);
+    runtime.typed(&["--cgroup-manager=systemd", "--root", "/not-there", "run", "c"]).fails(1, refused);
+}
+
+#[test]
+fn a_config_to_begin_with_runs() {
+    let runtime = Runtime::under_test();
+    let mut bundle = Bundle::running("cat /proc/sys/kernel/hostname");
+    let path = bundle.path().to_str().unwrap().to_owned();
+    let rootless: &[&str] = if is_root() { &[] } else { &["--rootless"] };
+    runtime.typed(&[&["spec", "--bundle", &path], rootless].concat()).prints("");
+    let text = fs::read_to_string(bundle.path().join("config.json")).unwrap();
+    assert!(text.starts_with("{\n\t\"ociVersion\": \"1.3.0\",\n\t\"process\": {\n\t\t\"terminal\": true,"));
+    let args = bundle.config["process"]["args"].take();
+    bundle.config = serde_json::from_str(&text).unwrap();
+    let bundle = bundle.with("/process/args", args).with("/process/terminal", false.into());
+    runtime.run(&bundle).prints(bundle.config["hostname"].as_str().unwrap());
+    // What somebody has written is not written over.
+    runtime.typed(&["spec", "--bundle", &path]).fails(1, "File config.json exists. Remove it first");
+    let kept: Value = serde_json::from_slice(&fs::read(bundle.path().join("config.json")).unwrap()).unwrap();
+    assert_eq!(kept, bundle.config);
+}
+
+#[test]
+fn a_config_to_begin_with_may_need_no_root() {
+    let runtime = Runtime::under_test();
+    let path = runtime.root().to_str().unwrap();
+    runtime.typed(&["spec", "--rootless", "-b", path]).prints("");
+    let config: Value =
+        serde_json::from_slice(&fs::read(runtime.root().join("config.json")).unwrap()).unwrap();
+    assert_eq!(config["linux"]["uidMappings"][0]["hostID"], rustix::process::geteuid().as_raw());
+    let kinds = config["linux"]["namespaces"].as_array().unwrap();
+    assert!(kinds.iter().any(|namespace| namespace["type"] == "user"));
+    assert!(kinds.iter().all(|namespace| namespace["type"] != "network"));
+}
+
+#[test]
+fn a_plan_for_programs_says_what_the_one_for_people_says() {
+    need!(is_husk(), "runc has no plan");
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("exit 0");
+    bundle.write();
+    let path = bundle.path().to_str().unwrap();
+    let listing = runtime.typed(&["plan", path]).succeeds();
+    let steps: Vec<Value> =
+        serde_json::from_str(&runtime.typed(&["plan", "--json", path]).succeeds()).unwrap();
+    assert_eq!(steps.len(), listing.lines().count());
+    let text = |step: &Value, key: &str| step[key].as_str().unwrap().to_owned();
+    for (number, (step, line)) in steps.iter().zip(listing.lines()).enumerate() {
+        assert_eq!(step["step"], number);
+        let (origin, said) = (text(step, "origin"), text(step, "text"));
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(line), words(&format!("{number} {origin} {said}")));
+        assert!(origin.starts_with(&text(step, "field")));
+        assert!(said.contains(&text(step, "kind")));
+    }
+    assert_eq!(text(steps.last().unwrap(), "kind"), "exec");
+    let of_dev = steps.iter().find(|step| step["field"] == "mounts[1]").unwrap();
+    assert_eq!((text(of_dev, "kind"), text(of_dev, "text")), ("fsopen".into(), "r0 = fsopen tmpfs".into()));
+}
+
+#[test]
+fn a_plan_says_what_a_seccomp_profile_decides() {
+    need!(is_husk(), "runc has no plan");
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("exit 0");
+    bundle.write();
+    let path = bundle.path().to_str().unwrap().to_owned();
+    runtime.typed(&["plan", "--seccomp", &path]).fails(1, "linux.seccomp: is missing");
+    let profile = serde_json::json!({
+        "defaultAction": "SCMP_ACT_ALLOW",
+        "syscalls": [{ "names": ["getcwd", "not_a_call"], "action": "SCMP_ACT_ERRNO", "errnoRet": 7 }]
+    });
+    let bundle = bundle.with("/linux/seccomp", profile);
+    bundle.write();
+    let seen = runtime.typed(&["plan", "--seccomp", &path]);
+    let table = seen.succeeds();
+    assert!(table.starts_with("default allow\n"), "{table}");
+    assert!(table.lines().any(|line| line.ends_with("errno 7            getcwd")), "{table}");
+    assert!(String::from_utf8_lossy(&seen.0.stderr).contains("not_a_call"));
+}
+
+#[test]
+fn timings_show_every_step_once_and_in_its_order() {
+    need!(is_husk(), "runc takes no times");
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("exit 7");
+    bundle.write();
+    let (path, root) = (bundle.path().to_str().unwrap(), runtime.root().to_str().unwrap());
+    let steps: Vec<Value> =
+        serde_json::from_str(&runtime.typed(&["plan", "--json", path]).succeeds()).unwrap();
+    // A plan is of no container, so its keyring has no name yet.
+    let text = |step: &Value, key: &str| step[key].as_str().unwrap().replace("_ses.ID", "_ses.c");
+    let wanted: Vec<_> =
+        steps.iter().map(|step| format!("{}: {}", text(step, "origin"), text(step, "text"))).collect();
+
+    let run = |timings: &str| runtime.typed(&["--root", root, "run", timings, "-b", path, "c"]);
+    let seen = run("--timings");
+    assert_eq!(seen.0.status.code(), Some(7));
+    let stderr = String::from_utf8(seen.0.stderr).unwrap();
+    let rows = stderr.lines().filter_map(|line| line.get(21..)?.trim_start_matches([' ', '#']).into());
+    let (ours, theirs): (Vec<&str>, Vec<&str>) =
+        rows.filter(|row| row.contains(": ")).partition(|row| row.starts_with("husk: "));
+    assert_eq!(theirs, wanted, "{stderr}");
+    let phases = ["load config.json", "look at the machine", "plan", "clone, map ids", "wait for exec"];
+    let places = phases.map(|phase| ours.iter().position(|row| *row == format!("husk: {phase}")).unwrap());
+    assert!(places.is_sorted(), "{stderr}");
+
+    let picture = runtime.root().join("picture.svg");
+    run(&format!("--timings={}", picture.display()));
+    let svg = fs::read_to_string(picture).unwrap();
+    let escaped = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let rest = wanted.iter().try_fold(svg.as_str(), |rest, step| {
+        rest.split_once(&format!(">{}</text>", escaped(step))).map(|(_, rest)| rest)
+    });
+    assert!(rest.is_some_and(|rest| rest.ends_with("</svg>\n")), "{svg}");
+}
+
+// A child that asked for the time behind its filter would be killed for it.
+#[test]
+fn timings_ask_for_no_time_where_a_filter_could_forbid_it() {
+    need!(is_husk(), "runc takes no times");
+    let runtime = Runtime::under_test();
+    let profile = serde_json::json!({
+        "defaultAction": "SCMP_ACT_ALLOW",
+        "syscalls": [{ "names": ["clock_gettime"], "action": "SCMP_ACT_KILL_PROCESS" }]
+    });
+    for privileges in [true, false] {
+        if !privileges && !is_root() {
+            continue;
+        }
+        let bundle = Bundle::running("exit 7")
+            .with("/linux/seccomp", profile.clone())
+            .with("/process/noNewPrivileges", privileges.into());
+        bundle.write();
+        let (path, root) = (bundle.path().to_str().unwrap(), runtime.root().to_str().unwrap());
+        let seen = runtime.typed(&["--root", root, "run", "--timings", "-b", path, "c"]);
+        assert_eq!(seen.0.status.code(), Some(7), "{}", String::from_utf8_lossy(&seen.0.stderr));
+    }
+}

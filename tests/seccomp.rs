@@ -1,0 +1,200 @@
+//! Filters of system calls, and who decides about those that a filter only notifies of.
+
+use crate::util::{Bundle, Runtime, is_root, need};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{IoSliceMut, Read as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::process::Stdio;
+use std::thread::{Scope, ScopedJoinHandle};
+
+/// A program that calls getcwd, of which somebody is notified.
+fn notifying(agent: &Path, action: Value) -> Bundle {
+    let profile = json!({
+        "defaultAction": "SCMP_ACT_ALLOW",
+        "listenerPath": agent,
+        "listenerMetadata": "for the agent",
+        "syscalls": [{ "names": ["getcwd"], "action": action }]
+    });
+    Bundle::running("cwd")
+        .with("/linux/seccomp", profile)
+        .with("/annotations", json!({ "org.example.key": "value" }))
+}
+
+/// What an agent is sent: the words, and the listener.
+fn accept(agent: &UnixListener) -> (Value, OwnedFd) {
+    let (mut socket, _) = agent.accept().unwrap();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut text = vec![0; 4096];
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    let length = recvmsg(&socket, &mut [IoSliceMut::new(&mut text)], &mut ancillary, flags).unwrap().bytes;
+    let received = ancillary.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => fds.collect::<Vec<_>>(),
+        _ => Vec::new(),
+    });
+    let [listener] = <[OwnedFd; 1]>::try_from(received.collect::<Vec<_>>()).expect("one descriptor");
+    text.truncate(length);
+    socket.read_to_end(&mut text).unwrap();
+    (serde_json::from_slice(&text).unwrap(), listener)
+}
+
+/// Does something while the agent waits, who is told if it comes to an end without him.
+fn meanwhile<'s, T: Send + 's>(
+    scope: &'s Scope<'s, '_>,
+    agent: &'s Path,
+    act: impl FnOnce() -> T + Send + 's,
+) -> ScopedJoinHandle<'s, T> {
+    scope.spawn(move || {
+        let done = act();
+        // Tolerated: most often he has heard already and is gone.
+        drop(UnixStream::connect(agent));
+        done
+    })
+}
+
+/// Waits until somebody asks.
+fn until_asked(listener: &OwnedFd) {
+    let mut events = [PollFd::new(listener, PollFlags::IN)];
+    poll(&mut events, None).unwrap();
+    assert!(events[0].revents().contains(PollFlags::IN), "the listener hung up: nobody will ask");
+}
+
+#[track_caller]
+fn is_listener(listener: &OwnedFd) {
+    let link = fs::read_link(format!("/proc/self/fd/{}", listener.as_raw_fd())).unwrap();
+    assert_eq!(link, Path::new("anon_inode:seccomp notify"));
+}
+
+#[test]
+fn an_agent_decides_about_calls() {
+    let runtime = Runtime::under_test();
+    let directory = tempfile::tempdir().unwrap();
+    for no_new_privileges in [true, false] {
+        need!(no_new_privileges || is_root(), "needs root to filter what may gain privileges");
+        let path = directory.path().join(format!("agent-{no_new_privileges}"));
+        let agent = UnixListener::bind(&path).unwrap();
+        let bundle = notifying(&path, json!("SCMP_ACT_NOTIFY"))
+            .with("/process/noNewPrivileges", json!(no_new_privileges))
+            .with("/process/capabilities", json!({}));
+        let seen = std::thread::scope(|scope| {
+            let run = meanwhile(scope, &path, || runtime.run(&bundle));
+            let (state, listener) = accept(&agent);
+            is_listener(&listener);
+            let pid = &state["pid"];
+            let wanted = json!({
+                "ociVersion": state["ociVersion"],
+                "fds": ["seccompFd"],
+                "pid": pid,
+                "metadata": "for the agent",
+                "state": {
+                    "ociVersion": state["ociVersion"],
+                    "id": "c",
+                    "status": "creating",
+                    "pid": pid,
+                    "bundle": bundle.path(),
+                    "annotations": { "org.example.key": "value" }
+                }
+            });
+            assert_eq!(state, wanted);
+            assert!(pid.as_i64().is_some_and(|pid| pid > 0), "{pid}");
+            until_asked(&listener);
+            // An agent that goes away has every call answered with ENOSYS.
+            drop(listener);
+            run.join().unwrap()
+        });
+        seen.fails(1, "os error 38");
+    }
+}
+
+#[test]
+fn an_agent_hears_of_a_container_when_it_is_created() {
+    let runtime = Runtime::under_test();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("agent.sock");
+    let agent = UnixListener::bind(&path).unwrap();
+    let bundle = notifying(&path, json!("SCMP_ACT_NOTIFY"));
+    let mut command = runtime.shell("exec \"$@\"", "create", &bundle, &[]);
+    let mut created = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let listener = std::thread::scope(|scope| {
+        let create = meanwhile(scope, &path, || created.wait().unwrap());
+        let (_, listener) = accept(&agent);
+        assert!(create.join().unwrap().success());
+        listener
+    });
+    assert_eq!(runtime.status(), "created");
+    runtime.call("start", &["c"]).succeeds();
+    until_asked(&listener);
+    drop(listener);
+    let mut said = String::new();
+    created.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("os error 38"), "{said}");
+}
+
+#[test]
+fn without_an_agent_nothing_is_created() {
+    let runtime = Runtime::under_test();
+    let directory = tempfile::tempdir().unwrap();
+    let bundle = notifying(&directory.path().join("nobody"), json!("SCMP_ACT_NOTIFY"));
+    runtime.run(&bundle).fails(1, "No such file or directory");
+    assert!(runtime.is_empty());
+    let profile = json!({
+        "defaultAction": "SCMP_ACT_ALLOW",
+        "syscalls": [{ "names": ["getcwd"], "action": "SCMP_ACT_NOTIFY" }]
+    });
+    let bundle = Bundle::running("cwd").with("/linux/seccomp", profile);
+    runtime.run(&bundle).fails(1, "seccomp listenerPath is not set");
+    assert!(runtime.is_empty());
+    // An agent that nobody needs is not looked for.
+    let bundle = notifying(&directory.path().join("nobody"), json!("SCMP_ACT_ALLOW"));
+    runtime.run(&bundle).prints("/");
+}
+
+#[test]
+fn what_cannot_be_notified_of_is_refused_by_its_rule() {
+    let runtime = Runtime::under_test();
+    let path = Path::new("/no/such");
+    let refused = |pointer: &str, value: Value, message: &str| {
+        let bundle = notifying(path, json!("SCMP_ACT_NOTIFY")).with(pointer, value);
+        runtime.run(&bundle).fails(1, message);
+    };
+    // The write that says where the listener is would wait for the listener.
+    let write = json!([
+        { "names": ["getcwd"], "action": "SCMP_ACT_ERRNO" },
+        { "names": ["write"], "action": "SCMP_ACT_NOTIFY" }
+    ]);
+    refused(
+        "/linux/seccomp/syscalls",
+        write,
+        "linux.seccomp.syscalls[1]: SCMP_ACT_NOTIFY cannot be used for write",
+    );
+    refused(
+        "/linux/seccomp/defaultAction",
+        json!("SCMP_ACT_NOTIFY"),
+        "linux.seccomp.defaultAction: SCMP_ACT_NOTIFY cannot be the default",
+    );
+    refused("/linux/seccomp/listenerPath", json!("agent"), "linux.seccomp.listenerPath: \"agent\" is not");
+    refused("/linux/seccomp/listenerPath", json!(""), "linux.seccomp.listenerMetadata: is there without");
+}
+
+#[test]
+fn every_flag_and_architecture_is_taken() {
+    let profile = json!({
+        "defaultAction": "SCMP_ACT_ALLOW",
+        "architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32", "SCMP_ARCH_AARCH64", "SCMP_ARCH_ARM"],
+        "flags": [
+            "SECCOMP_FILTER_FLAG_TSYNC",
+            "SECCOMP_FILTER_FLAG_LOG",
+            "SECCOMP_FILTER_FLAG_SPEC_ALLOW",
+            "SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV"
+        ],
+        "syscalls": [{ "names": ["getcwd"], "action": "SCMP_ACT_ERRNO", "errnoRet": 7 }]
+    });
+    let bundle = Bundle::running("cwd").with("/linux/seccomp", profile);
+    Runtime::under_test().run(&bundle).fails(1, "os error 7");
+}
