@@ -170,3 +170,40 @@ fn a_fork_beyond_the_limit_fails_and_time_is_counted() {
     assert!(!output.status.success());
     assert!(v1.read("pids", "pids.events").contains("max 1"), "{}", v1.read("pids", "pids.events"));
 }
+
+#[test]
+fn memory_beyond_the_limit_kills_and_is_counted() {
+    let v1 = need!(V1::new(), "needs version 1 and root");
+    need!(v1.has("memory"), "needs memory in version 1");
+    let memory = Memory { limit: Some(8 << 20), ..Memory::default() };
+    let resources = Resources { memory, ..Resources::default() };
+    let cgroup = v1.layout.create(&v1.place, &resources).unwrap();
+    cgroup.apply_late(&resources).unwrap();
+    assert_eq!(cgroup.oom_kills().unwrap(), 0);
+    let procs = v1.place.path("memory").unwrap().join("cgroup.procs");
+    // One line that does not end, which tail has to keep. Without a limit it would take half a gigabyte.
+    let script = format!("echo $$ >{} && head -c 512M /dev/zero | tail -n1 >/dev/null", procs.display());
+    let mut command = husk_spawn::Command::new("sh");
+    let output = command.args(["-c", &script]).stderr(husk_spawn::Stdio::piped()).output().unwrap();
+    assert!(!output.status.success());
+    assert!(cgroup.oom_kills().unwrap() >= 1);
+    assert!(cgroup.stats().unwrap().memory.usage.failcnt > 0);
+}
+
+#[test]
+fn a_quota_is_counted_when_it_is_used_up() {
+    let v1 = need!(V1::new(), "needs version 1 and root");
+    need!(v1.has("cpu"), "needs cpu in version 1");
+    let cpu = Cpu { quota: Some(1000), period: Some(10_000), ..Cpu::default() };
+    let resources = Resources { cpu, ..Resources::default() };
+    let cgroup = v1.layout.create(&v1.place, &resources).unwrap();
+    cgroup.apply_late(&resources).unwrap();
+    let procs = v1.place.path("cpu").unwrap().join("cgroup.procs");
+    // Work until the kernel says that there was too much of it.
+    let stat = procs.with_file_name("cpu.stat");
+    let work = format!("while ! grep -q '^nr_throttled [1-9]' {}; do :; done", stat.display());
+    let script = format!("echo $$ >{} && {work}", procs.display());
+    let mut command = husk_spawn::Command::new("sh");
+    assert!(command.args(["-c", &script]).status().unwrap().success());
+    assert!(cgroup.stats().unwrap().cpu.throttling.throttled_periods > 0);
+}

@@ -18,7 +18,7 @@ pub fn run(program: &[Instruction], request: &Request) -> Option<bool> {
     // It only ever jumps forwards, so this is as often as it can go round.
     for _ in 0..=program.len() {
         let Instruction { code, registers: names, offset, immediate } = *program.get(next)?;
-        let (to, from) = (usize::from(names & 0xf), usize::from(names >> 4));
+        let to = usize::from(names & 0xf);
         let operand = immediate.cast_unsigned();
         let value = *registers.get(to)?;
         let result = match code {
@@ -26,7 +26,10 @@ pub fn run(program: &[Instruction], request: &Request) -> Option<bool> {
             code::AND => value & operand,
             code::SHIFT_RIGHT => value >> operand,
             code::SET => operand,
-            code::COPY => *registers.get(from)?,
+            code::JUMP => {
+                next += usize::try_from(offset).ok()?;
+                value
+            }
             code::EXIT => return Some(registers[0] != 0),
             code::JUMP_IF_EQUAL | code::JUMP_IF_NOT_EQUAL => {
                 if (value == operand) == (code == code::JUMP_IF_EQUAL) {

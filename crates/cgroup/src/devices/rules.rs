@@ -136,22 +136,26 @@ impl Rule {
     }
 }
 
-/// Whether the rules allow it. (A request for no access at all, which access(2) can make, is for the
-/// last rule that allows anything of the device or denies everything.)
-#[must_use]
-pub fn allows(rules: &[Rule], request: &Request) -> bool {
-    let mut undecided = request.access;
+/// What the rules allow to be done with a device, whatever is asked for.
+pub(crate) fn allowed(rules: &[Rule], request: &Request) -> Access {
+    let (mut allowed, mut decided) = (Access::NONE, Access::NONE);
     for rule in rules.iter().rev().filter(|rule| rule.is_about(request)) {
         if rule.allow {
-            undecided = undecided.without(rule.access);
-            if undecided == Access::NONE {
-                return true;
-            }
-        } else if rule.access == Access::ALL || undecided.intersection(rule.access) != Access::NONE {
-            return false;
+            allowed = allowed.union(rule.access.without(decided));
+        }
+        decided = decided.union(rule.access);
+        if decided == Access::ALL {
+            break;
         }
     }
-    false
+    allowed
+}
+
+/// Whether the rules allow it. (No access at all, which access(2) can ask for, is allowed where any is.)
+#[must_use]
+pub fn allows(rules: &[Rule], request: &Request) -> bool {
+    let allowed = allowed(rules, request);
+    allowed != Access::NONE && request.access.without(allowed) == Access::NONE
 }
 
 /// What every container may do, after all rules of its own, as in runc (libcontainer/specconv,

@@ -174,7 +174,7 @@ impl Cgroup {
     /// [`Error::Devices`]: without privileges over the host's devices nobody can, and a caller without
     /// them may pass over it.
     pub fn set_devices(&self, rules: &[devices::Rule]) -> Result<(), Error> {
-        devices::attach(&self.directory, &devices::compile(rules))
+        devices::attach(&self.directory, &devices::compile(rules)?)
     }
 
     /// The same for a cgroup that has some, which these replace.
@@ -183,7 +183,7 @@ impl Cgroup {
     ///
     /// As [`set_devices`](Self::set_devices).
     pub fn replace_devices(&self, rules: &[devices::Rule]) -> Result<(), Error> {
-        devices::replace(&self.directory, &devices::compile(rules))
+        devices::replace(&self.directory, &devices::compile(rules)?)
     }
 
     /// Refuses a cgroup that somebody uses, or that nothing would run in.
