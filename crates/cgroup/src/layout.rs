@@ -1,6 +1,7 @@
 //! Which version a host has, and one way to use either.
 
 use crate::error::{Error, Warning};
+use crate::oom::OomWatch;
 use crate::resources::Resources;
 use crate::stats::Stats;
 use crate::{devices, paths, v1, v2};
@@ -272,6 +273,12 @@ impl Cgroup {
         ///
         /// If a file cannot be read or does not read as it always does.
         stats() -> Result<Stats, Error>;
+        /// Something that becomes ready when memory runs out.
+        ///
+        /// # Errors
+        ///
+        /// If there is no memory controller here.
+        watch_oom() -> Result<OomWatch, Error>;
         /// How often the kernel has killed one of their processes for want of memory.
         ///
         /// # Errors

@@ -3,6 +3,7 @@
 use crate::support::{PATIENCE, Reader, V1, need};
 use husk_cgroup::resources::{Cpu, Memory};
 use husk_cgroup::{Error, Resources};
+use rustix::event::{PollFd, Timespec, poll};
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
 
@@ -180,6 +181,12 @@ fn memory_beyond_the_limit_kills_and_is_counted() {
     let cgroup = v1.layout.create(&v1.place, &resources).unwrap();
     cgroup.apply_late(&resources).unwrap();
     assert_eq!(cgroup.oom_kills().unwrap(), 0);
+    let watch = cgroup.watch_oom().unwrap();
+    let is_ready = || {
+        let mut files = [PollFd::new(&watch, watch.flags())];
+        poll(&mut files, Some(&Timespec::default())).unwrap() == 1
+    };
+    assert!(!is_ready());
     let procs = v1.place.path("memory").unwrap().join("cgroup.procs");
     // One line that does not end, which tail has to keep. Without a limit it would take half a gigabyte.
     let script = format!("echo $$ >{} && head -c 512M /dev/zero | tail -n1 >/dev/null", procs.display());
@@ -187,6 +194,9 @@ fn memory_beyond_the_limit_kills_and_is_counted() {
     let output = command.args(["-c", &script]).stderr(husk_spawn::Stdio::piped()).output().unwrap();
     assert!(!output.status.success());
     assert!(cgroup.oom_kills().unwrap() >= 1);
+    assert!(is_ready());
+    watch.take().unwrap();
+    assert!(!is_ready());
     assert!(cgroup.stats().unwrap().memory.usage.failcnt > 0);
 }
 

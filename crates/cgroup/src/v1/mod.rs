@@ -9,6 +9,7 @@ mod hierarchies;
 pub use hierarchies::Hierarchies;
 
 use crate::error::{Error, Hint, Warning};
+use crate::oom::OomWatch;
 use crate::resources::Resources;
 use crate::setting::{Phase, Setting, write_all};
 use crate::stats::Stats;
@@ -284,6 +285,17 @@ impl Cgroup {
     /// If a file cannot be read or does not read as it always does.
     pub fn stats(&self) -> Result<Stats, Error> {
         crate::stats::version_1(&self.groups)
+    }
+
+    /// Something that becomes ready when memory runs out.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory controller here.
+    pub fn watch_oom(&self) -> Result<OomWatch, Error> {
+        let group = self.group("memory");
+        let group = group.ok_or_else(|| self.failed("watch the memory of")(Errno::NOENT))?;
+        OomWatch::version_1(group.directory.as_fd(), &group.path)
     }
 
     /// How often the kernel has killed a process here for want of memory (since Linux 4.13).

@@ -13,6 +13,7 @@ pub use tree::Tree;
 
 use crate::controller::{Controller, Controllers};
 use crate::error::{Error, Hint, Warning};
+use crate::oom::OomWatch;
 use crate::resources::Resources;
 use crate::setting::{Phase, Setting, write_all};
 use crate::stats::Stats;
@@ -326,6 +327,15 @@ impl Cgroup {
     /// its controller, is left out.
     pub fn stats(&self) -> Result<Stats, Error> {
         crate::stats::version_2(&self.directory, &self.path)
+    }
+
+    /// Something that becomes ready when memory runs out.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory controller here.
+    pub fn watch_oom(&self) -> Result<OomWatch, Error> {
+        OomWatch::version_2(self.directory(), &self.path)
     }
 
     /// How often the kernel has killed a process here for want of memory.
