@@ -84,11 +84,55 @@ fn what_is_unknown_is_said_to_be() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused() {
+fn a_container_can_be_kept_when_it_has_ended() {
     let runtime = Runtime::under_test();
-    let bundle = Bundle::running("exit 0").with("/process/terminal", serde_json::json!(true));
-    runtime.run(&bundle).fails(1, "process.terminal: is not supported yet");
+    assert_eq!(runtime.run_with(&Bundle::running("exit 7"), &["--keep"]).0.status.code(), Some(7));
+    assert_eq!(runtime.status(), "stopped");
+    runtime.call("delete", &["c"]).succeeds();
     assert!(runtime.is_empty());
+}
+
+#[test]
+fn a_detached_container_outlives_its_runtime() {
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("until HUP");
+    let file = bundle.path().join("pid");
+    runtime.run_detached(&bundle, &["--detach", "--pid-file", file.to_str().unwrap()]).succeeds();
+    assert_eq!(runtime.status(), "running");
+    let state: serde_json::Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
+    assert_eq!(std::fs::read_to_string(file).unwrap(), state["pid"].to_string());
+    runtime.call("kill", &["c", "KILL"]).succeeds();
+    until_stopped(&runtime);
+    runtime.call("delete", &["c"]).succeeds();
+    assert!(runtime.is_empty());
+}
+
+#[test]
+fn a_detached_container_that_cannot_begin_says_so_and_leaves_nothing() {
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("");
+    // The kernel has no interpreter for it, which exec alone finds out.
+    let program = bundle.rootfs().join("text");
+    std::fs::write(&program, "no program").unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let bundle = bundle.with("/process/args", serde_json::json!(["/text"]));
+    runtime.run_detached(&bundle, &["--detach"]).fails(1, "Exec format error");
+    assert!(runtime.is_empty());
+}
+
+/// Two generations in the namespace of the host: the one in between ends, and who is left belongs to the runtime.
+#[test]
+fn what_a_container_without_pids_of_its_own_leaves_behind_is_reaped() {
+    need!(is_root(), "needs root for a procfs without a pid namespace");
+    let namespaces = serde_json::json!([{ "type": "mount" }, { "type": "uts" }]);
+    let run = |options: &[&str]| {
+        let runtime = Runtime::under_test();
+        let bundle = Bundle::running("orphan").with("/linux/namespaces", namespaces.clone());
+        runtime.run_with(&bundle, options).succeeds()
+    };
+    // Whom the orphan belongs to: the parent of the container's process, which is the runtime.
+    assert_eq!(run(&[]), "adopted by the runtime\nreaped\n");
+    assert_eq!(run(&["--no-subreaper"]), "adopted by another\n");
 }
 
 // CVE-2019-5736: a container's process is husk until it becomes its program.
@@ -199,4 +243,11 @@ fn a_user_namespace_needs_maps_and_maps_need_one() {
     let bundle = bundle.with("/linux/namespaces", namespaces(&["mount"])).with("/linux/uidMappings", map);
     runtime.run(&bundle).fails(1, "linux.uidMappings: is there without a new user namespace");
     assert!(runtime.is_empty());
+}
+
+/// Returns when the container's process has ended.
+fn until_stopped(runtime: &Runtime) {
+    while runtime.status() != "stopped" {
+        std::thread::yield_now();
+    }
 }

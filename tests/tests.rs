@@ -4,6 +4,8 @@
 mod bad_input;
 /// What may be typed, and what is said to it.
 mod command_line;
+/// The six kinds of hooks: where, when and with what they are run, and what follows if they fail.
+mod hooks;
 /// The rules of the house that a compiler does not know.
 mod house;
 /// What a program finds in its container.
@@ -16,5 +18,7 @@ mod network;
 mod process;
 /// Filters of system calls, and agents that decide about them.
 mod seccomp;
+/// Terminals, in the foreground and sent away.
+mod terminal;
 /// A bundle to build, a runtime to run it, and what is expected of it.
 mod util;

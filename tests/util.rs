@@ -188,6 +188,23 @@ impl Runtime {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the runtime")
     }
 
+    /// The same with more options, and streams that the caller chooses.
+    pub(crate) fn running_with(&self, bundle: &Bundle, options: &[&str], streams: [Stdio; 3]) -> Child {
+        bundle.write();
+        let mut command = self.command("run");
+        let [stdin, stdout, stderr] = streams;
+        command.arg("--bundle").arg(bundle.path()).args(options).arg("c");
+        command.stdin(stdin).stdout(stdout).stderr(stderr).spawn().expect("the runtime")
+    }
+
+    /// The same, for one that goes on when the runtime is gone.
+    pub(crate) fn run_detached(&self, bundle: &Bundle, options: &[&str]) -> Seen {
+        bundle.write();
+        let mut command = self.command("run");
+        command.arg("--bundle").arg(bundle.path()).args(options).arg("c");
+        self.detached(command)
+    }
+
     /// Output through files: the container keeps what it is given for longer than the runtime lives.
     fn detached(&self, mut command: Command) -> Seen {
         let (mut out, mut err) =
@@ -232,6 +249,13 @@ impl Seen {
         assert_eq!(found.trim_end(), wanted.trim_end());
     }
 
+    /// It said this, and perhaps more, on standard error.
+    #[track_caller]
+    pub(crate) fn says(&self, wanted: &str) {
+        let stderr = String::from_utf8_lossy(&self.0.stderr);
+        assert!(stderr.contains(wanted), "{stderr}\n{wanted}");
+    }
+
     /// It failed with this code and said this.
     #[track_caller]
     pub(crate) fn fails(&self, code: i32, wanted: &str) {
@@ -239,6 +263,13 @@ impl Seen {
         assert_eq!(self.0.status.code(), Some(code), "{stderr}");
         assert!(stderr.contains(wanted), "{stderr}\n{wanted}");
     }
+}
+
+/// Waits until a process has ended.
+pub(crate) fn until_gone(pid: i32) {
+    let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
+    let Ok(process) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) else { return };
+    husk_spawn::sys::process::poll_end(husk_spawn::sys::Fd::of(&process), None).expect("a poll");
 }
 
 /// The runtime that is tested.

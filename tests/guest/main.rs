@@ -1,6 +1,9 @@
 //! What runs inside the containers of tests: one static program instead of a shell and its tools, so
 //! that a test says exactly what is looked at and needs no image.
 
+mod stream;
+mod terminal;
+
 use husk_spawn::sys::keyring::{Key, keyctl_describe};
 use husk_spawn::sys::signal::{rt_sigprocmask, rt_sigwait};
 use husk_spawn::{Signal, SignalSet};
@@ -34,14 +37,28 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
                 std::thread::park();
             }
         }
-        // Says that it has begun, and ends with 42 when it gets SIGHUP.
-        ["until", "HUP"] => {
-            let hangup = SignalSet::EMPTY.with(Signal::HUP);
-            rt_sigprocmask(hangup)?;
+        // Says that it has begun, and ends with 42 when it gets this signal.
+        ["until", signal] => {
+            let signal = SignalSet::EMPTY.with(named(signal)?);
+            rt_sigprocmask(signal)?;
             println!("begun");
-            rt_sigwait(hangup)?;
+            rt_sigwait(signal)?;
             return Ok(42);
         }
+        // Starts a child that starts another, and says whose the latter is when the former has ended.
+        ["orphan"] => return orphan(),
+        ["orphan", "between"] => {
+            let mut last = std::process::Command::new("/guest");
+            // Who waits for our output is not to wait for it.
+            last.args(["orphan", "last"])
+                .stdout(std::process::Stdio::null())
+                .stderr(std::process::Stdio::null());
+            println!("{}", last.spawn()?.id());
+        }
+        ["orphan", "last"] => {
+            std::io::stdin().read_to_end(&mut Vec::new())?;
+        }
+        ["tty", words @ ..] => return terminal::look(words),
         ["cat", file] => print!("{}", fs::read_to_string(file)?),
         ["write", file] => fs::write(file, "written")?,
         ["list", directory] => {
@@ -69,6 +86,26 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
                 }
             }
         }
+        // Adds a line to a file: the first words, and what a hook finds around it.
+        ["hook", name, file] => {
+            let mut told = String::new();
+            std::io::stdin().read_to_string(&mut told)?;
+            let line = format!("{}\n", surroundings(name, &told)?);
+            std::io::Write::write_all(&mut fs::OpenOptions::new().append(true).open(file)?, line.as_bytes())?;
+        }
+        // Says something and ends with this code.
+        ["fail", code, words] => {
+            println!("out {words}");
+            eprintln!("err {words}");
+            return Ok(code.parse()?);
+        }
+        // Leaves a process behind that has its standard streams and waits for somebody to open a fifo.
+        ["leave", fifo] => drop(std::process::Command::new("/proc/self/exe").args(["cat", fifo]).spawn()?),
+        // Never ends, whatever becomes of its input.
+        ["hang"] => loop {
+            std::thread::park();
+        },
+        ["die"] => std::process::abort(),
         ["session-keyring"] => {
             let mut room = [std::mem::MaybeUninit::uninit(); 512];
             let description = keyctl_describe(Key::SESSION, &mut room)?;
@@ -83,6 +120,62 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
             println!("{:#x}", fs::metadata(path)?.rdev());
         }
         _ => return Err(format!("what is {words:?}?").into()),
+    }
+    Ok(0)
+}
+
+/// What a hook finds around it.
+fn surroundings(name: &str, told: &str) -> Result<serde_json::Value, Box<dyn Error>> {
+    let names = |directory| -> Result<Vec<String>, std::io::Error> {
+        let mut names = fs::read_dir(directory)?
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .collect::<Result<Vec<_>, std::io::Error>>()?;
+        names.sort();
+        Ok(names)
+    };
+    let namespace = |kind| fs::read_link(format!("/proc/self/ns/{kind}"));
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line = |name| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"));
+    Ok(serde_json::json!({
+        "name": name,
+        "told": told,
+        "arguments": env::args().collect::<Vec<_>>(),
+        "environment": env::vars().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>(),
+        "cwd": env::current_dir()?,
+        "root": names("/")?,
+        "descriptors": names("/proc/self/fd")?,
+        "mnt": namespace("mnt")?,
+        "pid": namespace("pid")?,
+        "net": namespace("net")?,
+        "uid": line("Uid"),
+        "umask": line("Umask"),
+        "blocked": line("SigBlk"),
+        "seccomp": line("Seccomp"),
+    }))
+}
+
+/// A signal by its name.
+fn named(name: &str) -> Result<Signal, Box<dyn Error>> {
+    let known = [("HUP", Signal::HUP), ("INT", Signal::INT), ("TSTP", Signal::TSTP), ("TTIN", Signal::TTIN)];
+    known.iter().find(|(known, _)| *known == name).map(|(_, signal)| *signal).ok_or("no such signal".into())
+}
+
+/// Says whose a process is whose parent has ended, and whether it is waited for.
+fn orphan() -> Result<u8, Box<dyn Error>> {
+    let (reader, keep) = std::io::pipe()?;
+    let between = std::process::Command::new("/guest").args(["orphan", "between"]).stdin(reader).output()?;
+    let last = format!("/proc/{}", String::from_utf8(between.stdout)?.trim());
+    let runtime = rustix::process::getppid().ok_or("no parent")?.as_raw_pid();
+    let status = fs::read_to_string(format!("{last}/status"))?;
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:\t")).ok_or("no parent")?;
+    let is_runtimes = parent.parse() == Ok(runtime);
+    println!("adopted by {}", if is_runtimes { "the runtime" } else { "another" });
+    drop(keep);
+    if is_runtimes {
+        while fs::exists(&last)? {
+            std::thread::yield_now();
+        }
+        println!("reaped");
     }
     Ok(0)
 }

@@ -24,7 +24,8 @@ pub(super) struct Create {
 impl Perform for Create {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
         session.prepare()?;
-        session.warn(&husk_runtime::create(&session.store, &self.creation.request()?)?);
+        let request = self.creation.request()?;
+        husk_runtime::create(&session.store, &request, |warnings| session.warn(warnings))?;
         Ok(Exit::Success)
     }
 }

@@ -4,6 +4,7 @@ use super::Perform;
 use crate::exit::Exit;
 use crate::session::Session;
 use anyhow::Result;
+use husk_runtime::Warning;
 
 /// Delete a container that has stopped
 #[derive(Debug, clap::Args)]
@@ -17,10 +18,11 @@ pub(super) struct Delete {
 
 impl Perform for Delete {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
+        let warn = |warnings: &[Warning]| session.warn(warnings);
         if self.force {
-            husk_runtime::force_delete(&session.store, &self.id)?;
+            husk_runtime::force_delete(&session.store, &self.id, warn)?;
         } else {
-            husk_runtime::delete(&session.store, &self.id)?;
+            husk_runtime::delete(&session.store, &self.id, warn)?;
         }
         Ok(Exit::Success)
     }

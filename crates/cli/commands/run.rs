@@ -5,8 +5,8 @@ use super::create::Creation;
 use crate::exit::Exit;
 use crate::session::{Session, absolute};
 use crate::timings::Waterfall;
-use anyhow::{Context as _, Result, ensure};
-use husk_runtime::Timings;
+use anyhow::{Context as _, Result};
+use husk_runtime::{Afterwards, Foreground, Orphans, Timings};
 use std::path::{Path, PathBuf};
 
 pub(super) const MORE: &str = "
@@ -33,21 +33,26 @@ pub(super) struct Run {
     /// Say at the end what took how long: on standard error, or as a picture
     #[arg(long, value_name = "FILE.svg", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     timings: Option<PathBuf>,
-    /// Accepted for runc's callers: husk is never a subreaper
-    #[arg(long, hide = true)]
+    /// Do not adopt what a container without a pid namespace of its own leaves behind
+    #[arg(long)]
     no_subreaper: bool,
 }
 
 impl Perform for Run {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
-        ensure!(!self.detach && !self.keep, "--detach and --keep are not supported yet");
+        let foreground = Foreground {
+            afterwards: if self.keep { Afterwards::Keep } else { Afterwards::Delete },
+            orphans: if self.no_subreaper { Orphans::Others } else { Orphans::Ours },
+        };
+        let how =
+            if self.detach { husk_runtime::Run::Detached } else { husk_runtime::Run::Foreground(foreground) };
         session.prepare()?;
         let picture = self.timings.as_deref().map(absolute).transpose()?;
         let mut request = self.creation.request()?;
         if self.timings.is_some() {
             request.timings = Timings::wanted();
         }
-        let ended = husk_runtime::run(&session.store, &request, |warnings| session.warn(warnings));
+        let ended = husk_runtime::run(&session.store, &request, how, |warnings| session.warn(warnings));
         if let (Some(file), Some(picture)) = (self.timings, picture) {
             // A container that failed has told nothing of its steps, but we have of ours.
             let waterfall = Waterfall::new(request.timings.spans());
@@ -58,6 +63,6 @@ impl Perform for Run {
                 written.with_context(|| format!("write {}", picture.display()))?;
             }
         }
-        Ok(Exit::Program(ended?))
+        Ok(ended?.map_or(Exit::Success, Exit::Program))
     }
 }

@@ -6,11 +6,12 @@
 #![forbid(unsafe_code)]
 
 use core::fmt::{self, Display, Formatter};
-use husk_script::sys::Fd;
+use husk_script::hook::Failed;
 use husk_script::sys::at::Node;
 use husk_script::sys::mount::{Extent, MountPropagationFlags};
 use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::process::{Capabilities, KeepCaps};
+use husk_script::sys::{Errno, Fd};
 use husk_script::{Handle, Request, Step};
 use std::ffi::CStr;
 
@@ -23,6 +24,37 @@ use std::ffi::CStr;
 /// assert_eq!(Line(&Step::Chdir { path: c"/srv" }).to_string(), "cwd /srv");
 /// ```
 pub struct Line<'a>(pub &'a Step<'a>);
+
+/// Why a step failed: the kernel's words for an error, or ours for a hook that ran.
+///
+/// ```
+/// # use husk_listing::Why;
+/// # use husk_script::sys::Errno;
+/// assert_eq!(Why(Errno::NOENT).to_string(), "No such file or directory (os error 2)");
+/// ```
+pub struct Why(pub Errno);
+
+impl Display for Why {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match Failed::from_errno(self.0) {
+            Some(failed) => FailedHook(failed).fmt(f),
+            None => std::io::Error::from_raw_os_error(self.0.raw_os_error()).fmt(f),
+        }
+    }
+}
+
+/// How a hook failed that ran.
+pub struct FailedHook(pub Failed);
+
+impl Display for FailedHook {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Failed::Exited(status) => write!(f, "exit status {status}"),
+            Failed::Killed(signal) => write!(f, "killed by signal {signal}"),
+            Failed::TimedOut => f.write_str("killed, because it did not end in time"),
+        }
+    }
+}
 
 impl Display for Line<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -98,6 +130,7 @@ impl Display for Line<'_> {
             Step::OpenTree { path, extent, out } => {
                 write!(f, "r{} = open-tree {}{}", out.index(), Text(path), Below(extent))
             }
+            Step::OpenTreeOf { fd, out } => write!(f, "r{} = open-tree {}", out.index(), Descriptor(fd)),
             Step::MountSetattr { mount, extent, set, clear, propagation } => {
                 write!(f, "attributes {}{}", Descriptor(mount), Below(extent))?;
                 write!(f, "{}{}{}", Attributes("+", set), Attributes("-", clear), PropagationOf(propagation))
@@ -115,6 +148,12 @@ impl Display for Line<'_> {
             Step::Setpgid { group: Some(group) } => write!(f, "process-group {}", group.as_raw_pid()),
             Step::Tiocsctty { terminal } => write!(f, "controlling-terminal {}", terminal.number()),
             Step::Tcsetpgrp { terminal } => write!(f, "foreground {}", terminal.number()),
+            Step::OpenPty { path, master, slave, .. } => {
+                write!(f, "r{}, r{} = open-pty {}", master.index(), slave.index(), Text(path))
+            }
+            Step::Tiocswinsz { terminal, rows, columns } => {
+                write!(f, "window-size {} {rows} {columns}", Descriptor(terminal))
+            }
 
             Step::ResetHandlers => f.write_str("signals default"),
             Step::DefaultAction { signal } => write!(f, "signal {} default", signal.number()),
@@ -129,10 +168,13 @@ impl Display for Line<'_> {
             Step::Sethostname { name } => write!(f, "hostname {}", Bytes(name)),
             Step::Setdomainname { name } => write!(f, "domainname {}", Bytes(name)),
             Step::LoopbackUp => f.write_str("loopback up"),
-            Step::Request { what: Request::IdMaps } => f.write_str("request id-maps"),
-            Step::Request { what: Request::Parked } => f.write_str("request parked"),
-            Step::Request { what: Request::Listener } => f.write_str("request listener"),
-            Step::Request { what: Request::NetDevices } => f.write_str("request net-devices"),
+            Step::Hook { hook } => {
+                write!(f, "hook {}", Text(hook.path))?;
+                let limit = hook.timeout_seconds;
+                limit.map_or(Ok(()), |seconds| write!(f, " at most {seconds} s"))
+            }
+            Step::Request { what } => write!(f, "request {}", Wish(what)),
+            Step::RequestWith { what, fd } => write!(f, "request {} {}", Wish(what), Descriptor(fd)),
 
             Step::Setrlimit { resource, limit } => {
                 let limits = (Limit(limit.current), Limit(limit.maximum));
@@ -215,6 +257,21 @@ struct Bytes<'a>(&'a [u8]);
 impl Display for Bytes<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+struct Wish(Request);
+
+impl Display for Wish {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Request::IdMaps => "id-maps",
+            Request::Parked => "parked",
+            Request::Hooks => "hooks",
+            Request::Listener => "listener",
+            Request::NetDevices => "net-devices",
+            Request::Terminal => "terminal",
+        })
     }
 }
 

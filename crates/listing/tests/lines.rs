@@ -9,7 +9,7 @@ use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::process::{Capabilities, KeepCaps};
 use husk_script::sys::signal::{Signal, SignalSet};
 use husk_script::sys::{CArray, CPtr, Errno, Fd, Gid, Pid, Uid};
-use husk_script::{Place, Reg, Request, Step, Target};
+use husk_script::{Hook, Place, Reg, Request, Step, Target};
 use std::collections::BTreeSet;
 
 const R3: Reg = Reg::new(3).unwrap();
@@ -30,6 +30,7 @@ fn every_step_has_its_line() {
     let target = Target { path: c"dev", parts: &[] };
     let (mode, uid, gid) = (Mode::from(0o666), Uid::from_raw(0), Gid::from_raw(0));
 
+    let hook = Hook { path: c"/bin/hook", argv, envp, state: [b"", b""], timeout_seconds: Some(5) };
     let lines = [
         (
             Step::Open { path: c"/dev/null", flags: OFlags::RDWR, mode: Mode::empty(), out: R3 },
@@ -197,6 +198,16 @@ fn every_step_has_its_line() {
         (Step::CheckExecutable { candidates: &[c"/bin/sh", c"/usr/bin/sh"] }, "find /bin/sh or /usr/bin/sh"),
         (Step::ExecveFirst { candidates: &[c"/bin/sh"], argv, envp }, "exec /bin/sh"),
         (Step::Request { what: Request::Parked }, "request parked"),
+        (Step::Request { what: Request::Hooks }, "request hooks"),
+        (Step::Hook { hook: &Hook { timeout_seconds: None, ..hook } }, "hook /bin/hook"),
+        (Step::Hook { hook: &hook }, "hook /bin/hook at most 5 s"),
+        (Step::RequestWith { what: Request::Terminal, fd: R3.into() }, "request terminal r3"),
+        (
+            Step::OpenPty { root: root.into(), path: c"dev/pts", master: R3, slave: root },
+            "r3, r0 = open-pty dev/pts",
+        ),
+        (Step::Tiocswinsz { terminal: R3.into(), rows: 24, columns: 80 }, "window-size r3 24 80"),
+        (Step::OpenTreeOf { fd: R3.into(), out: R3 }, "r3 = open-tree r3"),
         (Step::Park { listener: fd(4) }, "park"),
     ];
     for (step, line) in &lines {
@@ -232,8 +243,9 @@ names! {
     Execve
     CloseOthers OpenInRoot EnsureDirectory Attach Mknod SymlinkIn Fsopen FsconfigString FsconfigFlag Fsmount
     OpenTree MountSetattr MoveMount Mask ReadOnly Fchdir DropBounding KeepCaps Capset RaiseAmbient Seccomp
-    CheckExecutable ExecveFirst Park
+    CheckExecutable ExecveFirst Park Hook
     SeccompListener OpenProc
     FchownStreams OpenInProc JoinSessionKeyring SetMempolicy Personality
     CloneParent Setdomainname LoopbackUp Undumpable FsconfigFd
+    OpenPty Tiocswinsz OpenTreeOf RequestWith
 }

@@ -140,6 +140,10 @@ impl<'b> Builder<'b> {
         self.memory.alloc_slice_copy(values)
     }
 
+    pub(crate) fn value<T: Copy>(&self, value: T) -> &'b T {
+        self.memory.alloc(value)
+    }
+
     pub(crate) fn array(&self, strings: impl IntoIterator<Item = &'b CStr>) -> husk_script::sys::CArray<'b> {
         let pointers = strings.into_iter().map(CPtr::from).chain([CPtr::NULL]);
         let pointers = BumpVec::from_iter_in(pointers, self.memory).into_bump_slice();

@@ -12,6 +12,7 @@
 
 mod builder;
 mod devices;
+pub mod hooks;
 mod host;
 mod identity;
 mod keyring;
@@ -23,6 +24,7 @@ mod network;
 mod process;
 mod rootfs;
 mod seccomp;
+mod terminal;
 
 pub use builder::{Error, Plan};
 pub use host::{AppArmor, CgroupMount, FileKind, Host, Selinux};
@@ -31,7 +33,7 @@ pub use seccomp::decisions;
 use builder::Builder;
 use bumpalo::Bump;
 use husk_bundle::Container;
-use husk_bundle::container::{Hooks, NoNewPrivileges, Terminal};
+use husk_bundle::container::NoNewPrivileges;
 use husk_script::Step;
 use husk_script::sys::Fd;
 use husk_script::sys::namespace::Namespaces;
@@ -144,10 +146,17 @@ pub fn create<'b>(
     plan.at("process.user.umask").push(Step::Umask { mask: builder::mode(0) });
     mounts::attach(container, host, root, &mut plan)?;
     devices::create(container, host, root, &mut plan)?;
+    // "After the runtime environment has been created" and "before the `pivot_root`" (config.md); and while
+    // they can still change what is covered or made read-only below.
+    hooks::before_pivot(container, call.id, root, &mut plan)?;
     process::make_cwd(container, root, &mut plan)?;
     // While the host's null device can still be mounted; and on descriptors below the new root, so it
     // makes no difference that it is not yet the root.
     masks::cover(container, root, &mut plan)?;
+    // On what the container's mounts are by now; after what must not be seen is covered, and before what
+    // must not be written, for `/dev/console` is made.
+    terminal::open(container, root, &mut plan)?;
+    masks::read_only(container, root, &mut plan)?;
     rootfs::pivot(container, root, &mut plan);
 
     // After everything that is run for the container and not in it, which would be confined too.
@@ -170,7 +179,9 @@ pub fn create<'b>(
         seccomp::load(container, host, When::Attended, &mut plan)?;
         process::wait(start, &mut plan);
         seccomp::load(container, host, When::Last, &mut plan)?;
-        process::exec(process, host, call, &mut plan)?;
+        let environment = process::environment(process, host, call, &mut plan)?;
+        hooks::before_exec(container, call.id, environment, &mut plan)?;
+        process::exec(process, environment, &mut plan)?;
     }
     Ok(plan.finish(namespaces::new(container)))
 }
@@ -180,12 +191,10 @@ fn refuse(container: &Container, call: &Call<'_>, plan: &mut Builder<'_>) -> Res
     let process = container.process.as_ref();
     let asked = [
         ("--no-pivot", call.new_root == NewRoot::Move),
-        ("hooks", container.hooks != Hooks::default()),
         ("linux.intelRdt", container.intel_rdt.is_some()),
         ("linux.mountLabel", container.mount_label.is_some()),
         ("linux.timeOffsets", !container.time_offsets.is_empty()),
         ("process", process.is_none()),
-        ("process.terminal", process.is_some_and(|process| process.terminal != Terminal::No)),
     ];
     let (name, reason) = match asked.into_iter().find(|(_, asked)| *asked) {
         Some(("process", _)) => ("process", "is missing"),

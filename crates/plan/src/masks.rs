@@ -20,6 +20,10 @@ pub(crate) fn cover(container: &Container, root: Reg, plan: &mut Builder<'_>) ->
         plan.at("linux.maskedPaths");
         plan.release(null);
     }
+    Ok(())
+}
+
+pub(crate) fn read_only(container: &Container, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
     for (index, path) in container.readonly_paths.iter().enumerate() {
         plan.at(format!("linux.readonlyPaths[{index}]"));
         let path = relative(path, plan)?;

@@ -5,6 +5,7 @@ use crate::host::Host;
 use crate::{Call, Start};
 use husk_bundle::Container;
 use husk_bundle::container::{MemoryPolicy, Process, Scheduler};
+use husk_script::sys::CArray;
 use husk_script::sys::file::OFlags;
 use husk_script::sys::limits::{Resource, Rlimit, SchedAttr};
 use husk_script::sys::signal::{Signal, SignalSet};
@@ -155,28 +156,28 @@ pub(crate) fn wait(start: Start, plan: &mut Builder<'_>) {
 }
 
 /// Becomes the program.
-pub(crate) fn exec(
+pub(crate) fn exec<'b>(
     process: &Process,
-    host: &Host,
-    call: &Call<'_>,
-    plan: &mut Builder<'_>,
+    environment: CArray<'b>,
+    plan: &mut Builder<'b>,
 ) -> Result<(), Error> {
     plan.at("process.args");
     let candidates = candidates(process, plan)?;
     let args = process.args.iter().map(|argument| plan.text(OsStr::from_bytes(argument.to_bytes())));
     let args = args.collect::<Result<Vec<_>, _>>()?;
     let argv = plan.array(args);
-    let envp = environment(process, host, call, plan)?;
-    plan.push(Step::ExecveFirst { candidates, argv, envp });
+    plan.push(Step::ExecveFirst { candidates, argv, envp: environment });
     Ok(())
 }
 
-fn environment<'b>(
+/// The program's environment.
+pub(crate) fn environment<'b>(
     process: &Process,
     host: &Host,
     call: &Call<'_>,
-    plan: &Builder<'b>,
-) -> Result<husk_script::sys::CArray<'b>, Error> {
+    plan: &mut Builder<'b>,
+) -> Result<CArray<'b>, Error> {
+    plan.at("process.env");
     // Where the caller passes sockets it is not the configuration's to say how many and to whom.
     let is_ours = |variable: &[u8]| {
         call.listen_fds != 0

@@ -68,3 +68,8 @@ fn hello_as_root() {
 fn hello_as_a_user() {
     agrees("rootless", "v2-user", v2_rootless);
 }
+
+#[test]
+fn hooks_as_root() {
+    agrees("hooks", "v2-root", v2_root);
+}

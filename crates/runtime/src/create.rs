@@ -1,11 +1,14 @@
 //! `create`: everything up to the program, which waits.
 
+use crate::delete::forget;
 use crate::descriptors;
 use crate::error::Error;
+use crate::hooks::{self, Hook};
 use crate::probe::probe;
 use crate::record::{Process, Record};
-use crate::serve::{Arrival, serve};
+use crate::serve::Arrival;
 use crate::store::{Entry, Store, write_whole};
+use crate::terminal::{Console, Stay};
 use crate::time;
 use crate::timings::Timings;
 use bumpalo::Bump;
@@ -43,9 +46,6 @@ pub struct Request {
 impl Request {
     /// The same for the planner, for a program that begins as `start` says.
     pub(crate) fn call(&self, start: Start) -> Result<Call<'_>, Error> {
-        if self.console_socket.is_some() {
-            return Err(Error::State("--console-socket is not supported yet"));
-        }
         let Self { new_root, keyring, preserve_fds, .. } = *self;
         let listen_fds = descriptors::listen_fds();
         descriptors::check(listen_fds, preserve_fds)?;
@@ -53,36 +53,61 @@ impl Request {
     }
 }
 
-/// Creates a container: its process exists and waits for `start`.
+/// Creates a container: its process exists and waits for `start`. `warn` hears what is carried out
+/// otherwise than written, and of hooks that failed after the container itself.
 ///
 /// # Errors
 ///
-/// If the name is taken, the configuration cannot be carried out, or a step fails. Nothing is then
-/// left of the container.
-pub fn create(store: &Store, request: &Request) -> Result<Vec<Warning>, Error> {
+/// If the name is taken, the configuration cannot be carried out, or a step or hook fails. Nothing is
+/// then left of the container.
+pub fn create(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])) -> Result<(), Error> {
     let (container, warnings) = husk_bundle::load(&request.bundle)?;
+    warn(&warnings);
+    let mut console = Console::of(request, &container, Stay::Detached)?;
     let creation = Creation::begin(store, &request.id)?;
     let socket = creation.entry.socket();
     let listener = UnixListener::bind(&socket).map_err(|reason| Error::file("bind", &socket, reason))?;
     let mut record = record(request, &container);
     creation.entry.write(&record)?;
 
-    let launched = launch(&container, &request.call(Start::On(Fd::of(&listener)))?, &request.timings)?;
-    let mut child = launched.child;
-    if serve(&mut child, &container, &record)? == Arrival::Failed {
-        let failed = child.wait_for_exec().map_err(|error| explain(error, &launched.plan));
-        return failed.and(Err(Error::State("the container's process never waited")));
+    let mut launched = launch(&container, &request.call(Start::On(Fd::of(&listener)))?, &request.timings)?;
+    match park(&mut launched, &container, &mut console, request, &creation, &mut record) {
+        Ok(()) => {
+            launched.child.let_go();
+            creation.commit();
+            Ok(())
+        }
+        Err(error) => {
+            // Its process first.
+            drop(launched);
+            creation.end(&record, warn);
+            Err(error)
+        }
+    }
+}
+
+/// Brings the child to where it waits for `start`.
+fn park(
+    launched: &mut Launched,
+    container: &Container,
+    console: &mut Console,
+    request: &Request,
+    creation: &Creation,
+    record: &mut Record,
+) -> Result<(), Error> {
+    if launched.serve(container, record, console)? == Arrival::Failed {
+        // The wait says at what.
+        launched.wait_for_exec()?;
+        return Err(Error::State("the container's process never waited"));
     }
     record.after_start = after_start(&launched.plan);
-    record.process = process(&child);
-    creation.entry.write(&record)?;
-    write_pid(request, &child)?;
-    child.go_on()?;
+    record.process = process(&launched.child);
+    creation.entry.write(record)?;
+    write_pid(request, &launched.child)?;
+    launched.child.go_on()?;
     // Until the channel ends our death is the child's.
-    child.next_request()?;
-    child.let_go();
-    creation.commit();
-    Ok(warnings)
+    launched.child.next_request()?;
+    Ok(())
 }
 
 /// A container on its way: whoever drops it before it is committed leaves nothing of it.
@@ -98,6 +123,13 @@ impl Creation {
 
     pub(crate) fn commit(mut self) {
         self.committed = true;
+    }
+
+    /// Leaves nothing of a container whose process there was.
+    pub(crate) fn end(self, record: &Record, warn: impl FnMut(&[Warning])) {
+        // Tolerated: as for one that is dropped.
+        forget(&self.entry, record, warn).unwrap_or(());
+        self.commit();
     }
 }
 
@@ -115,6 +147,18 @@ impl Drop for Creation {
 pub(crate) struct Launched {
     pub(crate) child: Child,
     pub(crate) plan: Plan<'static>,
+}
+
+impl Launched {
+    /// Waits until the child has become its program.
+    pub(crate) fn wait_for_exec(&mut self) -> Result<(), Error> {
+        self.child.wait_for_exec().map_err(|error| self.explain(error))
+    }
+
+    /// An error of the child's, with what a hook has to say to it.
+    pub(crate) fn explain(&mut self, error: husk_spawn::Error) -> Error {
+        explain(error, &self.plan, self.child.last_words())
+    }
 }
 
 /// Plans the container and starts its process.
@@ -148,14 +192,14 @@ pub(crate) fn launch(container: &Container, call: &Call<'_>, timings: &Timings) 
         command.timed();
     }
     timings.begin("clone, map ids");
-    let child = command.spawn().map_err(|error| explain(error, &plan))?;
+    let child = command.spawn().map_err(|error| explain(error, &plan, b""))?;
     Ok(Launched { child, plan })
 }
 
 /// An error with the field that its step comes from.
-pub(crate) fn explain(error: husk_spawn::Error, plan: &Plan<'_>) -> Error {
+fn explain(error: husk_spawn::Error, plan: &Plan<'_>, words: &[u8]) -> Error {
     match error.step() {
-        Some(step) => Error::Step { origin: plan.origin(step).to_owned(), failure: error.to_string() },
+        Some(step) => Error::step(plan.origin(step), hooks::with_words(error.to_string(), words)),
         None => Error::Spawn(error),
     }
 }
@@ -183,6 +227,8 @@ pub(crate) fn record(request: &Request, container: &Container) -> Record {
         annotations: container.annotations.clone(),
         process: None,
         after_start: Vec::new(),
+        poststart: Hook::list(&container.hooks.poststart),
+        poststop: Hook::list(&container.hooks.poststop),
     }
 }
 

@@ -1,59 +1,65 @@
 //! `delete`: nothing is left of a container.
 
 use crate::error::Error;
+use crate::hooks;
 use crate::kill;
+use crate::record::Record;
 use crate::status::{self, Status};
 use crate::store::{Entry, Store};
-use husk_spawn::Signal;
-use husk_spawn::sys::signal::pidfd_send_signal;
-use husk_spawn::sys::{Errno, Fd};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::retry_on_intr;
+use husk_bundle::Warning;
 
-/// Deletes a container that has stopped, or that was created and never started.
+/// Deletes a container that has stopped, or that was created and never started. `warn` hears of hooks
+/// that fail.
 ///
 /// # Errors
 ///
 /// If it runs.
-pub fn delete(store: &Store, id: &str) -> Result<(), Error> {
+pub fn delete(store: &Store, id: &str, warn: impl FnMut(&[Warning])) -> Result<(), Error> {
     let entry = store.entry(id)?;
-    let status = match entry.read() {
-        Ok(record) => status::of(&entry, &record),
-        // What cannot be read cannot be known to have stopped.
-        Err(error) => return Err(error),
-    };
-    match status {
-        Status::Stopped => entry.remove(),
-        Status::Created => end(&entry),
+    // What cannot be read cannot be known to have stopped.
+    let record = entry.read()?;
+    match status::of(&entry, &record) {
+        Status::Stopped => forget(&entry, &record, warn),
+        Status::Created => end(&entry, warn),
         status => Err(Error::NotStopped { id: id.to_owned(), status }),
     }
 }
 
-/// Deletes a container whatever it does. One that is not there is no error.
+/// Deletes a container whatever it does. One that is not there is no error. `warn` hears of hooks that
+/// fail.
 ///
 /// # Errors
 ///
 /// If its process cannot be killed.
-pub fn force_delete(store: &Store, id: &str) -> Result<(), Error> {
+pub fn force_delete(store: &Store, id: &str, warn: impl FnMut(&[Warning])) -> Result<(), Error> {
     match store.entry(id) {
         Err(Error::Missing) => Ok(()),
         Err(error) => Err(error),
-        Ok(entry) => end(&entry),
+        Ok(entry) => end(&entry, warn),
     }
 }
 
 /// Kills the process, waits until it is gone, and forgets the container.
-fn end(entry: &Entry) -> Result<(), Error> {
-    // A record that cannot be read names no process.
-    let process = entry.read().ok().and_then(|record| record.process).and_then(kill::open);
-    if let Some(process) = process {
-        match pidfd_send_signal(Fd::of(&process), Signal::KILL) {
-            Ok(()) | Err(Errno::SRCH) => {}
-            Err(errno) => return Err(Error::kernel("kill the container's process", errno)),
-        }
-        let mut ended = [PollFd::new(&process, PollFlags::IN)];
-        retry_on_intr(|| poll(&mut ended, None))
-            .map_err(|errno| Error::kernel("wait for the container's process", errno))?;
+fn end(entry: &Entry, warn: impl FnMut(&[Warning])) -> Result<(), Error> {
+    // A record that cannot be read names no process, and no hooks.
+    let Ok(record) = entry.read() else { return entry.remove() };
+    if let Some(process) = record.process.and_then(kill::open) {
+        kill::end(&process)?;
     }
-    entry.remove()
+    forget(entry, &record, warn)
+}
+
+/// Forgets a container whose process is gone, and then runs the hooks for that, as the specification
+/// has it (runtime.md, "Lifecycle", 12 and 13): they find nothing of it any more.
+pub(crate) fn forget(entry: &Entry, record: &Record, warn: impl FnMut(&[Warning])) -> Result<(), Error> {
+    if record.poststop.is_empty() {
+        return entry.remove();
+    }
+    // Of two who delete it, as `run` and somebody's `delete --force` may, one runs them.
+    let ours = entry.claim()?;
+    entry.remove()?;
+    if ours {
+        hooks::poststop(record, warn);
+    }
+    Ok(())
 }

@@ -78,6 +78,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// A step that failed. Of a hook it is said as runc says it, too.
+    pub(crate) fn step(origin: &str, failure: String) -> Self {
+        let hook = origin.strip_prefix("hooks.").and_then(|hook| hook.strip_suffix(']')?.split_once('['));
+        let failure = match hook {
+            Some((kind, index)) => format!("error running {kind} hook #{index}: {failure}"),
+            None => failure,
+        };
+        Self::Step { origin: origin.to_owned(), failure }
+    }
+
     /// A word for programs, which stays what it is.
     #[must_use]
     pub fn code(&self) -> &'static str {

@@ -6,6 +6,8 @@ use crate::store::Store;
 use husk_spawn::Signal;
 use husk_spawn::sys::signal::pidfd_send_signal;
 use husk_spawn::sys::{Errno, Fd};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::retry_on_intr;
 use rustix::process::{PidfdFlags, pidfd_open};
 use std::os::fd::OwnedFd;
 
@@ -21,6 +23,23 @@ pub fn kill(store: &Store, id: &str, signal: Signal) -> Result<(), Error> {
         Errno::SRCH => Error::State("container not running"),
         errno => Error::kernel("signal the container's process", errno),
     })
+}
+
+/// Kills a process and waits until it is gone.
+pub(crate) fn end(pidfd: &OwnedFd) -> Result<(), Error> {
+    match pidfd_send_signal(Fd::of(pidfd), Signal::KILL) {
+        Ok(()) | Err(Errno::SRCH) => {}
+        Err(errno) => return Err(Error::kernel("kill the container's process", errno)),
+    }
+    wait(pidfd)
+}
+
+/// Waits until a process is gone.
+pub(crate) fn wait(pidfd: &OwnedFd) -> Result<(), Error> {
+    let mut ended = [PollFd::new(pidfd, PollFlags::IN)];
+    retry_on_intr(|| poll(&mut ended, None))
+        .map_err(|errno| Error::kernel("wait for the container's process", errno))?;
+    Ok(())
 }
 
 /// The process itself, whatever becomes of its pid from here on.

@@ -45,7 +45,7 @@ struct State<'a> {
 }
 
 /// Fetches the listener that the child has just asked about, and sends it away.
-pub(crate) fn hand_over(child: &Child, container: &Container, record: &Record) -> Result<(), Error> {
+pub(crate) fn hand_over(child: &mut Child, container: &Container, record: &Record) -> Result<(), Error> {
     let agent = container.seccomp_listener.as_ref();
     let agent = agent.ok_or(Error::State("seccomp listenerPath is not set"))?;
     let listener = fetch(child)?;
@@ -71,7 +71,7 @@ pub(crate) fn hand_over(child: &Child, container: &Container, record: &Record) -
         .map_err(|errno| Error::file("linux.seccomp.listenerPath: send to", &agent.path, errno))
 }
 
-fn fetch(child: &Child) -> Result<OwnedFd, Error> {
+fn fetch(child: &mut Child) -> Result<OwnedFd, Error> {
     match child.requested_fd() {
         // A child that has become another user has made the memory that it shares with us undumpable,
         // and a user without privileges may look into no such process, be it our own.

@@ -1,5 +1,6 @@
 //! What is written down of a container, for commands that come later.
 
+use crate::hooks::Hook;
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -27,6 +28,12 @@ pub struct Record {
     /// The steps that it performs after `start`, each with its index, the field it comes from and its
     /// text: `start` is another process than `create` and cannot see the plan.
     pub after_start: Vec<(u32, String, String)>,
+    /// `hooks.poststart`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub poststart: Vec<Hook>,
+    /// `hooks.poststop`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub poststop: Vec<Hook>,
 }
 
 /// A process, told from another that has got its pid by when it started.

@@ -1,87 +1,135 @@
-//! `run`: a container from its beginning to its end, in the foreground.
+//! `run`: a container is created and started in one go, and watched to its end unless it is let go.
 
-use crate::create::{self, Creation, Request, explain, launch};
+use crate::create::{self, Creation, Launched, Request, launch};
 use crate::error::Error;
-use crate::serve::{Arrival, serve};
+use crate::hooks;
+use crate::record::Record;
+use crate::serve::Arrival;
 use crate::store::Store;
-use husk_bundle::Warning;
+use crate::supervise::{Orphans, Signals, supervise};
+use crate::terminal::{Console, Stay};
+use husk_bundle::container::NamespaceKind;
+use husk_bundle::{Container, Warning};
 use husk_plan::Start;
-use husk_spawn::sys::Errno;
-use husk_spawn::sys::signal::{rt_sigaction_default, rt_sigprocmask, rt_sigwait};
-use husk_spawn::{Child, Signal, SignalSet};
 use std::process::ExitStatus;
 
-/// Creates a container, starts it, passes signals on to it, waits for its end and deletes it. `warn`
-/// hears what is carried out otherwise than written, before the program begins.
+/// How a container is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// We stay until its process ends.
+    Foreground(Foreground),
+    /// It is left alone once its program has begun.
+    Detached,
+}
+
+/// How a container is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Foreground {
+    /// What becomes of it in the end.
+    pub afterwards: Afterwards,
+    /// Who waits for the processes that it leaves behind.
+    pub orphans: Orphans,
+}
+
+/// What becomes of a container that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Afterwards {
+    /// Nothing is left of it.
+    Delete,
+    /// It is known as stopped.
+    Keep,
+}
+
+/// Creates a container and starts it. In the foreground it passes signals on, copies what goes over the
+/// terminal, waits for the end, deletes the container and returns how it ended. `warn` hears what is carried
+/// out otherwise than written, before the program begins, and of hooks that failed after its end.
 ///
 /// # Errors
 ///
-/// As `create` and `start`.
-pub fn run(store: &Store, request: &Request, warn: impl FnOnce(&[Warning])) -> Result<ExitStatus, Error> {
+/// As `create` and `start`. Nothing is then left of the container.
+pub fn run(
+    store: &Store,
+    request: &Request,
+    how: Run,
+    mut warn: impl FnMut(&[Warning]),
+) -> Result<Option<ExitStatus>, Error> {
     let timings = &request.timings;
     timings.begin("load config.json");
     let (container, warnings) = husk_bundle::load(&request.bundle)?;
     warn(&warnings);
+    let stay = if how == Run::Detached { Stay::Detached } else { Stay::Foreground };
+    let mut console = Console::of(request, &container, stay)?;
     timings.begin("reserve the name");
-    // Never committed: when it is dropped, at the end or on the way, nothing of it is left.
+    // Unless it is committed nothing is left of it, at the end or on the way.
     let creation = Creation::begin(store, &request.id)?;
     let mut record = create::record(request, &container);
     creation.entry.write(&record)?;
-    let signals = hold_signals()?;
+    let signals = match how {
+        Run::Detached => None,
+        Run::Foreground(foreground) => Some(Signals::hold(orphans(&container, foreground))?),
+    };
     let mut launched = launch(&container, &request.call(Start::AtOnce)?, timings)?;
+    let begun = begin(&mut launched, &container, &mut console, request, &creation, &mut record);
+    let ended = begun.and_then(|()| match &signals {
+        None => launched.wait_for_exec().map(|()| None),
+        Some(signals) => {
+            let ended = supervise(&mut launched.child, signals, console.relay());
+            ended.map(Some).map_err(|error| launched.explain(error))
+        }
+    });
+    match (&ended, how) {
+        (Ok(_), Run::Detached) => {
+            launched.child.let_go();
+            creation.commit();
+        }
+        (Ok(_), Run::Foreground(Foreground { afterwards: Afterwards::Keep, .. })) => creation.commit(),
+        _ => {
+            // Its process first, which an error may have left.
+            drop(launched);
+            creation.end(&record, warn);
+        }
+    }
+    ended
+}
+
+/// Lets the program begin, and tells who wants to know.
+fn begin(
+    launched: &mut Launched,
+    container: &Container,
+    console: &mut Console,
+    request: &Request,
+    creation: &Creation,
+    record: &mut Record,
+) -> Result<(), Error> {
+    let timings = &request.timings;
     timings.begin("write it down");
     record.process = create::process(&launched.child);
-    creation.entry.write(&record)?;
-    create::write_pid(request, &launched.child)?;
+    creation.entry.write(record)?;
     // A child that failed before asks nothing; the wait says at what.
-    if serve(&mut launched.child, &container, &record)? == Arrival::Ready {
+    if launched.serve(container, record, console)? == Arrival::Ready {
+        // Its list may have gone on in another process.
+        if record.process.is_none_or(|process| process.pid.unsigned_abs() != launched.child.id()) {
+            record.process = create::process(&launched.child);
+            creation.entry.write(record)?;
+        }
+        create::write_pid(request, &launched.child)?;
         launched.child.go_on()?;
     }
     if timings.are_wanted() {
         timings.begin("wait for exec");
-        launched.child.wait_for_exec().map_err(|error| explain(error, &launched.plan))?;
+        launched.wait_for_exec()?;
         timings.end();
-        timings.add(&mut launched);
+        timings.add(launched);
     }
-    supervise(&mut launched.child, signals).map_err(|error| explain(error, &launched.plan))
+    if !record.poststart.is_empty() {
+        launched.wait_for_exec()?;
+        hooks::poststart(record, "running", Some(launched.child.id()))?;
+    }
+    Ok(())
 }
 
-/// What is not the container's: news of sockets, the size of a terminal that it does not have, and
-/// faults, which are of our own making.
-const OURS: [Signal; 8] = [
-    Signal::URG,
-    Signal::WINCH,
-    Signal::SEGV,
-    Signal::BUS,
-    Signal::FPE,
-    Signal::ILL,
-    Signal::TRAP,
-    Signal::SYS,
-];
-
-/// Keeps back all signals that are the container's, and the one that tells of its end, before there is
-/// a container, so that none is lost in its first instant.
-fn hold_signals() -> Result<SignalSet, Error> {
-    let set = OURS.into_iter().fold(SignalSet::FULL, SignalSet::without);
-    // If our caller ignores the ends of children, the kernel tells us of none.
-    rt_sigaction_default(Signal::CHLD)
-        .and_then(|()| rt_sigprocmask(set))
-        .map_err(|errno| Error::kernel("hold signals", errno))?;
-    Ok(set)
-}
-
-/// Passes signals on until the container's process ends.
-fn supervise(child: &mut Child, signals: SignalSet) -> Result<ExitStatus, husk_spawn::Error> {
-    loop {
-        match rt_sigwait(signals) {
-            Ok(Signal::CHLD) => {
-                if let Some(status) = child.try_wait()? {
-                    return Ok(status);
-                }
-            }
-            Ok(signal) => child.signal(signal)?,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(husk_spawn::Error::new("wait for signals", errno)),
-        }
-    }
+/// In a pid namespace what is left behind belongs to the first process there, and ends with it.
+fn orphans(container: &Container, foreground: Foreground) -> Orphans {
+    let has_pids = container.namespaces.iter().any(|namespace| namespace.kind == NamespaceKind::Pid);
+    if has_pids { Orphans::Others } else { foreground.orphans }
 }

@@ -1,11 +1,14 @@
 //! What the child asks of us on its way.
 
+use crate::create::Launched;
 use crate::error::Error;
+use crate::hooks;
 use crate::listener;
 use crate::net_devices;
 use crate::record::Record;
+use crate::terminal::Console;
 use husk_bundle::Container;
-use husk_spawn::{Child, Request};
+use husk_spawn::Request;
 
 /// Whether a child has come to where it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,23 +19,33 @@ pub(crate) enum Arrival {
     Failed,
 }
 
-/// Does what the child asks for until all is done that it needs us for.
-///
-/// # Errors
-///
-/// If something cannot be done. The child still waits for the answer.
-pub(crate) fn serve(child: &mut Child, container: &Container, record: &Record) -> Result<Arrival, Error> {
-    loop {
-        match child.next_request()? {
-            Some(Request::Parked) => return Ok(Arrival::Ready),
-            None => return Ok(Arrival::Failed),
-            Some(Request::Listener) => listener::hand_over(child, container, record)?,
-            Some(Request::NetDevices) => net_devices::hand_over(child, &container.net_devices)?,
-            // Answered by whoever made the child.
-            Some(Request::IdMaps) => {
-                return Err(Error::State("the container's process asks for what it has"));
+impl Launched {
+    /// Does what the child asks for until all is done that it needs us for.
+    ///
+    /// # Errors
+    ///
+    /// If something cannot be done. The child still waits for the answer.
+    pub(crate) fn serve(
+        &mut self,
+        container: &Container,
+        record: &Record,
+        console: &mut Console,
+    ) -> Result<Arrival, Error> {
+        let child = &mut self.child;
+        loop {
+            match child.next_request()? {
+                Some(Request::Parked) => return Ok(Arrival::Ready),
+                None => return Ok(Arrival::Failed),
+                Some(Request::Hooks) => hooks::before_pivot(container, record, child)?,
+                Some(Request::Listener) => listener::hand_over(child, container, record)?,
+                Some(Request::NetDevices) => net_devices::hand_over(child, &container.net_devices)?,
+                Some(Request::Terminal) => console.receive(child.requested_fd()?)?,
+                // Answered by whoever made the child.
+                Some(Request::IdMaps) => {
+                    return Err(Error::State("the container's process asks for what it has"));
+                }
             }
+            child.go_on()?;
         }
-        child.go_on()?;
     }
 }

@@ -1,14 +1,19 @@
 //! `start`: the program that waits begins.
 
 use crate::error::Error;
+use crate::hooks;
+use crate::kill;
+use crate::record::Record;
 use crate::status::{self, Status};
-use crate::store::Store;
-use husk_script::report::Failure;
+use crate::store::{Entry, Store};
+use husk_listing::Why;
+use husk_script::report::{Failure, MOST_WORDS};
 use husk_spawn::sys::Errno;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
 use rustix::process::{PidfdFlags, pidfd_open};
 use std::io::{self, Read};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
 /// Starts a created container. Returns when its program has begun.
@@ -47,13 +52,32 @@ pub fn start(store: &Store, id: &str) -> Result<(), Error> {
     match child.read_exact(&mut bytes) {
         Ok(()) => {
             let failure = Failure::from_bytes(bytes);
-            let reason = io::Error::from(Errno::from_raw_os_error(failure.errno));
+            let reason = Why(Errno::from_raw_os_error(failure.errno));
+            let mut words = Vec::new();
+            // Tolerated: the failure is known without the words of a hook.
+            child.take(MOST_WORDS as u64).read_to_end(&mut words).unwrap_or(0);
+            // It closes its end before it is seen to have stopped.
+            kill::wait(&pidfd)?;
             let step = record.after_start.iter().find(|(index, ..)| *index == failure.step);
             let (origin, line) = step.map_or(("process", "start"), |(_, origin, line)| (origin, line));
-            Err(Error::Step { origin: origin.to_owned(), failure: format!("{line}: {reason}") })
+            Err(Error::step(origin, hooks::with_words(format!("{line}: {reason}"), &words)))
         }
         // Exec closed the connection: that is how it says that all went well.
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => entry.remove_socket(),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            entry.remove_socket()?;
+            if record.poststart.is_empty() { Ok(()) } else { poststart(&entry, &record, &pidfd) }
+        }
         Err(reason) => Err(Error::Kernel { act: "hear of the program", reason }),
     }
+}
+
+/// Runs the hooks for a program that has begun, perhaps ended. If one fails the container is stopped.
+fn poststart(entry: &Entry, record: &Record, pidfd: &OwnedFd) -> Result<(), Error> {
+    let status = status::of(entry, record);
+    let pid = record.process.filter(|_| status == Status::Running).map(|process| process.pid.unsigned_abs());
+    let run = hooks::poststart(record, &status.to_string(), pid);
+    if run.is_err() {
+        kill::end(pidfd)?;
+    }
+    run
 }

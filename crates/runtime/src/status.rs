@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::record::Record;
 use crate::store::{Entry, Store};
+
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
@@ -59,8 +60,7 @@ pub struct State {
     pub owner: String,
 }
 
-/// The version of the specification that husk follows.
-pub const OCI_VERSION: &str = "1.3.0";
+pub use husk_plan::hooks::OCI_VERSION;
 
 /// What a container is now.
 ///

@@ -129,6 +129,15 @@ impl Entry {
         serde_json::from_slice(&text).map_err(Error::Record)
     }
 
+    /// Takes the record away, which can be done once: whether it was still there.
+    pub(crate) fn claim(&self) -> Result<bool, Error> {
+        match fs::remove_file(self.short(RECORD)) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(reason) => Err(Error::file("remove", self.path.join(RECORD), reason)),
+        }
+    }
+
     /// Forgets the container. What is gone already is no error, so that a second try finishes what
     /// the first could not.
     pub(crate) fn remove(&self) -> Result<(), Error> {

@@ -15,14 +15,20 @@
 
 #![no_std]
 
+#[cfg(test)]
+extern crate std;
+
 mod cover;
+pub mod hook;
 pub mod journal;
 mod keys;
 mod perform;
 pub mod report;
 mod step;
 mod target;
+mod terminal;
 
+pub use hook::Hook;
 pub use husk_sys as sys;
 pub use journal::Journal;
 pub use report::Request;
@@ -68,7 +74,7 @@ pub fn run(script: &Script<'_>) -> ! {
         }
         if let Err(errno) = perform::perform(step, &mut registers, script) {
             script.journal.fail(errno);
-            registers.report(index, errno);
+            registers.report(index, errno, script.channel);
             break;
         }
     }

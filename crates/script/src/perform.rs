@@ -1,16 +1,19 @@
 //! What each step does: an arm, a call.
 
 use crate::cover;
+use crate::hook;
 use crate::keys;
 use crate::report::{self, Failure, Request};
 use crate::step::{Handle, Place, Reg, Step};
 use crate::sys::file::{Mode, OFlags};
+use crate::sys::mount::Extent;
 use crate::sys::namespace::Namespaces;
 use crate::sys::process::Dumpable;
 use crate::sys::signal::Signal;
+use crate::sys::terminal::ioctl_tiocswinsz;
 use crate::sys::{Errno, Fd, Pid, Result, Uid, at, clone, file, limits, mount, namespace, process, signal};
-use crate::target::{ensure_directory, ensure_file};
-use crate::{Journal, Script};
+use crate::target::{ensure_directory, ensure_entry, ensure_file};
+use crate::{Journal, Script, terminal};
 use core::ffi::CStr;
 
 /// The descriptors that steps leave for each other.
@@ -18,11 +21,13 @@ pub(crate) struct Registers {
     places: [Option<Fd>; Reg::COUNT as usize],
     /// Who hears of a failure beside the journal.
     pub(crate) reporter: Option<Fd>,
+    /// What the last hook said, if it failed.
+    said: Option<Fd>,
 }
 
 impl Default for Registers {
     fn default() -> Self {
-        Self { places: [None; Reg::COUNT as usize], reporter: None }
+        Self { places: [None; Reg::COUNT as usize], reporter: None, said: None }
     }
 }
 
@@ -54,13 +59,17 @@ impl Registers {
         Ok(fd)
     }
 
-    /// Tells whoever started a parked child what failed.
-    pub(crate) fn report(&self, step: usize, errno: Errno) {
+    /// Tells whoever started a parked child what failed, and what a hook said before it did.
+    pub(crate) fn report(&self, step: usize, errno: Errno, channel: Option<Fd>) {
         if let Some(reporter) = self.reporter {
             let failure =
                 Failure { step: u32::try_from(step).unwrap_or(u32::MAX), errno: errno.raw_os_error() };
             // Tolerated: if nobody listens any more, nobody is left to be told.
             let _sent = file::write(reporter, &failure.to_bytes()).unwrap_or(0);
+        }
+        if let Some(said) = self.said {
+            // Tolerated: that it failed is known without its words.
+            report::last_words(said, self.reporter, channel).unwrap_or(());
         }
     }
 
@@ -142,6 +151,7 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
             let place = match place {
                 Place::Directory => ensure_directory(registers.get(root)?, target)?,
                 Place::File => ensure_file(registers.get(root)?, target)?,
+                Place::Entry => ensure_entry(registers.get(root)?, target)?,
             };
             let attached = mount::move_mount(registers.get(mount.into())?, place);
             file::close(place);
@@ -176,6 +186,10 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
             registers.replace(out, mount::open_tree_clone(path, extent)?);
             Ok(())
         }
+        Step::OpenTreeOf { fd, out } => {
+            registers.replace(out, mount::open_tree_clone_of(registers.get(fd)?, Extent::Top)?);
+            Ok(())
+        }
         Step::MountSetattr { mount, extent, set, clear, propagation } => {
             mount::mount_setattr(registers.get(mount)?, extent, set, clear, propagation)
         }
@@ -197,6 +211,15 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
         Step::Setpgid { group } => process::setpgid(None, group),
         Step::Tiocsctty { terminal } => process::ioctl_tiocsctty(terminal),
         Step::Tcsetpgrp { terminal } => process::tcsetpgrp(terminal, process::getpgrp()),
+        Step::OpenPty { root, path, master, slave } => {
+            let (shows, used) = terminal::open(registers.get(root)?, path)?;
+            registers.replace(master, shows);
+            registers.replace(slave, used);
+            Ok(())
+        }
+        Step::Tiocswinsz { terminal, rows, columns } => {
+            ioctl_tiocswinsz(registers.get(terminal)?, rows, columns)
+        }
 
         Step::ResetHandlers => signal::reset_handlers(),
         Step::DefaultAction { signal } => signal::rt_sigaction_default(signal),
@@ -211,6 +234,8 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
         Step::Setdomainname { name } => namespace::setdomainname(name),
         Step::LoopbackUp => namespace::loopback_up(),
         Step::Request { what } => report::request(channel, what),
+        Step::Hook { hook } => hook::run(hook, &mut registers.said),
+        Step::RequestWith { what, fd } => report::request_with(channel, what, registers.get(fd)?),
 
         Step::Setrlimit { resource, limit } => limits::setrlimit(resource, limit),
         Step::Setpriority { nice } => limits::setpriority_process(None, nice),

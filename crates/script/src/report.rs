@@ -4,14 +4,26 @@
 //!  child                                  parent
 //!    Request(IdMaps)      ------------>     write uid_map, gid_map
 //!                         <------------     go on
+//!    Request(Hooks)       ------------>     run the hooks that are the runtime's
+//!    Request(Terminal)    ------------>     keep the master, or send it to who asked for it
+//!                         <------------     go on
 //!    Request(Parked)      ------------>     commit the container's state
 //!                         <------------     go on
 //!    end of file          ------------>     parked: the parent's death is no longer the child's
 //!    end of file          ------------>     released: exec happened, or the child is dead
 //! ```
 //!
-//! Each message is one byte in one `write`, with the number of a descriptor behind it where the request is
-//! about one. A list without requests needs no channel; how far the
+//! A child that fails at a hook of its own says what the hook said, before the end of file:
+//!
+//! ```text
+//!    LAST_WORDS, words    ------------>     tell them with the failure
+//!    ...
+//! ```
+//!
+//! Each other message is one byte in one `write`, with the number of a descriptor behind it where the
+//! request is about one, or in one `sendmsg` where a descriptor goes with it. (A number will do where a filter
+//! lets no more through than `write`; to fetch what it stands for takes the privilege to trace the child.)
+//! A list without requests needs no channel; how far the
 //! child came, and why it failed, stands in the [`Journal`](crate::Journal). A parent that cannot
 //! do what it is asked closes its end instead of answering, and the child fails at that step.
 
@@ -26,14 +38,18 @@ pub enum Request {
     IdMaps = 1,
     /// Write down that the container is created: from here on its program may begin.
     Parked = 2,
+    /// Run the hooks that are run in the namespaces of the parent.
+    Hooks = 3,
     /// Fetch the seccomp listener whose number follows, and give it to whoever is to have it.
-    Listener = 16,
+    Listener = 4,
     /// Move network devices into the child's network namespace.
-    NetDevices = 17,
+    NetDevices = 5,
+    /// Take the master of the program's terminal, which comes with it.
+    Terminal = 6,
 }
 
-/// The most that a request has: itself and a number.
-pub const MOST: usize = 5;
+/// The length of a request with a number.
+pub const WITH_NUMBER: usize = 5;
 
 impl Request {
     /// The request that this byte stands for.
@@ -42,8 +58,10 @@ impl Request {
         match byte {
             1 => Some(Self::IdMaps),
             2 => Some(Self::Parked),
-            16 => Some(Self::Listener),
-            17 => Some(Self::NetDevices),
+            3 => Some(Self::Hooks),
+            4 => Some(Self::Listener),
+            5 => Some(Self::NetDevices),
+            6 => Some(Self::Terminal),
             _ => None,
         }
     }
@@ -52,9 +70,18 @@ impl Request {
 /// The parent's answer: it is done, go on.
 pub const GO_ON: u8 = 0;
 
+/// What a message begins with whose other bytes are some of the last words of a hook.
+pub const LAST_WORDS: u8 = 0xff;
+
+/// How many bytes of what a failed hook said are told. What is told last is the reason.
+pub const MOST_WORDS: usize = 1024;
+
+/// The longest message.
+pub const MOST_BYTES: usize = 65;
+
 /// What a parked child tells the one that started it, if a step fails after that: another process
 /// than its maker, which cannot see the journal. When all goes well it hears the end of file, for
-/// exec closes the connection.
+/// exec closes the connection. After it come the last words of a hook, if it is one that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The index of the step.
@@ -83,6 +110,33 @@ impl Failure {
     }
 }
 
+/// Tells what a failed hook said last: whoever started a parked child, or the parent.
+pub(crate) fn last_words(said: Fd, reporter: Option<Fd>, channel: Option<Fd>) -> Result {
+    let mut message = [LAST_WORDS; MOST_BYTES];
+    let most = u64::try_from(MOST_WORDS).unwrap_or(0);
+    // What something that it left behind says meanwhile is not told.
+    let end = file::size(said)?;
+    let mut offset = end.saturating_sub(most);
+    // Piece by piece: room for all of it would be cleared by a function that is not linked.
+    while offset < end {
+        let (_, room) = message.split_first_mut().ok_or(Errno::IO)?;
+        let read = file::pread(said, room, offset)?;
+        let words = room.get(..read).unwrap_or_default();
+        if words.is_empty() {
+            return Ok(());
+        }
+        match (reporter, channel) {
+            (Some(reporter), _) => file::write(reporter, words)?,
+            (None, Some(channel)) => {
+                file::write(channel, message.get(..read.saturating_add(1)).unwrap_or_default())?
+            }
+            (None, None) => return Ok(()),
+        };
+        offset = offset.saturating_add(u64::try_from(read).unwrap_or(most));
+    }
+    Ok(())
+}
+
 /// Asks, and waits until the parent has done it.
 pub(crate) fn request(channel: Option<Fd>, what: Request) -> Result {
     ask(channel, &[what as u8])
@@ -97,6 +151,17 @@ pub(crate) fn request_about(channel: Option<Fd>, what: Request, fd: Fd) -> Resul
 fn ask(channel: Option<Fd>, words: &[u8]) -> Result {
     let channel = channel.ok_or(Errno::NOTCONN)?;
     file::write(channel, words)?;
+    answered(channel)
+}
+
+/// The same with a descriptor, of which the parent gets a copy.
+pub(crate) fn request_with(channel: Option<Fd>, what: Request, fd: Fd) -> Result {
+    let channel = channel.ok_or(Errno::NOTCONN)?;
+    file::sendmsg_with(channel, &[what as u8], fd)?;
+    answered(channel)
+}
+
+fn answered(channel: Fd) -> Result {
     let mut answer = [0];
     match file::read(channel, &mut answer)? {
         // The parent gave up, or is gone.

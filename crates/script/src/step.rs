@@ -1,5 +1,6 @@
 //! The vocabulary: everything a child can do before it execs.
 
+use crate::hook::Hook;
 use crate::report::Request;
 use crate::sys::at::Node;
 use crate::sys::file::{Mode, OFlags};
@@ -62,6 +63,8 @@ pub enum Place {
     Directory,
     /// Anything else.
     File,
+    /// Anything else, and no symlink.
+    Entry,
 }
 
 /// One thing the child does. A step makes one system call, or the few that belong together; it may
@@ -353,6 +356,13 @@ pub enum Step<'a> {
         /// Where the descriptor is left.
         out: Reg,
     },
+    /// The same of what a descriptor is: a copy of the mount it was opened on that shows it alone.
+    OpenTreeOf {
+        /// What to copy.
+        fd: Handle,
+        /// Where the descriptor is left.
+        out: Reg,
+    },
     /// `mount_setattr`.
     MountSetattr {
         /// The mount.
@@ -427,6 +437,28 @@ pub enum Step<'a> {
         terminal: Fd,
     },
 
+    /// `openat2` of `ptmx` in a directory that has to be a devpts, `ioctl(TIOCSPTLCK)` and
+    /// `ioctl(TIOCGPTPEER)`: both ends of a new terminal, found without its name.
+    OpenPty {
+        /// The root.
+        root: Handle,
+        /// The directory, relative to it.
+        path: &'a CStr,
+        /// Where the end that shows is left.
+        master: Reg,
+        /// Where the end that programs use is left.
+        slave: Reg,
+    },
+    /// `ioctl(TIOCSWINSZ)`.
+    Tiocswinsz {
+        /// The terminal.
+        terminal: Handle,
+        /// Its lines.
+        rows: u16,
+        /// The characters of each.
+        columns: u16,
+    },
+
     // Signals.
     /// Every handler back to its default: only where the child was made without
     /// `CLONE_CLEAR_SIGHAND`.
@@ -490,6 +522,18 @@ pub enum Step<'a> {
     Request {
         /// What.
         what: Request,
+    },
+    /// Runs a program beside the child and waits for its end, which has to be a good one.
+    Hook {
+        /// The program.
+        hook: &'a Hook<'a>,
+    },
+    /// The same with a copy of a descriptor, by `sendmsg(SCM_RIGHTS)`.
+    RequestWith {
+        /// What.
+        what: Request,
+        /// What goes with it.
+        fd: Handle,
     },
 
     // Limits.

@@ -56,6 +56,20 @@ pub(crate) fn ensure_file(root: Fd, target: Target<'_>) -> Result<Fd> {
     made
 }
 
+/// The file, of whatever kind, at `target`, whose last component must be no symlink, made empty with its
+/// parents where it is missing.
+pub(crate) fn ensure_entry(root: Fd, target: Target<'_>) -> Result<Fd> {
+    let (last, parents) = target.parts.split_last().ok_or(Errno::NOENT)?;
+    let directory = make_directories(root, parents)?;
+    let found = match openat2_entry(directory, last.name) {
+        Err(Errno::NOENT) => mknodat_file(directory, last.name, Mode::from_raw_mode(FILE_MODE))
+            .and_then(|()| openat2_entry(directory, last.name)),
+        found => found,
+    };
+    file::close(directory);
+    found
+}
+
 fn make_directories(root: Fd, parts: &[Part<'_>]) -> Result<Fd> {
     let mut here = openat2_directory_in_root(root, c".")?;
     for part in parts {

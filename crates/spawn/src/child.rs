@@ -4,18 +4,22 @@ use crate::error::{Error, Reason};
 use crate::pool::Berth;
 use crate::stdio::Pipes;
 use husk_listing::Line;
+use husk_script::hook::Failed;
 use husk_script::journal::Progress;
-use husk_script::report::{GO_ON, MOST};
+use husk_script::report::{GO_ON, LAST_WORDS, MOST_BYTES, WITH_NUMBER};
 use husk_script::sys::signal::{Signal, pidfd_send_signal};
 use husk_script::sys::{Errno, Fd, Pid};
 use husk_script::{Request, Script, Step};
-use rustix::io::{read, retry_on_intr};
-use rustix::net::{SendFlags, Shutdown, send, shutdown};
+use rustix::io::{IoSliceMut, retry_on_intr};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, Shutdown, recv, recvmsg, send, shutdown,
+};
 use rustix::process::{
     PidfdFlags, PidfdGetfdFlags, WaitId, WaitIdOptions, WaitIdStatus, pidfd_getfd, pidfd_open, waitid,
 };
 use rustix::thread::futex;
 use std::fmt::{self, Debug, Formatter};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus};
@@ -55,6 +59,8 @@ pub struct Child {
     channel: Option<OwnedFd>,
     /// The number of the descriptor that its last request was about.
     about: Option<i32>,
+    last_words: Vec<u8>,
+    received: Option<OwnedFd>,
     status: Option<ExitStatus>,
     kill_on_drop: bool,
     /// How often the list has gone on in another process, which this stands for from then on.
@@ -82,6 +88,8 @@ impl Child {
             berth: Mutex::new(berth),
             channel,
             about: None,
+            last_words: Vec::new(),
+            received: None,
             status: None,
             kill_on_drop,
             births: 0,
@@ -102,27 +110,61 @@ impl Child {
     pub fn next_request(&mut self) -> Result<Option<Request>, Error> {
         let Some(channel) = &self.channel else { return Ok(None) };
         let failed = |errno| Error::new("request", errno);
-        let mut request = [0; MOST];
-        let length = retry_on_intr(|| read(channel, &mut request)).map_err(failed)?;
+        let mut message = [0; MOST_BYTES];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut came = RecvAncillaryBuffer::new(&mut space);
+        let received = retry_on_intr(|| {
+            let mut parts = [IoSliceMut::new(&mut message)];
+            recvmsg(channel, &mut parts, &mut came, RecvFlags::CMSG_CLOEXEC)
+        });
+        let length = received.map_err(failed)?.bytes;
+        self.received = came.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+            _ => None,
+        });
         self.follow()?;
-        let [what, about @ ..] = request;
-        self.about = (length == MOST).then(|| i32::from_ne_bytes(about));
+        let [what, a, b, c, d, ..] = message;
+        self.about = (length == WITH_NUMBER).then(|| i32::from_ne_bytes([a, b, c, d]));
         match Request::from_byte(what) {
             _ if length == 0 => Ok(None),
+            None if what == LAST_WORDS => {
+                self.last_words.extend_from_slice(&message[1..length]);
+                // To the end of file.
+                self.next_request()
+            }
             None => Err(failed(Errno::PROTO)),
             request => Ok(request),
         }
     }
 
-    /// The descriptor of the child's that its last request was about: `pidfd_getfd`.
+    /// The descriptor of the child's that its last request was about: what came with it, or was named and is
+    /// fetched by `pidfd_getfd`.
     ///
     /// # Errors
     ///
     /// `EBADF` if it was about none; `EPERM` as for ptrace(2), where the child is of another user.
-    pub fn requested_fd(&self) -> Result<OwnedFd, Error> {
+    pub fn requested_fd(&mut self) -> Result<OwnedFd, Error> {
+        if let Some(received) = self.received.take() {
+            return Ok(received);
+        }
         let failed = |errno| Error::new("fetch a descriptor", errno);
         let number = self.about.ok_or_else(|| failed(Errno::BADF))?;
         pidfd_getfd(&self.pidfd, number, PidfdGetfdFlags::empty()).map_err(failed)
+    }
+
+    /// What the [hook](Step::Hook) said at which the child failed, or the end of it. Complete once the child
+    /// is released. Never blocks.
+    pub fn last_words(&mut self) -> &[u8] {
+        if let Some(channel) = &self.channel {
+            let mut message = [0; MOST_BYTES];
+            // Tolerated: without a message there are no more words.
+            while let Ok((_, length @ 1..)) = recv(channel, &mut message[..], RecvFlags::DONTWAIT)
+                && message[0] == LAST_WORDS
+            {
+                self.last_words.extend_from_slice(&message[1..length]);
+            }
+        }
+        &self.last_words
     }
 
     /// Answers that what it asked for is done.
@@ -361,7 +403,11 @@ pub(crate) fn wait(id: WaitId<'_>, options: WaitIdOptions, pid: Pid) -> Result<O
 pub(crate) fn verdict(berth: &Berth, status: ExitStatus) -> Result<ExitStatus, Error> {
     let script = berth.script();
     let (step, reason) = match script.journal.progress() {
-        Progress::Failed(step, errno) => (step, Reason::Errno(errno)),
+        Progress::Failed(step, errno) => {
+            let hook = matches!(script.steps.get(step), Some(Step::Hook { .. }));
+            let failed = if hook { Failed::from_errno(errno) } else { None };
+            (step, failed.map_or(Reason::Errno(errno), Reason::Hook))
+        }
         Progress::At(step) if is_exec(script, step) => return Ok(status),
         Progress::At(step) => (step, Reason::Died(status)),
     };

@@ -1,6 +1,8 @@
 //! What can go wrong, and the words for it.
 
 use core::fmt::{self, Display, Formatter};
+use husk_listing::FailedHook;
+use husk_script::hook::Failed;
 use husk_script::sys::Errno;
 use std::ffi::OsStr;
 use std::io;
@@ -30,6 +32,8 @@ pub struct Error {
 pub enum Reason {
     /// The kernel refused it, to the child or to us.
     Errno(Errno),
+    /// A hook of the child's did run, and failed.
+    Hook(Failed),
     /// The child died during the step and never became the program.
     Died(ExitStatus),
     /// A string holds a NUL byte, which no string of the kernel's can.
@@ -91,7 +95,7 @@ impl Error {
     pub fn kind(&self) -> io::ErrorKind {
         match self.reason {
             Reason::Errno(errno) => errno.kind(),
-            Reason::Died(_) => io::ErrorKind::Other,
+            Reason::Died(_) | Reason::Hook(_) => io::ErrorKind::Other,
             Reason::Nul | Reason::Conflict(_) => io::ErrorKind::InvalidInput,
         }
     }
@@ -101,6 +105,7 @@ impl Display for Reason {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Errno(errno) => io::Error::from(*errno).fmt(f),
+            Self::Hook(failed) => FailedHook(*failed).fmt(f),
             Self::Died(status) => match status.signal() {
                 Some(signal) => write!(f, "killed by signal {signal} before exec"),
                 None => write!(f, "{status} before exec"),

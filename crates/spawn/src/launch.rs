@@ -174,8 +174,6 @@ fn answer(command: &Command, pid: Pid, child: &mut Child) -> Result<(), Error> {
         }
         // A child that fails before it asks closes its end; its journal says why.
         None => Ok(()),
-        Some(Request::Parked | Request::Listener | Request::NetDevices) => {
-            Err(Error::new("request id-maps", Errno::PROTO))
-        }
+        Some(_) => Err(Error::new("request id-maps", Errno::PROTO)),
     }
 }

@@ -6,6 +6,8 @@ mod attributes;
 #[path = "steps/container.rs"]
 mod container;
 mod support;
+#[path = "steps/terminal.rs"]
+mod terminal;
 
 use husk_script::Request;
 use husk_spawn::sys::file::{Mode, OFlags};
@@ -98,6 +100,7 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::ExecveFirst { .. } => container::check_executable_and_execve_first,
     Step::Park { .. } => container::park,
     Step::SeccompListener { .. } => attributes::seccomp_listener,
+    Step::Hook { .. } => container::hook,
     Step::FchownStreams { .. } => attributes::fchown_streams,
     Step::OpenProc { .. } => attributes::open_in_proc,
     Step::OpenInProc { .. } => attributes::open_in_proc,
@@ -110,6 +113,10 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::LoopbackUp => loopback_up,
     Step::Undumpable => undumpable,
     Step::FsconfigFd { .. } => container::fsconfig_fd,
+    Step::OpenPty { .. } => terminal::open_pty,
+    Step::Tiocswinsz { .. } => terminal::open_pty,
+    Step::OpenTreeOf { .. } => terminal::open_tree_of,
+    Step::RequestWith { .. } => terminal::request_with,
 };
 
 /// A program that is held after it performed `steps` and execed.

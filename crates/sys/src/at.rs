@@ -132,7 +132,12 @@ pub fn check_executable(path: &CStr) -> Result {
     rustix::fs::accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS)
 }
 
-fn openat2(directory: Option<Fd>, path: &CStr, flags: OFlags, resolve: ResolveFlags) -> Result<Fd> {
+pub(crate) fn openat2(
+    directory: Option<Fd>,
+    path: &CStr,
+    flags: OFlags,
+    resolve: ResolveFlags,
+) -> Result<Fd> {
     let how = [u64::from((flags | OFlags::CLOEXEC).bits()), 0, resolve.bits()];
     for _ in 0..MOST_LOOKUPS {
         match raw::openat2(directory, path, how) {

@@ -1,17 +1,21 @@
-//! Starting a child on a stack of its own, in the memory of its parent.
+//! Starting a child: on a stack of its own in the memory of its parent, or in a copy of that memory.
 //!
 //! # Safety
 //!
-//! The functions of this file start a second process in memory that the first one uses. What that
+//! [`clone3`] and [`clone`] start a second process in memory that the first one uses. What that
 //! asks of a caller stands at each; what it asks of the code the child runs is the contract of
 //! `husk-script`.
+//!
+//! [`fork`] shares nothing. Its child has a copy of the memory with the calling thread alone in it, so
+//! what is left to promise is what holds for any fork: locks of other threads, and libc's own state, are
+//! copied as they were. The crate uses neither, and whoever calls it here may not (`husk-script`).
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "processes that share memory")]
 
 use crate::arch::{self, Entry};
 use crate::namespace::Namespaces;
 use crate::raw::{self, check};
-use crate::{Errno, Pid, Result};
+use crate::{Errno, Fd, Pid, Result};
 use core::ffi::c_void;
 use core::sync::atomic::AtomicI32;
 use linux_raw_sys::general::{
@@ -95,6 +99,28 @@ pub unsafe fn clone(args: &CloneArgs, entry: Entry, argument: *const c_void) -> 
     // SAFETY: the kernel writes the pidfd where `args` says; the rest is the caller's promise.
     let returned = unsafe { arch::clone_call(__NR_clone, words, entry, argument) };
     pid(returned)
+}
+
+/// `clone` without shared memory: starts a process that runs `child` in a copy of this one's memory,
+/// ends with the status that it returns, and is known by the pidfd that is returned here. Not by `clone3`,
+/// which the seccomp profiles of container engines refuse to containers, and so to what runs in one.
+///
+/// # Errors
+///
+/// See clone(2).
+pub fn fork(child: impl FnOnce() -> u8) -> Result<Fd> {
+    let mut pidfd: i32 = -1;
+    let flags = u64::from(CLONE_PIDFD) | SIGCHLD;
+    let flags = usize::try_from(flags).unwrap_or(usize::MAX);
+    // No stack: the child goes on with its copy of ours. The third word is where the pidfd is put.
+    let words = [flags, 0, (&raw mut pidfd).addr(), 0, 0, 0];
+    // SAFETY: the kernel writes the pidfd where it is told, in this process alone. The call returns
+    // a second time in the child, whose memory is another: it calls `child`, which it owns as the only
+    // one there, and never returns from here.
+    if check(unsafe { arch::call(__NR_clone, words) })? == 0 {
+        raw::exit_group(usize::from(child()));
+    }
+    Fd::new(pidfd).ok_or(Errno::BADF)
 }
 
 /// `clone(CLONE_PARENT | CLONE_PARENT_SETTID)` without a stack, as fork: the caller goes on twice, in

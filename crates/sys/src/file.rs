@@ -96,6 +96,57 @@ pub fn open(path: &CStr, flags: OFlags, mode: Mode) -> Result<Fd> {
     raw::openat(path, (flags | OFlags::CLOEXEC).bits(), mode.bits())
 }
 
+/// `memfd_create`: a file in memory that exec closes and nobody can execute.
+///
+/// # Errors
+///
+/// See memfd_create(2).
+pub fn memfd_create(name: &CStr) -> Result<Fd> {
+    const CLOEXEC: u32 = 0x1;
+    const NOEXEC_SEAL: u32 = 0x8;
+    match raw::memfd_create(name, CLOEXEC | NOEXEC_SEAL) {
+        // Linux before 6.3 does not know the second.
+        Err(crate::Errno::INVAL) => raw::memfd_create(name, CLOEXEC),
+        made => made,
+    }
+}
+
+/// `pipe2(O_CLOEXEC)`: the reading end, then the writing end.
+///
+/// # Errors
+///
+/// See pipe(2).
+pub fn pipe() -> Result<[Fd; 2]> {
+    raw::pipe2(OFlags::CLOEXEC.bits())
+}
+
+/// `pwrite`, begun again when a signal interrupts it.
+///
+/// # Errors
+///
+/// See pwrite(2).
+pub fn pwrite(fd: Fd, bytes: &[u8], offset: u64) -> Result<usize> {
+    rustix::io::retry_on_intr(|| rustix::io::pwrite(fd.lend(), bytes, offset))
+}
+
+/// `pread`, begun again when a signal interrupts it.
+///
+/// # Errors
+///
+/// See pread(2).
+pub fn pread(fd: Fd, buffer: &mut [u8], offset: u64) -> Result<usize> {
+    rustix::io::retry_on_intr(|| rustix::io::pread(fd.lend(), &mut *buffer, offset))
+}
+
+/// How large a file is.
+///
+/// # Errors
+///
+/// See fstat(2).
+pub fn size(fd: Fd) -> Result<u64> {
+    Ok(u64::try_from(rustix::fs::fstat(fd.lend())?.st_size).unwrap_or(0))
+}
+
 /// `accept4(SOCK_CLOEXEC)`, begun again when a signal interrupts it.
 ///
 /// # Errors
@@ -121,6 +172,16 @@ pub fn read(fd: Fd, buffer: &mut [u8]) -> Result<usize> {
 /// See write(2).
 pub fn write(fd: Fd, bytes: &[u8]) -> Result<usize> {
     rustix::io::retry_on_intr(|| rustix::io::write(fd.lend(), bytes))
+}
+
+/// `sendmsg(SCM_RIGHTS)`: sends `bytes` and a copy of the descriptor `fd` with them, begun again when a
+/// signal interrupts it.
+///
+/// # Errors
+///
+/// See sendmsg(2).
+pub fn sendmsg_with(socket: Fd, bytes: &[u8], fd: Fd) -> Result<usize> {
+    rustix::io::retry_on_intr(|| raw::sendmsg_with(socket, bytes, fd))
 }
 
 /// `mkdirat` below the working directory.

@@ -28,12 +28,23 @@ pub mod namespace;
 pub mod process;
 mod raw;
 pub mod signal;
+pub mod terminal;
 pub mod time;
 
 pub use carray::{CArray, CPtr};
 pub use fd::Fd;
 pub use rustix::io::Errno;
 pub use rustix::process::{Gid, Pid, Uid};
+
+/// The error of this number, which is one of the kernel's range: 1 to 4095.
+#[must_use]
+pub fn errno(number: u16) -> Errno {
+    // `Errno`'s own constructor panics at others, for which the child has no room.
+    match raw::check(-isize::try_from(number).unwrap_or(1)) {
+        Err(errno) => errno,
+        Ok(_) => Errno::INVAL,
+    }
+}
 
 /// What a system call that returns nothing returns.
 pub type Result<T = ()> = core::result::Result<T, Errno>;

@@ -15,7 +15,47 @@ pub fn fchdir(directory: Fd) -> Result {
     rustix::process::fchdir(directory.lend())
 }
 
-pub use rustix::process::{chdir, chroot, getpgrp, getppid, setpgid, setsid, umask};
+pub use rustix::process::{chdir, chroot, getpgrp, getpid, getppid, setpgid, setsid, umask};
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With this status.
+    Exited(u8),
+    /// By this signal.
+    Killed(u8),
+}
+
+/// `ppoll` of a pidfd: whether the process ends within so many seconds, for which it waits.
+///
+/// # Errors
+///
+/// See poll(2).
+pub fn poll_end(pidfd: Fd, seconds: Option<u32>) -> Result<bool> {
+    let limit = seconds.map(|seconds| rustix::event::Timespec { tv_sec: seconds.into(), tv_nsec: 0 });
+    let pidfd = pidfd.lend();
+    let mut events = [rustix::event::PollFd::new(&pidfd, rustix::event::PollFlags::IN)];
+    // Begun again with the whole time only after a signal that has a handler.
+    let ready = rustix::io::retry_on_intr(|| rustix::event::poll(&mut events, limit.as_ref()))?;
+    Ok(ready != 0)
+}
+
+/// `waitid(P_PIDFD, WEXITED)`: waits for the end of a child.
+///
+/// # Errors
+///
+/// `ECHILD` if it is none of the caller's.
+pub fn waitid_pidfd(pidfd: Fd) -> Result<End> {
+    let id = || rustix::process::WaitId::PidFd(pidfd.lend());
+    let options = rustix::process::WaitIdOptions::EXITED;
+    let status = rustix::io::retry_on_intr(|| rustix::process::waitid(id(), options))?.ok_or(Errno::CHILD)?;
+    // Both fit: statuses have eight bits, and there are 64 signals.
+    let byte = |number: i32| u8::try_from(number & 0xff).unwrap_or(u8::MAX);
+    Ok(match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => End::Exited(byte(code)),
+        (None, signal) => End::Killed(byte(signal.unwrap_or(0))),
+    })
+}
 
 /// `execve`: becomes the program at `path`. Returns only to say why not.
 #[must_use]

@@ -54,6 +54,9 @@ pub(crate) enum Fcntl {
     Setfd = nr::F_SETFD,
 }
 
+/// `_IO('T', 0x41)`, the same on x86_64 and aarch64 (asm-generic/ioctls.h).
+const TIOCGPTPEER: usize = 0x5441;
+
 /// The size of the kernel's signal set, which every signal call wants to be told.
 const SIGNAL_SET_SIZE: usize = size_of::<u64>();
 
@@ -288,6 +291,20 @@ pub(crate) fn fsmount(fs: Fd, flags: u32, attributes: u32) -> Result<Fd> {
     descriptor(unsafe { call(nr::__NR_fsmount, [fs.word(), flags as usize, attributes as usize, 0, 0, 0]) })
 }
 
+pub(crate) fn memfd_create(name: &CStr, flags: u32) -> Result<Fd> {
+    // SAFETY: the kernel reads a string that ends with NUL.
+    descriptor(unsafe { call(nr::__NR_memfd_create, [name.as_ptr().addr(), flags as usize, 0, 0, 0, 0]) })
+}
+
+/// The reading end, then the writing end.
+pub(crate) fn pipe2(flags: u32) -> Result<[Fd; 2]> {
+    let mut ends = [-1_i32; 2];
+    // SAFETY: the kernel writes two numbers, for which there is room.
+    check(unsafe { call(nr::__NR_pipe2, [ends.as_mut_ptr().addr(), flags as usize, 0, 0, 0, 0]) })?;
+    let [reader, writer] = ends;
+    Ok([Fd::new(reader).ok_or(Errno::BADF)?, Fd::new(writer).ok_or(Errno::BADF)?])
+}
+
 /// `socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC)`.
 pub(crate) fn socket_unix() -> Result<Fd> {
     const AF_UNIX: usize = 1;
@@ -317,4 +334,62 @@ pub(crate) fn accept4(listener: Fd) -> Result<Fd> {
     let flags = nr::O_CLOEXEC as usize;
     // SAFETY: the addresses, of the peer's name and its length, are null.
     descriptor(unsafe { call(nr::__NR_accept4, [listener.word(), 0, 0, flags, 0, 0]) })
+}
+
+/// `flags` are those of `open`.
+pub(crate) fn ioctl_tiocgptpeer(master: Fd, flags: u32) -> Result<Fd> {
+    // SAFETY: three numbers; this request takes flags where others take an address.
+    descriptor(unsafe { call(nr::__NR_ioctl, [master.word(), TIOCGPTPEER, flags as usize, 0, 0, 0]) })
+}
+
+/// Sends `bytes`, and a copy of one descriptor with them.
+pub(crate) fn sendmsg_with(socket: Fd, bytes: &[u8], fd: Fd) -> Result<usize> {
+    /// `struct cmsghdr` with one descriptor after it, and what `CMSG_SPACE` adds.
+    #[repr(C)]
+    struct Control {
+        length: usize,
+        level: i32,
+        kind: i32,
+        fd: i32,
+        padding: i32,
+    }
+    /// `struct msghdr`.
+    #[repr(C)]
+    struct Message {
+        name: usize,
+        name_length: u32,
+        parts: *const [usize; 2],
+        part_count: usize,
+        control: *const Control,
+        control_length: usize,
+        flags: i32,
+    }
+    const SOL_SOCKET: i32 = 1;
+    const SCM_RIGHTS: i32 = 1;
+    const MSG_NOSIGNAL: usize = 0x4000;
+    // Up to and with the descriptor.
+    let length = size_of::<Control>().wrapping_sub(size_of::<i32>());
+    let control = Control { length, level: SOL_SOCKET, kind: SCM_RIGHTS, fd: fd.number(), padding: 0 };
+    let part = [bytes.as_ptr().addr(), bytes.len()];
+    let message = Message {
+        name: 0,
+        name_length: 0,
+        parts: &raw const part,
+        part_count: 1,
+        control: &raw const control,
+        control_length: size_of::<Control>(),
+        flags: 0,
+    };
+    let words = [socket.word(), (&raw const message).addr(), MSG_NOSIGNAL, 0, 0, 0];
+    // SAFETY: the kernel reads a `msghdr`, one `iovec`, as many bytes as that says there are, and a control
+    // message of the size it is told, all laid out as it has them and alive until it returns.
+    check(unsafe { call(nr::__NR_sendmsg, words) })
+}
+
+pub(crate) fn signalfd4(set: u64, flags: u32) -> Result<Fd> {
+    // The kernel makes a new one rather than change an old one.
+    const NEW: usize = usize::MAX;
+    let words = [NEW, (&raw const set).addr(), SIGNAL_SET_SIZE, flags as usize, 0, 0];
+    // SAFETY: the kernel reads one set, on this stack and of the size told.
+    descriptor(unsafe { call(nr::__NR_signalfd4, words) })
 }

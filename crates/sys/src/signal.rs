@@ -2,6 +2,7 @@
 
 use crate::{Fd, Result, raw};
 use linux_raw_sys::general as number;
+use rustix::fd::AsFd;
 
 /// A signal by number, real-time signals included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -180,6 +181,41 @@ pub fn reset_handlers() -> Result {
 pub fn rt_sigwait(set: SignalSet) -> Result<Signal> {
     let number = raw::rt_sigtimedwait(set.0)?;
     i32::try_from(number).ok().and_then(Signal::new).ok_or(crate::Errno::INVAL)
+}
+
+/// `signalfd4(SFD_CLOEXEC | SFD_NONBLOCK)`: a descriptor that is readable when there is a signal of `set`, which must
+/// be blocked. For a parent's event loop.
+///
+/// # Errors
+///
+/// `EMFILE` or `ENFILE`.
+pub fn signalfd(set: SignalSet) -> Result<Fd> {
+    raw::signalfd4(set.0, number::O_CLOEXEC | number::O_NONBLOCK)
+}
+
+/// A signal as a [`signalfd`] tells of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// Which.
+    pub signal: Signal,
+    /// The pid of who sent it, or 0 for the kernel.
+    pub sender: u32,
+}
+
+/// `read` of a [`signalfd`]: the next signal.
+///
+/// # Errors
+///
+/// `EAGAIN` if there is none.
+pub fn read_signalfd(fd: impl AsFd) -> Result<Arrived> {
+    // The size of `struct signalfd_siginfo`.
+    let mut bytes = [0; 128];
+    rustix::io::retry_on_intr(|| rustix::io::read(&fd, &mut bytes))?;
+    // ssi_signo, ssi_errno, ssi_code, ssi_pid.
+    let [a, b, c, d, _, _, _, _, _, _, _, _, e, f, g, h, ..] = bytes;
+    let signal = i32::from_ne_bytes([a, b, c, d]);
+    let signal = Signal::new(signal).ok_or(crate::Errno::INVAL)?;
+    Ok(Arrived { signal, sender: u32::from_ne_bytes([e, f, g, h]) })
 }
 
 /// `pidfd_send_signal`: sends `signal` to the process that `pidfd` stands for, never to another

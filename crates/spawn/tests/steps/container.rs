@@ -6,14 +6,15 @@ use super::{
     with_privileges,
 };
 use crate::support::{Dir, needs_namespaces, needs_root, observe, own_root, program, skip, until_asleep};
-use husk_script::report::Failure;
+use husk_script::hook::Failed;
+use husk_script::report::{Failure, MOST_WORDS};
 use husk_script::{Part, Place, Request, Target};
 use husk_spawn::sys::at::Node;
 use husk_spawn::sys::file::{Mode, OFlags};
 use husk_spawn::sys::mount::Extent;
 use husk_spawn::sys::process::{Capabilities, Instruction, KeepCaps};
 use husk_spawn::sys::{CArray, CPtr, Errno, Fd, Gid, Uid};
-use husk_spawn::{Command, Namespaces, Reason, Reg, Signal, Step};
+use husk_spawn::{Command, Hook, Namespaces, Reason, Reg, Signal, Step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::ffi::CStr;
@@ -346,4 +347,43 @@ pub(crate) fn park() {
     let wanted = Failure { step, errno: Errno::NOENT.raw_os_error() };
     assert_eq!(Failure::from_bytes(failure), wanted, "whoever starts it hears of what fails");
     assert_eq!(error.act(), "cwd /no/such");
+}
+
+#[test]
+pub(crate) fn hook() {
+    let dir = Dir::new();
+    let words = |words: &[&str]| -> CArray<'static> {
+        let words = words.iter().map(|word| CPtr::from(text(word))).chain([CPtr::NULL]);
+        CArray::new(words.collect::<Vec<_>>().leak()).unwrap()
+    };
+    let after = |path: &str, script: &str, timeout_seconds| {
+        let argv = words(&["name", "-c", script]);
+        let state: [&[u8]; 2] = [b"before ", b" after"];
+        let hook = Hook { path: text(path), argv, envp: words(&["A=1"]), state, timeout_seconds };
+        let steps = [Step::Hook { hook: Box::leak(Box::new(hook)) }];
+        Command::new("true").notify_release().final_steps(list(steps)).spawn().unwrap()
+    };
+    let file = dir.join("said");
+    let script = format!("cat > {0}; echo \" $0 $A\" >> {0}; ls /proc/self/fd >> {0}", file.display());
+    let mut child = after("/bin/sh", &script, Some(100));
+    assert!(child.wait().unwrap().success());
+    // The fourth descriptor is that of the listing.
+    let wanted = format!("before {} after name 1\n0\n1\n2\n3\n", child.id());
+    assert_eq!(fs::read_to_string(file).unwrap(), wanted);
+
+    let fails = |path, script, timeout| {
+        let mut child = after(path, script, timeout);
+        let reason = child.wait().unwrap_err().reason();
+        (reason, String::from_utf8(child.last_words().to_vec()).unwrap())
+    };
+    let said = |words: &str| words.to_owned();
+    let failed = fails("/bin/sh", "echo out; echo err >&2; exit 3", None);
+    assert_eq!(failed, (Reason::Hook(Failed::Exited(3)), said("out\nerr\n")));
+    assert_eq!(fails("/bin/sh", "kill -9 $$", None), (Reason::Hook(Failed::Killed(9)), said("")));
+    let hangs = fails("/bin/sh", "exec tail -f /dev/null", Some(1));
+    assert_eq!(hangs, (Reason::Hook(Failed::TimedOut), said("")));
+    assert_eq!(fails("/no/such", "", None), (Reason::Errno(Errno::NOENT), said("")));
+    // Of much that was said the end is kept.
+    let (_, long) = fails("/bin/sh", "seq 100000; exit 1", None);
+    assert!(long.len() == MOST_WORDS && long.ends_with("\n99999\n100000\n"), "{long}");
 }

@@ -1,0 +1,142 @@
+//! Hooks: those that the child runs, and where it asks the parent to run the others.
+//!
+//! The specification has six kinds (config.md, "POSIX-platform Hooks"). Before the root is changed the
+//! parent runs `prestart` and `createRuntime` in its own namespaces, then the child `createContainer`; after
+//! `start` the child runs `startContainer`. `poststart` and `poststop` are no part of a plan: they are run
+//! for a container that there is, and by commands that have no plan.
+
+use crate::builder::{Builder, Error, mode};
+use husk_bundle::Container;
+use husk_bundle::container::Hook;
+use husk_script::sys::CArray;
+use husk_script::{Reg, Request, Step};
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// The version of the specification that husk follows.
+pub const OCI_VERSION: &str = "1.3.0";
+
+/// What hooks are told of a container on standard input: its state as the specification has it
+/// (runtime.md, "State"), before the pid and after it.
+#[must_use]
+pub fn state(
+    id: &str,
+    status: &str,
+    bundle: &Path,
+    annotations: &BTreeMap<String, String>,
+) -> (String, String) {
+    let before = format!(r#"{{"ociVersion":"{OCI_VERSION}","id":{},"status":"{status}""#, quoted(id));
+    let mut after = format!(r#","bundle":{}"#, quoted(&bundle.to_string_lossy()));
+    for (index, (key, value)) in annotations.iter().enumerate() {
+        after += if index == 0 { r#","annotations":{"# } else { "," };
+        after += &format!("{}:{}", quoted(key), quoted(value));
+    }
+    after += if annotations.is_empty() { "}" } else { "}}" };
+    (before, after)
+}
+
+/// A JSON string.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Those in the namespaces of the runtime and those in the container's, while the old root is still there.
+pub(crate) fn before_pivot(
+    container: &Container,
+    id: &str,
+    root: Reg,
+    plan: &mut Builder<'_>,
+) -> Result<(), Error> {
+    let hooks = &container.hooks;
+    let asked = match (hooks.prestart.is_empty(), hooks.create_runtime.is_empty()) {
+        (true, true) => None,
+        (false, true) => Some("hooks.prestart"),
+        (true, false) => Some("hooks.createRuntime"),
+        (false, false) => Some("hooks.prestart, hooks.createRuntime"),
+    };
+    if let Some(origin) = asked {
+        plan.at(origin).push(Step::Request { what: Request::Hooks });
+    }
+    if hooks.create_container.is_empty() {
+        return Ok(());
+    }
+    plan.at("hooks.createContainer");
+    // Files that they make are not for everybody to write, unlike what the steps before make, whose
+    // permissions are the configuration's.
+    plan.push(Step::Umask { mask: mode(0o022) });
+    // As runc, where the specification is silent (rootfs_linux.go, `prepareRootfs`).
+    plan.push(Step::Fchdir { directory: root.into() });
+    // As runc, which here has a hook without `env` inherit nothing of its caller's environment.
+    let environment = plan.array([]);
+    run("createContainer", &hooks.create_container, "creating", environment, container, id, plan)
+}
+
+/// Those in the container, with the identity and the directory of the program. And with its seccomp filter:
+/// what they run is as little trusted.
+pub(crate) fn before_exec<'b>(
+    container: &Container,
+    id: &str,
+    environment: CArray<'b>,
+    plan: &mut Builder<'b>,
+) -> Result<(), Error> {
+    run("startContainer", &container.hooks.start_container, "created", environment, container, id, plan)
+}
+
+fn run<'b>(
+    kind: &str,
+    hooks: &[Hook],
+    status: &str,
+    environment: CArray<'b>,
+    container: &Container,
+    id: &str,
+    plan: &mut Builder<'b>,
+) -> Result<(), Error> {
+    if hooks.is_empty() {
+        return Ok(());
+    }
+    let (mut before, after) = state(id, status, &container.bundle, &container.annotations);
+    before += r#","pid":"#;
+    let state = [plan.slice(before.as_bytes()), plan.slice(after.as_bytes())];
+    for (index, hook) in hooks.iter().enumerate() {
+        plan.at(format!("hooks.{kind}[{index}]"));
+        let path = plan.text(&hook.path)?;
+        let argv = if hook.args.is_empty() { plan.array([path]) } else { array(&hook.args, plan)? };
+        let envp = match &hook.env {
+            Some(variables) => array(variables, plan)?,
+            None => environment,
+        };
+        let timeout_seconds = hook.timeout_seconds.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX));
+        let hook = plan.value(husk_script::Hook { path, argv, envp, state, timeout_seconds });
+        plan.push(Step::Hook { hook });
+    }
+    Ok(())
+}
+
+fn array<'b>(strings: &[CString], plan: &Builder<'b>) -> Result<CArray<'b>, Error> {
+    let strings = strings.iter().map(|string| plan.text(OsStr::from_bytes(string.to_bytes())));
+    Ok(plan.array(strings.collect::<Result<Vec<_>, _>>()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::state;
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    #[test]
+    fn a_state_is_json_around_a_pid() {
+        let bundle = Path::new("/a \"b\"");
+        let (before, after) = state("c", "creating", bundle, &BTreeMap::new());
+        assert_eq!(before, r#"{"ociVersion":"1.3.0","id":"c","status":"creating""#);
+        assert_eq!(after, r#","bundle":"/a \"b\""}"#);
+        let annotations = [("k", "v\n"), ("l", "")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let (before, after) = state("c", "created", bundle, &annotations.into());
+        let whole: serde_json::Value = serde_json::from_str(&format!("{before},\"pid\":7{after}")).unwrap();
+        let annotations = serde_json::json!({ "k": "v\n", "l": "" });
+        let wanted = serde_json::json!({ "ociVersion": "1.3.0", "id": "c", "status": "created", "pid": 7,
+            "bundle": "/a \"b\"", "annotations": annotations });
+        assert_eq!(whole, wanted);
+    }
+}

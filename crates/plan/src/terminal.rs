@@ -1,0 +1,65 @@
+//! `process.terminal`: a terminal of the container's own devpts for its program.
+//!
+//! It is known by its two descriptors and never by a name, which an image could have prepared. One end
+//! becomes the program's standard streams and, in view of programs that ask for it by name,
+//! `/dev/console`; the other goes to the parent.
+
+use crate::builder::{Builder, Error};
+use husk_bundle::Container;
+use husk_bundle::container::{Mount, Source, Terminal};
+use husk_script::sys::Fd;
+use husk_script::{Place, Reg, Request, Step};
+use std::path::Path;
+
+/// Where terminals are, relative to the root.
+const DEVPTS: &std::ffi::CStr = c"dev/pts";
+
+pub(crate) fn open(container: &Container, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
+    let Some(process) = &container.process else { return Ok(()) };
+    let Terminal::Yes(size) = process.terminal else { return Ok(()) };
+    plan.at("process.terminal");
+    if !container.mounts.iter().any(may_have_terminals) {
+        return Err(plan.error("needs a mount of type devpts at /dev/pts"));
+    }
+    let (master, slave) = (plan.register()?, plan.register()?);
+    plan.push(Step::OpenPty { root: root.into(), path: DEVPTS, master, slave });
+    if let Some((rows, columns)) = size {
+        plan.at("process.consoleSize").push(Step::Tiocswinsz { terminal: master.into(), rows, columns });
+    }
+    plan.at("process.terminal");
+    console(root, slave, plan)?;
+    // Only now, so that whoever gets it finds the terminal as it will be.
+    plan.push(Step::RequestWith { what: Request::Terminal, fd: master.into() });
+    plan.push(Step::Close { fd: master.into() });
+    for to in [Fd::STDIN, Fd::STDOUT, Fd::STDERR] {
+        plan.push(Step::Dup3 { from: slave.into(), to });
+    }
+    plan.push(Step::Close { fd: slave.into() });
+    // The session is the child's own since its beginning.
+    plan.push(Step::Tiocsctty { terminal: Fd::STDIN });
+    plan.release(master);
+    plan.release(slave);
+    Ok(())
+}
+
+/// Shows the terminal as `/dev/console` too.
+fn console(root: Reg, slave: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
+    let shown = plan.register()?;
+    let target = plan.target(Path::new("/dev/console"))?;
+    plan.push(Step::OpenTreeOf { fd: slave.into(), out: shown });
+    plan.push(Step::Attach { mount: shown, root: root.into(), target, place: Place::Entry });
+    plan.push(Step::Close { fd: shown.into() });
+    plan.release(shown);
+    Ok(())
+}
+
+/// Whether a mount may bring terminals: a devpts, or some tree of the host that may hold one. What it
+/// really is, the step looks at.
+fn may_have_terminals(mount: &Mount) -> bool {
+    let is_there = |place: &str| mount.destination == Path::new(place);
+    match &mount.source {
+        Source::New { fstype, .. } => fstype == "devpts" && is_there("/dev/pts"),
+        Source::Bind { .. } => is_there("/dev/pts") || is_there("/dev"),
+        Source::Remount | Source::Cgroup => false,
+    }
+}

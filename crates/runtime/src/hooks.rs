@@ -1,0 +1,195 @@
+//! Hooks that are run in the namespaces of the runtime: those before the root is changed, after the
+//! program has begun, and after the container is gone. The others are steps of the plan.
+//!
+//! A hook reads the container's state from a file in memory and writes to another, so nobody waits for
+//! anybody but we for its end, and a process that it leaves behind keeps nobody waiting.
+
+use crate::error::Error;
+use crate::record::Record;
+use husk_bundle::container::{self, Container};
+use husk_bundle::{Field, Warning};
+use husk_plan::hooks;
+use husk_script::report::MOST_WORDS;
+use husk_spawn::sys::Errno;
+use husk_spawn::{Child, Command, Signal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, memfd_create};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+/// A program to run, as it is written down for commands that come later.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hook {
+    /// `path`.
+    pub path: PathBuf,
+    /// `args`, its name first.
+    pub args: Vec<String>,
+    /// `env`, or what the caller has if nothing is said.
+    pub env: Option<Vec<String>>,
+    /// `timeout` in seconds.
+    pub timeout_seconds: Option<u64>,
+}
+
+impl Hook {
+    /// A list of a configuration.
+    pub(crate) fn list(hooks: &[container::Hook]) -> Vec<Self> {
+        // They come from JSON, so they are text.
+        let text = |strings: &[std::ffi::CString]| {
+            strings.iter().map(|string| string.to_string_lossy().into_owned()).collect()
+        };
+        let hook = |hook: &container::Hook| Self {
+            path: hook.path.clone(),
+            args: text(&hook.args),
+            env: hook.env.as_deref().map(text),
+            timeout_seconds: hook.timeout_seconds,
+        };
+        hooks.iter().map(hook).collect()
+    }
+}
+
+/// Those that the child has asked for, which waits meanwhile.
+pub(crate) fn before_pivot(container: &Container, record: &Record, child: &Child) -> Result<(), Error> {
+    let hooks = &container.hooks;
+    let state = state(record, "creating", Some(child.id()));
+    all("prestart", &Hook::list(&hooks.prestart), record, &state)?;
+    all("createRuntime", &Hook::list(&hooks.create_runtime), record, &state)
+}
+
+/// Those for a program that has begun.
+pub(crate) fn poststart(record: &Record, status: &str, pid: Option<u32>) -> Result<(), Error> {
+    all("poststart", &record.poststart, record, &state(record, status, pid))
+}
+
+/// Those for a container that is gone. "If any `poststop` hook fails, the runtime MUST log a warning, but
+/// the remaining hooks and lifecycle continue as if the hook had succeeded" (runtime.md, "Lifecycle").
+pub(crate) fn poststop(record: &Record, mut warn: impl FnMut(&[Warning])) {
+    let state = state(record, "stopped", None);
+    for (index, hook) in record.poststop.iter().enumerate() {
+        if let Err(failure) = run(hook, Death::ItsOwn, &state, &record.bundle) {
+            let field = Field::new("hooks").key("poststop").index(index);
+            let text = format!("error running poststop hook #{index}: {failure}");
+            warn(&[Warning { field, text }]);
+        }
+    }
+}
+
+/// One after the other, until one fails.
+fn all(kind: &'static str, hooks: &[Hook], record: &Record, state: &[u8]) -> Result<(), Error> {
+    for (index, hook) in hooks.iter().enumerate() {
+        run(hook, Death::WithUs, state, &record.bundle)
+            .map_err(|failure| Error::step(&format!("hooks.{kind}[{index}]"), failure))?;
+    }
+    Ok(())
+}
+
+/// What hooks read.
+fn state(record: &Record, status: &str, pid: Option<u32>) -> Vec<u8> {
+    let (before, after) = hooks::state(&record.id, status, &record.bundle, &record.annotations);
+    let pid = pid.map(|pid| format!(",\"pid\":{pid}"));
+    [before, pid.unwrap_or_default(), after].concat().into_bytes()
+}
+
+/// When a hook is killed that still runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Death {
+    /// When we are: what it prepares is of no use any more.
+    WithUs,
+    /// Not for our end: it undoes what nobody else will.
+    ItsOwn,
+}
+
+/// Runs a hook to its end. An error is the act and the reason.
+fn run(hook: &Hook, death: Death, state: &[u8], bundle: &Path) -> Result<(), String> {
+    let act = format!("hook {}", hook.path.display());
+    let failed = |reason: &dyn std::fmt::Display| format!("{act}: {reason}");
+    let mut input = memory().map_err(|reason| failed(&reason))?;
+    input.write_all(state).and_then(|()| input.rewind()).map_err(|reason| failed(&reason))?;
+    let mut output = memory().map_err(|reason| failed(&reason))?;
+    let streams = output.try_clone().and_then(|stdout| Ok((stdout, output.try_clone()?)));
+    let (stdout, stderr) = streams.map_err(|reason| failed(&reason))?;
+
+    let mut command = Command::new(&hook.path);
+    if let Some((name, rest)) = hook.args.split_first() {
+        command.arg0(name).args(rest);
+    }
+    if let Some(variables) = &hook.env {
+        command.env_clear();
+        command.envs(variables.iter().filter_map(|variable| variable.split_once('=')));
+    }
+    // As runc has it while it creates, and as crun has it always; one that is gone keeps no hook from
+    // cleaning up.
+    command.current_dir(if bundle.is_dir() { bundle } else { Path::new("/") });
+    command.stdin(input).stdout(stdout).stderr(stderr).kill_on_drop();
+    if death == Death::WithUs {
+        command.parent_death_signal(Signal::KILL);
+    }
+    let end = command.spawn().map_err(|error| error.to_string()).and_then(|mut child| {
+        if !ends_in_time(&child, hook.timeout_seconds).map_err(|errno| failed(&io::Error::from(errno)))? {
+            child.kill().and_then(|()| child.wait()).map_err(|error| error.to_string())?;
+            return Err(failed(&"killed, because it did not end in time"));
+        }
+        child.wait().map_err(|error| error.to_string())
+    });
+    match end {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(with_words(failed(&ending(status)), &last_words(&mut output))),
+        Err(failure) => Err(with_words(failure, &last_words(&mut output))),
+    }
+}
+
+fn ending(status: ExitStatus) -> String {
+    match status.signal() {
+        Some(signal) => format!("killed by signal {signal}"),
+        None => format!("exit status {}", status.code().unwrap_or_default()),
+    }
+}
+
+/// Waits until it ends. False if that takes too long.
+fn ends_in_time(child: &Child, seconds: Option<u64>) -> Result<bool, Errno> {
+    // More than a life's time is none.
+    let deadline = seconds.and_then(|seconds| Instant::now().checked_add(Duration::from_secs(seconds)));
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut [PollFd::new(child, PollFlags::IN)], left.as_ref()) {
+            Ok(ready) => return Ok(ready != 0),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// A file that only those have to whom it is given.
+fn memory() -> io::Result<File> {
+    let file = match memfd_create(c"hook", MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL) {
+        // Linux before 6.3 does not know the second.
+        Err(Errno::INVAL) => memfd_create(c"hook", MemfdFlags::CLOEXEC)?,
+        made => made?,
+    };
+    Ok(file.into())
+}
+
+/// The end of what a hook said.
+fn last_words(output: &mut File) -> Vec<u8> {
+    let mut words = Vec::new();
+    let length = output.metadata().map_or(0, |metadata| metadata.len());
+    let read = output
+        .seek(SeekFrom::Start(length.saturating_sub(MOST_WORDS as u64)))
+        .and_then(|_| output.take(MOST_WORDS as u64).read_to_end(&mut words));
+    // Tolerated: that it failed is known without its words.
+    read.unwrap_or(0);
+    words
+}
+
+/// A failure with the words of who failed, if there are any.
+pub(crate) fn with_words(failure: String, words: &[u8]) -> String {
+    match String::from_utf8_lossy(words).trim() {
+        "" => failure,
+        words => format!("{failure}: {words}"),
+    }
+}

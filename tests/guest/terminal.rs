@@ -1,0 +1,92 @@
+//! What a program sees of its terminal.
+
+use crate::named;
+use crate::stream::stream;
+use husk_spawn::SignalSet;
+use husk_spawn::sys::process::exit_group;
+use husk_spawn::sys::signal::{rt_sigprocmask, rt_sigwait};
+use rustix::termios::{OptionalActions, isatty, tcgetattr, tcgetwinsize, tcsetattr};
+use std::error::Error;
+use std::fs;
+use std::io::{Read as _, Write as _, stdin, stdout};
+use std::os::unix::fs::MetadataExt as _;
+
+pub(crate) fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
+    match words {
+        // Which streams are terminals, which terminal that is, and who it belongs to.
+        [] => {
+            let streams = [isatty(stdin()), isatty(stdout()), isatty(std::io::stderr())];
+            let name = fs::read_link("/proc/self/fd/0")?;
+            let own = fs::metadata("/proc/self/fd/0")?;
+            let console = fs::metadata("/dev/console")?;
+            let stat = fs::read_to_string("/proc/self/stat")?;
+            let controlling: u64 = stat.split(' ').nth(6).ok_or("no field")?.parse()?;
+            println!("terminals {streams:?}");
+            println!("name {}", name.display());
+            println!("owner {}", own.uid());
+            println!("controlling {}", controlling == own.rdev());
+            println!("console {}", console.rdev() == own.rdev());
+        }
+        ["size"] => say_size()?,
+        // Says its size whenever it changes, once.
+        ["resized"] => {
+            let winch = SignalSet::EMPTY.with(husk_spawn::Signal::WINCH);
+            rt_sigprocmask(winch)?;
+            say_size()?;
+            rt_sigwait(winch)?;
+            say_size()?;
+        }
+        ["produce", length] => stdout().write_all(&stream(length.parse()?))?,
+        ["consume", length] => {
+            let mut modes = tcgetattr(stdin())?;
+            modes.make_raw();
+            tcsetattr(stdin(), OptionalActions::Now, &modes)?;
+            println!("ready");
+            let wanted = stream(length.parse()?);
+            let mut found = vec![0; wanted.len()];
+            stdin().read_exact(&mut found)?;
+            print!("{}", if found == wanted { "the same" } else { "something else" });
+        }
+        // Writes for as long as it gets no signal, and ends with 43 when there is no terminal any more.
+        ["flood", signal] => {
+            let signal = SignalSet::EMPTY.with(named(signal)?);
+            rt_sigprocmask(signal)?;
+            println!("begun");
+            std::thread::spawn(|| {
+                while stdout().write_all(&[b'x'; 1 << 16]).is_ok() {}
+                exit_group(43);
+            });
+            rt_sigwait(signal)?;
+            return Ok(42);
+        }
+        // Has no terminal open for a while, and then once more.
+        ["reopen"] => {
+            println!("before");
+            stdout().flush()?;
+            reopen()?;
+            println!("after");
+        }
+        _ => return Err(format!("what is tty {words:?}?").into()),
+    }
+    Ok(0)
+}
+
+fn say_size() -> Result<(), Box<dyn Error>> {
+    let size = tcgetwinsize(stdin())?;
+    println!("{} {}", size.ws_row, size.ws_col);
+    Ok(())
+}
+
+/// Closes every descriptor of the terminal and opens it again by the name that each process has for its own.
+fn reopen() -> Result<(), Box<dyn Error>> {
+    use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+    let (reader, writer) = rustix::pipe::pipe()?;
+    dup2_stdin(&reader)?;
+    dup2_stdout(&writer)?;
+    dup2_stderr(&writer)?;
+    let terminal = fs::OpenOptions::new().read(true).write(true).open("/dev/tty")?;
+    dup2_stdin(&terminal)?;
+    dup2_stdout(&terminal)?;
+    dup2_stderr(&terminal)?;
+    Ok(())
+}

@@ -1,0 +1,403 @@
+//! Terminals, in the foreground and sent away.
+//!
+//! In the foreground the test owns a terminal itself, as a person's terminal program does, and the runtime has it for
+//! its standard streams.
+
+use crate::util::{Bundle, Runtime, is_root, need};
+use rustix::io::{Errno, IoSliceMut, retry_on_intr};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{
+    LocalModes, OptionalActions, OutputModes, Termios, Winsize, tcgetattr, tcgetwinsize, tcsetattr,
+    tcsetwinsize,
+};
+use serde_json::{Value, json};
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::process::{Child, ExitStatus, Stdio};
+use std::thread;
+
+#[path = "guest/stream.rs"]
+mod stream;
+use stream::stream;
+
+/// A bundle whose program has a terminal.
+fn with_terminal(words: &str) -> Bundle {
+    Bundle::running(words).mounting(devpts()).with("/process/terminal", json!(true))
+}
+
+fn devpts() -> Value {
+    let options = ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"];
+    json!({ "destination": "/dev/pts", "type": "devpts", "source": "devpts", "options": options })
+}
+
+fn size(rows: u16, columns: u16) -> Winsize {
+    Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
+}
+
+/// A runtime in the foreground of a terminal that is ours.
+struct Foreground {
+    master: File,
+    /// How the terminal was before.
+    before: Termios,
+    runtime: Child,
+}
+
+impl Foreground {
+    fn run(runtime: &Runtime, bundle: &Bundle) -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        unlockpt(&master).unwrap();
+        let slave =
+            ioctl_tiocgptpeer(&master, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
+                .unwrap();
+        tcsetwinsize(&master, size(31, 97)).unwrap();
+        // So that what arrives is what was printed.
+        let mut modes = tcgetattr(&slave).unwrap();
+        modes.output_modes.remove(OutputModes::OPOST);
+        tcsetattr(&slave, OptionalActions::Now, &modes).unwrap();
+        let before = tcgetattr(&slave).unwrap();
+        let stream = || Stdio::from(slave.try_clone().unwrap());
+        let streams = [stream(), stream(), stream()];
+        let runtime = runtime.running_with(bundle, &[], streams);
+        Self { master: File::from(master), before, runtime }
+    }
+
+    /// What is shown up to and with these words.
+    fn until(&mut self, words: &str) -> String {
+        let mut shown = Vec::new();
+        let mut byte = [0];
+        while !shown.ends_with(words.as_bytes()) {
+            if read_terminal(&mut self.master, &mut byte) == 0 {
+                panic!("{words:?} was never shown: {}", String::from_utf8_lossy(&shown));
+            }
+            shown.push(byte[0]);
+        }
+        String::from_utf8(shown).unwrap()
+    }
+
+    /// Everything else that is shown, and the end.
+    fn rest(mut self) -> (Vec<u8>, ExitStatus) {
+        let shown = read_to_end(&mut self.master);
+        (shown, self.runtime.wait().unwrap())
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.runtime), signal).unwrap();
+    }
+}
+
+/// A read of a terminal whose other end is gone finds the end.
+fn read_terminal(master: &mut File, buffer: &mut [u8]) -> usize {
+    match retry_on_intr(|| rustix::io::read(&*master, &mut *buffer)) {
+        Ok(length) => length,
+        Err(Errno::IO) => 0,
+        Err(errno) => panic!("read the terminal: {errno}"),
+    }
+}
+
+fn read_to_end(master: &mut File) -> Vec<u8> {
+    let mut shown = Vec::new();
+    let mut buffer = [0; 1 << 14];
+    loop {
+        match read_terminal(master, &mut buffer) {
+            0 => return shown,
+            length => shown.extend_from_slice(&buffer[..length]),
+        }
+    }
+}
+
+/// Who listens at `--console-socket`.
+struct Receiver {
+    directory: tempfile::TempDir,
+    listener: UnixListener,
+}
+
+impl Receiver {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(directory.path().join("console.sock")).unwrap();
+        Self { directory, listener }
+    }
+
+    fn path(&self) -> String {
+        self.directory.path().join("console.sock").to_str().unwrap().to_owned()
+    }
+
+    /// The terminal that was sent, and the name that came with it.
+    fn terminal(&self) -> (File, String) {
+        let (connection, _) = self.listener.accept().unwrap();
+        let (fd, name) = receive(&connection);
+        (File::from(fd), name)
+    }
+}
+
+fn receive(connection: &UnixStream) -> (OwnedFd, String) {
+    let mut name = [0; 4096];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut came = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(&mut name)];
+    let received = recvmsg(connection, &mut parts, &mut came, RecvFlags::CMSG_CLOEXEC).unwrap();
+    let fd = came.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    let name = String::from_utf8(name[..received.bytes].to_vec()).unwrap();
+    (fd.expect("a descriptor"), name)
+}
+
+const OWN: &str = "terminals [true, true, true]\nname /dev/pts/0\nowner 0\ncontrolling true\nconsole true\n";
+
+#[test]
+fn a_program_has_a_terminal_of_its_own() {
+    let runtime = Runtime::under_test();
+    let bundle = with_terminal("tty");
+    let (shown, status) = Foreground::run(&runtime, &bundle).rest();
+    assert_eq!(String::from_utf8(shown).unwrap(), OWN);
+    assert!(status.success());
+    assert!(runtime.is_empty());
+}
+
+// runc refuses this: it wants a terminal to make raw, whatever it copies from.
+#[test]
+fn it_has_one_where_we_have_none() {
+    Runtime::under_test().run(&with_terminal("tty")).prints(OWN);
+}
+
+#[test]
+fn it_belongs_to_the_user_of_the_program() {
+    need!(is_root(), "needs root to be another user");
+    let bundle = with_terminal("tty").with("/process/user", json!({ "uid": 1000, "gid": 1001 }));
+    Runtime::under_test().run(&bundle).prints(&OWN.replace("owner 0", "owner 1000"));
+}
+
+#[test]
+fn ours_is_raw_for_as_long_and_then_as_before() {
+    let runtime = Runtime::under_test();
+    let bundle = with_terminal("until HUP");
+    let mut run = Foreground::run(&runtime, &bundle);
+    run.until("begun\n");
+    let raw = LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
+    assert!(run.before.local_modes.contains(raw));
+    assert!(!tcgetattr(&run.master).unwrap().local_modes.intersects(raw));
+    run.signal(Signal::HUP);
+    let (master, before) = (run.master.try_clone().unwrap(), run.before.clone());
+    assert_eq!(run.rest().1.code(), Some(42));
+    let after = tcgetattr(&master).unwrap();
+    assert_eq!(
+        (after.local_modes, after.input_modes, after.output_modes, after.control_modes),
+        (before.local_modes, before.input_modes, before.output_modes, before.control_modes)
+    );
+}
+
+#[test]
+fn ours_is_as_before_when_the_container_cannot_be_made() {
+    let runtime = Runtime::under_test();
+    // The program is looked for after there is a terminal.
+    let bundle = with_terminal("").with("/process/args", json!(["/missing"]));
+    let run = Foreground::run(&runtime, &bundle);
+    let (master, before) = (run.master.try_clone().unwrap(), run.before.clone());
+    let (shown, status) = run.rest();
+    assert!(String::from_utf8_lossy(&shown).contains("/missing"), "{}", String::from_utf8_lossy(&shown));
+    assert!(!status.success());
+    assert_eq!(tcgetattr(&master).unwrap().local_modes, before.local_modes);
+    assert!(runtime.is_empty());
+}
+
+#[test]
+fn a_key_that_interrupts_interrupts_the_program() {
+    let runtime = Runtime::under_test();
+    let bundle = with_terminal("until INT");
+    let mut run = Foreground::run(&runtime, &bundle);
+    run.until("begun\n");
+    run.master.write_all(b"\x03").unwrap();
+    assert_eq!(run.rest().1.code(), Some(42));
+}
+
+#[test]
+fn signals_of_job_control_are_passed_on() {
+    for (name, signal) in [("TSTP", Signal::TSTP), ("TTIN", Signal::TTIN)] {
+        let runtime = Runtime::under_test();
+        let bundle = with_terminal(&format!("until {name}"));
+        let mut run = Foreground::run(&runtime, &bundle);
+        run.until("begun\n");
+        run.signal(signal);
+        assert_eq!(run.rest().1.code(), Some(42), "{name}");
+    }
+}
+
+#[test]
+fn it_is_as_large_as_ours_and_stays_so() {
+    let runtime = Runtime::under_test();
+    // What was written down is the size where nobody looks.
+    let bundle =
+        with_terminal("tty resized").with("/process/consoleSize", json!({ "height": 5, "width": 6 }));
+    let mut run = Foreground::run(&runtime, &bundle);
+    run.until("31 97\n");
+    tcsetwinsize(&run.master, size(12, 40)).unwrap();
+    run.signal(Signal::WINCH);
+    assert_eq!(String::from_utf8(run.rest().0).unwrap(), "12 40\n");
+}
+
+#[test]
+fn no_byte_is_lost() {
+    const LENGTH: u64 = 64 << 20;
+    let runtime = Runtime::under_test();
+    let bundle = with_terminal(&format!("tty produce {LENGTH}"));
+    let (shown, status) = Foreground::run(&runtime, &bundle).rest();
+    assert!(shown == stream(LENGTH), "{} bytes arrived", shown.len());
+    assert!(status.success());
+
+    let bundle = with_terminal(&format!("tty consume {LENGTH}"));
+    let mut run = Foreground::run(&runtime, &bundle);
+    run.until("ready\n");
+    let mut keys = run.master.try_clone().unwrap();
+    let typed = thread::spawn(move || keys.write_all(&stream(LENGTH)).unwrap());
+    assert_eq!(String::from_utf8(run.rest().0).unwrap(), "the same");
+    typed.join().unwrap();
+}
+
+#[test]
+fn what_is_piped_in_arrives_and_its_end_is_none() {
+    const LENGTH: u64 = 1 << 20;
+    let runtime = Runtime::under_test();
+    let bundle = with_terminal(&format!("tty consume {LENGTH}"));
+    let mut run = runtime.running_with(&bundle, &[], [Stdio::piped(), Stdio::piped(), Stdio::inherit()]);
+    let mut out = run.stdout.take().unwrap();
+    let mut ready = [0; 6];
+    out.read_exact(&mut ready).unwrap();
+    run.stdin.take().unwrap().write_all(&stream(LENGTH)).unwrap();
+    assert_eq!(io::read_to_string(out).unwrap(), "the same");
+    assert!(run.wait().unwrap().success());
+}
+
+#[test]
+fn signals_arrive_before_what_was_printed_is_read() {
+    let runtime = Runtime::under_test();
+    let bundle = with_terminal("tty flood HUP");
+    let mut run = runtime.running_with(&bundle, &[], [Stdio::null(), Stdio::piped(), Stdio::inherit()]);
+    let mut out = run.stdout.take().unwrap();
+    let mut begun = [0; 6];
+    out.read_exact(&mut begun).unwrap();
+    kill_process(Pid::from_child(&run), Signal::HUP).unwrap();
+    io::copy(&mut out, &mut io::sink()).unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(42));
+    assert!(runtime.is_empty());
+}
+
+#[test]
+fn a_terminal_that_nobody_has_open_for_a_while_is_still_there() {
+    let runtime = Runtime::under_test();
+    let (shown, status) = Foreground::run(&runtime, &with_terminal("tty reopen")).rest();
+    assert_eq!(String::from_utf8(shown).unwrap(), "before\nafter\n");
+    assert!(status.success());
+}
+
+#[test]
+fn a_terminal_that_nobody_sees_any_more_is_hung_up() {
+    let runtime = Runtime::under_test();
+    let bundle = with_terminal("tty flood INT");
+    let mut run = runtime.running_with(&bundle, &[], [Stdio::null(), Stdio::piped(), Stdio::inherit()]);
+    let mut begun = [0; 6];
+    run.stdout.take().unwrap().read_exact(&mut begun).unwrap();
+    // Nobody reads any more, and the program finds its terminal hung up. SIGHUP does nothing to it, which
+    // is the first process of its pid namespace.
+    assert_eq!(run.wait().unwrap().code(), Some(43));
+    assert!(runtime.is_empty());
+}
+
+#[test]
+fn it_is_sent_to_who_listens() {
+    let runtime = Runtime::under_test();
+    let receiver = Receiver::new();
+    let bundle = with_terminal("tty");
+    runtime.create_with(&bundle, &["--console-socket", &receiver.path()]).succeeds();
+    let (mut terminal, name) = receiver.terminal();
+    assert_eq!(name, "/dev/pts/ptmx");
+    runtime.call("start", &["c"]).succeeds();
+    // As the terminal was made: a line ends with two characters.
+    let shown = String::from_utf8(read_to_end(&mut terminal)).unwrap();
+    assert_eq!(shown, OWN.replace('\n', "\r\n"));
+}
+
+#[test]
+fn a_detached_run_sends_it_too() {
+    let runtime = Runtime::under_test();
+    let receiver = Receiver::new();
+    let bundle = with_terminal("tty size").with("/process/consoleSize", json!({ "height": 5, "width": 6 }));
+    runtime.run_detached(&bundle, &["--detach", "--console-socket", &receiver.path()]).succeeds();
+    let mut terminal = receiver.terminal().0;
+    let found = tcgetwinsize(&terminal).unwrap();
+    assert_eq!((found.ws_row, found.ws_col), (5, 6));
+    assert_eq!(String::from_utf8(read_to_end(&mut terminal)).unwrap(), "5 6\r\n");
+}
+
+#[test]
+fn a_terminal_must_have_somewhere_to_go() {
+    let runtime = Runtime::under_test();
+    let receiver = Receiver::new();
+    let socket = receiver.path();
+    let bundle = with_terminal("tty");
+    let wanted = "cannot allocate tty if runc will detach without setting console socket";
+    runtime.create(&bundle).fails(1, wanted);
+    runtime.run_detached(&bundle, &["--detach"]).fails(1, wanted);
+    let wanted = "cannot use console socket if runc will not detach or allocate tty";
+    runtime.run_detached(&bundle, &["--console-socket", &socket]).fails(1, wanted);
+    runtime.create_with(&Bundle::running("exit 0"), &["--console-socket", &socket]).fails(1, wanted);
+    let nobody = "--console-socket: connect /no/socket: No such file or directory";
+    runtime.create_with(&bundle, &["--console-socket", "/no/socket"]).fails(1, nobody);
+    assert!(runtime.is_empty());
+}
+
+#[test]
+fn terminals_come_from_a_devpts_of_the_container() {
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("tty").with("/process/terminal", json!(true));
+    runtime.run(&bundle).fails(1, "process.terminal: needs a mount of type devpts at /dev/pts");
+    // What an image or a volume has prepared is not opened.
+    let volume = tempfile::tempdir().unwrap();
+    fs::write(volume.path().join("ptmx"), "untouched").unwrap();
+    let mount = |path: &Path| json!({ "destination": "/dev/pts", "type": "bind", "source": path, "options": ["bind"] });
+    let bundle = Bundle::running("tty").with("/process/terminal", json!(true)).mounting(mount(volume.path()));
+    runtime.run(&bundle).fails(1, "open-pty dev/pts: No such device");
+    assert_eq!(fs::read_to_string(volume.path().join("ptmx")).unwrap(), "untouched");
+    assert!(runtime.is_empty());
+}
+
+// CVE-2025-52565 and its kin: a terminal is mounted on what the image says.
+#[test]
+fn a_link_for_the_console_leads_nowhere() {
+    let runtime = Runtime::under_test();
+    let host = tempfile::tempdir().unwrap();
+    fs::write(host.path().join("file"), "untouched").unwrap();
+    fs::set_permissions(host.path().join("file"), fs::Permissions::from_mode(0o640)).unwrap();
+    for target in [host.path().join("file"), host.path().join("missing"), Path::new("/guest").to_owned()] {
+        let proc = json!([{ "destination": "/proc", "type": "proc", "source": "proc" }]);
+        let bundle = with_terminal("tty").with("/mounts", proc).mounting(devpts());
+        fs::create_dir(bundle.rootfs().join("dev")).unwrap();
+        symlink(&target, bundle.rootfs().join("dev/console")).unwrap();
+        runtime.run(&bundle).fails(1, "-> dev/console: Too many levels of symbolic links");
+    }
+    assert_eq!(fs::read_to_string(host.path().join("file")).unwrap(), "untouched");
+    assert_eq!(fs::read_dir(host.path()).unwrap().count(), 1, "something was made on the host");
+    let mode = fs::metadata(host.path().join("file")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o640);
+    assert!(runtime.is_empty());
+}
+
+#[test]
+fn a_link_for_the_multiplexer_is_not_followed() {
+    let host = tempfile::tempdir().unwrap();
+    fs::write(host.path().join("file"), "untouched").unwrap();
+    let proc = json!([{ "destination": "/proc", "type": "proc", "source": "proc" }]);
+    let bundle = with_terminal("tty").with("/mounts", proc).mounting(devpts());
+    fs::create_dir(bundle.rootfs().join("dev")).unwrap();
+    symlink(host.path().join("file"), bundle.rootfs().join("dev/ptmx")).unwrap();
+    Runtime::under_test().run(&bundle).prints(OWN);
+    assert_eq!(fs::read_to_string(host.path().join("file")).unwrap(), "untouched");
+}
