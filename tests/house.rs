@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The audit list: every file that may hold `unsafe`. A new one is a decision, written down here.
-const UNSAFE: [&str; 13] = [
+const UNSAFE: [&str; 14] = [
     "crates/spawn/src/clone.rs",
     "crates/spawn/src/environ.rs",
     "crates/spawn/src/page.rs",
