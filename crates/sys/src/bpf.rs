@@ -2,7 +2,7 @@
 //!
 //! # Safety
 //!
-//! Every command is handed a [`Attr`], which is longer than any kernel's `union bpf_attr` and zero but
+//! Every command is handed an `Attr`, which is longer than any kernel's `union bpf_attr` and zero but
 //! for what is put there: a kernel reads and writes as many bytes as it is told there are, or as many
 //! as it knows, whichever is less, except that `BPF_PROG_QUERY` of Linux 6.17 to 7.1 writes at a fixed
 //! place without looking at the length. Addresses that are put there are those of what the function
