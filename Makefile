@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help run check test golden examples doc bench-spawn
+.PHONY: help run check check-deep test golden examples doc bench-spawn
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -12,6 +12,9 @@ run: ## build husk, print the plan of an example container and run it
 
 check: ## format, lints, unit tests, house rules: no root, under a minute
 	tests/check.sh
+
+check-deep: ## fuzz what reads configurations and profiles, a minute each
+	tests/check-deep.sh
 
 test: ## every test, and every example run; installs what tests need where it can
 	tests/test.sh

@@ -417,3 +417,45 @@ fn timings_ask_for_no_time_where_a_filter_could_forbid_it() {
         assert_eq!(seen.0.status.code(), Some(7), "{}", String::from_utf8_lossy(&seen.0.stderr));
     }
 }
+
+#[test]
+fn every_problem_of_a_bundle_is_said_at_once() {
+    need!(is_husk(), "runc validates nothing");
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("exit 0");
+    bundle.write();
+    let path = bundle.path().to_str().unwrap().to_owned();
+    runtime.typed(&["validate", &path]).prints("0 errors, 0 warnings");
+    let missing = serde_json::json!({ "destination": "/a", "type": "bind", "source": "/not/there" });
+    let elsewhere = Bundle::running("exit 0").mounting(missing).with("/root/path", "missing".into());
+    elsewhere.write();
+    let there = elsewhere.path().display();
+    let seen = runtime.typed(&["validate", elsewhere.path().to_str().unwrap()]);
+    let wanted = format!(
+        "error: root.path: {there}/missing is no directory\n  unpack an image there\n\
+         error: mounts[2].source: /not/there is not there\n  make it, or mount something else\n\
+         2 errors, 0 warnings\n"
+    );
+    assert_eq!((seen.0.status.code(), String::from_utf8(seen.0.stdout).unwrap()), (Some(1), wanted));
+    let bundle = bundle
+        .with("/process/cwd", "here".into())
+        .with("/process/env", serde_json::json!(["A"]))
+        .with("/hostnam", "x".into());
+    bundle.write();
+    let seen = runtime.typed(&["validate", &path]);
+    let wanted = "\
+error: process.cwd: \"here\" is not an absolute path
+  begin at the root: \"/here\"
+error: process.env[0]: is not of the form NAME=VALUE
+  write, for example, \"PATH=/usr/bin:/bin\"
+warning: hostnam: is unknown and ignored
+2 errors, 1 warning
+";
+    assert_eq!(
+        (seen.0.status.code(), String::from_utf8(seen.0.stdout).unwrap()),
+        (Some(1), wanted.to_owned())
+    );
+    // The first of them is what a container fails with.
+    bundle.write();
+    runtime.run(&bundle).fails(1, "process.cwd: \"here\" is not an absolute path");
+}

@@ -383,3 +383,32 @@ fn mkfifo(path: &Path) {
     let name = std::ffi::CString::new(path.file_name().unwrap().as_encoded_bytes()).unwrap();
     mknodat(husk_spawn::sys::Fd::of(&directory), &name, Node::Fifo, Mode::from_raw_mode(0o666)).unwrap();
 }
+
+#[test]
+fn a_container_that_dies_in_a_hook_has_not_begun() {
+    need!(is_root(), "needs a container that sees the host's processes");
+    let runtime = Runtime::under_test();
+    let kill = [("startContainer", hook("startContainer", &["kill-parent"]))];
+    let mut bundle = witnessed("wait", &kill);
+    let namespaces = bundle.config["linux"]["namespaces"].as_array_mut().unwrap();
+    namespaces.retain(|namespace| namespace["type"] != "pid");
+    runtime.create(&bundle).succeeds();
+    let died = "hooks.startContainer[0]: error running startContainer hook #0: hook /guest: the container's process has died";
+    runtime.call("start", &["c"]).fails(1, died);
+    assert_eq!(runtime.status(), "stopped");
+    assert_eq!(seen(&bundle), KINDS[..3]);
+}
+
+#[test]
+fn a_container_whose_hooks_run_is_on_its_way() {
+    need!(is_husk(), "the words are husk's");
+    let husk = env!("CARGO_BIN_EXE_husk");
+    for kind in &KINDS[..3] {
+        let runtime = Runtime::under_test();
+        let start = json!({ "path": husk, "args": ["husk", "--root", runtime.root(), "start", "c"] });
+        let bundle = Bundle::running("exit 0").with("/hooks", json!({ *kind: [start] }));
+        let refused = "exit status 1: husk: cannot start a container that is not created";
+        runtime.create(&bundle).fails(1, refused);
+        runtime.run(&bundle).fails(1, refused);
+    }
+}

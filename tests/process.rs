@@ -279,3 +279,16 @@ fn its_memory_comes_from_where_it_should() {
         "linux.memoryPolicy: memory-policy 0x2 nodes 60000: Invalid argument",
     );
 }
+
+#[test]
+fn a_share_of_the_cache_is_refused_where_it_cannot_be_had() {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    need!(!mounts.contains(" resctrl "), "needs a machine without resctrl");
+    let runtime = Runtime::under_test();
+    let bundle = inside("exit 0").with("/linux/intelRdt", json!({ "closID": "c" }));
+    runtime.run(&bundle).fails(1, "intelRdt is specified in config, but Intel RDT is not enabled");
+    let bundle = inside("exit 0").with("/linux/intelRdt", json!({ "closID": "../c" }));
+    // runc looks at the machine first.
+    assert!(!runtime.run(&bundle).0.status.success());
+    assert!(runtime.is_empty());
+}

@@ -178,6 +178,15 @@ fn what_cannot_be_notified_of_is_refused_by_its_rule() {
         json!("SCMP_ACT_NOTIFY"),
         "linux.seccomp.defaultAction: SCMP_ACT_NOTIFY cannot be the default",
     );
+    let conflict = json!([
+        { "names": ["ioctl"], "action": "SCMP_ACT_LOG", "args": [{ "index": 0, "value": 1, "op": "SCMP_CMP_EQ" }] },
+        { "names": ["ioctl"], "action": "SCMP_ACT_TRAP", "args": [{ "index": 0, "value": 1, "op": "SCMP_CMP_EQ" }] }
+    ]);
+    refused(
+        "/linux/seccomp/syscalls",
+        conflict,
+        "linux.seccomp.syscalls[1].args: an earlier entry has another action",
+    );
     refused("/linux/seccomp/listenerPath", json!("agent"), "linux.seccomp.listenerPath: \"agent\" is not");
     refused("/linux/seccomp/listenerPath", json!(""), "linux.seccomp.listenerMetadata: is there without");
 }

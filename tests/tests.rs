@@ -12,6 +12,8 @@ mod house;
 mod inside;
 /// From create to delete, and what each verb says in each state.
 mod lifecycle;
+/// New namespaces, those of somebody else, and the ids of users in them.
+mod namespaces;
 /// Network devices that become a container's.
 mod network;
 /// What the process of a container is, and what it has from its caller.

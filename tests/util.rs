@@ -42,7 +42,10 @@ impl Bundle {
         let directory = TempDir::new().expect("a temporary directory");
         let rootfs = directory.path().join("rootfs");
         fs::create_dir(&rootfs).expect("a root file system");
-        fs::copy(guest(), rootfs.join("guest")).expect("the guest, built beside the tests");
+        // By a process of its own: a child that another test starts while we had the copy open for writing
+        // would have it open too, and the container would find it busy.
+        let copied = Command::new("cp").arg(guest()).arg(rootfs.join("guest")).status();
+        assert!(copied.expect("cp").success(), "the guest, built beside the tests");
         let args: Vec<_> = std::iter::once("/guest").chain(words.split_whitespace()).collect();
         let mut namespaces = vec!["pid", "ipc", "uts", "mount", "network"];
         let mut linux = json!({});

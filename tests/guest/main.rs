@@ -25,6 +25,40 @@ fn main() -> ExitCode {
     }
 }
 
+fn watch() -> Result<(), Box<dyn Error>> {
+    let own = std::process::id().to_string();
+    let mut seen = std::collections::BTreeSet::new();
+    println!("begun");
+    loop {
+        for entry in fs::read_dir("/proc")? {
+            let name = entry?.file_name().into_string().unwrap_or_default();
+            if name == own || !name.bytes().all(|byte| byte.is_ascii_digit()) {
+                continue;
+            }
+            let mut found = Vec::new();
+            // It may be gone at any moment.
+            for line in fs::read_to_string(format!("/proc/{name}/status")).unwrap_or_default().lines() {
+                let (field, value) = line.split_once(":\t").unwrap_or_default();
+                if ["Uid", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"].contains(&field) {
+                    found.push(format!("{field} {}", value.replace('\t', " ")));
+                }
+            }
+            for fd in fs::read_dir(format!("/proc/{name}/fd")).into_iter().flatten().flatten() {
+                let number: u32 = fd.file_name().to_string_lossy().parse()?;
+                let target = fs::read_link(fd.path()).unwrap_or_default();
+                if number > 2 && target.is_absolute() {
+                    found.push(format!("fd {}", target.display()));
+                }
+            }
+            for line in found {
+                if seen.insert(line.clone()) {
+                    println!("{line}");
+                }
+            }
+        }
+    }
+}
+
 fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
     match words {
         // Ends with this code.
@@ -68,6 +102,14 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
             names.iter().for_each(|name| println!("{}", name.display()));
         }
         ["read-link", path] => println!("{}", fs::read_link(path)?.display()),
+        // The namespaces it is in, by the names of /proc/self/ns.
+        ["namespaces"] => {
+            for name in ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time"] {
+                println!("{}", fs::read_link(format!("/proc/self/ns/{name}"))?.display());
+            }
+        }
+        // What may be known of every other process in the pid namespace, each thing once, for ever.
+        ["watch"] => watch()?,
         ["cwd"] => println!("{}", env::current_dir()?.display()),
         ["env"] => env::vars().for_each(|(name, value)| println!("{name}={value}")),
         // One line of /proc/self/status.
@@ -105,6 +147,14 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
         ["hang"] => loop {
             std::thread::park();
         },
+        ["kill-parent"] => {
+            let parent = rustix::process::getppid().ok_or("no parent")?;
+            rustix::process::kill_process(parent, rustix::process::Signal::KILL)?;
+            // Our end is bound to its end.
+            loop {
+                std::thread::park();
+            }
+        }
         ["die"] => std::process::abort(),
         ["session-keyring"] => {
             let mut room = [std::mem::MaybeUninit::uninit(); 512];

@@ -33,7 +33,12 @@ impl Field {
 
 impl Display for Field {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        // A key may hold anything; a message is one line.
+        if self.0.contains(char::is_control) {
+            write!(f, "{}", self.0.escape_debug())
+        } else {
+            f.write_str(&self.0)
+        }
     }
 }
 

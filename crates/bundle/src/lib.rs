@@ -12,11 +12,13 @@
 pub mod container;
 pub mod error;
 mod gaps;
+mod hint;
 mod linux;
 mod memory;
 mod mounts;
 mod network;
 mod options;
+mod problems;
 mod process;
 mod resctrl;
 pub mod resources;
@@ -25,6 +27,7 @@ mod tree;
 
 pub use container::Container;
 pub use error::{Error, Field, Kind, Warning};
+pub use problems::{Problems, problems, problems_in};
 
 use container::{Access, Hook, Hooks};
 use oci_spec::runtime::Spec;
@@ -66,15 +69,25 @@ fn read(path: &Path) -> Result<Vec<u8>, Kind> {
 ///
 /// As [`load`].
 pub fn parse(bytes: &[u8], directory: &Path) -> Result<(Container, Vec<Warning>), Error> {
-    let mut warnings = Vec::new();
-    let mut config: serde_json::Value = serde_json::from_slice(bytes)
+    let config = serde_json::from_slice(bytes)
         .map_err(|error| Field::new("config.json").error(Kind::Json(error.to_string())))?;
+    resolve(config, directory)
+}
+
+/// The same of JSON that was read elsewhere.
+fn resolve(mut config: serde_json::Value, directory: &Path) -> Result<(Container, Vec<Warning>), Error> {
+    let mut warnings = Vec::new();
     tree::settle(&mut config, &mut warnings)?;
     let gaps = gaps::take(&mut config, &mut warnings)?;
     let spec: Spec = serde_path_to_error::deserialize(config).map_err(|error| {
-        let path = error.path().to_string();
-        Field::new(if path == "." { "config.json" } else { &path })
-            .error(Kind::Json(error.into_inner().to_string()))
+        let (path, message) = (error.path().to_string(), error.inner().to_string());
+        let parent = Some(path.as_str()).filter(|path| *path != ".");
+        match message.strip_prefix("missing field `").and_then(|rest| rest.split('`').next()) {
+            Some(key) => {
+                parent.map_or_else(|| Field::new(key), |path| Field::new(path).key(key)).error(Kind::Missing)
+            }
+            None => Field::new(parent.unwrap_or("config.json")).error(Kind::Json(message)),
+        }
     })?;
 
     let root = spec.root().as_ref().ok_or_else(|| Field::new("root").error(Kind::Missing))?;
@@ -163,6 +176,12 @@ fn strings(values: &[String], field: &Field) -> Result<Vec<CString>, Error> {
 
 fn string(value: &str, field: &Field) -> Result<CString, Error> {
     CString::new(value).map_err(|_| field.error(Kind::Nul))
+}
+
+/// The id of a user or a group. The highest number is none: it tells the kernel to leave the id as it
+/// is, which would be root's (setresuid(2)).
+fn id(id: u32, field: &Field) -> Result<u32, Error> {
+    if id == u32::MAX { Err(field.error(Kind::Range(id.into()))) } else { Ok(id) }
 }
 
 fn absolute(path: &Path, field: &Field) -> Result<(), Error> {

@@ -5,7 +5,7 @@ use crate::container::{
     TimeOffset,
 };
 use crate::error::{Error, Field, Kind, Warning};
-use crate::{absolute, memory, network, resctrl, resources, seccomp};
+use crate::{absolute, id, memory, network, resctrl, resources, seccomp};
 use oci_spec::runtime::{self as oci, LinuxDeviceType, LinuxNamespaceType, LinuxPersonalityDomain};
 use std::path::PathBuf;
 
@@ -22,8 +22,8 @@ pub(crate) fn resolve(
         warnings.push(Warning { field: field.key(name), text });
     }
     container.namespaces = namespaces(linux, &field.key("namespaces"))?;
-    container.uid_mappings = mappings(linux.uid_mappings());
-    container.gid_mappings = mappings(linux.gid_mappings());
+    container.uid_mappings = checked(mappings(linux.uid_mappings()), &field.key("uidMappings"))?;
+    container.gid_mappings = checked(mappings(linux.gid_mappings()), &field.key("gidMappings"))?;
     container.time_offsets = time_offsets(linux, &field.key("timeOffsets"))?;
     container.devices = devices(linux, &field.key("devices"))?;
     // Both spellings are in use: net/ipv4/conf and net.ipv4.conf.
@@ -72,6 +72,44 @@ pub(crate) fn mappings(mappings: &Option<Vec<oci::LinuxIdMapping>>) -> Vec<IdMap
     mappings.iter().flatten().map(mapping).collect()
 }
 
+/// How many lines the kernel takes (include/linux/user_namespace.h, `UID_GID_MAP_MAX_EXTENTS`).
+const MOST_MAPPINGS: usize = 340;
+
+/// Refuses maps that the kernel would refuse without saying why.
+fn checked(mappings: Vec<IdMapping>, field: &Field) -> Result<Vec<IdMapping>, Error> {
+    if mappings.len() > MOST_MAPPINGS {
+        return Err(field.error(Kind::Conflict("are more than 340, which the kernel takes no more of")));
+    }
+    for (index, one) in mappings.iter().enumerate() {
+        let field = field.index(index);
+        if one.size == 0 {
+            return Err(field.key("size").error(Kind::Range(0)));
+        }
+        // The highest number stands for "no id".
+        for (key, first) in [("containerID", one.container_id), ("hostID", one.host_id)] {
+            let last = u64::from(first) + u64::from(one.size) - 1;
+            if last >= u64::from(u32::MAX) {
+                return Err(field.key(key).error(Kind::Range(last.into())));
+            }
+        }
+        let meet = |one: u32, other: u32, [size, others]: [u32; 2]| {
+            u64::from(one) < u64::from(other) + u64::from(others)
+                && u64::from(other) < u64::from(one) + u64::from(size)
+        };
+        for other in mappings.iter().take(index) {
+            let sizes = [one.size, other.size];
+            let overlaps = |key: &str| field.key(key).error(Kind::Conflict("overlaps an earlier mapping"));
+            if meet(one.container_id, other.container_id, sizes) {
+                return Err(overlaps("containerID"));
+            }
+            if meet(one.host_id, other.host_id, sizes) {
+                return Err(overlaps("hostID"));
+            }
+        }
+    }
+    Ok(mappings)
+}
+
 fn namespaces(linux: &oci::Linux, field: &Field) -> Result<Vec<Namespace>, Error> {
     let mut found: Vec<Namespace> = Vec::new();
     for (index, namespace) in linux.namespaces().iter().flatten().enumerate() {
@@ -108,6 +146,9 @@ fn time_offsets(linux: &oci::Linux, field: &Field) -> Result<Vec<TimeOffset>, Er
             other => return Err(field.error(Kind::Unknown(other.to_owned()))),
         };
         let (secs, nanosecs) = (offset.secs().unwrap_or_default(), offset.nanosecs().unwrap_or_default());
+        if nanosecs >= 1_000_000_000 {
+            return Err(field.error(Kind::Range(nanosecs.into())));
+        }
         offsets.push(TimeOffset { clock, secs, nanosecs });
     }
     // A map has no order; the same configuration gives the same plan.
@@ -142,8 +183,8 @@ fn devices(linux: &oci::Linux, field: &Field) -> Result<Vec<Device>, Error> {
             kind,
             // Some engines hand over the whole st_mode.
             mode: device.file_mode().unwrap_or(DEFAULT_DEVICE_MODE) & 0o7777,
-            uid: device.uid().unwrap_or_default(),
-            gid: device.gid().unwrap_or_default(),
+            uid: id(device.uid().unwrap_or_default(), &field.key("uid"))?,
+            gid: id(device.gid().unwrap_or_default(), &field.key("gid"))?,
         });
     }
     Ok(found)

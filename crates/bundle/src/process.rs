@@ -5,7 +5,7 @@ use crate::container::{
 };
 use crate::error::{Error, Field, Kind};
 use crate::gaps::Gaps;
-use crate::{absolute, string, strings};
+use crate::{absolute, id, string, strings};
 use oci_spec::runtime::{self as oci, IOPriorityClass, LinuxSchedulerPolicy, PosixRlimitType};
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -26,9 +26,9 @@ pub(crate) fn resolve(process: &oci::Process, gaps: &Gaps) -> Result<Process, Er
         args,
         env: environment(process.env().as_deref().unwrap_or_default(), &field.key("env"))?,
         cwd: process.cwd().clone(),
-        uid: user.uid(),
-        gid: user.gid(),
-        additional_gids: user.additional_gids().clone().unwrap_or_default(),
+        uid: id(user.uid(), &field.key("user").key("uid"))?,
+        gid: id(user.gid(), &field.key("user").key("gid"))?,
+        additional_gids: additional_gids(user, &field.key("user").key("additionalGids"))?,
         umask: user.umask().unwrap_or(DEFAULT_UMASK),
         terminal: terminal(process),
         capabilities: Capabilities { bounding, effective, inheritable, permitted, ambient },
@@ -48,6 +48,11 @@ pub(crate) fn resolve(process: &oci::Process, gaps: &Gaps) -> Result<Process, Er
         io_priority: process.io_priority().as_ref().map(|priority| io_priority(*priority)).transpose()?,
         exec_affinity: affinity(process, &field.key("execCPUAffinity"))?,
     })
+}
+
+fn additional_gids(user: &oci::User, field: &Field) -> Result<Vec<u32>, Error> {
+    let gids = user.additional_gids().iter().flatten().enumerate();
+    gids.map(|(index, gid)| id(*gid, &field.index(index))).collect()
 }
 
 /// Go's zero value for a name, which engines write, is the empty string.

@@ -25,7 +25,7 @@ fn walk(value: &mut Value, place: &Place<'_>, warnings: &mut Vec<Warning>) -> Re
             let names_are_free = place.key().is_some_and(|key| FREE.contains(&key));
             if names_are_free {
                 if let Some(key) = members.keys().find(|key| key.contains('\0')) {
-                    return Err(Place::Key(place, &key.escape_debug().to_string()).field().error(Kind::Nul));
+                    return Err(Place::Key(place, key).field().error(Kind::Nul));
                 }
             } else {
                 spell(members, place, warnings)?;
@@ -44,6 +44,36 @@ fn walk(value: &mut Value, place: &Place<'_>, warnings: &mut Vec<Warning>) -> Re
         }
         _ => Ok(()),
     }
+}
+
+/// Every key that the specification does not have. It says to ignore them (config.md, "Extensibility"),
+/// and one who writes a configuration wants to know.
+pub(crate) fn unknown(config: &Value) -> Vec<Warning> {
+    fn look(value: &Value, place: &Place<'_>, found: &mut Vec<Warning>) {
+        match value {
+            Value::Object(members) => {
+                let names_are_free = place.key().is_some_and(|key| FREE.contains(&key));
+                for (key, member) in members {
+                    let here = Place::Key(place, key);
+                    let is = |known: &&str| known.eq_ignore_ascii_case(key);
+                    if names_are_free || KEYS.iter().any(&is) {
+                        look(member, &here, found);
+                    } else if !(matches!(place, Place::Top) && ELSEWHERE.iter().any(is)) {
+                        found
+                            .push(Warning { field: here.field(), text: "is unknown and ignored".to_owned() });
+                    }
+                }
+            }
+            Value::Array(elements) => {
+                let elements = elements.iter().enumerate();
+                elements.for_each(|(index, element)| look(element, &Place::Index(place, index), found));
+            }
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    look(config, &Place::Top, &mut found);
+    found
 }
 
 /// Gives each key the specification's spelling.
@@ -100,6 +130,9 @@ impl Place<'_> {
 
 /// Objects whose keys are names that somebody chose.
 const FREE: [&str; 6] = ["annotations", "netDevices", "rdma", "sysctl", "timeOffsets", "unified"];
+
+/// What is for other systems.
+const ELSEWHERE: [&str; 5] = ["freebsd", "solaris", "vm", "windows", "zos"];
 
 /// Every key of runtime-spec 1.3.0 for Linux, sorted.
 const KEYS: [&str; 151] = [

@@ -56,6 +56,13 @@ fn each_refusal_names_its_field() {
         (with("/root", json!({})), "root.path: is empty"),
         (with("/root/path", json!("")), "root.path: is empty"),
         (with("/process/args", json!([])), "process.args: is empty"),
+        // setresuid(-1) changes nothing: root would stay root.
+        (with("/process/user/uid", json!(u32::MAX)), "process.user.uid: 4294967295 is out of range"),
+        (with("/process/user/gid", json!(u32::MAX)), "process.user.gid: 4294967295 is out of range"),
+        (
+            with("/process/user/additionalGids", json!([0, u32::MAX])),
+            "process.user.additionalGids[1]: 4294967295 is out of range",
+        ),
         (with("/process/args", json!(["a\0b"])), "process.args[0]: holds a NUL byte"),
         (with("/process/cwd", json!("here")), "process.cwd: \"here\" is not an absolute path"),
         (with("/process/env", json!(["A=1", "B"])), "process.env[1]: is not of the form NAME=VALUE"),
@@ -89,6 +96,39 @@ fn each_refusal_names_its_field() {
         (
             with("/linux/namespaces", json!([{ "type": "network", "path": "ns" }])),
             "linux.namespaces[0].path: \"ns\" is not an absolute path",
+        ),
+        (
+            with("/linux/uidMappings", json!([{ "containerID": 0, "hostID": 1, "size": 0 }])),
+            "linux.uidMappings[0].size: 0 is out of range",
+        ),
+        (
+            with("/linux/gidMappings", json!([{ "containerID": 4_294_967_290_u32, "hostID": 1, "size": 9 }])),
+            "linux.gidMappings[0].containerID: 4294967298 is out of range",
+        ),
+        (
+            with(
+                "/linux/uidMappings",
+                json!([
+                    { "containerID": 0, "hostID": 100, "size": 10 },
+                    { "containerID": 10, "hostID": 200, "size": 5 },
+                    { "containerID": 14, "hostID": 300, "size": 1 }
+                ]),
+            ),
+            "linux.uidMappings[2].containerID: overlaps an earlier mapping",
+        ),
+        (
+            with(
+                "/linux/uidMappings",
+                json!([
+                    { "containerID": 0, "hostID": 100, "size": 10 },
+                    { "containerID": 10, "hostID": 99, "size": 2 }
+                ]),
+            ),
+            "linux.uidMappings[1].hostID: overlaps an earlier mapping",
+        ),
+        (
+            with("/linux/timeOffsets", json!({ "monotonic": { "secs": 1, "nanosecs": 1_000_000_000 } })),
+            "linux.timeOffsets: 1000000000 is out of range",
         ),
         (with("/linux/rootfsPropagation", json!("often")), "linux.rootfsPropagation: \"often\" is unknown"),
         (

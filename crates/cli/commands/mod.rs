@@ -9,6 +9,7 @@ mod run;
 mod spec;
 mod start;
 mod state;
+mod validate;
 
 use crate::exit::Exit;
 use crate::session::Session;
@@ -57,7 +58,7 @@ impl Group {
 }
 
 /// Every verb, in the order of the help.
-pub(crate) static VERBS: [Verb; 9] = [
+pub(crate) static VERBS: [Verb; 10] = [
     Verb {
         usage: "[--bundle DIRECTORY] ID",
         more: run::MORE,
@@ -82,6 +83,11 @@ pub(crate) static VERBS: [Verb; 9] = [
         ..verb::<spec::Spec>("spec", Group::Prepare)
     },
     Verb { usage: "[BUNDLE]", more: plan::MORE, ..verb::<plan::Plan>("plan", Group::Prepare) },
+    Verb {
+        usage: "[BUNDLE]",
+        more: validate::MORE,
+        ..verb::<validate::Validate>("validate", Group::Prepare)
+    },
 ];
 
 pub(crate) fn find(name: &OsStr) -> Option<&'static Verb> {

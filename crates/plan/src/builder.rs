@@ -72,6 +72,8 @@ pub(crate) struct Builder<'b> {
     free: Vec<Reg>,
     /// Registers from this one on have never been used.
     most_used: u8,
+    /// The pid namespace that a procfs is to show, if it is another than that of who mounts it.
+    pub(crate) pid_namespace: Option<Reg>,
 }
 
 impl<'b> Builder<'b> {
@@ -79,12 +81,25 @@ impl<'b> Builder<'b> {
         // The lowest is taken first, so that listings are easy to follow.
         let free = (0..Reg::COUNT).rev().filter_map(Reg::new).collect();
         let steps = BumpVec::with_capacity_in(96, memory);
-        Self { memory, steps, origins: Vec::new(), origin: "".into(), free, most_used: 0 }
+        Self {
+            memory,
+            steps,
+            origins: Vec::new(),
+            origin: "".into(),
+            free,
+            most_used: 0,
+            pid_namespace: None,
+        }
     }
 
     /// Says where the steps from here on come from.
     pub(crate) fn at(&mut self, origin: impl Into<Rc<str>>) -> &mut Self {
-        self.origin = origin.into();
+        let origin = origin.into();
+        // A path of a configuration may hold anything; a line of a listing is one line.
+        self.origin = match origin.contains(char::is_control) {
+            true => origin.escape_debug().to_string().into(),
+            false => origin,
+        };
         self
     }
 

@@ -44,7 +44,9 @@ pub(crate) fn create(
     let target = plan.target(Path::new("/dev"))?;
     plan.push(Step::EnsureDirectory { root: root.into(), target, out: dev });
     // Only the first user namespace can make nodes; elsewhere the host's are mounted.
-    let can_make = host.euid == 0 && !namespaces::new(container).contains(Namespaces::USER);
+    let can_make = host.euid == 0
+        && host.is_first_user_namespace
+        && !namespaces::all(container).contains(Namespaces::USER);
     let defaults = DEFAULTS.iter().map(|&(name, major, minor)| Device {
         path: Path::new("/dev").join(name),
         kind: DeviceKind::Character(major, minor),

@@ -1,5 +1,7 @@
 //! What the planner has to know of a machine.
 
+use husk_bundle::container::IdMapping;
+use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::signal::SignalSet;
 use husk_seccomp::Machine;
 use std::path::PathBuf;
@@ -10,6 +12,18 @@ use std::path::PathBuf;
 pub struct Host {
     /// The caller's effective user.
     pub euid: u32,
+    /// The caller's effective group.
+    pub egid: u32,
+    /// Whether the caller is in the first user namespace, whose root is root over devices.
+    pub is_first_user_namespace: bool,
+    /// Whether the caller's user namespace lets processes change their groups.
+    pub may_set_groups: bool,
+    /// For each of the container's namespaces what is at its path, if it has one.
+    pub namespaces: Vec<Option<NamespacePath>>,
+    /// What the user namespace maps that the container joins.
+    pub joined_ids: Option<JoinedIds>,
+    /// Whether a procfs can be told which pid namespace to show (Linux 6.17).
+    pub procfs_takes_pidns: bool,
     /// For each of the container's mounts what kind of file its source is.
     pub sources: Vec<FileKind>,
     /// What a mount of type `cgroup` shows.
@@ -20,6 +34,8 @@ pub struct Host {
     pub apparmor: AppArmor,
     /// What confines programs by labels.
     pub selinux: Selinux,
+    /// What shares out caches and the way to memory, if it is mounted.
+    pub resctrl: Option<Resctrl>,
     /// The ways to make system calls that the kernel knows.
     pub machine: Machine,
     /// The home directory that the image's /etc/passwd has for the container's user.
@@ -44,6 +60,44 @@ pub enum Selinux {
     Off,
     /// It does.
     On,
+}
+
+/// A resctrl file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resctrl {
+    /// Where it is.
+    pub root: PathBuf,
+    /// Whether it shares out the L3 cache.
+    pub l3: bool,
+    /// Whether it shares out the way to memory.
+    pub mb: bool,
+}
+
+/// What is at the path of a namespace to join.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NamespacePath {
+    /// A namespace.
+    Namespace {
+        /// Of this kind.
+        kind: Namespaces,
+        /// Whether the caller is in it.
+        own: bool,
+    },
+    /// Something else.
+    Other,
+    /// Something that cannot be opened, for this reason.
+    Unreadable(String),
+}
+
+/// What a user namespace maps, as the caller sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JoinedIds {
+    /// Its user ids.
+    pub uids: Vec<IdMapping>,
+    /// Its group ids.
+    pub gids: Vec<IdMapping>,
+    /// Whether its processes may change their groups.
+    pub may_set_groups: bool,
 }
 
 /// What a path is.

@@ -1,7 +1,8 @@
 //! Who the program is and what it may do.
 
-use crate::builder::Builder;
+use crate::builder::{Builder, Error};
 use crate::host::Host;
+use crate::ids;
 use husk_bundle::Container;
 use husk_bundle::container::Process;
 use husk_script::Step;
@@ -17,12 +18,12 @@ pub(crate) fn bounding(container: &Container, plan: &mut Builder<'_>) {
 }
 
 /// The program's ids and capabilities. Capabilities last: each of the others needs one.
-pub(crate) fn become_user(container: &Container, host: &Host, plan: &mut Builder<'_>) {
-    let Some(process) = &container.process else { return };
+pub(crate) fn become_user(container: &Container, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
+    let Some(process) = &container.process else { return Ok(()) };
     plan.at("process.user").push(Step::KeepCaps { keep: KeepCaps::Yes });
     // While there is the privilege to; they were the caller's.
     plan.push(Step::FchownStreams { uid: Uid::from_raw(process.uid) });
-    groups(container, process, host, plan);
+    groups(container, process, host, plan)?;
     plan.at("process.user.gid").push(Step::Setresgid { gid: Gid::from_raw(process.gid) });
     plan.at("process.user.uid").push(Step::Setresuid { uid: Uid::from_raw(process.uid) });
     plan.at("process.user").push(Step::KeepCaps { keep: KeepCaps::No });
@@ -39,16 +40,26 @@ pub(crate) fn become_user(container: &Container, host: &Host, plan: &mut Builder
         plan.at("process.capabilities.ambient")
             .push(Step::RaiseAmbient { capabilities: capabilities.ambient });
     }
+    Ok(())
 }
 
-fn groups(container: &Container, process: &Process, host: &Host, plan: &mut Builder<'_>) {
-    // A user without privileges who maps his own id alone has given up setgroups for it
-    // (user_namespaces(7)); there are no groups but his own to be rid of.
-    let denied = host.euid != 0 && container.gid_mappings.iter().all(|mapping| mapping.size == 1);
-    if denied && process.additional_gids.is_empty() {
-        return;
+fn groups(
+    container: &Container,
+    process: &Process,
+    host: &Host,
+    plan: &mut Builder<'_>,
+) -> Result<(), Error> {
+    plan.at("process.user.additionalGids");
+    if !ids::may_set_groups(container, host) {
+        if process.additional_gids.is_empty() {
+            // There are no groups to be rid of, but those that nobody can be rid of.
+            return Ok(());
+        }
+        let phrase = "cannot set any additional groups in a rootless container";
+        return Err(plan.error(format!("{phrase}: its user namespace denies setgroups")));
     }
     let groups: Vec<_> = process.additional_gids.iter().copied().map(Gid::from_raw).collect();
     let groups = plan.slice(&groups);
-    plan.at("process.user.additionalGids").push(Step::Setgroups { groups });
+    plan.push(Step::Setgroups { groups });
+    Ok(())
 }

@@ -15,6 +15,8 @@ mod devices;
 pub mod hooks;
 mod host;
 mod identity;
+mod ids;
+mod kernel;
 mod keyring;
 mod lsm;
 mod masks;
@@ -22,12 +24,13 @@ mod mounts;
 mod namespaces;
 mod network;
 mod process;
+mod resctrl;
 mod rootfs;
 mod seccomp;
 mod terminal;
 
 pub use builder::{Error, Plan};
-pub use host::{AppArmor, CgroupMount, FileKind, Host, Selinux};
+pub use host::{AppArmor, CgroupMount, FileKind, Host, JoinedIds, NamespacePath, Resctrl, Selinux};
 pub use seccomp::decisions;
 
 use builder::Builder;
@@ -126,22 +129,33 @@ pub fn create<'b>(
     let mut plan = Builder::new(memory);
     refuse(container, call, &mut plan)?;
 
+    resctrl::check(container, host, &mut plan)?;
     process::detach(call, host, &mut plan);
+    namespaces::lead_session(container, host, &mut plan);
     // The caller's, before there is another.
     let proc = lsm::proc(container, &mut plan)?;
-    namespaces::join(container, &mut plan)?;
+    // A lower score needs a privilege that is gone in a user namespace.
+    process::oom_score(container, &mut plan);
+    namespaces::enter(container, host, start, &mut plan)?;
     // Before anything that needs an id: until ids are mapped the child has none.
-    namespaces::map_ids(container, &mut plan)?;
+    ids::map(container, host, &mut plan)?;
     // Before kernel parameters, some of which are of a device.
     network::devices(container, host, &mut plan)?;
     keyring::join(container, call, proc, &mut plan)?;
-    let label = lsm::open(container, host, proc, &mut plan)?;
-    namespaces::names(container, &mut plan)?;
+    kernel::names(container, &mut plan)?;
     // Through the host's procfs, which no image can have prepared.
-    namespaces::sysctl(container, &mut plan)?;
-    process::oom_score(container, &mut plan);
+    kernel::sysctl(container, host, &mut plan)?;
+    // Before another process is born, which would enter a new time namespace.
+    kernel::clocks(container, &mut plan)?;
+    kernel::loopback(container, &mut plan);
+    namespaces::be_born(container, host, start, &mut plan);
+    // Of the process that is to be the program.
+    let label = lsm::open(container, host, proc, &mut plan)?;
 
     let root = rootfs::attach(container, &mut plan)?;
+    // After the root file system was found, which may be where only the caller may look; and before
+    // anything is made, which has to belong to somebody. Another identity may not write to /proc/self.
+    ids::become_root(container, host, &mut plan);
     // What is made is made with the permissions that are asked for.
     plan.at("process.user.umask").push(Step::Umask { mask: builder::mode(0) });
     mounts::attach(container, host, root, &mut plan)?;
@@ -165,7 +179,10 @@ pub fn create<'b>(
     identity::bounding(container, &mut plan);
     // A filter needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs.
     seccomp::load(container, host, When::Privileged, &mut plan)?;
-    identity::become_user(container, host, &mut plan);
+    identity::become_user(container, host, &mut plan)?;
+    // Everything that needs privilege is done.
+    namespaces::appear(container, host, call, &mut plan);
+    terminal::control(container, &mut plan);
     // The kernel forgets this signal when ids change.
     process::die_with_creator(start, &mut plan);
     if let Some(process) = &container.process {
@@ -183,7 +200,7 @@ pub fn create<'b>(
         hooks::before_exec(container, call.id, environment, &mut plan)?;
         process::exec(process, environment, &mut plan)?;
     }
-    Ok(plan.finish(namespaces::new(container)))
+    Ok(plan.finish(namespaces::born_in(container, host)))
 }
 
 /// Refuses what is not done yet: nothing that is asked for is silently left out.
@@ -191,9 +208,7 @@ fn refuse(container: &Container, call: &Call<'_>, plan: &mut Builder<'_>) -> Res
     let process = container.process.as_ref();
     let asked = [
         ("--no-pivot", call.new_root == NewRoot::Move),
-        ("linux.intelRdt", container.intel_rdt.is_some()),
         ("linux.mountLabel", container.mount_label.is_some()),
-        ("linux.timeOffsets", !container.time_offsets.is_empty()),
         ("process", process.is_none()),
     ];
     let (name, reason) = match asked.into_iter().find(|(_, asked)| *asked) {

@@ -72,6 +72,9 @@ fn new(
             }
         }
     }
+    if let Some(fd) = plan.pid_namespace.filter(|_| fstype == c"proc") {
+        plan.push(Step::FsconfigFd { fs, key: c"pidns", fd: fd.into() });
+    }
     plan.push(Step::Fsmount { fs, attributes: attributes.set });
     Ok(fs)
 }

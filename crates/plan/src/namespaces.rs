@@ -1,15 +1,45 @@
-//! Namespaces, and what is set in them: ids, names, kernel parameters.
+//! How a container's process comes into its namespaces: those that are made and those that are
+//! somebody else's.
+//!
+//! Mostly a child is born in new namespaces by the one call that makes it. Not so where
+//! - a user namespace is joined: the new ones are to belong to it, so they are made afterwards;
+//! - others are joined and a user namespace is made: who has privileges here joins them while he has
+//!   them, for there he has none over them;
+//! - a pid namespace is joined, which holds only for who is born afterwards;
+//! - a time namespace is joined, which asks for memory of one's own.
+//!
+//! There the list comes by them in steps, and goes on in another process where it must. A process in
+//! somebody's pid namespace is seen by those who live there, and they may be allowed to trace it. So a
+//! container's process appears there last, when it has shed all that its program will not have.
 
-use crate::builder::{Builder, Error};
+use crate::builder::{Builder, Error, mode};
+use crate::host::{Host, NamespacePath};
+use crate::process;
+use crate::{Call, Start};
 use husk_bundle::Container;
-use husk_bundle::container::NamespaceKind;
+use husk_bundle::container::{Namespace, NamespaceKind, Source};
+use husk_script::Step;
+use husk_script::sys::file::OFlags;
 use husk_script::sys::namespace::Namespaces;
-use husk_script::{Request, Step};
 
-/// The namespaces that the child is born in.
+/// The namespaces that are made.
 pub(crate) fn new(container: &Container) -> Namespaces {
-    let new = container.namespaces.iter().filter(|namespace| namespace.path.is_none());
-    new.fold(Namespaces::EMPTY, |all, namespace| all | flag(namespace.kind))
+    kinds(container, |namespace| namespace.path.is_none())
+}
+
+/// The namespaces that are somebody else's.
+pub(crate) fn joined(container: &Container) -> Namespaces {
+    kinds(container, |namespace| namespace.path.is_some())
+}
+
+/// The namespaces that are not the caller's.
+pub(crate) fn all(container: &Container) -> Namespaces {
+    kinds(container, |_| true)
+}
+
+fn kinds(container: &Container, wanted: impl Fn(&Namespace) -> bool) -> Namespaces {
+    let namespaces = container.namespaces.iter().filter(|namespace| wanted(namespace));
+    namespaces.fold(Namespaces::EMPTY, |all, namespace| all | flag(namespace.kind))
 }
 
 fn flag(kind: NamespaceKind) -> Namespaces {
@@ -25,116 +55,148 @@ fn flag(kind: NamespaceKind) -> Namespaces {
     }
 }
 
-/// Joins the namespaces that are somebody else's.
-pub(crate) fn join(container: &Container, plan: &mut Builder<'_>) -> Result<(), Error> {
+/// Whether the new namespaces are made by steps, and not by the call that makes the child.
+fn in_steps(container: &Container, host: &Host) -> bool {
+    const LATE: Namespaces = Namespaces::USER.union(Namespaces::PID).union(Namespaces::TIME);
+    let joined = joined(container);
+    // The privilege that an OOM score may need is gone in a user namespace, too.
+    let scored = container.process.as_ref().is_some_and(|process| process.oom_score_adj.is_some());
+    let uses_privilege = host.euid == 0 && (!joined.is_empty() || scored);
+    !joined.intersection(LATE).is_empty() || (new(container).contains(Namespaces::USER) && uses_privilege)
+}
+
+/// The namespaces that the child is born in.
+pub(crate) fn born_in(container: &Container, host: &Host) -> Namespaces {
+    if in_steps(container, host) { Namespaces::EMPTY } else { new(container) }
+}
+
+/// When the list goes on in the process that becomes the program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Birth {
+    /// From the beginning.
+    First,
+    /// Before a time namespace is joined.
+    BeforeJoining,
+    /// When its namespaces are there.
+    Entered,
+    /// When it is what the program will be.
+    Last,
+}
+
+fn birth(container: &Container, host: &Host) -> Birth {
+    let mounts_proc = container
+        .mounts
+        .iter()
+        .any(|mount| matches!(&mount.source, Source::New { fstype, .. } if fstype == "proc"));
+    if joined(container).contains(Namespaces::PID) {
+        // A procfs shows the pid namespace of who mounts it, unless the kernel can be told another one.
+        if mounts_proc && !host.procfs_takes_pidns { Birth::Entered } else { Birth::Last }
+    } else if in_steps(container, host) && new(container).contains(Namespaces::PID) {
+        Birth::Entered
+    } else if joined(container).contains(Namespaces::TIME) {
+        Birth::BeforeJoining
+    } else {
+        Birth::First
+    }
+}
+
+/// A session of its own, unless this process only makes way for the one that is to have it.
+pub(crate) fn lead_session(container: &Container, host: &Host, plan: &mut Builder<'_>) {
+    if birth(container, host) == Birth::First {
+        plan.push(Step::Setsid);
+    }
+}
+
+/// Goes on in another process. What the kernel does not hand on to it is said once more.
+fn go_on(container: &Container, host: &Host, now: Birth, start: Start, plan: &mut Builder<'_>) {
+    let made = if now == Birth::Entered { new(container) } else { Namespaces::EMPTY };
+    plan.push(Step::CloneParent { namespaces: made.intersection(Namespaces::PID) });
+    process::die_with_creator(start, plan);
+    if birth(container, host) == now {
+        plan.at("process").push(Step::Setsid);
+    }
+}
+
+/// Joins the namespaces that are somebody else's, and makes those that the child was not born in.
+pub(crate) fn enter(
+    container: &Container,
+    host: &Host,
+    start: Start,
+    plan: &mut Builder<'_>,
+) -> Result<(), Error> {
+    // All of them before any is joined: afterwards the paths might be others', or closed to us.
+    let mut opened = Vec::new();
     for (index, namespace) in container.namespaces.iter().enumerate() {
         let Some(path) = &namespace.path else { continue };
-        plan.at(format!("linux.namespaces[{index}] {}", path.display()));
-        if matches!(namespace.kind, NamespaceKind::Pid | NamespaceKind::Time | NamespaceKind::User) {
-            return Err(plan.error("joining a namespace of this type is not supported yet"));
-        }
+        let origin = format!("linux.namespaces[{index}] {}", path.display());
+        plan.at(origin.clone());
+        check(flag(namespace.kind), host.namespaces.get(index).and_then(Option::as_ref), plan)?;
         let register = plan.register()?;
         let path = plan.text(path)?;
-        plan.push(Step::Open {
-            path,
-            flags: husk_script::sys::file::OFlags::RDONLY,
-            mode: crate::builder::mode(0),
-            out: register,
-        });
-        plan.push(Step::Setns { fd: register.into(), namespaces: flag(namespace.kind) });
-        plan.release(register);
+        // Whatever came to be there since it was looked at, nothing waits for it.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        plan.push(Step::Open { path, flags, mode: mode(0), out: register });
+        opened.push((origin, flag(namespace.kind), register));
+    }
+    if joined(container).contains(Namespaces::TIME) {
+        go_on(container, host, Birth::BeforeJoining, start, plan);
+    }
+    // With privileges here the user namespace last, because there are none over the others afterwards;
+    // without, first, because it gives some.
+    opened.sort_by_key(|(_, kind, _)| (*kind == Namespaces::USER) == (host.euid == 0));
+    for (origin, kind, register) in opened {
+        plan.at(origin);
+        plan.push(Step::Setns { fd: register.into(), namespaces: kind });
+        if kind == Namespaces::PID && birth(container, host) == Birth::Last {
+            // Every procfs that is mounted needs to be told of it.
+            plan.pid_namespace = Some(register);
+        } else {
+            plan.release(register);
+        }
+    }
+    let left = new(container).without(Namespaces::PID);
+    if in_steps(container, host) && !left.is_empty() {
+        plan.at("linux.namespaces").push(Step::Unshare { namespaces: left });
     }
     Ok(())
 }
 
-/// Has the ids of a new user namespace mapped.
-pub(crate) fn map_ids(container: &Container, plan: &mut Builder<'_>) -> Result<(), Error> {
-    let is_new = new(container).contains(Namespaces::USER);
-    let maps =
-        [("linux.uidMappings", &container.uid_mappings), ("linux.gidMappings", &container.gid_mappings)];
-    for (field, mappings) in maps {
-        plan.at(field);
-        match (is_new, mappings.is_empty()) {
-            (true, true) => return Err(plan.error("is missing: a new user namespace has no ids of its own")),
-            (false, false) => return Err(plan.error("is there without a new user namespace to map ids of")),
-            _ => {}
+/// Refuses a path that is no namespace of its kind, with better words than the kernel has.
+fn check(kind: Namespaces, found: Option<&NamespacePath>, plan: &Builder<'_>) -> Result<(), Error> {
+    let name = |kind| {
+        let names = Namespaces::NAMES;
+        names.into_iter().find(|(known, _)| *known == kind).map_or("other", |(_, name)| name)
+    };
+    match found {
+        Some(NamespacePath::Unreadable(reason)) => Err(plan.error(format!("cannot be opened: {reason}"))),
+        Some(NamespacePath::Other) => Err(plan.error("is no namespace")),
+        Some(NamespacePath::Namespace { kind: found, .. }) if *found != kind => {
+            let (found, wanted) = (name(*found), name(kind));
+            Err(plan.error(format!("is a namespace of another type: {found} where {wanted} is wanted")))
         }
+        Some(NamespacePath::Namespace { own: true, .. }) if kind == Namespaces::USER => {
+            Err(plan.error("is the caller's own user namespace, which is no other to join"))
+        }
+        _ => Ok(()),
     }
-    if is_new {
-        plan.at("linux.uidMappings").push(Step::Request { what: Request::IdMaps });
-    }
-    Ok(())
 }
 
-/// The host's names, of a namespace that is the container's own.
-pub(crate) fn names(container: &Container, plan: &mut Builder<'_>) -> Result<(), Error> {
-    let own = container.namespaces.iter().any(|namespace| namespace.kind == NamespaceKind::Uts);
-    if let Some(name) = &container.hostname {
-        plan.at("hostname");
-        if !own {
-            return Err(plan.error("would be set for the whole host, without a UTS namespace"));
-        }
-        let name = plan.slice(name.as_bytes());
-        plan.push(Step::Sethostname { name });
+/// The first process of a pid namespace, or one that has to be in it for the mounts to come.
+pub(crate) fn be_born(container: &Container, host: &Host, start: Start, plan: &mut Builder<'_>) {
+    if birth(container, host) == Birth::Entered {
+        plan.at("linux.namespaces");
+        go_on(container, host, Birth::Entered, start, plan);
     }
-    if let Some(name) = &container.domainname {
-        plan.at("domainname");
-        if !own {
-            return Err(plan.error("would be set for the whole host, without a UTS namespace"));
-        }
-        let bytes = plan.slice(name.as_bytes());
-        plan.push(Step::WriteFile { path: c"/proc/sys/kernel/domainname", bytes, tolerate: None });
-    }
-    Ok(())
 }
 
-/// Kernel parameters, of namespaces that are the container's own.
-pub(crate) fn sysctl(container: &Container, plan: &mut Builder<'_>) -> Result<(), Error> {
-    for (key, value) in &container.sysctl {
-        plan.at(format!("linux.sysctl {key}"));
-        let Some(kind) = owner(key) else {
-            return Err(plan.error("belongs to no namespace, so it would be set for the whole host"));
-        };
-        if !container.namespaces.iter().any(|namespace| namespace.kind == kind) {
-            return Err(plan.error("would be set for the whole host, without a namespace of its own"));
-        }
-        // Dots part the components, and a slash stands for a dot in a name.
-        let path: String = key
-            .chars()
-            .map(|char| match char {
-                '.' => '/',
-                '/' => '.',
-                other => other,
-            })
-            .collect();
-        let path = plan.text(format!("/proc/sys/{path}"))?;
-        let bytes = plan.slice(value.as_bytes());
-        plan.push(Step::WriteFile { path, bytes, tolerate: None });
-    }
-    Ok(())
-}
-
-/// The kind of namespace that a kernel parameter belongs to.
-fn owner(key: &str) -> Option<NamespaceKind> {
-    const IPC: [&str; 8] = [
-        "kernel.msgmax",
-        "kernel.msgmnb",
-        "kernel.msgmni",
-        "kernel.sem",
-        "kernel.shmall",
-        "kernel.shmmax",
-        "kernel.shmmni",
-        "kernel.shm_rmid_forced",
-    ];
-    // A name that could leave its directory belongs to nothing.
-    if key.split(['.', '/']).any(str::is_empty) {
-        return None;
-    }
-    match key {
-        // The host name has a field of its own, which says what it is.
-        "kernel.domainname" => Some(NamespaceKind::Uts),
-        _ if key.starts_with("net.") => Some(NamespaceKind::Network),
-        _ if key.starts_with("fs.mqueue.") || IPC.contains(&key) => Some(NamespaceKind::Ipc),
-        _ => None,
+/// Appears in a pid namespace that others live in. All privilege that the program will not have is shed
+/// before, and so is everything else that one who may trace it would find: descriptors of the host's
+/// file systems, and memory that is shared with a process of more privilege.
+pub(crate) fn appear(container: &Container, host: &Host, call: &Call<'_>, plan: &mut Builder<'_>) {
+    if birth(container, host) == Birth::Last {
+        plan.at("linux.namespaces");
+        plan.push(process::close_others(call));
+        plan.push(Step::Undumpable);
+        go_on(container, host, Birth::Last, call.start, plan);
     }
 }

@@ -14,7 +14,7 @@ use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A session of its own, and no disposition of ours.
+/// No descriptor of ours, and no disposition.
 pub(crate) fn detach(call: &Call<'_>, host: &Host, plan: &mut Builder<'_>) {
     plan.at("process");
     die_with_creator(call.start, plan);
@@ -26,10 +26,9 @@ pub(crate) fn detach(call: &Call<'_>, host: &Host, plan: &mut Builder<'_>) {
     for signal in signals.filter(|signal| host.ignored.contains(*signal)) {
         plan.push(Step::DefaultAction { signal });
     }
-    plan.push(Step::Setsid);
 }
 
-fn close_others<'b>(call: &Call<'_>) -> Step<'b> {
+pub(crate) fn close_others<'b>(call: &Call<'_>) -> Step<'b> {
     let keep = match call.start {
         Start::AtOnce => None,
         Start::On(listener) => Some(listener),

@@ -6,7 +6,7 @@
 
 use crate::builder::{Builder, Error};
 use husk_bundle::Container;
-use husk_bundle::container::{Mount, Source, Terminal};
+use husk_bundle::container::{Mount, Process, Source, Terminal};
 use husk_script::sys::Fd;
 use husk_script::{Place, Reg, Request, Step};
 use std::path::Path;
@@ -35,11 +35,17 @@ pub(crate) fn open(container: &Container, root: Reg, plan: &mut Builder<'_>) -> 
         plan.push(Step::Dup3 { from: slave.into(), to });
     }
     plan.push(Step::Close { fd: slave.into() });
-    // The session is the child's own since its beginning.
-    plan.push(Step::Tiocsctty { terminal: Fd::STDIN });
     plan.release(master);
     plan.release(slave);
     Ok(())
+}
+
+/// Makes it the terminal of the program's session, which the process that will be the program leads.
+pub(crate) fn control(container: &Container, plan: &mut Builder<'_>) {
+    let is_asked = |process: &Process| process.terminal != Terminal::No;
+    if container.process.as_ref().is_some_and(is_asked) {
+        plan.at("process.terminal").push(Step::Tiocsctty { terminal: Fd::STDIN });
+    }
 }
 
 /// Shows the terminal as `/dev/console` too.

@@ -1,42 +1,14 @@
 //! The plans of the example bundles, on machines that are written down here. `make golden` writes the
 //! listings anew; the difference is the review.
 
+mod machines;
+
 use bumpalo::Bump;
 use husk_bundle::Container;
-use husk_plan::{AppArmor, Call, CgroupMount, FileKind, Host, Selinux, create};
-use husk_script::sys::signal::{Signal, SignalSet};
-use husk_seccomp::{Abi, Machine};
+use husk_plan::{Call, Host, create};
+use machines::{v1_root, v2_root, v2_rootless};
 use std::fs;
-use std::path::{Path, PathBuf};
-
-/// Cgroup v2, as root.
-fn v2_root(container: &Container) -> Host {
-    Host {
-        euid: 0,
-        sources: vec![FileKind::Directory; container.mounts.len()],
-        cgroup: CgroupMount::V2,
-        ignored: SignalSet::EMPTY.with(Signal::PIPE),
-        apparmor: AppArmor::Off,
-        selinux: Selinux::Off,
-        machine: Machine::new(Abi::X86_64),
-        home: PathBuf::from("/root"),
-    }
-}
-
-/// The same as an ordinary user.
-fn v2_rootless(container: &Container) -> Host {
-    Host { euid: 1000, ..v2_root(container) }
-}
-
-/// Two hierarchies of cgroup v1, as root.
-fn v1_root(container: &Container) -> Host {
-    let hierarchies = ["cpu,cpuacct", "name=systemd"];
-    let mounted = |name: &str| {
-        let directory = name.strip_prefix("name=").unwrap_or(name);
-        (name.to_owned(), Path::new("/sys/fs/cgroup").join(directory))
-    };
-    Host { cgroup: CgroupMount::V1(hierarchies.map(mounted).to_vec()), ..v2_root(container) }
-}
+use std::path::Path;
 
 #[track_caller]
 fn agrees(example: &str, machine: &str, host: fn(&Container) -> Host) {

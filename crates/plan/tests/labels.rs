@@ -9,11 +9,18 @@ use std::path::{Path, PathBuf};
 fn host() -> Host {
     Host {
         euid: 0,
+        egid: 0,
+        is_first_user_namespace: true,
+        may_set_groups: true,
+        namespaces: Vec::new(),
+        joined_ids: None,
+        procfs_takes_pidns: true,
         sources: Vec::new(),
         cgroup: CgroupMount::V2,
         ignored: SignalSet::EMPTY,
         apparmor: AppArmor::Off,
         selinux: Selinux::Off,
+        resctrl: None,
         machine: Machine::new(Abi::X86_64),
         home: PathBuf::from("/"),
     }

@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::hooks::{self, Hook};
 use crate::probe::probe;
 use crate::record::{Process, Record};
+use crate::resctrl;
 use crate::serve::Arrival;
 use crate::store::{Entry, Store, write_whole};
 use crate::terminal::{Console, Stay};
@@ -100,6 +101,7 @@ fn park(
         launched.wait_for_exec()?;
         return Err(Error::State("the container's process never waited"));
     }
+    resctrl::join(container, &launched.child, record, &creation.entry)?;
     record.after_start = after_start(&launched.plan);
     record.process = process(&launched.child);
     creation.entry.write(record)?;
@@ -185,9 +187,10 @@ pub(crate) fn launch(container: &Container, call: &Call<'_>, timings: &Timings) 
     command
         // Whatever goes wrong from here on, no process is left of it.
         .kill_on_drop()
-        .new_namespaces(plan.namespaces)
-        .uid_map(&maps(&container.uid_mappings))
-        .gid_map(&maps(&container.gid_mappings));
+        .new_namespaces(plan.namespaces);
+    if steps.iter().any(|step| matches!(step, Step::Request { what: husk_spawn::Request::IdMaps })) {
+        command.uid_map(&maps(&container.uid_mappings)).gid_map(&maps(&container.gid_mappings));
+    }
     if timings.are_wanted() {
         command.timed();
     }
@@ -226,6 +229,7 @@ pub(crate) fn record(request: &Request, container: &Container) -> Record {
         owner: geteuid().as_raw(),
         annotations: container.annotations.clone(),
         process: None,
+        resctrl: None,
         after_start: Vec::new(),
         poststart: Hook::list(&container.hooks.poststart),
         poststop: Hook::list(&container.hooks.poststop),

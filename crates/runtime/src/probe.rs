@@ -1,5 +1,7 @@
 //! What this machine is.
 
+use crate::namespaces;
+use crate::resctrl;
 use husk_bundle::Container;
 use husk_bundle::container::Source;
 use husk_plan::{AppArmor, CgroupMount, FileKind, Host, Selinux};
@@ -8,7 +10,7 @@ use husk_seccomp::{Abi, Arch, Machine};
 use husk_spawn::sys::process::knows_x32;
 use husk_spawn::sys::signal::ignored;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
-use rustix::process::geteuid;
+use rustix::process::{getegid, geteuid};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -24,14 +26,22 @@ pub(crate) fn probe(container: &Container) -> Host {
         Source::Bind { path, .. } => kind(path),
         _ => FileKind::Missing,
     });
+    let own = |file| fs::read_to_string(format!("/proc/self/{file}")).unwrap_or_default();
     Host {
         euid: geteuid().as_raw(),
+        egid: getegid().as_raw(),
+        is_first_user_namespace: own("uid_map").trim_end().ends_with("4294967295"),
+        may_set_groups: own("setgroups").trim_end() != "deny",
+        namespaces: container.namespaces.iter().map(namespaces::look).collect(),
+        joined_ids: namespaces::joined_ids(container),
+        procfs_takes_pidns: namespaces::procfs_takes_pidns(container),
         sources: sources.collect(),
         cgroup: cgroup(),
         // Tolerated: without an answer for one signal nothing is known to be ignored.
         ignored: ignored().unwrap_or_default(),
         apparmor: apparmor(container),
         selinux: selinux(container),
+        resctrl: container.intel_rdt.as_ref().and_then(|_| resctrl::probe()),
         machine: machine(container),
         home: home(container).unwrap_or_else(|| PathBuf::from("/")),
     }

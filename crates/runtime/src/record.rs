@@ -1,6 +1,7 @@
 //! What is written down of a container, for commands that come later.
 
 use crate::hooks::Hook;
+use crate::resctrl::Membership;
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -25,6 +26,9 @@ pub struct Record {
     pub annotations: BTreeMap<String, String>,
     /// Its first process, once there is one.
     pub process: Option<Process>,
+    /// What it has of resctrl.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) resctrl: Option<Membership>,
     /// The steps that it performs after `start`, each with its index, the field it comes from and its
     /// text: `start` is another process than `create` and cannot see the plan.
     pub after_start: Vec<(u32, String, String)>,

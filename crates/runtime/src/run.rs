@@ -4,6 +4,7 @@ use crate::create::{self, Creation, Launched, Request, launch};
 use crate::error::Error;
 use crate::hooks;
 use crate::record::Record;
+use crate::resctrl;
 use crate::serve::Arrival;
 use crate::store::Store;
 use crate::supervise::{Orphans, Signals, supervise};
@@ -103,8 +104,14 @@ fn begin(
 ) -> Result<(), Error> {
     let timings = &request.timings;
     timings.begin("write it down");
-    record.process = create::process(&launched.child);
-    creation.entry.write(record)?;
+    // While the child is still at work, so that it costs no time; but while its hooks run, who looks for the
+    // container is to find it on its way.
+    let hooks = &container.hooks;
+    let hooks = [&hooks.prestart, &hooks.create_runtime, &hooks.create_container];
+    if hooks.iter().all(|hooks| hooks.is_empty()) {
+        record.process = create::process(&launched.child);
+        creation.entry.write(record)?;
+    }
     // A child that failed before asks nothing; the wait says at what.
     if launched.serve(container, record, console)? == Arrival::Ready {
         // Its list may have gone on in another process.
@@ -113,6 +120,7 @@ fn begin(
             creation.entry.write(record)?;
         }
         create::write_pid(request, &launched.child)?;
+        resctrl::join(container, &launched.child, record, &creation.entry)?;
         launched.child.go_on()?;
     }
     if timings.are_wanted() {

@@ -48,27 +48,43 @@ pub fn start(store: &Store, id: &str) -> Result<(), Error> {
     let mut events = [PollFd::new(&child, PollFlags::IN), PollFd::new(&pidfd, PollFlags::IN)];
     retry_on_intr(|| poll(&mut events, None))
         .map_err(|errno| Error::kernel("wait for the program", errno))?;
-    let mut bytes = [0; Failure::SIZE];
-    match child.read_exact(&mut bytes) {
-        Ok(()) => {
-            let failure = Failure::from_bytes(bytes);
-            let reason = Why(Errno::from_raw_os_error(failure.errno));
-            let mut words = Vec::new();
-            // Tolerated: the failure is known without the words of a hook.
-            child.take(MOST_WORDS as u64).read_to_end(&mut words).unwrap_or(0);
-            // It closes its end before it is seen to have stopped.
-            kill::wait(&pidfd)?;
-            let step = record.after_start.iter().find(|(index, ..)| *index == failure.step);
-            let (origin, line) = step.map_or(("process", "start"), |(_, origin, line)| (origin, line));
-            Err(Error::step(origin, hooks::with_words(format!("{line}: {reason}"), &words)))
+    let mut done = None;
+    loop {
+        let mut bytes = [0; Failure::SIZE];
+        match child.read_exact(&mut bytes) {
+            Ok(()) => match Failure::from_bytes(bytes) {
+                Failure { step, errno: 0 } => done = Some(step),
+                failure => return Err(failed(failure, &mut child, &record, &pidfd)),
+            },
+            // Exec closed the connection: that is how it says that all went well.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
+            Err(reason) => return Err(Error::Kernel { act: "hear of the program", reason }),
         }
-        // Exec closed the connection: that is how it says that all went well.
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-            entry.remove_socket()?;
-            if record.poststart.is_empty() { Ok(()) } else { poststart(&entry, &record, &pidfd) }
-        }
-        Err(reason) => Err(Error::Kernel { act: "hear of the program", reason }),
     }
+    // Or it died while a hook ran.
+    let is_hook = |origin: &str| origin.starts_with("hooks.");
+    let hooks = record.after_start.iter().filter(|(_, origin, _)| is_hook(origin));
+    if let Some((_, origin, line)) = hooks.clone().find(|(step, ..)| done.is_none_or(|done| *step > done)) {
+        kill::wait(&pidfd)?;
+        return Err(Error::step(origin, format!("{line}: the container's process has died")));
+    }
+    entry.remove_socket()?;
+    if record.poststart.is_empty() { Ok(()) } else { poststart(&entry, &record, &pidfd) }
+}
+
+/// What the child says of a step that failed.
+fn failed(failure: Failure, child: &mut UnixStream, record: &Record, pidfd: &OwnedFd) -> Error {
+    let reason = Why(Errno::from_raw_os_error(failure.errno));
+    let mut words = Vec::new();
+    // Tolerated: the failure is known without the words of a hook.
+    child.take(MOST_WORDS as u64).read_to_end(&mut words).unwrap_or(0);
+    // It closes its end before it is seen to have stopped.
+    if let Err(error) = kill::wait(pidfd) {
+        return error;
+    }
+    let step = record.after_start.iter().find(|(index, ..)| *index == failure.step);
+    let (origin, line) = step.map_or(("process", "start"), |(_, origin, line)| (origin, line));
+    Error::step(origin, hooks::with_words(format!("{line}: {reason}"), &words))
 }
 
 /// Runs the hooks for a program that has begun, perhaps ended. If one fails the container is stopped.

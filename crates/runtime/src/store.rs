@@ -141,6 +141,10 @@ impl Entry {
     /// Forgets the container. What is gone already is no error, so that a second try finishes what
     /// the first could not.
     pub(crate) fn remove(&self) -> Result<(), Error> {
+        // A record that cannot be read names nothing.
+        if let Some(membership) = self.read().ok().and_then(|record| record.resctrl) {
+            membership.leave()?;
+        }
         match fs::remove_dir_all(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(Error::file("remove", &self.path, error))

@@ -94,6 +94,11 @@ impl Journal {
         self.step.store(u32::try_from(step).unwrap_or(u32::MAX), Ordering::Release);
     }
 
+    /// The step that the child is at, for itself.
+    pub(crate) fn step(&self) -> u32 {
+        self.step.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn fail(&self, errno: Errno) {
         self.errno.store(errno.raw_os_error(), Ordering::Release);
     }

@@ -59,6 +59,16 @@ impl Registers {
         Ok(fd)
     }
 
+    /// Tells whoever started a parked child that a step is done which may take long: if the child dies
+    /// then, the end of the connection alone would look as if it had execed.
+    fn passed(&self, journal: &Journal) {
+        if let Some(reporter) = self.reporter {
+            let passed = Failure { step: journal.step(), errno: 0 };
+            // Tolerated: a starter that is gone is nobody to wait for.
+            let _sent = file::send(reporter, &passed.to_bytes()).unwrap_or(0);
+        }
+    }
+
     /// Tells whoever started a parked child what failed, and what a hook said before it did.
     pub(crate) fn report(&self, step: usize, errno: Errno, channel: Option<Fd>) {
         if let Some(reporter) = self.reporter {
@@ -234,8 +244,12 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
         Step::Setdomainname { name } => namespace::setdomainname(name),
         Step::LoopbackUp => namespace::loopback_up(),
         Step::Request { what } => report::request(channel, what),
-        Step::Hook { hook } => hook::run(hook, &mut registers.said),
         Step::RequestWith { what, fd } => report::request_with(channel, what, registers.get(fd)?),
+        Step::Hook { hook } => {
+            hook::run(hook, &mut registers.said)?;
+            registers.passed(script.journal);
+            Ok(())
+        }
 
         Step::Setrlimit { resource, limit } => limits::setrlimit(resource, limit),
         Step::Setpriority { nice } => limits::setpriority_process(None, nice),

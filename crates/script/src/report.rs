@@ -86,7 +86,7 @@ pub const MOST_BYTES: usize = 65;
 pub struct Failure {
     /// The index of the step.
     pub step: u32,
-    /// Why it failed.
+    /// Why it failed; 0 for a hook that did not, and is done.
     pub errno: i32,
 }
 

@@ -212,6 +212,10 @@ impl Child {
         self.follow()
     }
 
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
+    }
+
     /// Its pid in the parent's pid namespace.
     #[must_use]
     pub fn id(&self) -> u32 {

@@ -396,14 +396,15 @@ impl Command {
     }
 
     /// The user ids of a new user namespace. More than one, or another than our own, needs
-    /// CAP_SETUID here, and the child waits for us to write them.
+    /// CAP_SETUID here, or newuidmap(1) in an absolute directory of PATH and a range in /etc/subuid.
+    /// The child waits for us to write them.
     pub fn uid_map(&mut self, maps: &[IdMap]) -> &mut Self {
         self.maps.uids = maps.to_vec();
         self
     }
 
     /// The group ids of a new user namespace. More than one, or another than our own, needs
-    /// CAP_SETGID here. Our own alone can be mapped by the child itself, at the price that it can
+    /// CAP_SETGID here, or newgidmap(1) in the same way. Our own alone can be mapped by the child itself, at the price that it can
     /// never change its supplementary groups.
     pub fn gid_map(&mut self, maps: &[IdMap]) -> &mut Self {
         self.maps.gids = maps.to_vec();

@@ -46,7 +46,7 @@ pub(crate) fn launch(command: &Command, unset: Unset, until: Until) -> Result<Ch
     let mut child = Child::new(pid, pidfd, berth, pipes, ours, command.kill_on_drop);
     if asks {
         // What the child is told nothing of fails there too; ours is the better error.
-        if let Err(error) = answer(command, pid, &mut child) {
+        if let Err(error) = answer(command, &mut child) {
             child.give_up();
             return Err(error);
         }
@@ -166,10 +166,10 @@ impl Channel {
 }
 
 /// Does what the child asks for first: its id maps.
-fn answer(command: &Command, pid: Pid, child: &mut Child) -> Result<(), Error> {
+fn answer(command: &Command, child: &mut Child) -> Result<(), Error> {
     match child.next_request()? {
         Some(Request::IdMaps) => {
-            command.maps.write_for(pid)?;
+            command.maps.write_for(child.pid())?;
             child.go_on()
         }
         // A child that fails before it asks closes its end; its journal says why.

@@ -41,8 +41,7 @@ pub(crate) fn write<'b>(
         None => settings(command, around, &mut list)?,
     }
     let steps = list.finish();
-    let journal = memory.journal(steps)?;
-    let times = command.timed.then(|| memory.words(steps.len()));
+    let (journal, times) = memory.journal(steps, command.timed)?;
     Ok(memory.keep(Script { steps, journal, channel: around.channel, times }))
 }
 

@@ -39,18 +39,22 @@ impl Memory {
         self
     }
 
-    /// Words for a child to write to, all 0.
-    pub(crate) fn words(&self, number: usize) -> &[AtomicU64] {
-        self.bump.alloc_slice_fill_with(number, |_| AtomicU64::new(0))
-    }
-
-    /// A journal for a list of these steps.
-    pub(crate) fn journal(&self, steps: &[Step<'_>]) -> Result<&Journal, Error> {
-        if !steps.iter().any(|step| matches!(step, Step::CloneParent { .. })) {
-            return Ok(self.keep(Journal::new()));
-        }
-        let page = Page::new().map_err(|errno| Error::new("journal", errno))?;
-        Ok(self.page.get_or_init(|| page).journal())
+    /// A journal for a list of these steps, and if it is timed words for a child to write to, all 0.
+    pub(crate) fn journal(
+        &self,
+        steps: &[Step<'_>],
+        timed: bool,
+    ) -> Result<(&Journal, Option<&[AtomicU64]>), Error> {
+        let times = if timed { steps.len() } else { 0 };
+        let (journal, times) = if steps.iter().any(|step| matches!(step, Step::CloneParent { .. })) {
+            let page = Page::new(times).map_err(|errno| Error::new("journal", errno))?;
+            let page = self.page.get_or_init(|| page);
+            (page.journal(), page.times())
+        } else {
+            let times = self.bump.alloc_slice_fill_with(times, |_| AtomicU64::new(0));
+            (self.keep(Journal::new()), &*times)
+        };
+        Ok((journal, timed.then_some(times)))
     }
 
     pub(crate) fn keep<T>(&self, value: T) -> &T {

@@ -184,6 +184,17 @@ pub fn sendmsg_with(socket: Fd, bytes: &[u8], fd: Fd) -> Result<usize> {
     rustix::io::retry_on_intr(|| raw::sendmsg_with(socket, bytes, fd))
 }
 
+/// `send(MSG_NOSIGNAL)`, begun again when a signal interrupts it: to who has gone it is an error, not the
+/// end of the caller.
+///
+/// # Errors
+///
+/// See send(2).
+pub fn send(socket: Fd, bytes: &[u8]) -> Result<usize> {
+    let flags = rustix::net::SendFlags::NOSIGNAL;
+    rustix::io::retry_on_intr(|| rustix::net::send(socket.lend(), bytes, flags))
+}
+
 /// `mkdirat` below the working directory.
 ///
 /// # Errors

@@ -125,6 +125,16 @@ pub fn loopback_up() -> Result {
     set
 }
 
+/// `ioctl(NS_GET_NSTYPE)`: the kind of namespace that `fd` is.
+///
+/// # Errors
+///
+/// `ENOTTY` if it is none.
+pub fn ioctl_ns_get_nstype(fd: Fd) -> Result<Namespaces> {
+    let kind = raw::ioctl_ns_get_nstype(fd)?;
+    Ok(Namespaces(u32::try_from(kind).unwrap_or(0)))
+}
+
 /// `setns`: joins the namespace that `fd` stands for, or of the process whose pidfd it is, those of
 /// `kinds`.
 ///

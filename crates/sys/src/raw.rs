@@ -291,6 +291,13 @@ pub(crate) fn fsmount(fs: Fd, flags: u32, attributes: u32) -> Result<Fd> {
     descriptor(unsafe { call(nr::__NR_fsmount, [fs.word(), flags as usize, attributes as usize, 0, 0, 0]) })
 }
 
+pub(crate) fn ioctl_ns_get_nstype(fd: Fd) -> Result<usize> {
+    const NS_GET_NSTYPE: usize = 0xb703;
+    // SAFETY: this one takes no argument. Of a file that is no namespace, a device that has a request of
+    // the same number among them, the answer is worth nothing, but an argument of null is no memory.
+    check(unsafe { call(nr::__NR_ioctl, [fd.word(), NS_GET_NSTYPE, 0, 0, 0, 0]) })
+}
+
 pub(crate) fn memfd_create(name: &CStr, flags: u32) -> Result<Fd> {
     // SAFETY: the kernel reads a string that ends with NUL.
     descriptor(unsafe { call(nr::__NR_memfd_create, [name.as_ptr().addr(), flags as usize, 0, 0, 0, 0]) })

@@ -1,0 +1,52 @@
+//! What to write instead: a sentence for each kind of problem that has one answer.
+
+use crate::error::{Error, Kind};
+
+impl Error {
+    /// What to write instead, where that can be said.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        let field = self.field.to_string();
+        let key = field.rsplit('.').next().unwrap_or_default();
+        let example = || example(key).map(|example| format!("write, for example, {example}"));
+        match &self.kind {
+            Kind::Read(_) | Kind::NoFile => Some("'husk spec' writes a config.json to begin with".to_owned()),
+            Kind::Missing | Kind::Empty => example(),
+            Kind::Relative(path) => {
+                Some(format!("begin at the root: {:?}", format!("/{}", path.trim_start_matches("./"))))
+            }
+            Kind::Nul => Some("take \\u0000 out: the kernel ends a string there".to_owned()),
+            Kind::Twice(_) => Some("keep one of the two".to_owned()),
+            Kind::Range(_) if matches!(key, "uid" | "gid") => {
+                Some("write a number below 4294967295, which is no id".to_owned())
+            }
+            Kind::Conflict(_) | Kind::Json(_) | Kind::Range(_) | Kind::Unknown(_) | Kind::TooLong(_) => {
+                example().filter(|_| key.starts_with("env") || matches!(&self.kind, Kind::Json(_)))
+            }
+        }
+    }
+}
+
+/// The value of a field, as it is often written.
+fn example(key: &str) -> Option<&'static str> {
+    // An element is written as its array is.
+    let (key, is_element) = key.split_once('[').map_or((key, false), |(key, _)| (key, true));
+    Some(match (key, is_element) {
+        ("ociVersion", _) => "\"ociVersion\": \"1.3.0\"",
+        ("root", _) => "\"root\": { \"path\": \"rootfs\" }",
+        ("path", _) => "\"path\": \"/bin/sh\", or for the root file system \"path\": \"rootfs\"",
+        ("args", false) => "\"args\": [\"sh\"]",
+        ("args", true) => "\"sh\"",
+        ("env", false) => "\"env\": [\"PATH=/usr/bin:/bin\"]",
+        ("env", true) => "\"PATH=/usr/bin:/bin\"",
+        ("cwd", _) => "\"cwd\": \"/\"",
+        ("user", _) => "\"user\": { \"uid\": 0, \"gid\": 0 }",
+        ("uid" | "gid", _) => "0",
+        ("destination", _) => "\"destination\": \"/tmp\"",
+        ("type", _) => "\"type\": \"tmpfs\" for a mount, \"pid\" for a namespace, \"c\" for a device",
+        ("source", _) => "\"source\": \"/srv/data\"",
+        ("options", false) => "\"options\": [\"nosuid\", \"ro\"]",
+        ("options", true) => "\"nosuid\"",
+        _ => return None,
+    })
+}

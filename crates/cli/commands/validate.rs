@@ -1,0 +1,46 @@
+//! `validate`.
+
+use super::Perform;
+use crate::exit::Exit;
+use crate::session::{Session, absolute};
+use anyhow::Result;
+use husk_runtime::Severity;
+use std::path::PathBuf;
+
+pub(super) const MORE: &str = "
+Says every problem at once: where in config.json, what, and what to write instead. Ends with 1 if one of them
+is in the way of a container; what is only carried out otherwise than written is a warning.
+
+Examples:
+  husk validate web && husk run --bundle web web-1
+";
+
+/// Say everything that is wrong with a bundle, and do nothing
+#[derive(Debug, clap::Args)]
+pub(super) struct Validate {
+    /// The bundle's directory
+    #[arg(value_name = "BUNDLE", default_value = ".")]
+    bundle: PathBuf,
+}
+
+impl Perform for Validate {
+    fn perform(self, _session: &Session<'_>) -> Result<Exit> {
+        let found = husk_runtime::validate(&absolute(&self.bundle)?);
+        let number = |severity| found.iter().filter(|finding| finding.severity == severity).count();
+        let (errors, warnings) = (number(Severity::Error), number(Severity::Warning));
+        for finding in &found {
+            let severity = match finding.severity {
+                Severity::Error => "error",
+                Severity::Warning => "warning",
+            };
+            println!("{severity}: {}: {}", finding.field, finding.text);
+            if let Some(hint) = &finding.hint {
+                println!("  {hint}");
+            }
+        }
+        let counted =
+            |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+        println!("{}, {}", counted(errors, "error"), counted(warnings, "warning"));
+        Ok(if errors == 0 { Exit::Success } else { Exit::Failed })
+    }
+}

@@ -1,0 +1,138 @@
+//! What is set in namespaces that are not the host's: names, kernel parameters, clocks, the loopback
+//! device.
+
+use crate::builder::{Builder, Error};
+use crate::host::{Host, NamespacePath};
+use crate::namespaces::{all, joined, new};
+use husk_bundle::Container;
+use husk_bundle::container::{Clock, NamespaceKind};
+use husk_script::Step;
+use husk_script::sys::namespace::Namespaces;
+
+/// The host's names, of a namespace that is the container's own.
+pub(crate) fn names(container: &Container, plan: &mut Builder<'_>) -> Result<(), Error> {
+    let own = all(container).contains(Namespaces::UTS);
+    for (field, name) in [("hostname", &container.hostname), ("domainname", &container.domainname)] {
+        let Some(name) = name else { continue };
+        plan.at(field);
+        if !own {
+            let why =
+                format!("unable to set {field} without a private UTS namespace: it would be the host's");
+            return Err(plan.error(why));
+        }
+        let name = plan.slice(name.as_bytes());
+        plan.push(match field {
+            "hostname" => Step::Sethostname { name },
+            _ => Step::Setdomainname { name },
+        });
+    }
+    Ok(())
+}
+
+/// Kernel parameters, of namespaces that are the container's own. Which are allowed is what runc allows
+/// (libcontainer/configs/validate), in its words.
+pub(crate) fn sysctl(container: &Container, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
+    for (key, value) in &container.sysctl {
+        plan.at(format!("linux.sysctl {key}"));
+        if let Some(why) = refusal(key, container, host) {
+            return Err(plan.error(format!("sysctl {key:?} {why}")));
+        }
+        let bytes = plan.slice(value.as_bytes());
+        if key == "kernel.domainname" {
+            // The file is writable by the host's root alone.
+            plan.push(Step::Setdomainname { name: bytes });
+            continue;
+        }
+        // Dots part the components, and a slash stands for a dot in a name.
+        let path: String = key
+            .chars()
+            .map(|char| match char {
+                '.' => '/',
+                '/' => '.',
+                other => other,
+            })
+            .collect();
+        let path = plan.text(format!("/proc/sys/{path}"))?;
+        plan.push(Step::WriteFile { path, bytes, tolerate: None });
+    }
+    Ok(())
+}
+
+/// Why a kernel parameter may not be set.
+fn refusal(key: &str, container: &Container, host: &Host) -> Option<&'static str> {
+    const IPC: [&str; 8] = [
+        "kernel.msgmax",
+        "kernel.msgmnb",
+        "kernel.msgmni",
+        "kernel.sem",
+        "kernel.shmall",
+        "kernel.shmmax",
+        "kernel.shmmni",
+        "kernel.shm_rmid_forced",
+    ];
+    let has = |kind| all(container).contains(kind);
+    // A name that could leave its directory belongs to nothing.
+    if key.split(['.', '/']).any(str::is_empty) {
+        return Some("is not in a separate kernel namespace");
+    }
+    if IPC.contains(&key) || key.starts_with("fs.mqueue.") {
+        return (!has(Namespaces::IPC)).then_some("is not allowed in the hosts ipc namespace");
+    }
+    if key.starts_with("net.") {
+        let own = has(Namespaces::NET) && !is_callers_network(container, host);
+        return (!own).then_some("not allowed in host network namespace");
+    }
+    match key {
+        "kernel.domainname" if has(Namespaces::UTS) => None,
+        "kernel.hostname" if has(Namespaces::UTS) => {
+            Some("is not allowed as it conflicts with the OCI \"hostname\" field")
+        }
+        // These belong to whoever writes them.
+        _ if key.starts_with("user.") => {
+            (!has(Namespaces::USER)).then_some("is not allowed: setting ucounts without a user namespace")
+        }
+        _ => Some("is not in a separate kernel namespace"),
+    }
+}
+
+/// Whether the network namespace to join is the one that we are in.
+fn is_callers_network(container: &Container, host: &Host) -> bool {
+    let kinds = container.namespaces.iter().map(|namespace| namespace.kind);
+    kinds.zip(&host.namespaces).any(|(kind, found)| {
+        kind == NamespaceKind::Network && matches!(found, Some(NamespacePath::Namespace { own: true, .. }))
+    })
+}
+
+/// The clocks of a new time namespace, before anybody has entered it: that happens at exec, or with
+/// memory of one's own.
+pub(crate) fn clocks(container: &Container, plan: &mut Builder<'_>) -> Result<(), Error> {
+    if container.time_offsets.is_empty() {
+        return Ok(());
+    }
+    plan.at("linux.timeOffsets");
+    if joined(container).contains(Namespaces::TIME) {
+        let phrase = "time namespace enabled, but both namespace path and time offsets specified";
+        return Err(plan.error(format!("{phrase} -- you may only provide one")));
+    }
+    if !new(container).contains(Namespaces::TIME) {
+        let phrase = "time namespace offsets specified, but time namespace isn't enabled in the config";
+        return Err(plan.error(phrase));
+    }
+    let lines = container.time_offsets.iter().map(|offset| {
+        let clock = match offset.clock {
+            Clock::Monotonic => "monotonic",
+            Clock::Boottime => "boottime",
+        };
+        format!("{clock} {} {}\n", offset.secs, offset.nanosecs)
+    });
+    let bytes = plan.slice(lines.collect::<String>().as_bytes());
+    plan.push(Step::WriteFile { path: c"/proc/self/timens_offsets", bytes, tolerate: None });
+    Ok(())
+}
+
+/// A new network namespace has a loopback device, but nobody has switched it on.
+pub(crate) fn loopback(container: &Container, plan: &mut Builder<'_>) {
+    if new(container).contains(Namespaces::NET) {
+        plan.at("linux.namespaces").push(Step::LoopbackUp);
+    }
+}

@@ -1,0 +1,43 @@
+//! Machines that are not there, for tests and for `fuzz/`.
+
+use husk_bundle::Container;
+use husk_plan::{AppArmor, CgroupMount, FileKind, Host, Selinux};
+use husk_script::sys::signal::{Signal, SignalSet};
+use husk_seccomp::{Abi, Machine};
+use std::path::{Path, PathBuf};
+
+/// Cgroup v2, as root.
+pub(crate) fn v2_root(container: &Container) -> Host {
+    Host {
+        euid: 0,
+        egid: 0,
+        is_first_user_namespace: true,
+        may_set_groups: true,
+        namespaces: vec![None; container.namespaces.len()],
+        joined_ids: None,
+        procfs_takes_pidns: true,
+        sources: vec![FileKind::Directory; container.mounts.len()],
+        cgroup: CgroupMount::V2,
+        ignored: SignalSet::EMPTY.with(Signal::PIPE),
+        apparmor: AppArmor::Off,
+        selinux: Selinux::Off,
+        resctrl: None,
+        machine: Machine::new(Abi::X86_64),
+        home: PathBuf::from("/root"),
+    }
+}
+
+/// The same as an ordinary user.
+pub(crate) fn v2_rootless(container: &Container) -> Host {
+    Host { euid: 1000, egid: 1000, ..v2_root(container) }
+}
+
+/// Two hierarchies of cgroup v1, as root.
+pub(crate) fn v1_root(container: &Container) -> Host {
+    let hierarchies = ["cpu,cpuacct", "name=systemd"];
+    let mounted = |name: &str| {
+        let directory = name.strip_prefix("name=").unwrap_or(name);
+        (name.to_owned(), Path::new("/sys/fs/cgroup").join(directory))
+    };
+    Host { cgroup: CgroupMount::V1(hierarchies.map(mounted).to_vec()), ..v2_root(container) }
+}
