@@ -59,6 +59,8 @@ pub struct Container {
     pub intel_rdt: Option<IntelRdt>,
     /// `linux.cgroupsPath`.
     pub cgroups_path: Option<String>,
+    /// `linux.resources`.
+    pub resources: husk_cgroup::Resources,
     /// `hooks`.
     pub hooks: Hooks,
     /// `annotations`.

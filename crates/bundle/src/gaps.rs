@@ -4,6 +4,7 @@
 //! oci-spec 0.10.0 and runtime-spec 1.3.0; a newer crate may shorten it.
 
 use crate::error::{Error, Field, Kind, Warning};
+use crate::resources;
 use caps::Capability;
 use serde_json::{Map, Value};
 use std::str::FromStr;
@@ -17,6 +18,8 @@ pub(crate) struct Gaps {
     pub(crate) capabilities: [u64; 5],
     /// `process.scheduler.flags`. oci-spec spells two of them otherwise than the specification.
     pub(crate) scheduler_flags: u64,
+    /// What of `linux.resources` is read here.
+    pub(crate) resources: resources::Gaps,
 }
 
 /// The names of the five capability sets.
@@ -25,6 +28,9 @@ pub(crate) const SETS: [&str; 5] = ["bounding", "effective", "inheritable", "per
 /// Takes out what oci-spec cannot read.
 pub(crate) fn take(config: &mut Value, warnings: &mut Vec<Warning>) -> Result<Gaps, Error> {
     let mut gaps = Gaps::default();
+    if let Some(resources) = config.get_mut("linux").and_then(|linux| linux.get_mut("resources")) {
+        gaps.resources = resources::take(resources)?;
+    }
     let Some(process) = config.get_mut("process") else { return Ok(gaps) };
     let field = Field::new("process");
     if let Some(capabilities) = process.get_mut("capabilities").and_then(Value::as_object_mut) {

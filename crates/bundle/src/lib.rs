@@ -22,6 +22,7 @@ mod options;
 mod problems;
 mod process;
 mod resctrl;
+pub mod resources;
 mod seccomp;
 mod tree;
 
@@ -121,11 +122,12 @@ fn resolve(mut config: serde_json::Value, directory: &Path) -> Result<(Container
         net_devices: Vec::new(),
         intel_rdt: None,
         cgroups_path: None,
+        resources: Default::default(),
         hooks: hooks(&spec)?,
         annotations: spec.annotations().clone().unwrap_or_default().into_iter().collect(),
     };
     if let Some(linux) = spec.linux() {
-        linux::resolve(linux, &mut container, &mut warnings)?;
+        linux::resolve(linux, gaps.resources, &mut container, &mut warnings)?;
     }
     Ok((container, warnings))
 }

@@ -5,12 +5,13 @@ use crate::container::{
     TimeOffset,
 };
 use crate::error::{Error, Field, Kind, Warning};
-use crate::{absolute, id, memory, network, resctrl, seccomp};
+use crate::{absolute, id, memory, network, resctrl, resources, seccomp};
 use oci_spec::runtime::{self as oci, LinuxDeviceType, LinuxNamespaceType, LinuxPersonalityDomain};
 use std::path::PathBuf;
 
 pub(crate) fn resolve(
     linux: &oci::Linux,
+    gaps: resources::Gaps,
     container: &mut Container,
     warnings: &mut Vec<Warning>,
 ) -> Result<(), Error> {
@@ -43,6 +44,9 @@ pub(crate) fn resolve(
     container.intel_rdt = resctrl::resolve(linux, &field.key("intelRdt"))?;
     let cgroups_path = linux.cgroups_path().as_ref().map(|path| path.display().to_string());
     container.cgroups_path = cgroups_path.filter(|path| !path.is_empty());
+    if let Some(resources) = linux.resources() {
+        container.resources = resources::resolve(resources, gaps, warnings)?;
+    }
     Ok(())
 }
 

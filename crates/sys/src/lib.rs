@@ -16,6 +16,7 @@
 
 mod arch;
 pub mod at;
+pub mod bpf;
 mod carray;
 pub mod clone;
 mod fd;

@@ -1,0 +1,46 @@
+//! An interpreter of device programs, for tests: what a program answers, without a kernel.
+
+use super::program::code;
+use super::rules::{Request, Type};
+use husk_sys::bpf::Instruction;
+
+/// What the program answers, or nothing if it does what no device program does.
+#[must_use]
+pub fn run(program: &[Instruction], request: &Request) -> Option<bool> {
+    let kind = match request.kind {
+        Type::Block => 1,
+        Type::Character => 2,
+        Type::All => return None,
+    };
+    let context = [kind | u32::from(request.access.bits()) << 16, request.major, request.minor];
+    let mut registers = [0_u32; 11];
+    let mut next = 0_usize;
+    // It only ever jumps forwards, so this is as often as it can go round.
+    for _ in 0..=program.len() {
+        let Instruction { code, registers: names, offset, immediate } = *program.get(next)?;
+        let to = usize::from(names & 0xf);
+        let operand = immediate.cast_unsigned();
+        let value = *registers.get(to)?;
+        let result = match code {
+            code::LOAD_WORD => *context.get(usize::try_from(offset).ok()? / 4)?,
+            code::AND => value & operand,
+            code::SHIFT_RIGHT => value >> operand,
+            code::SET => operand,
+            code::JUMP => {
+                next += usize::try_from(offset).ok()?;
+                value
+            }
+            code::EXIT => return Some(registers[0] != 0),
+            code::JUMP_IF_EQUAL | code::JUMP_IF_NOT_EQUAL => {
+                if (value == operand) == (code == code::JUMP_IF_EQUAL) {
+                    next += usize::try_from(offset).ok()?;
+                }
+                value
+            }
+            _ => return None,
+        };
+        *registers.get_mut(to)? = result;
+        next += 1;
+    }
+    None
+}

@@ -1,0 +1,238 @@
+//! Rules as an eBPF program.
+//!
+//! All deciding is done here and not in the kernel: for every kind of device that rules tell apart, it
+//! is known which accesses are allowed in the end. So the program is a tree of comparisons, type, then
+//! major, then minor, with a set of accesses at each leaf, and equal leaves are one.
+//!
+//! That is for the verifier's sake. A program that goes through the rules one after the other compares
+//! the same numbers again and again, and the verifier follows each way through it for each outcome of
+//! the comparisons before. For the built-in rules alone that was 62 instructions and 214 microseconds
+//! to load them (Linux 6.18); these are 33 and 62, where the shortest program takes 16.
+//!
+//! The program is asked with a `struct bpf_cgroup_dev_ctx`: type and access in one word, major, minor.
+
+use super::rules::{Access, Request, Rule, Type, allowed};
+use crate::error::Error;
+use husk_sys::bpf::Instruction;
+use std::collections::BTreeSet;
+
+/// Registers.
+const ANSWER: u8 = 0;
+const CONTEXT: u8 = 1;
+const KIND: u8 = 2;
+const ACCESS: u8 = 3;
+const MAJOR: u8 = 4;
+const MINOR: u8 = 5;
+
+/// Operations (linux/bpf.h, linux/bpf_common.h), on 32 bits where there is a choice.
+pub(crate) mod code {
+    pub(crate) const LOAD_WORD: u8 = 0x61;
+    pub(crate) const AND: u8 = 0x54;
+    pub(crate) const SHIFT_RIGHT: u8 = 0x74;
+    pub(crate) const SET: u8 = 0xb4;
+    pub(crate) const JUMP: u8 = 0x05;
+    pub(crate) const JUMP_IF_EQUAL: u8 = 0x16;
+    pub(crate) const JUMP_IF_NOT_EQUAL: u8 = 0x56;
+    pub(crate) const EXIT: u8 = 0x95;
+}
+
+/// `BPF_DEVCG_DEV_CHAR`; the other type is a block device.
+const CHARACTER: u32 = 2;
+
+/// What rules have become.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// Everything is allowed: there is nothing to ask.
+    Everything,
+    /// This decides.
+    Instructions(Vec<Instruction>),
+}
+
+/// Compiles rules.
+///
+/// # Errors
+///
+/// If they are so many that a jump would have to be longer than there are.
+pub fn compile(rules: &[Rule]) -> Result<Program, Error> {
+    // Nothing before a rule about everything matters.
+    let decisive = rules.iter().rposition(Rule::is_about_everything).unwrap_or(0);
+    let rules = rules.get(decisive..).unwrap_or_default();
+    let character = Tree::of(rules, Type::Character);
+    let block = Tree::of(rules, Type::Block);
+    if [&character, &block].iter().all(|tree| tree.is_everything()) {
+        return Ok(Program::Everything);
+    }
+    let mut code = Code::default();
+    code.push(load(ACCESS, 0));
+    code.push(number(code::SHIFT_RIGHT, ACCESS, 16));
+    code.push(load(MAJOR, 4));
+    code.push(load(MINOR, 8));
+    if character == block {
+        code.tree(&character);
+    } else {
+        code.push(load(KIND, 0));
+        code.push(number(code::AND, KIND, 0xffff));
+        code.jump(code::JUMP_IF_NOT_EQUAL, KIND, CHARACTER, Label::Block);
+        code.tree(&character);
+        code.place(Label::Block);
+        code.tree(&block);
+    }
+    code.leaves();
+    code.resolve().map(Program::Instructions)
+}
+
+/// Which accesses are allowed to the devices of one type.
+#[derive(Debug, PartialEq, Eq)]
+struct Tree {
+    /// The majors that differ.
+    majors: Vec<(u32, Minors)>,
+    others: Minors,
+}
+
+/// Which accesses are allowed to the devices of one major.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Minors {
+    /// The minors that differ.
+    minors: Vec<(u32, Access)>,
+    others: Access,
+}
+
+impl Tree {
+    fn of(rules: &[Rule], kind: Type) -> Self {
+        let others = Minors::of(rules, kind, None);
+        let majors: BTreeSet<u32> = rules.iter().filter_map(|rule| rule.major).collect();
+        let mut majors: Vec<_> =
+            majors.into_iter().map(|major| (major, Minors::of(rules, kind, Some(major)))).collect();
+        majors.retain(|(_, minors)| *minors != others);
+        Self { majors, others }
+    }
+
+    fn is_everything(&self) -> bool {
+        self.majors.is_empty() && self.others.minors.is_empty() && self.others.others == Access::ALL
+    }
+}
+
+impl Minors {
+    /// Those of this major, or of one that no rule names.
+    fn of(rules: &[Rule], kind: Type, major: Option<u32>) -> Self {
+        let about: Vec<Rule> = rules
+            .iter()
+            .filter(|rule| rule.kind == Type::All || rule.kind == kind)
+            .filter(|rule| rule.major.is_none() || rule.major == major)
+            // The major has been looked at.
+            .map(|rule| Rule { major: None, ..*rule })
+            .collect();
+        let named: BTreeSet<u32> = about.iter().filter_map(|rule| rule.minor).collect();
+        let of = |minor| allowed(&about, &Request { kind, major: 0, minor, access: Access::NONE });
+        // A minor that no rule names is decided by the rules that name none.
+        let unnamed: Vec<Rule> = about.iter().filter(|rule| rule.minor.is_none()).copied().collect();
+        let others = allowed(&unnamed, &Request { kind, major: 0, minor: 0, access: Access::NONE });
+        let minors = named.into_iter().map(|minor| (minor, of(minor)));
+        Self { minors: minors.filter(|(_, access)| *access != others).collect(), others }
+    }
+}
+
+/// A place that is jumped to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Label {
+    /// Where block devices are decided.
+    Block,
+    /// Where the devices of a major are, by its number among all of them.
+    Major(usize),
+    /// Where the answer is, for these accesses.
+    Leaf(Access),
+}
+
+/// Instructions, and jumps that have no length yet.
+#[derive(Default)]
+struct Code {
+    instructions: Vec<Instruction>,
+    jumps: Vec<(usize, Label)>,
+    places: Vec<(Label, usize)>,
+    majors: usize,
+}
+
+impl Code {
+    fn push(&mut self, instruction: Instruction) {
+        self.instructions.push(instruction);
+    }
+
+    fn place(&mut self, label: Label) {
+        self.places.push((label, self.instructions.len()));
+    }
+
+    fn jump(&mut self, code: u8, register: u8, value: u32, label: Label) {
+        self.jumps.push((self.instructions.len(), label));
+        // The kernel compares 32 bits, whatever sign they have here.
+        self.push(number(code, register, value.cast_signed()));
+    }
+
+    fn tree(&mut self, tree: &Tree) {
+        let first = self.majors;
+        self.majors += tree.majors.len();
+        for (index, (major, _)) in tree.majors.iter().enumerate() {
+            self.jump(code::JUMP_IF_EQUAL, MAJOR, *major, Label::Major(first + index));
+        }
+        self.minors(&tree.others);
+        for (index, (_, minors)) in tree.majors.iter().enumerate() {
+            self.place(Label::Major(first + index));
+            self.minors(minors);
+        }
+    }
+
+    fn minors(&mut self, minors: &Minors) {
+        for (minor, access) in &minors.minors {
+            self.jump(code::JUMP_IF_EQUAL, MINOR, *minor, Label::Leaf(*access));
+        }
+        self.jump(code::JUMP, 0, 0, Label::Leaf(minors.others));
+    }
+
+    /// The answers that are needed.
+    fn leaves(&mut self) {
+        for bits in 0..=Access::ALL.bits() {
+            let access = Access::from_bits(bits);
+            if !self.jumps.iter().any(|(_, label)| *label == Label::Leaf(access)) {
+                continue;
+            }
+            self.place(Label::Leaf(access));
+            if access != Access::NONE && access != Access::ALL {
+                // What is asked for beyond that.
+                self.push(number(code::AND, ACCESS, Access::ALL.without(access).bits().into()));
+                self.push(instruction(code::JUMP_IF_EQUAL, ACCESS, 2, 0));
+                self.answer(false);
+            }
+            self.answer(access != Access::NONE);
+        }
+    }
+
+    fn answer(&mut self, allow: bool) {
+        self.push(number(code::SET, ANSWER, i32::from(allow)));
+        self.push(instruction(code::EXIT, 0, 0, 0));
+    }
+
+    /// Gives the jumps their lengths.
+    fn resolve(mut self) -> Result<Vec<Instruction>, Error> {
+        for (from, label) in self.jumps {
+            let to = self.places.iter().find(|(place, _)| *place == label).map(|(_, to)| *to);
+            // Counted from the next instruction. All go forwards.
+            let length = to.and_then(|to| i16::try_from(to.checked_sub(from + 1)?).ok());
+            let length = length.ok_or_else(|| Error::invalid("linux.resources.devices", "too many rules"))?;
+            if let Some(instruction) = self.instructions.get_mut(from) {
+                instruction.offset = length;
+            }
+        }
+        Ok(self.instructions)
+    }
+}
+
+const fn load(register: u8, offset: i16) -> Instruction {
+    instruction(code::LOAD_WORD, register | CONTEXT << 4, offset, 0)
+}
+
+const fn number(code: u8, register: u8, number: i32) -> Instruction {
+    instruction(code, register, 0, number)
+}
+
+const fn instruction(code: u8, registers: u8, offset: i16, immediate: i32) -> Instruction {
+    Instruction { code, registers, offset, immediate }
+}

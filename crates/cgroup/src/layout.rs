@@ -1,0 +1,289 @@
+//! Which version a host has, and one way to use either.
+
+use crate::error::{Error, Warning};
+use crate::oom::OomWatch;
+use crate::resources::Resources;
+use crate::stats::Stats;
+use crate::{devices, paths, v1, v2};
+use rustix::fd::BorrowedFd;
+use rustix::process::Signal;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where cgroups are mounted, since there are any.
+const MOUNT_POINT: &str = "/sys/fs/cgroup";
+
+/// The cgroup file systems of a host.
+#[derive(Debug)]
+pub enum Layout {
+    /// One tree.
+    V2(v2::Tree),
+    /// A tree for each controller, and perhaps one of version 2 beside them.
+    V1(v1::Hierarchies),
+}
+
+/// Where a container's cgroups are: plain data, to be kept. A directory for each controller of version
+/// 1, by its name, and one of version 2, which has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place(BTreeMap<String, PathBuf>);
+
+impl Place {
+    /// A place of directories that were kept.
+    #[must_use]
+    pub const fn new(directories: BTreeMap<String, PathBuf>) -> Self {
+        Self(directories)
+    }
+
+    /// The directories, for keeping.
+    #[must_use]
+    pub const fn directories(&self) -> &BTreeMap<String, PathBuf> {
+        &self.0
+    }
+
+    /// The directory of this controller.
+    #[must_use]
+    pub fn path(&self, controller: &str) -> Option<&Path> {
+        self.0.get(controller).map(PathBuf::as_path)
+    }
+
+    /// Each directory once: controllers may share one.
+    pub(crate) fn distinct(&self) -> impl Iterator<Item = &Path> {
+        let mut seen: Vec<&Path> = Vec::new();
+        self.0.values().map(PathBuf::as_path).filter(move |path| {
+            let new = !seen.contains(path);
+            if new {
+                seen.push(path);
+            }
+            new
+        })
+    }
+}
+
+impl Layout {
+    /// Looks at what is mounted. With version 2 alone that is an open and a look at the file system's
+    /// type.
+    ///
+    /// # Errors
+    ///
+    /// If no cgroups are mounted.
+    pub fn detect() -> Result<Self, Error> {
+        let mount_point = Path::new(MOUNT_POINT);
+        if let Some(tree) = v2::Tree::open(mount_point)? {
+            return Ok(Self::V2(tree));
+        }
+        let unified = v2::Tree::open(&mount_point.join("unified"))?;
+        let hierarchies = v1::Hierarchies::detect(unified)?;
+        if hierarchies.is_empty() {
+            return Err(Error::NotMounted(mount_point.to_owned()));
+        }
+        Ok(Self::V1(hierarchies))
+    }
+
+    /// Where the cgroup of `linux.cgroupsPath` is, or of the container `id` if that says nothing. An
+    /// absolute path counts from the top. Any other counts from the caller's own cgroup in version 1,
+    /// and in version 2 from the one above that: a cgroup with processes, as the caller's is, cannot
+    /// limit those below it.
+    ///
+    /// # Errors
+    ///
+    /// If it is the root of a tree, or `/proc` cannot be read.
+    pub fn place(&self, cgroups_path: Option<&str>, id: &str) -> Result<Place, Error> {
+        match self {
+            Self::V1(hierarchies) => hierarchies.place(cgroups_path, id),
+            Self::V2(tree) => {
+                let is_absolute = cgroups_path.is_some_and(|path| path.starts_with('/'));
+                let own = if is_absolute { String::new() } else { own_unified()? };
+                let path = paths::resolve(cgroups_path, id, paths::parent(own.trim_start_matches('/')));
+                if path.is_empty() {
+                    return Err(Error::Root(cgroups_path.unwrap_or_default().to_owned()));
+                }
+                Ok(Place([(String::new(), tree.mount_point().join(path))].into()))
+            }
+        }
+    }
+
+    /// Makes the cgroups of a place, ready to be given what `resources` says. Ones that are there
+    /// already have to be empty and not frozen.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be made or is in use; then those that were made are gone again.
+    pub fn create(&self, place: &Place, resources: &Resources) -> Result<Cgroup, Error> {
+        match self {
+            Self::V1(hierarchies) => hierarchies.create(place).map(Cgroup::V1),
+            Self::V2(tree) => tree.create(in_tree(tree, place)?, resources).map(Cgroup::V2),
+        }
+    }
+
+    /// The cgroups of a place, if there are any.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be opened.
+    pub fn find(&self, place: &Place) -> Result<Option<Cgroup>, Error> {
+        match self {
+            Self::V1(hierarchies) => Ok(hierarchies.find(place)?.map(Cgroup::V1)),
+            Self::V2(tree) => Ok(tree.find(in_tree(tree, place)?)?.map(Cgroup::V2)),
+        }
+    }
+
+    /// Removes the cgroups of a place and those below them, waiting for processes that are ending. It is
+    /// no error if there are none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Deadline`] with the processes that are still in one.
+    pub fn remove(&self, place: &Place, patience: Duration) -> Result<(), Error> {
+        match self {
+            Self::V1(hierarchies) => hierarchies.remove(place, patience),
+            Self::V2(tree) => tree.remove(in_tree(tree, place)?, patience),
+        }
+    }
+}
+
+/// The path of a place below the tree's root.
+fn in_tree<'p>(tree: &v2::Tree, place: &'p Place) -> Result<&'p str, Error> {
+    let path = place.path("").ok_or_else(|| Error::NotMounted(tree.mount_point().to_owned()))?;
+    paths::below(tree.mount_point(), path).ok_or_else(|| Error::NotMounted(path.to_owned()))
+}
+
+/// The caller's own cgroup of version 2.
+fn own_unified() -> Result<String, Error> {
+    let path = "/proc/self/cgroup";
+    let text = std::fs::read_to_string(path).map_err(|error| Error::Act {
+        act: "read",
+        path: path.into(),
+        source: rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO),
+    })?;
+    let own = paths::own(&text, "").map(ToOwned::to_owned);
+    own.ok_or_else(|| Error::Unexpected { path: path.into(), text })
+}
+
+/// A container's cgroups.
+#[derive(Debug)]
+pub enum Cgroup {
+    /// One.
+    V2(v2::Cgroup),
+    /// One for each tree.
+    V1(v1::Cgroup),
+}
+
+/// The same method of either.
+macro_rules! either {
+    ($($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*) -> $returned:ty;)*) => {$(
+        $(#[$doc])*
+        pub fn $name(&self, $($argument: $type),*) -> $returned {
+            match self {
+                Self::V2(cgroup) => cgroup.$name($($argument),*),
+                Self::V1(cgroup) => cgroup.$name($($argument),*),
+            }
+        }
+    )*};
+}
+
+impl Cgroup {
+    /// The directory of version 2 that a process can be born in, and needs no moving to.
+    #[must_use]
+    pub fn directory(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::V2(cgroup) => Some(cgroup.directory()),
+            Self::V1(cgroup) => cgroup.unified().map(v2::Cgroup::directory),
+        }
+    }
+
+    either! {
+        /// Moves a process into all of them: 0 is the caller. What was born in
+        /// [`directory`](Self::directory) is where it belongs in version 2.
+        ///
+        /// # Errors
+        ///
+        /// If it cannot be moved.
+        join(pid: i32) -> Result<(), Error>;
+        /// Sets what has to be, or may be, before there is a process.
+        ///
+        /// # Errors
+        ///
+        /// The first field that cannot be set.
+        apply_early(resources: &Resources) -> Result<Vec<Warning>, Error>;
+        /// Sets what could slow down, stop or kill a process that is being set up.
+        ///
+        /// # Errors
+        ///
+        /// The first field that cannot be set.
+        apply_late(resources: &Resources) -> Result<(), Error>;
+        /// Sets all of it on cgroups that are in use. Device rules are left alone.
+        ///
+        /// # Errors
+        ///
+        /// The first field that cannot be set; what stands before it is set.
+        update(resources: &Resources) -> Result<Vec<Warning>, Error>;
+        /// Puts device rules in force in new cgroups.
+        ///
+        /// # Errors
+        ///
+        /// Without privileges over the host's devices nobody can, and a caller in a user namespace may
+        /// pass over it.
+        set_devices(rules: &[devices::Rule]) -> Result<(), Error>;
+        /// The processes in them and below.
+        ///
+        /// # Errors
+        ///
+        /// If they cannot be read.
+        pids() -> Result<Vec<i32>, Error>;
+        /// Stops their processes, and returns when they have stopped.
+        ///
+        /// # Errors
+        ///
+        /// [`Error::Deadline`] if one does not in time; then all go on.
+        freeze(patience: Duration) -> Result<(), Error>;
+        /// Lets their processes go on.
+        ///
+        /// # Errors
+        ///
+        /// If the freezer cannot be written to.
+        thaw() -> Result<(), Error>;
+        /// Whether their processes are stopped.
+        ///
+        /// # Errors
+        ///
+        /// If it cannot be read. What is gone is not frozen.
+        is_frozen() -> Result<bool, Error>;
+        /// Kills their processes, frozen ones too. They may not have ended yet.
+        ///
+        /// # Errors
+        ///
+        /// If one cannot be killed.
+        kill() -> Result<(), Error>;
+        /// Sends a signal to each of their processes.
+        ///
+        /// # Errors
+        ///
+        /// If one cannot be sent to, other than because it has ended.
+        signal(signal: Signal) -> Result<(), Error>;
+        /// Returns when there is no process in them or below.
+        ///
+        /// # Errors
+        ///
+        /// [`Error::Deadline`] with those that still are.
+        wait_empty(patience: Duration) -> Result<(), Error>;
+        /// What their processes use.
+        ///
+        /// # Errors
+        ///
+        /// If a file cannot be read or does not read as it always does.
+        stats() -> Result<Stats, Error>;
+        /// Something that becomes ready when memory runs out.
+        ///
+        /// # Errors
+        ///
+        /// If there is no memory controller here.
+        watch_oom() -> Result<OomWatch, Error>;
+        /// How often the kernel has killed one of their processes for want of memory.
+        ///
+        /// # Errors
+        ///
+        /// If it cannot be read.
+        oom_kills() -> Result<u64, Error>;
+    }
+}

@@ -1,0 +1,98 @@
+//! Where a container's cgroup is, of what a configuration calls it.
+//!
+//! Lexical only: the kernel's cgroup trees hold no symlinks, and nothing here looks at them. Whatever
+//! `..` a path has, it never leads out of the tree.
+
+use std::path::Path;
+
+/// `path` without `.`, `..` and doubled slashes, relative to the top: `..` at the top stays there.
+#[must_use]
+pub fn clean(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// The cgroup, relative to the top of its hierarchy, that `wanted` names: an absolute path counts from
+/// the top, any other from `base`. Nothing said is the container's id below `base`.
+pub(crate) fn resolve(wanted: Option<&str>, id: &str, base: &str) -> String {
+    let wanted = wanted.filter(|path| !path.is_empty());
+    match wanted {
+        Some(path) if path.starts_with('/') => clean(path),
+        // Cleaned by itself first: `..` does not lead out of the base either.
+        path => join(&clean(base), &clean(path.unwrap_or(id))),
+    }
+}
+
+/// One path below another.
+pub(crate) fn join(base: &str, path: &str) -> String {
+    match (base.trim_end_matches('/'), path.trim_matches('/')) {
+        ("", path) => path.to_owned(),
+        (base, "") => base.to_owned(),
+        (base, path) => format!("{base}/{path}"),
+    }
+}
+
+/// The path of a controller's cgroup in the text of `/proc/PID/cgroup`; of version 2's if the
+/// controller has no name.
+pub(crate) fn own<'t>(text: &'t str, controller: &str) -> Option<&'t str> {
+    text.lines().find_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, path) = rest.split_once(':')?;
+        controllers.split(',').any(|name| name == controller).then_some(path)
+    })
+}
+
+/// What is above: `a/b` of `a/b/c`.
+pub(crate) fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
+/// The last name of a path.
+pub(crate) fn name(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(_, name)| name)
+}
+
+/// `path` relative to `top`, if it is below it.
+pub(crate) fn below<'p>(top: &Path, path: &'p Path) -> Option<&'p str> {
+    path.strip_prefix(top).ok().and_then(Path::to_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_path_leaves_its_tree() {
+        let table = [
+            (Some("/a/b"), "a/b"),
+            (Some("/../../etc"), "etc"),
+            (Some("/a/../../b//c/./d/"), "b/c/d"),
+            (Some("a/../.."), "base/sub"),
+            (Some("../../x"), "base/sub/x"),
+            (Some("pod/x"), "base/sub/pod/x"),
+            (Some(""), "base/sub/id"),
+            (None, "base/sub/id"),
+            (Some("/"), ""),
+        ];
+        for (wanted, expected) in table {
+            assert_eq!(resolve(wanted, "id", "/base/sub"), expected, "{wanted:?}");
+        }
+        assert_eq!(resolve(None, "id", "/"), "id");
+    }
+
+    #[test]
+    fn own_cgroups_are_found_by_controller() {
+        let text = "12:cpu,cpuacct:/a:b\n1:name=systemd:/s\n0::/user.slice/x\n";
+        assert_eq!(own(text, "cpuacct"), Some("/a:b"));
+        assert_eq!(own(text, "name=systemd"), Some("/s"));
+        assert_eq!(own(text, ""), Some("/user.slice/x"));
+        assert_eq!(own(text, "memory"), None);
+    }
+}

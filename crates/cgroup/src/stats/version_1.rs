@@ -1,0 +1,179 @@
+//! Statistics of version 1 cgroups.
+
+use super::parse::{self, Files};
+use super::{Amount, Blkio, BlkioEntry, Cpu, Cpuset, Hugetlb, Memory, Pids, Rdma, Stats, page_sizes};
+use crate::error::Error;
+use crate::v1::Group;
+use std::collections::BTreeMap;
+
+/// `cpuacct.stat` counts in these (`USER_HZ`, which is the same on every processor that we run on).
+const NANOSECONDS_A_TICK: u64 = 1_000_000_000 / 100;
+
+pub(crate) fn read(groups: &[Group]) -> Result<Stats, Error> {
+    let mut stats = Stats::default();
+    for group in groups {
+        let files = &Files { directory: &group.directory, path: &group.path };
+        for controller in &group.controllers {
+            match controller.as_str() {
+                "cpu" => throttling(files, &mut stats.cpu)?,
+                "cpuacct" => usage(files, &mut stats.cpu)?,
+                "cpuset" => stats.cpuset = cpuset(files)?,
+                "memory" => stats.memory = memory(files)?,
+                "pids" => stats.pids = pids(files)?,
+                "blkio" => stats.blkio = blkio(files)?,
+                "hugetlb" => stats.hugetlb = hugetlb(files)?,
+                "rdma" => {
+                    stats.rdma =
+                        Rdma { limit: files.rdma("rdma.max")?, current: files.rdma("rdma.current")? };
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(stats)
+}
+
+fn throttling(files: &Files<'_>, cpu: &mut Cpu) -> Result<(), Error> {
+    files.keyed("cpu.stat", |key, value| match key {
+        "nr_periods" => cpu.throttling.periods = value,
+        "nr_throttled" => cpu.throttling.throttled_periods = value,
+        "throttled_time" => cpu.throttling.throttled_time = value,
+        _ => {}
+    })
+}
+
+fn usage(files: &Files<'_>, cpu: &mut Cpu) -> Result<(), Error> {
+    let usage = &mut cpu.usage;
+    usage.total = files.number("cpuacct.usage")?.unwrap_or(0);
+    files.keyed("cpuacct.stat", |key, value| match key {
+        "user" => usage.user = value.saturating_mul(NANOSECONDS_A_TICK),
+        "system" => usage.kernel = value.saturating_mul(NANOSECONDS_A_TICK),
+        _ => {}
+    })?;
+    let text = files.text("cpuacct.usage_percpu")?.unwrap_or_default();
+    let numbers: Option<_> = text.split_whitespace().map(|number| number.parse().ok()).collect();
+    usage.percpu = numbers.ok_or_else(|| files.unexpected("cpuacct.usage_percpu", &text))?;
+    // A line for each processor below "cpu user system".
+    let text = files.text("cpuacct.usage_all")?.unwrap_or_default();
+    for line in text.lines().skip(1) {
+        let mut words = line.split(' ').skip(1).map(|number| number.parse().ok());
+        let (Some(Some(user)), Some(Some(kernel))) = (words.next(), words.next()) else {
+            return Err(files.unexpected("cpuacct.usage_all", line));
+        };
+        usage.percpu_user.push(user);
+        usage.percpu_kernel.push(kernel);
+    }
+    Ok(())
+}
+
+fn cpuset(files: &Files<'_>) -> Result<Cpuset, Error> {
+    let list = |name: &str| {
+        let text = files.text(name)?.unwrap_or_default();
+        parse::list(&text).ok_or_else(|| files.unexpected(name, &text))
+    };
+    let number = |name: &str| Ok::<_, Error>(files.number(name)?.unwrap_or(0));
+    let level = files.text("cpuset.sched_relax_domain_level")?.unwrap_or_default();
+    Ok(Cpuset {
+        cpus: list("cpuset.cpus")?,
+        cpu_exclusive: number("cpuset.cpu_exclusive")?,
+        mems: list("cpuset.mems")?,
+        mem_hardwall: number("cpuset.mem_hardwall")?,
+        mem_exclusive: number("cpuset.mem_exclusive")?,
+        memory_migrate: number("cpuset.memory_migrate")?,
+        memory_spread_page: number("cpuset.memory_spread_page")?,
+        memory_spread_slab: number("cpuset.memory_spread_slab")?,
+        memory_pressure: number("cpuset.memory_pressure")?,
+        sched_load_balance: number("cpuset.sched_load_balance")?,
+        sched_relax_domain_level: level.trim().parse().unwrap_or(0),
+    })
+}
+
+fn memory(files: &Files<'_>) -> Result<Memory, Error> {
+    let mut raw = BTreeMap::new();
+    files.keyed("memory.stat", |key, value| {
+        raw.insert(key.to_owned(), value);
+    })?;
+    Ok(Memory {
+        cache: raw.get("cache").copied().unwrap_or(0),
+        usage: amount(files, "memory")?,
+        swap: amount(files, "memory.memsw")?,
+        kernel: amount(files, "memory.kmem")?,
+        kernel_tcp: amount(files, "memory.kmem.tcp")?,
+        raw,
+        psi: None,
+    })
+}
+
+fn amount(files: &Files<'_>, kind: &str) -> Result<Amount, Error> {
+    let Some(usage) = files.number(&format!("{kind}.usage_in_bytes"))? else {
+        return Ok(Amount::default());
+    };
+    let number = |what: &str| Ok::<_, Error>(files.number(&format!("{kind}.{what}"))?.unwrap_or(0));
+    Ok(Amount {
+        usage,
+        limit: number("limit_in_bytes")?,
+        max: number("max_usage_in_bytes")?,
+        failcnt: number("failcnt")?,
+    })
+}
+
+fn pids(files: &Files<'_>) -> Result<Pids, Error> {
+    let limit = files.number("pids.max")?.filter(|limit| *limit != u64::MAX).unwrap_or(0);
+    Ok(Pids { current: files.number("pids.current")?.unwrap_or(0), limit })
+}
+
+/// Where the schedulers and the throttle count, the best first: the first that is there counts for
+/// operations and bytes.
+const IO: [&str; 4] =
+    ["blkio.bfq.{}_recursive", "blkio.{}_recursive", "blkio.throttle.{}_recursive", "blkio.throttle.{}"];
+
+fn blkio(files: &Files<'_>) -> Result<Blkio, Error> {
+    let mut blkio = Blkio::default();
+    for pattern in IO {
+        let entries = |what: &str| entries(files, &pattern.replace("{}", what));
+        let operations = entries("io_serviced")?;
+        if operations.is_empty() && pattern != IO[3] {
+            continue;
+        }
+        blkio.io_serviced_recursive = operations;
+        blkio.io_service_bytes_recursive = entries("io_service_bytes")?;
+        // What only schedulers know; empty where a file is not there.
+        blkio.sectors_recursive = entries("sectors")?;
+        blkio.io_service_time_recursive = entries("io_service_time")?;
+        blkio.io_wait_time_recursive = entries("io_wait_time")?;
+        blkio.io_merged_recursive = entries("io_merged")?;
+        blkio.io_queued_recursive = entries("io_queued")?;
+        blkio.io_time_recursive = entries("time")?;
+        break;
+    }
+    Ok(blkio)
+}
+
+fn entries(files: &Files<'_>, name: &str) -> Result<Vec<BlkioEntry>, Error> {
+    let text = files.text(name)?.unwrap_or_default();
+    let mut entries = Vec::new();
+    for line in text.lines() {
+        entries.extend(parse::blkio(line).ok_or_else(|| files.unexpected(name, line))?);
+    }
+    Ok(entries)
+}
+
+fn hugetlb(files: &Files<'_>) -> Result<BTreeMap<String, Hugetlb>, Error> {
+    let mut sizes = BTreeMap::new();
+    for size in page_sizes(files, ".usage_in_bytes")? {
+        // What is reserved counts, where the kernel counts it.
+        let reserved = format!("hugetlb.{size}.rsvd");
+        let kind = match files.number(&format!("{reserved}.usage_in_bytes"))? {
+            Some(_) => reserved,
+            None => format!("hugetlb.{size}"),
+        };
+        let number = |what: &str| Ok::<_, Error>(files.number(&format!("{kind}.{what}"))?.unwrap_or(0));
+        let hugetlb = Hugetlb {
+            usage: number("usage_in_bytes")?,
+            max: number("max_usage_in_bytes")?,
+            failcnt: number("failcnt")?,
+        };
+        sizes.insert(size, hugetlb);
+    }
+    Ok(sizes)
+}

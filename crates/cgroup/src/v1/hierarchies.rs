@@ -1,0 +1,323 @@
+//! The trees that are mounted, and cgroups made in all of them.
+
+use super::{Cgroup, Group};
+use crate::error::Error;
+use crate::layout::Place;
+use crate::resources::Resources;
+use crate::{file, paths, procs, remove, v2};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{CWD, Mode, OFlags, mkdirat};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The trees of version 1, and version 2's if that is mounted beside.
+#[derive(Debug)]
+pub struct Hierarchies {
+    mounts: Vec<Mount>,
+    /// `/proc/self/cgroup`.
+    own: String,
+    unified: Option<v2::Tree>,
+}
+
+/// One tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Mount {
+    /// Controllers, or a name: `["cpu", "cpuacct"]`, `["name=systemd"]`.
+    controllers: Vec<String>,
+    point: PathBuf,
+    /// What of the tree is mounted.
+    root: String,
+}
+
+impl Hierarchies {
+    /// What is mounted, with the tree of version 2 that is beside.
+    ///
+    /// # Errors
+    ///
+    /// If `/proc` cannot be read.
+    pub fn detect(unified: Option<v2::Tree>) -> Result<Self, Error> {
+        let read = |path: &str| {
+            std::fs::read_to_string(path).map_err(|error| Error::Act {
+                act: "read",
+                path: PathBuf::from(path),
+                source: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+            })
+        };
+        let own = read("/proc/self/cgroup")?;
+        let mounts = mounts(&read("/proc/self/mountinfo")?, &own);
+        Ok(Self { mounts, own, unified })
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.mounts.is_empty()
+    }
+
+    /// Where in each tree the cgroup is that `wanted` names.
+    ///
+    /// # Errors
+    ///
+    /// If it is the root of a tree.
+    pub fn place(&self, wanted: Option<&str>, id: &str) -> Result<Place, Error> {
+        let mut places = BTreeMap::new();
+        for mount in &self.mounts {
+            for controller in &mount.controllers {
+                let own = paths::own(&self.own, controller).unwrap_or("/");
+                // What is mounted may be a part of the tree, as in a container.
+                let own = own.strip_prefix(mount.root.trim_end_matches('/')).unwrap_or("/");
+                let path = paths::resolve(wanted, id, own);
+                if path.is_empty() {
+                    return Err(Error::Root(wanted.unwrap_or_default().to_owned()));
+                }
+                places.insert(controller.clone(), mount.point.join(path));
+            }
+        }
+        if let Some(unified) = &self.unified {
+            places.insert(String::new(), unified.mount_point().join(paths::resolve(wanted, id, "/")));
+        }
+        Ok(Place::new(places))
+    }
+
+    /// Makes the cgroups of a place. Those that are there already have to be empty and not frozen.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be made, or is in use.
+    pub fn create(&self, place: &Place) -> Result<Cgroup, Error> {
+        let mut made = Vec::new();
+        let created = self.make(place, &mut made);
+        if created.is_err() {
+            for path in made.iter().rev() {
+                remove::undo(CWD, path);
+            }
+        }
+        created
+    }
+
+    fn make(&self, place: &Place, made: &mut Vec<PathBuf>) -> Result<Cgroup, Error> {
+        let mut cgroup = Cgroup { groups: Vec::with_capacity(self.mounts.len()), unified: None };
+        for mount in &self.mounts {
+            let path = mount.controllers.first().and_then(|controller| place.path(controller));
+            let Some(path) = path else { continue };
+            cgroup.groups.push(mount.make(path, made)?);
+        }
+        if let (Some(tree), Some(path)) = (&self.unified, place.path("")) {
+            let path = paths::below(tree.mount_point(), path).unwrap_or_default();
+            // Limits are version 1's here; version 2 gives the cgroup as such.
+            cgroup.unified = Some(tree.create(path, &Resources::default())?);
+        }
+        Ok(cgroup)
+    }
+
+    /// The cgroups of a place, if there is any.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be opened.
+    pub fn find(&self, place: &Place) -> Result<Option<Cgroup>, Error> {
+        let mut cgroup = Cgroup { groups: Vec::new(), unified: None };
+        for mount in &self.mounts {
+            let path = mount.controllers.first().and_then(|controller| place.path(controller));
+            let Some(path) = path else { continue };
+            match open(path) {
+                Ok(directory) => cgroup.groups.push(mount.group(directory, path)),
+                Err(Errno::NOENT | Errno::NODEV) => {}
+                Err(source) => {
+                    return Err(Error::Act { act: "open the cgroup", path: path.to_owned(), source });
+                }
+            }
+        }
+        if let (Some(tree), Some(path)) = (&self.unified, place.path("")) {
+            cgroup.unified = tree.find(paths::below(tree.mount_point(), path).unwrap_or_default())?;
+        }
+        let found = !cgroup.groups.is_empty() || cgroup.unified.is_some();
+        Ok(found.then_some(cgroup))
+    }
+
+    /// Removes the cgroups of a place and those below them: as many as can be, and the error is that
+    /// of the first that cannot.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Deadline`] with the processes that are still in one.
+    pub fn remove(&self, place: &Place, patience: Duration) -> Result<(), Error> {
+        let mut result = Ok(());
+        for path in place.distinct() {
+            let name = path.to_string_lossy();
+            let removed = remove::tree(CWD, &name, path, patience);
+            result = result.and(removed);
+        }
+        result
+    }
+}
+
+impl Mount {
+    fn group(&self, directory: OwnedFd, path: &Path) -> Group {
+        Group { controllers: self.controllers.clone(), directory, path: path.to_owned() }
+    }
+
+    fn is_for(&self, controller: &str) -> bool {
+        self.controllers.iter().any(|name| name == controller)
+    }
+
+    /// Makes the cgroup at `path`, with what is above it.
+    fn make(&self, path: &Path, made: &mut Vec<PathBuf>) -> Result<Group, Error> {
+        let failed = |act, path: &Path| {
+            let path = path.to_owned();
+            move |source| Error::Act { act, path: path.clone(), source }
+        };
+        let below = paths::below(&self.point, path);
+        let below = below.ok_or_else(|| Error::NotMounted(path.to_owned()))?;
+        let mut directory = open(&self.point).map_err(failed("open", &self.point))?;
+        let mut current = self.point.clone();
+        let mut new = true;
+        for name in below.split('/') {
+            current.push(name);
+            match mkdirat(&directory, name, Mode::from_raw_mode(0o755)) {
+                Ok(()) => {
+                    made.push(current.clone());
+                    new = true;
+                }
+                Err(Errno::EXIST) => new = false,
+                Err(errno) => return Err(failed("make the cgroup", &current)(errno)),
+            }
+            let inner = file::open_directory(directory.as_fd(), name);
+            let inner = inner.map_err(failed("open the cgroup", &current))?;
+            if self.is_for("cpuset") {
+                inherit(&directory, &inner).map_err(failed("set the cpuset of", &current))?;
+            }
+            directory = inner;
+        }
+        let group = self.group(directory, path);
+        if !new {
+            self.check_unused(&group)?;
+        }
+        Ok(group)
+    }
+
+    /// Refuses a cgroup that somebody uses, or that nothing would run in.
+    fn check_unused(&self, group: &Group) -> Result<(), Error> {
+        let pids = procs::all(&group.directory);
+        let failed = |source| Error::Act { act: "list the processes of", path: group.path.clone(), source };
+        let count = pids.map_err(failed)?.len();
+        if count != 0 {
+            return Err(Error::NotEmpty { path: group.path.clone(), count });
+        }
+        if self.is_for("freezer") && super::freezer::is_frozen(group)? {
+            return Err(Error::Frozen(group.path.clone()));
+        }
+        Ok(())
+    }
+}
+
+/// Gives a cgroup the processors and memory nodes of the one above: it has none to begin with, and no
+/// process can be where there are none.
+fn inherit(above: &OwnedFd, directory: &OwnedFd) -> Result<(), Errno> {
+    for (name, plain) in [("cpuset.cpus", "cpus"), ("cpuset.mems", "mems")] {
+        let name = match file::text(directory.as_fd(), name) {
+            Ok(text) if !text.trim().is_empty() => continue,
+            Ok(_) => name,
+            // A hierarchy mounted with `noprefix`.
+            Err(Errno::NOENT) if file::text(directory.as_fd(), plain)?.trim().is_empty() => plain,
+            Err(Errno::NOENT) => continue,
+            Err(errno) => return Err(errno),
+        };
+        let inherited = file::text(above.as_fd(), name)?;
+        file::put(directory.as_fd(), name, inherited.trim())?;
+    }
+    Ok(())
+}
+
+fn open(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(CWD, path, flags, Mode::empty())
+}
+
+/// The trees in the text of mountinfo, each once, with those of their options that are controllers of
+/// the process whose cgroups `own` lists.
+fn mounts(mountinfo: &str, own: &str) -> Vec<Mount> {
+    let controllers: Vec<&str> = own
+        .lines()
+        .filter_map(|line| line.split(':').nth(1))
+        .flat_map(|names| names.split(','))
+        .filter(|name| !name.is_empty())
+        .collect();
+    let mut mounts: Vec<Mount> = Vec::new();
+    for line in mountinfo.lines() {
+        let Some(mount) = mount(line, &controllers) else { continue };
+        let known = mounts.iter().any(|other| mount.controllers.iter().any(|name| other.is_for(name)));
+        if !known && !mount.controllers.is_empty() {
+            mounts.push(mount);
+        }
+    }
+    mounts
+}
+
+/// One line of mountinfo (proc_pid_mountinfo(5)), if it is a tree of version 1.
+fn mount(line: &str, controllers: &[&str]) -> Option<Mount> {
+    let (place, what) = line.split_once(" - ")?;
+    let mut what = what.split(' ');
+    if what.next() != Some("cgroup") {
+        return None;
+    }
+    let options = what.nth(1)?;
+    let mut place = place.split(' ').skip(3);
+    let (root, point) = (place.next()?, place.next()?);
+    let is_ours = |option: &&str| controllers.contains(option);
+    Some(Mount {
+        controllers: options.split(',').filter(is_ours).map(ToOwned::to_owned).collect(),
+        point: PathBuf::from(unescape(point)),
+        root: unescape(root),
+    })
+}
+
+/// Blanks and backslashes are octal in mountinfo.
+fn unescape(text: &str) -> String {
+    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")].into_iter().fold(
+        text.to_owned(),
+        |text, (from, to)| if text.contains('\\') { text.replace(from, to) } else { text },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTINFO: &str = "\
+30 25 0:26 / /sys/fs/cgroup ro,nosuid - tmpfs tmpfs rw,mode=755
+31 30 0:27 / /sys/fs/cgroup/unified rw shared:9 - cgroup2 cgroup2 rw
+32 30 0:28 / /sys/fs/cgroup/systemd rw,nosuid shared:10 - cgroup cgroup rw,xattr,name=systemd
+33 30 0:29 /outer /sys/fs/cgroup/cpu,cpuacct rw shared:11 - cgroup cgroup rw,cpu,cpuacct
+34 30 0:30 / /sys/fs/cgroup/my\\040pids rw - cgroup cgroup rw,pids
+35 30 0:30 / /elsewhere rw - cgroup cgroup rw,pids
+";
+    const OWN: &str = "4:pids:/\n3:cpu,cpuacct:/outer/inner\n1:name=systemd:/user.slice\n0::/user.slice\n";
+
+    #[test]
+    fn each_tree_is_found_once() {
+        let found = mounts(MOUNTINFO, OWN);
+        let found: Vec<_> =
+            found.iter().map(|mount| (mount.controllers.join(","), mount.point.to_str().unwrap())).collect();
+        let expected = [
+            ("name=systemd", "/sys/fs/cgroup/systemd"),
+            ("cpu,cpuacct", "/sys/fs/cgroup/cpu,cpuacct"),
+            ("pids", "/sys/fs/cgroup/my pids"),
+        ];
+        assert_eq!(found, expected.map(|(controllers, point)| (controllers.to_owned(), point)));
+    }
+
+    #[test]
+    fn places_count_from_the_top_or_from_our_own() {
+        let hierarchies = Hierarchies { mounts: mounts(MOUNTINFO, OWN), own: OWN.to_owned(), unified: None };
+        let absolute = hierarchies.place(Some("/a/../b"), "id").unwrap();
+        assert_eq!(absolute.path("cpu"), Some(Path::new("/sys/fs/cgroup/cpu,cpuacct/b")));
+        let relative = hierarchies.place(None, "id").unwrap();
+        assert_eq!(relative.path("cpu"), Some(Path::new("/sys/fs/cgroup/cpu,cpuacct/inner/id")));
+        assert_eq!(relative.path("name=systemd"), Some(Path::new("/sys/fs/cgroup/systemd/user.slice/id")));
+        assert_eq!(relative.distinct().count(), 3);
+        assert!(hierarchies.place(Some("/.."), "id").is_err());
+    }
+}

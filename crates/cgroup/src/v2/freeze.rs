@@ -1,0 +1,49 @@
+//! Stopping the processes of a version 2 cgroup, and letting them go on.
+
+use super::Cgroup;
+use crate::error::Error;
+use crate::{events, file};
+use rustix::io::Errno;
+use std::time::Duration;
+
+pub(crate) fn freeze(cgroup: &Cgroup, patience: Duration) -> Result<(), Error> {
+    write(cgroup, "1")?;
+    let frozen = events::wait(cgroup.directory(), "frozen", 1, patience);
+    if frozen.map_err(cgroup.failed("freeze"))? {
+        return Ok(());
+    }
+    thaw(cgroup)?;
+    let path = cgroup.path().to_owned();
+    Err(Error::Deadline { act: "freeze", path, seconds: patience.as_secs(), pids: cgroup.pids()? })
+}
+
+pub(crate) fn thaw(cgroup: &Cgroup) -> Result<(), Error> {
+    write(cgroup, "0")
+}
+
+fn write(cgroup: &Cgroup, state: &str) -> Result<(), Error> {
+    match file::put(cgroup.directory(), "cgroup.freeze", state) {
+        Err(Errno::NOENT) => Err(Error::NoFreezer(cgroup.path().to_owned())),
+        written => written.map_err(cgroup.failed(if state == "1" { "freeze" } else { "thaw" })),
+    }
+}
+
+/// Whether this cgroup, or one above it, has been told to freeze and has.
+pub(crate) fn is_frozen(cgroup: &Cgroup) -> Result<bool, Error> {
+    let mut room = [0; 128];
+    match file::short(cgroup.directory(), "cgroup.events", &mut room) {
+        Ok(text) => Ok(file::keyed(text, "frozen") == Some(1)),
+        Err(Errno::NOENT | Errno::NODEV) => Ok(false),
+        Err(errno) => Err(cgroup.failed("read cgroup.events of")(errno)),
+    }
+}
+
+/// Whether this very cgroup has been told to freeze.
+pub(crate) fn is_asked(cgroup: &Cgroup) -> Result<bool, Error> {
+    let mut room = [0; 16];
+    match file::short(cgroup.directory(), "cgroup.freeze", &mut room) {
+        Ok(text) => Ok(text == "1"),
+        Err(Errno::NOENT | Errno::NODEV) => Ok(false),
+        Err(errno) => Err(cgroup.failed("read cgroup.freeze of")(errno)),
+    }
+}

@@ -1,0 +1,53 @@
+//! Killing all processes of a version 2 cgroup.
+
+use super::Cgroup;
+use crate::error::Error;
+use crate::file;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
+use std::time::Duration;
+
+/// How long processes are waited for to stop before they are killed where `cgroup.kill` is not.
+const STOP: Duration = Duration::from_secs(2);
+
+/// How often the processes that are there are killed, so that none that is being born is missed.
+const ROUNDS: u32 = 16;
+
+pub(crate) fn kill(cgroup: &Cgroup) -> Result<(), Error> {
+    match file::put(cgroup.directory(), "cgroup.kill", "1") {
+        Ok(()) => return Ok(()),
+        // Gone, with all that was in it; or below threads, or a kernel before 5.14.
+        Err(Errno::NODEV) => return Ok(()),
+        Err(Errno::NOENT | Errno::OPNOTSUPP) => {}
+        Err(errno) => return Err(cgroup.failed("kill the processes of")(errno)),
+    }
+    // Stopped, they cannot make others. One that does not stop in time is killed all the same.
+    let stopped = cgroup.freeze(STOP);
+    let killed = kill_rounds(cgroup, if stopped.is_ok() { 1 } else { ROUNDS });
+    if stopped.is_ok() {
+        cgroup.thaw()?;
+    }
+    killed
+}
+
+fn kill_rounds(cgroup: &Cgroup, rounds: u32) -> Result<(), Error> {
+    for _ in 0..rounds {
+        let pids = cgroup.pids()?;
+        if pids.is_empty() {
+            break;
+        }
+        signal_each(&pids, Signal::KILL).map_err(cgroup.failed("kill the processes of"))?;
+    }
+    Ok(())
+}
+
+/// Sends the signal to each, unless it has ended.
+pub(crate) fn signal_each(pids: &[i32], signal: Signal) -> Result<(), Errno> {
+    for pid in pids.iter().filter_map(|pid| Pid::from_raw(*pid)) {
+        match kill_process(pid, signal) {
+            Ok(()) | Err(Errno::SRCH) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}

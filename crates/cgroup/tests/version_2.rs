@@ -1,0 +1,229 @@
+//! Version 2: made, limited, filled, frozen, killed, removed.
+
+use crate::support::{PATIENCE, Reader, V2, need};
+use husk_cgroup::resources::{Cpu, HugepageLimit, Memory};
+use husk_cgroup::{Error, Resources};
+use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
+use std::time::Duration;
+
+fn hugepages(limit: u64) -> Resources {
+    let limit = HugepageLimit { page_size: "2MB".to_owned(), limit };
+    Resources { hugepage_limits: vec![limit], ..Resources::default() }
+}
+
+#[test]
+fn a_process_is_born_in_a_cgroup_and_the_cgroup_goes_when_it_has_gone() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
+    let mut reader = Reader::born_in(cgroup.directory());
+    assert_eq!(cgroup.pids().unwrap(), [reader.pid()]);
+    // Not while it is in use, and the message says by whom.
+    let error = v2.tree.remove(&v2.name, Duration::ZERO).unwrap_err();
+    assert!(matches!(&error, Error::Deadline { pids, .. } if *pids == [reader.pid()]));
+    assert!(error.to_string().ends_with(&format!("; processes in it: {}", reader.pid())), "{error}");
+
+    cgroup.kill().unwrap();
+    cgroup.wait_empty(PATIENCE).unwrap();
+    assert_eq!(reader.child.wait().unwrap().signal(), Some(9));
+    v2.tree.remove(&v2.name, PATIENCE).unwrap();
+    assert!(v2.tree.find(&v2.name).unwrap().is_none());
+    // What is gone is no error to remove.
+    v2.tree.remove(&v2.name, Duration::ZERO).unwrap();
+}
+
+#[test]
+fn limits_are_written_and_read_back() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    need!(v2.has("hugetlb"), "needs the hugetlb controller in version 2");
+    let resources = hugepages(4 << 21);
+    let cgroup = v2.tree.create(&v2.name, &resources).unwrap();
+    assert_eq!(cgroup.apply_early(&resources).unwrap(), []);
+    cgroup.apply_late(&resources).unwrap();
+    assert_eq!(v2.read("hugetlb.2MB.max"), (4 << 21).to_string());
+    assert_eq!(v2.read("hugetlb.2MB.rsvd.max"), (4 << 21).to_string());
+    cgroup.update(&hugepages(u64::MAX)).unwrap();
+    assert_eq!(v2.read("hugetlb.2MB.max"), "max");
+    let stats = cgroup.stats().unwrap();
+    assert_eq!(stats.hugetlb.get("2MB").unwrap().usage, 0);
+}
+
+#[test]
+fn controllers_are_passed_on_through_what_has_to_be_made_first() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    need!(v2.has("hugetlb"), "needs the hugetlb controller in version 2");
+    let path = format!("{}/a/b", v2.name);
+    let cgroup = v2.tree.create(&path, &hugepages(0)).unwrap();
+    cgroup.apply_early(&hugepages(0)).unwrap();
+    assert_eq!(v2.read("a/b/hugetlb.2MB.max"), "0");
+    assert_eq!(v2.read("a/cgroup.subtree_control"), "hugetlb");
+}
+
+#[test]
+fn a_controller_that_is_not_there_is_named_with_the_field() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    need!(v2.has("cpu").is_none().then_some(()), "needs a version 2 tree without the cpu controller");
+    let resources = Resources { cpu: Cpu { quota: Some(1000), ..Cpu::default() }, ..Resources::default() };
+    let cgroup = v2.tree.create(&v2.name, &resources).unwrap();
+    let error = cgroup.apply_late(&resources).unwrap_err().to_string();
+    let expected =
+        "linux.resources.cpu.quota: this cgroup has no cpu controller: the kernel has none in this";
+    assert!(error.starts_with(expected), "{error}");
+    // The same by a name of the kernel's own.
+    let resources =
+        Resources { unified: [("cpu.weight".to_owned(), "1".to_owned())].into(), ..Resources::default() };
+    let error = cgroup.apply_early(&resources).unwrap_err().to_string();
+    assert!(error.starts_with("linux.resources.unified.cpu.weight: this cgroup has no cpu"), "{error}");
+    // And by one that no kernel has.
+    let resources =
+        Resources { unified: [("nonsense.x".to_owned(), "1".to_owned())].into(), ..Resources::default() };
+    let error = cgroup.apply_late(&resources).unwrap_err().to_string();
+    assert!(error.starts_with("linux.resources.unified.nonsense.x: this cgroup has no nonsense"), "{error}");
+}
+
+#[test]
+fn a_value_that_the_kernel_refuses_is_named_with_the_field() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    let unified = [("cgroup.max.depth".to_owned(), "deep".to_owned())].into();
+    let resources = Resources { unified, ..Resources::default() };
+    let cgroup = v2.tree.create(&v2.name, &resources).unwrap();
+    let error = cgroup.apply_late(&resources).unwrap_err();
+    let expected = r#"linux.resources.unified.cgroup.max.depth: write "deep" to cgroup.max.depth"#;
+    assert_eq!(error.to_string(), expected);
+    assert_eq!(error.errno(), Some(rustix::io::Errno::INVAL));
+}
+
+#[test]
+fn a_cgroup_in_use_or_frozen_is_refused() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
+    // An empty one may be used again.
+    v2.tree.create(&v2.name, &Resources::default()).unwrap();
+    let reader = Reader::born_in(cgroup.directory());
+    let error = v2.tree.create(&v2.name, &Resources::default()).unwrap_err().to_string();
+    assert!(error.starts_with("container's cgroup is not empty: 1 process(es) found"), "{error}");
+    drop(reader);
+    cgroup.wait_empty(PATIENCE).unwrap();
+    cgroup.freeze(PATIENCE).unwrap();
+    let error = v2.tree.create(&v2.name, &Resources::default()).unwrap_err().to_string();
+    assert!(error.starts_with("container's cgroup unexpectedly frozen"), "{error}");
+    cgroup.thaw().unwrap();
+    v2.tree.create(&v2.name, &Resources::default()).unwrap();
+}
+
+#[test]
+fn the_root_is_nobodys_cgroup() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    assert!(matches!(v2.tree.create("", &Resources::default()), Err(Error::Root(_))));
+    assert!(matches!(v2.tree.remove("", PATIENCE), Err(Error::Root(_))));
+}
+
+#[test]
+fn what_is_made_for_nothing_is_removed_again() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    fs::create_dir(v2.path("")).unwrap();
+    fs::write(v2.path("cgroup.max.depth"), "2").unwrap();
+    let error = v2.tree.create(&format!("{}/a/b/c/d", v2.name), &Resources::default()).unwrap_err();
+    assert_eq!(error.errno(), Some(rustix::io::Errno::AGAIN), "{error}");
+    assert!(!fs::exists(v2.path("a")).unwrap());
+}
+
+#[test]
+fn frozen_processes_stand_still_and_can_be_killed() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
+    let mut reader = Reader::born_in(cgroup.directory());
+    assert!(!cgroup.is_frozen().unwrap());
+    cgroup.freeze(PATIENCE).unwrap();
+    assert!(cgroup.is_frozen().unwrap());
+    cgroup.thaw().unwrap();
+    assert!(!cgroup.is_frozen().unwrap());
+    cgroup.freeze(PATIENCE).unwrap();
+    cgroup.kill().unwrap();
+    assert_eq!(reader.child.wait().unwrap().signal(), Some(9));
+    cgroup.wait_empty(PATIENCE).unwrap();
+}
+
+#[test]
+fn cgroups_below_go_with_the_one_above() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
+    for below in ["a", "a/b", "c"] {
+        fs::create_dir(v2.path(below)).unwrap();
+    }
+    let inner = v2.tree.find(&format!("{}/a/b", v2.name)).unwrap().unwrap();
+    let reader = Reader::born_in(inner.directory());
+    assert_eq!(cgroup.pids().unwrap(), [reader.pid()]);
+    cgroup.kill().unwrap();
+    // Nobody waits for it here: removal does.
+    v2.tree.remove(&v2.name, PATIENCE).unwrap();
+    assert!(!fs::exists(v2.path("")).unwrap());
+}
+
+#[test]
+fn one_signal_reaches_all() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
+    let mut readers = [Reader::born_in(cgroup.directory()), Reader::born_in(cgroup.directory())];
+    cgroup.signal(rustix::process::Signal::TERM).unwrap();
+    for reader in &mut readers {
+        assert_eq!(reader.child.wait().unwrap().signal(), Some(15));
+    }
+}
+
+#[test]
+fn statistics_need_no_controller_but_where_they_do() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
+    let reader = Reader::born_in(cgroup.directory());
+    let stats = cgroup.stats().unwrap();
+    assert_eq!(stats.pids.current, 1);
+    assert_eq!(stats.cpu.usage.total % 1000, 0);
+    if v2.has("memory").is_some() {
+        assert!(stats.memory.usage.usage > 0);
+        assert_eq!(stats.memory.usage.limit, u64::MAX);
+        assert!(stats.memory.raw.contains_key("anon"));
+    }
+    drop(reader);
+}
+
+#[test]
+fn a_limit_below_what_is_in_use_can_be_refused() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    need!(v2.has("memory"), "needs the memory controller in version 2");
+    let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
+    let reader = Reader::born_in(cgroup.directory());
+    let memory = Memory { limit: Some(1), check_before_update: true, ..Memory::default() };
+    let error = cgroup.update(&Resources { memory, ..Resources::default() }).unwrap_err().to_string();
+    assert!(error.starts_with("linux.resources.memory.limit: rejecting memory limit 1 <= usage"), "{error}");
+    drop(reader);
+}
+
+#[test]
+fn threads_have_no_place_for_limits_of_domains() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    need!(v2.has("hugetlb"), "needs the hugetlb controller in version 2");
+    fs::create_dir(v2.path("")).unwrap();
+    fs::create_dir(v2.path("threads")).unwrap();
+    fs::write(v2.path("threads/cgroup.type"), "threaded").unwrap();
+    let below = format!("{}/threads/new", v2.name);
+    let error = v2.tree.create(&below, &hugepages(0)).unwrap_err().to_string();
+    assert!(error.ends_with("is a domain invalid cgroup, which cannot have these limits"), "{error}");
+    assert!(!fs::exists(v2.path("threads/new")).unwrap());
+    // Without them it can be one of the threads.
+    v2.tree.create(&below, &Resources::default()).unwrap();
+    assert_eq!(v2.read("threads/new/cgroup.type"), "threaded");
+}
+
+#[test]
+fn a_delegated_cgroup_belongs_to_its_user() {
+    use std::os::unix::fs::MetadataExt as _;
+    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    need!(rustix::process::geteuid().is_root().then_some(()), "needs root");
+    let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
+    cgroup.delegate(rustix::fs::Uid::from_raw(1234)).unwrap();
+    for file in ["", "cgroup.procs", "cgroup.subtree_control"] {
+        assert_eq!(fs::metadata(v2.path(file)).unwrap().uid(), 1234, "{file}");
+    }
+    assert_eq!(fs::metadata(v2.path("cgroup.freeze")).unwrap().uid(), 0);
+}
