@@ -7,6 +7,7 @@
 
 use crate::builder::{Builder, Error, Plan, mode};
 use crate::host::Host;
+use crate::process::Cwd;
 use crate::seccomp::When;
 use crate::terminal::Shown;
 use crate::{Call, identity, keyring, lsm, process, seccomp, terminal};
@@ -61,9 +62,12 @@ pub fn exec<'b>(
     identity::bounding(container, &mut plan);
     // A filter needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs.
     seccomp::load(container, host, When::Privileged, &mut plan)?;
+    let cwd = Cwd::enter(container, &mut plan)?;
     identity::become_user(container, host, &mut plan)?;
+    if let Some(cwd) = cwd {
+        cwd.enter_as_user(&mut plan);
+    }
     if let Some(process) = &container.process {
-        process::cwd(process, &mut plan)?;
         if process.no_new_privileges == NoNewPrivileges::Set {
             plan.at("process.noNewPrivileges").push(Step::NoNewPrivs);
         }

@@ -43,6 +43,7 @@ use husk_bundle::Container;
 use husk_bundle::container::{Access, NamespaceKind, NoNewPrivileges};
 use husk_script::Step;
 use husk_script::sys::Fd;
+use process::Cwd;
 use seccomp::When;
 use terminal::Shown;
 
@@ -185,15 +186,17 @@ pub fn create<'b>(
     identity::bounding(container, &mut plan);
     // A filter needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs.
     seccomp::load(container, host, When::Privileged, &mut plan)?;
+    let cwd = Cwd::enter(container, &mut plan)?;
     identity::become_user(container, host, &mut plan)?;
+    if let Some(cwd) = cwd {
+        cwd.enter_as_user(&mut plan);
+    }
     // Everything that needs privilege is done.
     namespaces::appear(container, host, call, &mut plan);
     terminal::control(container, &mut plan);
     // The kernel forgets this signal when ids change.
     process::die_with_creator(start, &mut plan);
     if let Some(process) = &container.process {
-        // With the program's identity, so that it does not start where it may not be.
-        process::cwd(process, &mut plan)?;
         if process.no_new_privileges == NoNewPrivileges::Set {
             plan.at("process.noNewPrivileges").push(Step::NoNewPrivs);
         }
