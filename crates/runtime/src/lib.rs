@@ -20,6 +20,7 @@ mod net_devices;
 mod netlink;
 mod plan;
 mod probe;
+mod procfs;
 mod record;
 mod resctrl;
 mod run;

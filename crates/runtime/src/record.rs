@@ -1,11 +1,11 @@
 //! What is written down of a container, for commands that come later.
 
 use crate::hooks::Hook;
+use crate::procfs;
 use crate::resctrl::Membership;
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::PathBuf;
 
 /// What later commands cannot find out themselves. The status is not among it: it is computed, and
@@ -70,7 +70,7 @@ impl Process {
 
 /// The state and the start time of a process.
 fn read(pid: i32) -> Option<(char, u64)> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = procfs::read(&format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may hold anything, more parentheses too.
     let fields = &stat[stat.rfind(')')? + 1..];
     let mut fields = fields.split_whitespace();
