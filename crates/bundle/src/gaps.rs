@@ -3,8 +3,9 @@
 //! Each is taken out of the JSON before oci-spec sees it, and kept here. The list was made against
 //! oci-spec 0.10.0 and runtime-spec 1.3.0; a newer crate may shorten it.
 
+use crate::container::MemoryPolicy;
 use crate::error::{Error, Field, Kind, Warning};
-use crate::resources;
+use crate::{memory, resources};
 use caps::Capability;
 use serde_json::{Map, Value};
 use std::str::FromStr;
@@ -18,6 +19,8 @@ pub(crate) struct Gaps {
     pub(crate) capabilities: [u64; 5],
     /// `process.scheduler.flags`. oci-spec spells two of them otherwise than the specification.
     pub(crate) scheduler_flags: u64,
+    /// `linux.memoryPolicy`.
+    pub(crate) memory_policy: Option<MemoryPolicy>,
     /// What of `linux.resources` is read here.
     pub(crate) resources: resources::Gaps,
 }
@@ -28,8 +31,11 @@ pub(crate) const SETS: [&str; 5] = ["bounding", "effective", "inheritable", "per
 /// Takes out what oci-spec cannot read.
 pub(crate) fn take(config: &mut Value, warnings: &mut Vec<Warning>) -> Result<Gaps, Error> {
     let mut gaps = Gaps::default();
-    if let Some(resources) = config.get_mut("linux").and_then(|linux| linux.get_mut("resources")) {
-        gaps.resources = resources::take(resources)?;
+    if let Some(linux) = config.get_mut("linux") {
+        gaps.memory_policy = memory::take(linux)?;
+        if let Some(resources) = linux.get_mut("resources") {
+            gaps.resources = resources::take(resources)?;
+        }
     }
     let Some(process) = config.get_mut("process") else { return Ok(gaps) };
     let field = Field::new("process");

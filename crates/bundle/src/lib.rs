@@ -121,7 +121,7 @@ fn resolve(mut config: serde_json::Value, directory: &Path) -> Result<(Container
         seccomp: None,
         seccomp_listener: None,
         personality: None,
-        memory_policy: None,
+        memory_policy: gaps.memory_policy,
         net_devices: Vec::new(),
         intel_rdt: None,
         cgroups_path: None,

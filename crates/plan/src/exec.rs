@@ -60,20 +60,21 @@ pub fn exec<'b>(
     // Whatever process it goes on in has this from the one before.
     lsm::confine(label, &mut plan);
     identity::bounding(container, &mut plan);
-    // A filter needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs.
-    seccomp::load(container, host, When::Privileged, &mut plan)?;
     let cwd = Cwd::enter(container, &mut plan)?;
     identity::become_user(container, host, &mut plan)?;
     if let Some(cwd) = cwd {
         cwd.enter_as_user(&mut plan);
     }
+    process::find(container, call, &mut plan)?;
+    // It needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs.
+    seccomp::load(container, host, When::Privileged, &mut plan)?;
+    identity::shed(container, &mut plan);
     if let Some(process) = &container.process {
         if process.no_new_privileges == NoNewPrivileges::Set {
             plan.at("process.noNewPrivileges").push(Step::NoNewPrivs);
         }
-        appear(target, call, &mut plan);
+        appear(target, &mut plan);
         terminal::control(container, &mut plan);
-        process::find(process, call, &mut plan)?;
         // Not later: nobody may be left to hand its listener over.
         seccomp::load(container, host, When::Attended, &mut plan)?;
         process::wait(call.start, &mut plan);
@@ -107,10 +108,9 @@ fn root(plan: &mut Builder<'_>) -> Result<Reg, Error> {
 }
 
 /// Is seen inside from here on: with no more than the program will have, and with nothing of the host's.
-fn appear<'b>(target: Target, call: &Call<'_>, plan: &mut Builder<'b>) {
+fn appear(target: Target, plan: &mut Builder<'_>) {
     plan.at("exec");
     if target.namespaces.contains(Namespaces::PID) {
-        plan.push(process::close_others(call));
         plan.push(Step::CloneParent { namespaces: Namespaces::EMPTY });
     }
     plan.push(Step::Setsid);

@@ -184,15 +184,18 @@ pub fn create<'b>(
     lsm::confine(label, &mut plan);
     process::limits(container, &mut plan);
     identity::bounding(container, &mut plan);
-    // A filter needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs.
-    seccomp::load(container, host, When::Privileged, &mut plan)?;
     let cwd = Cwd::enter(container, &mut plan)?;
     identity::become_user(container, host, &mut plan)?;
     if let Some(cwd) = cwd {
         cwd.enter_as_user(&mut plan);
     }
+    process::find(container, call, &mut plan)?;
+    // It needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs. As late as can be: from here on
+    // the profile decides which calls may be made, and an old one knows none of the newer.
+    seccomp::load(container, host, When::Privileged, &mut plan)?;
+    identity::shed(container, &mut plan);
     // Everything that needs privilege is done.
-    namespaces::appear(container, host, call, &mut plan);
+    namespaces::appear(container, host, start, &mut plan);
     terminal::control(container, &mut plan);
     // The kernel forgets this signal when ids change.
     process::die_with_creator(start, &mut plan);
@@ -200,7 +203,6 @@ pub fn create<'b>(
         if process.no_new_privileges == NoNewPrivileges::Set {
             plan.at("process.noNewPrivileges").push(Step::NoNewPrivs);
         }
-        process::find(process, call, &mut plan)?;
         // Not later: nobody may be left to hand its listener over.
         seccomp::load(container, host, When::Attended, &mut plan)?;
         process::wait(start, &mut plan);

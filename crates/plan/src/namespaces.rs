@@ -15,7 +15,7 @@
 use crate::builder::{Builder, Error, mode};
 use crate::host::{Host, NamespacePath};
 use crate::process;
-use crate::{Call, Start};
+use crate::Start;
 use husk_bundle::Container;
 use husk_bundle::container::{Namespace, NamespaceKind, Source};
 use husk_script::Step;
@@ -203,11 +203,10 @@ pub(crate) fn be_born(container: &Container, host: &Host, start: Start, plan: &m
 /// Appears in a pid namespace that others live in. All privilege that the program will not have is shed
 /// before, and so is everything else that one who may trace it would find: descriptors of the host's
 /// file systems, and memory that is shared with a process of more privilege.
-pub(crate) fn appear(container: &Container, host: &Host, call: &Call<'_>, plan: &mut Builder<'_>) {
+pub(crate) fn appear(container: &Container, host: &Host, start: Start, plan: &mut Builder<'_>) {
     if birth(container, host) == Birth::Last {
         plan.at("linux.namespaces");
-        plan.push(process::close_others(call));
         plan.push(Step::Undumpable);
-        go_on(container, host, Birth::Last, call.start, plan);
+        go_on(container, host, Birth::Last, start, plan);
     }
 }

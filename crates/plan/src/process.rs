@@ -154,7 +154,8 @@ impl<'b> Cwd<'b> {
 }
 
 /// Finds the program, so that one that is missing fails `create` and not `start`.
-pub(crate) fn find(process: &Process, call: &Call<'_>, plan: &mut Builder<'_>) -> Result<(), Error> {
+pub(crate) fn find(container: &Container, call: &Call<'_>, plan: &mut Builder<'_>) -> Result<(), Error> {
+    let Some(process) = &container.process else { return Ok(()) };
     plan.at("process.args[0]");
     let candidates = candidates(process, plan)?;
     plan.push(Step::CheckExecutable { candidates });
