@@ -14,6 +14,8 @@ mod house;
 mod inside;
 /// From create to delete, and what each verb says in each state.
 mod lifecycle;
+/// Limits beyond those that are inherited.
+mod limits;
 /// What is mounted in a container, and how.
 mod mounts;
 /// New namespaces, those of somebody else, and the ids of users in them.

@@ -14,6 +14,7 @@ pub mod exec;
 mod hooks;
 mod kill;
 mod launch;
+mod limits;
 mod listener;
 mod namespaces;
 mod net_devices;
