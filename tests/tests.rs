@@ -22,6 +22,8 @@ mod mounts;
 mod namespaces;
 /// Network devices that become a container's.
 mod network;
+/// Containers that say when they are ready.
+mod notify;
 /// What the process of a container is, and what it has from its caller.
 mod process;
 /// Filters of system calls, and agents that decide about them.

@@ -5,6 +5,7 @@ use crate::descriptors;
 use crate::error::Error;
 use crate::hooks::Hook;
 use crate::launch::{Launched, launch};
+use crate::notify;
 use crate::record::{Process, Record};
 use crate::resctrl;
 use crate::serve::Arrival;
@@ -61,7 +62,7 @@ impl Request {
 /// If the name is taken, the configuration cannot be carried out, or a step or hook fails. Nothing is
 /// then left of the container.
 pub fn create(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])) -> Result<(), Error> {
-    let (container, warnings) = husk_bundle::load(&request.bundle)?;
+    let (mut container, warnings) = husk_bundle::load(&request.bundle)?;
     warn(&warnings);
     let mut console = Console::of(request.console_socket.as_deref(), &container, Stay::Detached)?;
     let creation = Creation::begin(store, &request.id)?;
@@ -69,6 +70,7 @@ pub fn create(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])
     let listener = UnixListener::bind(&socket).map_err(|reason| Error::file("bind", &socket, reason))?;
     let mut record = record(request, &container);
     creation.entry.write(&record)?;
+    notify::offer(&creation.entry, &mut container)?;
 
     let mut launched = launch(&container, &request.call(Start::On(Fd::of(&listener)))?, &request.timings)?;
     match park(&mut launched, &container, &mut console, request, &creation, &mut record) {

@@ -19,6 +19,7 @@ mod listener;
 mod namespaces;
 mod net_devices;
 mod netlink;
+mod notify;
 mod plan;
 mod probe;
 mod record;
