@@ -26,6 +26,8 @@ mod network;
 mod notify;
 /// What the process of a container is, and what it has from its caller.
 mod process;
+/// Programs that cannot be had.
+mod program;
 /// Filters of system calls, and agents that decide about them.
 mod seccomp;
 /// Terminals, in the foreground and sent away.

@@ -26,6 +26,7 @@ mod mounts;
 mod namespaces;
 mod network;
 mod process;
+mod program;
 mod resctrl;
 mod rootfs;
 mod seccomp;
@@ -36,6 +37,7 @@ pub use exec::{Target, exec};
 pub use host::{AppArmor, CgroupMount, Host, JoinedIds, NamespacePath, Resctrl, Selinux};
 pub use namespaces::apart;
 pub use process::rlimits;
+pub use program::not_begun;
 pub use seccomp::decisions;
 
 use builder::Builder;

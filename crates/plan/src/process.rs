@@ -143,6 +143,8 @@ pub(crate) fn cwd(process: &Process, plan: &mut Builder<'_>) -> Result<(), Error
 pub(crate) fn find(process: &Process, call: &Call<'_>, plan: &mut Builder<'_>) -> Result<(), Error> {
     plan.at("process.args[0]");
     let candidates = candidates(process, plan)?;
+    plan.program =
+        process.args.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default();
     plan.push(Step::CheckExecutable { candidates });
     plan.at("process");
     // Nothing of ours stays open, not even while it waits. What is left closes on exec.

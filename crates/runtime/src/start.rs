@@ -95,7 +95,10 @@ fn failed(failure: Failure, child: &mut UnixStream, record: &Record, pidfd: &Own
     }
     let step = record.after_start.iter().find(|(index, ..)| *index == failure.step);
     let (origin, line) = step.map_or(("process", "start"), |(_, origin, line)| (origin, line));
-    Error::step(origin, hooks::with_words(format!("{line}: {reason}"), &words))
+    let errno = Errno::from_raw_os_error(failure.errno);
+    let meaning = husk_plan::not_begun(errno).filter(|_| origin == "process.args");
+    let meaning = meaning.map(|meaning| format!(": {meaning}")).unwrap_or_default();
+    Error::step(origin, hooks::with_words(format!("{line}: {reason}{meaning}"), &words))
 }
 
 /// Runs the hooks for a program that has begun, perhaps ended. If one fails the container is stopped.
