@@ -24,6 +24,8 @@ mod namespaces;
 mod network;
 /// Containers that say when they are ready.
 mod notify;
+/// Processes that somebody is sent the pidfd of.
+mod pidfd;
 /// What the process of a container is, and what it has from its caller.
 mod process;
 /// Programs that cannot be had.

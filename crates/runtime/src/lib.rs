@@ -20,6 +20,7 @@ mod namespaces;
 mod net_devices;
 mod netlink;
 mod notify;
+mod pidfd;
 mod plan;
 mod probe;
 mod record;

@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::hooks;
 use crate::launch::{Launched, launch};
 use crate::notify::{self, Proxy, Until};
+use crate::pidfd::Watcher;
 use crate::record::Record;
 use crate::resctrl;
 use crate::serve::Arrival;
@@ -64,6 +65,7 @@ pub fn run(
     warn(&warnings);
     let stay = if how == Run::Detached { Stay::Detached } else { Stay::Foreground };
     let mut console = Console::of(request.console_socket.as_deref(), &container, stay)?;
+    let watcher = Watcher::of(request.pidfd_socket.as_deref())?;
     timings.begin("reserve the name");
     // Unless it is committed nothing is left of it, at the end or on the way.
     let creation = Creation::begin(store, &request.id)?;
@@ -77,6 +79,7 @@ pub fn run(
     };
     let mut launched = launch(&container, &request.call(Start::AtOnce)?, timings)?;
     let begun = begin(&mut launched, &container, &mut console, request, &creation, &mut record);
+    let begun = begun.and_then(|()| watcher.tell(&launched.child));
     let ended = begun.and_then(|()| match &signals {
         None => launched.wait_for_exec().map(|()| None),
         Some(signals) => {
