@@ -3,6 +3,7 @@
 use crate::util::{Bundle, Runtime, is_husk, is_root, need};
 use serde_json::{Value, json};
 use std::fs;
+use std::path::Path;
 
 /// A container in which the guest waits, from this bundle.
 fn started(bundle: &Bundle) -> Runtime {
@@ -144,6 +145,19 @@ fn a_seccomp_profile_holds_for_it_too() {
             .with("/process/noNewPrivileges", json!(no_new_privileges));
         let runtime = started(&bundle);
         runtime.call("exec", &["c", "/guest", "cwd"]).fails(1, "os error 7");
+    }
+}
+
+#[test]
+fn its_keyring_is_the_containers_or_the_callers_as_was_said_then() {
+    need!(Path::new("/proc/keys").exists(), "needs a kernel with keyrings");
+    for (options, own) in [(&[] as &[&str], true), (&["--no-new-keyring"], false)] {
+        let runtime = Runtime::under_test();
+        let bundle = Bundle::running("wait");
+        runtime.create_with(&bundle, options).succeeds();
+        runtime.call("start", &["c"]).succeeds();
+        let keyring = runtime.call("exec", &["c", "/guest", "session-keyring"]).succeeds();
+        assert_eq!(keyring.contains("_ses.c"), own, "{keyring}");
     }
 }
 

@@ -14,14 +14,22 @@ mod house;
 mod inside;
 /// From create to delete, and what each verb says in each state.
 mod lifecycle;
+/// Limits beyond those that are inherited.
+mod limits;
 /// What is mounted in a container, and how.
 mod mounts;
 /// New namespaces, those of somebody else, and the ids of users in them.
 mod namespaces;
 /// Network devices that become a container's.
 mod network;
+/// Containers that say when they are ready.
+mod notify;
+/// Processes that somebody is sent the pidfd of.
+mod pidfd;
 /// What the process of a container is, and what it has from its caller.
 mod process;
+/// Programs that cannot be had.
+mod program;
 /// Filters of system calls, and agents that decide about them.
 mod seccomp;
 /// Terminals, in the foreground and sent away.

@@ -94,6 +94,15 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
         ["orphan", "last"] => {
             std::io::stdin().read_to_end(&mut Vec::new())?;
         }
+        // Says each of these words to who wants to hear how it is, and then waits.
+        ["notify", words @ ..] => {
+            let socket = std::os::unix::net::UnixDatagram::unbound()?;
+            socket.connect(env::var_os("NOTIFY_SOCKET").ok_or("nobody wants to hear")?)?;
+            for word in words {
+                socket.send(word.replace(',', "\n").as_bytes())?;
+            }
+            std::io::stdin().read_to_end(&mut Vec::new())?;
+        }
         ["tty", words @ ..] => return terminal::look(words),
         ["cat", file] => print!("{}", fs::read_to_string(file)?),
         ["write", file] => fs::write(file, "written")?,

@@ -28,6 +28,7 @@ mod tree;
 
 pub use container::Container;
 pub use error::{Error, Field, Kind, Warning};
+pub use mounts::bind_mount;
 pub use problems::{Problems, problems, problems_in};
 
 use container::{Access, Hook, Hooks};

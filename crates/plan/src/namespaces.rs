@@ -12,10 +12,10 @@
 //! somebody's pid namespace is seen by those who live there, and they may be allowed to trace it. So a
 //! container's process appears there last, when it has shed all that its program will not have.
 
+use crate::Start;
 use crate::builder::{Builder, Error, mode};
 use crate::host::{Host, NamespacePath};
 use crate::process;
-use crate::Start;
 use husk_bundle::Container;
 use husk_bundle::container::{Namespace, NamespaceKind, Source};
 use husk_script::Step;

@@ -70,10 +70,7 @@ pub(crate) fn make_cwd(container: &Container, root: Reg, plan: &mut Builder<'_>)
 /// Limits and scheduling, while there is still the privilege to raise them.
 pub(crate) fn limits(container: &Container, plan: &mut Builder<'_>) {
     let Some(process) = &container.process else { return };
-    for (index, limit) in process.rlimits.iter().enumerate() {
-        let Some(&resource) = RESOURCES.get(limit.resource as usize) else { continue };
-        let bound = |value: u64| (value != u64::MAX).then_some(value);
-        let limit = Rlimit { current: bound(limit.soft), maximum: bound(limit.hard) };
+    for (index, resource, limit) in rlimits(process) {
         plan.at(format!("process.rlimits[{index}]")).push(Step::Setrlimit { resource, limit });
     }
     // The caller's is not inherited: what the container's cgroup allows is its own (runc does the same).
@@ -96,6 +93,15 @@ pub(crate) fn limits(container: &Container, plan: &mut Builder<'_>) {
         let nodes = plan.slice(&mask);
         plan.at("linux.memoryPolicy").push(Step::SetMempolicy { mode: *mode, nodes });
     }
+}
+
+/// `process.rlimits` as the kernel has them, each with its place in the list.
+pub fn rlimits(process: &Process) -> impl Iterator<Item = (usize, Resource, Rlimit)> + '_ {
+    let bound = |value: u64| (value != u64::MAX).then_some(value);
+    process.rlimits.iter().enumerate().filter_map(move |(index, limit)| {
+        let resource = *RESOURCES.get(limit.resource as usize)?;
+        Some((index, resource, Rlimit { current: bound(limit.soft), maximum: bound(limit.hard) }))
+    })
 }
 
 /// More than any kernel has (`NR_CPUS`, at most 8192); it ignores those it has not.
@@ -158,6 +164,8 @@ pub(crate) fn find(container: &Container, call: &Call<'_>, plan: &mut Builder<'_
     let Some(process) = &container.process else { return Ok(()) };
     plan.at("process.args[0]");
     let candidates = candidates(process, plan)?;
+    plan.program =
+        process.args.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default();
     plan.push(Step::CheckExecutable { candidates });
     plan.at("process");
     // Nothing of ours stays open, not even while it waits. What is left closes on exec.

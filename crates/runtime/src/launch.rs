@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::hooks;
+use crate::limits;
 use crate::probe::{probe, revealing};
 use crate::timings::Timings;
 use crate::trees::id_maps;
@@ -46,6 +47,7 @@ pub(crate) fn launch(container: &Container, call: &Call<'_>, timings: &Timings) 
     if timings.are_wanted() {
         command.timed();
     }
+    limits::make_room(container);
     timings.begin("clone, map ids");
     perform(&command, plan)
 }

@@ -26,6 +26,9 @@ pub struct Record {
     pub annotations: BTreeMap<String, String>,
     /// The kinds of namespaces that it does not share with who created it, in the bits of clone(2).
     pub namespaces: u32,
+    /// Whether its processes are left in the session keyring of who starts them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) callers_keyring: bool,
     /// Its first process, once there is one.
     pub process: Option<Process>,
     /// What it has of resctrl.

@@ -407,13 +407,17 @@ fn die_with_parent(signal: Signal, parent: Option<Pid>) -> Result {
 }
 
 /// Does it for one after the other until it succeeds. As in execvp(3) a candidate that is not there is
-/// passed over, and one that may not be used too, but then that is the better reason.
+/// passed over, and one that may not be used too, but then that is the better reason. What a single one says
+/// is the reason.
 fn first(candidates: &[&CStr], mut act: impl FnMut(&CStr) -> Result) -> Result {
+    if let [candidate] = candidates {
+        return act(candidate);
+    }
     let mut reason = Errno::NOENT;
     for candidate in candidates {
         match act(candidate) {
             Err(Errno::NOENT | Errno::NOTDIR) => {}
-            Err(Errno::ACCESS) => reason = Errno::ACCESS,
+            Err(errno @ (Errno::ACCESS | Errno::ISDIR)) => reason = errno,
             done => return done,
         }
     }

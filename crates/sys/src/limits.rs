@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::raw::{self, Numeric, numbers};
 
-pub use rustix::process::{Resource, Rlimit, setpriority_process, setrlimit};
+pub use rustix::process::{Resource, Rlimit, getrlimit, setpriority_process, setrlimit};
 
 /// A scheduling policy with its parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -325,7 +325,9 @@ pub(crate) fn check_executable_and_execve_first() {
     };
     assert_eq!(reason(vec![c"/no/such"]), Reason::Errno(Errno::NOENT));
     assert_eq!(reason(vec![plain, c"/no/such"]), Reason::Errno(Errno::ACCESS));
-    assert_eq!(reason(vec![c"/"]), Reason::Errno(Errno::ACCESS), "a directory is no program");
+    assert_eq!(reason(vec![c"/"]), Reason::Errno(Errno::ISDIR), "a directory is no program");
+    assert_eq!(reason(vec![c"/dev/null/no"]), Reason::Errno(Errno::NOTDIR), "the reason of the only one");
+    assert_eq!(reason(vec![c"/no/such", c"/dev/null/no"]), Reason::Errno(Errno::NOENT));
     assert_eq!(reason(vec![c"/proc/self/exe"]), Reason::Errno(Errno::LOOP), "a magic link is none");
 }
 
