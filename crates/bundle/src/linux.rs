@@ -16,11 +16,6 @@ pub(crate) fn resolve(
     warnings: &mut Vec<Warning>,
 ) -> Result<(), Error> {
     let field = Field::new("linux");
-    let asked = [("resources", linux.resources().is_some()), ("cgroupsPath", linux.cgroups_path().is_some())];
-    for (name, _) in asked.into_iter().filter(|(_, asked)| *asked) {
-        let text = "no cgroup is made yet, so this is not in force".to_owned();
-        warnings.push(Warning { field: field.key(name), text });
-    }
     container.namespaces = namespaces(linux, &field.key("namespaces"))?;
     container.uid_mappings = checked(mappings(linux.uid_mappings()), &field.key("uidMappings"))?;
     container.gid_mappings = checked(mappings(linux.gid_mappings()), &field.key("gidMappings"))?;
