@@ -105,6 +105,7 @@ fn every_step_has_its_line() {
         (Step::FsconfigFd { fs: R3, key: c"pidns", fd: fd(9).into() }, "fsconfig r3 pidns=9"),
         (Step::Sethostname { name: b"box" }, r#"hostname "box""#),
         (Step::Request { what: Request::IdMaps }, "request id-maps"),
+        (Step::Request { what: Request::Cgroup }, "request cgroup"),
         (
             Step::Setrlimit { resource, limit: Rlimit { current: Some(64), maximum } },
             "rlimit nofile 64 unlimited",

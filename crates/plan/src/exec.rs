@@ -6,7 +6,7 @@
 //! into the pid namespace (`Step::CloneParent`).
 
 use crate::builder::{Builder, Error, Plan, mode};
-use crate::host::Host;
+use crate::host::{CgroupEntry, Host};
 use crate::process::Cwd;
 use crate::seccomp::When;
 use crate::terminal::Shown;
@@ -17,7 +17,7 @@ use husk_bundle::container::{ExecAffinity, NoNewPrivileges};
 use husk_script::sys::file::OFlags;
 use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::{Fd, Gid, Uid};
-use husk_script::{Reg, Step};
+use husk_script::{Reg, Request, Step};
 
 /// The container that a process is to be in.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +43,9 @@ pub fn exec<'b>(
 ) -> Result<Plan<'b>, Error> {
     let mut plan = Builder::new(memory);
     process::detach(call, host, Some(target.init), &mut plan);
+    if host.entry == CgroupEntry::Moved {
+        plan.at("exec").push(Step::Request { what: Request::Cgroup });
+    }
     // The caller's, which no container has prepared.
     let proc = lsm::proc(container, &mut plan)?;
     // What would need privilege over the host, which is given up next.

@@ -34,7 +34,7 @@ mod terminal;
 
 pub use builder::{Error, Plan};
 pub use exec::{Target, exec};
-pub use host::{AppArmor, CgroupMount, Host, JoinedIds, NamespacePath, Resctrl, Selinux};
+pub use host::{AppArmor, CgroupEntry, CgroupMount, Host, JoinedIds, NamespacePath, Resctrl, Selinux};
 pub use namespaces::apart;
 pub use process::rlimits;
 pub use program::not_begun;
@@ -154,6 +154,8 @@ pub fn create<'b>(
     namespaces::enter(container, host, start, &mut plan)?;
     // Before anything that needs an id: until ids are mapped the child has none.
     ids::map(container, host, &mut plan)?;
+    // Before anything is made that the container's limits should count, and before another process is born.
+    namespaces::settle(container, host, &mut plan);
     // Before kernel parameters, some of which are of a device.
     network::devices(container, host, &mut plan)?;
     keyring::join(container, call, proc, &mut plan)?;

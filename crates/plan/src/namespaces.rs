@@ -14,13 +14,13 @@
 
 use crate::Start;
 use crate::builder::{Builder, Error, mode};
-use crate::host::{Host, NamespacePath};
+use crate::host::{CgroupEntry, Host, NamespacePath};
 use crate::process;
 use husk_bundle::Container;
 use husk_bundle::container::{Namespace, NamespaceKind, Source};
-use husk_script::Step;
 use husk_script::sys::file::OFlags;
 use husk_script::sys::namespace::Namespaces;
+use husk_script::{Request, Step};
 
 /// The namespaces that are made.
 pub(crate) fn new(container: &Container) -> Namespaces {
@@ -78,7 +78,17 @@ fn in_steps(container: &Container, host: &Host) -> bool {
 
 /// The namespaces that the child is born in.
 pub(crate) fn born_in(container: &Container, host: &Host) -> Namespaces {
-    if in_steps(container, host) { Namespaces::EMPTY } else { new(container) }
+    if in_steps(container, host) { Namespaces::EMPTY } else { at_once(container, host) }
+}
+
+/// The new namespaces without one whose root is the cgroup that its maker is in: that has to be the
+/// container's by then. At its birth in another cgroup a process is still in the old one
+/// (copy_cgroup_ns in kernel/cgroup/namespace.c).
+fn at_once(container: &Container, host: &Host) -> Namespaces {
+    match host.entry {
+        CgroupEntry::None => new(container),
+        CgroupEntry::Born | CgroupEntry::Moved => new(container).without(Namespaces::CGROUP),
+    }
 }
 
 /// When the list goes on in the process that becomes the program.
@@ -165,11 +175,23 @@ pub(crate) fn enter(
             plan.release(register);
         }
     }
-    let left = new(container).without(Namespaces::PID);
+    let left = at_once(container, host).without(Namespaces::PID);
     if in_steps(container, host) && !left.is_empty() {
         plan.at("linux.namespaces").push(Step::Unshare { namespaces: left });
     }
     Ok(())
+}
+
+/// Comes into the container's cgroup, if it was not born there, and makes the cgroup namespace of which
+/// that is the root.
+pub(crate) fn settle(container: &Container, host: &Host, plan: &mut Builder<'_>) {
+    if host.entry == CgroupEntry::Moved {
+        plan.at("linux.cgroupsPath").push(Step::Request { what: Request::Cgroup });
+    }
+    let left = new(container).without(at_once(container, host));
+    if !left.is_empty() {
+        plan.at("linux.namespaces").push(Step::Unshare { namespaces: left });
+    }
 }
 
 /// Refuses a path that is no namespace of its kind, with better words than the kernel has.

@@ -5,7 +5,7 @@ use crate::procfs;
 use crate::resctrl;
 use crate::users::Users;
 use husk_bundle::Container;
-use husk_plan::{AppArmor, CgroupMount, Host, Selinux};
+use husk_plan::{AppArmor, CgroupEntry, CgroupMount, Host, Selinux};
 use husk_seccomp::{Abi, Arch, Machine};
 #[cfg(target_arch = "x86_64")]
 use husk_spawn::sys::process::knows_x32;
@@ -44,6 +44,7 @@ pub(crate) fn probe_process(container: &Container, users: &Users) -> Host {
         procfs_takes_pidns: false,
         revealing: Vec::new(),
         cgroup: CgroupMount::V2,
+        entry: CgroupEntry::None,
         // Tolerated: without an answer for one signal nothing is known to be ignored.
         ignored: ignored().unwrap_or_default(),
         apparmor: apparmor(container),

@@ -1,5 +1,6 @@
 //! What is written down of a container, for commands that come later.
 
+use crate::cgroups::Kept;
 use crate::hooks::Hook;
 use crate::procfs;
 use crate::resctrl::Membership;
@@ -31,6 +32,12 @@ pub struct Record {
     pub(crate) callers_keyring: bool,
     /// Its first process, once there is one.
     pub process: Option<Process>,
+    /// Its cgroup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cgroup: Option<Kept>,
+    /// Whether its processes may outlive its first one: it has no new pid namespace.
+    #[serde(default)]
+    pub shares_pids: bool,
     /// What it has of resctrl.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) resctrl: Option<Membership>,
