@@ -32,6 +32,8 @@ mod process;
 mod program;
 /// Filters of system calls, and agents that decide about them.
 mod seccomp;
+/// A process that joins, and one that would like to have something of it.
+mod spied_upon;
 /// Terminals, in the foreground and sent away.
 mod terminal;
 /// A bundle to build, a runtime to run it, and what is expected of it.
