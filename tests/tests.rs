@@ -6,6 +6,8 @@ mod bad_input;
 mod command_line;
 /// One more process in a container that runs.
 mod exec;
+/// One more process in a container whose namespaces are not all its own.
+mod exec_namespaces;
 /// The six kinds of hooks: where, when and with what they are run, and what follows if they fail.
 mod hooks;
 /// The rules of the house that a compiler does not know.
