@@ -30,6 +30,11 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// The last part of a path.
+fn name(path: &Path) -> String {
+    path.file_name().expect("a name").to_string_lossy().trim_start_matches('.').to_owned()
+}
+
 /// A bundle in a directory of its own, with a root file system that holds the guest and nothing else.
 pub(crate) struct Bundle {
     directory: TempDir,
@@ -54,6 +59,10 @@ impl Bundle {
             let map = |id: u32| json!([{ "containerID": 0, "hostID": id, "size": 1 }]);
             linux["uidMappings"] = map(rustix::process::geteuid().as_raw());
             linux["gidMappings"] = map(rustix::process::getegid().as_raw());
+        }
+        if is_root() {
+            // Every container is called the same, and the tests run side by side.
+            linux["cgroupsPath"] = format!("/husk-test-{}", name(directory.path())).into();
         }
         linux["namespaces"] = namespaces.into_iter().map(|kind| json!({ "type": kind })).collect();
         let config = json!({

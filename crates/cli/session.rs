@@ -13,7 +13,7 @@ pub(crate) struct Session<'a> {
     pub(crate) log: &'a Log,
     pub(crate) root: Root,
     pub(crate) rootless: Rootless,
-    cgroups: CgroupManager,
+    pub(crate) cgroups: husk_runtime::CgroupManager,
 }
 
 /// Where containers are known.
@@ -38,6 +38,11 @@ pub(crate) fn seal() -> Result<()> {
 impl<'a> Session<'a> {
     pub(crate) fn open(global: Global, log: &'a Log) -> Result<Self> {
         let cgroups = if global.systemd_cgroup { CgroupManager::Systemd } else { global.cgroup_manager };
+        let cgroups = match cgroups {
+            CgroupManager::Cgroupfs => husk_runtime::CgroupManager::Cgroupfs,
+            CgroupManager::Systemd => husk_runtime::CgroupManager::Systemd,
+            CgroupManager::Disabled => husk_runtime::CgroupManager::Disabled,
+        };
         let root = match global.root {
             Some(root) => {
                 let root = absolute(&root).context("--root")?;
@@ -61,7 +66,6 @@ impl<'a> Session<'a> {
 
     /// What has to be so before a container is made.
     pub(crate) fn prepare(&self) -> Result<()> {
-        ensure!(self.cgroups != CgroupManager::Systemd, "--systemd-cgroup: is not supported yet");
         if let Root::Users(root) = &self.root {
             // Without the sticky bit whoever tidies that directory up may take it away (XDG Base Directory
             // Specification).

@@ -47,7 +47,9 @@ fn watch() -> Result<(), Box<dyn Error>> {
             for fd in fs::read_dir(format!("/proc/{name}/fd")).into_iter().flatten().flatten() {
                 let number: u32 = fd.file_name().to_string_lossy().parse()?;
                 let target = fs::read_link(fd.path()).unwrap_or_default();
-                if number > 2 && target.is_absolute() {
+                // Its program, once it has begun, looks at its own map.
+                let is_own_map = target == std::path::Path::new(&format!("/proc/{name}/maps"));
+                if number > 2 && target.is_absolute() && !is_own_map {
                     found.push(format!("fd {}", target.display()));
                 }
             }

@@ -146,6 +146,21 @@ impl Error {
         }
     }
 
+    /// The field of the configuration that it is about.
+    #[must_use]
+    pub fn field(&self) -> Option<&str> {
+        match self {
+            Self::Invalid { field, .. }
+            | Self::NoController { field, .. }
+            | Self::Set { field, .. }
+            | Self::InUse { field, .. }
+            | Self::Clamped { field, .. } => Some(field),
+            Self::Devices { .. } => Some("linux.resources.devices"),
+            Self::Root(_) => Some("linux.cgroupsPath"),
+            _ => None,
+        }
+    }
+
     /// Whether it is for want of permission, which a caller without privileges may pass over when no
     /// limits are asked for.
     #[must_use]

@@ -29,7 +29,7 @@ impl Perform for Create {
         // As the option's help says.
         let Self { no_subreaper: _, .. } = self;
         session.prepare()?;
-        let request = self.creation.request()?;
+        let request = self.creation.request(session)?;
         husk_runtime::create(&session.store, &request, |warnings| session.warn(warnings))?;
         Ok(Exit::Success)
     }
@@ -64,7 +64,7 @@ pub(super) struct Creation {
 }
 
 impl Creation {
-    pub(super) fn request(&self) -> Result<Request> {
+    pub(super) fn request(&self, session: &Session<'_>) -> Result<Request> {
         let path = |path: &Option<PathBuf>| path.as_deref().map(absolute).transpose();
         Ok(Request {
             id: self.id.clone(),
@@ -75,6 +75,7 @@ impl Creation {
             new_root: if self.no_pivot { NewRoot::Move } else { NewRoot::Pivot },
             keyring: if self.no_new_keyring { Keyring::Callers } else { Keyring::New },
             preserve_fds: self.preserve_fds,
+            cgroups: session.cgroups,
             timings: Timings::default(),
         })
     }

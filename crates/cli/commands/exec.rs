@@ -4,7 +4,7 @@ use super::Perform;
 use crate::exit::Exit;
 use crate::session::{Session, absolute};
 use anyhow::Result;
-use husk_runtime::exec::{Changes, NoNewPrivileges, Program, Request, Wait};
+use husk_runtime::exec::{Changes, NoNewPrivileges, Paused, Program, Request, Wait};
 use std::path::PathBuf;
 
 pub(super) const MORE: &str = "
@@ -65,6 +65,12 @@ pub(super) struct Exec {
     /// Pass on N descriptors more than the standard ones and LISTEN_FDS
     #[arg(long, value_name = "N", default_value_t = 0)]
     preserve_fds: u32,
+    /// In a paused container: wait until it goes on
+    #[arg(long)]
+    ignore_paused: bool,
+    /// Put it into this cgroup below the container's
+    #[arg(long, value_name = "[CONTROLLER:]PATH")]
+    cgroup: Vec<String>,
     /// The container's name
     id: String,
     /// The program and its arguments
@@ -109,6 +115,8 @@ impl Exec {
             pidfd_socket: path(self.pidfd_socket)?,
             preserve_fds: self.preserve_fds,
             wait: if self.detach { Wait::Detached } else { Wait::Foreground },
+            paused: if self.ignore_paused { Paused::Waits } else { Paused::Refused },
+            cgroups: self.cgroup,
         })
     }
 }

@@ -4,17 +4,22 @@ use super::Perform;
 use crate::exit::Exit;
 use crate::session::Session;
 use anyhow::{Context as _, Result};
+use husk_runtime::Whom;
 
 pub(super) const MORE: &str = "
 Examples:
   husk kill web-1              ask it to end
   husk kill web-1 KILL         end it
   husk kill web-1 RTMIN+3      or 37, or SIGRTMIN+3
+  husk kill --all web-1 KILL   and all that it left behind
 ";
 
 /// Send a signal to a container's process
 #[derive(Debug, clap::Args)]
 pub(super) struct Kill {
+    /// To all of its processes; that there is none is no error
+    #[arg(short, long)]
+    all: bool,
     /// The container's name
     id: String,
     /// A number or a name
@@ -26,7 +31,8 @@ impl Perform for Kill {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
         let signal = husk_runtime::signal(&self.signal);
         let signal = signal.with_context(|| format!("unknown signal {:?}", self.signal))?;
-        husk_runtime::kill(&session.store, &self.id, signal)?;
+        let whom = if self.all { Whom::All } else { Whom::First };
+        husk_runtime::kill(&session.store, &self.id, signal, whom)?;
         Ok(Exit::Success)
     }
 }

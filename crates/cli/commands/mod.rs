@@ -2,14 +2,19 @@
 
 mod create;
 mod delete;
+mod events;
 mod exec;
 mod kill;
 mod list;
+mod pause;
 mod plan;
+mod ps;
+mod resume;
 mod run;
 mod spec;
 mod start;
 mod state;
+mod update;
 mod validate;
 
 use crate::exit::Exit;
@@ -61,7 +66,7 @@ impl Group {
 }
 
 /// Every verb, in the order of the help.
-pub(crate) static VERBS: [Verb; 11] = [
+pub(crate) static VERBS: [Verb; 16] = [
     Verb {
         usage: "[--bundle DIRECTORY] ID",
         more: run::MORE,
@@ -83,9 +88,14 @@ pub(crate) static VERBS: [Verb; 11] = [
         ..verb::<exec::Exec>("exec", Group::Life)
     },
     Verb { usage: "ID [SIGNAL]", more: kill::MORE, ..verb::<kill::Kill>("kill", Group::Life) },
+    Verb { usage: "ID", ..verb::<pause::Pause>("pause", Group::Life) },
+    Verb { usage: "ID", ..verb::<resume::Resume>("resume", Group::Life) },
+    Verb { usage: "[OPTIONS] ID", more: update::MORE, ..verb::<update::Change>("update", Group::Life) },
     Verb { usage: "[--force] ID", ..verb::<delete::Delete>("delete", Group::Life) },
     Verb { usage: "ID", ..verb::<state::State>("state", Group::Look) },
     Verb { usage: "[--format FORMAT]", ..verb::<list::List>("list", Group::Look) },
+    Verb { usage: "[--format FORMAT] ID [PS OPTIONS]", more: ps::MORE, ..verb::<ps::Ps>("ps", Group::Look) },
+    Verb { usage: "[--stats] ID", more: events::MORE, ..verb::<events::Events>("events", Group::Look) },
     Verb {
         usage: "[--bundle DIRECTORY] [--rootless]",
         more: spec::MORE,

@@ -48,7 +48,7 @@ impl Perform for Run {
             if self.detach { husk_runtime::Run::Detached } else { husk_runtime::Run::Foreground(foreground) };
         session.prepare()?;
         let picture = self.timings.as_deref().map(absolute).transpose()?;
-        let mut request = self.creation.request()?;
+        let mut request = self.creation.request(session)?;
         if self.timings.is_some() {
             request.timings = Timings::wanted();
         }

@@ -6,7 +6,8 @@
 //! into the pid namespace (`Step::CloneParent`).
 
 use crate::builder::{Builder, Error, Plan, mode};
-use crate::host::Host;
+use crate::host::{CgroupEntry, Host};
+use crate::process::Cwd;
 use crate::seccomp::When;
 use crate::terminal::Shown;
 use crate::{Call, identity, keyring, lsm, process, seccomp, terminal};
@@ -16,7 +17,7 @@ use husk_bundle::container::{ExecAffinity, NoNewPrivileges};
 use husk_script::sys::file::OFlags;
 use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::{Fd, Gid, Uid};
-use husk_script::{Reg, Step};
+use husk_script::{Reg, Request, Step};
 
 /// The container that a process is to be in.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +43,9 @@ pub fn exec<'b>(
 ) -> Result<Plan<'b>, Error> {
     let mut plan = Builder::new(memory);
     process::detach(call, host, Some(target.init), &mut plan);
+    if host.entry == CgroupEntry::Moved {
+        plan.at("exec").push(Step::Request { what: Request::Cgroup });
+    }
     // The caller's, which no container has prepared.
     let proc = lsm::proc(container, &mut plan)?;
     // What would need privilege over the host, which is given up next.
@@ -59,17 +63,21 @@ pub fn exec<'b>(
     // Whatever process it goes on in has this from the one before.
     lsm::confine(label, &mut plan);
     identity::bounding(container, &mut plan);
-    // A filter needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs.
-    seccomp::load(container, host, When::Privileged, &mut plan)?;
+    let cwd = Cwd::enter(container, &mut plan)?;
     identity::become_user(container, host, &mut plan)?;
+    if let Some(cwd) = cwd {
+        cwd.enter_as_user(&mut plan);
+    }
+    process::find(container, call, &mut plan)?;
+    // It needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs.
+    seccomp::load(container, host, When::Privileged, &mut plan)?;
+    identity::shed(container, &mut plan);
     if let Some(process) = &container.process {
-        process::cwd(process, &mut plan)?;
         if process.no_new_privileges == NoNewPrivileges::Set {
             plan.at("process.noNewPrivileges").push(Step::NoNewPrivs);
         }
-        appear(target, call, &mut plan);
+        appear(target, &mut plan);
         terminal::control(container, &mut plan);
-        process::find(process, call, &mut plan)?;
         // Not later: nobody may be left to hand its listener over.
         seccomp::load(container, host, When::Attended, &mut plan)?;
         process::wait(call.start, &mut plan);
@@ -103,10 +111,9 @@ fn root(plan: &mut Builder<'_>) -> Result<Reg, Error> {
 }
 
 /// Is seen inside from here on: with no more than the program will have, and with nothing of the host's.
-fn appear<'b>(target: Target, call: &Call<'_>, plan: &mut Builder<'b>) {
+fn appear(target: Target, plan: &mut Builder<'_>) {
     plan.at("exec");
     if target.namespaces.contains(Namespaces::PID) {
-        plan.push(process::close_others(call));
         plan.push(Step::CloneParent { namespaces: Namespaces::EMPTY });
     }
     plan.push(Step::Setsid);

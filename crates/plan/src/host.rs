@@ -29,6 +29,8 @@ pub struct Host {
     pub revealing: Vec<PathBuf>,
     /// What a mount of type `cgroup` shows.
     pub cgroup: CgroupMount,
+    /// How the child comes into the container's cgroup.
+    pub entry: CgroupEntry,
     /// The signals that the caller ignores, which exec would leave so.
     pub ignored: SignalSet,
     /// What confines programs by profiles.
@@ -99,6 +101,17 @@ pub struct JoinedIds {
     pub gids: Vec<IdMapping>,
     /// Whether its processes may change their groups.
     pub may_set_groups: bool,
+}
+
+/// How the child comes into the container's cgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CgroupEntry {
+    /// There is none: it stays in the caller's.
+    None,
+    /// It is born there, as in version 2.
+    Born,
+    /// Its parent moves it there when it asks.
+    Moved,
 }
 
 /// What a mount of type `cgroup` shows.

@@ -34,7 +34,7 @@ mod terminal;
 
 pub use builder::{Error, Plan};
 pub use exec::{Target, exec};
-pub use host::{AppArmor, CgroupMount, Host, JoinedIds, NamespacePath, Resctrl, Selinux};
+pub use host::{AppArmor, CgroupEntry, CgroupMount, Host, JoinedIds, NamespacePath, Resctrl, Selinux};
 pub use namespaces::apart;
 pub use process::rlimits;
 pub use program::not_begun;
@@ -46,6 +46,7 @@ use husk_bundle::Container;
 use husk_bundle::container::{Access, NamespaceKind, NoNewPrivileges};
 use husk_script::Step;
 use husk_script::sys::Fd;
+use process::Cwd;
 use seccomp::When;
 use terminal::Shown;
 
@@ -153,6 +154,8 @@ pub fn create<'b>(
     namespaces::enter(container, host, start, &mut plan)?;
     // Before anything that needs an id: until ids are mapped the child has none.
     ids::map(container, host, &mut plan)?;
+    // Before anything is made that the container's limits should count, and before another process is born.
+    namespaces::settle(container, host, &mut plan);
     // Before kernel parameters, some of which are of a device.
     network::devices(container, host, &mut plan)?;
     keyring::join(container, call, proc, &mut plan)?;
@@ -193,20 +196,24 @@ pub fn create<'b>(
     lsm::confine(label, &mut plan);
     process::limits(container, &mut plan);
     identity::bounding(container, &mut plan);
-    // A filter needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs.
-    seccomp::load(container, host, When::Privileged, &mut plan)?;
+    let cwd = Cwd::enter(container, &mut plan)?;
     identity::become_user(container, host, &mut plan)?;
+    if let Some(cwd) = cwd {
+        cwd.enter_as_user(&mut plan);
+    }
+    process::find(container, call, &mut plan)?;
+    // It needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs. As late as can be: from here on
+    // the profile decides which calls may be made, and an old one knows none of the newer.
+    seccomp::load(container, host, When::Privileged, &mut plan)?;
+    identity::shed(container, &mut plan);
     // Everything that needs privilege is done.
-    namespaces::appear(container, host, call, &mut plan);
+    namespaces::appear(container, host, start, &mut plan);
     terminal::control(container, &mut plan);
     // The kernel forgets this signal when ids change.
     process::die_with_creator(start, &mut plan);
-    // With the program's identity, so that it does not start where it may not be.
-    process::cwd(process, &mut plan)?;
     if process.no_new_privileges == NoNewPrivileges::Set {
         plan.at("process.noNewPrivileges").push(Step::NoNewPrivs);
     }
-    process::find(process, call, &mut plan)?;
     // Not later: nobody may be left to hand its listener over.
     seccomp::load(container, host, When::Attended, &mut plan)?;
     process::wait(start, &mut plan);

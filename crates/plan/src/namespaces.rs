@@ -12,15 +12,15 @@
 //! somebody's pid namespace is seen by those who live there, and they may be allowed to trace it. So a
 //! container's process appears there last, when it has shed all that its program will not have.
 
+use crate::Start;
 use crate::builder::{Builder, Error, mode};
-use crate::host::{Host, NamespacePath};
+use crate::host::{CgroupEntry, Host, NamespacePath};
 use crate::process;
-use crate::{Call, Start};
 use husk_bundle::Container;
 use husk_bundle::container::{Namespace, NamespaceKind, Source};
-use husk_script::Step;
 use husk_script::sys::file::OFlags;
 use husk_script::sys::namespace::Namespaces;
+use husk_script::{Request, Step};
 
 /// The namespaces that are made.
 pub(crate) fn new(container: &Container) -> Namespaces {
@@ -78,7 +78,17 @@ fn in_steps(container: &Container, host: &Host) -> bool {
 
 /// The namespaces that the child is born in.
 pub(crate) fn born_in(container: &Container, host: &Host) -> Namespaces {
-    if in_steps(container, host) { Namespaces::EMPTY } else { new(container) }
+    if in_steps(container, host) { Namespaces::EMPTY } else { at_once(container, host) }
+}
+
+/// The new namespaces without one whose root is the cgroup that its maker is in: that has to be the
+/// container's by then. At its birth in another cgroup a process is still in the old one
+/// (copy_cgroup_ns in kernel/cgroup/namespace.c).
+fn at_once(container: &Container, host: &Host) -> Namespaces {
+    match host.entry {
+        CgroupEntry::None => new(container),
+        CgroupEntry::Born | CgroupEntry::Moved => new(container).without(Namespaces::CGROUP),
+    }
 }
 
 /// When the list goes on in the process that becomes the program.
@@ -165,11 +175,23 @@ pub(crate) fn enter(
             plan.release(register);
         }
     }
-    let left = new(container).without(Namespaces::PID);
+    let left = at_once(container, host).without(Namespaces::PID);
     if in_steps(container, host) && !left.is_empty() {
         plan.at("linux.namespaces").push(Step::Unshare { namespaces: left });
     }
     Ok(())
+}
+
+/// Comes into the container's cgroup, if it was not born there, and makes the cgroup namespace of which
+/// that is the root.
+pub(crate) fn settle(container: &Container, host: &Host, plan: &mut Builder<'_>) {
+    if host.entry == CgroupEntry::Moved {
+        plan.at("linux.cgroupsPath").push(Step::Request { what: Request::Cgroup });
+    }
+    let left = new(container).without(at_once(container, host));
+    if !left.is_empty() {
+        plan.at("linux.namespaces").push(Step::Unshare { namespaces: left });
+    }
 }
 
 /// Refuses a path that is no namespace of its kind, with better words than the kernel has.
@@ -203,11 +225,10 @@ pub(crate) fn be_born(container: &Container, host: &Host, start: Start, plan: &m
 /// Appears in a pid namespace that others live in. All privilege that the program will not have is shed
 /// before, and so is everything else that one who may trace it would find: descriptors of the host's
 /// file systems, and memory that is shared with a process of more privilege.
-pub(crate) fn appear(container: &Container, host: &Host, call: &Call<'_>, plan: &mut Builder<'_>) {
+pub(crate) fn appear(container: &Container, host: &Host, start: Start, plan: &mut Builder<'_>) {
     if birth(container, host) == Birth::Last {
         plan.at("linux.namespaces");
-        plan.push(process::close_others(call));
         plan.push(Step::Undumpable);
-        go_on(container, host, Birth::Last, call.start, plan);
+        go_on(container, host, Birth::Last, start, plan);
     }
 }

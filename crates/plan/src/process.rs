@@ -8,7 +8,7 @@ use husk_bundle::container::{MemoryPolicy, Process, Scheduler};
 use husk_script::sys::file::OFlags;
 use husk_script::sys::limits::{Resource, Rlimit, SchedAttr};
 use husk_script::sys::signal::{Signal, SignalSet};
-use husk_script::sys::{CArray, Fd};
+use husk_script::sys::{CArray, Errno, Fd};
 use husk_script::{Reg, Request, Step};
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -127,20 +127,41 @@ const RESOURCES: [Resource; 16] = [
     Resource::Rttime,
 ];
 
-/// Enters the working directory, without magic links: `/proc/self/fd/7` would be one of ours.
-pub(crate) fn cwd(process: &Process, plan: &mut Builder<'_>) -> Result<(), Error> {
-    plan.at("process.cwd");
-    let root = plan.register()?;
-    let path = plan.target(&process.cwd)?.path;
-    plan.push(Step::Open { path: c"/", flags: OFlags::PATH | OFlags::DIRECTORY, mode: mode(0), out: root });
-    plan.push(Step::OpenInRoot { root: root.into(), path, out: root });
-    plan.push(Step::Fchdir { directory: root.into() });
-    plan.release(root);
-    Ok(())
+/// The way into the working directory.
+pub(crate) struct Cwd<'b> {
+    root: Reg,
+    path: &'b CStr,
+    entered: Reg,
+}
+
+impl<'b> Cwd<'b> {
+    /// Enters it while there is privilege: the program may have to start where it could not go itself. Where
+    /// that is not enough, as on a file system that trusts no root, the program's user may still do.
+    /// Without magic links: `/proc/self/fd/7` would be one of ours.
+    pub(crate) fn enter(container: &Container, plan: &mut Builder<'b>) -> Result<Option<Self>, Error> {
+        let Some(process) = &container.process else { return Ok(None) };
+        plan.at("process.cwd");
+        let path = plan.target(&process.cwd)?.path;
+        let (root, entered) = (plan.register()?, plan.fresh_register()?);
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        plan.push(Step::Open { path: c"/", flags, mode: mode(0), out: root });
+        plan.push(Step::Enter { root: root.into(), path, entered, tolerate: Some(Errno::ACCESS) });
+        Ok(Some(Self { root, path, entered }))
+    }
+
+    /// Enters it with the program's identity, if it has not been entered yet.
+    pub(crate) fn enter_as_user(self, plan: &mut Builder<'b>) {
+        let Self { root, path, entered } = self;
+        plan.at("process.cwd");
+        plan.push(Step::Enter { root: root.into(), path, entered, tolerate: None });
+        plan.release(root);
+        plan.release(entered);
+    }
 }
 
 /// Finds the program, so that one that is missing fails `create` and not `start`.
-pub(crate) fn find(process: &Process, call: &Call<'_>, plan: &mut Builder<'_>) -> Result<(), Error> {
+pub(crate) fn find(container: &Container, call: &Call<'_>, plan: &mut Builder<'_>) -> Result<(), Error> {
+    let Some(process) = &container.process else { return Ok(()) };
     plan.at("process.args[0]");
     let candidates = candidates(process, plan)?;
     plan.program =

@@ -1,7 +1,7 @@
 //! Where in a plan a program is told what confines it, on machines with AppArmor or SELinux.
 
 use bumpalo::Bump;
-use husk_plan::{AppArmor, Call, CgroupMount, Host, Keyring, Selinux, create};
+use husk_plan::{AppArmor, Call, CgroupEntry, CgroupMount, Host, Keyring, Selinux, create};
 use husk_script::sys::signal::SignalSet;
 use husk_seccomp::{Abi, Machine};
 use std::path::{Path, PathBuf};
@@ -17,6 +17,7 @@ fn host() -> Host {
         procfs_takes_pidns: true,
         revealing: Vec::new(),
         cgroup: CgroupMount::V2,
+        entry: CgroupEntry::Born,
         ignored: SignalSet::EMPTY,
         apparmor: AppArmor::Off,
         selinux: Selinux::Off,

@@ -1,5 +1,6 @@
 //! `create`: everything up to the program, which waits.
 
+use crate::cgroups::{self, CgroupManager, Home, New};
 use crate::delete::forget;
 use crate::descriptors;
 use crate::error::Error;
@@ -14,6 +15,7 @@ use crate::store::{Entry, Store, write_whole};
 use crate::terminal::{Console, Stay};
 use crate::time;
 use crate::timings::Timings;
+use husk_bundle::container::NamespaceKind;
 use husk_bundle::{Container, Warning};
 use husk_listing::Line;
 use husk_plan::{Call, Keyring, NewRoot, Plan, Start};
@@ -43,6 +45,8 @@ pub struct Request {
     pub keyring: Keyring,
     /// How many of the caller's descriptors, from 3 upwards, are passed on to the program.
     pub preserve_fds: u32,
+    /// Who makes the cgroup.
+    pub cgroups: CgroupManager,
     /// Where to write down when things happen.
     pub timings: Timings,
 }
@@ -73,10 +77,11 @@ pub fn create(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])
     let socket = creation.entry.socket();
     let listener = UnixListener::bind(&socket).map_err(|reason| Error::file("bind", &socket, reason))?;
     let mut record = record(request, &container);
-    creation.entry.write(&record)?;
     notify::offer(&creation.entry, &mut container)?;
+    let home = make_home(&container, request, &creation, &mut record, &mut warn)?;
 
-    let mut launched = launch(&container, &request.call(Start::On(Fd::of(&listener)))?, &request.timings)?;
+    let call = request.call(Start::On(Fd::of(&listener)))?;
+    let mut launched = launch(&container, &call, home, &request.timings)?;
     let parked = park(&mut launched, &container, &mut console, request, &creation, &mut record);
     match parked.and_then(|()| watcher.tell(&launched.child)) {
         Ok(()) => {
@@ -93,9 +98,33 @@ pub fn create(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])
     }
 }
 
+/// Writes down that there will be a container, and makes its cgroup.
+pub(crate) fn make_home<'c>(
+    container: &'c Container,
+    request: &Request,
+    creation: &Creation,
+    record: &mut Record,
+    warn: &mut impl FnMut(&[Warning]),
+) -> Result<Option<Home<'c>>, Error> {
+    let Some(mut home) = New::find(container, &request.id, request.cgroups)? else {
+        creation.entry.write(record)?;
+        return Ok(None);
+    };
+    record.cgroup = Some(home.kept());
+    creation.entry.write(record)?;
+    let made = home.make(warn);
+    if !home.is_made() {
+        // What is there may be somebody else's, and is not to be removed.
+        record.cgroup = None;
+        creation.entry.write(record)?;
+    }
+    made?;
+    Ok(home.is_made().then_some(Home::New(Box::new(home))))
+}
+
 /// Brings the child to where it waits for `start`.
 fn park(
-    launched: &mut Launched,
+    launched: &mut Launched<'_>,
     container: &Container,
     console: &mut Console,
     request: &Request,
@@ -136,6 +165,7 @@ impl Creation {
     /// Leaves nothing of a container whose process there was.
     pub(crate) fn end(self, record: &Record, warn: impl FnMut(&[Warning])) {
         // Tolerated: as for one that is dropped.
+        cgroups::kill_rest(record).unwrap_or(());
         forget(&self.entry, record, warn).unwrap_or(());
         self.commit();
     }
@@ -175,6 +205,11 @@ pub(crate) fn record(request: &Request, container: &Container) -> Record {
         namespaces: husk_plan::apart(container).bits(),
         callers_keyring: request.keyring == Keyring::Callers,
         process: None,
+        cgroup: None,
+        shares_pids: !container
+            .namespaces
+            .iter()
+            .any(|namespace| namespace.kind == NamespaceKind::Pid && namespace.path.is_none()),
         resctrl: None,
         after_start: Vec::new(),
         poststart: Hook::list(&container.hooks.poststart),

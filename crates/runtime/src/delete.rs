@@ -1,5 +1,6 @@
 //! `delete`: nothing is left of a container.
 
+use crate::cgroups;
 use crate::error::Error;
 use crate::hooks;
 use crate::kill;
@@ -19,7 +20,10 @@ pub fn delete(store: &Store, id: &str, warn: impl FnMut(&[Warning])) -> Result<(
     // What cannot be read cannot be known to have stopped.
     let record = entry.read()?;
     match status::of(&entry, &record) {
-        Status::Stopped => forget(&entry, &record, warn),
+        Status::Stopped => {
+            cgroups::kill_rest(&record)?;
+            forget(&entry, &record, warn)
+        }
         Status::Created => end(&entry, warn),
         status => Err(Error::NotStopped { id: id.to_owned(), status }),
     }
@@ -43,8 +47,14 @@ pub fn force_delete(store: &Store, id: &str, warn: impl FnMut(&[Warning])) -> Re
 fn end(entry: &Entry, warn: impl FnMut(&[Warning])) -> Result<(), Error> {
     // A record that cannot be read names no process, and no hooks.
     let Ok(record) = entry.read() else { return entry.remove() };
-    if let Some(process) = record.process.and_then(kill::open) {
-        kill::end(&process)?;
+    // Until one is known, what is in its cgroup may be somebody else's, who was there first.
+    if let Some(process) = record.process {
+        if let Some(process) = kill::open(process) {
+            kill::order(&process)?;
+            cgroups::let_die(&record)?;
+            kill::wait(&process)?;
+        }
+        cgroups::kill_rest(&record)?;
     }
     forget(entry, &record, warn)
 }

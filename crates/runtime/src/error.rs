@@ -42,6 +42,14 @@ pub enum Error {
         /// Why it is nobody.
         reason: &'static str,
     },
+    /// An option that makes no sense for this container.
+    #[error("{option}: {reason}")]
+    Argument {
+        /// Which.
+        option: &'static str,
+        /// Why not.
+        reason: String,
+    },
     /// A descriptor that is to be passed on and that the caller has not.
     #[error("{option}: descriptor {number} is not open")]
     Descriptor {
@@ -53,6 +61,9 @@ pub enum Error {
     /// What was asked makes no sense.
     #[error(transparent)]
     Bundle(#[from] husk_bundle::Error),
+    /// Its cgroup.
+    #[error(transparent)]
+    Cgroup(#[from] husk_cgroup::Error),
     /// What was asked cannot be done here.
     #[error(transparent)]
     Plan(#[from] husk_plan::Error),
@@ -109,6 +120,7 @@ impl Error {
             Self::State(_) | Self::NotStopped { .. } => "wrong-state",
             Self::Bundle(_) => "invalid-config",
             Self::Plan(_) => "cannot-be-done",
+            Self::Cgroup(_) => "cgroup",
             Self::Step { .. } => "step-failed",
             _ => "system",
         }
@@ -122,6 +134,7 @@ impl Error {
         match self {
             Self::Bundle(error) => Some(error.field.to_string()),
             Self::Plan(error) => field(error.origin()),
+            Self::Cgroup(error) => error.field().map(str::to_owned),
             Self::Step { origin, .. } => field(origin),
             _ => None,
         }

@@ -1,10 +1,11 @@
 //! `exec`: one more process in a container that runs.
 
+use crate::cgroups::{self, Home};
 use crate::create::write_pid;
 use crate::descriptors;
 use crate::error::Error;
 use crate::kill;
-use crate::launch::{command, memory, perform};
+use crate::launch::{Launched, command, enter, memory, perform};
 use crate::pidfd::Watcher;
 use crate::probe::probe_process;
 use crate::record::Record;
@@ -16,9 +17,9 @@ use crate::terminal::{Console, Stay};
 use crate::users::Users;
 use husk_bundle::container::Process;
 use husk_bundle::{Container, Warning};
-use husk_plan::{Call, Keyring, Target};
-use husk_spawn::Namespaces;
-use husk_spawn::sys::Fd;
+use husk_plan::{Call, CgroupEntry, Host, Keyring, Target};
+use husk_spawn::sys::{Errno, Fd};
+use husk_spawn::{Namespaces, Reason};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -43,6 +44,19 @@ pub struct Request {
     pub preserve_fds: u32,
     /// Whether to wait for its end.
     pub wait: Wait,
+    /// What becomes of it in a container that is paused.
+    pub paused: Paused,
+    /// The cgroups below the container's that it comes into: `PATH`, or `CONTROLLER[,CONTROLLER]:PATH`.
+    pub cgroups: Vec<String>,
+}
+
+/// What becomes of a process in a container that is paused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paused {
+    /// It is not made.
+    Refused,
+    /// It waits until the container goes on.
+    Waits,
 }
 
 /// The process that an `exec` is to make.
@@ -83,6 +97,11 @@ pub fn exec(
     let record = entry.read()?;
     match status::of(&entry, &record) {
         Status::Created | Status::Running => {}
+        Status::Paused if request.paused == Paused::Waits => {}
+        Status::Paused => {
+            let text = "cannot exec in a paused container (use --ignore-paused to override)";
+            return Err(Error::State(text));
+        }
         Status::Stopped => return Err(Error::State("cannot exec in a stopped container")),
         Status::Creating => return Err(Error::State("cannot exec in a container that is not created yet")),
     }
@@ -102,8 +121,28 @@ pub fn exec(
 
     let target = Target { init: Fd::of(&init), namespaces: Namespaces::from_bits(record.namespaces) };
     let host = probe_process(&container, &users);
-    let plan = husk_plan::exec(&container, target, &host, &request.call(&record)?, memory())?;
-    let mut launched = perform(&command(&plan), plan)?;
+    let start = |home: Option<Home<'static>>| {
+        let entry = home.as_ref().map_or(CgroupEntry::None, Home::entry);
+        let host = Host { entry, ..host.clone() };
+        let plan = husk_plan::exec(&container, target, &host, &request.call(&record)?, memory())?;
+        let mut command = command(&plan);
+        if let Some(directory) = home.as_ref().and_then(Home::directory) {
+            enter(&mut command, directory)?;
+        }
+        Ok(Launched { home, ..perform(&command, plan)? })
+    };
+    let cgroups = cgroups::below(&request.cgroups)?;
+    let mut launched = match start(cgroups::company(&record, &cgroups)?) {
+        // With controllers for cgroups of its own below, the container's cgroup has no room for processes:
+        // its first one will have moved (cgroup-v2.rst, "No Internal Process Constraint").
+        Err(Error::Spawn(error)) if cgroups.is_empty() && error.reason() == Reason::Errno(Errno::BUSY) => {
+            start(cgroups::of_process(&record)?)?
+        }
+        Err(Error::Spawn(error)) if error.reason() == Reason::Errno(Errno::BUSY) => {
+            return Err(Error::kernel("adding pid of a new process to cgroups", Errno::BUSY));
+        }
+        started => started?,
+    };
     // A child that failed before asks nothing; the wait says at what.
     if launched.serve(&container, &record, &mut console)? == Arrival::Ready {
         watcher.tell(&launched.child)?;

@@ -1,37 +1,86 @@
 //! `kill`: a signal to the container's process.
 
+use crate::cgroups;
 use crate::error::Error;
 use crate::record::Process;
 use crate::store::Store;
+use husk_cgroup::Cgroup;
 use husk_spawn::Signal;
 use husk_spawn::sys::signal::pidfd_send_signal;
 use husk_spawn::sys::{Errno, Fd};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
-use rustix::process::{PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::os::fd::OwnedFd;
 
-/// Sends `signal` to a container's process.
+/// Who is sent a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// The container's first process.
+    First,
+    /// All that are in its cgroup. That there is none is no error.
+    All,
+}
+
+/// Sends `signal` to a container's process, or to all. Who is killed and takes nobody with it, for want of
+/// a pid namespace of the container's, is killed with all the others.
 ///
 /// # Errors
 ///
 /// `container not running` if it has ended.
-pub fn kill(store: &Store, id: &str, signal: Signal) -> Result<(), Error> {
+pub fn kill(store: &Store, id: &str, signal: Signal, whom: Whom) -> Result<(), Error> {
     let record = store.entry(id)?.read()?;
-    let process = record.process.and_then(open).ok_or(Error::State("container not running"))?;
-    pidfd_send_signal(Fd::of(&process), signal).map_err(|errno| match errno {
-        Errno::SRCH => Error::State("container not running"),
-        errno => Error::kernel("signal the container's process", errno),
-    })
+    let first = record.process.and_then(open);
+    let cgroup = match whom {
+        // Until there is a process, who is in it may be somebody else.
+        Whom::All if record.process.is_some() => cgroups::find(&record)?,
+        _ if signal == Signal::KILL && record.shares_pids && first.is_some() => cgroups::find(&record)?,
+        _ => None,
+    };
+    match (&cgroup, first) {
+        (Some(cgroup), _) if signal == Signal::KILL => cgroup.kill()?,
+        (Some(cgroup), _) => signal_all(cgroup, signal)?,
+        (None, Some(process)) => match pidfd_send_signal(Fd::of(&process), signal) {
+            Ok(()) => {}
+            Err(Errno::SRCH) if whom == Whom::All => {}
+            Err(Errno::SRCH) => return Err(Error::State("container not running")),
+            Err(errno) => return Err(Error::kernel("signal the container's process", errno)),
+        },
+        (None, None) if whom == Whom::All => {}
+        (None, None) => return Err(Error::State("container not running")),
+    }
+    if signal == Signal::KILL { cgroups::let_die(&record) } else { Ok(()) }
+}
+
+/// Sends it to each, unless it has ended.
+fn signal_all(cgroup: &Cgroup, signal: Signal) -> Result<(), Error> {
+    for pid in cgroup.pids()?.into_iter().filter_map(Pid::from_raw) {
+        let process = match pidfd_open(pid, PidfdFlags::empty()) {
+            Err(Errno::SRCH) => continue,
+            process => {
+                process.map_err(|errno| Error::kernel("open one of the container's processes", errno))?
+            }
+        };
+        match pidfd_send_signal(Fd::of(&process), signal) {
+            Ok(()) | Err(Errno::SRCH) => {}
+            Err(errno) => return Err(Error::kernel("signal the container's processes", errno)),
+        }
+    }
+    Ok(())
 }
 
 /// Kills a process and waits until it is gone.
 pub(crate) fn end(pidfd: &OwnedFd) -> Result<(), Error> {
-    match pidfd_send_signal(Fd::of(pidfd), Signal::KILL) {
-        Ok(()) | Err(Errno::SRCH) => {}
-        Err(errno) => return Err(Error::kernel("kill the container's process", errno)),
-    }
+    order(pidfd)?;
     wait(pidfd)
+}
+
+/// Kills a process, which may not have ended yet.
+pub(crate) fn order(pidfd: &OwnedFd) -> Result<(), Error> {
+    match pidfd_send_signal(Fd::of(pidfd), Signal::KILL) {
+        Ok(()) | Err(Errno::SRCH) => Ok(()),
+        Err(errno) => Err(Error::kernel("kill the container's process", errno)),
+    }
 }
 
 /// Waits until a process is gone.

@@ -1,5 +1,6 @@
 //! From a plan to a child that performs it.
 
+use crate::cgroups::Home;
 use crate::error::Error;
 use crate::hooks;
 use crate::limits;
@@ -8,17 +9,20 @@ use crate::timings::Timings;
 use crate::trees::id_maps;
 use bumpalo::Bump;
 use husk_bundle::Container;
-use husk_plan::{Call, NewRoot, Plan};
+use husk_plan::{Call, CgroupEntry, NewRoot, Plan};
 use husk_script::Step;
 use husk_spawn::{Child, Command, Reason, Request};
+use std::os::fd::BorrowedFd;
 
 /// A child together with the plan it performs.
-pub(crate) struct Launched {
+pub(crate) struct Launched<'c> {
     pub(crate) child: Child,
     pub(crate) plan: Plan<'static>,
+    /// The cgroup that is made for it.
+    pub(crate) home: Option<Home<'c>>,
 }
 
-impl Launched {
+impl Launched<'_> {
     /// Waits until the child has become its program.
     pub(crate) fn wait_for_exec(&mut self) -> Result<(), Error> {
         self.child.wait_for_exec().map_err(|error| self.explain(error))
@@ -31,12 +35,18 @@ impl Launched {
 }
 
 /// Plans the container and starts its process.
-pub(crate) fn launch(container: &Container, call: &Call<'_>, timings: &Timings) -> Result<Launched, Error> {
+pub(crate) fn launch<'c>(
+    container: &Container,
+    call: &Call<'_>,
+    home: Option<Home<'c>>,
+    timings: &Timings,
+) -> Result<Launched<'c>, Error> {
     timings.begin("look at the machine");
     let mut host = probe(container);
     if call.new_root == NewRoot::Move {
         host.revealing = revealing(&container.rootfs);
     }
+    host.entry = home.as_ref().map_or(CgroupEntry::None, Home::entry);
     timings.begin("plan");
     let plan = husk_plan::create(container, &host, call, memory())?;
     let mut command = command(&plan);
@@ -49,7 +59,17 @@ pub(crate) fn launch(container: &Container, call: &Call<'_>, timings: &Timings) 
     }
     limits::make_room(container);
     timings.begin("clone, map ids");
-    perform(&command, plan)
+    if let Some(directory) = home.as_ref().and_then(Home::directory) {
+        enter(&mut command, directory)?;
+    }
+    Ok(Launched { home, ..perform(&command, plan)? })
+}
+
+/// Has the child born in a cgroup.
+pub(crate) fn enter(command: &mut Command, directory: BorrowedFd<'_>) -> Result<(), Error> {
+    let directory = directory.try_clone_to_owned();
+    command.cgroup(directory.map_err(|reason| Error::Kernel { act: "keep the cgroup open", reason })?);
+    Ok(())
 }
 
 /// Memory for a plan. It is never freed: the child may read it for longer than this process lives.
@@ -70,9 +90,9 @@ pub(crate) fn command(plan: &Plan<'static>) -> Command {
 }
 
 /// Starts it.
-pub(crate) fn perform(command: &Command, plan: Plan<'static>) -> Result<Launched, Error> {
+pub(crate) fn perform<'c>(command: &Command, plan: Plan<'static>) -> Result<Launched<'c>, Error> {
     match command.spawn() {
-        Ok(child) => Ok(Launched { child, plan }),
+        Ok(child) => Ok(Launched { child, plan, home: None }),
         Err(error) => Err(explain(error, &plan, b"")),
     }
 }

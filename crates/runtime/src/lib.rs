@@ -6,10 +6,12 @@
 
 #![forbid(unsafe_code)]
 
+mod cgroups;
 mod create;
 mod delete;
 mod descriptors;
 mod error;
+mod events;
 pub mod exec;
 mod hooks;
 mod kill;
@@ -20,9 +22,12 @@ mod namespaces;
 mod net_devices;
 mod netlink;
 mod notify;
+mod pause;
 mod pidfd;
 mod plan;
 mod probe;
+mod procfs;
+pub mod ps;
 mod record;
 mod resctrl;
 mod run;
@@ -36,18 +41,23 @@ mod terminal;
 mod time;
 mod timings;
 mod trees;
+mod update;
 mod users;
 mod validate;
 
+pub use cgroups::CgroupManager;
 pub use create::{Request, create};
 pub use delete::{delete, force_delete};
 pub use error::Error;
+pub use events::{Event, events, stats};
 pub use exec::exec;
 pub use hooks::Hook;
 pub use husk_bundle::Warning;
+pub use husk_cgroup::Resources;
 pub use husk_plan::{Keyring, NewRoot};
 pub use husk_spawn::Signal;
-pub use kill::{kill, signal};
+pub use kill::{Whom, kill, signal};
+pub use pause::{pause, resume};
 pub use plan::{Planned, PlannedStep, plan};
 pub use record::Record;
 pub use run::{Afterwards, Foreground, Run, run};
@@ -58,4 +68,5 @@ pub use store::Store;
 pub use supervise::Orphans;
 pub use time::now;
 pub use timings::{Lane, Span, Timings};
+pub use update::{Update, resources, update};
 pub use validate::{Finding, Severity, validate};

@@ -5,7 +5,7 @@ use crate::probe::probe;
 use bumpalo::Bump;
 use husk_bundle::Warning;
 use husk_listing::Line;
-use husk_plan::Call;
+use husk_plan::{Call, CgroupEntry, CgroupMount};
 use serde::Serialize;
 use std::path::Path;
 
@@ -46,7 +46,12 @@ pub struct PlannedStep {
 /// If the configuration cannot be read or carried out.
 pub fn plan(bundle: &Path) -> Result<Planned, Error> {
     let (container, warnings) = husk_bundle::load(bundle)?;
-    let host = probe(&container);
+    let mut host = probe(&container);
+    // As it is where the container is made by us.
+    host.entry = match host.cgroup {
+        CgroupMount::V1(_) => CgroupEntry::Moved,
+        CgroupMount::V2 => CgroupEntry::Born,
+    };
     let memory = Bump::new();
     let plan = husk_plan::create(&container, &host, &Call::default(), &memory)?;
     let steps = plan.steps.iter().enumerate();

@@ -1,10 +1,11 @@
 //! What this machine is.
 
 use crate::namespaces;
+use crate::procfs;
 use crate::resctrl;
 use crate::users::Users;
 use husk_bundle::Container;
-use husk_plan::{AppArmor, CgroupMount, Host, Selinux};
+use husk_plan::{AppArmor, CgroupEntry, CgroupMount, Host, Selinux};
 use husk_seccomp::{Abi, Arch, Machine};
 #[cfg(target_arch = "x86_64")]
 use husk_spawn::sys::process::knows_x32;
@@ -30,17 +31,20 @@ pub(crate) fn probe(container: &Container) -> Host {
 
 /// The same of what the plan of another process in the container depends on.
 pub(crate) fn probe_process(container: &Container, users: &Users) -> Host {
-    let own = |file| fs::read_to_string(format!("/proc/self/{file}")).unwrap_or_default();
+    let is_first_user_namespace = is_first_user_namespace();
     Host {
         euid: geteuid().as_raw(),
         egid: getegid().as_raw(),
-        is_first_user_namespace: own("uid_map").trim_end().ends_with("4294967295"),
-        may_set_groups: own("setgroups").trim_end() != "deny",
+        is_first_user_namespace,
+        // Which denies it to nobody.
+        may_set_groups: is_first_user_namespace
+            || procfs::read("/proc/self/setgroups").is_ok_and(|setgroups| setgroups.trim_end() != "deny"),
         namespaces: Vec::new(),
         joined_ids: None,
         procfs_takes_pidns: false,
         revealing: Vec::new(),
         cgroup: CgroupMount::V2,
+        entry: CgroupEntry::None,
         // Tolerated: without an answer for one signal nothing is known to be ignored.
         ignored: ignored().unwrap_or_default(),
         apparmor: apparmor(container),
@@ -49,6 +53,13 @@ pub(crate) fn probe_process(container: &Container, users: &Users) -> Host {
         machine: machine(container),
         home: home(container, users),
     }
+}
+
+/// Whether we are in the first user namespace: the one whose inode has a number that never changes
+/// (`PROC_USER_INIT_INO`, linux/proc_ns.h).
+fn is_first_user_namespace() -> bool {
+    const FIRST: u64 = 0xeffffffd;
+    rustix::fs::stat("/proc/self/ns/user").is_ok_and(|namespace| namespace.st_ino == FIRST)
 }
 
 /// Which ways to make system calls this kernel has, as far as the container's profile asks and that can
@@ -141,7 +152,7 @@ fn cgroup() -> CgroupMount {
     if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
         return CgroupMount::V2;
     }
-    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = procfs::read("/proc/self/cgroup").unwrap_or_default();
     let hierarchies = own.lines().filter_map(|line| {
         let (_, rest) = line.split_once(':')?;
         let (controllers, path) = rest.split_once(':')?;

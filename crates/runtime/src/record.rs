@@ -1,11 +1,12 @@
 //! What is written down of a container, for commands that come later.
 
+use crate::cgroups::Kept;
 use crate::hooks::Hook;
+use crate::procfs;
 use crate::resctrl::Membership;
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::PathBuf;
 
 /// What later commands cannot find out themselves. The status is not among it: it is computed, and
@@ -31,6 +32,12 @@ pub struct Record {
     pub(crate) callers_keyring: bool,
     /// Its first process, once there is one.
     pub process: Option<Process>,
+    /// Its cgroup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cgroup: Option<Kept>,
+    /// Whether its processes may outlive its first one: it has no new pid namespace.
+    #[serde(default)]
+    pub shares_pids: bool,
     /// What it has of resctrl.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) resctrl: Option<Membership>,
@@ -73,7 +80,7 @@ impl Process {
 
 /// The state and the start time of a process.
 fn read(pid: i32) -> Option<(char, u64)> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = procfs::read(&format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may hold anything, more parentheses too.
     let fields = &stat[stat.rfind(')')? + 1..];
     let mut fields = fields.split_whitespace();

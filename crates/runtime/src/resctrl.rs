@@ -72,6 +72,30 @@ pub(crate) fn join(
     })
 }
 
+/// Gives a container another share of the L3 cache and of the way to memory.
+///
+/// # Errors
+///
+/// If this machine does not share them out, or the container has no group.
+pub(crate) fn update(record: &Record, [l3, bandwidth]: [Option<&str>; 2]) -> Result<(), Error> {
+    if l3.is_none() && bandwidth.is_none() {
+        return Ok(());
+    }
+    let probed = probe();
+    if l3.is_some() && !probed.as_ref().is_some_and(|resctrl| resctrl.l3) {
+        return Err(Error::State("Intel RDT/CAT: l3 cache schema is not enabled"));
+    }
+    if bandwidth.is_some() && !probed.as_ref().is_some_and(|resctrl| resctrl.mb) {
+        return Err(Error::State("Intel RDT/MBA: memory bandwidth schema is not enabled"));
+    }
+    let Some(membership) = &record.resctrl else {
+        return Err(Error::State("updating a non-existent Intel RDT configuration is not supported"));
+    };
+    let lines: String = [l3, bandwidth].into_iter().flatten().map(|line| format!("{line}\n")).collect();
+    let file = membership.group.join("schemata");
+    fs::write(&file, lines).map_err(|reason| Error::file("write", file, reason))
+}
+
 impl Membership {
     /// What there will be, by what there is.
     fn planned(asked: &IntelRdt, root: &Path, id: &str) -> Result<Self, String> {

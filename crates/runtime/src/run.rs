@@ -70,14 +70,15 @@ pub fn run(
     // Unless it is committed nothing is left of it, at the end or on the way.
     let creation = Creation::begin(store, &request.id)?;
     let mut record = create::record(request, &container);
-    creation.entry.write(&record)?;
     notify::offer(&creation.entry, &mut container)?;
     let mut proxy = Proxy::open(&creation.entry)?;
+    timings.begin("make the cgroup");
+    let home = create::make_home(&container, request, &creation, &mut record, &mut warn)?;
     let signals = match how {
         Run::Detached => None,
         Run::Foreground(foreground) => Some(Signals::hold(orphans(&container, foreground))?),
     };
-    let mut launched = launch(&container, &request.call(Start::AtOnce)?, timings)?;
+    let mut launched = launch(&container, &request.call(Start::AtOnce)?, home, timings)?;
     let begun = begin(&mut launched, &container, &mut console, request, &creation, &mut record);
     let begun = begun.and_then(|()| watcher.tell(&launched.child));
     let ended = begun.and_then(|()| match &signals {
@@ -109,7 +110,7 @@ pub fn run(
 
 /// Lets the program begin, and tells who wants to know.
 fn begin(
-    launched: &mut Launched,
+    launched: &mut Launched<'_>,
     container: &Container,
     console: &mut Console,
     request: &Request,

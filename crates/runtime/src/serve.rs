@@ -1,5 +1,6 @@
 //! What the child asks of us on its way.
 
+use crate::cgroups::Home;
 use crate::error::Error;
 use crate::hooks;
 use crate::launch::Launched;
@@ -20,7 +21,7 @@ pub(crate) enum Arrival {
     Failed,
 }
 
-impl Launched {
+impl Launched<'_> {
     /// Does what the child asks for until all is done that it needs us for.
     ///
     /// # Errors
@@ -36,11 +37,16 @@ impl Launched {
         let mut trees = None;
         loop {
             match child.next_request()? {
-                Some(Request::Parked) => return Ok(Arrival::Ready),
+                Some(Request::Parked) => {
+                    // Not before: they could slow down, stop or kill it on its way.
+                    self.home.as_ref().map_or(Ok(()), Home::limit)?;
+                    return Ok(Arrival::Ready);
+                }
                 None => return Ok(Arrival::Failed),
                 Some(Request::Hooks) => hooks::before_pivot(container, record, child)?,
                 Some(Request::Listener) => listener::hand_over(child, container, record)?,
                 Some(Request::NetDevices) => net_devices::hand_over(child, &container.net_devices)?,
+                Some(Request::Cgroup) => self.home.as_mut().map_or(Ok(()), |home| home.join(child.id()))?,
                 Some(Request::Tree) => {
                     trees.get_or_insert_with(|| Trees::of(container)).send(child)?;
                     continue;

@@ -30,6 +30,7 @@ pub fn start(store: &Store, id: &str) -> Result<(), Error> {
     let process = match (status::of(&entry, &record), record.process) {
         (Status::Created, Some(process)) => process,
         (Status::Running, _) => return Err(Error::State("cannot start an already running container")),
+        (Status::Paused, _) => return Err(Error::State("cannot start a paused container")),
         (Status::Stopped, _) => return Err(Error::State("cannot start a container that has stopped")),
         _ => return Err(Error::State("cannot start a container that is not created")),
     };

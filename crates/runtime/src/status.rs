@@ -1,5 +1,6 @@
 //! `state` and `list`: what a container is, computed and never stored.
 
+use crate::cgroups;
 use crate::error::Error;
 use crate::record::Record;
 use crate::store::{Entry, Store};
@@ -20,6 +21,8 @@ pub enum Status {
     Created,
     /// Its program runs.
     Running,
+    /// Its processes are kept from running.
+    Paused,
     /// Its process has ended.
     Stopped,
 }
@@ -30,6 +33,7 @@ impl Display for Status {
             Self::Creating => "creating",
             Self::Created => "created",
             Self::Running => "running",
+            Self::Paused => "paused",
             Self::Stopped => "stopped",
         })
     }
@@ -124,6 +128,7 @@ pub(crate) fn of(entry: &Entry, record: &Record) -> Status {
     match record.process {
         None => Status::Creating,
         Some(process) if !process.is_alive() => Status::Stopped,
+        Some(_) if cgroups::is_frozen(record) => Status::Paused,
         Some(_) if entry.has_socket() => Status::Created,
         Some(_) => Status::Running,
     }

@@ -153,8 +153,9 @@ impl Entry {
     /// the first could not.
     pub(crate) fn remove(&self) -> Result<(), Error> {
         // A record that cannot be read names nothing.
-        if let Some(membership) = self.read().ok().and_then(|record| record.resctrl) {
-            membership.leave()?;
+        if let Ok(record) = self.read() {
+            record.cgroup.map_or(Ok(()), |cgroup| cgroup.remove())?;
+            record.resctrl.map_or(Ok(()), |membership| membership.leave())?;
         }
         match fs::remove_dir_all(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {

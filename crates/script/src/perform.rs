@@ -253,6 +253,12 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
             Ok(())
         }
         Step::ReadOnly { root, path } => cover::read_only(registers.get(root)?, path),
+        Step::Enter { root, path, entered, tolerate } => {
+            if registers.get(entered.into()).is_ok() {
+                return Ok(());
+            }
+            tolerating(tolerate, enter(registers.get(root)?, path).map(|fd| registers.set(entered, fd)))
+        }
         Step::Fchdir { directory } => process::fchdir(registers.get(directory)?),
 
         Step::JoinSessionKeyring { name, permissions, tolerate } => {
@@ -347,6 +353,17 @@ fn clone_parent(namespaces: Namespaces, journal: &Journal) -> Result {
     match clone::clone_parent(namespaces, born)? {
         None => Ok(()),
         Some(_) => process::exit_group(0),
+    }
+}
+
+fn enter(root: Fd, path: &CStr) -> Result<Fd> {
+    let directory = at::openat2_in_root(root, path)?;
+    match process::fchdir(directory) {
+        Ok(()) => Ok(directory),
+        Err(errno) => {
+            file::close(directory);
+            Err(errno)
+        }
     }
 }
 

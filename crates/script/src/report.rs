@@ -4,6 +4,8 @@
 //!  child                                  parent
 //!    Request(IdMaps)      ------------>     write uid_map, gid_map
 //!                         <------------     go on
+//!    Request(Cgroup)      ------------>     move the child into the container's cgroup
+//!                         <------------     go on
 //!    Request(Tree), n     ------------>     open the source of mount n
 //!                         <------------     go on, with its descriptor
 //!    Request(Hooks)       ------------>     run the hooks that are the runtime's
@@ -51,6 +53,8 @@ pub enum Request {
     NetDevices = 5,
     /// Take the master of the program's terminal, which comes with it.
     Terminal = 6,
+    /// Move the child into the container's cgroup, where it could not be born.
+    Cgroup = 7,
 }
 
 /// The length of a request with a number.
@@ -68,6 +72,7 @@ impl Request {
             5 => Some(Self::NetDevices),
             8 => Some(Self::Tree),
             6 => Some(Self::Terminal),
+            7 => Some(Self::Cgroup),
             _ => None,
         }
     }

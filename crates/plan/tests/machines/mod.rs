@@ -1,7 +1,7 @@
 //! Machines that are not there, for tests and for `fuzz/`.
 
 use husk_bundle::Container;
-use husk_plan::{AppArmor, CgroupMount, Host, Selinux};
+use husk_plan::{AppArmor, CgroupEntry, CgroupMount, Host, Selinux};
 use husk_script::sys::signal::{Signal, SignalSet};
 use husk_seccomp::{Abi, Machine};
 use std::path::{Path, PathBuf};
@@ -18,6 +18,7 @@ pub(crate) fn v2_root(container: &Container) -> Host {
         procfs_takes_pidns: true,
         revealing: Vec::new(),
         cgroup: CgroupMount::V2,
+        entry: CgroupEntry::Born,
         ignored: SignalSet::EMPTY.with(Signal::PIPE),
         apparmor: AppArmor::Off,
         selinux: Selinux::Off,
@@ -39,5 +40,6 @@ pub(crate) fn v1_root(container: &Container) -> Host {
         let directory = name.strip_prefix("name=").unwrap_or(name);
         (name.to_owned(), Path::new("/sys/fs/cgroup").join(directory))
     };
-    Host { cgroup: CgroupMount::V1(hierarchies.map(mounted).to_vec()), ..v2_root(container) }
+    let cgroup = CgroupMount::V1(hierarchies.map(mounted).to_vec());
+    Host { cgroup, entry: CgroupEntry::Moved, ..v2_root(container) }
 }

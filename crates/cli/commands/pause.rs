@@ -1,0 +1,20 @@
+//! `pause`.
+
+use super::Perform;
+use crate::exit::Exit;
+use crate::session::Session;
+use anyhow::Result;
+
+/// Stop all processes of a container, until 'resume'
+#[derive(Debug, clap::Args)]
+pub(super) struct Pause {
+    /// The container's name
+    id: String,
+}
+
+impl Perform for Pause {
+    fn perform(self, session: &Session<'_>) -> Result<Exit> {
+        husk_runtime::pause(&session.store, &self.id)?;
+        Ok(Exit::Success)
+    }
+}

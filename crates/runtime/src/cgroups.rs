@@ -1,0 +1,462 @@
+//! A container's cgroup: named before it exists, made, entered, limited and removed.
+//!
+//! It is named in the record before it is made, so that whoever deletes the container knows what to
+//! remove however its maker ended. What is in one is killed only if it is known to have been the
+//! container's: until a process is recorded it may have been somebody else's all the time.
+
+use crate::error::Error;
+use crate::record::Record;
+use husk_bundle::container::{NamespaceKind, Source};
+use husk_bundle::{Container, Warning};
+use husk_cgroup::devices::built_in;
+use husk_cgroup::systemd::{self, Hierarchy, Owner, Systemd, Unit};
+use husk_cgroup::{Cgroup, Layout, Place, Resources};
+use husk_plan::CgroupEntry;
+use rustix::process::geteuid;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long is waited for processes that were killed, or whose first process was.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// `MOUNT_ATTR_RDONLY` of linux/mount.h.
+const RDONLY: u64 = 0x01;
+
+/// Who makes the cgroup.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CgroupManager {
+    /// We, in the file system.
+    #[default]
+    Cgroupfs,
+    /// Systemd, whom we ask for it.
+    Systemd,
+    /// Nobody: the container stays in the caller's.
+    Disabled,
+}
+
+/// The cgroup of a container, as it is written down.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    /// Where it is, by controller.
+    directories: BTreeMap<String, PathBuf>,
+    /// The unit, if it is systemd's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unit: Option<KeptUnit>,
+}
+
+/// What names a unit.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct KeptUnit {
+    cgroups_path: Option<String>,
+    id: String,
+    /// Whether it is the user's systemd that has it.
+    user: bool,
+}
+
+impl KeptUnit {
+    fn owner(&self) -> Owner {
+        if self.user { Owner::User } else { Owner::Host }
+    }
+
+    fn unit(&self) -> Result<Unit, Error> {
+        let unit = Unit::new(self.cgroups_path.as_deref(), &self.id, self.owner());
+        Ok(unit.map_err(husk_cgroup::Error::from)?)
+    }
+
+    fn systemd(&self) -> Result<Systemd, Error> {
+        Ok(Systemd::connect(self.owner()).map_err(husk_cgroup::Error::from)?)
+    }
+}
+
+impl Kept {
+    fn place(&self) -> Place {
+        Place::new(self.directories.clone())
+    }
+
+    /// The cgroup itself, if it is there.
+    pub(crate) fn find(&self) -> Result<Option<Cgroup>, Error> {
+        Ok(Layout::detect()?.find(&self.place())?)
+    }
+
+    /// Leaves nothing of it. Processes that are ending are waited for.
+    pub(crate) fn remove(&self) -> Result<(), Error> {
+        let layout = Layout::detect()?;
+        if let Some(unit) = &self.unit
+            && layout.find(&self.place())?.is_some()
+        {
+            let stopped = unit.systemd()?.stop(&unit.unit()?);
+            stopped.map_err(husk_cgroup::Error::from)?;
+        }
+        Ok(layout.remove(&self.place(), PATIENCE)?)
+    }
+}
+
+/// Sets other limits.
+pub(crate) fn update(record: &Record, resources: &Resources) -> Result<Vec<Warning>, Error> {
+    if *resources == Resources::default() {
+        return Ok(Vec::new());
+    }
+    let cgroup = of(record)?;
+    let mut resources = resources.clone();
+    if let Some(unit) = record.cgroup.as_ref().and_then(|kept| kept.unit.as_ref()) {
+        let failed = husk_cgroup::Error::from;
+        let mut systemd = unit.systemd()?;
+        let version = systemd.version().map_err(failed)?;
+        let properties = match cgroup {
+            Cgroup::V1(_) => systemd::resources_v1(&resources, version),
+            Cgroup::V2(_) => systemd::resources_v2(&resources, version),
+        };
+        systemd.set(&unit.unit()?, &properties.map_err(failed)?).map_err(failed)?;
+        resources = systemd::aligned(&resources);
+    }
+    Ok(cgroup.update(&resources)?.into_iter().map(warning).collect())
+}
+
+/// The cgroup of a container that is recorded, if it is there.
+pub(crate) fn find(record: &Record) -> Result<Option<Cgroup>, Error> {
+    record.cgroup.as_ref().map_or(Ok(None), Kept::find)
+}
+
+/// The same where nothing can be done without one.
+pub(crate) fn of(record: &Record) -> Result<Cgroup, Error> {
+    find(record)?.ok_or(Error::State("the container has no cgroup"))
+}
+
+/// Cgroups below a container's, by controller; for all controllers, or version 2, by no name.
+pub(crate) type Below = BTreeMap<String, String>;
+
+/// Reads `PATH` or `CONTROLLER[,CONTROLLER]:PATH`.
+///
+/// # Errors
+///
+/// If it is neither, or a path leads out of the container's cgroup.
+pub(crate) fn below(wanted: &[String]) -> Result<Below, Error> {
+    let invalid = |reason| Error::Argument { option: "invalid --cgroup argument", reason };
+    let mut below = Below::new();
+    for text in wanted {
+        let (controllers, path) = match text.split_once(':') {
+            Some(parts) => parts,
+            None if wanted.len() == 1 => ("", text.as_str()),
+            None => return Err(invalid(format!("{text} (missing <controller>: prefix)"))),
+        };
+        let mut depth = 0_usize;
+        for part in path.split('/').filter(|part| !matches!(*part, "" | ".")) {
+            let deeper = if part == ".." { depth.checked_sub(1) } else { depth.checked_add(1) };
+            depth = deeper.ok_or_else(|| invalid(format!("bad sub cgroup path: {path}")))?;
+        }
+        for controller in controllers.split(',') {
+            if controller.is_empty() && text.contains(':') {
+                return Err(invalid(format!("{text} (empty <controller> prefix)")));
+            }
+            // There are no symlinks among cgroups, so what is written is where it leads.
+            if below.insert(controller.to_owned(), husk_cgroup::clean(path)).is_some() {
+                return Err(invalid(format!("controller {controller} specified multiple times")));
+            }
+        }
+    }
+    Ok(below)
+}
+
+/// The cgroup that one more process of a container comes into.
+pub(crate) fn company(record: &Record, below: &Below) -> Result<Option<Home<'static>>, Error> {
+    let Some(kept) = &record.cgroup else {
+        let asked = !below.is_empty();
+        return if asked { Err(Error::State("the container has no cgroup")) } else { Ok(None) };
+    };
+    let mut kept = Kept { directories: kept.directories.clone(), unit: None };
+    for (controller, path) in below {
+        let its =
+            kept.directories.iter_mut().filter(|(name, _)| controller.is_empty() || *name == controller);
+        let mut known = false;
+        for (_, directory) in its {
+            known = true;
+            if !path.is_empty() {
+                directory.push(path);
+            }
+            let act = "adding pid of a new process to cgroups: look at";
+            fs::metadata(&*directory).map_err(|reason| Error::file(act, &*directory, reason))?;
+        }
+        if !known {
+            let reason = format!("unknown controller {controller}");
+            return Err(Error::Argument { option: "--cgroup", reason });
+        }
+    }
+    match kept.find()? {
+        Some(cgroup) => Ok(Some(Home::Known(cgroup))),
+        None => of_process(record),
+    }
+}
+
+/// The cgroup of version 2 that the container's first process is in by now, wherever it has moved.
+pub(crate) fn of_process(record: &Record) -> Result<Option<Home<'static>>, Error> {
+    let Some(process) = record.process else { return Ok(None) };
+    let path = format!("/proc/{}/cgroup", process.pid);
+    let text = fs::read_to_string(&path).map_err(|reason| Error::file("read", path, reason))?;
+    let layout = Layout::detect()?;
+    let (Layout::V2(tree), Some(own)) = (&layout, text.lines().find_map(|line| line.strip_prefix("0::")))
+    else {
+        return Ok(None);
+    };
+    let directory = tree.mount_point().join(own.trim_start_matches('/'));
+    Ok(layout.find(&Place::new([(String::new(), directory)].into()))?.map(Home::Known))
+}
+
+/// Whether the container's processes are stopped. What cannot be looked at is not.
+pub(crate) fn is_frozen(record: &Record) -> bool {
+    let cgroup = find(record).ok().flatten();
+    cgroup.is_some_and(|cgroup| cgroup.is_frozen().unwrap_or(false))
+}
+
+/// Kills what the container's first process does not take with it when it ends.
+pub(crate) fn kill_rest(record: &Record) -> Result<(), Error> {
+    match &record.cgroup {
+        Some(kept) if record.shares_pids => kept.find()?.map_or(Ok(()), |cgroup| Ok(cgroup.kill()?)),
+        _ => Ok(()),
+    }
+}
+
+/// Lets processes that were killed end: in version 1 what is stopped does not.
+pub(crate) fn let_die(record: &Record) -> Result<(), Error> {
+    match find(record)? {
+        Some(cgroup @ Cgroup::V1(_)) if cgroup.is_frozen()? => Ok(cgroup.thaw()?),
+        _ => Ok(()),
+    }
+}
+
+fn warning(warning: husk_cgroup::Warning) -> Warning {
+    Warning { field: husk_bundle::Field::new(&warning.field), text: warning.text.into_owned() }
+}
+
+/// Whether we have no privileges over the host, whatever our name is.
+fn is_unprivileged() -> bool {
+    let map = || fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    !geteuid().is_root() || !map().trim_end().ends_with("4294967295")
+}
+
+/// The cgroup that a child comes into.
+#[derive(Debug)]
+pub(crate) enum Home<'c> {
+    /// It is being made for it.
+    New(Box<New<'c>>),
+    /// It has been there.
+    Known(Cgroup),
+}
+
+impl Home<'_> {
+    fn cgroup(&self) -> Option<&Cgroup> {
+        match self {
+            Self::New(new) => new.cgroup.as_ref(),
+            Self::Known(cgroup) => Some(cgroup),
+        }
+    }
+
+    /// How the child comes into it.
+    pub(crate) fn entry(&self) -> CgroupEntry {
+        match self.cgroup() {
+            Some(Cgroup::V2(_)) => CgroupEntry::Born,
+            _ => CgroupEntry::Moved,
+        }
+    }
+
+    /// Where the child can be born.
+    pub(crate) fn directory(&self) -> Option<BorrowedFd<'_>> {
+        self.cgroup().and_then(Cgroup::directory)
+    }
+
+    /// Moves the child into it, which asks for that.
+    pub(crate) fn join(&mut self, pid: u32) -> Result<(), Error> {
+        match self {
+            Self::New(new) => new.join(pid),
+            Self::Known(cgroup) => join(cgroup, pid),
+        }
+    }
+
+    /// Sets what could slow down, stop or kill a child on its way.
+    pub(crate) fn limit(&self) -> Result<(), Error> {
+        match self {
+            Self::New(new) => new.limit(),
+            Self::Known(_) => Ok(()),
+        }
+    }
+}
+
+/// A cgroup that is being made.
+#[derive(Debug)]
+pub(crate) struct New<'c> {
+    container: &'c Container,
+    /// Its resources, with the devices that every container has.
+    resources: Resources,
+    layout: Layout,
+    kept: Kept,
+    cgroup: Option<Cgroup>,
+}
+
+impl<'c> New<'c> {
+    /// Where it will be; none, if nobody makes one.
+    pub(crate) fn find(
+        container: &'c Container,
+        id: &str,
+        manager: CgroupManager,
+    ) -> Result<Option<Self>, Error> {
+        if manager == CgroupManager::Disabled {
+            return Ok(None);
+        }
+        let layout = match Layout::detect() {
+            Err(husk_cgroup::Error::NotMounted(_)) if asks_nothing(container) => return Ok(None),
+            layout => layout?,
+        };
+        let path = container.cgroups_path.as_deref();
+        let kept = match manager {
+            CgroupManager::Systemd => {
+                let user = is_unprivileged();
+                let unit = KeptUnit { cgroups_path: path.map(str::to_owned), id: id.to_owned(), user };
+                let manager = if user {
+                    unit.systemd()?.control_group().map_err(husk_cgroup::Error::from)?
+                } else {
+                    String::new()
+                };
+                let path = unit.unit()?.cgroup(&manager).map_err(husk_cgroup::Error::from)?;
+                let directories = layout.place(Some(&path), id)?.directories().clone();
+                Kept { directories, unit: Some(unit) }
+            }
+            _ => Kept { directories: layout.place(path, id)?.directories().clone(), unit: None },
+        };
+        let mut resources = container.resources.clone();
+        // Behind those of the configuration, whose first is a denial of all (config-linux.md, "Default
+        // Devices").
+        resources.devices.extend(built_in());
+        Ok(Some(Self { container, resources, layout, kept, cgroup: None }))
+    }
+
+    /// What is to be written down of it.
+    pub(crate) fn kept(&self) -> Kept {
+        self.kept.clone()
+    }
+
+    /// Makes it, with all that has to be before there is a process. Systemd makes none without a process,
+    /// so it is asked later. If there is none to be had and none is needed, that is no error.
+    pub(crate) fn make(&mut self, warn: &mut impl FnMut(&[Warning])) -> Result<(), Error> {
+        if self.kept.unit.is_some() {
+            return Ok(());
+        }
+        let made = self.layout.create(&self.kept.place(), &self.resources);
+        let cgroup = match made {
+            Err(error) if error.is_permission() && asks_nothing(self.container) && is_unprivileged() => {
+                return Ok(());
+            }
+            made => made?,
+        };
+        let prepared = self.prepare(&cgroup, warn);
+        self.cgroup = Some(cgroup);
+        prepared
+    }
+
+    /// Whether it is there, or will be as soon as there is a process.
+    pub(crate) fn is_made(&self) -> bool {
+        self.cgroup.is_some() || self.kept.unit.is_some()
+    }
+
+    fn prepare(&self, cgroup: &Cgroup, warn: &mut impl FnMut(&[Warning])) -> Result<(), Error> {
+        let resources = &self.resources;
+        match cgroup.set_devices(&resources.devices) {
+            // Who has no privileges over the host's devices can open none.
+            Err(error) if error.is_permission() && is_unprivileged() => {}
+            set => set?,
+        }
+        let warnings: Vec<_> = cgroup.apply_early(resources)?.into_iter().map(warning).collect();
+        warn(&warnings);
+        match (cgroup, delegate(self.container)) {
+            (Cgroup::V2(cgroup), Some(user)) => Ok(cgroup.delegate(user)?),
+            _ => Ok(()),
+        }
+    }
+
+    fn join(&mut self, pid: u32) -> Result<(), Error> {
+        let Some(unit) = &self.kept.unit else {
+            return self.cgroup.as_ref().map_or(Ok(()), |cgroup| join(cgroup, pid));
+        };
+        let failed = husk_cgroup::Error::from;
+        let mut systemd = unit.systemd()?;
+        let version = systemd.version().map_err(failed)?;
+        let hierarchy = match self.layout {
+            Layout::V1(_) => Hierarchy::V1,
+            Layout::V2(_) => Hierarchy::V2,
+        };
+        let annotations = systemd::from_annotations(&self.container.annotations).map_err(failed)?;
+        let (unit, resources) = (unit.unit()?, &self.resources);
+        let pid_of = (!unit.is_slice()).then_some(pid);
+        let properties =
+            systemd::start_properties(&unit, pid_of, hierarchy, version, resources, &annotations);
+        systemd.start(&unit, &properties.map_err(failed)?).map_err(failed)?;
+        // What systemd has no words for is set in the files.
+        let cgroup = match self.layout.find(&self.kept.place())? {
+            Some(cgroup) => cgroup,
+            None => return Err(Error::State("the cgroup of the container's unit does not exist")),
+        };
+        if hierarchy == Hierarchy::V1 || unit.is_slice() {
+            join(&cgroup, pid)?;
+        }
+        let resources = systemd::aligned(resources);
+        cgroup.apply_early(&resources)?;
+        if let (Cgroup::V2(cgroup), Some(user)) = (&cgroup, delegate(self.container)) {
+            cgroup.delegate(user)?;
+        }
+        self.cgroup = Some(cgroup);
+        Ok(())
+    }
+
+    fn limit(&self) -> Result<(), Error> {
+        let Some(cgroup) = &self.cgroup else { return Ok(()) };
+        let resources = &self.resources;
+        if self.kept.unit.is_some() {
+            return Ok(cgroup.apply_late(&systemd::aligned(resources))?);
+        }
+        Ok(cgroup.apply_late(resources)?)
+    }
+}
+
+/// Moves a process into each that it cannot have been born in.
+pub(crate) fn join(cgroup: &Cgroup, pid: u32) -> Result<(), Error> {
+    let pid = i32::try_from(pid).unwrap_or(i32::MAX);
+    match cgroup {
+        Cgroup::V1(cgroup) if cgroup.unified().is_some() => Ok(cgroup.join_version_1(pid)?),
+        cgroup => Ok(cgroup.join(pid)?),
+    }
+}
+
+/// Whether the container can do without a cgroup.
+fn asks_nothing(container: &Container) -> bool {
+    container.cgroups_path.is_none() && !container.resources.has_limits()
+}
+
+/// Who is to own the cgroup: the program's user, where a container of a cgroup namespace of its own can
+/// write to what it sees.
+fn delegate(container: &Container) -> Option<rustix::fs::Uid> {
+    let own = |kind| {
+        container.namespaces.iter().any(|namespace| namespace.kind == kind && namespace.path.is_none())
+    };
+    let writable = || {
+        container.mounts.iter().any(|mount| {
+            matches!(mount.source, Source::Cgroup)
+                && mount.destination.as_os_str() == "/sys/fs/cgroup"
+                && mount.attributes.set & RDONLY == 0
+        })
+    };
+    if !own(NamespaceKind::Cgroup) || !writable() {
+        return None;
+    }
+    let inside = container.process.as_ref()?.uid;
+    let outside = if container.uid_mappings.is_empty() {
+        inside
+    } else {
+        container.uid_mappings.iter().find_map(|map| {
+            let offset = inside.checked_sub(map.container_id).filter(|offset| *offset < map.size)?;
+            map.host_id.checked_add(offset)
+        })?
+    };
+    (outside != geteuid().as_raw()).then(|| rustix::fs::Uid::from_raw(outside))
+}
