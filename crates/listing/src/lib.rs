@@ -296,6 +296,7 @@ impl Display for Wish {
             Request::NetDevices => "net-devices",
             Request::Tree => "tree",
             Request::Terminal => "terminal",
+            Request::Scheduler => "scheduler",
             Request::Cgroup => "cgroup",
         })
     }

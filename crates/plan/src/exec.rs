@@ -51,6 +51,11 @@ pub fn exec<'b>(
     // What would need privilege over the host, which is given up next.
     process::oom_score(container, &mut plan);
     process::limits(container, &mut plan);
+    let is_born_again =
+        target.namespaces.contains(Namespaces::PID) || target.namespaces.contains(Namespaces::TIME);
+    if !is_born_again {
+        process::scheduler(container, &mut plan);
+    }
     affinity(container, &mut plan);
     // Nobody inside looks into what we are until we are the program.
     plan.at("exec").push(Step::Undumpable);
@@ -77,6 +82,9 @@ pub fn exec<'b>(
             plan.at("process.noNewPrivileges").push(Step::NoNewPrivs);
         }
         appear(target, &mut plan);
+        if is_born_again {
+            process::request_scheduler(container, &mut plan);
+        }
         terminal::control(container, &mut plan);
         // Not later: nobody may be left to hand its listener over.
         seccomp::load(container, host, When::Attended, &mut plan)?;

@@ -195,6 +195,9 @@ pub fn create<'b>(
     // After everything that is run for the container and not in it, which would be confined too.
     lsm::confine(label, &mut plan);
     process::limits(container, &mut plan);
+    if !namespaces::appears_last(container, host) {
+        process::scheduler(container, &mut plan);
+    }
     identity::bounding(container, &mut plan);
     let cwd = Cwd::enter(container, &mut plan)?;
     identity::become_user(container, host, &mut plan)?;
@@ -208,6 +211,9 @@ pub fn create<'b>(
     identity::shed(container, &mut plan);
     // Everything that needs privilege is done.
     namespaces::appear(container, host, start, &mut plan);
+    if namespaces::appears_last(container, host) {
+        process::request_scheduler(container, &mut plan);
+    }
     terminal::control(container, &mut plan);
     // The kernel forgets this signal when ids change.
     process::die_with_creator(start, &mut plan);

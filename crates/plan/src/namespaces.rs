@@ -128,6 +128,11 @@ pub(crate) fn lead_session(container: &Container, host: &Host, plan: &mut Builde
     }
 }
 
+/// Whether the process that is to be the program is born when everything else is done.
+pub(crate) fn appears_last(container: &Container, host: &Host) -> bool {
+    birth(container, host) == Birth::Last
+}
+
 /// Goes on in another process. What the kernel does not hand on to it is said once more.
 fn go_on(container: &Container, host: &Host, now: Birth, start: Start, plan: &mut Builder<'_>) {
     let made = if now == Birth::Entered { new(container) } else { Namespaces::EMPTY };
@@ -226,7 +231,7 @@ pub(crate) fn be_born(container: &Container, host: &Host, start: Start, plan: &m
 /// before, and so is everything else that one who may trace it would find: descriptors of the host's
 /// file systems, and memory that is shared with a process of more privilege.
 pub(crate) fn appear(container: &Container, host: &Host, start: Start, plan: &mut Builder<'_>) {
-    if birth(container, host) == Birth::Last {
+    if appears_last(container, host) {
         plan.at("linux.namespaces");
         plan.push(Step::Undumpable);
         go_on(container, host, Birth::Last, start, plan);

@@ -75,11 +75,6 @@ pub(crate) fn limits(container: &Container, plan: &mut Builder<'_>) {
     }
     // The caller's is not inherited: what the container's cgroup allows is its own (runc does the same).
     plan.at("process").push(Step::SchedSetaffinity { mask: &ALL_CPUS });
-    if let Some(scheduler) = process.scheduler {
-        let Scheduler { policy, flags, nice, priority, runtime, deadline, period } = scheduler;
-        let attr = SchedAttr { policy, flags, nice, priority, runtime, deadline, period };
-        plan.at("process.scheduler").push(Step::SchedSetattr { attr });
-    }
     if let Some((class, level)) = process.io_priority {
         plan.at("process.ioPriority").push(Step::IoprioSet { class, level });
     }
@@ -102,6 +97,23 @@ pub fn rlimits(process: &Process) -> impl Iterator<Item = (usize, Resource, Rlim
         let resource = *RESOURCES.get(limit.resource as usize)?;
         Some((index, resource, Rlimit { current: bound(limit.soft), maximum: bound(limit.hard) }))
     })
+}
+
+/// How it is scheduled, while there is still the privilege to say so.
+pub(crate) fn scheduler(container: &Container, plan: &mut Builder<'_>) {
+    let Some(scheduler) = container.process.as_ref().and_then(|process| process.scheduler) else { return };
+    let Scheduler { policy, flags, nice, priority, runtime, deadline, period } = scheduler;
+    let attr = SchedAttr { policy, flags, nice, priority, runtime, deadline, period };
+    plan.at("process.scheduler").push(Step::SchedSetattr { attr });
+}
+
+/// The same for a list that goes on in another process, which would not have it from the one before
+/// (sched(7), "The reset-on-fork flag for child processes"; who has a deadline may not even make one). By then
+/// the privilege is gone, so the parent does it.
+pub(crate) fn request_scheduler(container: &Container, plan: &mut Builder<'_>) {
+    if container.process.as_ref().is_some_and(|process| process.scheduler.is_some()) {
+        plan.at("process.scheduler").push(Step::Request { what: Request::Scheduler });
+    }
 }
 
 /// More than any kernel has (`NR_CPUS`, at most 8192); it ignores those it has not.

@@ -300,7 +300,7 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
 
         Step::Setrlimit { resource, limit } => limits::setrlimit(resource, limit),
         Step::Setpriority { nice } => limits::setpriority_process(None, nice),
-        Step::SchedSetattr { attr } => limits::sched_setattr(&attr),
+        Step::SchedSetattr { attr } => limits::sched_setattr(None, &attr),
         Step::SchedSetaffinity { mask } => limits::sched_setaffinity(mask),
         Step::IoprioSet { class, level } => limits::ioprio_set(class, level),
 
