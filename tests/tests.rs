@@ -6,6 +6,8 @@ mod bad_input;
 mod command_line;
 /// One more process in a container that runs.
 mod exec;
+/// One more process in a container whose namespaces are not all its own.
+mod exec_namespaces;
 /// The six kinds of hooks: where, when and with what they are run, and what follows if they fail.
 mod hooks;
 /// The rules of the house that a compiler does not know.
@@ -32,6 +34,8 @@ mod process;
 mod program;
 /// Filters of system calls, and agents that decide about them.
 mod seccomp;
+/// A process that joins, and one that would like to have something of it.
+mod spied_upon;
 /// Terminals, in the foreground and sent away.
 mod terminal;
 /// A bundle to build, a runtime to run it, and what is expected of it.

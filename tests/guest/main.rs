@@ -1,6 +1,7 @@
 //! What runs inside the containers of tests: one static program instead of a shell and its tools, so
 //! that a test says exactly what is looked at and needs no image.
 
+mod spy;
 mod stream;
 mod terminal;
 
@@ -121,6 +122,8 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
         }
         // What may be known of every other process in the pid namespace, each thing once, for ever.
         ["watch"] => watch()?,
+        // What may be had of every other process in the pid namespace, each thing once, for ever.
+        ["spy"] => spy::look()?,
         ["cwd"] => println!("{}", env::current_dir()?.display()),
         ["env"] => env::vars().for_each(|(name, value)| println!("{name}={value}")),
         // One line of /proc/self/status.

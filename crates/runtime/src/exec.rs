@@ -6,6 +6,7 @@ use crate::descriptors;
 use crate::error::Error;
 use crate::kill;
 use crate::launch::{Launched, command, enter, memory, perform};
+use crate::namespaces;
 use crate::pidfd::Watcher;
 use crate::probe::probe_process;
 use crate::record::Record;
@@ -120,7 +121,11 @@ pub fn exec(
     };
 
     let target = Target { init: Fd::of(&init), namespaces: Namespaces::from_bits(record.namespaces) };
-    let host = probe_process(&container, &users);
+    let mut host = probe_process(&container, &users);
+    if target.namespaces.contains(Namespaces::USER) {
+        // It is joined here, whoever made it.
+        host.joined_ids = record.process.and_then(|init| namespaces::ids_of(init.pid.unsigned_abs()));
+    }
     let start = |home: Option<Home<'static>>| {
         let entry = home.as_ref().map_or(CgroupEntry::None, Home::entry);
         let host = Host { entry, ..host.clone() };
