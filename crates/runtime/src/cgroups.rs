@@ -267,6 +267,12 @@ impl Home<'_> {
         self.cgroup().and_then(Cgroup::directory)
     }
 
+    /// Where it is in the hierarchy of these controllers.
+    pub(crate) fn path(&self, controllers: &str) -> Option<PathBuf> {
+        let Self::New(new) = self else { return None };
+        new.kept.directories.get(controllers.split(',').next()?).cloned()
+    }
+
     /// Moves the child into it, which asks for that.
     pub(crate) fn join(&mut self, pid: u32) -> Result<(), Error> {
         match self {

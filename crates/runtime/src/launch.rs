@@ -8,7 +8,7 @@ use crate::timings::Timings;
 use crate::trees::id_maps;
 use bumpalo::Bump;
 use husk_bundle::Container;
-use husk_plan::{Call, CgroupEntry, NewRoot, Plan};
+use husk_plan::{Call, CgroupEntry, CgroupMount, NewRoot, Plan};
 use husk_script::Step;
 use husk_spawn::{Child, Command, Reason, Request};
 use std::os::fd::BorrowedFd;
@@ -46,6 +46,14 @@ pub(crate) fn launch<'c>(
         host.revealing = revealing(&container.rootfs);
     }
     host.entry = home.as_ref().map_or(CgroupEntry::None, Home::entry);
+    if let (CgroupMount::V1(hierarchies), Some(home)) = (&mut host.cgroup, &home) {
+        // A container sees its own cgroups, not ours.
+        for (name, path) in hierarchies {
+            if let Some(own) = home.path(name) {
+                *path = own;
+            }
+        }
+    }
     timings.begin("plan");
     let plan = husk_plan::create(container, &host, call, memory())?;
     let mut command = command(&plan);
