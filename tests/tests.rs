@@ -2,6 +2,8 @@
 
 /// What no bundle should be, and some bundle will.
 mod bad_input;
+/// Cgroups: made, limited, left empty, looked at and changed.
+mod cgroups;
 /// What may be typed, and what is said to it.
 mod command_line;
 /// One more process in a container that runs.

@@ -201,6 +201,12 @@ impl Runtime {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the runtime")
     }
 
+    /// A verb that goes on beside the test.
+    pub(crate) fn spawn(&self, verb: &str, arguments: &[&str], stdout: Stdio) -> Child {
+        let mut command = self.command(verb);
+        command.args(arguments).stdin(Stdio::null()).stdout(stdout).spawn().expect("the runtime")
+    }
+
     /// The same with more options, and streams that the caller chooses.
     pub(crate) fn running_with(&self, bundle: &Bundle, options: &[&str], streams: [Stdio; 3]) -> Child {
         bundle.write();

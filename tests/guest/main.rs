@@ -157,6 +157,25 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
         }
         // Leaves a process behind that has its standard streams and waits for somebody to open a fifo.
         ["leave", fifo] => drop(std::process::Command::new("/proc/self/exe").args(["cat", fifo]).spawn()?),
+        // Starts this many processes that never end, and says how many came.
+        ["crowd", count] => {
+            let (mut here, count) = (0, count.parse::<u32>()?);
+            while here < count {
+                if let Err(error) = std::process::Command::new("/guest").arg("hang").spawn() {
+                    println!("{here} {error}");
+                    return Ok(0);
+                }
+                here += 1;
+            }
+            println!("{here}");
+        }
+        // Takes all memory there is.
+        ["eat"] => {
+            let mut eaten = Vec::new();
+            loop {
+                eaten.push(std::hint::black_box(vec![1_u8; 1 << 20]));
+            }
+        }
         // Never ends, whatever becomes of its input.
         ["hang"] => loop {
             std::thread::park();

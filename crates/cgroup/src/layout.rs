@@ -4,8 +4,9 @@ use crate::error::{Error, Warning};
 use crate::oom::OomWatch;
 use crate::resources::Resources;
 use crate::stats::Stats;
-use crate::{devices, paths, v1, v2};
+use crate::{devices, file, paths, v1, v2};
 use rustix::fd::BorrowedFd;
+use rustix::fs::CWD;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -151,11 +152,8 @@ fn in_tree<'p>(tree: &v2::Tree, place: &'p Place) -> Result<&'p str, Error> {
 /// The caller's own cgroup of version 2.
 fn own_unified() -> Result<String, Error> {
     let path = "/proc/self/cgroup";
-    let text = std::fs::read_to_string(path).map_err(|error| Error::Act {
-        act: "read",
-        path: path.into(),
-        source: rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO),
-    })?;
+    let text = file::text(CWD, path);
+    let text = text.map_err(|source| Error::Act { act: "read", path: path.into(), source })?;
     let own = paths::own(&text, "").map(ToOwned::to_owned);
     own.ok_or_else(|| Error::Unexpected { path: path.into(), text })
 }

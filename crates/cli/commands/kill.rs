@@ -29,6 +29,13 @@ pub(super) struct Kill {
 
 impl Perform for Kill {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
+        if self.signal == "0" {
+            match husk_runtime::check(&session.store, &self.id) {
+                Err(husk_runtime::Error::State(_)) if self.all => {}
+                there => there?,
+            }
+            return Ok(Exit::Success);
+        }
         let signal = husk_runtime::signal(&self.signal);
         let signal = signal.with_context(|| format!("unknown signal {:?}", self.signal))?;
         let whom = if self.all { Whom::All } else { Whom::First };

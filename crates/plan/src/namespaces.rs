@@ -81,13 +81,13 @@ pub(crate) fn born_in(container: &Container, host: &Host) -> Namespaces {
     if in_steps(container, host) { Namespaces::EMPTY } else { at_once(container, host) }
 }
 
-/// The new namespaces without one whose root is the cgroup that its maker is in: that has to be the
-/// container's by then. At its birth in another cgroup a process is still in the old one
-/// (copy_cgroup_ns in kernel/cgroup/namespace.c).
+/// The new namespaces without one whose root is the cgroup that its maker is in, if that is not yet the
+/// container's. (At its birth in another cgroup a process has that one as the root: cgroup_post_fork in
+/// kernel/cgroup/cgroup.c.)
 fn at_once(container: &Container, host: &Host) -> Namespaces {
     match host.entry {
-        CgroupEntry::None => new(container),
-        CgroupEntry::Born | CgroupEntry::Moved => new(container).without(Namespaces::CGROUP),
+        CgroupEntry::None | CgroupEntry::Born => new(container),
+        CgroupEntry::Moved => new(container).without(Namespaces::CGROUP),
     }
 }
 

@@ -108,8 +108,10 @@ pub fn events(
         retry_on_intr(|| poll(&mut events, left.as_ref()))
             .map_err(|errno| Error::kernel("wait for events", errno))?;
         let [news, ended] = events.map(|event| !event.revents().is_empty());
-        if news || ended {
+        if news {
             watch.take().map_err(|errno| Error::kernel("hear of the memory", errno))?;
+        }
+        if news || ended {
             // A limit that was met is news too, and so is the end of the cgroup.
             let now = cgroup.oom_kills().unwrap_or(kills);
             if now > kills {

@@ -34,7 +34,14 @@ pub fn kill(store: &Store, id: &str, signal: Signal, whom: Whom) -> Result<(), E
     let cgroup = match whom {
         // Until there is a process, who is in it may be somebody else.
         Whom::All if record.process.is_some() => cgroups::find(&record)?,
-        _ if signal == Signal::KILL && record.shares_pids && first.is_some() => cgroups::find(&record)?,
+        // What it leaves behind, too.
+        _ if signal == Signal::KILL && record.shares_pids && record.process.is_some() => {
+            let cgroup = cgroups::find(&record)?;
+            match cgroup {
+                Some(cgroup) if !cgroup.pids()?.is_empty() => Some(cgroup),
+                _ => None,
+            }
+        }
         _ => None,
     };
     match (&cgroup, first) {
@@ -50,6 +57,16 @@ pub fn kill(store: &Store, id: &str, signal: Signal, whom: Whom) -> Result<(), E
         (None, None) => return Err(Error::State("container not running")),
     }
     if signal == Signal::KILL { cgroups::let_die(&record) } else { Ok(()) }
+}
+
+/// Whether there is a process to be sent a signal, which is what signal 0 asks.
+///
+/// # Errors
+///
+/// `container not running` if it has ended.
+pub fn check(store: &Store, id: &str) -> Result<(), Error> {
+    let process = store.entry(id)?.read()?.process;
+    process.and_then(open).map(drop).ok_or(Error::State("container not running"))
 }
 
 /// Sends it to each, unless it has ended.

@@ -56,7 +56,7 @@ pub use husk_bundle::Warning;
 pub use husk_cgroup::Resources;
 pub use husk_plan::{Keyring, NewRoot};
 pub use husk_spawn::Signal;
-pub use kill::{Whom, kill, signal};
+pub use kill::{Whom, check, kill, signal};
 pub use pause::{pause, resume};
 pub use plan::{Planned, PlannedStep, plan};
 pub use record::Record;

@@ -1,7 +1,7 @@
 //! `plan`: what would be done, and nothing is.
 
 use crate::error::Error;
-use crate::probe::probe;
+use crate::probe::{cgroup, probe};
 use bumpalo::Bump;
 use husk_bundle::Warning;
 use husk_listing::Line;
@@ -48,7 +48,7 @@ pub fn plan(bundle: &Path) -> Result<Planned, Error> {
     let (container, warnings) = husk_bundle::load(bundle)?;
     let mut host = probe(&container);
     // As it is where the container is made by us.
-    host.entry = match host.cgroup {
+    host.entry = match cgroup() {
         CgroupMount::V1(_) => CgroupEntry::Moved,
         CgroupMount::V2 => CgroupEntry::Born,
     };

@@ -5,6 +5,7 @@ use crate::procfs;
 use crate::resctrl;
 use crate::users::Users;
 use husk_bundle::Container;
+use husk_bundle::container::Source;
 use husk_plan::{AppArmor, CgroupEntry, CgroupMount, Host, Selinux};
 use husk_seccomp::{Abi, Arch, Machine};
 #[cfg(target_arch = "x86_64")]
@@ -23,7 +24,11 @@ pub(crate) fn probe(container: &Container) -> Host {
         namespaces: container.namespaces.iter().map(namespaces::look).collect(),
         joined_ids: namespaces::joined_ids(container),
         procfs_takes_pidns: namespaces::procfs_takes_pidns(container),
-        cgroup: cgroup(),
+        cgroup: if container.mounts.iter().any(|mount| matches!(mount.source, Source::Cgroup)) {
+            cgroup()
+        } else {
+            CgroupMount::V2
+        },
         resctrl: container.intel_rdt.as_ref().and_then(|_| resctrl::probe()),
         ..probe_process(container, &users)
     }
@@ -148,7 +153,8 @@ fn unescaped(path: &[u8]) -> Vec<u8> {
     plain
 }
 
-fn cgroup() -> CgroupMount {
+/// What a mount of cgroups shows here.
+pub(crate) fn cgroup() -> CgroupMount {
     if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
         return CgroupMount::V2;
     }

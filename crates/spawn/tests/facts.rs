@@ -261,6 +261,17 @@ fn a_child_is_born_in_a_cgroup() {
 }
 
 #[test]
+fn a_cgroup_namespace_made_at_birth_has_its_root_where_the_child_is() {
+    needs_root!();
+    let Some(cgroup) = Cgroup::unified() else { skip!("needs a cgroup2 tree that it may change") };
+    let mut cat = Command::new("cat");
+    cat.arg("/proc/self/cgroup").cgroup(cgroup.open()).new_namespaces(Namespaces::CGROUP);
+    let seen = String::from_utf8(cat.output().unwrap().stdout).unwrap();
+    let unified = seen.lines().find_map(|line| line.strip_prefix("0::")).unwrap();
+    assert_eq!(unified, "/");
+}
+
+#[test]
 fn a_child_has_the_pids_that_were_chosen() {
     needs_root!();
     let free = free_pid();

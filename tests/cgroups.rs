@@ -1,0 +1,354 @@
+//! Limits are read back from the kernel, and met. What is tested depends on the cgroups of this machine:
+//! version 1 with its controllers, version 2, or version 2 without most of them.
+
+use crate::util::{Bundle, Runtime, Seen, is_husk, is_root, need, until_gone};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+fn is_version_2() -> bool {
+    Path::new("/sys/fs/cgroup/cgroup.controllers").exists()
+}
+
+/// Whether containers can be limited in this here.
+fn has(controller: &str) -> bool {
+    let here = if is_version_2() {
+        let all = fs::read_to_string("/sys/fs/cgroup/cgroup.controllers").unwrap();
+        all.split_whitespace().any(|name| name == controller)
+    } else {
+        Path::new("/sys/fs/cgroup").join(controller).is_dir()
+    };
+    here && is_root()
+}
+
+/// The path of the bundle's cgroup in its tree.
+fn path(bundle: &Bundle) -> String {
+    bundle.config["linux"]["cgroupsPath"].as_str().unwrap().to_owned()
+}
+
+/// The directory of the bundle's cgroup.
+fn directory(bundle: &Bundle, controller: &str) -> PathBuf {
+    let tree = if is_version_2() { "" } else { controller };
+    Path::new("/sys/fs/cgroup").join(tree).join(path(bundle).trim_start_matches('/'))
+}
+
+fn read(bundle: &Bundle, controller: &str, file: &str) -> String {
+    let file = directory(bundle, controller).join(file);
+    fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display())).trim().to_owned()
+}
+
+fn limited(words: &str, resources: Value) -> Bundle {
+    Bundle::running(words).with("/linux/resources", resources)
+}
+
+fn without(mut bundle: Bundle, namespace: &str) -> Bundle {
+    let namespaces = bundle.config["linux"]["namespaces"].as_array_mut().unwrap();
+    namespaces.retain(|entry| entry["type"] != namespace);
+    bundle
+}
+
+/// Whether no tree has the cgroup.
+fn is_gone(bundle: &Bundle) -> bool {
+    let name = path(bundle);
+    let trees = fs::read_dir("/sys/fs/cgroup").unwrap().flatten().map(|entry| entry.path());
+    let mut trees = trees.filter(|path| path.is_dir()).chain(["/sys/fs/cgroup".into()]);
+    !trees.any(|tree| tree.join(name.trim_start_matches('/')).exists())
+}
+
+#[test]
+fn a_program_is_in_the_cgroup_that_is_named() {
+    need!(is_root(), "needs root to make cgroups");
+    let bundle = Bundle::running("cat /proc/self/cgroup");
+    let seen = Runtime::under_test().run(&bundle).succeeds();
+    let name = path(&bundle);
+    let missing: Vec<_> = seen.lines().filter(|line| !line.ends_with(&name)).collect();
+    // Where version 2 is alone the kernel lists what is not mounted, too.
+    assert!(missing.is_empty() || (is_version_2() && seen.contains(&format!("0::{name}"))), "{seen}");
+    assert!(is_gone(&bundle));
+}
+
+#[test]
+fn a_cgroup_namespace_has_the_containers_cgroup_as_its_root() {
+    need!(is_root(), "needs root to make cgroups");
+    let mut bundle = Bundle::running("cat /proc/self/cgroup");
+    bundle.config["linux"]["namespaces"].as_array_mut().unwrap().push(json!({ "type": "cgroup" }));
+    let seen = Runtime::under_test().run(&bundle).succeeds();
+    if is_version_2() {
+        assert!(seen.lines().any(|line| line == "0::/"), "{seen}");
+    } else {
+        assert!(seen.lines().all(|line| line.ends_with(":/")), "{seen}");
+    }
+}
+
+#[test]
+fn a_container_is_shown_its_own_cgroups_of_version_1() {
+    need!(!is_version_2() && has("pids"), "needs the pids controller of version 1");
+    let mount = json!({ "destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup" });
+    let bundle = limited("cat /sys/fs/cgroup/pids/pids.max", json!({ "pids": { "limit": 77 } }));
+    Runtime::under_test().run(&bundle.mounting(mount)).prints("77");
+}
+
+#[test]
+fn a_limit_on_processes_is_set_and_met() {
+    need!(has("pids"), "needs the pids controller");
+    let bundle = limited("crowd 5", json!({ "pids": { "limit": 3 } }));
+    let runtime = Runtime::under_test();
+    runtime.create(&bundle).succeeds();
+    assert_eq!(read(&bundle, "pids", "pids.max"), "3");
+    runtime.call("delete", &["--force", "c"]).succeeds();
+    assert!(is_gone(&bundle));
+    let seen = runtime.run(&bundle).succeeds();
+    assert!(seen.starts_with("2 Resource temporarily unavailable"), "{seen}");
+    assert!(is_gone(&bundle) && runtime.is_empty());
+}
+
+#[test]
+fn a_limit_on_huge_pages_is_set() {
+    need!(has("hugetlb") && is_version_2(), "needs the hugetlb controller of version 2");
+    let resources = json!({ "hugepageLimits": [{ "pageSize": "2MB", "limit": 4_194_304 }] });
+    let bundle = limited("exit 0", resources);
+    let runtime = Runtime::under_test();
+    runtime.create(&bundle).succeeds();
+    assert_eq!(read(&bundle, "hugetlb", "hugetlb.2MB.max"), "4194304");
+}
+
+#[test]
+fn a_controller_that_is_not_there_is_named_with_the_field() {
+    need!(is_root() && !has("rdma") && is_husk(), "needs a machine without the rdma controller");
+    let bundle = limited("exit 0", json!({ "rdma": { "mlx5_1": { "hcaHandles": 3 } } }));
+    let runtime = Runtime::under_test();
+    runtime.run(&bundle).fails(1, "linux.resources.rdma");
+    runtime.run(&bundle).fails(1, "no rdma controller");
+    assert!(is_gone(&bundle) && runtime.is_empty());
+}
+
+#[test]
+fn a_device_opens_if_a_rule_says_so() {
+    need!(is_root(), "needs root to make devices");
+    // A number that is nobody's: who may open it hears that there is no such device.
+    let device = json!([{ "path": "/dev/none", "type": "c", "major": 60, "minor": 1, "fileMode": 0o666 }]);
+    let rule =
+        |allow, access| json!({ "allow": allow, "type": "c", "major": 60, "minor": 1, "access": access });
+    let all = json!({ "allow": false, "access": "rwm" });
+    let open = |rules: Value| {
+        let bundle = limited("cat /dev/none", json!({ "devices": rules }));
+        Runtime::under_test().run(&bundle.with("/linux/devices", device.clone()))
+    };
+    open(json!([])).fails(1, "Operation not permitted");
+    open(json!([all])).fails(1, "Operation not permitted");
+    open(json!([all, rule(true, "w")])).fails(1, "Operation not permitted");
+    open(json!([all, rule(true, "rw")])).fails(1, "No such device or address");
+    open(json!([all, rule(true, "rwm"), rule(false, "rwm")])).fails(1, "Operation not permitted");
+}
+
+#[test]
+fn a_cgroup_with_processes_is_somebody_elses() {
+    need!(is_root(), "needs root to make cgroups");
+    let bundle = Bundle::running("exit 7");
+    let (first, second) = (Runtime::under_test(), Runtime::under_test());
+    first.create(&bundle).succeeds();
+    for verb in ["create", "run"] {
+        let refused = second.call(verb, &["--bundle", bundle.path().to_str().unwrap(), "c"]);
+        refused.fails(1, "container's cgroup is not empty: 1 process(es) found");
+    }
+    assert!(second.is_empty());
+    assert_eq!(first.status(), "created", "it was left alone");
+}
+
+#[test]
+fn a_frozen_cgroup_is_refused() {
+    need!(is_version_2() && is_root() || has("freezer"), "needs a freezer");
+    let bundle = Bundle::running("exit 0");
+    let directory = directory(&bundle, "freezer");
+    fs::create_dir(&directory).unwrap();
+    let (file, frozen, thawed) =
+        if is_version_2() { ("cgroup.freeze", "1", "0") } else { ("freezer.state", "FROZEN", "THAWED") };
+    fs::write(directory.join(file), frozen).unwrap();
+    let runtime = Runtime::under_test();
+    runtime.run(&bundle).fails(1, "container's cgroup unexpectedly frozen");
+    assert!(directory.exists() && runtime.is_empty());
+    fs::write(directory.join(file), thawed).unwrap();
+    runtime.run(&bundle).succeeds();
+    assert!(is_gone(&bundle));
+}
+
+#[test]
+fn a_container_is_paused_and_goes_on() {
+    need!(is_version_2() && is_root() || has("freezer"), "needs a freezer");
+    let bundle = Bundle::running("hang");
+    let runtime = Runtime::under_test();
+    runtime.call("pause", &["c"]).fails(1, "container does not exist");
+    runtime.run_detached(&bundle, &["--detach"]).succeeds();
+    runtime.call("resume", &["c"]).fails(1, "container not paused");
+    runtime.call("pause", &["c"]).succeeds();
+    assert_eq!(runtime.status(), "paused");
+    let refused = "cannot exec in a paused container (use --ignore-paused to override)";
+    runtime.call("exec", &["c", "/guest", "exit", "0"]).fails(255, refused);
+    runtime.call("pause", &["c"]).fails(1, "container not running");
+    runtime.call("delete", &["c"]).fails(1, "that is not stopped: paused");
+    runtime.call("resume", &["c"]).succeeds();
+    assert_eq!(runtime.status(), "running");
+    runtime.call("exec", &["c", "/guest", "exit", "0"]).succeeds();
+    // One that is paused can be killed nevertheless.
+    runtime.call("pause", &["c"]).succeeds();
+    let pid = pids(&runtime.call("ps", &["--format", "json", "c"]))[0];
+    runtime.call("kill", &["c", "KILL"]).succeeds();
+    until_gone(pid);
+    runtime.call("delete", &["c"]).succeeds();
+    assert!(is_gone(&bundle));
+    // And deleted.
+    runtime.run_detached(&bundle, &["--detach"]).succeeds();
+    runtime.call("pause", &["c"]).succeeds();
+    runtime.call("delete", &["--force", "c"]).succeeds();
+    assert!(is_gone(&bundle));
+}
+
+fn pids(seen: &Seen) -> Vec<i32> {
+    serde_json::from_str(&seen.succeeds()).unwrap()
+}
+
+#[test]
+fn who_takes_nobody_with_it_is_killed_with_all_the_others() {
+    need!(is_root(), "needs root to make cgroups");
+    let bundle = without(Bundle::running("hang"), "pid");
+    let runtime = Runtime::under_test();
+    let begin = || {
+        runtime.run_detached(&bundle, &["--detach"]).succeeds();
+        runtime.call("exec", &["--detach", "c", "/guest", "hang"]).succeeds();
+        let pids = pids(&runtime.call("ps", &["--format", "json", "c"]));
+        assert_eq!(pids.len(), 2);
+        pids
+    };
+    let all = begin();
+    runtime.call("kill", &["c", "KILL"]).succeeds();
+    all.into_iter().for_each(until_gone);
+    runtime.call("delete", &["c"]).succeeds();
+    assert!(is_gone(&bundle));
+    let all = begin();
+    runtime.call("delete", &["--force", "c"]).succeeds();
+    all.into_iter().for_each(until_gone);
+    assert!(is_gone(&bundle));
+}
+
+#[test]
+fn all_processes_are_sent_a_signal() {
+    need!(is_root() && is_husk(), "needs root to make cgroups, and runc only accepts the option");
+    let bundle = without(Bundle::running("hang"), "pid");
+    let runtime = Runtime::under_test();
+    runtime.run_detached(&bundle, &["--detach"]).succeeds();
+    runtime.call("exec", &["--detach", "c", "/guest", "hang"]).succeeds();
+    let all = pids(&runtime.call("ps", &["--format", "json", "c"]));
+    runtime.call("kill", &["--all", "c", "TERM"]).succeeds();
+    all.into_iter().for_each(until_gone);
+    runtime.call("kill", &["c", "0"]).fails(1, "container not running");
+    runtime.call("kill", &["--all", "c", "KILL"]).succeeds();
+    runtime.call("delete", &["c"]).succeeds();
+}
+
+#[test]
+fn processes_are_listed_as_the_host_sees_them() {
+    need!(is_root() && Path::new("/bin/ps").exists(), "needs root to make cgroups, and ps");
+    let bundle = Bundle::running("hang");
+    let runtime = Runtime::under_test();
+    runtime.run_detached(&bundle, &["--detach"]).succeeds();
+    let pid = pids(&runtime.call("ps", &["--format", "json", "c"]))[0];
+    for words in [&["c"] as &[&str], &["c", "-ef"], &["--format", "table", "c", "-e", "-o", "pid,args"]] {
+        let table = runtime.call("ps", words).succeeds();
+        let lines: Vec<_> = table.lines().collect();
+        assert!(lines.len() == 2 && lines[0].contains("PID"), "{table}");
+        assert!(lines[1].contains("/guest hang") && lines[1].contains(&pid.to_string()), "{table}");
+    }
+    runtime.call("ps", &["--format", "odd", "c"]).fails(1, "invalid format option");
+    runtime.call("ps", &["c", "-o", "args"]).fails(1, "couldn't find PID field in ps output");
+}
+
+#[test]
+fn limits_can_be_changed() {
+    need!(has("pids") && has("memory"), "needs the pids and the memory controller");
+    let bundle = limited("hang", json!({ "pids": { "limit": 20 } }));
+    let runtime = Runtime::under_test();
+    runtime.run_detached(&bundle, &["--detach"]).succeeds();
+    let memory = if is_version_2() { "memory.max" } else { "memory.limit_in_bytes" };
+    runtime.call("update", &["--pids-limit", "10", "c"]).succeeds();
+    assert_eq!(read(&bundle, "pids", "pids.max"), "10");
+    runtime.call("update", &["--memory", "64m", "c"]).succeeds();
+    assert_eq!(read(&bundle, "memory", memory), "67108864");
+    assert_eq!(read(&bundle, "pids", "pids.max"), "10", "it was not named");
+    let file = bundle.path().join("resources.json");
+    fs::write(&file, r#"{ "memory": { "limit": 33554432 }, "pids": { "limit": -1 } }"#).unwrap();
+    runtime.call("update", &["--resources", file.to_str().unwrap(), "c"]).succeeds();
+    assert_eq!(read(&bundle, "memory", memory), "33554432");
+    assert_eq!(read(&bundle, "pids", "pids.max"), "max");
+    runtime.call("update", &["--memory", "much", "c"]).fails(1, "invalid value for memory");
+    runtime.call("kill", &["c", "KILL"]).succeeds();
+}
+
+#[test]
+fn what_a_container_uses_is_told() {
+    need!(has("pids"), "needs the pids controller");
+    let bundle = limited("hang", json!({ "pids": { "limit": 20 } }));
+    let runtime = Runtime::under_test();
+    runtime.run_detached(&bundle, &["--detach"]).succeeds();
+    let told: Value =
+        serde_json::from_str(&runtime.call("events", &["--stats", "c"]).succeeds()).expect("one event");
+    assert_eq!((told["type"].as_str(), told["id"].as_str()), (Some("stats"), Some("c")));
+    assert_eq!(
+        (&told["data"]["pids"]["limit"], told["data"]["pids"]["current"].is_u64()),
+        (&json!(20), true)
+    );
+    assert!(told["data"]["cpu"]["usage"]["total"].is_u64(), "{told}");
+    runtime.call("events", &["--interval", "0s", "c"]).fails(1, "interval must be greater than 0");
+}
+
+#[test]
+fn it_is_told_when_memory_runs_out() {
+    need!(has("memory"), "needs the memory controller");
+    let bundle = limited("eat", json!({ "memory": { "limit": 33_554_432, "swap": 33_554_432 } }));
+    let runtime = Runtime::under_test();
+    runtime.create(&bundle).succeeds();
+    let mut watcher = runtime.spawn("events", &["--interval", "10ms", "c"], Stdio::piped());
+    let mut lines = BufReader::new(watcher.stdout.take().unwrap()).lines();
+    // Who tells what it uses listens for the end of its memory, too.
+    assert!(lines.next().unwrap().unwrap().contains(r#""type":"stats""#));
+    runtime.call("start", &["c"]).succeeds();
+    let oom = r#"{"type":"oom","id":"c"}"#;
+    assert!(lines.any(|line| line.unwrap() == oom));
+    drop(lines);
+    runtime.call("delete", &["--force", "c"]).succeeds();
+    watcher.wait().unwrap();
+}
+
+#[test]
+fn one_more_process_comes_into_the_containers_cgroup() {
+    need!(is_root(), "needs root to make cgroups");
+    let bundle = Bundle::running("hang");
+    let runtime = Runtime::under_test();
+    runtime.run_detached(&bundle, &["--detach"]).succeeds();
+    let name = path(&bundle);
+    let cat = ["c", "/guest", "cat", "/proc/self/cgroup"];
+    let seen = |options: &[&str]| runtime.call("exec", &[options, &cat].concat());
+    let is_in = |text: &str, name: &str| text.lines().any(|line| line.ends_with(&format!(":{name}")));
+    assert!(is_in(&seen(&[]).succeeds(), &name));
+    seen(&["--cgroup", ".."]).fails(255, "bad sub cgroup path");
+    // Not below the container's, though its name begins the same.
+    seen(&["--cgroup", &format!("..{name}-more")]).fails(255, "bad sub cgroup path");
+    seen(&["--cgroup", "missing"]).fails(255, "No such file or directory");
+    seen(&["--cgroup", "none:/"]).fails(255, "unknown controller");
+    let below = directory(&bundle, "pids").join("below");
+    need!(is_version_2() || has("pids"), "needs a cgroup to be below of");
+    fs::create_dir(&below).unwrap();
+    let option = if is_version_2() { "below" } else { "pids:below" };
+    assert!(is_in(&seen(&["--cgroup", option]).succeeds(), &format!("{name}/below")));
+    runtime.call("delete", &["--force", "c"]).succeeds();
+    assert!(is_gone(&bundle), "with what was made below");
+}
+
+#[test]
+fn nobody_makes_a_cgroup_if_that_is_disabled() {
+    need!(is_husk() && is_root(), "runc always makes one");
+    let bundle = Bundle::running("cat /proc/self/cgroup");
+    let seen = Runtime::under_test().run_with(&bundle, &["--cgroup-manager", "disabled"]).succeeds();
+    assert_eq!(seen, fs::read_to_string("/proc/self/cgroup").unwrap());
+}
