@@ -49,7 +49,11 @@ pub(crate) fn take(linux: &mut Value) -> Result<Option<MemoryPolicy>, Error> {
     };
     let field = Field::new("linux").key("memoryPolicy");
     let Written { mode, nodes: list, flags } =
-        serde_json::from_value(written).map_err(|error| field.error(Kind::Json(error.to_string())))?;
+        serde_path_to_error::deserialize(written).map_err(|error| {
+            let path = error.path().to_string();
+            let field = if path == "." { field.clone() } else { field.key(&path) };
+            field.error(Kind::Json(error.into_inner().to_string()))
+        })?;
     let known = MODES.iter().zip(0_u32..).find(|((name, _), _)| *name == mode);
     let Some((&(_, takes), number)) = known else {
         return Err(field.key("mode").error(Kind::Phrase(format!("invalid memory policy mode {mode:?}"))));

@@ -50,6 +50,8 @@ impl Display for FailedHook {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.0 {
             Failed::Exited(status) => write!(f, "exit status {status}"),
+            // What a filter does to who makes a call that it does not allow.
+            Failed::Killed(31) => f.write_str("killed by signal 31: bad system call"),
             Failed::Killed(signal) => write!(f, "killed by signal {signal}"),
             Failed::TimedOut => f.write_str("killed, because it did not end in time"),
         }

@@ -17,6 +17,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 use std::rc::Rc;
 
+/// `SCHED_DEADLINE`.
+const SCHED_DEADLINE: u32 = 6;
+
 /// What will be done.
 pub struct Plan<'b> {
     /// The child's list.
@@ -40,6 +43,10 @@ impl Plan<'_> {
     #[must_use]
     pub fn meaning(&self, step: usize, errno: Errno) -> Option<Cow<'static, str>> {
         let meaning = match (self.steps.get(step)?, errno) {
+            // sched_setattr(2): who has a deadline has to be allowed on every processor.
+            (Step::SchedSetattr { attr }, Errno::PERM) if attr.policy == SCHED_DEADLINE => {
+                "a deadline takes CAP_SYS_NICE, and process scheduler can't be used together with AllowedCPUs"
+            }
             (Step::CheckExecutable { .. }, errno) => {
                 return program::not_found(&self.program, errno).map(Cow::Owned);
             }

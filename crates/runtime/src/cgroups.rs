@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long is waited for processes that were killed, or whose first process was.
@@ -265,6 +265,13 @@ impl Home<'_> {
     /// Where the child can be born.
     pub(crate) fn directory(&self) -> Option<BorrowedFd<'_>> {
         self.cgroup().and_then(Cgroup::directory)
+    }
+
+    /// Its directory in a hierarchy of version 1, by the controllers of that or its name.
+    pub(crate) fn directory_in(&self, hierarchy: &str) -> Option<&Path> {
+        let Self::New(new) = self else { return None };
+        let of = |controller| new.kept.directories.get(controller);
+        of(hierarchy).or_else(|| hierarchy.split(',').find_map(of)).map(PathBuf::as_path)
     }
 
     /// Moves the child into it, which asks for that.

@@ -144,6 +144,8 @@ fn run(hook: &Hook, death: Death, state: &[u8], bundle: &Path) -> Result<(), Str
 
 fn ending(status: ExitStatus) -> String {
     match status.signal() {
+        // What a filter does to who makes a call that it does not allow.
+        Some(31) => "killed by signal 31: bad system call".to_owned(),
         Some(signal) => format!("killed by signal {signal}"),
         None => format!("exit status {}", status.code().unwrap_or_default()),
     }

@@ -9,7 +9,7 @@ use crate::timings::Timings;
 use crate::trees::id_maps;
 use bumpalo::Bump;
 use husk_bundle::Container;
-use husk_plan::{Call, CgroupEntry, NewRoot, Plan};
+use husk_plan::{Call, CgroupMount, Host, NewRoot, Plan};
 use husk_script::Step;
 use husk_spawn::{Child, Command, Reason, Request};
 use std::os::fd::BorrowedFd;
@@ -46,7 +46,10 @@ pub(crate) fn launch<'c>(
     if call.new_root == NewRoot::Move {
         host.revealing = revealing(&container.rootfs);
     }
-    host.entry = home.as_ref().map_or(CgroupEntry::None, Home::entry);
+    if let Some(home) = &home {
+        host.entry = home.entry();
+        show_own(&mut host, home);
+    }
     timings.begin("plan");
     let plan = husk_plan::create(container, &host, call, memory())?;
     let mut command = command(&plan);
@@ -63,6 +66,17 @@ pub(crate) fn launch<'c>(
         enter(&mut command, directory)?;
     }
     Ok(Launched { home, ..perform(&command, plan)? })
+}
+
+/// What a mount of type `cgroup` shows is the container's own, and not the caller's.
+fn show_own(host: &mut Host, home: &Home<'_>) {
+    if let CgroupMount::V1(hierarchies) = &mut host.cgroup {
+        for (hierarchy, directory) in hierarchies {
+            if let Some(own) = home.directory_in(hierarchy) {
+                own.clone_into(directory);
+            }
+        }
+    }
 }
 
 /// Has the child born in a cgroup.
