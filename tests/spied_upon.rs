@@ -59,7 +59,7 @@ fn nor_by_one_that_may_trace_everything_in_its_user_namespace() {
 }
 
 // Who has CAP_SYS_PTRACE over the host is kept from nothing by being undumpable, and may look into what is about to
-// become the program: a copy of our memory, with our environment. (SECURITY.md, "What is not a boundary".)
+// become the program: a copy of our memory. (SECURITY.md, "What is not a boundary".)
 #[test]
 fn one_that_may_trace_everything_on_the_host_finds_no_file_of_it_open() {
     need!(is_husk(), "what runc lets be seen is runc's");
@@ -69,6 +69,10 @@ fn one_that_may_trace_everything_on_the_host_finds_no_file_of_it_open() {
         found.iter().filter_map(|line| line.strip_prefix("fd ").or_else(|| line.strip_prefix("stolen ")));
     // The program itself is looked at before it begins, and there is a socket to tell how that went.
     assert!(descriptors.all(|target| target == "/guest" || target.starts_with("socket:")), "{found:?}");
+    // Of the environment that which we look at ourselves, and nothing that our caller was trusted with.
+    let mut variables = found.iter().filter_map(|line| line.strip_prefix("environ "));
+    let ours = ["PATH=", "LISTEN_", "XDG_RUNTIME_DIR=", "DBUS_"];
+    assert!(variables.all(|variable| ours.iter().any(|ours| variable.starts_with(ours))), "{found:?}");
     // Our own binary, by no name that leads to it.
     let exe: Vec<_> = found.iter().filter(|line| line.starts_with("exe ")).collect();
     assert!(exe.is_empty() || exe == ["exe /"], "{found:?}");

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         }
         Ok(Asked::Verb { verb, global, matches }) => {
             // Before anything else: what follows is done twice.
-            let sealed = if verb.makes_process { session::seal() } else { Ok(()) };
+            let sealed = if verb.makes_process { session::seal(verb) } else { Ok(()) };
             let log = match Log::open(&global) {
                 Ok(log) => log,
                 Err(error) => {

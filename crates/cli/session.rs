@@ -1,9 +1,10 @@
 //! What every verb needs: where containers are known, and where to say things.
 
 use crate::args::{CgroupManager, Global, Rootless};
+use crate::commands::Verb;
 use crate::log::Log;
 use anyhow::{Context as _, Result, ensure};
-use husk_runtime::{Store, Warning};
+use husk_runtime::{Environment, Store, Warning};
 use std::fs::{self, DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -28,9 +29,11 @@ pub(crate) enum Root {
 
 /// Keeps our own binary from containers that are root on the host. Those of a user have a user
 /// namespace, in which nobody owns it.
-pub(crate) fn seal() -> Result<()> {
+pub(crate) fn seal(verb: &Verb) -> Result<()> {
     if rustix::process::geteuid().is_root() {
-        husk_runtime::seal()?;
+        // The others may have hooks to run, which inherit what our caller has.
+        let environment = if verb.name == "exec" { Environment::OurOwn } else { Environment::Callers };
+        husk_runtime::seal(environment)?;
     }
     Ok(())
 }

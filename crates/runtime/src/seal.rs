@@ -12,7 +12,7 @@ use husk_spawn::sys::process::execveat_empty;
 use husk_spawn::sys::{CArray, CPtr, Errno, Fd};
 use rustix::fs::{MemfdFlags, SealFlags, StatVfsMountFlags, fcntl_add_seals, memfd_create, statvfs};
 use std::env;
-use std::ffi::{CString, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -21,19 +21,46 @@ use std::os::unix::ffi::OsStringExt;
 /// `MOUNT_ATTR_RDONLY`.
 const RDONLY: u64 = 0x1;
 
-/// Starts this program once more from where it cannot be written. Returns if it is there already.
+/// What of our caller's environment we keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Environment {
+    /// All of it: there may be hooks that inherit it.
+    Callers,
+    /// What we look at. A process that joins a container is a copy of us until it is its program, and who may trace
+    /// it there would read the rest.
+    OurOwn,
+}
+
+impl Environment {
+    fn keeps(self, name: &OsStr) -> bool {
+        const OURS: [&str; 6] = [
+            "PATH",
+            "LISTEN_FDS",
+            "LISTEN_PID",
+            "XDG_RUNTIME_DIR",
+            "DBUS_SYSTEM_BUS_ADDRESS",
+            "DBUS_SESSION_BUS_ADDRESS",
+        ];
+        self == Self::Callers || OURS.iter().any(|ours| *ours == name)
+    }
+}
+
+/// Starts this program once more from where it cannot be written, with as much of the environment as is to be kept.
+/// Returns if all that is done already.
 ///
 /// # Errors
 ///
 /// If neither way works. To go on regardless would leave the binary open.
-pub fn seal() -> Result<(), Error> {
+pub fn seal(environment: Environment) -> Result<(), Error> {
     let failed = |errno| Error::kernel("seal /proc/self/exe", errno);
-    if is_sealed().map_err(failed)? {
+    let is_kept = env::vars_os().all(|(name, _)| environment.keeps(&name));
+    if is_kept && is_sealed().map_err(failed)? {
         // A program without a path is named after its descriptor, which tells nobody anything.
         return rustix::thread::set_name(c"husk").map_err(failed);
     }
     let arguments = strings(env::args_os());
-    let variables = strings(env::vars_os().map(|(name, value)| {
+    let kept = env::vars_os().filter(|(name, _)| environment.keeps(name));
+    let variables = strings(kept.map(|(name, value)| {
         let mut variable = name;
         variable.push("=");
         variable.push(value);
