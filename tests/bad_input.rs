@@ -212,3 +212,14 @@ fn a_value_of_another_type_is_an_error_by_the_name_of_its_field() {
         fails_well(&runtime, &seen, &format!("husk: {field}"));
     }
 }
+
+#[test]
+fn a_container_without_a_process_is_refused_by_create_as_by_run() {
+    let runtime = Runtime::under_test();
+    let mut bundle = Bundle::running("exit 0");
+    bundle.config.as_object_mut().unwrap().remove("process");
+    // runc: "process property must not be empty".
+    let wanted = if is_husk() { "process: must not be empty" } else { "must not be empty" };
+    fails_well(&runtime, &runtime.create(&bundle), wanted);
+    fails_well(&runtime, &runtime.run(&bundle), wanted);
+}

@@ -3,6 +3,7 @@
 use crate::util::{Bundle, Runtime, is_husk, is_root, need};
 use serde_json::{Value, json};
 use std::fs;
+use std::path::Path;
 
 /// A container in which the guest waits, from this bundle.
 fn started(bundle: &Bundle) -> Runtime {
@@ -145,6 +146,40 @@ fn a_seccomp_profile_holds_for_it_too() {
         let runtime = started(&bundle);
         runtime.call("exec", &["c", "/guest", "cwd"]).fails(1, "os error 7");
     }
+}
+
+#[test]
+fn its_keyring_is_the_containers_or_the_callers_as_was_said_then() {
+    need!(Path::new("/proc/keys").exists(), "needs a kernel with keyrings");
+    for (options, own) in [(&[] as &[&str], true), (&["--no-new-keyring"], false)] {
+        let runtime = Runtime::under_test();
+        let bundle = Bundle::running("wait");
+        runtime.create_with(&bundle, options).succeeds();
+        runtime.call("start", &["c"]).succeeds();
+        let keyring = runtime.call("exec", &["c", "/guest", "session-keyring"]).succeeds();
+        assert_eq!(keyring.contains("_ses.c"), own, "{keyring}");
+    }
+}
+
+// Who has a deadline may make no other process, and what is reset at fork is lost on the way into the pid
+// namespace.
+#[test]
+fn it_is_scheduled_as_asked_for() {
+    need!(is_root(), "a deadline takes CAP_SYS_NICE");
+    const RESET_ON_FORK: u32 = 0x4000_0000;
+    let bundle = Bundle::running("wait");
+    let runtime = started(&bundle);
+    let scheduler = json!({
+        "policy": "SCHED_DEADLINE", "flags": ["SCHED_FLAG_RESET_ON_FORK"],
+        "runtime": 42000, "deadline": 100_000, "period": 1_000_000
+    });
+    let process = json!({ "args": ["/guest", "cat", "/proc/self/stat"], "cwd": "/", "scheduler": scheduler });
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), process.to_string()).unwrap();
+    let stat = runtime.call("exec", &["--process", file.path().to_str().unwrap(), "c"]).succeeds();
+    // proc_pid_stat(5), field 41; the flag is not told there.
+    let policy = stat.rsplit(") ").next().unwrap().split(' ').nth(38).unwrap();
+    assert_eq!(policy.parse::<u32>().unwrap() & !RESET_ON_FORK, 6);
 }
 
 #[test]

@@ -569,3 +569,17 @@ fn cgroups_are_shown_read_only() {
     let line = run(&bundle("mount /sys/fs/cgroup")).succeeds();
     assert!(line.contains(" ro,nosuid,nodev,noexec"), "{line}");
 }
+
+#[test]
+fn a_cgroup_mount_shows_the_containers_own() {
+    need!(is_root(), "needs root to make cgroups");
+    let procs = Path::new("/sys/fs/cgroup/pids/cgroup.procs");
+    need!(procs.exists(), "needs cgroup v1: of v2 a cgroup namespace is needed to show it");
+    let mount =
+        json!({ "destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup", "options": ["ro"] });
+    let path = format!("/husk-test-{}", std::process::id());
+    let bundle =
+        inside(&format!("cat {}", procs.display())).mounting(mount).with("/linux/cgroupsPath", json!(path));
+    // Nobody but the program itself, whose number in its pid namespace is 1.
+    prints(&bundle, "1");
+}

@@ -23,11 +23,11 @@ const KINDS: [(&str, &str, Namespaces); 8] = [
 ];
 
 /// A process that keeps namespaces alive.
-struct Holder(Child);
+pub(crate) struct Holder(Child);
 
 impl Holder {
     /// In new namespaces of these kinds. A user namespace has as many ids as the caller may map.
-    fn of(kinds: Namespaces) -> Self {
+    pub(crate) fn of(kinds: Namespaces) -> Self {
         let count = if is_root() { 100_000 } else { 1 };
         let own = |outside| [IdMap { inside: 0, outside, count }];
         let mut command = Command::new(guest());
@@ -45,7 +45,7 @@ impl Holder {
         PathBuf::from(format!("/proc/{}/ns/{name}", self.0.id()))
     }
 
-    fn link(&self, name: &str) -> String {
+    pub(crate) fn link(&self, name: &str) -> String {
         link(&self.path(name))
     }
 }
@@ -59,7 +59,7 @@ fn host(name: &str) -> String {
 }
 
 /// A bundle with namespaces of these kinds: new, or those of the holder.
-fn bundle(words: &str, new: Namespaces, joined: Namespaces, holder: &Holder) -> Bundle {
+pub(crate) fn bundle(words: &str, new: Namespaces, joined: Namespaces, holder: &Holder) -> Bundle {
     let namespaces = KINDS.into_iter().filter_map(|(kind, name, flag)| {
         if joined.contains(flag) {
             Some(json!({ "type": kind, "path": holder.path(name) }))
@@ -89,7 +89,7 @@ fn bundle(words: &str, new: Namespaces, joined: Namespaces, holder: &Holder) -> 
 }
 
 /// What an ordinary user cannot do without.
-fn least() -> Namespaces {
+pub(crate) fn least() -> Namespaces {
     if is_root() { Namespaces::EMPTY } else { Namespaces::USER }
 }
 
@@ -270,7 +270,7 @@ fn a_path_that_is_no_such_namespace_is_refused() {
 // Ids.
 
 /// A bundle whose root file system belongs to this id.
-fn owned_by(bundle: Bundle, id: u32) -> Bundle {
+pub(crate) fn owned_by(bundle: Bundle, id: u32) -> Bundle {
     chown(bundle.rootfs(), Some(id), Some(id)).unwrap();
     fs::set_permissions(bundle.path(), fs::Permissions::from_mode(0o711)).unwrap();
     bundle

@@ -271,8 +271,14 @@ fn its_memory_comes_from_where_it_should() {
     let refused = |asked: Value, message: &str| Runtime::under_test().run(&policy(asked)).fails(1, message);
     refused(json!({ "mode": "INTERLEAVE", "nodes": "0" }), "linux.memoryPolicy.mode");
     refused(json!({ "nodes": "0" }), "linux.memoryPolicy");
-    refused(json!({ "mode": "MPOL_BIND" }), "linux.memoryPolicy.nodes: has to name at least one");
-    refused(json!({ "mode": "MPOL_LOCAL", "nodes": "0-7" }), "linux.memoryPolicy.nodes: are there with");
+    refused(
+        json!({ "mode": "MPOL_BIND" }),
+        "linux.memoryPolicy.nodes: memory policy mode requires at least one node",
+    );
+    refused(
+        json!({ "mode": "MPOL_LOCAL", "nodes": "0-7" }),
+        "linux.memoryPolicy.nodes: memory policy mode requires 0 nodes but got 8",
+    );
     refused(json!({ "mode": "MPOL_BIND", "nodes": "0-9876543210" }), "linux.memoryPolicy.nodes");
     let bad = json!({ "mode": "MPOL_BIND", "nodes": "0", "flags": ["badflag"] });
     refused(bad, "linux.memoryPolicy.flags");

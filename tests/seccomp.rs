@@ -171,7 +171,7 @@ fn what_cannot_be_notified_of_is_refused_by_its_rule() {
     refused(
         "/linux/seccomp/syscalls",
         write,
-        "linux.seccomp.syscalls[1]: SCMP_ACT_NOTIFY cannot be used for write",
+        "linux.seccomp.syscalls[1]: SCMP_ACT_NOTIFY cannot be used for the write syscall",
     );
     refused(
         "/linux/seccomp/defaultAction",

@@ -20,12 +20,16 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 
 #[path = "guest/stream.rs"]
 mod stream;
 use stream::stream;
+
+/// The same for `exec`.
+#[path = "terminal_exec.rs"]
+mod exec;
 
 /// A bundle whose program has a terminal.
 fn with_terminal(words: &str) -> Bundle {
@@ -51,6 +55,14 @@ struct Foreground {
 
 impl Foreground {
     fn run(runtime: &Runtime, bundle: &Bundle) -> Self {
+        bundle.write();
+        let mut command = runtime.command("run");
+        command.arg("--bundle").arg(bundle.path()).arg("c");
+        Self::of(command)
+    }
+
+    /// The runtime as this command has it.
+    fn of(mut command: Command) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         unlockpt(&master).unwrap();
         let slave =
@@ -63,8 +75,7 @@ impl Foreground {
         tcsetattr(&slave, OptionalActions::Now, &modes).unwrap();
         let before = tcgetattr(&slave).unwrap();
         let stream = || Stdio::from(slave.try_clone().unwrap());
-        let streams = [stream(), stream(), stream()];
-        let runtime = runtime.running_with(bundle, &[], streams);
+        let runtime = command.stdin(stream()).stdout(stream()).stderr(stream()).spawn().unwrap();
         Self { master: File::from(master), before, runtime }
     }
 

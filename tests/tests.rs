@@ -8,6 +8,8 @@ mod cgroups;
 mod command_line;
 /// One more process in a container that runs.
 mod exec;
+/// One more process in a container whose namespaces are not all its own.
+mod exec_namespaces;
 /// The six kinds of hooks: where, when and with what they are run, and what follows if they fail.
 mod hooks;
 /// The rules of the house that a compiler does not know.
@@ -16,16 +18,26 @@ mod house;
 mod inside;
 /// From create to delete, and what each verb says in each state.
 mod lifecycle;
+/// Limits beyond those that are inherited.
+mod limits;
 /// What is mounted in a container, and how.
 mod mounts;
 /// New namespaces, those of somebody else, and the ids of users in them.
 mod namespaces;
 /// Network devices that become a container's.
 mod network;
+/// Containers that say when they are ready.
+mod notify;
+/// Processes that somebody is sent the pidfd of.
+mod pidfd;
 /// What the process of a container is, and what it has from its caller.
 mod process;
+/// Programs that cannot be had.
+mod program;
 /// Filters of system calls, and agents that decide about them.
 mod seccomp;
+/// A process that joins, and one that would like to have something of it.
+mod spied_upon;
 /// Terminals, in the foreground and sent away.
 mod terminal;
 /// A bundle to build, a runtime to run it, and what is expected of it.

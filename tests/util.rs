@@ -116,7 +116,8 @@ impl Runtime {
         Self { root: TempDir::new().expect("a temporary directory") }
     }
 
-    fn command(&self, verb: &str) -> Command {
+    /// The runtime with this verb, to be given more.
+    pub(crate) fn command(&self, verb: &str) -> Command {
         let mut command = Command::new(program());
         command.arg("--root").arg(self.root.path()).arg(verb);
         command

@@ -1,6 +1,7 @@
 //! What runs inside the containers of tests: one static program instead of a shell and its tools, so
 //! that a test says exactly what is looked at and needs no image.
 
+mod spy;
 mod stream;
 mod terminal;
 
@@ -46,7 +47,9 @@ fn watch() -> Result<(), Box<dyn Error>> {
             for fd in fs::read_dir(format!("/proc/{name}/fd")).into_iter().flatten().flatten() {
                 let number: u32 = fd.file_name().to_string_lossy().parse()?;
                 let target = fs::read_link(fd.path()).unwrap_or_default();
-                if number > 2 && target.is_absolute() {
+                // Its program, once it has begun, looks at its own map.
+                let is_own_map = target == std::path::Path::new(&format!("/proc/{name}/maps"));
+                if number > 2 && target.is_absolute() && !is_own_map {
                     found.push(format!("fd {}", target.display()));
                 }
             }
@@ -92,6 +95,15 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
         ["orphan", "last"] => {
             std::io::stdin().read_to_end(&mut Vec::new())?;
         }
+        // Says each of these words to who wants to hear how it is, and then waits.
+        ["notify", words @ ..] => {
+            let socket = std::os::unix::net::UnixDatagram::unbound()?;
+            socket.connect(env::var_os("NOTIFY_SOCKET").ok_or("nobody wants to hear")?)?;
+            for word in words {
+                socket.send(word.replace(',', "\n").as_bytes())?;
+            }
+            std::io::stdin().read_to_end(&mut Vec::new())?;
+        }
         ["tty", words @ ..] => return terminal::look(words),
         ["cat", file] => print!("{}", fs::read_to_string(file)?),
         ["write", file] => fs::write(file, "written")?,
@@ -110,6 +122,8 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
         }
         // What may be known of every other process in the pid namespace, each thing once, for ever.
         ["watch"] => watch()?,
+        // What may be had of every other process in the pid namespace, each thing once, for ever.
+        ["spy"] => spy::look()?,
         ["cwd"] => println!("{}", env::current_dir()?.display()),
         ["env"] => env::vars().for_each(|(name, value)| println!("{name}={value}")),
         // One line of /proc/self/status.

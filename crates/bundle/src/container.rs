@@ -19,7 +19,7 @@ pub struct Container {
     pub rootfs_access: Access,
     /// `linux.rootfsPropagation`.
     pub rootfs_propagation: Option<Propagation>,
-    /// `process`; a container can be created without one, but not started.
+    /// `process`, which the specification lets a container do without.
     pub process: Option<Process>,
     /// `mounts`, in their order.
     pub mounts: Vec<Mount>,

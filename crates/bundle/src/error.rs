@@ -89,6 +89,9 @@ pub enum Kind {
     /// Something that may be said once was said twice.
     #[error("{0:?} is there twice")]
     Twice(String),
+    /// Something that is said in runc's words.
+    #[error("{0}")]
+    Phrase(String),
     /// Two things that exclude each other, or one that needs another.
     #[error("{0}")]
     Conflict(&'static str),

@@ -3,8 +3,9 @@
 //! Each is taken out of the JSON before oci-spec sees it, and kept here. The list was made against
 //! oci-spec 0.10.0 and runtime-spec 1.3.0; a newer crate may shorten it.
 
+use crate::container::MemoryPolicy;
 use crate::error::{Error, Field, Kind, Warning};
-use crate::resources;
+use crate::{memory, resources};
 use caps::Capability;
 use serde_json::{Map, Value};
 use std::str::FromStr;
@@ -18,6 +19,8 @@ pub(crate) struct Gaps {
     pub(crate) capabilities: [u64; 5],
     /// `process.scheduler.flags`. oci-spec spells two of them otherwise than the specification.
     pub(crate) scheduler_flags: u64,
+    /// `linux.memoryPolicy`.
+    pub(crate) memory_policy: Option<MemoryPolicy>,
     /// What of `linux.resources` is read here.
     pub(crate) resources: resources::Gaps,
 }
@@ -28,16 +31,21 @@ pub(crate) const SETS: [&str; 5] = ["bounding", "effective", "inheritable", "per
 /// Takes out what oci-spec cannot read.
 pub(crate) fn take(config: &mut Value, warnings: &mut Vec<Warning>) -> Result<Gaps, Error> {
     let mut gaps = Gaps::default();
-    if let Some(resources) = config.get_mut("linux").and_then(|linux| linux.get_mut("resources")) {
-        gaps.resources = resources::take(resources)?;
+    if let Some(linux) = config.get_mut("linux") {
+        gaps.memory_policy = memory::take(linux)?;
+        if let Some(resources) = linux.get_mut("resources") {
+            gaps.resources = resources::take(resources)?;
+        }
     }
     let Some(process) = config.get_mut("process") else { return Ok(gaps) };
     let field = Field::new("process");
+    name_root(process);
     if let Some(capabilities) = process.get_mut("capabilities").and_then(Value::as_object_mut) {
         let field = field.key("capabilities");
         for (set, bits) in SETS.iter().zip(&mut gaps.capabilities) {
             *bits = take_capabilities(capabilities, set, &field.key(set), warnings)?;
         }
+        keep_what_can_be_ambient(&mut gaps.capabilities, &field, warnings);
     }
     if let Some(scheduler) = process.get_mut("scheduler").and_then(Value::as_object_mut) {
         gaps.scheduler_flags = take_scheduler_flags(scheduler, &field.key("scheduler").key("flags"))?;
@@ -47,6 +55,30 @@ pub(crate) fn take(config: &mut Value, warnings: &mut Vec<Warning>) -> Result<Ga
         affinity.retain(|_, value| value.as_str() != Some(""));
     }
     Ok(gaps)
+}
+
+/// What is ambient has to be inheritable and permitted too (capabilities(7)). As runc: a warning, and the
+/// program goes without it.
+fn keep_what_can_be_ambient(sets: &mut [u64; 5], field: &Field, warnings: &mut Vec<Warning>) {
+    let [.., inheritable, permitted, ambient] = sets;
+    let lost = *ambient & !(*inheritable & *permitted);
+    *ambient &= !lost;
+    for capability in caps::all().into_iter().filter(|capability| lost & capability.bitmask() != 0) {
+        let text =
+            format!("can't raise ambient capability {capability}: it is not inheritable and permitted");
+        warnings.push(Warning { field: field.key("ambient"), text });
+    }
+}
+
+/// Go, and so runc, takes an absent number for 0, and an absent user for root.
+fn name_root(process: &mut Value) {
+    let Some(process) = process.as_object_mut() else { return };
+    let user = process.entry("user").or_insert_with(|| Value::Object(Map::new()));
+    if let Some(user) = user.as_object_mut() {
+        for id in ["uid", "gid"] {
+            user.entry(id).or_insert_with(|| Value::from(0));
+        }
+    }
 }
 
 fn take_capabilities(

@@ -20,7 +20,12 @@ impl Error {
             Kind::Range(_) if matches!(key, "uid" | "gid") => {
                 Some("write a number below 4294967295, which is no id".to_owned())
             }
-            Kind::Conflict(_) | Kind::Json(_) | Kind::Range(_) | Kind::Unknown(_) | Kind::TooLong(_) => {
+            Kind::Conflict(_)
+            | Kind::Phrase(_)
+            | Kind::Json(_)
+            | Kind::Range(_)
+            | Kind::Unknown(_)
+            | Kind::TooLong(_) => {
                 example().filter(|_| key.starts_with("env") || matches!(&self.kind, Kind::Json(_)))
             }
         }

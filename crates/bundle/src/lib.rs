@@ -28,6 +28,7 @@ mod tree;
 
 pub use container::Container;
 pub use error::{Error, Field, Kind, Warning};
+pub use mounts::bind_mount;
 pub use problems::{Problems, problems, problems_in};
 
 use container::{Access, Hook, Hooks};
@@ -59,7 +60,10 @@ fn read(path: &Path) -> Result<Vec<u8>, Kind> {
     if !metadata.is_file() {
         return Err(Kind::NoFile);
     }
-    let mut bytes = Vec::new();
+    // With room for one byte more, so that the end is seen at once. What is said to be longer than can be is
+    // not believed.
+    let length = usize::try_from(metadata.len().min(MOST_BYTES)).unwrap_or_default();
+    let mut bytes = Vec::with_capacity(length.min(1 << 20) + 1);
     file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(Kind::Read)?;
     if bytes.len() as u64 > MOST_BYTES { Err(Kind::TooLong(MOST_BYTES)) } else { Ok(bytes) }
 }
@@ -118,7 +122,7 @@ fn resolve(mut config: serde_json::Value, directory: &Path) -> Result<(Container
         seccomp: None,
         seccomp_listener: None,
         personality: None,
-        memory_policy: None,
+        memory_policy: gaps.memory_policy,
         net_devices: Vec::new(),
         intel_rdt: None,
         cgroups_path: None,

@@ -5,8 +5,9 @@ use crate::container::{
     TimeOffset,
 };
 use crate::error::{Error, Field, Kind, Warning};
-use crate::{absolute, id, memory, network, resctrl, resources, seccomp};
+use crate::{absolute, id, network, resctrl, resources, seccomp};
 use oci_spec::runtime::{self as oci, LinuxDeviceType, LinuxNamespaceType, LinuxPersonalityDomain};
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 pub(crate) fn resolve(
@@ -25,7 +26,8 @@ pub(crate) fn resolve(
     let sysctl = linux.sysctl().clone().unwrap_or_default();
     container.sysctl = sysctl.into_iter().map(|(key, value)| (dotted(&key), value)).collect();
     container.rootfs_propagation = propagation(linux, &field.key("rootfsPropagation"))?;
-    container.masked_paths = paths(linux.masked_paths(), &field.key("maskedPaths"))?;
+    // One cover is enough.
+    container.masked_paths = each_once(paths(linux.masked_paths(), &field.key("maskedPaths"))?);
     container.readonly_paths = paths(linux.readonly_paths(), &field.key("readonlyPaths"))?;
     container.mount_label = linux.mount_label().clone().filter(|label| !label.is_empty());
     let profile = linux.seccomp().as_ref();
@@ -34,7 +36,6 @@ pub(crate) fn resolve(
     container.seccomp_listener =
         profile.map(|profile| seccomp::listener(profile, &field.key("seccomp"))).transpose()?.flatten();
     container.personality = personality(linux, &field.key("personality"), warnings);
-    container.memory_policy = memory::resolve(linux, &field.key("memoryPolicy"))?;
     container.net_devices = network::devices(linux, &field.key("netDevices"))?;
     container.intel_rdt = resctrl::resolve(linux, &field.key("intelRdt"))?;
     let cgroups_path = linux.cgroups_path().as_ref().map(|path| path.display().to_string());
@@ -226,4 +227,9 @@ fn paths(paths: &Option<Vec<String>>, field: &Field) -> Result<Vec<PathBuf>, Err
         found.push(path);
     }
     Ok(found)
+}
+
+fn each_once(paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    let mut seen = HashSet::new();
+    paths.into_iter().filter(|path| seen.insert(path.clone())).collect()
 }

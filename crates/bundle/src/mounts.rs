@@ -16,6 +16,20 @@ pub(crate) fn resolve(
     mounts.map(|(index, mount)| one(mount, bundle, &Field::new("mounts").index(index), warnings)).collect()
 }
 
+/// A mount that no configuration has: a directory of ours, with options as a configuration has them.
+#[must_use]
+pub fn bind_mount<const N: usize>(source: &Path, destination: &Path, options: [&str; N]) -> Mount {
+    let options = Options::sort(options.map(str::to_owned));
+    Mount {
+        destination: destination.to_owned(),
+        source: Source::Bind { path: source.to_owned(), recursive: options.bind == Some(true) },
+        attributes: options.attributes,
+        recursive_attributes: options.recursive_attributes,
+        propagation: options.propagation,
+        id_mapping: None,
+    }
+}
+
 fn one(
     mount: &oci::Mount,
     bundle: &Path,

@@ -19,10 +19,15 @@ Examples:
 pub(super) struct Create {
     #[command(flatten)]
     creation: Creation,
+    /// Accepted for callers who say it to 'run' too; nobody stays who could adopt anything
+    #[arg(long)]
+    no_subreaper: bool,
 }
 
 impl Perform for Create {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
+        // As the option's help says.
+        let Self { no_subreaper: _, .. } = self;
         session.prepare()?;
         let request = self.creation.request(session)?;
         husk_runtime::create(&session.store, &request, |warnings| session.warn(warnings))?;
@@ -42,6 +47,9 @@ pub(super) struct Creation {
     /// Send the terminal to whoever listens there
     #[arg(long, value_name = "SOCKET")]
     pub(super) console_socket: Option<PathBuf>,
+    /// Send the pidfd of the container's process to whoever listens there
+    #[arg(long, value_name = "SOCKET")]
+    pub(super) pidfd_socket: Option<PathBuf>,
     /// Move the root file system onto / instead of pivoting, as a root on a ramdisk needs it
     #[arg(long)]
     pub(super) no_pivot: bool,
@@ -63,6 +71,7 @@ impl Creation {
             bundle: absolute(&self.bundle)?,
             pid_file: path(&self.pid_file)?,
             console_socket: path(&self.console_socket)?,
+            pidfd_socket: path(&self.pidfd_socket)?,
             new_root: if self.no_pivot { NewRoot::Move } else { NewRoot::Pivot },
             keyring: if self.no_new_keyring { Keyring::Callers } else { Keyring::New },
             preserve_fds: self.preserve_fds,

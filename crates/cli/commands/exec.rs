@@ -32,6 +32,9 @@ pub(super) struct Exec {
     /// Send the terminal to whoever listens there
     #[arg(long, value_name = "SOCKET")]
     console_socket: Option<PathBuf>,
+    /// Send its pidfd to whoever listens there
+    #[arg(long, value_name = "SOCKET")]
+    pidfd_socket: Option<PathBuf>,
     /// Write its pid there
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
@@ -109,6 +112,7 @@ impl Exec {
             program,
             pid_file: path(self.pid_file)?,
             console_socket: path(self.console_socket)?,
+            pidfd_socket: path(self.pidfd_socket)?,
             preserve_fds: self.preserve_fds,
             wait: if self.detach { Wait::Detached } else { Wait::Foreground },
             paused: if self.ignore_paused { Paused::Waits } else { Paused::Refused },

@@ -161,6 +161,9 @@ impl Display for Line<'_> {
             }
             Step::Mask { path, .. } => write!(f, "mask {}", Text(path)),
             Step::ReadOnly { path, .. } => write!(f, "read-only {}", Text(path)),
+            Step::Enter { root, path, entered, .. } => {
+                write!(f, "{} = enter {} below {}", Descriptor(entered.into()), Text(path), Descriptor(root))
+            }
             Step::Fchdir { directory } => write!(f, "cwd {}", Descriptor(directory)),
 
             Step::JoinSessionKeyring { name, .. } => write!(f, "session-keyring {}", Text(name)),
@@ -293,6 +296,7 @@ impl Display for Wish {
             Request::NetDevices => "net-devices",
             Request::Tree => "tree",
             Request::Terminal => "terminal",
+            Request::Scheduler => "scheduler",
             Request::Cgroup => "cgroup",
         })
     }

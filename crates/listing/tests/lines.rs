@@ -184,6 +184,10 @@ fn every_step_has_its_line() {
         ),
         (Step::ReadOnly { root: root.into(), path: c"proc/sys" }, "read-only proc/sys"),
         (Step::Fchdir { directory: R3.into() }, "cwd r3"),
+        (
+            Step::Enter { root: root.into(), path: c"srv", entered: R3, tolerate: Some(Errno::ACCESS) },
+            "r3 = enter srv below r0",
+        ),
         (Step::DropBounding { keep: 0x21 }, "bounding 0x21"),
         (Step::KeepCaps { keep: KeepCaps::Yes }, "keep-capabilities"),
         (Step::KeepCaps { keep: KeepCaps::No }, "lose-capabilities"),
@@ -264,7 +268,7 @@ names! {
     Setgroups Setresgid Setresuid NoNewPrivs
     Execve
     CloseOthers OpenInRoot EnsureDirectory Attach Mknod SymlinkIn Fsopen FsconfigString FsconfigFlag Fsmount
-    OpenTree MountSetattr MoveMount Mask ReadOnly Fchdir DropBounding KeepCaps Capset RaiseAmbient Seccomp
+    OpenTree MountSetattr MoveMount Mask ReadOnly Enter Fchdir DropBounding KeepCaps Capset RaiseAmbient Seccomp
     CheckExecutable ExecveFirst Park Hook
     SeccompListener OpenProc
     FchownStreams OpenInProc JoinSessionKeyring SetMempolicy Personality

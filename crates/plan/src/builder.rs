@@ -1,6 +1,7 @@
 //! Writing a plan: each step together with the field it comes from, so that the two cannot drift
 //! apart.
 
+use crate::program;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as BumpVec;
 use core::fmt::{self, Display, Formatter};
@@ -10,6 +11,7 @@ use husk_script::sys::Errno;
 use husk_script::sys::file::Mode;
 use husk_script::sys::namespace::Namespaces;
 use husk_script::{Place, Reg, Step, Target};
+use std::borrow::Cow;
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
@@ -23,6 +25,8 @@ pub struct Plan<'b> {
     pub namespaces: Namespaces,
     /// For each step the field it comes from.
     origins: Vec<Rc<str>>,
+    /// The program, as it was asked for.
+    program: String,
 }
 
 impl Plan<'_> {
@@ -34,17 +38,22 @@ impl Plan<'_> {
 
     /// What the failure of a step means, where the kernel has no words for it.
     #[must_use]
-    pub fn meaning(&self, step: usize, errno: Errno) -> Option<&'static str> {
-        match (self.steps.get(step)?, errno) {
+    pub fn meaning(&self, step: usize, errno: Errno) -> Option<Cow<'static, str>> {
+        let meaning = match (self.steps.get(step)?, errno) {
+            (Step::CheckExecutable { .. }, errno) => {
+                return program::not_found(&self.program, errno).map(Cow::Owned);
+            }
+            (Step::ExecveFirst { .. }, errno) => program::not_begun(errno)?,
             (Step::Attach { place: Place::Ordinary, .. }, Errno::NOTDIR) => {
-                Some("must be mounted on ordinary directory")
+                "must be mounted on ordinary directory"
             }
             (Step::Attach { place: Place::Procfs, .. }, Errno::XDEV) => {
-                Some("cannot be mounted because it is not of type proc")
+                "cannot be mounted because it is not of type proc"
             }
-            (Step::Attach { .. }, Errno::XDEV) => Some("cannot be mounted because it is inside /proc"),
-            _ => None,
-        }
+            (Step::Attach { .. }, Errno::XDEV) => "cannot be mounted because it is inside /proc",
+            _ => return None,
+        };
+        Some(meaning.into())
     }
 }
 
@@ -90,6 +99,8 @@ pub(crate) struct Builder<'b> {
     most_used: u8,
     /// The pid namespace that a procfs is to show, if it is another than that of who mounts it.
     pub(crate) pid_namespace: Option<Reg>,
+    /// The program, as it was asked for.
+    pub(crate) program: String,
 }
 
 impl<'b> Builder<'b> {
@@ -105,6 +116,7 @@ impl<'b> Builder<'b> {
             free,
             most_used: 0,
             pid_namespace: None,
+            program: String::new(),
         }
     }
 
@@ -134,7 +146,8 @@ impl<'b> Builder<'b> {
     }
 
     pub(crate) fn finish(self, namespaces: Namespaces) -> Plan<'b> {
-        Plan { steps: self.steps.into_bump_slice(), namespaces, origins: self.origins }
+        let Self { steps, origins, program, .. } = self;
+        Plan { steps: steps.into_bump_slice(), namespaces, origins, program }
     }
 
     /// A register that no step uses.

@@ -7,6 +7,7 @@
 
 use crate::builder::{Builder, Error, Plan, mode};
 use crate::host::{CgroupEntry, Host};
+use crate::process::Cwd;
 use crate::seccomp::When;
 use crate::terminal::Shown;
 use crate::{Call, identity, keyring, lsm, process, seccomp, terminal};
@@ -50,6 +51,11 @@ pub fn exec<'b>(
     // What would need privilege over the host, which is given up next.
     process::oom_score(container, &mut plan);
     process::limits(container, &mut plan);
+    let is_born_again =
+        target.namespaces.contains(Namespaces::PID) || target.namespaces.contains(Namespaces::TIME);
+    if !is_born_again {
+        process::scheduler(container, &mut plan);
+    }
     affinity(container, &mut plan);
     // Nobody inside looks into what we are until we are the program.
     plan.at("exec").push(Step::Undumpable);
@@ -62,17 +68,24 @@ pub fn exec<'b>(
     // Whatever process it goes on in has this from the one before.
     lsm::confine(label, &mut plan);
     identity::bounding(container, &mut plan);
-    // A filter needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs.
-    seccomp::load(container, host, When::Privileged, &mut plan)?;
+    let cwd = Cwd::enter(container, &mut plan)?;
     identity::become_user(container, host, &mut plan)?;
+    if let Some(cwd) = cwd {
+        cwd.enter_as_user(&mut plan);
+    }
+    process::find(container, call, &mut plan)?;
+    // It needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs.
+    seccomp::load(container, host, When::Privileged, &mut plan)?;
+    identity::shed(container, &mut plan);
     if let Some(process) = &container.process {
-        process::cwd(process, &mut plan)?;
         if process.no_new_privileges == NoNewPrivileges::Set {
             plan.at("process.noNewPrivileges").push(Step::NoNewPrivs);
         }
-        appear(target, call, &mut plan);
+        appear(target, &mut plan);
+        if is_born_again {
+            process::request_scheduler(container, &mut plan);
+        }
         terminal::control(container, &mut plan);
-        process::find(process, call, &mut plan)?;
         // Not later: nobody may be left to hand its listener over.
         seccomp::load(container, host, When::Attended, &mut plan)?;
         process::wait(call.start, &mut plan);
@@ -106,10 +119,9 @@ fn root(plan: &mut Builder<'_>) -> Result<Reg, Error> {
 }
 
 /// Is seen inside from here on: with no more than the program will have, and with nothing of the host's.
-fn appear<'b>(target: Target, call: &Call<'_>, plan: &mut Builder<'b>) {
+fn appear(target: Target, plan: &mut Builder<'_>) {
     plan.at("exec");
     if target.namespaces.contains(Namespaces::PID) {
-        plan.push(process::close_others(call));
         plan.push(Step::CloneParent { namespaces: Namespaces::EMPTY });
     }
     plan.push(Step::Setsid);

@@ -3,6 +3,7 @@
 use crate::builder::{Builder, Error};
 use crate::host::Host;
 use crate::ids;
+use crate::seccomp::{self, When};
 use husk_bundle::Container;
 use husk_bundle::container::Process;
 use husk_script::Step;
@@ -17,7 +18,11 @@ pub(crate) fn bounding(container: &Container, plan: &mut Builder<'_>) {
     }
 }
 
-/// The program's ids and capabilities. Capabilities last: each of the others needs one.
+/// `CAP_SYS_ADMIN`, by its bit.
+const SYS_ADMIN: u64 = 1 << 21;
+
+/// The program's ids and capabilities. Capabilities last: each of the others needs one. One that is still
+/// needed to load a filter [is shed](shed) after that.
 pub(crate) fn become_user(container: &Container, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
     let Some(process) = &container.process else { return Ok(()) };
     plan.at("process.user").push(Step::KeepCaps { keep: KeepCaps::Yes });
@@ -28,19 +33,28 @@ pub(crate) fn become_user(container: &Container, host: &Host, plan: &mut Builder
     plan.at("process.user.uid").push(Step::Setresuid { uid: Uid::from_raw(process.uid) });
     plan.at("process.user").push(Step::KeepCaps { keep: KeepCaps::No });
     plan.at("process.user.umask").push(Step::Umask { mask: crate::builder::mode(process.umask) });
-    let capabilities = process.capabilities;
-    plan.at("process.capabilities").push(Step::Capset {
-        capabilities: Capabilities {
-            effective: capabilities.effective,
-            permitted: capabilities.permitted,
-            inheritable: capabilities.inheritable,
-        },
-    });
-    if capabilities.ambient != 0 {
-        plan.at("process.capabilities.ambient")
-            .push(Step::RaiseAmbient { capabilities: capabilities.ambient });
-    }
+    let more = if seccomp::wanted(container) == Some(When::Privileged) { SYS_ADMIN } else { 0 };
+    capabilities(process, more, plan);
     Ok(())
+}
+
+/// Is left with the program's capabilities and no other.
+pub(crate) fn shed(container: &Container, plan: &mut Builder<'_>) {
+    let Some(process) = &container.process else { return };
+    if seccomp::wanted(container) == Some(When::Privileged) {
+        capabilities(process, 0, plan);
+    }
+    let ambient = process.capabilities.ambient;
+    if ambient != 0 {
+        plan.at("process.capabilities.ambient").push(Step::RaiseAmbient { capabilities: ambient });
+    }
+}
+
+fn capabilities(process: &Process, more: u64, plan: &mut Builder<'_>) {
+    let husk_bundle::container::Capabilities { effective, permitted, inheritable, .. } = process.capabilities;
+    let (effective, permitted) = (effective | more, permitted | more);
+    let capabilities = Capabilities { effective, permitted, inheritable };
+    plan.at("process.capabilities").push(Step::Capset { capabilities });
 }
 
 fn groups(

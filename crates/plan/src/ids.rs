@@ -90,8 +90,11 @@ pub(crate) fn become_root(container: &Container, host: &Host, start: Start, plan
 
 /// Whether the container's processes may change their groups (user_namespaces(7)).
 pub(crate) fn may_set_groups(container: &Container, host: &Host) -> bool {
+    if let Some(joined) = &host.joined_ids {
+        return joined.may_set_groups;
+    }
     if namespaces::joined(container).contains(Namespaces::USER) {
-        return host.joined_ids.as_ref().is_none_or(|joined| joined.may_set_groups);
+        return true;
     }
     // A user without privileges who maps his own group alone gives it up for that.
     let gives_up = namespaces::new(container).contains(Namespaces::USER)

@@ -26,6 +26,7 @@ mod mounts;
 mod namespaces;
 mod network;
 mod process;
+mod program;
 mod resctrl;
 mod rootfs;
 mod seccomp;
@@ -35,6 +36,8 @@ pub use builder::{Error, Plan};
 pub use exec::{Target, exec};
 pub use host::{AppArmor, CgroupEntry, CgroupMount, Host, JoinedIds, NamespacePath, Resctrl, Selinux};
 pub use namespaces::apart;
+pub use process::rlimits;
+pub use program::not_begun;
 pub use seccomp::decisions;
 
 use builder::Builder;
@@ -43,6 +46,7 @@ use husk_bundle::Container;
 use husk_bundle::container::{Access, NamespaceKind, NoNewPrivileges};
 use husk_script::Step;
 use husk_script::sys::Fd;
+use process::Cwd;
 use seccomp::When;
 use terminal::Shown;
 
@@ -131,7 +135,14 @@ pub fn create<'b>(
 ) -> Result<Plan<'b>, Error> {
     let start = call.start;
     let mut plan = Builder::new(memory);
-    refuse(container, &mut plan)?;
+    let Some(process) = &container.process else {
+        // The specification lets `create` do without one, and refuses `start` then (runtime.md, "Start"). As
+        // with runc a container is made around its program, so it is said at once and not at the second step.
+        return Err(plan
+            .at("process")
+            .error("must not be empty: a container is created together with its program"));
+    };
+    refuse_on_host(container, &mut plan)?;
 
     resctrl::check(container, host, &mut plan)?;
     process::detach(call, host, None, &mut plan);
@@ -184,43 +195,39 @@ pub fn create<'b>(
     // After everything that is run for the container and not in it, which would be confined too.
     lsm::confine(label, &mut plan);
     process::limits(container, &mut plan);
+    if !namespaces::appears_last(container, host) {
+        process::scheduler(container, &mut plan);
+    }
     identity::bounding(container, &mut plan);
-    // A filter needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs.
-    seccomp::load(container, host, When::Privileged, &mut plan)?;
+    let cwd = Cwd::enter(container, &mut plan)?;
     identity::become_user(container, host, &mut plan)?;
+    if let Some(cwd) = cwd {
+        cwd.enter_as_user(&mut plan);
+    }
+    process::find(container, call, &mut plan)?;
+    // It needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs. As late as can be: from here on
+    // the profile decides which calls may be made, and an old one knows none of the newer.
+    seccomp::load(container, host, When::Privileged, &mut plan)?;
+    identity::shed(container, &mut plan);
     // Everything that needs privilege is done.
-    namespaces::appear(container, host, call, &mut plan);
+    namespaces::appear(container, host, start, &mut plan);
+    if namespaces::appears_last(container, host) {
+        process::request_scheduler(container, &mut plan);
+    }
     terminal::control(container, &mut plan);
     // The kernel forgets this signal when ids change.
     process::die_with_creator(start, &mut plan);
-    if let Some(process) = &container.process {
-        // With the program's identity, so that it does not start where it may not be.
-        process::cwd(process, &mut plan)?;
-        if process.no_new_privileges == NoNewPrivileges::Set {
-            plan.at("process.noNewPrivileges").push(Step::NoNewPrivs);
-        }
-        process::find(process, call, &mut plan)?;
-        // Not later: nobody may be left to hand its listener over.
-        seccomp::load(container, host, When::Attended, &mut plan)?;
-        process::wait(start, &mut plan);
-        seccomp::load(container, host, When::Last, &mut plan)?;
-        let environment = process::environment(process, host, call, &mut plan)?;
-        hooks::before_exec(container, call.id, environment, &mut plan)?;
-        process::exec(process, environment, &mut plan)?;
+    if process.no_new_privileges == NoNewPrivileges::Set {
+        plan.at("process.noNewPrivileges").push(Step::NoNewPrivs);
     }
+    // Not later: nobody may be left to hand its listener over.
+    seccomp::load(container, host, When::Attended, &mut plan)?;
+    process::wait(start, &mut plan);
+    seccomp::load(container, host, When::Last, &mut plan)?;
+    let environment = process::environment(process, host, call, &mut plan)?;
+    hooks::before_exec(container, call.id, environment, &mut plan)?;
+    process::exec(process, environment, &mut plan)?;
     Ok(plan.finish(namespaces::born_in(container, host)))
-}
-
-/// Refuses what is not done yet: nothing that is asked for is silently left out.
-fn refuse(container: &Container, plan: &mut Builder<'_>) -> Result<(), Error> {
-    let process = container.process.as_ref();
-    let asked = [("process", process.is_none())];
-    let (name, reason) = match asked.into_iter().find(|(_, asked)| *asked) {
-        Some(("process", _)) => ("process", "is missing"),
-        Some((name, _)) => (name, "is not supported yet"),
-        None => return refuse_on_host(container, plan),
-    };
-    Err(plan.at(name).error(reason))
 }
 
 /// Refuses what would be done to the host's own file system tree, without a mount namespace.

@@ -12,10 +12,10 @@
 //! somebody's pid namespace is seen by those who live there, and they may be allowed to trace it. So a
 //! container's process appears there last, when it has shed all that its program will not have.
 
+use crate::Start;
 use crate::builder::{Builder, Error, mode};
 use crate::host::{CgroupEntry, Host, NamespacePath};
 use crate::process;
-use crate::{Call, Start};
 use husk_bundle::Container;
 use husk_bundle::container::{Namespace, NamespaceKind, Source};
 use husk_script::sys::file::OFlags;
@@ -128,6 +128,11 @@ pub(crate) fn lead_session(container: &Container, host: &Host, plan: &mut Builde
     }
 }
 
+/// Whether the process that is to be the program is born when everything else is done.
+pub(crate) fn appears_last(container: &Container, host: &Host) -> bool {
+    birth(container, host) == Birth::Last
+}
+
 /// Goes on in another process. What the kernel does not hand on to it is said once more.
 fn go_on(container: &Container, host: &Host, now: Birth, start: Start, plan: &mut Builder<'_>) {
     let made = if now == Birth::Entered { new(container) } else { Namespaces::EMPTY };
@@ -225,11 +230,10 @@ pub(crate) fn be_born(container: &Container, host: &Host, start: Start, plan: &m
 /// Appears in a pid namespace that others live in. All privilege that the program will not have is shed
 /// before, and so is everything else that one who may trace it would find: descriptors of the host's
 /// file systems, and memory that is shared with a process of more privilege.
-pub(crate) fn appear(container: &Container, host: &Host, call: &Call<'_>, plan: &mut Builder<'_>) {
-    if birth(container, host) == Birth::Last {
+pub(crate) fn appear(container: &Container, host: &Host, start: Start, plan: &mut Builder<'_>) {
+    if appears_last(container, host) {
         plan.at("linux.namespaces");
-        plan.push(process::close_others(call));
         plan.push(Step::Undumpable);
-        go_on(container, host, Birth::Last, call.start, plan);
+        go_on(container, host, Birth::Last, start, plan);
     }
 }

@@ -8,7 +8,7 @@ use husk_bundle::container::{MemoryPolicy, Process, Scheduler};
 use husk_script::sys::file::OFlags;
 use husk_script::sys::limits::{Resource, Rlimit, SchedAttr};
 use husk_script::sys::signal::{Signal, SignalSet};
-use husk_script::sys::{CArray, Fd};
+use husk_script::sys::{CArray, Errno, Fd};
 use husk_script::{Reg, Request, Step};
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -70,19 +70,11 @@ pub(crate) fn make_cwd(container: &Container, root: Reg, plan: &mut Builder<'_>)
 /// Limits and scheduling, while there is still the privilege to raise them.
 pub(crate) fn limits(container: &Container, plan: &mut Builder<'_>) {
     let Some(process) = &container.process else { return };
-    for (index, limit) in process.rlimits.iter().enumerate() {
-        let Some(&resource) = RESOURCES.get(limit.resource as usize) else { continue };
-        let bound = |value: u64| (value != u64::MAX).then_some(value);
-        let limit = Rlimit { current: bound(limit.soft), maximum: bound(limit.hard) };
+    for (index, resource, limit) in rlimits(process) {
         plan.at(format!("process.rlimits[{index}]")).push(Step::Setrlimit { resource, limit });
     }
     // The caller's is not inherited: what the container's cgroup allows is its own (runc does the same).
     plan.at("process").push(Step::SchedSetaffinity { mask: &ALL_CPUS });
-    if let Some(scheduler) = process.scheduler {
-        let Scheduler { policy, flags, nice, priority, runtime, deadline, period } = scheduler;
-        let attr = SchedAttr { policy, flags, nice, priority, runtime, deadline, period };
-        plan.at("process.scheduler").push(Step::SchedSetattr { attr });
-    }
     if let Some((class, level)) = process.io_priority {
         plan.at("process.ioPriority").push(Step::IoprioSet { class, level });
     }
@@ -95,6 +87,32 @@ pub(crate) fn limits(container: &Container, plan: &mut Builder<'_>) {
         nodes.iter().for_each(|node| mask[node / 64] |= 1 << (node % 64));
         let nodes = plan.slice(&mask);
         plan.at("linux.memoryPolicy").push(Step::SetMempolicy { mode: *mode, nodes });
+    }
+}
+
+/// `process.rlimits` as the kernel has them, each with its place in the list.
+pub fn rlimits(process: &Process) -> impl Iterator<Item = (usize, Resource, Rlimit)> + '_ {
+    let bound = |value: u64| (value != u64::MAX).then_some(value);
+    process.rlimits.iter().enumerate().filter_map(move |(index, limit)| {
+        let resource = *RESOURCES.get(limit.resource as usize)?;
+        Some((index, resource, Rlimit { current: bound(limit.soft), maximum: bound(limit.hard) }))
+    })
+}
+
+/// How it is scheduled, while there is still the privilege to say so.
+pub(crate) fn scheduler(container: &Container, plan: &mut Builder<'_>) {
+    let Some(scheduler) = container.process.as_ref().and_then(|process| process.scheduler) else { return };
+    let Scheduler { policy, flags, nice, priority, runtime, deadline, period } = scheduler;
+    let attr = SchedAttr { policy, flags, nice, priority, runtime, deadline, period };
+    plan.at("process.scheduler").push(Step::SchedSetattr { attr });
+}
+
+/// The same for a list that goes on in another process, which would not have it from the one before
+/// (sched(7), "The reset-on-fork flag for child processes"; who has a deadline may not even make one). By then
+/// the privilege is gone, so the parent does it.
+pub(crate) fn request_scheduler(container: &Container, plan: &mut Builder<'_>) {
+    if container.process.as_ref().is_some_and(|process| process.scheduler.is_some()) {
+        plan.at("process.scheduler").push(Step::Request { what: Request::Scheduler });
     }
 }
 
@@ -121,22 +139,45 @@ const RESOURCES: [Resource; 16] = [
     Resource::Rttime,
 ];
 
-/// Enters the working directory, without magic links: `/proc/self/fd/7` would be one of ours.
-pub(crate) fn cwd(process: &Process, plan: &mut Builder<'_>) -> Result<(), Error> {
-    plan.at("process.cwd");
-    let root = plan.register()?;
-    let path = plan.target(&process.cwd)?.path;
-    plan.push(Step::Open { path: c"/", flags: OFlags::PATH | OFlags::DIRECTORY, mode: mode(0), out: root });
-    plan.push(Step::OpenInRoot { root: root.into(), path, out: root });
-    plan.push(Step::Fchdir { directory: root.into() });
-    plan.release(root);
-    Ok(())
+/// The way into the working directory.
+pub(crate) struct Cwd<'b> {
+    root: Reg,
+    path: &'b CStr,
+    entered: Reg,
+}
+
+impl<'b> Cwd<'b> {
+    /// Enters it while there is privilege: the program may have to start where it could not go itself. Where
+    /// that is not enough, as on a file system that trusts no root, the program's user may still do.
+    /// Without magic links: `/proc/self/fd/7` would be one of ours.
+    pub(crate) fn enter(container: &Container, plan: &mut Builder<'b>) -> Result<Option<Self>, Error> {
+        let Some(process) = &container.process else { return Ok(None) };
+        plan.at("process.cwd");
+        let path = plan.target(&process.cwd)?.path;
+        let (root, entered) = (plan.register()?, plan.fresh_register()?);
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        plan.push(Step::Open { path: c"/", flags, mode: mode(0), out: root });
+        plan.push(Step::Enter { root: root.into(), path, entered, tolerate: Some(Errno::ACCESS) });
+        Ok(Some(Self { root, path, entered }))
+    }
+
+    /// Enters it with the program's identity, if it has not been entered yet.
+    pub(crate) fn enter_as_user(self, plan: &mut Builder<'b>) {
+        let Self { root, path, entered } = self;
+        plan.at("process.cwd");
+        plan.push(Step::Enter { root: root.into(), path, entered, tolerate: None });
+        plan.release(root);
+        plan.release(entered);
+    }
 }
 
 /// Finds the program, so that one that is missing fails `create` and not `start`.
-pub(crate) fn find(process: &Process, call: &Call<'_>, plan: &mut Builder<'_>) -> Result<(), Error> {
+pub(crate) fn find(container: &Container, call: &Call<'_>, plan: &mut Builder<'_>) -> Result<(), Error> {
+    let Some(process) = &container.process else { return Ok(()) };
     plan.at("process.args[0]");
     let candidates = candidates(process, plan)?;
+    plan.program =
+        process.args.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default();
     plan.push(Step::CheckExecutable { candidates });
     plan.at("process");
     // Nothing of ours stays open, not even while it waits. What is left closes on exec.

@@ -6,7 +6,7 @@ use husk_bundle::Container;
 use husk_bundle::container::NoNewPrivileges;
 use husk_script::Step;
 use husk_script::sys::process::Instruction;
-use husk_seccomp::{Action, Table};
+use husk_seccomp::{Action, Profile, Table};
 
 /// When a filter is loaded.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,23 +42,30 @@ impl Error {
     }
 }
 
+/// When the container's filter is loaded, if it has one.
+pub(crate) fn wanted(container: &Container) -> Option<When> {
+    let (profile, process) = (container.seccomp.as_ref()?, container.process.as_ref()?);
+    Some(match process.no_new_privileges {
+        NoNewPrivileges::Set if notifies(profile) => When::Attended,
+        NoNewPrivileges::Set => When::Last,
+        NoNewPrivileges::Unset => When::Privileged,
+    })
+}
+
+fn notifies(profile: &Profile) -> bool {
+    profile.rules.iter().any(|rule| rule.action == Action::Notify)
+}
+
 pub(crate) fn load(
     container: &Container,
     host: &Host,
     when: When,
     plan: &mut Builder<'_>,
 ) -> Result<(), Error> {
-    let (Some(profile), Some(process)) = (&container.seccomp, &container.process) else { return Ok(()) };
-    let notifies = profile.rules.iter().any(|rule| rule.action == Action::Notify);
-    let wanted = match process.no_new_privileges {
-        NoNewPrivileges::Set if notifies => When::Attended,
-        NoNewPrivileges::Set => When::Last,
-        NoNewPrivileges::Unset => When::Privileged,
-    };
-    if when != wanted {
+    let Some(profile) = container.seccomp.as_ref().filter(|_| wanted(container) == Some(when)) else {
         return Ok(());
-    }
-    if notifies && container.seccomp_listener.is_none() {
+    };
+    if notifies(profile) && container.seccomp_listener.is_none() {
         return Err(plan.at("linux.seccomp.listenerPath").error("seccomp listenerPath is not set"));
     }
     // Names that no machine knows are of calls that nobody can make.

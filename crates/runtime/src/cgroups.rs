@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long is waited for processes that were killed, or whose first process was.
@@ -267,10 +267,11 @@ impl Home<'_> {
         self.cgroup().and_then(Cgroup::directory)
     }
 
-    /// Where it is in the hierarchy of these controllers.
-    pub(crate) fn path(&self, controllers: &str) -> Option<PathBuf> {
+    /// Its directory in a hierarchy of version 1, by the controllers of that or its name.
+    pub(crate) fn directory_in(&self, hierarchy: &str) -> Option<&Path> {
         let Self::New(new) = self else { return None };
-        new.kept.directories.get(controllers.split(',').next()?).cloned()
+        let of = |controller| new.kept.directories.get(controller);
+        of(hierarchy).or_else(|| hierarchy.split(',').find_map(of)).map(PathBuf::as_path)
     }
 
     /// Moves the child into it, which asks for that.

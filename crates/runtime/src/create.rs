@@ -6,6 +6,8 @@ use crate::descriptors;
 use crate::error::Error;
 use crate::hooks::Hook;
 use crate::launch::{Launched, launch};
+use crate::notify;
+use crate::pidfd::Watcher;
 use crate::record::{Process, Record};
 use crate::resctrl;
 use crate::serve::Arrival;
@@ -35,6 +37,8 @@ pub struct Request {
     pub pid_file: Option<PathBuf>,
     /// Where somebody listens who is sent the terminal.
     pub console_socket: Option<PathBuf>,
+    /// Where somebody listens who is sent the pidfd of the container's process.
+    pub pidfd_socket: Option<PathBuf>,
     /// How the root file system becomes the root.
     pub new_root: NewRoot,
     /// Whose session keyring the program has.
@@ -65,18 +69,21 @@ impl Request {
 /// If the name is taken, the configuration cannot be carried out, or a step or hook fails. Nothing is
 /// then left of the container.
 pub fn create(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])) -> Result<(), Error> {
-    let (container, warnings) = husk_bundle::load(&request.bundle)?;
+    let (mut container, warnings) = husk_bundle::load(&request.bundle)?;
     warn(&warnings);
     let mut console = Console::of(request.console_socket.as_deref(), &container, Stay::Detached)?;
+    let watcher = Watcher::of(request.pidfd_socket.as_deref())?;
     let creation = Creation::begin(store, &request.id)?;
     let socket = creation.entry.socket();
     let listener = UnixListener::bind(&socket).map_err(|reason| Error::file("bind", &socket, reason))?;
     let mut record = record(request, &container);
+    notify::offer(&creation.entry, &mut container)?;
     let home = make_home(&container, request, &creation, &mut record, &mut warn)?;
 
     let call = request.call(Start::On(Fd::of(&listener)))?;
     let mut launched = launch(&container, &call, home, &request.timings)?;
-    match park(&mut launched, &container, &mut console, request, &creation, &mut record) {
+    let parked = park(&mut launched, &container, &mut console, request, &creation, &mut record);
+    match parked.and_then(|()| watcher.tell(&launched.child)) {
         Ok(()) => {
             launched.child.let_go();
             creation.commit();
@@ -196,6 +203,7 @@ pub(crate) fn record(request: &Request, container: &Container) -> Record {
         owner: geteuid().as_raw(),
         annotations: container.annotations.clone(),
         namespaces: husk_plan::apart(container).bits(),
+        callers_keyring: request.keyring == Keyring::Callers,
         process: None,
         cgroup: None,
         shares_pids: !container

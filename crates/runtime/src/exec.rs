@@ -6,7 +6,10 @@ use crate::descriptors;
 use crate::error::Error;
 use crate::kill;
 use crate::launch::{Launched, command, enter, memory, perform};
+use crate::namespaces;
+use crate::pidfd::Watcher;
 use crate::probe::probe_process;
+use crate::record::Record;
 use crate::serve::Arrival;
 use crate::status::{self, Status};
 use crate::store::Store;
@@ -15,7 +18,7 @@ use crate::terminal::{Console, Stay};
 use crate::users::Users;
 use husk_bundle::container::Process;
 use husk_bundle::{Container, Warning};
-use husk_plan::{Call, CgroupEntry, Host, Target};
+use husk_plan::{Call, CgroupEntry, Host, Keyring, Target};
 use husk_spawn::sys::{Errno, Fd};
 use husk_spawn::{Namespaces, Reason};
 use std::fs;
@@ -36,6 +39,8 @@ pub struct Request {
     pub pid_file: Option<PathBuf>,
     /// Where somebody listens who is sent the terminal.
     pub console_socket: Option<PathBuf>,
+    /// Where somebody listens who is sent its pidfd.
+    pub pidfd_socket: Option<PathBuf>,
     /// How many of the caller's descriptors, from 3 upwards, are passed on to the program.
     pub preserve_fds: u32,
     /// Whether to wait for its end.
@@ -109,17 +114,22 @@ pub fn exec(
     warn(&warnings);
     let stay = if request.wait == Wait::Foreground { Stay::Foreground } else { Stay::Detached };
     let mut console = Console::of(request.console_socket.as_deref(), &container, stay)?;
+    let watcher = Watcher::of(request.pidfd_socket.as_deref())?;
     let signals = match request.wait {
         Wait::Foreground => Some(Signals::hold(Orphans::Others)?),
         Wait::Detached => None,
     };
 
     let target = Target { init: Fd::of(&init), namespaces: Namespaces::from_bits(record.namespaces) };
-    let host = probe_process(&container, &users);
+    let mut host = probe_process(&container, &users);
+    if target.namespaces.contains(Namespaces::USER) {
+        // It is joined here, whoever made it.
+        host.joined_ids = record.process.and_then(|init| namespaces::ids_of(init.pid.unsigned_abs()));
+    }
     let start = |home: Option<Home<'static>>| {
         let entry = home.as_ref().map_or(CgroupEntry::None, Home::entry);
         let host = Host { entry, ..host.clone() };
-        let plan = husk_plan::exec(&container, target, &host, &request.call()?, memory())?;
+        let plan = husk_plan::exec(&container, target, &host, &request.call(&record)?, memory())?;
         let mut command = command(&plan);
         if let Some(directory) = home.as_ref().and_then(Home::directory) {
             enter(&mut command, directory)?;
@@ -140,6 +150,7 @@ pub fn exec(
     };
     // A child that failed before asks nothing; the wait says at what.
     if launched.serve(&container, &record, &mut console)? == Arrival::Ready {
+        watcher.tell(&launched.child)?;
         write_pid(request.pid_file.as_deref(), &launched.child)?;
         launched.child.go_on()?;
     }
@@ -157,10 +168,11 @@ pub fn exec(
 }
 
 impl Request {
-    fn call(&self) -> Result<Call<'_>, Error> {
+    fn call(&self, record: &Record) -> Result<Call<'_>, Error> {
         let (listen_fds, preserve_fds) = (descriptors::listen_fds(), self.preserve_fds);
         descriptors::check(listen_fds, preserve_fds)?;
-        Ok(Call { id: &self.id, listen_fds, preserve_fds, ..Call::default() })
+        let keyring = if record.callers_keyring { Keyring::Callers } else { Keyring::New };
+        Ok(Call { id: &self.id, keyring, listen_fds, preserve_fds, ..Call::default() })
     }
 }
 

@@ -3,12 +3,13 @@
 use crate::cgroups::Home;
 use crate::error::Error;
 use crate::hooks;
+use crate::limits;
 use crate::probe::{probe, revealing};
 use crate::timings::Timings;
 use crate::trees::id_maps;
 use bumpalo::Bump;
 use husk_bundle::Container;
-use husk_plan::{Call, CgroupEntry, CgroupMount, NewRoot, Plan};
+use husk_plan::{Call, CgroupMount, Host, NewRoot, Plan};
 use husk_script::Step;
 use husk_spawn::{Child, Command, Reason, Request};
 use std::os::fd::BorrowedFd;
@@ -45,14 +46,9 @@ pub(crate) fn launch<'c>(
     if call.new_root == NewRoot::Move {
         host.revealing = revealing(&container.rootfs);
     }
-    host.entry = home.as_ref().map_or(CgroupEntry::None, Home::entry);
-    if let (CgroupMount::V1(hierarchies), Some(home)) = (&mut host.cgroup, &home) {
-        // A container sees its own cgroups, not ours.
-        for (name, path) in hierarchies {
-            if let Some(own) = home.path(name) {
-                *path = own;
-            }
-        }
+    if let Some(home) = &home {
+        host.entry = home.entry();
+        show_own(&mut host, home);
     }
     timings.begin("plan");
     let plan = husk_plan::create(container, &host, call, memory())?;
@@ -64,11 +60,23 @@ pub(crate) fn launch<'c>(
     if timings.are_wanted() {
         command.timed();
     }
+    limits::make_room(container);
     timings.begin("clone, map ids");
     if let Some(directory) = home.as_ref().and_then(Home::directory) {
         enter(&mut command, directory)?;
     }
     Ok(Launched { home, ..perform(&command, plan)? })
+}
+
+/// What a mount of type `cgroup` shows is the container's own, and not the caller's.
+fn show_own(host: &mut Host, home: &Home<'_>) {
+    if let CgroupMount::V1(hierarchies) = &mut host.cgroup {
+        for (hierarchy, directory) in hierarchies {
+            if let Some(own) = home.directory_in(hierarchy) {
+                own.clone_into(directory);
+            }
+        }
+    }
 }
 
 /// Has the child born in a cgroup.

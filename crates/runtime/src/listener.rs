@@ -65,8 +65,13 @@ pub(crate) fn hand_over(child: &mut Child, container: &Container, record: &Recor
         },
     };
     let state = serde_json::to_vec(&state).map_err(Error::Record)?;
-    let socket = UnixStream::connect(&agent.path)
-        .map_err(|reason| Error::file("linux.seccomp.listenerPath: connect", &agent.path, reason))?;
+    let socket = UnixStream::connect(&agent.path).map_err(|reason| {
+        Error::file(
+            "linux.seccomp.listenerPath: failed to connect with seccomp agent at",
+            &agent.path,
+            reason,
+        )
+    })?;
     send(&socket, &state, &listener)
         .map_err(|errno| Error::file("linux.seccomp.listenerPath: send to", &agent.path, errno))
 }

@@ -58,7 +58,12 @@ pub(crate) fn joined_ids(container: &Container) -> Option<JoinedIds> {
     });
     let mut child = command.kill_on_drop().spawn().ok()?;
     child.next_request().ok()??;
-    let read = |file| fs::read_to_string(format!("/proc/{}/{file}", child.id())).ok();
+    ids_of(child.id())
+}
+
+/// What the user namespace of a process maps.
+pub(crate) fn ids_of(pid: u32) -> Option<JoinedIds> {
+    let read = |file| fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
     let (uids, gids) = (mappings(&read("uid_map")?)?, mappings(&read("gid_map")?)?);
     Some(JoinedIds { uids, gids, may_set_groups: read("setgroups")?.trim() == "allow" })
 }

@@ -1,6 +1,7 @@
 //! What this machine is.
 
 use crate::namespaces;
+use crate::procfs;
 use crate::resctrl;
 use crate::users::Users;
 use husk_bundle::Container;
@@ -35,12 +36,14 @@ pub(crate) fn probe(container: &Container) -> Host {
 
 /// The same of what the plan of another process in the container depends on.
 pub(crate) fn probe_process(container: &Container, users: &Users) -> Host {
-    let own = |file| fs::read_to_string(format!("/proc/self/{file}")).unwrap_or_default();
+    let is_first_user_namespace = is_first_user_namespace();
     Host {
         euid: geteuid().as_raw(),
         egid: getegid().as_raw(),
-        is_first_user_namespace: own("uid_map").trim_end().ends_with("4294967295"),
-        may_set_groups: own("setgroups").trim_end() != "deny",
+        is_first_user_namespace,
+        // Which denies it to nobody.
+        may_set_groups: is_first_user_namespace
+            || procfs::read("/proc/self/setgroups").is_ok_and(|setgroups| setgroups.trim_end() != "deny"),
         namespaces: Vec::new(),
         joined_ids: None,
         procfs_takes_pidns: false,
@@ -55,6 +58,13 @@ pub(crate) fn probe_process(container: &Container, users: &Users) -> Host {
         machine: machine(container),
         home: home(container, users),
     }
+}
+
+/// Whether we are in the first user namespace: the one whose inode has a number that never changes
+/// (`PROC_USER_INIT_INO`, linux/proc_ns.h).
+fn is_first_user_namespace() -> bool {
+    const FIRST: u64 = 0xeffffffd;
+    rustix::fs::stat("/proc/self/ns/user").is_ok_and(|namespace| namespace.st_ino == FIRST)
 }
 
 /// Which ways to make system calls this kernel has, as far as the container's profile asks and that can
@@ -148,7 +158,7 @@ pub(crate) fn cgroup() -> CgroupMount {
     if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
         return CgroupMount::V2;
     }
-    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = procfs::read("/proc/self/cgroup").unwrap_or_default();
     let hierarchies = own.lines().filter_map(|line| {
         let (_, rest) = line.split_once(':')?;
         let (controllers, path) = rest.split_once(':')?;

@@ -2,11 +2,11 @@
 
 use crate::cgroups::Kept;
 use crate::hooks::Hook;
+use crate::procfs;
 use crate::resctrl::Membership;
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::PathBuf;
 
 /// What later commands cannot find out themselves. The status is not among it: it is computed, and
@@ -27,6 +27,9 @@ pub struct Record {
     pub annotations: BTreeMap<String, String>,
     /// The kinds of namespaces that it does not share with who created it, in the bits of clone(2).
     pub namespaces: u32,
+    /// Whether its processes are left in the session keyring of who starts them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) callers_keyring: bool,
     /// Its first process, once there is one.
     pub process: Option<Process>,
     /// Its cgroup.
@@ -77,7 +80,7 @@ impl Process {
 
 /// The state and the start time of a process.
 fn read(pid: i32) -> Option<(char, u64)> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = procfs::read(&format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may hold anything, more parentheses too.
     let fields = &stat[stat.rfind(')')? + 1..];
     let mut fields = fields.split_whitespace();

@@ -4,6 +4,8 @@ use crate::create::{self, Creation, Request};
 use crate::error::Error;
 use crate::hooks;
 use crate::launch::{Launched, launch};
+use crate::notify::{self, Proxy, Until};
+use crate::pidfd::Watcher;
 use crate::record::Record;
 use crate::resctrl;
 use crate::serve::Arrival;
@@ -11,9 +13,11 @@ use crate::store::Store;
 use crate::supervise::{Orphans, Signals, supervise};
 use crate::terminal::{Console, Stay};
 use husk_bundle::container::NamespaceKind;
-use husk_bundle::{Container, Warning};
+use husk_bundle::{Container, Field, Warning};
 use husk_plan::Start;
+use std::os::fd::AsFd as _;
 use std::process::ExitStatus;
+use std::thread::{self, JoinHandle};
 
 /// How a container is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,14 +61,17 @@ pub fn run(
 ) -> Result<Option<ExitStatus>, Error> {
     let timings = &request.timings;
     timings.begin("load config.json");
-    let (container, warnings) = husk_bundle::load(&request.bundle)?;
+    let (mut container, warnings) = husk_bundle::load(&request.bundle)?;
     warn(&warnings);
     let stay = if how == Run::Detached { Stay::Detached } else { Stay::Foreground };
     let mut console = Console::of(request.console_socket.as_deref(), &container, stay)?;
+    let watcher = Watcher::of(request.pidfd_socket.as_deref())?;
     timings.begin("reserve the name");
     // Unless it is committed nothing is left of it, at the end or on the way.
     let creation = Creation::begin(store, &request.id)?;
     let mut record = create::record(request, &container);
+    notify::offer(&creation.entry, &mut container)?;
+    let mut proxy = Proxy::open(&creation.entry)?;
     timings.begin("make the cgroup");
     let home = create::make_home(&container, request, &creation, &mut record, &mut warn)?;
     let signals = match how {
@@ -73,15 +80,21 @@ pub fn run(
     };
     let mut launched = launch(&container, &request.call(Start::AtOnce)?, home, timings)?;
     let begun = begin(&mut launched, &container, &mut console, request, &creation, &mut record);
+    let begun = begun.and_then(|()| watcher.tell(&launched.child));
     let ended = begun.and_then(|()| match &signals {
         None => launched.wait_for_exec().map(|()| None),
         Some(signals) => {
+            let listening = listen(proxy.take(), &launched)?;
             let ended = supervise(&mut launched.child, signals, console.relay());
-            ended.map(Some).map_err(|error| launched.explain(error))
+            let ended = ended.map_err(|error| launched.explain(error))?;
+            warn(&told(listening.map_or(Ok(()), |thread| thread.join().unwrap_or(Ok(())))));
+            Ok(Some(ended))
         }
     });
     match (&ended, how) {
         (Ok(_), Run::Detached) => {
+            let pid = launched.child.id();
+            warn(&told(proxy.map_or(Ok(()), |proxy| proxy.run(launched.child.as_fd(), pid, Until::Ready))));
             launched.child.let_go();
             creation.commit();
         }
@@ -136,6 +149,21 @@ fn begin(
         hooks::poststart(record, "running", Some(launched.child.id()))?;
     }
     Ok(())
+}
+
+/// Tells on what the container says of itself, for as long as its process lives.
+fn listen(proxy: Option<Proxy>, launched: &Launched) -> Result<Option<JoinHandle<Result<(), Error>>>, Error> {
+    let Some(proxy) = proxy else { return Ok(None) };
+    let process = launched.child.as_fd().try_clone_to_owned();
+    let process = process.map_err(|reason| Error::Kernel { act: "watch the container", reason })?;
+    // We are who is to be watched: when the container ends, so do we.
+    Ok(Some(thread::spawn(move || proxy.run(process.as_fd(), std::process::id(), Until::End))))
+}
+
+/// A container runs whether or not somebody hears that it is ready.
+fn told(told: Result<(), Error>) -> Vec<Warning> {
+    let warning = |error: Error| Warning { field: Field::new("NOTIFY_SOCKET"), text: error.to_string() };
+    told.err().map(warning).into_iter().collect()
 }
 
 /// In a pid namespace what is left behind belongs to the first process there, and ends with it.

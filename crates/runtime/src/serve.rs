@@ -10,7 +10,10 @@ use crate::record::Record;
 use crate::terminal::Console;
 use crate::trees::Trees;
 use husk_bundle::Container;
-use husk_spawn::Request;
+use husk_bundle::container::Scheduler;
+use husk_spawn::sys::limits::{SchedAttr, sched_setattr};
+use husk_spawn::{Child, Request};
+use rustix::process::Pid;
 
 /// Whether a child has come to where it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +55,7 @@ impl Launched<'_> {
                     continue;
                 }
                 Some(Request::Terminal) => console.receive(child.requested_fd()?)?,
+                Some(Request::Scheduler) => schedule(child, container)?,
                 // Answered by whoever made the child.
                 Some(Request::IdMaps) => {
                     return Err(Error::State("the container's process asks for what it has"));
@@ -60,4 +64,15 @@ impl Launched<'_> {
             child.go_on()?;
         }
     }
+}
+
+/// Sets how the child is scheduled.
+fn schedule(child: &Child, container: &Container) -> Result<(), Error> {
+    let Some(scheduler) = container.process.as_ref().and_then(|process| process.scheduler) else {
+        return Ok(());
+    };
+    let Scheduler { policy, flags, nice, priority, runtime, deadline, period } = scheduler;
+    let attr = SchedAttr { policy, flags, nice, priority, runtime, deadline, period };
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    sched_setattr(pid, &attr).map_err(|errno| Error::kernel("process.scheduler: sched_setattr", errno))
 }

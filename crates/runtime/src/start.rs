@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::hooks;
 use crate::kill;
+use crate::notify::{Proxy, Until};
 use crate::record::Record;
 use crate::status::{self, Status};
 use crate::store::{Entry, Store};
@@ -13,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
 use rustix::process::{PidfdFlags, pidfd_open};
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 /// Starts a created container. Returns when its program has begun.
@@ -36,6 +37,8 @@ pub fn start(store: &Store, id: &str) -> Result<(), Error> {
     let pid = process.pid().ok_or(Error::State("container not running"))?;
     let pidfd = pidfd_open(pid, PidfdFlags::empty())
         .map_err(|errno| Error::kernel("open the container's process", errno))?;
+    // Before the program begins, which then finds it.
+    let proxy = Proxy::open(&entry)?;
     let socket = entry.socket();
     let mut child = UnixStream::connect(&socket).map_err(|reason| match reason.kind() {
         // Nobody listens: the process is gone, or another `start` was first.
@@ -70,7 +73,15 @@ pub fn start(store: &Store, id: &str) -> Result<(), Error> {
         return Err(Error::step(origin, format!("{line}: the container's process has died")));
     }
     entry.remove_socket()?;
-    if record.poststart.is_empty() { Ok(()) } else { poststart(&entry, &record, &pidfd) }
+    if !record.poststart.is_empty() {
+        poststart(&entry, &record, &pidfd)?;
+    }
+    // Somebody else may be asked meanwhile.
+    drop(entry);
+    match proxy {
+        Some(proxy) => proxy.run(pidfd.as_fd(), process.pid.unsigned_abs(), Until::Ready),
+        None => Ok(()),
+    }
 }
 
 /// What the child says of a step that failed.
@@ -85,7 +96,10 @@ fn failed(failure: Failure, child: &mut UnixStream, record: &Record, pidfd: &Own
     }
     let step = record.after_start.iter().find(|(index, ..)| *index == failure.step);
     let (origin, line) = step.map_or(("process", "start"), |(_, origin, line)| (origin, line));
-    Error::step(origin, hooks::with_words(format!("{line}: {reason}"), &words))
+    let errno = Errno::from_raw_os_error(failure.errno);
+    let meaning = husk_plan::not_begun(errno).filter(|_| origin == "process.args");
+    let meaning = meaning.map(|meaning| format!(": {meaning}")).unwrap_or_default();
+    Error::step(origin, hooks::with_words(format!("{line}: {reason}{meaning}"), &words))
 }
 
 /// Runs the hooks for a program that has begun, perhaps ended. If one fails the container is stopped.

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 const RECORD: &str = "state.json";
 const SOCKET: &str = "start.sock";
+const NOTIFY: &str = "notify";
 
 /// The directory that holds containers.
 #[derive(Clone, Debug)]
@@ -115,6 +116,16 @@ impl Entry {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The directory of the socket at which a container says that it is ready.
+    pub(crate) fn notify(&self) -> PathBuf {
+        self.short(NOTIFY)
+    }
+
+    /// The same by a path that is not only ours.
+    pub(crate) fn notify_source(&self) -> PathBuf {
+        self.path.join(NOTIFY)
     }
 
     pub(crate) fn write(&self, record: &Record) -> Result<(), Error> {

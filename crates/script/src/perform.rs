@@ -253,6 +253,12 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
             Ok(())
         }
         Step::ReadOnly { root, path } => cover::read_only(registers.get(root)?, path),
+        Step::Enter { root, path, entered, tolerate } => {
+            if registers.get(entered.into()).is_ok() {
+                return Ok(());
+            }
+            tolerating(tolerate, enter(registers.get(root)?, path).map(|fd| registers.set(entered, fd)))
+        }
         Step::Fchdir { directory } => process::fchdir(registers.get(directory)?),
 
         Step::JoinSessionKeyring { name, permissions, tolerate } => {
@@ -294,7 +300,7 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
 
         Step::Setrlimit { resource, limit } => limits::setrlimit(resource, limit),
         Step::Setpriority { nice } => limits::setpriority_process(None, nice),
-        Step::SchedSetattr { attr } => limits::sched_setattr(&attr),
+        Step::SchedSetattr { attr } => limits::sched_setattr(None, &attr),
         Step::SchedSetaffinity { mask } => limits::sched_setaffinity(mask),
         Step::IoprioSet { class, level } => limits::ioprio_set(class, level),
 
@@ -350,6 +356,17 @@ fn clone_parent(namespaces: Namespaces, journal: &Journal) -> Result {
     }
 }
 
+fn enter(root: Fd, path: &CStr) -> Result<Fd> {
+    let directory = at::openat2_in_root(root, path)?;
+    match process::fchdir(directory) {
+        Ok(()) => Ok(directory),
+        Err(errno) => {
+            file::close(directory);
+            Err(errno)
+        }
+    }
+}
+
 /// Takes the one error that a step was told to expect for success.
 fn tolerating(tolerate: Option<Errno>, result: Result) -> Result {
     match result {
@@ -390,13 +407,17 @@ fn die_with_parent(signal: Signal, parent: Option<Pid>) -> Result {
 }
 
 /// Does it for one after the other until it succeeds. As in execvp(3) a candidate that is not there is
-/// passed over, and one that may not be used too, but then that is the better reason.
+/// passed over, and one that may not be used too, but then that is the better reason. What a single one says
+/// is the reason.
 fn first(candidates: &[&CStr], mut act: impl FnMut(&CStr) -> Result) -> Result {
+    if let [candidate] = candidates {
+        return act(candidate);
+    }
     let mut reason = Errno::NOENT;
     for candidate in candidates {
         match act(candidate) {
             Err(Errno::NOENT | Errno::NOTDIR) => {}
-            Err(Errno::ACCESS) => reason = Errno::ACCESS,
+            Err(errno @ (Errno::ACCESS | Errno::ISDIR)) => reason = errno,
             done => return done,
         }
     }

@@ -51,6 +51,8 @@ pub enum Request {
     Listener = 4,
     /// Move network devices into the child's network namespace.
     NetDevices = 5,
+    /// Set how the child is scheduled.
+    Scheduler = 9,
     /// Take the master of the program's terminal, which comes with it.
     Terminal = 6,
     /// Move the child into the container's cgroup, where it could not be born.
@@ -72,6 +74,7 @@ impl Request {
             5 => Some(Self::NetDevices),
             8 => Some(Self::Tree),
             6 => Some(Self::Terminal),
+            9 => Some(Self::Scheduler),
             7 => Some(Self::Cgroup),
             _ => None,
         }

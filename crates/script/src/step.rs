@@ -501,6 +501,17 @@ pub enum Step<'a> {
         /// The place, relative to it.
         path: &'a CStr,
     },
+    /// `openat2(O_PATH, RESOLVE_IN_ROOT)`, `fchdir`: enters a directory, unless an earlier step has.
+    Enter {
+        /// The root.
+        root: Handle,
+        /// The directory, relative to it.
+        path: &'a CStr,
+        /// Where the step that enters it leaves its descriptor, for later ones to know.
+        entered: Reg,
+        /// An error that leaves it to a later step.
+        tolerate: Option<Errno>,
+    },
     /// `fchdir`.
     Fchdir {
         /// The directory.

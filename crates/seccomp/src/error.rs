@@ -9,7 +9,7 @@ pub enum Error {
     #[error("linux.seccomp.defaultAction: SCMP_ACT_NOTIFY cannot be the default")]
     NotifyByDefault,
     /// The same, for the one call that runc and crun do not allow to be notified.
-    #[error("linux.seccomp.syscalls[{rule}]: SCMP_ACT_NOTIFY cannot be used for write")]
+    #[error("linux.seccomp.syscalls[{rule}]: SCMP_ACT_NOTIFY cannot be used for the write syscall")]
     NotifyWrite {
         /// The entry.
         rule: usize,

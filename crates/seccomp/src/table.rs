@@ -720,7 +720,10 @@ mod tests {
         let by_default = Profile { default_action: Action::Notify, ..profile([]) };
         assert_eq!(error(by_default), "linux.seccomp.defaultAction: SCMP_ACT_NOTIFY cannot be the default");
         let write = profile([rule("read", Action::Allow, []), rule("write", Action::Notify, [])]);
-        assert_eq!(error(write), "linux.seccomp.syscalls[1]: SCMP_ACT_NOTIFY cannot be used for write");
+        assert_eq!(
+            error(write),
+            "linux.seccomp.syscalls[1]: SCMP_ACT_NOTIFY cannot be used for the write syscall"
+        );
     }
 
     #[test]

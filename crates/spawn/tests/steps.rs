@@ -93,6 +93,7 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::Mask { .. } => container::mask_and_read_only,
     Step::ReadOnly { .. } => container::mask_and_read_only,
     Step::Fchdir { .. } => container::open_in_root,
+    Step::Enter { .. } => container::enter,
     Step::DropBounding { .. } => container::capabilities,
     Step::KeepCaps { .. } => container::capabilities,
     Step::Capset { .. } => container::capabilities,

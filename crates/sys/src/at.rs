@@ -141,14 +141,17 @@ pub fn openat2_in_proc(proc: Fd, path: &CStr, flags: OFlags) -> Result<Fd> {
 ///
 /// # Errors
 ///
-/// `EACCES` if it is something else or may not be executed, `ELOOP` for a magic link.
+/// `EISDIR` if it is a directory, `EACCES` if it is something else or may not be executed, `ELOOP` for a
+/// magic link.
 pub fn check_executable(path: &CStr) -> Result {
     let resolve = ResolveFlags::NO_MAGICLINKS;
     let file = openat2(None, path, OFlags::PATH, resolve)?;
     let kind = rustix::fs::fstat(file.lend()).map(|stat| FileType::from_raw_mode(stat.st_mode));
     raw::close(file);
-    if kind? != FileType::RegularFile {
-        return Err(Errno::ACCESS);
+    match kind? {
+        FileType::RegularFile => {}
+        FileType::Directory => return Err(Errno::ISDIR),
+        _ => return Err(Errno::ACCESS),
     }
     rustix::fs::accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS)
 }

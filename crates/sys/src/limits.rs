@@ -1,9 +1,9 @@
 //! What a process may use, and how it is scheduled.
 
-use crate::Result;
 use crate::raw::{self, Numeric, numbers};
+use crate::{Pid, Result};
 
-pub use rustix::process::{Resource, Rlimit, setpriority_process, setrlimit};
+pub use rustix::process::{Resource, Rlimit, getrlimit, setpriority_process, setrlimit};
 
 /// A scheduling policy with its parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,17 +37,17 @@ pub(crate) struct KernelSchedAttr {
     period: u64,
 }
 
-/// `sched_setattr` for the calling thread.
+/// `sched_setattr` for a thread, or the calling one.
 ///
 /// # Errors
 ///
 /// See sched_setattr(2).
-pub fn sched_setattr(attr: &SchedAttr) -> Result {
+pub fn sched_setattr(pid: Option<Pid>, attr: &SchedAttr) -> Result {
     let SchedAttr { policy, flags, nice, priority, runtime, deadline, period } = *attr;
     #[expect(clippy::cast_possible_truncation, reason = "48 bytes")]
     let size = size_of::<KernelSchedAttr>() as u32;
     let attr = KernelSchedAttr { size, policy, flags, nice, priority, runtime, deadline, period };
-    raw::sched_setattr(&attr)
+    raw::sched_setattr(pid, &attr)
 }
 
 /// `sched_setaffinity` for the calling thread: bit `n` of word `n / 64` stands for CPU `n`. A mask

@@ -13,7 +13,7 @@ use crate::arch::{call, trap};
 use crate::limits::KernelSchedAttr;
 use crate::process::Instruction;
 use crate::signal::{Action, Signal};
-use crate::{CArray, Errno, Fd, Gid, Result};
+use crate::{CArray, Errno, Fd, Gid, Pid, Result};
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use core::sync::atomic::AtomicI32;
@@ -148,9 +148,10 @@ pub(crate) fn pidfd_send_signal(pidfd: Fd, signal: Signal) -> Result {
     check(unsafe { call(nr::__NR_pidfd_send_signal, [pidfd.word(), signal.word(), 0, 0, 0, 0]) }).map(drop)
 }
 
-pub(crate) fn sched_setattr(attr: &KernelSchedAttr) -> Result {
+pub(crate) fn sched_setattr(pid: Option<Pid>, attr: &KernelSchedAttr) -> Result {
+    let pid = Pid::as_raw(pid).unsigned_abs() as usize;
     // SAFETY: the kernel reads as many bytes as the structure says it has, which is what it has.
-    check(unsafe { call(nr::__NR_sched_setattr, [0, (&raw const *attr).addr(), 0, 0, 0, 0]) }).map(drop)
+    check(unsafe { call(nr::__NR_sched_setattr, [pid, (&raw const *attr).addr(), 0, 0, 0, 0]) }).map(drop)
 }
 
 pub(crate) fn sched_setaffinity(mask: &[u64]) -> Result {

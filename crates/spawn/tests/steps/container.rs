@@ -85,6 +85,19 @@ pub(crate) fn open_in_root() {
     assert!(failure([OPEN_PROC, open(c"self/cwd")]).ends_with("(os error 40)"), "a magic link is none");
 }
 
+#[test]
+pub(crate) fn enter() {
+    let dir = Dir::new();
+    fs::create_dir(dir.join("a")).unwrap();
+    fs::create_dir(dir.join("b")).unwrap();
+    let enter = |path, tolerate| Step::Enter { root: R0.into(), path, entered: R1, tolerate };
+    let observed = after([root(&dir), enter(c"a", None), enter(c"b", None)]);
+    assert_eq!(observed.link("cwd"), dir.join("a"), "what was entered stays so");
+    let observed = after([root(&dir), enter(c"missing", Some(Errno::NOENT)), enter(c"b", None)]);
+    assert_eq!(observed.link("cwd"), dir.join("b"), "what could not be entered is left to the next");
+    assert!(failure([root(&dir), enter(c"missing", None)]).ends_with("(os error 2)"));
+}
+
 const OPEN_PROC: Step<'static> =
     Step::Open { path: c"/proc", flags: OFlags::PATH, mode: Mode::empty(), out: R0 };
 
@@ -312,7 +325,9 @@ pub(crate) fn check_executable_and_execve_first() {
     };
     assert_eq!(reason(vec![c"/no/such"]), Reason::Errno(Errno::NOENT));
     assert_eq!(reason(vec![plain, c"/no/such"]), Reason::Errno(Errno::ACCESS));
-    assert_eq!(reason(vec![c"/"]), Reason::Errno(Errno::ACCESS), "a directory is no program");
+    assert_eq!(reason(vec![c"/"]), Reason::Errno(Errno::ISDIR), "a directory is no program");
+    assert_eq!(reason(vec![c"/dev/null/no"]), Reason::Errno(Errno::NOTDIR), "the reason of the only one");
+    assert_eq!(reason(vec![c"/no/such", c"/dev/null/no"]), Reason::Errno(Errno::NOENT));
     assert_eq!(reason(vec![c"/proc/self/exe"]), Reason::Errno(Errno::LOOP), "a magic link is none");
 }
 

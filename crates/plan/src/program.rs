@@ -1,0 +1,46 @@
+//! Why there is no program, in the words that engines look for.
+//!
+//! They are those of Go's `os/exec`, with which runc looks for the program. By them engines tell apart a program
+//! that is not there (127) from one that may not be run (126).
+
+use husk_script::sys::Errno;
+
+/// Why what was asked for is not found.
+pub(crate) fn not_found(program: &str, errno: Errno) -> Option<String> {
+    let reason = match errno {
+        Errno::NOENT if !program.contains('/') => "executable file not found in $PATH".to_owned(),
+        Errno::NOENT => format!("stat {program}: no such file or directory"),
+        Errno::NOTDIR => format!("stat {program}: not a directory"),
+        Errno::LOOP => format!("stat {program}: too many levels of symbolic links"),
+        Errno::ACCESS => "permission denied".to_owned(),
+        Errno::ISDIR => "is a directory".to_owned(),
+        _ => return None,
+    };
+    Some(format!("exec: {program:?}: {reason}"))
+}
+
+/// Why one that was found does not begin.
+#[must_use]
+pub fn not_begun(errno: Errno) -> Option<&'static str> {
+    match errno {
+        // It was there when it was looked for.
+        Errno::NOENT => Some("the interpreter that it names is not there"),
+        Errno::NOEXEC => Some("it is no program of this machine, and no script that names its interpreter"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engines_find_their_words() {
+        let words = |program, errno| not_found(program, errno).unwrap();
+        assert_eq!(words("sh", Errno::NOENT), "exec: \"sh\": executable file not found in $PATH");
+        assert_eq!(words("/sh", Errno::NOENT), "exec: \"/sh\": stat /sh: no such file or directory");
+        assert_eq!(words("/a/b", Errno::NOTDIR), "exec: \"/a/b\": stat /a/b: not a directory");
+        assert_eq!(words("sh", Errno::ACCESS), "exec: \"sh\": permission denied");
+        assert_eq!(words("/etc", Errno::ISDIR), "exec: \"/etc\": is a directory");
+    }
+}

@@ -1,0 +1,146 @@
+//! `NOTIFY_SOCKET`: a container that says itself when it is ready (sd_notify(3)).
+//!
+//! Where the variable is set for us, somebody waits for `READY=1`, and believes it from us and not from a process
+//! in a container. So the container is shown a socket of ours, and what arrives there is told on: that it is
+//! ready, and which process it is now. Nothing else goes through: the rest of the protocol tells the service
+//! manager what to do with descriptors, watchdogs and pids of its own namespace.
+//!
+//! Where the variable is not set none of this is done.
+
+use crate::error::Error;
+use crate::store::Entry;
+use husk_bundle::container::Container;
+use husk_spawn::sys::Fd;
+use husk_spawn::sys::file::sendmsg_with;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
+
+/// Where the container finds the socket.
+const DIRECTORY: &str = "/run/notify";
+const SOCKET: &str = "notify.sock";
+const VARIABLE: &str = "NOTIFY_SOCKET=/run/notify/notify.sock";
+
+/// For how long who listens is given to say that everything arrived. Not everybody knows how to.
+const LONGEST_BARRIER: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
+
+/// Who wants to hear of it.
+fn asked() -> Option<OsString> {
+    env::var_os("NOTIFY_SOCKET").filter(|socket| !socket.is_empty())
+}
+
+/// Shows the container where to say that it is ready, if somebody wants to hear it.
+pub(crate) fn offer(entry: &Entry, container: &mut Container) -> Result<(), Error> {
+    let Some(process) = container.process.as_mut().filter(|_| asked().is_some()) else { return Ok(()) };
+    let ours = entry.notify();
+    DirBuilder::new()
+        .mode(0o755)
+        .create(&ours)
+        // Whatever our umask is: the container's users are others.
+        .and_then(|()| fs::set_permissions(&ours, Permissions::from_mode(0o755)))
+        .map_err(|reason| Error::file("mkdir", &ours, reason))?;
+    let options = ["bind", "nosuid", "noexec", "nodev", "ro"];
+    container.mounts.push(husk_bundle::bind_mount(&entry.notify_source(), Path::new(DIRECTORY), options));
+    // A configuration that has one has its own ideas.
+    if !process.env.iter().any(|variable| variable.as_bytes().starts_with(b"NOTIFY_SOCKET=")) {
+        process.env.extend(std::ffi::CString::new(VARIABLE));
+    }
+    Ok(())
+}
+
+/// Until when somebody listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// The container is ready.
+    Ready,
+    /// Its process has ended.
+    End,
+}
+
+/// Our socket, and the one that it is told on to.
+pub(crate) struct Proxy {
+    ours: UnixDatagram,
+    theirs: UnixDatagram,
+}
+
+impl Proxy {
+    /// Opens both, if somebody wants to hear of a container that was told where to say it.
+    pub(crate) fn open(entry: &Entry) -> Result<Option<Self>, Error> {
+        let Some(theirs) = asked().filter(|_| entry.notify().exists()) else { return Ok(None) };
+        let failed = |reason| Error::file("NOTIFY_SOCKET: connect", &theirs, reason);
+        let theirs = connect(&theirs).map_err(failed)?;
+        let path = entry.notify().join(SOCKET);
+        // Of a `start` that failed.
+        match fs::remove_file(&path) {
+            Err(reason) if reason.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::file("remove", path, reason));
+            }
+            _ => {}
+        }
+        let ours = UnixDatagram::bind(&path);
+        let ours = ours.map_err(|reason| Error::file("NOTIFY_SOCKET: bind", &path, reason))?;
+        fs::set_permissions(&path, Permissions::from_mode(0o777))
+            .map_err(|reason| Error::file("NOTIFY_SOCKET: chmod", &path, reason))?;
+        Ok(Some(Self { ours, theirs }))
+    }
+
+    /// Tells on what the container says. `main` is the process that is to be watched for it.
+    pub(crate) fn run(&self, process: BorrowedFd<'_>, main: u32, until: Until) -> Result<(), Error> {
+        self.tell_on(process, main, until).map_err(|reason| Error::Kernel {
+            act: "NOTIFY_SOCKET: tell that the container is ready",
+            reason,
+        })
+    }
+
+    fn tell_on(&self, process: BorrowedFd<'_>, main: u32, until: Until) -> io::Result<()> {
+        let mut bytes = [0; 4096];
+        loop {
+            let said = PollFd::from_borrowed_fd(self.ours.as_fd(), PollFlags::IN);
+            let mut events = [said, PollFd::from_borrowed_fd(process, PollFlags::IN)];
+            retry_on_intr(|| poll(&mut events, None))?;
+            // What was said before the end is heard before it.
+            if events[0].revents().is_empty() {
+                return Ok(());
+            }
+            let length = self.ours.recv(&mut bytes)?;
+            let mut lines = bytes[..length].split(|byte| *byte == b'\n');
+            if let Some(ready) = lines.find(|line| line.starts_with(b"READY=")) {
+                self.tell(ready, main)?;
+                if until == Until::Ready {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Says that it is ready, and waits until that was heard: who says it is looked up by its pid, which has
+    /// to be there until then.
+    fn tell(&self, ready: &[u8], main: u32) -> io::Result<()> {
+        self.theirs.send(&[ready, b"\n"].concat())?;
+        self.theirs.send(format!("MAINPID={main}\n").as_bytes())?;
+        let (reader, writer) = io::pipe()?;
+        sendmsg_with(Fd::of(&self.theirs), b"BARRIER=1", Fd::of(&writer))?;
+        drop(writer);
+        let mut events = [PollFd::new(&reader, PollFlags::IN)];
+        retry_on_intr(|| poll(&mut events, Some(&LONGEST_BARRIER)))?;
+        Ok(())
+    }
+}
+
+fn connect(to: &OsStr) -> io::Result<UnixDatagram> {
+    let socket = UnixDatagram::unbound()?;
+    match to.as_bytes().strip_prefix(b"@") {
+        Some(name) => socket.connect_addr(&SocketAddr::from_abstract_name(name)?)?,
+        None => socket.connect(to)?,
+    }
+    Ok(socket)
+}

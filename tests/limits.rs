@@ -1,0 +1,54 @@
+//! Limits of a program in a user namespace, where nobody may raise what was inherited.
+
+use crate::util::{Bundle, Runtime, is_husk, is_root, need};
+use serde_json::json;
+use std::process::Command;
+
+/// The guest in a user namespace, whose root is root here, with this limit of open files.
+fn with_limit(soft: u64, hard: u64) -> Bundle {
+    let limits = json!([{ "type": "RLIMIT_NOFILE", "soft": soft, "hard": hard }]);
+    let bundle = Bundle::running("cat /proc/self/limits").with("/process/rlimits", limits);
+    if !is_root() {
+        return bundle;
+    }
+    let namespaces = ["user", "pid", "ipc", "uts", "mount", "network"];
+    let map = json!([{ "containerID": 0, "hostID": 0, "size": 1000 }]);
+    bundle
+        .with("/linux/namespaces", namespaces.into_iter().map(|kind| json!({ "type": kind })).collect())
+        .with("/linux/uidMappings", map.clone())
+        .with("/linux/gidMappings", map)
+}
+
+/// What a runtime that was itself limited by this shell command gives.
+fn under(limits: &str, bundle: &Bundle) -> crate::util::Seen {
+    Runtime::under_test().through(&format!("{limits} && exec \"$@\""), "run", bundle, &[])
+}
+
+fn open_files(limits: &str) -> Vec<&str> {
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("the limit");
+    line.split_whitespace().skip(3).take(2).collect()
+}
+
+#[test]
+fn what_was_inherited_holds_any_limit_below_it() {
+    let ours = "ulimit -S -n 50 && ulimit -H -n 100";
+    for (soft, hard) in [(20, 30), (40, 100), (100, 100)] {
+        let limits = under(ours, &with_limit(soft, hard)).succeeds();
+        assert_eq!(open_files(&limits), [soft.to_string(), hard.to_string()]);
+    }
+}
+
+#[test]
+fn one_above_it_is_the_runtimes_to_raise() {
+    let ours = "ulimit -S -n 50 && ulimit -H -n 100";
+    let may_raise = Command::new("sh").args(["-c", "ulimit -H -n 100 && ulimit -H -n 200"]).output();
+    let seen = under(ours, &with_limit(60, 200));
+    if may_raise.expect("a shell").status.success() {
+        assert_eq!(open_files(&seen.succeeds()), ["60", "200"]);
+    } else {
+        // Who may not is told so, by the field.
+        let words = "process.rlimits[0]: rlimit nofile 60 200: Operation not permitted";
+        seen.fails(1, if is_husk() { words } else { "peration not permitted" });
+        need!(false, "needs CAP_SYS_RESOURCE to see a limit raised");
+    }
+}

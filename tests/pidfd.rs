@@ -1,0 +1,112 @@
+//! `--pidfd-socket`: somebody who is sent the pidfd of the process that is made.
+
+use crate::util::{Bundle, Runtime, is_husk, need};
+use rustix::io::IoSliceMut;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::process::{Signal, pidfd_send_signal};
+use std::fs;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::net::UnixListener;
+
+/// Who listens.
+struct Receiver {
+    directory: tempfile::TempDir,
+    listener: UnixListener,
+}
+
+impl Receiver {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(directory.path().join("sock")).unwrap();
+        Self { directory, listener }
+    }
+
+    fn path(&self) -> String {
+        self.directory.path().join("sock").to_str().unwrap().to_owned()
+    }
+
+    /// The process that was sent.
+    fn process(&self) -> OwnedFd {
+        let (connection, _) = self.listener.accept().unwrap();
+        let mut bytes = [0; 64];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut came = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(&mut bytes)];
+        recvmsg(&connection, &mut parts, &mut came, RecvFlags::CMSG_CLOEXEC).unwrap();
+        let fd = came.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+            _ => None,
+        });
+        fd.expect("a descriptor")
+    }
+}
+
+/// The pid that it is of.
+fn pid(process: &OwnedFd) -> String {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", process.as_raw_fd())).unwrap();
+    info.lines().find_map(|line| line.strip_prefix("Pid:\t")).expect("a pidfd").to_owned()
+}
+
+fn until_gone(process: &OwnedFd) {
+    let mut events = [rustix::event::PollFd::new(process, rustix::event::PollFlags::IN)];
+    rustix::event::poll(&mut events, None).unwrap();
+}
+
+#[test]
+fn it_is_of_the_process_that_create_and_run_make() {
+    let runtime = Runtime::under_test();
+    let receiver = Receiver::new();
+    for verb in ["create", "run"] {
+        let file = runtime.root().join("pid");
+        let options = ["--pidfd-socket", &receiver.path(), "--pid-file", file.to_str().unwrap()];
+        let bundle = Bundle::running("hang");
+        match verb {
+            "create" => runtime.create_with(&bundle, &options).succeeds(),
+            _ => runtime.run_detached(&bundle, &[&options[..], &["--detach"]].concat()).succeeds(),
+        };
+        let process = receiver.process();
+        assert_eq!(pid(&process), fs::read_to_string(&file).unwrap(), "{verb}");
+        pidfd_send_signal(&process, Signal::KILL).unwrap();
+        until_gone(&process);
+        assert_eq!(runtime.status(), "stopped");
+        runtime.call("delete", &["c"]).succeeds();
+        fs::remove_file(file).unwrap();
+    }
+}
+
+#[test]
+fn it_is_of_the_process_that_exec_makes() {
+    let runtime = Runtime::under_test();
+    let receiver = Receiver::new();
+    let bundle = Bundle::running("wait");
+    runtime.create(&bundle).succeeds();
+    runtime.call("start", &["c"]).succeeds();
+    let file = runtime.root().join("pid");
+    let (socket, path) = (receiver.path(), file.to_str().unwrap());
+    let options = ["--detach", "--pidfd-socket", &socket, "--pid-file", path, "c", "/guest", "hang"];
+    runtime.call("exec", &options).succeeds();
+    let process = receiver.process();
+    assert_eq!(pid(&process), fs::read_to_string(&file).unwrap());
+    pidfd_send_signal(&process, Signal::KILL).unwrap();
+    until_gone(&process);
+    assert_eq!(runtime.status(), "running");
+    fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn nobody_who_listens_is_an_error_before_there_is_a_process() {
+    need!(is_husk(), "runc has other words");
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("exit 0");
+    let wanted = "--pidfd-socket: connect /no/socket: No such file or directory";
+    runtime.create_with(&bundle, &["--pidfd-socket", "/no/socket"]).fails(1, wanted);
+    assert!(runtime.is_empty());
+}
+
+#[test]
+fn create_takes_what_run_does() {
+    need!(is_husk(), "runc's create does not know it");
+    let runtime = Runtime::under_test();
+    runtime.create_with(&Bundle::running("exit 0"), &["--no-subreaper"]).succeeds();
+}

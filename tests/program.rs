@@ -1,0 +1,97 @@
+//! Programs that cannot be had, in words by which engines tell apart what is not there (127) from what may not
+//! be run (126).
+
+use crate::util::{Bundle, Runtime, Seen, is_husk};
+use serde_json::json;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// A bundle with all sorts of things that are no program.
+fn bundle() -> Bundle {
+    let bundle = Bundle::running("wait").with("/process/env", json!(["PATH=/bin:/sbin"]));
+    let rootfs = bundle.rootfs();
+    fs::create_dir(rootfs.join("bin")).unwrap();
+    fs::create_dir(rootfs.join("bin/directory")).unwrap();
+    fs::write(rootfs.join("bin/plain"), "").unwrap();
+    executable(&rootfs.join("bin/script"), "#!/no/such");
+    executable(&rootfs.join("bin/nothing"), "nothing");
+    bundle
+}
+
+/// A file that no child of another test has open for writing, as one that this process writes might be.
+fn executable(path: &Path, text: &str) {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "printf %s \"$1\" >\"$2\" && chmod 755 \"$2\"", "sh", text]).arg(path);
+    assert!(shell.status().unwrap().success());
+}
+
+/// It failed and said this, as it is or between quotes.
+#[track_caller]
+fn fails(seen: &Seen, code: i32, words: &str) {
+    let stderr = String::from_utf8_lossy(&seen.0.stderr).replace("\\\"", "\"");
+    assert_eq!(seen.0.status.code(), Some(code), "{stderr}");
+    assert!(stderr.contains(words), "{stderr}\n{words}");
+}
+
+/// What is asked for, and what is said to it.
+const MISSING: [(&str, &str); 7] = [
+    ("missing", r#"exec: "missing": executable file not found in $PATH"#),
+    ("/missing", r#"exec: "/missing": stat /missing: no such file or directory"#),
+    ("/guest/x", r#"exec: "/guest/x": stat /guest/x: not a directory"#),
+    ("./bin/missing", r#"exec: "./bin/missing": stat ./bin/missing: no such file or directory"#),
+    ("/bin/directory", r#"exec: "/bin/directory": is a directory"#),
+    ("/bin/plain", r#"exec: "/bin/plain": permission denied"#),
+    // By name runc says of these that they are not found, where a shell and we know better.
+    ("plain", r#"exec: "plain": "#),
+];
+
+#[test]
+fn one_that_is_missing_is_named_as_engines_expect_it() {
+    for (program, words) in MISSING {
+        let runtime = Runtime::under_test();
+        let bundle = bundle().with("/process/args", json!([program]));
+        fails(&runtime.create(&bundle), 1, words);
+        let seen = runtime.run(&bundle);
+        fails(&seen, 1, words);
+        if is_husk() {
+            // With the field, too.
+            seen.says("process.args[0]: find ");
+        }
+        assert!(runtime.is_empty());
+    }
+}
+
+#[test]
+fn exec_says_the_same() {
+    let (runtime, bundle) = (Runtime::under_test(), bundle());
+    runtime.create(&bundle).succeeds();
+    runtime.call("start", &["c"]).succeeds();
+    for (program, words) in MISSING {
+        fails(&runtime.call("exec", &["c", program]), 255, words);
+    }
+    let (script, nothing) = BROKEN;
+    runtime.call("exec", &["c", "/bin/script"]).fails(255, script);
+    runtime.call("exec", &["c", "/bin/nothing"]).fails(255, nothing);
+}
+
+/// A script whose interpreter is missing, and a file that says nothing of what it is. (The kernel's words begin
+/// with another letter than Go's.)
+const BROKEN: (&str, &str) = ("o such file or directory", "xec format error");
+
+#[test]
+fn one_that_does_not_begin_is_told_by_start() {
+    for (program, words) in [("/bin/script", BROKEN.0), ("nothing", BROKEN.1)] {
+        let runtime = Runtime::under_test();
+        let bundle = bundle().with("/process/args", json!([program]));
+        // runc calls it the program's end.
+        fails(&runtime.run(&bundle), if is_husk() { 1 } else { 255 }, words);
+        if is_husk() {
+            runtime.create(&bundle).succeeds();
+            let seen = runtime.call("start", &["c"]);
+            seen.fails(1, words);
+            let why = if program == "nothing" { "no script that names" } else { "interpreter that it names" };
+            seen.says(why);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Terminals of processes that join a container.
+
+use super::{Foreground, Receiver, devpts, read_to_end, size, with_terminal};
+use crate::util::{Bundle, Runtime, is_root, need};
+use rustix::process::Signal;
+use rustix::termios::{tcgetwinsize, tcsetwinsize};
+use serde_json::json;
+use std::fs;
+use std::process::Command;
+
+/// A container that runs, without a terminal.
+fn started(bundle: &Bundle) -> Runtime {
+    let runtime = Runtime::under_test();
+    runtime.create(bundle).succeeds();
+    runtime.call("start", &["c"]).succeeds();
+    runtime
+}
+
+fn plain() -> Bundle {
+    Bundle::running("wait").mounting(devpts())
+}
+
+/// `exec` with a terminal.
+fn exec(runtime: &Runtime, options: &[&str], words: &str) -> Command {
+    let mut command = runtime.command("exec");
+    command.args(["--tty"]).args(options).args(["c", "/guest"]).args(words.split_whitespace());
+    command
+}
+
+/// The second terminal of a container, which has a console already.
+const SECOND: &str =
+    "terminals [true, true, true]\nname /dev/pts/1\nowner 0\ncontrolling true\nconsole false\n";
+
+#[test]
+fn it_has_one_of_its_own_and_the_console_stays_the_containers() {
+    let (runtime, receiver) = (Runtime::under_test(), Receiver::new());
+    let bundle = with_terminal("wait");
+    runtime.create_with(&bundle, &["--console-socket", &receiver.path()]).succeeds();
+    let (_console, _) = receiver.terminal();
+    runtime.call("start", &["c"]).succeeds();
+    let mut run = Foreground::of(exec(&runtime, &[], "tty"));
+    let shown = run.until("console false\n");
+    assert_eq!(shown, SECOND);
+    assert!(run.rest().1.success());
+    if is_root() {
+        let run = Foreground::of(exec(&runtime, &["--user", "7"], "tty"));
+        let shown = String::from_utf8(run.rest().0).unwrap();
+        assert_eq!(shown, SECOND.replace("owner 0", "owner 7"));
+    }
+    // Nor is it where anybody else listens.
+    let options = ["--detach", "--console-socket", &receiver.path()];
+    assert!(exec(&runtime, &options, "tty").status().unwrap().success());
+    let (mut terminal, name) = receiver.terminal();
+    assert_eq!(name, "/dev/pts/ptmx");
+    assert_eq!(String::from_utf8(read_to_end(&mut terminal)).unwrap(), SECOND.replace('\n', "\r\n"));
+}
+
+#[test]
+fn it_is_as_large_as_ours_and_ends_with_its_code() {
+    let bundle = plain();
+    let runtime = started(&bundle);
+    let mut run = Foreground::of(exec(&runtime, &[], "tty resized"));
+    run.until("31 97\n");
+    tcsetwinsize(&run.master, size(12, 40)).unwrap();
+    run.signal(Signal::WINCH);
+    assert_eq!(String::from_utf8(run.rest().0).unwrap(), "12 40\n");
+    let (_, status) = Foreground::of(exec(&runtime, &[], "exit 7")).rest();
+    assert_eq!(status.code(), Some(7));
+}
+
+#[test]
+fn the_size_may_be_written_down() {
+    let (bundle, receiver) = (plain(), Receiver::new());
+    let runtime = started(&bundle);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let process = json!({
+        "args": ["/guest", "tty", "size"], "cwd": "/", "user": { "uid": 0, "gid": 0 }, "terminal": true,
+        "consoleSize": { "height": 5, "width": 6 }
+    });
+    fs::write(file.path(), process.to_string()).unwrap();
+    let path = file.path().to_str().unwrap();
+    let options = ["--detach", "--console-socket", &receiver.path(), "--process", path, "c"];
+    runtime.call("exec", &options).succeeds();
+    let (mut terminal, _) = receiver.terminal();
+    let found = tcgetwinsize(&terminal).unwrap();
+    assert_eq!((found.ws_row, found.ws_col), (5, 6));
+    assert_eq!(String::from_utf8(read_to_end(&mut terminal)).unwrap(), "5 6\r\n");
+}
+
+#[test]
+fn it_must_have_somewhere_to_go_and_to_come_from() {
+    let bundle = plain();
+    let runtime = started(&bundle);
+    let wanted = "cannot allocate tty if runc will detach without setting console socket";
+    runtime.call("exec", &["--tty", "--detach", "c", "/guest", "tty"]).fails(255, wanted);
+    let receiver = Receiver::new();
+    let wanted = "cannot use console socket if runc will not detach or allocate tty";
+    let socket = receiver.path();
+    runtime.call("exec", &["--console-socket", &socket, "c", "/guest", "tty"]).fails(255, wanted);
+    assert_eq!(runtime.status(), "running");
+}
+
+// What is at /dev/pts by now is the container's to say: its root may have mounted there what it likes.
+#[test]
+fn what_is_no_devpts_is_not_opened() {
+    let volume = tempfile::tempdir().unwrap();
+    fs::write(volume.path().join("ptmx"), "untouched").unwrap();
+    let mount =
+        json!({ "destination": "/dev/pts", "type": "bind", "source": volume.path(), "options": ["bind"] });
+    let bundle = Bundle::running("wait").mounting(mount);
+    let runtime = started(&bundle);
+    runtime.call("exec", &["--tty", "c", "/guest", "tty"]).fails(255, "open-pty dev/pts: No such device");
+    assert_eq!(fs::read_to_string(volume.path().join("ptmx")).unwrap(), "untouched");
+}
+
+// A terminal of the host's, which a container can only have been given, is not one of the container's own.
+#[test]
+fn a_link_in_place_of_it_is_not_followed() {
+    need!(is_root(), "needs root to take away the container's devpts");
+    let capabilities = json!(["CAP_SYS_ADMIN"]);
+    let sets = json!({ "bounding": capabilities, "permitted": capabilities, "effective": capabilities });
+    let bundle = plain().with("/process/capabilities", sets);
+    fs::create_dir_all(bundle.rootfs().join("elsewhere/pts")).unwrap();
+    let runtime = started(&bundle);
+    runtime.call("exec", &["c", "/guest", "umount", "/dev/pts"]).succeeds();
+    runtime.call("exec", &["c", "/guest", "umount", "/dev"]).succeeds();
+    // What is beneath is the image's.
+    let dev = bundle.rootfs().join("dev");
+    fs::remove_dir_all(&dev).unwrap();
+    std::os::unix::fs::symlink("/elsewhere", &dev).unwrap();
+    let seen = runtime.call("exec", &["--tty", "c", "/guest", "tty"]);
+    assert_eq!(seen.0.status.code(), Some(255));
+    seen.says("open-pty dev/pts");
+}
