@@ -111,13 +111,15 @@ pub fn events(
         if news {
             watch.take().map_err(|errno| Error::kernel("hear of the memory", errno))?;
         }
-        if news || ended {
+        let now = cgroup.oom_kills().unwrap_or(kills);
+        if news && !ended && matches!(cgroup, Cgroup::V1(_)) {
+            // Version 1 says so before it kills, and does not say it again (mem_cgroup_oom_notify).
+            tell(&Event::Oom { id: record.id.clone() })?;
+            kills = kills.saturating_add(1).max(now);
+        } else if now > kills {
             // A limit that was met is news too, and so is the end of the cgroup.
-            let now = cgroup.oom_kills().unwrap_or(kills);
-            if now > kills {
-                tell(&Event::Oom { id: record.id.clone() })?;
-                kills = now;
-            }
+            tell(&Event::Oom { id: record.id.clone() })?;
+            kills = now;
         }
         if ended {
             return Ok(());
