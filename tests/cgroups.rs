@@ -70,6 +70,14 @@ fn a_program_is_in_the_cgroup_that_is_named() {
 }
 
 #[test]
+fn nothing_is_left_where_hooks_run_at_the_end() {
+    need!(is_root(), "needs root to make cgroups");
+    let bundle = Bundle::running("exit 0").with("/hooks", json!({ "poststop": [{ "path": "/bin/true" }] }));
+    Runtime::under_test().run(&bundle).succeeds();
+    assert!(is_gone(&bundle));
+}
+
+#[test]
 fn a_cgroup_namespace_has_the_containers_cgroup_as_its_root() {
     need!(is_root(), "needs root to make cgroups");
     let mut bundle = Bundle::running("cat /proc/self/cgroup");

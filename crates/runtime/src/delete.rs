@@ -66,6 +66,8 @@ pub(crate) fn forget(entry: &Entry, record: &Record, warn: impl FnMut(&[Warning]
         return entry.remove();
     }
     // Of two who delete it, as `run` and somebody's `delete --force` may, one runs them.
+    // While it is still written down what that is.
+    record.leave()?;
     let ours = entry.claim()?;
     entry.remove()?;
     if ours {

@@ -1,6 +1,7 @@
 //! What is written down of a container, for commands that come later.
 
 use crate::cgroups::Kept;
+use crate::error::Error;
 use crate::hooks::Hook;
 use crate::procfs;
 use crate::resctrl::Membership;
@@ -50,6 +51,14 @@ pub struct Record {
     /// `hooks.poststop`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub poststop: Vec<Hook>,
+}
+
+impl Record {
+    /// Leaves nothing of what the container has beside its directory.
+    pub(crate) fn leave(&self) -> Result<(), Error> {
+        self.cgroup.as_ref().map_or(Ok(()), Kept::remove)?;
+        self.resctrl.as_ref().map_or(Ok(()), Membership::leave)
+    }
 }
 
 /// A process, told from another that has got its pid by when it started.

@@ -154,8 +154,7 @@ impl Entry {
     pub(crate) fn remove(&self) -> Result<(), Error> {
         // A record that cannot be read names nothing.
         if let Ok(record) = self.read() {
-            record.cgroup.map_or(Ok(()), |cgroup| cgroup.remove())?;
-            record.resctrl.map_or(Ok(()), |membership| membership.leave())?;
+            record.leave()?;
         }
         match fs::remove_dir_all(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
