@@ -92,11 +92,12 @@ fn spell(
     let found: Vec<_> = members.keys().filter_map(misspelled).collect();
     for (key, known) in found {
         let field = Place::Key(place, &key).field();
-        if members.contains_key(known) {
-            return Err(field.error(Kind::Twice(known.to_owned())));
-        }
-        if let Some(member) = members.remove(&key) {
-            members.insert(known.to_owned(), member);
+        let Some(member) = members.remove(&key) else { continue };
+        match (members.get_mut(known), member) {
+            (None, member) => drop(members.insert(known.to_owned(), member)),
+            // As Go, and so runc, has it: what both say of one thing is put together.
+            (Some(Value::Object(there)), Value::Object(more)) => there.extend(more),
+            (Some(_), _) => return Err(field.error(Kind::Twice(known.to_owned()))),
         }
         warnings.push(Warning { field, text: format!("is taken as {known:?}") });
     }
@@ -311,8 +312,10 @@ mod tests {
         assert_eq!(config, json!({ "linux": { "maskedPaths": [], "x": 1 } }));
         let wanted = ["Linux: is taken as \"linux\"", "linux.maskedpaths: is taken as \"maskedPaths\""];
         assert_eq!(warnings, wanted);
-        let twice = settled(json!({ "linux": {}, "Linux": {} }));
-        assert_eq!(twice.unwrap_err(), "Linux: \"linux\" is there twice");
+        let (config, _) = settled(json!({ "linux": { "sysctl": {} }, "Linux": { "devices": [] } })).unwrap();
+        assert_eq!(config, json!({ "linux": { "sysctl": {}, "devices": [] } }));
+        let twice = settled(json!({ "hostname": "a", "hostName": "b" }));
+        assert_eq!(twice.unwrap_err(), "hostName: \"hostname\" is there twice");
         let (config, warnings) = settled(json!({ "annotations": { "PATH": "" } })).unwrap();
         assert_eq!((config, warnings), (json!({ "annotations": { "PATH": "" } }), vec![]));
     }
