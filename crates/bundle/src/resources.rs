@@ -136,17 +136,17 @@ fn rule(device: &oci::LinuxDeviceCgroup, field: &Field) -> Result<Rule, Error> {
     };
     let letters = device.access().as_deref().unwrap_or_default();
     let access = field.key("access");
-    // As runc: a letter that is none of an access says nothing.
-    let letters: String = letters.chars().filter(|letter| "rwm".contains(*letter)).collect();
     if letters.is_empty() {
         return Err(access.error(Kind::Empty));
     }
+    // The letter of a type that means all of them is found here too; as for runc it says nothing.
+    let known = letters.replace('a', "");
     Ok(Rule {
         allow: device.allow(),
         kind,
         major: number(device.major(), "major")?,
         minor: number(device.minor(), "minor")?,
-        access: Access::parse(&letters).ok_or_else(|| access.error(Kind::Unknown(letters)))?,
+        access: Access::parse(&known).ok_or_else(|| access.error(Kind::Unknown(letters.to_owned())))?,
     })
 }
 
