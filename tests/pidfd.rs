@@ -1,46 +1,9 @@
 //! `--pidfd-socket`: somebody who is sent the pidfd of the process that is made.
 
-use crate::util::{Bundle, Runtime, is_husk, need};
-use rustix::io::IoSliceMut;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use crate::util::{Bundle, Receiver, Runtime, is_husk, need};
 use rustix::process::{Signal, pidfd_send_signal};
 use std::fs;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::os::unix::net::UnixListener;
-
-/// Who listens.
-struct Receiver {
-    directory: tempfile::TempDir,
-    listener: UnixListener,
-}
-
-impl Receiver {
-    fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let listener = UnixListener::bind(directory.path().join("sock")).unwrap();
-        Self { directory, listener }
-    }
-
-    fn path(&self) -> String {
-        self.directory.path().join("sock").to_str().unwrap().to_owned()
-    }
-
-    /// The process that was sent.
-    fn process(&self) -> OwnedFd {
-        let (connection, _) = self.listener.accept().unwrap();
-        let mut bytes = [0; 64];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut came = RecvAncillaryBuffer::new(&mut space);
-        let mut parts = [IoSliceMut::new(&mut bytes)];
-        recvmsg(&connection, &mut parts, &mut came, RecvFlags::CMSG_CLOEXEC).unwrap();
-        let fd = came.drain().find_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-            _ => None,
-        });
-        fd.expect("a descriptor")
-    }
-}
 
 /// The pid that it is of.
 fn pid(process: &OwnedFd) -> String {
@@ -65,7 +28,7 @@ fn it_is_of_the_process_that_create_and_run_make() {
             "create" => runtime.create_with(&bundle, &options).succeeds(),
             _ => runtime.run_detached(&bundle, &[&options[..], &["--detach"]].concat()).succeeds(),
         };
-        let process = receiver.process();
+        let process = receiver.received().0;
         assert_eq!(pid(&process), fs::read_to_string(&file).unwrap(), "{verb}");
         pidfd_send_signal(&process, Signal::KILL).unwrap();
         until_gone(&process);
@@ -86,7 +49,7 @@ fn it_is_of_the_process_that_exec_makes() {
     let (socket, path) = (receiver.path(), file.to_str().unwrap());
     let options = ["--detach", "--pidfd-socket", &socket, "--pid-file", path, "c", "/guest", "hang"];
     runtime.call("exec", &options).succeeds();
-    let process = receiver.process();
+    let process = receiver.received().0;
     assert_eq!(pid(&process), fs::read_to_string(&file).unwrap());
     pidfd_send_signal(&process, Signal::KILL).unwrap();
     until_gone(&process);

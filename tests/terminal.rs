@@ -3,9 +3,8 @@
 //! In the foreground the test owns a terminal itself, as a person's terminal program does, and the runtime has it for
 //! its standard streams.
 
-use crate::util::{Bundle, Runtime, is_root, need};
-use rustix::io::{Errno, IoSliceMut, retry_on_intr};
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use crate::util::{Bundle, Receiver, Runtime, is_root, need};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{
@@ -15,10 +14,8 @@ use rustix::termios::{
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
-use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::os::unix::net::{UnixListener, UnixStream};
+
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -121,45 +118,6 @@ fn read_to_end(master: &mut File) -> Vec<u8> {
             length => shown.extend_from_slice(&buffer[..length]),
         }
     }
-}
-
-/// Who listens at `--console-socket`.
-struct Receiver {
-    directory: tempfile::TempDir,
-    listener: UnixListener,
-}
-
-impl Receiver {
-    fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let listener = UnixListener::bind(directory.path().join("console.sock")).unwrap();
-        Self { directory, listener }
-    }
-
-    fn path(&self) -> String {
-        self.directory.path().join("console.sock").to_str().unwrap().to_owned()
-    }
-
-    /// The terminal that was sent, and the name that came with it.
-    fn terminal(&self) -> (File, String) {
-        let (connection, _) = self.listener.accept().unwrap();
-        let (fd, name) = receive(&connection);
-        (File::from(fd), name)
-    }
-}
-
-fn receive(connection: &UnixStream) -> (OwnedFd, String) {
-    let mut name = [0; 4096];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut came = RecvAncillaryBuffer::new(&mut space);
-    let mut parts = [IoSliceMut::new(&mut name)];
-    let received = recvmsg(connection, &mut parts, &mut came, RecvFlags::CMSG_CLOEXEC).unwrap();
-    let fd = came.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    });
-    let name = String::from_utf8(name[..received.bytes].to_vec()).unwrap();
-    (fd.expect("a descriptor"), name)
 }
 
 const OWN: &str = "terminals [true, true, true]\nname /dev/pts/0\nowner 0\ncontrolling true\nconsole true\n";
@@ -328,7 +286,8 @@ fn it_is_sent_to_who_listens() {
     let receiver = Receiver::new();
     let bundle = with_terminal("tty");
     runtime.create_with(&bundle, &["--console-socket", &receiver.path()]).succeeds();
-    let (mut terminal, name) = receiver.terminal();
+    let (terminal, name) = receiver.received();
+    let mut terminal = File::from(terminal);
     assert_eq!(name, "/dev/pts/ptmx");
     runtime.call("start", &["c"]).succeeds();
     // As the terminal was made: a line ends with two characters.
@@ -342,7 +301,7 @@ fn a_detached_run_sends_it_too() {
     let receiver = Receiver::new();
     let bundle = with_terminal("tty size").with("/process/consoleSize", json!({ "height": 5, "width": 6 }));
     runtime.run_detached(&bundle, &["--detach", "--console-socket", &receiver.path()]).succeeds();
-    let mut terminal = receiver.terminal().0;
+    let mut terminal = File::from(receiver.received().0);
     let found = tcgetwinsize(&terminal).unwrap();
     assert_eq!((found.ws_row, found.ws_col), (5, 6));
     assert_eq!(String::from_utf8(read_to_end(&mut terminal)).unwrap(), "5 6\r\n");

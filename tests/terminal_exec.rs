@@ -1,11 +1,11 @@
 //! Terminals of processes that join a container.
 
-use super::{Foreground, Receiver, devpts, read_to_end, size, with_terminal};
-use crate::util::{Bundle, Runtime, is_root, need};
+use super::{Foreground, devpts, read_to_end, size, with_terminal};
+use crate::util::{Bundle, Receiver, Runtime, is_root, need};
 use rustix::process::Signal;
 use rustix::termios::{tcgetwinsize, tcsetwinsize};
 use serde_json::json;
-use std::fs;
+use std::fs::{self, File};
 use std::process::Command;
 
 /// A container that runs, without a terminal.
@@ -36,7 +36,7 @@ fn it_has_one_of_its_own_and_the_console_stays_the_containers() {
     let (runtime, receiver) = (Runtime::under_test(), Receiver::new());
     let bundle = with_terminal("wait");
     runtime.create_with(&bundle, &["--console-socket", &receiver.path()]).succeeds();
-    let (_console, _) = receiver.terminal();
+    let (_console, _) = receiver.received();
     runtime.call("start", &["c"]).succeeds();
     let mut run = Foreground::of(exec(&runtime, &[], "tty"));
     let shown = run.until("console false\n");
@@ -50,7 +50,8 @@ fn it_has_one_of_its_own_and_the_console_stays_the_containers() {
     // Nor is it where anybody else listens.
     let options = ["--detach", "--console-socket", &receiver.path()];
     assert!(exec(&runtime, &options, "tty").status().unwrap().success());
-    let (mut terminal, name) = receiver.terminal();
+    let (terminal, name) = receiver.received();
+    let mut terminal = File::from(terminal);
     assert_eq!(name, "/dev/pts/ptmx");
     assert_eq!(String::from_utf8(read_to_end(&mut terminal)).unwrap(), SECOND.replace('\n', "\r\n"));
 }
@@ -81,7 +82,7 @@ fn the_size_may_be_written_down() {
     let path = file.path().to_str().unwrap();
     let options = ["--detach", "--console-socket", &receiver.path(), "--process", path, "c"];
     runtime.call("exec", &options).succeeds();
-    let (mut terminal, _) = receiver.terminal();
+    let mut terminal = File::from(receiver.received().0);
     let found = tcgetwinsize(&terminal).unwrap();
     assert_eq!((found.ws_row, found.ws_col), (5, 6));
     assert_eq!(String::from_utf8(read_to_end(&mut terminal)).unwrap(), "5 6\r\n");

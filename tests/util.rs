@@ -3,10 +3,15 @@
 //! `RUNTIME_UNDER_TEST=/path/to/runc` runs the same tests on another runtime; a difference is a
 //! finding.
 
+use rustix::io::IoSliceMut;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fs;
 use std::io::Write as _;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
@@ -304,4 +309,43 @@ pub(crate) fn is_husk() -> bool {
 /// The guest, which is built as an example beside the tests.
 pub(crate) fn guest() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_husk")).with_file_name("examples").join("guest")
+}
+
+/// Who listens at a socket, as engines do, and is sent a descriptor.
+pub(crate) struct Receiver {
+    directory: TempDir,
+    listener: UnixListener,
+}
+
+impl Receiver {
+    pub(crate) fn new() -> Self {
+        let directory = TempDir::new().expect("a temporary directory");
+        let listener = UnixListener::bind(directory.path().join("socket")).expect("a socket");
+        Self { directory, listener }
+    }
+
+    pub(crate) fn path(&self) -> String {
+        self.directory.path().join("socket").to_str().expect("text").to_owned()
+    }
+
+    /// What was sent, and the text that came with it.
+    pub(crate) fn received(&self) -> (OwnedFd, String) {
+        let (connection, _) = self.listener.accept().expect("somebody who sends");
+        received(&connection)
+    }
+}
+
+/// What comes over a connection, and the text that comes with it.
+pub(crate) fn received(connection: &UnixStream) -> (OwnedFd, String) {
+    let mut text = [0; 4096];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut came = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(&mut text)];
+    let message = recvmsg(connection, &mut parts, &mut came, RecvFlags::CMSG_CLOEXEC).expect("a message");
+    let fd = came.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    let text = String::from_utf8(text[..message.bytes].to_vec()).expect("text");
+    (fd.expect("a descriptor"), text)
 }

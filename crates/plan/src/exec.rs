@@ -7,7 +7,6 @@
 
 use crate::builder::{Builder, Error, Plan, mode};
 use crate::host::{CgroupEntry, Host};
-use crate::process::Cwd;
 use crate::seccomp::When;
 use crate::terminal::Shown;
 use crate::{Call, identity, keyring, lsm, process, seccomp, terminal};
@@ -67,16 +66,7 @@ pub fn exec<'b>(
     plan.release(root);
     // Whatever process it goes on in has this from the one before.
     lsm::confine(label, &mut plan);
-    identity::bounding(container, &mut plan);
-    let cwd = Cwd::enter(container, &mut plan)?;
-    identity::become_user(container, host, &mut plan)?;
-    if let Some(cwd) = cwd {
-        cwd.enter_as_user(&mut plan);
-    }
-    process::find(container, call, &mut plan)?;
-    // It needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs.
-    seccomp::load(container, host, When::Privileged, &mut plan)?;
-    identity::shed(container, &mut plan);
+    identity::assume(container, host, call, &mut plan)?;
     if let Some(process) = &container.process {
         if process.no_new_privileges == NoNewPrivileges::Set {
             plan.at("process.noNewPrivileges").push(Step::NoNewPrivs);

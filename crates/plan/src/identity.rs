@@ -2,16 +2,38 @@
 
 use crate::builder::{Builder, Error};
 use crate::host::Host;
-use crate::ids;
-use crate::seccomp::{self, When};
+use crate::process::Cwd;
+use crate::seccomp::When;
+use crate::{Call, ids, process, seccomp};
 use husk_bundle::Container;
 use husk_bundle::container::Process;
 use husk_script::Step;
 use husk_script::sys::process::{Capabilities, KeepCaps};
 use husk_script::sys::{Gid, Uid};
 
+/// Becomes who the program is, in its directory and with its file found, and is left with its capabilities.
+pub(crate) fn assume<'b>(
+    container: &Container,
+    host: &Host,
+    call: &Call<'_>,
+    plan: &mut Builder<'b>,
+) -> Result<(), Error> {
+    bounding(container, plan);
+    let cwd = Cwd::enter(container, plan)?;
+    become_user(container, host, plan)?;
+    if let Some(cwd) = cwd {
+        cwd.enter_as_user(plan);
+    }
+    process::find(container, call, plan)?;
+    // It needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs. As late as can be: from here on
+    // the profile decides which calls may be made, and an old one knows none of the newer.
+    seccomp::load(container, host, When::Privileged, plan)?;
+    shed(container, plan);
+    Ok(())
+}
+
 /// The bounding set, while there is still the privilege to reduce it.
-pub(crate) fn bounding(container: &Container, plan: &mut Builder<'_>) {
+fn bounding(container: &Container, plan: &mut Builder<'_>) {
     if let Some(process) = &container.process {
         plan.at("process.capabilities.bounding");
         plan.push(Step::DropBounding { keep: process.capabilities.bounding });
@@ -23,7 +45,7 @@ const SYS_ADMIN: u64 = 1 << 21;
 
 /// The program's ids and capabilities. Capabilities last: each of the others needs one. One that is still
 /// needed to load a filter [is shed](shed) after that.
-pub(crate) fn become_user(container: &Container, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
+fn become_user(container: &Container, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
     let Some(process) = &container.process else { return Ok(()) };
     plan.at("process.user").push(Step::KeepCaps { keep: KeepCaps::Yes });
     // While there is the privilege to; they were the caller's.
@@ -39,7 +61,7 @@ pub(crate) fn become_user(container: &Container, host: &Host, plan: &mut Builder
 }
 
 /// Is left with the program's capabilities and no other.
-pub(crate) fn shed(container: &Container, plan: &mut Builder<'_>) {
+fn shed(container: &Container, plan: &mut Builder<'_>) {
     let Some(process) = &container.process else { return };
     if seccomp::wanted(container) == Some(When::Privileged) {
         capabilities(process, 0, plan);

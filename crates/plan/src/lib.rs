@@ -46,7 +46,6 @@ use husk_bundle::Container;
 use husk_bundle::container::{Access, NamespaceKind, NoNewPrivileges};
 use husk_script::Step;
 use husk_script::sys::Fd;
-use process::Cwd;
 use seccomp::When;
 use terminal::Shown;
 
@@ -198,17 +197,7 @@ pub fn create<'b>(
     if !namespaces::appears_last(container, host) {
         process::scheduler(container, &mut plan);
     }
-    identity::bounding(container, &mut plan);
-    let cwd = Cwd::enter(container, &mut plan)?;
-    identity::become_user(container, host, &mut plan)?;
-    if let Some(cwd) = cwd {
-        cwd.enter_as_user(&mut plan);
-    }
-    process::find(container, call, &mut plan)?;
-    // It needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs. As late as can be: from here on
-    // the profile decides which calls may be made, and an old one knows none of the newer.
-    seccomp::load(container, host, When::Privileged, &mut plan)?;
-    identity::shed(container, &mut plan);
+    identity::assume(container, host, call, &mut plan)?;
     // Everything that needs privilege is done.
     namespaces::appear(container, host, start, &mut plan);
     if namespaces::appears_last(container, host) {
