@@ -367,8 +367,12 @@ fn timings_show_every_step_once_and_in_its_order() {
         serde_json::from_str(&runtime.typed(&["plan", "--json", path]).succeeds()).unwrap();
     // A plan is of no container, so its keyring has no name yet.
     let text = |step: &Value, key: &str| step[key].as_str().unwrap().replace("_ses.ID", "_ses.c");
-    let wanted: Vec<_> =
-        steps.iter().map(|step| format!("{}: {}", text(step, "origin"), text(step, "text"))).collect();
+    let wanted: Vec<_> = steps
+        .iter()
+        // A user may make no cgroup to be moved to, which only who tries finds out.
+        .filter(|step| is_root() || step["text"] != "request cgroup")
+        .map(|step| format!("{}: {}", text(step, "origin"), text(step, "text")))
+        .collect();
 
     let run = |timings: &str| runtime.typed(&["--root", root, "run", timings, "-b", path, "c"]);
     let seen = run("--timings");
