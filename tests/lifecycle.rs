@@ -1,6 +1,6 @@
 //! From create to delete, and what each verb says in each state.
 
-use crate::util::{Bundle, Runtime, is_root, need};
+use crate::util::{Bundle, Runtime, is_husk, is_root, need};
 use std::io::{BufRead as _, BufReader};
 
 #[test]
@@ -147,6 +147,24 @@ fn the_runtime_cannot_be_written_through_a_container() {
     // that runs, and what keeps this test from doing harm, would go away with the process.
     let refused = std::fs::OpenOptions::new().write(true).truncate(true).open(executable).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+}
+
+// What is on no mount that can be shown read-only, as a file in memory, is copied and sealed.
+#[test]
+fn a_runtime_that_is_only_in_memory_is_sealed() {
+    need!(is_root() && is_husk(), "needs root, who alone could write it");
+    let memory = rustix::fs::memfd_create("husk", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    let path = |fd: &dyn std::os::fd::AsRawFd| format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd());
+    std::fs::write(path(&memory), std::fs::read(env!("CARGO_BIN_EXE_husk")).unwrap()).unwrap();
+    // What somebody has open for writing cannot be run.
+    let program = std::fs::File::open(path(&memory)).unwrap();
+    drop(memory);
+    let runtime = Runtime::of(path(&program));
+    runtime.create(&Bundle::running("wait")).succeeds();
+    let state: serde_json::Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
+    let executable = std::fs::File::open(format!("/proc/{}/exe", state["pid"])).unwrap();
+    let seals = rustix::fs::fcntl_get_seals(executable).unwrap();
+    assert!(seals.contains(rustix::fs::SealFlags::WRITE | rustix::fs::SealFlags::SEAL), "{seals:?}");
 }
 
 #[test]

@@ -114,16 +114,22 @@ impl Bundle {
 /// A runtime with a place for its containers.
 pub(crate) struct Runtime {
     root: TempDir,
+    program: OsString,
 }
 
 impl Runtime {
     pub(crate) fn under_test() -> Self {
-        Self { root: TempDir::new().expect("a temporary directory") }
+        Self::of(program())
+    }
+
+    /// This program, wherever it is.
+    pub(crate) fn of(program: impl Into<OsString>) -> Self {
+        Self { root: TempDir::new().expect("a temporary directory"), program: program.into() }
     }
 
     /// The runtime with this verb, to be given more.
     pub(crate) fn command(&self, verb: &str) -> Command {
-        let mut command = Command::new(program());
+        let mut command = Command::new(&self.program);
         command.arg("--root").arg(self.root.path()).arg(verb);
         command
     }
@@ -177,7 +183,7 @@ impl Runtime {
 
     /// Just these words, without a place for containers of its own.
     pub(crate) fn typed(&self, words: &[&str]) -> Seen {
-        let mut command = Command::new(program());
+        let mut command = Command::new(&self.program);
         command.args(words).env("XDG_RUNTIME_DIR", self.root.path());
         self.detached(command)
     }
