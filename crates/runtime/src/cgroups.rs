@@ -5,6 +5,7 @@
 //! container's: until a process is recorded it may have been somebody else's all the time.
 
 use crate::error::Error;
+use crate::probe::is_first_user_namespace;
 use crate::record::Record;
 use husk_bundle::container::{NamespaceKind, Source};
 use husk_bundle::{Container, Warning};
@@ -233,8 +234,7 @@ fn warning(warning: husk_cgroup::Warning) -> Warning {
 
 /// Whether we have no privileges over the host, whatever our name is.
 fn is_unprivileged() -> bool {
-    let map = || fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    !geteuid().is_root() || !map().trim_end().ends_with("4294967295")
+    !geteuid().is_root() || !is_first_user_namespace()
 }
 
 /// The cgroup that a child comes into.

@@ -62,7 +62,7 @@ pub(crate) fn probe_process(container: &Container, users: &Users) -> Host {
 
 /// Whether we are in the first user namespace: the one whose inode has a number that never changes
 /// (`PROC_USER_INIT_INO`, linux/proc_ns.h).
-fn is_first_user_namespace() -> bool {
+pub(crate) fn is_first_user_namespace() -> bool {
     const FIRST: u64 = 0xeffffffd;
     rustix::fs::stat("/proc/self/ns/user").is_ok_and(|namespace| namespace.st_ino == FIRST)
 }
