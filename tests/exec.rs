@@ -5,18 +5,10 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
-/// A container in which the guest waits, from this bundle.
-fn started(bundle: &Bundle) -> Runtime {
-    let runtime = Runtime::under_test();
-    runtime.create(bundle).succeeds();
-    runtime.call("start", &["c"]).succeeds();
-    runtime
-}
-
 /// What the guest says to these words in a container of its own.
 #[track_caller]
 fn says(bundle: &Bundle, options: &[&str], words: &str, wanted: &str) {
-    let runtime = started(bundle);
+    let runtime = Runtime::started(bundle);
     let mut arguments = options.to_vec();
     arguments.extend(["c", "/guest"]);
     arguments.extend(words.split_whitespace());
@@ -26,7 +18,7 @@ fn says(bundle: &Bundle, options: &[&str], words: &str, wanted: &str) {
 #[test]
 fn its_code_is_passed_on_and_ours_is_another() {
     let bundle = Bundle::running("wait");
-    let runtime = started(&bundle);
+    let runtime = Runtime::started(&bundle);
     let exec = |words: &[&str]| runtime.call("exec", words);
     assert_eq!(exec(&["c", "/guest", "exit", "7"]).0.status.code(), Some(7));
     exec(&["c", "/missing"]).fails(255, "o such file or directory");
@@ -38,7 +30,7 @@ fn its_code_is_passed_on_and_ours_is_another() {
 fn a_number_that_is_no_id_is_nobody() {
     need!(is_husk(), "runc cuts numbers to fit, so that 4294967296 is root");
     let bundle = Bundle::running("wait");
-    let runtime = started(&bundle);
+    let runtime = Runtime::started(&bundle);
     for user in ["4294967296", "4294967295", "-1", "1:-1", "0x1", ""] {
         let seen = runtime.call("exec", &["--user", user, "c", "/guest", "exit", "0"]);
         assert_eq!(seen.0.status.code(), Some(255), "{user}");
@@ -55,7 +47,7 @@ fn a_container_that_has_stopped_takes_no_more() {
 #[test]
 fn it_is_where_the_container_is() {
     let bundle = Bundle::running("wait");
-    let runtime = started(&bundle);
+    let runtime = Runtime::started(&bundle);
     for kind in ["pid", "mnt", "net", "ipc", "uts", "user", "cgroup"] {
         let link = |process: &str| {
             let path = format!("/proc/{process}/ns/{kind}");
@@ -105,7 +97,7 @@ fn it_may_be_another_user() {
 #[test]
 fn it_may_come_from_a_file() {
     let bundle = Bundle::running("wait");
-    let runtime = started(&bundle);
+    let runtime = Runtime::started(&bundle);
     let file = tempfile::NamedTempFile::new().unwrap();
     let process = json!({ "args": ["/guest", "env"], "cwd": "/", "user": { "uid": 0, "gid": 0 }, "env": ["ONLY=1", "HOME=/"] });
     fs::write(file.path(), process.to_string()).unwrap();
@@ -118,7 +110,7 @@ fn it_may_come_from_a_file() {
 #[test]
 fn one_that_is_let_go_is_known_by_its_pid() {
     let bundle = Bundle::running("wait");
-    let runtime = started(&bundle);
+    let runtime = Runtime::started(&bundle);
     let file = runtime.root().join("pid");
     runtime
         .call("exec", &["--detach", "--pid-file", file.to_str().unwrap(), "c", "/guest", "until", "HUP"])
@@ -143,7 +135,7 @@ fn a_seccomp_profile_holds_for_it_too() {
         let bundle = Bundle::running("wait")
             .with("/linux/seccomp", profile.clone())
             .with("/process/noNewPrivileges", json!(no_new_privileges));
-        let runtime = started(&bundle);
+        let runtime = Runtime::started(&bundle);
         runtime.call("exec", &["c", "/guest", "cwd"]).fails(1, "os error 7");
     }
 }
@@ -168,7 +160,7 @@ fn it_is_scheduled_as_asked_for() {
     need!(is_root(), "a deadline takes CAP_SYS_NICE");
     const RESET_ON_FORK: u32 = 0x4000_0000;
     let bundle = Bundle::running("wait");
-    let runtime = started(&bundle);
+    let runtime = Runtime::started(&bundle);
     let scheduler = json!({
         "policy": "SCHED_DEADLINE", "flags": ["SCHED_FLAG_RESET_ON_FORK"],
         "runtime": 42000, "deadline": 100_000, "period": 1_000_000
@@ -186,7 +178,7 @@ fn it_is_scheduled_as_asked_for() {
 fn its_limits_are_what_the_containers_are() {
     let limits = json!([{ "type": "RLIMIT_NOFILE", "soft": 20, "hard": 30 }]);
     let bundle = Bundle::running("wait").with("/process/rlimits", limits);
-    let runtime = started(&bundle);
+    let runtime = Runtime::started(&bundle);
     let limits = runtime.call("exec", &["c", "/guest", "cat", "/proc/self/limits"]).succeeds();
     let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
     assert_eq!(line.split_whitespace().collect::<Vec<_>>()[3..5], ["20", "30"]);

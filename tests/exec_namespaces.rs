@@ -1,17 +1,10 @@
 //! One more process in a container whose namespaces are not all its own, or that has ids of its own.
 
 use crate::namespaces::{Holder, bundle, least, owned_by};
-use crate::util::{Bundle, Runtime, is_root, need};
+use crate::util::{Runtime, is_root, need};
 use husk_spawn::Namespaces;
 use serde_json::json;
 use std::fs;
-
-fn started(bundle: &Bundle) -> Runtime {
-    let runtime = Runtime::under_test();
-    runtime.create(bundle).succeeds();
-    runtime.call("start", &["c"]).succeeds();
-    runtime
-}
 
 /// It is where the container's first process is, as that one says of itself.
 #[track_caller]
@@ -37,7 +30,7 @@ fn ids_are_those_of_its_user_namespace() {
     fs::write(bundle.rootfs().join("etc/passwd"), "root::0:0::/root:\nwho:x:7:8::/home/who:/bin/sh\n")
         .unwrap();
     let bundle = owned_by(bundle, 100_000);
-    let runtime = started(&bundle);
+    let runtime = Runtime::started(&bundle);
     is_inside(&runtime);
     let says = |options: &[&str], words: &str, wanted: &str| {
         let words: Vec<&str> = words.split(' ').collect();
@@ -63,7 +56,7 @@ fn namespaces_that_the_container_has_joined_are_joined() {
     let joined = least() | Namespaces::PID;
     let holder = Holder::of(joined);
     let bundle = bundle("wait", Namespaces::MOUNT, joined, &holder);
-    let runtime = started(&bundle);
+    let runtime = Runtime::started(&bundle);
     is_inside(&runtime);
     let found = runtime.call("exec", &["c", "/guest", "read-link", "/proc/self/ns/pid"]).succeeds();
     assert_eq!(found.trim_end(), holder.link("pid"));
@@ -75,7 +68,7 @@ fn so_is_a_time_namespace() {
     let holder = Holder::of(least());
     let bundle = bundle("wait", new, Namespaces::EMPTY, &holder);
     let bundle = bundle.with("/linux/timeOffsets", json!({ "boottime": { "secs": 1000 } }));
-    let runtime = started(&bundle);
+    let runtime = Runtime::started(&bundle);
     is_inside(&runtime);
     let offsets = runtime.call("exec", &["c", "/guest", "cat", "/proc/self/timens_offsets"]).succeeds();
     let boottime = offsets.lines().find(|line| line.starts_with("boottime")).unwrap();

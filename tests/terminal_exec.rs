@@ -8,14 +8,6 @@ use serde_json::json;
 use std::fs::{self, File};
 use std::process::Command;
 
-/// A container that runs, without a terminal.
-fn started(bundle: &Bundle) -> Runtime {
-    let runtime = Runtime::under_test();
-    runtime.create(bundle).succeeds();
-    runtime.call("start", &["c"]).succeeds();
-    runtime
-}
-
 fn plain() -> Bundle {
     Bundle::running("wait").mounting(devpts())
 }
@@ -59,7 +51,7 @@ fn it_has_one_of_its_own_and_the_console_stays_the_containers() {
 #[test]
 fn it_is_as_large_as_ours_and_ends_with_its_code() {
     let bundle = plain();
-    let runtime = started(&bundle);
+    let runtime = Runtime::started(&bundle);
     let mut run = Foreground::of(exec(&runtime, &[], "tty resized"));
     run.until("31 97\n");
     tcsetwinsize(&run.master, size(12, 40)).unwrap();
@@ -72,7 +64,7 @@ fn it_is_as_large_as_ours_and_ends_with_its_code() {
 #[test]
 fn the_size_may_be_written_down() {
     let (bundle, receiver) = (plain(), Receiver::new());
-    let runtime = started(&bundle);
+    let runtime = Runtime::started(&bundle);
     let file = tempfile::NamedTempFile::new().unwrap();
     let process = json!({
         "args": ["/guest", "tty", "size"], "cwd": "/", "user": { "uid": 0, "gid": 0 }, "terminal": true,
@@ -91,7 +83,7 @@ fn the_size_may_be_written_down() {
 #[test]
 fn it_must_have_somewhere_to_go_and_to_come_from() {
     let bundle = plain();
-    let runtime = started(&bundle);
+    let runtime = Runtime::started(&bundle);
     let wanted = "cannot allocate tty if runc will detach without setting console socket";
     runtime.call("exec", &["--tty", "--detach", "c", "/guest", "tty"]).fails(255, wanted);
     let receiver = Receiver::new();
@@ -109,7 +101,7 @@ fn what_is_no_devpts_is_not_opened() {
     let mount =
         json!({ "destination": "/dev/pts", "type": "bind", "source": volume.path(), "options": ["bind"] });
     let bundle = Bundle::running("wait").mounting(mount);
-    let runtime = started(&bundle);
+    let runtime = Runtime::started(&bundle);
     runtime.call("exec", &["--tty", "c", "/guest", "tty"]).fails(255, "open-pty dev/pts: No such device");
     assert_eq!(fs::read_to_string(volume.path().join("ptmx")).unwrap(), "untouched");
 }
@@ -122,7 +114,7 @@ fn a_link_in_place_of_it_is_not_followed() {
     let sets = json!({ "bounding": capabilities, "permitted": capabilities, "effective": capabilities });
     let bundle = plain().with("/process/capabilities", sets);
     fs::create_dir_all(bundle.rootfs().join("elsewhere/pts")).unwrap();
-    let runtime = started(&bundle);
+    let runtime = Runtime::started(&bundle);
     runtime.call("exec", &["c", "/guest", "umount", "/dev/pts"]).succeeds();
     runtime.call("exec", &["c", "/guest", "umount", "/dev"]).succeeds();
     // What is beneath is the image's.

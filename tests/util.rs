@@ -174,6 +174,14 @@ impl Runtime {
         self.detached(command)
     }
 
+    /// One in which the container `c` runs.
+    pub(crate) fn started(bundle: &Bundle) -> Self {
+        let runtime = Self::under_test();
+        runtime.create(bundle).succeeds();
+        runtime.call("start", &["c"]).succeeds();
+        runtime
+    }
+
     /// A verb with its arguments.
     pub(crate) fn call(&self, verb: &str, arguments: &[&str]) -> Seen {
         let mut command = self.command(verb);
