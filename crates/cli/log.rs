@@ -5,10 +5,11 @@
 //! The text form is logrus's, which runc writes.
 
 use crate::args::{Global, LogFormat, Misuse};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
+use std::path::Path;
 
 pub(crate) struct Log {
     file: Option<File>,
@@ -19,12 +20,17 @@ pub(crate) struct Log {
 impl Log {
     /// Opens the log, and makes it if it is not there: engines look into it whatever happens.
     pub(crate) fn open(global: &Global) -> Result<Self> {
-        let open = |path| OpenOptions::new().append(true).create(true).open(path);
-        let file = match &global.log {
-            Some(path) => Some(open(path).with_context(|| format!("open --log {}", path.display()))?),
-            None => None,
-        };
-        Ok(Self { file, ..Self::standard(global) })
+        let Some(said) = &global.log else { return Ok(Self::standard(global)) };
+        let text = said.to_string_lossy();
+        // As crun has it, the kind of log may stand before the place.
+        ensure!(
+            !text.starts_with("journald:") && !text.starts_with("syslog:"),
+            "open --log {text}: husk writes to files only"
+        );
+        let path = text.strip_prefix("file:").map_or(said.as_path(), Path::new);
+        let file = OpenOptions::new().append(true).create(true).open(path);
+        let file = file.with_context(|| format!("open --log {}", path.display()))?;
+        Ok(Self { file: Some(file), ..Self::standard(global) })
     }
 
     /// The log where none can be opened.

@@ -4,21 +4,22 @@ use crate::args::{CgroupManager, Global, Rootless};
 use crate::commands::Verb;
 use crate::log::Log;
 use anyhow::{Context as _, Result, ensure};
-use husk_runtime::{Environment, Sealed, Store, Warning};
+use husk_runtime::{Environment, Error, Listed, Sealed, Store, Warning};
 use std::fs::{self, DirBuilder, Permissions};
+use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 pub(crate) struct Session<'a> {
     pub(crate) store: Store,
     pub(crate) log: &'a Log,
-    pub(crate) root: Root,
+    root: Root,
     pub(crate) rootless: Rootless,
     pub(crate) cgroups: husk_runtime::CgroupManager,
 }
 
 /// Where containers are known.
-pub(crate) enum Root {
+enum Root {
     /// Where it was said on the command line.
     Said(PathBuf),
     /// Root's own place.
@@ -70,6 +71,19 @@ impl<'a> Session<'a> {
 
     pub(crate) fn warn(&self, warnings: &[Warning]) {
         warnings.iter().for_each(|warning| self.log.warning(warning));
+    }
+
+    /// Every container.
+    pub(crate) fn containers(&self) -> Result<Vec<Listed>, Error> {
+        match husk_runtime::list(&self.store) {
+            // Nothing was ever created there. A place that somebody named should be there.
+            Err(Error::File { reason, .. })
+                if reason.kind() == ErrorKind::NotFound && !matches!(self.root, Root::Said(_)) =>
+            {
+                Ok(Vec::new())
+            }
+            found => found,
+        }
     }
 
     /// What has to be so before a container is made.

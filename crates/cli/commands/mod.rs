@@ -2,6 +2,7 @@
 
 mod create;
 mod delete;
+mod each;
 mod events;
 mod exec;
 mod features;
