@@ -36,6 +36,8 @@ mod process;
 mod program;
 /// Filters of system calls, and agents that decide about them.
 mod seccomp;
+/// Many containers, and what is left of them.
+mod soak;
 /// A process that joins, and one that would like to have something of it.
 mod spied_upon;
 /// Terminals, in the foreground and sent away.
