@@ -81,14 +81,14 @@ impl Hierarchies {
         Ok(Place::new(places))
     }
 
-    /// Makes the cgroups of a place. Those that are there already have to be empty and not frozen.
+    /// Makes the cgroups of a place, ready to be given what `resources` says. Those that are there already have to be empty and not frozen.
     ///
     /// # Errors
     ///
     /// If one cannot be made, or is in use.
-    pub fn create(&self, place: &Place) -> Result<Cgroup, Error> {
+    pub fn create(&self, place: &Place, resources: &Resources) -> Result<Cgroup, Error> {
         let mut made = Vec::new();
-        let created = self.make(place, &mut made);
+        let created = self.make(place, resources, &mut made);
         if created.is_err() {
             for path in made.iter().rev() {
                 remove::undo(CWD, path);
@@ -97,7 +97,7 @@ impl Hierarchies {
         created
     }
 
-    fn make(&self, place: &Place, made: &mut Vec<PathBuf>) -> Result<Cgroup, Error> {
+    fn make(&self, place: &Place, resources: &Resources, made: &mut Vec<PathBuf>) -> Result<Cgroup, Error> {
         let mut cgroup = Cgroup { groups: Vec::with_capacity(self.mounts.len()), unified: None };
         for mount in &self.mounts {
             let path = mount.controllers.first().and_then(|controller| place.path(controller));
@@ -106,8 +106,9 @@ impl Hierarchies {
         }
         if let (Some(tree), Some(path)) = (&self.unified, place.path("")) {
             let path = paths::below(tree.mount_point(), path).unwrap_or_default();
-            // Limits are version 1's here; version 2 gives the cgroup as such.
-            cgroup.unified = Some(tree.create(path, &Resources::default())?);
+            // Of the limits those that version 1 has no controller for.
+            let rest = resources.only(|controller| !self.mounts.iter().any(|mount| mount.is_for(controller)));
+            cgroup.unified = Some(tree.create(path, &rest)?);
         }
         Ok(cgroup)
     }
