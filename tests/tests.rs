@@ -10,6 +10,8 @@ mod command_line;
 mod exec;
 /// One more process in a container whose namespaces are not all its own.
 mod exec_namespaces;
+/// What a runtime says it can do.
+mod features;
 /// The six kinds of hooks: where, when and with what they are run, and what follows if they fail.
 mod hooks;
 /// The rules of the house that a compiler does not know.

@@ -128,7 +128,7 @@ pub(crate) fn program() -> Command {
 
 /// How a verb is written.
 pub(crate) fn usage(verb: &Verb) -> String {
-    format!("husk [OPTIONS] {} {}", verb.name, verb.usage)
+    format!("husk [OPTIONS] {} {}", verb.name, verb.usage).trim_end().to_owned()
 }
 
 fn without_verb(program: Command, arguments: &[OsString]) -> Result<Asked, Box<Misuse>> {
