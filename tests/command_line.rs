@@ -49,6 +49,9 @@ fn help_can_be_asked_for_in_several_ways() {
     let kill = runtime.typed(&["kill", "--help"]).succeeds();
     assert_eq!(runtime.typed(&["help", "kill"]).succeeds(), kill);
     assert_eq!(runtime.typed(&["kill", "-h"]).succeeds(), kill);
+    for words in [["dance", "-h"], ["dance", "--help"], ["help", "dance"]] {
+        runtime.typed(&words).fails(3, "No help topic for 'dance'");
+    }
 }
 
 // dockerd splits the first line at "version" and looks for "commit:", podman prints it all.

@@ -63,7 +63,7 @@ pub use pause::{pause, resume};
 pub use plan::{Planned, PlannedStep, plan};
 pub use record::Record;
 pub use run::{Afterwards, Foreground, Run, run};
-pub use seal::{Environment, seal};
+pub use seal::{Environment, Sealed, seal};
 pub use start::start;
 pub use status::{Listed, OCI_VERSION, State, Status, list, state};
 pub use store::Store;

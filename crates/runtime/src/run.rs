@@ -15,6 +15,7 @@ use crate::terminal::{Console, Stay};
 use husk_bundle::container::NamespaceKind;
 use husk_bundle::{Container, Field, Warning};
 use husk_plan::Start;
+use log::{Level, log_enabled};
 use std::os::fd::AsFd as _;
 use std::process::ExitStatus;
 use std::thread::{self, JoinHandle};
@@ -138,7 +139,7 @@ fn begin(
         resctrl::join(container, &launched.child, record, &creation.entry)?;
         launched.child.go_on()?;
     }
-    if timings.are_wanted() {
+    if timings.are_wanted() || log_enabled!(Level::Debug) {
         timings.begin("wait for exec");
         launched.wait_for_exec()?;
         timings.end();
