@@ -13,7 +13,7 @@ fn is_version_2() -> bool {
 }
 
 /// Whether containers can be limited in this here.
-fn has(controller: &str) -> bool {
+pub(crate) fn has(controller: &str) -> bool {
     let here = if is_version_2() {
         let all = fs::read_to_string("/sys/fs/cgroup/cgroup.controllers").unwrap();
         all.split_whitespace().any(|name| name == controller)

@@ -42,6 +42,8 @@ mod seccomp;
 mod soak;
 /// A process that joins, and one that would like to have something of it.
 mod spied_upon;
+/// Cgroups that systemd makes.
+mod systemd;
 /// Terminals, in the foreground and sent away.
 mod terminal;
 /// A bundle to build, a runtime to run it, and what is expected of it.

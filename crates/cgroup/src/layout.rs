@@ -129,6 +129,18 @@ impl Layout {
         }
     }
 
+    /// The cgroups of a place that systemd has made, with those that it makes none of.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be made or opened.
+    pub fn adopt(&self, place: &Place) -> Result<Option<Cgroup>, Error> {
+        match self {
+            Self::V1(hierarchies) => Ok(hierarchies.adopt(place)?.map(Cgroup::V1)),
+            Self::V2(_) => self.find(place),
+        }
+    }
+
     /// Removes the cgroups of a place and those below them, waiting for processes that are ending. It is
     /// no error if there are none.
     ///
