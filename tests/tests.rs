@@ -40,8 +40,12 @@ mod process;
 mod program;
 /// Filters of system calls, and agents that decide about them.
 mod seccomp;
+/// Many containers, and what is left of them.
+mod soak;
 /// A process that joins, and one that would like to have something of it.
 mod spied_upon;
+/// Cgroups that systemd makes.
+mod systemd;
 /// Terminals, in the foreground and sent away.
 mod terminal;
 /// A bundle to build, a runtime to run it, and what is expected of it.

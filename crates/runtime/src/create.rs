@@ -84,6 +84,7 @@ pub fn create(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])
     let call = request.call(Start::On(Fd::of(&listener)))?;
     let mut launched = launch(&container, &call, home, &request.timings)?;
     let parked = park(&mut launched, &container, &mut console, request, &creation, &mut record);
+    warn(&launched.home.as_mut().map(Home::take_warnings).unwrap_or_default());
     match parked.and_then(|()| watcher.tell(&launched.child)) {
         Ok(()) => {
             launched.child.let_go();
@@ -91,9 +92,7 @@ pub fn create(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])
             Ok(())
         }
         Err(error) => {
-            // Its process first.
-            drop(launched);
-            creation.end(&record, warn);
+            creation.end(launched, &mut record, warn);
             Err(error)
         }
     }
@@ -166,9 +165,15 @@ impl Creation {
         self.committed = true;
     }
 
-    /// Leaves nothing of a container whose process there was.
-    pub(crate) fn end(self, record: &Record, warn: impl FnMut(&[Warning])) {
-        // Tolerated: as for one that is dropped.
+    /// Leaves nothing of a container that has a process, or had one.
+    pub(crate) fn end(self, launched: Launched<'_>, record: &mut Record, warn: impl FnMut(&[Warning])) {
+        // Tolerated, all of it: as for one that is dropped.
+        if !launched.home.as_ref().is_none_or(Home::is_ours) {
+            record.cgroup = None;
+            self.entry.write(record).unwrap_or(());
+        }
+        // Its process first.
+        drop(launched);
         cgroups::kill_rest(record).unwrap_or(());
         forget(&self.entry, record, warn).unwrap_or(());
         self.commit();
