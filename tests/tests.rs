@@ -42,3 +42,5 @@ mod spied_upon;
 mod terminal;
 /// A bundle to build, a runtime to run it, and what is expected of it.
 mod util;
+/// Waiting for the end of a container, and how it was.
+mod wait;

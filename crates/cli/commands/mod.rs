@@ -16,6 +16,7 @@ mod start;
 mod state;
 mod update;
 mod validate;
+mod wait;
 
 use crate::exit::Exit;
 use crate::session::Session;
@@ -66,7 +67,7 @@ impl Group {
 }
 
 /// Every verb, in the order of the help.
-pub(crate) static VERBS: [Verb; 16] = [
+pub(crate) static VERBS: [Verb; 17] = [
     Verb {
         usage: "[--bundle DIRECTORY] ID",
         more: run::MORE,
@@ -88,6 +89,7 @@ pub(crate) static VERBS: [Verb; 16] = [
         ..verb::<exec::Exec>("exec", Group::Life)
     },
     Verb { usage: "ID [SIGNAL]", more: kill::MORE, ..verb::<kill::Kill>("kill", Group::Life) },
+    Verb { usage: "ID", more: wait::MORE, ..verb::<wait::Wait>("wait", Group::Life) },
     Verb { usage: "ID", ..verb::<pause::Pause>("pause", Group::Life) },
     Verb { usage: "ID", ..verb::<resume::Resume>("resume", Group::Life) },
     Verb { usage: "[OPTIONS] ID", more: update::MORE, ..verb::<update::Change>("update", Group::Life) },

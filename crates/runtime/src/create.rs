@@ -205,6 +205,7 @@ pub(crate) fn record(request: &Request, container: &Container) -> Record {
         namespaces: husk_plan::apart(container).bits(),
         callers_keyring: request.keyring == Keyring::Callers,
         process: None,
+        ended: None,
         cgroup: None,
         shares_pids: !container
             .namespaces

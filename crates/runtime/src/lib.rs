@@ -44,6 +44,7 @@ mod trees;
 mod update;
 mod users;
 mod validate;
+mod wait;
 
 pub use cgroups::CgroupManager;
 pub use create::{Request, create};
@@ -70,3 +71,4 @@ pub use time::now;
 pub use timings::{Lane, Span, Timings};
 pub use update::{Update, resources, update};
 pub use validate::{Finding, Severity, validate};
+pub use wait::wait;

@@ -16,6 +16,7 @@ use husk_bundle::container::NamespaceKind;
 use husk_bundle::{Container, Field, Warning};
 use husk_plan::Start;
 use std::os::fd::AsFd as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::thread::{self, JoinHandle};
 
@@ -98,7 +99,12 @@ pub fn run(
             launched.child.let_go();
             creation.commit();
         }
-        (Ok(_), Run::Foreground(Foreground { afterwards: Afterwards::Keep, .. })) => creation.commit(),
+        (Ok(status), Run::Foreground(Foreground { afterwards: Afterwards::Keep, .. })) => {
+            record.ended = status.map(ExitStatus::into_raw);
+            // Tolerated: 'wait' then says that it does not know.
+            creation.entry.write(&record).unwrap_or(());
+            creation.commit();
+        }
         _ => {
             // Its process first, which an error may have left.
             drop(launched);
