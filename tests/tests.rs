@@ -6,6 +6,8 @@ mod bad_input;
 mod cgroups;
 /// What may be typed, and what is said to it.
 mod command_line;
+/// What husk says of the machine that it is on.
+mod doctor;
 /// One more process in a container that runs.
 mod exec;
 /// One more process in a container whose namespaces are not all its own.

@@ -2,6 +2,7 @@
 
 mod create;
 mod delete;
+mod doctor;
 mod events;
 mod exec;
 mod kill;
@@ -67,7 +68,7 @@ impl Group {
 }
 
 /// Every verb, in the order of the help.
-pub(crate) static VERBS: [Verb; 17] = [
+pub(crate) static VERBS: [Verb; 18] = [
     Verb {
         usage: "[--bundle DIRECTORY] ID",
         more: run::MORE,
@@ -109,6 +110,11 @@ pub(crate) static VERBS: [Verb; 17] = [
         usage: "[BUNDLE]",
         more: validate::MORE,
         ..verb::<validate::Validate>("validate", Group::Prepare)
+    },
+    Verb {
+        usage: "[--format FORMAT]",
+        more: doctor::MORE,
+        ..verb::<doctor::Doctor>("doctor", Group::Prepare)
     },
 ];
 

@@ -10,6 +10,7 @@ mod cgroups;
 mod create;
 mod delete;
 mod descriptors;
+pub mod doctor;
 mod error;
 mod events;
 pub mod exec;

@@ -6,7 +6,9 @@
 //! `/proc/PID/exe` is then on a read-only mount for whoever opens it. Where such a mount cannot be made, from a
 //! sealed copy in memory.
 
+use crate::doctor::Seal;
 use crate::error::Error;
+use husk_spawn::sys::file::close;
 use husk_spawn::sys::mount::{Extent, mount_setattr, open_tree_clone};
 use husk_spawn::sys::process::execveat_empty;
 use husk_spawn::sys::{CArray, CPtr, Errno, Fd};
@@ -77,6 +79,17 @@ pub fn seal(environment: Environment) -> Result<(), Error> {
             let copy = sealed_copy().map_err(|reason| Error::file("seal", "/proc/self/exe", reason))?;
             Err(failed(execveat_empty(Fd::of(&copy), argv, envp)))
         }
+    }
+}
+
+/// Which of the ways works here.
+pub(crate) fn examine() -> Seal {
+    match read_only_mount() {
+        Ok(mount) => {
+            close(mount);
+            Seal::Mount
+        }
+        Err(_) => sealed_copy().map_or_else(|reason| Seal::Refused(reason.to_string()), |_| Seal::Copy),
     }
 }
 
