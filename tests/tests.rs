@@ -36,6 +36,8 @@ mod pidfd;
 mod process;
 /// Programs that cannot be had.
 mod program;
+/// Engines that are told of husk.
+mod register;
 /// Filters of system calls, and agents that decide about them.
 mod seccomp;
 /// A process that joins, and one that would like to have something of it.

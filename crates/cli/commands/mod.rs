@@ -10,6 +10,7 @@ mod list;
 mod pause;
 mod plan;
 mod ps;
+mod register;
 mod resume;
 mod run;
 mod spec;
@@ -68,7 +69,7 @@ impl Group {
 }
 
 /// Every verb, in the order of the help.
-pub(crate) static VERBS: [Verb; 18] = [
+pub(crate) static VERBS: [Verb; 19] = [
     Verb {
         usage: "[--bundle DIRECTORY] ID",
         more: run::MORE,
@@ -115,6 +116,11 @@ pub(crate) static VERBS: [Verb; 18] = [
         usage: "[--format FORMAT]",
         more: doctor::MORE,
         ..verb::<doctor::Doctor>("doctor", Group::Prepare)
+    },
+    Verb {
+        usage: "[OPTIONS] ENGINE",
+        more: register::MORE,
+        ..verb::<register::Register>("register", Group::Prepare)
     },
 ];
 

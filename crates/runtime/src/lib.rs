@@ -30,6 +30,7 @@ mod probe;
 mod procfs;
 pub mod ps;
 mod record;
+pub mod register;
 mod resctrl;
 mod run;
 mod seal;
