@@ -6,10 +6,14 @@ mod bad_input;
 mod cgroups;
 /// What may be typed, and what is said to it.
 mod command_line;
+/// The very words that engines type.
+mod engines;
 /// One more process in a container that runs.
 mod exec;
 /// One more process in a container whose namespaces are not all its own.
 mod exec_namespaces;
+/// What a runtime says it can do.
+mod features;
 /// The six kinds of hooks: where, when and with what they are run, and what follows if they fail.
 mod hooks;
 /// The rules of the house that a compiler does not know.
@@ -36,8 +40,12 @@ mod process;
 mod program;
 /// Filters of system calls, and agents that decide about them.
 mod seccomp;
+/// Many containers, and what is left of them.
+mod soak;
 /// A process that joins, and one that would like to have something of it.
 mod spied_upon;
+/// Cgroups that systemd makes.
+mod systemd;
 /// Terminals, in the foreground and sent away.
 mod terminal;
 /// A bundle to build, a runtime to run it, and what is expected of it.

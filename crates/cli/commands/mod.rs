@@ -2,8 +2,10 @@
 
 mod create;
 mod delete;
+mod each;
 mod events;
 mod exec;
+mod features;
 mod kill;
 mod list;
 mod pause;
@@ -66,7 +68,7 @@ impl Group {
 }
 
 /// Every verb, in the order of the help.
-pub(crate) static VERBS: [Verb; 16] = [
+pub(crate) static VERBS: [Verb; 17] = [
     Verb {
         usage: "[--bundle DIRECTORY] ID",
         more: run::MORE,
@@ -96,6 +98,7 @@ pub(crate) static VERBS: [Verb; 16] = [
     Verb { usage: "[--format FORMAT]", ..verb::<list::List>("list", Group::Look) },
     Verb { usage: "[--format FORMAT] ID [PS OPTIONS]", more: ps::MORE, ..verb::<ps::Ps>("ps", Group::Look) },
     Verb { usage: "[--stats] ID", more: events::MORE, ..verb::<events::Events>("events", Group::Look) },
+    verb::<features::Features>("features", Group::Look),
     Verb {
         usage: "[--bundle DIRECTORY] [--rootless]",
         more: spec::MORE,
