@@ -274,10 +274,10 @@ impl Home<'_> {
         of(hierarchy).or_else(|| hierarchy.split(',').find_map(of)).map(PathBuf::as_path)
     }
 
-    /// Moves the child into it, which asks for that.
-    pub(crate) fn join(&mut self, pid: u32) -> Result<(), Error> {
+    /// Moves the child into it, which asks for that, and notes in the record what has become the container's.
+    pub(crate) fn join(&mut self, pid: u32, record: &mut Record) -> Result<(), Error> {
         match self {
-            Self::New(new) => new.join(pid),
+            Self::New(new) => new.join(pid, record),
             Self::Known(cgroup) => join(cgroup, pid),
         }
     }
@@ -339,9 +339,10 @@ impl<'c> New<'c> {
         Ok(Some(Self { container, resources, layout, kept, cgroup: None }))
     }
 
-    /// What is to be written down of it.
-    pub(crate) fn kept(&self) -> Kept {
-        self.kept.clone()
+    /// What is to be written down of it before it is made: nothing of a unit, which ends with its
+    /// processes, and which until then may be somebody else's.
+    pub(crate) fn announced(&self) -> Option<Kept> {
+        self.kept.unit.is_none().then(|| self.kept.clone())
     }
 
     /// Makes it, with all that has to be before there is a process. Systemd makes none without a process,
@@ -357,9 +358,11 @@ impl<'c> New<'c> {
             }
             made => made?,
         };
-        let prepared = self.prepare(&cgroup, warn);
+        let prepared = self.prepare(&cgroup, &self.resources);
         self.cgroup = Some(cgroup);
-        prepared
+        let warnings: Vec<_> = prepared?.into_iter().map(warning).collect();
+        warn(&warnings);
+        Ok(())
     }
 
     /// Whether it is there, or will be as soon as there is a process.
@@ -367,22 +370,21 @@ impl<'c> New<'c> {
         self.cgroup.is_some() || self.kept.unit.is_some()
     }
 
-    fn prepare(&self, cgroup: &Cgroup, warn: &mut impl FnMut(&[Warning])) -> Result<(), Error> {
-        let resources = &self.resources;
+    /// What has to be before the container's process does anything in it.
+    fn prepare(&self, cgroup: &Cgroup, resources: &Resources) -> Result<Vec<husk_cgroup::Warning>, Error> {
         match cgroup.set_devices(&resources.devices) {
             // Who has no privileges over the host's devices can open none.
             Err(error) if error.is_permission() && is_unprivileged() => {}
             set => set?,
         }
-        let warnings: Vec<_> = cgroup.apply_early(resources)?.into_iter().map(warning).collect();
-        warn(&warnings);
-        match (cgroup, delegate(self.container)) {
-            (Cgroup::V2(cgroup), Some(user)) => Ok(cgroup.delegate(user)?),
-            _ => Ok(()),
+        let warnings = cgroup.apply_early(resources)?;
+        if let (Cgroup::V2(cgroup), Some(user)) = (cgroup, delegate(self.container)) {
+            cgroup.delegate(user)?;
         }
+        Ok(warnings)
     }
 
-    fn join(&mut self, pid: u32) -> Result<(), Error> {
+    fn join(&mut self, pid: u32, record: &mut Record) -> Result<(), Error> {
         let Some(unit) = &self.kept.unit else {
             return self.cgroup.as_ref().map_or(Ok(()), |cgroup| join(cgroup, pid));
         };
@@ -399,6 +401,7 @@ impl<'c> New<'c> {
         let properties =
             systemd::start_properties(&unit, pid_of, hierarchy, version, resources, &annotations);
         systemd.start(&unit, &properties.map_err(failed)?).map_err(failed)?;
+        record.cgroup = Some(self.kept.clone());
         // What systemd has no words for is set in the files.
         let cgroup = match self.layout.find(&self.kept.place())? {
             Some(cgroup) => cgroup,
@@ -407,11 +410,8 @@ impl<'c> New<'c> {
         if hierarchy == Hierarchy::V1 || unit.is_slice() {
             join(&cgroup, pid)?;
         }
-        let resources = systemd::aligned(resources);
-        cgroup.apply_early(&resources)?;
-        if let (Cgroup::V2(cgroup), Some(user)) = (&cgroup, delegate(self.container)) {
-            cgroup.delegate(user)?;
-        }
+        // Its rules are systemd's too, as far as that has words for them; ours it leaves alone.
+        self.prepare(&cgroup, &systemd::aligned(resources))?;
         self.cgroup = Some(cgroup);
         Ok(())
     }

@@ -110,7 +110,7 @@ pub(crate) fn make_home<'c>(
         creation.entry.write(record)?;
         return Ok(None);
     };
-    record.cgroup = Some(home.kept());
+    record.cgroup = home.announced();
     creation.entry.write(record)?;
     let made = home.make(warn);
     if !home.is_made() {

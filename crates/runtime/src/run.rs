@@ -127,10 +127,13 @@ fn begin(
         record.process = create::process(&launched.child);
         creation.entry.write(record)?;
     }
+    let announced = record.cgroup.is_some();
     // A child that failed before asks nothing; the wait says at what.
     if launched.serve(container, record, console)? == Arrival::Ready {
-        // Its list may have gone on in another process.
-        if record.process.is_none_or(|process| process.pid.unsigned_abs() != launched.child.id()) {
+        // Its list may have gone on in another process, and its cgroup be a unit that there is now.
+        let is_known =
+            record.process.is_some_and(|process| process.pid.unsigned_abs() == launched.child.id());
+        if !is_known || record.cgroup.is_some() != announced {
             record.process = create::process(&launched.child);
             creation.entry.write(record)?;
         }
