@@ -1,5 +1,7 @@
 //! What is tested across the tree, through the command line. The tests of one crate stand beside it.
 
+/// Profiles of AppArmor.
+mod apparmor;
 /// What no bundle should be, and some bundle will.
 mod bad_input;
 /// Cgroups: made, limited, left empty, looked at and changed.
@@ -34,10 +36,14 @@ mod pidfd;
 mod process;
 /// Programs that cannot be had.
 mod program;
+/// Limits of each kind: as the kernel has them, and met.
+mod resources;
 /// Filters of system calls, and agents that decide about them.
 mod seccomp;
 /// A process that joins, and one that would like to have something of it.
 mod spied_upon;
+/// Cgroups that systemd makes.
+mod systemd;
 /// Terminals, in the foreground and sent away.
 mod terminal;
 /// A bundle to build, a runtime to run it, and what is expected of it.
