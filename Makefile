@@ -2,10 +2,10 @@
 
 CARGO ?= cargo
 
-.PHONY: help run check check-deep test golden examples doc bench-spawn
+.PHONY: help run check check-deep test integration-guest golden examples doc bench-spawn
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 20
 
 run: ## build husk, print the plan of an example container and run it
 	examples/hello/run.sh
@@ -18,6 +18,9 @@ check-deep: ## fuzz what reads configurations and profiles, a minute each
 
 test: ## every test, and every example run; installs what tests need where it can
 	tests/test.sh
+
+integration-guest: ## tests of cgroups, systemd and AppArmor in an emulated Debian: the first time builds it
+	integration/guest/tests.sh
 
 golden: ## write the expected plans and help anew; the difference is the review
 	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-plan --test golden
