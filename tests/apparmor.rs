@@ -47,7 +47,8 @@ fn a_program_is_confined_by_the_profile_it_is_given() {
     Runtime::under_test().run(&inside("write /open")).succeeds();
     Runtime::under_test().run(&inside("write /secret")).fails(1, "Permission denied");
     // So is one more process, by the same profile or another.
-    let runtime = Runtime::started(&inside("hang"));
+    let bundle = inside("hang");
+    let runtime = Runtime::started(&bundle);
     let other = Profile::load("husk-test-other");
     runtime.call("exec", &["c", "/guest", "cat", label]).prints("husk-test-confined (enforce)");
     runtime

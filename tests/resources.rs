@@ -1,11 +1,12 @@
 //! Each kind of limit, in either version: it is what was asked for, and it holds.
 
 use crate::cgroups::{directory, has, is_gone, is_version_2, limited, read};
+use crate::namespaces::owned_by;
 use crate::util::{Bundle, Runtime, is_husk, is_root, need};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -244,13 +245,11 @@ fn nested(words: &str, options: &[&str]) -> Bundle {
         json!({ "destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup", "options": options });
     let map = json!([{ "containerID": 0, "hostID": 100_000, "size": 65_536 }]);
     let mut bundle = Bundle::running(words).mounting(mount);
-    // Who is root there is nobody here.
-    fs::set_permissions(bundle.path(), fs::Permissions::from_mode(0o711)).unwrap();
     bundle.config["linux"]["uidMappings"] = map.clone();
     bundle.config["linux"]["gidMappings"] = map;
     let namespaces = bundle.config["linux"]["namespaces"].as_array_mut().unwrap();
     namespaces.extend(["user", "cgroup"].map(|kind| json!({ "type": kind })));
-    bundle
+    owned_by(bundle, 100_000)
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Cgroups that systemd makes: the host's for root, the user's own for anybody else. What it was told is
 //! asked of it again.
 
-use crate::cgroups::is_version_2;
-use crate::util::{Bundle, Runtime, Seen, is_husk, is_root, need};
+use crate::cgroups::{has, is_version_2};
+use crate::util::{Bundle, Runtime, Seen, is_husk, is_root, need, until_gone};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -182,6 +182,15 @@ fn the_kernels_own_words_are_properties_too() {
 }
 
 #[test]
+fn a_controller_that_systemd_does_not_know_is_had_nevertheless() {
+    need!(is_here() && has("hugetlb") && is_version_2(), "needs systemd and the hugetlb controller");
+    let limits = json!([{ "pageSize": "2MB", "limit": 4_194_304 }]);
+    let scope = Scope::running("hang", json!({ "hugepageLimits": limits }));
+    let _runtime = scope.started();
+    scope.reads("hugetlb.2MB.max", "4194304");
+}
+
+#[test]
 fn annotations_are_properties() {
     need!(is_here(), "needs systemd");
     let mut scope = Scope::running("hang", json!({}));
@@ -211,6 +220,28 @@ fn a_unit_that_has_failed_is_no_obstacle() {
     assert!(!failing.args(words).status().expect("systemd-run").success());
     scope.has(&[("ActiveState", "failed")]);
     assert!(scope.run().succeeds().contains(&scope.unit));
+}
+
+#[test]
+fn a_unit_that_fails_is_forgotten_with_its_container() {
+    need!(is_here(), "needs systemd");
+    // Kept by systemd until somebody has looked at it, or not.
+    for mode in ["'inactive'", "'inactive-or-failed'"] {
+        let mut scope = Scope::running("hang", json!({}));
+        scope.bundle.config["annotations"] = json!({
+            "org.systemd.property.CollectMode": mode,
+            "org.systemd.property.RuntimeMaxUSec": "uint64 1000000",
+            "org.systemd.property.TimeoutStopUSec": "uint64 100000"
+        });
+        let runtime = scope.started();
+        let state: Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
+        if let Some(pid @ 1..) = state["pid"].as_i64() {
+            until_gone(pid.try_into().unwrap());
+        }
+        assert_eq!(runtime.status(), "stopped");
+        runtime.call("delete", &["c"]).succeeds();
+        assert_eq!(scope.property("LoadState"), "not-found");
+    }
 }
 
 #[test]

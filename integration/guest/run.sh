@@ -1,12 +1,13 @@
 #!/bin/sh
 # Runs a job as root in an emulated machine: Debian 12 with systemd, pure cgroup v2 and all controllers.
 #
-#     run.sh [--deadline SECONDS] JOB RESULTS
+#     run.sh [--deadline SECONDS] [--kernel WORDS] JOB RESULTS
 #
 # JOB is a directory. The machine has a copy of it at /job, where `run` is started; what that prints is
 # printed here, and its status is ours. What it leaves in /job/results is in RESULTS afterwards, with the
 # machine's own words in console.log. A job that takes longer than an hour, or SECONDS, is
-# ended with the machine: status 124. Where there can be no machine the status is 69.
+# ended with the machine: status 124. Where there can be no machine the status is 69. WORDS are more of the
+# kernel's command line: systemd.unified_cgroup_hierarchy=0 makes it a machine of version 1.
 #
 # Needs qemu-system-x86_64 and e2fsprogs, and what image.sh needs the first time. There is no network but
 # the loopback; an ordinary user `tester` (1000) lingers; all is about fifteen times slower than outside.
@@ -14,11 +15,19 @@ set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 
 deadline=3600
-if [ "${1-}" = --deadline ]; then
-    deadline=$2
+kernel=
+while [ $# -gt 2 ]; do
+    case $1 in
+    --deadline) deadline=$2 ;;
+    --kernel) kernel=$2 ;;
+    *) break ;;
+    esac
     shift 2
+done
+if [ $# != 2 ] || [ ! -x "$1/run" ]; then
+    echo "usage: run.sh [--deadline SECONDS] [--kernel WORDS] JOB RESULTS" >&2
+    exit 2
 fi
-[ $# = 2 ] && [ -x "$1/run" ] || { echo "usage: run.sh [--deadline SECONDS] JOB RESULTS" >&2; exit 2; }
 job=$1
 mkdir -p "$2"
 results=$(CDPATH='' cd -- "$2" && pwd)
@@ -36,7 +45,7 @@ ended=0
 TMPDIR=$drives timeout "$deadline" qemu-system-x86_64 -M q35 -accel tcg,thread=multi -cpu max -smp 2 -m 3G \
     -nodefaults -no-reboot -display none -serial "file:$results/console.log" -serial stdio \
     -kernel "$image/vmlinuz" -initrd "$image/initrd.img" \
-    -append 'root=/dev/vda rw console=ttyS0 quiet systemd.show_status=false' \
+    -append "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=false $kernel" \
     -drive "file=$image/root.img,if=virtio,format=raw,snapshot=on,cache=unsafe" \
     -drive "file=$drives/job.img,if=virtio,format=raw,cache=unsafe" </dev/null || ended=$?
 

@@ -4,16 +4,23 @@
 # logs go to target/integration-guest, or to the directory that is named. With names, it runs the tests
 # of these names alone.
 #
-#     tests.sh [--results DIR] [NAME...]
+#     tests.sh [--results DIR] [--kernel WORDS] [NAME...]
+#
+# WORDS are for the guest's kernel: see run.sh.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 cd "$here/../.."
 
 results=${CARGO_TARGET_DIR:-target}/integration-guest
-if [ "${1-}" = --results ]; then
-    results=$2
+kernel=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --results) results=$2 ;;
+    --kernel) kernel=$2 ;;
+    *) break ;;
+    esac
     shift 2
-fi
+done
 deadline=900
 everybody="apparmor:: cgroups:: resources:: systemd:: exec:: lifecycle:: limits:: pidfd:: process:: terminal"
 if [ $# -gt 0 ]; then everybody=$*; fi
@@ -51,7 +58,7 @@ chmod +x "$job/run"
 
 status=0
 mkdir -p "$results"
-"$here/run.sh" --deadline $deadline "$job" "$results" >"$results/output" 2>&1 || status=$?
+"$here/run.sh" --deadline $deadline --kernel "$kernel" "$job" "$results" >"$results/output" 2>&1 || status=$?
 sed 's/^test \(.*\) \.\.\. \(ok\|FAILED\|ignored\)$/\2: \1/' "$results/output"
 count() { grep -c "$1" "$results/output" || true; }
 skipped=$(count '^skipped: ')

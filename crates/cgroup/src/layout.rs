@@ -117,6 +117,19 @@ impl Layout {
         }
     }
 
+    /// The cgroups of a place that somebody else has made, ready to be given what `resources` says: where
+    /// systemd uses not all controllers, those that are missing too.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be opened or made.
+    pub fn complete(&self, place: &Place, resources: &Resources) -> Result<Cgroup, Error> {
+        match self {
+            Self::V1(hierarchies) => hierarchies.complete(place).map(Cgroup::V1),
+            Self::V2(tree) => tree.complete(in_tree(tree, place)?, resources).map(Cgroup::V2),
+        }
+    }
+
     /// The cgroups of a place, if there are any.
     ///
     /// # Errors

@@ -71,6 +71,10 @@ impl KeptUnit {
     fn systemd(&self) -> Result<Systemd, Error> {
         Ok(Systemd::connect(self.owner()).map_err(husk_cgroup::Error::from)?)
     }
+
+    fn stop(&self) -> Result<(), Error> {
+        Ok(self.systemd()?.stop(&self.unit()?).map_err(husk_cgroup::Error::from)?)
+    }
 }
 
 impl Kept {
@@ -86,11 +90,14 @@ impl Kept {
     /// Leaves nothing of it. Processes that are ending are waited for.
     pub(crate) fn remove(&self) -> Result<(), Error> {
         let layout = Layout::detect()?;
-        if let Some(unit) = &self.unit
-            && layout.find(&self.place())?.is_some()
-        {
-            let stopped = unit.systemd()?.stop(&unit.unit()?);
-            stopped.map_err(husk_cgroup::Error::from)?;
+        if let Some(unit) = &self.unit {
+            // One that has failed may have no cgroup any more and still be known.
+            let is_there = layout.find(&self.place())?.is_some();
+            match unit.stop() {
+                // Tolerated: systemd is gone too, as a user's is with the last session.
+                Err(_) if !is_there => {}
+                stopped => stopped?,
+            }
         }
         Ok(layout.remove(&self.place(), PATIENCE)?)
     }
@@ -403,10 +410,7 @@ impl<'c> New<'c> {
         systemd.start(&unit, &properties.map_err(failed)?).map_err(failed)?;
         record.cgroup = Some(self.kept.clone());
         // What systemd has no words for is set in the files.
-        let cgroup = match self.layout.find(&self.kept.place())? {
-            Some(cgroup) => cgroup,
-            None => return Err(Error::State("the cgroup of the container's unit does not exist")),
-        };
+        let cgroup = self.layout.complete(&self.kept.place(), resources)?;
         if hierarchy == Hierarchy::V1 || unit.is_slice() {
             join(&cgroup, pid)?;
         }

@@ -87,29 +87,50 @@ impl Hierarchies {
     ///
     /// If one cannot be made, or is in use.
     pub fn create(&self, place: &Place) -> Result<Cgroup, Error> {
+        self.make(place, v2::Tree::create, |group, made| {
+            if made.contains(&group.path) { Ok(()) } else { check_unused(group) }
+        })
+    }
+
+    /// The cgroups of a place, whoever uses them, and those made that are missing.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be made.
+    pub fn complete(&self, place: &Place) -> Result<Cgroup, Error> {
+        self.make(place, v2::Tree::complete, |_, _| Ok(()))
+    }
+
+    fn make(
+        &self,
+        place: &Place,
+        unified: fn(&v2::Tree, &str, &Resources) -> Result<v2::Cgroup, Error>,
+        check: fn(&Group, &[PathBuf]) -> Result<(), Error>,
+    ) -> Result<Cgroup, Error> {
         let mut made = Vec::new();
-        let created = self.make(place, &mut made);
+        let mut all = || {
+            let mut cgroup = Cgroup { groups: Vec::with_capacity(self.mounts.len()), unified: None };
+            for mount in &self.mounts {
+                let path = mount.controllers.first().and_then(|controller| place.path(controller));
+                let Some(path) = path else { continue };
+                let group = mount.make(path, &mut made)?;
+                check(&group, &made)?;
+                cgroup.groups.push(group);
+            }
+            if let (Some(tree), Some(path)) = (&self.unified, place.path("")) {
+                let path = paths::below(tree.mount_point(), path).unwrap_or_default();
+                // Limits are version 1's here; version 2 gives the cgroup as such.
+                cgroup.unified = Some(unified(tree, path, &Resources::default())?);
+            }
+            Ok(cgroup)
+        };
+        let created = all();
         if created.is_err() {
             for path in made.iter().rev() {
                 remove::undo(CWD, path);
             }
         }
         created
-    }
-
-    fn make(&self, place: &Place, made: &mut Vec<PathBuf>) -> Result<Cgroup, Error> {
-        let mut cgroup = Cgroup { groups: Vec::with_capacity(self.mounts.len()), unified: None };
-        for mount in &self.mounts {
-            let path = mount.controllers.first().and_then(|controller| place.path(controller));
-            let Some(path) = path else { continue };
-            cgroup.groups.push(mount.make(path, made)?);
-        }
-        if let (Some(tree), Some(path)) = (&self.unified, place.path("")) {
-            let path = paths::below(tree.mount_point(), path).unwrap_or_default();
-            // Limits are version 1's here; version 2 gives the cgroup as such.
-            cgroup.unified = Some(tree.create(path, &Resources::default())?);
-        }
-        Ok(cgroup)
     }
 
     /// The cgroups of a place, if there is any.
@@ -173,15 +194,11 @@ impl Mount {
         let below = below.ok_or_else(|| Error::NotMounted(path.to_owned()))?;
         let mut directory = open(&self.point).map_err(failed("open", &self.point))?;
         let mut current = self.point.clone();
-        let mut new = true;
         for name in below.split('/') {
             current.push(name);
             match mkdirat(&directory, name, Mode::from_raw_mode(0o755)) {
-                Ok(()) => {
-                    made.push(current.clone());
-                    new = true;
-                }
-                Err(Errno::EXIST) => new = false,
+                Ok(()) => made.push(current.clone()),
+                Err(Errno::EXIST) => {}
                 Err(errno) => return Err(failed("make the cgroup", &current)(errno)),
             }
             let inner = file::open_directory(directory.as_fd(), name);
@@ -191,26 +208,22 @@ impl Mount {
             }
             directory = inner;
         }
-        let group = self.group(directory, path);
-        if !new {
-            self.check_unused(&group)?;
-        }
-        Ok(group)
+        Ok(self.group(directory, path))
     }
+}
 
-    /// Refuses a cgroup that somebody uses, or that nothing would run in.
-    fn check_unused(&self, group: &Group) -> Result<(), Error> {
-        let pids = procs::all(&group.directory);
-        let failed = |source| Error::Act { act: "list the processes of", path: group.path.clone(), source };
-        let count = pids.map_err(failed)?.len();
-        if count != 0 {
-            return Err(Error::NotEmpty { path: group.path.clone(), count });
-        }
-        if self.is_for("freezer") && super::freezer::is_frozen(group)? {
-            return Err(Error::Frozen(group.path.clone()));
-        }
-        Ok(())
+/// Refuses a cgroup that somebody uses, or that nothing would run in.
+fn check_unused(group: &Group) -> Result<(), Error> {
+    let pids = procs::all(&group.directory);
+    let failed = |source| Error::Act { act: "list the processes of", path: group.path.clone(), source };
+    let count = pids.map_err(failed)?.len();
+    if count != 0 {
+        return Err(Error::NotEmpty { path: group.path.clone(), count });
     }
+    if group.controllers.iter().any(|name| name == "freezer") && super::freezer::is_frozen(group)? {
+        return Err(Error::Frozen(group.path.clone()));
+    }
+    Ok(())
 }
 
 /// Gives a cgroup the processors and memory nodes of the one above: it has none to begin with, and no
