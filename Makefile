@@ -2,10 +2,10 @@
 
 CARGO ?= cargo
 
-.PHONY: help run check check-deep test soak golden examples doc bench-spawn
+.PHONY: help run check check-deep test soak integration-guest golden examples doc bench-spawn
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 20
 
 run: ## build husk, print the plan of an example container and run it
 	examples/hello/run.sh
@@ -21,6 +21,9 @@ test: ## every test, and every example run; installs what tests need where it ca
 
 soak: ## 2,000 containers and 1,000 processes in one, 8 at a time, and what is left of them: CYCLES=, EXECS=, WIDTH=
 	integration/soak/run.sh $(or $(CYCLES),2000) $(or $(WIDTH),8) $(or $(EXECS),1000)
+
+integration-guest: ## tests of cgroups, systemd and AppArmor in an emulated Debian: the first time builds it
+	integration/guest/tests.sh
 
 golden: ## write the expected plans and help anew; the difference is the review
 	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-plan --test golden

@@ -118,8 +118,8 @@ fn who_is_root_in_a_namespace_only_has_a_place_of_their_own() {
     };
     need!(unshare().arg("true").status().is_ok_and(|end| end.success()), "no user namespace can be made");
     let runtime = Runtime::under_test();
-    let own = format!("root {}", runtime.root().join("husk").display());
-    for (user, place) in [(None, &*own), (Some("somebody"), &own), (Some("root"), "root /run/husk")] {
+    let own = format!("root: {}", runtime.root().join("husk").display());
+    for (user, place) in [(None, &*own), (Some("somebody"), &own), (Some("root"), "root: /run/husk")] {
         let mut command = unshare();
         command.arg(runtime.command("list").get_program()).args(["--debug", "list"]);
         command.env_remove("USER").env("XDG_RUNTIME_DIR", runtime.root());

@@ -36,7 +36,7 @@ impl Launched<'_> {
     pub(crate) fn serve(
         &mut self,
         container: &Container,
-        record: &Record,
+        record: &mut Record,
         console: &mut Console,
     ) -> Result<Arrival, Error> {
         let child = &mut self.child;
@@ -56,7 +56,9 @@ impl Launched<'_> {
                 Some(Request::Hooks) => hooks::before_pivot(container, record, child)?,
                 Some(Request::Listener) => listener::hand_over(child, container, record)?,
                 Some(Request::NetDevices) => net_devices::hand_over(child, &container.net_devices)?,
-                Some(Request::Cgroup) => self.home.as_mut().map_or(Ok(()), |home| home.join(child.id()))?,
+                Some(Request::Cgroup) => {
+                    self.home.as_mut().map_or(Ok(()), |home| home.join(child.id(), record))?;
+                }
                 Some(Request::Tree) => {
                     trees.get_or_insert_with(|| Trees::of(container)).send(child)?;
                     continue;
