@@ -400,7 +400,7 @@ fn one_more_process_comes_into_the_containers_cgroup() {
     seen(&["--cgroup", ".."]).fails(255, "bad sub cgroup path");
     // Not below the container's, though its name begins the same.
     seen(&["--cgroup", &format!("..{name}-more")]).fails(255, "bad sub cgroup path");
-    seen(&["--cgroup", "missing"]).fails(255, "No such file or directory");
+    seen(&["--cgroup", "missing"]).fails(255, "no such file or directory");
     seen(&["--cgroup", "none:/"]).fails(255, "unknown controller");
     let below = directory(&bundle, "pids").join("below");
     need!(is_version_2() || has("pids"), "needs a cgroup to be below of");

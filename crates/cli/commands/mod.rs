@@ -2,13 +2,17 @@
 
 mod create;
 mod delete;
+mod doctor;
+mod each;
 mod events;
 mod exec;
+mod features;
 mod kill;
 mod list;
 mod pause;
 mod plan;
 mod ps;
+mod register;
 mod resume;
 mod run;
 mod spec;
@@ -16,6 +20,7 @@ mod start;
 mod state;
 mod update;
 mod validate;
+mod wait;
 
 use crate::exit::Exit;
 use crate::session::Session;
@@ -66,7 +71,7 @@ impl Group {
 }
 
 /// Every verb, in the order of the help.
-pub(crate) static VERBS: [Verb; 16] = [
+pub(crate) static VERBS: [Verb; 20] = [
     Verb {
         usage: "[--bundle DIRECTORY] ID",
         more: run::MORE,
@@ -88,6 +93,7 @@ pub(crate) static VERBS: [Verb; 16] = [
         ..verb::<exec::Exec>("exec", Group::Life)
     },
     Verb { usage: "ID [SIGNAL]", more: kill::MORE, ..verb::<kill::Kill>("kill", Group::Life) },
+    Verb { usage: "ID", more: wait::MORE, ..verb::<wait::Wait>("wait", Group::Life) },
     Verb { usage: "ID", ..verb::<pause::Pause>("pause", Group::Life) },
     Verb { usage: "ID", ..verb::<resume::Resume>("resume", Group::Life) },
     Verb { usage: "[OPTIONS] ID", more: update::MORE, ..verb::<update::Change>("update", Group::Life) },
@@ -96,6 +102,7 @@ pub(crate) static VERBS: [Verb; 16] = [
     Verb { usage: "[--format FORMAT]", ..verb::<list::List>("list", Group::Look) },
     Verb { usage: "[--format FORMAT] ID [PS OPTIONS]", more: ps::MORE, ..verb::<ps::Ps>("ps", Group::Look) },
     Verb { usage: "[--stats] ID", more: events::MORE, ..verb::<events::Events>("events", Group::Look) },
+    verb::<features::Features>("features", Group::Look),
     Verb {
         usage: "[--bundle DIRECTORY] [--rootless]",
         more: spec::MORE,
@@ -107,6 +114,16 @@ pub(crate) static VERBS: [Verb; 16] = [
         usage: "[BUNDLE]",
         more: validate::MORE,
         ..verb::<validate::Validate>("validate", Group::Prepare)
+    },
+    Verb {
+        usage: "[--format FORMAT]",
+        more: doctor::MORE,
+        ..verb::<doctor::Doctor>("doctor", Group::Prepare)
+    },
+    Verb {
+        usage: "[OPTIONS] ENGINE",
+        more: register::MORE,
+        ..verb::<register::Register>("register", Group::Prepare)
     },
 ];
 

@@ -17,6 +17,7 @@ use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -71,6 +72,14 @@ impl KeptUnit {
 
     fn systemd(&self) -> Result<Systemd, Error> {
         Ok(Systemd::connect(self.owner()).map_err(husk_cgroup::Error::from)?)
+    }
+}
+
+impl Display for Kept {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let directories = self.directories.iter();
+        let directories = directories.map(|(controller, path)| format!("{controller}:{}", path.display()));
+        f.write_str(&directories.collect::<Vec<_>>().join(" "))
     }
 }
 

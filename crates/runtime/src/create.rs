@@ -22,6 +22,7 @@ use husk_plan::{Call, Keyring, NewRoot, Plan, Start};
 use husk_script::Step;
 use husk_spawn::Child;
 use husk_spawn::sys::Fd;
+use log::debug;
 use rustix::process::geteuid;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -109,7 +110,9 @@ pub(crate) fn make_home<'c>(
         creation.entry.write(record)?;
         return Ok(None);
     };
-    record.cgroup = Some(home.kept());
+    let kept = home.kept();
+    debug!("cgroup: {kept}");
+    record.cgroup = Some(kept);
     creation.entry.write(record)?;
     let made = home.make(warn);
     if !home.is_made() {
@@ -143,6 +146,7 @@ fn park(
     launched.child.go_on()?;
     // Until the channel ends our death is the child's.
     launched.child.next_request()?;
+    debug!("init: closing the pipe to signal completion: {} waits for start", launched.child.id());
     Ok(())
 }
 
@@ -210,6 +214,7 @@ pub(crate) fn record(request: &Request, container: &Container) -> Record {
         namespaces: husk_plan::apart(container).bits(),
         callers_keyring: request.keyring == Keyring::Callers,
         process: None,
+        ended: None,
         cgroup: None,
         shares_pids: !container
             .namespaces

@@ -16,7 +16,9 @@ use crate::terminal::{Console, Stay};
 use husk_bundle::container::NamespaceKind;
 use husk_bundle::{Container, Field, Warning};
 use husk_plan::Start;
+use log::{Level, log_enabled};
 use std::os::fd::AsFd as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::thread::{self, JoinHandle};
 
@@ -101,7 +103,12 @@ pub fn run(
             launched.child.let_go();
             creation.commit();
         }
-        (Ok(_), Run::Foreground(Foreground { afterwards: Afterwards::Keep, .. })) => creation.commit(),
+        (Ok(status), Run::Foreground(Foreground { afterwards: Afterwards::Keep, .. })) => {
+            record.ended = status.map(ExitStatus::into_raw);
+            // Tolerated: 'wait' then says that it does not know.
+            creation.entry.write(&record).unwrap_or(());
+            creation.commit();
+        }
         _ => {
             creation.end(launched, &mut record, warn);
         }
@@ -140,7 +147,7 @@ fn begin(
         resctrl::join(container, &launched.child, record, &creation.entry)?;
         launched.child.go_on()?;
     }
-    if timings.are_wanted() {
+    if timings.are_wanted() || log_enabled!(Level::Debug) {
         timings.begin("wait for exec");
         launched.wait_for_exec()?;
         timings.end();

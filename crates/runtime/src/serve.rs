@@ -11,9 +11,11 @@ use crate::terminal::Console;
 use crate::trees::Trees;
 use husk_bundle::Container;
 use husk_bundle::container::Scheduler;
+use husk_listing::Line;
 use husk_script::Step;
 use husk_spawn::sys::limits::{SchedAttr, sched_setattr};
 use husk_spawn::{Child, Request};
+use log::debug;
 use rustix::process::Pid;
 
 /// Whether a child has come to where it waits.
@@ -41,6 +43,7 @@ impl Launched<'_> {
         let mut planned = self.plan.steps.iter().filter_map(Step::request);
         let mut trees = None;
         while let Some(request) = child.next_request()? {
+            debug!("child process in init(): {}", Line(&Step::Request { what: request }));
             // Who may trace the child may speak in its name: it gets what the list asks for, in that order, once.
             if !planned.any(|planned| planned == request) {
                 return Err(Error::State("the container's process asks for what its plan does not"));
