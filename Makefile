@@ -19,8 +19,8 @@ check-deep: ## fuzz what reads configurations and profiles, a minute each
 test: ## every test, and every example run; installs what tests need where it can
 	tests/test.sh
 
-soak: ## 2,000 containers and 1,000 processes in one, 8 at a time, and what is left of them: CYCLES=, EXECS=, WIDTH=
-	integration/soak/run.sh $(or $(CYCLES),2000) $(or $(WIDTH),8) $(or $(EXECS),1000)
+soak: ## 2,000 containers and 1,000 processes in one, and what is left; 1 GB through a terminal (CYCLES= WIDTH= EXECS= BYTES=)
+	integration/soak/run.sh $(or $(CYCLES),2000) $(or $(WIDTH),8) $(or $(EXECS),1000) $(or $(BYTES),1073741824)
 
 integration-guest: ## tests of cgroups, systemd and AppArmor in an emulated Debian: the first time builds it
 	integration/guest/tests.sh

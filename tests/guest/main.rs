@@ -281,11 +281,14 @@ fn surroundings(name: &str, told: &str) -> Result<serde_json::Value, Box<dyn Err
 /// A signal by its name.
 fn named(name: &str) -> Result<Signal, Box<dyn Error>> {
     let known = [
+        ("ABRT", Signal::ABRT),
         ("HUP", Signal::HUP),
         ("INT", Signal::INT),
+        ("QUIT", Signal::QUIT),
         ("TERM", Signal::TERM),
         ("TSTP", Signal::TSTP),
         ("TTIN", Signal::TTIN),
+        ("USR1", Signal::USR1),
     ];
     known.iter().find(|(known, _)| *known == name).map(|(_, signal)| *signal).ok_or("no such signal".into())
 }

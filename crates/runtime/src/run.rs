@@ -69,6 +69,11 @@ pub fn run(
     let stay = if how == Run::Detached { Stay::Detached } else { Stay::Foreground };
     let mut console = Console::of(request.console_socket.as_deref(), &container, stay)?;
     let watcher = Watcher::of(request.pidfd_socket.as_deref())?;
+    // Before there is anything that a signal could have us leave behind.
+    let signals = match how {
+        Run::Detached => None,
+        Run::Foreground(foreground) => Some(Signals::hold(orphans(&container, foreground))?),
+    };
     timings.begin("reserve the name");
     // Unless it is committed nothing is left of it, at the end or on the way.
     let creation = Creation::begin(store, &request.id)?;
@@ -77,10 +82,6 @@ pub fn run(
     let mut proxy = Proxy::open(&creation.entry)?;
     timings.begin("make the cgroup");
     let home = create::make_home(&container, request, &creation, &mut record, &mut warn)?;
-    let signals = match how {
-        Run::Detached => None,
-        Run::Foreground(foreground) => Some(Signals::hold(orphans(&container, foreground))?),
-    };
     let mut launched = launch(&container, &request.call(Start::AtOnce)?, home, timings)?;
     let begun = begin(&mut launched, &container, &mut console, request, &creation, &mut record);
     let begun = begun.and_then(|()| watcher.tell(&launched.child));
