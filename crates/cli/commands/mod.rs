@@ -4,8 +4,10 @@ mod completion;
 mod create;
 mod delete;
 mod doctor;
+mod each;
 mod events;
 mod exec;
+mod features;
 mod kill;
 mod list;
 mod man;
@@ -71,7 +73,7 @@ impl Group {
 }
 
 /// Every verb, in the order of the help.
-pub(crate) static VERBS: [Verb; 21] = [
+pub(crate) static VERBS: [Verb; 22] = [
     Verb {
         usage: "[--bundle DIRECTORY] ID",
         more: run::MORE,
@@ -102,6 +104,7 @@ pub(crate) static VERBS: [Verb; 21] = [
     Verb { usage: "[--format FORMAT]", ..verb::<list::List>("list", Group::Look) },
     Verb { usage: "[--format FORMAT] ID [PS OPTIONS]", more: ps::MORE, ..verb::<ps::Ps>("ps", Group::Look) },
     Verb { usage: "[--stats] ID", more: events::MORE, ..verb::<events::Events>("events", Group::Look) },
+    verb::<features::Features>("features", Group::Look),
     Verb {
         usage: "[--bundle DIRECTORY] [--rootless]",
         more: spec::MORE,

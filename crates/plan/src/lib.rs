@@ -33,7 +33,7 @@ mod seccomp;
 mod terminal;
 
 pub use builder::{Error, Plan};
-pub use exec::{Target, exec};
+pub use exec::{Target, cpu_mask, exec};
 pub use host::{AppArmor, CgroupEntry, CgroupMount, Host, JoinedIds, NamespacePath, Resctrl, Selinux};
 pub use namespaces::apart;
 pub use process::rlimits;

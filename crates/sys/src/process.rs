@@ -270,6 +270,12 @@ pub fn seccomp_set_mode_filter(flags: u32, program: &[Instruction]) -> Result<us
     raw::seccomp(flags, program)
 }
 
+/// Whether the kernel takes these flags, asked with a program that it cannot read.
+#[must_use]
+pub fn seccomp_knows(flags: u32) -> bool {
+    raw::seccomp_without_program(flags) == Err(Errno::FAULT)
+}
+
 /// The same with `SECCOMP_FILTER_FLAG_NEW_LISTENER`: the listener, which exec closes.
 ///
 /// # Errors

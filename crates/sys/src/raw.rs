@@ -204,6 +204,13 @@ pub(crate) fn mount_setattr(mount: Fd, recursive: bool, attr: [u64; 4]) -> Resul
     check(unsafe { call(nr::__NR_mount_setattr, words) }).map(drop)
 }
 
+const SECCOMP_SET_MODE_FILTER: usize = 1;
+
+pub(crate) fn seccomp_without_program(flags: u32) -> Result<usize> {
+    // SAFETY: the kernel reads nothing through a pointer that is null, and says so.
+    check(unsafe { call(nr::__NR_seccomp, [SECCOMP_SET_MODE_FILTER, flags as usize, 0, 0, 0, 0]) })
+}
+
 pub(crate) fn seccomp(flags: u32, program: &[Instruction]) -> Result<usize> {
     /// `struct sock_fprog`.
     #[repr(C)]
@@ -211,10 +218,9 @@ pub(crate) fn seccomp(flags: u32, program: &[Instruction]) -> Result<usize> {
         length: u16,
         filter: *const Instruction,
     }
-    const SET_MODE_FILTER: usize = 1;
     let length = u16::try_from(program.len()).map_err(|_| Errno::INVAL)?;
     let program = Program { length, filter: program.as_ptr() };
-    let words = [SET_MODE_FILTER, flags as usize, (&raw const program).addr(), 0, 0, 0];
+    let words = [SECCOMP_SET_MODE_FILTER, flags as usize, (&raw const program).addr(), 0, 0, 0];
     // SAFETY: the kernel reads a `sock_fprog` and as many instructions as it says there are, which
     // it verifies before it runs any.
     check(unsafe { call(nr::__NR_seccomp, words) })

@@ -1,8 +1,9 @@
 //! What is found on a machine. Plain data: tests write down machines that are not there.
 
 use super::attempts::{self, Outcome};
+use crate::seal::{self, Sealed};
 use crate::users::Users;
-use crate::{probe, procfs, seal};
+use crate::{probe, procfs};
 use husk_cgroup::systemd::{Owner, Systemd};
 use husk_plan::CgroupMount;
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, accessat, openat2};
@@ -26,8 +27,8 @@ pub(super) struct Facts {
     pub(super) namespaces: Outcome,
     /// User namespaces, by somebody without privileges.
     pub(super) users: UserNamespaces,
-    /// Whether husk gets out of a container's reach; root's containers only.
-    pub(super) seal: Option<Seal>,
+    /// How husk gets out of a container's reach; root's containers only.
+    pub(super) seal: Option<Result<Sealed, String>>,
     /// `newuidmap` and `newgidmap`, where they are, and whether they have privileges.
     pub(super) helpers: [Option<(PathBuf, bool)>; 2],
     /// How many ids of users and of groups there are for who asks, beside their own.
@@ -71,17 +72,6 @@ pub(super) struct UserNamespaces {
     pub(super) debian: Option<u64>,
     /// `kernel.apparmor_restrict_unprivileged_userns`, which Ubuntu's have.
     pub(super) ubuntu: Option<u64>,
-}
-
-/// Whether husk gets out of a container's reach.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Seal {
-    /// By a mount that cannot be written.
-    Mount,
-    /// By a copy in memory.
-    Copy,
-    /// In no way, for this reason.
-    Refused(String),
 }
 
 /// The cgroups that containers can have.
@@ -139,7 +129,7 @@ impl Facts {
                 debian: number("/proc/sys/kernel/unprivileged_userns_clone"),
                 ubuntu: number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
             },
-            seal: is_root.then(seal::examine),
+            seal: is_root.then(|| seal::examine().map_err(|reason| reason.to_string())),
             helpers: ["newuidmap", "newgidmap"].map(|name| {
                 let path = program(name)?;
                 let has_privileges = has_privileges(&path);

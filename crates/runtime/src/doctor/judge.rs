@@ -1,6 +1,7 @@
 //! From what was found to what it means and what to do. Pure.
 
-use super::{Facts, Finding, Hierarchies, Seal, UserNamespaces, Verdict};
+use super::{Facts, Finding, Hierarchies, UserNamespaces, Verdict};
+use crate::seal::Sealed;
 use husk_spawn::sys::Errno;
 
 /// The oldest kernel that has all that is used without asking.
@@ -152,9 +153,13 @@ fn overlay(facts: &Facts) -> Finding {
 fn seal(facts: &Facts) -> Option<Finding> {
     const TOPIC: &str = "husk's own binary";
     Some(match facts.seal.as_ref()? {
-        Seal::Mount => Finding::ok(TOPIC, "is put on a read-only mount before a container can reach it"),
-        Seal::Copy => Finding::ok(TOPIC, "is copied to sealed memory before a container can reach it"),
-        Seal::Refused(reason) => Finding::bad(
+        Ok(Sealed::Mount) => {
+            Finding::ok(TOPIC, "is put on a read-only mount before a container can reach it")
+        }
+        Ok(Sealed::Memory) => {
+            Finding::ok(TOPIC, "is copied to sealed memory before a container can reach it")
+        }
+        Err(reason) => Finding::bad(
             TOPIC,
             Verdict::Problem,
             format!("cannot be kept out of a container's reach: {reason}"),
@@ -358,7 +363,7 @@ mod tests {
                 debian: None,
                 ubuntu: None,
             },
-            seal: Some(Seal::Mount),
+            seal: Some(Ok(Sealed::Mount)),
             helpers: ["newuidmap", "newgidmap"].map(|name| Some((name.into(), true))),
             subids: [65536; 2],
             many_ids: None,
@@ -465,7 +470,7 @@ mod tests {
             Verdict::Problem,
             "CAP_SYS_ADMIN",
         );
-        let seal = Some(Seal::Refused("no".into()));
+        let seal = Some(Err("no".into()));
         finds(&Facts { seal, ..good() }, "husk's own binary", Verdict::Problem, "memfd_noexec");
         let facts = Facts { most_files: Some(20_000), may_raise_limits: false, ..good() };
         finds(&facts, "limits", Verdict::Warning, "CAP_SYS_RESOURCE");

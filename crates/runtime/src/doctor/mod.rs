@@ -7,7 +7,6 @@ mod attempts;
 mod facts;
 mod judge;
 
-pub(crate) use facts::Seal;
 use facts::{Facts, Hierarchies, UserNamespaces};
 use judge::judge;
 
