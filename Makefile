@@ -2,13 +2,25 @@
 
 CARGO ?= cargo
 
-.PHONY: help run check check-deep test soak integration-guest golden examples doc bench-spawn
+PREFIX ?= /usr/local
+# Which binary is installed: built if none is named.
+HUSK ?=
+export PREFIX DESTDIR
+
+.PHONY: help run install uninstall check check-deep test soak integration-guest golden examples doc bench-spawn
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 20
 
 run: ## build husk, print the plan of an example container and run it
 	examples/hello/run.sh
+
+install: ## husk, its manual and completions, below $(DESTDIR)$(PREFIX)
+	test -n "$(HUSK)" || $(CARGO) build --release
+	HUSK="$(or $(HUSK),$$(ls -t target/*/release/husk | head -n 1))" packaging/install.sh install
+
+uninstall: ## what 'install' installed
+	packaging/install.sh uninstall
 
 check: ## format, lints, unit tests, house rules: no root, under a minute
 	tests/check.sh

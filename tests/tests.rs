@@ -24,6 +24,8 @@ mod hooks;
 mod house;
 /// What a program finds in its container.
 mod inside;
+/// What is put where by `make install`: manual pages, and what shells complete.
+mod install;
 /// From create to delete, and what each verb says in each state.
 mod lifecycle;
 /// Limits beyond those that are inherited.
