@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help run check check-deep test soak golden examples doc bench-spawn
+.PHONY: help run check check-deep test soak golden examples doc bench-spawn integration
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -15,6 +15,9 @@ check: ## format, lints, unit tests, house rules: no root, under a minute
 
 check-deep: ## fuzz what reads configurations and profiles, a minute each
 	tests/check-deep.sh
+
+integration: ## containers by podman, containerd, Kubernetes' interface and docker; installs them where it can
+	integration/run.sh
 
 test: ## every test, and every example run; installs what tests need where it can
 	tests/test.sh
