@@ -7,7 +7,7 @@ PREFIX ?= /usr/local
 HUSK ?=
 export PREFIX DESTDIR
 
-.PHONY: help run install uninstall check check-deep test soak integration-guest golden examples doc bench-spawn
+.PHONY: help run install uninstall check check-deep test soak integration integration-guest golden examples doc bench-spawn
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -27,6 +27,9 @@ check: ## format, lints, unit tests, house rules: no root, under a minute
 
 check-deep: ## fuzz what reads configurations and profiles, a minute each
 	tests/check-deep.sh
+
+integration: ## containers by podman, containerd, Kubernetes' interface and docker; installs them where it can
+	integration/run.sh
 
 test: ## every test, and every example run; installs what tests need where it can
 	tests/test.sh
