@@ -8,6 +8,7 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Command;
 
 #[track_caller]
 fn json_log(path: &Path) -> Vec<Value> {
@@ -104,6 +105,29 @@ fn an_option_without_its_value_says_so_in_runcs_words() {
     runtime.typed(&["run", "--pid-file"]).fails(1, "flag needs an argument");
     runtime.typed(&["run", "-b"]).fails(1, "flag needs an argument");
     runtime.typed(&["--log"]).fails(1, "flag needs an argument");
+}
+
+// So rootless podman calls its runtime: as root of a user namespace, and with next to no environment.
+#[test]
+fn who_is_root_in_a_namespace_only_has_a_place_of_their_own() {
+    need!(is_husk(), "other runtimes do not say where they look");
+    let unshare = || {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user"]);
+        command
+    };
+    need!(unshare().arg("true").status().is_ok_and(|end| end.success()), "no user namespace can be made");
+    let runtime = Runtime::under_test();
+    let own = format!("root {}", runtime.root().join("husk").display());
+    for (user, place) in [(None, &*own), (Some("somebody"), &own), (Some("root"), "root /run/husk")] {
+        let mut command = unshare();
+        command.arg(runtime.command("list").get_program()).args(["--debug", "list"]);
+        command.env_remove("USER").env("XDG_RUNTIME_DIR", runtime.root());
+        command.envs(user.map(|user| ("USER", user)));
+        let output = command.output().expect("unshare");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(place), "{user:?}: {said}");
+    }
 }
 
 #[test]

@@ -6,6 +6,8 @@ mod bad_input;
 mod cgroups;
 /// What may be typed, and what is said to it.
 mod command_line;
+/// What husk says of the machine that it is on.
+mod doctor;
 /// The very words that engines type.
 mod engines;
 /// One more process in a container that runs.
@@ -38,6 +40,8 @@ mod pidfd;
 mod process;
 /// Programs that cannot be had.
 mod program;
+/// Engines that are told of husk.
+mod register;
 /// Filters of system calls, and agents that decide about them.
 mod seccomp;
 /// Many containers, and what is left of them.
@@ -50,3 +54,5 @@ mod systemd;
 mod terminal;
 /// A bundle to build, a runtime to run it, and what is expected of it.
 mod util;
+/// Waiting for the end of a container, and how it was.
+mod wait;

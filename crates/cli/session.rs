@@ -109,15 +109,14 @@ impl Root {
 }
 
 /// Whether we are somebody who cannot write to root's place: not root, or one who is root in a user
-/// namespace of theirs and goes by their own name still.
+/// namespace of theirs and does not go by root's name. (podman's children there have no name.)
 fn is_user() -> bool {
     if !rustix::process::geteuid().is_root() {
         return true;
     }
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let everybody = map.split_whitespace().eq(["0", "0", "4294967295"]);
-    let name = std::env::var_os("USER").unwrap_or_default();
-    !everybody && !map.is_empty() && !name.is_empty() && name != "root"
+    !everybody && !map.is_empty() && std::env::var_os("USER").is_none_or(|name| name != "root")
 }
 
 /// Independent of the working directory, with `.` and `..` taken out as they are written: as runc has it.

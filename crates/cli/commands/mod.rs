@@ -2,6 +2,7 @@
 
 mod create;
 mod delete;
+mod doctor;
 mod each;
 mod events;
 mod exec;
@@ -11,6 +12,7 @@ mod list;
 mod pause;
 mod plan;
 mod ps;
+mod register;
 mod resume;
 mod run;
 mod spec;
@@ -18,6 +20,7 @@ mod start;
 mod state;
 mod update;
 mod validate;
+mod wait;
 
 use crate::exit::Exit;
 use crate::session::Session;
@@ -68,7 +71,7 @@ impl Group {
 }
 
 /// Every verb, in the order of the help.
-pub(crate) static VERBS: [Verb; 17] = [
+pub(crate) static VERBS: [Verb; 20] = [
     Verb {
         usage: "[--bundle DIRECTORY] ID",
         more: run::MORE,
@@ -90,6 +93,7 @@ pub(crate) static VERBS: [Verb; 17] = [
         ..verb::<exec::Exec>("exec", Group::Life)
     },
     Verb { usage: "ID [SIGNAL]", more: kill::MORE, ..verb::<kill::Kill>("kill", Group::Life) },
+    Verb { usage: "ID", more: wait::MORE, ..verb::<wait::Wait>("wait", Group::Life) },
     Verb { usage: "ID", ..verb::<pause::Pause>("pause", Group::Life) },
     Verb { usage: "ID", ..verb::<resume::Resume>("resume", Group::Life) },
     Verb { usage: "[OPTIONS] ID", more: update::MORE, ..verb::<update::Change>("update", Group::Life) },
@@ -110,6 +114,16 @@ pub(crate) static VERBS: [Verb; 17] = [
         usage: "[BUNDLE]",
         more: validate::MORE,
         ..verb::<validate::Validate>("validate", Group::Prepare)
+    },
+    Verb {
+        usage: "[--format FORMAT]",
+        more: doctor::MORE,
+        ..verb::<doctor::Doctor>("doctor", Group::Prepare)
+    },
+    Verb {
+        usage: "[OPTIONS] ENGINE",
+        more: register::MORE,
+        ..verb::<register::Register>("register", Group::Prepare)
     },
 ];
 

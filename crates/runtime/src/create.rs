@@ -214,6 +214,7 @@ pub(crate) fn record(request: &Request, container: &Container) -> Record {
         namespaces: husk_plan::apart(container).bits(),
         callers_keyring: request.keyring == Keyring::Callers,
         process: None,
+        ended: None,
         cgroup: None,
         shares_pids: !container
             .namespaces

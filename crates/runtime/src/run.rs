@@ -18,6 +18,7 @@ use husk_bundle::{Container, Field, Warning};
 use husk_plan::Start;
 use log::{Level, log_enabled};
 use std::os::fd::AsFd as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::thread::{self, JoinHandle};
 
@@ -101,7 +102,12 @@ pub fn run(
             launched.child.let_go();
             creation.commit();
         }
-        (Ok(_), Run::Foreground(Foreground { afterwards: Afterwards::Keep, .. })) => creation.commit(),
+        (Ok(status), Run::Foreground(Foreground { afterwards: Afterwards::Keep, .. })) => {
+            record.ended = status.map(ExitStatus::into_raw);
+            // Tolerated: 'wait' then says that it does not know.
+            creation.entry.write(&record).unwrap_or(());
+            creation.commit();
+        }
         _ => {
             creation.end(launched, &mut record, warn);
         }
