@@ -186,8 +186,8 @@ fn affinity(container: &Container) -> Result<(), Error> {
         origin: "process.execCPUAffinity.initial".to_owned(),
         failure: format!("sched_setaffinity: {}", Why(errno)),
     })?;
-    let words: Vec<_> = mask.iter().rev().map(|word| format!("{word:x}")).collect();
-    debug!("nsexec: affinity: 0x{}", words.join(","));
+    let digits: String = mask.iter().rev().map(|word| format!("{word:016x}")).collect();
+    debug!("nsexec: affinity: 0x{}", digits.trim_start_matches('0'));
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 
 use crate::error::Error;
 use crate::record::Record;
+use log::debug;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::retry_on_intr;
 use std::fs::{self, DirBuilder, File};
@@ -165,7 +166,10 @@ impl Entry {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(Error::file("remove", &self.path, error))
             }
-            _ => Ok(()),
+            _ => {
+                debug!("delete: nothing is left in {}", self.path.display());
+                Ok(())
+            }
         }
     }
 }
