@@ -1,5 +1,6 @@
 //! The verbs: a file each, that turns arguments into one call of the runtime and prints what it says.
 
+mod checkpoint;
 mod create;
 mod delete;
 mod events;
@@ -9,6 +10,7 @@ mod list;
 mod pause;
 mod plan;
 mod ps;
+mod restore;
 mod resume;
 mod run;
 mod spec;
@@ -66,7 +68,7 @@ impl Group {
 }
 
 /// Every verb, in the order of the help.
-pub(crate) static VERBS: [Verb; 16] = [
+pub(crate) static VERBS: [Verb; 18] = [
     Verb {
         usage: "[--bundle DIRECTORY] ID",
         more: run::MORE,
@@ -91,6 +93,12 @@ pub(crate) static VERBS: [Verb; 16] = [
     Verb { usage: "ID", ..verb::<pause::Pause>("pause", Group::Life) },
     Verb { usage: "ID", ..verb::<resume::Resume>("resume", Group::Life) },
     Verb { usage: "[OPTIONS] ID", more: update::MORE, ..verb::<update::Change>("update", Group::Life) },
+    Verb {
+        usage: "[OPTIONS] ID",
+        more: checkpoint::MORE,
+        ..verb::<checkpoint::Checkpoint>("checkpoint", Group::Life)
+    },
+    Verb { usage: "[OPTIONS] ID", more: restore::MORE, ..verb::<restore::Restore>("restore", Group::Life) },
     Verb { usage: "[--force] ID", ..verb::<delete::Delete>("delete", Group::Life) },
     Verb { usage: "ID", ..verb::<state::State>("state", Group::Look) },
     Verb { usage: "[--format FORMAT]", ..verb::<list::List>("list", Group::Look) },

@@ -10,7 +10,7 @@ use husk_script::sys::mount::Extent;
 use husk_script::sys::{Errno, Gid, Uid};
 use husk_script::{Place, Reg, Step};
 use std::ffi::CStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What a container has without asking (config-linux.md, "Default Devices").
 const DEFAULTS: [(&str, u32, u32); 6] =
@@ -23,6 +23,11 @@ const LINKS: [(&CStr, &CStr); 5] = [
     (c"stderr", c"/proc/self/fd/2"),
     (c"ptmx", c"pts/ptmx"),
 ];
+
+/// The places of the nodes that every container has.
+pub fn default_devices() -> impl Iterator<Item = PathBuf> {
+    DEFAULTS.iter().map(|(name, ..)| Path::new("/dev").join(name))
+}
 
 pub(crate) fn create(
     container: &Container,

@@ -74,6 +74,12 @@ impl KeptUnit {
 }
 
 impl Kept {
+    /// The one by which its processes are stopped.
+    pub(crate) fn freezer(&self) -> Option<&Path> {
+        let of = |controller| self.directories.get(controller);
+        of("freezer").or_else(|| of("")).map(PathBuf::as_path)
+    }
+
     fn place(&self) -> Place {
         Place::new(self.directories.clone())
     }

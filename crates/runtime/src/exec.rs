@@ -151,7 +151,7 @@ pub fn exec(
     // A child that failed before asks nothing; the wait says at what.
     if launched.serve(&container, &record, &mut console)? == Arrival::Ready {
         watcher.tell(&launched.child)?;
-        write_pid(request.pid_file.as_deref(), &launched.child)?;
+        write_pid(request.pid_file.as_deref(), launched.child.id())?;
         launched.child.go_on()?;
     }
     match signals {

@@ -7,7 +7,9 @@
 #![forbid(unsafe_code)]
 
 mod cgroups;
+pub mod checkpoint;
 mod create;
+mod criu;
 mod delete;
 mod descriptors;
 mod error;
@@ -30,12 +32,14 @@ mod procfs;
 pub mod ps;
 mod record;
 mod resctrl;
+pub mod restore;
 mod run;
 mod seal;
 mod serve;
 mod start;
 mod status;
 mod store;
+mod streams;
 mod supervise;
 mod terminal;
 mod time;
@@ -46,7 +50,9 @@ mod users;
 mod validate;
 
 pub use cgroups::CgroupManager;
+pub use checkpoint::checkpoint;
 pub use create::{Request, create};
+pub use criu::{CgroupMode, Settings, Switch};
 pub use delete::{delete, force_delete};
 pub use error::Error;
 pub use events::{Event, events, stats};
@@ -60,6 +66,7 @@ pub use kill::{Whom, check, kill, signal};
 pub use pause::{pause, resume};
 pub use plan::{Planned, PlannedStep, plan};
 pub use record::Record;
+pub use restore::restore;
 pub use run::{Afterwards, Foreground, Run, run};
 pub use seal::{Environment, seal};
 pub use start::start;

@@ -137,7 +137,7 @@ pub(crate) fn revealing(rootfs: &Path) -> Vec<PathBuf> {
 }
 
 /// A path of mountinfo: what could be mistaken for a separator is three octal digits.
-fn unescaped(path: &[u8]) -> Vec<u8> {
+pub(crate) fn unescaped(path: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     let mut rest = path;
     while let Some((&byte, after)) = rest.split_first() {

@@ -46,7 +46,7 @@ impl Launched<'_> {
                     return Ok(Arrival::Ready);
                 }
                 None => return Ok(Arrival::Failed),
-                Some(Request::Hooks) => hooks::before_pivot(container, record, child)?,
+                Some(Request::Hooks) => hooks::before_pivot(container, record, child.id())?,
                 Some(Request::Listener) => listener::hand_over(child, container, record)?,
                 Some(Request::NetDevices) => net_devices::hand_over(child, &container.net_devices)?,
                 Some(Request::Cgroup) => self.home.as_mut().map_or(Ok(()), |home| home.join(child.id()))?,
