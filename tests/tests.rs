@@ -4,6 +4,8 @@
 mod bad_input;
 /// Cgroups: made, limited, left empty, looked at and changed.
 mod cgroups;
+/// Containers that are saved and restored.
+mod checkpoint;
 /// What may be typed, and what is said to it.
 mod command_line;
 /// One more process in a container that runs.

@@ -193,6 +193,7 @@ pub fn create<'b>(
     late.seal(&mut plan);
     masks::read_only(container, root, &mut plan)?;
     rootfs::enter(container, host, call.new_root, root, &mut plan)?;
+    process::null_streams(container, host, &mut plan)?;
 
     // After everything that is run for the container and not in it, which would be confined too.
     lsm::confine(label, &mut plan);

@@ -81,7 +81,8 @@ pub fn checkpoint(store: &Store, request: &Request, warn: impl FnMut(&[Warning])
     check_parent(request, &directories)?;
     criu::check()?;
 
-    let mut options = criu::options(settings, &directories, LOG, &record.annotations);
+    let mut options = criu::options(settings, LOG, &record.annotations);
+    directories.tell(&mut options);
     options
         .bytes(option::ROOT, record.rootfs.as_os_str().as_encoded_bytes())
         .number(option::PID, process.pid);

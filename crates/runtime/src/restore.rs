@@ -26,14 +26,18 @@ use crate::supervise::{Signals, supervise};
 use crate::terminal::{Console, Stay};
 use husk_bundle::{Container, Warning};
 use husk_plan::{CgroupEntry, Host};
-use husk_spawn::sys::file::{Mode, OFlags};
-use husk_spawn::sys::mount::{Extent, MountPropagationFlags};
-use husk_spawn::{Adopted, Namespaces, Signal, Step};
+use husk_spawn::sys::namespace::unshare;
+use husk_spawn::{Adopted, Namespaces, Signal};
+use rustix::fs::CWD;
+use rustix::mount::{
+    MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount_change, move_mount, open_tree,
+};
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::ExitStatus;
+use std::thread;
 
 const LOG: &str = "restore.log";
 
@@ -67,7 +71,8 @@ pub fn restore(
     let stay = if how == Run::Detached { Stay::Detached } else { Stay::Foreground };
     let mut console = Console::of(request.creation.console_socket.as_deref(), &container, stay)?;
     request.settings.work.as_deref().map_or(Ok(()), criu::make)?;
-    let directories = Directories::open(&request.settings)?;
+    // Before there is anything of the container.
+    drop(Directories::open(&request.settings)?);
     criu::check()?;
     let creation = Creation::begin(store, &request.creation.id)?;
     let mut record = create::record(&request.creation, &container);
@@ -79,7 +84,7 @@ pub fn restore(
     };
     let restored =
         Restoring { request, container: &container, creation: &creation, record: &mut record, home }
-            .bring_back(&directories, &mut console);
+            .bring_back(&mut console);
     let ended = restored.and_then(|mut process| {
         let ended = match &signals {
             None => Ok(None),
@@ -107,14 +112,14 @@ struct Restoring<'r> {
 }
 
 impl Restoring<'_> {
-    fn bring_back(mut self, directories: &Directories, console: &mut Console) -> Result<Adopted, Error> {
+    fn bring_back(mut self, console: &mut Console) -> Result<Adopted, Error> {
         let settings = &self.request.settings;
         let mut host = probe(self.container);
         if let Some(home) = &self.home {
             show_own(&mut host, home);
         }
         self.make_places(&host)?;
-        let mut options = criu::options(settings, directories, LOG, &self.record.annotations);
+        let mut options = criu::options(settings, LOG, &self.record.annotations);
         let root = self.creation.entry.make_root()?;
         options.flag(option::EVASIVE_DEVICES, true).flag(option::RST_SIBLING, true);
         options.bytes(option::ROOT, root.as_os_str().as_bytes());
@@ -125,25 +130,27 @@ impl Restoring<'_> {
             options.bytes(option::LSM_MOUNT_CONTEXT, context);
         }
         mount_names(self.container, &host.cgroup, &mut options)?;
+        let start = Start::new()?.in_cgroup(self.home.as_ref().and_then(Home::directory))?;
+        let mut start = if matches!(console, Console::Absent) { start } else { start.silent() };
         let namespaces = enter_namespaces(self.container, Start::FIRST_FREE, &mut options)?;
-
-        let mut start = Start::new()?.in_cgroup(self.home.as_ref().and_then(Home::directory))?;
         for (number, namespace) in (Start::FIRST_FREE..).zip(namespaces) {
             start.command.fd(number, namespace);
         }
+        // The directories are opened there too: CRIU mounts in the one in which it works.
+        let (directories, criu) =
+            apart(&self.container.rootfs, &root, || Ok((Directories::open(settings)?, start.start()?)))?;
+        directories.tell(&mut options);
         if matches!(console, Console::Absent) {
             streams::replace(&directories.images, &mut options)?;
-        } else {
-            start = start.silent();
         }
-        mount_root(&mut start, &self.container.rootfs, &root);
-        let criu = start.start()?;
         self.settle(&criu, &mut options)?;
 
         let mut restored = None;
         let request = protocol::request(Kind::Restore, Some(&options));
         let served = criu
             .serve(Kind::Restore, &request, |notification| self.hear(notification, console, &mut restored));
+        // Tolerated: it goes with the container.
+        fs::remove_dir(&root).unwrap_or(());
         match (served, restored) {
             (Ok(_), Some(process)) => {
                 create::write_pid(self.request.creation.pid_file.as_deref(), process.id())?;
@@ -153,7 +160,7 @@ impl Restoring<'_> {
             (Err(error), process) => {
                 process.map_or(Ok(()), end)?;
                 let directory = settings.work.as_deref().unwrap_or(&settings.images);
-                Err(log::explain(error, directories, directory, LOG))
+                Err(log::explain(error, &directories, directory, LOG))
             }
         }
     }
@@ -224,26 +231,25 @@ impl Restoring<'_> {
     }
 }
 
-/// Has CRIU find the root file system mounted on a directory that nothing else lies on, where nobody else does.
-fn mount_root(start: &mut Start, rootfs: &Path, root: &Path) {
-    let (rootfs, root) = (rootfs.to_owned(), root.to_owned());
-    start.command.new_namespaces(Namespaces::MOUNT).steps(move |list| {
+/// Does something where the root file system is mounted on a directory that nothing else lies on, and nobody else
+/// sees it: in a thread with a mount namespace of its own, which ends with it and with who it starts.
+fn apart<T: Send>(
+    rootfs: &Path,
+    root: &Path,
+    act: impl FnOnce() -> Result<T, Error> + Send,
+) -> Result<T, Error> {
+    let mount = || {
+        unshare(Namespaces::MOUNT)?;
         // As in the container: what is mounted on the host arrives, and nothing leaves.
-        let flags = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
-        list.push(Step::MountChange { target: c"/", flags });
-        let (mount, place) = (list.register()?, list.register()?);
-        let path = list.text(&rootfs)?;
-        list.push(Step::OpenTree { path, extent: Extent::All, out: mount });
-        let path = list.text(&root)?;
-        list.push(Step::Open {
-            path,
-            flags: OFlags::PATH | OFlags::DIRECTORY,
-            mode: Mode::empty(),
-            out: place,
-        });
-        list.push(Step::MoveMount { mount: mount.into(), target: place.into() });
-        Ok(())
-    });
+        mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        let tree = open_tree(CWD, rootfs, flags | OpenTreeFlags::AT_RECURSIVE)?;
+        move_mount(&tree, "", CWD, root, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+    };
+    let failed = |errno| Error::kernel("mount the root file system for CRIU", errno);
+    let act = || mount().map_err(failed).and_then(|()| act());
+    thread::scope(|scope| scope.spawn(act).join())
+        .unwrap_or_else(|_| Err(Error::State("a thread of ours has failed")))
 }
 
 /// Whether a process is in another namespace than we.

@@ -15,7 +15,9 @@ const MOST_LINES: usize = 8;
 pub(crate) fn explain(error: Error, directories: &Directories, directory: &Path, name: &str) -> Error {
     let Error::Criu(failure) = error else { return error };
     let errors = errors(directories, name);
-    let quoted: String = errors.iter().map(|line| format!("; {line}")).collect();
+    // The first may be what CRIU has answered.
+    let new = errors.iter().filter(|line| !failure.contains(*line));
+    let quoted: String = new.map(|line| format!("; {line}")).collect();
     Error::Criu(format!("{failure}{quoted} (see {})", directory.join(name).display()))
 }
 

@@ -97,6 +97,14 @@ impl Directories {
         Ok(Self { images, work: work.transpose()? })
     }
 
+    /// Says where they are.
+    pub(crate) fn tell(&self, options: &mut Message) {
+        options.number(option::IMAGES_DIR_FD, Fd::of(&self.images).number());
+        if let Some(work) = &self.work {
+            options.number(option::WORK_DIR_FD, Fd::of(work).number());
+        }
+    }
+
     /// Where CRIU writes its log.
     pub(crate) fn of_log(&self) -> &OwnedFd {
         self.work.as_ref().unwrap_or(&self.images)
@@ -117,18 +125,12 @@ fn open_directory(path: &Path) -> Result<OwnedFd, Error> {
 }
 
 /// The options that both have.
-pub(crate) fn options(
-    settings: &Settings,
-    directories: &Directories,
-    log: &str,
-    annotations: &BTreeMap<String, String>,
-) -> Message {
+pub(crate) fn options(settings: &Settings, log: &str, annotations: &BTreeMap<String, String>) -> Message {
     /// What users of runc have written for it.
     const CONFIGURATION: &str = "/etc/criu/runc.conf";
     const ANNOTATION: &str = "org.criu.config";
     let mut options = Message::default();
     options
-        .number(option::IMAGES_DIR_FD, Fd::of(&directories.images).number())
         .number(option::LOG_LEVEL, 4)
         .bytes(option::LOG_FILE, log)
         .flag(option::NOTIFY_SCRIPTS, true)
@@ -138,9 +140,6 @@ pub(crate) fn options(
         // Neither have we made the devices of a network namespace, nor do we make them again.
         .number(option::EMPTY_NS, i64::from(Namespaces::NET.bits()))
         .flag(option::ORPHAN_PTS_MASTER, true);
-    if let Some(work) = &directories.work {
-        options.number(option::WORK_DIR_FD, Fd::of(work).number());
-    }
     for switch in &settings.switches {
         options.flag(*switch as u32, true);
     }
