@@ -19,6 +19,7 @@ fn host() -> Host {
         cgroup: CgroupMount::V2,
         entry: CgroupEntry::Born,
         ignored: SignalSet::EMPTY,
+        null_streams: Vec::new(),
         apparmor: AppArmor::Off,
         selinux: Selinux::Off,
         resctrl: None,
