@@ -197,6 +197,7 @@ fn with_mounts(bundle: Bundle, host: &Path) -> Bundle {
     bundle.config["mounts"].as_array_mut().unwrap().push(json!({
         "destination": "/link/nested", "source": host.join("source"), "type": "bind", "options": ["bind"]
     }));
+    let bundle = bundle.mounting(json!({ "destination": "/sys", "type": "sysfs", "source": "sysfs" }));
     bundle.with("/linux/maskedPaths", json!(["/proc/keys", "/proc/acpi", "/proc/missing"]))
 }
 
@@ -418,6 +419,8 @@ fn mounts_of_the_host_are_what_they_were() {
         let link = |process: &str| exec(&["read-link", &format!("/proc/{process}/ns/{kind}")]).succeeds();
         assert_eq!(link("self"), link("1"), "{kind}");
     }
+    // `IFF_UP` among its flags: as when it was created.
+    exec(&["cat", "/sys/class/net/lo/flags"]).prints("0x9");
     let pid = fs::read_to_string(&pid_file).unwrap();
     let state: Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
     assert_eq!(state["pid"].to_string(), pid);

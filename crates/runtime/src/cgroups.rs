@@ -239,7 +239,7 @@ fn warning(warning: husk_cgroup::Warning) -> Warning {
 }
 
 /// Whether we have no privileges over the host, whatever our name is.
-fn is_unprivileged() -> bool {
+pub(crate) fn is_unprivileged() -> bool {
     !geteuid().is_root() || !is_first_user_namespace()
 }
 

@@ -43,6 +43,12 @@ pub struct Request {
     pub status_fd: Option<i32>,
 }
 
+/// Whether containers can be saved and restored at all, where there is a CRIU: it is not linked, but asked.
+#[must_use]
+pub const fn is_supported() -> bool {
+    true
+}
+
 /// How much of a container is saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
@@ -52,12 +58,13 @@ pub enum Extent {
     Memory,
 }
 
-/// Saves a container that runs. `warn` hears of hooks that fail.
+/// Saves a container that runs. `warn` hears of what has not been tried, and of hooks that fail.
 ///
 /// # Errors
 ///
 /// If it does not run, or CRIU is not there or cannot do it. The container then runs on.
-pub fn checkpoint(store: &Store, request: &Request, warn: impl FnMut(&[Warning])) -> Result<(), Error> {
+pub fn checkpoint(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])) -> Result<(), Error> {
+    criu::warn(&mut warn);
     let entry = store.entry(&request.id)?;
     // Nobody deletes it meanwhile.
     entry.lock()?;
@@ -99,7 +106,7 @@ pub fn checkpoint(store: &Store, request: &Request, warn: impl FnMut(&[Warning])
     }
     let (mut container, _) = husk_bundle::load(&record.bundle)?;
     notify::show_again(&entry, &mut container);
-    leave_namespaces(&container, &mut options)?;
+    leave_namespaces(&container, process.pid, &mut options)?;
     let kind = match request.extent {
         Extent::Memory => {
             criu::need(Feature::MemTrack)?;

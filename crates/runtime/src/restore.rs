@@ -24,9 +24,11 @@ use crate::store::Store;
 use crate::streams;
 use crate::supervise::{Signals, supervise};
 use crate::terminal::{Console, Stay};
+use husk_bundle::container::NamespaceKind;
 use husk_bundle::{Container, Warning};
 use husk_plan::{CgroupEntry, Host};
-use husk_spawn::sys::namespace::unshare;
+use husk_spawn::sys::namespace::{self, setns, unshare};
+use husk_spawn::sys::{Errno, Fd};
 use husk_spawn::{Adopted, Namespaces, Signal};
 use rustix::fs::CWD;
 use rustix::mount::{
@@ -66,6 +68,7 @@ pub fn restore(
     how: Run,
     mut warn: impl FnMut(&[Warning]),
 ) -> Result<Option<ExitStatus>, Error> {
+    criu::warn(&mut warn);
     let (mut container, warnings) = husk_bundle::load(&request.creation.bundle)?;
     warn(&warnings);
     let stay = if how == Run::Detached { Stay::Detached } else { Stay::Foreground };
@@ -205,8 +208,11 @@ impl Restoring<'_> {
         let nobody = || Error::Criu("criu failed: it tells of no process".to_owned());
         match notification.script.as_str() {
             "setup-namespaces" => {
-                let pid = notification.pid.ok_or_else(nobody)?;
-                hooks::before_pivot(self.container, self.record, pid.unsigned_abs())
+                let pid = notification.pid.ok_or_else(nobody)?.unsigned_abs();
+                if is_new(self.container, NamespaceKind::Network) {
+                    loopback_up(pid)?;
+                }
+                hooks::before_pivot(self.container, self.record, pid)
             }
             // Everything is there, and nothing runs yet.
             "post-restore" => {
@@ -257,6 +263,20 @@ fn is_apart(pid: u32, kind: &str) -> bool {
     let inode =
         |process: &str| fs::metadata(format!("/proc/{process}/ns/{kind}")).map(|found| found.ino()).ok();
     inode(&pid.to_string()) != inode("self")
+}
+
+/// Sets the loopback device up, before anything that listens there is restored: CRIU leaves it as it came.
+fn loopback_up(pid: u32) -> Result<(), Error> {
+    let failed = |errno| Error::kernel("set the loopback device up", errno);
+    let namespace = fs::File::open(format!("/proc/{pid}/ns/net"));
+    let namespace =
+        namespace.map_err(|reason| Error::Kernel { act: "open the network namespace", reason })?;
+    let there = move || setns(Fd::of(&namespace), Namespaces::NET).and_then(|()| namespace::loopback_up());
+    thread::spawn(there).join().unwrap_or(Err(Errno::IO)).map_err(failed)
+}
+
+fn is_new(container: &Container, kind: NamespaceKind) -> bool {
+    container.namespaces.iter().any(|namespace| namespace.kind == kind && namespace.path.is_none())
 }
 
 /// Ends a process that has no container any more.

@@ -28,7 +28,7 @@ impl Adopted {
     /// If there is none.
     pub fn new(pid: i32) -> Result<Self, Error> {
         let missing = || Error::new(format!("find the child {pid}"), Errno::CHILD);
-        let pid = Pid::from_raw(pid).ok_or_else(missing)?;
+        let pid = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw).ok_or_else(missing)?;
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| Error::new("pidfd", errno))?;
         let adopted = Self { pid, pidfd, status: None };
         // One that is not ours cannot be waited for.

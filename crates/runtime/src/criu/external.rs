@@ -43,7 +43,9 @@ fn all(container: &Container, cgroups: &CgroupMount) -> Result<Vec<External>, Er
     let mut all = Vec::new();
     let own_cgroups = has(container, NamespaceKind::Cgroup);
     for (index, mount) in container.mounts.iter().enumerate() {
-        let destination = mount.destination.clone();
+        // As where it was mounted: what is written as it is on the host is meant to be that very place.
+        let below = mount.destination.strip_prefix(&container.rootfs).unwrap_or(&mount.destination);
+        let destination = Path::new("/").join(below);
         let origin = format!("mounts[{index}] {}", destination.display());
         match (&mount.source, cgroups) {
             (Source::Bind { .. }, _) if mount.id_mapping.is_some() => {
@@ -185,13 +187,12 @@ const LEFT_ALONE: [(NamespaceKind, &str, &str); 2] =
     [(NamespaceKind::Network, "net", "extRootNetNS"), (NamespaceKind::Pid, "pid", "extRootPidNS")];
 
 /// Says which namespaces are not the container's to be saved.
-pub(crate) fn leave_namespaces(container: &Container, options: &mut Message) -> Result<(), Error> {
+pub(crate) fn leave_namespaces(container: &Container, pid: i32, options: &mut Message) -> Result<(), Error> {
     for (kind, name, key) in LEFT_ALONE {
-        if let Some((origin, path)) = joined(container, kind) {
-            let found = fs::metadata(path).map_err(|reason| Error::Step {
-                origin,
-                failure: format!("stat {}: {reason}", path.display()),
-            })?;
+        if joined(container, kind).is_some() {
+            // The one that it is in, whatever is at the path by now.
+            let path = format!("/proc/{pid}/ns/{name}");
+            let found = fs::metadata(&path).map_err(|reason| Error::file("stat", path, reason))?;
             options.bytes(option::EXTERNAL, format!("{name}[{}]:{key}", found.ino()));
         }
     }

@@ -13,8 +13,10 @@ pub(crate) mod protocol;
 mod settings;
 mod wire;
 
+use crate::cgroups::is_unprivileged;
 use crate::error::Error;
 use crate::launch::enter;
+use husk_bundle::{Field, Warning};
 use husk_spawn::sys::Errno;
 use husk_spawn::{Child, Command, Reason, Stdio};
 use protocol::{Feature, Kind, Response};
@@ -176,6 +178,14 @@ impl Criu {
 /// Asks a CRIU of its own.
 fn question(kind: Kind, request: &Message) -> Result<Response, Error> {
     Start::new()?.silent().start()?.serve(kind, request, |_| Ok(()))
+}
+
+/// Says what has not been tried: CRIU asks for privileges over the host.
+pub(crate) fn warn(warn: &mut impl FnMut(&[Warning])) {
+    if is_unprivileged() {
+        let text = "saving and restoring is untested with rootless containers".to_owned();
+        warn(&[Warning { field: Field::new("criu"), text }]);
+    }
 }
 
 /// Whether CRIU is there and not too old.
