@@ -88,6 +88,12 @@ impl Display for Kept {
 }
 
 impl Kept {
+    /// The one by which its processes are stopped.
+    pub(crate) fn freezer(&self) -> Option<&Path> {
+        let of = |controller| self.directories.get(controller);
+        of("freezer").or_else(|| of("")).map(PathBuf::as_path)
+    }
+
     fn place(&self) -> Place {
         Place::new(self.directories.clone())
     }
@@ -250,7 +256,7 @@ fn warning(warning: husk_cgroup::Warning) -> Warning {
 }
 
 /// Whether we have no privileges over the host, whatever our name is.
-fn is_unprivileged() -> bool {
+pub(crate) fn is_unprivileged() -> bool {
     !geteuid().is_root() || !is_first_user_namespace()
 }
 

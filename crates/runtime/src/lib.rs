@@ -8,7 +8,9 @@
 #![forbid(unsafe_code)]
 
 mod cgroups;
+pub mod checkpoint;
 mod create;
+mod criu;
 mod delete;
 mod descriptors;
 pub mod doctor;
@@ -34,12 +36,14 @@ pub mod ps;
 mod record;
 pub mod register;
 mod resctrl;
+pub mod restore;
 mod run;
 mod seal;
 mod serve;
 mod start;
 mod status;
 mod store;
+mod streams;
 mod supervise;
 mod terminal;
 mod time;
@@ -51,7 +55,9 @@ mod validate;
 mod wait;
 
 pub use cgroups::CgroupManager;
+pub use checkpoint::checkpoint;
 pub use create::{Request, create};
+pub use criu::{CgroupMode, Settings, Switch};
 pub use delete::{delete, force_delete};
 pub use error::Error;
 pub use events::{Event, events, stats};
@@ -66,6 +72,7 @@ pub use kill::{Whom, check, kill, signal};
 pub use pause::{pause, resume};
 pub use plan::{Planned, PlannedStep, plan};
 pub use record::Record;
+pub use restore::restore;
 pub use run::{Afterwards, Foreground, Run, run};
 pub use seal::{Environment, Sealed, seal};
 pub use start::start;
