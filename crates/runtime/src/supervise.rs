@@ -137,7 +137,7 @@ fn wait(child: &Child, arriving: &OwnedFd, relay: &Relay) -> Result<Vec<(Source,
 
 /// Passes on all signals that have come.
 fn pass_on(
-    child: &Child,
+    child: &mut Child,
     signals: &Signals,
     arriving: &OwnedFd,
     relay: &mut Relay,
@@ -164,7 +164,9 @@ fn pass_on(
 }
 
 /// Sends it a signal. It may have ended; whoever waits for that is told so.
-fn send(child: &Child, signal: Signal) -> Result<(), husk_spawn::Error> {
+fn send(child: &mut Child, signal: Signal) -> Result<(), husk_spawn::Error> {
+    // Until then it would be ours that ends, and not the program.
+    child.wait_for_exec()?;
     match child.signal(signal) {
         Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(()),
         sent => sent,
