@@ -180,6 +180,11 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
         ["hang"] => loop {
             std::thread::park();
         },
+        // Never rests.
+        ["spin"] => loop {
+            std::hint::spin_loop();
+        },
+        ["mkdir", path] => fs::create_dir(path)?,
         ["kill-parent"] => {
             let parent = rustix::process::getppid().ok_or("no parent")?;
             rustix::process::kill_process(parent, rustix::process::Signal::KILL)?;

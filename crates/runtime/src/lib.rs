@@ -2,7 +2,8 @@
 //!
 //! One file for each verb, and the things they share: the [`Store`] in which a container's directory
 //! is, the [`Record`] in it, and the probe of the machine. Nothing here prints; what the
-//! user should hear beside a result is a [`Warning`] returned with it.
+//! user should hear beside a result is a [`Warning`] returned with it, and what is done is told to whoever
+//! listens to `log`. Where runc says the same its phrases are used, which its callers know.
 
 #![forbid(unsafe_code)]
 

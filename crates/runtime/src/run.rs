@@ -110,7 +110,9 @@ pub fn run(
             creation.commit();
         }
         _ => {
-            creation.end(launched, &mut record, warn);
+            // Its process first, which an error may have left.
+            drop(launched);
+            creation.end(&record, warn);
         }
     }
     ended
@@ -128,18 +130,20 @@ fn begin(
     let timings = &request.timings;
     timings.begin("write it down");
     // While the child is still at work, so that it costs no time; but while its hooks run, who looks for the
-    // container is to find it on its way, and before its unit is its own nobody is to stop that.
+    // container is to find it on its way.
     let hooks = &container.hooks;
     let hooks = [&hooks.prestart, &hooks.create_runtime, &hooks.create_container];
-    let is_ours = launched.home.as_ref().is_none_or(Home::is_ours);
-    if is_ours && hooks.iter().all(|hooks| hooks.is_empty()) {
+    if hooks.iter().all(|hooks| hooks.is_empty()) {
         record.process = create::process(&launched.child);
         creation.entry.write(record)?;
     }
+    let announced = record.cgroup.is_some();
     // A child that failed before asks nothing; the wait says at what.
     if launched.serve(container, record, console)? == Arrival::Ready {
-        // Its list may have gone on in another process.
-        if record.process.is_none_or(|process| process.pid.unsigned_abs() != launched.child.id()) {
+        // Its list may have gone on in another process, and its cgroup be a unit that there is now.
+        let is_known =
+            record.process.is_some_and(|process| process.pid.unsigned_abs() == launched.child.id());
+        if !is_known || record.cgroup.is_some() != announced {
             record.process = create::process(&launched.child);
             creation.entry.write(record)?;
         }

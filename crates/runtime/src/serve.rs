@@ -36,7 +36,7 @@ impl Launched<'_> {
     pub(crate) fn serve(
         &mut self,
         container: &Container,
-        record: &Record,
+        record: &mut Record,
         console: &mut Console,
     ) -> Result<Arrival, Error> {
         let child = &mut self.child;
@@ -57,7 +57,9 @@ impl Launched<'_> {
                 Request::Hooks => hooks::before_pivot(container, record, child)?,
                 Request::Listener => listener::hand_over(child, container, record)?,
                 Request::NetDevices => net_devices::hand_over(child, &container.net_devices)?,
-                Request::Cgroup => self.home.as_mut().map_or(Ok(()), |home| home.join(child.id()))?,
+                Request::Cgroup => {
+                    self.home.as_mut().map_or(Ok(()), |home| home.join(child.id(), record))?;
+                }
                 Request::Tree => {
                     trees.get_or_insert_with(|| Trees::of(container)).send(child)?;
                     continue;
