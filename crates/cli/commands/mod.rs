@@ -1,16 +1,20 @@
 //! The verbs: a file each, that turns arguments into one call of the runtime and prints what it says.
 
+mod completion;
 mod create;
 mod delete;
+mod doctor;
 mod each;
 mod events;
 mod exec;
 mod features;
 mod kill;
 mod list;
+mod man;
 mod pause;
 mod plan;
 mod ps;
+mod register;
 mod resume;
 mod run;
 mod spec;
@@ -18,6 +22,7 @@ mod start;
 mod state;
 mod update;
 mod validate;
+mod wait;
 
 use crate::exit::Exit;
 use crate::session::Session;
@@ -68,7 +73,7 @@ impl Group {
 }
 
 /// Every verb, in the order of the help.
-pub(crate) static VERBS: [Verb; 17] = [
+pub(crate) static VERBS: [Verb; 22] = [
     Verb {
         usage: "[--bundle DIRECTORY] ID",
         more: run::MORE,
@@ -90,6 +95,7 @@ pub(crate) static VERBS: [Verb; 17] = [
         ..verb::<exec::Exec>("exec", Group::Life)
     },
     Verb { usage: "ID [SIGNAL]", more: kill::MORE, ..verb::<kill::Kill>("kill", Group::Life) },
+    Verb { usage: "ID", more: wait::MORE, ..verb::<wait::Wait>("wait", Group::Life) },
     Verb { usage: "ID", ..verb::<pause::Pause>("pause", Group::Life) },
     Verb { usage: "ID", ..verb::<resume::Resume>("resume", Group::Life) },
     Verb { usage: "[OPTIONS] ID", more: update::MORE, ..verb::<update::Change>("update", Group::Life) },
@@ -111,6 +117,22 @@ pub(crate) static VERBS: [Verb; 17] = [
         more: validate::MORE,
         ..verb::<validate::Validate>("validate", Group::Prepare)
     },
+    Verb {
+        usage: "[--format FORMAT]",
+        more: doctor::MORE,
+        ..verb::<doctor::Doctor>("doctor", Group::Prepare)
+    },
+    Verb {
+        usage: "[OPTIONS] ENGINE",
+        more: register::MORE,
+        ..verb::<register::Register>("register", Group::Prepare)
+    },
+    Verb {
+        usage: "SHELL",
+        more: completion::MORE,
+        ..verb::<completion::Completion>("completion", Group::Prepare)
+    },
+    Verb { usage: "[VERB]", more: man::MORE, ..verb::<man::Man>("man", Group::Prepare) },
 ];
 
 pub(crate) fn find(name: &OsStr) -> Option<&'static Verb> {

@@ -92,7 +92,9 @@ pub fn create(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])
             Ok(())
         }
         Err(error) => {
-            creation.end(launched, &mut record, warn);
+            // Its process first.
+            drop(launched);
+            creation.end(&record, warn);
             Err(error)
         }
     }
@@ -110,9 +112,8 @@ pub(crate) fn make_home<'c>(
         creation.entry.write(record)?;
         return Ok(None);
     };
-    let kept = home.kept();
-    debug!("cgroup: {kept}");
-    record.cgroup = Some(kept);
+    debug!("cgroup: {}", home.kept());
+    record.cgroup = home.announced();
     creation.entry.write(record)?;
     let made = home.make(warn);
     if !home.is_made() {
@@ -165,15 +166,9 @@ impl Creation {
         self.committed = true;
     }
 
-    /// Leaves nothing of a container that has a process, or had one.
-    pub(crate) fn end(self, launched: Launched<'_>, record: &mut Record, warn: impl FnMut(&[Warning])) {
-        // Tolerated, all of it: as for one that is dropped.
-        if !launched.home.as_ref().is_none_or(Home::is_ours) {
-            record.cgroup = None;
-            self.entry.write(record).unwrap_or(());
-        }
-        // Its process first.
-        drop(launched);
+    /// Leaves nothing of a container whose process there was.
+    pub(crate) fn end(self, record: &Record, warn: impl FnMut(&[Warning])) {
+        // Tolerated: as for one that is dropped.
         cgroups::kill_rest(record).unwrap_or(());
         forget(&self.entry, record, warn).unwrap_or(());
         self.commit();
@@ -214,6 +209,7 @@ pub(crate) fn record(request: &Request, container: &Container) -> Record {
         namespaces: husk_plan::apart(container).bits(),
         callers_keyring: request.keyring == Keyring::Callers,
         process: None,
+        ended: None,
         cgroup: None,
         shares_pids: !container
             .namespaces

@@ -2,7 +2,8 @@
 //!
 //! One file for each verb, and the things they share: the [`Store`] in which a container's directory
 //! is, the [`Record`] in it, and the probe of the machine. Nothing here prints; what the
-//! user should hear beside a result is a [`Warning`] returned with it.
+//! user should hear beside a result is a [`Warning`] returned with it, and what is done is told to whoever
+//! listens to `log`. Where runc says the same its phrases are used, which its callers know.
 
 #![forbid(unsafe_code)]
 
@@ -10,6 +11,7 @@ mod cgroups;
 mod create;
 mod delete;
 mod descriptors;
+pub mod doctor;
 mod error;
 mod events;
 pub mod exec;
@@ -30,6 +32,7 @@ mod probe;
 mod procfs;
 pub mod ps;
 mod record;
+pub mod register;
 mod resctrl;
 mod run;
 mod seal;
@@ -45,6 +48,7 @@ mod trees;
 mod update;
 mod users;
 mod validate;
+mod wait;
 
 pub use cgroups::CgroupManager;
 pub use create::{Request, create};
@@ -72,3 +76,4 @@ pub use time::now;
 pub use timings::{Lane, Span, Timings};
 pub use update::{Update, resources, update};
 pub use validate::{Finding, Severity, validate};
+pub use wait::wait;

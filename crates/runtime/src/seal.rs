@@ -7,6 +7,7 @@
 //! sealed copy in memory.
 
 use crate::error::Error;
+use husk_spawn::sys::file::close;
 use husk_spawn::sys::mount::{Extent, mount_setattr, open_tree_clone};
 use husk_spawn::sys::process::execveat_empty;
 use husk_spawn::sys::{CArray, CPtr, Errno, Fd};
@@ -88,6 +89,17 @@ pub enum Sealed {
     Mount,
     /// It is in memory that is sealed.
     Memory,
+}
+
+/// Which of the ways works here.
+pub(crate) fn examine() -> io::Result<Sealed> {
+    match read_only_mount() {
+        Ok(mount) => {
+            close(mount);
+            Ok(Sealed::Mount)
+        }
+        Err(_) => sealed_copy().map(|_| Sealed::Memory),
+    }
 }
 
 fn sealed() -> Result<Option<Sealed>, Errno> {

@@ -323,6 +323,26 @@ pub(crate) fn ioctl_ns_get_nstype(fd: Fd) -> Result<usize> {
     check(unsafe { call(nr::__NR_ioctl, [fd.word(), NS_GET_NSTYPE, 0, 0, 0, 0]) })
 }
 
+/// `ioctl(PIDFD_GET_INFO)` for the status that wait(2) would have, and whether the kernel knows it.
+pub(crate) fn ioctl_pidfd_exit(pidfd: Fd) -> Result<Option<i32>> {
+    /// `PIDFD_INFO_EXIT` (linux/pidfd.h).
+    const EXIT: u64 = 1 << 3;
+    /// The first 64 bytes of `struct pidfd_info`, which are the first version of it.
+    #[repr(C)]
+    struct Info {
+        mask: u64,
+        cgroup: u64,
+        ids: [u32; 11],
+        exit_code: i32,
+    }
+    /// `_IOWR(0xff, 11, struct pidfd_info)`: the number says how long the structure is.
+    const PIDFD_GET_INFO: usize = 3 << 30 | size_of::<Info>() << 16 | 0xff << 8 | 11;
+    let mut info = Info { mask: EXIT, cgroup: 0, ids: [0; 11], exit_code: 0 };
+    // SAFETY: the kernel writes as many bytes as the request's number says, which `info` has.
+    check(unsafe { call(nr::__NR_ioctl, [pidfd.word(), PIDFD_GET_INFO, (&raw mut info).addr(), 0, 0, 0]) })?;
+    Ok(if info.mask & EXIT != 0 { Some(info.exit_code) } else { None })
+}
+
 pub(crate) fn memfd_create(name: &CStr, flags: u32) -> Result<Fd> {
     // SAFETY: the kernel reads a string that ends with NUL.
     descriptor(unsafe { call(nr::__NR_memfd_create, [name.as_ptr().addr(), flags as usize, 0, 0, 0, 0]) })
