@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help run check check-deep test golden examples doc bench-spawn
+.PHONY: help run check check-deep test soak golden examples doc bench-spawn
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -18,6 +18,9 @@ check-deep: ## fuzz what reads configurations and profiles, a minute each
 
 test: ## every test, and every example run; installs what tests need where it can
 	tests/test.sh
+
+soak: ## 2,000 containers and 1,000 processes in one, 8 at a time, and what is left of them: CYCLES=, EXECS=, WIDTH=
+	integration/soak/run.sh $(or $(CYCLES),2000) $(or $(WIDTH),8) $(or $(EXECS),1000)
 
 golden: ## write the expected plans and help anew; the difference is the review
 	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-plan --test golden

@@ -179,7 +179,7 @@ fn images_have_to_be_there() {
     let refused = StandIn::new().call(&runtime, "restore", &arguments);
     assert_eq!(refused.0.status.code(), Some(1));
     need!(is_husk(), "runc makes an empty directory");
-    refused.says(&format!("open {}: No such file", images.text()));
+    refused.says(&format!("open {}: no such file", images.text()));
     assert!(!images.path().exists());
 }
 

@@ -57,7 +57,7 @@ fn a_signal_ends_the_program_and_the_code_says_which() {
 fn a_program_that_is_missing_fails_create_and_leaves_nothing() {
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("").with("/process/args", serde_json::json!(["/missing"]));
-    let message = "process.args[0]: find /missing: No such file or directory (os error 2)";
+    let message = "process.args[0]: find /missing: no such file or directory";
     runtime.create(&bundle).fails(1, message);
     assert!(runtime.is_empty());
 }
@@ -68,7 +68,7 @@ fn a_step_that_fails_names_its_field() {
     let options = serde_json::json!(["size=nonsense"]);
     let mount =
         serde_json::json!({ "destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": options });
-    let message = "mounts[2] /tmp: fsconfig r0 size=nonsense: Invalid argument (os error 22)";
+    let message = "mounts[2] /tmp: fsconfig r0 size=nonsense: invalid argument";
     runtime.run(&Bundle::running("exit 0").mounting(mount)).fails(1, message);
     assert!(runtime.is_empty());
 }
@@ -116,7 +116,7 @@ fn a_detached_container_that_cannot_begin_says_so_and_leaves_nothing() {
     std::fs::write(&program, "no program").unwrap();
     std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let bundle = bundle.with("/process/args", serde_json::json!(["/text"]));
-    runtime.run_detached(&bundle, &["--detach"]).fails(1, "Exec format error");
+    runtime.run_detached(&bundle, &["--detach"]).fails(1, "exec format error");
     assert!(runtime.is_empty());
 }
 
@@ -227,7 +227,7 @@ fn a_pid_file_that_cannot_be_written_leaves_no_process() {
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("wait");
     let error = runtime.create_with(&bundle, &["--pid-file", "/no/such/directory/pid"]);
-    error.fails(1, "write /no/such/directory/pid: No such file or directory");
+    error.fails(1, "write /no/such/directory/pid: no such file or directory");
     assert!(runtime.is_empty());
     let mut processes = std::fs::read_dir("/proc").unwrap().flatten();
     let root = bundle.rootfs();

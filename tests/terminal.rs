@@ -319,7 +319,7 @@ fn a_terminal_must_have_somewhere_to_go() {
     let wanted = "cannot use console socket if runc will not detach or allocate tty";
     runtime.run_detached(&bundle, &["--console-socket", &socket]).fails(1, wanted);
     runtime.create_with(&Bundle::running("exit 0"), &["--console-socket", &socket]).fails(1, wanted);
-    let nobody = "--console-socket: connect /no/socket: No such file or directory";
+    let nobody = "--console-socket: connect /no/socket: no such file or directory";
     runtime.create_with(&bundle, &["--console-socket", "/no/socket"]).fails(1, nobody);
     assert!(runtime.is_empty());
 }
@@ -334,7 +334,7 @@ fn terminals_come_from_a_devpts_of_the_container() {
     fs::write(volume.path().join("ptmx"), "untouched").unwrap();
     let mount = |path: &Path| json!({ "destination": "/dev/pts", "type": "bind", "source": path, "options": ["bind"] });
     let bundle = Bundle::running("tty").with("/process/terminal", json!(true)).mounting(mount(volume.path()));
-    runtime.run(&bundle).fails(1, "open-pty dev/pts: No such device");
+    runtime.run(&bundle).fails(1, "open-pty dev/pts: no such device");
     assert_eq!(fs::read_to_string(volume.path().join("ptmx")).unwrap(), "untouched");
     assert!(runtime.is_empty());
 }
@@ -351,7 +351,7 @@ fn a_link_for_the_console_leads_nowhere() {
         let bundle = with_terminal("tty").with("/mounts", proc).mounting(devpts());
         fs::create_dir(bundle.rootfs().join("dev")).unwrap();
         symlink(&target, bundle.rootfs().join("dev/console")).unwrap();
-        runtime.run(&bundle).fails(1, "-> dev/console: Too many levels of symbolic links");
+        runtime.run(&bundle).fails(1, "-> dev/console: too many levels of symbolic links");
     }
     assert_eq!(fs::read_to_string(host.path().join("file")).unwrap(), "untouched");
     assert_eq!(fs::read_dir(host.path()).unwrap().count(), 1, "something was made on the host");

@@ -8,10 +8,16 @@ mod cgroups;
 mod checkpoint;
 /// What may be typed, and what is said to it.
 mod command_line;
+/// What husk says of the machine that it is on.
+mod doctor;
+/// The very words that engines type.
+mod engines;
 /// One more process in a container that runs.
 mod exec;
 /// One more process in a container whose namespaces are not all its own.
 mod exec_namespaces;
+/// What a runtime says it can do.
+mod features;
 /// The six kinds of hooks: where, when and with what they are run, and what follows if they fail.
 mod hooks;
 /// The rules of the house that a compiler does not know.
@@ -36,11 +42,19 @@ mod pidfd;
 mod process;
 /// Programs that cannot be had.
 mod program;
+/// Engines that are told of husk.
+mod register;
 /// Filters of system calls, and agents that decide about them.
 mod seccomp;
+/// Many containers, and what is left of them.
+mod soak;
 /// A process that joins, and one that would like to have something of it.
 mod spied_upon;
+/// Cgroups that systemd makes.
+mod systemd;
 /// Terminals, in the foreground and sent away.
 mod terminal;
 /// A bundle to build, a runtime to run it, and what is expected of it.
 mod util;
+/// Waiting for the end of a container, and how it was.
+mod wait;

@@ -296,7 +296,13 @@ fn surroundings(name: &str, told: &str) -> Result<serde_json::Value, Box<dyn Err
 
 /// A signal by its name.
 fn named(name: &str) -> Result<Signal, Box<dyn Error>> {
-    let known = [("HUP", Signal::HUP), ("INT", Signal::INT), ("TSTP", Signal::TSTP), ("TTIN", Signal::TTIN)];
+    let known = [
+        ("HUP", Signal::HUP),
+        ("INT", Signal::INT),
+        ("TERM", Signal::TERM),
+        ("TSTP", Signal::TSTP),
+        ("TTIN", Signal::TTIN),
+    ];
     known.iter().find(|(known, _)| *known == name).map(|(_, signal)| *signal).ok_or("no such signal".into())
 }
 

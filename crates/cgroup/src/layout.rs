@@ -112,7 +112,7 @@ impl Layout {
     /// If one cannot be made or is in use; then those that were made are gone again.
     pub fn create(&self, place: &Place, resources: &Resources) -> Result<Cgroup, Error> {
         match self {
-            Self::V1(hierarchies) => hierarchies.create(place).map(Cgroup::V1),
+            Self::V1(hierarchies) => hierarchies.create(place, resources).map(Cgroup::V1),
             Self::V2(tree) => tree.create(in_tree(tree, place)?, resources).map(Cgroup::V2),
         }
     }
@@ -126,6 +126,18 @@ impl Layout {
         match self {
             Self::V1(hierarchies) => Ok(hierarchies.find(place)?.map(Cgroup::V1)),
             Self::V2(tree) => Ok(tree.find(in_tree(tree, place)?)?.map(Cgroup::V2)),
+        }
+    }
+
+    /// The cgroups of a place that systemd has made, with those that it makes none of.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be made or opened.
+    pub fn adopt(&self, place: &Place) -> Result<Option<Cgroup>, Error> {
+        match self {
+            Self::V1(hierarchies) => Ok(hierarchies.adopt(place)?.map(Cgroup::V1)),
+            Self::V2(_) => self.find(place),
         }
     }
 

@@ -3,13 +3,17 @@
 mod checkpoint;
 mod create;
 mod delete;
+mod doctor;
+mod each;
 mod events;
 mod exec;
+mod features;
 mod kill;
 mod list;
 mod pause;
 mod plan;
 mod ps;
+mod register;
 mod restore;
 mod resume;
 mod run;
@@ -18,6 +22,7 @@ mod start;
 mod state;
 mod update;
 mod validate;
+mod wait;
 
 use crate::exit::Exit;
 use crate::session::Session;
@@ -68,7 +73,7 @@ impl Group {
 }
 
 /// Every verb, in the order of the help.
-pub(crate) static VERBS: [Verb; 18] = [
+pub(crate) static VERBS: [Verb; 22] = [
     Verb {
         usage: "[--bundle DIRECTORY] ID",
         more: run::MORE,
@@ -90,6 +95,7 @@ pub(crate) static VERBS: [Verb; 18] = [
         ..verb::<exec::Exec>("exec", Group::Life)
     },
     Verb { usage: "ID [SIGNAL]", more: kill::MORE, ..verb::<kill::Kill>("kill", Group::Life) },
+    Verb { usage: "ID", more: wait::MORE, ..verb::<wait::Wait>("wait", Group::Life) },
     Verb { usage: "ID", ..verb::<pause::Pause>("pause", Group::Life) },
     Verb { usage: "ID", ..verb::<resume::Resume>("resume", Group::Life) },
     Verb { usage: "[OPTIONS] ID", more: update::MORE, ..verb::<update::Change>("update", Group::Life) },
@@ -104,6 +110,7 @@ pub(crate) static VERBS: [Verb; 18] = [
     Verb { usage: "[--format FORMAT]", ..verb::<list::List>("list", Group::Look) },
     Verb { usage: "[--format FORMAT] ID [PS OPTIONS]", more: ps::MORE, ..verb::<ps::Ps>("ps", Group::Look) },
     Verb { usage: "[--stats] ID", more: events::MORE, ..verb::<events::Events>("events", Group::Look) },
+    verb::<features::Features>("features", Group::Look),
     Verb {
         usage: "[--bundle DIRECTORY] [--rootless]",
         more: spec::MORE,
@@ -115,6 +122,16 @@ pub(crate) static VERBS: [Verb; 18] = [
         usage: "[BUNDLE]",
         more: validate::MORE,
         ..verb::<validate::Validate>("validate", Group::Prepare)
+    },
+    Verb {
+        usage: "[--format FORMAT]",
+        more: doctor::MORE,
+        ..verb::<doctor::Doctor>("doctor", Group::Prepare)
+    },
+    Verb {
+        usage: "[OPTIONS] ENGINE",
+        more: register::MORE,
+        ..verb::<register::Register>("register", Group::Prepare)
     },
 ];
 

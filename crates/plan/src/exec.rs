@@ -91,6 +91,14 @@ pub fn exec<'b>(
     Ok(plan.finish(Namespaces::EMPTY))
 }
 
+/// A bit for each processor.
+#[must_use]
+pub fn cpu_mask(cpus: &[usize]) -> Vec<u64> {
+    let mut mask = vec![0_u64; cpus.iter().max().map_or(0, |highest| highest / 64 + 1)];
+    cpus.iter().for_each(|cpu| mask[cpu / 64] |= 1 << (cpu % 64));
+    mask
+}
+
 /// The processors that were asked for, in place of all.
 fn affinity(container: &Container, plan: &mut Builder<'_>) {
     let Some(ExecAffinity { initial, finally }) =
@@ -99,9 +107,7 @@ fn affinity(container: &Container, plan: &mut Builder<'_>) {
         return;
     };
     if let Some(cpus) = finally.as_ref().or(initial.as_ref()) {
-        let mut mask = vec![0_u64; cpus.iter().max().map_or(0, |highest| highest / 64 + 1)];
-        cpus.iter().for_each(|cpu| mask[cpu / 64] |= 1 << (cpu % 64));
-        let mask = plan.slice(&mask);
+        let mask = plan.slice(&cpu_mask(cpus));
         plan.at("process.execCPUAffinity").push(Step::SchedSetaffinity { mask });
     }
 }

@@ -35,7 +35,7 @@ mod terminal;
 
 pub use builder::{Error, Plan};
 pub use devices::default_devices;
-pub use exec::{Target, exec};
+pub use exec::{Target, cpu_mask, exec};
 pub use host::{AppArmor, CgroupEntry, CgroupMount, Host, JoinedIds, NamespacePath, Resctrl, Selinux};
 pub use namespaces::apart;
 pub use places::places;

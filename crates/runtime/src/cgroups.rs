@@ -6,7 +6,7 @@
 
 use crate::error::Error;
 use crate::probe::is_first_user_namespace;
-use crate::record::Record;
+use crate::record::{Process, Record};
 use husk_bundle::container::{NamespaceKind, Source};
 use husk_bundle::{Container, Warning};
 use husk_cgroup::devices::built_in;
@@ -15,7 +15,9 @@ use husk_cgroup::{Cgroup, Layout, Place, Resources};
 use husk_plan::CgroupEntry;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -73,6 +75,14 @@ impl KeptUnit {
     }
 }
 
+impl Display for Kept {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let directories = self.directories.iter();
+        let directories = directories.map(|(controller, path)| format!("{controller}:{}", path.display()));
+        f.write_str(&directories.collect::<Vec<_>>().join(" "))
+    }
+}
+
 impl Kept {
     /// The one by which its processes are stopped.
     pub(crate) fn freezer(&self) -> Option<&Path> {
@@ -89,10 +99,12 @@ impl Kept {
         Ok(Layout::detect()?.find(&self.place())?)
     }
 
-    /// Leaves nothing of it. Processes that are ending are waited for.
-    pub(crate) fn remove(&self) -> Result<(), Error> {
+    /// Leaves nothing of it. Processes that are ending are waited for. A unit is stopped only if a process was recorded, as
+    /// what is in a cgroup is killed only then. (A scope that is ours all the same ends by itself, with what is in it.)
+    pub(crate) fn remove(&self, process: Option<Process>) -> Result<(), Error> {
         let layout = Layout::detect()?;
         if let Some(unit) = &self.unit
+            && process.is_some()
             && layout.find(&self.place())?.is_some()
         {
             let stopped = unit.systemd()?.stop(&unit.unit()?);
@@ -268,6 +280,22 @@ impl Home<'_> {
         }
     }
 
+    /// Whether what is recorded of it is the container's. Of a unit that is not known before systemd has made it.
+    pub(crate) fn is_ours(&self) -> bool {
+        match self {
+            Self::New(new) => new.is_ours,
+            Self::Known(_) => true,
+        }
+    }
+
+    /// What was carried out otherwise than written.
+    pub(crate) fn take_warnings(&mut self) -> Vec<Warning> {
+        match self {
+            Self::New(new) => std::mem::take(&mut new.warnings),
+            Self::Known(_) => Vec::new(),
+        }
+    }
+
     /// Where the child can be born.
     pub(crate) fn directory(&self) -> Option<BorrowedFd<'_>> {
         self.cgroup().and_then(Cgroup::directory)
@@ -306,6 +334,8 @@ pub(crate) struct New<'c> {
     layout: Layout,
     kept: Kept,
     cgroup: Option<Cgroup>,
+    is_ours: bool,
+    warnings: Vec<Warning>,
 }
 
 impl<'c> New<'c> {
@@ -342,7 +372,8 @@ impl<'c> New<'c> {
         // Behind those of the configuration, whose first is a denial of all (config-linux.md, "Default
         // Devices").
         resources.devices.extend(built_in());
-        Ok(Some(Self { container, resources, layout, kept, cgroup: None }))
+        let is_ours = kept.unit.is_none();
+        Ok(Some(Self { container, resources, layout, kept, cgroup: None, is_ours, warnings: Vec::new() }))
     }
 
     /// What is to be written down of it.
@@ -363,9 +394,10 @@ impl<'c> New<'c> {
             }
             made => made?,
         };
-        let prepared = self.prepare(&cgroup, warn);
+        let prepared = self.prepare(&cgroup);
         self.cgroup = Some(cgroup);
-        prepared
+        warn(&prepared?);
+        Ok(())
     }
 
     /// Whether it is there, or will be as soon as there is a process.
@@ -373,18 +405,24 @@ impl<'c> New<'c> {
         self.cgroup.is_some() || self.kept.unit.is_some()
     }
 
-    fn prepare(&self, cgroup: &Cgroup, warn: &mut impl FnMut(&[Warning])) -> Result<(), Error> {
-        let resources = &self.resources;
-        match cgroup.set_devices(&resources.devices) {
+    fn prepare(&self, cgroup: &Cgroup) -> Result<Vec<Warning>, Error> {
+        match cgroup.set_devices(&self.resources.devices) {
             // Who has no privileges over the host's devices can open none.
             Err(error) if error.is_permission() && is_unprivileged() => {}
             set => set?,
         }
-        let warnings: Vec<_> = cgroup.apply_early(resources)?.into_iter().map(warning).collect();
-        warn(&warnings);
-        match (cgroup, delegate(self.container)) {
-            (Cgroup::V2(cgroup), Some(user)) => Ok(cgroup.delegate(user)?),
-            _ => Ok(()),
+        let warnings = cgroup.apply_early(&self.in_files())?;
+        if let (Cgroup::V2(cgroup), Some(user)) = (cgroup, delegate(self.container)) {
+            cgroup.delegate(user)?;
+        }
+        Ok(warnings.into_iter().map(warning).collect())
+    }
+
+    /// What is written to the cgroup's files.
+    fn in_files(&self) -> Cow<'_, Resources> {
+        match self.kept.unit {
+            Some(_) => Cow::Owned(systemd::aligned(&self.resources)),
+            None => Cow::Borrowed(&self.resources),
         }
     }
 
@@ -405,30 +443,23 @@ impl<'c> New<'c> {
         let properties =
             systemd::start_properties(&unit, pid_of, hierarchy, version, resources, &annotations);
         systemd.start(&unit, &properties.map_err(failed)?).map_err(failed)?;
-        // What systemd has no words for is set in the files.
-        let cgroup = match self.layout.find(&self.kept.place())? {
+        self.is_ours = true;
+        let cgroup = match self.layout.adopt(&self.kept.place())? {
             Some(cgroup) => cgroup,
             None => return Err(Error::State("the cgroup of the container's unit does not exist")),
         };
         if hierarchy == Hierarchy::V1 || unit.is_slice() {
-            join(&cgroup, pid)?;
+            let pid = i32::try_from(pid).unwrap_or(i32::MAX);
+            cgroup.join(pid)?;
         }
-        let resources = systemd::aligned(resources);
-        cgroup.apply_early(&resources)?;
-        if let (Cgroup::V2(cgroup), Some(user)) = (&cgroup, delegate(self.container)) {
-            cgroup.delegate(user)?;
-        }
+        // What systemd has no words for is set in the files.
+        self.warnings = self.prepare(&cgroup)?;
         self.cgroup = Some(cgroup);
         Ok(())
     }
 
     fn limit(&self) -> Result<(), Error> {
-        let Some(cgroup) = &self.cgroup else { return Ok(()) };
-        let resources = &self.resources;
-        if self.kept.unit.is_some() {
-            return Ok(cgroup.apply_late(&systemd::aligned(resources))?);
-        }
-        Ok(cgroup.apply_late(resources)?)
+        self.cgroup.as_ref().map_or(Ok(()), |cgroup| Ok(cgroup.apply_late(&self.in_files())?))
     }
 }
 

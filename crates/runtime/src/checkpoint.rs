@@ -43,12 +43,6 @@ pub struct Request {
     pub status_fd: Option<i32>,
 }
 
-/// Whether containers can be saved and restored at all, where there is a CRIU: it is not linked, but asked.
-#[must_use]
-pub const fn is_supported() -> bool {
-    true
-}
-
 /// How much of a container is saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {

@@ -23,6 +23,7 @@ use husk_plan::{Call, Keyring, NewRoot, Plan, Start};
 use husk_script::Step;
 use husk_spawn::Child;
 use husk_spawn::sys::Fd;
+use log::debug;
 use rustix::process::geteuid;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -84,6 +85,7 @@ pub fn create(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])
     let call = request.call(Start::On(Fd::of(&listener)))?;
     let mut launched = launch(&container, &call, home, &request.timings)?;
     let parked = park(&mut launched, &container, &mut console, request, &creation, &mut record);
+    warn(&launched.home.as_mut().map(Home::take_warnings).unwrap_or_default());
     match parked.and_then(|()| watcher.tell(&launched.child)) {
         Ok(()) => {
             launched.child.let_go();
@@ -91,9 +93,7 @@ pub fn create(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])
             Ok(())
         }
         Err(error) => {
-            // Its process first.
-            drop(launched);
-            creation.end(&record, warn);
+            creation.end(launched, &mut record, warn);
             Err(error)
         }
     }
@@ -111,7 +111,9 @@ pub(crate) fn make_home<'c>(
         creation.entry.write(record)?;
         return Ok(None);
     };
-    record.cgroup = Some(home.kept());
+    let kept = home.kept();
+    debug!("cgroup: {kept}");
+    record.cgroup = Some(kept);
     creation.entry.write(record)?;
     let made = home.make(warn);
     if !home.is_made() {
@@ -145,6 +147,7 @@ fn park(
     launched.child.go_on()?;
     // Until the channel ends our death is the child's.
     launched.child.next_request()?;
+    debug!("init: closing the pipe to signal completion: {} waits for start", launched.child.id());
     Ok(())
 }
 
@@ -163,9 +166,25 @@ impl Creation {
         self.committed = true;
     }
 
-    /// Leaves nothing of a container whose process there was.
-    pub(crate) fn end(self, record: &Record, warn: impl FnMut(&[Warning])) {
-        // Tolerated: as for one that is dropped.
+    /// Leaves nothing of a container that has a process, or had one.
+    pub(crate) fn end(self, launched: Launched<'_>, record: &mut Record, warn: impl FnMut(&[Warning])) {
+        self.disown(launched.home.as_ref(), record);
+        // Its process first.
+        drop(launched);
+        self.end_rest(record, warn);
+    }
+
+    /// Forgets a cgroup that is somebody else's.
+    pub(crate) fn disown(&self, home: Option<&Home<'_>>, record: &mut Record) {
+        if !home.is_none_or(Home::is_ours) {
+            record.cgroup = None;
+            // Tolerated, here and below: as for one that is dropped.
+            self.entry.write(record).unwrap_or(());
+        }
+    }
+
+    /// Leaves nothing of a container whose process has ended.
+    pub(crate) fn end_rest(self, record: &Record, warn: impl FnMut(&[Warning])) {
         cgroups::kill_rest(record).unwrap_or(());
         forget(&self.entry, record, warn).unwrap_or(());
         self.commit();
@@ -207,6 +226,7 @@ pub(crate) fn record(request: &Request, container: &Container) -> Record {
         namespaces: husk_plan::apart(container).bits(),
         callers_keyring: request.keyring == Keyring::Callers,
         process: None,
+        ended: None,
         cgroup: None,
         shares_pids: !container
             .namespaces

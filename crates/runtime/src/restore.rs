@@ -18,7 +18,7 @@ use crate::probe::probe;
 use crate::procfs;
 use crate::record::{Process, Record};
 use crate::resctrl;
-use crate::run::{Afterwards, Foreground, Run, orphans};
+use crate::run::{Run, orphans};
 use crate::serve::Arrival;
 use crate::store::Store;
 use crate::streams;
@@ -85,9 +85,14 @@ pub fn restore(
         Run::Detached => None,
         Run::Foreground(foreground) => Some(Signals::hold(orphans(&container, foreground))?),
     };
-    let restored =
-        Restoring { request, container: &container, creation: &creation, record: &mut record, home }
-            .bring_back(&mut console);
+    let mut restoring =
+        Restoring { request, container: &container, creation: &creation, record: &mut record, home };
+    let restored = restoring.bring_back(&mut console);
+    let mut home = restoring.home;
+    warn(&home.as_mut().map(Home::take_warnings).unwrap_or_default());
+    if restored.is_err() {
+        creation.disown(home.as_ref(), &mut record);
+    }
     let ended = restored.and_then(|mut process| {
         let ended = match &signals {
             None => Ok(None),
@@ -96,26 +101,23 @@ pub fn restore(
         ended.or_else(|error| end(process).and(Err(error.into())))
     });
     match (&ended, how) {
-        (Ok(_), Run::Detached)
-        | (Ok(_), Run::Foreground(Foreground { afterwards: Afterwards::Keep, .. })) => {
-            creation.commit();
-        }
-        _ => creation.end(&record, warn),
+        (Ok(_), Run::Detached) => creation.commit(),
+        _ => creation.end_rest(&record, warn),
     }
     ended
 }
 
 /// A container that is being restored.
-struct Restoring<'r> {
+struct Restoring<'c, 'r> {
     request: &'r Request,
-    container: &'r Container,
+    container: &'c Container,
     creation: &'r Creation,
     record: &'r mut Record,
-    home: Option<Home<'r>>,
+    home: Option<Home<'c>>,
 }
 
-impl Restoring<'_> {
-    fn bring_back(mut self, console: &mut Console) -> Result<Adopted, Error> {
+impl Restoring<'_, '_> {
+    fn bring_back(&mut self, console: &mut Console) -> Result<Adopted, Error> {
         let settings = &self.request.settings;
         let mut host = probe(self.container);
         if let Some(home) = &self.home {

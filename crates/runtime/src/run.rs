@@ -1,5 +1,6 @@
 //! `run`: a container is created and started in one go, and watched to its end unless it is let go.
 
+use crate::cgroups::Home;
 use crate::create::{self, Creation, Request};
 use crate::error::Error;
 use crate::hooks;
@@ -15,7 +16,9 @@ use crate::terminal::{Console, Stay};
 use husk_bundle::container::NamespaceKind;
 use husk_bundle::{Container, Field, Warning};
 use husk_plan::Start;
+use log::{Level, log_enabled};
 use std::os::fd::AsFd as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::thread::{self, JoinHandle};
 
@@ -81,6 +84,7 @@ pub fn run(
     let mut launched = launch(&container, &request.call(Start::AtOnce)?, home, timings)?;
     let begun = begin(&mut launched, &container, &mut console, request, &creation, &mut record);
     let begun = begun.and_then(|()| watcher.tell(&launched.child));
+    warn(&launched.home.as_mut().map(Home::take_warnings).unwrap_or_default());
     let ended = begun.and_then(|()| match &signals {
         None => launched.wait_for_exec().map(|()| None),
         Some(signals) => {
@@ -98,11 +102,14 @@ pub fn run(
             launched.child.let_go();
             creation.commit();
         }
-        (Ok(_), Run::Foreground(Foreground { afterwards: Afterwards::Keep, .. })) => creation.commit(),
+        (Ok(status), Run::Foreground(Foreground { afterwards: Afterwards::Keep, .. })) => {
+            record.ended = status.map(ExitStatus::into_raw);
+            // Tolerated: 'wait' then says that it does not know.
+            creation.entry.write(&record).unwrap_or(());
+            creation.commit();
+        }
         _ => {
-            // Its process first, which an error may have left.
-            drop(launched);
-            creation.end(&record, warn);
+            creation.end(launched, &mut record, warn);
         }
     }
     ended
@@ -120,10 +127,11 @@ fn begin(
     let timings = &request.timings;
     timings.begin("write it down");
     // While the child is still at work, so that it costs no time; but while its hooks run, who looks for the
-    // container is to find it on its way.
+    // container is to find it on its way, and before its unit is its own nobody is to stop that.
     let hooks = &container.hooks;
     let hooks = [&hooks.prestart, &hooks.create_runtime, &hooks.create_container];
-    if hooks.iter().all(|hooks| hooks.is_empty()) {
+    let is_ours = launched.home.as_ref().is_none_or(Home::is_ours);
+    if is_ours && hooks.iter().all(|hooks| hooks.is_empty()) {
         record.process = create::process(&launched.child);
         creation.entry.write(record)?;
     }
@@ -138,7 +146,7 @@ fn begin(
         resctrl::join(container, launched.child.id(), record, &creation.entry)?;
         launched.child.go_on()?;
     }
-    if timings.are_wanted() {
+    if timings.are_wanted() || log_enabled!(Level::Debug) {
         timings.begin("wait for exec");
         launched.wait_for_exec()?;
         timings.end();

@@ -11,8 +11,11 @@ use crate::terminal::Console;
 use crate::trees::Trees;
 use husk_bundle::Container;
 use husk_bundle::container::Scheduler;
+use husk_listing::Line;
+use husk_script::Step;
 use husk_spawn::sys::limits::{SchedAttr, sched_setattr};
 use husk_spawn::{Child, Request};
+use log::debug;
 use rustix::process::Pid;
 
 /// Whether a child has come to where it waits.
@@ -39,7 +42,11 @@ impl Launched<'_> {
         let child = &mut self.child;
         let mut trees = None;
         loop {
-            match child.next_request()? {
+            let request = child.next_request()?;
+            if let Some(request) = request {
+                debug!("child process in init(): {}", Line(&Step::Request { what: request }));
+            }
+            match request {
                 Some(Request::Parked) => {
                     // Not before: they could slow down, stop or kill it on its way.
                     self.home.as_ref().map_or(Ok(()), Home::limit)?;

@@ -81,14 +81,14 @@ impl Hierarchies {
         Ok(Place::new(places))
     }
 
-    /// Makes the cgroups of a place. Those that are there already have to be empty and not frozen.
+    /// Makes the cgroups of a place, ready to be given what `resources` says. Those that are there already have to be empty and not frozen.
     ///
     /// # Errors
     ///
     /// If one cannot be made, or is in use.
-    pub fn create(&self, place: &Place) -> Result<Cgroup, Error> {
+    pub fn create(&self, place: &Place, resources: &Resources) -> Result<Cgroup, Error> {
         let mut made = Vec::new();
-        let created = self.make(place, &mut made);
+        let created = self.make(place, resources, &mut made);
         if created.is_err() {
             for path in made.iter().rev() {
                 remove::undo(CWD, path);
@@ -97,17 +97,22 @@ impl Hierarchies {
         created
     }
 
-    fn make(&self, place: &Place, made: &mut Vec<PathBuf>) -> Result<Cgroup, Error> {
+    fn make(&self, place: &Place, resources: &Resources, made: &mut Vec<PathBuf>) -> Result<Cgroup, Error> {
         let mut cgroup = Cgroup { groups: Vec::with_capacity(self.mounts.len()), unified: None };
         for mount in &self.mounts {
             let path = mount.controllers.first().and_then(|controller| place.path(controller));
             let Some(path) = path else { continue };
-            cgroup.groups.push(mount.make(path, made)?);
+            let group = mount.make(path, made)?;
+            if !made.iter().any(|new| new == path) {
+                mount.check_unused(&group)?;
+            }
+            cgroup.groups.push(group);
         }
         if let (Some(tree), Some(path)) = (&self.unified, place.path("")) {
             let path = paths::below(tree.mount_point(), path).unwrap_or_default();
-            // Limits are version 1's here; version 2 gives the cgroup as such.
-            cgroup.unified = Some(tree.create(path, &Resources::default())?);
+            // Of the limits those that version 1 has no controller for.
+            let rest = resources.only(|controller| !self.mounts.iter().any(|mount| mount.is_for(controller)));
+            cgroup.unified = Some(tree.create(path, &rest)?);
         }
         Ok(cgroup)
     }
@@ -137,6 +142,21 @@ impl Hierarchies {
         Ok(found.then_some(cgroup))
     }
 
+    /// The cgroups of a place that systemd has made. It makes some: those of controllers that it was asked to limit or
+    /// count with. The others are made here, but none in a tree that is systemd's own.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be made or opened.
+    pub fn adopt(&self, place: &Place) -> Result<Option<Cgroup>, Error> {
+        for mount in self.mounts.iter().filter(|mount| !mount.is_for("name=systemd")) {
+            if let Some(path) = mount.controllers.first().and_then(|controller| place.path(controller)) {
+                mount.make(path, &mut Vec::new())?;
+            }
+        }
+        self.find(place)
+    }
+
     /// Removes the cgroups of a place and those below them: as many as can be, and the error is that
     /// of the first that cannot.
     ///
@@ -163,7 +183,7 @@ impl Mount {
         self.controllers.iter().any(|name| name == controller)
     }
 
-    /// Makes the cgroup at `path`, with what is above it.
+    /// Makes the cgroup at `path`, with what is above it. `made` hears which were not there.
     fn make(&self, path: &Path, made: &mut Vec<PathBuf>) -> Result<Group, Error> {
         let failed = |act, path: &Path| {
             let path = path.to_owned();
@@ -173,15 +193,11 @@ impl Mount {
         let below = below.ok_or_else(|| Error::NotMounted(path.to_owned()))?;
         let mut directory = open(&self.point).map_err(failed("open", &self.point))?;
         let mut current = self.point.clone();
-        let mut new = true;
         for name in below.split('/') {
             current.push(name);
             match mkdirat(&directory, name, Mode::from_raw_mode(0o755)) {
-                Ok(()) => {
-                    made.push(current.clone());
-                    new = true;
-                }
-                Err(Errno::EXIST) => new = false,
+                Ok(()) => made.push(current.clone()),
+                Err(Errno::EXIST) => {}
                 Err(errno) => return Err(failed("make the cgroup", &current)(errno)),
             }
             let inner = file::open_directory(directory.as_fd(), name);
@@ -191,11 +207,7 @@ impl Mount {
             }
             directory = inner;
         }
-        let group = self.group(directory, path);
-        if !new {
-            self.check_unused(&group)?;
-        }
-        Ok(group)
+        Ok(self.group(directory, path))
     }
 
     /// Refuses a cgroup that somebody uses, or that nothing would run in.
