@@ -9,7 +9,7 @@ use crate::cgroups::Home;
 use crate::create::{self, Creation};
 use crate::criu::external::{enter_namespaces, mount_names};
 use crate::criu::protocol::{self, Kind, option, pair};
-use crate::criu::{self, Criu, Directories, Message, Notification, Settings, Start, log};
+use crate::criu::{self, Criu, Directories, Message, Notification, Settings, Start, failure};
 use crate::error::Error;
 use crate::hooks;
 use crate::launch::{command, memory, perform, show_own};
@@ -73,7 +73,6 @@ pub fn restore(
     warn(&warnings);
     let stay = if how == Run::Detached { Stay::Detached } else { Stay::Foreground };
     let mut console = Console::of(request.creation.console_socket.as_deref(), &container, stay)?;
-    request.settings.work.as_deref().map_or(Ok(()), criu::make)?;
     // Before there is anything of the container.
     drop(Directories::open(&request.settings)?);
     criu::check()?;
@@ -158,14 +157,16 @@ impl Restoring<'_, '_> {
         fs::remove_dir(&root).unwrap_or(());
         match (served, restored) {
             (Ok(_), Some(process)) => {
-                create::write_pid(self.request.creation.pid_file.as_deref(), process.id())?;
-                Ok(process)
+                match create::write_pid(self.request.creation.pid_file.as_deref(), process.id()) {
+                    Ok(()) => Ok(process),
+                    Err(error) => end(process).and(Err(error)),
+                }
             }
             (Ok(_), None) => Err(Error::Criu("criu failed: it has restored nothing".to_owned())),
             (Err(error), process) => {
                 process.map_or(Ok(()), end)?;
                 let directory = settings.work.as_deref().unwrap_or(&settings.images);
-                Err(log::explain(error, &directories, directory, LOG))
+                Err(failure::explain(error, &directories, directory, LOG))
             }
         }
     }
