@@ -112,7 +112,7 @@ impl Directories {
 }
 
 /// Makes a directory that only we look into, unless it is there.
-pub(crate) fn make(path: &Path) -> Result<(), Error> {
+fn make(path: &Path) -> Result<(), Error> {
     match mkdirat(CWD, path, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(errno) => Err(Error::file("mkdir", path, errno)),
