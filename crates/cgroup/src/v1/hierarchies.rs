@@ -92,6 +92,17 @@ impl Hierarchies {
         })
     }
 
+    /// Refuses cgroups that somebody uses, or that nothing would run in.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotEmpty`] and [`Error::Frozen`].
+    pub fn check_unused(&self, place: &Place) -> Result<(), Error> {
+        let Some(cgroup) = self.find(place)? else { return Ok(()) };
+        cgroup.groups.iter().try_for_each(check_unused)?;
+        cgroup.unified.as_ref().map_or(Ok(()), v2::Cgroup::check_unused)
+    }
+
     /// The cgroups of a place, whoever uses them, and those made that are missing.
     ///
     /// # Errors
