@@ -8,7 +8,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-fn is_version_2() -> bool {
+pub(crate) fn is_version_2() -> bool {
     Path::new("/sys/fs/cgroup/cgroup.controllers").exists()
 }
 
@@ -30,22 +30,22 @@ fn has_beside(controller: &str) -> bool {
 }
 
 /// The path of the bundle's cgroup in its tree.
-fn path(bundle: &Bundle) -> String {
+pub(crate) fn path(bundle: &Bundle) -> String {
     bundle.config["linux"]["cgroupsPath"].as_str().unwrap().to_owned()
 }
 
 /// The directory of the bundle's cgroup.
-fn directory(bundle: &Bundle, controller: &str) -> PathBuf {
+pub(crate) fn directory(bundle: &Bundle, controller: &str) -> PathBuf {
     let tree = if is_version_2() { "" } else { controller };
     Path::new("/sys/fs/cgroup").join(tree).join(path(bundle).trim_start_matches('/'))
 }
 
-fn read(bundle: &Bundle, controller: &str, file: &str) -> String {
+pub(crate) fn read(bundle: &Bundle, controller: &str, file: &str) -> String {
     let file = directory(bundle, controller).join(file);
     fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display())).trim().to_owned()
 }
 
-fn limited(words: &str, resources: Value) -> Bundle {
+pub(crate) fn limited(words: &str, resources: Value) -> Bundle {
     Bundle::running(words).with("/linux/resources", resources)
 }
 
@@ -56,7 +56,7 @@ fn without(mut bundle: Bundle, namespace: &str) -> Bundle {
 }
 
 /// Whether no tree has the cgroup.
-fn is_gone(bundle: &Bundle) -> bool {
+pub(crate) fn is_gone(bundle: &Bundle) -> bool {
     let name = path(bundle);
     let trees = fs::read_dir("/sys/fs/cgroup").unwrap().flatten().map(|entry| entry.path());
     let mut trees = trees.filter(|path| path.is_dir()).chain(["/sys/fs/cgroup".into()]);

@@ -118,8 +118,8 @@ fn who_is_root_in_a_namespace_only_has_a_place_of_their_own() {
     };
     need!(unshare().arg("true").status().is_ok_and(|end| end.success()), "no user namespace can be made");
     let runtime = Runtime::under_test();
-    let own = format!("root {}", runtime.root().join("husk").display());
-    for (user, place) in [(None, &*own), (Some("somebody"), &own), (Some("root"), "root /run/husk")] {
+    let own = format!("root: {}", runtime.root().join("husk").display());
+    for (user, place) in [(None, &*own), (Some("somebody"), &own), (Some("root"), "root: /run/husk")] {
         let mut command = unshare();
         command.arg(runtime.command("list").get_program()).args(["--debug", "list"]);
         command.env_remove("USER").env("XDG_RUNTIME_DIR", runtime.root());
@@ -127,6 +127,20 @@ fn who_is_root_in_a_namespace_only_has_a_place_of_their_own() {
         let output = command.output().expect("unshare");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains(place), "{user:?}: {said}");
+    }
+}
+
+// What is opened next would have the number of a stream that is closed.
+#[test]
+fn what_is_printed_to_a_stream_that_is_closed_is_written_nowhere() {
+    let runtime = Runtime::under_test();
+    let log = runtime.root().join("log");
+    for closed in ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"] {
+        let script = format!("exec \"$0\" --root \"$1\" --log \"$1/log\" list -f json {closed}");
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &script]).arg(runtime.command("list").get_program()).arg(runtime.root());
+        assert!(shell.output().unwrap().status.success(), "{closed}");
+        assert_eq!(fs::read_to_string(&log).unwrap(), "", "{closed}");
     }
 }
 
@@ -341,7 +355,14 @@ fn what_is_done_is_said_when_asked() {
     assert!(fs::read_to_string(&log).unwrap().contains("level=debug"));
     fs::remove_file(&log).unwrap();
     runtime.typed(&[&["--log", log_path, "--log-format", "json"] as &[&str], &run].concat()).succeeds();
-    assert!(json_log(&log).iter().all(|line| line["level"] == "debug"));
+    let lines = json_log(&log);
+    assert!(lines.iter().all(|line| line["level"] == "debug"));
+    // What runc's own tests look for. Ours has the facts beside it.
+    for words in
+        ["nsexec container setup", "child process in init()", "init: closing the pipe to signal completion"]
+    {
+        assert!(lines.iter().any(|line| line["msg"].as_str().unwrap().contains(words)), "{words}: {lines:?}");
+    }
 }
 
 #[test]

@@ -147,8 +147,24 @@ fn as_podman_through_conmon() {
     engine.types("kill c 9").succeeds();
     until_gone(pid);
     engine.types("delete --force c").succeeds();
-    // What is asked before there is a log of anything else.
     engine.types("state c").fails(1, "does not exist");
+}
+
+// By these podman finds out whether pods can be restored (containers/common, `CRRuntimeSupportsPodCheckpointRestore`),
+// and containerd's shim restores so.
+#[test]
+fn as_who_asks_for_checkpoints() {
+    let engine = Engine::new(waiting(), |_, _| Vec::new());
+    let features: Value = serde_json::from_str(&engine.types("features").succeeds()).unwrap();
+    let enabled = &features["annotations"]["org.opencontainers.runc.checkpoint.enabled"];
+    need!(enabled == "true", "the runtime makes no checkpoints");
+    engine.types("checkpoint --help").succeeds();
+    engine.types("restore --lsm-mount-context").fails(1, "flag needs an argument");
+    let restore = "restore --image-path B/image --work-path B/work --detach --pid-file B/pid -no-subreaper --bundle B c";
+    let seen = engine.types(restore);
+    assert!(!seen.0.status.success());
+    let said = String::from_utf8_lossy(&seen.0.stderr);
+    assert!(!said.contains("unexpected argument") && !said.contains("--help"), "{said}");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! From create to delete, and what each verb says in each state.
 
-use crate::util::{Bundle, Runtime, is_husk, is_root, need};
+use crate::util::{Bundle, Runtime, guest, is_husk, is_root, need};
+use serde_json::json;
+use std::fs;
 use std::io::{BufRead as _, BufReader};
 
 #[test]
@@ -190,6 +192,28 @@ fn run_passes_signals_on() {
     let runtime_process = rustix::process::Pid::from_child(&running);
     rustix::process::kill_process(runtime_process, rustix::process::Signal::HUP).unwrap();
     assert_eq!(running.wait().unwrap().code(), Some(42));
+    assert!(runtime.is_empty());
+}
+
+// The program has no namespace of pids, whose first process would have no ear for a signal that it has not asked for.
+#[test]
+fn a_signal_that_comes_before_the_program_is_not_lost() {
+    need!(is_root(), "needs root to run a container without a pid namespace");
+    let mut bundle = Bundle::running("hang");
+    let namespaces = bundle.config["linux"]["namespaces"].as_array_mut().unwrap();
+    namespaces.retain(|namespace| namespace["type"] != "pid");
+    let fifo = bundle.path().join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let hook = json!([{ "path": guest(), "args": ["guest", "cat", fifo] }]);
+    let bundle = bundle.with("/hooks", json!({ "createRuntime": hook }));
+    let runtime = Runtime::under_test();
+    let mut run = runtime.running(&bundle);
+    // Somebody reads: the hook, before which there is no program, and which ends when this is closed.
+    let hold = fs::OpenOptions::new().write(true).open(&fifo).unwrap();
+    let process = rustix::process::Pid::from_child(&run);
+    rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+    drop(hold);
+    assert_eq!(run.wait().unwrap().code(), Some(128 + 15));
     assert!(runtime.is_empty());
 }
 

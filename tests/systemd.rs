@@ -1,232 +1,314 @@
-//! Cgroups that systemd makes (`--systemd-cgroup`). It is one that the tests play, for machines without: the cgroups are
-//! the machine's own.
+//! Cgroups that systemd makes: the host's for root, the user's own for anybody else. What it was told is
+//! asked of it again.
 
-mod peer;
-mod wire;
-
-use crate::util::{Bundle, Runtime, Seen, guest, is_husk, is_root, need};
-use peer::{Mood, Systemd, UNIT, property};
+use crate::cgroups::{has, is_version_2};
+use crate::util::{Bundle, Runtime, Seen, is_husk, is_root, need, until_gone};
 use serde_json::{Value, json};
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-/// What all of these need.
-const NEEDED: &str = "needs root to make cgroups, and runc looks for a systemd before it asks one";
+const BY_SYSTEMD: &[&str] = &["--systemd-cgroup"];
 
-/// A container whose cgroup is systemd's to make.
-fn bundle(systemd: &Systemd, words: &str) -> Bundle {
-    Bundle::running(words).with("/linux/cgroupsPath", systemd.cgroups_path().into())
+/// Whether there is a systemd that makes cgroups for us.
+fn is_here() -> bool {
+    Path::new("/run/systemd/system").is_dir() && (is_root() || systemctl(&["is-system-running"]).is_some())
 }
 
-fn call(systemd: &Systemd, runtime: &Runtime, verb: &str, words: &[&str]) -> Seen {
-    let mut command = runtime.command(verb);
-    // Later verbs know it by what was written down.
-    if ["run", "create"].contains(&verb) {
-        command.arg("--systemd-cgroup");
+/// What systemd says, unless it cannot be asked.
+fn systemctl(words: &[&str]) -> Option<String> {
+    let mut command = Command::new("systemctl");
+    if !is_root() {
+        command.arg("--user");
     }
-    command.args(words);
-    runtime.detached(systemd.finds_it(command))
+    let output = command.args(words).output().ok()?;
+    let said = String::from_utf8(output.stdout).expect("text");
+    (!said.is_empty() || output.status.success()).then(|| said.trim_end().to_owned())
 }
 
-fn run(systemd: &Systemd, runtime: &Runtime, bundle: &Bundle) -> Seen {
-    bundle.write();
-    let seen = call(systemd, runtime, "run", &["--bundle", bundle.path().to_str().unwrap(), "c"]);
-    assert!(runtime.is_empty());
-    seen
+/// A container of a unit of its own.
+struct Scope {
+    bundle: Bundle,
+    unit: String,
 }
 
-/// The methods of systemd's that were called, and with which unit.
-fn methods(systemd: &Systemd) -> Vec<String> {
-    let calls = systemd.calls().into_iter();
-    let of_units = calls.filter(|(member, _)| member.ends_with("Unit"));
-    of_units.map(|(member, body)| format!("{member} {}", body[0].as_str().unwrap())).collect()
-}
-
-fn all(verbs: &[&str]) -> Vec<String> {
-    verbs.iter().map(|verb| format!("{verb} {UNIT}")).collect()
-}
-
-/// Whether no tree has anything of the container's any more, those that systemd makes nothing in included.
-fn is_gone(systemd: &Systemd) -> bool {
-    let slice = systemd.cgroups_path();
-    let slice = slice.split(':').next().unwrap();
-    let trees = fs::read_dir("/sys/fs/cgroup").unwrap().map(|entry| entry.unwrap().path());
-    let mut trees = trees.chain([Path::new("/sys/fs/cgroup").to_owned()]);
-    !trees.any(|tree| tree.join(slice).join(UNIT).exists())
-}
-
-#[test]
-fn a_program_is_in_the_unit_that_was_asked_for() {
-    need!(is_root() && is_husk(), NEEDED);
-    let (systemd, runtime) = (Systemd::new(Mood::Willing), Runtime::under_test());
-    let bundle = bundle(&systemd, "cat /proc/self/cgroup");
-    let seen = run(&systemd, &runtime, &bundle).succeeds();
-    let wanted = systemd.cgroups_path().replace(":husk:c", &format!("/{UNIT}"));
-    for directory in systemd.directories() {
-        let tree =
-            directory.to_str().unwrap().trim_start_matches("/sys/fs/cgroup/").split('/').next().unwrap();
-        let tree = if tree == "unified" || wanted.starts_with(tree) { "0:" } else { tree };
-        let is_its = |line: &str| line.contains(&format!("{tree}:")) && line.ends_with(&wanted);
-        assert!(seen.lines().any(is_its), "{tree}: {seen}");
+impl Scope {
+    fn running(words: &str, resources: Value) -> Self {
+        let bundle = Bundle::running(words).with("/linux/resources", resources);
+        let name = bundle.path().file_name().unwrap().to_str().unwrap().trim_start_matches('.').to_owned();
+        let unit = format!("husk-{name}.scope");
+        let bundle = bundle.with("/linux/cgroupsPath", format!("husk-test.slice:husk:{name}").into());
+        Self { bundle, unit }
     }
-    let calls = systemd.calls();
-    let position = |name: &str| calls.iter().position(|(member, _)| member == name).unwrap();
-    assert!(position("AddMatch") < position("StartTransientUnit"));
-    let (_, asked) = &calls[position("StartTransientUnit")];
-    assert_eq!((&asked[0], &asked[1]), (&json!(UNIT), &json!("replace")));
-    let value = |name| property(&asked[2], name).cloned();
-    assert_eq!(value("Delegate"), Some(json!(true)));
-    assert_eq!(value("DefaultDependencies"), Some(json!(false)));
-    assert_eq!(value("Slice").unwrap(), wanted.split('/').next().unwrap());
-    assert_eq!(value("PIDs").unwrap().as_array().unwrap().len(), 1);
-    assert_eq!(value("DevicePolicy"), Some(json!("strict")));
-    assert!(is_gone(&systemd));
-}
 
-#[test]
-fn a_unit_is_started_and_stopped_once() {
-    need!(is_root() && is_husk(), NEEDED);
-    let (systemd, runtime) = (Systemd::new(Mood::Willing), Runtime::under_test());
-    run(&systemd, &runtime, &bundle(&systemd, "exit 0")).succeeds();
-    assert_eq!(methods(&systemd), all(&["StartTransientUnit", "StopUnit", "ResetFailedUnit"]));
-}
+    /// The runtime in which it runs, which is told of systemd no more.
+    fn started(&self) -> Runtime {
+        let mut runtime = Runtime::under_test();
+        runtime.globals = BY_SYSTEMD;
+        runtime.run_detached(&self.bundle, &["--detach"]).succeeds();
+        runtime.globals = &[];
+        runtime
+    }
 
-#[test]
-fn what_is_said_in_systemds_words_reaches_it() {
-    need!(is_root() && is_husk(), NEEDED);
-    let (systemd, runtime) = (Systemd::new(Mood::Willing), Runtime::under_test());
-    let said = json!({
-        "org.systemd.property.TimeoutStopUSec": "uint64 123",
-        "org.systemd.property.After": "['a.service', 'b.service']"
-    });
-    run(&systemd, &runtime, &bundle(&systemd, "exit 0").with("/annotations", said)).succeeds();
-    let calls = systemd.calls();
-    let (_, asked) = calls.iter().find(|(member, _)| member == "StartTransientUnit").unwrap();
-    assert_eq!(property(&asked[2], "TimeoutStopUSec"), Some(&json!(123)));
-    assert_eq!(property(&asked[2], "After"), Some(&json!(["a.service", "b.service"])));
-}
+    /// Runs it to its end.
+    fn run(&self) -> Seen {
+        let mut runtime = Runtime::under_test();
+        runtime.globals = BY_SYSTEMD;
+        runtime.run(&self.bundle)
+    }
 
-#[test]
-fn one_that_is_left_over_in_failure_is_forgotten_and_it_is_tried_again_once() {
-    need!(is_root() && is_husk(), NEEDED);
-    let (systemd, runtime) = (Systemd::new(Mood::HasFailedOne), Runtime::under_test());
-    run(&systemd, &runtime, &bundle(&systemd, "exit 0")).succeeds();
-    let tries =
-        ["StartTransientUnit", "ResetFailedUnit", "StartTransientUnit", "StopUnit", "ResetFailedUnit"];
-    assert_eq!(methods(&systemd), all(&tries));
-    assert!(is_gone(&systemd));
-}
+    /// A property, as systemd prints it.
+    fn property(&self, name: &str) -> String {
+        systemctl(&["show", "--value", "--property", name, &self.unit]).expect("a systemd")
+    }
 
-#[test]
-fn one_that_runs_is_somebody_elses_and_left_alone() {
-    need!(is_root() && is_husk(), NEEDED);
-    for verb in ["run", "create"] {
-        let (systemd, runtime) = (Systemd::new(Mood::HasOne), Runtime::under_test());
-        // With a process in it, whoever's that is.
-        let mut other = Command::new(guest()).arg("hang").stdin(Stdio::null()).spawn().unwrap();
-        for directory in systemd.directories() {
-            fs::create_dir_all(&directory).unwrap();
-            fs::write(directory.join("cgroup.procs"), other.id().to_string()).unwrap();
+    #[track_caller]
+    fn has(&self, properties: &[(&str, &str)]) {
+        for (name, wanted) in properties {
+            assert_eq!(self.property(name), *wanted, "{name}");
         }
-        let bundle = bundle(&systemd, "exit 0");
-        bundle.write();
-        let seen = call(&systemd, &runtime, verb, &["--bundle", bundle.path().to_str().unwrap(), "c"]);
-        seen.fails(1, "systemd: StartTransientUnit: it is so (org.freedesktop.systemd1.UnitExists)");
-        assert!(runtime.is_empty());
-        let tries = ["StartTransientUnit", "ResetFailedUnit", "StartTransientUnit"];
-        assert_eq!(methods(&systemd), all(&tries), "it was not stopped");
-        assert!(other.try_wait().unwrap().is_none(), "nor was its process killed");
-        other.kill().unwrap();
-        other.wait().unwrap();
-        systemd.directories().iter().for_each(|directory| fs::remove_dir(directory).unwrap());
-        assert!(is_gone(&systemd));
+    }
+
+    fn directory(&self) -> PathBuf {
+        Path::new("/sys/fs/cgroup").join(self.property("ControlGroup").trim_start_matches('/'))
+    }
+
+    #[track_caller]
+    fn reads(&self, file: &str, wanted: &str) {
+        let found = fs::read_to_string(self.directory().join(file)).expect(file);
+        assert_eq!(found.trim_end(), wanted, "{file}");
     }
 }
 
 #[test]
-fn a_job_that_fails_is_an_error() {
-    need!(is_root() && is_husk(), NEEDED);
-    for result in ["failed", "timeout"] {
-        let (systemd, runtime) = (Systemd::new(Mood::Ends(result)), Runtime::under_test());
-        let seen = run(&systemd, &runtime, &bundle(&systemd, "exit 0"));
-        seen.fails(1, &format!("systemd: unit {UNIT}: job {result}"));
-        assert_eq!(methods(&systemd), all(&["StartTransientUnit", "ResetFailedUnit"]));
-        assert!(is_gone(&systemd));
+fn a_unit_is_in_its_slice_until_the_container_is_deleted() {
+    need!(is_here(), "needs systemd");
+    let scope = Scope::running("hang", json!({}));
+    let runtime = scope.started();
+    scope.has(&[("ActiveState", "active"), ("Slice", "husk-test.slice"), ("Delegate", "yes")]);
+    let place = scope.property("ControlGroup");
+    assert!(place.ends_with(&format!("/husk.slice/husk-test.slice/{}", scope.unit)), "{place}");
+    let own = runtime.call("exec", &["c", "/guest", "cat", "/proc/self/cgroup"]).succeeds();
+    assert!(own.lines().any(|line| line.ends_with(&place)), "{own}");
+    let directory = scope.directory();
+    runtime.call("delete", &["--force", "c"]).succeeds();
+    assert_eq!(scope.property("LoadState"), "not-found");
+    assert!(!directory.exists() && runtime.is_empty());
+}
+
+#[test]
+fn one_that_names_no_unit_is_called_after_its_container() {
+    need!(is_here(), "needs systemd");
+    let mut scope = Scope::running("hang", json!({}));
+    scope.bundle.config["linux"].as_object_mut().unwrap().remove("cgroupsPath");
+    scope.unit = if is_husk() { "husk-c.scope" } else { "runc-c.scope" }.to_owned();
+    let _runtime = scope.started();
+    let slice = if is_root() { "system.slice" } else { "user.slice" };
+    scope.has(&[("ActiveState", "active"), ("Slice", slice)]);
+}
+
+#[test]
+fn a_path_that_names_no_unit_is_refused() {
+    need!(is_here(), "needs systemd");
+    let mut scope = Scope::running("hang", json!({}));
+    scope.bundle.config["linux"]["cgroupsPath"] = "/some/where".into();
+    scope.run().fails(1, "expected cgroupsPath to be of format \"slice:prefix:name\" for systemd cgroups");
+}
+
+#[test]
+fn resources_are_properties_of_the_unit() {
+    need!(is_here() && is_version_2(), "needs systemd and version 2");
+    let scope = Scope::running(
+        "hang",
+        json!({
+            "memory": { "limit": 33_554_432, "reservation": 16_777_216, "swap": 50_331_648 },
+            "cpu": { "shares": 1024, "quota": 20_500, "period": 50_000, "cpus": "0" },
+            "pids": { "limit": 20 }
+        }),
+    );
+    let runtime = scope.started();
+    scope.has(&[
+        ("MemoryMax", "33554432"),
+        ("MemoryLow", "16777216"),
+        ("MemorySwapMax", "16777216"),
+        ("CPUQuotaPerSecUSec", "410ms"),
+        ("CPUQuotaPeriodUSec", "50ms"),
+        ("AllowedCPUs", "0"),
+        ("TasksMax", "20"),
+    ]);
+    scope.reads("memory.max", "33554432");
+    scope.reads("memory.swap.max", "16777216");
+    scope.reads("cpu.max", "20500 50000");
+    scope.reads("cpu.weight", &scope.property("CPUWeight"));
+    scope.reads("cpuset.cpus", "0");
+    scope.reads("pids.max", "20");
+    let update = |words: &[&str]| runtime.call("update", &[words, &["c"]].concat()).succeeds();
+    update(&["--memory", "64m", "--memory-swap", "64m", "--pids-limit", "30"]);
+    scope.has(&[("MemoryMax", "67108864"), ("MemorySwapMax", "0"), ("TasksMax", "30")]);
+    update(&["--cpu-quota", "10000"]);
+    scope.reads("cpu.max", "10000 50000");
+    update(&["--cpu-period", "100000"]);
+    scope.has(&[("CPUQuotaPeriodUSec", "100ms")]);
+    update(&["--memory", "-1", "--pids-limit", "-1", "--cpu-quota", "-1"]);
+    scope.has(&[("MemoryMax", "infinity"), ("TasksMax", "infinity"), ("CPUQuotaPerSecUSec", "infinity")]);
+    // What it was told holds when systemd reads everything again.
+    update(&["--memory", "32m", "--cpu-quota", "10000"]);
+    systemctl(&["daemon-reload"]);
+    scope.reads("memory.max", "33554432");
+    scope.reads("cpu.max", "10000 100000");
+    scope.reads("pids.max", "max");
+}
+
+#[test]
+fn the_kernels_own_words_are_properties_too() {
+    need!(is_here() && is_version_2(), "needs systemd and version 2");
+    let unified = json!({
+        "memory.high": "33554432", "memory.min": "4096", "pids.max": "42", "cpu.max": "max 50000",
+        "cpuset.mems": "0", "memory.swap.high": "1048576"
+    });
+    let scope = Scope::running("hang", json!({ "unified": unified }));
+    let _runtime = scope.started();
+    scope.has(&[
+        ("MemoryHigh", "33554432"),
+        ("MemoryMin", "4096"),
+        ("TasksMax", "42"),
+        ("CPUQuotaPeriodUSec", "50ms"),
+        ("CPUQuotaPerSecUSec", "infinity"),
+        ("AllowedMemoryNodes", "0"),
+    ]);
+    // Not all have a property.
+    scope.reads("memory.swap.high", "1048576");
+    scope.reads("memory.high", "33554432");
+}
+
+#[test]
+fn a_controller_that_systemd_does_not_know_is_had_nevertheless() {
+    need!(is_here() && has("hugetlb") && is_version_2(), "needs systemd and the hugetlb controller");
+    let limits = json!([{ "pageSize": "2MB", "limit": 4_194_304 }]);
+    let scope = Scope::running("hang", json!({ "hugepageLimits": limits }));
+    let _runtime = scope.started();
+    scope.reads("hugetlb.2MB.max", "4194304");
+}
+
+#[test]
+fn annotations_are_properties() {
+    need!(is_here(), "needs systemd");
+    let mut scope = Scope::running("hang", json!({}));
+    scope.bundle.config["annotations"] = json!({
+        "org.systemd.property.TimeoutStopUSec": "uint64 123456789",
+        "org.systemd.property.CollectMode": "'inactive'",
+        "org.systemd.property.TasksMax": "uint64 77"
+    });
+    let runtime = scope.started();
+    scope.has(&[("TimeoutStopUSec", "2min 3.456789s"), ("CollectMode", "inactive"), ("TasksMax", "77")]);
+    runtime.call("delete", &["--force", "c"]).succeeds();
+    scope.bundle.config["annotations"] = json!({ "org.systemd.property.Nonsense": "true" });
+    scope.run().fails(1, "Nonsense");
+    assert_eq!(scope.property("LoadState"), "not-found");
+}
+
+#[test]
+fn a_unit_that_has_failed_is_no_obstacle() {
+    need!(is_here(), "needs systemd");
+    let scope = Scope::running("cat /proc/self/cgroup", json!({}));
+    let mut failing = Command::new("systemd-run");
+    if !is_root() {
+        failing.arg("--user");
+    }
+    let words =
+        ["--quiet", "--scope", "--property", "RuntimeMaxSec=1", "--unit", &scope.unit, "sleep", "1000"];
+    assert!(!failing.args(words).status().expect("systemd-run").success());
+    scope.has(&[("ActiveState", "failed")]);
+    assert!(scope.run().succeeds().contains(&scope.unit));
+}
+
+#[test]
+fn a_unit_that_fails_is_forgotten_with_its_container() {
+    need!(is_here(), "needs systemd");
+    // Kept by systemd until somebody has looked at it, or not.
+    for mode in ["'inactive'", "'inactive-or-failed'"] {
+        let mut scope = Scope::running("hang", json!({}));
+        scope.bundle.config["annotations"] = json!({
+            "org.systemd.property.CollectMode": mode,
+            "org.systemd.property.RuntimeMaxUSec": "uint64 1000000",
+            "org.systemd.property.TimeoutStopUSec": "uint64 100000"
+        });
+        let runtime = scope.started();
+        let state: Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
+        if let Some(pid @ 1..) = state["pid"].as_i64() {
+            until_gone(pid.try_into().unwrap());
+        }
+        assert_eq!(runtime.status(), "stopped");
+        runtime.call("delete", &["c"]).succeeds();
+        assert_eq!(scope.property("LoadState"), "not-found");
     }
 }
 
 #[test]
-fn a_bus_that_goes_away_is_an_error() {
-    need!(is_root() && is_husk(), NEEDED);
-    let (systemd, runtime) = (Systemd::new(Mood::Leaves), Runtime::under_test());
-    run(&systemd, &runtime, &bundle(&systemd, "exit 0")).fails(1, "talk to systemd: receive");
-    assert!(is_gone(&systemd));
+fn a_unit_that_runs_is_somebody_elses() {
+    need!(is_here(), "needs systemd");
+    let scope = Scope::running("hang", json!({}));
+    let runtime = scope.started();
+    scope.run().fails(1, &scope.unit);
+    assert_eq!(runtime.status(), "running");
+    scope.has(&[("ActiveState", "active")]);
 }
 
 #[test]
-fn a_field_that_makes_no_name_of_a_unit_is_told() {
-    need!(is_root() && is_husk(), NEEDED);
-    let (systemd, runtime) = (Systemd::new(Mood::Willing), Runtime::under_test());
-    let wrong = |path: &str| {
-        let bundle = Bundle::running("exit 0").with("/linux/cgroupsPath", path.into());
-        run(&systemd, &runtime, &bundle).fails(1, "linux.cgroupsPath");
-    };
-    wrong("/a/path");
-    wrong("no-slice:husk:c");
-    wrong("a.slice:husk:with/slash");
-    assert_eq!(systemd.calls().len(), 0);
+fn a_container_of_a_unit_is_paused_and_killed() {
+    need!(is_here() && is_version_2(), "needs systemd and version 2");
+    let scope = Scope::running("hang", json!({}));
+    let runtime = scope.started();
+    runtime.call("pause", &["c"]).succeeds();
+    assert_eq!(runtime.status(), "paused");
+    // Systemd sets a property all the same.
+    runtime.call("update", &["--pids-limit", "5", "c"]).succeeds();
+    scope.has(&[("TasksMax", "5")]);
+    assert_eq!(runtime.status(), "paused");
+    runtime.call("resume", &["c"]).succeeds();
+    runtime.call("pause", &["c"]).succeeds();
+    runtime.call("delete", &["--force", "c"]).succeeds();
+    assert_eq!(scope.property("LoadState"), "not-found");
 }
 
-// Systemd's own list of devices has no exceptions from what is allowed.
 #[test]
-fn device_rules_hold_whether_or_not_it_has_words_for_them() {
-    need!(is_root() && is_husk(), NEEDED);
-    let device = json!([{ "path": "/dev/none", "type": "c", "major": 60, "minor": 1, "fileMode": 0o666 }]);
-    let rule = |allow: bool, fields: Value| {
-        let mut rule = fields;
-        (rule["allow"], rule["access"]) = (allow.into(), "rwm".into());
+fn devices_are_the_same_when_systemd_reads_its_files_again() {
+    need!(is_here() && is_root(), "needs systemd, and root to make devices");
+    let rule = |allow, major, minor| {
+        let mut rule = json!({ "allow": allow, "type": "c", "access": "rw" });
+        let numbers = [("major", major), ("minor", minor)];
+        for (name, number) in numbers.into_iter().filter_map(|(name, number)| Some((name, number?))) {
+            rule[name] = json!(number);
+        }
         rule
     };
-    let open = |rules: Value| {
-        let (systemd, runtime) = (Systemd::new(Mood::Willing), Runtime::under_test());
-        let bundle = bundle(&systemd, "cat /dev/none")
-            .with("/linux/resources", json!({ "devices": rules }))
-            .with("/linux/devices", device.clone());
-        run(&systemd, &runtime, &bundle)
+    let all = json!({ "allow": false, "access": "rwm" });
+    // Numbers that are nobody's: who may open one hears that there is no such device.
+    let device = |minor| json!({ "path": format!("/dev/{minor}"), "type": "c", "major": 60, "minor": minor });
+    let opens = |rules: Value, wanted: [bool; 2]| {
+        let mut scope = Scope::running("hang", json!({ "devices": rules }));
+        scope.bundle.config["linux"]["devices"] = json!([device(1), device(2)]);
+        let runtime = scope.started();
+        let look = || {
+            for (minor, opens) in [1, 2].into_iter().zip(wanted) {
+                let reason = if opens { "No such device or address" } else { "Operation not permitted" };
+                runtime.call("exec", &["c", "/guest", "cat", &format!("/dev/{minor}")]).fails(1, reason);
+            }
+            runtime.call("exec", &["c", "/guest", "write", "/dev/null"]).succeeds();
+        };
+        look();
+        systemctl(&["daemon-reload"]);
+        look();
+        runtime.call("update", &["--pids-limit", "5", "c"]).succeeds();
+        look();
     };
-    let this = || json!({ "type": "c", "major": 60, "minor": 1 });
-    open(json!([rule(false, json!({}))])).fails(1, "Operation not permitted");
-    open(json!([rule(false, json!({})), rule(true, this())])).fails(1, "No such device or address");
-    // All but one.
-    open(json!([rule(true, json!({})), rule(false, this())])).fails(1, "Operation not permitted");
-}
-
-#[test]
-fn a_container_of_its_is_limited_paused_and_killed() {
-    need!(is_husk(), NEEDED);
-    need!(crate::cgroups::has("pids"), "needs the pids controller");
-    let (systemd, runtime) = (Systemd::new(Mood::Willing), Runtime::under_test());
-    let bundle = bundle(&systemd, "hang").with("/linux/resources", json!({ "pids": { "limit": 20 } }));
-    bundle.write();
-    let path = bundle.path().to_str().unwrap();
-    call(&systemd, &runtime, "run", &["--detach", "--bundle", path, "c"]).succeeds();
-    let limit = || {
-        let directories = systemd.directories();
-        let file = directories.iter().map(|directory| directory.join("pids.max")).find(|file| file.exists());
-        fs::read_to_string(file.unwrap()).unwrap().trim().to_owned()
-    };
-    assert_eq!(limit(), "20");
-    call(&systemd, &runtime, "update", &["--pids-limit", "30", "c"]).succeeds();
-    assert_eq!(limit(), "30");
-    let calls = systemd.calls();
-    let asked = |method| &calls.iter().find(|(member, _)| member == method).unwrap().1;
-    assert_eq!(property(&asked("StartTransientUnit")[2], "TasksMax"), Some(&json!(20)));
-    assert_eq!(property(&asked("SetUnitProperties")[2], "TasksMax"), Some(&json!(30)));
-    // The freezer of version 1 is none of its.
-    call(&systemd, &runtime, "pause", &["c"]).succeeds();
-    assert_eq!(runtime.status(), "paused");
-    call(&systemd, &runtime, "delete", &["--force", "c"]).succeeds();
-    assert!(is_gone(&systemd) && runtime.is_empty());
-    assert!(methods(&systemd).contains(&format!("StopUnit {UNIT}")));
+    opens(json!([all]), [false, false]);
+    opens(json!([all, rule(true, Some(60), Some(1))]), [true, false]);
+    opens(json!([all, rule(true, Some(60), None)]), [true, true]);
+    opens(json!([all, rule(true, Some(60), None), rule(false, Some(60), Some(1))]), [false, true]);
+    if is_version_2() {
+        // For these systemd has no words.
+        opens(json!([all, rule(true, None, Some(2))]), [false, true]);
+        opens(json!([{ "allow": true, "access": "rwm" }, rule(false, Some(60), Some(1))]), [false, true]);
+    }
 }

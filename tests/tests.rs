@@ -1,5 +1,7 @@
 //! What is tested across the tree, through the command line. The tests of one crate stand beside it.
 
+/// Profiles of AppArmor.
+mod apparmor;
 /// What no bundle should be, and some bundle will.
 mod bad_input;
 /// Cgroups: made, limited, left empty, looked at and changed.
@@ -24,6 +26,8 @@ mod hooks;
 mod house;
 /// What a program finds in its container.
 mod inside;
+/// What is put where by `make install`: manual pages, and what shells complete.
+mod install;
 /// From create to delete, and what each verb says in each state.
 mod lifecycle;
 /// Limits beyond those that are inherited.
@@ -44,6 +48,8 @@ mod process;
 mod program;
 /// Engines that are told of husk.
 mod register;
+/// Limits of each kind: as the kernel has them, and met.
+mod resources;
 /// Filters of system calls, and agents that decide about them.
 mod seccomp;
 /// Many containers, and what is left of them.
@@ -52,6 +58,8 @@ mod soak;
 mod spied_upon;
 /// Cgroups that systemd makes.
 mod systemd;
+/// The same, with a systemd that the tests play.
+mod systemd_played;
 /// Terminals, in the foreground and sent away.
 mod terminal;
 /// A bundle to build, a runtime to run it, and what is expected of it.

@@ -21,7 +21,7 @@ impl Log {
     /// Opens the log, and makes it if it is not there: engines look into it whatever happens.
     pub(crate) fn open(global: &Global) -> Result<Self> {
         let Some(said) = &global.log else { return Ok(Self::standard(global)) };
-        let text = said.to_string_lossy();
+        let text = said.to_str().unwrap_or_default();
         // As crun has it, the kind of log may stand before the place.
         ensure!(
             !text.starts_with("journald:") && !text.starts_with("syslog:"),

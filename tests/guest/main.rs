@@ -201,6 +201,11 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
         ["hang"] => loop {
             std::thread::park();
         },
+        // Never rests.
+        ["spin"] => loop {
+            std::hint::spin_loop();
+        },
+        ["mkdir", path] => fs::create_dir(path)?,
         ["kill-parent"] => {
             let parent = rustix::process::getppid().ok_or("no parent")?;
             rustix::process::kill_process(parent, rustix::process::Signal::KILL)?;
@@ -297,11 +302,14 @@ fn surroundings(name: &str, told: &str) -> Result<serde_json::Value, Box<dyn Err
 /// A signal by its name.
 fn named(name: &str) -> Result<Signal, Box<dyn Error>> {
     let known = [
+        ("ABRT", Signal::ABRT),
         ("HUP", Signal::HUP),
         ("INT", Signal::INT),
+        ("QUIT", Signal::QUIT),
         ("TERM", Signal::TERM),
         ("TSTP", Signal::TSTP),
         ("TTIN", Signal::TTIN),
+        ("USR1", Signal::USR1),
     ];
     known.iter().find(|(known, _)| *known == name).map(|(_, signal)| *signal).ok_or("no such signal".into())
 }

@@ -117,6 +117,19 @@ impl Layout {
         }
     }
 
+    /// The cgroups of a place that somebody else has made, ready to be given what `resources` says: where
+    /// systemd uses not all controllers, those that are missing too.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be opened or made.
+    pub fn complete(&self, place: &Place, resources: &Resources) -> Result<Cgroup, Error> {
+        match self {
+            Self::V1(hierarchies) => hierarchies.complete(place, resources).map(Cgroup::V1),
+            Self::V2(tree) => tree.complete(in_tree(tree, place)?, resources).map(Cgroup::V2),
+        }
+    }
+
     /// The cgroups of a place, if there are any.
     ///
     /// # Errors
@@ -126,18 +139,6 @@ impl Layout {
         match self {
             Self::V1(hierarchies) => Ok(hierarchies.find(place)?.map(Cgroup::V1)),
             Self::V2(tree) => Ok(tree.find(in_tree(tree, place)?)?.map(Cgroup::V2)),
-        }
-    }
-
-    /// The cgroups of a place that systemd has made, with those that it makes none of.
-    ///
-    /// # Errors
-    ///
-    /// If one cannot be made or opened.
-    pub fn adopt(&self, place: &Place) -> Result<Option<Cgroup>, Error> {
-        match self {
-            Self::V1(hierarchies) => Ok(hierarchies.adopt(place)?.map(Cgroup::V1)),
-            Self::V2(_) => self.find(place),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The verbs: a file each, that turns arguments into one call of the runtime and prints what it says.
 
 mod checkpoint;
+mod completion;
 mod create;
 mod delete;
 mod doctor;
@@ -10,6 +11,7 @@ mod exec;
 mod features;
 mod kill;
 mod list;
+mod man;
 mod pause;
 mod plan;
 mod ps;
@@ -73,7 +75,7 @@ impl Group {
 }
 
 /// Every verb, in the order of the help.
-pub(crate) static VERBS: [Verb; 22] = [
+pub(crate) static VERBS: [Verb; 24] = [
     Verb {
         usage: "[--bundle DIRECTORY] ID",
         more: run::MORE,
@@ -133,6 +135,12 @@ pub(crate) static VERBS: [Verb; 22] = [
         more: register::MORE,
         ..verb::<register::Register>("register", Group::Prepare)
     },
+    Verb {
+        usage: "SHELL",
+        more: completion::MORE,
+        ..verb::<completion::Completion>("completion", Group::Prepare)
+    },
+    Verb { usage: "[VERB]", more: man::MORE, ..verb::<man::Man>("man", Group::Prepare) },
 ];
 
 pub(crate) fn find(name: &OsStr) -> Option<&'static Verb> {

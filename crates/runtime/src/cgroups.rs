@@ -6,7 +6,7 @@
 
 use crate::error::Error;
 use crate::probe::is_first_user_namespace;
-use crate::record::{Process, Record};
+use crate::record::Record;
 use husk_bundle::container::{NamespaceKind, Source};
 use husk_bundle::{Container, Warning};
 use husk_cgroup::devices::built_in;
@@ -73,6 +73,10 @@ impl KeptUnit {
     fn systemd(&self) -> Result<Systemd, Error> {
         Ok(Systemd::connect(self.owner()).map_err(husk_cgroup::Error::from)?)
     }
+
+    fn stop(&self) -> Result<(), Error> {
+        Ok(self.systemd()?.stop(&self.unit()?).map_err(husk_cgroup::Error::from)?)
+    }
 }
 
 impl Display for Kept {
@@ -99,16 +103,17 @@ impl Kept {
         Ok(Layout::detect()?.find(&self.place())?)
     }
 
-    /// Leaves nothing of it. Processes that are ending are waited for. A unit is stopped only if a process was recorded, as
-    /// what is in a cgroup is killed only then. (A scope that is ours all the same ends by itself, with what is in it.)
-    pub(crate) fn remove(&self, process: Option<Process>) -> Result<(), Error> {
+    /// Leaves nothing of it. Processes that are ending are waited for.
+    pub(crate) fn remove(&self) -> Result<(), Error> {
         let layout = Layout::detect()?;
-        if let Some(unit) = &self.unit
-            && process.is_some()
-            && layout.find(&self.place())?.is_some()
-        {
-            let stopped = unit.systemd()?.stop(&unit.unit()?);
-            stopped.map_err(husk_cgroup::Error::from)?;
+        if let Some(unit) = &self.unit {
+            // One that has failed may have no cgroup any more and still be known.
+            let is_there = layout.find(&self.place())?.is_some();
+            match unit.stop() {
+                // Tolerated: systemd is gone too, as a user's is with the last session.
+                Err(_) if !is_there => {}
+                stopped => stopped?,
+            }
         }
         Ok(layout.remove(&self.place(), PATIENCE)?)
     }
@@ -280,14 +285,6 @@ impl Home<'_> {
         }
     }
 
-    /// Whether what is recorded of it is the container's. Of a unit that is not known before systemd has made it.
-    pub(crate) fn is_ours(&self) -> bool {
-        match self {
-            Self::New(new) => new.is_ours,
-            Self::Known(_) => true,
-        }
-    }
-
     /// What was carried out otherwise than written.
     pub(crate) fn take_warnings(&mut self) -> Vec<Warning> {
         match self {
@@ -308,10 +305,10 @@ impl Home<'_> {
         of(hierarchy).or_else(|| hierarchy.split(',').find_map(of)).map(PathBuf::as_path)
     }
 
-    /// Moves the child into it, which asks for that.
-    pub(crate) fn join(&mut self, pid: u32) -> Result<(), Error> {
+    /// Moves the child into it, which asks for that, and notes in the record what has become the container's.
+    pub(crate) fn join(&mut self, pid: u32, record: &mut Record) -> Result<(), Error> {
         match self {
-            Self::New(new) => new.join(pid),
+            Self::New(new) => new.join(pid, record),
             Self::Known(cgroup) => join(cgroup, pid),
         }
     }
@@ -334,7 +331,6 @@ pub(crate) struct New<'c> {
     layout: Layout,
     kept: Kept,
     cgroup: Option<Cgroup>,
-    is_ours: bool,
     warnings: Vec<Warning>,
 }
 
@@ -372,13 +368,18 @@ impl<'c> New<'c> {
         // Behind those of the configuration, whose first is a denial of all (config-linux.md, "Default
         // Devices").
         resources.devices.extend(built_in());
-        let is_ours = kept.unit.is_none();
-        Ok(Some(Self { container, resources, layout, kept, cgroup: None, is_ours, warnings: Vec::new() }))
+        Ok(Some(Self { container, resources, layout, kept, cgroup: None, warnings: Vec::new() }))
     }
 
-    /// What is to be written down of it.
-    pub(crate) fn kept(&self) -> Kept {
-        self.kept.clone()
+    /// Where it will be.
+    pub(crate) fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
+    /// What is to be written down of it before it is made: nothing of a unit, which ends with its
+    /// processes, and which until then may be somebody else's.
+    pub(crate) fn announced(&self) -> Option<Kept> {
+        self.kept.unit.is_none().then(|| self.kept.clone())
     }
 
     /// Makes it, with all that has to be before there is a process. Systemd makes none without a process,
@@ -405,6 +406,7 @@ impl<'c> New<'c> {
         self.cgroup.is_some() || self.kept.unit.is_some()
     }
 
+    /// What has to be before the container's process does anything in it.
     fn prepare(&self, cgroup: &Cgroup) -> Result<Vec<Warning>, Error> {
         match cgroup.set_devices(&self.resources.devices) {
             // Who has no privileges over the host's devices can open none.
@@ -426,7 +428,7 @@ impl<'c> New<'c> {
         }
     }
 
-    fn join(&mut self, pid: u32) -> Result<(), Error> {
+    fn join(&mut self, pid: u32, record: &mut Record) -> Result<(), Error> {
         let Some(unit) = &self.kept.unit else {
             return self.cgroup.as_ref().map_or(Ok(()), |cgroup| join(cgroup, pid));
         };
@@ -443,16 +445,13 @@ impl<'c> New<'c> {
         let properties =
             systemd::start_properties(&unit, pid_of, hierarchy, version, resources, &annotations);
         systemd.start(&unit, &properties.map_err(failed)?).map_err(failed)?;
-        self.is_ours = true;
-        let cgroup = match self.layout.adopt(&self.kept.place())? {
-            Some(cgroup) => cgroup,
-            None => return Err(Error::State("the cgroup of the container's unit does not exist")),
-        };
+        record.cgroup = Some(self.kept.clone());
+        let cgroup = self.layout.complete(&self.kept.place(), resources)?;
         if hierarchy == Hierarchy::V1 || unit.is_slice() {
             let pid = i32::try_from(pid).unwrap_or(i32::MAX);
             cgroup.join(pid)?;
         }
-        // What systemd has no words for is set in the files.
+        // What systemd has no words for is set in the files, and so are device rules: it leaves ours alone.
         self.warnings = self.prepare(&cgroup)?;
         self.cgroup = Some(cgroup);
         Ok(())

@@ -93,7 +93,9 @@ pub fn create(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])
             Ok(())
         }
         Err(error) => {
-            creation.end(launched, &mut record, warn);
+            // Its process first.
+            drop(launched);
+            creation.end(&record, warn);
             Err(error)
         }
     }
@@ -111,9 +113,8 @@ pub(crate) fn make_home<'c>(
         creation.entry.write(record)?;
         return Ok(None);
     };
-    let kept = home.kept();
-    debug!("cgroup: {kept}");
-    record.cgroup = Some(kept);
+    debug!("cgroup: {}", home.kept());
+    record.cgroup = home.announced();
     creation.entry.write(record)?;
     let made = home.make(warn);
     if !home.is_made() {
@@ -166,25 +167,9 @@ impl Creation {
         self.committed = true;
     }
 
-    /// Leaves nothing of a container that has a process, or had one.
-    pub(crate) fn end(self, launched: Launched<'_>, record: &mut Record, warn: impl FnMut(&[Warning])) {
-        self.disown(launched.home.as_ref(), record);
-        // Its process first.
-        drop(launched);
-        self.end_rest(record, warn);
-    }
-
-    /// Forgets a cgroup that is somebody else's.
-    pub(crate) fn disown(&self, home: Option<&Home<'_>>, record: &mut Record) {
-        if !home.is_none_or(Home::is_ours) {
-            record.cgroup = None;
-            // Tolerated, here and below: as for one that is dropped.
-            self.entry.write(record).unwrap_or(());
-        }
-    }
-
-    /// Leaves nothing of a container whose process has ended.
-    pub(crate) fn end_rest(self, record: &Record, warn: impl FnMut(&[Warning])) {
+    /// Leaves nothing of a container whose process there was.
+    pub(crate) fn end(self, record: &Record, warn: impl FnMut(&[Warning])) {
+        // Tolerated: as for one that is dropped.
         cgroups::kill_rest(record).unwrap_or(());
         forget(&self.entry, record, warn).unwrap_or(());
         self.commit();

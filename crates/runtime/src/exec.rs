@@ -98,7 +98,7 @@ pub fn exec(
     warn: impl FnOnce(&[Warning]),
 ) -> Result<Option<ExitStatus>, Error> {
     let entry = store.entry(&request.id)?;
-    let record = entry.read()?;
+    let mut record = entry.read()?;
     match status::of(&entry, &record) {
         Status::Created | Status::Running => {}
         Status::Paused if request.paused == Paused::Waits => {}
@@ -153,7 +153,7 @@ pub fn exec(
         started => started?,
     };
     // A child that failed before asks nothing; the wait says at what.
-    if launched.serve(&container, &record, &mut console)? == Arrival::Ready {
+    if launched.serve(&container, &mut record, &mut console)? == Arrival::Ready {
         watcher.tell(&launched.child)?;
         write_pid(request.pid_file.as_deref(), launched.child.id())?;
         if let Some(process) = &container.process {
@@ -186,8 +186,8 @@ fn affinity(container: &Container) -> Result<(), Error> {
         origin: "process.execCPUAffinity.initial".to_owned(),
         failure: format!("sched_setaffinity: {}", Why(errno)),
     })?;
-    let words: Vec<_> = mask.iter().rev().map(|word| format!("{word:x}")).collect();
-    debug!("nsexec: affinity: 0x{}", words.join(","));
+    let digits: String = mask.iter().rev().map(|word| format!("{word:016x}")).collect();
+    debug!("nsexec: affinity: 0x{}", digits.trim_start_matches('0'));
     Ok(())
 }
 

@@ -2,7 +2,8 @@
 //!
 //! One file for each verb, and the things they share: the [`Store`] in which a container's directory
 //! is, the [`Record`] in it, and the probe of the machine. Nothing here prints; what the
-//! user should hear beside a result is a [`Warning`] returned with it.
+//! user should hear beside a result is a [`Warning`] returned with it, and what is done is told to whoever
+//! listens to `log`. Where runc says the same its phrases are used, which its callers know.
 
 #![forbid(unsafe_code)]
 
@@ -39,6 +40,7 @@ pub mod restore;
 mod run;
 mod seal;
 mod serve;
+mod settle;
 mod start;
 mod status;
 mod store;
@@ -74,6 +76,7 @@ pub use record::Record;
 pub use restore::restore;
 pub use run::{Afterwards, Foreground, Run, run};
 pub use seal::{Environment, Sealed, seal};
+pub use settle::settle;
 pub use start::start;
 pub use status::{Listed, OCI_VERSION, State, Status, list, state};
 pub use store::Store;

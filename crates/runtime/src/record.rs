@@ -65,7 +65,7 @@ pub struct Record {
 impl Record {
     /// Leaves nothing of what the container has beside its directory.
     pub(crate) fn leave(&self) -> Result<(), Error> {
-        self.cgroup.as_ref().map_or(Ok(()), |cgroup| cgroup.remove(self.process))?;
+        self.cgroup.as_ref().map_or(Ok(()), Kept::remove)?;
         self.resctrl.as_ref().map_or(Ok(()), Membership::leave)
     }
 }

@@ -89,9 +89,6 @@ pub fn restore(
     let restored = restoring.bring_back(&mut console);
     let mut home = restoring.home;
     warn(&home.as_mut().map(Home::take_warnings).unwrap_or_default());
-    if restored.is_err() {
-        creation.disown(home.as_ref(), &mut record);
-    }
     let ended = restored.and_then(|mut process| {
         let ended = match &signals {
             None => Ok(None),
@@ -101,7 +98,7 @@ pub fn restore(
     });
     match (&ended, how) {
         (Ok(_), Run::Detached) => creation.commit(),
-        _ => creation.end_rest(&record, warn),
+        _ => creation.end(&record, warn),
     }
     ended
 }
@@ -172,7 +169,7 @@ impl Restoring<'_, '_> {
     }
 
     /// Makes what is missing of the places that are mounted on.
-    fn make_places(&self, host: &Host) -> Result<(), Error> {
+    fn make_places(&mut self, host: &Host) -> Result<(), Error> {
         let mut places = {
             let plan = husk_plan::places(self.container, host, memory())?;
             perform(&command(&plan), plan)?
@@ -187,7 +184,7 @@ impl Restoring<'_, '_> {
     /// Brings CRIU into the cgroup, and so what it makes, and says where that is.
     fn settle(&mut self, criu: &Criu, options: &mut Message) -> Result<(), Error> {
         if let Some(home) = self.home.as_mut().filter(|home| home.entry() != CgroupEntry::Born) {
-            home.join(criu.pid())?;
+            home.join(criu.pid(), self.record)?;
         }
         let path = format!("/proc/{}/cgroup", criu.pid());
         let text = procfs::read(&path).map_err(|reason| Error::file("read", path, reason))?;

@@ -69,6 +69,11 @@ pub fn run(
     let stay = if how == Run::Detached { Stay::Detached } else { Stay::Foreground };
     let mut console = Console::of(request.console_socket.as_deref(), &container, stay)?;
     let watcher = Watcher::of(request.pidfd_socket.as_deref())?;
+    // Before there is anything that a signal could have us leave behind.
+    let signals = match how {
+        Run::Detached => None,
+        Run::Foreground(foreground) => Some(Signals::hold(orphans(&container, foreground))?),
+    };
     timings.begin("reserve the name");
     // Unless it is committed nothing is left of it, at the end or on the way.
     let creation = Creation::begin(store, &request.id)?;
@@ -77,10 +82,6 @@ pub fn run(
     let mut proxy = Proxy::open(&creation.entry)?;
     timings.begin("make the cgroup");
     let home = create::make_home(&container, request, &creation, &mut record, &mut warn)?;
-    let signals = match how {
-        Run::Detached => None,
-        Run::Foreground(foreground) => Some(Signals::hold(orphans(&container, foreground))?),
-    };
     let mut launched = launch(&container, &request.call(Start::AtOnce)?, home, timings)?;
     let begun = begin(&mut launched, &container, &mut console, request, &creation, &mut record);
     let begun = begun.and_then(|()| watcher.tell(&launched.child));
@@ -109,7 +110,9 @@ pub fn run(
             creation.commit();
         }
         _ => {
-            creation.end(launched, &mut record, warn);
+            // Its process first, which an error may have left.
+            drop(launched);
+            creation.end(&record, warn);
         }
     }
     ended
@@ -127,18 +130,20 @@ fn begin(
     let timings = &request.timings;
     timings.begin("write it down");
     // While the child is still at work, so that it costs no time; but while its hooks run, who looks for the
-    // container is to find it on its way, and before its unit is its own nobody is to stop that.
+    // container is to find it on its way.
     let hooks = &container.hooks;
     let hooks = [&hooks.prestart, &hooks.create_runtime, &hooks.create_container];
-    let is_ours = launched.home.as_ref().is_none_or(Home::is_ours);
-    if is_ours && hooks.iter().all(|hooks| hooks.is_empty()) {
+    if hooks.iter().all(|hooks| hooks.is_empty()) {
         record.process = create::process(&launched.child);
         creation.entry.write(record)?;
     }
+    let announced = record.cgroup.is_some();
     // A child that failed before asks nothing; the wait says at what.
     if launched.serve(container, record, console)? == Arrival::Ready {
-        // Its list may have gone on in another process.
-        if record.process.is_none_or(|process| process.pid.unsigned_abs() != launched.child.id()) {
+        // Its list may have gone on in another process, and its cgroup be a unit that there is now.
+        let is_known =
+            record.process.is_some_and(|process| process.pid.unsigned_abs() == launched.child.id());
+        if !is_known || record.cgroup.is_some() != announced {
             record.process = create::process(&launched.child);
             creation.entry.write(record)?;
         }

@@ -6,6 +6,7 @@
 
 use crate::error::Error;
 use crate::record::Record;
+use log::debug;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::retry_on_intr;
 use std::fs::{self, DirBuilder, File};
@@ -157,18 +158,26 @@ impl Entry {
         }
     }
 
-    /// Forgets the container. What is gone already is no error, so that a second try finishes what
-    /// the first could not.
+    /// Leaves nothing of a container.
     pub(crate) fn remove(&self) -> Result<(), Error> {
         // A record that cannot be read names nothing.
         if let Ok(record) = self.read() {
             record.leave()?;
         }
+        self.discard()
+    }
+
+    /// Forgets the container. What is gone already is no error, so that a second try finishes what
+    /// the first could not.
+    pub(crate) fn discard(&self) -> Result<(), Error> {
         match fs::remove_dir_all(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(Error::file("remove", &self.path, error))
             }
-            _ => Ok(()),
+            _ => {
+                debug!("delete: nothing is left in {}", self.path.display());
+                Ok(())
+            }
         }
     }
 }

@@ -81,7 +81,8 @@ impl Hierarchies {
         Ok(Place::new(places))
     }
 
-    /// Makes the cgroups of a place, ready to be given what `resources` says. Those that are there already have to be empty and not frozen.
+    /// Makes the cgroups of a place, ready to be given what `resources` says. Those that are there already
+    /// have to be empty and not frozen.
     ///
     /// # Errors
     ///
@@ -99,22 +100,55 @@ impl Hierarchies {
 
     fn make(&self, place: &Place, resources: &Resources, made: &mut Vec<PathBuf>) -> Result<Cgroup, Error> {
         let mut cgroup = Cgroup { groups: Vec::with_capacity(self.mounts.len()), unified: None };
-        for mount in &self.mounts {
-            let path = mount.controllers.first().and_then(|controller| place.path(controller));
-            let Some(path) = path else { continue };
+        for (mount, path) in self.places(place) {
             let group = mount.make(path, made)?;
             if !made.iter().any(|new| new == path) {
-                mount.check_unused(&group)?;
+                check_unused(&group)?;
             }
             cgroup.groups.push(group);
         }
-        if let (Some(tree), Some(path)) = (&self.unified, place.path("")) {
-            let path = paths::below(tree.mount_point(), path).unwrap_or_default();
-            // Of the limits those that version 1 has no controller for.
-            let rest = resources.only(|controller| !self.mounts.iter().any(|mount| mount.is_for(controller)));
-            cgroup.unified = Some(tree.create(path, &rest)?);
+        if let Some((tree, path)) = self.unified_place(place) {
+            cgroup.unified = Some(tree.create(path, &self.rest(resources))?);
         }
         Ok(cgroup)
+    }
+
+    /// The cgroups of a place that systemd has made, ready to be given what `resources` says. It makes some: those of
+    /// controllers that it was asked to limit or count with. The others are made here, but none in the tree that is its own.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be made or opened.
+    pub fn complete(&self, place: &Place, resources: &Resources) -> Result<Cgroup, Error> {
+        let mut cgroup = Cgroup { groups: Vec::with_capacity(self.mounts.len()), unified: None };
+        for (mount, path) in self.places(place) {
+            if mount.is_for("name=systemd") {
+                cgroup.groups.extend(mount.find(path)?);
+            } else {
+                cgroup.groups.push(mount.make(path, &mut Vec::new())?);
+            }
+        }
+        if let Some((tree, path)) = self.unified_place(place) {
+            cgroup.unified = Some(tree.complete(path, &self.rest(resources))?);
+        }
+        Ok(cgroup)
+    }
+
+    /// Where in each hierarchy of version 1 a place is.
+    fn places<'p>(&'p self, place: &'p Place) -> impl Iterator<Item = (&'p Mount, &'p Path)> {
+        let of = |mount: &Mount| mount.controllers.first().and_then(|controller| place.path(controller));
+        self.mounts.iter().filter_map(move |mount| Some((mount, of(mount)?)))
+    }
+
+    /// The same in the tree of version 2.
+    fn unified_place<'p>(&'p self, place: &'p Place) -> Option<(&'p v2::Tree, &'p str)> {
+        let (tree, path) = (self.unified.as_ref()?, place.path("")?);
+        Some((tree, paths::below(tree.mount_point(), path).unwrap_or_default()))
+    }
+
+    /// Of limits those that version 1 has no controller for.
+    fn rest(&self, resources: &Resources) -> Resources {
+        resources.only(|controller| !self.mounts.iter().any(|mount| mount.is_for(controller)))
     }
 
     /// The cgroups of a place, if there is any.
@@ -124,37 +158,14 @@ impl Hierarchies {
     /// If one cannot be opened.
     pub fn find(&self, place: &Place) -> Result<Option<Cgroup>, Error> {
         let mut cgroup = Cgroup { groups: Vec::new(), unified: None };
-        for mount in &self.mounts {
-            let path = mount.controllers.first().and_then(|controller| place.path(controller));
-            let Some(path) = path else { continue };
-            match open(path) {
-                Ok(directory) => cgroup.groups.push(mount.group(directory, path)),
-                Err(Errno::NOENT | Errno::NODEV) => {}
-                Err(source) => {
-                    return Err(Error::Act { act: "open the cgroup", path: path.to_owned(), source });
-                }
-            }
+        for (mount, path) in self.places(place) {
+            cgroup.groups.extend(mount.find(path)?);
         }
-        if let (Some(tree), Some(path)) = (&self.unified, place.path("")) {
-            cgroup.unified = tree.find(paths::below(tree.mount_point(), path).unwrap_or_default())?;
+        if let Some((tree, path)) = self.unified_place(place) {
+            cgroup.unified = tree.find(path)?;
         }
         let found = !cgroup.groups.is_empty() || cgroup.unified.is_some();
         Ok(found.then_some(cgroup))
-    }
-
-    /// The cgroups of a place that systemd has made. It makes some: those of controllers that it was asked to limit or
-    /// count with. The others are made here, but none in a tree that is systemd's own.
-    ///
-    /// # Errors
-    ///
-    /// If one cannot be made or opened.
-    pub fn adopt(&self, place: &Place) -> Result<Option<Cgroup>, Error> {
-        for mount in self.mounts.iter().filter(|mount| !mount.is_for("name=systemd")) {
-            if let Some(path) = mount.controllers.first().and_then(|controller| place.path(controller)) {
-                mount.make(path, &mut Vec::new())?;
-            }
-        }
-        self.find(place)
     }
 
     /// Removes the cgroups of a place and those below them: as many as can be, and the error is that
@@ -183,6 +194,14 @@ impl Mount {
         self.controllers.iter().any(|name| name == controller)
     }
 
+    fn find(&self, path: &Path) -> Result<Option<Group>, Error> {
+        match open(path) {
+            Ok(directory) => Ok(Some(self.group(directory, path))),
+            Err(Errno::NOENT | Errno::NODEV) => Ok(None),
+            Err(source) => Err(Error::Act { act: "open the cgroup", path: path.to_owned(), source }),
+        }
+    }
+
     /// Makes the cgroup at `path`, with what is above it. `made` hears which were not there.
     fn make(&self, path: &Path, made: &mut Vec<PathBuf>) -> Result<Group, Error> {
         let failed = |act, path: &Path| {
@@ -209,20 +228,20 @@ impl Mount {
         }
         Ok(self.group(directory, path))
     }
+}
 
-    /// Refuses a cgroup that somebody uses, or that nothing would run in.
-    fn check_unused(&self, group: &Group) -> Result<(), Error> {
-        let pids = procs::all(&group.directory);
-        let failed = |source| Error::Act { act: "list the processes of", path: group.path.clone(), source };
-        let count = pids.map_err(failed)?.len();
-        if count != 0 {
-            return Err(Error::NotEmpty { path: group.path.clone(), count });
-        }
-        if self.is_for("freezer") && super::freezer::is_frozen(group)? {
-            return Err(Error::Frozen(group.path.clone()));
-        }
-        Ok(())
+/// Refuses a cgroup that somebody uses, or that nothing would run in.
+fn check_unused(group: &Group) -> Result<(), Error> {
+    let pids = procs::all(&group.directory);
+    let failed = |source| Error::Act { act: "list the processes of", path: group.path.clone(), source };
+    let count = pids.map_err(failed)?.len();
+    if count != 0 {
+        return Err(Error::NotEmpty { path: group.path.clone(), count });
     }
+    if group.controllers.iter().any(|name| name == "freezer") && super::freezer::is_frozen(group)? {
+        return Err(Error::Frozen(group.path.clone()));
+    }
+    Ok(())
 }
 
 /// Gives a cgroup the processors and memory nodes of the one above: it has none to begin with, and no
