@@ -7,7 +7,7 @@ PREFIX ?= /usr/local
 HUSK ?=
 export PREFIX DESTDIR
 
-.PHONY: help run install uninstall check check-deep test soak integration integration-guest golden examples doc bench-spawn
+.PHONY: help run install uninstall check check-deep test soak integration integration-guest golden examples doc bench-engines bench-spawn
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -49,6 +49,9 @@ examples: ## run every example program
 
 doc: ## the documentation of the libraries
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
+
+bench-engines: ## a container by podman and by containerd with husk, crun and runc: a table
+	integration/bench/engines/run.sh
 
 bench-spawn: ## spawn times against fork, vfork, posix_spawn, clone and std: tables and plots
 	integration/bench/spawn/run.sh

@@ -270,6 +270,10 @@ check_limits_of_processes() {
 }
 
 
+check_no_cgroup_at_all() {
+    same "$(cat /proc/self/cgroup)" "$(run --cgroups disabled --cgroupns host "$image" cat /proc/self/cgroup)"
+}
+
 check_update() {
     background --memory 64m
     podman update --memory 128m --cpus 0.25 c
@@ -632,6 +636,15 @@ check_error_of_containers_that_are_not_running() {
     as_with_runc 'pause of one that is dead' dead podman pause c
     as_with_runc 'exec in one that is paused' paused podman exec c true
     keep_errors
+}
+
+check_husk_registers_itself() {
+    need 'only husk does' husk register --help
+    husk register podman --undo
+    exits 125 podman --runtime husk run --rm "$image" true
+    husk register podman
+    same hi "$(podman --runtime husk run --rm "$image" echo hi)"
+    cp "$examples/podman/husk.conf" /etc/containers/containers.conf.d/
 }
 
 check_the_readme_is_right() {

@@ -87,8 +87,7 @@ pub fn restore(
     let mut restoring =
         Restoring { request, container: &container, creation: &creation, record: &mut record, home };
     let restored = restoring.bring_back(&mut console);
-    let mut home = restoring.home;
-    warn(&home.as_mut().map(Home::take_warnings).unwrap_or_default());
+    warn(&restoring.home.as_mut().map(Home::take_warnings).unwrap_or_default());
     let ended = restored.and_then(|mut process| {
         let ended = match &signals {
             None => Ok(None),

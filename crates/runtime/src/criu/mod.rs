@@ -29,8 +29,8 @@ use rustix::net::{
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+pub(crate) use settings::{ANNOTATION, Directories, options};
 pub use settings::{CgroupMode, Settings, Switch};
-pub(crate) use settings::{Directories, options};
 pub(crate) use wire::Message;
 
 /// The oldest CRIU that is asked for anything, of 2021: what namespaces, freezers, notifications and labels
