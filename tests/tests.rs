@@ -10,6 +10,10 @@ mod command_line;
 mod exec;
 /// One more process in a container whose namespaces are not all its own.
 mod exec_namespaces;
+/// Programs that see nothing of their surroundings, and what they try in order to.
+mod hermetic;
+/// Sandboxes on machines that do not let one be made, or not completely.
+mod hermetic_machines;
 /// The six kinds of hooks: where, when and with what they are run, and what follows if they fail.
 mod hooks;
 /// The rules of the house that a compiler does not know.

@@ -14,6 +14,14 @@ pub(crate) enum Exit {
     UnknownCommand,
     /// 255: an `exec` that came to no process. Anything else is the code of one.
     NoProcess,
+    /// 124: a program that a limit ended, as timeout(1) has it.
+    Limit,
+    /// 125: a `test` that came to no sandbox.
+    NoSandbox,
+    /// 126: a program that cannot be run.
+    NoProgram,
+    /// 127: a program that is not there.
+    NotFound,
     /// What the container's program ended with; 128 and the signal that killed it.
     Program(ExitStatus),
 }
@@ -25,6 +33,10 @@ impl From<Exit> for ExitCode {
             Exit::Failed => Self::FAILURE,
             Exit::UnknownCommand => Self::from(3),
             Exit::NoProcess => Self::from(255),
+            Exit::Limit => Self::from(124),
+            Exit::NoSandbox => Self::from(125),
+            Exit::NoProgram => Self::from(126),
+            Exit::NotFound => Self::from(127),
             Exit::Program(status) => {
                 let killed = status.signal().map(|signal| 128 + signal);
                 let code = status.code().or(killed).and_then(|code| u8::try_from(code).ok());

@@ -1,6 +1,7 @@
 //! What runs inside the containers of tests: one static program instead of a shell and its tools, so
 //! that a test says exactly what is looked at and needs no image.
 
+mod network;
 mod spy;
 mod stream;
 mod terminal;
@@ -105,6 +106,10 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
             std::io::stdin().read_to_end(&mut Vec::new())?;
         }
         ["tty", words @ ..] => return terminal::look(words),
+        // Whether somebody answers at an address: a port of this machine, or the name of an abstract socket.
+        ["connect", address] => network::connect(address)?,
+        // Listens at a port, says so, and connects to itself; then waits for the end of its input.
+        ["listen", port] => network::listen(port)?,
         ["cat", file] => print!("{}", fs::read_to_string(file)?),
         ["write", file] => fs::write(file, "written")?,
         ["list", directory] => {

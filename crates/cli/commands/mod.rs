@@ -14,6 +14,7 @@ mod run;
 mod spec;
 mod start;
 mod state;
+mod test;
 mod update;
 mod validate;
 
@@ -51,9 +52,10 @@ pub(crate) enum Group {
     Life,
     Look,
     Prepare,
+    Test,
 }
 
-pub(crate) const GROUPS: [Group; 3] = [Group::Life, Group::Look, Group::Prepare];
+pub(crate) const GROUPS: [Group; 4] = [Group::Life, Group::Look, Group::Prepare, Group::Test];
 
 impl Group {
     pub(crate) fn heading(self) -> &'static str {
@@ -61,12 +63,13 @@ impl Group {
             Self::Life => "A container's life",
             Self::Look => "What is there",
             Self::Prepare => "Before there is a container",
+            Self::Test => "Without a container",
         }
     }
 }
 
 /// Every verb, in the order of the help.
-pub(crate) static VERBS: [Verb; 16] = [
+pub(crate) static VERBS: [Verb; 17] = [
     Verb {
         usage: "[--bundle DIRECTORY] ID",
         more: run::MORE,
@@ -107,6 +110,12 @@ pub(crate) static VERBS: [Verb; 16] = [
         usage: "[BUNDLE]",
         more: validate::MORE,
         ..verb::<validate::Validate>("validate", Group::Prepare)
+    },
+    Verb {
+        usage: "[OPTIONS] [--] PROGRAM [ARGUMENTS]",
+        more: test::MORE,
+        failure: Exit::NoSandbox,
+        ..verb::<test::Test>("test", Group::Test)
     },
 ];
 

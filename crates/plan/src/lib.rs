@@ -32,7 +32,7 @@ mod rootfs;
 mod seccomp;
 mod terminal;
 
-pub use builder::{Error, Plan};
+pub use builder::{Builder, Error, Plan};
 pub use exec::{Target, exec};
 pub use host::{AppArmor, CgroupEntry, CgroupMount, Host, JoinedIds, NamespacePath, Resctrl, Selinux};
 pub use namespaces::apart;
@@ -40,7 +40,6 @@ pub use process::rlimits;
 pub use program::not_begun;
 pub use seccomp::decisions;
 
-use builder::Builder;
 use bumpalo::Bump;
 use husk_bundle::Container;
 use husk_bundle::container::{Access, NamespaceKind, NoNewPrivileges};

@@ -56,8 +56,8 @@ impl Launched<'_> {
                 }
                 Some(Request::Terminal) => console.receive(child.requested_fd()?)?,
                 Some(Request::Scheduler) => schedule(child, container)?,
-                // Answered by whoever made the child.
-                Some(Request::IdMaps) => {
+                // Answered by whoever made the child; and of no container.
+                Some(Request::IdMaps | Request::Leftovers) => {
                     return Err(Error::State("the container's process asks for what it has"));
                 }
             }
