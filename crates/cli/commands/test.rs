@@ -58,8 +58,8 @@ pub(super) struct Test {
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     memory: Option<u64>,
     /// How many processes and threads it may have
-    #[arg(long, value_name = "NUMBER", default_value = "4096")]
-    pids: u64,
+    #[arg(long, value_name = "NUMBER")]
+    pids: Option<u64>,
     /// How many files each of its processes may have open
     #[arg(long, value_name = "NUMBER")]
     files: Option<u64>,
@@ -134,7 +134,7 @@ impl Test {
                 wall: self.timeout,
                 cpu_seconds: self.cpu,
                 memory: self.memory,
-                processes: Some(self.pids),
+                processes: self.pids,
                 files: self.files,
                 file_size: self.file_size,
                 disk: Some(self.disk),

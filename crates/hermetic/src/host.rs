@@ -24,6 +24,8 @@ pub struct Host {
     pub found: Vec<Found>,
     /// What the caller may have of each of the profile's [resources](crate::Limits::resources).
     pub most: [Option<u64>; 5],
+    /// Whether the program has a cgroup of its own, which its limits of memory and processes are.
+    pub cgroup: bool,
     /// Whether a user namespace can be made.
     pub user_namespace: bool,
     /// What the program finds in `/proc`.

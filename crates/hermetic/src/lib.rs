@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cgroup;
 mod environment;
 mod error;
 mod filter;

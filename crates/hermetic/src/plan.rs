@@ -16,7 +16,7 @@ use husk_script::sys::mount::{Extent, MountFlags, MountPropagationFlags};
 use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::signal::{Signal, SignalSet};
 use husk_script::sys::{CArray, Fd};
-use husk_script::{Reg, Step};
+use husk_script::{Reg, Request, Step};
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -80,6 +80,11 @@ pub fn plan<'b>(profile: &Profile, host: &Host, memory: &'b Bump) -> Result<Plan
     // From here on in the process that becomes the program. A session of its own: a signal to its process
     // group does not reach who started it, nor does what it types reach their terminal.
     plan.at("session").push(Step::Setsid);
+    if host.cgroup {
+        // Not before: when memory is short there, the kernel must not come upon a process that shares ours.
+        plan.at("limits").push(Step::Request { what: Request::Cgroup });
+        plan.push(Step::Unshare { namespaces: Namespaces::CGROUP });
+    }
     limits(profile, host, &mut plan);
     // An ordinary user's are lost in exec.
     if host.uid == 0 {
@@ -93,10 +98,12 @@ pub fn plan<'b>(profile: &Profile, host: &Host, memory: &'b Bump) -> Result<Plan
 }
 
 fn namespaces(profile: &Profile, host: &Host) -> Namespaces {
-    let always = Namespaces::MOUNT | Namespaces::PID | Namespaces::IPC | Namespaces::UTS | Namespaces::CGROUP;
+    let always = Namespaces::MOUNT | Namespaces::PID | Namespaces::IPC | Namespaces::UTS;
+    // One has the cgroup as its root that its maker is in.
+    let cgroup = if host.cgroup { Namespaces::EMPTY } else { Namespaces::CGROUP };
     let user = if host.user_namespace { Namespaces::USER } else { Namespaces::EMPTY };
     let net = if profile.net == Net::Host { Namespaces::EMPTY } else { Namespaces::NET };
-    always | user | net
+    always | cgroup | user | net
 }
 
 /// The caller's ids and no other, which takes no privilege: files that the program writes are the caller's.
@@ -350,7 +357,8 @@ fn limits(profile: &Profile, host: &Host, plan: &mut Builder<'_>) {
     plan.at("limits");
     let within = |asked: u64, most: Option<u64>| most.map_or(asked, |most| asked.min(most));
     for ((resource, asked), most) in profile.limits.resources().into_iter().zip(host.most) {
-        let Some(asked) = asked else { continue };
+        let is_cgroups = host.cgroup && matches!(resource, Resource::As | Resource::Nproc);
+        let Some(asked) = asked.filter(|_| !is_cgroups) else { continue };
         // The first signal says why, the second does not.
         let maximum = if resource == Resource::Cpu { asked.saturating_add(1) } else { asked };
         let limit = Rlimit { current: Some(within(asked, most)), maximum: Some(within(maximum, most)) };

@@ -43,6 +43,7 @@ pub fn probe(profile: &Profile) -> Result<Host, Error> {
             .limits
             .resources()
             .map(|(resource, asked)| asked.and_then(|_| getrlimit(resource).maximum)),
+        cgroup: false,
         user_namespace: true,
         procfs: Procfs::Own,
     })

@@ -64,7 +64,7 @@ pub enum Net {
 }
 
 /// What the program may use.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// How long it may take.
     pub wall: Option<Duration>,
@@ -82,6 +82,9 @@ pub struct Limits {
     pub disk: Option<u64>,
 }
 
+/// As many as no test needs, so that one that runs away fails and not the machine.
+const MOST_PROCESSES: u64 = 4096;
+
 impl Limits {
     /// Those that the kernel keeps for each process or user.
     #[must_use]
@@ -89,25 +92,9 @@ impl Limits {
         [
             (Resource::Cpu, self.cpu_seconds),
             (Resource::As, self.memory),
-            (Resource::Nproc, self.processes),
+            (Resource::Nproc, Some(self.processes.unwrap_or(MOST_PROCESSES))),
             (Resource::Nofile, self.files),
             (Resource::Fsize, self.file_size),
         ]
-    }
-}
-
-impl Default for Limits {
-    /// As many processes and as much disk as no test needs, so that one that runs away fails and not the
-    /// machine.
-    fn default() -> Self {
-        Self {
-            wall: None,
-            cpu_seconds: None,
-            memory: None,
-            processes: Some(4096),
-            files: None,
-            file_size: None,
-            disk: Some(2 << 30),
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! Running a program: from the profile to how it ended.
 
+use crate::cgroup::Home;
 use crate::environment;
 use crate::error::{self, Error, Hint};
 use crate::host::{Host, Procfs};
@@ -58,6 +59,8 @@ pub enum Reached {
     Wall(Duration),
     /// Seconds of a processor.
     Cpu(u64),
+    /// Bytes of memory.
+    Memory(u64),
     /// Bytes of a file.
     FileSize(u64),
 }
@@ -67,14 +70,17 @@ impl Display for Reached {
         match self {
             Self::Wall(limit) => write!(f, "time limit of {} s reached", limit.as_secs_f64()),
             Self::Cpu(limit) => write!(f, "processor limit of {limit} s reached"),
+            Self::Memory(limit) => write!(f, "memory limit of {limit} bytes reached"),
             Self::FileSize(limit) => write!(f, "file size limit of {limit} bytes reached"),
         }
     }
 }
 
 /// Isolation that is not to be had on this machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loss {
+    /// Limits of memory and processes are each process's and each user's, not all of the program's together.
+    Cgroup(String),
     /// The program sees the caller's procfs.
     Procfs,
     /// The program is in the caller's user namespace, with no privileges of it.
@@ -84,6 +90,13 @@ pub enum Loss {
 impl Display for Loss {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Cgroup(why) => {
+                return write!(
+                    f,
+                    "limits of memory and processes are kept by rlimits, for each process and user, and not for all \
+                     together: no cgroup can be had: {why}"
+                );
+            }
             Self::Procfs => {
                 "/proc is the caller's, whose processes are seen there: parts of it are covered, as in a \
                  container, so the kernel lets nobody mount another"
@@ -101,10 +114,21 @@ impl Display for Loss {
 pub fn run(profile: &Profile, how: Run) -> Result<Ended, Error> {
     let mut host = probe(profile)?;
     let mut losses = Vec::new();
+    let home = match Home::of(&profile.limits).transpose() {
+        Ok(home) => home,
+        Err(error) => {
+            losses.push(Loss::Cgroup(error.to_string()));
+            None
+        }
+    };
+    if let Some(loss) = losses.pop_if(|_| how == Run::Strict) {
+        return Err(Error::Strict(loss));
+    }
+    host.cgroup = home.is_some();
     loop {
         // Never freed: the child may read it for longer than we live.
         let plan = plan(profile, &host, Box::leak(Box::new(Bump::new())))?;
-        match perform(&plan, &profile.limits) {
+        match perform(&plan, &profile.limits, home.as_ref()) {
             Ok(ended) => return Ok(Ended { losses, ..ended }),
             Err(error) => match loss(&error, &plan, &mut host) {
                 Some(loss) if how == Run::Strict => return Err(Error::Strict(loss)),
@@ -206,7 +230,7 @@ fn hidden(profile: &Profile, host: &Host) -> Hint {
 }
 
 /// Starts the plan's child and watches it to its end.
-fn perform(plan: &Plan<'static>, limits: &Limits) -> Result<Ended, husk_spawn::Error> {
+fn perform(plan: &Plan<'static>, limits: &Limits, home: Option<&Home>) -> Result<Ended, husk_spawn::Error> {
     let steps = plan.steps;
     let mut command = Command::of_steps(move |writer| {
         steps.iter().for_each(|step| writer.push(*step));
@@ -215,7 +239,7 @@ fn perform(plan: &Plan<'static>, limits: &Limits) -> Result<Ended, husk_spawn::E
     command.kill_on_drop().new_namespaces(plan.namespaces);
     let held = Held::all()?;
     let started = Instant::now();
-    watch(&mut command.spawn()?, &held, limits, started)
+    watch(&mut command.spawn()?, &held, limits, home, started)
 }
 
 /// Signals that wait until they are passed on.
@@ -261,6 +285,7 @@ fn watch(
     child: &mut Child,
     held: &Held,
     limits: &Limits,
+    home: Option<&Home>,
     started: Instant,
 ) -> Result<Ended, husk_spawn::Error> {
     let failed = |errno| husk_spawn::Error::new("watch the program", errno);
@@ -286,14 +311,19 @@ fn watch(
         if ended && let Some(status) = child.try_wait()? {
             let reached = match limits.wall.filter(|_| is_late) {
                 Some(wall) => Some(Reached::Wall(wall)),
-                None => reached(status, limits),
+                None => reached(status, limits, home),
             };
             let usage = child.usage().unwrap_or_default();
             let wall = started.elapsed();
             return Ok(Ended { status, wall, usage, leftovers, reached, losses: Vec::new() });
         }
-        if asks && !ended && child.next_request()? == Some(Request::Leftovers) {
-            leftovers = leftovers::below(child.id());
+        if asks && !ended {
+            match child.next_request()? {
+                Some(Request::Leftovers) => leftovers = leftovers::below(child.id()),
+                Some(Request::Cgroup) => join(child, home)?,
+                // It is about to end.
+                _ => continue,
+            }
             child.go_on()?;
         }
         if !is_late && limits.wall.is_some_and(|wall| started.elapsed() >= wall) {
@@ -303,8 +333,20 @@ fn watch(
     }
 }
 
-/// A limit of which the kernel tells by a signal of its own.
-fn reached(status: ExitStatus, limits: &Limits) -> Option<Reached> {
+/// Moves the program into its cgroup: the one child that the first process has.
+fn join(child: &Child, home: Option<&Home>) -> Result<(), husk_spawn::Error> {
+    for program in leftovers::below(child.id()) {
+        let joined = home.map_or(Ok(()), |home| home.join(program.pid));
+        joined.map_err(|error| husk_spawn::Error::new(error.to_string(), Errno::PERM))?;
+    }
+    Ok(())
+}
+
+/// The limit that ended the program, as far as the kernel tells.
+fn reached(status: ExitStatus, limits: &Limits, home: Option<&Home>) -> Option<Reached> {
+    if !status.success() && home.is_some_and(Home::has_run_out) {
+        return limits.memory.map(Reached::Memory);
+    }
     let by = |signal: Signal| status.signal() == Some(signal.number());
     if by(Signal::XCPU) {
         limits.cpu_seconds.map(Reached::Cpu)

@@ -111,6 +111,7 @@ mod tests {
             own: vec!["/tmp".into(), "/run".into()],
             found: Vec::new(),
             most: [None; 5],
+            cgroup: false,
             user_namespace: true,
             procfs: Procfs::Own,
         };

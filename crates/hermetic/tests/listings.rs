@@ -27,6 +27,7 @@ fn user() -> Host {
         own: ["/dev", "/run", "/var/tmp", "/tmp"].map(Into::into).to_vec(),
         found: Vec::new(),
         most: [None, None, Some(1000), None, None],
+        cgroup: false,
         user_namespace: true,
         procfs: Procfs::Own,
     }
