@@ -14,6 +14,8 @@ pub(crate) enum Exit {
     UnknownCommand,
     /// 255: an `exec` that came to no process. Anything else is the code of one.
     NoProcess,
+    /// 101: a test that failed, as libtest has it.
+    Tests,
     /// 124: a program that a limit ended, as timeout(1) has it.
     Limit,
     /// 125: a `test` that came to no sandbox.
@@ -33,6 +35,7 @@ impl From<Exit> for ExitCode {
             Exit::Failed => Self::FAILURE,
             Exit::UnknownCommand => Self::from(3),
             Exit::NoProcess => Self::from(255),
+            Exit::Tests => Self::from(101),
             Exit::Limit => Self::from(124),
             Exit::NoSandbox => Self::from(125),
             Exit::NoProgram => Self::from(126),

@@ -3,12 +3,14 @@
 use super::Perform;
 use crate::exit::Exit;
 use crate::session::Session;
-use anyhow::{Result, anyhow};
-use husk_hermetic::{Access, Ended, Error, Limits, Net, Profile, Run, Show, Variable};
+use anyhow::{Context as _, Result, anyhow};
+use husk_hermetic::{Access, Ended, Error, Kind, Limits, Net, Profile, Run, Show, Variable};
 use std::ffi::OsString;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, stdout};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 pub(super) const MORE: &str = "
@@ -25,6 +27,10 @@ Examples:
   husk test --overlay . -- make test        the same, and what is written is thrown away
   husk test --timeout 10s --memory 512m -- ./check
   husk test --plan -- ./check               what would be done
+
+Cargo runs each test so, with this in .cargo/config.toml:
+  [target.'cfg(target_os = \"linux\")']
+  runner = [\"husk\", \"test\", \"--runner\"]
 ";
 
 /// Run a program that sees nothing of its surroundings and leaves nothing behind
@@ -72,6 +78,9 @@ pub(super) struct Test {
     /// Refuse where this machine cannot isolate it completely
     #[arg(long)]
     strict: bool,
+    /// Run a test binary as cargo has it run: each of its tests in a sandbox of its own
+    #[arg(long, conflicts_with = "plan")]
+    runner: bool,
     /// Print what would be done, a line a step, and do nothing
     #[arg(long)]
     plan: bool,
@@ -91,7 +100,22 @@ impl Perform for Test {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
         let how = if self.strict { Run::Strict } else { Run::Possible };
         let is_plan = self.plan;
-        let profile = self.profile();
+        let is_runner = self.runner;
+        let mut profile = self.profile();
+        if is_runner {
+            match husk_hermetic::kind(&profile) {
+                Kind::Other => return as_it_is(&profile),
+                Kind::Test => husk_hermetic::show(&mut profile),
+                Kind::Tests => {
+                    husk_hermetic::show(&mut profile);
+                    let tests = husk_hermetic::run_tests(&profile, how, &mut stdout())?;
+                    if let Some(tests) = tests {
+                        tests.losses.iter().for_each(|loss| session.log.warning(loss));
+                        return Ok(if tests.success { Exit::Success } else { Exit::Tests });
+                    }
+                }
+            }
+        }
         if is_plan {
             print!("{}", husk_hermetic::listing(&profile)?);
             return Ok(Exit::Success);
@@ -141,6 +165,13 @@ impl Test {
             },
         }
     }
+}
+
+/// Becomes the program, without a sandbox.
+fn as_it_is(profile: &Profile) -> Result<Exit> {
+    let (program, arguments) = profile.args.split_first().context("no program")?;
+    let error = Command::new(program).args(arguments).exec();
+    Err(error).with_context(|| program.display().to_string())
 }
 
 fn variable(text: OsString) -> Variable {

@@ -3,10 +3,14 @@
 use crate::profile::Limits;
 use husk_cgroup::resources::Memory;
 use husk_cgroup::{Cgroup, Error, Layout, Place, Resources};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How long is waited for processes that have been killed.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How many there have been.
+static MADE: AtomicU64 = AtomicU64::new(0);
 
 /// A cgroup that is gone when this is.
 pub(crate) struct Home {
@@ -31,7 +35,8 @@ impl Home {
 
     fn make(resources: Resources) -> Result<Self, Error> {
         let layout = Layout::detect()?;
-        let name = format!("husk-hermetic-{}", std::process::id());
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("husk-hermetic-{}-{number}", std::process::id());
         let place = layout.place(None, &name)?;
         let cgroup = layout.create(&place, &resources)?;
         let home = Self { layout, place, cgroup, resources };

@@ -26,8 +26,8 @@ const NAMES: [&str; 14] = [
 ];
 
 /// What is the caller's by how it begins: what test harnesses tell tests.
-const PREFIXES: [&str; 8] =
-    ["CARGO_", "RUST_", "RUSTUP_", "NEXTEST", "PROPTEST_", "INSTA_", "PYTEST_", "GOTEST"];
+const PREFIXES: [&str; 9] =
+    ["CARGO_", "RUST_", "RUSTDOC_", "RUSTUP_", "NEXTEST", "PROPTEST_", "INSTA_", "PYTEST_", "GOTEST"];
 
 /// Endings of what is secret, whatever it begins with.
 const SECRETS: [&str; 4] = ["_TOKEN", "_SECRET", "_PASSWORD", "_KEY"];

@@ -14,22 +14,26 @@
 
 #![forbid(unsafe_code)]
 
+mod cargo;
 mod cgroup;
 mod environment;
 mod error;
 mod filter;
 mod host;
 mod leftovers;
+mod libtest;
 mod plan;
 mod probe;
 mod profile;
 mod run;
+mod sandbox;
 mod view;
 
+pub use cargo::{Kind, Tests, kind, run_tests, show};
 pub use error::{Error, Hint};
 pub use host::{Found, Host, Procfs};
 pub use leftovers::Process;
-pub use plan::plan;
+pub use plan::{Streams, plan};
 pub use probe::probe;
 pub use profile::{Access, Limits, Net, Profile, Show, Variable};
 pub use run::{Ended, Loss, Reached, Run, end_alike, listing, run};

@@ -44,6 +44,15 @@ const LINKS: [(&CStr, &CStr); 5] = [
 const INHERITED: [Signal; 7] =
     [Signal::HUP, Signal::INT, Signal::QUIT, Signal::PIPE, Signal::TERM, Signal::CHLD, Signal::TSTP];
 
+/// A program's standard streams.
+#[derive(Clone, Copy)]
+pub enum Streams {
+    /// The caller's.
+    Callers,
+    /// An empty one to read from, and this one of the caller's to write to.
+    Captured(Fd),
+}
+
 /// Writes the plan of a program into `memory`.
 ///
 /// The order of these lines is the order of the system calls. A line that must stand where it stands says
@@ -52,7 +61,12 @@ const INHERITED: [Signal; 7] =
 /// # Errors
 ///
 /// If something that is asked for cannot be done.
-pub fn plan<'b>(profile: &Profile, host: &Host, memory: &'b Bump) -> Result<Plan<'b>, Error> {
+pub fn plan<'b>(
+    profile: &Profile,
+    host: &Host,
+    streams: Streams,
+    memory: &'b Bump,
+) -> Result<Plan<'b>, Error> {
     let mut plan = Builder::new(memory);
     plan.at("signals");
     INHERITED.into_iter().for_each(|signal| plan.push(Step::DefaultAction { signal }));
@@ -73,6 +87,15 @@ pub fn plan<'b>(profile: &Profile, host: &Host, memory: &'b Bump) -> Result<Plan
     let cwd = plan.text(&host.cwd)?;
     plan.push(Step::Chdir { path: cwd });
     plan.at("umask").push(Step::Umask { mask: Mode::from_raw_mode(0o022) });
+    if let Streams::Captured(output) = streams {
+        plan.at("streams");
+        let input = plan.register()?;
+        plan.push(Step::Open { path: c"/dev/null", flags: OFlags::RDONLY, mode: Mode::empty(), out: input });
+        plan.push(Step::Dup3 { from: input.into(), to: Fd::STDIN });
+        plan.push(Step::Dup3 { from: output.into(), to: Fd::STDOUT });
+        plan.push(Step::Dup3 { from: output.into(), to: Fd::STDERR });
+        plan.release(input);
+    }
     // What the caller has open is the host's, but for the standard streams.
     plan.at("init").push(Step::CloseOthers { first: Fd::FIRST_EXTRA, keep: None });
 

@@ -4,27 +4,26 @@ use crate::cgroup::Home;
 use crate::environment;
 use crate::error::{self, Error, Hint};
 use crate::host::{Host, Procfs};
-use crate::leftovers::{self, Process};
-use crate::plan::{candidates, plan};
+use crate::leftovers::Process;
+use crate::plan::{Streams, candidates, plan};
 use crate::probe::probe;
 use crate::profile::{Limits, Profile};
+use crate::sandbox::{Failed, Held, Sandbox, watch};
 use bumpalo::Bump;
 use husk_plan::Plan;
+use husk_script::Step;
 use husk_script::sys::Errno;
 use husk_script::sys::process::Usage;
-use husk_script::sys::signal::{Signal, SignalSet, read_signalfd, rt_sigaction_default, rt_sigprocmask};
-use husk_script::{Request, Step};
-use husk_spawn::{Child, Command, Reason, signalfd};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::retry_on_intr;
+use husk_script::sys::signal::{Signal, rt_sigaction_default};
+use husk_spawn::Reason;
 use std::ffi::OsStr;
 use std::fmt::{self, Display, Formatter};
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::ExitStatus;
-use std::time::{Duration, Instant};
+use std::rc::Rc;
+use std::time::Duration;
 
 /// How a program is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,29 +111,76 @@ impl Display for Loss {
 ///
 /// If the sandbox cannot be made, or the program not be run.
 pub fn run(profile: &Profile, how: Run) -> Result<Ended, Error> {
-    let mut host = probe(profile)?;
-    let mut losses = Vec::new();
-    let home = match Home::of(&profile.limits).transpose() {
-        Ok(home) => home,
-        Err(error) => {
-            losses.push(Loss::Cgroup(error.to_string()));
-            None
-        }
-    };
-    if let Some(loss) = losses.pop_if(|_| how == Run::Strict) {
-        return Err(Error::Strict(loss));
+    let mut machine = Machine::of(profile, how)?;
+    let ended = machine.run(profile, Streams::Callers)?;
+    Ok(Ended { losses: machine.losses, ..ended })
+}
+
+/// A machine, and what was found to be missing there.
+pub(crate) struct Machine {
+    pub(crate) host: Host,
+    how: Run,
+    pub(crate) losses: Vec<Loss>,
+}
+
+impl Machine {
+    pub(crate) fn of(profile: &Profile, how: Run) -> Result<Self, Error> {
+        Ok(Self { host: probe(profile)?, how, losses: Vec::new() })
     }
-    host.cgroup = home.is_some();
-    loop {
+
+    /// A cgroup for the next program, if its limits need one and one can be had.
+    pub(crate) fn home(&mut self, limits: &Limits) -> Result<Option<Rc<Home>>, Error> {
+        let home = match Home::of(limits).transpose() {
+            Ok(home) => home.map(Rc::new),
+            Err(error) => {
+                self.lose(Loss::Cgroup(error.to_string()))?;
+                None
+            }
+        };
+        self.host.cgroup = home.is_some();
+        Ok(home)
+    }
+
+    fn lose(&mut self, loss: Loss) -> Result<(), Error> {
+        if self.how == Run::Strict {
+            return Err(Error::Strict(loss));
+        }
+        if !self.losses.contains(&loss) {
+            self.losses.push(loss);
+        }
+        Ok(())
+    }
+
+    /// Runs one program to its end, and finds out meanwhile what can be had here.
+    pub(crate) fn run(&mut self, profile: &Profile, streams: Streams) -> Result<Ended, Error> {
+        let home = self.home(&profile.limits)?;
+        let held = Held::all().map_err(|error| Error::Step { origin: "signals".to_owned(), error })?;
+        loop {
+            let plan = self.plan(profile, streams)?;
+            let failed = match Sandbox::start(plan, &profile.limits, home.clone()) {
+                Err(failed) => failed,
+                Ok(mut sandbox) => match to_end(&mut sandbox, &held) {
+                    Ok(ended) => return Ok(ended),
+                    Err(error) => Box::new(Failed { plan: sandbox.into_plan(), error }),
+                },
+            };
+            match loss(&failed.error, &failed.plan, &mut self.host) {
+                Some(loss) => self.lose(loss)?,
+                None => return Err(explain(failed.error, &failed.plan, profile, &self.host)),
+            }
+        }
+    }
+
+    pub(crate) fn plan(&self, profile: &Profile, streams: Streams) -> Result<Plan<'static>, Error> {
         // Never freed: the child may read it for longer than we live.
-        let plan = plan(profile, &host, Box::leak(Box::new(Bump::new())))?;
-        match perform(&plan, &profile.limits, home.as_ref()) {
-            Ok(ended) => return Ok(Ended { losses, ..ended }),
-            Err(error) => match loss(&error, &plan, &mut host) {
-                Some(loss) if how == Run::Strict => return Err(Error::Strict(loss)),
-                Some(loss) => losses.push(loss),
-                None => return Err(explain(error, &plan, profile, &host)),
-            },
+        Ok(plan(profile, &self.host, streams, Box::leak(Box::new(Bump::new())))?)
+    }
+}
+
+fn to_end(sandbox: &mut Sandbox, held: &Held) -> Result<Ended, husk_spawn::Error> {
+    loop {
+        if let Some((_, ended)) = watch([&mut *sandbox], held)?.pop() {
+            return ended;
         }
     }
 }
@@ -160,7 +206,7 @@ pub fn end_alike(status: ExitStatus) {
 ///
 /// As `run`, but for what only the kernel knows.
 pub fn listing(profile: &Profile) -> Result<String, Error> {
-    Ok(plan(profile, &probe(profile)?, &Bump::new())?.to_string())
+    Ok(plan(profile, &probe(profile)?, Streams::Callers, &Bump::new())?.to_string())
 }
 
 /// The step at which a plan failed, and why.
@@ -188,7 +234,12 @@ fn loss(error: &husk_spawn::Error, plan: &Plan<'static>, host: &mut Host) -> Opt
 }
 
 /// The error in words that help.
-fn explain(error: husk_spawn::Error, plan: &Plan<'static>, profile: &Profile, host: &Host) -> Error {
+pub(crate) fn explain(
+    error: husk_spawn::Error,
+    plan: &Plan<'static>,
+    profile: &Profile,
+    host: &Host,
+) -> Error {
     let reason = |errno: Errno| io::Error::from_raw_os_error(errno.raw_os_error());
     let refused = |errno: Errno| Error::Namespaces {
         act: error.act().to_owned(),
@@ -227,144 +278,4 @@ fn hidden(profile: &Profile, host: &Host) -> Hint {
     Hint(directory.map(|directory| {
         format!("it is there, but hidden or needs what is hidden: '--read {}' shows it", directory.display())
     }))
-}
-
-/// Starts the plan's child and watches it to its end.
-fn perform(plan: &Plan<'static>, limits: &Limits, home: Option<&Home>) -> Result<Ended, husk_spawn::Error> {
-    let steps = plan.steps;
-    let mut command = Command::of_steps(move |writer| {
-        steps.iter().for_each(|step| writer.push(*step));
-        Ok(())
-    });
-    command.kill_on_drop().new_namespaces(plan.namespaces);
-    let held = Held::all()?;
-    let started = Instant::now();
-    watch(&mut command.spawn()?, &held, limits, home, started)
-}
-
-/// Signals that wait until they are passed on.
-struct Held {
-    before: SignalSet,
-    arriving: OwnedFd,
-}
-
-impl Held {
-    /// All but faults, which are of our own making, and what stops and continues us.
-    fn all() -> Result<Self, husk_spawn::Error> {
-        const LEFT: [Signal; 10] = [
-            Signal::SEGV,
-            Signal::BUS,
-            Signal::FPE,
-            Signal::ILL,
-            Signal::TRAP,
-            Signal::SYS,
-            Signal::TSTP,
-            Signal::TTIN,
-            Signal::TTOU,
-            Signal::CONT,
-        ];
-        let failed = |errno| husk_spawn::Error::new("hold signals", errno);
-        let set = LEFT.into_iter().fold(SignalSet::FULL, SignalSet::without);
-        // If our caller ignores the ends of children, the kernel keeps no status of any.
-        rt_sigaction_default(Signal::CHLD).map_err(failed)?;
-        let before = rt_sigprocmask(set).map_err(failed)?;
-        let arriving = signalfd(set)?;
-        Ok(Self { before, arriving })
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // Tolerated: it was the mask before.
-        rt_sigprocmask(self.before).map(drop).unwrap_or(());
-    }
-}
-
-/// One loop over the program's end, what its first process asks, our signals and the time.
-fn watch(
-    child: &mut Child,
-    held: &Held,
-    limits: &Limits,
-    home: Option<&Home>,
-    started: Instant,
-) -> Result<Ended, husk_spawn::Error> {
-    let failed = |errno| husk_spawn::Error::new("watch the program", errno);
-    let mut leftovers = Vec::new();
-    let mut is_late = false;
-    loop {
-        let left = limits.wall.filter(|_| !is_late).map(|wall| wall.saturating_sub(started.elapsed()));
-        let left = left.and_then(|left| Timespec::try_from(left).ok());
-        let (ended, arrived, asks) = {
-            let process = child.as_fd();
-            let mut polled = vec![
-                PollFd::from_borrowed_fd(process, PollFlags::IN),
-                PollFd::new(&held.arriving, PollFlags::IN),
-            ];
-            polled.extend(child.release_fd().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-            retry_on_intr(|| poll(&mut polled, left.as_ref())).map_err(failed)?;
-            let ready = |index: usize| polled.get(index).is_some_and(|polled| !polled.revents().is_empty());
-            (ready(0), ready(1), ready(2))
-        };
-        if arrived {
-            pass_on(child, held)?;
-        }
-        if ended && let Some(status) = child.try_wait()? {
-            let reached = match limits.wall.filter(|_| is_late) {
-                Some(wall) => Some(Reached::Wall(wall)),
-                None => reached(status, limits, home),
-            };
-            let usage = child.usage().unwrap_or_default();
-            let wall = started.elapsed();
-            return Ok(Ended { status, wall, usage, leftovers, reached, losses: Vec::new() });
-        }
-        if asks && !ended {
-            match child.next_request()? {
-                Some(Request::Leftovers) => leftovers = leftovers::below(child.id()),
-                Some(Request::Cgroup) => join(child, home)?,
-                // It is about to end.
-                _ => continue,
-            }
-            child.go_on()?;
-        }
-        if !is_late && limits.wall.is_some_and(|wall| started.elapsed() >= wall) {
-            is_late = true;
-            child.kill()?;
-        }
-    }
-}
-
-/// Moves the program into its cgroup: the one child that the first process has.
-fn join(child: &Child, home: Option<&Home>) -> Result<(), husk_spawn::Error> {
-    for program in leftovers::below(child.id()) {
-        let joined = home.map_or(Ok(()), |home| home.join(program.pid));
-        joined.map_err(|error| husk_spawn::Error::new(error.to_string(), Errno::PERM))?;
-    }
-    Ok(())
-}
-
-/// The limit that ended the program, as far as the kernel tells.
-fn reached(status: ExitStatus, limits: &Limits, home: Option<&Home>) -> Option<Reached> {
-    if !status.success() && home.is_some_and(Home::has_run_out) {
-        return limits.memory.map(Reached::Memory);
-    }
-    let by = |signal: Signal| status.signal() == Some(signal.number());
-    if by(Signal::XCPU) {
-        limits.cpu_seconds.map(Reached::Cpu)
-    } else if by(Signal::XFSZ) {
-        limits.file_size.map(Reached::FileSize)
-    } else {
-        None
-    }
-}
-
-/// Passes on all signals that have come.
-fn pass_on(child: &Child, held: &Held) -> Result<(), husk_spawn::Error> {
-    loop {
-        match read_signalfd(&held.arriving) {
-            Ok(arrived) if arrived.signal == Signal::CHLD => {}
-            Ok(arrived) => child.signal(arrived.signal)?,
-            Err(Errno::AGAIN) => return Ok(()),
-            Err(errno) => return Err(husk_spawn::Error::new("take a signal", errno)),
-        }
-    }
 }

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use bumpalo::Bump;
-use husk_hermetic::{Access, Found, Host, Limits, Net, Procfs, Profile, Show, Variable, plan};
+use husk_hermetic::{Access, Found, Host, Limits, Net, Procfs, Profile, Show, Streams, Variable, plan};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn user() -> Host {
 fn is(name: &str, profile: &Profile, host: &Host) {
     let golden =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/listings").join(name).with_extension("txt");
-    let found = plan(profile, host, &Bump::new()).unwrap().to_string();
+    let found = plan(profile, host, Streams::Callers, &Bump::new()).unwrap().to_string();
     if std::env::var_os("HUSK_GOLDEN").is_some_and(|value| value == "write") {
         fs::write(&golden, &found).unwrap();
     }
@@ -102,8 +102,9 @@ fn everything_that_can_be_asked_for() {
 
 #[test]
 fn what_cannot_be_done_is_said() {
-    let refusal =
-        |profile: &Profile, host: &Host| plan(profile, host, &Bump::new()).err().unwrap().to_string();
+    let refusal = |profile: &Profile, host: &Host| {
+        plan(profile, host, Streams::Callers, &Bump::new()).err().unwrap().to_string()
+    };
     assert_eq!(refusal(&Profile::default(), &user()), "program: is missing");
     let shown = vec![Show { path: "f".into(), access: Access::Overlay }];
     let found = vec![Found { path: "/srv/f".into(), is_directory: false }];
