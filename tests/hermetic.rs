@@ -74,8 +74,8 @@ fn it_ends_as_the_program_does() {
         let status = place.sh(&[], &format!("kill -{signal} $$")).0.status;
         assert!(status.signal().is_some(), "{signal}: {status}");
     }
-    place.test(&[], &["/no/such"]).fails(127, "husk: /no/such: No such file or directory");
-    place.test(&[], &["/etc/passwd"]).fails(126, "husk: /etc/passwd: Permission denied");
+    place.test(&[], &["/no/such"]).fails(127, "husk: /no/such: no such file or directory");
+    place.test(&[], &["/etc/passwd"]).fails(126, "husk: /etc/passwd: permission denied");
     let hidden = place.path("home/program");
     fs::write(&hidden, "").unwrap();
     place.test(&[], &[&hidden]).fails(127, "it is there, but hidden");
@@ -303,7 +303,7 @@ fn paths_are_shown_as_asked() {
     place.sh(&["--hide", "/usr/share"], "ls /usr/share").prints("");
     assert_eq!(fs::read_to_string(place.path("here/file")).unwrap(), "more\n");
     assert!(!fs::exists(place.path("here/new")).unwrap());
-    place.sh(&["--write", "missing"], "").fails(125, "husk: find missing: No such file or directory");
+    place.sh(&["--write", "missing"], "").fails(125, "husk: find missing: no such file or directory");
     place.sh(&["--overlay", "file"], "").fails(125, "is no directory");
     // A repository is shown as a whole.
     fs::create_dir(place.path("here/.git")).unwrap();

@@ -115,6 +115,8 @@ impl Bundle {
 pub(crate) struct Runtime {
     root: TempDir,
     program: OsString,
+    /// What stands before each verb.
+    pub(crate) globals: &'static [&'static str],
 }
 
 impl Runtime {
@@ -124,13 +126,13 @@ impl Runtime {
 
     /// This program, wherever it is.
     pub(crate) fn of(program: impl Into<OsString>) -> Self {
-        Self { root: TempDir::new().expect("a temporary directory"), program: program.into() }
+        Self { root: TempDir::new().expect("a temporary directory"), program: program.into(), globals: &[] }
     }
 
     /// The runtime with this verb, to be given more.
     pub(crate) fn command(&self, verb: &str) -> Command {
         let mut command = Command::new(&self.program);
-        command.arg("--root").arg(self.root.path()).arg(verb);
+        command.arg("--root").arg(self.root.path()).args(self.globals).arg(verb);
         command
     }
 
@@ -244,7 +246,7 @@ impl Runtime {
     }
 
     /// Output through files: the container keeps what it is given for longer than the runtime lives.
-    fn detached(&self, mut command: Command) -> Seen {
+    pub(crate) fn detached(&self, mut command: Command) -> Seen {
         let (mut out, mut err) =
             (tempfile::tempfile().expect("a file"), tempfile::tempfile().expect("a file"));
         command

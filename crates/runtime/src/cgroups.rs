@@ -15,7 +15,9 @@ use husk_cgroup::{Cgroup, Layout, Place, Resources};
 use husk_plan::CgroupEntry;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -71,9 +73,27 @@ impl KeptUnit {
     fn systemd(&self) -> Result<Systemd, Error> {
         Ok(Systemd::connect(self.owner()).map_err(husk_cgroup::Error::from)?)
     }
+
+    fn stop(&self) -> Result<(), Error> {
+        Ok(self.systemd()?.stop(&self.unit()?).map_err(husk_cgroup::Error::from)?)
+    }
+}
+
+impl Display for Kept {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let directories = self.directories.iter();
+        let directories = directories.map(|(controller, path)| format!("{controller}:{}", path.display()));
+        f.write_str(&directories.collect::<Vec<_>>().join(" "))
+    }
 }
 
 impl Kept {
+    /// The one by which its processes are stopped.
+    pub(crate) fn freezer(&self) -> Option<&Path> {
+        let of = |controller| self.directories.get(controller);
+        of("freezer").or_else(|| of("")).map(PathBuf::as_path)
+    }
+
     fn place(&self) -> Place {
         Place::new(self.directories.clone())
     }
@@ -86,11 +106,14 @@ impl Kept {
     /// Leaves nothing of it. Processes that are ending are waited for.
     pub(crate) fn remove(&self) -> Result<(), Error> {
         let layout = Layout::detect()?;
-        if let Some(unit) = &self.unit
-            && layout.find(&self.place())?.is_some()
-        {
-            let stopped = unit.systemd()?.stop(&unit.unit()?);
-            stopped.map_err(husk_cgroup::Error::from)?;
+        if let Some(unit) = &self.unit {
+            // One that has failed may have no cgroup any more and still be known.
+            let is_there = layout.find(&self.place())?.is_some();
+            match unit.stop() {
+                // Tolerated: systemd is gone too, as a user's is with the last session.
+                Err(_) if !is_there => {}
+                stopped => stopped?,
+            }
         }
         Ok(layout.remove(&self.place(), PATIENCE)?)
     }
@@ -233,7 +256,7 @@ fn warning(warning: husk_cgroup::Warning) -> Warning {
 }
 
 /// Whether we have no privileges over the host, whatever our name is.
-fn is_unprivileged() -> bool {
+pub(crate) fn is_unprivileged() -> bool {
     !geteuid().is_root() || !is_first_user_namespace()
 }
 
@@ -262,6 +285,14 @@ impl Home<'_> {
         }
     }
 
+    /// What was carried out otherwise than written.
+    pub(crate) fn take_warnings(&mut self) -> Vec<Warning> {
+        match self {
+            Self::New(new) => std::mem::take(&mut new.warnings),
+            Self::Known(_) => Vec::new(),
+        }
+    }
+
     /// Where the child can be born.
     pub(crate) fn directory(&self) -> Option<BorrowedFd<'_>> {
         self.cgroup().and_then(Cgroup::directory)
@@ -274,10 +305,10 @@ impl Home<'_> {
         of(hierarchy).or_else(|| hierarchy.split(',').find_map(of)).map(PathBuf::as_path)
     }
 
-    /// Moves the child into it, which asks for that.
-    pub(crate) fn join(&mut self, pid: u32) -> Result<(), Error> {
+    /// Moves the child into it, which asks for that, and notes in the record what has become the container's.
+    pub(crate) fn join(&mut self, pid: u32, record: &mut Record) -> Result<(), Error> {
         match self {
-            Self::New(new) => new.join(pid),
+            Self::New(new) => new.join(pid, record),
             Self::Known(cgroup) => join(cgroup, pid),
         }
     }
@@ -300,6 +331,7 @@ pub(crate) struct New<'c> {
     layout: Layout,
     kept: Kept,
     cgroup: Option<Cgroup>,
+    warnings: Vec<Warning>,
 }
 
 impl<'c> New<'c> {
@@ -336,12 +368,18 @@ impl<'c> New<'c> {
         // Behind those of the configuration, whose first is a denial of all (config-linux.md, "Default
         // Devices").
         resources.devices.extend(built_in());
-        Ok(Some(Self { container, resources, layout, kept, cgroup: None }))
+        Ok(Some(Self { container, resources, layout, kept, cgroup: None, warnings: Vec::new() }))
     }
 
-    /// What is to be written down of it.
-    pub(crate) fn kept(&self) -> Kept {
-        self.kept.clone()
+    /// Where it will be.
+    pub(crate) fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
+    /// What is to be written down of it before it is made: nothing of a unit, which ends with its
+    /// processes, and which until then may be somebody else's.
+    pub(crate) fn announced(&self) -> Option<Kept> {
+        self.kept.unit.is_none().then(|| self.kept.clone())
     }
 
     /// Makes it, with all that has to be before there is a process. Systemd makes none without a process,
@@ -357,9 +395,10 @@ impl<'c> New<'c> {
             }
             made => made?,
         };
-        let prepared = self.prepare(&cgroup, warn);
+        let prepared = self.prepare(&cgroup);
         self.cgroup = Some(cgroup);
-        prepared
+        warn(&prepared?);
+        Ok(())
     }
 
     /// Whether it is there, or will be as soon as there is a process.
@@ -367,22 +406,29 @@ impl<'c> New<'c> {
         self.cgroup.is_some() || self.kept.unit.is_some()
     }
 
-    fn prepare(&self, cgroup: &Cgroup, warn: &mut impl FnMut(&[Warning])) -> Result<(), Error> {
-        let resources = &self.resources;
-        match cgroup.set_devices(&resources.devices) {
+    /// What has to be before the container's process does anything in it.
+    fn prepare(&self, cgroup: &Cgroup) -> Result<Vec<Warning>, Error> {
+        match cgroup.set_devices(&self.resources.devices) {
             // Who has no privileges over the host's devices can open none.
             Err(error) if error.is_permission() && is_unprivileged() => {}
             set => set?,
         }
-        let warnings: Vec<_> = cgroup.apply_early(resources)?.into_iter().map(warning).collect();
-        warn(&warnings);
-        match (cgroup, delegate(self.container)) {
-            (Cgroup::V2(cgroup), Some(user)) => Ok(cgroup.delegate(user)?),
-            _ => Ok(()),
+        let warnings = cgroup.apply_early(&self.in_files())?;
+        if let (Cgroup::V2(cgroup), Some(user)) = (cgroup, delegate(self.container)) {
+            cgroup.delegate(user)?;
+        }
+        Ok(warnings.into_iter().map(warning).collect())
+    }
+
+    /// What is written to the cgroup's files.
+    fn in_files(&self) -> Cow<'_, Resources> {
+        match self.kept.unit {
+            Some(_) => Cow::Owned(systemd::aligned(&self.resources)),
+            None => Cow::Borrowed(&self.resources),
         }
     }
 
-    fn join(&mut self, pid: u32) -> Result<(), Error> {
+    fn join(&mut self, pid: u32, record: &mut Record) -> Result<(), Error> {
         let Some(unit) = &self.kept.unit else {
             return self.cgroup.as_ref().map_or(Ok(()), |cgroup| join(cgroup, pid));
         };
@@ -399,30 +445,20 @@ impl<'c> New<'c> {
         let properties =
             systemd::start_properties(&unit, pid_of, hierarchy, version, resources, &annotations);
         systemd.start(&unit, &properties.map_err(failed)?).map_err(failed)?;
-        // What systemd has no words for is set in the files.
-        let cgroup = match self.layout.find(&self.kept.place())? {
-            Some(cgroup) => cgroup,
-            None => return Err(Error::State("the cgroup of the container's unit does not exist")),
-        };
+        record.cgroup = Some(self.kept.clone());
+        let cgroup = self.layout.complete(&self.kept.place(), resources)?;
         if hierarchy == Hierarchy::V1 || unit.is_slice() {
-            join(&cgroup, pid)?;
+            let pid = i32::try_from(pid).unwrap_or(i32::MAX);
+            cgroup.join(pid)?;
         }
-        let resources = systemd::aligned(resources);
-        cgroup.apply_early(&resources)?;
-        if let (Cgroup::V2(cgroup), Some(user)) = (&cgroup, delegate(self.container)) {
-            cgroup.delegate(user)?;
-        }
+        // What systemd has no words for is set in the files, and so are device rules: it leaves ours alone.
+        self.warnings = self.prepare(&cgroup)?;
         self.cgroup = Some(cgroup);
         Ok(())
     }
 
     fn limit(&self) -> Result<(), Error> {
-        let Some(cgroup) = &self.cgroup else { return Ok(()) };
-        let resources = &self.resources;
-        if self.kept.unit.is_some() {
-            return Ok(cgroup.apply_late(&systemd::aligned(resources))?);
-        }
-        Ok(cgroup.apply_late(resources)?)
+        self.cgroup.as_ref().map_or(Ok(()), |cgroup| Ok(cgroup.apply_late(&self.in_files())?))
     }
 }
 

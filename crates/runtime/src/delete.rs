@@ -62,14 +62,14 @@ fn end(entry: &Entry, warn: impl FnMut(&[Warning])) -> Result<(), Error> {
 /// Forgets a container whose process is gone, and then runs the hooks for that, as the specification
 /// has it (runtime.md, "Lifecycle", 12 and 13): they find nothing of it any more.
 pub(crate) fn forget(entry: &Entry, record: &Record, warn: impl FnMut(&[Warning])) -> Result<(), Error> {
-    if record.poststop.is_empty() {
-        return entry.remove();
-    }
-    // Of two who delete it, as `run` and somebody's `delete --force` may, one runs them.
     // While it is still written down what that is.
     record.leave()?;
+    if record.poststop.is_empty() {
+        return entry.discard();
+    }
+    // Of two who delete it, as `run` and somebody's `delete --force` may, one runs them.
     let ours = entry.claim()?;
-    entry.remove()?;
+    entry.discard()?;
     if ours {
         hooks::poststop(record, warn);
     }

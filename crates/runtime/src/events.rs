@@ -125,7 +125,11 @@ pub fn events(
             return Ok(());
         }
         if Instant::now() >= next {
-            tell(&used(&record, &cgroup)?)?;
+            match used(&record, &cgroup) {
+                // It has ended and been deleted since we looked.
+                Err(_) if status::of(&entry, &record) == Status::Stopped => return Ok(()),
+                event => tell(&event?)?,
+            }
             next = Instant::now() + interval;
         }
     }

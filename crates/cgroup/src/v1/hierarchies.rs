@@ -81,14 +81,15 @@ impl Hierarchies {
         Ok(Place::new(places))
     }
 
-    /// Makes the cgroups of a place. Those that are there already have to be empty and not frozen.
+    /// Makes the cgroups of a place, ready to be given what `resources` says. Those that are there already
+    /// have to be empty and not frozen.
     ///
     /// # Errors
     ///
     /// If one cannot be made, or is in use.
-    pub fn create(&self, place: &Place) -> Result<Cgroup, Error> {
+    pub fn create(&self, place: &Place, resources: &Resources) -> Result<Cgroup, Error> {
         let mut made = Vec::new();
-        let created = self.make(place, &mut made);
+        let created = self.make(place, resources, &mut made);
         if created.is_err() {
             for path in made.iter().rev() {
                 remove::undo(CWD, path);
@@ -97,19 +98,57 @@ impl Hierarchies {
         created
     }
 
-    fn make(&self, place: &Place, made: &mut Vec<PathBuf>) -> Result<Cgroup, Error> {
+    fn make(&self, place: &Place, resources: &Resources, made: &mut Vec<PathBuf>) -> Result<Cgroup, Error> {
         let mut cgroup = Cgroup { groups: Vec::with_capacity(self.mounts.len()), unified: None };
-        for mount in &self.mounts {
-            let path = mount.controllers.first().and_then(|controller| place.path(controller));
-            let Some(path) = path else { continue };
-            cgroup.groups.push(mount.make(path, made)?);
+        for (mount, path) in self.places(place) {
+            let group = mount.make(path, made)?;
+            if !made.iter().any(|new| new == path) {
+                check_unused(&group)?;
+            }
+            cgroup.groups.push(group);
         }
-        if let (Some(tree), Some(path)) = (&self.unified, place.path("")) {
-            let path = paths::below(tree.mount_point(), path).unwrap_or_default();
-            // Limits are version 1's here; version 2 gives the cgroup as such.
-            cgroup.unified = Some(tree.create(path, &Resources::default())?);
+        if let Some((tree, path)) = self.unified_place(place) {
+            cgroup.unified = Some(tree.create(path, &self.rest(resources))?);
         }
         Ok(cgroup)
+    }
+
+    /// The cgroups of a place that systemd has made, ready to be given what `resources` says. It makes some: those of
+    /// controllers that it was asked to limit or count with. The others are made here, but none in the tree that is its own.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be made or opened.
+    pub fn complete(&self, place: &Place, resources: &Resources) -> Result<Cgroup, Error> {
+        let mut cgroup = Cgroup { groups: Vec::with_capacity(self.mounts.len()), unified: None };
+        for (mount, path) in self.places(place) {
+            if mount.is_for("name=systemd") {
+                cgroup.groups.extend(mount.find(path)?);
+            } else {
+                cgroup.groups.push(mount.make(path, &mut Vec::new())?);
+            }
+        }
+        if let Some((tree, path)) = self.unified_place(place) {
+            cgroup.unified = Some(tree.complete(path, &self.rest(resources))?);
+        }
+        Ok(cgroup)
+    }
+
+    /// Where in each hierarchy of version 1 a place is.
+    fn places<'p>(&'p self, place: &'p Place) -> impl Iterator<Item = (&'p Mount, &'p Path)> {
+        let of = |mount: &Mount| mount.controllers.first().and_then(|controller| place.path(controller));
+        self.mounts.iter().filter_map(move |mount| Some((mount, of(mount)?)))
+    }
+
+    /// The same in the tree of version 2.
+    fn unified_place<'p>(&'p self, place: &'p Place) -> Option<(&'p v2::Tree, &'p str)> {
+        let (tree, path) = (self.unified.as_ref()?, place.path("")?);
+        Some((tree, paths::below(tree.mount_point(), path).unwrap_or_default()))
+    }
+
+    /// Of limits those that version 1 has no controller for.
+    fn rest(&self, resources: &Resources) -> Resources {
+        resources.only(|controller| !self.mounts.iter().any(|mount| mount.is_for(controller)))
     }
 
     /// The cgroups of a place, if there is any.
@@ -119,19 +158,11 @@ impl Hierarchies {
     /// If one cannot be opened.
     pub fn find(&self, place: &Place) -> Result<Option<Cgroup>, Error> {
         let mut cgroup = Cgroup { groups: Vec::new(), unified: None };
-        for mount in &self.mounts {
-            let path = mount.controllers.first().and_then(|controller| place.path(controller));
-            let Some(path) = path else { continue };
-            match open(path) {
-                Ok(directory) => cgroup.groups.push(mount.group(directory, path)),
-                Err(Errno::NOENT | Errno::NODEV) => {}
-                Err(source) => {
-                    return Err(Error::Act { act: "open the cgroup", path: path.to_owned(), source });
-                }
-            }
+        for (mount, path) in self.places(place) {
+            cgroup.groups.extend(mount.find(path)?);
         }
-        if let (Some(tree), Some(path)) = (&self.unified, place.path("")) {
-            cgroup.unified = tree.find(paths::below(tree.mount_point(), path).unwrap_or_default())?;
+        if let Some((tree, path)) = self.unified_place(place) {
+            cgroup.unified = tree.find(path)?;
         }
         let found = !cgroup.groups.is_empty() || cgroup.unified.is_some();
         Ok(found.then_some(cgroup))
@@ -163,7 +194,15 @@ impl Mount {
         self.controllers.iter().any(|name| name == controller)
     }
 
-    /// Makes the cgroup at `path`, with what is above it.
+    fn find(&self, path: &Path) -> Result<Option<Group>, Error> {
+        match open(path) {
+            Ok(directory) => Ok(Some(self.group(directory, path))),
+            Err(Errno::NOENT | Errno::NODEV) => Ok(None),
+            Err(source) => Err(Error::Act { act: "open the cgroup", path: path.to_owned(), source }),
+        }
+    }
+
+    /// Makes the cgroup at `path`, with what is above it. `made` hears which were not there.
     fn make(&self, path: &Path, made: &mut Vec<PathBuf>) -> Result<Group, Error> {
         let failed = |act, path: &Path| {
             let path = path.to_owned();
@@ -173,15 +212,11 @@ impl Mount {
         let below = below.ok_or_else(|| Error::NotMounted(path.to_owned()))?;
         let mut directory = open(&self.point).map_err(failed("open", &self.point))?;
         let mut current = self.point.clone();
-        let mut new = true;
         for name in below.split('/') {
             current.push(name);
             match mkdirat(&directory, name, Mode::from_raw_mode(0o755)) {
-                Ok(()) => {
-                    made.push(current.clone());
-                    new = true;
-                }
-                Err(Errno::EXIST) => new = false,
+                Ok(()) => made.push(current.clone()),
+                Err(Errno::EXIST) => {}
                 Err(errno) => return Err(failed("make the cgroup", &current)(errno)),
             }
             let inner = file::open_directory(directory.as_fd(), name);
@@ -191,26 +226,22 @@ impl Mount {
             }
             directory = inner;
         }
-        let group = self.group(directory, path);
-        if !new {
-            self.check_unused(&group)?;
-        }
-        Ok(group)
+        Ok(self.group(directory, path))
     }
+}
 
-    /// Refuses a cgroup that somebody uses, or that nothing would run in.
-    fn check_unused(&self, group: &Group) -> Result<(), Error> {
-        let pids = procs::all(&group.directory);
-        let failed = |source| Error::Act { act: "list the processes of", path: group.path.clone(), source };
-        let count = pids.map_err(failed)?.len();
-        if count != 0 {
-            return Err(Error::NotEmpty { path: group.path.clone(), count });
-        }
-        if self.is_for("freezer") && super::freezer::is_frozen(group)? {
-            return Err(Error::Frozen(group.path.clone()));
-        }
-        Ok(())
+/// Refuses a cgroup that somebody uses, or that nothing would run in.
+fn check_unused(group: &Group) -> Result<(), Error> {
+    let pids = procs::all(&group.directory);
+    let failed = |source| Error::Act { act: "list the processes of", path: group.path.clone(), source };
+    let count = pids.map_err(failed)?.len();
+    if count != 0 {
+        return Err(Error::NotEmpty { path: group.path.clone(), count });
     }
+    if group.controllers.iter().any(|name| name == "freezer") && super::freezer::is_frozen(group)? {
+        return Err(Error::Frozen(group.path.clone()));
+    }
+    Ok(())
 }
 
 /// Gives a cgroup the processors and memory nodes of the one above: it has none to begin with, and no

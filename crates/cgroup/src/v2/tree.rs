@@ -72,13 +72,14 @@ impl Tree {
     ///
     /// If it cannot be made, or is in use.
     pub fn create(&self, path: &str, resources: &Resources) -> Result<Cgroup, Error> {
-        if path.is_empty() {
-            return Err(Error::Root("/".to_owned()));
-        }
         let asked = settings_v2::controllers(resources);
         let mut made = Vec::new();
-        let created = self.make(path, asked.union(Controllers::ACCOUNTING), &mut made);
-        let created = created.and_then(|cgroup| cgroup.check_type(asked).map(|()| cgroup));
+        let created = self.make(path, asked.union(Controllers::ACCOUNTING), &mut made).and_then(|cgroup| {
+            if made.last().is_none_or(|made| made != path) {
+                cgroup.check_unused()?;
+            }
+            cgroup.check_type(asked).map(|()| cgroup)
+        });
         if created.is_err() {
             for directory in made.iter().rev() {
                 remove::undo(self.directory.as_fd(), Path::new(directory));
@@ -87,26 +88,31 @@ impl Tree {
         created
     }
 
+    /// The cgroup at `path`, whoever uses it, with what it takes for `resources` to be set.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be opened.
+    pub fn complete(&self, path: &str, resources: &Resources) -> Result<Cgroup, Error> {
+        self.make(path, settings_v2::controllers(resources), &mut Vec::new())
+    }
+
     fn make(&self, path: &str, wanted: Controllers, made: &mut Vec<String>) -> Result<Cgroup, Error> {
+        if path.is_empty() {
+            return Err(Error::Root("/".to_owned()));
+        }
         let parent = paths::parent(path);
         let above = self.above(parent, made)?;
         let passed = self.pass_on(parent, &above, wanted)?;
         let name = paths::name(path);
-        let new = match mkdirat(&above, name, Mode::from_raw_mode(0o755)) {
-            Ok(()) => {
-                made.push(path.to_owned());
-                true
-            }
-            Err(Errno::EXIST) => false,
+        match mkdirat(&above, name, Mode::from_raw_mode(0o755)) {
+            Ok(()) => made.push(path.to_owned()),
+            Err(Errno::EXIST) => {}
             Err(errno) => return Err(self.failed("make the cgroup", path)(errno)),
-        };
+        }
         let directory =
             file::open_directory(above.as_fd(), name).map_err(self.failed("open the cgroup", path))?;
-        let cgroup = Cgroup { directory, path: self.path(path), passed };
-        if !new {
-            cgroup.check_unused()?;
-        }
-        Ok(cgroup)
+        Ok(Cgroup { directory, path: self.path(path), passed })
     }
 
     /// The cgroup above, made if it is not there, and what is above that.
@@ -130,14 +136,15 @@ impl Tree {
 
     /// Sees to it that `parent` passes on the controllers, and says which it does.
     fn pass_on(&self, parent: &str, above: &OwnedFd, wanted: Controllers) -> Result<PassedOn, Error> {
-        let mut passed = PassedOn { controllers: enabled(above)?, in_tree: wanted, errno: None };
+        let mut passed = PassedOn { controllers: enabled(above)?, in_tree: Some(wanted), errno: None };
         if wanted.without(passed.controllers).is_empty() {
             return Ok(passed);
         }
         let text = file::text(self.directory.as_fd(), "cgroup.controllers");
         let text = text.map_err(self.failed("read the controllers of", ""))?;
-        passed.in_tree = Controllers::parse(&text);
-        let possible = wanted.intersection(passed.in_tree);
+        let in_tree = Controllers::parse(&text);
+        passed.in_tree = Some(in_tree);
+        let possible = wanted.intersection(in_tree);
         if possible.without(passed.controllers).is_empty() {
             return Ok(passed);
         }
@@ -195,8 +202,8 @@ impl Tree {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PassedOn {
     pub(super) controllers: Controllers,
-    /// What the tree has at all, of what was wanted at least.
-    pub(super) in_tree: Controllers,
+    /// What the tree has at all, of what was wanted at least, if it was looked at.
+    pub(super) in_tree: Option<Controllers>,
     /// What the kernel said when more was asked of it.
     pub(super) errno: Option<Errno>,
 }

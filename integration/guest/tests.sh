@@ -1,0 +1,66 @@
+#!/bin/sh
+# Runs in the guest those of our tests that a machine with systemd and all controllers of cgroup v2 sees
+# differently: as root, and as an ordinary user in a session of their own. A line a test and a total;
+# logs go to target/integration-guest, or to the directory that is named. With names, it runs the tests
+# of these names alone.
+#
+#     tests.sh [--results DIR] [--kernel WORDS] [NAME...]
+#
+# WORDS are for the guest's kernel: see run.sh.
+set -eu
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+cd "$here/../.."
+
+results=${CARGO_TARGET_DIR:-target}/integration-guest
+kernel=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --results) results=$2 ;;
+    --kernel) kernel=$2 ;;
+    *) break ;;
+    esac
+    shift 2
+done
+deadline=900
+everybody="apparmor:: cgroups:: resources:: systemd:: exec:: lifecycle:: limits:: pidfd:: process:: terminal"
+if [ $# -gt 0 ]; then everybody=$*; fi
+
+cargo build --quiet --bin husk --example guest
+tests=$(cargo test --quiet --test tests --no-run --message-format json |
+    sed -n 's|.*"executable":"\([^"]*/deps/tests-[^"]*\)".*|\1|p')
+built=$(dirname "$(dirname "$tests")")
+
+job=$(mktemp -d)
+trap 'rm -rf "$job"' EXIT
+mkdir -p "$job/built/examples"
+cp "$built/husk" "$tests" "$job/built"
+cp "$built/examples/guest" "$job/built/examples"
+# Words that tell nothing here, and take their time to be copied.
+strip --strip-debug "$job/built/"* "$job/built/examples/guest" 2>/dev/null || true
+cat >"$job/run" <<END
+#!/bin/sh
+# The tests look for programs where they were built.
+mkdir -p "$(dirname "$built")"
+ln -s /job/built "$built"
+chmod 755 "$(dirname "$built")" /job
+tests="/job/built/$(basename "$tests") --test-threads 2 $everybody"
+as_user='setpriv --reuid 1000 --regid 1000 --init-groups env HOME=/home/tester
+    XDG_RUNTIME_DIR=/run/user/1000 DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/1000/bus
+    systemd-run --user --quiet --wait --pipe --property Delegate=yes'
+status=0
+echo "As root:"
+\$tests || status=1
+echo "As a user:"
+\$as_user \$tests || status=1
+exit \$status
+END
+chmod +x "$job/run"
+
+status=0
+mkdir -p "$results"
+"$here/run.sh" --deadline $deadline --kernel "$kernel" "$job" "$results" >"$results/output" 2>&1 || status=$?
+sed 's/^test \(.*\) \.\.\. \(ok\|FAILED\|ignored\)$/\2: \1/' "$results/output"
+count() { grep -c "$1" "$results/output" || true; }
+skipped=$(count '^skipped: ')
+echo "total: $(($(count '^test .* \.\.\. ok$') - skipped)) passed, $(count '^test .* \.\.\. FAILED$') failed, $skipped skipped; logs in $results"
+exit "$status"

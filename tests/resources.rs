@@ -1,0 +1,276 @@
+//! Each kind of limit, in either version: it is what was asked for, and it holds.
+
+use crate::cgroups::{directory, has, is_gone, is_version_2, limited, read};
+use crate::namespaces::owned_by;
+use crate::util::{Bundle, Runtime, is_husk, is_root, need};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::process::Stdio;
+
+const MIB: u64 = 1 << 20;
+
+/// What a file says in each version, and the controller it is of.
+struct File {
+    controller: &'static str,
+    version_1: &'static str,
+    version_2: &'static str,
+}
+
+impl File {
+    fn name(&self) -> &str {
+        if is_version_2() { self.version_2 } else { self.version_1 }
+    }
+
+    /// Whether the kernel has it: it is there in every cgroup or in none.
+    fn is_there(&self, bundle: &Bundle) -> bool {
+        directory(bundle, self.controller).join(self.name()).exists()
+    }
+
+    #[track_caller]
+    fn says(&self, bundle: &Bundle, version_1: &str, version_2: &str) {
+        let wanted = if is_version_2() { version_2 } else { version_1 };
+        assert_eq!(read(bundle, self.controller, self.name()), wanted, "{}", self.name());
+    }
+}
+
+const MEMORY: File =
+    File { controller: "memory", version_1: "memory.limit_in_bytes", version_2: "memory.max" };
+const SWAP: File =
+    File { controller: "memory", version_1: "memory.memsw.limit_in_bytes", version_2: "memory.swap.max" };
+const RESERVATION: File =
+    File { controller: "memory", version_1: "memory.soft_limit_in_bytes", version_2: "memory.low" };
+const OOM: File = File { controller: "memory", version_1: "memory.oom_control", version_2: "memory.events" };
+const BURST: File = File { controller: "cpu", version_1: "cpu.cfs_burst_us", version_2: "cpu.max.burst" };
+const IDLE: File = File { controller: "cpu", version_1: "cpu.idle", version_2: "cpu.idle" };
+const SHARES: File = File { controller: "cpu", version_1: "cpu.shares", version_2: "cpu.weight" };
+
+#[test]
+fn a_program_that_takes_too_much_memory_is_killed() {
+    need!(has("memory"), "needs the memory controller");
+    let memory = json!({ "memory": { "limit": 32 * MIB, "swap": 32 * MIB } });
+    let bundle = limited("eat", memory.clone());
+    let runtime = Runtime::under_test();
+    runtime.run(&bundle).fails(137, "");
+    assert!(is_gone(&bundle) && runtime.is_empty());
+    // One of several: the kernel chooses the largest, and the others go on.
+    let bundle = limited("hang", memory);
+    let runtime = Runtime::started(&bundle);
+    runtime.call("exec", &["c", "/guest", "eat"]).fails(137, "");
+    assert_eq!(runtime.status(), "running");
+    let events = read(&bundle, "memory", OOM.name());
+    assert!(events.lines().any(|line| line == "oom_kill 1"), "{events}");
+}
+
+#[test]
+fn memory_and_swap_are_limited_together() {
+    need!(has("memory"), "needs the memory controller");
+    let memory = json!({ "limit": 32 * MIB, "swap": 48 * MIB, "reservation": 16 * MIB });
+    let bundle = limited("hang", json!({ "memory": memory }));
+    let runtime = Runtime::under_test();
+    runtime.create(&bundle).succeeds();
+    MEMORY.says(&bundle, "33554432", "33554432");
+    RESERVATION.says(&bundle, "16777216", "16777216");
+    SWAP.says(&bundle, "50331648", "16777216");
+    let update = |options: &[&str]| runtime.call("update", &[options, &["c"]].concat());
+    // Above the old limit on both together, so the order matters in version 1.
+    update(&["--memory", "64m", "--memory-swap", "96m"]).succeeds();
+    MEMORY.says(&bundle, "67108864", "67108864");
+    SWAP.says(&bundle, "100663296", "33554432");
+    // And below.
+    update(&["--memory", "32m", "--memory-swap", "32m"]).succeeds();
+    MEMORY.says(&bundle, "33554432", "33554432");
+    SWAP.says(&bundle, "33554432", "0");
+    update(&["--memory-swap", "48m"]).succeeds();
+    SWAP.says(&bundle, "50331648", "16777216");
+    update(&["--memory-swap", "16m"]).fails(1, if is_husk() { "linux.resources.memory.swap" } else { "" });
+    let no_limit = "9223372036854771712";
+    update(&["--memory-swap", "-1"]).succeeds();
+    SWAP.says(&bundle, no_limit, "max");
+    update(&["--memory", "-1"]).succeeds();
+    MEMORY.says(&bundle, no_limit, "max");
+    SWAP.says(&bundle, no_limit, "max");
+}
+
+#[test]
+fn a_program_waits_when_its_time_is_used_up() {
+    need!(has("cpu"), "needs the cpu controller");
+    let bundle = limited("spin", json!({ "cpu": { "quota": 5000, "period": 50_000 } }));
+    let runtime = Runtime::started(&bundle);
+    if is_version_2() {
+        assert_eq!(read(&bundle, "cpu", "cpu.max"), "5000 50000");
+    }
+    let mut watcher = runtime.spawn("events", &["--interval", "10ms", "c"], Stdio::piped());
+    let mut lines = BufReader::new(watcher.stdout.take().unwrap()).lines();
+    let throttled = |line: String| {
+        let event: Value = serde_json::from_str(&line).unwrap();
+        event["data"]["cpu"]["throttling"]["throttledPeriods"].as_u64() > Some(1)
+    };
+    assert!(lines.any(|line| throttled(line.unwrap())));
+    drop(lines);
+    runtime.call("delete", &["--force", "c"]).succeeds();
+    watcher.wait().unwrap();
+}
+
+#[test]
+fn processors_are_shared_as_asked() {
+    need!(has("cpu"), "needs the cpu controller");
+    let bundle = limited("hang", json!({ "cpu": { "shares": 2048, "quota": 20_000 } }));
+    let runtime = Runtime::under_test();
+    runtime.create(&bundle).succeeds();
+    // As much more than the middle of the one range as of the other.
+    let weight = read(&bundle, "cpu", SHARES.name());
+    if is_version_2() {
+        assert!((101..200).contains(&weight.parse::<u32>().unwrap()), "{weight}");
+        assert_eq!(read(&bundle, "cpu", "cpu.max"), "20000 100000");
+    } else {
+        assert_eq!(weight, "2048");
+    }
+    runtime.call("update", &["--cpu-period", "50000", "c"]).succeeds();
+    runtime.call("update", &["--cpu-quota", "30000", "c"]).succeeds();
+    if is_version_2() {
+        assert_eq!(read(&bundle, "cpu", "cpu.max"), "30000 50000");
+    } else {
+        let quota = ["cpu.cfs_quota_us", "cpu.cfs_period_us"].map(|file| read(&bundle, "cpu", file));
+        assert_eq!(quota, ["30000", "50000"]);
+    }
+    need!(BURST.is_there(&bundle), "needs Linux 5.14 for bursts");
+    runtime.call("update", &["--cpu-burst", "10000", "c"]).succeeds();
+    BURST.says(&bundle, "10000", "10000");
+    // Both at once, in the order in which neither is refused.
+    let file = bundle.path().join("resources.json");
+    fs::write(&file, r#"{ "cpu": { "quota": 8000, "burst": 4000 } }"#).unwrap();
+    runtime.call("update", &["--resources", file.to_str().unwrap(), "c"]).succeeds();
+    BURST.says(&bundle, "4000", "4000");
+    runtime.call("update", &["--cpu-quota", "-1", "c"]).succeeds();
+    need!(IDLE.is_there(&bundle), "needs Linux 5.15 for idle groups");
+    runtime.call("update", &["--cpu-idle", "1", "c"]).succeeds();
+    IDLE.says(&bundle, "1", "1");
+}
+
+#[test]
+fn a_program_runs_on_the_processors_that_it_was_given() {
+    need!(has("cpuset"), "needs the cpuset controller");
+    let bundle = limited("status Cpus_allowed_list", json!({ "cpu": { "cpus": "0", "mems": "0" } }));
+    Runtime::under_test().run(&bundle).prints("0");
+    assert!(is_gone(&bundle));
+    let nowhere = limited("exit 0", json!({ "cpu": { "cpus": "4095" } }));
+    Runtime::under_test().run(&nowhere).fails(1, if is_husk() { "linux.resources.cpu.cpus" } else { "" });
+    assert!(is_gone(&nowhere));
+}
+
+#[test]
+fn a_disk_is_read_and_written_as_fast_as_asked() {
+    let controller = if is_version_2() { "io" } else { "blkio" };
+    need!(has(controller), "needs the io controller");
+    let disks = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let disk = disks.map(|disk| disk.path()).find(|disk| disk.join("device").exists());
+    need!(disk.is_some(), "needs a disk");
+    let numbers = fs::read_to_string(disk.unwrap().join("dev")).unwrap();
+    let (major, minor) = numbers.trim().split_once(':').unwrap();
+    let rate = |rate: u32| {
+        let [major, minor]: [u32; 2] = [major.parse().unwrap(), minor.parse().unwrap()];
+        json!([{ "major": major, "minor": minor, "rate": rate }])
+    };
+    let limits = json!({
+        "throttleReadBpsDevice": rate(1_048_576),
+        "throttleWriteBpsDevice": rate(2_097_152),
+        "throttleReadIOPSDevice": rate(100),
+        "throttleWriteIOPSDevice": rate(200)
+    });
+    let bundle = limited("hang", json!({ "blockIO": limits }));
+    let runtime = Runtime::under_test();
+    runtime.create(&bundle).succeeds();
+    let numbers = numbers.trim();
+    if is_version_2() {
+        let wanted = format!("{numbers} rbps=1048576 wbps=2097152 riops=100 wiops=200");
+        assert_eq!(read(&bundle, "io", "io.max"), wanted);
+    } else {
+        let wanted =
+            [("read_bps", 1_048_576), ("write_bps", 2_097_152), ("read_iops", 100), ("write_iops", 200)];
+        for (name, rate) in wanted {
+            let file = format!("blkio.throttle.{name}_device");
+            assert_eq!(read(&bundle, "blkio", &file), format!("{numbers} {rate}"));
+        }
+    }
+}
+
+#[test]
+fn disks_are_shared_as_asked() {
+    let controller = if is_version_2() { "io" } else { "blkio" };
+    need!(has(controller), "needs the io controller");
+    let bundle = Bundle::running("hang");
+    let runtime = Runtime::under_test();
+    runtime.create(&bundle).succeeds();
+    let has_file = |file: &str| directory(&bundle, controller).join(file).exists();
+    let files = [
+        ("io.bfq.weight", "default 500"),
+        ("io.weight", "default 4950"),
+        ("blkio.bfq.weight", "500"),
+        ("blkio.weight", "500"),
+    ];
+    let found = files.into_iter().find(|(file, _)| has_file(file));
+    need!(found.is_some(), "needs a scheduler that knows weights");
+    let (file, wanted) = found.unwrap();
+    runtime.call("update", &["--blkio-weight", "500", "c"]).succeeds();
+    let text = read(&bundle, controller, file);
+    assert!(text.lines().any(|line| line == wanted), "{file}: {text}");
+}
+
+#[test]
+fn the_kernels_own_words_are_taken() {
+    need!(has("memory") && has("pids") && is_version_2(), "needs the controllers of version 2");
+    let unified = json!({ "memory.high": "33554432", "memory.low": "16777216", "pids.max": "42" });
+    let bundle = limited("hang", json!({ "pids": { "limit": 7 }, "unified": unified }));
+    let runtime = Runtime::under_test();
+    runtime.create(&bundle).succeeds();
+    for (file, wanted) in [("memory.high", "33554432"), ("memory.low", "16777216"), ("pids.max", "42")] {
+        assert_eq!(read(&bundle, "", file), wanted, "{file}");
+    }
+    let refused = |unified: Value, reason: &str| {
+        let bundle = limited("hang", json!({ "unified": unified }));
+        Runtime::under_test().create(&bundle).fails(1, if is_husk() { reason } else { "" });
+        assert!(is_gone(&bundle));
+    };
+    refused(json!({ "memory.wrong": "1" }), "linux.resources.unified.memory.wrong");
+    refused(json!({ "wrong.max": "1" }), "linux.resources.unified.wrong.max");
+    refused(json!({ "memory.max": "wrong" }), "linux.resources.unified.memory.max");
+}
+
+/// A container in user and cgroup namespaces of its own, with its cgroup where it can see it.
+fn nested(words: &str, options: &[&str]) -> Bundle {
+    let mount =
+        json!({ "destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup", "options": options });
+    let map = json!([{ "containerID": 0, "hostID": 100_000, "size": 65_536 }]);
+    let mut bundle = Bundle::running(words).mounting(mount);
+    bundle.config["linux"]["uidMappings"] = map.clone();
+    bundle.config["linux"]["gidMappings"] = map;
+    let namespaces = bundle.config["linux"]["namespaces"].as_array_mut().unwrap();
+    namespaces.extend(["user", "cgroup"].map(|kind| json!({ "type": kind })));
+    owned_by(bundle, 100_000)
+}
+
+#[test]
+fn a_container_makes_cgroups_of_its_own_where_it_may() {
+    need!(is_version_2() && is_root(), "needs version 2, and root");
+    let owner = |bundle: &Bundle, file: &str| fs::metadata(directory(bundle, "").join(file)).unwrap().uid();
+    let bundle = nested("hang", &["rw"]);
+    let runtime = Runtime::started(&bundle);
+    let given = ["", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"];
+    assert_eq!(given.map(|file| owner(&bundle, file)), [100_000; 4]);
+    // Its own limits stay ours.
+    if Path::new(&directory(&bundle, "")).join("memory.max").exists() {
+        assert_eq!(owner(&bundle, "memory.max"), 0);
+    }
+    runtime.call("exec", &["c", "/guest", "mkdir", "/sys/fs/cgroup/below"]).succeeds();
+    assert!(directory(&bundle, "").join("below").exists());
+    runtime.call("delete", &["--force", "c"]).succeeds();
+    assert!(is_gone(&bundle));
+    // One that may only look is given nothing.
+    let bundle = nested("hang", &["ro"]);
+    let runtime = Runtime::started(&bundle);
+    assert_eq!(given.map(|file| owner(&bundle, file)), [0; 4]);
+    runtime.call("exec", &["c", "/guest", "mkdir", "/sys/fs/cgroup/below"]).fails(1, "");
+}

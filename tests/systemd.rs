@@ -1,0 +1,314 @@
+//! Cgroups that systemd makes: the host's for root, the user's own for anybody else. What it was told is
+//! asked of it again.
+
+use crate::cgroups::{has, is_version_2};
+use crate::util::{Bundle, Runtime, Seen, is_husk, is_root, need, until_gone};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const BY_SYSTEMD: &[&str] = &["--systemd-cgroup"];
+
+/// Whether there is a systemd that makes cgroups for us.
+fn is_here() -> bool {
+    Path::new("/run/systemd/system").is_dir() && (is_root() || systemctl(&["is-system-running"]).is_some())
+}
+
+/// What systemd says, unless it cannot be asked.
+fn systemctl(words: &[&str]) -> Option<String> {
+    let mut command = Command::new("systemctl");
+    if !is_root() {
+        command.arg("--user");
+    }
+    let output = command.args(words).output().ok()?;
+    let said = String::from_utf8(output.stdout).expect("text");
+    (!said.is_empty() || output.status.success()).then(|| said.trim_end().to_owned())
+}
+
+/// A container of a unit of its own.
+struct Scope {
+    bundle: Bundle,
+    unit: String,
+}
+
+impl Scope {
+    fn running(words: &str, resources: Value) -> Self {
+        let bundle = Bundle::running(words).with("/linux/resources", resources);
+        let name = bundle.path().file_name().unwrap().to_str().unwrap().trim_start_matches('.').to_owned();
+        let unit = format!("husk-{name}.scope");
+        let bundle = bundle.with("/linux/cgroupsPath", format!("husk-test.slice:husk:{name}").into());
+        Self { bundle, unit }
+    }
+
+    /// The runtime in which it runs, which is told of systemd no more.
+    fn started(&self) -> Runtime {
+        let mut runtime = Runtime::under_test();
+        runtime.globals = BY_SYSTEMD;
+        runtime.run_detached(&self.bundle, &["--detach"]).succeeds();
+        runtime.globals = &[];
+        runtime
+    }
+
+    /// Runs it to its end.
+    fn run(&self) -> Seen {
+        let mut runtime = Runtime::under_test();
+        runtime.globals = BY_SYSTEMD;
+        runtime.run(&self.bundle)
+    }
+
+    /// A property, as systemd prints it.
+    fn property(&self, name: &str) -> String {
+        systemctl(&["show", "--value", "--property", name, &self.unit]).expect("a systemd")
+    }
+
+    #[track_caller]
+    fn has(&self, properties: &[(&str, &str)]) {
+        for (name, wanted) in properties {
+            assert_eq!(self.property(name), *wanted, "{name}");
+        }
+    }
+
+    fn directory(&self) -> PathBuf {
+        Path::new("/sys/fs/cgroup").join(self.property("ControlGroup").trim_start_matches('/'))
+    }
+
+    #[track_caller]
+    fn reads(&self, file: &str, wanted: &str) {
+        let found = fs::read_to_string(self.directory().join(file)).expect(file);
+        assert_eq!(found.trim_end(), wanted, "{file}");
+    }
+}
+
+#[test]
+fn a_unit_is_in_its_slice_until_the_container_is_deleted() {
+    need!(is_here(), "needs systemd");
+    let scope = Scope::running("hang", json!({}));
+    let runtime = scope.started();
+    scope.has(&[("ActiveState", "active"), ("Slice", "husk-test.slice"), ("Delegate", "yes")]);
+    let place = scope.property("ControlGroup");
+    assert!(place.ends_with(&format!("/husk.slice/husk-test.slice/{}", scope.unit)), "{place}");
+    let own = runtime.call("exec", &["c", "/guest", "cat", "/proc/self/cgroup"]).succeeds();
+    assert!(own.lines().any(|line| line.ends_with(&place)), "{own}");
+    let directory = scope.directory();
+    runtime.call("delete", &["--force", "c"]).succeeds();
+    assert_eq!(scope.property("LoadState"), "not-found");
+    assert!(!directory.exists() && runtime.is_empty());
+}
+
+#[test]
+fn one_that_names_no_unit_is_called_after_its_container() {
+    need!(is_here(), "needs systemd");
+    let mut scope = Scope::running("hang", json!({}));
+    scope.bundle.config["linux"].as_object_mut().unwrap().remove("cgroupsPath");
+    scope.unit = if is_husk() { "husk-c.scope" } else { "runc-c.scope" }.to_owned();
+    let _runtime = scope.started();
+    let slice = if is_root() { "system.slice" } else { "user.slice" };
+    scope.has(&[("ActiveState", "active"), ("Slice", slice)]);
+}
+
+#[test]
+fn a_path_that_names_no_unit_is_refused() {
+    need!(is_here(), "needs systemd");
+    let mut scope = Scope::running("hang", json!({}));
+    scope.bundle.config["linux"]["cgroupsPath"] = "/some/where".into();
+    scope.run().fails(1, "expected cgroupsPath to be of format \"slice:prefix:name\" for systemd cgroups");
+}
+
+#[test]
+fn resources_are_properties_of_the_unit() {
+    need!(is_here() && is_version_2(), "needs systemd and version 2");
+    let scope = Scope::running(
+        "hang",
+        json!({
+            "memory": { "limit": 33_554_432, "reservation": 16_777_216, "swap": 50_331_648 },
+            "cpu": { "shares": 1024, "quota": 20_500, "period": 50_000, "cpus": "0" },
+            "pids": { "limit": 20 }
+        }),
+    );
+    let runtime = scope.started();
+    scope.has(&[
+        ("MemoryMax", "33554432"),
+        ("MemoryLow", "16777216"),
+        ("MemorySwapMax", "16777216"),
+        ("CPUQuotaPerSecUSec", "410ms"),
+        ("CPUQuotaPeriodUSec", "50ms"),
+        ("AllowedCPUs", "0"),
+        ("TasksMax", "20"),
+    ]);
+    scope.reads("memory.max", "33554432");
+    scope.reads("memory.swap.max", "16777216");
+    scope.reads("cpu.max", "20500 50000");
+    scope.reads("cpu.weight", &scope.property("CPUWeight"));
+    scope.reads("cpuset.cpus", "0");
+    scope.reads("pids.max", "20");
+    let update = |words: &[&str]| runtime.call("update", &[words, &["c"]].concat()).succeeds();
+    update(&["--memory", "64m", "--memory-swap", "64m", "--pids-limit", "30"]);
+    scope.has(&[("MemoryMax", "67108864"), ("MemorySwapMax", "0"), ("TasksMax", "30")]);
+    update(&["--cpu-quota", "10000"]);
+    scope.reads("cpu.max", "10000 50000");
+    update(&["--cpu-period", "100000"]);
+    scope.has(&[("CPUQuotaPeriodUSec", "100ms")]);
+    update(&["--memory", "-1", "--pids-limit", "-1", "--cpu-quota", "-1"]);
+    scope.has(&[("MemoryMax", "infinity"), ("TasksMax", "infinity"), ("CPUQuotaPerSecUSec", "infinity")]);
+    // What it was told holds when systemd reads everything again.
+    update(&["--memory", "32m", "--cpu-quota", "10000"]);
+    systemctl(&["daemon-reload"]);
+    scope.reads("memory.max", "33554432");
+    scope.reads("cpu.max", "10000 100000");
+    scope.reads("pids.max", "max");
+}
+
+#[test]
+fn the_kernels_own_words_are_properties_too() {
+    need!(is_here() && is_version_2(), "needs systemd and version 2");
+    let unified = json!({
+        "memory.high": "33554432", "memory.min": "4096", "pids.max": "42", "cpu.max": "max 50000",
+        "cpuset.mems": "0", "memory.swap.high": "1048576"
+    });
+    let scope = Scope::running("hang", json!({ "unified": unified }));
+    let _runtime = scope.started();
+    scope.has(&[
+        ("MemoryHigh", "33554432"),
+        ("MemoryMin", "4096"),
+        ("TasksMax", "42"),
+        ("CPUQuotaPeriodUSec", "50ms"),
+        ("CPUQuotaPerSecUSec", "infinity"),
+        ("AllowedMemoryNodes", "0"),
+    ]);
+    // Not all have a property.
+    scope.reads("memory.swap.high", "1048576");
+    scope.reads("memory.high", "33554432");
+}
+
+#[test]
+fn a_controller_that_systemd_does_not_know_is_had_nevertheless() {
+    need!(is_here() && has("hugetlb") && is_version_2(), "needs systemd and the hugetlb controller");
+    let limits = json!([{ "pageSize": "2MB", "limit": 4_194_304 }]);
+    let scope = Scope::running("hang", json!({ "hugepageLimits": limits }));
+    let _runtime = scope.started();
+    scope.reads("hugetlb.2MB.max", "4194304");
+}
+
+#[test]
+fn annotations_are_properties() {
+    need!(is_here(), "needs systemd");
+    let mut scope = Scope::running("hang", json!({}));
+    scope.bundle.config["annotations"] = json!({
+        "org.systemd.property.TimeoutStopUSec": "uint64 123456789",
+        "org.systemd.property.CollectMode": "'inactive'",
+        "org.systemd.property.TasksMax": "uint64 77"
+    });
+    let runtime = scope.started();
+    scope.has(&[("TimeoutStopUSec", "2min 3.456789s"), ("CollectMode", "inactive"), ("TasksMax", "77")]);
+    runtime.call("delete", &["--force", "c"]).succeeds();
+    scope.bundle.config["annotations"] = json!({ "org.systemd.property.Nonsense": "true" });
+    scope.run().fails(1, "Nonsense");
+    assert_eq!(scope.property("LoadState"), "not-found");
+}
+
+#[test]
+fn a_unit_that_has_failed_is_no_obstacle() {
+    need!(is_here(), "needs systemd");
+    let scope = Scope::running("cat /proc/self/cgroup", json!({}));
+    let mut failing = Command::new("systemd-run");
+    if !is_root() {
+        failing.arg("--user");
+    }
+    let words =
+        ["--quiet", "--scope", "--property", "RuntimeMaxSec=1", "--unit", &scope.unit, "sleep", "1000"];
+    assert!(!failing.args(words).status().expect("systemd-run").success());
+    scope.has(&[("ActiveState", "failed")]);
+    assert!(scope.run().succeeds().contains(&scope.unit));
+}
+
+#[test]
+fn a_unit_that_fails_is_forgotten_with_its_container() {
+    need!(is_here(), "needs systemd");
+    // Kept by systemd until somebody has looked at it, or not.
+    for mode in ["'inactive'", "'inactive-or-failed'"] {
+        let mut scope = Scope::running("hang", json!({}));
+        scope.bundle.config["annotations"] = json!({
+            "org.systemd.property.CollectMode": mode,
+            "org.systemd.property.RuntimeMaxUSec": "uint64 1000000",
+            "org.systemd.property.TimeoutStopUSec": "uint64 100000"
+        });
+        let runtime = scope.started();
+        let state: Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
+        if let Some(pid @ 1..) = state["pid"].as_i64() {
+            until_gone(pid.try_into().unwrap());
+        }
+        assert_eq!(runtime.status(), "stopped");
+        runtime.call("delete", &["c"]).succeeds();
+        assert_eq!(scope.property("LoadState"), "not-found");
+    }
+}
+
+#[test]
+fn a_unit_that_runs_is_somebody_elses() {
+    need!(is_here(), "needs systemd");
+    let scope = Scope::running("hang", json!({}));
+    let runtime = scope.started();
+    scope.run().fails(1, &scope.unit);
+    assert_eq!(runtime.status(), "running");
+    scope.has(&[("ActiveState", "active")]);
+}
+
+#[test]
+fn a_container_of_a_unit_is_paused_and_killed() {
+    need!(is_here() && is_version_2(), "needs systemd and version 2");
+    let scope = Scope::running("hang", json!({}));
+    let runtime = scope.started();
+    runtime.call("pause", &["c"]).succeeds();
+    assert_eq!(runtime.status(), "paused");
+    // Systemd sets a property all the same.
+    runtime.call("update", &["--pids-limit", "5", "c"]).succeeds();
+    scope.has(&[("TasksMax", "5")]);
+    assert_eq!(runtime.status(), "paused");
+    runtime.call("resume", &["c"]).succeeds();
+    runtime.call("pause", &["c"]).succeeds();
+    runtime.call("delete", &["--force", "c"]).succeeds();
+    assert_eq!(scope.property("LoadState"), "not-found");
+}
+
+#[test]
+fn devices_are_the_same_when_systemd_reads_its_files_again() {
+    need!(is_here() && is_root(), "needs systemd, and root to make devices");
+    let rule = |allow, major, minor| {
+        let mut rule = json!({ "allow": allow, "type": "c", "access": "rw" });
+        let numbers = [("major", major), ("minor", minor)];
+        for (name, number) in numbers.into_iter().filter_map(|(name, number)| Some((name, number?))) {
+            rule[name] = json!(number);
+        }
+        rule
+    };
+    let all = json!({ "allow": false, "access": "rwm" });
+    // Numbers that are nobody's: who may open one hears that there is no such device.
+    let device = |minor| json!({ "path": format!("/dev/{minor}"), "type": "c", "major": 60, "minor": minor });
+    let opens = |rules: Value, wanted: [bool; 2]| {
+        let mut scope = Scope::running("hang", json!({ "devices": rules }));
+        scope.bundle.config["linux"]["devices"] = json!([device(1), device(2)]);
+        let runtime = scope.started();
+        let look = || {
+            for (minor, opens) in [1, 2].into_iter().zip(wanted) {
+                let reason = if opens { "No such device or address" } else { "Operation not permitted" };
+                runtime.call("exec", &["c", "/guest", "cat", &format!("/dev/{minor}")]).fails(1, reason);
+            }
+            runtime.call("exec", &["c", "/guest", "write", "/dev/null"]).succeeds();
+        };
+        look();
+        systemctl(&["daemon-reload"]);
+        look();
+        runtime.call("update", &["--pids-limit", "5", "c"]).succeeds();
+        look();
+    };
+    opens(json!([all]), [false, false]);
+    opens(json!([all, rule(true, Some(60), Some(1))]), [true, false]);
+    opens(json!([all, rule(true, Some(60), None)]), [true, true]);
+    opens(json!([all, rule(true, Some(60), None), rule(false, Some(60), Some(1))]), [false, true]);
+    if is_version_2() {
+        // For these systemd has no words.
+        opens(json!([all, rule(true, None, Some(2))]), [false, true]);
+        opens(json!([{ "allow": true, "access": "rwm" }, rule(false, Some(60), Some(1))]), [false, true]);
+    }
+}
