@@ -124,6 +124,24 @@ fn the_host_cannot_be_written_to() {
 }
 
 #[test]
+fn settings_of_the_machine_are_not_its_own() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let place = Place::new();
+    let script = "for file in /proc/sys/kernel/panic /proc/sys/vm/drop_caches /proc/sysrq-trigger /proc/irq/*/smp_affinity; do \
+                  true 2> /dev/null >> $file && echo $file; done; true";
+    place.sh(&[], script).prints("");
+}
+
+#[test]
+fn a_directory_of_the_host_is_no_stream() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let place = Place::new();
+    let mut command = place.command(&[], &["true"]);
+    let seen = Seen(command.stdin(fs::File::open("/").unwrap()).output().unwrap());
+    seen.fails(125, "husk: standard input is a directory of the host");
+}
+
+#[test]
 fn what_is_its_own_is_empty_and_gone_afterwards() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Place::new();

@@ -15,6 +15,9 @@ pub enum Error {
         /// Why it was not.
         reason: io::Error,
     },
+    /// A standard stream of the caller's leads out of the sandbox.
+    #[error("{0} is a directory of the host, by which the program could leave")]
+    Stream(&'static str),
     /// What is asked for cannot be done.
     #[error(transparent)]
     Plan(#[from] husk_plan::Error),

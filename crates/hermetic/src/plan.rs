@@ -222,6 +222,9 @@ fn files(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<(), E
     if host.procfs == Procfs::Own {
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         plan.push(Step::Mount { source: c"proc", target: c"/proc", fstype: c"proc", flags, data: c"" });
+        if host.uid == 0 {
+            settings(plan)?;
+        }
     }
     let is_seen = |path: &Path| !is_covered(path) || seen.iter().any(|tree| path.starts_with(tree.path));
     for (_, found) in shown.iter().filter(|(show, found)| show.access == Access::Hide && is_seen(&found.path))
@@ -359,6 +362,18 @@ fn dev(devices: Vec<(&str, Reg)>, plan: &mut Builder<'_>) -> Result<(), Error> {
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     let data = c"newinstance,ptmxmode=0666,mode=620";
     plan.push(Step::Mount { source: c"devpts", target: c"pts", fstype: c"devpts", flags, data });
+    Ok(())
+}
+
+/// The machine's own settings belong to root, who needs no capability to change them.
+fn settings(plan: &mut Builder<'_>) -> Result<(), Error> {
+    let root = plan.register()?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    plan.push(Step::Open { path: c"/proc", flags, mode: Mode::empty(), out: root });
+    for path in [c"sys", c"sysrq-trigger", c"irq", c"bus", c"fs"] {
+        plan.push(Step::ReadOnly { root: root.into(), path });
+    }
+    plan.release(root);
     Ok(())
 }
 

@@ -4,7 +4,9 @@ use crate::error::Error;
 use crate::host::{Found, Host, Procfs};
 use crate::profile::Profile;
 use husk_script::sys::limits::getrlimit;
+use rustix::fs::{FileType, Stat, fstat};
 use rustix::process::{getegid, geteuid};
+use std::io::{stderr, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
@@ -18,6 +20,16 @@ pub fn probe(profile: &Profile) -> Result<Host, Error> {
         let act = format!("{act} {}", path.display());
         move |reason| Error::Look { act, reason }
     };
+    // By which a program would come to its host's files, read-only or not.
+    let streams = [
+        ("standard input", fstat(stdin())),
+        ("standard output", fstat(stdout())),
+        ("standard error", fstat(stderr())),
+    ];
+    let is_directory = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+    if let Some((name, _)) = streams.iter().find(|(_, stat)| stat.as_ref().is_ok_and(is_directory)) {
+        return Err(Error::Stream(name));
+    }
     let cwd = env::current_dir().map_err(failed("find the working directory", Path::new("")))?;
     let home = env::home_dir().and_then(|home| fs::canonicalize(home).ok());
     // One that holds the system, or everything, is nobody's home.

@@ -50,6 +50,12 @@ fn a_user_who_asks_for_nothing() {
 }
 
 #[test]
+fn root_with_a_project_in_a_directory_for_everybody() {
+    let (cwd, project) = ("/tmp/web".into(), "/tmp/web".into());
+    is("root", &profile(), &Host { uid: 0, gid: 0, cwd, project, home: Some("/root".into()), ..user() });
+}
+
+#[test]
 fn root_in_a_container_without_user_namespaces() {
     let host = Host {
         uid: 0,
