@@ -78,7 +78,11 @@ fn it_ends_as_the_program_does() {
     place.test(&[], &["/etc/passwd"]).fails(126, "husk: /etc/passwd: permission denied");
     let hidden = place.path("home/program");
     fs::write(&hidden, "").unwrap();
-    place.test(&[], &[&hidden]).fails(127, "it is there, but hidden");
+    let mut found = place.command(&[], &["program"]);
+    let found = found.env("PATH", place.path("home")).output().unwrap();
+    Seen(found).fails(127, "it is there, but hidden");
+    // One that is named is not.
+    place.test(&[], &[&hidden]).fails(126, "permission denied");
 }
 
 #[test]

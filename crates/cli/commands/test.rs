@@ -145,6 +145,10 @@ impl Test {
         let shown = shown.into_iter();
         let shown =
             shown.flat_map(|(paths, access)| paths.into_iter().map(move |path| Show { path, access }));
+        // What is named is not hidden.
+        let program = self.program.first().map(PathBuf::from);
+        let program = program.filter(|program| program.components().count() > 1 && program.is_file());
+        let shown = shown.chain(program.map(|path| Show { path, access: Access::Read }));
         Profile {
             args: self.program,
             env: self.env.into_iter().map(variable).collect(),
