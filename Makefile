@@ -9,7 +9,7 @@ HUSK ?=
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 export PREFIX DESTDIR
 
-.PHONY: help run install uninstall check check-deep test soak integration integration-guest golden examples doc bench-engines bench-spawn
+.PHONY: help run install uninstall check check-deep test soak integration integration-guest golden examples doc bench-engines bench-hermetic bench-spawn test-hermetic
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -44,6 +44,7 @@ integration-guest: ## tests of cgroups, systemd and AppArmor in an emulated Debi
 
 golden: ## write the expected plans and help anew; the difference is the review
 	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-plan --test golden
+	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-hermetic --test listings
 	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests help_is
 
 examples: ## run every example program
@@ -57,3 +58,11 @@ bench-engines: ## a container by podman and by containerd with husk, crun and ru
 
 bench-spawn: ## spawn times against fork, vfork, posix_spawn, clone and std: tables and plots
 	integration/bench/spawn/run.sh
+
+bench-hermetic: ## what a sandbox costs, beside bubblewrap's and unshare's with the same isolation (ROUNDS=)
+	$(CARGO) build --release --bin husk
+	integration/bench/hermetic/run.sh $(or $(ROUNDS),300)
+
+test-hermetic: ## husk's own tests of pure code, each in a sandbox of its own
+	$(CARGO) build --bin husk
+	runner="$$(ls -t target/*/debug/husk | head -n 1) test --timeout 60s --runner" tests/hermetic.sh

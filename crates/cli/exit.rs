@@ -14,6 +14,16 @@ pub(crate) enum Exit {
     UnknownCommand,
     /// 255: an `exec` that came to no process. Anything else is the code of one.
     NoProcess,
+    /// 101: a test that failed, as libtest has it.
+    Tests,
+    /// 124: a program that a limit ended, as timeout(1) has it.
+    Limit,
+    /// 125: a `test` that came to no sandbox.
+    NoSandbox,
+    /// 126: a program that cannot be run.
+    NoProgram,
+    /// 127: a program that is not there.
+    NotFound,
     /// What the container's program ended with; 128 and the signal that killed it.
     Program(ExitStatus),
 }
@@ -25,6 +35,11 @@ impl From<Exit> for u8 {
             Exit::Failed => 1,
             Exit::UnknownCommand => 3,
             Exit::NoProcess => 255,
+            Exit::Tests => 101,
+            Exit::Limit => 124,
+            Exit::NoSandbox => 125,
+            Exit::NoProgram => 126,
+            Exit::NotFound => 127,
             Exit::Program(status) => number(status).unwrap_or(1),
         }
     }
