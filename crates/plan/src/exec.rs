@@ -66,6 +66,7 @@ pub fn exec<'b>(
     let label = lsm::open(container, host, proc, &mut plan)?;
     join(target, &mut plan);
     keyring::join(container, call, proc, &mut plan)?;
+    lsm::close(proc, &mut plan);
     let root = root(&mut plan)?;
     terminal::open(container, root, Shown::Nowhere, &mut plan)?;
     plan.release(root);

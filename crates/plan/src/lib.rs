@@ -169,6 +169,7 @@ pub fn create<'b>(
     namespaces::be_born(container, host, start, &mut plan);
     // Of the process that is to be the program.
     let label = lsm::open(container, host, proc, &mut plan)?;
+    lsm::close(proc, &mut plan);
 
     let root = rootfs::attach(container, &mut plan)?;
     // After the root file system was found, which may be where only the caller may look; and before

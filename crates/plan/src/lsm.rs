@@ -67,9 +67,15 @@ pub(crate) fn open<'b>(
         plan.push(Step::OpenInProc { proc: proc.into(), path, flags, out: file });
         labels.push(Label { origin, file, bytes: plan.slice(label.as_bytes()) });
     }
-    plan.push(Step::Close { fd: proc.into() });
-    plan.release(proc);
     Ok(labels)
+}
+
+/// Closes procfs, when nothing more is opened through it.
+pub(crate) fn close(proc: Option<Reg>, plan: &mut Builder<'_>) {
+    if let Some(proc) = proc {
+        plan.push(Step::Close { fd: proc.into() });
+        plan.release(proc);
+    }
 }
 
 /// Writes them.

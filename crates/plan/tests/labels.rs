@@ -123,6 +123,13 @@ fn a_label_is_the_keyrings_too() {
     let lines = listing(field, &on, &callers).unwrap();
     in_order(&lines, &program);
     assert!(!lines.iter().any(|line| line.contains("key")), "{lines:?}");
+    let memory = Bump::new();
+    let target = Target { init: Fd::new(7).unwrap(), namespaces: Namespaces::PID };
+    let joining = self::lines(exec(&container(field), target, &on, &Call::default(), &memory).unwrap());
+    let keyring = ["r0 = open /proc", "r1 = open in proc thread-self/attr/exec"];
+    let then =
+        ["r2 = open in proc thread-self/attr/keycreate", "close r2", "close r0", "write r1 \"u:r:t:s0\""];
+    in_order(&joining, &[&keyring[..], &then[..]].concat());
     let refused = listing(field, &host(), &Call::default()).unwrap_err();
     assert!(refused.contains("selinux is disabled or not supported"), "{refused}");
 }
