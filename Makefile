@@ -5,6 +5,8 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 # Which binary is installed: built if none is named.
 HUSK ?=
+# What 'husk --version' says that it was built from.
+COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 export PREFIX DESTDIR
 
 .PHONY: help run install uninstall check check-deep test soak integration integration-guest golden examples doc bench-engines bench-spawn
@@ -16,7 +18,7 @@ run: ## build husk, print the plan of an example container and run it
 	examples/hello/run.sh
 
 install: ## husk, its manual and completions, below $(DESTDIR)$(PREFIX)
-	test -n "$(HUSK)" || $(CARGO) build --release
+	test -n "$(HUSK)" || $(if $(COMMIT),HUSK_COMMIT=$(COMMIT) )$(CARGO) build --release
 	HUSK="$(or $(HUSK),$$(ls -t target/*/release/husk | head -n 1))" packaging/install.sh install
 
 uninstall: ## what 'install' installed

@@ -6,6 +6,8 @@ mod apparmor;
 mod bad_input;
 /// Cgroups: made, limited, left empty, looked at and changed.
 mod cgroups;
+/// Containers that are saved and restored.
+mod checkpoint;
 /// What may be typed, and what is said to it.
 mod command_line;
 /// What husk says of the machine that it is on.

@@ -1,5 +1,6 @@
 //! The verbs: a file each, that turns arguments into one call of the runtime and prints what it says.
 
+mod checkpoint;
 mod completion;
 mod create;
 mod delete;
@@ -15,6 +16,7 @@ mod pause;
 mod plan;
 mod ps;
 mod register;
+mod restore;
 mod resume;
 mod run;
 mod spec;
@@ -73,7 +75,7 @@ impl Group {
 }
 
 /// Every verb, in the order of the help.
-pub(crate) static VERBS: [Verb; 22] = [
+pub(crate) static VERBS: [Verb; 24] = [
     Verb {
         usage: "[--bundle DIRECTORY] ID",
         more: run::MORE,
@@ -99,6 +101,12 @@ pub(crate) static VERBS: [Verb; 22] = [
     Verb { usage: "ID", ..verb::<pause::Pause>("pause", Group::Life) },
     Verb { usage: "ID", ..verb::<resume::Resume>("resume", Group::Life) },
     Verb { usage: "[OPTIONS] ID", more: update::MORE, ..verb::<update::Change>("update", Group::Life) },
+    Verb {
+        usage: "[OPTIONS] ID",
+        more: checkpoint::MORE,
+        ..verb::<checkpoint::Checkpoint>("checkpoint", Group::Life)
+    },
+    Verb { usage: "[OPTIONS] ID", more: restore::MORE, ..verb::<restore::Restore>("restore", Group::Life) },
     Verb { usage: "[--force] ID", ..verb::<delete::Delete>("delete", Group::Life) },
     Verb { usage: "ID", ..verb::<state::State>("state", Group::Look) },
     Verb { usage: "[--format FORMAT]", ..verb::<list::List>("list", Group::Look) },

@@ -58,6 +58,11 @@ pub fn exec<'b>(
     affinity(container, &mut plan);
     // Nobody inside looks into what we are until we are the program.
     plan.at("exec").push(Step::Undumpable);
+    if target.namespaces.contains(Namespaces::TIME) {
+        // One of time cannot be joined by who shares its memory. Before the label's file is opened, which the kernel
+        // takes a label through only from who opened it.
+        plan.push(Step::CloneParent { namespaces: Namespaces::EMPTY });
+    }
     let label = lsm::open(container, host, proc, &mut plan)?;
     join(target, &mut plan);
     keyring::join(container, call, proc, &mut plan)?;
@@ -124,14 +129,10 @@ fn appear(target: Target, plan: &mut Builder<'_>) {
 }
 
 /// Joins all at once: either we are inside or we are not. The pid namespace among them holds for children
-/// only, and one of time cannot be joined by who shares its memory.
+/// only.
 fn join(target: Target, plan: &mut Builder<'_>) {
     let namespaces = target.namespaces;
-    plan.at("exec");
-    if namespaces.contains(Namespaces::TIME) {
-        plan.push(Step::CloneParent { namespaces: Namespaces::EMPTY });
-    }
-    plan.push(Step::Setns { fd: target.init.into(), namespaces });
+    plan.at("exec").push(Step::Setns { fd: target.init.into(), namespaces });
     if namespaces.contains(Namespaces::USER) {
         // Until now we are whoever called us, who may be nobody in there.
         plan.push(Step::Setresgid { gid: Gid::from_raw(0) });

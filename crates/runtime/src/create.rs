@@ -12,6 +12,7 @@ use crate::record::{Process, Record};
 use crate::resctrl;
 use crate::serve::Arrival;
 use crate::store::{Entry, Store, write_whole};
+use crate::streams;
 use crate::terminal::{Console, Stay};
 use crate::time;
 use crate::timings::Timings;
@@ -139,11 +140,11 @@ fn park(
         launched.wait_for_exec()?;
         return Err(Error::State("the container's process never waited"));
     }
-    resctrl::join(container, &launched.child, record, &creation.entry)?;
+    resctrl::join(container, launched.child.id(), record, &creation.entry)?;
     record.after_start = after_start(&launched.plan);
     record.process = process(&launched.child);
     creation.entry.write(record)?;
-    write_pid(request.pid_file.as_deref(), &launched.child)?;
+    write_pid(request.pid_file.as_deref(), launched.child.id())?;
     launched.child.go_on()?;
     // Until the channel ends our death is the child's.
     launched.child.next_request()?;
@@ -189,11 +190,12 @@ pub(crate) fn process(child: &Child) -> Option<Process> {
     i32::try_from(child.id()).ok().and_then(Process::of)
 }
 
-pub(crate) fn write_pid(pid_file: Option<&Path>, child: &Child) -> Result<(), Error> {
+pub(crate) fn write_pid(pid_file: Option<&Path>, pid: u32) -> Result<(), Error> {
     match pid_file {
         // Without a newline: engines parse the whole file as a number.
-        Some(path) => write_whole(path, child.id().to_string().as_bytes())
-            .map_err(|reason| Error::file("write", path, reason)),
+        Some(path) => {
+            write_whole(path, pid.to_string().as_bytes()).map_err(|reason| Error::file("write", path, reason))
+        }
         None => Ok(()),
     }
 }
@@ -216,6 +218,7 @@ pub(crate) fn record(request: &Request, container: &Container) -> Record {
             .iter()
             .any(|namespace| namespace.kind == NamespaceKind::Pid && namespace.path.is_none()),
         resctrl: None,
+        streams: streams::ours(container),
         after_start: Vec::new(),
         poststart: Hook::list(&container.hooks.poststart),
         poststop: Hook::list(&container.hooks.poststop),

@@ -155,7 +155,7 @@ pub fn exec(
     // A child that failed before asks nothing; the wait says at what.
     if launched.serve(&container, &mut record, &mut console)? == Arrival::Ready {
         watcher.tell(&launched.child)?;
-        write_pid(request.pid_file.as_deref(), &launched.child)?;
+        write_pid(request.pid_file.as_deref(), launched.child.id())?;
         if let Some(process) = &container.process {
             let Process { args, uid, gid, .. } = process;
             debug!("setns_init: about to exec {args:?} as user {uid}, group {gid}");

@@ -53,10 +53,10 @@ impl Hook {
     }
 }
 
-/// Those that the child has asked for, which waits meanwhile.
-pub(crate) fn before_pivot(container: &Container, record: &Record, child: &Child) -> Result<(), Error> {
+/// Those for a process on its way, which waits meanwhile.
+pub(crate) fn before_pivot(container: &Container, record: &Record, pid: u32) -> Result<(), Error> {
     let hooks = &container.hooks;
-    let state = state(record, "creating", Some(child.id()));
+    let state = state(record, "creating", Some(pid));
     all("prestart", &Hook::list(&hooks.prestart), record, &state)?;
     all("createRuntime", &Hook::list(&hooks.create_runtime), record, &state)
 }

@@ -73,7 +73,7 @@ pub(crate) fn launch<'c>(
 }
 
 /// What a mount of type `cgroup` shows is the container's own, and not the caller's.
-fn show_own(host: &mut Host, home: &Home<'_>) {
+pub(crate) fn show_own(host: &mut Host, home: &Home<'_>) {
     if let CgroupMount::V1(hierarchies) = &mut host.cgroup {
         for (hierarchy, directory) in hierarchies {
             if let Some(own) = home.directory_in(hierarchy) {

@@ -8,7 +8,9 @@
 #![forbid(unsafe_code)]
 
 mod cgroups;
+pub mod checkpoint;
 mod create;
+mod criu;
 mod delete;
 mod descriptors;
 pub mod doctor;
@@ -34,12 +36,15 @@ pub mod ps;
 mod record;
 pub mod register;
 mod resctrl;
+pub mod restore;
 mod run;
 mod seal;
 mod serve;
+mod settle;
 mod start;
 mod status;
 mod store;
+mod streams;
 mod supervise;
 mod terminal;
 mod time;
@@ -51,7 +56,9 @@ mod validate;
 mod wait;
 
 pub use cgroups::CgroupManager;
+pub use checkpoint::checkpoint;
 pub use create::{Request, create};
+pub use criu::{CgroupMode, Settings, Switch};
 pub use delete::{delete, force_delete};
 pub use error::Error;
 pub use events::{Event, events, stats};
@@ -66,8 +73,10 @@ pub use kill::{Whom, check, kill, signal};
 pub use pause::{pause, resume};
 pub use plan::{Planned, PlannedStep, plan};
 pub use record::Record;
+pub use restore::restore;
 pub use run::{Afterwards, Foreground, Run, run};
 pub use seal::{Environment, Sealed, seal};
+pub use settle::settle;
 pub use start::start;
 pub use status::{Listed, OCI_VERSION, State, Status, list, state};
 pub use store::Store;

@@ -48,6 +48,9 @@ pub struct Record {
     /// What it has of resctrl.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) resctrl: Option<Membership>,
+    /// What its standard streams were in the beginning, if they were given to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) streams: Vec<String>,
     /// The steps that it performs after `start`, each with its index, the field it comes from and its
     /// text: `start` is another process than `create` and cannot see the plan.
     pub after_start: Vec<(u32, String, String)>,

@@ -147,8 +147,8 @@ fn begin(
             record.process = create::process(&launched.child);
             creation.entry.write(record)?;
         }
-        create::write_pid(request.pid_file.as_deref(), &launched.child)?;
-        resctrl::join(container, &launched.child, record, &creation.entry)?;
+        create::write_pid(request.pid_file.as_deref(), launched.child.id())?;
+        resctrl::join(container, launched.child.id(), record, &creation.entry)?;
         launched.child.go_on()?;
     }
     if timings.are_wanted() || log_enabled!(Level::Debug) {
@@ -180,7 +180,7 @@ fn told(told: Result<(), Error>) -> Vec<Warning> {
 }
 
 /// In a pid namespace what is left behind belongs to the first process there, and ends with it.
-fn orphans(container: &Container, foreground: Foreground) -> Orphans {
+pub(crate) fn orphans(container: &Container, foreground: Foreground) -> Orphans {
     let has_pids = container.namespaces.iter().any(|namespace| namespace.kind == NamespaceKind::Pid);
     if has_pids { Orphans::Others } else { foreground.orphans }
 }

@@ -54,7 +54,7 @@ impl Launched<'_> {
                     self.home.as_ref().map_or(Ok(()), Home::limit)?;
                     return Ok(Arrival::Ready);
                 }
-                Request::Hooks => hooks::before_pivot(container, record, child)?,
+                Request::Hooks => hooks::before_pivot(container, record, child.id())?,
                 Request::Listener => listener::hand_over(child, container, record)?,
                 Request::NetDevices => net_devices::hand_over(child, &container.net_devices)?,
                 Request::Cgroup => {

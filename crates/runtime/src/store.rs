@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 const RECORD: &str = "state.json";
 const SOCKET: &str = "start.sock";
 const NOTIFY: &str = "notify";
+const ROOT: &str = "root";
 
 /// The directory that holds containers.
 #[derive(Clone, Debug)]
@@ -127,6 +128,13 @@ impl Entry {
     /// The same by a path that is not only ours.
     pub(crate) fn notify_source(&self) -> PathBuf {
         self.path.join(NOTIFY)
+    }
+
+    /// Makes a directory for CRIU to mount the root file system on, and names it without symlinks.
+    pub(crate) fn make_root(&self) -> Result<PathBuf, Error> {
+        let root = self.path.join(ROOT);
+        let made = DirBuilder::new().mode(0o700).create(&root).and_then(|()| fs::canonicalize(&root));
+        made.map_err(|reason| Error::file("mkdir", root, reason))
     }
 
     pub(crate) fn write(&self, record: &Record) -> Result<(), Error> {
