@@ -150,7 +150,8 @@ check_namespaces_of_another() {
 
 check_limits() {
     if cgroup_is_v2; then
-        same '50000 100000' "$(run --rm --cpus 0.5 -- c cat /sys/fs/cgroup/cpu.max)"
+        background --cpus 0.5
+        same '50000 100000' "$(cat "/sys/fs/cgroup$(sed -n 's/^0:://p' "/proc/$(pid_of c)/cgroup")/cpu.max")"
     else
         background --cpu-quota 50000 --cpu-period 100000
         same 50000 "$(cat "/sys/fs/cgroup/cpu$(sed -n 's/.*:cpu://p' "/proc/$(pid_of c)/cgroup")/cpu.cfs_quota_us")"

@@ -64,6 +64,8 @@ trap 'exit 1' INT TERM
 mkdir -p /etc/containers/containers.conf.d
 printf '[containers]\ndefault_ulimits = []\nlog_driver = "k8s-file"\n[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\n' \
     >/etc/containers/containers.conf.d/machine.conf
+# crun refuses a machine where some controllers are of version 1 and some of 2. It is our view of it only.
+if [ -z "${MACHINE_IS_OURS-}" ] && mountpoint -q /sys/fs/cgroup/unified; then umount /sys/fs/cgroup/unified; fi
 start containerd containerd
 begun=yes
 eventually ctr version >/dev/null
