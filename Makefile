@@ -2,7 +2,12 @@
 
 CARGO ?= cargo
 
-.PHONY: help run check check-deep test integration-guest golden examples doc bench-spawn
+PREFIX ?= /usr/local
+# Which binary is installed: built if none is named.
+HUSK ?=
+export PREFIX DESTDIR
+
+.PHONY: help run install uninstall check check-deep test soak integration integration-guest golden examples doc bench-spawn
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -10,14 +15,27 @@ help: ## list the targets
 run: ## build husk, print the plan of an example container and run it
 	examples/hello/run.sh
 
+install: ## husk, its manual and completions, below $(DESTDIR)$(PREFIX)
+	test -n "$(HUSK)" || $(CARGO) build --release
+	HUSK="$(or $(HUSK),$$(ls -t target/*/release/husk | head -n 1))" packaging/install.sh install
+
+uninstall: ## what 'install' installed
+	packaging/install.sh uninstall
+
 check: ## format, lints, unit tests, house rules: no root, under a minute
 	tests/check.sh
 
 check-deep: ## fuzz what reads configurations and profiles, a minute each
 	tests/check-deep.sh
 
+integration: ## containers by podman, containerd, Kubernetes' interface and docker; installs them where it can
+	integration/run.sh
+
 test: ## every test, and every example run; installs what tests need where it can
 	tests/test.sh
+
+soak: ## 2,000 containers and 1,000 processes in one, and what is left; 1 GB through a terminal (CYCLES= WIDTH= EXECS= BYTES=)
+	integration/soak/run.sh $(or $(CYCLES),2000) $(or $(WIDTH),8) $(or $(EXECS),1000) $(or $(BYTES),1073741824)
 
 integration-guest: ## tests of cgroups, systemd and AppArmor in an emulated Debian: the first time builds it
 	integration/guest/tests.sh

@@ -3,11 +3,12 @@
 //! Engines type what runc takes, and read what it says: where a test does not ask for husk it holds
 //! for runc too (`RUNTIME_UNDER_TEST`).
 
-use crate::util::{Bundle, Runtime, is_husk, is_root, need};
+use crate::util::{Bundle, Runtime, is_husk, is_root, need, until_gone};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Command;
 
 #[track_caller]
 fn json_log(path: &Path) -> Vec<Value> {
@@ -49,6 +50,11 @@ fn help_can_be_asked_for_in_several_ways() {
     let kill = runtime.typed(&["kill", "--help"]).succeeds();
     assert_eq!(runtime.typed(&["help", "kill"]).succeeds(), kill);
     assert_eq!(runtime.typed(&["kill", "-h"]).succeeds(), kill);
+    for words in [["dance", "-h"], ["dance", "--help"], ["help", "dance"]] {
+        let seen = runtime.typed(&words);
+        assert!(!seen.0.status.success());
+        seen.says("No help topic for 'dance'");
+    }
 }
 
 // dockerd splits the first line at "version" and looks for "commit:", podman prints it all.
@@ -99,6 +105,29 @@ fn an_option_without_its_value_says_so_in_runcs_words() {
     runtime.typed(&["run", "--pid-file"]).fails(1, "flag needs an argument");
     runtime.typed(&["run", "-b"]).fails(1, "flag needs an argument");
     runtime.typed(&["--log"]).fails(1, "flag needs an argument");
+}
+
+// So rootless podman calls its runtime: as root of a user namespace, and with next to no environment.
+#[test]
+fn who_is_root_in_a_namespace_only_has_a_place_of_their_own() {
+    need!(is_husk(), "other runtimes do not say where they look");
+    let unshare = || {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user"]);
+        command
+    };
+    need!(unshare().arg("true").status().is_ok_and(|end| end.success()), "no user namespace can be made");
+    let runtime = Runtime::under_test();
+    let own = format!("root: {}", runtime.root().join("husk").display());
+    for (user, place) in [(None, &*own), (Some("somebody"), &own), (Some("root"), "root: /run/husk")] {
+        let mut command = unshare();
+        command.arg(runtime.command("list").get_program()).args(["--debug", "list"]);
+        command.env_remove("USER").env("XDG_RUNTIME_DIR", runtime.root());
+        command.envs(user.map(|user| ("USER", user)));
+        let output = command.output().expect("unshare");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(place), "{user:?}: {said}");
+    }
 }
 
 #[test]
@@ -189,6 +218,54 @@ fn an_error_is_one_object_in_the_log_and_a_line_for_people() {
 }
 
 #[test]
+fn the_kind_of_log_may_stand_before_its_place() {
+    need!(is_husk(), "crun's spelling");
+    let runtime = Runtime::under_test();
+    let log = runtime.root().join("log");
+    let said = format!("--log=file:{}", log.display());
+    runtime.typed(&[&said, "--root", "/not-there", "state", "c"]).fails(1, "container does not exist");
+    assert!(fs::read_to_string(log).unwrap().contains("container does not exist"));
+    runtime.typed(&["--log", "journald:c", "list"]).fails(1, "files only");
+}
+
+#[test]
+fn many_containers_may_be_named_at_once() {
+    need!(is_husk(), "crun's option");
+    let runtime = Runtime::under_test();
+    let create = |id: &str| {
+        let bundle = Bundle::running("wait");
+        bundle.write();
+        runtime.call("create", &["--bundle", bundle.path().to_str().unwrap(), id]).succeeds();
+        bundle
+    };
+    let _bundles = ["web-1", "web-2", "other"].map(create);
+    runtime.call("kill", &["--regex", "^web-[0-9]$", "KILL"]).succeeds();
+    let status = |id: &str| {
+        let state: Value = serde_json::from_str(&runtime.call("state", &[id]).succeeds()).unwrap();
+        state["status"].as_str().unwrap().to_owned()
+    };
+    until_stopped(&runtime, &["web-1", "web-2"]);
+    assert_eq!(status("other"), "created");
+    // One that fails is told of.
+    runtime.call("kill", &["-r", "web|other", "0"]).fails(1, "web-1: container not running");
+    runtime.call("delete", &["-r", "web"]).succeeds();
+    runtime.call("list", &["-q"]).prints("other");
+    runtime.call("delete", &["--regex", "("]).fails(1, "invalid regular expression (");
+    runtime.call("delete", &["--force", "--regex", "."]).succeeds();
+    assert!(runtime.is_empty());
+}
+
+/// Waits until these have ended, whose processes somebody else waits for.
+fn until_stopped(runtime: &Runtime, ids: &[&str]) {
+    for id in ids {
+        let state: Value = serde_json::from_str(&runtime.call("state", &[id]).succeeds()).unwrap();
+        if let Some(pid) = state["pid"].as_i64().filter(|pid| *pid != 0) {
+            until_gone(i32::try_from(pid).unwrap());
+        }
+    }
+}
+
+#[test]
 fn an_error_in_the_log_has_a_code_and_a_field_for_programs() {
     need!(is_husk(), "runc has neither");
     let runtime = Runtime::under_test();
@@ -264,7 +341,14 @@ fn what_is_done_is_said_when_asked() {
     assert!(fs::read_to_string(&log).unwrap().contains("level=debug"));
     fs::remove_file(&log).unwrap();
     runtime.typed(&[&["--log", log_path, "--log-format", "json"] as &[&str], &run].concat()).succeeds();
-    assert!(json_log(&log).iter().all(|line| line["level"] == "debug"));
+    let lines = json_log(&log);
+    assert!(lines.iter().all(|line| line["level"] == "debug"));
+    // What runc's own tests look for. Ours has the facts beside it.
+    for words in
+        ["nsexec container setup", "child process in init()", "init: closing the pipe to signal completion"]
+    {
+        assert!(lines.iter().any(|line| line["msg"].as_str().unwrap().contains(words)), "{words}: {lines:?}");
+    }
 }
 
 #[test]

@@ -26,6 +26,30 @@ fn its_code_is_passed_on_and_ours_is_another() {
     exec(&["none", "/guest", "exit", "0"]).fails(255, "container does not exist");
 }
 
+// Before it is in the container's cgroup it keeps to these, which runc's tests look for in what it says of itself.
+#[test]
+fn it_comes_from_the_processors_that_were_asked_for() {
+    let bundle = Bundle::running("wait");
+    let runtime = Runtime::started(&bundle);
+    let file = bundle.path().join("process.json");
+    let exec = |affinity: Value| {
+        let process = json!({ "args": ["/guest", "status", "Cpus_allowed_list"], "cwd": "/",
+            "user": { "uid": 0, "gid": 0 }, "execCPUAffinity": affinity });
+        fs::write(&file, process.to_string()).unwrap();
+        let root = runtime.root().to_str().unwrap();
+        let words = ["--debug", "--root", root, "exec", "--process", file.to_str().unwrap(), "c"];
+        runtime.typed(&words)
+    };
+    let seen = exec(json!({ "initial": "0" }));
+    seen.prints("0");
+    seen.says(": affinity: 0x1");
+    let seen = exec(json!({ "initial": "60000" }));
+    seen.fails(255, "nvalid argument");
+    if is_husk() {
+        seen.says("process.execCPUAffinity.initial: sched_setaffinity: invalid argument");
+    }
+}
+
 #[test]
 fn a_number_that_is_no_id_is_nobody() {
     need!(is_husk(), "runc cuts numbers to fit, so that 4294967296 is root");

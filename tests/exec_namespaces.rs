@@ -48,7 +48,7 @@ fn ids_are_those_of_its_user_namespace() {
     says(&user, "env", "HOME=/home/who");
     says(&["--user", "7", "--additional-gids", "5"], "status Groups", "5");
     // Who is nobody there cannot be had.
-    runtime.call("exec", &["--user", "5000", "c", "/guest", "exit", "0"]).fails(255, "Invalid argument");
+    runtime.call("exec", &["--user", "5000", "c", "/guest", "exit", "0"]).fails(255, "invalid argument");
 }
 
 #[test]

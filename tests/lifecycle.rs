@@ -1,6 +1,8 @@
 //! From create to delete, and what each verb says in each state.
 
-use crate::util::{Bundle, Runtime, is_husk, is_root, need};
+use crate::util::{Bundle, Runtime, guest, is_husk, is_root, need};
+use serde_json::json;
+use std::fs;
 use std::io::{BufRead as _, BufReader};
 
 #[test]
@@ -57,7 +59,7 @@ fn a_signal_ends_the_program_and_the_code_says_which() {
 fn a_program_that_is_missing_fails_create_and_leaves_nothing() {
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("").with("/process/args", serde_json::json!(["/missing"]));
-    let message = "process.args[0]: find /missing: No such file or directory (os error 2)";
+    let message = "process.args[0]: find /missing: no such file or directory";
     runtime.create(&bundle).fails(1, message);
     assert!(runtime.is_empty());
 }
@@ -68,7 +70,7 @@ fn a_step_that_fails_names_its_field() {
     let options = serde_json::json!(["size=nonsense"]);
     let mount =
         serde_json::json!({ "destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": options });
-    let message = "mounts[2] /tmp: fsconfig r0 size=nonsense: Invalid argument (os error 22)";
+    let message = "mounts[2] /tmp: fsconfig r0 size=nonsense: invalid argument";
     runtime.run(&Bundle::running("exit 0").mounting(mount)).fails(1, message);
     assert!(runtime.is_empty());
 }
@@ -116,7 +118,7 @@ fn a_detached_container_that_cannot_begin_says_so_and_leaves_nothing() {
     std::fs::write(&program, "no program").unwrap();
     std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let bundle = bundle.with("/process/args", serde_json::json!(["/text"]));
-    runtime.run_detached(&bundle, &["--detach"]).fails(1, "Exec format error");
+    runtime.run_detached(&bundle, &["--detach"]).fails(1, "exec format error");
     assert!(runtime.is_empty());
 }
 
@@ -193,6 +195,28 @@ fn run_passes_signals_on() {
     assert!(runtime.is_empty());
 }
 
+// The program has no namespace of pids, whose first process would have no ear for a signal that it has not asked for.
+#[test]
+fn a_signal_that_comes_before_the_program_is_not_lost() {
+    need!(is_root(), "needs root to run a container without a pid namespace");
+    let mut bundle = Bundle::running("hang");
+    let namespaces = bundle.config["linux"]["namespaces"].as_array_mut().unwrap();
+    namespaces.retain(|namespace| namespace["type"] != "pid");
+    let fifo = bundle.path().join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let hook = json!([{ "path": guest(), "args": ["guest", "cat", fifo] }]);
+    let bundle = bundle.with("/hooks", json!({ "createRuntime": hook }));
+    let runtime = Runtime::under_test();
+    let mut run = runtime.running(&bundle);
+    // Somebody reads: the hook, before which there is no program, and which ends when this is closed.
+    let hold = fs::OpenOptions::new().write(true).open(&fifo).unwrap();
+    let process = rustix::process::Pid::from_child(&run);
+    rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+    drop(hold);
+    assert_eq!(run.wait().unwrap().code(), Some(128 + 15));
+    assert!(runtime.is_empty());
+}
+
 #[test]
 fn containers_are_listed() {
     let runtime = Runtime::under_test();
@@ -227,7 +251,7 @@ fn a_pid_file_that_cannot_be_written_leaves_no_process() {
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("wait");
     let error = runtime.create_with(&bundle, &["--pid-file", "/no/such/directory/pid"]);
-    error.fails(1, "write /no/such/directory/pid: No such file or directory");
+    error.fails(1, "write /no/such/directory/pid: no such file or directory");
     assert!(runtime.is_empty());
     let mut processes = std::fs::read_dir("/proc").unwrap().flatten();
     let root = bundle.rootfs();

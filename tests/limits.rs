@@ -47,8 +47,8 @@ fn one_above_it_is_the_runtimes_to_raise() {
         assert_eq!(open_files(&seen.succeeds()), ["60", "200"]);
     } else {
         // Who may not is told so, by the field.
-        let words = "process.rlimits[0]: rlimit nofile 60 200: Operation not permitted";
-        seen.fails(1, if is_husk() { words } else { "peration not permitted" });
+        let words = "process.rlimits[0]: rlimit nofile 60 200: operation not permitted";
+        seen.fails(1, if is_husk() { words } else { "operation not permitted" });
         need!(false, "needs CAP_SYS_RESOURCE to see a limit raised");
     }
 }

@@ -334,8 +334,8 @@ fn attributes_of_a_bind_mount_are_those_that_are_said() {
     }
     assert_eq!(flags(&shown(&["bind", "relatime", "dev"])), ["rw", "relatime"]);
     assert_eq!(flags(&shown(&["bind", "nodiratime"])), ["rw", "nodiratime", "relatime"]);
-    fails(&with_users(shown(&["bind", "dev"])), "peration not permitted");
-    fails(&with_users(shown(&["bind", "strictatime"])), "peration not permitted");
+    fails(&with_users(shown(&["bind", "dev"])), "operation not permitted");
+    fails(&with_users(shown(&["bind", "strictatime"])), "operation not permitted");
 }
 
 #[test]

@@ -237,8 +237,8 @@ fn what_fails_in_the_second_process_is_told_and_leaves_nothing() {
     {
         let bundle = bundle("exit 0", new, joined, &holder).with("/process/args", json!(["/no/such"]));
         let runtime = Runtime::under_test();
-        runtime.create(&bundle).fails(1, "No such file");
-        runtime.run(&bundle).fails(1, "No such file");
+        runtime.create(&bundle).fails(1, "no such file");
+        runtime.run(&bundle).fails(1, "no such file");
         assert!(runtime.is_empty());
     }
 }
@@ -247,7 +247,7 @@ fn what_fails_in_the_second_process_is_told_and_leaves_nothing() {
 fn a_path_that_is_no_such_namespace_is_refused() {
     let holder = Holder::of(least() | Namespaces::UTS);
     let table = [
-        ("network", "/no/such".to_owned(), "cannot be opened: No such file or directory"),
+        ("network", "/no/such".to_owned(), "cannot be opened: no such file or directory"),
         ("network", "/dev/null".to_owned(), "is no namespace"),
         ("network", "/proc/self/status".to_owned(), "is no namespace"),
         (

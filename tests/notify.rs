@@ -170,6 +170,6 @@ fn nobody_who_listens_is_an_error_before_there_is_a_container() {
     let bundle = Bundle::running("exit 0");
     let mut run = command(&runtime, "run", &bundle, &[]);
     let seen = crate::util::Seen(run.env("NOTIFY_SOCKET", "/no/socket").output().unwrap());
-    seen.fails(1, "NOTIFY_SOCKET: connect /no/socket: No such file or directory");
+    seen.fails(1, "NOTIFY_SOCKET: connect /no/socket: no such file or directory");
     assert!(runtime.is_empty());
 }

@@ -62,7 +62,7 @@ fn nobody_who_listens_is_an_error_before_there_is_a_process() {
     need!(is_husk(), "runc has other words");
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("exit 0");
-    let wanted = "--pidfd-socket: connect /no/socket: No such file or directory";
+    let wanted = "--pidfd-socket: connect /no/socket: no such file or directory";
     runtime.create_with(&bundle, &["--pidfd-socket", "/no/socket"]).fails(1, wanted);
     assert!(runtime.is_empty());
 }

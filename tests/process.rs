@@ -285,7 +285,7 @@ fn its_memory_comes_from_where_it_should() {
     // Nodes that the machine has not.
     refused(
         json!({ "mode": "MPOL_BIND", "nodes": "60000" }),
-        "linux.memoryPolicy: memory-policy 0x2 nodes 60000: Invalid argument",
+        "linux.memoryPolicy: memory-policy 0x2 nodes 60000: invalid argument",
     );
 }
 

@@ -75,9 +75,8 @@ fn exec_says_the_same() {
     runtime.call("exec", &["c", "/bin/nothing"]).fails(255, nothing);
 }
 
-/// A script whose interpreter is missing, and a file that says nothing of what it is. (The kernel's words begin
-/// with another letter than Go's.)
-const BROKEN: (&str, &str) = ("o such file or directory", "xec format error");
+/// A script whose interpreter is missing, and a file that says nothing of what it is.
+const BROKEN: (&str, &str) = ("no such file or directory", "exec format error");
 
 #[test]
 fn one_that_does_not_begin_is_told_by_start() {

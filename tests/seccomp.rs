@@ -141,7 +141,7 @@ fn without_an_agent_nothing_is_created() {
     let runtime = Runtime::under_test();
     let directory = tempfile::tempdir().unwrap();
     let bundle = notifying(&directory.path().join("nobody"), json!("SCMP_ACT_NOTIFY"));
-    runtime.run(&bundle).fails(1, "No such file or directory");
+    runtime.run(&bundle).fails(1, "no such file or directory");
     assert!(runtime.is_empty());
     let profile = json!({
         "defaultAction": "SCMP_ACT_ALLOW",

@@ -1,25 +1,34 @@
 //! A process that `exec` brings into a container, and one that lives there, is of the same user, and wants all that
 //! it can get of it.
 
-use crate::util::{Bundle, Runtime, is_husk, is_root, need};
+use crate::util::{Bundle, Runtime, guest, is_husk, is_root, need};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::env;
+use std::fs;
 use std::io::{BufRead as _, BufReader};
 
-/// Everything that is had of 50 processes by one that has these capabilities, beside what is had of the program.
-fn had(bundle: Bundle, capabilities: &[&str]) -> Vec<String> {
-    let sets = json!({ "bounding": capabilities, "permitted": capabilities, "effective": capabilities });
-    let bundle = bundle.with("/process/capabilities", sets).with("/process/env", json!(["OWN=1", "HOME=/"]));
+/// How many processes come, each after the other.
+fn comers() -> usize {
+    env::var("SPIED_UPON").map_or(200, |count| count.parse().expect("SPIED_UPON is a number"))
+}
+
+/// Everything that is had of them by a spy, beside what is had of the program.
+fn had(bundle: &Bundle) -> Vec<String> {
     let runtime = Runtime::under_test();
-    let mut spy = runtime.running(&bundle);
+    let mut spy = runtime.running(bundle);
     let mut lines = BufReader::new(spy.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "begun");
-    for _ in 0..50 {
-        runtime.call("exec", &["c", "/guest", "exit", "0"]).succeeds();
+    let mut had: BTreeSet<String> = BTreeSet::new();
+    for _ in 0..comers() {
+        let seen = runtime.call("exec", &["c", "/guest", "exit", "0"]);
+        if !seen.0.status.success() {
+            seen.fails(255, "the container's process asks for what its plan does not");
+            had.insert("a word".to_owned());
+        }
     }
     // One that stays, so that it is known to look, and to find what there is to be found.
-    runtime.call("exec", &["--detach", "c", "/guest", "hang"]).succeeds();
-    let mut had: BTreeSet<String> = BTreeSet::new();
+    while !runtime.call("exec", &["--detach", "c", "/guest", "hang"]).0.status.success() {}
     let guests = ["exe /guest", "maps /guest", "memory of the guest", "environ OWN=1", "environ HOME=/"];
     while !guests.iter().all(|line| had.contains(*line)) {
         had.insert(lines.next().expect("the spy lives").unwrap());
@@ -31,9 +40,11 @@ fn had(bundle: Bundle, capabilities: &[&str]) -> Vec<String> {
     had.into_iter().filter(|line| !guests.contains(&line.as_str())).collect()
 }
 
-/// The spy, in a user namespace if it is asked for.
-fn spy(with_users: bool) -> Bundle {
-    let bundle = Bundle::running("spy");
+/// The spy with these capabilities, in a user namespace if it is asked for.
+fn spy(with_users: bool, capabilities: &[&str]) -> Bundle {
+    let sets = json!({ "bounding": capabilities, "permitted": capabilities, "effective": capabilities });
+    let bundle = Bundle::running("spy").with("/process/capabilities", sets);
+    let bundle = bundle.with("/process/env", json!(["OWN=1", "HOME=/"]));
     if !is_root() || !with_users {
         return bundle;
     }
@@ -49,13 +60,13 @@ fn spy(with_users: bool) -> Bundle {
 #[test]
 fn nothing_is_had_of_it_before_it_is_the_program() {
     need!(is_husk(), "what runc lets be seen is runc's");
-    assert_eq!(had(spy(false), &[]), [""; 0]);
+    assert_eq!(had(&spy(false, &[])), [""; 0]);
 }
 
 #[test]
 fn nor_by_one_that_may_trace_everything_in_its_user_namespace() {
     need!(is_husk(), "what runc lets be seen is runc's");
-    assert_eq!(had(spy(true), &["CAP_SYS_PTRACE"]), [""; 0]);
+    assert_eq!(had(&spy(true, &["CAP_SYS_PTRACE"])), [""; 0]);
 }
 
 // Who has CAP_SYS_PTRACE over the host is kept from nothing by being undumpable, and may look into what is about to
@@ -64,7 +75,14 @@ fn nor_by_one_that_may_trace_everything_in_its_user_namespace() {
 fn one_that_may_trace_everything_on_the_host_finds_no_file_of_it_open() {
     need!(is_husk(), "what runc lets be seen is runc's");
     need!(is_root(), "needs root, who may trace others");
-    let found = had(spy(false), &["CAP_SYS_PTRACE"]);
+    let bundle = spy(false, &["CAP_SYS_PTRACE"]);
+    let log = bundle.rootfs().join("log");
+    fs::write(&log, "").unwrap();
+    let hook = json!([{ "path": guest(), "args": ["guest", "hook", "createRuntime", log] }]);
+    let bundle = bundle.with("/hooks", json!({ "createRuntime": hook }));
+    let found = had(&bundle);
+    // What it says in the name of a process makes nobody do anything: that were hooks on the host, or sources of mounts.
+    assert_eq!(fs::read_to_string(&log).unwrap().lines().count(), 1, "{found:?}");
     let mut descriptors =
         found.iter().filter_map(|line| line.strip_prefix("fd ").or_else(|| line.strip_prefix("stolen ")));
     // The program itself is looked at before it begins, and there is a socket to tell how that went.

@@ -18,12 +18,13 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread;
 
 #[path = "guest/stream.rs"]
 mod stream;
-use stream::stream;
 
+/// Many bytes.
+#[path = "terminal_bytes.rs"]
+mod bytes;
 /// The same for `exec`.
 #[path = "terminal_exec.rs"]
 mod exec;
@@ -109,15 +110,19 @@ fn read_terminal(master: &mut File, buffer: &mut [u8]) -> usize {
     }
 }
 
+/// What is shown on a terminal, which ends when its other end is gone.
+struct Screen<'t>(&'t mut File);
+
+impl io::Read for Screen<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(read_terminal(self.0, buffer))
+    }
+}
+
 fn read_to_end(master: &mut File) -> Vec<u8> {
     let mut shown = Vec::new();
-    let mut buffer = [0; 1 << 14];
-    loop {
-        match read_terminal(master, &mut buffer) {
-            0 => return shown,
-            length => shown.extend_from_slice(&buffer[..length]),
-        }
-    }
+    Screen(master).read_to_end(&mut shown).unwrap();
+    shown
 }
 
 const OWN: &str = "terminals [true, true, true]\nname /dev/pts/0\nowner 0\ncontrolling true\nconsole true\n";
@@ -191,13 +196,41 @@ fn a_key_that_interrupts_interrupts_the_program() {
 #[test]
 fn signals_of_job_control_are_passed_on() {
     for (name, signal) in [("TSTP", Signal::TSTP), ("TTIN", Signal::TTIN)] {
-        let runtime = Runtime::under_test();
-        let bundle = with_terminal(&format!("until {name}"));
-        let mut run = Foreground::run(&runtime, &bundle);
-        run.until("begun\n");
-        run.signal(signal);
-        assert_eq!(run.rest().1.code(), Some(42), "{name}");
+        passed_on(name, signal);
     }
+}
+
+#[test]
+fn what_would_end_us_is_passed_on_too_and_our_terminal_is_as_before() {
+    let ends =
+        [("TERM", Signal::TERM), ("QUIT", Signal::QUIT), ("ABRT", Signal::ABORT), ("USR1", Signal::USR1)];
+    ends.into_iter().for_each(|(name, signal)| passed_on(name, signal));
+}
+
+/// A signal that is sent to us reaches the program, and our terminal is raw no longer than that.
+fn passed_on(name: &str, signal: Signal) {
+    let runtime = Runtime::under_test();
+    let bundle = with_terminal(&format!("until {name}"));
+    let mut run = Foreground::run(&runtime, &bundle);
+    run.until("begun\n");
+    run.signal(signal);
+    let (master, before) = (run.master.try_clone().unwrap(), run.before.clone());
+    assert_eq!(run.rest().1.code(), Some(42), "{name}");
+    assert_eq!(tcgetattr(&master).unwrap().local_modes, before.local_modes, "{name}");
+    assert!(runtime.is_empty(), "{name}");
+}
+
+#[test]
+fn our_terminal_is_as_before_when_the_container_is_killed() {
+    let runtime = Runtime::under_test();
+    let bundle = with_terminal("until HUP");
+    let mut run = Foreground::run(&runtime, &bundle);
+    run.until("begun\n");
+    runtime.call("kill", &["c", "KILL"]).succeeds();
+    let (master, before) = (run.master.try_clone().unwrap(), run.before.clone());
+    assert_eq!(run.rest().1.code(), Some(128 + 9));
+    assert_eq!(tcgetattr(&master).unwrap().local_modes, before.local_modes);
+    assert!(runtime.is_empty());
 }
 
 #[test]
@@ -214,24 +247,6 @@ fn it_is_as_large_as_ours_and_stays_so() {
 }
 
 #[test]
-fn no_byte_is_lost() {
-    const LENGTH: u64 = 64 << 20;
-    let runtime = Runtime::under_test();
-    let bundle = with_terminal(&format!("tty produce {LENGTH}"));
-    let (shown, status) = Foreground::run(&runtime, &bundle).rest();
-    assert!(shown == stream(LENGTH), "{} bytes arrived", shown.len());
-    assert!(status.success());
-
-    let bundle = with_terminal(&format!("tty consume {LENGTH}"));
-    let mut run = Foreground::run(&runtime, &bundle);
-    run.until("ready\n");
-    let mut keys = run.master.try_clone().unwrap();
-    let typed = thread::spawn(move || keys.write_all(&stream(LENGTH)).unwrap());
-    assert_eq!(String::from_utf8(run.rest().0).unwrap(), "the same");
-    typed.join().unwrap();
-}
-
-#[test]
 fn what_is_piped_in_arrives_and_its_end_is_none() {
     const LENGTH: u64 = 1 << 20;
     let runtime = Runtime::under_test();
@@ -240,7 +255,7 @@ fn what_is_piped_in_arrives_and_its_end_is_none() {
     let mut out = run.stdout.take().unwrap();
     let mut ready = [0; 6];
     out.read_exact(&mut ready).unwrap();
-    run.stdin.take().unwrap().write_all(&stream(LENGTH)).unwrap();
+    stream::produce(&mut run.stdin.take().unwrap(), LENGTH).unwrap();
     assert_eq!(io::read_to_string(out).unwrap(), "the same");
     assert!(run.wait().unwrap().success());
 }
@@ -319,7 +334,7 @@ fn a_terminal_must_have_somewhere_to_go() {
     let wanted = "cannot use console socket if runc will not detach or allocate tty";
     runtime.run_detached(&bundle, &["--console-socket", &socket]).fails(1, wanted);
     runtime.create_with(&Bundle::running("exit 0"), &["--console-socket", &socket]).fails(1, wanted);
-    let nobody = "--console-socket: connect /no/socket: No such file or directory";
+    let nobody = "--console-socket: connect /no/socket: no such file or directory";
     runtime.create_with(&bundle, &["--console-socket", "/no/socket"]).fails(1, nobody);
     assert!(runtime.is_empty());
 }
@@ -334,7 +349,7 @@ fn terminals_come_from_a_devpts_of_the_container() {
     fs::write(volume.path().join("ptmx"), "untouched").unwrap();
     let mount = |path: &Path| json!({ "destination": "/dev/pts", "type": "bind", "source": path, "options": ["bind"] });
     let bundle = Bundle::running("tty").with("/process/terminal", json!(true)).mounting(mount(volume.path()));
-    runtime.run(&bundle).fails(1, "open-pty dev/pts: No such device");
+    runtime.run(&bundle).fails(1, "open-pty dev/pts: no such device");
     assert_eq!(fs::read_to_string(volume.path().join("ptmx")).unwrap(), "untouched");
     assert!(runtime.is_empty());
 }
@@ -351,7 +366,7 @@ fn a_link_for_the_console_leads_nowhere() {
         let bundle = with_terminal("tty").with("/mounts", proc).mounting(devpts());
         fs::create_dir(bundle.rootfs().join("dev")).unwrap();
         symlink(&target, bundle.rootfs().join("dev/console")).unwrap();
-        runtime.run(&bundle).fails(1, "-> dev/console: Too many levels of symbolic links");
+        runtime.run(&bundle).fails(1, "-> dev/console: too many levels of symbolic links");
     }
     assert_eq!(fs::read_to_string(host.path().join("file")).unwrap(), "untouched");
     assert_eq!(fs::read_dir(host.path()).unwrap().count(), 1, "something was made on the host");

@@ -102,7 +102,7 @@ fn what_is_no_devpts_is_not_opened() {
         json!({ "destination": "/dev/pts", "type": "bind", "source": volume.path(), "options": ["bind"] });
     let bundle = Bundle::running("wait").mounting(mount);
     let runtime = Runtime::started(&bundle);
-    runtime.call("exec", &["--tty", "c", "/guest", "tty"]).fails(255, "open-pty dev/pts: No such device");
+    runtime.call("exec", &["--tty", "c", "/guest", "tty"]).fails(255, "open-pty dev/pts: no such device");
     assert_eq!(fs::read_to_string(volume.path().join("ptmx")).unwrap(), "untouched");
 }
 

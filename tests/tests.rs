@@ -6,18 +6,28 @@ mod apparmor;
 mod bad_input;
 /// Cgroups: made, limited, left empty, looked at and changed.
 mod cgroups;
+/// Containers that are saved and restored.
+mod checkpoint;
 /// What may be typed, and what is said to it.
 mod command_line;
+/// What husk says of the machine that it is on.
+mod doctor;
+/// The very words that engines type.
+mod engines;
 /// One more process in a container that runs.
 mod exec;
 /// One more process in a container whose namespaces are not all its own.
 mod exec_namespaces;
+/// What a runtime says it can do.
+mod features;
 /// The six kinds of hooks: where, when and with what they are run, and what follows if they fail.
 mod hooks;
 /// The rules of the house that a compiler does not know.
 mod house;
 /// What a program finds in its container.
 mod inside;
+/// What is put where by `make install`: manual pages, and what shells complete.
+mod install;
 /// From create to delete, and what each verb says in each state.
 mod lifecycle;
 /// Limits beyond those that are inherited.
@@ -36,15 +46,23 @@ mod pidfd;
 mod process;
 /// Programs that cannot be had.
 mod program;
+/// Engines that are told of husk.
+mod register;
 /// Limits of each kind: as the kernel has them, and met.
 mod resources;
 /// Filters of system calls, and agents that decide about them.
 mod seccomp;
+/// Many containers, and what is left of them.
+mod soak;
 /// A process that joins, and one that would like to have something of it.
 mod spied_upon;
 /// Cgroups that systemd makes.
 mod systemd;
+/// The same, with a systemd that the tests play.
+mod systemd_played;
 /// Terminals, in the foreground and sent away.
 mod terminal;
 /// A bundle to build, a runtime to run it, and what is expected of it.
 mod util;
+/// Waiting for the end of a container, and how it was.
+mod wait;

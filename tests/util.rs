@@ -246,7 +246,7 @@ impl Runtime {
     }
 
     /// Output through files: the container keeps what it is given for longer than the runtime lives.
-    fn detached(&self, mut command: Command) -> Seen {
+    pub(crate) fn detached(&self, mut command: Command) -> Seen {
         let (mut out, mut err) =
             (tempfile::tempfile().expect("a file"), tempfile::tempfile().expect("a file"));
         command

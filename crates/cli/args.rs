@@ -94,14 +94,25 @@ pub(crate) fn read(arguments: impl Iterator<Item = OsString>) -> Result<Asked, B
         return without_verb(program, &arguments);
     };
     let name = arguments.remove(place);
-    if name == "help" || name == "h" {
-        let about = arguments.get(place).and_then(|name| commands::find(name));
-        return Ok(Asked::Text(about.map_or_else(help::program, help::verb)));
-    }
+    let is_help = name == "help" || name == "h";
+    let name = match arguments.get(place) {
+        Some(about) if is_help => about.clone(),
+        None if is_help => return Ok(Asked::Text(help::program())),
+        _ => name,
+    };
     let Some(verb) = commands::find(&name) else {
-        let message = format!("unknown command {name:?}");
+        let wants_help = is_help || arguments.iter().any(|word| word == "-h" || word == "--help");
+        let message = if wants_help {
+            // As runc says it.
+            format!("No help topic for '{}'", name.display())
+        } else {
+            format!("unknown command {name:?}")
+        };
         return Err(misuse(program, &arguments, message, hint("husk"), Exit::UnknownCommand));
     };
+    if is_help {
+        return Ok(Asked::Text(help::verb(verb)));
+    }
     let mut command = (verb.define)(program).override_usage(usage(verb));
     let stop = if takes_rest(&command) { Stop::AtFirstName } else { Stop::Never };
     rewrite(&mut arguments, &command, stop);
@@ -128,7 +139,7 @@ pub(crate) fn program() -> Command {
 
 /// How a verb is written.
 pub(crate) fn usage(verb: &Verb) -> String {
-    format!("husk [OPTIONS] {} {}", verb.name, verb.usage)
+    format!("husk [OPTIONS] {} {}", verb.name, verb.usage).trim_end().to_owned()
 }
 
 fn without_verb(program: Command, arguments: &[OsString]) -> Result<Asked, Box<Misuse>> {

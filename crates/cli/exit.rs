@@ -25,11 +25,13 @@ impl From<Exit> for ExitCode {
             Exit::Failed => Self::FAILURE,
             Exit::UnknownCommand => Self::from(3),
             Exit::NoProcess => Self::from(255),
-            Exit::Program(status) => {
-                let killed = status.signal().map(|signal| 128 + signal);
-                let code = status.code().or(killed).and_then(|code| u8::try_from(code).ok());
-                code.map_or(Self::FAILURE, Self::from)
-            }
+            Exit::Program(status) => number(status).map_or(Self::FAILURE, Self::from),
         }
     }
+}
+
+/// The number that says how a program ended: its code, or 128 and its signal.
+pub(crate) fn number(status: ExitStatus) -> Option<u8> {
+    let killed = status.signal().map(|signal| 128 + signal);
+    status.code().or(killed).and_then(|number| u8::try_from(number).ok())
 }

@@ -47,7 +47,8 @@ pub(crate) fn verb(verb: &Verb) -> String {
     text
 }
 
-fn about(verb: &Verb) -> String {
+/// What a verb does, on one line.
+pub(crate) fn about(verb: &Verb) -> String {
     (verb.define)(args::program()).get_about().map(ToString::to_string).unwrap_or_default()
 }
 

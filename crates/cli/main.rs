@@ -16,8 +16,8 @@ mod session;
 mod timings;
 mod version;
 
+use crate::log::Log;
 use args::Asked;
-use log::Log;
 use session::Session;
 use std::process::ExitCode;
 
@@ -29,16 +29,18 @@ fn main() -> ExitCode {
         }
         Ok(Asked::Verb { verb, global, matches }) => {
             // Before anything else: what follows is done twice.
-            let sealed = if verb.makes_process { session::seal(verb) } else { Ok(()) };
-            let log = match Log::open(&global) {
-                Ok(log) => log,
+            let sealed = session::seal(verb);
+            // For as long as there is somebody to tell.
+            let log: &'static Log = match Log::open(&global) {
+                Ok(log) => Box::leak(Box::new(log)),
                 Err(error) => {
                     Log::standard(&global).failed(&error);
                     return verb.failure.into();
                 }
             };
+            log.listen();
             let done = sealed
-                .and_then(|()| Session::open(global, &log))
+                .and_then(|sealed| Session::open(global, log, sealed))
                 .and_then(|session| (verb.perform)(&matches, &session));
             let exit = done.unwrap_or_else(|error| {
                 log.failed(&error);

@@ -4,21 +4,22 @@ use crate::args::{CgroupManager, Global, Rootless};
 use crate::commands::Verb;
 use crate::log::Log;
 use anyhow::{Context as _, Result, ensure};
-use husk_runtime::{Environment, Store, Warning};
+use husk_runtime::{Environment, Error, Listed, Sealed, Store, Warning};
 use std::fs::{self, DirBuilder, Permissions};
+use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 pub(crate) struct Session<'a> {
     pub(crate) store: Store,
     pub(crate) log: &'a Log,
-    pub(crate) root: Root,
+    root: Root,
     pub(crate) rootless: Rootless,
     pub(crate) cgroups: husk_runtime::CgroupManager,
 }
 
 /// Where containers are known.
-pub(crate) enum Root {
+enum Root {
     /// Where it was said on the command line.
     Said(PathBuf),
     /// Root's own place.
@@ -29,17 +30,22 @@ pub(crate) enum Root {
 
 /// Keeps our own binary from containers that are root on the host. Those of a user have a user
 /// namespace, in which nobody owns it.
-pub(crate) fn seal(verb: &Verb) -> Result<()> {
-    if rustix::process::geteuid().is_root() {
-        // The others may have hooks to run, which inherit what our caller has.
-        let environment = if verb.name == "exec" { Environment::OurOwn } else { Environment::Callers };
-        husk_runtime::seal(environment)?;
+pub(crate) fn seal(verb: &Verb) -> Result<Option<Sealed>> {
+    if !verb.makes_process || !rustix::process::geteuid().is_root() {
+        return Ok(None);
     }
-    Ok(())
+    // The others may have hooks to run, which inherit what our caller has.
+    let environment = if verb.name == "exec" { Environment::OurOwn } else { Environment::Callers };
+    Ok(Some(husk_runtime::seal(environment)?))
 }
 
 impl<'a> Session<'a> {
-    pub(crate) fn open(global: Global, log: &'a Log) -> Result<Self> {
+    pub(crate) fn open(global: Global, log: &'a Log, sealed: Option<Sealed>) -> Result<Self> {
+        match sealed {
+            Some(Sealed::Mount) => ::log::debug!("exeseal: /proc/self/exe is on a read-only mount"),
+            Some(Sealed::Memory) => ::log::debug!("exeseal: /proc/self/exe is a sealed copy in memory"),
+            None => {}
+        }
         let cgroups = if global.systemd_cgroup { CgroupManager::Systemd } else { global.cgroup_manager };
         let cgroups = match cgroups {
             CgroupManager::Cgroupfs => husk_runtime::CgroupManager::Cgroupfs,
@@ -59,12 +65,25 @@ impl<'a> Session<'a> {
                 _ => Root::System,
             },
         };
-        log.debug(|| format!("root {}", root.path().display()));
+        ::log::debug!("root: {}", root.path().display());
         Ok(Self { store: Store::new(root.path().to_owned()), log, root, rootless: global.rootless, cgroups })
     }
 
     pub(crate) fn warn(&self, warnings: &[Warning]) {
         warnings.iter().for_each(|warning| self.log.warning(warning));
+    }
+
+    /// Every container.
+    pub(crate) fn containers(&self) -> Result<Vec<Listed>, Error> {
+        match husk_runtime::list(&self.store) {
+            // Nothing was ever created there. A place that somebody named should be there.
+            Err(Error::File { reason, .. })
+                if reason.kind() == ErrorKind::NotFound && !matches!(self.root, Root::Said(_)) =>
+            {
+                Ok(Vec::new())
+            }
+            found => found,
+        }
     }
 
     /// What has to be so before a container is made.
@@ -90,15 +109,14 @@ impl Root {
 }
 
 /// Whether we are somebody who cannot write to root's place: not root, or one who is root in a user
-/// namespace of theirs and goes by their own name still.
+/// namespace of theirs and does not go by root's name. (podman's children there have no name.)
 fn is_user() -> bool {
     if !rustix::process::geteuid().is_root() {
         return true;
     }
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let everybody = map.split_whitespace().eq(["0", "0", "4294967295"]);
-    let name = std::env::var_os("USER").unwrap_or_default();
-    !everybody && !map.is_empty() && !name.is_empty() && name != "root"
+    !everybody && !map.is_empty() && std::env::var_os("USER").is_none_or(|name| name != "root")
 }
 
 /// Independent of the working directory, with `.` and `..` taken out as they are written: as runc has it.

@@ -1,6 +1,7 @@
 //! What runs inside the containers of tests: one static program instead of a shell and its tools, so
 //! that a test says exactly what is looked at and needs no image.
 
+mod criu;
 mod spy;
 mod stream;
 mod terminal;
@@ -81,6 +82,26 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
             println!("begun");
             rt_sigwait(signal)?;
             return Ok(42);
+        }
+        // Says each line that it hears again, with its number, and ends with 42.
+        ["echo"] => {
+            for (number, line) in std::io::stdin().lines().enumerate() {
+                println!("{number} {}", line?);
+            }
+            return Ok(42);
+        }
+        // Stands in for CRIU.
+        ["swrk", "3"] => return criu::serve(),
+        // For each standard stream whether it is of a mount that is ours.
+        ["streams"] => {
+            let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+            for stream in 0..3 {
+                let information = fs::read_to_string(format!("/proc/self/fdinfo/{stream}"))?;
+                let mount =
+                    information.lines().find_map(|line| line.strip_prefix("mnt_id:")).ok_or("no mount")?;
+                let is_ours = mounts.lines().any(|line| line.split(' ').next() == Some(mount.trim()));
+                println!("{}", if is_ours { "ours" } else { "another's" });
+            }
         }
         // Starts a child that starts another, and says whose the latter is when the former has ended.
         ["orphan"] => return orphan(),
@@ -280,7 +301,16 @@ fn surroundings(name: &str, told: &str) -> Result<serde_json::Value, Box<dyn Err
 
 /// A signal by its name.
 fn named(name: &str) -> Result<Signal, Box<dyn Error>> {
-    let known = [("HUP", Signal::HUP), ("INT", Signal::INT), ("TSTP", Signal::TSTP), ("TTIN", Signal::TTIN)];
+    let known = [
+        ("ABRT", Signal::ABRT),
+        ("HUP", Signal::HUP),
+        ("INT", Signal::INT),
+        ("QUIT", Signal::QUIT),
+        ("TERM", Signal::TERM),
+        ("TSTP", Signal::TSTP),
+        ("TTIN", Signal::TTIN),
+        ("USR1", Signal::USR1),
+    ];
     known.iter().find(|(known, _)| *known == name).map(|(_, signal)| *signal).ok_or("no such signal".into())
 }
 

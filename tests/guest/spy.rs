@@ -3,15 +3,19 @@
 //! It asks for what tells by itself whose it is, so that nothing depends on when it was had: a process that becomes a
 //! program while it is looked at is that program from one moment to the next. Opening `mem` and `pidfd_getfd` are
 //! allowed to whoever may attach as a debugger, and to nobody else (ptrace(2), `PTRACE_MODE_ATTACH`); the rest asks
-//! for less.
+//! for less. Into a socket that is had it speaks: whoever is at the other end takes it for the process.
 
+use rustix::net::SendFlags;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
+
+/// How a container's process asks for its hooks to be run.
+const HOOKS: u8 = husk_spawn::Request::Hooks as u8;
 
 /// Bytes of this program that no other has where it has them.
 static MARK: [u8; 16] = *b"whose is this me";
@@ -39,6 +43,20 @@ pub(crate) fn look() -> Result<(), Box<dyn Error>> {
 /// What is had of one process. It may be gone, or become another program, at any moment.
 fn had_of(name: &str, mark: u64) -> Vec<String> {
     let mut had = vec!["there".to_owned()];
+    // What is worth most first: there is little time.
+    let pid = name.parse().ok().and_then(Pid::from_raw);
+    if let Some(pidfd) = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) {
+        for number in 3..64 {
+            if let Ok(fd) = pidfd_getfd(&pidfd, number, PidfdGetfdFlags::empty()) {
+                let target = fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+                if target.as_ref().is_ok_and(|target| target.to_string_lossy().starts_with("socket:")) {
+                    // Nobody may hear it any more.
+                    rustix::net::send(&fd, &[HOOKS], SendFlags::NOSIGNAL).unwrap_or(0);
+                }
+                had.extend(foreign("stolen", &target.unwrap_or_else(|_| "something".into()), name));
+            }
+        }
+    }
     if let Ok(exe) = fs::read_link(format!("/proc/{name}/exe")) {
         had.push(format!("exe {}", exe.display()));
     }
@@ -61,20 +79,19 @@ fn had_of(name: &str, mark: u64) -> Vec<String> {
             had.push(format!("environ {}", String::from_utf8_lossy(variable)));
         }
     }
+    // Where they lead may be told by no name.
+    let own = |directory: &str| fs::metadata(directory).map(|found| (found.dev(), found.ino())).ok();
+    for directory in ["root", "cwd"] {
+        let its = own(&format!("/proc/{name}/{directory}/"));
+        if its.is_some() && its != own("/") {
+            had.push(format!("{directory} of another"));
+        }
+    }
     for fd in fs::read_dir(format!("/proc/{name}/fd")).into_iter().flatten().flatten() {
         let number = fd.file_name().to_string_lossy().into_owned();
         if !["0", "1", "2"].contains(&&*number) {
             // One that is closed meanwhile tells nothing.
             had.extend(fs::read_link(fd.path()).ok().and_then(|target| foreign("fd", &target, name)));
-        }
-    }
-    let pid = name.parse().ok().and_then(Pid::from_raw);
-    if let Some(pidfd) = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) {
-        for number in 3..16 {
-            if let Ok(fd) = pidfd_getfd(&pidfd, number, PidfdGetfdFlags::empty()) {
-                let target = fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
-                had.extend(foreign("stolen", &target.unwrap_or_else(|_| "something".into()), name));
-            }
         }
     }
     had

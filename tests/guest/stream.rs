@@ -1,11 +1,35 @@
 //! Many bytes that both sides know.
 
-/// Eight bytes of the stream.
-fn word(index: u64) -> [u8; 8] {
-    index.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()
+use std::io::{self, Read, Write};
+
+/// What the stream repeats: of a length that is no buffer's, nor a multiple of one.
+fn period() -> Vec<u8> {
+    (0..65_521_u64).flat_map(|index| index.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()).collect()
 }
 
-/// The first bytes of the stream, a multiple of eight.
-pub(crate) fn stream(length: u64) -> Vec<u8> {
-    (0..length / 8).flat_map(word).collect()
+/// Writes so many bytes of the stream.
+pub(crate) fn produce(to: &mut impl Write, length: u64) -> io::Result<()> {
+    let period = period();
+    let mut left = usize::try_from(length).map_err(io::Error::other)?;
+    while left > 0 {
+        let part = left.min(period.len());
+        to.write_all(&period[..part])?;
+        left -= part;
+    }
+    Ok(())
+}
+
+/// How many bytes come that are those of the stream, until its end or the first that is another.
+pub(crate) fn recognize(from: &mut impl Read) -> io::Result<u64> {
+    let period = period();
+    let (mut room, mut known) = (vec![0; period.len()], 0);
+    loop {
+        let at = usize::try_from(known % period.len() as u64).unwrap_or(0);
+        // No more than what is left of the period, so that it is one piece.
+        match from.read(&mut room[..period.len() - at])? {
+            0 => return Ok(known),
+            length if room[..length] == period[at..at + length] => known += length as u64,
+            _ => return Ok(known),
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! What a program sees of its terminal.
 
 use crate::named;
-use crate::stream::stream;
+use crate::stream::{produce, recognize};
 use husk_spawn::SignalSet;
 use husk_spawn::sys::process::exit_group;
 use husk_spawn::sys::signal::{rt_sigprocmask, rt_sigwait};
@@ -36,16 +36,15 @@ pub(crate) fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
             rt_sigwait(winch)?;
             say_size()?;
         }
-        ["produce", length] => stdout().write_all(&stream(length.parse()?))?,
+        ["produce", length] => produce(&mut stdout(), length.parse()?)?,
         ["consume", length] => {
             let mut modes = tcgetattr(stdin())?;
             modes.make_raw();
             tcsetattr(stdin(), OptionalActions::Now, &modes)?;
             println!("ready");
-            let wanted = stream(length.parse()?);
-            let mut found = vec![0; wanted.len()];
-            stdin().read_exact(&mut found)?;
-            print!("{}", if found == wanted { "the same" } else { "something else" });
+            let length = length.parse()?;
+            let known = recognize(&mut stdin().take(length))?;
+            print!("{}", if known == length { "the same" } else { "something else" });
         }
         // Writes for as long as it gets no signal, and ends with 43 when there is no terminal any more.
         ["flood", signal] => {

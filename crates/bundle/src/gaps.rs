@@ -31,10 +31,14 @@ pub(crate) const SETS: [&str; 5] = ["bounding", "effective", "inheritable", "per
 /// Takes out what oci-spec cannot read.
 pub(crate) fn take(config: &mut Value, warnings: &mut Vec<Warning>) -> Result<Gaps, Error> {
     let mut gaps = Gaps::default();
+    let no_pids_is_no_limit = is_before_1_3(config);
     if let Some(linux) = config.get_mut("linux") {
         gaps.memory_policy = memory::take(linux)?;
         if let Some(resources) = linux.get_mut("resources") {
             gaps.resources = resources::take(resources)?;
+            if no_pids_is_no_limit && gaps.resources.pids_limit == Some(0) {
+                gaps.resources.pids_limit = Some(-1);
+            }
         }
     }
     let Some(process) = config.get_mut("process") else { return Ok(gaps) };
@@ -55,6 +59,14 @@ pub(crate) fn take(config: &mut Value, warnings: &mut Vec<Warning>) -> Result<Ga
         affinity.retain(|_, value| value.as_str() != Some(""));
     }
     Ok(gaps)
+}
+
+/// Until runtime-spec 1.3 said that 0 processes are a limit, every runtime took them for none, and engines of
+/// that time say it so: podman 4 for `--pids-limit -1`.
+fn is_before_1_3(config: &Value) -> bool {
+    let mut version = config.get("ociVersion").and_then(Value::as_str).unwrap_or_default().split('.');
+    let mut number = || version.next()?.parse::<u32>().ok();
+    matches!((number(), number()), (Some(major), Some(minor)) if (major, minor) < (1, 3))
 }
 
 /// What is ambient has to be inheritable and permitted too (capabilities(7)). As runc: a warning, and the

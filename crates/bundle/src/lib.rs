@@ -14,6 +14,7 @@ pub mod error;
 pub mod exec;
 mod gaps;
 mod hint;
+pub mod known;
 mod linux;
 mod memory;
 mod mounts;
@@ -136,17 +137,21 @@ fn resolve(mut config: serde_json::Value, directory: &Path) -> Result<(Container
     Ok((container, warnings))
 }
 
+/// The kinds of hooks, in the order in which they are run.
+const HOOKS: [&str; 6] =
+    ["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"];
+
 fn hooks(spec: &Spec) -> Result<Hooks, Error> {
     let Some(hooks) = spec.hooks() else { return Ok(Hooks::default()) };
-    let prestart = hooks.prestart();
-    let field = Field::new("hooks");
+    let [prestart, create_runtime, create_container, start_container, poststart, poststop] =
+        HOOKS.map(|kind| Field::new("hooks").key(kind));
     Ok(Hooks {
-        prestart: hook_list(prestart, &field.key("prestart"))?,
-        create_runtime: hook_list(hooks.create_runtime(), &field.key("createRuntime"))?,
-        create_container: hook_list(hooks.create_container(), &field.key("createContainer"))?,
-        start_container: hook_list(hooks.start_container(), &field.key("startContainer"))?,
-        poststart: hook_list(hooks.poststart(), &field.key("poststart"))?,
-        poststop: hook_list(hooks.poststop(), &field.key("poststop"))?,
+        prestart: hook_list(hooks.prestart(), &prestart)?,
+        create_runtime: hook_list(hooks.create_runtime(), &create_runtime)?,
+        create_container: hook_list(hooks.create_container(), &create_container)?,
+        start_container: hook_list(hooks.start_container(), &start_container)?,
+        poststart: hook_list(hooks.poststart(), &poststart)?,
+        poststop: hook_list(hooks.poststop(), &poststop)?,
     })
 }
 

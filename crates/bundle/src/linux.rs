@@ -106,23 +106,29 @@ fn checked(mappings: Vec<IdMapping>, field: &Field) -> Result<Vec<IdMapping>, Er
     Ok(mappings)
 }
 
+/// Every kind of namespace, with the specification's name.
+pub(crate) const NAMESPACES: [(&str, LinuxNamespaceType, NamespaceKind); 8] = [
+    ("cgroup", LinuxNamespaceType::Cgroup, NamespaceKind::Cgroup),
+    ("ipc", LinuxNamespaceType::Ipc, NamespaceKind::Ipc),
+    ("mount", LinuxNamespaceType::Mount, NamespaceKind::Mount),
+    ("network", LinuxNamespaceType::Network, NamespaceKind::Network),
+    ("pid", LinuxNamespaceType::Pid, NamespaceKind::Pid),
+    ("time", LinuxNamespaceType::Time, NamespaceKind::Time),
+    ("user", LinuxNamespaceType::User, NamespaceKind::User),
+    ("uts", LinuxNamespaceType::Uts, NamespaceKind::Uts),
+];
+
 fn namespaces(linux: &oci::Linux, field: &Field) -> Result<Vec<Namespace>, Error> {
     let mut found: Vec<Namespace> = Vec::new();
     for (index, namespace) in linux.namespaces().iter().flatten().enumerate() {
         let field = field.index(index);
-        let kind = match namespace.typ() {
-            LinuxNamespaceType::User => NamespaceKind::User,
-            LinuxNamespaceType::Mount => NamespaceKind::Mount,
-            LinuxNamespaceType::Pid => NamespaceKind::Pid,
-            LinuxNamespaceType::Network => NamespaceKind::Network,
-            LinuxNamespaceType::Ipc => NamespaceKind::Ipc,
-            LinuxNamespaceType::Uts => NamespaceKind::Uts,
-            LinuxNamespaceType::Cgroup => NamespaceKind::Cgroup,
-            LinuxNamespaceType::Time => NamespaceKind::Time,
+        let known = NAMESPACES.into_iter().find(|(_, read, _)| *read == namespace.typ());
+        let Some((name, _, kind)) = known else {
+            return Err(field.key("type").error(Kind::Unknown(namespace.typ().to_string())));
         };
         // "If a namespace type is specified more than once the runtime MUST generate an error."
         if found.iter().any(|other| other.kind == kind) {
-            return Err(field.key("type").error(Kind::Twice(namespace.typ().to_string())));
+            return Err(field.key("type").error(Kind::Twice(name.to_owned())));
         }
         let path = namespace.path().clone().filter(|path| !path.as_os_str().is_empty());
         if let Some(path) = &path {

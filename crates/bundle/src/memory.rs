@@ -18,7 +18,7 @@ struct Written {
 }
 
 /// Modes by their number (linux/mempolicy.h), and which nodes they take.
-const MODES: [(&str, Nodes); 7] = [
+pub(crate) const MODES: [(&str, Nodes); 7] = [
     ("MPOL_DEFAULT", Nodes::None),
     ("MPOL_PREFERRED", Nodes::Any),
     ("MPOL_BIND", Nodes::Some),
@@ -29,14 +29,14 @@ const MODES: [(&str, Nodes); 7] = [
 ];
 
 #[derive(Clone, Copy)]
-enum Nodes {
+pub(crate) enum Nodes {
     None,
     Some,
     Any,
 }
 
 /// `MPOL_F_*` of linux/mempolicy.h.
-const FLAGS: [(&str, u32); 3] = [
+pub(crate) const FLAGS: [(&str, u32); 3] = [
     ("MPOL_F_NUMA_BALANCING", 1 << 13),
     ("MPOL_F_RELATIVE_NODES", 1 << 14),
     ("MPOL_F_STATIC_NODES", 1 << 15),

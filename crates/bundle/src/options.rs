@@ -4,7 +4,7 @@ use crate::container::{Attributes, Propagation, PropagationKind};
 
 /// What an option means.
 #[derive(Clone, Copy)]
-enum Meaning {
+pub(crate) enum Meaning {
     /// Attributes of the mount, set or cleared; with `Tree::All` of those below it too.
     Set(u64, Tree),
     Clear(u64, Tree),
@@ -16,13 +16,16 @@ enum Meaning {
     CopyUp,
     /// A change to something already mounted: what it changes the other options say.
     Remount,
+    /// One of the file system's own, which the mount API passes on under its name (fs/fs_context.c,
+    /// `common_set_sb_flag` and `common_clear_sb_flag`).
+    FileSystem,
     /// What is so anyway, or what the mount API has no word for because it only quiets the log.
     Nothing,
 }
 
 /// How far an option reaches.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Tree {
+pub(crate) enum Tree {
     Top,
     All,
 }
@@ -42,10 +45,9 @@ mod attr {
     pub(super) const NOSYMFOLLOW: u64 = 0x0020_0000;
 }
 
-/// Every option there is; one that is not here is the file system's own: `size=64k`, and `sync`
-/// too, which the mount API passes on under that name.
-const MEANINGS: [(&str, Meaning); 55] = {
-    use Meaning::{Bind, Clear, CopyUp, IdMap, Nothing, Propagation, Remount, Set, Undo};
+/// Every option there is; one that is not here is the file system's own: `size=64k`.
+pub(crate) const MEANINGS: [(&str, Meaning); 62] = {
+    use Meaning::{Bind, Clear, CopyUp, FileSystem, IdMap, Nothing, Propagation, Remount, Set, Undo};
     use PropagationKind::{Private, Shared, Slave, Unbindable};
     use Tree::{All, Top};
     [
@@ -100,6 +102,13 @@ const MEANINGS: [(&str, Meaning); 55] = {
         ("rprivate", Propagation(Private, All)),
         ("unbindable", Propagation(Unbindable, Top)),
         ("runbindable", Propagation(Unbindable, All)),
+        ("sync", FileSystem),
+        ("async", FileSystem),
+        ("dirsync", FileSystem),
+        ("lazytime", FileSystem),
+        ("nolazytime", FileSystem),
+        ("mand", FileSystem),
+        ("nomand", FileSystem),
         // MS_I_VERSION and MS_SILENT: the new mount API has no word for either (fs/fs_context.c,
         // `vfs_parse_sb_flag`), and what they did is now every file system's own affair.
         ("iversion", Nothing),
@@ -135,7 +144,7 @@ impl Options {
         for option in options {
             let known = MEANINGS.iter().find(|(name, _)| *name == option);
             match known.map(|(_, meaning)| *meaning) {
-                None => sorted.file_system.push(option),
+                None | Some(Meaning::FileSystem) => sorted.file_system.push(option),
                 Some(Meaning::Nothing) => {}
                 Some(Meaning::Set(bits, tree)) => set(sorted.attributes(tree), bits),
                 Some(Meaning::Clear(bits, tree)) => clear(sorted.attributes(tree), bits),

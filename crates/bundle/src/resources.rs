@@ -39,7 +39,7 @@ pub fn parse(bytes: &[u8]) -> Result<(Resources, Vec<Warning>), Error> {
 #[derive(Debug, Default)]
 pub(crate) struct Gaps {
     /// `pids.limit`, of which oci-spec cannot say that it is not there. 0 is a limit.
-    pids_limit: Option<i64>,
+    pub(crate) pids_limit: Option<i64>,
     /// `hugepageLimits`, of which oci-spec reads half the range.
     hugepage_limits: Vec<HugepageLimit>,
 }

@@ -51,6 +51,17 @@ fn a_minimal_configuration_has_every_default() {
 }
 
 #[test]
+fn no_processes_were_no_limit_until_1_3() {
+    for (version, limit) in [("1.3.0", 0), ("1.10.0", 0), ("2.0.0", 0), ("1.0.2-dev", -1), ("1.2.1", -1)] {
+        let mut config = with("/linux/resources/pids/limit", json!(0));
+        config["ociVersion"] = json!(version);
+        assert_eq!(parsed(&config).0.resources.pids_limit, Some(limit), "{version}");
+        config["linux"]["resources"]["pids"]["limit"] = json!(7);
+        assert_eq!(parsed(&config).0.resources.pids_limit, Some(7), "{version}");
+    }
+}
+
+#[test]
 fn each_refusal_names_its_field() {
     let table = [
         (with("/root", json!({})), "root.path: is empty"),

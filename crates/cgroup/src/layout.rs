@@ -112,7 +112,7 @@ impl Layout {
     /// If one cannot be made or is in use; then those that were made are gone again.
     pub fn create(&self, place: &Place, resources: &Resources) -> Result<Cgroup, Error> {
         match self {
-            Self::V1(hierarchies) => hierarchies.create(place).map(Cgroup::V1),
+            Self::V1(hierarchies) => hierarchies.create(place, resources).map(Cgroup::V1),
             Self::V2(tree) => tree.create(in_tree(tree, place)?, resources).map(Cgroup::V2),
         }
     }
@@ -139,7 +139,7 @@ impl Layout {
     /// If one cannot be opened or made.
     pub fn complete(&self, place: &Place, resources: &Resources) -> Result<Cgroup, Error> {
         match self {
-            Self::V1(hierarchies) => hierarchies.complete(place).map(Cgroup::V1),
+            Self::V1(hierarchies) => hierarchies.complete(place, resources).map(Cgroup::V1),
             Self::V2(tree) => tree.complete(in_tree(tree, place)?, resources).map(Cgroup::V2),
         }
     }

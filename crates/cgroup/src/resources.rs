@@ -142,6 +142,40 @@ pub struct Rdma {
 }
 
 impl Resources {
+    /// What of it is set in those controllers of version 1 that are wanted.
+    pub(crate) fn only(&self, wanted: impl Fn(&str) -> bool) -> Self {
+        let mut only = self.clone();
+        let Cpu { cpus, mems, .. } = &self.cpu;
+        if !wanted("cpu") {
+            only.cpu = Cpu { cpus: cpus.clone(), mems: mems.clone(), ..Cpu::default() };
+        }
+        if !wanted("cpuset") {
+            (only.cpu.cpus, only.cpu.mems) = (None, None);
+        }
+        if !wanted("memory") {
+            only.memory = Memory::default();
+        }
+        if !wanted("pids") {
+            only.pids_limit = None;
+        }
+        if !wanted("blkio") {
+            only.block_io = BlockIo::default();
+        }
+        if !wanted("hugetlb") {
+            only.hugepage_limits.clear();
+        }
+        if !wanted("net_cls") {
+            only.network.class_id = None;
+        }
+        if !wanted("net_prio") {
+            only.network.priorities.clear();
+        }
+        if !wanted("rdma") {
+            only.rdma.clear();
+        }
+        only
+    }
+
     /// Whether there is a limit among them that needs a cgroup. Device rules do not count: without
     /// privileges they cannot be had, and without privileges there are no devices to be opened.
     #[must_use]

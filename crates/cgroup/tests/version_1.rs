@@ -1,7 +1,7 @@
 //! Version 1: the same as for version 2, in as many trees as there are.
 
 use crate::support::{PATIENCE, Reader, V1, need};
-use husk_cgroup::resources::{Cpu, Memory};
+use husk_cgroup::resources::{Cpu, HugepageLimit, Memory};
 use husk_cgroup::{Error, Resources};
 use rustix::event::{PollFd, Timespec, poll};
 use std::os::unix::process::ExitStatusExt as _;
@@ -140,6 +140,29 @@ fn frozen_processes_stand_still_and_can_be_killed() {
     cgroup.freeze(PATIENCE).unwrap();
     cgroup.kill().unwrap();
     assert_eq!(reader.child.wait().unwrap().signal(), Some(9));
+}
+
+#[test]
+fn what_only_version_2_has_beside_is_limited_there() {
+    let v1 = need!(V1::new(), "needs version 1 and root");
+    let beside = std::fs::read_to_string("/sys/fs/cgroup/unified/cgroup.controllers");
+    need!(
+        beside.unwrap_or_default().contains("hugetlb").then_some(()),
+        "needs hugetlb in version 2 beside version 1"
+    );
+    let limits = |limit| Resources {
+        hugepage_limits: vec![HugepageLimit { page_size: "2MB".to_owned(), limit }],
+        pids_limit: Some(7),
+        ..Resources::default()
+    };
+    let cgroup = v1.layout.create(&v1.place, &limits(4 << 20)).unwrap();
+    assert_eq!(cgroup.apply_early(&limits(4 << 20)).unwrap(), []);
+    cgroup.apply_late(&limits(4 << 20)).unwrap();
+    assert_eq!(v1.read("", "hugetlb.2MB.max"), (4 << 20).to_string());
+    cgroup.update(&limits(2 << 20)).unwrap();
+    assert_eq!(v1.read("", "hugetlb.2MB.max"), (2 << 20).to_string());
+    let stats = cgroup.stats().unwrap();
+    assert!(stats.hugetlb.contains_key("2MB") && stats.pids.limit == 7, "{stats:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `delete`.
 
 use super::Perform;
+use super::each::Named;
 use crate::exit::Exit;
 use crate::session::Session;
 use anyhow::Result;
@@ -12,6 +13,9 @@ pub(super) struct Delete {
     /// Whatever it does; one that is not there is no error
     #[arg(short, long)]
     force: bool,
+    /// The name is a regular expression: every container that it matches
+    #[arg(short, long)]
+    regex: bool,
     /// The container's name
     id: String,
 }
@@ -19,11 +23,13 @@ pub(super) struct Delete {
 impl Perform for Delete {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
         let warn = |warnings: &[Warning]| session.warn(warnings);
-        if self.force {
-            husk_runtime::force_delete(&session.store, &self.id, warn)?;
-        } else {
-            husk_runtime::delete(&session.store, &self.id, warn)?;
-        }
-        Ok(Exit::Success)
+        let delete = |id: &str| {
+            if self.force {
+                husk_runtime::force_delete(&session.store, id, warn)
+            } else {
+                husk_runtime::delete(&session.store, id, warn)
+            }
+        };
+        Named::of(self.regex).each(session, &self.id, delete)
     }
 }

@@ -2,12 +2,11 @@
 
 use super::Perform;
 use crate::exit::Exit;
-use crate::session::{Root, Session};
+use crate::session::Session;
 use anyhow::Result;
 use clap::ValueEnum;
-use husk_runtime::{Error, State};
+use husk_runtime::State;
 use std::fmt::Write as _;
-use std::io::ErrorKind;
 
 /// Print what every container is
 #[derive(Debug, clap::Args)]
@@ -29,16 +28,7 @@ enum Format {
 impl Perform for List {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
         let mut states = Vec::new();
-        let found = match husk_runtime::list(&session.store) {
-            // Nothing was ever created there. A place that somebody named should be there.
-            Err(Error::File { reason, .. })
-                if reason.kind() == ErrorKind::NotFound && !matches!(session.root, Root::Said(_)) =>
-            {
-                Vec::new()
-            }
-            found => found?,
-        };
-        for found in found {
+        for found in session.containers()? {
             match found {
                 Ok(state) => states.push(state),
                 Err((id, error)) => session.log.warning(&format!("{id}: {error}")),

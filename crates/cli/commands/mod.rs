@@ -1,14 +1,22 @@
 //! The verbs: a file each, that turns arguments into one call of the runtime and prints what it says.
 
+mod checkpoint;
+mod completion;
 mod create;
 mod delete;
+mod doctor;
+mod each;
 mod events;
 mod exec;
+mod features;
 mod kill;
 mod list;
+mod man;
 mod pause;
 mod plan;
 mod ps;
+mod register;
+mod restore;
 mod resume;
 mod run;
 mod spec;
@@ -16,6 +24,7 @@ mod start;
 mod state;
 mod update;
 mod validate;
+mod wait;
 
 use crate::exit::Exit;
 use crate::session::Session;
@@ -66,7 +75,7 @@ impl Group {
 }
 
 /// Every verb, in the order of the help.
-pub(crate) static VERBS: [Verb; 16] = [
+pub(crate) static VERBS: [Verb; 24] = [
     Verb {
         usage: "[--bundle DIRECTORY] ID",
         more: run::MORE,
@@ -88,14 +97,22 @@ pub(crate) static VERBS: [Verb; 16] = [
         ..verb::<exec::Exec>("exec", Group::Life)
     },
     Verb { usage: "ID [SIGNAL]", more: kill::MORE, ..verb::<kill::Kill>("kill", Group::Life) },
+    Verb { usage: "ID", more: wait::MORE, ..verb::<wait::Wait>("wait", Group::Life) },
     Verb { usage: "ID", ..verb::<pause::Pause>("pause", Group::Life) },
     Verb { usage: "ID", ..verb::<resume::Resume>("resume", Group::Life) },
     Verb { usage: "[OPTIONS] ID", more: update::MORE, ..verb::<update::Change>("update", Group::Life) },
+    Verb {
+        usage: "[OPTIONS] ID",
+        more: checkpoint::MORE,
+        ..verb::<checkpoint::Checkpoint>("checkpoint", Group::Life)
+    },
+    Verb { usage: "[OPTIONS] ID", more: restore::MORE, ..verb::<restore::Restore>("restore", Group::Life) },
     Verb { usage: "[--force] ID", ..verb::<delete::Delete>("delete", Group::Life) },
     Verb { usage: "ID", ..verb::<state::State>("state", Group::Look) },
     Verb { usage: "[--format FORMAT]", ..verb::<list::List>("list", Group::Look) },
     Verb { usage: "[--format FORMAT] ID [PS OPTIONS]", more: ps::MORE, ..verb::<ps::Ps>("ps", Group::Look) },
     Verb { usage: "[--stats] ID", more: events::MORE, ..verb::<events::Events>("events", Group::Look) },
+    verb::<features::Features>("features", Group::Look),
     Verb {
         usage: "[--bundle DIRECTORY] [--rootless]",
         more: spec::MORE,
@@ -108,6 +125,22 @@ pub(crate) static VERBS: [Verb; 16] = [
         more: validate::MORE,
         ..verb::<validate::Validate>("validate", Group::Prepare)
     },
+    Verb {
+        usage: "[--format FORMAT]",
+        more: doctor::MORE,
+        ..verb::<doctor::Doctor>("doctor", Group::Prepare)
+    },
+    Verb {
+        usage: "[OPTIONS] ENGINE",
+        more: register::MORE,
+        ..verb::<register::Register>("register", Group::Prepare)
+    },
+    Verb {
+        usage: "SHELL",
+        more: completion::MORE,
+        ..verb::<completion::Completion>("completion", Group::Prepare)
+    },
+    Verb { usage: "[VERB]", more: man::MORE, ..verb::<man::Man>("man", Group::Prepare) },
 ];
 
 pub(crate) fn find(name: &OsStr) -> Option<&'static Verb> {

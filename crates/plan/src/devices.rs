@@ -2,6 +2,7 @@
 
 use crate::builder::{Builder, Error, mode};
 use crate::host::Host;
+use crate::mounts::attr;
 use crate::namespaces;
 use husk_bundle::Container;
 use husk_bundle::container::{Device, DeviceKind, Mount, NamespaceKind, Source};
@@ -10,7 +11,7 @@ use husk_script::sys::mount::Extent;
 use husk_script::sys::{Errno, Gid, Uid};
 use husk_script::{Place, Reg, Step};
 use std::ffi::CStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What a container has without asking (config-linux.md, "Default Devices").
 const DEFAULTS: [(&str, u32, u32); 6] =
@@ -23,6 +24,11 @@ const LINKS: [(&CStr, &CStr); 5] = [
     (c"stderr", c"/proc/self/fd/2"),
     (c"ptmx", c"pts/ptmx"),
 ];
+
+/// The places of the nodes that every container has.
+pub fn default_devices() -> impl Iterator<Item = PathBuf> {
+    DEFAULTS.iter().map(|(name, ..)| Path::new("/dev").join(name))
+}
 
 pub(crate) fn create(
     container: &Container,
@@ -78,6 +84,16 @@ pub(crate) fn create(
     }
     plan.release(dev);
     Ok(())
+}
+
+/// Whether the null device is in the container what it is everywhere, and can be opened.
+pub(crate) fn has_null(container: &Container) -> bool {
+    const NULL: DeviceKind = DeviceKind::Character(1, 3);
+    let dev = container.mounts.iter().rfind(|mount| covers_dev(mount));
+    let is_ours =
+        |mount: &Mount| matches!(mount.source, Source::New { .. }) && mount.attributes.set & attr::NODEV == 0;
+    dev.is_some_and(is_ours)
+        && container.devices.iter().all(|device| device.path != Path::new("/dev/null") || device.kind == NULL)
 }
 
 fn covers_dev(mount: &Mount) -> bool {

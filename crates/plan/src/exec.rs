@@ -58,6 +58,11 @@ pub fn exec<'b>(
     affinity(container, &mut plan);
     // Nobody inside looks into what we are until we are the program.
     plan.at("exec").push(Step::Undumpable);
+    if target.namespaces.contains(Namespaces::TIME) {
+        // One of time cannot be joined by who shares its memory. Before the label's file is opened, which the kernel
+        // takes a label through only from who opened it.
+        plan.push(Step::CloneParent { namespaces: Namespaces::EMPTY });
+    }
     let label = lsm::open(container, host, proc, &mut plan)?;
     join(target, &mut plan);
     keyring::join(container, call, proc, &mut plan)?;
@@ -86,6 +91,14 @@ pub fn exec<'b>(
     Ok(plan.finish(Namespaces::EMPTY))
 }
 
+/// A bit for each processor.
+#[must_use]
+pub fn cpu_mask(cpus: &[usize]) -> Vec<u64> {
+    let mut mask = vec![0_u64; cpus.iter().max().map_or(0, |highest| highest / 64 + 1)];
+    cpus.iter().for_each(|cpu| mask[cpu / 64] |= 1 << (cpu % 64));
+    mask
+}
+
 /// The processors that were asked for, in place of all.
 fn affinity(container: &Container, plan: &mut Builder<'_>) {
     let Some(ExecAffinity { initial, finally }) =
@@ -94,9 +107,7 @@ fn affinity(container: &Container, plan: &mut Builder<'_>) {
         return;
     };
     if let Some(cpus) = finally.as_ref().or(initial.as_ref()) {
-        let mut mask = vec![0_u64; cpus.iter().max().map_or(0, |highest| highest / 64 + 1)];
-        cpus.iter().for_each(|cpu| mask[cpu / 64] |= 1 << (cpu % 64));
-        let mask = plan.slice(&mask);
+        let mask = plan.slice(&cpu_mask(cpus));
         plan.at("process.execCPUAffinity").push(Step::SchedSetaffinity { mask });
     }
 }
@@ -118,14 +129,10 @@ fn appear(target: Target, plan: &mut Builder<'_>) {
 }
 
 /// Joins all at once: either we are inside or we are not. The pid namespace among them holds for children
-/// only, and one of time cannot be joined by who shares its memory.
+/// only.
 fn join(target: Target, plan: &mut Builder<'_>) {
     let namespaces = target.namespaces;
-    plan.at("exec");
-    if namespaces.contains(Namespaces::TIME) {
-        plan.push(Step::CloneParent { namespaces: Namespaces::EMPTY });
-    }
-    plan.push(Step::Setns { fd: target.init.into(), namespaces });
+    plan.at("exec").push(Step::Setns { fd: target.init.into(), namespaces });
     if namespaces.contains(Namespaces::USER) {
         // Until now we are whoever called us, who may be nobody in there.
         plan.push(Step::Setresgid { gid: Gid::from_raw(0) });

@@ -1,6 +1,7 @@
 //! What the planner has to know of a machine.
 
 use husk_bundle::container::IdMapping;
+use husk_script::sys::Fd;
 use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::signal::SignalSet;
 use husk_seccomp::Machine;
@@ -33,6 +34,8 @@ pub struct Host {
     pub entry: CgroupEntry,
     /// The signals that the caller ignores, which exec would leave so.
     pub ignored: SignalSet,
+    /// Which of the caller's standard streams are the null device.
+    pub null_streams: Vec<Fd>,
     /// What confines programs by profiles.
     pub apparmor: AppArmor,
     /// What confines programs by labels.

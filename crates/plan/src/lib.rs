@@ -25,6 +25,7 @@ mod masks;
 mod mounts;
 mod namespaces;
 mod network;
+mod places;
 mod process;
 mod program;
 mod resctrl;
@@ -33,9 +34,11 @@ mod seccomp;
 mod terminal;
 
 pub use builder::{Error, Plan};
-pub use exec::{Target, exec};
+pub use devices::default_devices;
+pub use exec::{Target, cpu_mask, exec};
 pub use host::{AppArmor, CgroupEntry, CgroupMount, Host, JoinedIds, NamespacePath, Resctrl, Selinux};
 pub use namespaces::apart;
+pub use places::places;
 pub use process::rlimits;
 pub use program::not_begun;
 pub use seccomp::decisions;
@@ -190,6 +193,7 @@ pub fn create<'b>(
     late.seal(&mut plan);
     masks::read_only(container, root, &mut plan)?;
     rootfs::enter(container, host, call.new_root, root, &mut plan)?;
+    process::null_streams(container, host, &mut plan)?;
 
     // After everything that is run for the container and not in it, which would be confined too.
     lsm::confine(label, &mut plan);

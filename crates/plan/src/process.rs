@@ -1,10 +1,11 @@
 //! The program: its session, limits, directory, environment, and its beginning.
 
 use crate::builder::{Builder, Error, mode};
+use crate::devices;
 use crate::host::Host;
 use crate::{Call, Start};
 use husk_bundle::Container;
-use husk_bundle::container::{MemoryPolicy, Process, Scheduler};
+use husk_bundle::container::{MemoryPolicy, Process, Scheduler, Terminal};
 use husk_script::sys::file::OFlags;
 use husk_script::sys::limits::{Resource, Rlimit, SchedAttr};
 use husk_script::sys::signal::{Signal, SignalSet};
@@ -64,6 +65,23 @@ pub(crate) fn make_cwd(container: &Container, root: Reg, plan: &mut Builder<'_>)
     let out = plan.register()?;
     plan.push(Step::EnsureDirectory { root: root.into(), target, out });
     plan.release(out);
+    Ok(())
+}
+
+/// Standard streams that are the null device become the container's own: CRIU saves no file of another's mounts.
+pub(crate) fn null_streams(container: &Container, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
+    let has_terminal = container.process.as_ref().is_some_and(|process| process.terminal != Terminal::No);
+    if host.null_streams.is_empty() || has_terminal || !devices::has_null(container) {
+        return Ok(());
+    }
+    plan.at("process");
+    let null = plan.register()?;
+    plan.push(Step::Open { path: c"/dev/null", flags: OFlags::RDWR, mode: mode(0), out: null });
+    for stream in &host.null_streams {
+        plan.push(Step::Dup3 { from: null.into(), to: *stream });
+    }
+    plan.push(Step::Close { fd: null.into() });
+    plan.release(null);
     Ok(())
 }
 

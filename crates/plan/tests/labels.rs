@@ -1,7 +1,12 @@
 //! Where in a plan a program is told what confines it, on machines with AppArmor or SELinux.
 
 use bumpalo::Bump;
-use husk_plan::{AppArmor, Call, CgroupEntry, CgroupMount, Host, Keyring, Selinux, create};
+use husk_bundle::Container;
+use husk_plan::{
+    AppArmor, Call, CgroupEntry, CgroupMount, Host, Keyring, Plan, Selinux, Target, create, exec,
+};
+use husk_script::sys::Fd;
+use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::signal::SignalSet;
 use husk_seccomp::{Abi, Machine};
 use std::path::{Path, PathBuf};
@@ -19,6 +24,7 @@ fn host() -> Host {
         cgroup: CgroupMount::V2,
         entry: CgroupEntry::Born,
         ignored: SignalSet::EMPTY,
+        null_streams: Vec::new(),
         apparmor: AppArmor::Off,
         selinux: Selinux::Off,
         resctrl: None,
@@ -29,6 +35,16 @@ fn host() -> Host {
 
 /// The plan of a container whose process has `field`, without what stands before each step.
 fn listing(field: &str, host: &Host, call: &Call<'_>) -> Result<Vec<String>, String> {
+    let memory = Bump::new();
+    create(&container(field), host, call, &memory).map(lines).map_err(|error| error.to_string())
+}
+
+fn lines(plan: Plan<'_>) -> Vec<String> {
+    let text = plan.to_string();
+    text.lines().map(|line| line.split_whitespace().skip(2).collect::<Vec<_>>().join(" ")).collect()
+}
+
+fn container(field: &str) -> Container {
     let config = format!(
         r#"{{
             "ociVersion": "1.3.0",
@@ -37,11 +53,7 @@ fn listing(field: &str, host: &Host, call: &Call<'_>) -> Result<Vec<String>, Str
             "linux": {{ "namespaces": [{{ "type": "mount" }}] }}
         }}"#
     );
-    let (container, _) = husk_bundle::parse(config.as_bytes(), Path::new("/bundle")).unwrap();
-    let memory = Bump::new();
-    let plan = create(&container, host, call, &memory).map_err(|error| error.to_string())?;
-    let lines = plan.to_string();
-    Ok(lines.lines().map(|line| line.split_whitespace().skip(2).collect::<Vec<_>>().join(" ")).collect())
+    husk_bundle::parse(config.as_bytes(), Path::new("/bundle")).unwrap().0
 }
 
 /// That these lines are among the others in this order, and where.
@@ -77,6 +89,19 @@ fn a_profile_is_told_through_the_callers_procfs_after_the_root_has_changed() {
     );
     let refused = listing(field, &host(), &Call::default()).unwrap_err();
     assert_eq!(refused, "process.apparmorProfile: apparmor: config provided but apparmor not supported");
+}
+
+#[test]
+fn its_file_is_opened_by_who_writes_to_it() {
+    let host = Host { apparmor: AppArmor::Apart, ..host() };
+    // In another process: who shares its memory cannot join a time namespace.
+    let namespaces = Namespaces::PID | Namespaces::TIME;
+    let target = Target { init: Fd::new(7).unwrap(), namespaces };
+    let memory = Bump::new();
+    let container = container(r#""apparmorProfile": "a""#);
+    let lines = lines(exec(&container, target, &host, &Call::default(), &memory).unwrap());
+    let opened = "r1 = open in proc thread-self/attr/apparmor/exec";
+    in_order(&lines, &["clone-parent", opened, "join pid,time 7", "write r1 \"exec a\"", "clone-parent"]);
 }
 
 #[test]

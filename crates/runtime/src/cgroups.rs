@@ -15,7 +15,9 @@ use husk_cgroup::{Cgroup, Layout, Place, Resources};
 use husk_plan::CgroupEntry;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -77,7 +79,21 @@ impl KeptUnit {
     }
 }
 
+impl Display for Kept {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let directories = self.directories.iter();
+        let directories = directories.map(|(controller, path)| format!("{controller}:{}", path.display()));
+        f.write_str(&directories.collect::<Vec<_>>().join(" "))
+    }
+}
+
 impl Kept {
+    /// The one by which its processes are stopped.
+    pub(crate) fn freezer(&self) -> Option<&Path> {
+        let of = |controller| self.directories.get(controller);
+        of("freezer").or_else(|| of("")).map(PathBuf::as_path)
+    }
+
     fn place(&self) -> Place {
         Place::new(self.directories.clone())
     }
@@ -240,7 +256,7 @@ fn warning(warning: husk_cgroup::Warning) -> Warning {
 }
 
 /// Whether we have no privileges over the host, whatever our name is.
-fn is_unprivileged() -> bool {
+pub(crate) fn is_unprivileged() -> bool {
     !geteuid().is_root() || !is_first_user_namespace()
 }
 
@@ -266,6 +282,14 @@ impl Home<'_> {
         match self.cgroup() {
             Some(Cgroup::V2(_)) => CgroupEntry::Born,
             _ => CgroupEntry::Moved,
+        }
+    }
+
+    /// What was carried out otherwise than written.
+    pub(crate) fn take_warnings(&mut self) -> Vec<Warning> {
+        match self {
+            Self::New(new) => std::mem::take(&mut new.warnings),
+            Self::Known(_) => Vec::new(),
         }
     }
 
@@ -307,6 +331,7 @@ pub(crate) struct New<'c> {
     layout: Layout,
     kept: Kept,
     cgroup: Option<Cgroup>,
+    warnings: Vec<Warning>,
 }
 
 impl<'c> New<'c> {
@@ -343,7 +368,12 @@ impl<'c> New<'c> {
         // Behind those of the configuration, whose first is a denial of all (config-linux.md, "Default
         // Devices").
         resources.devices.extend(built_in());
-        Ok(Some(Self { container, resources, layout, kept, cgroup: None }))
+        Ok(Some(Self { container, resources, layout, kept, cgroup: None, warnings: Vec::new() }))
+    }
+
+    /// Where it will be.
+    pub(crate) fn kept(&self) -> &Kept {
+        &self.kept
     }
 
     /// What is to be written down of it before it is made: nothing of a unit, which ends with its
@@ -366,10 +396,9 @@ impl<'c> New<'c> {
             }
             made => made?,
         };
-        let prepared = self.prepare(&cgroup, &self.resources);
+        let prepared = self.prepare(&cgroup);
         self.cgroup = Some(cgroup);
-        let warnings: Vec<_> = prepared?.into_iter().map(warning).collect();
-        warn(&warnings);
+        warn(&prepared?);
         Ok(())
     }
 
@@ -379,17 +408,25 @@ impl<'c> New<'c> {
     }
 
     /// What has to be before the container's process does anything in it.
-    fn prepare(&self, cgroup: &Cgroup, resources: &Resources) -> Result<Vec<husk_cgroup::Warning>, Error> {
-        match cgroup.set_devices(&resources.devices) {
+    fn prepare(&self, cgroup: &Cgroup) -> Result<Vec<Warning>, Error> {
+        match cgroup.set_devices(&self.resources.devices) {
             // Who has no privileges over the host's devices can open none.
             Err(error) if error.is_permission() && is_unprivileged() => {}
             set => set?,
         }
-        let warnings = cgroup.apply_early(resources)?;
+        let warnings = cgroup.apply_early(&self.in_files())?;
         if let (Cgroup::V2(cgroup), Some(user)) = (cgroup, delegate(self.container)) {
             cgroup.delegate(user)?;
         }
-        Ok(warnings)
+        Ok(warnings.into_iter().map(warning).collect())
+    }
+
+    /// What is written to the cgroup's files.
+    fn in_files(&self) -> Cow<'_, Resources> {
+        match self.kept.unit {
+            Some(_) => Cow::Owned(systemd::aligned(&self.resources)),
+            None => Cow::Borrowed(&self.resources),
+        }
     }
 
     fn join(&mut self, pid: u32, record: &mut Record) -> Result<(), Error> {
@@ -410,7 +447,6 @@ impl<'c> New<'c> {
             systemd::start_properties(&unit, pid_of, hierarchy, version, resources, &annotations);
         systemd.start(&unit, &properties.map_err(failed)?).map_err(failed)?;
         record.cgroup = Some(self.kept.clone());
-        // What systemd has no words for is set in the files.
         let place = self.kept.place();
         let cgroup = match self.layout.complete(&place, resources) {
             // What a user's systemd was given is all there is.
@@ -419,21 +455,17 @@ impl<'c> New<'c> {
         };
         let cgroup = cgroup.ok_or(Error::State("the cgroup of the container's unit does not exist"))?;
         if hierarchy == Hierarchy::V1 || unit.is_slice() {
-            join(&cgroup, pid)?;
+            let pid = i32::try_from(pid).unwrap_or(i32::MAX);
+            cgroup.join(pid)?;
         }
-        // Its rules are systemd's too, as far as that has words for them; ours it leaves alone.
-        self.prepare(&cgroup, &systemd::aligned(resources))?;
+        // What systemd has no words for is set in the files, and so are device rules: it leaves ours alone.
+        self.warnings = self.prepare(&cgroup)?;
         self.cgroup = Some(cgroup);
         Ok(())
     }
 
     fn limit(&self) -> Result<(), Error> {
-        let Some(cgroup) = &self.cgroup else { return Ok(()) };
-        let resources = &self.resources;
-        if self.kept.unit.is_some() {
-            return Ok(cgroup.apply_late(&systemd::aligned(resources))?);
-        }
-        Ok(cgroup.apply_late(resources)?)
+        self.cgroup.as_ref().map_or(Ok(()), |cgroup| Ok(cgroup.apply_late(&self.in_files())?))
     }
 }
 

@@ -12,6 +12,7 @@ use crate::record::{Process, Record};
 use crate::resctrl;
 use crate::serve::Arrival;
 use crate::store::{Entry, Store, write_whole};
+use crate::streams;
 use crate::terminal::{Console, Stay};
 use crate::time;
 use crate::timings::Timings;
@@ -22,6 +23,7 @@ use husk_plan::{Call, Keyring, NewRoot, Plan, Start};
 use husk_script::Step;
 use husk_spawn::Child;
 use husk_spawn::sys::Fd;
+use log::debug;
 use rustix::process::geteuid;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -83,6 +85,7 @@ pub fn create(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])
     let call = request.call(Start::On(Fd::of(&listener)))?;
     let mut launched = launch(&container, &call, home, &request.timings)?;
     let parked = park(&mut launched, &container, &mut console, request, &creation, &mut record);
+    warn(&launched.home.as_mut().map(Home::take_warnings).unwrap_or_default());
     match parked.and_then(|()| watcher.tell(&launched.child)) {
         Ok(()) => {
             launched.child.let_go();
@@ -110,6 +113,7 @@ pub(crate) fn make_home<'c>(
         creation.entry.write(record)?;
         return Ok(None);
     };
+    debug!("cgroup: {}", home.kept());
     record.cgroup = home.announced();
     creation.entry.write(record)?;
     let made = home.make(warn);
@@ -136,14 +140,15 @@ fn park(
         launched.wait_for_exec()?;
         return Err(Error::State("the container's process never waited"));
     }
-    resctrl::join(container, &launched.child, record, &creation.entry)?;
+    resctrl::join(container, launched.child.id(), record, &creation.entry)?;
     record.after_start = after_start(&launched.plan);
     record.process = process(&launched.child);
     creation.entry.write(record)?;
-    write_pid(request.pid_file.as_deref(), &launched.child)?;
+    write_pid(request.pid_file.as_deref(), launched.child.id())?;
     launched.child.go_on()?;
     // Until the channel ends our death is the child's.
     launched.child.next_request()?;
+    debug!("init: closing the pipe to signal completion: {} waits for start", launched.child.id());
     Ok(())
 }
 
@@ -185,11 +190,12 @@ pub(crate) fn process(child: &Child) -> Option<Process> {
     i32::try_from(child.id()).ok().and_then(Process::of)
 }
 
-pub(crate) fn write_pid(pid_file: Option<&Path>, child: &Child) -> Result<(), Error> {
+pub(crate) fn write_pid(pid_file: Option<&Path>, pid: u32) -> Result<(), Error> {
     match pid_file {
         // Without a newline: engines parse the whole file as a number.
-        Some(path) => write_whole(path, child.id().to_string().as_bytes())
-            .map_err(|reason| Error::file("write", path, reason)),
+        Some(path) => {
+            write_whole(path, pid.to_string().as_bytes()).map_err(|reason| Error::file("write", path, reason))
+        }
         None => Ok(()),
     }
 }
@@ -205,12 +211,14 @@ pub(crate) fn record(request: &Request, container: &Container) -> Record {
         namespaces: husk_plan::apart(container).bits(),
         callers_keyring: request.keyring == Keyring::Callers,
         process: None,
+        ended: None,
         cgroup: None,
         shares_pids: !container
             .namespaces
             .iter()
             .any(|namespace| namespace.kind == NamespaceKind::Pid && namespace.path.is_none()),
         resctrl: None,
+        streams: streams::ours(container),
         after_start: Vec::new(),
         poststart: Hook::list(&container.hooks.poststart),
         poststop: Hook::list(&container.hooks.poststop),

@@ -78,6 +78,9 @@ pub enum Error {
     /// The process could not be made or waited for.
     #[error(transparent)]
     Spawn(#[from] husk_spawn::Error),
+    /// CRIU, or what it says.
+    #[error("{0}")]
+    Criu(String),
     /// A file of ours.
     #[error("{act} {path}: {reason}")]
     File {
@@ -122,6 +125,7 @@ impl Error {
             Self::Plan(_) => "cannot-be-done",
             Self::Cgroup(_) => "cgroup",
             Self::Step { .. } => "step-failed",
+            Self::Criu(_) => "criu",
             _ => "system",
         }
     }

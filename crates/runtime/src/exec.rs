@@ -18,9 +18,12 @@ use crate::terminal::{Console, Stay};
 use crate::users::Users;
 use husk_bundle::container::Process;
 use husk_bundle::{Container, Warning};
+use husk_listing::Why;
 use husk_plan::{Call, CgroupEntry, Host, Keyring, Target};
+use husk_spawn::sys::limits::sched_setaffinity;
 use husk_spawn::sys::{Errno, Fd};
 use husk_spawn::{Namespaces, Reason};
+use log::{Level, debug, log_enabled};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -136,6 +139,7 @@ pub fn exec(
         }
         Ok(Launched { home, ..perform(&command, plan)? })
     };
+    affinity(&container)?;
     let cgroups = cgroups::below(&request.cgroups)?;
     let mut launched = match start(cgroups::company(&record, &cgroups)?) {
         // With controllers for cgroups of its own below, the container's cgroup has no room for processes:
@@ -151,11 +155,18 @@ pub fn exec(
     // A child that failed before asks nothing; the wait says at what.
     if launched.serve(&container, &mut record, &mut console)? == Arrival::Ready {
         watcher.tell(&launched.child)?;
-        write_pid(request.pid_file.as_deref(), &launched.child)?;
+        write_pid(request.pid_file.as_deref(), launched.child.id())?;
+        if let Some(process) = &container.process {
+            let Process { args, uid, gid, .. } = process;
+            debug!("setns_init: about to exec {args:?} as user {uid}, group {gid}");
+        }
         launched.child.go_on()?;
     }
     match signals {
         Some(signals) => {
+            if log_enabled!(Level::Debug) {
+                launched.wait_for_exec()?;
+            }
             let ended = supervise(&mut launched.child, &signals, console.relay());
             ended.map(Some).map_err(|error| launched.explain(error))
         }
@@ -165,6 +176,19 @@ pub fn exec(
             Ok(None)
         }
     }
+}
+
+/// Until it is in the container's cgroup the process has the processors that we have.
+fn affinity(container: &Container) -> Result<(), Error> {
+    let initial = container.process.as_ref().and_then(|process| process.exec_affinity.initial.as_ref());
+    let Some(mask) = initial.map(|cpus| husk_plan::cpu_mask(cpus)) else { return Ok(()) };
+    sched_setaffinity(&mask).map_err(|errno| Error::Step {
+        origin: "process.execCPUAffinity.initial".to_owned(),
+        failure: format!("sched_setaffinity: {}", Why(errno)),
+    })?;
+    let digits: String = mask.iter().rev().map(|word| format!("{word:016x}")).collect();
+    debug!("nsexec: affinity: 0x{}", digits.trim_start_matches('0'));
+    Ok(())
 }
 
 impl Request {

@@ -12,6 +12,7 @@ use husk_plan::hooks;
 use husk_script::report::MOST_WORDS;
 use husk_spawn::sys::Errno;
 use husk_spawn::{Child, Command, Signal};
+use log::debug;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
@@ -52,10 +53,10 @@ impl Hook {
     }
 }
 
-/// Those that the child has asked for, which waits meanwhile.
-pub(crate) fn before_pivot(container: &Container, record: &Record, child: &Child) -> Result<(), Error> {
+/// Those for a process on its way, which waits meanwhile.
+pub(crate) fn before_pivot(container: &Container, record: &Record, pid: u32) -> Result<(), Error> {
     let hooks = &container.hooks;
-    let state = state(record, "creating", Some(child.id()));
+    let state = state(record, "creating", Some(pid));
     all("prestart", &Hook::list(&hooks.prestart), record, &state)?;
     all("createRuntime", &Hook::list(&hooks.create_runtime), record, &state)
 }
@@ -136,7 +137,10 @@ fn run(hook: &Hook, death: Death, state: &[u8], bundle: &Path) -> Result<(), Str
         child.wait().map_err(|error| error.to_string())
     });
     match end {
-        Ok(status) if status.success() => Ok(()),
+        Ok(status) if status.success() => {
+            debug!("{act}: exit status 0");
+            Ok(())
+        }
         Ok(status) => Err(with_words(failed(&ending(status)), &last_words(&mut output))),
         Err(failure) => Err(with_words(failure, &last_words(&mut output))),
     }

@@ -8,6 +8,7 @@ use husk_cgroup::Cgroup;
 use husk_spawn::Signal;
 use husk_spawn::sys::signal::pidfd_send_signal;
 use husk_spawn::sys::{Errno, Fd};
+use log::debug;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -45,10 +46,16 @@ pub fn kill(store: &Store, id: &str, signal: Signal, whom: Whom) -> Result<(), E
         _ => None,
     };
     match (&cgroup, first) {
-        (Some(cgroup), _) if signal == Signal::KILL => cgroup.kill()?,
-        (Some(cgroup), _) => signal_all(cgroup, signal)?,
+        (Some(cgroup), _) => {
+            if signal == Signal::KILL {
+                cgroup.kill()?;
+            } else {
+                signal_all(cgroup, signal)?;
+            }
+            debug!("kill: signal {} to every process of the cgroup", signal.number());
+        }
         (None, Some(process)) => match pidfd_send_signal(Fd::of(&process), signal) {
-            Ok(()) => {}
+            Ok(()) => debug!("kill: signal {} to the container's process", signal.number()),
             Err(Errno::SRCH) if whom == Whom::All => {}
             Err(Errno::SRCH) => return Err(Error::State("container not running")),
             Err(errno) => return Err(Error::kernel("signal the container's process", errno)),

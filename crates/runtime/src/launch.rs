@@ -9,9 +9,11 @@ use crate::timings::Timings;
 use crate::trees::id_maps;
 use bumpalo::Bump;
 use husk_bundle::Container;
+use husk_listing::{Kinds, Line};
 use husk_plan::{Call, CgroupMount, Host, NewRoot, Plan};
 use husk_script::Step;
 use husk_spawn::{Child, Command, Reason, Request};
+use log::{Level, debug, log_enabled};
 use std::os::fd::BorrowedFd;
 
 /// A child together with the plan it performs.
@@ -25,7 +27,9 @@ pub(crate) struct Launched<'c> {
 impl Launched<'_> {
     /// Waits until the child has become its program.
     pub(crate) fn wait_for_exec(&mut self) -> Result<(), Error> {
-        self.child.wait_for_exec().map_err(|error| self.explain(error))
+        self.child.wait_for_exec().map_err(|error| self.explain(error))?;
+        debug!("init: closing the pipe to signal completion: {} has begun", self.child.id());
+        Ok(())
     }
 
     /// An error of the child's, with what a hook has to say to it.
@@ -69,7 +73,7 @@ pub(crate) fn launch<'c>(
 }
 
 /// What a mount of type `cgroup` shows is the container's own, and not the caller's.
-fn show_own(host: &mut Host, home: &Home<'_>) {
+pub(crate) fn show_own(host: &mut Host, home: &Home<'_>) {
     if let CgroupMount::V1(hierarchies) = &mut host.cgroup {
         for (hierarchy, directory) in hierarchies {
             if let Some(own) = home.directory_in(hierarchy) {
@@ -105,10 +109,30 @@ pub(crate) fn command(plan: &Plan<'static>) -> Command {
 
 /// Starts it.
 pub(crate) fn perform<'c>(command: &Command, plan: Plan<'static>) -> Result<Launched<'c>, Error> {
+    let told = log_enabled!(Level::Debug).then(|| tell(&plan));
     match command.spawn() {
-        Ok(child) => Ok(Launched { child, plan, home: None }),
+        Ok(child) => {
+            debug!("nsexec container setup: process {}, {}", child.id(), told.unwrap_or_default());
+            Ok(Launched { child, plan, home: None })
+        }
         Err(error) => Err(explain(error, &plan, b"")),
     }
+}
+
+/// What a child is told to do, in short.
+fn tell(plan: &Plan<'_>) -> String {
+    let mut text = format!("{} steps, born in new namespaces: {}", plan.steps.len(), Kinds(plan.namespaces));
+    for step in plan.steps {
+        match step {
+            Step::Setns { .. } | Step::Unshare { .. } => text += &format!("; {}", Line(step)),
+            Step::Seccomp { flags, program } | Step::SeccompListener { flags, program } => {
+                debug!("seccomp filter instructions: {}", program.len());
+                debug!("seccomp filter flags: {flags}");
+            }
+            _ => {}
+        }
+    }
+    text
 }
 
 /// An error with the field that its step comes from.

@@ -2,17 +2,22 @@
 //!
 //! One file for each verb, and the things they share: the [`Store`] in which a container's directory
 //! is, the [`Record`] in it, and the probe of the machine. Nothing here prints; what the
-//! user should hear beside a result is a [`Warning`] returned with it.
+//! user should hear beside a result is a [`Warning`] returned with it, and what is done is told to whoever
+//! listens to `log`. Where runc says the same its phrases are used, which its callers know.
 
 #![forbid(unsafe_code)]
 
 mod cgroups;
+pub mod checkpoint;
 mod create;
+mod criu;
 mod delete;
 mod descriptors;
+pub mod doctor;
 mod error;
 mod events;
 pub mod exec;
+mod features;
 mod hooks;
 mod kill;
 mod launch;
@@ -29,13 +34,16 @@ mod probe;
 mod procfs;
 pub mod ps;
 mod record;
+pub mod register;
 mod resctrl;
+pub mod restore;
 mod run;
 mod seal;
 mod serve;
 mod start;
 mod status;
 mod store;
+mod streams;
 mod supervise;
 mod terminal;
 mod time;
@@ -44,13 +52,17 @@ mod trees;
 mod update;
 mod users;
 mod validate;
+mod wait;
 
 pub use cgroups::CgroupManager;
+pub use checkpoint::checkpoint;
 pub use create::{Request, create};
+pub use criu::{CgroupMode, Settings, Switch};
 pub use delete::{delete, force_delete};
 pub use error::Error;
 pub use events::{Event, events, stats};
 pub use exec::exec;
+pub use features::features;
 pub use hooks::Hook;
 pub use husk_bundle::Warning;
 pub use husk_cgroup::Resources;
@@ -60,8 +72,9 @@ pub use kill::{Whom, check, kill, signal};
 pub use pause::{pause, resume};
 pub use plan::{Planned, PlannedStep, plan};
 pub use record::Record;
+pub use restore::restore;
 pub use run::{Afterwards, Foreground, Run, run};
-pub use seal::{Environment, seal};
+pub use seal::{Environment, Sealed, seal};
 pub use start::start;
 pub use status::{Listed, OCI_VERSION, State, Status, list, state};
 pub use store::Store;
@@ -70,3 +83,4 @@ pub use time::now;
 pub use timings::{Lane, Span, Timings};
 pub use update::{Update, resources, update};
 pub use validate::{Finding, Severity, validate};
+pub use wait::wait;

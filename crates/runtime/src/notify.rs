@@ -9,7 +9,7 @@
 
 use crate::error::Error;
 use crate::store::Entry;
-use husk_bundle::container::Container;
+use husk_bundle::container::{Container, Mount};
 use husk_spawn::sys::Fd;
 use husk_spawn::sys::file::sendmsg_with;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -48,13 +48,24 @@ pub(crate) fn offer(entry: &Entry, container: &mut Container) -> Result<(), Erro
         // Whatever our umask is: the container's users are others.
         .and_then(|()| fs::set_permissions(&ours, Permissions::from_mode(0o755)))
         .map_err(|reason| Error::file("mkdir", &ours, reason))?;
-    let options = ["bind", "nosuid", "noexec", "nodev", "ro"];
-    container.mounts.push(husk_bundle::bind_mount(&entry.notify_source(), Path::new(DIRECTORY), options));
+    container.mounts.push(mount(entry));
     // A configuration that has one has its own ideas.
     if !process.env.iter().any(|variable| variable.as_bytes().starts_with(b"NOTIFY_SOCKET=")) {
         process.env.extend(std::ffi::CString::new(VARIABLE));
     }
     Ok(())
+}
+
+/// Adds what a container that was [offered](offer) a socket has and its configuration has not.
+pub(crate) fn show_again(entry: &Entry, container: &mut Container) {
+    if entry.notify().exists() {
+        container.mounts.push(mount(entry));
+    }
+}
+
+fn mount(entry: &Entry) -> Mount {
+    let options = ["bind", "nosuid", "noexec", "nodev", "ro"];
+    husk_bundle::bind_mount(&entry.notify_source(), Path::new(DIRECTORY), options)
 }
 
 /// Until when somebody listens.

@@ -8,6 +8,8 @@ use husk_bundle::Container;
 use husk_bundle::container::Source;
 use husk_plan::{AppArmor, CgroupEntry, CgroupMount, Host, Selinux};
 use husk_seccomp::{Abi, Arch, Machine};
+use husk_spawn::sys::Fd;
+use husk_spawn::sys::at::is_null_device;
 #[cfg(target_arch = "x86_64")]
 use husk_spawn::sys::process::knows_x32;
 use husk_spawn::sys::signal::ignored;
@@ -29,6 +31,7 @@ pub(crate) fn probe(container: &Container) -> Host {
         } else {
             CgroupMount::V2
         },
+        null_streams: null_streams(),
         resctrl: container.intel_rdt.as_ref().and_then(|_| resctrl::probe()),
         ..probe_process(container, &users)
     }
@@ -52,12 +55,20 @@ pub(crate) fn probe_process(container: &Container, users: &Users) -> Host {
         entry: CgroupEntry::None,
         // Tolerated: without an answer for one signal nothing is known to be ignored.
         ignored: ignored().unwrap_or_default(),
+        null_streams: Vec::new(),
         apparmor: apparmor(container),
         selinux: selinux(container),
         resctrl: None,
         machine: machine(container),
         home: home(container, users),
     }
+}
+
+/// Which of our standard streams are the null device.
+fn null_streams() -> Vec<Fd> {
+    let streams = [Fd::STDIN, Fd::STDOUT, Fd::STDERR];
+    // Tolerated: one that is closed is none.
+    streams.into_iter().filter(|stream| is_null_device(*stream).unwrap_or(false)).collect()
 }
 
 /// Whether we are in the first user namespace: the one whose inode has a number that never changes
@@ -137,7 +148,7 @@ pub(crate) fn revealing(rootfs: &Path) -> Vec<PathBuf> {
 }
 
 /// A path of mountinfo: what could be mistaken for a separator is three octal digits.
-fn unescaped(path: &[u8]) -> Vec<u8> {
+pub(crate) fn unescaped(path: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     let mut rest = path;
     while let Some((&byte, after)) = rest.split_first() {

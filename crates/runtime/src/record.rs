@@ -8,7 +8,10 @@ use crate::resctrl::Membership;
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 
 /// What later commands cannot find out themselves. The status is not among it: it is computed, and
 /// what is not stored cannot be stale.
@@ -33,6 +36,9 @@ pub struct Record {
     pub(crate) callers_keyring: bool,
     /// Its first process, once there is one.
     pub process: Option<Process>,
+    /// How that ended, if it was waited for by one of us and the container kept, in the bits of wait(2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ended: Option<i32>,
     /// Its cgroup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cgroup: Option<Kept>,
@@ -42,6 +48,9 @@ pub struct Record {
     /// What it has of resctrl.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) resctrl: Option<Membership>,
+    /// What its standard streams were in the beginning, if they were given to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) streams: Vec<String>,
     /// The steps that it performs after `start`, each with its index, the field it comes from and its
     /// text: `start` is another process than `create` and cannot see the plan.
     pub after_start: Vec<(u32, String, String)>,
@@ -73,12 +82,25 @@ pub struct Process {
 impl Process {
     /// The process that has this pid now.
     pub(crate) fn of(pid: i32) -> Option<Self> {
-        read(pid).map(|(_, start_time)| Self { pid, start_time })
+        read(pid).map(|stat| Self { pid, start_time: stat.start_time })
     }
 
     /// Whether it is alive: there, the same, and no zombie.
     pub(crate) fn is_alive(self) -> bool {
-        matches!(read(self.pid), Some((state, start_time)) if start_time == self.start_time && !matches!(state, 'Z' | 'X'))
+        self.stat().is_some_and(|stat| !matches!(stat.state, 'Z' | 'X'))
+    }
+
+    /// How it ended, if nobody has waited for it yet and we may know.
+    pub(crate) fn end(self) -> Option<ExitStatus> {
+        // Who may not trace it is told 0 (do_task_stat), and nothing of its namespaces. Looked at first: a pid that
+        // is still this process's afterwards was so before.
+        fs::read_link(format!("/proc/{}/ns/user", self.pid)).ok()?;
+        let stat = self.stat().filter(|stat| stat.state == 'Z')?;
+        Some(ExitStatus::from_raw(stat.exit_code))
+    }
+
+    fn stat(self) -> Option<Stat> {
+        read(self.pid).filter(|stat| stat.start_time == self.start_time)
     }
 
     /// Its pid as rustix has it.
@@ -87,15 +109,23 @@ impl Process {
     }
 }
 
-/// The state and the start time of a process.
-fn read(pid: i32) -> Option<(char, u64)> {
+/// What /proc/PID/stat says of a process (proc_pid_stat(5)).
+struct Stat {
+    state: char,
+    start_time: u64,
+    exit_code: i32,
+}
+
+fn read(pid: i32) -> Option<Stat> {
     let stat = procfs::read(&format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may hold anything, more parentheses too.
     let fields = &stat[stat.rfind(')')? + 1..];
+    // The first is the third of all, so these are the fields 3, 22 and 52.
     let mut fields = fields.split_whitespace();
     let state = fields.next()?.chars().next()?;
     let start_time = fields.nth(18)?.parse().ok()?;
-    Some((state, start_time))
+    let exit_code = fields.nth(29)?.parse().ok()?;
+    Some(Stat { state, start_time, exit_code })
 }
 
 #[cfg(test)]
@@ -107,5 +137,6 @@ mod tests {
         let own = Process::of(i32::try_from(std::process::id()).unwrap()).unwrap();
         assert!(own.is_alive());
         assert!(!Process { start_time: own.start_time + 1, ..own }.is_alive());
+        assert_eq!(own.end(), None);
     }
 }

@@ -9,7 +9,6 @@ use crate::store::Entry;
 use husk_bundle::Container;
 use husk_bundle::container::{IntelRdt, Monitoring};
 use husk_plan::Resctrl;
-use husk_spawn::Child;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -49,12 +48,7 @@ fn mounted(mounts: &str) -> Option<PathBuf> {
 }
 
 /// Brings the container's process into the group that is asked for, and writes down which.
-pub(crate) fn join(
-    container: &Container,
-    child: &Child,
-    record: &mut Record,
-    entry: &Entry,
-) -> Result<(), Error> {
+pub(crate) fn join(container: &Container, pid: u32, record: &mut Record, entry: &Entry) -> Result<(), Error> {
     let Some(asked) = &container.intel_rdt else { return Ok(()) };
     let failed = |failure: String| Error::Step { origin: "linux.intelRdt".to_owned(), failure };
     let Resctrl { root, .. } =
@@ -63,7 +57,7 @@ pub(crate) fn join(
     // Before anything is made, so that whatever becomes of us it is known.
     record.resctrl = Some(membership.clone());
     entry.write(record)?;
-    membership.join(asked, child.id()).map_err(|(act, reason)| {
+    membership.join(asked, pid).map_err(|(act, reason)| {
         // Beside the number the kernel has words.
         let words = fs::read_to_string(root.join("info/last_cmd_status")).unwrap_or_default();
         let words = words.trim();

@@ -1,5 +1,6 @@
 //! `run`: a container is created and started in one go, and watched to its end unless it is let go.
 
+use crate::cgroups::Home;
 use crate::create::{self, Creation, Request};
 use crate::error::Error;
 use crate::hooks;
@@ -15,7 +16,9 @@ use crate::terminal::{Console, Stay};
 use husk_bundle::container::NamespaceKind;
 use husk_bundle::{Container, Field, Warning};
 use husk_plan::Start;
+use log::{Level, log_enabled};
 use std::os::fd::AsFd as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::thread::{self, JoinHandle};
 
@@ -66,6 +69,11 @@ pub fn run(
     let stay = if how == Run::Detached { Stay::Detached } else { Stay::Foreground };
     let mut console = Console::of(request.console_socket.as_deref(), &container, stay)?;
     let watcher = Watcher::of(request.pidfd_socket.as_deref())?;
+    // Before there is anything that a signal could have us leave behind.
+    let signals = match how {
+        Run::Detached => None,
+        Run::Foreground(foreground) => Some(Signals::hold(orphans(&container, foreground))?),
+    };
     timings.begin("reserve the name");
     // Unless it is committed nothing is left of it, at the end or on the way.
     let creation = Creation::begin(store, &request.id)?;
@@ -74,13 +82,10 @@ pub fn run(
     let mut proxy = Proxy::open(&creation.entry)?;
     timings.begin("make the cgroup");
     let home = create::make_home(&container, request, &creation, &mut record, &mut warn)?;
-    let signals = match how {
-        Run::Detached => None,
-        Run::Foreground(foreground) => Some(Signals::hold(orphans(&container, foreground))?),
-    };
     let mut launched = launch(&container, &request.call(Start::AtOnce)?, home, timings)?;
     let begun = begin(&mut launched, &container, &mut console, request, &creation, &mut record);
     let begun = begun.and_then(|()| watcher.tell(&launched.child));
+    warn(&launched.home.as_mut().map(Home::take_warnings).unwrap_or_default());
     let ended = begun.and_then(|()| match &signals {
         None => launched.wait_for_exec().map(|()| None),
         Some(signals) => {
@@ -98,7 +103,12 @@ pub fn run(
             launched.child.let_go();
             creation.commit();
         }
-        (Ok(_), Run::Foreground(Foreground { afterwards: Afterwards::Keep, .. })) => creation.commit(),
+        (Ok(status), Run::Foreground(Foreground { afterwards: Afterwards::Keep, .. })) => {
+            record.ended = status.map(ExitStatus::into_raw);
+            // Tolerated: 'wait' then says that it does not know.
+            creation.entry.write(&record).unwrap_or(());
+            creation.commit();
+        }
         _ => {
             // Its process first, which an error may have left.
             drop(launched);
@@ -137,11 +147,11 @@ fn begin(
             record.process = create::process(&launched.child);
             creation.entry.write(record)?;
         }
-        create::write_pid(request.pid_file.as_deref(), &launched.child)?;
-        resctrl::join(container, &launched.child, record, &creation.entry)?;
+        create::write_pid(request.pid_file.as_deref(), launched.child.id())?;
+        resctrl::join(container, launched.child.id(), record, &creation.entry)?;
         launched.child.go_on()?;
     }
-    if timings.are_wanted() {
+    if timings.are_wanted() || log_enabled!(Level::Debug) {
         timings.begin("wait for exec");
         launched.wait_for_exec()?;
         timings.end();
@@ -170,7 +180,7 @@ fn told(told: Result<(), Error>) -> Vec<Warning> {
 }
 
 /// In a pid namespace what is left behind belongs to the first process there, and ends with it.
-fn orphans(container: &Container, foreground: Foreground) -> Orphans {
+pub(crate) fn orphans(container: &Container, foreground: Foreground) -> Orphans {
     let has_pids = container.namespaces.iter().any(|namespace| namespace.kind == NamespaceKind::Pid);
     if has_pids { Orphans::Others } else { foreground.orphans }
 }

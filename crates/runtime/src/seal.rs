@@ -7,6 +7,7 @@
 //! sealed copy in memory.
 
 use crate::error::Error;
+use husk_spawn::sys::file::close;
 use husk_spawn::sys::mount::{Extent, mount_setattr, open_tree_clone};
 use husk_spawn::sys::process::execveat_empty;
 use husk_spawn::sys::{CArray, CPtr, Errno, Fd};
@@ -51,12 +52,13 @@ impl Environment {
 /// # Errors
 ///
 /// If neither way works. To go on regardless would leave the binary open.
-pub fn seal(environment: Environment) -> Result<(), Error> {
+pub fn seal(environment: Environment) -> Result<Sealed, Error> {
     let failed = |errno| Error::kernel("seal /proc/self/exe", errno);
     let is_kept = env::vars_os().all(|(name, _)| environment.keeps(&name));
-    if is_kept && is_sealed().map_err(failed)? {
+    if let Some(sealed) = sealed().map_err(failed)?.filter(|_| is_kept) {
         // A program without a path is named after its descriptor, which tells nobody anything.
-        return rustix::thread::set_name(c"husk").map_err(failed);
+        rustix::thread::set_name(c"husk").map_err(failed)?;
+        return Ok(sealed);
     }
     let arguments = strings(env::args_os());
     let kept = env::vars_os().filter(|(name, _)| environment.keeps(name));
@@ -80,14 +82,34 @@ pub fn seal(environment: Environment) -> Result<(), Error> {
     }
 }
 
-/// A file of a read-only mount, or of memory that is sealed.
-fn is_sealed() -> Result<bool, Errno> {
+/// How a binary cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sealed {
+    /// It is a file of a read-only mount.
+    Mount,
+    /// It is in memory that is sealed.
+    Memory,
+}
+
+/// Which of the ways works here.
+pub(crate) fn examine() -> io::Result<Sealed> {
+    match read_only_mount() {
+        Ok(mount) => {
+            close(mount);
+            Ok(Sealed::Mount)
+        }
+        Err(_) => sealed_copy().map(|_| Sealed::Memory),
+    }
+}
+
+fn sealed() -> Result<Option<Sealed>, Errno> {
     if statvfs("/proc/self/exe")?.f_flag.contains(StatVfsMountFlags::RDONLY) {
-        return Ok(true);
+        return Ok(Some(Sealed::Mount));
     }
     let own = rustix::fs::open("/proc/self/exe", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty())?;
     // EINVAL: no file of memory.
-    Ok(rustix::fs::fcntl_get_seals(own).is_ok_and(|seals| seals.contains(SEALS)))
+    let is_sealed = rustix::fs::fcntl_get_seals(own).is_ok_and(|seals| seals.contains(SEALS));
+    Ok(is_sealed.then_some(Sealed::Memory))
 }
 
 const SEALS: SealFlags =

@@ -11,8 +11,11 @@ use crate::terminal::Console;
 use crate::trees::Trees;
 use husk_bundle::Container;
 use husk_bundle::container::Scheduler;
+use husk_listing::Line;
+use husk_script::Step;
 use husk_spawn::sys::limits::{SchedAttr, sched_setattr};
 use husk_spawn::{Child, Request};
+use log::debug;
 use rustix::process::Pid;
 
 /// Whether a child has come to where it waits.
@@ -37,34 +40,40 @@ impl Launched<'_> {
         console: &mut Console,
     ) -> Result<Arrival, Error> {
         let child = &mut self.child;
+        let mut planned = self.plan.steps.iter().filter_map(Step::request);
         let mut trees = None;
-        loop {
-            match child.next_request()? {
-                Some(Request::Parked) => {
+        while let Some(request) = child.next_request()? {
+            debug!("child process in init(): {}", Line(&Step::Request { what: request }));
+            // Who may trace the child may speak in its name: it gets what the list asks for, in that order, once.
+            if !planned.any(|planned| planned == request) {
+                return Err(Error::State("the container's process asks for what its plan does not"));
+            }
+            match request {
+                Request::Parked => {
                     // Not before: they could slow down, stop or kill it on its way.
                     self.home.as_ref().map_or(Ok(()), Home::limit)?;
                     return Ok(Arrival::Ready);
                 }
-                None => return Ok(Arrival::Failed),
-                Some(Request::Hooks) => hooks::before_pivot(container, record, child)?,
-                Some(Request::Listener) => listener::hand_over(child, container, record)?,
-                Some(Request::NetDevices) => net_devices::hand_over(child, &container.net_devices)?,
-                Some(Request::Cgroup) => {
+                Request::Hooks => hooks::before_pivot(container, record, child.id())?,
+                Request::Listener => listener::hand_over(child, container, record)?,
+                Request::NetDevices => net_devices::hand_over(child, &container.net_devices)?,
+                Request::Cgroup => {
                     self.home.as_mut().map_or(Ok(()), |home| home.join(child.id(), record))?;
                 }
-                Some(Request::Tree) => {
+                Request::Tree => {
                     trees.get_or_insert_with(|| Trees::of(container)).send(child)?;
                     continue;
                 }
-                Some(Request::Terminal) => console.receive(child.requested_fd()?)?,
-                Some(Request::Scheduler) => schedule(child, container)?,
+                Request::Terminal => console.receive(child.requested_fd()?)?,
+                Request::Scheduler => schedule(child, container)?,
                 // Answered by whoever made the child.
-                Some(Request::IdMaps) => {
+                Request::IdMaps => {
                     return Err(Error::State("the container's process asks for what it has"));
                 }
             }
             child.go_on()?;
         }
+        Ok(Arrival::Failed)
     }
 }
 

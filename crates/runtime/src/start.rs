@@ -10,6 +10,7 @@ use crate::store::{Entry, Store};
 use husk_listing::Why;
 use husk_script::report::{Failure, MOST_WORDS};
 use husk_spawn::sys::Errno;
+use log::debug;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
 use rustix::process::{PidfdFlags, pidfd_open};
@@ -72,6 +73,7 @@ pub fn start(store: &Store, id: &str) -> Result<(), Error> {
         kill::wait(&pidfd)?;
         return Err(Error::step(origin, format!("{line}: the container's process has died")));
     }
+    debug!("init: closing the pipe to signal completion: {} has begun", process.pid);
     entry.remove_socket()?;
     if !record.poststart.is_empty() {
         poststart(&entry, &record, &pidfd)?;

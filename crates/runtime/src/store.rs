@@ -6,6 +6,7 @@
 
 use crate::error::Error;
 use crate::record::Record;
+use log::debug;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::retry_on_intr;
 use std::fs::{self, DirBuilder, File};
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 const RECORD: &str = "state.json";
 const SOCKET: &str = "start.sock";
 const NOTIFY: &str = "notify";
+const ROOT: &str = "root";
 
 /// The directory that holds containers.
 #[derive(Clone, Debug)]
@@ -128,6 +130,13 @@ impl Entry {
         self.path.join(NOTIFY)
     }
 
+    /// Makes a directory for CRIU to mount the root file system on, and names it without symlinks.
+    pub(crate) fn make_root(&self) -> Result<PathBuf, Error> {
+        let root = self.path.join(ROOT);
+        let made = DirBuilder::new().mode(0o700).create(&root).and_then(|()| fs::canonicalize(&root));
+        made.map_err(|reason| Error::file("mkdir", root, reason))
+    }
+
     pub(crate) fn write(&self, record: &Record) -> Result<(), Error> {
         let text = serde_json::to_vec(record).map_err(Error::Record)?;
         write_whole(&self.short(RECORD), &text)
@@ -165,7 +174,10 @@ impl Entry {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(Error::file("remove", &self.path, error))
             }
-            _ => Ok(()),
+            _ => {
+                debug!("delete: nothing is left in {}", self.path.display());
+                Ok(())
+            }
         }
     }
 }

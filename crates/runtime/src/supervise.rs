@@ -7,12 +7,12 @@ use crate::error::Error;
 use crate::terminal::{End, Relay};
 use husk_spawn::sys::Errno;
 use husk_spawn::sys::signal::{read_signalfd, rt_sigaction_default, rt_sigprocmask, rt_sigwait};
-use husk_spawn::{Child, Signal, SignalSet, signalfd};
+use husk_spawn::{Adopted, Child, Signal, SignalSet, signalfd};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, WaitId, WaitIdOptions, set_child_subreaper, waitid};
 use std::fs;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitStatus;
 
 /// What is never looked at: news of sockets, and faults, which are of our own making.
@@ -27,6 +27,41 @@ pub enum Orphans {
     /// Those too that the container's processes leave behind, where no pid namespace of its own ends
     /// them and reaps them.
     Ours,
+}
+
+/// A process that is watched.
+pub(crate) trait Watched: AsFd {
+    fn id(&self) -> u32;
+    fn signal(&self, signal: Signal) -> Result<(), husk_spawn::Error>;
+    fn try_wait(&mut self) -> Result<Option<ExitStatus>, husk_spawn::Error>;
+}
+
+impl Watched for Child {
+    fn id(&self) -> u32 {
+        self.id()
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), husk_spawn::Error> {
+        self.signal(signal)
+    }
+
+    fn try_wait(&mut self) -> Result<Option<ExitStatus>, husk_spawn::Error> {
+        self.try_wait()
+    }
+}
+
+impl Watched for Adopted {
+    fn id(&self) -> u32 {
+        self.id()
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), husk_spawn::Error> {
+        self.signal(signal)
+    }
+
+    fn try_wait(&mut self) -> Result<Option<ExitStatus>, husk_spawn::Error> {
+        self.try_wait()
+    }
 }
 
 /// Signals held back.
@@ -64,7 +99,7 @@ enum Source {
 
 /// Passes signals on, and copies what goes over the terminal, until the process ends.
 pub(crate) fn supervise(
-    child: &mut Child,
+    child: &mut dyn Watched,
     signals: &Signals,
     relay: Option<Relay>,
 ) -> Result<ExitStatus, husk_spawn::Error> {
@@ -76,7 +111,7 @@ pub(crate) fn supervise(
 
 /// Without a terminal signals are all there is to wait for, the one among them that tells of the end. That takes no
 /// descriptor.
-fn with_signals(child: &mut Child, signals: &Signals) -> Result<ExitStatus, husk_spawn::Error> {
+fn with_signals(child: &mut dyn Watched, signals: &Signals) -> Result<ExitStatus, husk_spawn::Error> {
     loop {
         match rt_sigwait(signals.set) {
             Ok(Signal::CHLD) => {
@@ -95,7 +130,7 @@ fn with_signals(child: &mut Child, signals: &Signals) -> Result<ExitStatus, husk
 
 /// One loop over the process, the signals and both sides of the terminal.
 fn with_terminal(
-    child: &mut Child,
+    child: &mut dyn Watched,
     signals: &Signals,
     mut relay: Relay,
 ) -> Result<ExitStatus, husk_spawn::Error> {
@@ -120,9 +155,10 @@ fn with_terminal(
 }
 
 /// Waits until there is something to do.
-fn wait(child: &Child, arriving: &OwnedFd, relay: &Relay) -> Result<Vec<(Source, PollFlags)>, Errno> {
+fn wait(child: &dyn Watched, arriving: &OwnedFd, relay: &Relay) -> Result<Vec<(Source, PollFlags)>, Errno> {
     let mut sources = vec![Source::Process, Source::Signals];
-    let mut polled = vec![PollFd::new(child, PollFlags::IN), PollFd::new(arriving, PollFlags::IN)];
+    let mut polled =
+        vec![PollFd::from_borrowed_fd(child.as_fd(), PollFlags::IN), PollFd::new(arriving, PollFlags::IN)];
     for (end, fd, flags) in relay.ends() {
         sources.push(Source::Terminal(end));
         polled.push(PollFd::from_borrowed_fd(fd, flags));
@@ -137,7 +173,7 @@ fn wait(child: &Child, arriving: &OwnedFd, relay: &Relay) -> Result<Vec<(Source,
 
 /// Passes on all signals that have come.
 fn pass_on(
-    child: &Child,
+    child: &dyn Watched,
     signals: &Signals,
     arriving: &OwnedFd,
     relay: &mut Relay,
@@ -164,7 +200,7 @@ fn pass_on(
 }
 
 /// Sends it a signal. It may have ended; whoever waits for that is told so.
-fn send(child: &Child, signal: Signal) -> Result<(), husk_spawn::Error> {
+fn send(child: &dyn Watched, signal: Signal) -> Result<(), husk_spawn::Error> {
     match child.signal(signal) {
         Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(()),
         sent => sent,
@@ -173,7 +209,7 @@ fn send(child: &Child, signal: Signal) -> Result<(), husk_spawn::Error> {
 
 /// Waits for the children that have become ours and have ended, and leaves the container's process alone,
 /// whose status is not to be lost here.
-fn reap(child: &Child, orphans: Orphans) {
+fn reap(child: &dyn Watched, orphans: Orphans) {
     if orphans == Orphans::Others {
         return;
     }

@@ -120,7 +120,7 @@ fn open_in(child: &Child, path: &Path, extent: Extent) -> io::Result<OwnedFd> {
 }
 
 /// A user namespace with these maps, for which nobody lives.
-fn make(maps: &Maps) -> io::Result<File> {
+pub(crate) fn make(maps: &Maps) -> io::Result<File> {
     let (uids, gids) = (id_maps(&maps.0), id_maps(&maps.1));
     let mut command = Command::of_steps(|writer| {
         writer.push(Step::ParentDeathSignal { signal: Signal::KILL, parent: None });

@@ -40,6 +40,14 @@ impl Users {
         user.get(5).filter(|home| !home.is_empty()).map(PathBuf::from)
     }
 
+    /// The name of a user.
+    pub(crate) fn name(&self, uid: u32) -> Option<String> {
+        let uid = uid.to_string();
+        let list = self.read("etc/passwd")?;
+        let user = fields(&list).find(|fields| fields.get(2) == Some(&uid.as_str()))?;
+        user.first().map(ToString::to_string)
+    }
+
     /// Who `USER[:GROUP]` means. What looks like a number is one, and an error where it is out of range:
     /// a number taken for a name, or cut to fit, would be somebody else.
     pub(crate) fn find(&self, text: &str) -> Result<Identity, Error> {

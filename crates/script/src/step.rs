@@ -780,3 +780,17 @@ pub enum Step<'a> {
         envp: CArray<'a>,
     },
 }
+
+impl Step<'_> {
+    /// What it asks the parent for, or may ask for.
+    #[must_use]
+    pub const fn request(&self) -> Option<Request> {
+        match *self {
+            Self::Request { what } | Self::RequestWith { what, .. } => Some(what),
+            Self::RequestTree { .. } | Self::OpenTreeOrRequest { .. } => Some(Request::Tree),
+            Self::SeccompListener { .. } => Some(Request::Listener),
+            Self::Park { .. } => Some(Request::Parked),
+            _ => None,
+        }
+    }
+}

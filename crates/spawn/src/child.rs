@@ -225,10 +225,14 @@ impl Child {
 
     /// Stands for another process from now on, the last one having been waited for.
     fn go_over(&mut self, next: Pid) -> Result<(), Error> {
+        let pidfd = pidfd_open(next, PidfdFlags::empty()).map_err(|errno| Error::new("pidfd", errno))?;
+        // Who may trace the next process may have written another number into memory that is shared with it. One that is
+        // no child of ours is none of its, and is neither signalled nor killed.
+        let unchanged = WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        wait(WaitId::PidFd(pidfd.as_fd()), unchanged, next)?;
         self.births += 1;
-        self.pid = next;
         // Until it is waited for, its pid is not given to another.
-        self.pidfd = pidfd_open(next, PidfdFlags::empty()).map_err(|errno| Error::new("pidfd", errno))?;
+        (self.pid, self.pidfd) = (next, pidfd);
         if *self.killed.get_mut() { self.kill() } else { Ok(()) }
     }
 
@@ -454,4 +458,21 @@ fn exit_status(found: &WaitIdStatus) -> ExitStatus {
         (None, signal) => signal.unwrap_or_default(),
     };
     ExitStatus::from_raw(raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Command, Stdio};
+    use rustix::io::Errno;
+    use rustix::process::getppid;
+
+    #[test]
+    fn a_process_of_somebody_elses_is_not_taken_for_it() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let its = child.id();
+        let error = child.go_over(getppid().unwrap()).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::CHILD.raw_os_error()));
+        assert_eq!(child.id(), its);
+        assert!(child.wait().unwrap().success());
+    }
 }

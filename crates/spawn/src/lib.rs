@@ -69,6 +69,7 @@
 //! `clone3` with `ENOSYS`, as old container engines' do, `clone` is used instead, and only a cgroup
 //! to be born in, chosen pids and a new time namespace cannot be had.
 
+mod adopted;
 mod child;
 mod clone;
 mod command;
@@ -90,6 +91,7 @@ mod stack;
 mod stdio;
 mod writer;
 
+pub use adopted::Adopted;
 pub use child::{Child, Output};
 pub use command::Command;
 pub use error::{Error, Reason};

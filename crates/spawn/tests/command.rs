@@ -6,7 +6,8 @@ mod support;
 use husk_script::sys::Gid;
 use husk_script::sys::process::setgroups;
 use husk_spawn::{
-    Command, Error, IdMap, Namespaces, Reason, Request, Resource, SchedAttr, Signal, SignalSet, Stdio, Step,
+    Adopted, Command, Error, IdMap, Namespaces, Reason, Request, Resource, SchedAttr, Signal, SignalSet,
+    Stdio, Step,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
@@ -806,4 +807,28 @@ fn nobody_waits_for_an_exec_that_will_not_come() {
         let error = starts.join().unwrap().unwrap_err();
         assert_eq!(error.reason(), Reason::Died(ExitStatus::from_raw(9)));
     });
+}
+
+#[test]
+fn a_child_of_somebody_elses_making_is_known_as_well() {
+    let adopted = |script: &str| {
+        // Its only trace is its pid.
+        let child = std::process::Command::new("sh").args(["-c", script]).spawn();
+        Adopted::new(child.unwrap().id().cast_signed()).unwrap()
+    };
+    let mut other = adopted("exit 7");
+    assert_eq!(other.wait().unwrap().code(), Some(7));
+    assert_eq!(other.try_wait().unwrap().and_then(|status| status.code()), Some(7));
+    other.signal(Signal::KILL).unwrap();
+
+    let mut other = adopted("exec sleep 1000");
+    assert!(PathBuf::from(format!("/proc/{}", other.id())).exists());
+    assert_eq!(other.try_wait().unwrap(), None);
+    other.signal(Signal::TERM).unwrap();
+    assert_eq!(other.wait().unwrap().signal(), Some(15));
+
+    // Nobody, and somebody who is no child of ours.
+    for pid in [0, -1, 1] {
+        assert!(Adopted::new(pid).is_err(), "{pid}");
+    }
 }

@@ -57,6 +57,16 @@ pub fn waitid_pidfd(pidfd: Fd) -> Result<End> {
     })
 }
 
+/// `ioctl(PIDFD_GET_INFO)`: the status of a process that has been waited for, in the bits of wait(2), whoever
+/// its parent was. It is kept for descriptors that were open before the wait.
+///
+/// # Errors
+///
+/// `ENOTTY` before Linux 6.13; `ESRCH` before 6.15, and if the descriptor came too late.
+pub fn ioctl_pidfd_exit(pidfd: Fd) -> Result<Option<i32>> {
+    raw::ioctl_pidfd_exit(pidfd)
+}
+
 /// `execve`: becomes the program at `path`. Returns only to say why not.
 #[must_use]
 pub fn execve(path: &CStr, argv: CArray<'_>, envp: CArray<'_>) -> Errno {
@@ -258,6 +268,12 @@ pub struct Instruction {
 /// `EACCES` without CAP_SYS_ADMIN and without no_new_privs, `EINVAL` if the program is not sound.
 pub fn seccomp_set_mode_filter(flags: u32, program: &[Instruction]) -> Result<usize> {
     raw::seccomp(flags, program)
+}
+
+/// Whether the kernel takes these flags, asked with a program that it cannot read.
+#[must_use]
+pub fn seccomp_knows(flags: u32) -> bool {
+    raw::seccomp_without_program(flags) == Err(Errno::FAULT)
 }
 
 /// The same with `SECCOMP_FILTER_FLAG_NEW_LISTENER`: the listener, which exec closes.

@@ -204,6 +204,13 @@ pub(crate) fn mount_setattr(mount: Fd, recursive: bool, attr: [u64; 4]) -> Resul
     check(unsafe { call(nr::__NR_mount_setattr, words) }).map(drop)
 }
 
+const SECCOMP_SET_MODE_FILTER: usize = 1;
+
+pub(crate) fn seccomp_without_program(flags: u32) -> Result<usize> {
+    // SAFETY: the kernel reads nothing through a pointer that is null, and says so.
+    check(unsafe { call(nr::__NR_seccomp, [SECCOMP_SET_MODE_FILTER, flags as usize, 0, 0, 0, 0]) })
+}
+
 pub(crate) fn seccomp(flags: u32, program: &[Instruction]) -> Result<usize> {
     /// `struct sock_fprog`.
     #[repr(C)]
@@ -211,10 +218,9 @@ pub(crate) fn seccomp(flags: u32, program: &[Instruction]) -> Result<usize> {
         length: u16,
         filter: *const Instruction,
     }
-    const SET_MODE_FILTER: usize = 1;
     let length = u16::try_from(program.len()).map_err(|_| Errno::INVAL)?;
     let program = Program { length, filter: program.as_ptr() };
-    let words = [SET_MODE_FILTER, flags as usize, (&raw const program).addr(), 0, 0, 0];
+    let words = [SECCOMP_SET_MODE_FILTER, flags as usize, (&raw const program).addr(), 0, 0, 0];
     // SAFETY: the kernel reads a `sock_fprog` and as many instructions as it says there are, which
     // it verifies before it runs any.
     check(unsafe { call(nr::__NR_seccomp, words) })
@@ -315,6 +321,26 @@ pub(crate) fn ioctl_ns_get_nstype(fd: Fd) -> Result<usize> {
     // SAFETY: this one takes no argument. Of a file that is no namespace, a device that has a request of
     // the same number among them, the answer is worth nothing, but an argument of null is no memory.
     check(unsafe { call(nr::__NR_ioctl, [fd.word(), NS_GET_NSTYPE, 0, 0, 0, 0]) })
+}
+
+/// `ioctl(PIDFD_GET_INFO)` for the status that wait(2) would have, and whether the kernel knows it.
+pub(crate) fn ioctl_pidfd_exit(pidfd: Fd) -> Result<Option<i32>> {
+    /// `PIDFD_INFO_EXIT` (linux/pidfd.h).
+    const EXIT: u64 = 1 << 3;
+    /// The first 64 bytes of `struct pidfd_info`, which are the first version of it.
+    #[repr(C)]
+    struct Info {
+        mask: u64,
+        cgroup: u64,
+        ids: [u32; 11],
+        exit_code: i32,
+    }
+    /// `_IOWR(0xff, 11, struct pidfd_info)`: the number says how long the structure is.
+    const PIDFD_GET_INFO: usize = 3 << 30 | size_of::<Info>() << 16 | 0xff << 8 | 11;
+    let mut info = Info { mask: EXIT, cgroup: 0, ids: [0; 11], exit_code: 0 };
+    // SAFETY: the kernel writes as many bytes as the request's number says, which `info` has.
+    check(unsafe { call(nr::__NR_ioctl, [pidfd.word(), PIDFD_GET_INFO, (&raw mut info).addr(), 0, 0, 0]) })?;
+    Ok(if info.mask & EXIT != 0 { Some(info.exit_code) } else { None })
 }
 
 pub(crate) fn memfd_create(name: &CStr, flags: u32) -> Result<Fd> {

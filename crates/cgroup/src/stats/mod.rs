@@ -9,7 +9,7 @@ mod version_1;
 mod version_2;
 
 pub(crate) use version_1::read as version_1;
-pub(crate) use version_2::read as version_2;
+pub(crate) use version_2::{add as add_version_2, read as version_2};
 
 use crate::error::Error;
 use crate::file;

@@ -11,25 +11,44 @@ use std::path::Path;
 
 pub(crate) fn read(directory: &OwnedFd, path: &Path) -> Result<Stats, Error> {
     let files = &Files { directory, path };
+    let mut stats = Stats { cpu: cpu(files)?, ..Stats::default() };
     let controllers = files.text("cgroup.controllers")?.unwrap_or_default();
+    count(&mut stats, files, &controllers)?;
+    // What is known without the controllers.
     let has = |name: &str| controllers.split_whitespace().any(|controller| controller == name);
-    Ok(Stats {
-        cpu: cpu(files)?,
-        memory: if has("memory") {
-            memory(files)?
-        } else {
-            Memory { psi: files.psi("memory.pressure")?, ..Memory::default() }
-        },
-        pids: pids(files, has("pids"))?,
-        blkio: blkio(files, has("io"))?,
-        hugetlb: if has("hugetlb") { hugetlb(files)? } else { BTreeMap::new() },
-        rdma: if has("rdma") {
-            Rdma { limit: files.rdma("rdma.max")?, current: files.rdma("rdma.current")? }
-        } else {
-            Rdma::default()
-        },
-        ..Stats::default()
-    })
+    if !has("memory") {
+        stats.memory.psi = files.psi("memory.pressure")?;
+    }
+    if !has("pids") {
+        stats.pids = processes(files)?;
+    }
+    if !has("io") {
+        stats.blkio.psi = files.psi("io.pressure")?;
+    }
+    Ok(stats)
+}
+
+/// Adds what the controllers count that are in this tree and not in one of version 1.
+pub(crate) fn add(stats: &mut Stats, directory: &OwnedFd, path: &Path) -> Result<(), Error> {
+    let files = &Files { directory, path };
+    count(stats, files, &files.text("cgroup.controllers")?.unwrap_or_default())
+}
+
+/// What these controllers count.
+fn count(stats: &mut Stats, files: &Files<'_>, controllers: &str) -> Result<(), Error> {
+    for controller in controllers.split_whitespace() {
+        match controller {
+            "memory" => stats.memory = memory(files)?,
+            "pids" => stats.pids = pids(files)?,
+            "io" => stats.blkio = blkio(files)?,
+            "hugetlb" => stats.hugetlb = hugetlb(files)?,
+            "rdma" => {
+                stats.rdma = Rdma { limit: files.rdma("rdma.max")?, current: files.rdma("rdma.current")? };
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// `cpu.stat` is there without the controller too.
@@ -79,23 +98,24 @@ fn amount(files: &Files<'_>, [current, max, peak]: [&str; 3]) -> Result<Option<A
     Ok(Some(Amount { limit, usage, max, failcnt: 0 }))
 }
 
-fn pids(files: &Files<'_>, controller: bool) -> Result<Pids, Error> {
-    if !controller {
-        // They can be counted without the controller.
-        let text = match file::text(files.directory.as_fd(), "cgroup.procs") {
-            Err(rustix::io::Errno::OPNOTSUPP) => files.text("cgroup.threads")?,
-            _ => files.text("cgroup.procs")?,
-        };
-        let current = text.map_or(0, |text| text.lines().count());
-        return Ok(Pids { current: u64::try_from(current).unwrap_or(u64::MAX), limit: 0 });
-    }
+/// They can be counted without the controller.
+fn processes(files: &Files<'_>) -> Result<Pids, Error> {
+    let text = match file::text(files.directory.as_fd(), "cgroup.procs") {
+        Err(rustix::io::Errno::OPNOTSUPP) => files.text("cgroup.threads")?,
+        _ => files.text("cgroup.procs")?,
+    };
+    let current = text.map_or(0, |text| text.lines().count());
+    Ok(Pids { current: u64::try_from(current).unwrap_or(u64::MAX), limit: 0 })
+}
+
+fn pids(files: &Files<'_>) -> Result<Pids, Error> {
     let limit = files.number("pids.max")?.filter(|limit| *limit != u64::MAX).unwrap_or(0);
     Ok(Pids { current: files.number("pids.current")?.unwrap_or(0), limit })
 }
 
-fn blkio(files: &Files<'_>, controller: bool) -> Result<Blkio, Error> {
+fn blkio(files: &Files<'_>) -> Result<Blkio, Error> {
     let mut blkio = Blkio { psi: files.psi("io.pressure")?, ..Blkio::default() };
-    let text = if controller { files.text("io.stat")? } else { None };
+    let text = files.text("io.stat")?;
     for line in text.unwrap_or_default().lines() {
         let (bytes, operations) = (&mut blkio.io_service_bytes_recursive, &mut blkio.io_serviced_recursive);
         parse::io(line, bytes, operations).ok_or_else(|| files.unexpected("io.stat", line))?;

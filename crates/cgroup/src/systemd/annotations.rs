@@ -10,7 +10,8 @@ use super::properties::Property;
 use super::value::{Value, first_type};
 use std::collections::BTreeMap;
 
-const PREFIX: &str = "org.systemd.property.";
+/// What the keys of these annotations begin with.
+pub const ANNOTATIONS: &str = "org.systemd.property.";
 
 /// How deep arrays and variants may be in each other.
 const DEEPEST: u32 = 8;
@@ -21,7 +22,8 @@ const DEEPEST: u32 = 8;
 ///
 /// A name that no property has, or a value that is none; the annotation is named.
 pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Vec<Property>, Error> {
-    let ours = annotations.iter().filter_map(|(key, value)| Some((key, key.strip_prefix(PREFIX)?, value)));
+    let ours =
+        annotations.iter().filter_map(|(key, value)| Some((key, key.strip_prefix(ANNOTATIONS)?, value)));
     ours.map(|(key, name, text)| {
         let wrong =
             |reason: &str| Error::Field { field: format!("annotations.{key}"), reason: reason.to_owned() };

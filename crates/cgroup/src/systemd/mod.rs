@@ -13,7 +13,7 @@ mod properties;
 mod unit;
 mod value;
 
-pub use annotations::from_annotations;
+pub use annotations::{ANNOTATIONS, from_annotations};
 pub use bus::{Address, Bus};
 pub use properties::{
     Hierarchy, Property, Version, aligned, resources_v1, resources_v2, start as start_properties,

@@ -81,15 +81,36 @@ impl Hierarchies {
         Ok(Place::new(places))
     }
 
-    /// Makes the cgroups of a place. Those that are there already have to be empty and not frozen.
+    /// Makes the cgroups of a place, ready to be given what `resources` says. Those that are there already
+    /// have to be empty and not frozen.
     ///
     /// # Errors
     ///
     /// If one cannot be made, or is in use.
-    pub fn create(&self, place: &Place) -> Result<Cgroup, Error> {
-        self.make(place, v2::Tree::create, |group, made| {
-            if made.contains(&group.path) { Ok(()) } else { check_unused(group) }
-        })
+    pub fn create(&self, place: &Place, resources: &Resources) -> Result<Cgroup, Error> {
+        let mut made = Vec::new();
+        let created = self.make(place, resources, &mut made);
+        if created.is_err() {
+            for path in made.iter().rev() {
+                remove::undo(CWD, path);
+            }
+        }
+        created
+    }
+
+    fn make(&self, place: &Place, resources: &Resources, made: &mut Vec<PathBuf>) -> Result<Cgroup, Error> {
+        let mut cgroup = Cgroup { groups: Vec::with_capacity(self.mounts.len()), unified: None };
+        for (mount, path) in self.places(place) {
+            let group = mount.make(path, made)?;
+            if !made.iter().any(|new| new == path) {
+                check_unused(&group)?;
+            }
+            cgroup.groups.push(group);
+        }
+        if let Some((tree, path)) = self.unified_place(place) {
+            cgroup.unified = Some(tree.create(path, &self.rest(resources))?);
+        }
+        Ok(cgroup)
     }
 
     /// Refuses cgroups that somebody uses, or that nothing would run in.
@@ -103,45 +124,42 @@ impl Hierarchies {
         cgroup.unified.as_ref().map_or(Ok(()), v2::Cgroup::check_unused)
     }
 
-    /// The cgroups of a place, whoever uses them, and those made that are missing.
+    /// The cgroups of a place that systemd has made, ready to be given what `resources` says. It makes some: those of
+    /// controllers that it was asked to limit or count with. The others are made here, but none in the tree that is its own.
     ///
     /// # Errors
     ///
-    /// If one cannot be made.
-    pub fn complete(&self, place: &Place) -> Result<Cgroup, Error> {
-        self.make(place, v2::Tree::complete, |_, _| Ok(()))
-    }
-
-    fn make(
-        &self,
-        place: &Place,
-        unified: fn(&v2::Tree, &str, &Resources) -> Result<v2::Cgroup, Error>,
-        check: fn(&Group, &[PathBuf]) -> Result<(), Error>,
-    ) -> Result<Cgroup, Error> {
-        let mut made = Vec::new();
-        let mut all = || {
-            let mut cgroup = Cgroup { groups: Vec::with_capacity(self.mounts.len()), unified: None };
-            for mount in &self.mounts {
-                let path = mount.controllers.first().and_then(|controller| place.path(controller));
-                let Some(path) = path else { continue };
-                let group = mount.make(path, &mut made)?;
-                check(&group, &made)?;
-                cgroup.groups.push(group);
-            }
-            if let (Some(tree), Some(path)) = (&self.unified, place.path("")) {
-                let path = paths::below(tree.mount_point(), path).unwrap_or_default();
-                // Limits are version 1's here; version 2 gives the cgroup as such.
-                cgroup.unified = Some(unified(tree, path, &Resources::default())?);
-            }
-            Ok(cgroup)
-        };
-        let created = all();
-        if created.is_err() {
-            for path in made.iter().rev() {
-                remove::undo(CWD, path);
+    /// If one cannot be made or opened.
+    pub fn complete(&self, place: &Place, resources: &Resources) -> Result<Cgroup, Error> {
+        let mut cgroup = Cgroup { groups: Vec::with_capacity(self.mounts.len()), unified: None };
+        for (mount, path) in self.places(place) {
+            if mount.is_for("name=systemd") {
+                cgroup.groups.extend(mount.find(path)?);
+            } else {
+                cgroup.groups.push(mount.make(path, &mut Vec::new())?);
             }
         }
-        created
+        if let Some((tree, path)) = self.unified_place(place) {
+            cgroup.unified = Some(tree.complete(path, &self.rest(resources))?);
+        }
+        Ok(cgroup)
+    }
+
+    /// Where in each hierarchy of version 1 a place is.
+    fn places<'p>(&'p self, place: &'p Place) -> impl Iterator<Item = (&'p Mount, &'p Path)> {
+        let of = |mount: &Mount| mount.controllers.first().and_then(|controller| place.path(controller));
+        self.mounts.iter().filter_map(move |mount| Some((mount, of(mount)?)))
+    }
+
+    /// The same in the tree of version 2.
+    fn unified_place<'p>(&'p self, place: &'p Place) -> Option<(&'p v2::Tree, &'p str)> {
+        let (tree, path) = (self.unified.as_ref()?, place.path("")?);
+        Some((tree, paths::below(tree.mount_point(), path).unwrap_or_default()))
+    }
+
+    /// Of limits those that version 1 has no controller for.
+    fn rest(&self, resources: &Resources) -> Resources {
+        resources.only(|controller| !self.mounts.iter().any(|mount| mount.is_for(controller)))
     }
 
     /// The cgroups of a place, if there is any.
@@ -151,19 +169,11 @@ impl Hierarchies {
     /// If one cannot be opened.
     pub fn find(&self, place: &Place) -> Result<Option<Cgroup>, Error> {
         let mut cgroup = Cgroup { groups: Vec::new(), unified: None };
-        for mount in &self.mounts {
-            let path = mount.controllers.first().and_then(|controller| place.path(controller));
-            let Some(path) = path else { continue };
-            match open(path) {
-                Ok(directory) => cgroup.groups.push(mount.group(directory, path)),
-                Err(Errno::NOENT | Errno::NODEV) => {}
-                Err(source) => {
-                    return Err(Error::Act { act: "open the cgroup", path: path.to_owned(), source });
-                }
-            }
+        for (mount, path) in self.places(place) {
+            cgroup.groups.extend(mount.find(path)?);
         }
-        if let (Some(tree), Some(path)) = (&self.unified, place.path("")) {
-            cgroup.unified = tree.find(paths::below(tree.mount_point(), path).unwrap_or_default())?;
+        if let Some((tree, path)) = self.unified_place(place) {
+            cgroup.unified = tree.find(path)?;
         }
         let found = !cgroup.groups.is_empty() || cgroup.unified.is_some();
         Ok(found.then_some(cgroup))
@@ -195,7 +205,15 @@ impl Mount {
         self.controllers.iter().any(|name| name == controller)
     }
 
-    /// Makes the cgroup at `path`, with what is above it.
+    fn find(&self, path: &Path) -> Result<Option<Group>, Error> {
+        match open(path) {
+            Ok(directory) => Ok(Some(self.group(directory, path))),
+            Err(Errno::NOENT | Errno::NODEV) => Ok(None),
+            Err(source) => Err(Error::Act { act: "open the cgroup", path: path.to_owned(), source }),
+        }
+    }
+
+    /// Makes the cgroup at `path`, with what is above it. `made` hears which were not there.
     fn make(&self, path: &Path, made: &mut Vec<PathBuf>) -> Result<Group, Error> {
         let failed = |act, path: &Path| {
             let path = path.to_owned();

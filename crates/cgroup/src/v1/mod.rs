@@ -39,7 +39,8 @@ pub(crate) struct Group {
 #[derive(Debug)]
 pub struct Cgroup {
     groups: Vec<Group>,
-    /// That of version 2's tree, where there is one beside, to be born in and to be killed by.
+    /// That of version 2's tree, where there is one beside: to be born in, to be killed by, and for limits of
+    /// controllers that version 1 has not.
     unified: Option<v2::Cgroup>,
 }
 
@@ -130,10 +131,11 @@ impl Cgroup {
     fn apply(&self, resources: &Resources, phase: Option<Phase>) -> Result<Vec<Warning>, Error> {
         let (settings, mut warnings) = settings_v1::settings(resources)?;
         let of_phase = |setting: &Setting| phase.is_none_or(|phase| setting.phase() == phase);
-        let missing = settings.iter().find(|(controller, _)| self.group(controller).is_none());
-        if let Some((controller, setting)) = missing {
-            let (field, controller) = (setting.field.clone(), (*controller).to_owned());
-            return Err(Error::NoController { field, controller, hint: Hint::NotMounted });
+        for (controller, setting) in &settings {
+            if let Some(hint) = self.lacks(controller) {
+                let (field, controller) = (setting.field.clone(), (*controller).to_owned());
+                return Err(Error::NoController { field, controller, hint });
+            }
         }
         // Each tree by itself: what depends on the order is of one controller.
         for group in &self.groups {
@@ -143,7 +145,27 @@ impl Cgroup {
             let its = its.map(|(_, setting)| setting).filter(|setting| of_phase(setting));
             write_all(group.directory.as_fd(), its, &|_| None, &mut warnings)?;
         }
+        if let Some(unified) = &self.unified {
+            let rest = resources.only(|controller| self.group(controller).is_none());
+            match phase {
+                Some(Phase::Early) => warnings.extend(unified.apply_early(&rest)?),
+                Some(Phase::Late) => unified.apply_late(&rest)?,
+                None => warnings.extend(unified.update(&rest)?),
+            }
+        }
         Ok(warnings)
+    }
+
+    /// Why there is no such controller, neither here nor in version 2's tree, if there is none.
+    fn lacks(&self, controller: &str) -> Option<Hint> {
+        if self.group(controller).is_some() {
+            return None;
+        }
+        let Some(unified) = &self.unified else { return Some(Hint::NotMounted) };
+        match unified.lacks(if controller == "blkio" { "io" } else { controller })? {
+            Hint::NotInHierarchy { .. } => Some(Hint::NotMounted),
+            hint => Some(hint),
+        }
     }
 
     /// Puts the device rules in force.
@@ -284,7 +306,11 @@ impl Cgroup {
     ///
     /// If a file cannot be read or does not read as it always does.
     pub fn stats(&self) -> Result<Stats, Error> {
-        crate::stats::version_1(&self.groups)
+        let mut stats = crate::stats::version_1(&self.groups)?;
+        if let Some(unified) = &self.unified {
+            unified.add_stats(&mut stats)?;
+        }
+        Ok(stats)
     }
 
     /// Something that becomes ready when memory runs out.

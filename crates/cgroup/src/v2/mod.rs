@@ -108,21 +108,22 @@ impl Cgroup {
     /// Why `file` is not there, if it is for want of its controller.
     fn hint(&self, file: &str) -> Option<(String, Hint)> {
         let (name, _) = file.split_once('.')?;
+        let hint = if name == "cgroup" { None } else { self.lacks(name) };
+        hint.map(|hint| (name.to_owned(), hint))
+    }
+
+    /// Why it has no such controller, if it has none.
+    pub(crate) fn lacks(&self, name: &str) -> Option<Hint> {
         // What is here now: the cgroup may have been opened and not made by us.
         let text = file::text(self.directory.as_fd(), "cgroup.controllers").unwrap_or_default();
-        if name == "cgroup" || text.split_whitespace().any(|here| here == name) {
+        if text.split_whitespace().any(|here| here == name) {
             return None;
         }
-        let available = Controllers::parse(&text);
-        let in_tree = self.passed.in_tree;
-        let known_to_be_nowhere = !in_tree.is_empty()
-            && Controller::named(name).is_none_or(|controller| !in_tree.contains(controller));
-        let hint = if known_to_be_nowhere {
-            Hint::NotInHierarchy { available: in_tree }
-        } else {
-            Hint::NotEnabled { available, errno: self.passed.errno }
-        };
-        Some((name.to_owned(), hint))
+        let has = |all: &Controllers| Controller::named(name).is_some_and(|this| all.contains(this));
+        Some(match self.passed.in_tree {
+            Some(available) if !has(&available) => Hint::NotInHierarchy { available },
+            _ => Hint::NotEnabled { available: Controllers::parse(&text), errno: self.passed.errno },
+        })
     }
 
     fn with_counterparts(&self, resources: &Resources) -> Result<Resources, Error> {
@@ -327,6 +328,11 @@ impl Cgroup {
     /// its controller, is left out.
     pub fn stats(&self) -> Result<Stats, Error> {
         crate::stats::version_2(&self.directory, &self.path)
+    }
+
+    /// Adds what the controllers that are here count, where others are in version 1.
+    pub(crate) fn add_stats(&self, stats: &mut Stats) -> Result<(), Error> {
+        crate::stats::add_version_2(stats, &self.directory, &self.path)
     }
 
     /// Something that becomes ready when memory runs out.

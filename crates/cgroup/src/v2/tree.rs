@@ -136,14 +136,15 @@ impl Tree {
 
     /// Sees to it that `parent` passes on the controllers, and says which it does.
     fn pass_on(&self, parent: &str, above: &OwnedFd, wanted: Controllers) -> Result<PassedOn, Error> {
-        let mut passed = PassedOn { controllers: enabled(above)?, in_tree: wanted, errno: None };
+        let mut passed = PassedOn { controllers: enabled(above)?, in_tree: Some(wanted), errno: None };
         if wanted.without(passed.controllers).is_empty() {
             return Ok(passed);
         }
         let text = file::text(self.directory.as_fd(), "cgroup.controllers");
         let text = text.map_err(self.failed("read the controllers of", ""))?;
-        passed.in_tree = Controllers::parse(&text);
-        let possible = wanted.intersection(passed.in_tree);
+        let in_tree = Controllers::parse(&text);
+        passed.in_tree = Some(in_tree);
+        let possible = wanted.intersection(in_tree);
         if possible.without(passed.controllers).is_empty() {
             return Ok(passed);
         }
@@ -201,8 +202,8 @@ impl Tree {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PassedOn {
     pub(super) controllers: Controllers,
-    /// What the tree has at all, of what was wanted at least.
-    pub(super) in_tree: Controllers,
+    /// What the tree has at all, of what was wanted at least, if it was looked at.
+    pub(super) in_tree: Option<Controllers>,
     /// What the kernel said when more was asked of it.
     pub(super) errno: Option<Errno>,
 }

@@ -20,6 +20,7 @@ pub(crate) fn v2_root(container: &Container) -> Host {
         cgroup: CgroupMount::V2,
         entry: CgroupEntry::Born,
         ignored: SignalSet::EMPTY.with(Signal::PIPE),
+        null_streams: Vec::new(),
         apparmor: AppArmor::Off,
         selinux: Selinux::Off,
         resctrl: None,

@@ -1,0 +1,43 @@
+//! `features`, as engines read it.
+
+use super::Perform;
+use crate::exit::Exit;
+use crate::session::Session;
+use crate::version;
+use anyhow::Result;
+use serde::Serialize as _;
+use serde_json::ser::{PrettyFormatter, Serializer};
+use serde_json::{Value, json};
+use std::ffi::OsStr;
+use std::io::{Write as _, stdout};
+
+/// Print what a container may ask for, as JSON
+#[derive(Debug, clap::Args)]
+pub(super) struct Features {}
+
+impl Perform for Features {
+    fn perform(self, _session: &Session<'_>) -> Result<Exit> {
+        let mut features = husk_runtime::features();
+        features["annotations"] = annotations();
+        let mut text = Vec::new();
+        let formatter = PrettyFormatter::with_indent(b"    ");
+        features.serialize(&mut Serializer::with_formatter(&mut text, formatter))?;
+        text.push(b'\n');
+        stdout().write_all(&text)?;
+        Ok(Exit::Success)
+    }
+}
+
+/// What else is to be known of husk. Engines look for the first by runc's name; of runc's other ones
+/// none is ours: a version would have to be one of runc's.
+fn annotations() -> Value {
+    let has_checkpoint = super::find(OsStr::new("checkpoint")).is_some();
+    let mut annotations = json!({
+        "org.opencontainers.runc.checkpoint.enabled": has_checkpoint.to_string(),
+        "io.github.husk-containers.husk.version": version::VERSION,
+    });
+    if let Some(commit) = version::COMMIT {
+        annotations["io.github.husk-containers.husk.commit"] = commit.into();
+    }
+    annotations
+}

@@ -1,0 +1,37 @@
+//! The places of a container's mounts, for a container that somebody else mounts: CRIU, which restores it and
+//! makes no directories.
+
+use crate::builder::{Builder, Error, Plan, mode};
+use crate::{Host, mounts, rootfs};
+use bumpalo::Bump;
+use husk_bundle::Container;
+use husk_bundle::container::{Namespace, NamespaceKind, Source};
+use husk_script::sys::Fd;
+use husk_script::sys::namespace::Namespaces;
+use husk_script::sys::signal::Signal;
+use husk_script::{Request, Step};
+
+/// Writes the plan of a process that makes what is missing of the places of the container's mounts, as the
+/// container's own process would: by mounting everything, in a mount namespace that ends with the process. It
+/// says when it is done, and waits to be killed.
+///
+/// # Errors
+///
+/// As for [`create`](crate::create).
+pub fn places<'b>(container: &Container, host: &Host, memory: &'b Bump) -> Result<Plan<'b>, Error> {
+    let mut container = container.clone();
+    // Nobody else is to hear of these mounts, whoever hears of the container's.
+    container.rootfs_propagation = None;
+    container.namespaces = vec![Namespace { kind: NamespaceKind::Mount, path: None }];
+    // They lie on mounts that the host has, or that CRIU restores with what is in them.
+    container.mounts.retain(|mount| !matches!(mount.source, Source::Cgroup));
+    let mut plan = Builder::new(memory);
+    plan.at("mounts");
+    plan.push(Step::ParentDeathSignal { signal: Signal::KILL, parent: None });
+    plan.push(Step::CloseOthers { first: Fd::FIRST_EXTRA, keep: None });
+    plan.push(Step::Umask { mask: mode(0) });
+    let root = rootfs::attach(&container, &mut plan)?;
+    let _late = mounts::attach(&mounts::Around { container: &container, host, root }, &mut plan)?;
+    plan.at("mounts").push(Step::Request { what: Request::Parked });
+    Ok(plan.finish(Namespaces::MOUNT))
+}

@@ -1,0 +1,209 @@
+//! CRIU, which saves processes and brings them back: asked over a socket, in its own protocol.
+//!
+//! `criu swrk 3` serves one request and ends. Between request and answer it sends notifications, and waits
+//! for an answer to each. What it is told is fields of a message, and never part of a line that is taken apart
+//! again; where CRIU itself puts fields together, [`external`] sees to it that they come apart the same way.
+//!
+//! CRIU is never killed by us: it may hold the processes of a container in an unnatural state. When our end of
+//! the socket is closed it gives up, and puts them back as they were.
+
+pub(crate) mod external;
+pub(crate) mod log;
+pub(crate) mod protocol;
+mod settings;
+mod wire;
+
+use crate::cgroups::is_unprivileged;
+use crate::error::Error;
+use crate::launch::enter;
+use husk_bundle::{Field, Warning};
+use husk_spawn::sys::Errno;
+use husk_spawn::{Child, Command, Reason, Stdio};
+use protocol::{Feature, Kind, Response};
+use rustix::io::{IoSliceMut, retry_on_intr};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, Shutdown, SocketFlags,
+    SocketType, recvmsg, send, shutdown, socketpair,
+};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+pub use settings::{CgroupMode, Settings, Switch};
+pub(crate) use settings::{Directories, make, options};
+pub(crate) use wire::Message;
+
+/// The oldest CRIU that is asked for anything, of 2021: what namespaces, freezers, notifications and labels
+/// take was all there by then.
+const OLDEST: i32 = 31_600;
+
+/// More than this is no answer.
+const MOST: usize = 40 << 10;
+
+/// A CRIU that serves us.
+pub(crate) struct Criu {
+    process: Child,
+    socket: OwnedFd,
+}
+
+/// The command that starts one, to which more may be said.
+pub(crate) struct Start {
+    pub(crate) command: Command,
+    socket: OwnedFd,
+}
+
+impl Start {
+    pub(crate) const FIRST_FREE: i32 = 4;
+
+    pub(crate) fn new() -> Result<Self, Error> {
+        let failed = |errno| Error::kernel("make a socket for CRIU", errno);
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .map_err(failed)?;
+        let mut command = Command::new("criu");
+        command.arg("swrk").arg("3").fd(3, theirs);
+        Ok(Self { command, socket: ours })
+    }
+
+    /// Has it started without our standard streams, and out of reach of our terminal's keys.
+    pub(crate) fn silent(mut self) -> Self {
+        self.command.new_session();
+        self.command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self
+    }
+
+    pub(crate) fn in_cgroup(mut self, directory: Option<BorrowedFd<'_>>) -> Result<Self, Error> {
+        if let Some(directory) = directory {
+            enter(&mut self.command, directory)?;
+        }
+        Ok(self)
+    }
+
+    pub(crate) fn start(self) -> Result<Criu, Error> {
+        let process = self.command.spawn_and_exec().map_err(|error| match error.reason() {
+            Reason::Errno(Errno::NOENT) => {
+                Error::Criu("criu is not there: install CRIU 3.16 or newer, and see 'criu check'".to_owned())
+            }
+            _ => Error::Spawn(error),
+        })?;
+        Ok(Criu { process, socket: self.socket })
+    }
+}
+
+/// Something that CRIU tells on its way, and waits to be answered.
+pub(crate) struct Notification {
+    pub(crate) script: String,
+    pub(crate) pid: Option<i32>,
+    /// The descriptor that came with it.
+    pub(crate) fd: Option<OwnedFd>,
+}
+
+impl Criu {
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Asks, hears notifications until there is an answer, and waits for CRIU's end.
+    pub(crate) fn serve(
+        mut self,
+        kind: Kind,
+        request: &Message,
+        notified: impl FnMut(Notification) -> Result<(), Error>,
+    ) -> Result<Response, Error> {
+        let answer = self.ask(kind, request, notified);
+        // Tolerated: one that has ended has closed its end.
+        shutdown(&self.socket, Shutdown::Both).unwrap_or(());
+        let status = self.process.wait()?;
+        let answer = answer?;
+        // After that one CRIU waits for more, and calls it a failure that nothing comes.
+        if status.success() || kind == Kind::PreDump {
+            return Ok(answer);
+        }
+        Err(Error::Criu(format!("criu failed: type {}: {status}", kind.name())))
+    }
+
+    fn ask(
+        &self,
+        kind: Kind,
+        request: &Message,
+        mut notified: impl FnMut(Notification) -> Result<(), Error>,
+    ) -> Result<Response, Error> {
+        self.send(request)?;
+        loop {
+            let (response, fd) = self.receive(kind)?;
+            if !response.success {
+                let Response { errno, message, .. } = response;
+                let message = if message.is_empty() { message } else { format!(": {}", log::line(&message)) };
+                return Err(Error::Criu(format!("criu failed: type {} errno {errno}{message}", kind.name())));
+            }
+            if response.kind != Some(Kind::Notify) {
+                return Ok(response);
+            }
+            notified(Notification { script: response.script, pid: response.pid, fd })?;
+            self.send(&protocol::go_on())?;
+        }
+    }
+
+    fn send(&self, request: &Message) -> Result<(), Error> {
+        retry_on_intr(|| send(&self.socket, request.as_bytes(), SendFlags::NOSIGNAL))
+            .map(drop)
+            .map_err(|errno| Error::kernel("tell CRIU", errno))
+    }
+
+    fn receive(&self, kind: Kind) -> Result<(Response, Option<OwnedFd>), Error> {
+        let mut bytes = vec![0; MOST];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut came = RecvAncillaryBuffer::new(&mut space);
+        let received = retry_on_intr(|| {
+            let mut parts = [IoSliceMut::new(&mut bytes)];
+            recvmsg(&self.socket, &mut parts, &mut came, RecvFlags::CMSG_CLOEXEC)
+        });
+        let length = received.map_err(|errno| Error::kernel("hear of CRIU", errno))?.bytes;
+        let fd = came.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+            _ => None,
+        });
+        if length == 0 {
+            return Err(Error::Criu(format!(
+                "criu failed: type {}: it ended without an answer",
+                kind.name()
+            )));
+        }
+        let response = bytes.get(..length).filter(|_| length < MOST).and_then(Response::read);
+        let response =
+            response.ok_or_else(|| Error::Criu("criu failed: it says what is no answer".to_owned()))?;
+        Ok((response, fd))
+    }
+}
+
+/// Asks a CRIU of its own.
+fn question(kind: Kind, request: &Message) -> Result<Response, Error> {
+    Start::new()?.silent().start()?.serve(kind, request, |_| Ok(()))
+}
+
+/// Says what has not been tried: CRIU asks for privileges over the host.
+pub(crate) fn warn(warn: &mut impl FnMut(&[Warning])) {
+    if is_unprivileged() {
+        let text = "saving and restoring is untested with rootless containers".to_owned();
+        warn(&[Warning { field: Field::new("criu"), text }]);
+    }
+}
+
+/// Whether CRIU is there and not too old.
+pub(crate) fn check() -> Result<(), Error> {
+    let version = question(Kind::Version, &protocol::request(Kind::Version, None))?.version;
+    if version >= OLDEST {
+        return Ok(());
+    }
+    let (major, minor) = (version / 10_000, version / 100 % 100);
+    Err(Error::Criu(format!("CRIU {major}.{minor} is too old: 3.16 or newer is needed")))
+}
+
+/// Whether CRIU and the kernel have this.
+pub(crate) fn need(feature: Feature) -> Result<(), Error> {
+    let answer = question(Kind::FeatureCheck, &protocol::feature_request(feature))?;
+    if answer.features.contains(&(feature as u32)) {
+        return Ok(());
+    }
+    // runc's words.
+    Err(Error::Criu(format!("criu is missing features: [{feature:?}]")))
+}

@@ -1,0 +1,197 @@
+//! CRIU's messages (criu, images/rpc.proto), as far as they are used here: the numbers of their fields, and
+//! what an answer says.
+
+use super::wire::{Message, Value, fields};
+
+/// `criu_req_type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Dump = 1,
+    Restore = 2,
+    PreDump = 4,
+    Notify = 6,
+    FeatureCheck = 9,
+    Version = 10,
+}
+
+impl Kind {
+    const ALL: [Self; 6] =
+        [Self::Dump, Self::Restore, Self::PreDump, Self::Notify, Self::FeatureCheck, Self::Version];
+
+    fn from_number(number: i32) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as i32 == number)
+    }
+
+    /// Its name in the protocol.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Dump => "DUMP",
+            Self::Restore => "RESTORE",
+            Self::PreDump => "PRE_DUMP",
+            Self::Notify => "NOTIFY",
+            Self::FeatureCheck => "FEATURE_CHECK",
+            Self::Version => "VERSION",
+        }
+    }
+}
+
+/// Fields of `criu_opts`. Those that are a switch are in [`Switch`](super::Switch).
+pub(crate) mod option {
+    pub(crate) const IMAGES_DIR_FD: u32 = 1;
+    pub(crate) const PID: u32 = 2;
+    pub(crate) const EVASIVE_DEVICES: u32 = 6;
+    pub(crate) const LOG_LEVEL: u32 = 9;
+    pub(crate) const LOG_FILE: u32 = 10;
+    pub(crate) const PAGE_SERVER: u32 = 11;
+    pub(crate) const NOTIFY_SCRIPTS: u32 = 12;
+    pub(crate) const ROOT: u32 = 13;
+    pub(crate) const PARENT_IMG: u32 = 14;
+    pub(crate) const TRACK_MEM: u32 = 15;
+    pub(crate) const WORK_DIR_FD: u32 = 17;
+    pub(crate) const EXT_MNT: u32 = 23;
+    pub(crate) const MANAGE_CGROUPS: u32 = 24;
+    pub(crate) const CG_ROOT: u32 = 25;
+    pub(crate) const RST_SIBLING: u32 = 26;
+    pub(crate) const INHERIT_FD: u32 = 27;
+    pub(crate) const MANAGE_CGROUPS_MODE: u32 = 34;
+    pub(crate) const EXTERNAL: u32 = 37;
+    pub(crate) const EMPTY_NS: u32 = 38;
+    pub(crate) const JOIN_NS: u32 = 39;
+    pub(crate) const FREEZE_CGROUP: u32 = 44;
+    pub(crate) const ORPHAN_PTS_MASTER: u32 = 50;
+    pub(crate) const CONFIG_FILE: u32 = 51;
+    pub(crate) const LSM_PROFILE: u32 = 53;
+    pub(crate) const LSM_MOUNT_CONTEXT: u32 = 63;
+}
+
+/// What the running CRIU and kernel are asked for: fields of `criu_features`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Feature {
+    /// Pages that were written since the last look.
+    MemTrack = 1,
+    /// Pages that come when they are used.
+    LazyPages = 2,
+}
+
+/// A request with options.
+pub(crate) fn request(kind: Kind, options: Option<&Message>) -> Message {
+    let mut request = Message::default();
+    request.number(1, kind as i32);
+    if let Some(options) = options {
+        request.message(2, options);
+    }
+    request
+}
+
+/// The question whether there is this feature.
+pub(crate) fn feature_request(feature: Feature) -> Message {
+    let mut features = Message::default();
+    features.flag(feature as u32, true);
+    let mut request = request(Kind::FeatureCheck, None);
+    request.message(5, &features);
+    request
+}
+
+/// The answer to a notification.
+pub(crate) fn go_on() -> Message {
+    let mut request = request(Kind::Notify, None);
+    request.flag(3, true);
+    request
+}
+
+/// A pair of strings, as `ext_mount_map`, `join_namespace` and `cgroup_root` are.
+pub(crate) fn pair(first: impl AsRef<[u8]>, second: impl AsRef<[u8]>) -> Message {
+    let mut pair = Message::default();
+    pair.bytes(1, first).bytes(2, second);
+    pair
+}
+
+/// A string with a number: `inherit_fd`, `criu_page_server_info`.
+pub(crate) fn numbered(name: impl AsRef<[u8]>, number: i32) -> Message {
+    let mut numbered = Message::default();
+    numbered.bytes(1, name).number(2, number);
+    numbered
+}
+
+/// What CRIU says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Response {
+    pub(crate) kind: Option<Kind>,
+    pub(crate) success: bool,
+    /// What a notification is called.
+    pub(crate) script: String,
+    /// The first process of the tree, in our pid namespace, of a notification.
+    pub(crate) pid: Option<i32>,
+    pub(crate) errno: i32,
+    pub(crate) message: String,
+    /// Fields of `criu_features` that are there.
+    pub(crate) features: Vec<u32>,
+    /// As one number: 31701 is 3.17.1.
+    pub(crate) version: i32,
+}
+
+impl Response {
+    /// Reads a message, if it is one.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let mut response = Self::default();
+        let text = |value: Value<'_>| value.bytes().map(|text| String::from_utf8_lossy(text).into_owned());
+        for (field, value) in fields(bytes)? {
+            match field {
+                1 => response.kind = Kind::from_number(value.number()?),
+                2 => response.success = value.number()? != 0,
+                5 => {
+                    for (field, value) in fields(value.bytes()?)? {
+                        match field {
+                            1 => response.script = text(value)?,
+                            2 => response.pid = value.number(),
+                            _ => {}
+                        }
+                    }
+                }
+                7 => response.errno = value.number()?,
+                8 => {
+                    let there = fields(value.bytes()?)?.into_iter();
+                    let there = there.filter(|(_, value)| value.number().is_some_and(|value| value != 0));
+                    response.features = there.map(|(field, _)| field).collect();
+                }
+                9 => response.message = text(value)?,
+                10 => {
+                    for (field, value) in fields(value.bytes()?)? {
+                        let part = value.number().filter(|part| (0..100).contains(part));
+                        match (field, part) {
+                            (1, Some(major)) => response.version += major * 10_000,
+                            (2, Some(minor)) => response.version += minor * 100,
+                            (4, Some(sublevel)) => response.version += sublevel,
+                            _ => {}
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Some(response)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, Message, Response, numbered};
+
+    #[test]
+    fn an_answer_is_read() {
+        let mut notify = numbered("post-restore", 17);
+        notify.bytes(9, "from the future");
+        let mut answer = Message::default();
+        answer.number(1, 6).flag(2, true).message(5, &notify);
+        let read = Response::read(answer.as_bytes()).unwrap();
+        assert_eq!((read.kind, read.success), (Some(Kind::Notify), true));
+        assert_eq!((read.script.as_str(), read.pid), ("post-restore", Some(17)));
+
+        let mut version = Message::default();
+        version.number(1, 3).number(2, 17).bytes(3, "v3.17.1").number(4, 1);
+        let mut answer = Message::default();
+        answer.number(1, 10).flag(2, true).message(10, &version);
+        assert_eq!(Response::read(answer.as_bytes()).unwrap().version, 31_701);
+        assert_eq!(Response::read(b"\x12"), None);
+    }
+}

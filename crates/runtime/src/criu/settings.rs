@@ -1,0 +1,152 @@
+//! What can be asked of both, checkpoint and restore, and how CRIU is told.
+
+use super::Message;
+use super::protocol::option;
+use crate::error::Error;
+use husk_spawn::sys::namespace::Namespaces;
+use husk_spawn::sys::{Errno, Fd};
+use rustix::fs::{CWD, Mode, OFlags, mkdirat, open};
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// What checkpoint and restore are asked alike.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Where the images are.
+    pub images: PathBuf,
+    /// Where CRIU works and writes its log, if not there.
+    pub work: Option<PathBuf>,
+    /// What is turned on.
+    pub switches: Vec<Switch>,
+    /// What CRIU does with cgroups.
+    pub cgroups: CgroupMode,
+}
+
+impl Settings {
+    pub(crate) fn is_on(&self, switch: Switch) -> bool {
+        self.switches.contains(&switch)
+    }
+}
+
+/// Something to turn on, by the number of its field in `criu_opts`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// The container runs on.
+    LeaveRunning = 3,
+    /// Sockets of the Unix domain whose other end is elsewhere.
+    ExtUnixSk = 4,
+    /// TCP connections that are open.
+    TcpEstablished = 5,
+    /// A session whose leader is elsewhere.
+    ShellJob = 7,
+    /// Locks on files.
+    FileLocks = 8,
+    /// Pages that a newer image has are dropped from an older one.
+    AutoDedup = 16,
+    /// Files that have no name any more get one.
+    LinkRemap = 18,
+    /// TCP connections that are about to be are left out.
+    TcpSkipInFlight = 46,
+    /// Pages come when they are used.
+    LazyPages = 48,
+}
+
+/// What CRIU does with cgroups: `criu_cg_mode`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CgroupMode {
+    /// Nothing.
+    Ignore = 0,
+    /// Properties of those that it makes.
+    Soft = 3,
+    /// Properties of all.
+    Full = 4,
+    /// Properties of all, none of which may be there.
+    Strict = 5,
+    /// What it does if it is not told.
+    #[default]
+    Default = 6,
+}
+
+impl CgroupMode {
+    /// The mode of this name; without a name, the one that CRIU has without being told.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "" => Some(Self::Default),
+            "ignore" => Some(Self::Ignore),
+            "soft" => Some(Self::Soft),
+            "full" => Some(Self::Full),
+            "strict" => Some(Self::Strict),
+            _ => None,
+        }
+    }
+}
+
+/// Where images and logs are, open for as long as CRIU looks for them among our descriptors.
+pub(crate) struct Directories {
+    pub(crate) images: OwnedFd,
+    work: Option<OwnedFd>,
+}
+
+impl Directories {
+    /// Opens both. The one to work in is made if it is not there.
+    pub(crate) fn open(settings: &Settings) -> Result<Self, Error> {
+        let images = open_directory(&settings.images)?;
+        let work = settings.work.as_deref().map(|work| make(work).and_then(|()| open_directory(work)));
+        Ok(Self { images, work: work.transpose()? })
+    }
+
+    /// Says where they are.
+    pub(crate) fn tell(&self, options: &mut Message) {
+        options.number(option::IMAGES_DIR_FD, Fd::of(&self.images).number());
+        if let Some(work) = &self.work {
+            options.number(option::WORK_DIR_FD, Fd::of(work).number());
+        }
+    }
+
+    /// Where CRIU writes its log.
+    pub(crate) fn of_log(&self) -> &OwnedFd {
+        self.work.as_ref().unwrap_or(&self.images)
+    }
+}
+
+/// Makes a directory that only we look into, unless it is there.
+pub(crate) fn make(path: &Path) -> Result<(), Error> {
+    match mkdirat(CWD, path, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(Error::file("mkdir", path, errno)),
+    }
+}
+
+fn open_directory(path: &Path) -> Result<OwnedFd, Error> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    open(path, flags, Mode::empty()).map_err(|errno| Error::file("open", path, errno))
+}
+
+/// The options that both have.
+pub(crate) fn options(settings: &Settings, log: &str, annotations: &BTreeMap<String, String>) -> Message {
+    /// What users of runc have written for it.
+    const CONFIGURATION: &str = "/etc/criu/runc.conf";
+    const ANNOTATION: &str = "org.criu.config";
+    let mut options = Message::default();
+    options
+        .number(option::LOG_LEVEL, 4)
+        .bytes(option::LOG_FILE, log)
+        .flag(option::NOTIFY_SCRIPTS, true)
+        // For who does not know the second.
+        .flag(option::MANAGE_CGROUPS, true)
+        .number(option::MANAGE_CGROUPS_MODE, settings.cgroups as i32)
+        // Neither have we made the devices of a network namespace, nor do we make them again.
+        .number(option::EMPTY_NS, i64::from(Namespaces::NET.bits()))
+        .flag(option::ORPHAN_PTS_MASTER, true);
+    for switch in &settings.switches {
+        options.flag(*switch as u32, true);
+    }
+    // What stands in that file goes before what is said here. An empty annotation names none.
+    let configuration = annotations.get(ANNOTATION).map_or(CONFIGURATION, String::as_str);
+    if !configuration.is_empty() {
+        options.bytes(option::CONFIG_FILE, configuration);
+    }
+    options
+}

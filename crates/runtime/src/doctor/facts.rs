@@ -1,0 +1,242 @@
+//! What is found on a machine. Plain data: tests write down machines that are not there.
+
+use super::attempts::{self, Outcome};
+use crate::seal::{self, Sealed};
+use crate::users::Users;
+use crate::{probe, procfs};
+use husk_cgroup::systemd::{Owner, Systemd};
+use husk_plan::CgroupMount;
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, accessat, openat2};
+use rustix::process::{Resource, geteuid, getrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
+use std::env;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    /// The kernel's release.
+    pub(super) release: String,
+    /// `openat2`, which is refused where nothing newer is known either.
+    pub(super) openat2: Outcome,
+    /// Who asks.
+    pub(super) euid: u32,
+    /// Namespaces, by who asks.
+    pub(super) namespaces: Outcome,
+    /// User namespaces, by somebody without privileges.
+    pub(super) users: UserNamespaces,
+    /// How husk gets out of a container's reach; root's containers only.
+    pub(super) seal: Option<Result<Sealed, String>>,
+    /// `newuidmap` and `newgidmap`, where they are, and whether they have privileges.
+    pub(super) helpers: [Option<(PathBuf, bool)>; 2],
+    /// How many ids of users and of groups there are for who asks, beside their own.
+    pub(super) subids: [u64; 2],
+    /// Whether a process can have them; unless there are none, or for root, who needs no help.
+    pub(super) many_ids: Option<Result<(), String>>,
+    /// The cgroups.
+    pub(super) cgroups: Cgroups,
+    /// Systemd's version, or why it does not answer; none where it does not run.
+    pub(super) systemd: Option<Result<u32, String>>,
+    /// What filters of system calls can do, if there are any.
+    pub(super) seccomp: Option<String>,
+    /// Whether there is AppArmor.
+    pub(super) apparmor: bool,
+    /// Whether there is SELinux.
+    pub(super) selinux: bool,
+    /// A mount of the root file system with other ids; root only.
+    pub(super) idmapped_mount: Option<Outcome>,
+    /// Where criu is.
+    pub(super) criu: Option<PathBuf>,
+    /// The bound of open files.
+    pub(super) most_files: Option<u64>,
+    /// Whether it can be raised.
+    pub(super) may_raise_limits: bool,
+}
+
+/// User namespaces, by somebody without privileges.
+#[derive(Clone, Debug)]
+pub(super) struct UserNamespaces {
+    /// Whether one can be made.
+    pub(super) made: Outcome,
+    /// Whether a file system can be mounted in one.
+    pub(super) mount: Outcome,
+    /// Whether that can be a procfs.
+    pub(super) procfs: Outcome,
+    /// Whether that can be an overlay.
+    pub(super) overlay: Outcome,
+    /// `user.max_user_namespaces`.
+    pub(super) most: Option<u64>,
+    /// `kernel.unprivileged_userns_clone`, which Debian's kernels had.
+    pub(super) debian: Option<u64>,
+    /// `kernel.apparmor_restrict_unprivileged_userns`, which Ubuntu's have.
+    pub(super) ubuntu: Option<u64>,
+}
+
+/// The cgroups that containers can have.
+#[derive(Clone, Debug)]
+pub(super) struct Cgroups {
+    /// Which there are.
+    pub(super) kind: Hierarchies,
+    /// Whose a container's could be: root's at the top, or those of a user.
+    pub(super) controllers: Vec<String>,
+    /// Whether who asks may make some.
+    pub(super) writable: bool,
+}
+
+/// Which cgroups there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hierarchies {
+    /// None.
+    None,
+    /// Version 1.
+    V1,
+    /// Version 1, and version 2 beside it without controllers.
+    Hybrid,
+    /// Version 2.
+    V2,
+}
+
+impl Facts {
+    /// Looks at this machine.
+    pub(super) fn gather() -> Self {
+        let euid = geteuid().as_raw();
+        let is_root = euid == 0;
+        let name = Users::below(Path::new("/")).name(euid);
+        let ranges =
+            ["/etc/subuid", "/etc/subgid"].map(|file| ranges(Path::new(file), euid, name.as_deref()));
+        let first = ranges.clone().map(|ranges| ranges.first().copied());
+        let many_ids = match first {
+            [Some(uids), Some(gids)] if !is_root => {
+                Some(attempts::many_ids(uids, gids).map_err(|error| error.to_string()))
+            }
+            _ => None,
+        };
+        let may = capabilities(None).map(|sets| sets.effective).unwrap_or(CapabilitySet::empty());
+        Self {
+            release: line("/proc/sys/kernel/osrelease").unwrap_or_default(),
+            openat2: openat2(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::IN_ROOT)
+                .map(drop),
+            euid,
+            namespaces: attempts::namespaces(),
+            users: UserNamespaces {
+                made: attempts::user_namespace(),
+                mount: attempts::mount(),
+                procfs: attempts::procfs(),
+                overlay: attempts::overlay(),
+                most: number("/proc/sys/user/max_user_namespaces"),
+                debian: number("/proc/sys/kernel/unprivileged_userns_clone"),
+                ubuntu: number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
+            },
+            seal: is_root.then(|| seal::examine().map_err(|reason| reason.to_string())),
+            helpers: ["newuidmap", "newgidmap"].map(|name| {
+                let path = program(name)?;
+                let has_privileges = has_privileges(&path);
+                Some((path, has_privileges))
+            }),
+            subids: ranges.map(|ranges| ranges.iter().map(|[_, count]| u64::from(*count)).sum()),
+            many_ids,
+            cgroups: cgroups(is_root),
+            systemd: Path::new("/run/systemd/system").exists().then(|| {
+                let owner = if is_root { Owner::Host } else { Owner::User };
+                let version = Systemd::connect(owner).and_then(|mut systemd| systemd.version());
+                version.map(|version| version.0).map_err(|error| error.to_string())
+            }),
+            seccomp: line("/proc/sys/kernel/seccomp/actions_avail"),
+            apparmor: line("/sys/module/apparmor/parameters/enabled").is_some_and(|enabled| enabled == "Y"),
+            selinux: Path::new("/sys/fs/selinux/enforce").exists(),
+            idmapped_mount: is_root.then(attempts::idmapped_mount),
+            criu: program("criu"),
+            most_files: getrlimit(Resource::Nofile).maximum,
+            may_raise_limits: may.contains(CapabilitySet::SYS_RESOURCE),
+        }
+    }
+}
+
+/// The cgroups of who asks.
+fn cgroups(is_root: bool) -> Cgroups {
+    let is_writable = |path: &Path| accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok();
+    let top = Path::new("/sys/fs/cgroup");
+    match probe::cgroup() {
+        CgroupMount::V2 => {
+            let below = |path: &str| top.join(path.trim_start_matches('/'));
+            let own = procfs::read("/proc/self/cgroup").unwrap_or_default();
+            let own = own.lines().find_map(|line| line.strip_prefix("0::")).map(below);
+            let uid = geteuid().as_raw();
+            // What systemd has for a user wherever they logged in from.
+            let users = below(&format!("user.slice/user-{uid}.slice/user@{uid}.service"));
+            let mut places = if is_root { vec![top.to_owned()] } else { vec![users] };
+            places.extend(own.filter(|_| !is_root));
+            let place = places.into_iter().find(|place| is_writable(place));
+            let list = place.clone().unwrap_or_else(|| top.to_owned()).join("cgroup.controllers");
+            let list = fs::read_to_string(list).unwrap_or_default();
+            let controllers = list.split_whitespace().map(str::to_owned).collect();
+            Cgroups { kind: Hierarchies::V2, controllers, writable: place.is_some() }
+        }
+        CgroupMount::V1(hierarchies) if hierarchies.is_empty() => {
+            Cgroups { kind: Hierarchies::None, controllers: Vec::new(), writable: false }
+        }
+        CgroupMount::V1(hierarchies) => {
+            let is_hybrid = top.join("unified").exists();
+            let writable = hierarchies.iter().any(|(_, path)| is_writable(path));
+            let names = hierarchies.iter().flat_map(|(names, _)| names.split(','));
+            let controllers = names.filter(|name| !name.contains('=')).map(str::to_owned).collect();
+            let kind = if is_hybrid { Hierarchies::Hybrid } else { Hierarchies::V1 };
+            Cgroups { kind, controllers, writable }
+        }
+    }
+}
+
+/// The ranges that a user has in a list of subuid(5), the first and how many.
+fn ranges(file: &Path, uid: u32, name: Option<&str>) -> Vec<[u32; 2]> {
+    let list = fs::read_to_string(file).unwrap_or_default();
+    let uid = uid.to_string();
+    let range = |line: &str| {
+        let mut fields = line.split(':');
+        let who = fields.next()?;
+        let range = [fields.next()?.trim().parse().ok()?, fields.next()?.trim().parse().ok()?];
+        (who == uid || Some(who) == name).then_some(range)
+    };
+    list.lines().filter_map(range).collect()
+}
+
+/// A program, in the directories of PATH that are not relative.
+fn program(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    let places = env::split_paths(&path).filter(|directory| directory.is_absolute());
+    places.map(|directory| directory.join(name)).find(|path| {
+        fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    })
+}
+
+/// Whether a program has privileges that its caller has not: as root's with the bit for it, or by capabilities.
+fn has_privileges(path: &Path) -> bool {
+    const SETUID: u32 = 0o4000;
+    let is_setuid = |found: fs::Metadata| found.uid() == 0 && found.mode() & SETUID != 0;
+    let mut value = [0; 64];
+    fs::metadata(path).is_ok_and(is_setuid)
+        || rustix::fs::getxattr(path, "security.capability", &mut value[..]).is_ok()
+}
+
+fn line(path: &str) -> Option<String> {
+    procfs::read(path).ok().map(|text| text.trim_end().to_owned())
+}
+
+fn number(path: &str) -> Option<u64> {
+    line(path)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ranges;
+    use std::fs;
+
+    #[test]
+    fn ranges_are_those_of_the_name_and_the_number() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "who:100000:65536\nother:1:2\n1000:300000:10\nwho:broken:1\n").unwrap();
+        assert_eq!(ranges(file.path(), 1000, Some("who")), [[100000, 65536], [300000, 10]]);
+        assert_eq!(ranges(file.path(), 7, None), [[0; 2]; 0]);
+    }
+}

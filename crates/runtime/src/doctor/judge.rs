@@ -1,0 +1,539 @@
+//! From what was found to what it means and what to do. Pure.
+
+use super::{Facts, Finding, Hierarchies, UserNamespaces, Verdict};
+use crate::seal::Sealed;
+use husk_spawn::sys::Errno;
+
+/// The oldest kernel that has all that is used without asking.
+const OLDEST: (u32, u32) = (5, 14);
+
+/// What to do for a user who has no ids beside their own.
+const SUBIDS: &str = "usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER";
+
+/// A finding for everything that was looked at, in the order in which things fail.
+pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
+    let mut found = vec![kernel(facts), calls(facts)];
+    found.push(if facts.euid == 0 { namespaces(facts) } else { user_namespaces(facts) });
+    if facts.euid == 0 {
+        found.push(user_namespaces(facts));
+    }
+    // Without them there is nothing to be said of what is in them.
+    if facts.users.made.is_ok() && facts.users.mount.is_ok() {
+        found.extend([procfs(facts), overlay(facts)]);
+    }
+    found.extend(seal(facts));
+    found.push(ids(facts));
+    found.extend([cgroups(facts), systemd(facts), seccomp(facts), confinement(facts)]);
+    found.extend(idmapped_mounts(facts));
+    found.extend([limits(facts), criu(facts)]);
+    found
+}
+
+impl Finding {
+    fn ok(topic: &'static str, text: impl Into<String>) -> Self {
+        Self { topic, verdict: Verdict::Ok, text: text.into(), fix: None }
+    }
+
+    fn bad(topic: &'static str, verdict: Verdict, text: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { topic, verdict, text: text.into(), fix: Some(fix.into()) }
+    }
+}
+
+impl Facts {
+    /// How bad it is if something is missing that only users need.
+    fn for_users(&self) -> Verdict {
+        if self.euid == 0 { Verdict::Warning } else { Verdict::Problem }
+    }
+}
+
+fn kernel(facts: &Facts) -> Finding {
+    let mut numbers =
+        facts.release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let text = format!("Linux {}", facts.release);
+    if version >= OLDEST {
+        Finding::ok("kernel", text)
+    } else {
+        let (major, minor) = OLDEST;
+        Finding::bad("kernel", Verdict::Problem, text, format!("install Linux {major}.{minor} or newer"))
+    }
+}
+
+fn calls(facts: &Facts) -> Finding {
+    const TOPIC: &str = "system calls";
+    match facts.openat2 {
+        Ok(()) => Finding::ok(TOPIC, "openat2 is there"),
+        Err(errno) => Finding::bad(
+            TOPIC,
+            Verdict::Problem,
+            format!("openat2: {errno}"),
+            "a filter of system calls is older than they are: in a container use a newer profile or none",
+        ),
+    }
+}
+
+fn namespaces(facts: &Facts) -> Finding {
+    const TOPIC: &str = "namespaces";
+    match facts.namespaces {
+        Ok(()) => Finding::ok(TOPIC, "root can make them"),
+        Err(Errno::PERM) => Finding::bad(
+            TOPIC,
+            Verdict::Problem,
+            refused(Errno::PERM),
+            "CAP_SYS_ADMIN is missing: in a container, run that one with --privileged or --cap-add SYS_ADMIN",
+        ),
+        Err(errno) => Finding::bad(
+            TOPIC,
+            Verdict::Problem,
+            refused(errno),
+            "raise the limits in /proc/sys/user, or use a kernel with namespaces of every kind",
+        ),
+    }
+}
+
+fn user_namespaces(facts: &Facts) -> Finding {
+    const TOPIC: &str = "user namespaces";
+    let bad = |text, fix: &str| Finding::bad(TOPIC, facts.for_users(), text, fix);
+    let UserNamespaces { made, mount, most, debian, ubuntu, .. } = &facts.users;
+    match (made, mount) {
+        (Ok(()), Ok(())) => Finding::ok(TOPIC, "users can make them"),
+        (Err(errno), _) if *most == Some(0) => {
+            bad(refused(*errno), "they are switched off: sysctl -w user.max_user_namespaces=15000")
+        }
+        (Err(errno), _) if *debian == Some(0) => {
+            bad(refused(*errno), "they are switched off: sysctl -w kernel.unprivileged_userns_clone=1")
+        }
+        (Err(errno), _) | (_, Err(errno)) if ubuntu.is_some_and(|restricted| restricted != 0) => bad(
+            refused(*errno),
+            "AppArmor restricts them: write a profile for husk that says 'userns,', or \
+             sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+        ),
+        (Err(errno @ Errno::NOSPC), _) => {
+            bad(refused(*errno), "there are as many as may be: sysctl -w user.max_user_namespaces=15000")
+        }
+        (Err(errno @ Errno::INVAL), _) => bad(refused(*errno), "use a kernel with CONFIG_USER_NS"),
+        (Err(errno), _) => bad(
+            refused(*errno),
+            "a filter of system calls or a security module refuses them: in a container, use a profile that allows them",
+        ),
+        (_, Err(errno)) => bad(
+            format!("nothing can be mounted in one: {errno}"),
+            "a security module takes the privileges away that they should give: see the kernel's log",
+        ),
+    }
+}
+
+fn procfs(facts: &Facts) -> Finding {
+    const TOPIC: &str = "procfs";
+    match facts.users.procfs {
+        Ok(()) => Finding::ok(TOPIC, "can be mounted in a user namespace"),
+        Err(errno) => Finding::bad(
+            TOPIC,
+            facts.for_users(),
+            format!("cannot be mounted in a user namespace: {errno}"),
+            "parts of /proc are covered, as in a container: run that one with --security-opt unmask=ALL (podman), \
+             systempaths=unconfined (docker), or procMount: Unmasked (Kubernetes)",
+        ),
+    }
+}
+
+fn overlay(facts: &Facts) -> Finding {
+    const TOPIC: &str = "overlay";
+    match facts.users.overlay {
+        Ok(()) => Finding::ok(TOPIC, "can be mounted in a user namespace"),
+        Err(errno) => Finding::bad(
+            TOPIC,
+            Verdict::Warning,
+            format!("cannot be mounted in a user namespace: {errno}"),
+            if errno == Errno::NODEV { "modprobe overlay" } else { "have the engine use fuse-overlayfs" },
+        ),
+    }
+}
+
+fn seal(facts: &Facts) -> Option<Finding> {
+    const TOPIC: &str = "husk's own binary";
+    Some(match facts.seal.as_ref()? {
+        Ok(Sealed::Mount) => {
+            Finding::ok(TOPIC, "is put on a read-only mount before a container can reach it")
+        }
+        Ok(Sealed::Memory) => {
+            Finding::ok(TOPIC, "is copied to sealed memory before a container can reach it")
+        }
+        Err(reason) => Finding::bad(
+            TOPIC,
+            Verdict::Problem,
+            format!("cannot be kept out of a container's reach: {reason}"),
+            "sysctl -w vm.memfd_noexec=0, or give CAP_SYS_ADMIN",
+        ),
+    })
+}
+
+fn ids(facts: &Facts) -> Finding {
+    const TOPIC: &str = "ids for users";
+    let [uidmap, gidmap] = &facts.helpers;
+    let bad = |text: String, fix: &str| Finding::bad(TOPIC, Verdict::Warning, text, fix);
+    for (name, helper) in [("newuidmap", uidmap), ("newgidmap", gidmap)] {
+        match helper {
+            None => return bad(format!("{name} is missing"), "install uidmap (shadow-utils on Fedora)"),
+            Some((path, false)) => {
+                let path = path.display();
+                return bad(format!("{path} has no privileges"), &format!("chmod u+s {path}"));
+            }
+            Some((_, true)) => {}
+        }
+    }
+    if facts.euid == 0 {
+        return Finding::ok(TOPIC, "newuidmap and newgidmap are there");
+    }
+    match (&facts.many_ids, facts.subids) {
+        (None, _) => bad("there are none beside your own".to_owned(), SUBIDS),
+        (Some(Err(reason)), _) => bad(reason.clone(), SUBIDS),
+        (Some(Ok(())), [uids, gids]) if uids < 65_535 || gids < 65_535 => {
+            bad(format!("{uids} of users and {gids} of groups: most images have more"), SUBIDS)
+        }
+        (Some(Ok(())), [uids, gids]) => Finding::ok(TOPIC, format!("{uids} of users, {gids} of groups")),
+    }
+}
+
+fn cgroups(facts: &Facts) -> Finding {
+    const TOPIC: &str = "cgroups";
+    let warning = |text: String, fix: &str| Finding::bad(TOPIC, Verdict::Warning, text, fix);
+    let controllers = facts.cgroups.controllers.join(" ");
+    let named = match facts.cgroups.kind {
+        Hierarchies::None => {
+            return warning(
+                "there are none: containers have no limits".to_owned(),
+                "mount -t cgroup2 none /sys/fs/cgroup",
+            );
+        }
+        Hierarchies::V1 => "version 1",
+        Hierarchies::Hybrid => "version 1, with version 2 beside it",
+        Hierarchies::V2 => "version 2",
+    };
+    match (facts.cgroups.writable, facts.cgroups.kind) {
+        (true, _) if ["memory", "pids", "cpu"].iter().all(|wanted| facts.has_controller(wanted)) => {
+            Finding::ok(TOPIC, format!("{named}: {controllers}"))
+        }
+        (true, Hierarchies::V2) if facts.euid != 0 => warning(
+            format!("{named}, of which you have only: {controllers}"),
+            "in /etc/systemd/system/user@.service.d/delegate.conf: [Service] Delegate=cpu cpuset io memory pids",
+        ),
+        (true, _) => warning(
+            format!("{named}, with only: {controllers}"),
+            "switch the others on where this machine, or the container around it, is made",
+        ),
+        (false, Hierarchies::V2) if facts.euid != 0 => warning(
+            format!("{named}, and none is yours: containers have no limits"),
+            "log in with systemd, or loginctl enable-linger USER, and use --systemd-cgroup",
+        ),
+        (false, _) if facts.euid != 0 => warning(
+            format!("{named}, which users can have none of: containers have no limits"),
+            "boot with systemd.unified_cgroup_hierarchy=1",
+        ),
+        (false, _) => warning(
+            format!("{named}, and cannot be written: containers have no limits"),
+            "mount /sys/fs/cgroup writable; in a container, run that one with --privileged",
+        ),
+    }
+}
+
+impl Facts {
+    fn has_controller(&self, name: &str) -> bool {
+        self.cgroups.controllers.iter().any(|controller| controller == name)
+    }
+}
+
+fn systemd(facts: &Facts) -> Finding {
+    const TOPIC: &str = "systemd";
+    match &facts.systemd {
+        Some(Ok(version)) => Finding::ok(TOPIC, format!("{version} answers: --systemd-cgroup works")),
+        Some(Err(reason)) => Finding::bad(
+            TOPIC,
+            Verdict::Warning,
+            format!("does not answer: {reason}"),
+            if facts.euid == 0 {
+                "install and start dbus"
+            } else {
+                "install dbus-user-session, and log in anew so that XDG_RUNTIME_DIR is set"
+            },
+        ),
+        None => Finding::ok(TOPIC, "does not run here: leave --systemd-cgroup out"),
+    }
+}
+
+fn seccomp(facts: &Facts) -> Finding {
+    const TOPIC: &str = "seccomp";
+    let Some(actions) = &facts.seccomp else {
+        return Finding::bad(
+            TOPIC,
+            Verdict::Warning,
+            "the kernel has none: engines' default profiles cannot be loaded",
+            "use a kernel with CONFIG_SECCOMP_FILTER, or --security-opt seccomp=unconfined",
+        );
+    };
+    let missing = ["kill_process", "errno", "user_notif", "log"];
+    let missing: Vec<_> =
+        missing.into_iter().filter(|wanted| !actions.split(' ').any(|has| has == *wanted)).collect();
+    if missing.is_empty() {
+        Finding::ok(TOPIC, actions.clone())
+    } else {
+        let text = format!("the kernel lacks {}", missing.join(" "));
+        Finding::bad(TOPIC, Verdict::Warning, text, "use a newer kernel")
+    }
+}
+
+fn confinement(facts: &Facts) -> Finding {
+    let text = match (facts.apparmor, facts.selinux) {
+        (true, true) => "AppArmor and SELinux",
+        (true, false) => "AppArmor",
+        (false, true) => "SELinux",
+        (false, false) => {
+            "neither AppArmor nor SELinux: profiles and labels that a container names are left out or refused"
+        }
+    };
+    Finding::ok("confinement", text)
+}
+
+fn idmapped_mounts(facts: &Facts) -> Option<Finding> {
+    const TOPIC: &str = "idmapped mounts";
+    Some(match facts.idmapped_mount? {
+        Ok(()) => Finding::ok(TOPIC, "work on the root file system"),
+        Err(errno) => Finding::bad(
+            TOPIC,
+            Verdict::Warning,
+            format!("do not work on the root file system: {errno}"),
+            "keep volumes whose ids are mapped on ext4, xfs or btrfs",
+        ),
+    })
+}
+
+fn limits(facts: &Facts) -> Finding {
+    const TOPIC: &str = "limits";
+    /// What engines ask for, unless they are told otherwise.
+    const WANTED: u64 = 1_048_576;
+    match facts.most_files {
+        Some(most) if most < WANTED && !facts.may_raise_limits && facts.euid == 0 => Finding::bad(
+            TOPIC,
+            Verdict::Warning,
+            format!("{most} open files at most, which cannot be raised: containers that ask for more fail"),
+            "CAP_SYS_RESOURCE is missing; or have the engine ask for less (podman: default_ulimits = [])",
+        ),
+        Some(most) => Finding::ok(
+            TOPIC,
+            format!("{most} open files{}", if facts.may_raise_limits { ", can be raised" } else { "" }),
+        ),
+        None => Finding::ok(TOPIC, "as many open files as wanted"),
+    }
+}
+
+fn criu(facts: &Facts) -> Finding {
+    match &facts.criu {
+        Some(path) => Finding::ok("criu", path.display().to_string()),
+        None => Finding::bad(
+            "criu",
+            Verdict::Warning,
+            "is missing: containers cannot be checkpointed",
+            "install criu",
+        ),
+    }
+}
+
+fn refused(errno: Errno) -> String {
+    format!("cannot be made: {errno}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::facts::Cgroups;
+
+    /// A machine on which everything works, for root.
+    fn good() -> Facts {
+        Facts {
+            release: "6.12.3-generic".into(),
+            openat2: Ok(()),
+            euid: 0,
+            namespaces: Ok(()),
+            users: UserNamespaces {
+                made: Ok(()),
+                mount: Ok(()),
+                procfs: Ok(()),
+                overlay: Ok(()),
+                most: Some(15000),
+                debian: None,
+                ubuntu: None,
+            },
+            seal: Some(Ok(Sealed::Mount)),
+            helpers: ["newuidmap", "newgidmap"].map(|name| Some((name.into(), true))),
+            subids: [65536; 2],
+            many_ids: None,
+            cgroups: Cgroups {
+                kind: Hierarchies::V2,
+                controllers: ["cpu", "memory", "pids"].map(str::to_owned).to_vec(),
+                writable: true,
+            },
+            systemd: Some(Ok(252)),
+            seccomp: Some("kill_process kill_thread trap errno user_notif trace log allow".into()),
+            apparmor: true,
+            selinux: false,
+            idmapped_mount: Some(Ok(())),
+            criu: Some("/usr/sbin/criu".into()),
+            most_files: Some(1_048_576),
+            may_raise_limits: true,
+        }
+    }
+
+    /// The same for a user.
+    fn users() -> Facts {
+        Facts {
+            euid: 1000,
+            seal: None,
+            idmapped_mount: None,
+            many_ids: Some(Ok(())),
+            may_raise_limits: false,
+            ..good()
+        }
+    }
+
+    /// What is not as it should be, and what is said to do about it.
+    #[track_caller]
+    fn finds(facts: &Facts, topic: &str, verdict: Verdict, fix: &str) {
+        let found = judge(facts);
+        let found: Vec<_> = found.iter().filter(|finding| finding.verdict != Verdict::Ok).collect();
+        let [found] = found[..] else { panic!("{found:#?}") };
+        assert_eq!((found.topic, found.verdict), (topic, verdict));
+        assert!(found.fix.as_ref().is_some_and(|text| text.contains(fix)), "{found:?}");
+    }
+
+    #[test]
+    fn where_all_is_well_nothing_is_found() {
+        for facts in [good(), users()] {
+            let found = judge(&facts);
+            assert!(
+                found.iter().all(|finding| finding.verdict == Verdict::Ok && finding.fix.is_none()),
+                "{found:#?}"
+            );
+        }
+    }
+
+    #[test]
+    fn old_kernels_are() {
+        for release in ["5.13.19", "4.18.0-553.el8", ""] {
+            finds(&Facts { release: release.into(), ..good() }, "kernel", Verdict::Problem, "5.14");
+        }
+        finds(&Facts { openat2: Err(Errno::PERM), ..good() }, "system calls", Verdict::Problem, "profile");
+    }
+
+    #[test]
+    fn user_namespaces_are_a_problem_for_users_and_each_has_its_switch() {
+        let with = |facts: Facts, change: fn(&mut UserNamespaces)| {
+            let mut facts = facts;
+            change(&mut facts.users);
+            facts
+        };
+        type Change = fn(&mut UserNamespaces);
+        let changes: [(Change, &str); 6] = [
+            (|users| (users.made, users.most) = (Err(Errno::NOSPC), Some(0)), "user.max_user_namespaces"),
+            (|users| (users.made, users.debian) = (Err(Errno::PERM), Some(0)), "unprivileged_userns_clone=1"),
+            (
+                |users| (users.mount, users.ubuntu) = (Err(Errno::ACCESS), Some(1)),
+                "apparmor_restrict_unprivileged_userns=0",
+            ),
+            (|users| users.made = Err(Errno::NOSPC), "as many as may be"),
+            (|users| users.made = Err(Errno::PERM), "profile that allows them"),
+            (|users| users.made = Err(Errno::INVAL), "CONFIG_USER_NS"),
+        ];
+        for (change, fix) in changes {
+            finds(&with(users(), change), "user namespaces", Verdict::Problem, fix);
+            finds(&with(good(), change), "user namespaces", Verdict::Warning, fix);
+        }
+        finds(
+            &with(users(), |users| users.procfs = Err(Errno::PERM)),
+            "procfs",
+            Verdict::Problem,
+            "unmask=ALL",
+        );
+        finds(
+            &with(users(), |users| users.overlay = Err(Errno::NODEV)),
+            "overlay",
+            Verdict::Warning,
+            "modprobe",
+        );
+        finds(&with(users(), |users| users.overlay = Err(Errno::PERM)), "overlay", Verdict::Warning, "fuse");
+    }
+
+    #[test]
+    fn what_root_lacks_is() {
+        finds(
+            &Facts { namespaces: Err(Errno::PERM), ..good() },
+            "namespaces",
+            Verdict::Problem,
+            "CAP_SYS_ADMIN",
+        );
+        let seal = Some(Err("no".into()));
+        finds(&Facts { seal, ..good() }, "husk's own binary", Verdict::Problem, "memfd_noexec");
+        let facts = Facts { most_files: Some(20_000), may_raise_limits: false, ..good() };
+        finds(&facts, "limits", Verdict::Warning, "CAP_SYS_RESOURCE");
+        finds(
+            &Facts { idmapped_mount: Some(Err(Errno::INVAL)), ..good() },
+            "idmapped mounts",
+            Verdict::Warning,
+            "ext4",
+        );
+    }
+
+    #[test]
+    fn ids_are_a_users_own_or_many() {
+        let topic = "ids for users";
+        finds(&Facts { helpers: [None, None], ..good() }, topic, Verdict::Warning, "uidmap");
+        let helpers = [Some(("/bin/newuidmap".into(), false)), None];
+        finds(&Facts { helpers, ..users() }, topic, Verdict::Warning, "chmod u+s /bin/newuidmap");
+        finds(&Facts { many_ids: None, subids: [0; 2], ..users() }, topic, Verdict::Warning, "usermod");
+        finds(
+            &Facts { many_ids: Some(Err("refused".into())), ..users() },
+            topic,
+            Verdict::Warning,
+            "usermod",
+        );
+        finds(&Facts { subids: [65536, 10], ..users() }, topic, Verdict::Warning, "usermod");
+    }
+
+    #[test]
+    fn cgroups_are_those_of_who_asks() {
+        let with = |facts: Facts, kind, controllers: &[&str], writable| Facts {
+            cgroups: Cgroups {
+                kind,
+                controllers: controllers.iter().map(ToString::to_string).collect(),
+                writable,
+            },
+            ..facts
+        };
+        let all = ["cpu", "memory", "pids"];
+        let warns = |facts: Facts, fix| finds(&facts, "cgroups", Verdict::Warning, fix);
+        warns(with(good(), Hierarchies::None, &[], false), "mount");
+        warns(with(good(), Hierarchies::V1, &all, false), "writable");
+        warns(with(good(), Hierarchies::V2, &["pids"], true), "switch the others on");
+        warns(with(users(), Hierarchies::V2, &["memory", "pids"], true), "Delegate=");
+        warns(with(users(), Hierarchies::V2, &all, false), "linger");
+        warns(with(users(), Hierarchies::Hybrid, &all, false), "unified_cgroup_hierarchy");
+    }
+
+    #[test]
+    fn what_is_only_sometimes_wanted_is_a_warning() {
+        finds(&Facts { criu: None, ..good() }, "criu", Verdict::Warning, "install criu");
+        finds(&Facts { seccomp: None, ..good() }, "seccomp", Verdict::Warning, "CONFIG_SECCOMP_FILTER");
+        finds(
+            &Facts { seccomp: Some("errno".into()), ..good() },
+            "seccomp",
+            Verdict::Warning,
+            "newer kernel",
+        );
+        finds(&Facts { systemd: Some(Err("gone".into())), ..good() }, "systemd", Verdict::Warning, "dbus");
+        finds(
+            &Facts { systemd: Some(Err("gone".into())), ..users() },
+            "systemd",
+            Verdict::Warning,
+            "XDG_RUNTIME_DIR",
+        );
+    }
+}

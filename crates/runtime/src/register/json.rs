@@ -1,0 +1,79 @@
+//! A key of a JSON object that others write too, put in and taken out of its text. What else is in the text stays
+//! as it is, to the byte; what was put in and is taken out leaves no trace.
+
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+
+type Result<T> = std::result::Result<T, String>;
+
+/// The text of a member's value, if there is one.
+pub(super) fn member<'a>(object: &'a str, key: &str) -> Result<Option<&'a str>> {
+    Ok(members(object)?.get(key).copied())
+}
+
+pub(super) fn is_empty(object: &str) -> Result<bool> {
+    Ok(members(object)?.is_empty())
+}
+
+/// The object with a member more, before all others.
+pub(super) fn with_key(object: &str, key: &str, value: &str) -> Result<String> {
+    let (head, rest) = object.split_once('{').ok_or("is no object")?;
+    let inner = rest.trim_start();
+    Ok(if is_empty(object)? {
+        format!("{head}{{\n  \"{key}\": {value}\n{inner}")
+    } else {
+        // As far in as the one that was the first.
+        let space = &rest[..rest.len() - inner.len()];
+        format!("{head}{{{space}\"{key}\": {value},{rest}")
+    })
+}
+
+/// The object without a member.
+pub(super) fn without_key(object: &str, key: &str) -> Result<String> {
+    let Some(value) = member(object, key)? else { return Ok(object.to_owned()) };
+    let range = range(object, value);
+    let before = object[..range.start].trim_end().strip_suffix(':').map(str::trim_end);
+    let before = before.and_then(|before| before.strip_suffix(&format!("\"{key}\"")));
+    // One that is written with escapes.
+    let before = before.ok_or_else(|| format!("{key} is written in an unusual way"))?.trim_end();
+    let after = &object[range.end..];
+    Ok(match after.trim_start().strip_prefix(',') {
+        Some(after) => before.to_owned() + after,
+        None => before.strip_suffix(',').unwrap_or(before).to_owned() + after,
+    })
+}
+
+/// The same for a member of a member, which is made if it is not there.
+pub(super) fn with(object: &str, outer: &str, key: &str, value: &str) -> Result<String> {
+    match member(object, outer)? {
+        Some(inner) => Ok(replaced(object, inner, &with_key(inner, key, value)?)),
+        None => with_key(object, outer, &format!("{{ \"{key}\": {value} }}")),
+    }
+}
+
+/// The same without it, and without the outer one where that leaves nothing in it.
+pub(super) fn without(object: &str, outer: &str, key: &str) -> Result<String> {
+    let Some(inner) = member(object, outer)? else { return Ok(object.to_owned()) };
+    if member(inner, key)?.is_none() {
+        return Ok(object.to_owned());
+    }
+    let rest = without_key(inner, key)?;
+    if is_empty(&rest)? { without_key(object, outer) } else { Ok(replaced(object, inner, &rest)) }
+}
+
+fn members(object: &str) -> Result<BTreeMap<String, &str>> {
+    let members: BTreeMap<String, &RawValue> =
+        serde_json::from_str(object).map_err(|error| error.to_string())?;
+    Ok(members.into_iter().map(|(key, value)| (key, value.get())).collect())
+}
+
+/// Where `part`, which is a part of `whole`, is in it.
+fn range(whole: &str, part: &str) -> std::ops::Range<usize> {
+    let start = part.as_ptr().addr() - whole.as_ptr().addr();
+    start..start + part.len()
+}
+
+fn replaced(whole: &str, part: &str, by: &str) -> String {
+    let range = range(whole, part);
+    format!("{}{by}{}", &whole[..range.start], &whole[range.end..])
+}

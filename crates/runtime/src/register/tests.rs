@@ -1,0 +1,154 @@
+//! Registering and forgetting, for every engine, in a tree of the test's own.
+
+use super::*;
+use std::collections::BTreeMap;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use tempfile::TempDir;
+
+const ENGINES: [Engine; 4] = [Engine::Podman, Engine::Containerd, Engine::Docker, Engine::CriO];
+
+fn registration(engine: Engine, etc: &TempDir) -> Registration {
+    let etc = etc.path().to_owned();
+    Registration { engine, etc, program: "/usr/bin/husk".into(), default: false, systemd_cgroup: false }
+}
+
+fn apply(change: Result<Change, Error>) {
+    change.unwrap().apply().unwrap();
+}
+
+/// Every file below, with what is in it.
+fn files(directory: &Path) -> BTreeMap<PathBuf, String> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| match path.is_dir() {
+            true => files(&path),
+            false => BTreeMap::from([(path.clone(), fs::read_to_string(&path).unwrap())]),
+        })
+        .collect()
+}
+
+fn put(etc: &TempDir, name: &str, text: &str) -> PathBuf {
+    let path = etc.path().join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn who_registers_and_undoes_leaves_everything_as_it_was() {
+    let documents = [
+        "{}",
+        "{\n}\n",
+        "{\"debug\":true}",
+        "{\n    \"debug\": true,\n    \"runtimes\": {\n        \"x\": {\"path\": \"/x\"}\n    }\n}\n",
+        "{ \"runtimes\": {\"x\": {}}, \"hosts\": [\"fd://\"] }\n",
+        "{\n\t\"default-runtime\": \"runc\"\n}",
+    ];
+    for (engine, document) in
+        ENGINES.into_iter().flat_map(|engine| documents.map(|document| (engine, document)))
+    {
+        for is_default in [false, true] {
+            let etc = TempDir::new().unwrap();
+            put(&etc, "docker/daemon.json", document);
+            put(&etc, "containerd/config.toml", "version = 3\n[grpc]\naddress = \"x\"");
+            put(&etc, "containers/containers.conf.d/other.conf", "[engine]\n");
+            let before = files(etc.path());
+            let with = Registration { default: is_default, ..registration(engine, &etc) };
+            let change = with.change();
+            if engine == Engine::Docker && is_default && document.contains("runc") {
+                assert!(change.unwrap_err().to_string().contains("default-runtime is \"runc\""));
+                continue;
+            }
+            apply(change);
+            assert_ne!(files(etc.path()), before);
+            let again = with.change().unwrap();
+            assert_eq!(again.before, again.after);
+            // What is asked for last counts.
+            apply(registration(engine, &etc).change());
+            let text: String = files(etc.path()).into_values().collect();
+            assert!(
+                !text.contains("default_runtime") && !text.contains("\"default-runtime\": \"husk\""),
+                "{text}"
+            );
+            apply(with.undoing());
+            let mut after = files(etc.path());
+            if engine == Engine::Docker && document.trim().len() <= 3 {
+                // A file that says nothing is not kept.
+                after.insert(etc.path().join("docker/daemon.json"), document.to_owned());
+            }
+            assert_eq!(after, before, "{engine:?}");
+            apply(with.undoing());
+        }
+    }
+}
+
+#[test]
+fn where_there_is_nothing_nothing_is_left() {
+    for engine in ENGINES {
+        let etc = TempDir::new().unwrap();
+        apply(registration(engine, &etc).undoing());
+        apply(registration(engine, &etc).change());
+        assert!(!files(etc.path()).is_empty());
+        apply(registration(engine, &etc).undoing());
+        assert_eq!(files(etc.path()), BTreeMap::new(), "{engine:?}");
+    }
+}
+
+#[test]
+fn dockers_own_keys_stay_and_ours_are_json() {
+    let etc = TempDir::new().unwrap();
+    let path = put(&etc, "docker/daemon.json", "{ \"runtimes\": {\"x\": {}}, \"hosts\": [] }");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    apply(Registration { default: true, ..registration(Engine::Docker, &etc) }.change());
+    let found: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let wanted = serde_json::json!({
+        "default-runtime": "husk",
+        "runtimes": { "x": {}, "husk": { "path": "/usr/bin/husk" } },
+        "hosts": []
+    });
+    assert_eq!(found, wanted);
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    put(&etc, "docker/daemon.json", "[]");
+    assert!(registration(Engine::Docker, &etc).change().is_err());
+}
+
+#[test]
+fn a_link_to_a_file_stays_one() {
+    let etc = TempDir::new().unwrap();
+    let real = put(&etc, "real.json", "{\"debug\": true}");
+    fs::create_dir(etc.path().join("docker")).unwrap();
+    let link = etc.path().join("docker/daemon.json");
+    symlink(&real, &link).unwrap();
+    apply(registration(Engine::Docker, &etc).change());
+    assert!(link.is_symlink());
+    assert!(fs::read_to_string(real).unwrap().contains("husk"));
+}
+
+#[test]
+fn containerd_is_told_in_the_version_that_it_has() {
+    let etc = TempDir::new().unwrap();
+    let path = etc.path().join("containerd/config.toml");
+    let with =
+        || Registration { default: true, systemd_cgroup: true, ..registration(Engine::Containerd, &etc) };
+    apply(with().change());
+    let written = fs::read_to_string(&path).unwrap();
+    assert!(
+        written.contains("[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.husk]"),
+        "{written}"
+    );
+    put(&etc, "containerd/config.toml", "version = 3 # new\n");
+    apply(with().change());
+    let written = fs::read_to_string(&path).unwrap();
+    assert!(
+        written.starts_with("version = 3 # new\n") && written.contains("SystemdCgroup = true"),
+        "{written}"
+    );
+    assert!(written.contains("[plugins.\"io.containerd.cri.v1.runtime\".containerd.runtimes.husk.options]"));
+    assert!(written.contains("default_runtime_name = \"husk\""), "{written}");
+    let taken = "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd]\n";
+    for wrong in ["", "version = 1\n", "[x]\nversion = 2\n", taken] {
+        put(&etc, "containerd/config.toml", wrong);
+        assert!(with().change().is_err(), "{wrong}");
+    }
+    apply(registration(Engine::Containerd, &etc).change());
+}

@@ -1,0 +1,278 @@
+#!/bin/bash
+# What a node of Kubernetes does: containerd through CRI, with husk as the handler of a RuntimeClass.
+packages='containerd runc containernetworking-plugins iptables busybox-static iproute2 jq python3-grpcio python3-protobuf python3-yaml protobuf-compiler'
+. "$(dirname "$0")/../lib/room.sh"
+
+cri() { /usr/bin/python3 "$root/integration/cri/cri.py" "$@"; }
+
+before_checks() {
+    mkdir -p /etc/containerd /etc/cni/net.d
+    {
+        cat "$examples/containerd/config.toml"
+        # What is the node's: where the image for pods and the plugins for networks are.
+        echo '[plugins."io.containerd.grpc.v1.cri"]'
+        echo 'sandbox_image = "docker.io/library/pause:1"'
+        can_do_everything || echo 'restrict_oom_score_adj = true'
+        echo '[plugins."io.containerd.grpc.v1.cri".cni]'
+        echo 'bin_dir = "/usr/lib/cni"'
+    } >/etc/containerd/config.toml
+    cat >/etc/cni/net.d/10-pods.conflist <<END
+{"cniVersion": "0.4.0", "name": "pods", "plugins": [
+  {"type": "bridge", "bridge": "pods0", "isGateway": true, "ipMasq": false,
+   "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.99.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
+  {"type": "portmap", "capabilities": {"portMappings": true}}]}
+END
+    protoc --proto_path "$root/integration/cri" --python_out "$work" cri.proto
+    export CRI_DIRECTORY=$work
+    if systemd_runs; then export CRI_PARENT=system.slice; fi
+    start containerd containerd
+    eventually ctr version
+    ctr --namespace k8s.io images import "$work/image.tar"
+    # The same, under the name that pods' own containers are to have; it waits for signals, as Kubernetes' does.
+    mkdir -p "$work/pause"
+    tar -C "$work/pause" -xf "$work/image.tar"
+    sed -i 's/"Cmd": \["sh"\]/"Entrypoint": ["sh", "-c", "trap \\"exit 0\\" TERM INT; sleep 1000000 \& wait"]/' "$work/pause/config.json"
+    sed -i 's|"RepoTags": \[[^]]*\]|"RepoTags": ["docker.io/library/pause:1"]|' "$work/pause/manifest.json"
+    tar -C "$work/pause" -cf - manifest.json config.json layer.tar | ctr --namespace k8s.io images import -
+    eventually cri Version
+}
+
+after_check() {
+    local id
+    for id in $(cri ListPodSandbox | jq -r '.items[].id'); do
+        cri StopPodSandbox "{\"pod_sandbox_id\": \"$id\"}"
+        cri RemovePodSandbox "{\"pod_sandbox_id\": \"$id\"}"
+    done
+}
+
+after_checks() {
+    remove_cgroups k8s.io
+}
+
+# --- A pod of one container, both with what is said of them. Sets `pod` and `container`. ---------------------------
+
+pod_config() { # NAMESPACES
+    jq -n --arg logs "$work/pods" --arg parent "${CRI_PARENT-/k8s.io}" --argjson namespaces "$1" \
+        '{metadata: {name: "p", uid: "p1", namespace: "default"}, hostname: "podhost", log_directory: $logs,
+          linux: {cgroup_parent: $parent, sysctls: {"kernel.msgmni": "7"}, security_context: {namespace_options: $namespaces}}}
+         # Those of the node have its name and its settings.
+         | if $namespaces.network == "NODE" then del(.hostname, .linux.sysctls) else . end'
+}
+
+make_pod() { # NAMESPACES
+    mkdir -p "$work/pods"
+    pod=$(cri RunPodSandbox "$(jq -n --argjson config "$(pod_config "$1")" '{config: $config, runtime_handler: "husk"}')")
+    pod=$(jq -r .pod_sandbox_id <<<"$pod")
+}
+
+make_container() { # NAMESPACES CONFIG COMMAND...
+    local namespaces=$1 config=$2
+    shift 2
+    container=$(cri CreateContainer "$(jq -n --arg pod "$pod" --argjson sandbox "$(pod_config "$namespaces")" --argjson config "$config" \
+        '{pod_sandbox_id: $pod, sandbox_config: $sandbox,
+          config: ({metadata: {name: ("c" + (now | tostring))}, image: {image: "docker.io/library/busybox:latest"},
+                    command: $ARGS.positional, log_path: "c.log"} * $config)}' --args -- "$@")")
+    container=$(jq -r .container_id <<<"$container")
+}
+
+make_both() { # CONFIG COMMAND...
+    make_pod '{"pid": "CONTAINER"}'
+    make_container '{"pid": "CONTAINER"}' "$@"
+    cri StartContainer "{\"container_id\": \"$container\"}"
+}
+
+status() { cri ContainerStatus "{\"container_id\": \"$container\"}" | jq -r ".status.$1"; }
+is_in_state() { [ "$(status state)" = "CONTAINER_$1" ]; }
+
+check_the_manifest_of_examples() {
+    local ids server client
+    grep -q '^handler: husk$' "$examples/kubernetes/runtimeclass.yaml"
+    mkdir -p "$work/hello"
+    ids=$(cri apply "$examples/kubernetes/pod.yaml" "$work/hello")
+    server=$(jq -r .server <<<"$ids")
+    client=$(jq -r .client <<<"$ids")
+    same husk "$(cri PodSandboxStatus "{\"pod_sandbox_id\": \"$(jq -r .pod <<<"$ids")\"}" | jq -r .status.runtime_handler)"
+    # Its probe, as the kubelet asks.
+    eventually cri exec "$server" wget -q -O - http://127.0.0.1:8080/
+    same hello "$(cri exec "$server" wget -q -O - http://127.0.0.1:8080/)"
+    eventually grep -q 'stdout F hello$' "$work/hello/client.log"
+    same hello "$(cri exec "$client" hostname)"
+    same 0000000000000000 "$(cri exec "$server" awk '/^CapEff/ { print $2 }' /proc/1/status)"
+    same 1000 "$(cri exec "$server" cat /proc/self/oom_score_adj)"
+    exits 1 cri exec "$server" touch /here
+    if cgroup_is_v2; then
+        same '67108864 50000 100000' "$(cri exec "$server" cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/cpu.max | xargs)"
+    else
+        same 67108864 "$(cri exec "$server" cat /sys/fs/cgroup/memory/memory.limit_in_bytes)"
+        same 50000 "$(cri exec "$server" cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us)"
+    fi
+}
+
+check_namespaces_of_a_pod() {
+    local namespaces first name
+    for namespaces in '{"pid": "CONTAINER"}' '{"pid": "POD"}'; do
+        make_pod "$namespaces"
+        make_container "$namespaces" "{\"linux\": {\"security_context\": {\"namespace_options\": $namespaces}}}" sleep 1000
+        cri StartContainer "{\"container_id\": \"$container\"}"
+        first=$container
+        make_container "$namespaces" "{\"linux\": {\"security_context\": {\"namespace_options\": $namespaces}}}" sleep 1001
+        cri StartContainer "{\"container_id\": \"$container\"}"
+        for name in net ipc uts; do
+            same "$(cri exec "$first" readlink /proc/self/ns/$name)" "$(cri exec "$container" readlink /proc/self/ns/$name)"
+        done
+        same podhost "$(cri exec "$first" hostname)"
+        same 7 "$(cri exec "$first" cat /proc/sys/kernel/msgmni)"
+        if [ "$namespaces" = '{"pid": "POD"}' ]; then
+            contains 'sleep 1001' "$(cri exec "$first" ps)"
+        else
+            [ "$(cri exec "$first" readlink /proc/self/ns/pid)" != "$(cri exec "$container" readlink /proc/self/ns/pid)" ]
+        fi
+        after_check
+    done
+}
+
+check_the_pid_namespace_of_another_container() {
+    make_both '{}' sleep 1000
+    local options="{\"pid\": \"TARGET\", \"target_id\": \"$container\"}"
+    make_container '{"pid": "CONTAINER"}' "{\"linux\": {\"security_context\": {\"namespace_options\": $options}}}" sleep 1001
+    cri StartContainer "{\"container_id\": \"$container\"}"
+    contains 'sleep 1000' "$(cri exec "$container" ps)"
+}
+
+check_namespaces_of_the_node() {
+    local all='{"network": "NODE", "pid": "NODE", "ipc": "NODE"}' name
+    make_pod "$all"
+    make_container "$all" "{\"linux\": {\"security_context\": {\"namespace_options\": $all}}}" sleep 1000
+    cri StartContainer "{\"container_id\": \"$container\"}"
+    for name in net pid ipc; do
+        same "$(readlink /proc/self/ns/$name)" "$(cri exec "$container" readlink /proc/self/ns/$name)"
+    done
+}
+
+check_the_network_of_a_pod() {
+    make_both '{}' sh -c 'echo served >/index.html; exec httpd -f -h /'
+    contains '10\.99\.0\.' "$(cri exec "$container" ip -4 addr show eth0)"
+    local address
+    address=$(cri exec "$container" ip -4 addr show eth0 | sed -n 's|.*inet \([0-9.]*\)/.*|\1|p')
+    eventually busybox wget -q -O - "http://$address/"
+}
+
+check_exec_and_its_code() {
+    make_both '{"envs": [{"key": "A", "value": "1"}], "working_dir": "/tmp"}' sleep 1000
+    same '1 /tmp' "$(cri exec "$container" sh -c 'echo $A $PWD')"
+    exits 5 cri exec "$container" sh -c 'exit 5'
+    contains 'to stderr' "$(cri exec "$container" sh -c 'echo to stderr >&2' 2>&1 >/dev/null)"
+    contains DEADLINE_EXCEEDED "$(cri ExecSync "{\"container_id\": \"$container\", \"cmd\": [\"sleep\", \"60\"], \"timeout\": 1}" 2>&1 || true)"
+}
+
+check_logs() {
+    make_both '{}' sh -c 'echo one; echo two >&2; sleep 1000'
+    eventually grep -q ' stdout F one$' "$work/pods/c.log"
+    eventually grep -q ' stderr F two$' "$work/pods/c.log"
+}
+
+check_a_terminal() {
+    make_both '{"tty": true}' sh -c 'tty; sleep 1000'
+    eventually grep -qE ' stdout F /dev/(pts/0|console)' "$work/pods/c.log"
+}
+
+check_how_a_container_ends() {
+    make_both '{}' sh -c 'exit 6'
+    eventually is_in_state EXITED
+    same 6 "$(status exit_code)"
+    make_container '{"pid": "CONTAINER"}' '{}' sh -c 'trap "exit 3" TERM; while :; do sleep 0.1; done'
+    cri StartContainer "{\"container_id\": \"$container\"}"
+    sleep 1
+    cri StopContainer "{\"container_id\": \"$container\", \"timeout\": 10}"
+    same 3 "$(status exit_code)"
+    make_container '{"pid": "CONTAINER"}' '{}' sh -c 'trap "" TERM; while :; do sleep 0.1; done'
+    cri StartContainer "{\"container_id\": \"$container\"}"
+    cri StopContainer "{\"container_id\": \"$container\", \"timeout\": 1}"
+    same 137 "$(status exit_code)"
+    cri RemoveContainer "{\"container_id\": \"$container\"}"
+}
+
+check_memory_that_runs_out() {
+    make_both '{"linux": {"resources": {"memory_limit_in_bytes": 16777216}}}' sh -c 'tail /dev/zero; sleep 1; exit 137'
+    eventually is_in_state EXITED
+    same 137 "$(status exit_code)"
+    same OOMKilled "$(status reason)"
+}
+
+check_stats_and_update() {
+    make_both '{"linux": {"resources": {"memory_limit_in_bytes": 67108864, "cpu_shares": 512}}}' sh -c 'while :; do :; done'
+    eventually sh -c "[ \"\$(/usr/bin/python3 '$root/integration/cri/cri.py' ContainerStats '{\"container_id\": \"$container\"}' |
+        jq -r '.stats.cpu.usage_core_nano_seconds.value | tonumber > 0')\" = true ]"
+    [ "$(cri ContainerStats "{\"container_id\": \"$container\"}" | jq -r '.stats.memory.working_set_bytes.value')" -gt 0 ]
+    cri UpdateContainerResources "{\"container_id\": \"$container\", \"linux\": {\"memory_limit_in_bytes\": 134217728, \"cpu_quota\": 20000, \"cpu_period\": 100000}}"
+    if cgroup_is_v2; then
+        same '134217728 20000 100000' "$(cri exec "$container" cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/cpu.max | xargs)"
+    else
+        same '134217728 20000' "$(cri exec "$container" cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/cpu/cpu.cfs_quota_us | xargs)"
+    fi
+}
+
+check_security() {
+    made_with() { make_both "{\"linux\": {\"security_context\": $1}}" sleep 1000; }
+    made_with '{"run_as_user": {"value": 1000}, "run_as_group": {"value": 2000}, "supplemental_groups": [3000], "no_new_privs": true, "readonly_rootfs": true}'
+    same '1000 2000 2000 3000' "$(cri exec "$container" sh -c 'echo $(id -u) $(id -g) $(id -G)')"
+    same 1 "$(cri exec "$container" awk '/^NoNewPrivs/ { print $2 }' /proc/self/status)"
+    exits 1 cri exec "$container" touch /here
+    after_check
+    made_with '{"run_as_username": "guest", "seccomp": {"profile_type": "RuntimeDefault"}, "capabilities": {"add_capabilities": ["NET_ADMIN"]}}'
+    same guest "$(cri exec "$container" id -un)"
+    same 2 "$(cri exec "$container" awk '/^Seccomp:/ { print $2 }' /proc/self/status)"
+    after_check
+    made_with '{"seccomp": {"profile_type": "Unconfined"}, "masked_paths": ["/etc/passwd"], "readonly_paths": ["/tmp"]}'
+    same 0 "$(cri exec "$container" awk '/^Seccomp:/ { print $2 }' /proc/self/status)"
+    same '' "$(cri exec "$container" cat /etc/passwd)"
+    exits 1 cri exec "$container" touch /tmp/here
+}
+
+check_mounts_of_the_node() {
+    mkdir -p "$work/node"
+    mount -t tmpfs tmpfs "$work/node"
+    mount --make-shared "$work/node"
+    echo below >"$work/node/file"
+    make_both "{\"mounts\": [{\"host_path\": \"$work/node\", \"container_path\": \"/ro\", \"readonly\": true},
+        {\"host_path\": \"$work/node\", \"container_path\": \"/slave\", \"propagation\": \"PROPAGATION_HOST_TO_CONTAINER\"},
+        {\"host_path\": \"$work/node\", \"container_path\": \"/shared\", \"propagation\": \"PROPAGATION_BIDIRECTIONAL\"}]}" sleep 1000
+    same below "$(cri exec "$container" cat /ro/file)"
+    exits 1 cri exec "$container" touch /ro/new
+    cri exec "$container" touch /slave/new
+    mkdir "$work/node/later"
+    mount -t tmpfs later "$work/node/later"
+    contains ' /slave/later ' "$(cri exec "$container" cat /proc/self/mounts)"
+    contains ' shared:' "$(cri exec "$container" grep ' /shared ' /proc/self/mountinfo)"
+    after_check
+    umount -R "$work/node"
+}
+
+check_a_privileged_pod() {
+    need 'not every capability is ours to give' can_do_everything
+    make_both '{"linux": {"security_context": {"privileged": true}}}' sleep 1000
+    cri exec "$container" mount -t tmpfs none /tmp
+}
+
+check_a_runtime_class_that_is_not_there() {
+    contains 'no runtime for "other" is configured' "$(cri RunPodSandbox "$(jq -n --argjson config "$(pod_config '{}')" \
+        '{config: $config, runtime_handler: "other"}')" 2>&1 || true)"
+}
+
+check_ten_pods_at_once() {
+    local i pids=()
+    for i in $(seq 10); do
+        cri RunPodSandbox "$(jq -n --argjson config "$(pod_config '{"pid": "CONTAINER"}')" --arg i "$i" \
+            '{config: ($config * {metadata: {name: $i, uid: $i}}), runtime_handler: "husk"}')" &
+        pids+=($!)
+    done
+    for i in "${pids[@]}"; do wait "$i"; done
+    same 10 "$(cri ListPodSandbox | jq '.items | length')"
+}
+
+check_nothing_is_left() {
+    same '' "$(ls -A /run/containerd/runc/k8s.io 2>/dev/null)"
+    same '' "$(find /sys/fs/cgroup/*/k8s.io /sys/fs/cgroup/k8s.io -mindepth 1 -type d 2>/dev/null)"
+}
+
+run_checks "$@"

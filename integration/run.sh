@@ -1,0 +1,25 @@
+#!/bin/bash
+# Containers by real engines, on husk: every room, or those that are named. What each takes from its environment is
+# said in lib/room.sh.
+set -eu
+cd "$(dirname "$0")"
+
+rooms=("$@")
+[ $# -gt 0 ] || rooms=(podman containerd cri docker)
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+status=0
+for room in "${rooms[@]}"; do
+    "$room/run.sh" 2>&1 | tee -a "$log"
+    [ "${PIPESTATUS[0]}" = 0 ] || status=1
+done
+
+echo
+# A room that could not begin has no total, and has failed.
+awk -v status=$status -F '[:,] ' '
+    / passed, [0-9]+ failed, [0-9]+ skipped$/ { passed += $2; failed += $3; skipped += $4 }
+    END {
+        if (status && !failed) failed = 1
+        printf "total: %d passed, %d failed, %d skipped\n", passed, failed, skipped
+    }' "$log"
+exit $status

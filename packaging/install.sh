@@ -1,0 +1,34 @@
+#!/bin/sh
+# Puts husk where programs are, with its manual and what shells complete; or takes it all away.
+#   install.sh install|uninstall
+# below $DESTDIR$PREFIX (/usr/local), from the binary $HUSK, which is run to make the rest.
+set -eu
+: "${PREFIX:=/usr/local}" "${DESTDIR:=}"
+root=$DESTDIR$PREFIX
+man=$root/share/man/man1
+bash=$root/share/bash-completion/completions/husk
+zsh=$root/share/zsh/site-functions/_husk
+fish=$root/share/fish/vendor_completions.d/husk.fish
+
+case ${1:-} in
+install)
+    : "${HUSK:?is the binary to install}"
+    mkdir -p "$root/bin" "$man" "${bash%/*}" "${zsh%/*}" "${fish%/*}"
+    install -m 755 "$HUSK" "$root/bin/husk"
+    "$HUSK" completion bash >"$bash"
+    "$HUSK" completion zsh >"$zsh"
+    "$HUSK" completion fish >"$fish"
+    "$HUSK" man >"$man/husk.1"
+    # What the page of husk itself names.
+    for verb in $(sed -n 's/^\.BR husk\\-\([a-z]*\) (1)$/\1/p' "$man/husk.1"); do
+        "$HUSK" man "$verb" >"$man/husk-$verb.1"
+    done
+    ;;
+uninstall)
+    rm -f "$root/bin/husk" "$man/husk.1" "$man"/husk-*.1 "$bash" "$zsh" "$fish"
+    ;;
+*)
+    echo "usage: $0 install|uninstall" >&2
+    exit 2
+    ;;
+esac

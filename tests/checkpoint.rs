@@ -1,0 +1,503 @@
+//! Containers that are saved and restored.
+//!
+//! What CRIU is told is looked at everywhere, with a stand-in for it (guest/criu.rs). What becomes of a container, only
+//! where a real one works.
+
+use crate::util::{Bundle, Receiver, Runtime, Seen, guest, is_husk, is_root, need};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use tempfile::TempDir;
+
+/// Whether CRIU works here: it saves a process and brings it back.
+fn criu_works() -> bool {
+    static WORKS: OnceLock<bool> = OnceLock::new();
+    let attempt = || -> std::io::Result<bool> {
+        let images = TempDir::new()?;
+        let criu = |verb: &str| {
+            let mut criu = Command::new("criu");
+            criu.arg(verb).arg("--images-dir").arg(images.path()).arg("--shell-job");
+            criu.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            criu
+        };
+        let null = Stdio::null;
+        let mut process =
+            Command::new(guest()).arg("hang").stdin(null()).stdout(null()).stderr(null()).spawn()?;
+        let pid = process.id().to_string();
+        let is_saved = criu("dump").arg("--tree").arg(&pid).status()?.success();
+        process.kill().and_then(|()| process.wait())?;
+        if !is_saved || !criu("restore").arg("--restore-detached").status()?.success() {
+            return Ok(false);
+        }
+        kill_process(Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::KILL)?;
+        Ok(true)
+    };
+    *WORKS.get_or_init(|| is_root() && attempt().unwrap_or(false))
+}
+
+const NEEDS_CRIU: &str = "needs root, and a CRIU that works with this kernel";
+
+/// A stand-in for CRIU, and where it writes what it is told.
+struct StandIn(TempDir);
+
+impl StandIn {
+    fn new() -> Self {
+        let directory = TempDir::new().unwrap();
+        std::os::unix::fs::symlink(guest(), directory.path().join("criu")).unwrap();
+        Self(directory)
+    }
+
+    fn says(self, what: &str, text: &str) -> Self {
+        fs::write(self.0.path().join(what), text).unwrap();
+        self
+    }
+
+    fn call(&self, runtime: &Runtime, verb: &str, arguments: &[&str]) -> Seen {
+        let mut command = runtime.command(verb);
+        command.args(arguments).env("PATH", self.0.path()).env("STAND_IN", self.0.path());
+        Seen(command.stdin(Stdio::null()).output().unwrap())
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.0.path().join(name)).unwrap_or_default()
+    }
+
+    /// Whether it was told all this, a line a field.
+    #[track_caller]
+    fn was_told(&self, lines: &[&str]) {
+        let told = self.read("told");
+        for line in lines {
+            assert!(told.contains(&format!("{line}\n")), "{line} is not in\n{told}");
+        }
+    }
+}
+
+/// A container whose streams can be saved: none is a file that only the host has.
+fn started(bundle: &Bundle) -> Runtime {
+    let runtime = Runtime::under_test();
+    let streams = [Stdio::null(), Stdio::null(), Stdio::null()];
+    assert!(runtime.running_with(bundle, &["--detach"], streams).wait().unwrap().success());
+    runtime
+}
+
+/// Where images are.
+struct Images {
+    path: String,
+    _directory: TempDir,
+}
+
+impl Images {
+    fn new() -> Self {
+        let directory = TempDir::new().unwrap();
+        let path = text(&directory.path().join("images")).to_owned();
+        Self { path, _directory: directory }
+    }
+
+    fn path(&self) -> &Path {
+        Path::new(&self.path)
+    }
+
+    fn text(&self) -> &str {
+        &self.path
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn only_what_runs_is_saved() {
+    need!(is_root(), "needs root, as CRIU does");
+    let runtime = Runtime::under_test();
+    let images = Images::new();
+    let save = |runtime: &Runtime| runtime.call("checkpoint", &["--image-path", images.text(), "c"]);
+    save(&runtime).fails(1, "container does not exist");
+    runtime.create(&Bundle::running("exit 0")).succeeds();
+    save(&runtime).fails(1, "Container cannot be checkpointed in created state");
+    let runtime = Runtime::under_test();
+    runtime.run_with(&Bundle::running("exit 0"), &["--keep"]);
+    save(&runtime).fails(1, "Container cannot be checkpointed in stopped state");
+    assert!(!is_husk() || !images.path().exists(), "nothing was saved");
+}
+
+#[test]
+fn what_makes_no_sense_is_said() {
+    need!(is_root(), "needs root, as CRIU does");
+    let bundle = Bundle::running("wait");
+    let runtime = Runtime::started(&bundle);
+    let images = Images::new();
+    let path = images.text();
+    let refused = |more: &[&str], wanted: &str| {
+        let arguments: Vec<_> = ["--image-path", path].iter().chain(more).chain(&["c"]).copied().collect();
+        runtime.call("checkpoint", &arguments).fails(1, wanted);
+    };
+    refused(&["--empty-ns", "ipc"], "namespace \"ipc\" is not supported");
+    refused(&["--page-server", "1234"], "Use --page-server ADDRESS:PORT to specify page server");
+    refused(&["--page-server", "::1:1234"], "Use --page-server ADDRESS:PORT to specify page server");
+    refused(&["--page-server", "a:b"], "Invalid port number");
+    refused(&["--parent-path", "/absolute"], "--parent-path");
+    refused(&["--parent-path", "../missing"], "invalid --parent-path");
+    need!(is_husk(), "runc asks for CRIU's version first");
+    refused(&["--manage-cgroups-mode", "none"], "invalid manage-cgroups-mode value");
+    assert_eq!(runtime.status(), "running");
+}
+
+#[test]
+fn without_criu_nothing_is_lost() {
+    need!(is_root(), "needs root, as CRIU does");
+    need!(is_husk(), "the words are ours");
+    let bundle = Bundle::running("wait");
+    let runtime = Runtime::started(&bundle);
+    let (nothing, images) = (TempDir::new().unwrap(), Images::new());
+    let without = |runtime: &Runtime, verb: &str, arguments: &[&str]| {
+        Seen(runtime.command(verb).args(arguments).env("PATH", nothing.path()).output().unwrap())
+    };
+    let saved = without(&runtime, "checkpoint", &["--image-path", images.text(), "c"]);
+    saved.fails(1, "criu is not there: install CRIU 3.16 or newer");
+    assert_eq!(runtime.status(), "running");
+    let other = Runtime::under_test();
+    let arguments = ["--image-path", images.text(), "--bundle", text(bundle.path()), "c"];
+    without(&other, "restore", &arguments).fails(1, "criu is not there: install CRIU 3.16 or newer");
+    let old = StandIn::new().says("version", "3.15");
+    let saved = old.call(&runtime, "checkpoint", &["--image-path", images.text(), "c"]);
+    saved.fails(1, "CRIU 3.15 is too old: 3.16 or newer is needed");
+    old.call(&other, "restore", &arguments).fails(1, "CRIU 3.15 is too old");
+    assert_eq!(runtime.status(), "running");
+}
+
+#[test]
+fn images_have_to_be_there() {
+    need!(is_root(), "needs root, as CRIU does");
+    let (runtime, bundle, images) = (Runtime::under_test(), Bundle::running("wait"), Images::new());
+    bundle.write();
+    let arguments = ["--image-path", images.text(), "--bundle", text(bundle.path()), "c"];
+    let refused = StandIn::new().call(&runtime, "restore", &arguments);
+    assert_eq!(refused.0.status.code(), Some(1));
+    need!(is_husk(), "runc makes an empty directory");
+    refused.says(&format!("open {}: no such file", images.text()));
+    assert!(!images.path().exists());
+}
+
+/// Mounts of the host's of every kind.
+fn with_mounts(bundle: Bundle, host: &Path) -> Bundle {
+    fs::create_dir(host.join("source")).unwrap();
+    fs::write(host.join("source/file"), "of the host").unwrap();
+    fs::create_dir_all(bundle.rootfs().join("real/place")).unwrap();
+    std::os::unix::fs::symlink("/real/place", bundle.rootfs().join("link")).unwrap();
+    let bind = |destination: &str, options: &[&str]| {
+        let options: Vec<_> = ["bind"].iter().chain(options).collect();
+        json!({ "destination": destination, "source": host.join("source"), "type": "bind", "options": options })
+    };
+    let mut bundle = bundle.mounting(bind("/there", &["ro"])).mounting(bind("/link", &[]));
+    bundle.config["mounts"].as_array_mut().unwrap().push(json!({
+        "destination": "/link/nested", "source": host.join("source"), "type": "bind", "options": ["bind"]
+    }));
+    let bundle = bundle.mounting(json!({ "destination": "/sys", "type": "sysfs", "source": "sysfs" }));
+    bundle.with("/linux/maskedPaths", json!(["/proc/keys", "/proc/acpi", "/proc/missing"]))
+}
+
+#[test]
+fn criu_is_told_what_is_not_in_the_images() {
+    need!(is_root(), "needs root, as CRIU does");
+    need!(is_husk(), "runc names mounts in another way");
+    let (host, images) = (TempDir::new().unwrap(), Images::new());
+    let bundle = with_mounts(Bundle::running("wait"), host.path());
+    let runtime = Runtime::started(&bundle);
+    let pid = fs::read_to_string(runtime.root().join("c/state.json")).unwrap();
+    let pid = serde_json::from_str::<Value>(&pid).unwrap()["process"]["pid"].to_string();
+
+    let criu = StandIn::new();
+    let work = host.path().join("work");
+    let options = ["--image-path", images.text(), "--work-path", text(&work), "--leave-running"];
+    let more = ["--tcp-established", "--ext-unix-sk", "--shell-job", "--file-locks", "--auto-dedup"];
+    let last = ["--tcp-skip-in-flight", "--link-remap", "--manage-cgroups-mode", "strict", "c"];
+    criu.call(&runtime, "checkpoint", &[&options[..], &more, &last].concat()).succeeds();
+    let pid = format!("2.2={pid}");
+    criu.was_told(&["1=10", "1=1", &pid, "2.10=dump.log", "2.12=1", "2.34=5", "2.50=1", "2.38=1073741824"]);
+    criu.was_told(&["2.3=1", "2.4=1", "2.5=1", "2.7=1", "2.8=1", "2.16=1", "2.18=1", "2.46=1"]);
+    criu.was_told(&["2.51=/etc/criu/runc.conf"]);
+    // The place where it is, and the name that it has.
+    criu.was_told(&["2.23.1=/there\n2.23.2=/there", "2.23.1=/real/place\n2.23.2=/link"]);
+    criu.was_told(&["2.23.1=/real/place/nested\n2.23.2=/link/nested", "2.23.1=/proc/keys\n2.23.2=mask"]);
+    let told = criu.read("told");
+    assert!(!told.contains("/proc/acpi") && !told.contains("/proc/missing") && !told.contains("/dev/null"));
+    assert_eq!(runtime.status(), "running");
+    assert!(images.path().join("descriptors.json").is_file() && work.is_dir());
+
+    let criu = StandIn::new();
+    let parent = ["--parent-path", "../images", "--image-path", images.text(), "c"];
+    criu.call(&runtime, "checkpoint", &[&["--pre-dump"][..], &parent].concat()).succeeds();
+    criu.was_told(&["1=9", "5.1=1", "1=4", "2.14=../images", "2.15=1"]);
+    assert!(!criu.read("told").contains("2.23."), "memory has no mounts");
+    let criu = StandIn::new().says("lacks", "");
+    let refused = criu.call(&runtime, "checkpoint", &[&["--pre-dump"][..], &parent].concat());
+    refused.fails(1, "criu is missing features: [MemTrack]");
+
+    let criu = StandIn::new();
+    let server = ["--lazy-pages", "--page-server", "[::1]:4711", "--image-path", images.text(), "c"];
+    criu.call(&runtime, "checkpoint", &server).succeeds();
+    criu.was_told(&["5.2=1", "2.48=1", "2.11.1=::1\n2.11.2=4711"]);
+    assert!(runtime.is_empty(), "it is gone, unless it is to run on");
+}
+
+#[test]
+fn who_waits_for_lazy_pages_is_told() {
+    need!(is_root(), "needs root, as CRIU does");
+    need!(is_husk(), "the stand-in knows no other");
+    let bundle = Bundle::running("wait");
+    let runtime = Runtime::started(&bundle);
+    let (criu, images) = (StandIn::new(), Images::new());
+    let save = |fd: &str| {
+        let script = format!("\"$@\" --status-fd {fd} 7>&1 8</dev/null >/dev/null");
+        let mut command = runtime.command("checkpoint");
+        command.args(["--lazy-pages", "--leave-running", "--image-path", images.text(), "c"]);
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", &script, "sh"]).arg(command.get_program()).args(command.get_args());
+        Seen(shell.env("PATH", criu.0.path()).env("STAND_IN", criu.0.path()).output().unwrap())
+    };
+    assert_eq!(save("7").succeeds(), "\0");
+    save("8").fails(1, "invalid --status-fd argument: 8: not writable");
+    save("9").fails(1, "invalid --status-fd argument: 9: is not open");
+}
+
+#[test]
+fn a_mount_that_could_pass_for_another_is_refused() {
+    need!(is_root(), "needs root, as CRIU does");
+    need!(is_husk(), "CVE-2026-119101");
+    let host = TempDir::new().unwrap();
+    let images = Images::new();
+    fs::create_dir(images.path()).unwrap();
+    for (destination, source) in [("/a]:/etc", "s"), ("/a]", "s"), ("/a\nb", "s"), ("/a", "s]:/etc")] {
+        let source = host.path().join(source);
+        fs::create_dir_all(&source).unwrap();
+        let bundle = Bundle::running("wait").mounting(
+            json!({ "destination": destination, "source": source, "type": "bind", "options": ["bind"] }),
+        );
+        let runtime = Runtime::started(&bundle);
+        let criu = StandIn::new();
+        let refused = criu.call(&runtime, "checkpoint", &["--image-path", images.text(), "c"]);
+        refused.fails(1, "CRIU cannot be told of");
+        runtime.call("delete", &["--force", "c"]).succeeds();
+        let arguments = ["--image-path", images.text(), "--bundle", text(bundle.path()), "c"];
+        criu.call(&runtime, "restore", &arguments).fails(1, "CRIU cannot be told of");
+        assert!(runtime.is_empty());
+        assert!(!criu.read("told").contains("2.23."), "{destination}");
+    }
+}
+
+#[test]
+fn what_fails_at_restore_leaves_nothing() {
+    need!(is_root(), "needs root, as CRIU does");
+    need!(is_husk(), "runc names mounts in another way");
+    let (host, images) = (TempDir::new().unwrap(), Images::new());
+    fs::create_dir(images.path()).unwrap();
+    fs::write(images.path().join("descriptors.json"), "[\"pipe:[4711]\", \"/dev/null\", \"pipe:[x]\"]")
+        .unwrap();
+    let told = host.path().join("told");
+    fs::write(&told, "").unwrap();
+    fs::copy(guest(), host.path().join("hook")).unwrap();
+    let hook = json!([{ "path": guest(), "args": ["guest", "hook", "prestart", told] }]);
+    let bundle = with_mounts(Bundle::running("wait"), host.path())
+        .with("/hooks", json!({}))
+        .with("/hooks/prestart", hook)
+        .with("/annotations", json!({}))
+        .with("/annotations/org.criu.config", json!("/a/file"));
+    bundle.write();
+    let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let before = mounts();
+    let (runtime, criu) = (Runtime::under_test(), StandIn::new());
+    let arguments = [&["--image-path"][..], &[images.text(), "--bundle", text(bundle.path()), "c"]].concat();
+    let labels = ["--lsm-profile", "apparmor:x", "--lsm-mount-context", "y", "-no-subreaper", "-no-pivot"];
+    let refused = criu.call(&runtime, "restore", &[&labels[..], &arguments].concat());
+    refused.fails(1, "criu failed: type RESTORE errno 17; Error (stand-in:1): no\\u{1b}[31m, thanks (see ");
+    assert!(runtime.is_empty());
+    assert_eq!(mounts(), before);
+
+    criu.was_told(&[
+        "1=2",
+        "2.6=1",
+        "2.26=1",
+        "2.10=restore.log",
+        "2.53=apparmor:x",
+        "2.63=y",
+        "2.51=/a/file",
+    ]);
+    let source = host.path().join("source");
+    let is = |name: &str| format!("2.23.1={name}\n2.23.2={}", source.display());
+    criu.was_told(&[&is("/there"), &is("/link"), &is("/link/nested"), "2.23.1=mask\n2.23.2=/dev/null"]);
+    criu.was_told(&["2.27.1=pipe:[4711]\n2.27.2=0"]);
+    assert!(!criu.read("told").contains("2.27.2=2"), "what is no pipe is not replaced");
+    assert!(criu.read("told").contains("2.25.2=/husk-test-"), "where its cgroups are");
+    let root =
+        criu.read("told").lines().find_map(|line| line.strip_prefix("2.13=").map(str::to_owned)).unwrap();
+    assert!(criu.read("mounts").contains(&format!(" {root} ")), "CRIU sees the root file system there");
+    assert!(source.join("nested").is_dir(), "the place was made, as for a container that is created");
+    let heard: Value = serde_json::from_str(&fs::read_to_string(&told).unwrap()).unwrap();
+    assert!(heard["told"].as_str().unwrap().contains("\"status\":\"creating\""), "{heard}");
+}
+
+#[test]
+fn the_null_device_is_the_containers_own() {
+    need!(is_root(), "needs root for a device of its own");
+    let script = "\"$@\" </dev/null 2>/dev/null";
+    let streams = |bundle: &Bundle| Runtime::under_test().through(script, "run", bundle, &[]);
+    streams(&Bundle::running("streams")).prints("ours\nanother's\nours");
+    need!(is_husk(), "runc opens whatever is called so");
+    let mut bundle = Bundle::running("streams");
+    bundle.config["mounts"][1]["options"] = json!(["nosuid", "nodev", "mode=755"]);
+    streams(&bundle).prints("another's\nanother's\nanother's");
+}
+
+/// A pipe: what is read, and what is written.
+fn pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
+    std::io::pipe().unwrap()
+}
+
+#[test]
+fn a_container_goes_on_where_it_was() {
+    need!(criu_works(), NEEDS_CRIU);
+    let (runtime, bundle, images) = (Runtime::under_test(), Bundle::running("echo"), Images::new());
+    let (stdin, mut input) = pipe();
+    let (output, stdout) = pipe();
+    let streams = [stdin.into(), stdout.into(), Stdio::null()];
+    assert!(runtime.running_with(&bundle, &["--detach"], streams).wait().unwrap().success());
+    let mut lines = BufReader::new(output).lines();
+    writeln!(input, "one").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "0 one");
+    runtime.call("checkpoint", &["--image-path", images.text(), "c"]).succeeds();
+    runtime.call("state", &["c"]).fails(1, "container does not exist");
+    assert!(runtime.is_empty());
+
+    // Twice from the same images, and with other pipes.
+    for word in ["two", "again"] {
+        let (stdin, mut input) = pipe();
+        let (output, stdout) = pipe();
+        let mut command = runtime.command("restore");
+        command.arg("--image-path").arg(images.path()).arg("--bundle").arg(bundle.path()).arg("c");
+        let mut restored = command.stdin(stdin).stdout(stdout).stderr(Stdio::null()).spawn().unwrap();
+        drop(command);
+        writeln!(input, "{word}").unwrap();
+        let line = BufReader::new(output).lines().next().unwrap().unwrap();
+        assert_eq!(line, format!("1 {word}"));
+        assert_eq!(runtime.status(), "running");
+        drop(input);
+        assert_eq!(restored.wait().unwrap().code(), Some(42));
+        assert!(runtime.is_empty());
+    }
+}
+
+#[test]
+fn mounts_of_the_host_are_what_they_were() {
+    need!(criu_works(), NEEDS_CRIU);
+    let (host, images) = (TempDir::new().unwrap(), Images::new());
+    let bundle = with_mounts(Bundle::running("wait"), host.path());
+    let runtime = started(&bundle);
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    runtime.call("checkpoint", &["--image-path", images.text(), "c"]).succeeds();
+    // It is made again, as for a container that is created.
+    fs::remove_dir(host.path().join("source/nested")).unwrap();
+    let pid_file = host.path().join("pid");
+    let options = ["--image-path", images.text(), "--bundle", text(bundle.path()), "--detach"];
+    runtime.call("restore", &[&options[..], &["--pid-file", text(&pid_file), "c"]].concat()).succeeds();
+    assert_eq!(runtime.status(), "running");
+    assert_eq!(fs::read_to_string("/proc/self/mountinfo").unwrap(), mounts);
+    let exec = |words: &[&str]| runtime.call("exec", &[&["c", "/guest"], words].concat());
+    for place in ["/there/file", "/real/place/file", "/link/nested/file"] {
+        exec(&["cat", place]).prints("of the host");
+    }
+    assert_eq!(exec(&["write", "/there/new"]).0.status.code(), Some(1), "it is read-only");
+    exec(&["write", "/link/new"]).succeeds();
+    assert_eq!(fs::read_to_string(host.path().join("source/new")).unwrap(), "written");
+    exec(&["cat", "/proc/keys"]).prints("");
+    exec(&["null", "/dev/null"]).prints("0x103");
+    for kind in ["pid", "time", "net", "cgroup"] {
+        let link = |process: &str| exec(&["read-link", &format!("/proc/{process}/ns/{kind}")]).succeeds();
+        assert_eq!(link("self"), link("1"), "{kind}");
+    }
+    // `IFF_UP` among its flags: as when it was created.
+    exec(&["cat", "/sys/class/net/lo/flags"]).prints("0x9");
+    let pid = fs::read_to_string(&pid_file).unwrap();
+    let state: Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
+    assert_eq!(state["pid"].to_string(), pid);
+    // And what was restored can be saved.
+    runtime.call("checkpoint", &["--image-path", images.text(), "c"]).succeeds();
+    assert!(runtime.is_empty());
+}
+
+#[test]
+fn hooks_are_run_where_a_container_begins_and_ends() {
+    need!(criu_works(), NEEDS_CRIU);
+    let (host, images) = (TempDir::new().unwrap(), Images::new());
+    let told = host.path().join("told");
+    File::create(&told).unwrap();
+    let hook = |name: &str| json!([{ "path": guest(), "args": ["guest", "hook", name, told] }]);
+    let names = ["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"];
+    let hooks: serde_json::Map<_, _> = names.iter().map(|name| ((*name).to_owned(), hook(name))).collect();
+    let mut bundle = Bundle::running("wait");
+    // Those in the container would not find the file.
+    bundle.config["hooks"] = hooks.into_iter().filter(|(name, _)| !name.ends_with("Container")).collect();
+    let runtime = started(&bundle);
+    File::create(&told).unwrap();
+    let heard = || {
+        let lines = fs::read_to_string(&told).unwrap();
+        let name =
+            |line: &str| serde_json::from_str::<Value>(line).unwrap()["name"].as_str().unwrap().to_owned();
+        lines.lines().map(name).collect::<Vec<_>>()
+    };
+    runtime.call("checkpoint", &["--image-path", images.text(), "--leave-running", "c"]).succeeds();
+    assert_eq!(heard(), [""; 0]);
+    assert_eq!(runtime.status(), "running");
+    runtime.call("checkpoint", &["--image-path", images.text(), "c"]).succeeds();
+    assert_eq!(heard(), ["poststop"]);
+    let options = ["--image-path", images.text(), "--bundle", text(bundle.path()), "--detach", "c"];
+    runtime.call("restore", &options).succeeds();
+    assert_eq!(heard(), ["poststop", "prestart", "createRuntime"]);
+}
+
+#[test]
+fn a_terminal_is_handed_over_again() {
+    need!(criu_works(), NEEDS_CRIU);
+    let options = ["newinstance", "ptmxmode=0666", "mode=0620"];
+    let devpts =
+        json!({ "destination": "/dev/pts", "type": "devpts", "source": "devpts", "options": options });
+    let bundle = Bundle::running("echo").mounting(devpts).with("/process/terminal", json!(true));
+    let (runtime, images, receiver) = (Runtime::under_test(), Images::new(), Receiver::new());
+    runtime.run_detached(&bundle, &["--detach", "--console-socket", &receiver.path()]).succeeds();
+    let says = |master: &mut BufReader<File>, wanted: &str| {
+        let mut lines = master.lines().map(Result::unwrap);
+        assert!(lines.any(|line| line.trim_end() == wanted), "{wanted}");
+    };
+    let mut master = BufReader::new(File::from(receiver.received().0));
+    master.get_mut().write_all(b"one\n").unwrap();
+    says(&mut master, "0 one");
+    runtime.call("checkpoint", &["--image-path", images.text(), "c"]).succeeds();
+    drop(master);
+    let options = ["--image-path", images.text(), "--bundle", text(bundle.path()), "--detach"];
+    let socket = receiver.path();
+    let missing = runtime.call("restore", &[&options[..], &["c"]].concat());
+    missing.fails(1, "cannot allocate tty if runc will detach without setting console socket");
+    runtime.call("restore", &[&options[..], &["--console-socket", &socket, "c"]].concat()).succeeds();
+    let mut master = BufReader::new(File::from(receiver.received().0));
+    master.get_mut().write_all(b"two\n").unwrap();
+    says(&mut master, "1 two");
+}
+
+#[test]
+fn images_that_are_none_leave_nothing() {
+    need!(criu_works(), NEEDS_CRIU);
+    let (runtime, bundle, images) = (Runtime::under_test(), Bundle::running("wait"), Images::new());
+    bundle.write();
+    fs::create_dir(images.path()).unwrap();
+    let options = ["--image-path", images.text(), "--bundle", text(bundle.path()), "--detach", "c"];
+    let refused = runtime.call("restore", &options);
+    assert_eq!(refused.0.status.code(), Some(1));
+    assert!(runtime.is_empty());
+    need!(is_husk(), "the words are ours");
+    refused.says("criu failed: type RESTORE");
+    refused.says("restore.log");
+}

@@ -1,0 +1,276 @@
+//! The very words that engines type, and what they read afterwards: a test for each engine.
+//!
+//! They hold for every runtime that engines run (`RUNTIME_UNDER_TEST`).
+
+use crate::util::{Bundle, Runtime, Seen, is_root, need, until_gone};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+/// An engine: a bundle, and the words that it always begins with.
+struct Engine {
+    runtime: Runtime,
+    bundle: Bundle,
+    always: Vec<String>,
+}
+
+impl Engine {
+    fn new(bundle: Bundle, always: impl Fn(&str, &str) -> Vec<String>) -> Self {
+        bundle.write();
+        let runtime = Runtime::under_test();
+        let (root, path) = (runtime.root().to_str().unwrap(), bundle.path().to_str().unwrap());
+        let always = always(root, path);
+        Self { runtime, bundle, always }
+    }
+
+    /// What is typed, where `B` at the beginning of a word or after its `=` is the bundle.
+    fn types(&self, words: &str) -> Seen {
+        let bundle = self.path("");
+        let word = |word: &str| match word.split_once('=') {
+            Some((name, place)) if place.starts_with("B/") => format!("{name}={bundle}{}", &place[2..]),
+            _ if word == "B" => bundle.trim_end_matches('/').to_owned(),
+            _ => word.strip_prefix("B/").map_or_else(|| word.to_owned(), |place| format!("{bundle}{place}")),
+        };
+        let words: Vec<String> = self.always.iter().cloned().chain(words.split(' ').map(word)).collect();
+        self.runtime.typed(&words.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.bundle.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.bundle.path().join(name)).unwrap()
+    }
+
+    /// A process in the form that `exec --process` reads.
+    fn process(&self, name: &str, args: &[&str]) {
+        let process = json!({ "args": args, "cwd": "/", "user": { "uid": 0, "gid": 0 } });
+        fs::write(self.bundle.path().join(name), process.to_string()).unwrap();
+    }
+
+    fn state(&self) -> Value {
+        serde_json::from_str(&self.types("state c").succeeds()).unwrap()
+    }
+
+    /// The pid in a file, as Go's `strconv.Atoi` reads it.
+    fn pid(&self, name: &str) -> i32 {
+        self.read(name).parse().unwrap()
+    }
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// What is in a log, one object after the other, as go-runc reads it.
+fn log(text: &str) -> Vec<Value> {
+    serde_json::Deserializer::from_str(text).into_iter::<Value>().map(Result::unwrap).collect()
+}
+
+/// RFC 3339, as Go parses it.
+fn is_time(text: &str) -> bool {
+    let digits = |range: std::ops::Range<usize>| text[range].bytes().all(|byte| byte.is_ascii_digit());
+    let marks = text.char_indices().filter(|(place, _)| [4, 7, 10, 13, 16].contains(place));
+    text.len() >= 20
+        && digits(0..4)
+        && marks.map(|(_, mark)| mark).eq("--T::".chars())
+        && (text.ends_with('Z') || text.as_bytes()[text.len() - 6] == b'+')
+}
+
+fn waiting() -> Bundle {
+    Bundle::running("wait")
+}
+
+#[test]
+fn as_containerd() {
+    let engine = Engine::new(waiting(), |root, bundle| {
+        words(&["--root", root, "--log", &format!("{bundle}/log.json"), "--log-format", "json"])
+    });
+    engine.types("create --bundle B --pid-file B/init.pid c").succeeds();
+    let pid = engine.pid("init.pid");
+    let state = engine.state();
+    assert_eq!(
+        (&state["id"], &state["status"], &state["pid"]),
+        (&json!("c"), &json!("created"), &json!(pid))
+    );
+    assert!(is_time(state["created"].as_str().unwrap()), "{state}");
+    engine.types("start c").succeeds();
+    assert_eq!(engine.state()["status"], "running");
+    engine.process("process", &["/guest", "wait"]);
+    engine.types("exec --process B/process --detach --pid-file B/exec.pid c").succeeds();
+    let exec = engine.pid("exec.pid");
+    assert!(Path::new(&format!("/proc/{exec}")).exists());
+    if is_root() {
+        // go-runc reads numbers.
+        let pids: Vec<i32> = serde_json::from_str(&engine.types("ps --format json c").succeeds()).unwrap();
+        assert!(pids.contains(&pid) && pids.contains(&exec), "{pids:?}");
+        let table = engine.types("ps --format table c -ef").succeeds();
+        assert!(table.lines().next().unwrap().contains("PID"), "{table}");
+        engine.types("update --pids-limit=100 c").succeeds();
+        let stats: Value = serde_json::from_str(&engine.types("events --stats c").succeeds()).unwrap();
+        assert_eq!((&stats["type"], &stats["id"]), (&json!("stats"), &json!("c")));
+        engine.types("kill --all c 9").succeeds();
+    } else {
+        engine.types("kill c 9").succeeds();
+    }
+    until_gone(pid);
+    let list: Value = serde_json::from_str(&engine.types("list --format=json").succeeds()).unwrap();
+    assert_eq!((&list[0]["id"], &list[0]["status"]), (&json!("c"), &json!("stopped")));
+    // Nothing went wrong, and nothing is in the log; then what did is its last object.
+    assert_eq!(engine.read("log.json"), "");
+    engine.types("kill c 15").fails(1, "container not running");
+    engine.types("delete c").succeeds();
+    engine.types("delete c").fails(1, "does not exist");
+    // The shim's own clean-up, which does not know what is there.
+    engine.types("delete --force c").succeeds();
+    let objects = log(&engine.read("log.json"));
+    let last = objects.last().unwrap();
+    assert_eq!((&last["level"], &last["msg"]), (&json!("error"), &json!("container does not exist")));
+    assert!(objects.iter().all(|object| is_time(object["time"].as_str().unwrap())), "{objects:?}");
+}
+
+// podman reads the log as one object, so that what is only a warning must not stand before an error.
+#[test]
+fn as_podman_through_conmon() {
+    let bundle = waiting().with("/process/capabilities", json!({ "bounding": ["CAP_OF_THE_FUTURE"] }));
+    let engine = Engine::new(bundle, |root, bundle| {
+        words(&["--root", root, "--log-format=json", &format!("--log={bundle}/log")])
+    });
+    engine.types("create --bundle B --pid-file B/pid --no-new-keyring --preserve-fds 0 c").succeeds();
+    engine.types("start c").succeeds();
+    engine.process("process", &["/guest", "exit", "7"]);
+    engine.types("exec --pid-file B/exec.pid --process B/process --detach c").succeeds();
+    assert!(engine.pid("exec.pid") > 1);
+    let pid = engine.pid("pid");
+    engine.types("kill c 9").succeeds();
+    until_gone(pid);
+    engine.types("delete --force c").succeeds();
+    engine.types("state c").fails(1, "does not exist");
+}
+
+// By these podman finds out whether pods can be restored (containers/common, `CRRuntimeSupportsPodCheckpointRestore`),
+// and containerd's shim restores so.
+#[test]
+fn as_who_asks_for_checkpoints() {
+    let engine = Engine::new(waiting(), |_, _| Vec::new());
+    let features: Value = serde_json::from_str(&engine.types("features").succeeds()).unwrap();
+    let enabled = &features["annotations"]["org.opencontainers.runc.checkpoint.enabled"];
+    need!(enabled == "true", "the runtime makes no checkpoints");
+    engine.types("checkpoint --help").succeeds();
+    engine.types("restore --lsm-mount-context").fails(1, "flag needs an argument");
+    let restore = "restore --image-path B/image --work-path B/work --detach --pid-file B/pid -no-subreaper --bundle B c";
+    let seen = engine.types(restore);
+    assert!(!seen.0.status.success());
+    let said = String::from_utf8_lossy(&seen.0.stderr);
+    assert!(!said.contains("unexpected argument") && !said.contains("--help"), "{said}");
+}
+
+#[test]
+fn podman_reads_the_log_as_one_object() {
+    let bundle = waiting()
+        .with("/process/capabilities", json!({ "bounding": ["CAP_OF_THE_FUTURE"] }))
+        .with("/process/args", json!(["missing"]));
+    let engine = Engine::new(bundle, |root, bundle| {
+        words(&["--root", root, "--log-format=json", "--log", &format!("{bundle}/log")])
+    });
+    engine.types("create --bundle B --pid-file B/pid c").fails(1, "executable file not found in $PATH");
+    let objects = log(&engine.read("log"));
+    let error = objects.last().unwrap();
+    assert_eq!(error["level"], "error");
+    assert!(error["msg"].as_str().unwrap().contains("executable file not found in $PATH"), "{error}");
+    // With runc podman loses the error in such a case.
+    assert!(objects.len() == 1 || !crate::util::is_husk(), "{objects:?}");
+}
+
+#[test]
+fn as_cri_o() {
+    let engine = Engine::new(waiting(), |root, _| words(&["--root", root]));
+    engine.types("create --bundle B --pid-file B/pid c").succeeds();
+    engine.types("start c").succeeds();
+    engine.process("process", &["/guest", "exit", "7"]);
+    // A file that is there already.
+    fs::write(engine.path("exec.pid"), "").unwrap();
+    engine.types("exec --pid-file B/exec.pid --process B/process --detach c").succeeds();
+    assert!(engine.pid("exec.pid") > 1);
+    engine.types("exec --process B/process c").fails(7, "");
+    if is_root() {
+        let resources = PathBuf::from(engine.path("resources"));
+        fs::write(&resources, json!({ "pids": { "limit": 77 } }).to_string()).unwrap();
+        let mut update = engine.runtime.command("update");
+        update.args(["--resources", "-", "c"]).stdin(fs::File::open(&resources).unwrap());
+        assert!(update.status().unwrap().success());
+        engine.types("pause c").succeeds();
+        assert_eq!(engine.state()["status"], "paused");
+        engine.types("resume c").succeeds();
+    }
+    let pid = engine.pid("pid");
+    engine.types("kill c SIGTERM").succeeds();
+    engine.types("kill c KILL").succeeds();
+    until_gone(pid);
+    if is_root() {
+        // All that is left of one that has ended is nothing, which is no error.
+        engine.types("kill -a c 9").succeeds();
+    }
+    engine.types("kill c KILL").fails(1, "container not running");
+    engine.types("delete --force c").succeeds();
+}
+
+#[test]
+fn as_buildah() {
+    let engine = Engine::new(Bundle::running("until TERM"), |root, _| words(&["--root", root]));
+    engine.types("create --bundle B --pid-file B/pid --no-new-keyring c").succeeds();
+    let pid = engine.pid("pid");
+    assert_eq!(engine.state()["status"], "created");
+    engine.types("start c").succeeds();
+    // Without a signal.
+    engine.types("kill c").succeeds();
+    engine.types("kill c SIGKILL");
+    until_gone(pid);
+    let state = engine.state();
+    assert_eq!((&state["status"], &state["pid"]), (&json!("stopped"), &json!(0)));
+    engine.types("delete c").succeeds();
+    assert!(engine.runtime.is_empty());
+}
+
+#[test]
+fn as_buildkit() {
+    let engine = Engine::new(Bundle::running("until TERM"), |root, bundle| {
+        words(&["--root", root, "--log", &format!("{bundle}/log"), "--log-format", "json"])
+    });
+    let mut run = engine.runtime.command("run");
+    run.args(["--bundle", &engine.path(""), "--keep", "c"]).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut run = run.spawn().unwrap();
+    let mut begun = [0; 6];
+    std::io::Read::read_exact(run.stdout.as_mut().unwrap(), &mut begun).unwrap();
+    engine.process("process", &["/guest", "exit", "7"]);
+    engine.types("exec --process B/process c").fails(7, "");
+    let husk = rustix::process::Pid::from_child(&run);
+    // Which it is sent at any time, and which is no signal to the program.
+    rustix::process::kill_process(husk, rustix::process::Signal::WINCH).unwrap();
+    rustix::process::kill_process(husk, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(42));
+    // Kept, for buildkit to delete.
+    assert_eq!(engine.state()["status"], "stopped");
+    engine.types("delete c").succeeds();
+    assert_eq!(engine.read("log"), "");
+}
+
+// dockerd splits the first line with the word at it, and looks for the others by how they begin.
+#[test]
+fn as_dockerd_and_go_runc_ask_what_there_is() {
+    let engine = Engine::new(waiting(), |_, _| Vec::new());
+    let text = engine.types("--version").succeeds();
+    let (name, version) = text.lines().find_map(|line| line.split_once("version")).unwrap();
+    assert!(
+        !name.trim().is_empty() && version.trim().starts_with(|first: char| first.is_ascii_digit()),
+        "{text}"
+    );
+    assert!(text.lines().any(|line| line.starts_with("spec: 1.")), "{text}");
+    let features: Value = serde_json::from_str(&engine.types("features").succeeds()).unwrap();
+    assert_eq!(features["linux"]["mountExtensions"]["idmap"]["enabled"], true);
+    assert!(features["mountOptions"].as_array().unwrap().contains(&json!("rro")));
+    need!(is_root(), "the rest is about root's place");
+    engine.types("--root=/run/no/such/place list -q").fails(1, "");
+}

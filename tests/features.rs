@@ -1,0 +1,107 @@
+//! What a runtime says it can do, which engines go by.
+
+use crate::util::{Runtime, is_husk, need};
+use serde_json::{Value, json};
+use std::process::Command;
+
+/// What the runtime that is tested says, and how.
+fn said() -> (Value, String) {
+    let text = Runtime::under_test().typed(&["features"]).succeeds();
+    (serde_json::from_str(&text).unwrap(), text)
+}
+
+fn names<'a>(features: &'a Value, pointer: &str) -> Vec<&'a str> {
+    let list = features.pointer(pointer).and_then(Value::as_array);
+    list.unwrap_or_else(|| panic!("no {pointer}")).iter().map(|name| name.as_str().unwrap()).collect()
+}
+
+// runtime-spec, schema/features-schema.json.
+#[test]
+fn features_have_the_form_of_the_specification() {
+    let (features, text) = said();
+    assert!(text.starts_with("{\n    \"") && text.ends_with("}\n"), "{text}");
+    assert_eq!((&features["ociVersionMin"], &features["ociVersionMax"]), (&json!("1.0.0"), &json!("1.3.0")));
+    let lists = [
+        "/hooks",
+        "/mountOptions",
+        "/potentiallyUnsafeConfigAnnotations",
+        "/linux/namespaces",
+        "/linux/capabilities",
+        "/linux/seccomp/actions",
+        "/linux/seccomp/operators",
+        "/linux/seccomp/archs",
+        "/linux/seccomp/knownFlags",
+        "/linux/seccomp/supportedFlags",
+        "/linux/memoryPolicy/modes",
+        "/linux/memoryPolicy/flags",
+    ];
+    for pointer in lists {
+        let mut names = names(&features, pointer);
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all, "{pointer}: {names:?}");
+        assert_ne!(all, 0, "{pointer}");
+    }
+    for (kind, keys) in [
+        ("cgroup", &["v1", "v2", "systemd", "systemdUser", "rdma"] as &[&str]),
+        ("seccomp", &["enabled"]),
+        ("apparmor", &["enabled"]),
+        ("selinux", &["enabled"]),
+        ("intelRdt", &["enabled", "schemata", "monitoring"]),
+        ("netDevices", &["enabled"]),
+    ] {
+        for key in keys {
+            assert_eq!(features["linux"][kind][key], true, "{kind}.{key}");
+        }
+    }
+    assert_eq!(features["linux"]["mountExtensions"]["idmap"]["enabled"], true);
+    let annotations = features["annotations"].as_object().unwrap();
+    assert!(annotations.values().all(Value::is_string), "{annotations:?}");
+}
+
+// What runc can do, an engine that knows runc expects.
+#[test]
+fn features_are_those_of_runc_and_more() {
+    let output = Command::new("runc").arg("features").output();
+    need!(output.is_ok(), "no runc to compare with");
+    let runcs: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    let (ours, _) = said();
+    let mut missing = Vec::new();
+    compare("", &runcs, &ours, &mut missing);
+    // A version of runc is none of ours, and libseccomp is not used. What annotations can do is each runtime's
+    // own: to runc one says where the bundle is.
+    missing.retain(|name| !name.contains("nnotations"));
+    // Older versions of runc follow an older specification, and take two options that the kernel has no flag for.
+    let of_old = ["/ociVersionMax", "/mountOptions acl", "/mountOptions noacl"];
+    missing.retain(|name| !of_old.contains(&name.as_str()));
+    assert_eq!(missing, Vec::<String>::new());
+}
+
+/// Names and keys of `wanted` that `found` lacks.
+fn compare(place: &str, wanted: &Value, found: &Value, missing: &mut Vec<String>) {
+    match (wanted, found) {
+        (Value::Object(wanted), Value::Object(found)) => {
+            for (key, wanted) in wanted {
+                let place = format!("{place}/{key}");
+                compare(&place, wanted, found.get(key).unwrap_or(&Value::Null), missing);
+            }
+        }
+        (Value::Array(wanted), Value::Array(found)) => {
+            let lost = wanted.iter().filter(|name| !found.contains(name));
+            missing.extend(lost.map(|name| format!("{place} {}", name.as_str().unwrap_or_default())));
+        }
+        (wanted, found) if wanted == found => {}
+        _ => missing.push(place.to_owned()),
+    }
+}
+
+#[test]
+fn features_need_no_place_and_leave_none() {
+    need!(is_husk(), "runc makes its place");
+    let runtime = Runtime::under_test();
+    let there = runtime.root().join("there");
+    runtime.typed(&["--root", there.to_str().unwrap(), "features"]).succeeds();
+    assert!(!there.exists());
+    runtime.typed(&["features", "too-much"]).fails(1, "too-much");
+}

@@ -1,0 +1,146 @@
+//! A stand-in for CRIU, which few machines have: it hears what it is asked in CRIU's protocol, writes it down, and does
+//! what little of it shows from outside. Written from the protocol (criu, images/rpc.proto), of which it checks the form.
+//!
+//! `STAND_IN` names the directory where it writes; a file `version` or `lacks` there is what it says of itself.
+
+#[path = "../../crates/runtime/src/criu/wire.rs"]
+mod wire;
+
+use husk_spawn::sys::Fd;
+use husk_spawn::sys::file::{read, write};
+use rustix::process::{Pid, Signal, kill_process};
+use std::error::Error;
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::path::PathBuf;
+use wire::{Message, fields};
+
+const DUMP: i32 = 1;
+const RESTORE: i32 = 2;
+const PRE_DUMP: i32 = 4;
+const NOTIFY: i32 = 6;
+const FEATURE_CHECK: i32 = 9;
+const VERSION: i32 = 10;
+
+/// Fields that are messages: the options, and what of them is a pair or a list of more.
+const MESSAGES: [&str; 7] = ["2", "5", "2.11", "2.23", "2.25", "2.27", "2.39"];
+
+/// A request as text: a line a field.
+#[derive(Default)]
+struct Told(String);
+
+impl Told {
+    fn add(&mut self, prefix: &str, bytes: &[u8]) -> Result<(), Box<dyn Error>> {
+        for (field, value) in fields(bytes).ok_or("no message")? {
+            let name = format!("{prefix}{field}");
+            match (value.bytes(), value.number()) {
+                (Some(inner), _) if MESSAGES.contains(&&*name) => self.add(&format!("{name}."), inner)?,
+                (Some(text), _) => writeln!(self.0, "{name}={}", String::from_utf8_lossy(text))?,
+                (_, Some(number)) => writeln!(self.0, "{name}={number}")?,
+                _ => return Err(format!("{name} is too large").into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn find(&self, field: &str) -> Option<&str> {
+        self.0.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix('='))
+    }
+
+    fn number(&self, field: &str) -> Option<i32> {
+        self.find(field)?.parse().ok()
+    }
+}
+
+fn place(name: &str) -> Result<PathBuf, Box<dyn Error>> {
+    Ok(PathBuf::from(std::env::var_os("STAND_IN").ok_or("no directory")?).join(name))
+}
+
+fn socket() -> Fd {
+    Fd::new(3).expect("a number")
+}
+
+fn hear() -> Result<Told, Box<dyn Error>> {
+    let mut bytes = vec![0; 64 << 10];
+    let length = read(socket(), &mut bytes)?;
+    let mut told = Told::default();
+    told.add("", &bytes[..length])?;
+    Ok(told)
+}
+
+/// An answer, to which more may be added.
+fn answer(kind: i32, success: bool) -> Message {
+    let mut answer = Message::default();
+    answer.number(1, kind).flag(2, success);
+    answer
+}
+
+fn say(message: &Message) -> Result<(), Box<dyn Error>> {
+    write(socket(), message.as_bytes())?;
+    Ok(())
+}
+
+/// Tells where it is, and waits to be told to go on.
+fn notify(script: &str, pid: i32) -> Result<(), Box<dyn Error>> {
+    let mut about = Message::default();
+    about.bytes(1, script).number(2, pid);
+    say(answer(NOTIFY, true).message(5, &about))?;
+    let told = hear()?;
+    if (told.number("1"), told.number("3")) != (Some(NOTIFY), Some(1)) {
+        return Err(format!("not told to go on: {}", told.0).into());
+    }
+    Ok(())
+}
+
+/// Serves one request.
+pub(crate) fn serve() -> Result<u8, Box<dyn Error>> {
+    let told = hear()?;
+    let kind = told.number("1").ok_or("no kind")?;
+    OpenOptions::new().append(true).create(true).open(place("told")?)?.write_all(told.0.as_bytes())?;
+    match kind {
+        VERSION => {
+            let said = fs::read_to_string(place("version")?).unwrap_or("3.17".to_owned());
+            let (major, minor) = said.split_once('.').ok_or("no version")?;
+            let mut version = Message::default();
+            version.number(1, major.parse::<i32>()?).number(2, minor.parse::<i32>()?);
+            say(answer(kind, true).message(10, &version))?;
+        }
+        FEATURE_CHECK => {
+            let mut features = Message::default();
+            let lacks = place("lacks")?.exists();
+            features.flag(1, told.number("5.1") == Some(1) && !lacks);
+            features.flag(2, told.number("5.2") == Some(1) && !lacks);
+            say(answer(kind, true).message(8, &features))?;
+        }
+        DUMP => {
+            let pid = told.number("2.2").ok_or("no process")?;
+            ["pre-dump", "network-lock", "status-ready", "post-dump"]
+                .iter()
+                .try_for_each(|script| notify(script, pid))?;
+            if told.number("2.3") != Some(1) {
+                kill_process(Pid::from_raw(pid).ok_or("no pid")?, Signal::KILL)?;
+            }
+            say(&answer(kind, true))?;
+        }
+        PRE_DUMP => {
+            say(&answer(kind, true))?;
+            // There could be another.
+            hear()?;
+            return Ok(1);
+        }
+        RESTORE => {
+            // The log is where it is told to be among the descriptors of who asks.
+            let directory = told.find("2.17").or(told.find("2.1")).ok_or("no directory")?;
+            let parent = rustix::process::getppid().ok_or("no parent")?;
+            let log = format!("/proc/{parent}/fd/{directory}/{}", told.find("2.10").ok_or("no log")?);
+            File::create(log)?.write_all(b"(0.1) fine\n(0.2) Error (stand-in:1): no\x1b[31m, thanks\n")?;
+            let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+            fs::write(place("mounts")?, mounts)?;
+            notify("setup-namespaces", std::process::id().cast_signed())?;
+            say(answer(kind, false).number(7, 17))?;
+        }
+        _ => return Err("an unknown request".into()),
+    }
+    Ok(0)
+}

@@ -1,0 +1,118 @@
+//! What is put where by `make install`: manual pages, and what shells complete.
+
+use crate::util::{Bundle, Runtime, is_husk, need};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+fn make(target: &str, root: &TempDir) {
+    let mut make = Command::new("make");
+    make.current_dir(env!("CARGO_MANIFEST_DIR")).args(["--silent", target, "PREFIX=/usr"]);
+    make.arg(format!("DESTDIR={}", root.path().display())).arg(concat!("HUSK=", env!("CARGO_BIN_EXE_husk")));
+    let output = make.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+fn is_installed(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok()
+}
+
+/// What a shell prints that runs this, with husk in its PATH. The script has the place of the completions as `$0`.
+fn shell(program: &str, script: &str, root: &TempDir, arguments: &[&str]) -> Vec<String> {
+    let bin = root.path().join("usr/bin");
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let share = root.path().join("usr/share");
+    let mut command = Command::new(program);
+    command.env("PATH", path).env("SHARE", share).args(["-c", script]).args(arguments);
+    let output = command.output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn everything_is_put_in_place_and_taken_away() {
+    need!(is_husk(), "another runtime is installed by others");
+    let root = TempDir::new().unwrap();
+    make("install", &root);
+    for name in [
+        "bin/husk",
+        "share/man/man1/husk.1",
+        "share/man/man1/husk-run.1",
+        "share/man/man1/husk-man.1",
+        "share/bash-completion/completions/husk",
+        "share/zsh/site-functions/_husk",
+        "share/fish/vendor_completions.d/husk.fish",
+    ] {
+        assert!(root.path().join("usr").join(name).exists(), "{name}");
+    }
+    make("uninstall", &root);
+    assert_eq!(files(root.path()), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn every_page_of_the_manual_is_one() {
+    need!(is_husk(), "another runtime has another manual");
+    need!(is_installed("groff"), "groff(1)");
+    let root = TempDir::new().unwrap();
+    make("install", &root);
+    let pages = files(&root.path().join("usr/share/man"));
+    assert!(pages.len() > 15, "{pages:?}");
+    for page in pages {
+        let output = Command::new("groff").args(["-man", "-Tutf8", "-ww", "-z"]).arg(&page).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.is_empty(), "{}: {said}", page.display());
+    }
+}
+
+#[test]
+fn bash_completes_verbs_options_values_and_containers() {
+    need!(is_husk(), "another runtime has other words");
+    need!(is_installed("bash"), "bash(1)");
+    let root = TempDir::new().unwrap();
+    make("install", &root);
+    let bundle = Bundle::running("wait");
+    let runtime = Runtime::started(&bundle);
+    let place = runtime.root().to_str().unwrap();
+    let script = r#"source "$SHARE/bash-completion/completions/husk"
+        COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _husk; printf '%s\n' "${COMPREPLY[@]}""#;
+    let complete = |words: &[&str]| shell("bash", script, &root, &[&["bash", "husk"], words].concat());
+    assert_eq!(complete(&["re"]), ["resume", "restore", "register"]);
+    assert_eq!(complete(&["--log-format", ""]), ["text", "json"]);
+    assert_eq!(complete(&["--log-format", "=", "j"]), ["json"]);
+    assert_eq!(complete(&["list", "--form"]), ["--format"]);
+    assert_eq!(complete(&["register", "p"]), ["podman"]);
+    assert_eq!(complete(&["--root", place, "kill", ""]), ["c"]);
+    assert_eq!(complete(&["--root", "=", place, "kill", "--all", ""]), ["c"]);
+    // The signal, and the value of an option that is a path: files.
+    assert_eq!(complete(&["--root", place, "kill", "c", ""]), [""]);
+    assert_eq!(complete(&["create", "--bundle", ""]), [""]);
+    assert!(complete(&["kill", "-"]).contains(&"--root".to_owned()));
+}
+
+#[test]
+fn fish_completes_the_same() {
+    need!(is_husk(), "another runtime has other words");
+    need!(is_installed("fish"), "fish(1)");
+    let root = TempDir::new().unwrap();
+    make("install", &root);
+    let script = "source $SHARE/fish/vendor_completions.d/husk.fish; complete -C 'husk re'";
+    let found = shell("fish", script, &root, &[]);
+    assert!(found.iter().any(|line| line.starts_with("resume\t")), "{found:?}");
+}
+
+#[test]
+fn zsh_loads_its_script() {
+    need!(is_husk(), "another runtime has other words");
+    need!(is_installed("zsh"), "zsh(1)");
+    let root = TempDir::new().unwrap();
+    make("install", &root);
+    let script = "fpath=($SHARE/zsh/site-functions $fpath); autoload -Uz compinit; compinit -D -u
+        autoload +X _husk; print -r -- $_comps[husk]";
+    assert_eq!(shell("zsh", script, &root, &[]), ["_husk"]);
+}

@@ -1,0 +1,38 @@
+//! Engines that are told of husk.
+
+use crate::util::{Runtime, is_husk, need};
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn every_engine_is_told_once_and_forgets() {
+    need!(is_husk(), "another runtime registers itself nowhere");
+    let runtime = Runtime::under_test();
+    for engine in ["podman", "containerd", "docker", "cri-o"] {
+        let etc = TempDir::new().unwrap();
+        let call = |more: &str| {
+            let place = etc.path().to_str().unwrap();
+            runtime.typed(&["register", engine, "--program", "/opt/husk", "--etc", place, more]).succeeds()
+        };
+        let shown = call("--print");
+        assert!(shown.contains("/opt/husk"), "{shown}");
+        assert_eq!(files(etc.path()), [] as [PathBuf; 0], "{engine}: shown, not written");
+        let done = call("--default");
+        let [file] = &files(etc.path())[..] else { panic!("{engine}: one file: {done}") };
+        assert!(done.starts_with(&format!("{}: written\n", file.display())), "{done}");
+        let text = fs::read_to_string(file).unwrap();
+        assert!(
+            text.contains("/opt/husk") && text.contains("default") || text.contains("runtime = \"husk\""),
+            "{text}"
+        );
+        assert!(call("--default").ends_with(": nothing to do\n"));
+        assert!(call("--undo").contains(": removed\n"));
+        assert_eq!(files(etc.path()), [] as [PathBuf; 0], "{engine}");
+    }
+}

@@ -1,0 +1,232 @@
+//! Cgroups that systemd makes (`--systemd-cgroup`). It is one that the tests play, for machines without: the cgroups are
+//! the machine's own.
+
+mod peer;
+mod wire;
+
+use crate::util::{Bundle, Runtime, Seen, guest, is_husk, is_root, need};
+use peer::{Mood, Systemd, UNIT, property};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What all of these need.
+const NEEDED: &str = "needs root to make cgroups, and runc looks for a systemd before it asks one";
+
+/// A container whose cgroup is systemd's to make.
+fn bundle(systemd: &Systemd, words: &str) -> Bundle {
+    Bundle::running(words).with("/linux/cgroupsPath", systemd.cgroups_path().into())
+}
+
+fn call(systemd: &Systemd, runtime: &Runtime, verb: &str, words: &[&str]) -> Seen {
+    let mut command = runtime.command(verb);
+    // Later verbs know it by what was written down.
+    if ["run", "create"].contains(&verb) {
+        command.arg("--systemd-cgroup");
+    }
+    command.args(words);
+    runtime.detached(systemd.finds_it(command))
+}
+
+fn run(systemd: &Systemd, runtime: &Runtime, bundle: &Bundle) -> Seen {
+    bundle.write();
+    let seen = call(systemd, runtime, "run", &["--bundle", bundle.path().to_str().unwrap(), "c"]);
+    assert!(runtime.is_empty());
+    seen
+}
+
+/// The methods of systemd's that were called, and with which unit.
+fn methods(systemd: &Systemd) -> Vec<String> {
+    let calls = systemd.calls().into_iter();
+    let of_units = calls.filter(|(member, _)| member.ends_with("Unit"));
+    of_units.map(|(member, body)| format!("{member} {}", body[0].as_str().unwrap())).collect()
+}
+
+fn all(verbs: &[&str]) -> Vec<String> {
+    verbs.iter().map(|verb| format!("{verb} {UNIT}")).collect()
+}
+
+/// Whether no tree has anything of the container's any more, those that systemd makes nothing in included.
+fn is_gone(systemd: &Systemd) -> bool {
+    let slice = systemd.cgroups_path();
+    let slice = slice.split(':').next().unwrap();
+    let trees = fs::read_dir("/sys/fs/cgroup").unwrap().map(|entry| entry.unwrap().path());
+    let mut trees = trees.chain([Path::new("/sys/fs/cgroup").to_owned()]);
+    !trees.any(|tree| tree.join(slice).join(UNIT).exists())
+}
+
+#[test]
+fn a_program_is_in_the_unit_that_was_asked_for() {
+    need!(is_root() && is_husk(), NEEDED);
+    let (systemd, runtime) = (Systemd::new(Mood::Willing), Runtime::under_test());
+    let bundle = bundle(&systemd, "cat /proc/self/cgroup");
+    let seen = run(&systemd, &runtime, &bundle).succeeds();
+    let wanted = systemd.cgroups_path().replace(":husk:c", &format!("/{UNIT}"));
+    for directory in systemd.directories() {
+        let tree =
+            directory.to_str().unwrap().trim_start_matches("/sys/fs/cgroup/").split('/').next().unwrap();
+        let tree = if tree == "unified" || wanted.starts_with(tree) { "0:" } else { tree };
+        let is_its = |line: &str| line.contains(&format!("{tree}:")) && line.ends_with(&wanted);
+        assert!(seen.lines().any(is_its), "{tree}: {seen}");
+    }
+    let calls = systemd.calls();
+    let position = |name: &str| calls.iter().position(|(member, _)| member == name).unwrap();
+    assert!(position("AddMatch") < position("StartTransientUnit"));
+    let (_, asked) = &calls[position("StartTransientUnit")];
+    assert_eq!((&asked[0], &asked[1]), (&json!(UNIT), &json!("replace")));
+    let value = |name| property(&asked[2], name).cloned();
+    assert_eq!(value("Delegate"), Some(json!(true)));
+    assert_eq!(value("DefaultDependencies"), Some(json!(false)));
+    assert_eq!(value("Slice").unwrap(), wanted.split('/').next().unwrap());
+    assert_eq!(value("PIDs").unwrap().as_array().unwrap().len(), 1);
+    assert_eq!(value("DevicePolicy"), Some(json!("strict")));
+    assert!(is_gone(&systemd));
+}
+
+#[test]
+fn a_unit_is_started_and_stopped_once() {
+    need!(is_root() && is_husk(), NEEDED);
+    let (systemd, runtime) = (Systemd::new(Mood::Willing), Runtime::under_test());
+    run(&systemd, &runtime, &bundle(&systemd, "exit 0")).succeeds();
+    assert_eq!(methods(&systemd), all(&["StartTransientUnit", "StopUnit", "ResetFailedUnit"]));
+}
+
+#[test]
+fn what_is_said_in_systemds_words_reaches_it() {
+    need!(is_root() && is_husk(), NEEDED);
+    let (systemd, runtime) = (Systemd::new(Mood::Willing), Runtime::under_test());
+    let said = json!({
+        "org.systemd.property.TimeoutStopUSec": "uint64 123",
+        "org.systemd.property.After": "['a.service', 'b.service']"
+    });
+    run(&systemd, &runtime, &bundle(&systemd, "exit 0").with("/annotations", said)).succeeds();
+    let calls = systemd.calls();
+    let (_, asked) = calls.iter().find(|(member, _)| member == "StartTransientUnit").unwrap();
+    assert_eq!(property(&asked[2], "TimeoutStopUSec"), Some(&json!(123)));
+    assert_eq!(property(&asked[2], "After"), Some(&json!(["a.service", "b.service"])));
+}
+
+#[test]
+fn one_that_is_left_over_in_failure_is_forgotten_and_it_is_tried_again_once() {
+    need!(is_root() && is_husk(), NEEDED);
+    let (systemd, runtime) = (Systemd::new(Mood::HasFailedOne), Runtime::under_test());
+    run(&systemd, &runtime, &bundle(&systemd, "exit 0")).succeeds();
+    let tries =
+        ["StartTransientUnit", "ResetFailedUnit", "StartTransientUnit", "StopUnit", "ResetFailedUnit"];
+    assert_eq!(methods(&systemd), all(&tries));
+    assert!(is_gone(&systemd));
+}
+
+#[test]
+fn one_that_runs_is_somebody_elses_and_left_alone() {
+    need!(is_root() && is_husk(), NEEDED);
+    for verb in ["run", "create"] {
+        let (systemd, runtime) = (Systemd::new(Mood::HasOne), Runtime::under_test());
+        // With a process in it, whoever's that is.
+        let mut other = Command::new(guest()).arg("hang").stdin(Stdio::null()).spawn().unwrap();
+        for directory in systemd.directories() {
+            fs::create_dir_all(&directory).unwrap();
+            fs::write(directory.join("cgroup.procs"), other.id().to_string()).unwrap();
+        }
+        let bundle = bundle(&systemd, "exit 0");
+        bundle.write();
+        let seen = call(&systemd, &runtime, verb, &["--bundle", bundle.path().to_str().unwrap(), "c"]);
+        seen.fails(1, "systemd: StartTransientUnit: it is so (org.freedesktop.systemd1.UnitExists)");
+        assert!(runtime.is_empty());
+        let tries = ["StartTransientUnit", "ResetFailedUnit", "StartTransientUnit"];
+        assert_eq!(methods(&systemd), all(&tries), "it was not stopped");
+        assert!(other.try_wait().unwrap().is_none(), "nor was its process killed");
+        other.kill().unwrap();
+        other.wait().unwrap();
+        systemd.directories().iter().for_each(|directory| fs::remove_dir(directory).unwrap());
+        assert!(is_gone(&systemd));
+    }
+}
+
+#[test]
+fn a_job_that_fails_is_an_error() {
+    need!(is_root() && is_husk(), NEEDED);
+    for result in ["failed", "timeout"] {
+        let (systemd, runtime) = (Systemd::new(Mood::Ends(result)), Runtime::under_test());
+        let seen = run(&systemd, &runtime, &bundle(&systemd, "exit 0"));
+        seen.fails(1, &format!("systemd: unit {UNIT}: job {result}"));
+        assert_eq!(methods(&systemd), all(&["StartTransientUnit", "ResetFailedUnit"]));
+        assert!(is_gone(&systemd));
+    }
+}
+
+#[test]
+fn a_bus_that_goes_away_is_an_error() {
+    need!(is_root() && is_husk(), NEEDED);
+    let (systemd, runtime) = (Systemd::new(Mood::Leaves), Runtime::under_test());
+    run(&systemd, &runtime, &bundle(&systemd, "exit 0")).fails(1, "talk to systemd: receive");
+    assert!(is_gone(&systemd));
+}
+
+#[test]
+fn a_field_that_makes_no_name_of_a_unit_is_told() {
+    need!(is_root() && is_husk(), NEEDED);
+    let (systemd, runtime) = (Systemd::new(Mood::Willing), Runtime::under_test());
+    let wrong = |path: &str| {
+        let bundle = Bundle::running("exit 0").with("/linux/cgroupsPath", path.into());
+        run(&systemd, &runtime, &bundle).fails(1, "linux.cgroupsPath");
+    };
+    wrong("/a/path");
+    wrong("no-slice:husk:c");
+    wrong("a.slice:husk:with/slash");
+    assert_eq!(systemd.calls().len(), 0);
+}
+
+// Systemd's own list of devices has no exceptions from what is allowed.
+#[test]
+fn device_rules_hold_whether_or_not_it_has_words_for_them() {
+    need!(is_root() && is_husk(), NEEDED);
+    let device = json!([{ "path": "/dev/none", "type": "c", "major": 60, "minor": 1, "fileMode": 0o666 }]);
+    let rule = |allow: bool, fields: Value| {
+        let mut rule = fields;
+        (rule["allow"], rule["access"]) = (allow.into(), "rwm".into());
+        rule
+    };
+    let open = |rules: Value| {
+        let (systemd, runtime) = (Systemd::new(Mood::Willing), Runtime::under_test());
+        let bundle = bundle(&systemd, "cat /dev/none")
+            .with("/linux/resources", json!({ "devices": rules }))
+            .with("/linux/devices", device.clone());
+        run(&systemd, &runtime, &bundle)
+    };
+    let this = || json!({ "type": "c", "major": 60, "minor": 1 });
+    open(json!([rule(false, json!({}))])).fails(1, "Operation not permitted");
+    open(json!([rule(false, json!({})), rule(true, this())])).fails(1, "No such device or address");
+    // All but one.
+    open(json!([rule(true, json!({})), rule(false, this())])).fails(1, "Operation not permitted");
+}
+
+#[test]
+fn a_container_of_its_is_limited_paused_and_killed() {
+    need!(is_husk(), NEEDED);
+    need!(crate::cgroups::has("pids"), "needs the pids controller");
+    let (systemd, runtime) = (Systemd::new(Mood::Willing), Runtime::under_test());
+    let bundle = bundle(&systemd, "hang").with("/linux/resources", json!({ "pids": { "limit": 20 } }));
+    bundle.write();
+    let path = bundle.path().to_str().unwrap();
+    call(&systemd, &runtime, "run", &["--detach", "--bundle", path, "c"]).succeeds();
+    let limit = || {
+        let directories = systemd.directories();
+        let file = directories.iter().map(|directory| directory.join("pids.max")).find(|file| file.exists());
+        fs::read_to_string(file.unwrap()).unwrap().trim().to_owned()
+    };
+    assert_eq!(limit(), "20");
+    call(&systemd, &runtime, "update", &["--pids-limit", "30", "c"]).succeeds();
+    assert_eq!(limit(), "30");
+    let calls = systemd.calls();
+    let asked = |method| &calls.iter().find(|(member, _)| member == method).unwrap().1;
+    assert_eq!(property(&asked("StartTransientUnit")[2], "TasksMax"), Some(&json!(20)));
+    assert_eq!(property(&asked("SetUnitProperties")[2], "TasksMax"), Some(&json!(30)));
+    // The freezer of version 1 is none of its.
+    call(&systemd, &runtime, "pause", &["c"]).succeeds();
+    assert_eq!(runtime.status(), "paused");
+    call(&systemd, &runtime, "delete", &["--force", "c"]).succeeds();
+    assert!(is_gone(&systemd) && runtime.is_empty());
+    assert!(methods(&systemd).contains(&format!("StopUnit {UNIT}")));
+}

@@ -1,0 +1,107 @@
+//! Waiting for the end of a container, and how it was.
+//!
+//! The parent of a container's process is not who waits here, so what is printed is what the kernel tells
+//! others. That a wait has begun is seen by the descriptor that it waits on.
+
+use crate::util::{Bundle, Runtime, is_husk, need, until_gone};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, Stdio};
+
+/// A `husk wait` that has opened what it waits on.
+fn waiting(runtime: &Runtime) -> Child {
+    let mut child = runtime.spawn("wait", &["c"], Stdio::piped());
+    let directory = format!("/proc/{}/fd", child.id());
+    let is_pidfd = |entry: fs::DirEntry| {
+        fs::read_link(entry.path()).is_ok_and(|target| target.to_string_lossy().contains("pidfd"))
+    };
+    // Nothing tells of a descriptor being opened.
+    while fs::read_dir(&directory).is_ok_and(|mut entries| !entries.any(|entry| entry.is_ok_and(is_pidfd))) {
+        assert_eq!(child.try_wait().unwrap(), None, "it waits for nothing");
+        std::thread::yield_now();
+    }
+    child
+}
+
+fn printed(mut child: Child) -> String {
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    assert!(child.wait().unwrap().success());
+    text
+}
+
+fn pid(runtime: &Runtime) -> i32 {
+    let state: Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
+    i32::try_from(state["pid"].as_i64().unwrap()).unwrap()
+}
+
+/// Whether this kernel tells how a process ended to others than its parent (`PIDFD_INFO_EXIT`).
+fn kernel_tells() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers =
+        release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse::<u32>().unwrap_or(0));
+    (numbers.next(), numbers.next()) >= (Some(6), Some(15))
+}
+
+#[test]
+fn the_code_of_a_container_that_nobody_here_is_the_parent_of() {
+    need!(is_husk(), "another runtime waits for nobody");
+    need!(kernel_tells(), "the kernel tells it to the parent alone");
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("exit 7");
+    runtime.create(&bundle).succeeds();
+    // From before it is started.
+    let waits = waiting(&runtime);
+    runtime.call("start", &["c"]).succeeds();
+    assert_eq!(printed(waits), "7\n");
+}
+
+#[test]
+fn who_is_killed_ends_with_128_and_the_signal() {
+    need!(is_husk(), "another runtime waits for nobody");
+    need!(kernel_tells(), "the kernel tells it to the parent alone");
+    let runtime = Runtime::started(&Bundle::running("wait"));
+    let all = [waiting(&runtime), waiting(&runtime)];
+    runtime.call("kill", &["c", "KILL"]).succeeds();
+    for waits in all {
+        assert_eq!(printed(waits), "137\n");
+    }
+}
+
+#[test]
+fn one_in_the_foreground_is_waited_for_by_others_too() {
+    need!(is_husk(), "another runtime waits for nobody");
+    need!(kernel_tells(), "the kernel tells it to the parent alone");
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("wait");
+    let mut running = runtime.running(&bundle);
+    let mut said = String::new();
+    BufReader::new(running.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    let waits = waiting(&runtime);
+    runtime.call("kill", &["c", "KILL"]).succeeds();
+    assert_eq!(running.wait().unwrap().code(), Some(137));
+    assert_eq!(printed(waits), "137\n");
+}
+
+#[test]
+fn what_had_ended_before_is_known_where_husk_waited_for_it() {
+    need!(is_husk(), "another runtime waits for nobody");
+    let runtime = Runtime::under_test();
+    runtime.run_with(&Bundle::running("exit 7"), &["--keep"]);
+    runtime.call("wait", &["c"]).prints("7");
+}
+
+#[test]
+fn what_nobody_remembers_is_said_to_be_unknown() {
+    need!(is_husk(), "another runtime waits for nobody");
+    let runtime = Runtime::started(&Bundle::running("wait"));
+    let pid = pid(&runtime);
+    runtime.call("kill", &["c", "KILL"]).succeeds();
+    until_gone(pid);
+    // Its parent may or may not have waited for it.
+    let said = runtime.call("wait", &["c"]).succeeds();
+    assert!(said == "unknown\n" || said == "137\n", "{said}");
+    runtime.call("delete", &["c"]).succeeds();
+    runtime.call("wait", &["c"]).fails(1, "container does not exist");
+}
