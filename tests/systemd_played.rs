@@ -131,14 +131,18 @@ fn one_that_runs_is_somebody_elses_and_left_alone() {
         }
         let bundle = bundle(&systemd, "exit 0");
         bundle.write();
-        let seen = call(&systemd, &runtime, verb, &["--bundle", bundle.path().to_str().unwrap(), "c"]);
-        seen.fails(1, "systemd: StartTransientUnit: it is so (org.freedesktop.systemd1.UnitExists)");
+        let call = || call(&systemd, &runtime, verb, &["--bundle", bundle.path().to_str().unwrap(), "c"]);
+        let seen = call();
+        assert!(other.try_wait().unwrap().is_none(), "its process was not killed");
+        other.kill().unwrap();
+        other.wait().unwrap();
+        seen.fails(1, "container's cgroup is not empty: 1 process(es) found");
+        assert!(runtime.is_empty() && methods(&systemd).is_empty());
+        // And with nobody in it so far, as when two ask for the same at once.
+        call().fails(1, "systemd: StartTransientUnit: it is so (org.freedesktop.systemd1.UnitExists)");
         assert!(runtime.is_empty());
         let tries = ["StartTransientUnit", "ResetFailedUnit", "StartTransientUnit"];
         assert_eq!(methods(&systemd), all(&tries), "it was not stopped");
-        assert!(other.try_wait().unwrap().is_none(), "nor was its process killed");
-        other.kill().unwrap();
-        other.wait().unwrap();
         systemd.directories().iter().for_each(|directory| fs::remove_dir(directory).unwrap());
         assert!(is_gone(&systemd));
     }
