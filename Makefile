@@ -5,9 +5,11 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 # Which binary is installed: built if none is named.
 HUSK ?=
+# What 'husk --version' says that it was built from.
+COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 export PREFIX DESTDIR
 
-.PHONY: help run install uninstall check check-deep test soak integration integration-guest golden examples doc bench-spawn
+.PHONY: help run install uninstall check check-deep test soak integration integration-guest golden examples doc bench-engines bench-hermetic bench-spawn test-hermetic
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -16,7 +18,7 @@ run: ## build husk, print the plan of an example container and run it
 	examples/hello/run.sh
 
 install: ## husk, its manual and completions, below $(DESTDIR)$(PREFIX)
-	test -n "$(HUSK)" || $(CARGO) build --release
+	test -n "$(HUSK)" || $(if $(COMMIT),HUSK_COMMIT=$(COMMIT) )$(CARGO) build --release
 	HUSK="$(or $(HUSK),$$(ls -t target/*/release/husk | head -n 1))" packaging/install.sh install
 
 uninstall: ## what 'install' installed
@@ -42,6 +44,7 @@ integration-guest: ## tests of cgroups, systemd and AppArmor in an emulated Debi
 
 golden: ## write the expected plans and help anew; the difference is the review
 	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-plan --test golden
+	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-hermetic --test listings
 	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests help_is
 
 examples: ## run every example program
@@ -50,5 +53,16 @@ examples: ## run every example program
 doc: ## the documentation of the libraries
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
 
+bench-engines: ## a container by podman and by containerd with husk, crun and runc: a table
+	integration/bench/engines/run.sh
+
 bench-spawn: ## spawn times against fork, vfork, posix_spawn, clone and std: tables and plots
 	integration/bench/spawn/run.sh
+
+bench-hermetic: ## what a sandbox costs, beside bubblewrap's and unshare's with the same isolation (ROUNDS=)
+	$(CARGO) build --release --bin husk
+	integration/bench/hermetic/run.sh $(or $(ROUNDS),300)
+
+test-hermetic: ## husk's own tests of pure code, each in a sandbox of its own
+	$(CARGO) build --bin husk
+	runner="$$(ls -t target/*/debug/husk | head -n 1) test --timeout 60s --runner" tests/hermetic.sh

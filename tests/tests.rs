@@ -20,6 +20,12 @@ mod exec;
 mod exec_namespaces;
 /// What a runtime says it can do.
 mod features;
+/// Programs that see nothing of their surroundings, and what they try in order to.
+mod hermetic;
+/// Tests of cargo's, each in a sandbox of its own.
+mod hermetic_cargo;
+/// Sandboxes on machines that do not let one be made, or not completely.
+mod hermetic_machines;
 /// The six kinds of hooks: where, when and with what they are run, and what follows if they fail.
 mod hooks;
 /// The rules of the house that a compiler does not know.

@@ -1,7 +1,7 @@
 //! How husk ends.
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::{ExitCode, ExitStatus};
+use std::process::ExitStatus;
 
 /// An end that is worth a number.
 #[derive(Clone, Copy, Debug)]
@@ -14,18 +14,33 @@ pub(crate) enum Exit {
     UnknownCommand,
     /// 255: an `exec` that came to no process. Anything else is the code of one.
     NoProcess,
+    /// 101: a test that failed, as libtest has it.
+    Tests,
+    /// 124: a program that a limit ended, as timeout(1) has it.
+    Limit,
+    /// 125: a `test` that came to no sandbox.
+    NoSandbox,
+    /// 126: a program that cannot be run.
+    NoProgram,
+    /// 127: a program that is not there.
+    NotFound,
     /// What the container's program ended with; 128 and the signal that killed it.
     Program(ExitStatus),
 }
 
-impl From<Exit> for ExitCode {
+impl From<Exit> for u8 {
     fn from(exit: Exit) -> Self {
         match exit {
-            Exit::Success => Self::SUCCESS,
-            Exit::Failed => Self::FAILURE,
-            Exit::UnknownCommand => Self::from(3),
-            Exit::NoProcess => Self::from(255),
-            Exit::Program(status) => number(status).map_or(Self::FAILURE, Self::from),
+            Exit::Success => 0,
+            Exit::Failed => 1,
+            Exit::UnknownCommand => 3,
+            Exit::NoProcess => 255,
+            Exit::Tests => 101,
+            Exit::Limit => 124,
+            Exit::NoSandbox => 125,
+            Exit::NoProgram => 126,
+            Exit::NotFound => 127,
+            Exit::Program(status) => number(status).unwrap_or(1),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! that a test says exactly what is looked at and needs no image.
 
 mod criu;
+mod network;
 mod spy;
 mod stream;
 mod terminal;
@@ -126,6 +127,10 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
             std::io::stdin().read_to_end(&mut Vec::new())?;
         }
         ["tty", words @ ..] => return terminal::look(words),
+        // Whether somebody answers at an address: a port of this machine, or the name of an abstract socket.
+        ["connect", address] => network::connect(address)?,
+        // Listens at a port, says so, and connects to itself; then waits for the end of its input.
+        ["listen", port] => network::listen(port)?,
         ["cat", file] => print!("{}", fs::read_to_string(file)?),
         ["write", file] => fs::write(file, "written")?,
         ["list", directory] => {

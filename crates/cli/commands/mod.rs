@@ -22,6 +22,7 @@ mod run;
 mod spec;
 mod start;
 mod state;
+mod test;
 mod update;
 mod validate;
 mod wait;
@@ -60,9 +61,10 @@ pub(crate) enum Group {
     Life,
     Look,
     Prepare,
+    Test,
 }
 
-pub(crate) const GROUPS: [Group; 3] = [Group::Life, Group::Look, Group::Prepare];
+pub(crate) const GROUPS: [Group; 4] = [Group::Life, Group::Look, Group::Prepare, Group::Test];
 
 impl Group {
     pub(crate) fn heading(self) -> &'static str {
@@ -70,12 +72,13 @@ impl Group {
             Self::Life => "A container's life",
             Self::Look => "What is there",
             Self::Prepare => "Before there is a container",
+            Self::Test => "Without a container",
         }
     }
 }
 
 /// Every verb, in the order of the help.
-pub(crate) static VERBS: [Verb; 24] = [
+pub(crate) static VERBS: [Verb; 25] = [
     Verb {
         usage: "[--bundle DIRECTORY] ID",
         more: run::MORE,
@@ -141,6 +144,12 @@ pub(crate) static VERBS: [Verb; 24] = [
         ..verb::<completion::Completion>("completion", Group::Prepare)
     },
     Verb { usage: "[VERB]", more: man::MORE, ..verb::<man::Man>("man", Group::Prepare) },
+    Verb {
+        usage: "[OPTIONS] [--] PROGRAM [ARGUMENTS]",
+        more: test::MORE,
+        failure: Exit::NoSandbox,
+        ..verb::<test::Test>("test", Group::Test)
+    },
 ];
 
 pub(crate) fn find(name: &OsStr) -> Option<&'static Verb> {

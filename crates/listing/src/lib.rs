@@ -191,6 +191,7 @@ impl Display for Line<'_> {
             Step::Setns { fd, namespaces } => write!(f, "join {} {}", Kinds(namespaces), Descriptor(fd)),
             Step::CloneParent { namespaces } if namespaces.is_empty() => f.write_str("clone-parent"),
             Step::CloneParent { namespaces } => write!(f, "clone-parent with new {}", Kinds(namespaces)),
+            Step::CloneAndReap => f.write_str("clone-and-reap"),
             Step::Sethostname { name } => write!(f, "hostname {}", Bytes(name)),
             Step::Setdomainname { name } => write!(f, "domainname {}", Bytes(name)),
             Step::LoopbackUp => f.write_str("loopback up"),
@@ -300,6 +301,7 @@ impl Display for Wish {
             Request::Terminal => "terminal",
             Request::Scheduler => "scheduler",
             Request::Cgroup => "cgroup",
+            Request::Leftovers => "leftovers",
         })
     }
 }

@@ -95,8 +95,8 @@ impl Error {
     }
 }
 
-/// A plan being written.
-pub(crate) struct Builder<'b> {
+/// A plan being written: of a container here, or of whatever else is a list of steps.
+pub struct Builder<'b> {
     memory: &'b Bump,
     steps: BumpVec<'b, Step<'b>>,
     origins: Vec<Rc<str>>,
@@ -111,7 +111,9 @@ pub(crate) struct Builder<'b> {
 }
 
 impl<'b> Builder<'b> {
-    pub(crate) fn new(memory: &'b Bump) -> Self {
+    /// A plan of no steps yet, to lie in this memory.
+    #[must_use]
+    pub fn new(memory: &'b Bump) -> Self {
         // The lowest is taken first, so that listings are easy to follow.
         let free = (0..Reg::COUNT).rev().filter_map(Reg::new).collect();
         let steps = BumpVec::with_capacity_in(96, memory);
@@ -128,7 +130,7 @@ impl<'b> Builder<'b> {
     }
 
     /// Says where the steps from here on come from.
-    pub(crate) fn at(&mut self, origin: impl Into<Rc<str>>) -> &mut Self {
+    pub fn at(&mut self, origin: impl Into<Rc<str>>) -> &mut Self {
         let origin = origin.into();
         // A path of a configuration may hold anything; a line of a listing is one line.
         self.origin = match origin.contains(char::is_control) {
@@ -143,22 +145,31 @@ impl<'b> Builder<'b> {
         self.origin.clone()
     }
 
-    pub(crate) fn push(&mut self, step: Step<'b>) {
+    /// Adds a step.
+    pub fn push(&mut self, step: Step<'b>) {
         self.steps.push(step);
         self.origins.push(self.origin.clone());
     }
 
-    pub(crate) fn error(&self, reason: impl Into<String>) -> Error {
+    /// An error of where the last steps come from.
+    #[must_use]
+    pub fn error(&self, reason: impl Into<String>) -> Error {
         Error { origin: self.origin.to_string(), reason: reason.into() }
     }
 
-    pub(crate) fn finish(self, namespaces: Namespaces) -> Plan<'b> {
+    /// The plan, with the namespaces that the child is to be born in.
+    #[must_use]
+    pub fn finish(self, namespaces: Namespaces) -> Plan<'b> {
         let Self { steps, origins, program, .. } = self;
         Plan { steps: steps.into_bump_slice(), namespaces, origins, program }
     }
 
     /// A register that no step uses.
-    pub(crate) fn register(&mut self) -> Result<Reg, Error> {
+    ///
+    /// # Errors
+    ///
+    /// If all [`Reg::COUNT`] are taken.
+    pub fn register(&mut self) -> Result<Reg, Error> {
         let register =
             self.free.pop().ok_or_else(|| self.error("more descriptors at a time than there is room for"))?;
         self.most_used = self.most_used.max(register.index() + 1);
@@ -181,18 +192,25 @@ impl<'b> Builder<'b> {
 
     /// Gives a register back that no later step needs. What is in it is closed by the next step that
     /// uses the register, or before the program begins.
-    pub(crate) fn release(&mut self, register: Reg) {
+    pub fn release(&mut self, register: Reg) {
         self.free.push(register);
     }
 
-    pub(crate) fn text(&self, string: impl AsRef<Path>) -> Result<&'b CStr, Error> {
+    /// A string for a step.
+    ///
+    /// # Errors
+    ///
+    /// If there is a NUL byte in it.
+    pub fn text(&self, string: impl AsRef<Path>) -> Result<&'b CStr, Error> {
         let bytes = string.as_ref().as_os_str().as_bytes();
         let copy = self.memory.alloc_slice_fill_copy(bytes.len() + 1, 0);
         copy[..bytes.len()].copy_from_slice(bytes);
         CStr::from_bytes_with_nul(copy).map_err(|_| self.error("holds a NUL byte"))
     }
 
-    pub(crate) fn slice<T: Copy>(&self, values: &[T]) -> &'b [T] {
+    /// Bytes, numbers or ids for a step.
+    #[must_use]
+    pub fn slice<T: Copy>(&self, values: &[T]) -> &'b [T] {
         self.memory.alloc_slice_copy(values)
     }
 
@@ -200,7 +218,9 @@ impl<'b> Builder<'b> {
         self.memory.alloc(value)
     }
 
-    pub(crate) fn array(&self, strings: impl IntoIterator<Item = &'b CStr>) -> husk_script::sys::CArray<'b> {
+    /// Strings for exec.
+    #[must_use]
+    pub fn array(&self, strings: impl IntoIterator<Item = &'b CStr>) -> husk_script::sys::CArray<'b> {
         let pointers = strings.into_iter().map(CPtr::from).chain([CPtr::NULL]);
         let pointers = BumpVec::from_iter_in(pointers, self.memory).into_bump_slice();
         husk_script::sys::CArray::new(pointers).expect("ends with the only null pointer")

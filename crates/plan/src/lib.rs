@@ -33,7 +33,7 @@ mod rootfs;
 mod seccomp;
 mod terminal;
 
-pub use builder::{Error, Plan};
+pub use builder::{Builder, Error, Plan};
 pub use devices::default_devices;
 pub use exec::{Target, cpu_mask, exec};
 pub use host::{AppArmor, CgroupEntry, CgroupMount, Host, JoinedIds, NamespacePath, Resctrl, Selinux};
@@ -43,7 +43,6 @@ pub use process::rlimits;
 pub use program::not_begun;
 pub use seccomp::decisions;
 
-use builder::Builder;
 use bumpalo::Bump;
 use husk_bundle::Container;
 use husk_bundle::container::{Access, NamespaceKind, NoNewPrivileges};

@@ -66,8 +66,8 @@ impl Launched<'_> {
                 }
                 Request::Terminal => console.receive(child.requested_fd()?)?,
                 Request::Scheduler => schedule(child, container)?,
-                // Answered by whoever made the child.
-                Request::IdMaps => {
+                // Answered by whoever made the child; and of no container.
+                Request::IdMaps | Request::Leftovers => {
                     return Err(Error::State("the container's process asks for what it has"));
                 }
             }

@@ -6,11 +6,12 @@
 //! and no system call to report.
 //!
 //! A list with a [`Step::CloneParent`](crate::Step) goes on in another process, whose pid the kernel
-//! writes here too. That one has memory of its own, so the journal of such a list lies in a shared
-//! mapping.
+//! writes here too; of one with a [`Step::CloneAndReap`](crate::Step) the first process writes how the
+//! second ended. That one has memory of its own, so the journal of such a list lies in a shared mapping.
 
+use crate::sys::process::Usage;
 use crate::sys::{Errno, Pid};
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// See the top of this file.
 pub struct Journal {
@@ -18,6 +19,10 @@ pub struct Journal {
     step: AtomicU32,
     errno: AtomicI32,
     births: [AtomicI32; MOST_BIRTHS],
+    /// One more than the status of the program that [`CloneAndReap`](crate::Step) waited for; 0 before.
+    ended: AtomicI32,
+    cpu_micros: AtomicU64,
+    peak_kib: AtomicU64,
 }
 
 /// How often a list may go on in another process: once to join a time namespace, once to be in
@@ -42,6 +47,9 @@ impl Journal {
             step: AtomicU32::new(0),
             errno: AtomicI32::new(0),
             births: [const { AtomicI32::new(0) }; MOST_BIRTHS],
+            ended: AtomicI32::new(0),
+            cpu_micros: AtomicU64::new(0),
+            peak_kib: AtomicU64::new(0),
         }
     }
 
@@ -73,6 +81,21 @@ impl Journal {
     #[must_use]
     pub fn born(&self, before: usize) -> Option<Pid> {
         Pid::from_raw(self.births.get(before)?.load(Ordering::Acquire))
+    }
+
+    /// How the program ended that [`CloneAndReap`](crate::Step) waited for, as wait(2) has it, and what it
+    /// used.
+    #[must_use]
+    pub fn ended(&self) -> Option<(i32, Usage)> {
+        let status = self.ended.load(Ordering::Acquire).checked_sub(1).filter(|status| *status >= 0)?;
+        let cpu_micros = self.cpu_micros.load(Ordering::Relaxed);
+        Some((status, Usage { cpu_micros, peak_kib: self.peak_kib.load(Ordering::Relaxed) }))
+    }
+
+    pub(crate) fn end(&self, status: i32, usage: Usage) {
+        self.cpu_micros.store(usage.cpu_micros, Ordering::Relaxed);
+        self.peak_kib.store(usage.peak_kib, Ordering::Relaxed);
+        self.ended.store(status.wrapping_add(1), Ordering::Release);
     }
 
     /// The word for the pid of the next process.

@@ -25,6 +25,7 @@ pub mod journal;
 mod keys;
 mod missing;
 mod perform;
+mod reap;
 pub mod report;
 mod step;
 mod target;
@@ -60,7 +61,8 @@ pub struct Script<'a> {
 }
 
 /// Performs the list. This is the child's whole life between clone and exec, or with a
-/// [`Step::CloneParent`] that of two children, the second of which goes on where the first ends.
+/// [`Step::CloneParent`] that of two children, the second of which goes on where the first ends, or with
+/// [`Step::CloneAndReap`] waits for it.
 pub fn run(script: &Script<'_>) -> ! {
     let mut registers = Registers::default();
     let mut times = script.times;

@@ -12,7 +12,7 @@ use crate::sys::signal::Signal;
 use crate::sys::terminal::ioctl_tiocswinsz;
 use crate::sys::{Errno, Fd, Pid, Result, Uid, at, clone, file, limits, mount, namespace, process, signal};
 use crate::target::{ensure_directory, ensure_place};
-use crate::{Journal, Script, copy, cover, terminal, tree};
+use crate::{Journal, Script, copy, cover, reap, terminal, tree};
 use core::ffi::CStr;
 
 /// The descriptors that steps leave for each other.
@@ -287,6 +287,7 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
         Step::Unshare { namespaces } => namespace::unshare(namespaces),
         Step::Setns { fd, namespaces } => namespace::setns(registers.get(fd)?, namespaces),
         Step::CloneParent { namespaces } => clone_parent(namespaces, script.journal),
+        Step::CloneAndReap => reap::clone_and_reap(script),
         Step::Sethostname { name } => namespace::sethostname(name),
         Step::Setdomainname { name } => namespace::setdomainname(name),
         Step::LoopbackUp => namespace::loopback_up(),
@@ -441,7 +442,7 @@ fn drop_bounding(keep: u64) -> Result {
 }
 
 /// Closes everything from `first` on but these two.
-fn close_others(mut first: Fd, keep: Option<Fd>, channel: Option<Fd>) -> Result {
+pub(crate) fn close_others(mut first: Fd, keep: Option<Fd>, channel: Option<Fd>) -> Result {
     let (lower, upper) = if keep < channel { (keep, channel) } else { (channel, keep) };
     for kept in [lower, upper].into_iter().flatten() {
         if let Some(before) = kept.before().filter(|before| *before >= first) {

@@ -15,6 +15,8 @@
 //!                         <------------     go on
 //!    end of file          ------------>     parked: the parent's death is no longer the child's
 //!    end of file          ------------>     released: exec happened, or the child is dead
+//!    Request(Leftovers)   ------------>     see which processes the program leaves behind
+//!                         <------------     go on
 //! ```
 //!
 //! A child that fails at a hook of its own says what the hook said, before the end of file:
@@ -57,6 +59,8 @@ pub enum Request {
     Terminal = 6,
     /// Move the child into the container's cgroup, where it could not be born.
     Cgroup = 7,
+    /// Look at the processes that are left behind, before they are ended.
+    Leftovers = 10,
 }
 
 /// The length of a request with a number.
@@ -76,6 +80,7 @@ impl Request {
             6 => Some(Self::Terminal),
             9 => Some(Self::Scheduler),
             7 => Some(Self::Cgroup),
+            10 => Some(Self::Leftovers),
             _ => None,
         }
     }

@@ -616,6 +616,12 @@ pub enum Step<'a> {
         /// The kinds of namespaces to make, time excepted.
         namespaces: Namespaces,
     },
+    /// `clone` without shared memory: the list goes on in a process of its own, which has the registers and
+    /// all else of the first. The first, which has to be the first of its pid namespace, closes all
+    /// descriptors but the channel and waits: for the end of every process that becomes its child, and for
+    /// signals, which it passes on to the other's process group. When the other has ended it writes that down,
+    /// asks the parent about what is left behind, if anything is, and exits; that ends whatever is left.
+    CloneAndReap,
     /// `sethostname`.
     Sethostname {
         /// The name.
@@ -782,6 +788,12 @@ pub enum Step<'a> {
 }
 
 impl Step<'_> {
+    /// Whether the list goes on in a process with memory of its own.
+    #[must_use]
+    pub const fn leaves_memory(&self) -> bool {
+        matches!(self, Step::CloneParent { .. } | Step::CloneAndReap)
+    }
+
     /// What it asks the parent for, or may ask for.
     #[must_use]
     pub const fn request(&self) -> Option<Request> {

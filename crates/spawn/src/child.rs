@@ -7,6 +7,7 @@ use husk_listing::Line;
 use husk_script::hook::Failed;
 use husk_script::journal::Progress;
 use husk_script::report::{GO_ON, LAST_WORDS, MOST_BYTES, WITH_NUMBER};
+use husk_script::sys::process::Usage;
 use husk_script::sys::signal::{Signal, pidfd_send_signal};
 use husk_script::sys::{Errno, Fd, Pid};
 use husk_script::{Request, Script, Step};
@@ -273,6 +274,13 @@ impl Child {
         times.iter().map(|time| time.load(Ordering::Relaxed)).collect()
     }
 
+    /// What the program used that [`Step::CloneAndReap`] waited for, with the children that it waited for
+    /// itself. Known when it has ended.
+    #[must_use]
+    pub fn usage(&mut self) -> Option<Usage> {
+        self.berth().script().journal.ended().map(|(_, usage)| usage)
+    }
+
     /// Waits until it has become its program.
     ///
     /// # Errors
@@ -442,7 +450,10 @@ pub(crate) fn verdict(berth: &Berth, status: ExitStatus) -> Result<ExitStatus, E
             let failed = if hook { Failed::from_errno(errno) } else { None };
             (step, failed.map_or(Reason::Errno(errno), Reason::Hook))
         }
-        Progress::At(step) if is_exec(script, step) => return Ok(status),
+        Progress::At(step) if is_exec(script, step) => {
+            let program = script.journal.ended();
+            return Ok(program.map_or(status, |(status, _)| ExitStatus::from_raw(status)));
+        }
         Progress::At(step) => (step, Reason::Died(status)),
     };
     let line = script.steps.get(step).map(|step: &Step<'_>| Line(step).to_string());

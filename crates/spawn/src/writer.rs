@@ -46,7 +46,7 @@ impl Memory {
         timed: bool,
     ) -> Result<(&Journal, Option<&[AtomicU64]>), Error> {
         let times = if timed { steps.len() } else { 0 };
-        let (journal, times) = if steps.iter().any(|step| matches!(step, Step::CloneParent { .. })) {
+        let (journal, times) = if steps.iter().any(Step::leaves_memory) {
             let page = Page::new(times).map_err(|errno| Error::new("journal", errno))?;
             let page = self.page.get_or_init(|| page);
             (page.journal(), page.times())

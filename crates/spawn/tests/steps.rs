@@ -112,6 +112,7 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::Personality { .. } => attributes::personality,
     // In births.rs too.
     Step::CloneParent { .. } => clone_parent,
+    Step::CloneAndReap => clone_and_reap,
     Step::Setdomainname { .. } => setdomainname,
     Step::LoopbackUp => loopback_up,
     Step::Undumpable => undumpable,
@@ -541,6 +542,39 @@ fn clone_parent() {
     // Without a channel nobody could say whether it has execed.
     let why = "clone-parent: its exec can be seen only with Command::notify_release";
     assert_eq!(failure([step]), why);
+}
+
+/// A shell as the second process of a pid namespace of its own.
+fn second(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    own_root(&mut command).new_namespaces(Namespaces::PID).args(["-c", script]);
+    command.final_steps(list([Step::Undumpable, Step::CloneAndReap]));
+    command
+}
+
+#[test]
+fn clone_and_reap() {
+    needs_namespaces!();
+    let output = second("echo $$ $PPID").output().unwrap();
+    assert_eq!(output.stdout, b"2 1\n");
+    // Of the first process there the kernel would let no signal through that has no handler.
+    let status = second("kill -TERM $$").status().unwrap();
+    assert_eq!(status.signal(), Some(15));
+    assert_eq!(second("exit 7").status().unwrap().code(), Some(7));
+    // Orphans are waited for: while it sees one that has ended, the loop goes on.
+    let status = second("(true & echo $! > /dev/null) ; while kill -0 3 2>/dev/null; do :; done").status();
+    assert!(status.unwrap().success());
+
+    let mut child = second("exec 2>&-; sleep 1000 & exit 3").notify_release().spawn().unwrap();
+    assert_eq!(child.next_request().unwrap(), Some(Request::Leftovers), "the parent is asked");
+    let children = format!("/proc/{0}/task/{0}/children", child.id());
+    assert!(!fs::read_to_string(children).unwrap().trim().is_empty(), "it still runs");
+    child.go_on().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+    assert!(child.usage().is_some());
+
+    let error = second("").final_steps(list([Step::Chdir { path: c"/no/such" }])).status().unwrap_err();
+    assert_eq!(error.to_string(), "cwd /no/such: No such file or directory (os error 2)");
 }
 
 #[test]

@@ -146,6 +146,21 @@ pub fn clone_parent(namespaces: Namespaces, born: &AtomicI32) -> Result<Option<P
     }
 }
 
+/// `clone` without shared memory and without a stack, as fork: the caller goes on twice, in its own memory
+/// and in a copy of it. To the new process, which is its child, this returns `None`.
+///
+/// Only for a process that has one thread and no buffers to write out twice.
+///
+/// # Errors
+///
+/// See clone(2).
+pub fn fork_on() -> Result<Option<Pid>> {
+    match raw::fork()? {
+        0 => Ok(None),
+        number => pid(isize::try_from(number).unwrap_or(-1)).map(Some),
+    }
+}
+
 fn pid(returned: isize) -> Result<Pid> {
     let number = check(returned)?;
     // A parent is never told 0, and pids stay below 2^22.

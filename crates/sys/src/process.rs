@@ -57,6 +57,62 @@ pub fn waitid_pidfd(pidfd: Fd) -> Result<End> {
     })
 }
 
+/// A child that has ended, and what it used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Which.
+    pub pid: Pid,
+    /// How, as wait(2) has it.
+    pub status: i32,
+    /// What it and the children that it waited for used.
+    pub usage: Usage,
+}
+
+/// What processes used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Microseconds of processors.
+    pub cpu_micros: u64,
+    /// The most memory that one of them had at a time, in KiB.
+    pub peak_kib: u64,
+}
+
+/// `wait4(-1, WNOHANG)`: a child that has ended, if one has.
+///
+/// # Errors
+///
+/// `ECHILD` if there are no children.
+pub fn wait4_any_nohang() -> Result<Option<Ended>> {
+    let Some((pid, status, times, peak)) = raw::wait4_any(linux_raw_sys::general::WNOHANG)? else {
+        return Ok(None);
+    };
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::CHILD)?;
+    let number = |number: i64| u64::try_from(number).unwrap_or(0);
+    let micros = |seconds, rest| number(seconds).wrapping_mul(1_000_000).wrapping_add(number(rest));
+    let [user, system] = times;
+    let (user, system) = (micros(user.tv_sec, user.tv_usec), micros(system.tv_sec, system.tv_usec));
+    let usage = Usage { cpu_micros: user.wrapping_add(system), peak_kib: number(peak) };
+    Ok(Some(Ended { pid, status, usage }))
+}
+
+/// `kill` of a process group.
+///
+/// # Errors
+///
+/// See kill(2).
+pub fn kill_group(leader: Pid, signal: Signal) -> Result {
+    raw::kill(leader.as_raw_pid().wrapping_neg(), signal)
+}
+
+/// `kill`.
+///
+/// # Errors
+///
+/// See kill(2).
+pub fn kill(pid: Pid, signal: Signal) -> Result {
+    raw::kill(pid.as_raw_pid(), signal)
+}
+
 /// `ioctl(PIDFD_GET_INFO)`: the status of a process that has been waited for, in the bits of wait(2), whoever
 /// its parent was. It is kept for descriptors that were open before the wait.
 ///

@@ -93,6 +93,35 @@ pub(crate) fn clone_parent(namespaces: u32, born: &AtomicI32) -> Result<usize> {
     check(unsafe { call(nr::__NR_clone, words) })
 }
 
+pub(crate) fn fork() -> Result<usize> {
+    let words = [nr::SIGCHLD as usize, 0, 0, 0, 0, 0];
+    // SAFETY: as above, without the word.
+    check(unsafe { call(nr::__NR_clone, words) })
+}
+
+pub(crate) fn kill(pid: i32, signal: Signal) -> Result {
+    // SAFETY: two numbers.
+    check(unsafe { call(nr::__NR_kill, [pid as usize, signal.word(), 0, 0, 0, 0]) }).map(drop)
+}
+
+/// What wait4 tells of who has ended: its pid, how, its times in user mode and in the kernel, and its peak memory.
+pub(crate) type Waited = (usize, i32, [nr::__kernel_old_timeval; 2], i64);
+
+pub(crate) fn wait4_any(options: u32) -> Result<Option<Waited>> {
+    let mut status = 0_i32;
+    let mut usage = MaybeUninit::<nr::rusage>::uninit();
+    let words = [usize::MAX, (&raw mut status).addr(), options as usize, usage.as_mut_ptr().addr(), 0, 0];
+    // SAFETY: the kernel writes a number and a `rusage` where there is room for them.
+    let pid = check(unsafe { call(nr::__NR_wait4, words) })?;
+    if pid == 0 {
+        return Ok(None);
+    }
+    // SAFETY: it has written all of it, of whoever it tells of. By reference: a copy would be made by a
+    // function that is not linked.
+    let usage = unsafe { usage.assume_init_ref() };
+    Ok(Some((pid, status, [usage.ru_utime, usage.ru_stime], usage.ru_maxrss)))
+}
+
 pub(crate) fn prctl(option: Prctl, [a, b]: [usize; 2]) -> Result<usize> {
     // SAFETY: none of these options takes an address.
     check(unsafe { call(nr::__NR_prctl, [option as usize, a, b, 0, 0, 0]) })

@@ -1,0 +1,51 @@
+//! What the planner has to know of a machine and of who asks. Plain data.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// A machine, and the caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// The caller's effective user, who the program is too.
+    pub uid: u32,
+    /// The caller's effective group.
+    pub gid: u32,
+    /// The caller's working directory.
+    pub cwd: PathBuf,
+    /// What is shown of where the working directory is: itself, or the repository it is in.
+    pub project: PathBuf,
+    /// The caller's home directory.
+    pub home: Option<PathBuf>,
+    /// The caller's environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Those of the directories that the program has for its own which are here.
+    pub own: Vec<PathBuf>,
+    /// For each path of the profile what it is.
+    pub found: Vec<Found>,
+    /// What the caller may have of each of the profile's [resources](crate::Limits::resources).
+    pub most: [Option<u64>; 5],
+    /// Whether the program has a cgroup of its own, which its limits of memory and processes are.
+    pub cgroup: bool,
+    /// Whether a user namespace can be made.
+    pub user_namespace: bool,
+    /// What the program finds in `/proc`.
+    pub procfs: Procfs,
+}
+
+/// What a path is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The path without symlinks in it.
+    pub path: PathBuf,
+    /// Whether it is a directory.
+    pub is_directory: bool,
+}
+
+/// A procfs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Procfs {
+    /// A new one, which shows the program's own processes.
+    Own,
+    /// The caller's, where the kernel lets nobody mount a new one because parts of this one are covered.
+    Callers,
+}

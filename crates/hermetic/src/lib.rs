@@ -1,0 +1,39 @@
+//! Runs a program so that it sees nothing of its surroundings that could change what it does, and leaves
+//! nothing behind: a sandbox for tests, for which nobody needs to be root and nothing needs to be set up.
+//!
+//! What is asked ([`Profile`]) and what this machine and its caller are ([`Host`]) become a list of steps
+//! ([`plan`]), as for a container; [`run`] has it performed and watches what comes of it.
+//!
+//! The program has the host's files, read-only; its own `/tmp`, `/var/tmp`, `/run`, `/dev` and home directory, all of
+//! them in one file system in memory; its own processes, network, host name and IPC; the caller's ids and no
+//! privileges; and an environment in which only what is on a list is the caller's. When it ends, everything
+//! that it started ends.
+//!
+//! It is no boundary against a program that attacks the kernel, and what an ordinary user may read on the host
+//! the program may read too, but for what is hidden.
+
+#![forbid(unsafe_code)]
+
+mod cargo;
+mod cgroup;
+mod environment;
+mod error;
+mod filter;
+mod host;
+mod leftovers;
+mod libtest;
+mod plan;
+mod probe;
+mod profile;
+mod run;
+mod sandbox;
+mod view;
+
+pub use cargo::{Kind, Tests, kind, run_tests, show};
+pub use error::{Error, Hint};
+pub use host::{Found, Host, Procfs};
+pub use leftovers::Process;
+pub use plan::{Streams, plan};
+pub use probe::probe;
+pub use profile::{Access, Limits, Net, Profile, Show, Variable};
+pub use run::{Ended, Loss, Reached, Run, end_alike, listing, run};

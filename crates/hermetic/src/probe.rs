@@ -1,0 +1,82 @@
+//! What this machine and its caller are.
+
+use crate::error::Error;
+use crate::host::{Found, Host, Procfs};
+use crate::profile::Profile;
+use husk_script::sys::limits::getrlimit;
+use rustix::fs::{FileType, Stat, fstat};
+use rustix::process::{getegid, geteuid};
+use std::io::{stderr, stdin, stdout};
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+/// Looks at everything that the profile's plan depends on, as far as it can be known without trying.
+///
+/// # Errors
+///
+/// If a path of the profile is not there, or there is no working directory.
+pub fn probe(profile: &Profile) -> Result<Host, Error> {
+    let failed = |act: &str, path: &Path| {
+        let act = format!("{act} {}", path.display());
+        move |reason| Error::Look { act, reason }
+    };
+    // By which a program would come to its host's files, read-only or not.
+    let streams = [
+        ("standard input", fstat(stdin())),
+        ("standard output", fstat(stdout())),
+        ("standard error", fstat(stderr())),
+    ];
+    let is_directory = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+    if let Some((name, _)) = streams.iter().find(|(_, stat)| stat.as_ref().is_ok_and(is_directory)) {
+        return Err(Error::Stream(name));
+    }
+    let cwd = env::current_dir().map_err(failed("find the working directory", Path::new("")))?;
+    let home = env::home_dir().and_then(|home| fs::canonicalize(home).ok());
+    // One that holds the system, or everything, is nobody's home.
+    let home = home.filter(|home| {
+        home.components().count() > 1 && home.is_dir() && !Path::new("/usr").starts_with(home)
+    });
+    let found = profile.shown.iter().map(|show| {
+        let path = fs::canonicalize(&show.path).map_err(failed("find", &show.path))?;
+        Ok::<_, Error>(Found { is_directory: path.is_dir(), path })
+    });
+    let own = ["/dev", "/run", "/var/tmp", "/tmp"].map(PathBuf::from).into_iter();
+    let is_directory = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+    Ok(Host {
+        uid: geteuid().as_raw(),
+        gid: getegid().as_raw(),
+        project: project(&cwd, home.as_deref()),
+        cwd,
+        home,
+        environment: env::vars_os().collect(),
+        own: own.filter(is_directory).collect(),
+        found: found.collect::<Result<_, _>>()?,
+        most: profile
+            .limits
+            .resources()
+            .map(|(resource, asked)| asked.and_then(|_| getrlimit(resource).maximum)),
+        cgroup: false,
+        user_namespace: true,
+        procfs: Procfs::Own,
+    })
+}
+
+/// The repository that a directory is in, unless that is more than a project: somebody's home, or what holds it.
+fn project(cwd: &Path, home: Option<&Path>) -> PathBuf {
+    let holds_home = |path: &Path| home.is_some_and(|home| home.starts_with(path));
+    let mut above = cwd.ancestors().take_while(|path| !holds_home(path) && path.components().count() > 2);
+    above.find(|path| path.join(".git").exists()).unwrap_or(cwd).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::project;
+    use std::path::Path;
+
+    #[test]
+    fn a_project_is_a_repository_or_the_directory_itself() {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        assert_eq!(project(Path::new("/usr/bin"), None), Path::new("/usr/bin"));
+        assert_eq!(project(here, Some(here)), here);
+    }
+}

@@ -1,0 +1,100 @@
+//! What is asked for.
+
+use husk_script::sys::limits::Resource;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A program, and what it is to see and may use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Profile {
+    /// The program with its arguments.
+    pub args: Vec<OsString>,
+    /// Variables beside those that are let through.
+    pub env: Vec<Variable>,
+    /// Paths that are to be seen otherwise than the rest.
+    pub shown: Vec<Show>,
+    /// Its network.
+    pub net: Net,
+    /// What it may use.
+    pub limits: Limits,
+}
+
+/// A variable of the environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Variable {
+    /// The caller's, if it is set.
+    Pass(OsString),
+    /// One with this value.
+    Set(OsString, OsString),
+}
+
+/// A path and how it is seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Show {
+    /// The path on the host, and the same in the sandbox.
+    pub path: PathBuf,
+    /// How.
+    pub access: Access,
+}
+
+/// How a path is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// As it is, even where it would be hidden.
+    Read,
+    /// As it is, and it may be written to.
+    Write,
+    /// As it is, and what is written to it is thrown away.
+    Overlay,
+    /// Not at all: it is empty.
+    Hide,
+}
+
+/// A network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Net {
+    /// Its own, in which nothing works.
+    None,
+    /// Its own, with the loopback device.
+    #[default]
+    Loopback,
+    /// The host's.
+    Host,
+}
+
+/// What the program may use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// How long it may take.
+    pub wall: Option<Duration>,
+    /// Seconds of a processor, for each process.
+    pub cpu_seconds: Option<u64>,
+    /// Bytes of memory.
+    pub memory: Option<u64>,
+    /// Processes and threads.
+    pub processes: Option<u64>,
+    /// Open files, for each process.
+    pub files: Option<u64>,
+    /// Bytes of a file.
+    pub file_size: Option<u64>,
+    /// Bytes of everything that it writes to its own directories.
+    pub disk: Option<u64>,
+}
+
+/// As many as no test needs, so that one that runs away fails and not the machine.
+const MOST_PROCESSES: u64 = 4096;
+
+impl Limits {
+    /// Those that the kernel keeps for each process or user.
+    #[must_use]
+    pub fn resources(&self) -> [(Resource, Option<u64>); 5] {
+        [
+            (Resource::Cpu, self.cpu_seconds),
+            (Resource::As, self.memory),
+            (Resource::Nproc, Some(self.processes.unwrap_or(MOST_PROCESSES))),
+            (Resource::Nofile, self.files),
+            (Resource::Fsize, self.file_size),
+        ]
+    }
+}

@@ -1,0 +1,281 @@
+//! Running a program: from the profile to how it ended.
+
+use crate::cgroup::Home;
+use crate::environment;
+use crate::error::{self, Error, Hint};
+use crate::host::{Host, Procfs};
+use crate::leftovers::Process;
+use crate::plan::{Streams, candidates, plan};
+use crate::probe::probe;
+use crate::profile::{Limits, Profile};
+use crate::sandbox::{Failed, Held, Sandbox, watch};
+use bumpalo::Bump;
+use husk_plan::Plan;
+use husk_script::Step;
+use husk_script::sys::Errno;
+use husk_script::sys::process::Usage;
+use husk_script::sys::signal::{Signal, rt_sigaction_default};
+use husk_spawn::Reason;
+use std::ffi::OsStr;
+use std::fmt::{self, Display, Formatter};
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How a program is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// As well as this machine can.
+    Possible,
+    /// With everything that is promised, or not at all.
+    Strict,
+}
+
+/// How a program ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Its status.
+    pub status: ExitStatus,
+    /// How long it took.
+    pub wall: Duration,
+    /// What it used.
+    pub usage: Usage,
+    /// What it left behind, which has been ended.
+    pub leftovers: Vec<Process>,
+    /// The limit that ended it.
+    pub reached: Option<Reached>,
+    /// Where it was less isolated than is promised.
+    pub losses: Vec<Loss>,
+}
+
+/// A limit that ended a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// Of time.
+    Wall(Duration),
+    /// Seconds of a processor.
+    Cpu(u64),
+    /// Bytes of memory.
+    Memory(u64),
+    /// Bytes of a file.
+    FileSize(u64),
+}
+
+impl Display for Reached {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wall(limit) => write!(f, "time limit of {} s reached", limit.as_secs_f64()),
+            Self::Cpu(limit) => write!(f, "processor limit of {limit} s reached"),
+            Self::Memory(limit) => write!(f, "memory limit of {limit} bytes reached"),
+            Self::FileSize(limit) => write!(f, "file size limit of {limit} bytes reached"),
+        }
+    }
+}
+
+/// Isolation that is not to be had on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Limits of memory and processes are each process's and each user's, not all of the program's together.
+    Cgroup(String),
+    /// The program sees the caller's procfs.
+    Procfs,
+    /// The program is in the caller's user namespace, with no privileges of it.
+    UserNamespace,
+}
+
+impl Display for Loss {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cgroup(why) => {
+                return write!(
+                    f,
+                    "limits of memory and processes are kept by rlimits, for each process and user, and not for all \
+                     together: no cgroup can be had: {why}"
+                );
+            }
+            Self::Procfs => {
+                "/proc is the caller's, whose processes are seen there: parts of it are covered, as in a \
+                 container, so the kernel lets nobody mount another"
+            }
+            Self::UserNamespace => "there is no user namespace of its own: none can be made here",
+        })
+    }
+}
+
+/// Runs a program to its end. Signals that we get meanwhile are passed on to it.
+///
+/// # Errors
+///
+/// If the sandbox cannot be made, or the program not be run.
+pub fn run(profile: &Profile, how: Run) -> Result<Ended, Error> {
+    let mut machine = Machine::of(profile, how)?;
+    let ended = machine.run(profile, Streams::Callers)?;
+    Ok(Ended { losses: machine.losses, ..ended })
+}
+
+/// A machine, and what was found to be missing there.
+pub(crate) struct Machine {
+    pub(crate) host: Host,
+    how: Run,
+    pub(crate) losses: Vec<Loss>,
+}
+
+impl Machine {
+    pub(crate) fn of(profile: &Profile, how: Run) -> Result<Self, Error> {
+        Ok(Self { host: probe(profile)?, how, losses: Vec::new() })
+    }
+
+    /// A cgroup for the next program, if its limits need one and one can be had.
+    pub(crate) fn home(&mut self, limits: &Limits) -> Result<Option<Rc<Home>>, Error> {
+        let home = match Home::of(limits).transpose() {
+            Ok(home) => home.map(Rc::new),
+            Err(error) => {
+                self.lose(Loss::Cgroup(error.to_string()))?;
+                None
+            }
+        };
+        self.host.cgroup = home.is_some();
+        Ok(home)
+    }
+
+    fn lose(&mut self, loss: Loss) -> Result<(), Error> {
+        if self.how == Run::Strict {
+            return Err(Error::Strict(loss));
+        }
+        if !self.losses.contains(&loss) {
+            self.losses.push(loss);
+        }
+        Ok(())
+    }
+
+    /// Runs one program to its end, and finds out meanwhile what can be had here.
+    pub(crate) fn run(&mut self, profile: &Profile, streams: Streams) -> Result<Ended, Error> {
+        let home = self.home(&profile.limits)?;
+        let held = Held::all().map_err(|error| Error::Step { origin: "signals".to_owned(), error })?;
+        loop {
+            let plan = self.plan(profile, streams)?;
+            let failed = match Sandbox::start(plan, &profile.limits, home.clone()) {
+                Err(failed) => failed,
+                Ok(mut sandbox) => match to_end(&mut sandbox, &held) {
+                    Ok(ended) => return Ok(ended),
+                    Err(error) => Box::new(Failed { plan: sandbox.into_plan(), error }),
+                },
+            };
+            match loss(&failed.error, &failed.plan, &mut self.host) {
+                Some(loss) => self.lose(loss)?,
+                None => return Err(explain(failed.error, &failed.plan, profile, &self.host)),
+            }
+        }
+    }
+
+    pub(crate) fn plan(&self, profile: &Profile, streams: Streams) -> Result<Plan<'static>, Error> {
+        // Never freed: the child may read it for longer than we live.
+        Ok(plan(profile, &self.host, streams, Box::leak(Box::new(Bump::new())))?)
+    }
+}
+
+fn to_end(sandbox: &mut Sandbox, held: &Held) -> Result<Ended, husk_spawn::Error> {
+    loop {
+        if let Some((_, ended)) = watch([&mut *sandbox], held)?.pop() {
+            return ended;
+        }
+    }
+}
+
+/// Ends this process by the signal that ended a program, so that whoever waits for us sees what became of it.
+/// Returns if it was none, or one that ends nobody.
+pub fn end_alike(status: ExitStatus) {
+    let signal = status.signal();
+    let Some((ours, theirs)) =
+        signal.and_then(|raw| Signal::new(raw).zip(rustix::process::Signal::from_named_raw(raw)))
+    else {
+        return;
+    };
+    // What Rust has installed for faults takes one that was sent for none. Tolerated: SIGKILL has no handler.
+    rt_sigaction_default(ours).unwrap_or(());
+    // Tolerated: then the caller says it by a code.
+    rustix::process::kill_process(rustix::process::getpid(), theirs).unwrap_or(());
+}
+
+/// What [`run`] would do, a line a step.
+///
+/// # Errors
+///
+/// As `run`, but for what only the kernel knows.
+pub fn listing(profile: &Profile) -> Result<String, Error> {
+    Ok(plan(profile, &probe(profile)?, Streams::Callers, &Bump::new())?.to_string())
+}
+
+/// The step at which a plan failed, and why.
+fn failed_at<'p>(error: &husk_spawn::Error, plan: &'p Plan<'static>) -> Option<(&'p Step<'static>, Errno)> {
+    match error.reason() {
+        Reason::Errno(errno) => Some((plan.steps.get(error.step()?)?, errno)),
+        _ => None,
+    }
+}
+
+/// What can be gone without, so that another attempt may succeed. The host is then taken for one that has
+/// not got it.
+fn loss(error: &husk_spawn::Error, plan: &Plan<'static>, host: &mut Host) -> Option<Loss> {
+    match failed_at(error, plan) {
+        Some((Step::Mount { fstype, .. }, Errno::PERM)) if *fstype == c"proc" => {
+            host.procfs = Procfs::Callers;
+            Some(Loss::Procfs)
+        }
+        None if is_refusal(error) && host.uid == 0 && host.user_namespace => {
+            host.user_namespace = false;
+            Some(Loss::UserNamespace)
+        }
+        _ => None,
+    }
+}
+
+/// The error in words that help.
+pub(crate) fn explain(
+    error: husk_spawn::Error,
+    plan: &Plan<'static>,
+    profile: &Profile,
+    host: &Host,
+) -> Error {
+    let reason = |errno: Errno| io::Error::from_raw_os_error(errno.raw_os_error());
+    let refused = |errno: Errno| Error::Namespaces {
+        act: error.act().to_owned(),
+        reason: reason(errno),
+        hint: error::switched_off(errno),
+    };
+    match (failed_at(&error, plan), error.reason()) {
+        (Some((Step::ExecveFirst { .. }, errno)), _) => Error::Program {
+            program: profile.args.first().map(|program| program.to_string_lossy().into()).unwrap_or_default(),
+            reason: reason(errno),
+            hint: hidden(profile, host),
+        },
+        // A user namespace may be made here, and not be used.
+        (Some((Step::WriteFile { .. }, errno @ (Errno::PERM | Errno::ACCESS))), _) => refused(errno),
+        (None, Reason::Errno(errno)) if error.step().is_none() => refused(errno),
+        _ => {
+            let origin = error.step().map_or("sandbox", |step| plan.origin(step)).to_owned();
+            Error::Step { origin, error }
+        }
+    }
+}
+
+/// Whether the kernel refuses a namespace.
+fn is_refusal(error: &husk_spawn::Error) -> bool {
+    let Reason::Errno(errno) = error.reason() else { return false };
+    matches!(errno, Errno::PERM | Errno::NOSPC | Errno::USERS | Errno::NOSYS | Errno::INVAL)
+}
+
+/// Where the program is, if the sandbox hides it.
+fn hidden(profile: &Profile, host: &Host) -> Hint {
+    let variables = environment::variables(profile, host);
+    let path = variables.get(OsStr::new("PATH")).cloned().unwrap_or_default();
+    let places = profile.args.first().map(|program| candidates(program, &path)).unwrap_or_default();
+    let place = places.iter().map(Path::new).find(|place| place.is_file());
+    let directory = place.and_then(Path::parent);
+    Hint(directory.map(|directory| {
+        format!("it is there, but hidden or needs what is hidden: '--read {}' shows it", directory.display())
+    }))
+}

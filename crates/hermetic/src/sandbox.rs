@@ -1,0 +1,231 @@
+//! One program in its sandbox, from its start to its end, and the loop that watches any number of them.
+
+use crate::cgroup::Home;
+use crate::leftovers::{self, Process};
+use crate::profile::Limits;
+use crate::run::{Ended, Reached};
+use husk_plan::Plan;
+use husk_script::Request;
+use husk_script::sys::Errno;
+use husk_script::sys::signal::{Signal, SignalSet, read_signalfd, rt_sigaction_default, rt_sigprocmask};
+use husk_spawn::{Child, Command, Error, signalfd};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
+use std::cell::Cell;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// A program that was not started.
+pub(crate) struct Failed {
+    pub(crate) plan: Plan<'static>,
+    pub(crate) error: Error,
+}
+
+/// A program that runs.
+pub(crate) struct Sandbox {
+    child: Child,
+    limits: Limits,
+    home: Option<Rc<Home>>,
+    plan: Plan<'static>,
+    started: Instant,
+    is_late: bool,
+    leftovers: Vec<Process>,
+}
+
+impl Sandbox {
+    /// Starts the plan's child.
+    pub(crate) fn start(
+        plan: Plan<'static>,
+        limits: &Limits,
+        home: Option<Rc<Home>>,
+    ) -> Result<Self, Box<Failed>> {
+        let steps = plan.steps;
+        let mut command = Command::of_steps(move |writer| {
+            steps.iter().for_each(|step| writer.push(*step));
+            Ok(())
+        });
+        command.kill_on_drop().new_namespaces(plan.namespaces);
+        let started = Instant::now();
+        match command.spawn() {
+            Ok(child) => Ok(Self {
+                child,
+                limits: limits.clone(),
+                home,
+                plan,
+                started,
+                is_late: false,
+                leftovers: Vec::new(),
+            }),
+            Err(error) => Err(Box::new(Failed { plan, error })),
+        }
+    }
+
+    /// What its child performs.
+    pub(crate) fn plan(&self) -> &Plan<'static> {
+        &self.plan
+    }
+
+    /// The same, of one that has ended.
+    pub(crate) fn into_plan(self) -> Plan<'static> {
+        self.plan
+    }
+
+    /// How much of its time is left.
+    fn left(&self) -> Option<Duration> {
+        let wall = self.limits.wall.filter(|_| !self.is_late)?;
+        Some(wall.saturating_sub(self.started.elapsed()))
+    }
+
+    /// Looks at whether it has ended, at its time, and at what its first process asks.
+    fn turn(&mut self, asks: bool) -> Result<Option<Ended>, Error> {
+        if let Some(status) = self.child.try_wait()? {
+            let reached = match self.limits.wall.filter(|_| self.is_late) {
+                Some(wall) => Some(Reached::Wall(wall)),
+                None => reached(status, &self.limits, self.home.as_deref()),
+            };
+            let usage = self.child.usage().unwrap_or_default();
+            let (wall, leftovers) = (self.started.elapsed(), std::mem::take(&mut self.leftovers));
+            return Ok(Some(Ended { status, wall, usage, leftovers, reached, losses: Vec::new() }));
+        }
+        if self.left() == Some(Duration::ZERO) {
+            self.is_late = true;
+            self.child.kill()?;
+        }
+        if asks {
+            match self.child.next_request()? {
+                Some(Request::Leftovers) => self.leftovers = leftovers::below(self.child.id()),
+                Some(Request::Cgroup) => self.join()?,
+                // It is about to end.
+                _ => return Ok(None),
+            }
+            self.child.go_on()?;
+        }
+        Ok(None)
+    }
+
+    /// Moves the program into its cgroup: the one child that the first process has.
+    fn join(&self) -> Result<(), Error> {
+        for program in leftovers::below(self.child.id()) {
+            let joined = self.home.as_ref().map_or(Ok(()), |home| home.join(program.pid));
+            joined.map_err(|error| Error::new(error.to_string(), Errno::PERM))?;
+        }
+        Ok(())
+    }
+}
+
+/// The limit that ended a program, as far as the kernel tells.
+fn reached(status: ExitStatus, limits: &Limits, home: Option<&Home>) -> Option<Reached> {
+    if !status.success() && home.is_some_and(Home::has_run_out) {
+        return limits.memory.map(Reached::Memory);
+    }
+    let by = |signal: Signal| status.signal() == Some(signal.number());
+    if by(Signal::XCPU) {
+        limits.cpu_seconds.map(Reached::Cpu)
+    } else if by(Signal::XFSZ) {
+        limits.file_size.map(Reached::FileSize)
+    } else {
+        None
+    }
+}
+
+/// One of several that has ended: its place among them, and how.
+pub(crate) type Over = (usize, Result<Ended, Error>);
+
+/// Waits until something happens to one of them, and returns those that have ended, with their places.
+pub(crate) fn watch<'s>(
+    sandboxes: impl IntoIterator<Item = &'s mut Sandbox>,
+    held: &Held,
+) -> Result<Vec<Over>, Error> {
+    let failed = |errno| Error::new("watch the program", errno);
+    let mut sandboxes: Vec<_> = sandboxes.into_iter().collect();
+    let left = sandboxes.iter().filter_map(|sandbox| sandbox.left()).min();
+    let left = left.and_then(|left| Timespec::try_from(left).ok());
+    let (arrived, asks) = {
+        let mut polled = vec![PollFd::new(&held.arriving, PollFlags::IN)];
+        for sandbox in &sandboxes {
+            let process = sandbox.child.as_fd();
+            // Its channel is there: its list has requests.
+            for fd in [process, sandbox.child.release_fd().unwrap_or(process)] {
+                polled.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            }
+        }
+        retry_on_intr(|| poll(&mut polled, left.as_ref())).map_err(failed)?;
+        let ready = |polled: &PollFd<'_>| !polled.revents().is_empty();
+        let (signals, others) = polled.split_at(1);
+        let asks: Vec<_> = others.chunks(2).map(|pair| pair.last().is_some_and(ready)).collect();
+        (signals.iter().any(ready), asks)
+    };
+    if arrived {
+        held.pass_on(&sandboxes)?;
+    }
+    let turns = sandboxes.iter_mut().zip(asks).enumerate();
+    let turns = turns.filter_map(|(place, (sandbox, asks))| Some((place, sandbox.turn(asks).transpose()?)));
+    Ok(turns.collect())
+}
+
+/// What somebody sends who has seen enough.
+const ENDING: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
+
+/// Signals that wait until they are passed on.
+pub(crate) struct Held {
+    before: SignalSet,
+    arriving: OwnedFd,
+    is_interrupted: Cell<bool>,
+}
+
+impl Held {
+    /// All but faults, which are of our own making, and what stops and continues us.
+    pub(crate) fn all() -> Result<Self, Error> {
+        const LEFT: [Signal; 10] = [
+            Signal::SEGV,
+            Signal::BUS,
+            Signal::FPE,
+            Signal::ILL,
+            Signal::TRAP,
+            Signal::SYS,
+            Signal::TSTP,
+            Signal::TTIN,
+            Signal::TTOU,
+            Signal::CONT,
+        ];
+        let failed = |errno| Error::new("hold signals", errno);
+        let set = LEFT.into_iter().fold(SignalSet::FULL, SignalSet::without);
+        // If our caller ignores the ends of children, the kernel keeps no status of any.
+        rt_sigaction_default(Signal::CHLD).map_err(failed)?;
+        let before = rt_sigprocmask(set).map_err(failed)?;
+        let arriving = signalfd(set)?;
+        Ok(Self { before, arriving, is_interrupted: Cell::new(false) })
+    }
+
+    /// Whether one of them was to end us.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.is_interrupted.get()
+    }
+
+    /// Passes on all signals that have come.
+    fn pass_on(&self, sandboxes: &[&mut Sandbox]) -> Result<(), Error> {
+        loop {
+            match read_signalfd(&self.arriving) {
+                Ok(arrived) if arrived.signal == Signal::CHLD => {}
+                Ok(arrived) => {
+                    if ENDING.contains(&arrived.signal) {
+                        self.is_interrupted.set(true);
+                    }
+                    sandboxes.iter().try_for_each(|sandbox| sandbox.child.signal(arrived.signal))?;
+                }
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(errno) => return Err(Error::new("take a signal", errno)),
+            }
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Tolerated: it was the mask before.
+        rt_sigprocmask(self.before).map(drop).unwrap_or(());
+    }
+}

@@ -1,0 +1,71 @@
+//! The first process of a pid namespace, when the program is the second: it is there so that the program is
+//! not the first, for whom signals without a handler do nothing and whom every orphan falls to.
+//!
+//! It stays in the parent's memory and does nothing but wait. Nobody in the namespace can kill it (the kernel
+//! keeps signals from the first process there), and it has to be undumpable before it comes here, or who is
+//! in the namespace could look through it into that memory.
+
+use crate::perform::close_others;
+use crate::report::{self, Request};
+use crate::sys::process::{Ended, exit_group, kill, kill_group, wait4_any_nohang};
+use crate::sys::signal::{Signal, SignalSet, rt_sigwait};
+use crate::sys::{Errno, Fd, Pid, Result, clone};
+use crate::{Journal, Script};
+
+/// Goes on in the second process, and returns in the first only if it cannot wait for the second. Signals are
+/// blocked, so that none of them is lost on a process that has no handlers.
+pub(crate) fn clone_and_reap(script: &Script<'_>) -> Result {
+    let Some(program) = clone::fork_on()? else { return Ok(()) };
+    // Who reads what the program writes must not have to wait for us.
+    close_others(Fd::STDIN, None, script.channel)?;
+    while reap(Some(program), script.journal)? == Left::Some {
+        match rt_sigwait(SignalSet::FULL)? {
+            Signal::CHLD => {}
+            signal => pass_on(program, signal)?,
+        }
+    }
+    if reap(None, script.journal)? == Left::Some {
+        report::request(script.channel, Request::Leftovers)?;
+    }
+    // What is left ends now: it is killed by the kernel, which waits for it.
+    exit_group(0)
+}
+
+/// What a look at the children found.
+#[derive(PartialEq, Eq)]
+enum Left {
+    /// The program has ended.
+    Program,
+    /// Nobody is left.
+    Nobody,
+    /// Somebody runs.
+    Some,
+}
+
+/// Takes the status of every child that has ended, until it is the program's.
+fn reap(program: Option<Pid>, journal: &Journal) -> Result<Left> {
+    loop {
+        match wait4_any_nohang() {
+            Ok(Some(Ended { pid, status, usage })) if Some(pid) == program => {
+                journal.end(status, usage);
+                return Ok(Left::Program);
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(Left::Some),
+            Err(Errno::CHILD) => return Ok(Left::Nobody),
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// To all that would get it from a terminal. Before it leads a group of its own the program gets it alone; if
+/// it has ended it is about to be waited for.
+fn pass_on(program: Pid, signal: Signal) -> Result {
+    match kill_group(program, signal) {
+        Err(Errno::SRCH) => match kill(program, signal) {
+            Err(Errno::SRCH) => Ok(()),
+            passed => passed,
+        },
+        passed => passed,
+    }
+}

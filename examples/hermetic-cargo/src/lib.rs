@@ -1,0 +1,70 @@
+//! A server's worth of state: a port, a file, a home directory.
+//!
+//! ```
+//! assert_eq!(hermetic_cargo::PORT, 8080);
+//! ```
+
+/// Where the server listens, always.
+pub const PORT: u16 = 8080;
+
+/// Where it remembers that it runs.
+pub const STATE: &str = "/tmp/hermetic-cargo";
+
+#[cfg(test)]
+mod tests {
+    use super::{PORT, STATE};
+    use std::net::TcpListener;
+    use std::{env, fs};
+
+    /// Only one at a time can do this on a machine, and only once.
+    fn serve() {
+        let _listener = TcpListener::bind(("127.0.0.1", PORT)).unwrap();
+        assert!(!fs::exists(STATE).unwrap());
+        fs::write(STATE, "runs").unwrap();
+        assert!(TcpListener::bind(("127.0.0.1", PORT)).is_err());
+    }
+
+    #[test]
+    fn one_serves() {
+        serve();
+    }
+
+    #[test]
+    fn another_serves() {
+        serve();
+    }
+
+    #[test]
+    fn home_is_its_own() {
+        let file = env::home_dir().unwrap().join("hermetic-cargo");
+        assert!(!file.exists());
+        fs::write(file, "").unwrap();
+    }
+
+    #[test]
+    #[should_panic(expected = "Read-only file system")]
+    fn the_source_stays_as_it_is() {
+        fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/lib.rs"), "").unwrap();
+    }
+
+    #[test]
+    #[ignore = "fails"]
+    fn it_fails() {
+        println!("said");
+        panic!("on purpose");
+    }
+
+    #[test]
+    #[ignore = "ends its process"]
+    fn it_aborts() {
+        std::process::abort();
+    }
+
+    #[test]
+    #[ignore = "takes for ever"]
+    fn it_hangs() {
+        loop {
+            std::thread::park();
+        }
+    }
+}

@@ -1,0 +1,42 @@
+#!/bin/sh
+# What a sandbox costs, beside bubblewrap's and unshare's with the same isolation, and a program without one. Each is
+# run once in every round, so that whatever else the machine does hits all of them alike.
+#
+#   integration/bench/hermetic/run.sh [ROUNDS]
+set -eu
+cd "$(dirname "$0")/../../.."
+
+rounds=${1:-300}
+husk=${HUSK:-$(ls -t target/*/release/husk | head -n 1)}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+for tool in hyperfine bwrap unshare; do
+    command -v "$tool" >/dev/null || { echo "$tool is missing"; exit 1; }
+done
+
+# A directory where nothing but the root file system is to be shown.
+cd /
+bwrap="bwrap --unshare-all --ro-bind / / --dev /dev --proc /proc --tmpfs /tmp --tmpfs /var/tmp --tmpfs /run --tmpfs $HOME
+    --hostname localhost --die-with-parent --new-session --clearenv /bin/true"
+measure() {
+    hyperfine -N --style none --warmup 0 --runs 1 --export-json "$work/one" "$2" >/dev/null 2>&1
+    sed -n 's/^ *"mean": \([0-9.e-]*\).*/\1/p' "$work/one" >>"$work/$1"
+}
+round=0
+while [ "$round" -lt "$rounds" ]; do
+    measure husk "$husk test -- /bin/true"
+    measure husk-net-host "$husk test --net host -- /bin/true"
+    # shellcheck disable=SC2086 # It is words.
+    measure bubblewrap "$(echo $bwrap)"
+    measure unshare "unshare --user --map-root-user --mount --pid --fork --net --ipc --uts --cgroup --mount-proc /bin/true"
+    measure nothing "/bin/true"
+    round=$((round + 1))
+done
+
+echo "milliseconds over $rounds rounds; $(uname -sr), $(nproc) processors"
+printf '%-16s %8s %8s %8s\n' '' least median '9 of 10'
+for name in husk husk-net-host bubblewrap unshare nothing; do
+    sort -g "$work/$name" | awk -v name="$name" '{ n[NR] = $1 * 1000 } END {
+        printf "%-16s %8.2f %8.2f %8.2f\n", name, n[1], n[int((NR + 1) / 2)], n[int(NR * 0.9 + 0.5)] }'
+done

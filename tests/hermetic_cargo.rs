@@ -1,0 +1,113 @@
+//! `test --runner`: what cargo and nextest have it do, with the example's tests.
+
+use crate::hermetic::{Place, has_sandboxes};
+use crate::util::{Seen, need};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A copy of the example, whose tests are run by husk.
+struct Project {
+    place: Place,
+}
+
+impl Project {
+    fn new() -> Self {
+        let place = Place::new();
+        let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/hermetic-cargo");
+        fs::create_dir(place.path("here/src")).unwrap();
+        for file in ["Cargo.toml", "src/lib.rs"] {
+            fs::copy(example.join(file), place.path("here").as_str().to_owned() + "/" + file).unwrap();
+        }
+        Self { place }
+    }
+
+    /// `cargo` with these words. Its runner is husk with these options.
+    fn cargo(&self, options: &str, words: &[&str]) -> Seen {
+        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        let runner = format!("{} test {options} --runner", env!("CARGO_BIN_EXE_husk"));
+        for target in ["X86_64_UNKNOWN_LINUX_GNU", "AARCH64_UNKNOWN_LINUX_GNU"] {
+            command.env(format!("CARGO_TARGET_{target}_RUNNER"), &runner);
+        }
+        command
+            .args(words)
+            .current_dir(self.place.path("here"))
+            .env("CARGO_TARGET_DIR", self.place.path("here/target"));
+        command
+            .env_remove("RUST_BACKTRACE")
+            .env("RUSTUP_TOOLCHAIN", option_env!("RUSTUP_TOOLCHAIN").unwrap_or("stable"));
+        Seen(command.output().unwrap())
+    }
+
+    /// The binary of its tests.
+    fn binary(&self) -> PathBuf {
+        let files = fs::read_dir(self.place.path("here/target/debug/deps")).unwrap();
+        let mut files = files.map(|file| file.unwrap().path());
+        let is_binary = |path: &PathBuf| {
+            path.extension().is_none() && path.to_string_lossy().contains("/hermetic_cargo-")
+        };
+        files.find(is_binary).expect("a binary")
+    }
+}
+
+#[test]
+fn each_test_of_cargo_has_a_sandbox_of_its_own() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let project = Project::new();
+    let seen = project.cargo("", &["test", "--offline", "--lib"]).succeeds();
+    for line in [
+        "running 7 tests",
+        "test tests::one_serves ... ok",
+        "test tests::another_serves ... ok",
+        "test tests::home_is_its_own ... ok",
+        "test tests::the_source_stays_as_it_is ... ok",
+        "test tests::it_hangs ... ignored",
+        "test result: ok. 4 passed; 0 failed; 3 ignored; 0 measured; 0 filtered out; finished in",
+    ] {
+        assert!(seen.contains(line), "{line}\n{seen}");
+    }
+    assert!(!fs::exists("/tmp/hermetic-cargo").unwrap());
+    let filtered = ["test", "--offline", "--lib", "--", "serves", "--skip", "another"];
+    let filtered = project.cargo("", &filtered).succeeds();
+    assert!(filtered.contains("running 1 test\ntest tests::one_serves ... ok"), "{filtered}");
+
+    let failing = project.cargo("--timeout 1s", &["test", "--offline", "--lib", "--", "--ignored"]);
+    failing.fails(101, "");
+    let text = String::from_utf8_lossy(&failing.0.stdout);
+    for line in [
+        "test tests::it_fails ... FAILED\n",
+        "test tests::it_aborts ... FAILED (signal: 6 (SIGABRT)",
+        "test tests::it_hangs ... FAILED (killed: time limit of 1 s reached)",
+        "---- tests::it_fails stdout ----\nsaid\n",
+        "panicked at src/lib.rs",
+        "test result: FAILED. 0 passed; 3 failed;",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    what_nextest_asks(&project);
+}
+
+/// Its list is printed as it is, and each of its processes has a sandbox.
+fn what_nextest_asks(project: &Project) {
+    let binary = project.binary();
+    let ask = |phase: &str, words: &[&str]| {
+        let mut command =
+            project.place.command(&["--runner"], &[&[binary.to_str().unwrap()], words].concat());
+        Seen(command.env("NEXTEST_TEST_PHASE", phase).output().unwrap())
+    };
+    let list = ask("list", &["--list", "--format", "terse"]).succeeds();
+    assert!(list.lines().all(|line| line.ends_with(": test")), "{list}");
+    let seen = ask("run", &["--exact", "tests::one_serves", "--nocapture"]).succeeds();
+    assert!(seen.contains("test tests::one_serves ... ok"), "{seen}");
+    assert_eq!(
+        ask("run", &["--exact", "tests::it_fails", "--nocapture", "--ignored"]).0.status.code(),
+        Some(101)
+    );
+}
+
+#[test]
+fn what_is_no_test_is_run_as_it_is() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let place = Place::new();
+    place.test(&["--runner"], &["sh", "-c", "cat $HOME/secret; exit 3"]).fails(3, "");
+}
