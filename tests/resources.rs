@@ -156,6 +156,12 @@ fn a_program_runs_on_the_processors_that_it_was_given() {
     let bundle = limited("status Cpus_allowed_list", json!({ "cpu": { "cpus": "0", "mems": "0" } }));
     Runtime::under_test().run(&bundle).prints("0");
     assert!(is_gone(&bundle));
+    // Nothing needed the controller so far.
+    let bundle = Bundle::running("hang");
+    let runtime = Runtime::started(&bundle);
+    runtime.call("update", &["--cpuset-cpus", "0", "c"]).succeeds();
+    assert_eq!(read(&bundle, "cpuset", "cpuset.cpus"), "0");
+    runtime.call("delete", &["--force", "c"]).succeeds();
     let nowhere = limited("exit 0", json!({ "cpu": { "cpus": "4095" } }));
     Runtime::under_test().run(&nowhere).fails(1, if is_husk() { "linux.resources.cpu.cpus" } else { "" });
     assert!(is_gone(&nowhere));

@@ -148,7 +148,14 @@ fn resources_are_properties_of_the_unit() {
     update(&["--cpu-quota", "10000"]);
     scope.reads("cpu.max", "10000 50000");
     update(&["--cpu-period", "100000"]);
-    scope.has(&[("CPUQuotaPeriodUSec", "100ms")]);
+    scope.has(&[("CPUQuotaPeriodUSec", "100ms"), ("CPUQuotaPerSecUSec", "100ms")]);
+    scope.reads("cpu.max", "10000 100000");
+    // It is not told of a limit that would kill.
+    let file = scope.bundle.path().join("resources.json");
+    fs::write(&file, r#"{ "memory": { "limit": 4096, "checkBeforeUpdate": true } }"#).unwrap();
+    let refused = runtime.call("update", &["--resources", file.to_str().unwrap(), "c"]);
+    refused.fails(1, if is_husk() { "linux.resources.memory.limit" } else { "rejecting memory limit" });
+    scope.has(&[("MemoryMax", "67108864")]);
     update(&["--memory", "-1", "--pids-limit", "-1", "--cpu-quota", "-1"]);
     scope.has(&[("MemoryMax", "infinity"), ("TasksMax", "infinity"), ("CPUQuotaPerSecUSec", "infinity")]);
     // What it was told holds when systemd reads everything again.

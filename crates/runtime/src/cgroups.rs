@@ -124,15 +124,22 @@ pub(crate) fn update(record: &Record, resources: &Resources) -> Result<Vec<Warni
     if *resources == Resources::default() {
         return Ok(Vec::new());
     }
-    let cgroup = of(record)?;
+    let mut cgroup = of(record)?;
+    if let (Some(kept), Cgroup::V2(_)) = (&record.cgroup, &cgroup) {
+        // A limit may need a controller that nothing needed so far.
+        cgroup = Layout::detect()?.complete(&kept.place(), resources)?;
+    }
     let mut resources = resources.clone();
     if let Some(unit) = record.cgroup.as_ref().and_then(|kept| kept.unit.as_ref()) {
         let failed = husk_cgroup::Error::from;
         let mut systemd = unit.systemd()?;
         let version = systemd.version().map_err(failed)?;
-        let properties = match cgroup {
+        let properties = match &cgroup {
             Cgroup::V1(_) => systemd::resources_v1(&resources, version),
-            Cgroup::V2(_) => systemd::resources_v2(&resources, version),
+            Cgroup::V2(cgroup) => {
+                resources = cgroup.completed(&resources)?;
+                systemd::resources_v2(&resources, version)
+            }
         };
         systemd.set(&unit.unit()?, &properties.map_err(failed)?).map_err(failed)?;
         resources = systemd::aligned(&resources);

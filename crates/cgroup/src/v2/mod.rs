@@ -88,8 +88,7 @@ impl Cgroup {
     ///
     /// As [`apply_early`](Self::apply_early), and [`Error::InUse`].
     pub fn update(&self, resources: &Resources) -> Result<Vec<Warning>, Error> {
-        self.check_usage(resources)?;
-        let resources = self.with_counterparts(resources)?;
+        let resources = self.completed(resources)?;
         let (settings, mut warnings) = settings_v2::settings(&resources)?;
         self.write(&settings, None, &mut warnings)?;
         Ok(warnings)
@@ -126,7 +125,14 @@ impl Cgroup {
         })
     }
 
-    fn with_counterparts(&self, resources: &Resources) -> Result<Resources, Error> {
+    /// What is asked of a cgroup that is in use, with the halves of pairs that it leaves as they are: for
+    /// whoever is told of it before the files are.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InUse`].
+    pub fn completed(&self, resources: &Resources) -> Result<Resources, Error> {
+        self.check_usage(resources)?;
         let mut resources = resources.clone();
         let cpu = &mut resources.cpu;
         let quota_missing = cpu.quota.is_none_or(|quota| quota == 0);
