@@ -5,9 +5,11 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 # Which binary is installed: built if none is named.
 HUSK ?=
+# What 'husk --version' says that it was built from.
+COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 export PREFIX DESTDIR
 
-.PHONY: help run install uninstall check check-deep test soak integration integration-guest golden examples doc bench-spawn bench-hermetic test-hermetic
+.PHONY: help run install uninstall check check-deep test soak integration integration-guest golden examples doc bench-engines bench-hermetic bench-spawn test-hermetic
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -16,7 +18,7 @@ run: ## build husk, print the plan of an example container and run it
 	examples/hello/run.sh
 
 install: ## husk, its manual and completions, below $(DESTDIR)$(PREFIX)
-	test -n "$(HUSK)" || $(CARGO) build --release
+	test -n "$(HUSK)" || $(if $(COMMIT),HUSK_COMMIT=$(COMMIT) )$(CARGO) build --release
 	HUSK="$(or $(HUSK),$$(ls -t target/*/release/husk | head -n 1))" packaging/install.sh install
 
 uninstall: ## what 'install' installed
@@ -50,6 +52,9 @@ examples: ## run every example program
 
 doc: ## the documentation of the libraries
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
+
+bench-engines: ## a container by podman and by containerd with husk, crun and runc: a table
+	integration/bench/engines/run.sh
 
 bench-spawn: ## spawn times against fork, vfork, posix_spawn, clone and std: tables and plots
 	integration/bench/spawn/run.sh

@@ -8,6 +8,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::{PermissionsExt as _, lchown};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -179,7 +181,7 @@ fn images_have_to_be_there() {
     let refused = StandIn::new().call(&runtime, "restore", &arguments);
     assert_eq!(refused.0.status.code(), Some(1));
     need!(is_husk(), "runc makes an empty directory");
-    refused.says(&format!("open {}: No such file", images.text()));
+    refused.says(&format!("open {}: no such file", images.text()));
     assert!(!images.path().exists());
 }
 
@@ -485,6 +487,76 @@ fn a_terminal_is_handed_over_again() {
     let mut master = BufReader::new(File::from(receiver.received().0));
     master.get_mut().write_all(b"two\n").unwrap();
     says(&mut master, "1 two");
+}
+
+#[test]
+fn ids_and_a_pause_are_no_hindrance() {
+    need!(criu_works(), NEEDS_CRIU);
+    let (mut bundle, images) = (Bundle::running("wait"), Images::new());
+    let linux = bundle.config["linux"].as_object_mut().unwrap();
+    linux["namespaces"].as_array_mut().unwrap().push(json!({ "type": "user" }));
+    for ids in ["uidMappings", "gidMappings"] {
+        linux.insert(ids.to_owned(), json!([{ "containerID": 0, "hostID": 100_000, "size": 1000 }]));
+    }
+    // CRIU reads them as root of the container.
+    fs::create_dir(images.path()).unwrap();
+    for directory in [bundle.path(), images.path(), images.path().parent().unwrap()] {
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    lchown(bundle.rootfs(), Some(100_000), Some(100_000)).unwrap();
+    let runtime = started(&bundle);
+    let save = ["--image-path", images.text(), "c"];
+    let options = ["--image-path", images.text(), "--bundle", text(bundle.path()), "--detach", "c"];
+    for _ in 0..2 {
+        runtime.call("checkpoint", &save).succeeds();
+        runtime.call("restore", &options).succeeds();
+        runtime
+            .call("exec", &["c", "/guest", "cat", "/proc/self/uid_map"])
+            .prints("         0     100000       1000");
+        runtime.call("exec", &["c", "/guest", "null", "/dev/null"]).prints("0x103");
+        runtime.call("pause", &["c"]).succeeds();
+    }
+    runtime.call("checkpoint", &save).succeeds();
+    runtime.call("restore", &options).succeeds();
+    assert_eq!(runtime.status(), "running", "as with runc: it goes on where it was, and not as it was kept");
+}
+
+#[test]
+fn ids_of_a_mount_cannot_be_saved() {
+    need!(is_root(), "needs root, as CRIU does");
+    need!(is_husk(), "runc restores them as they are on the host");
+    let (host, images) = (TempDir::new().unwrap(), Images::new());
+    let map = json!([{ "containerID": 0, "hostID": 100_000, "size": 1000 }]);
+    let bundle = Bundle::running("wait").mounting(json!({
+        "destination": "/there", "source": host.path(), "type": "bind", "options": ["bind"],
+        "uidMappings": map, "gidMappings": map
+    }));
+    let runtime = Runtime::started(&bundle);
+    let refused = StandIn::new().call(&runtime, "checkpoint", &["--image-path", images.text(), "c"]);
+    refused.fails(1, "mounts[2] /there: a mount whose ids are mapped cannot be saved and restored");
+    assert_eq!(runtime.status(), "running");
+}
+
+#[test]
+fn who_is_killed_while_he_restores_leaves_what_can_be_deleted() {
+    need!(criu_works(), NEEDS_CRIU);
+    need!(is_husk(), "runc's record comes too late");
+    let (mut bundle, images) = (Bundle::running("wait"), Images::new());
+    let runtime = started(&bundle);
+    runtime.call("checkpoint", &["--image-path", images.text(), "c"]).succeeds();
+    bundle.config["hooks"] = json!({ "prestart": [{ "path": guest(), "args": ["guest", "kill-parent"] }] });
+    bundle.write();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let options = ["--image-path", images.text(), "--bundle", text(bundle.path()), "--detach", "c"];
+    assert_eq!(runtime.call("restore", &options).0.status.signal(), Some(9));
+    assert_eq!(fs::read_to_string("/proc/self/mountinfo").unwrap(), mounts);
+    assert_eq!(runtime.status(), "creating");
+    runtime.call("delete", &["--force", "c"]).succeeds();
+    assert!(runtime.is_empty());
+    let cgroup = bundle.config["linux"]["cgroupsPath"].as_str().unwrap();
+    for directory in ["/sys/fs/cgroup", "/sys/fs/cgroup/freezer"] {
+        assert!(!Path::new(&format!("{directory}{cgroup}")).exists());
+    }
 }
 
 #[test]

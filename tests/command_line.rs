@@ -130,6 +130,20 @@ fn who_is_root_in_a_namespace_only_has_a_place_of_their_own() {
     }
 }
 
+// What is opened next would have the number of a stream that is closed.
+#[test]
+fn what_is_printed_to_a_stream_that_is_closed_is_written_nowhere() {
+    let runtime = Runtime::under_test();
+    let log = runtime.root().join("log");
+    for closed in ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"] {
+        let script = format!("exec \"$0\" --root \"$1\" --log \"$1/log\" list -f json {closed}");
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &script]).arg(runtime.command("list").get_program()).arg(runtime.root());
+        assert!(shell.output().unwrap().status.success(), "{closed}");
+        assert_eq!(fs::read_to_string(&log).unwrap(), "", "{closed}");
+    }
+}
+
 #[test]
 fn long_options_may_have_one_dash_and_their_value_behind_either_sign() {
     let runtime = Runtime::under_test();

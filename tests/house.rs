@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The audit list: every file that may hold `unsafe`. A new one is a decision, written down here.
-const UNSAFE: [&str; 14] = [
+const UNSAFE: [&str; 15] = [
+    "crates/cli/entry.rs",
     "crates/spawn/src/clone.rs",
     "crates/spawn/src/environ.rs",
     "crates/spawn/src/page.rs",
@@ -38,7 +39,7 @@ fn every_file_says_what_it_is_for() {
 fn unsafe_code_is_where_the_list_says() {
     let found: BTreeSet<_> = sources()
         .into_iter()
-        .filter(|file| file.components().any(|part| part.as_os_str() == "src"))
+        .filter(|file| !file.components().any(|part| part.as_os_str() == "tests"))
         .filter(|file| allows_unsafe(&read(file)))
         .collect();
     let listed: BTreeSet<_> = UNSAFE.iter().map(PathBuf::from).collect();
@@ -78,7 +79,9 @@ fn nothing_is_left_for_later() {
 }
 
 fn allows_unsafe(text: &str) -> bool {
-    text.split_once("#![allow(").is_some_and(|(_, rest)| rest.trim_start().starts_with("unsafe_code"))
+    let of = |attribute| text.split_once(attribute).map(|(_, rest)| rest.trim_start());
+    let all = ["#![allow(", "#[expect("].into_iter().filter_map(of);
+    all.into_iter().any(|rest| rest.starts_with("unsafe_code"))
 }
 
 /// Every Rust file of the tree, relative to its root.

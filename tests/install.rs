@@ -82,7 +82,7 @@ fn bash_completes_verbs_options_values_and_containers() {
     let script = r#"source "$SHARE/bash-completion/completions/husk"
         COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _husk; printf '%s\n' "${COMPREPLY[@]}""#;
     let complete = |words: &[&str]| shell("bash", script, &root, &[&["bash", "husk"], words].concat());
-    assert_eq!(complete(&["re"]), ["resume", "register"]);
+    assert_eq!(complete(&["re"]), ["resume", "restore", "register"]);
     assert_eq!(complete(&["--log-format", ""]), ["text", "json"]);
     assert_eq!(complete(&["--log-format", "=", "j"]), ["json"]);
     assert_eq!(complete(&["list", "--form"]), ["--format"]);

@@ -41,7 +41,7 @@ fn what_was_inherited_holds_any_limit_below_it() {
 #[test]
 fn one_above_it_is_the_runtimes_to_raise() {
     let ours = "ulimit -S -n 50 && ulimit -H -n 100";
-    let may_raise = Command::new("sh").args(["-c", "ulimit -H -n 100 && ulimit -H -n 200"]).output();
+    let may_raise = Command::new("sh").args(["-c", &format!("{ours} && ulimit -H -n 200")]).output();
     let seen = under(ours, &with_limit(60, 200));
     if may_raise.expect("a shell").status.success() {
         assert_eq!(open_files(&seen.succeeds()), ["60", "200"]);

@@ -10,7 +10,7 @@ use std::io::{BufRead as _, BufReader};
 
 /// How many processes come, each after the other.
 fn comers() -> usize {
-    env::var("SPIED_UPON").map_or(200, |count| count.parse().expect("SPIED_UPON is a number"))
+    env::var("SPIED_UPON").map_or(100, |count| count.parse().expect("SPIED_UPON is a number"))
 }
 
 /// Everything that is had of them by a spy, beside what is had of the program.

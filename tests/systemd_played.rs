@@ -9,7 +9,7 @@ use peer::{Mood, Systemd, UNIT, property};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// What all of these need.
 const NEEDED: &str = "needs root to make cgroups, and runc looks for a systemd before it asks one";
@@ -119,16 +119,10 @@ fn one_that_is_left_over_in_failure_is_forgotten_and_it_is_tried_again_once() {
 }
 
 #[test]
-fn one_that_runs_is_somebody_elses_and_left_alone() {
+fn one_that_is_there_is_somebody_elses() {
     need!(is_root() && is_husk(), NEEDED);
     for verb in ["run", "create"] {
         let (systemd, runtime) = (Systemd::new(Mood::HasOne), Runtime::under_test());
-        // With a process in it, whoever's that is.
-        let mut other = Command::new(guest()).arg("hang").stdin(Stdio::null()).spawn().unwrap();
-        for directory in systemd.directories() {
-            fs::create_dir_all(&directory).unwrap();
-            fs::write(directory.join("cgroup.procs"), other.id().to_string()).unwrap();
-        }
         let bundle = bundle(&systemd, "exit 0");
         bundle.write();
         let seen = call(&systemd, &runtime, verb, &["--bundle", bundle.path().to_str().unwrap(), "c"]);
@@ -136,11 +130,48 @@ fn one_that_runs_is_somebody_elses_and_left_alone() {
         assert!(runtime.is_empty());
         let tries = ["StartTransientUnit", "ResetFailedUnit", "StartTransientUnit"];
         assert_eq!(methods(&systemd), all(&tries), "it was not stopped");
-        assert!(other.try_wait().unwrap().is_none(), "nor was its process killed");
-        other.kill().unwrap();
-        other.wait().unwrap();
-        systemd.directories().iter().for_each(|directory| fs::remove_dir(directory).unwrap());
-        assert!(is_gone(&systemd));
+    }
+}
+
+#[test]
+fn one_that_runs_is_left_alone() {
+    need!(is_root() && is_husk(), NEEDED);
+    for verb in ["run", "create"] {
+        let (systemd, runtime) = (Systemd::new(Mood::HasOne), Runtime::under_test());
+        // With a process in it, whoever's that is.
+        let other = Inside::of(&systemd);
+        let bundle = bundle(&systemd, "exit 0");
+        bundle.write();
+        let seen = call(&systemd, &runtime, verb, &["--bundle", bundle.path().to_str().unwrap(), "c"]);
+        seen.fails(1, "container's cgroup is not empty: 1 process(es) found");
+        assert!(runtime.is_empty() && methods(&systemd).is_empty());
+        assert!(other.lives(), "its process was killed");
+    }
+}
+
+/// A process in the unit's cgroups, which end with it.
+struct Inside<'s>(Child, &'s Systemd);
+
+impl<'s> Inside<'s> {
+    fn of(systemd: &'s Systemd) -> Self {
+        let process = Command::new(guest()).arg("hang").stdin(Stdio::null()).spawn().unwrap();
+        for directory in systemd.directories() {
+            fs::create_dir_all(&directory).unwrap();
+            fs::write(directory.join("cgroup.procs"), process.id().to_string()).unwrap();
+        }
+        Self(process, systemd)
+    }
+
+    fn lives(mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+        self.1.directories().iter().for_each(|directory| fs::remove_dir(directory).unwrap());
     }
 }
 

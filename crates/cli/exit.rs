@@ -1,7 +1,7 @@
 //! How husk ends.
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::{ExitCode, ExitStatus};
+use std::process::ExitStatus;
 
 /// An end that is worth a number.
 #[derive(Clone, Copy, Debug)]
@@ -28,19 +28,19 @@ pub(crate) enum Exit {
     Program(ExitStatus),
 }
 
-impl From<Exit> for ExitCode {
+impl From<Exit> for u8 {
     fn from(exit: Exit) -> Self {
         match exit {
-            Exit::Success => Self::SUCCESS,
-            Exit::Failed => Self::FAILURE,
-            Exit::UnknownCommand => Self::from(3),
-            Exit::NoProcess => Self::from(255),
-            Exit::Tests => Self::from(101),
-            Exit::Limit => Self::from(124),
-            Exit::NoSandbox => Self::from(125),
-            Exit::NoProgram => Self::from(126),
-            Exit::NotFound => Self::from(127),
-            Exit::Program(status) => number(status).map_or(Self::FAILURE, Self::from),
+            Exit::Success => 0,
+            Exit::Failed => 1,
+            Exit::UnknownCommand => 3,
+            Exit::NoProcess => 255,
+            Exit::Tests => 101,
+            Exit::Limit => 124,
+            Exit::NoSandbox => 125,
+            Exit::NoProgram => 126,
+            Exit::NotFound => 127,
+            Exit::Program(status) => number(status).unwrap_or(1),
         }
     }
 }

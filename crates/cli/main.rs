@@ -5,10 +5,12 @@
 //! decide anything about containers. Read [`args`] for how arguments are understood, then
 //! [`commands`], a file a verb.
 
-#![forbid(unsafe_code)]
+#![cfg_attr(all(target_env = "gnu", not(test)), no_main)]
+#![deny(unsafe_code)]
 
 mod args;
 mod commands;
+mod entry;
 mod exit;
 mod help;
 mod log;
@@ -18,14 +20,15 @@ mod version;
 
 use crate::log::Log;
 use args::Asked;
+use exit::Exit;
 use session::Session;
-use std::process::ExitCode;
 
-fn main() -> ExitCode {
+/// What the program does.
+fn run() -> Exit {
     match args::read(std::env::args_os().skip(1)) {
         Ok(Asked::Text(text)) => {
             print!("{text}");
-            ExitCode::SUCCESS
+            Exit::Success
         }
         Ok(Asked::Verb { verb, global, matches }) => {
             // Before anything else: what follows is done twice.
@@ -35,23 +38,27 @@ fn main() -> ExitCode {
                 Ok(log) => Box::leak(Box::new(log)),
                 Err(error) => {
                     Log::standard(&global).failed(&error);
-                    return verb.failure.into();
+                    return verb.failure;
                 }
             };
             log.listen();
             let done = sealed
                 .and_then(|sealed| Session::open(global, log, sealed))
                 .and_then(|session| (verb.perform)(&matches, &session));
-            let exit = done.unwrap_or_else(|error| {
+            done.unwrap_or_else(|error| {
                 log.failed(&error);
                 verb.failure
-            });
-            exit.into()
+            })
         }
         Err(misuse) => {
             let log = Log::open(&misuse.global).unwrap_or_else(|_| Log::standard(&misuse.global));
             log.misused(&misuse);
-            misuse.exit.into()
+            misuse.exit
         }
     }
+}
+
+#[cfg(any(not(target_env = "gnu"), test))]
+fn main() -> std::process::ExitCode {
+    entry::begin()
 }

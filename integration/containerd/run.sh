@@ -1,6 +1,7 @@
 #!/bin/bash
 # containerd with husk as the binary that its shim calls, through ctr.
 packages='containerd runc busybox-static iproute2 jq util-linux'
+. "$(dirname "$0")/../lib/errors.sh"
 . "$(dirname "$0")/../lib/room.sh"
 
 before_checks() {
@@ -184,6 +185,55 @@ check_thirty_containers_at_once() {
     done
     for i in "${pids[@]}"; do wait "$i"; done
     same 30 "$(ctr tasks ls --quiet | wc -l)"
+}
+
+# --- What goes wrong. The functions get `runtime`. ------------------------------------------------------------------
+
+binary() { if [ "$runtime" = runc ]; then command -v runc; else echo /usr/local/bin/husk; fi; }
+failing() { # OPTION... -- COMMAND...
+    local options=()
+    while [ "$1" != -- ]; do options+=("$1"); shift; done
+    shift
+    ctr run --rm --runc-binary "$(binary)" "${options[@]}" "$image" c "$@"
+}
+in_running() {
+    ctr run --detach --runc-binary "$(binary)" "$image" c sleep 1000
+    ctr tasks "$@"
+}
+
+check_error_programs_that_cannot_be_run() {
+    as_with_runc 'a program that is nowhere in PATH' failing -- nowhere
+    as_with_runc 'a program that is not there' failing -- /not/there
+    as_with_runc 'a file that is no program' failing -- /usr/bin/not-executable
+    as_with_runc 'a script whose interpreter is missing' failing -- /usr/bin/no-interpreter
+    as_with_runc 'exec of a program that is not there' in_running exec --exec-id e c /not/there
+    as_with_runc 'exec of a file that is no program' in_running exec --exec-id e c /usr/bin/not-executable
+    as_with_runc 'exec in a directory that is not there' in_running exec --cwd /not/there --exec-id e c true
+}
+
+check_error_mounts_and_limits() {
+    as_with_runc 'a source of a mount that is not there' failing --mount type=bind,src=/not/there,dst=/tmp,options=rbind -- true
+    as_with_runc 'a file mounted on a directory' failing --mount type=bind,src=/etc/passwd,dst=/tmp,options=rbind -- true
+    as_with_runc 'a file system that is not there' failing --mount type=nothing,src=none,dst=/tmp -- true
+    as_with_runc 'an option that is none' failing --mount type=tmpfs,src=tmpfs,dst=/tmp,options=size=nonsense -- true
+    as_with_runc 'a namespace that is not there' failing --with-ns network:/not/there -- true
+    as_with_runc 'memory runs out' failing --memory-limit 16777216 -- sh -c 'exec tail /dev/zero'
+}
+
+check_error_of_containers_that_are_not_running() {
+    dead() {
+        ctr run --detach --runc-binary "$(binary)" "$image" c true
+        eventually sh -c 'ctr tasks ls | grep -q STOPPED'
+        ctr tasks "$@"
+    }
+    paused() { in_running pause c && ctr tasks "$@"; }
+    as_with_runc 'kill of one that is dead' dead kill c
+    as_with_runc 'exec in one that is dead' dead exec --exec-id e c true
+    as_with_runc 'pause of one that is dead' dead pause c
+    as_with_runc 'exec in one that is paused' paused exec --exec-id e c true
+    as_with_runc 'resume of one that is not paused' in_running resume c
+    as_with_runc 'delete of one that runs' in_running delete c
+    keep_errors
 }
 
 check_the_readme_is_right() {

@@ -270,6 +270,22 @@ check_ten_pods_at_once() {
     same 10 "$(cri ListPodSandbox | jq '.items | length')"
 }
 
+# Beside the one of the room, so far that it serves Kubernetes.
+check_husk_registers_itself() {
+    need 'only husk does' husk register --help
+    mkdir -p "$work/other/containerd"
+    printf 'version = 2\n[plugins."io.containerd.grpc.v1.cri".cni]\nbin_dir = "/usr/lib/cni"\n' >"$work/other/containerd/config.toml"
+    husk register containerd --etc "$work/other"
+    containerd --config "$work/other/containerd/config.toml" --root "$work/other/root" --state "$work/other/state" \
+        --address "$work/other/socket" 2>"$work/other/log" &
+    local pid=$!
+    export CRI_SOCKET=$work/other/socket
+    eventually cri Version
+    kill "$pid"
+    wait "$pid"
+    unset CRI_SOCKET
+}
+
 check_nothing_is_left() {
     same '' "$(ls -A /run/containerd/runc/k8s.io 2>/dev/null)"
     same '' "$(find /sys/fs/cgroup/*/k8s.io /sys/fs/cgroup/k8s.io -mindepth 1 -type d 2>/dev/null)"

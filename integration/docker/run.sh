@@ -1,6 +1,7 @@
 #!/bin/bash
 # docker with husk as a runtime that is added, and as the one that everything runs on.
 packages='docker.io runc tini busybox-static iptables iproute2 jq util-linux'
+. "$(dirname "$0")/../lib/errors.sh"
 . "$(dirname "$0")/../lib/room.sh"
 
 before_checks() {
@@ -275,6 +276,51 @@ check_twenty_containers_at_once() {
     same 20 "$(docker ps --quiet | wc -l)"
 }
 
+# --- What goes wrong. The functions get `runtime`. ------------------------------------------------------------------
+
+failing() { docker run --rm --name box --runtime "$runtime" "$@"; }
+running() { docker run --detach --name box --runtime "$runtime" "$@" "$image" sleep 1000 >/dev/null; }
+in_running() { running && docker exec "$@"; }
+
+check_error_programs_that_cannot_be_run() {
+    as_with_runc 'a program that is nowhere in PATH' failing "$image" nowhere
+    as_with_runc 'a program that is not there' failing "$image" /not/there
+    as_with_runc 'a file that is no program' failing "$image" /usr/bin/not-executable
+    as_with_runc 'a directory' failing "$image" /tmp
+    # husk's `start` fails and says why, where runc's has the program say so and end.
+    other_than_runc 127 'a script whose interpreter is missing' failing "$image" /usr/bin/no-interpreter
+}
+
+check_error_exec_of_what_cannot_be_run() {
+    as_with_runc 'exec of a program that is nowhere in PATH' in_running box nowhere
+    as_with_runc 'exec of a program that is not there' in_running box /not/there
+    as_with_runc 'exec of a file that is no program' in_running box /usr/bin/not-executable
+    as_with_runc 'exec in a directory that is not there' in_running --workdir /not/there box true
+    as_with_runc 'exec as a user that is not there' in_running --user nobody-here box true
+}
+
+check_error_mounts_and_settings() {
+    as_with_runc 'a file mounted on a directory' failing --volume /etc/passwd:/tmp "$image" true
+    as_with_runc 'a directory mounted on a file' failing --volume /etc:/etc/passwd "$image" true
+    as_with_runc 'a mount over /proc' failing --volume /etc:/proc/sys "$image" true
+    as_with_runc 'a tmpfs of a size that is none' failing --tmpfs /t:size=nonsense "$image" true
+    as_with_runc 'a sysctl that is not there' failing --sysctl net.not.there=1 "$image" true
+    as_with_runc 'a sysctl with a value that is none' failing --sysctl kernel.msgmni=many "$image" true
+}
+
+check_error_of_memory_that_runs_out() {
+    as_with_runc 'memory runs out' failing --memory 16m --memory-swap 16m "$image" sh -c 'exec tail /dev/zero'
+}
+
+check_error_of_containers_that_are_not_running() {
+    dead() { docker run --name box --runtime "$runtime" "$image" true && "$@"; }
+    paused() { running && docker pause box && "$@"; }
+    as_with_runc 'kill of one that is dead' dead docker kill box
+    as_with_runc 'exec in one that is dead' dead docker exec box true
+    as_with_runc 'exec in one that is paused' paused docker exec box true
+    keep_errors
+}
+
 check_the_readme_is_right() {
     local line
     while read -r line; do
@@ -289,7 +335,8 @@ check_nothing_is_left() {
 }
 
 check_everything_may_run_on_husk() {
-    jq '. + {"default-runtime": "husk"}' "$examples/docker/daemon.json" >/etc/docker/daemon.json
+    need 'only husk registers itself' husk register --help
+    husk register docker --default
     pkill -HUP --pidfile /var/run/docker.pid
     eventually sh -c '[ "$(docker info --format "{{.DefaultRuntime}}")" = husk ]'
     same hi "$(docker run --rm "$image" echo hi)"

@@ -5,6 +5,7 @@
 #     integration/podman/run.sh              every check of the room
 #     integration/podman/run.sh NAME...      only those whose names contain one of these words
 #     RUNTIME_UNDER_TEST=/usr/sbin/runc ...  the same with another runtime; nothing is built
+#     PATIENCE=300 ...                       how many seconds to wait for anything, on a slow machine
 #     MACHINE_IS_OURS=1 ...                  on a machine that is thrown away: change it, do not hide it
 #
 # A room has `before_checks`, `after_check` (what a check leaves) and `after_checks` (what the room leaves).
@@ -22,7 +23,7 @@ shopt -s inherit_errexit
 
 room_script=$(readlink -f "$0")
 room=$(basename "$(dirname "$room_script")")
-root=$(dirname "$(dirname "$(dirname "$room_script")")")
+root=$(readlink -f "$(dirname "${BASH_SOURCE[0]}")/../..")
 logs=${CARGO_TARGET_DIR:-$root/target}/integration/$room
 examples=$root/examples
 # The image is busybox, under the names that it has in the registry that everybody uses.
@@ -136,9 +137,9 @@ start() { # NAME COMMAND...
 
 # Polls, for engines have no way to wait for everything.
 eventually() { # COMMAND...
-    local deadline=$((SECONDS + 30))
+    local deadline=$((SECONDS + ${PATIENCE:-30}))
     until "$@"; do
-        [ $SECONDS -lt $deadline ] || { echo "not within 30 seconds: $*"; return 1; }
+        [ $SECONDS -lt $deadline ] || { echo "not within ${PATIENCE:-30} seconds: $*"; return 1; }
         sleep 0.1
     done
 }
@@ -189,7 +190,7 @@ perform() { # FUNCTION
         "$check"
     ) >"$log" 2>&1 </dev/null &
     local pid=$!
-    (sleep "${CHECK_TIMEOUT:-120}"; echo "did not end in time" >>"$log"; kill -KILL -- "-$pid") >/dev/null 2>&1 &
+    (sleep $((${PATIENCE:-30} * 5)); echo "did not end in time" >>"$log"; kill -KILL -- "-$pid") >/dev/null 2>&1 &
     watch=$!
     set +m
     wait "$pid" 2>/dev/null || status=$?

@@ -1,6 +1,7 @@
 #!/bin/bash
 # podman and buildah with husk as their runtime.
 packages='podman buildah conmon crun runc netavark aardvark-dns catatonit uidmap slirp4netns busybox-static iptables iproute2 jq util-linux'
+. "$(dirname "$0")/../lib/errors.sh"
 . "$(dirname "$0")/../lib/room.sh"
 
 before_checks() {
@@ -268,6 +269,10 @@ check_limits_of_processes() {
     contains "can't fork" "$(run --pids-limit 3 "$image" sh -c 'for i in 1 2 3 4 5; do sleep 1 & done' 2>&1 || true)"
 }
 
+
+check_no_cgroup_at_all() {
+    same "$(cat /proc/self/cgroup)" "$(run --cgroups disabled --cgroupns host "$image" cat /proc/self/cgroup)"
+}
 
 check_update() {
     background --memory 64m
@@ -575,6 +580,73 @@ check_without_root_network() {
     contains tap0 "$(as_user podman run --rm "$image" ls /sys/class/net)"
 }
 
+# --- What goes wrong. The functions get `runtime`. ------------------------------------------------------------------
+
+failing() { podman --runtime "$runtime" run --rm --name c "$@"; }
+running() { podman --runtime "$runtime" run --detach --name c "$@" "$image" sleep 1000 >/dev/null; }
+in_running() { running && podman exec "$@"; }
+
+check_error_programs_that_cannot_be_run() {
+    as_with_runc 'a program that is nowhere in PATH' failing "$image" nowhere
+    as_with_runc 'a program that is not there' failing "$image" /not/there
+    as_with_runc 'a file that is no program' failing "$image" /usr/bin/not-executable
+    as_with_runc 'a directory' failing "$image" /tmp
+    # husk's `start` fails and says why, where runc's has the program say so and end.
+    other_than_runc 126 'a script whose interpreter is missing' failing "$image" /usr/bin/no-interpreter
+}
+
+check_error_exec_of_what_cannot_be_run() {
+    as_with_runc 'exec of a program that is nowhere in PATH' in_running c nowhere
+    as_with_runc 'exec of a program that is not there' in_running c /not/there
+    as_with_runc 'exec of a file that is no program' in_running c /usr/bin/not-executable
+    as_with_runc 'exec in a directory that is not there' in_running --workdir /not/there c true
+    as_with_runc 'exec as a user that is not there' in_running --user nobody-here c true
+}
+
+check_error_mounts() {
+    as_with_runc 'a file mounted on a directory' failing --volume /etc/passwd:/tmp "$image" true
+    as_with_runc 'a directory mounted on a file' failing --volume /etc:/etc/passwd "$image" true
+    as_with_runc 'a mount over /proc' failing --volume /etc:/proc/sys "$image" true
+    as_with_runc 'a tmpfs of a size that is none' failing --tmpfs /t:size=nonsense "$image" true
+    as_with_runc 'a working directory that is a file' failing --workdir /etc/passwd "$image" true
+}
+
+check_error_settings() {
+    as_with_runc 'a sysctl that is not there' failing --sysctl net.not.there=1 "$image" true
+    as_with_runc 'a sysctl with a value that is none' failing --sysctl kernel.msgmni=many "$image" true
+    as_with_runc 'processors that are not there' failing --cpuset-cpus 999 "$image" true
+    as_with_runc 'a profile of seccomp that is none' failing --security-opt seccomp=/etc/passwd "$image" true
+    as_with_runc 'ids that are not mapped' failing --uidmap 0:300000:10 --user 1000 "$image" true
+}
+
+check_error_of_memory_that_runs_out() {
+    as_with_runc 'memory runs out' failing --memory 16m --memory-swap 16m "$image" sh -c 'exec tail /dev/zero'
+    less_than_used() {
+        podman --runtime "$runtime" run --detach --name c "$image" sh -c 'tail -c 30000000 /dev/zero | sleep 1000' >/dev/null
+        podman update --memory 1k c
+    }
+    as_with_runc 'an update to less memory than is used' less_than_used
+}
+
+check_error_of_containers_that_are_not_running() {
+    dead() { podman --runtime "$runtime" run --name c "$image" true && "$@"; }
+    paused() { running && podman pause c && "$@"; }
+    as_with_runc 'kill of one that is dead' dead podman kill c
+    as_with_runc 'exec in one that is dead' dead podman exec c true
+    as_with_runc 'pause of one that is dead' dead podman pause c
+    as_with_runc 'exec in one that is paused' paused podman exec c true
+    keep_errors
+}
+
+check_husk_registers_itself() {
+    need 'only husk does' husk register --help
+    husk register podman --undo
+    exits 125 podman --runtime husk run --rm "$image" true
+    husk register podman
+    same hi "$(podman --runtime husk run --rm "$image" echo hi)"
+    cp "$examples/podman/husk.conf" /etc/containers/containers.conf.d/
+}
+
 check_the_readme_is_right() {
     local line
     while read -r line; do
@@ -587,7 +659,7 @@ check_nothing_is_left() {
     after_check
     as_user podman system migrate || true
     same '' "$(ls -A /run/husk 2>/dev/null)"
-    same '' "$(find /sys/fs/cgroup/*/libpod_parent /sys/fs/cgroup/libpod_parent -mindepth 1 -type d ! -name conmon 2>/dev/null)"
+    same '' "$(find /sys/fs/cgroup/*/libpod_parent /sys/fs/cgroup/libpod_parent -name 'libpod-*' 2>/dev/null)"
 }
 
 run_checks "$@"

@@ -6,7 +6,7 @@
 //! for less. Into a socket that is had it speaks: whoever is at the other end takes it for the process.
 
 use rustix::net::SendFlags;
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open};
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs::{self, File};
@@ -31,7 +31,13 @@ pub(crate) fn look() -> Result<(), Box<dyn Error>> {
             if name == own || !name.bytes().all(|byte| byte.is_ascii_digit()) {
                 continue;
             }
-            for line in had_of(&name, mark) {
+            // It is of our user, who may stop it, and then has all the time there is.
+            let process = name.parse().ok().and_then(Pid::from_raw);
+            let send = |signal| process.is_some_and(|process| kill_process(process, signal).is_ok());
+            send(Signal::STOP);
+            let had = had_of(&name, mark);
+            send(Signal::CONT);
+            for line in had {
                 if seen.insert(line.clone()) {
                     println!("{line}");
                 }
@@ -43,7 +49,6 @@ pub(crate) fn look() -> Result<(), Box<dyn Error>> {
 /// What is had of one process. It may be gone, or become another program, at any moment.
 fn had_of(name: &str, mark: u64) -> Vec<String> {
     let mut had = vec!["there".to_owned()];
-    // What is worth most first: there is little time.
     let pid = name.parse().ok().and_then(Pid::from_raw);
     if let Some(pidfd) = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) {
         for number in 3..64 {

@@ -117,6 +117,20 @@ impl Layout {
         }
     }
 
+    /// Refuses a place that is somebody else's. One where nothing is yet is nobody's.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotEmpty`], and [`Error::Frozen`] where nothing would run.
+    pub fn check_unused(&self, place: &Place) -> Result<(), Error> {
+        match self {
+            Self::V1(hierarchies) => hierarchies.check_unused(place),
+            Self::V2(tree) => {
+                tree.find(in_tree(tree, place)?)?.map_or(Ok(()), |cgroup| cgroup.check_unused())
+            }
+        }
+    }
+
     /// The cgroups of a place that somebody else has made, ready to be given what `resources` says: where
     /// systemd uses not all controllers, those that are missing too.
     ///

@@ -12,6 +12,9 @@ pub(super) const MORE: &str = "
 What a container is that runs is written to a directory, from which 'husk restore' lets it go on, here or
 elsewhere. It ends and is deleted, unless it is to go on. CRIU 3.16 or newer does it.
 
+A directory that is made for the images is root's alone, for they hold what was in memory. CRIU reads those of a
+container with a user namespace as somebody else: make one for them that may be entered, where others come not.
+
 Examples:
   husk checkpoint --image-path saved web-1                   save it, and let it end
   husk checkpoint --leave-running web-1                      into ./checkpoint, and let it go on

@@ -23,8 +23,12 @@ pub fn places<'b>(container: &Container, host: &Host, memory: &'b Bump) -> Resul
     // Nobody else is to hear of these mounts, whoever hears of the container's.
     container.rootfs_propagation = None;
     container.namespaces = vec![Namespace { kind: NamespaceKind::Mount, path: None }];
-    // They lie on mounts that the host has, or that CRIU restores with what is in them.
-    container.mounts.retain(|mount| !matches!(mount.source, Source::Cgroup));
+    // There may be no cgroup yet, and its place is all that is wanted.
+    let cgroups = container.mounts.iter_mut().filter(|mount| matches!(mount.source, Source::Cgroup));
+    for mount in cgroups {
+        let (fstype, name) = ("tmpfs".to_owned(), "cgroup".to_owned());
+        mount.source = Source::New { fstype, name, options: Vec::new(), copy_up: false };
+    }
     let mut plan = Builder::new(memory);
     plan.at("mounts");
     plan.push(Step::ParentDeathSignal { signal: Signal::KILL, parent: None });

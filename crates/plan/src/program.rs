@@ -13,7 +13,8 @@ pub(crate) fn not_found(program: &str, errno: Errno) -> Option<String> {
         Errno::NOTDIR => format!("stat {program}: not a directory"),
         Errno::LOOP => format!("stat {program}: too many levels of symbolic links"),
         Errno::ACCESS => "permission denied".to_owned(),
-        Errno::ISDIR => "is a directory".to_owned(),
+        // Go says the first only, execve(2) the second: docker 20 knows no other reason for 126.
+        Errno::ISDIR => "is a directory: permission denied".to_owned(),
         _ => return None,
     };
     Some(format!("exec: {program:?}: {reason}"))
@@ -41,6 +42,6 @@ mod tests {
         assert_eq!(words("/sh", Errno::NOENT), "exec: \"/sh\": stat /sh: no such file or directory");
         assert_eq!(words("/a/b", Errno::NOTDIR), "exec: \"/a/b\": stat /a/b: not a directory");
         assert_eq!(words("sh", Errno::ACCESS), "exec: \"sh\": permission denied");
-        assert_eq!(words("/etc", Errno::ISDIR), "exec: \"/etc\": is a directory");
+        assert_eq!(words("/etc", Errno::ISDIR), "exec: \"/etc\": is a directory: permission denied");
     }
 }

@@ -5,21 +5,33 @@ mod machines;
 
 use bumpalo::Bump;
 use husk_bundle::Container;
-use husk_plan::{Call, Host, create};
+use husk_plan::{Call, Host, create, places};
 use machines::{v1_root, v2_root, v2_rootless};
 use std::fs;
 use std::path::Path;
 
 #[track_caller]
 fn agrees(example: &str, machine: &str, host: fn(&Container) -> Host) {
+    let plan = |container: &Container, host: &Host| {
+        create(container, host, &Call::default(), &Bump::new()).unwrap().to_string()
+    };
+    is_golden(example, &format!("plan-{machine}.txt"), host, plan);
+}
+
+#[track_caller]
+fn is_golden(
+    example: &str,
+    name: &str,
+    host: fn(&Container) -> Host,
+    plan: impl Fn(&Container, &Host) -> String,
+) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(example);
     let config = fs::read(directory.join("config.json")).unwrap();
     // As if the bundle were elsewhere: a listing must not depend on where this tree is.
     let (container, _) = husk_bundle::parse(&config, Path::new("/bundle")).unwrap();
-    let memory = Bump::new();
-    let found = create(&container, &host(&container), &Call::default(), &memory).unwrap().to_string();
+    let found = plan(&container, &host(&container));
 
-    let golden = directory.join(format!("plan-{machine}.txt"));
+    let golden = directory.join(name);
     if std::env::var_os("HUSK_GOLDEN").is_some_and(|value| value == "write") {
         fs::write(&golden, &found).unwrap();
     }
@@ -49,4 +61,11 @@ fn hello_as_a_user() {
 #[test]
 fn hooks_as_root() {
     agrees("hooks", "v2-root", v2_root);
+}
+
+#[test]
+fn places_to_be_restored() {
+    let plan =
+        |container: &Container, host: &Host| places(container, host, &Bump::new()).unwrap().to_string();
+    is_golden("volumes", "places-v2-root.txt", v2_root, plan);
 }

@@ -383,10 +383,11 @@ impl<'c> New<'c> {
     }
 
     /// Makes it, with all that has to be before there is a process. Systemd makes none without a process,
-    /// so it is asked later. If there is none to be had and none is needed, that is no error.
+    /// so it is asked later, if nobody is there. If there is none to be had and none is needed, that is no error.
     pub(crate) fn make(&mut self, warn: &mut impl FnMut(&[Warning])) -> Result<(), Error> {
         if self.kept.unit.is_some() {
-            return Ok(());
+            // A process that systemd moves to where all stop would never come to ask for more.
+            return Ok(self.layout.check_unused(&self.kept.place())?);
         }
         let made = self.layout.create(&self.kept.place(), &self.resources);
         let cgroup = match made {
@@ -446,7 +447,13 @@ impl<'c> New<'c> {
             systemd::start_properties(&unit, pid_of, hierarchy, version, resources, &annotations);
         systemd.start(&unit, &properties.map_err(failed)?).map_err(failed)?;
         record.cgroup = Some(self.kept.clone());
-        let cgroup = self.layout.complete(&self.kept.place(), resources)?;
+        let place = self.kept.place();
+        let cgroup = match self.layout.complete(&place, resources) {
+            // What a user's systemd was given is all there is.
+            Err(error) if error.is_permission() && is_unprivileged() => self.layout.find(&place)?,
+            completed => Some(completed?),
+        };
+        let cgroup = cgroup.ok_or(Error::State("the cgroup of the container's unit does not exist"))?;
         if hierarchy == Hierarchy::V1 || unit.is_slice() {
             let pid = i32::try_from(pid).unwrap_or(i32::MAX);
             cgroup.join(pid)?;

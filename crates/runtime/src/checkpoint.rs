@@ -3,7 +3,7 @@
 use crate::cgroups;
 use crate::criu::external::{leave_namespaces, name_mounts};
 use crate::criu::protocol::{self, Feature, Kind, option};
-use crate::criu::{self, Directories, Settings, Start, Switch, log};
+use crate::criu::{self, Directories, Settings, Start, Switch, failure};
 use crate::delete::forget;
 use crate::error::Error;
 use crate::kill;
@@ -43,12 +43,6 @@ pub struct Request {
     pub status_fd: Option<i32>,
 }
 
-/// Whether containers can be saved and restored at all, where there is a CRIU: it is not linked, but asked.
-#[must_use]
-pub const fn is_supported() -> bool {
-    true
-}
-
 /// How much of a container is saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
@@ -83,6 +77,8 @@ pub fn checkpoint(store: &Store, request: &Request, mut warn: impl FnMut(&[Warni
     let init =
         kill::open(process).ok_or(Error::State("Container cannot be checkpointed in stopped state"))?;
     let settings = &request.settings;
+    let (mut container, _) = husk_bundle::load(&record.bundle)?;
+    notify::show_again(&entry, &mut container);
     make_images(settings)?;
     let directories = Directories::open(settings)?;
     check_parent(request, &directories)?;
@@ -104,8 +100,6 @@ pub fn checkpoint(store: &Store, request: &Request, mut warn: impl FnMut(&[Warni
     if let Some(freezer) = record.cgroup.as_ref().and_then(cgroups::Kept::freezer) {
         options.bytes(option::FREEZE_CGROUP, freezer.as_os_str().as_encoded_bytes());
     }
-    let (mut container, _) = husk_bundle::load(&record.bundle)?;
-    notify::show_again(&entry, &mut container);
     leave_namespaces(&container, process.pid, &mut options)?;
     let kind = match request.extent {
         Extent::Memory => {
@@ -136,7 +130,7 @@ pub fn checkpoint(store: &Store, request: &Request, mut warn: impl FnMut(&[Warni
         Ok(())
     });
     let directory = settings.work.as_deref().unwrap_or(&settings.images);
-    dumped.map_err(|error| log::explain(error, &directories, directory, LOG))?;
+    dumped.map_err(|error| failure::explain(error, &directories, directory, LOG))?;
     if kind == Kind::PreDump || settings.is_on(Switch::LeaveRunning) {
         return Ok(());
     }
@@ -145,11 +139,11 @@ pub fn checkpoint(store: &Store, request: &Request, mut warn: impl FnMut(&[Warni
     forget(&entry, &record, warn)
 }
 
-/// Makes the directory of the images, with its parents, unless it is there.
+/// Makes the directory of the images, with its parents, unless it is there. What a container has in memory is not
+/// for everybody.
 fn make_images(settings: &Settings) -> Result<(), Error> {
     let made = DirBuilder::new().mode(0o700).recursive(true).create(&settings.images);
-    made.map_err(|reason| Error::file("mkdir", &settings.images, reason))?;
-    settings.work.as_deref().map_or(Ok(()), criu::make)
+    made.map_err(|reason| Error::file("mkdir", &settings.images, reason))
 }
 
 /// Whether there are images of before.

@@ -1,5 +1,6 @@
 //! `features`: what a configuration may ask for here (runtime-spec, features.md).
 
+use crate::criu::ANNOTATION;
 use crate::status::OCI_VERSION;
 use husk_bundle::known;
 use husk_seccomp::Flags;
@@ -40,8 +41,8 @@ pub fn features() -> Value {
             "mountExtensions": { "idmap": enabled },
             "netDevices": enabled,
         },
-        // What changes more than the container: systemd's unit of it may run programs.
-        "potentiallyUnsafeConfigAnnotations": [husk_cgroup::systemd::ANNOTATIONS],
+        // What changes more than the container: systemd's unit of it, and what criu does, may run programs.
+        "potentiallyUnsafeConfigAnnotations": [husk_cgroup::systemd::ANNOTATIONS, ANNOTATION],
     })
 }
 

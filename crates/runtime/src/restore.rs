@@ -9,7 +9,7 @@ use crate::cgroups::Home;
 use crate::create::{self, Creation};
 use crate::criu::external::{enter_namespaces, mount_names};
 use crate::criu::protocol::{self, Kind, option, pair};
-use crate::criu::{self, Criu, Directories, Message, Notification, Settings, Start, log};
+use crate::criu::{self, Criu, Directories, Message, Notification, Settings, Start, failure};
 use crate::error::Error;
 use crate::hooks;
 use crate::launch::{command, memory, perform, show_own};
@@ -18,7 +18,7 @@ use crate::probe::probe;
 use crate::procfs;
 use crate::record::{Process, Record};
 use crate::resctrl;
-use crate::run::{Afterwards, Foreground, Run, orphans};
+use crate::run::{Run, orphans};
 use crate::serve::Arrival;
 use crate::store::Store;
 use crate::streams;
@@ -73,7 +73,6 @@ pub fn restore(
     warn(&warnings);
     let stay = if how == Run::Detached { Stay::Detached } else { Stay::Foreground };
     let mut console = Console::of(request.creation.console_socket.as_deref(), &container, stay)?;
-    request.settings.work.as_deref().map_or(Ok(()), criu::make)?;
     // Before there is anything of the container.
     drop(Directories::open(&request.settings)?);
     criu::check()?;
@@ -85,9 +84,10 @@ pub fn restore(
         Run::Detached => None,
         Run::Foreground(foreground) => Some(Signals::hold(orphans(&container, foreground))?),
     };
-    let restored =
-        Restoring { request, container: &container, creation: &creation, record: &mut record, home }
-            .bring_back(&mut console);
+    let mut restoring =
+        Restoring { request, container: &container, creation: &creation, record: &mut record, home };
+    let restored = restoring.bring_back(&mut console);
+    warn(&restoring.home.as_mut().map(Home::take_warnings).unwrap_or_default());
     let ended = restored.and_then(|mut process| {
         let ended = match &signals {
             None => Ok(None),
@@ -96,26 +96,23 @@ pub fn restore(
         ended.or_else(|error| end(process).and(Err(error.into())))
     });
     match (&ended, how) {
-        (Ok(_), Run::Detached)
-        | (Ok(_), Run::Foreground(Foreground { afterwards: Afterwards::Keep, .. })) => {
-            creation.commit();
-        }
+        (Ok(_), Run::Detached) => creation.commit(),
         _ => creation.end(&record, warn),
     }
     ended
 }
 
 /// A container that is being restored.
-struct Restoring<'r> {
+struct Restoring<'c, 'r> {
     request: &'r Request,
-    container: &'r Container,
+    container: &'c Container,
     creation: &'r Creation,
     record: &'r mut Record,
-    home: Option<Home<'r>>,
+    home: Option<Home<'c>>,
 }
 
-impl Restoring<'_> {
-    fn bring_back(mut self, console: &mut Console) -> Result<Adopted, Error> {
+impl Restoring<'_, '_> {
+    fn bring_back(&mut self, console: &mut Console) -> Result<Adopted, Error> {
         let settings = &self.request.settings;
         let mut host = probe(self.container);
         if let Some(home) = &self.home {
@@ -156,14 +153,16 @@ impl Restoring<'_> {
         fs::remove_dir(&root).unwrap_or(());
         match (served, restored) {
             (Ok(_), Some(process)) => {
-                create::write_pid(self.request.creation.pid_file.as_deref(), process.id())?;
-                Ok(process)
+                match create::write_pid(self.request.creation.pid_file.as_deref(), process.id()) {
+                    Ok(()) => Ok(process),
+                    Err(error) => end(process).and(Err(error)),
+                }
             }
             (Ok(_), None) => Err(Error::Criu("criu failed: it has restored nothing".to_owned())),
             (Err(error), process) => {
                 process.map_or(Ok(()), end)?;
                 let directory = settings.work.as_deref().unwrap_or(&settings.images);
-                Err(log::explain(error, &directories, directory, LOG))
+                Err(failure::explain(error, &directories, directory, LOG))
             }
         }
     }

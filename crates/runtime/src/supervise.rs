@@ -32,7 +32,7 @@ pub enum Orphans {
 /// A process that is watched.
 pub(crate) trait Watched: AsFd {
     fn id(&self) -> u32;
-    fn signal(&self, signal: Signal) -> Result<(), husk_spawn::Error>;
+    fn signal(&mut self, signal: Signal) -> Result<(), husk_spawn::Error>;
     fn try_wait(&mut self) -> Result<Option<ExitStatus>, husk_spawn::Error>;
 }
 
@@ -41,8 +41,10 @@ impl Watched for Child {
         self.id()
     }
 
-    fn signal(&self, signal: Signal) -> Result<(), husk_spawn::Error> {
-        self.signal(signal)
+    fn signal(&mut self, signal: Signal) -> Result<(), husk_spawn::Error> {
+        // Until then it would be ours that ends, and not the program.
+        self.wait_for_exec()?;
+        Self::signal(self, signal)
     }
 
     fn try_wait(&mut self) -> Result<Option<ExitStatus>, husk_spawn::Error> {
@@ -55,8 +57,8 @@ impl Watched for Adopted {
         self.id()
     }
 
-    fn signal(&self, signal: Signal) -> Result<(), husk_spawn::Error> {
-        self.signal(signal)
+    fn signal(&mut self, signal: Signal) -> Result<(), husk_spawn::Error> {
+        Self::signal(self, signal)
     }
 
     fn try_wait(&mut self) -> Result<Option<ExitStatus>, husk_spawn::Error> {
@@ -173,7 +175,7 @@ fn wait(child: &dyn Watched, arriving: &OwnedFd, relay: &Relay) -> Result<Vec<(S
 
 /// Passes on all signals that have come.
 fn pass_on(
-    child: &dyn Watched,
+    child: &mut dyn Watched,
     signals: &Signals,
     arriving: &OwnedFd,
     relay: &mut Relay,
@@ -200,7 +202,7 @@ fn pass_on(
 }
 
 /// Sends it a signal. It may have ended; whoever waits for that is told so.
-fn send(child: &dyn Watched, signal: Signal) -> Result<(), husk_spawn::Error> {
+fn send(child: &mut dyn Watched, signal: Signal) -> Result<(), husk_spawn::Error> {
     match child.signal(signal) {
         Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(()),
         sent => sent,

@@ -113,6 +113,17 @@ impl Hierarchies {
         Ok(cgroup)
     }
 
+    /// Refuses cgroups that somebody uses, or that nothing would run in.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotEmpty`] and [`Error::Frozen`].
+    pub fn check_unused(&self, place: &Place) -> Result<(), Error> {
+        let Some(cgroup) = self.find(place)? else { return Ok(()) };
+        cgroup.groups.iter().try_for_each(check_unused)?;
+        cgroup.unified.as_ref().map_or(Ok(()), v2::Cgroup::check_unused)
+    }
+
     /// The cgroups of a place that systemd has made, ready to be given what `resources` says. It makes some: those of
     /// controllers that it was asked to limit or count with. The others are made here, but none in the tree that is its own.
     ///

@@ -189,7 +189,7 @@ impl Cgroup {
     }
 
     /// Refuses a cgroup that somebody uses, or that nothing would run in.
-    fn check_unused(&self) -> Result<(), Error> {
+    pub(crate) fn check_unused(&self) -> Result<(), Error> {
         let mut room = [0; 128];
         let events = file::short(self.directory.as_fd(), "cgroup.events", &mut room);
         let events = events.map_err(self.failed("read cgroup.events of"))?;

@@ -63,6 +63,10 @@ fn all(container: &Container, cgroups: &CgroupMount) -> Result<Vec<External>, Er
                     source: directory.clone(),
                 }));
             }
+            // Where nobody could mount it anew, the host's is shown.
+            (Source::Cgroup, CgroupMount::V2) if !own_cgroups && has(container, NamespaceKind::User) => {
+                all.push(External { origin, destination, source: PathBuf::from("/sys/fs/cgroup") });
+            }
             _ => {}
         }
     }
@@ -88,7 +92,8 @@ fn check(origin: &str, path: &Path) -> Result<(), Error> {
     let comes_apart = |pair: &[u8]| pair == b"]:";
     if bytes.windows(2).any(comes_apart) || bytes.ends_with(b"]") || bytes.iter().any(u8::is_ascii_control) {
         let failure = format!("CRIU cannot be told of {path:?}: it holds ']:', ends with ']', or is no line");
-        return Err(Error::Step { origin: origin.to_owned(), failure });
+        // A message is one line.
+        return Err(Error::Step { origin: origin.escape_debug().to_string(), failure });
     }
     Ok(())
 }

@@ -8,7 +8,7 @@
 //! the socket is closed it gives up, and puts them back as they were.
 
 pub(crate) mod external;
-pub(crate) mod log;
+pub(crate) mod failure;
 pub(crate) mod protocol;
 mod settings;
 mod wire;
@@ -19,6 +19,7 @@ use crate::launch::enter;
 use husk_bundle::{Field, Warning};
 use husk_spawn::sys::Errno;
 use husk_spawn::{Child, Command, Reason, Stdio};
+use log::debug;
 use protocol::{Feature, Kind, Response};
 use rustix::io::{IoSliceMut, retry_on_intr};
 use rustix::net::{
@@ -28,8 +29,8 @@ use rustix::net::{
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+pub(crate) use settings::{ANNOTATION, Directories, options};
 pub use settings::{CgroupMode, Settings, Switch};
-pub(crate) use settings::{Directories, make, options};
 pub(crate) use wire::Message;
 
 /// The oldest CRIU that is asked for anything, of 2021: what namespaces, freezers, notifications and labels
@@ -132,12 +133,14 @@ impl Criu {
             let (response, fd) = self.receive(kind)?;
             if !response.success {
                 let Response { errno, message, .. } = response;
-                let message = if message.is_empty() { message } else { format!(": {}", log::line(&message)) };
+                let message =
+                    if message.is_empty() { message } else { format!(": {}", failure::line(&message)) };
                 return Err(Error::Criu(format!("criu failed: type {} errno {errno}{message}", kind.name())));
             }
             if response.kind != Some(Kind::Notify) {
                 return Ok(response);
             }
+            debug!("notify: {}", failure::line(&response.script));
             notified(Notification { script: response.script, pid: response.pid, fd })?;
             self.send(&protocol::go_on())?;
         }

@@ -112,7 +112,7 @@ impl Directories {
 }
 
 /// Makes a directory that only we look into, unless it is there.
-pub(crate) fn make(path: &Path) -> Result<(), Error> {
+fn make(path: &Path) -> Result<(), Error> {
     match mkdirat(CWD, path, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(errno) => Err(Error::file("mkdir", path, errno)),
@@ -124,11 +124,13 @@ fn open_directory(path: &Path) -> Result<OwnedFd, Error> {
     open(path, flags, Mode::empty()).map_err(|errno| Error::file("open", path, errno))
 }
 
+/// The annotation that names a file of criu's options.
+pub(crate) const ANNOTATION: &str = "org.criu.config";
+
 /// The options that both have.
 pub(crate) fn options(settings: &Settings, log: &str, annotations: &BTreeMap<String, String>) -> Message {
     /// What users of runc have written for it.
     const CONFIGURATION: &str = "/etc/criu/runc.conf";
-    const ANNOTATION: &str = "org.criu.config";
     let mut options = Message::default();
     options
         .number(option::LOG_LEVEL, 4)

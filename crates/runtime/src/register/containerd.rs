@@ -39,7 +39,8 @@ fn tables(registration: &Registration, program: &str, others: &str) -> Result<St
     };
     let plugin = if version == 2 { "io.containerd.grpc.v1.cri" } else { "io.containerd.cri.v1.runtime" };
     let table = format!("[plugins.\"{plugin}\".containerd]");
-    let is_there = others.lines().any(|line| line.trim().replace('\'', "\"").starts_with(&table));
+    let begins = |with: &str| others.lines().any(|line| line.trim().replace('\'', "\"").starts_with(with));
+    let is_there = begins(&table);
     if registration.default && is_there {
         let reason = format!("config.toml has {table}: write default_runtime_name = \"husk\" there yourself");
         return Err(registration.error(&reason));
@@ -51,9 +52,16 @@ fn tables(registration: &Registration, program: &str, others: &str) -> Result<St
     };
     let runtime = table.replace(']', ".runtimes.husk]");
     let options = table.replace(']', ".runtimes.husk.options]");
+    // A list of runtimes takes the place of the one that is built in, which has the default (containerd 1.6 does not
+    // serve Kubernetes without it).
+    let builtin = if begins(&table.replace(']', ".runtimes")) {
+        String::new()
+    } else {
+        table.replace(']', ".runtimes.runc]") + "\nruntime_type = \"io.containerd.runc.v2\"\n"
+    };
     let systemd = if registration.systemd_cgroup { "SystemdCgroup = true\n" } else { "" };
     Ok(format!(
-        "{BEGIN}{default}{runtime}\nruntime_type = \"io.containerd.runc.v2\"\n{options}\nBinaryName = {program}\n{systemd}{END}"
+        "{BEGIN}{default}{builtin}{runtime}\nruntime_type = \"io.containerd.runc.v2\"\n{options}\nBinaryName = {program}\n{systemd}{END}"
     ))
 }
 

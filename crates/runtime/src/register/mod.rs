@@ -161,13 +161,14 @@ impl Registration {
 const BY: &str = "# Written by 'husk register', which also takes it away ('--undo').\n";
 
 /// A list in a drop-in file takes the place of the one before, so what podman knows itself is here too
-/// (containers/common, pkg/config/default.go).
+/// (containers/common, pkg/config/default.go). What its manual calls `runtime_supports_nocgroups` is read without
+/// the last letter (config.go).
 fn podman(program: &str, is_default: bool) -> String {
     let default = if is_default { "runtime = \"husk\"\n" } else { "" };
     format!(
         "{BY}[engine]\n{default}\
          runtime_supports_json = [\"crun\", \"runc\", \"kata\", \"runsc\", \"youki\", \"krun\", \"husk\"]\n\
-         runtime_supports_nocgroups = [\"crun\", \"krun\", \"husk\"]\n\n\
+         runtime_supports_nocgroup = [\"crun\", \"krun\", \"husk\"]\n\n\
          [engine.runtimes]\nhusk = [{program}]\n"
     )
 }

@@ -125,6 +125,19 @@ fn a_link_to_a_file_stays_one() {
 }
 
 #[test]
+fn containerds_own_runtime_is_kept() {
+    let runc = "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]";
+    let cni = "[plugins.\"io.containerd.grpc.v1.cri\".cni]";
+    for (listed, added) in [(cni, 1), (runc, 0), (&runc.replace('"', "'"), 0)] {
+        let etc = TempDir::new().unwrap();
+        let path = put(&etc, "containerd/config.toml", &format!("version = 2\n{listed}\n"));
+        apply(registration(Engine::Containerd, &etc).change());
+        let written = fs::read_to_string(path).unwrap();
+        assert_eq!(written.replacen(listed, "", 1).matches(runc).count(), added, "{written}");
+    }
+}
+
+#[test]
 fn containerd_is_told_in_the_version_that_it_has() {
     let etc = TempDir::new().unwrap();
     let path = etc.path().join("containerd/config.toml");
