@@ -85,6 +85,7 @@ fn each_test_of_cargo_has_a_sandbox_of_its_own() {
         assert!(text.contains(line), "{line}\n{text}");
     }
     what_nextest_asks(&project);
+    what_is_told_of_each(&project);
 }
 
 /// Its list is printed as it is, and each of its processes has a sandbox.
@@ -103,6 +104,28 @@ fn what_nextest_asks(project: &Project) {
         ask("run", &["--exact", "tests::it_fails", "--nocapture", "--ignored"]).0.status.code(),
         Some(101)
     );
+}
+
+/// Parts make the whole, and each test has its line.
+fn what_is_told_of_each(project: &Project) {
+    let json = project.place.path("json");
+    for part in ["1/2", "2/2"] {
+        let options = format!("--shard {part} --json {json}");
+        project.cargo(&options, &["test", "--offline", "--lib"]).succeeds();
+    }
+    let lines = fs::read_to_string(&json).unwrap();
+    let lines: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut names: Vec<_> = lines.iter().map(|line| line["test"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    let wanted = ["another_serves", "home_is_its_own", "one_serves", "the_source_stays_as_it_is"];
+    assert_eq!(names, wanted.map(|name| format!("tests::{name}")));
+    assert!(lines.iter().all(|line| line["passed"] == true && line["wall_ms"].as_f64().unwrap() > 0.0));
+    let words = ["test", "--offline", "--lib", "--", "--ignored", "--test-threads=1", "it_"];
+    let fast = project.cargo("--fail-fast", &words);
+    fast.fails(101, "");
+    let text = String::from_utf8_lossy(&fast.0.stdout).into_owned();
+    assert!(text.contains("0 passed; 1 failed;"), "{text}");
 }
 
 #[test]

@@ -4,12 +4,13 @@ use super::Perform;
 use crate::exit::Exit;
 use crate::session::Session;
 use anyhow::{Context as _, Result, anyhow};
-use husk_hermetic::{Access, Ended, Error, Kind, Limits, Net, Profile, Run, Show, Variable};
+use husk_hermetic::{Access, Choice, Ended, Error, Kind, Limits, Net, Profile, Run, Show, Variable};
 use std::ffi::OsString;
-use std::io::{ErrorKind, stdout};
+use std::fs::File;
+use std::io::{ErrorKind, Write as _, stdout};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -81,6 +82,15 @@ pub(super) struct Test {
     /// Run a test binary as cargo has it run: each of its tests in a sandbox of its own
     #[arg(long, conflicts_with = "plan")]
     runner: bool,
+    /// Of such a binary only one part of so many, for machines that share the work: 1/3
+    #[arg(long, value_name = "PART/PARTS", value_parser = shard, requires = "runner")]
+    shard: Option<(usize, usize)>,
+    /// Begin no test of such a binary after one that failed
+    #[arg(long, requires = "runner")]
+    fail_fast: bool,
+    /// Add a line of JSON for each test of such a binary to this file
+    #[arg(long, value_name = "FILE", requires = "runner")]
+    json: Option<PathBuf>,
     /// Print what would be done, a line a step, and do nothing
     #[arg(long)]
     plan: bool,
@@ -100,7 +110,8 @@ impl Perform for Test {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
         let how = if self.strict { Run::Strict } else { Run::Possible };
         let is_plan = self.plan;
-        let is_runner = self.runner;
+        let (is_runner, shard, fails_fast, json) =
+            (self.runner, self.shard, self.fail_fast, self.json.clone());
         let mut profile = self.profile();
         if is_runner {
             match husk_hermetic::kind(&profile) {
@@ -108,7 +119,11 @@ impl Perform for Test {
                 Kind::Test => husk_hermetic::show(&mut profile),
                 Kind::Tests => {
                     husk_hermetic::show(&mut profile);
-                    let tests = husk_hermetic::run_tests(&profile, how, &mut stdout())?;
+                    let mut lines = Lines::open(json.as_deref(), &profile)?;
+                    let mut record = |name: &str, ended: &Ended| lines.add(name, ended);
+                    let mut choice = Choice { shard, fails_fast, record: &mut record };
+                    let tests = husk_hermetic::run_tests(&profile, how, &mut choice, &mut stdout())?;
+                    lines.written?;
                     if let Some(tests) = tests {
                         tests.losses.iter().for_each(|loss| session.log.warning(loss));
                         return Ok(if tests.success { Exit::Success } else { Exit::Tests });
@@ -171,6 +186,44 @@ impl Test {
     }
 }
 
+/// A file with a line for each test. Binaries that run at the same time may share it.
+struct Lines {
+    file: Option<File>,
+    binary: String,
+    written: Result<()>,
+}
+
+impl Lines {
+    fn open(path: Option<&Path>, profile: &Profile) -> Result<Self> {
+        let open = |path: &Path| {
+            let file = File::options().append(true).create(true).open(path);
+            file.with_context(|| format!("open {}", path.display()))
+        };
+        let binary = profile.args.first().map(|binary| binary.to_string_lossy().into_owned());
+        Ok(Self { file: path.map(open).transpose()?, binary: binary.unwrap_or_default(), written: Ok(()) })
+    }
+
+    fn add(&mut self, name: &str, ended: &Ended) {
+        let Some(file) = &mut self.file else { return };
+        let leftovers: Vec<_> = ended.leftovers.iter().map(|process| &process.command).collect();
+        let line = serde_json::json!({
+            "binary": self.binary,
+            "test": name,
+            "passed": ended.status.success(),
+            "status": ended.status.to_string(),
+            "limit": ended.reached.map(|reached| reached.to_string()),
+            "wall_ms": ended.wall.as_secs_f64() * 1000.0,
+            "cpu_ms": ended.usage.cpu_micros as f64 / 1000.0,
+            "peak_kib": ended.usage.peak_kib,
+            "left_running": leftovers,
+        });
+        let written = file.write_all(format!("{line}\n").as_bytes());
+        if self.written.is_ok() {
+            self.written = written.context("write JSON");
+        }
+    }
+}
+
 /// Becomes the program, without a sandbox.
 fn as_it_is(profile: &Profile) -> Result<Exit> {
     let (program, arguments) = profile.args.split_first().context("no program")?;
@@ -219,6 +272,13 @@ fn bytes(text: &str) -> Result<u64, String> {
     let bytes =
         with_unit(text, &units).and_then(|(number, factor)| number.parse::<u64>().ok()?.checked_mul(factor));
     bytes.ok_or_else(|| "is no number of bytes: 4096, 512k, 64m, 2g".to_owned())
+}
+
+fn shard(text: &str) -> Result<(usize, usize), String> {
+    let parts =
+        text.split_once('/').and_then(|(part, parts)| Some((part.parse().ok()?, parts.parse().ok()?)));
+    let parts = parts.filter(|(part, parts)| (1..=*parts).contains(part));
+    parts.ok_or_else(|| "is no part: 1/3 is the first of three".to_owned())
 }
 
 /// A number and the factor that the letters behind it stand for.

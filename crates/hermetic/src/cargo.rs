@@ -74,6 +74,16 @@ pub fn show(profile: &mut Profile) {
     profile.shown.extend(shown);
 }
 
+/// Which tests of a binary are run, and who hears of each.
+pub struct Choice<'a> {
+    /// One part of so many: the first is 1. Every test is in one of them.
+    pub shard: Option<(usize, usize)>,
+    /// Whether the first that fails is the last that is begun.
+    pub fails_fast: bool,
+    /// Hears how each test ended.
+    pub record: &'a mut dyn FnMut(&str, &Ended),
+}
+
 /// How all tests of a binary ended.
 #[derive(Debug)]
 pub struct Tests {
@@ -89,15 +99,24 @@ pub struct Tests {
 /// # Errors
 ///
 /// If a sandbox cannot be made, or nothing be written.
-pub fn run_tests(profile: &Profile, how: Run, out: &mut dyn Write) -> Result<Option<Tests>, Error> {
+pub fn run_tests(
+    profile: &Profile,
+    how: Run,
+    choice: &mut Choice<'_>,
+    out: &mut dyn Write,
+) -> Result<Option<Tests>, Error> {
     let Some(request) = Request::read(profile.args.get(1..).unwrap_or_default()) else { return Ok(None) };
     let mut machine = Machine::of(profile, how)?;
-    let Some(names) = list(profile, request.to_list(), &mut machine)? else { return Ok(None) };
+    let Some(mut names) = list(profile, request.to_list(), &mut machine)? else { return Ok(None) };
+    if let Some((part, parts)) = choice.shard {
+        let mut place = 0..;
+        names.retain(|_| place.next().is_some_and(|place: usize| place % parts == part - 1));
+    }
     let ignored: BTreeSet<_> = match request.to_list_ignored() {
         Some(arguments) => list(profile, arguments, &mut machine)?.unwrap_or_default().into_iter().collect(),
         None => BTreeSet::new(),
     };
-    let summary = run_each(profile, &request, names, &ignored, &mut machine, out)?;
+    let summary = run_each(profile, &request, (names, &ignored), choice, &mut machine, out)?;
     Ok(Some(Tests { success: summary.success(), losses: machine.losses }))
 }
 
@@ -136,8 +155,8 @@ struct Running {
 fn run_each(
     profile: &Profile,
     request: &Request,
-    names: Vec<String>,
-    ignored: &BTreeSet<String>,
+    (names, ignored): (Vec<String>, &BTreeSet<String>),
+    choice: &mut Choice<'_>,
     machine: &mut Machine,
     out: &mut dyn Write,
 ) -> Result<Summary, Error> {
@@ -176,7 +195,11 @@ fn run_each(
         while let Some((place, ended)) = ended.pop() {
             let Running { name, sandbox, output } = running.remove(place);
             let ended = ended.map_err(|error| spawned(error, sandbox.plan(), &machine.host))?;
+            (choice.record)(&name, &ended);
             let outcome = outcome(&ended, output.read()?);
+            if choice.fails_fast && matches!(outcome, Outcome::Failed { .. }) {
+                waiting.clear();
+            }
             summary.tell(&name, outcome, out).map_err(written)?;
         }
     }

@@ -29,7 +29,7 @@ mod run;
 mod sandbox;
 mod view;
 
-pub use cargo::{Kind, Tests, kind, run_tests, show};
+pub use cargo::{Choice, Kind, Tests, kind, run_tests, show};
 pub use error::{Error, Hint};
 pub use host::{Found, Host, Procfs};
 pub use leftovers::Process;

@@ -7,7 +7,7 @@ set -eu
 cd "$(dirname "$0")/../../.."
 
 rounds=${1:-300}
-husk=${HUSK:-$(ls -t target/*/release/husk | head -n 1)}
+husk=$(realpath "${HUSK:-$(ls -t target/*/release/husk | head -n 1)}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
