@@ -6,6 +6,6 @@ cd "$(dirname "$0")/.."
 
 host=$(rustc -vV | sed -n 's/^host: //p')
 variable="CARGO_TARGET_$(echo "$host" | tr 'a-z-' 'A-Z_')_RUNNER"
-for package in husk-bundle husk-plan husk-seccomp husk-listing husk-hermetic; do
+for package in husk-bundle husk-plan husk-listing husk-hermetic; do
     env "$variable=$(pwd)/$runner" cargo test --quiet --package "$package" --lib --tests
 done

@@ -24,7 +24,8 @@ pub(crate) fn clone_and_reap(script: &Script<'_>) -> Result {
             signal => pass_on(program, signal)?,
         }
     }
-    if reap(None, script.journal)? == Left::Some {
+    // Without a channel nobody wants to know.
+    if script.channel.is_some() && reap(None, script.journal)? == Left::Some {
         report::request(script.channel, Request::Leftovers)?;
     }
     // What is left ends now: it is killed by the kernel, which waits for it.
