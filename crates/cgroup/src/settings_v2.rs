@@ -15,7 +15,7 @@ const VERSION_1_ONLY: &str = "has no counterpart in cgroup version 2 and is igno
 /// All of it, in the order in which it is written.
 pub(crate) fn settings(resources: &Resources) -> Result<(Vec<Setting>, Vec<Warning>), Error> {
     let mut settings = Vec::with_capacity(8);
-    let warnings = ignored(resources);
+    let mut warnings = ignored(resources);
     cpuset(&resources.cpu, &mut settings);
     cpu(&resources.cpu, &mut settings);
     block_io(&resources.block_io, &mut settings);
@@ -25,7 +25,19 @@ pub(crate) fn settings(resources: &Resources) -> Result<(Vec<Setting>, Vec<Warni
     pids(resources.pids_limit, &mut settings);
     // "unified" is what the configuration says in the kernel's own words: it has the last one.
     unified(&resources.unified, &mut settings)?;
+    without_weight_of_idle(&mut settings, &mut warnings);
     Ok((settings, warnings))
+}
+
+/// Leaves out a weight that the kernel would refuse, for an idle group has none (kernel/sched/fair.c,
+/// `sched_group_set_shares`).
+fn without_weight_of_idle(settings: &mut Vec<Setting>, warnings: &mut Vec<Warning>) {
+    let idle = settings.iter().rfind(|setting| setting.file == "cpu.idle");
+    if idle.is_some_and(|idle| idle.value.trim() == "1") {
+        let weights = settings.extract_if(.., |setting| setting.file.starts_with("cpu.weight"));
+        let text = "is ignored: unable to apply both a weight and cpu.idle";
+        warnings.extend(weights.map(|weight| Warning::new(weight.field, text)));
+    }
 }
 
 /// The controllers that the resources need.
@@ -342,6 +354,32 @@ Late memory.high = 5";
             "linux.resources.memory.disableOOMKiller: has no counterpart in cgroup version 2 and is ignored",
         ];
         assert_eq!(warnings, expected);
+    }
+
+    #[test]
+    fn an_idle_group_has_no_weight() {
+        let unified = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(file, value)| ((*file).to_owned(), (*value).to_owned())).collect()
+        };
+        let both = Cpu { idle: Some(1), shares: Some(200), ..Cpu::default() };
+        let table = [
+            (Resources { cpu: both.clone(), ..Resources::default() }, "linux.resources.cpu.shares"),
+            (
+                Resources {
+                    unified: unified(&[("cpu.idle", "1"), ("cpu.weight", "8")]),
+                    ..Resources::default()
+                },
+                "linux.resources.unified.cpu.weight",
+            ),
+        ];
+        for (resources, field) in table {
+            let (settings, warnings) = settings(&resources).unwrap();
+            assert_eq!(settings.iter().map(|setting| &*setting.file).collect::<Vec<_>>(), ["cpu.idle"]);
+            assert_eq!(warnings.iter().map(|warning| warning.field.to_string()).collect::<Vec<_>>(), [field]);
+        }
+        // The last word is that it is not.
+        let cpu = Resources { cpu: both, unified: unified(&[("cpu.idle", "0")]), ..Resources::default() };
+        assert_eq!(settings(&cpu).unwrap().0.len(), 3);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `doctor`: whether this machine can run containers, and what to do about it.
 //!
-//! [`Facts`] are what was found, most of it by trying in a process of its own; [`judge`] makes findings of
+//! `Facts` are what was found, most of it by trying in a process of its own; `judge` makes findings of
 //! them and looks at nothing. Nothing here changes the machine.
 
 mod attempts;
