@@ -190,6 +190,22 @@ fn a_runtime_that_is_only_in_memory_is_sealed() {
     assert!(seals.contains(rustix::fs::SealFlags::WRITE | rustix::fs::SealFlags::SEAL), "{seals:?}");
 }
 
+// A user is root in a container of his, and a binary that he has built or installed for himself is root's there.
+#[test]
+fn a_runtime_of_the_users_own_is_sealed() {
+    need!(!is_root() && is_husk(), "needs not to be root");
+    let directory = tempfile::tempdir().unwrap();
+    let own = directory.path().join("husk");
+    let copied = std::process::Command::new("cp").arg(env!("CARGO_BIN_EXE_husk")).arg(&own).status();
+    assert!(copied.unwrap().success());
+    let runtime = Runtime::of(&own);
+    runtime.create(&Bundle::running("wait")).succeeds();
+    let state: serde_json::Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
+    let executable = std::fs::File::open(format!("/proc/{}/exe", state["pid"])).unwrap();
+    let seals = rustix::fs::fcntl_get_seals(executable).unwrap();
+    assert!(seals.contains(rustix::fs::SealFlags::WRITE | rustix::fs::SealFlags::SEAL), "{seals:?}");
+}
+
 #[test]
 fn of_two_who_start_a_container_one_is_refused() {
     let runtime = Runtime::under_test();
