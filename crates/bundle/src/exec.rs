@@ -61,12 +61,12 @@ pub fn process(bytes: &[u8], own: &Process) -> Result<(Process, Vec<Warning>), E
         process.capabilities = own.capabilities;
     }
     if !has_affinity {
-        process.exec_affinity = own.exec_affinity.clone();
+        process.exec_affinity.clone_from(&own.exec_affinity);
     }
     process.apparmor_profile = process.apparmor_profile.or_else(|| own.apparmor_profile.clone());
     process.selinux_label = process.selinux_label.or_else(|| own.selinux_label.clone());
     process.oom_score_adj = process.oom_score_adj.or(own.oom_score_adj);
-    process.scheduler = process.scheduler.or_else(|| own.scheduler.clone());
+    process.scheduler = process.scheduler.or(own.scheduler);
     process.io_priority = process.io_priority.or(own.io_priority);
     Ok((process, warnings))
 }
