@@ -9,7 +9,7 @@ HUSK ?=
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 export PREFIX DESTDIR
 
-.PHONY: help run install uninstall check check-deep test soak integration integration-guest golden examples doc bench-engines bench-hermetic bench-spawn test-hermetic
+.PHONY: help run install uninstall check fuzz test soak integration integration-guest golden examples doc bench-engines bench-hermetic bench-spawn test-hermetic
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -27,8 +27,8 @@ uninstall: ## what 'install' installed
 check: ## format, lints, unit tests, house rules: no root, under a minute
 	tests/check.sh
 
-check-deep: ## fuzz what reads configurations and profiles, a minute each
-	tests/check-deep.sh
+fuzz: ## fuzz everything that reads what others have written, a minute each (SECONDS=)
+	tests/fuzz.sh $(or $(SECONDS),60)
 
 integration: ## containers by podman, containerd, Kubernetes' interface and docker; installs them where it can
 	integration/run.sh

@@ -23,9 +23,9 @@ pub struct Hierarchies {
 
 /// One tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Mount {
+pub(crate) struct Mount {
     /// Controllers, or a name: `["cpu", "cpuacct"]`, `["name=systemd"]`.
-    controllers: Vec<String>,
+    pub(crate) controllers: Vec<String>,
     point: PathBuf,
     /// What of the tree is mounted.
     root: String,
@@ -280,7 +280,7 @@ fn open(path: &Path) -> Result<OwnedFd, Errno> {
 
 /// The trees in the text of mountinfo, each once, with those of their options that are controllers of
 /// the process whose cgroups `own` lists.
-fn mounts(mountinfo: &str, own: &str) -> Vec<Mount> {
+pub(crate) fn mounts(mountinfo: &str, own: &str) -> Vec<Mount> {
     let controllers: Vec<&str> = own
         .lines()
         .filter_map(|line| line.split(':').nth(1))

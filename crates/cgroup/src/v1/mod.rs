@@ -4,7 +4,7 @@
 //! fork on the host wait. So it is moved once, before anything else of it exists.
 
 mod freezer;
-mod hierarchies;
+pub(crate) mod hierarchies;
 
 pub use hierarchies::Hierarchies;
 
