@@ -42,10 +42,11 @@ soak: ## 2,000 containers and 1,000 processes in one, and what is left; 1 GB thr
 integration-guest: ## tests of cgroups, systemd and AppArmor in an emulated Debian: the first time builds it
 	integration/guest/tests.sh
 
-golden: ## write the expected plans and help anew; the difference is the review
+golden: ## write the expected plans, help and what attacks come to anew; the difference is the review
 	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-plan --test golden
 	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-hermetic --test listings
 	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests help_is
+	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests hostile::no_image
 
 examples: ## run every example program
 	tests/examples.sh

@@ -28,6 +28,8 @@ mod hermetic_cargo;
 mod hermetic_machines;
 /// The six kinds of hooks: where, when and with what they are run, and what follows if they fail.
 mod hooks;
+/// Images that attack the host, and volumes that change meanwhile.
+mod hostile;
 /// The rules of the house that a compiler does not know.
 mod house;
 /// What a program finds in its container.
