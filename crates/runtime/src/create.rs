@@ -24,6 +24,7 @@ use husk_script::Step;
 use husk_spawn::Child;
 use husk_spawn::sys::Fd;
 use log::debug;
+use rustix::fs::CWD;
 use rustix::process::geteuid;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -193,9 +194,8 @@ pub(crate) fn process(child: &Child) -> Option<Process> {
 pub(crate) fn write_pid(pid_file: Option<&Path>, pid: u32) -> Result<(), Error> {
     match pid_file {
         // Without a newline: engines parse the whole file as a number.
-        Some(path) => {
-            write_whole(path, pid.to_string().as_bytes()).map_err(|reason| Error::file("write", path, reason))
-        }
+        Some(path) => write_whole(CWD, path, pid.to_string().as_bytes())
+            .map_err(|reason| Error::file("write", path, reason)),
         None => Ok(()),
     }
 }
