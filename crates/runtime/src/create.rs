@@ -36,6 +36,8 @@ pub struct Request {
     pub id: String,
     /// The bundle, an absolute path.
     pub bundle: PathBuf,
+    /// Its configuration, an absolute path, if that is not its config.json.
+    pub config: Option<PathBuf>,
     /// Where to write the pid of the container's process.
     pub pid_file: Option<PathBuf>,
     /// Where somebody listens who is sent the terminal.
@@ -72,7 +74,7 @@ impl Request {
 /// If the name is taken, the configuration cannot be carried out, or a step or hook fails. Nothing is
 /// then left of the container.
 pub fn create(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])) -> Result<(), Error> {
-    let (mut container, warnings) = husk_bundle::load(&request.bundle)?;
+    let (mut container, warnings) = husk_bundle::load(&request.bundle, request.config.as_deref())?;
     warn(&warnings);
     let mut console = Console::of(request.console_socket.as_deref(), &container, Stay::Detached)?;
     let watcher = Watcher::of(request.pidfd_socket.as_deref())?;
@@ -204,6 +206,7 @@ pub(crate) fn record(request: &Request, container: &Container) -> Record {
     Record {
         id: request.id.clone(),
         bundle: request.bundle.clone(),
+        config: request.config.clone(),
         rootfs: container.rootfs.clone(),
         created: time::now(),
         owner: geteuid().as_raw(),
