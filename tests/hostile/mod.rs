@@ -10,11 +10,13 @@ mod canary;
 mod corpus;
 /// A kernel that lies.
 mod liar;
+/// Volumes and images that change meanwhile.
+mod races;
 
 use crate::util::{Bundle, Receiver, Runtime, Seen, is_husk, is_root, need};
 use canary::{Canary, SECRET};
 use liar::Lie;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -154,4 +156,16 @@ fn same_as_golden(table: &str) {
     }
     let wanted = fs::read_to_string(&golden).unwrap_or_default();
     assert!(wanted == table, "{} is not what was seen; HUSK_GOLDEN=write writes it", golden.display());
+}
+
+fn tmpfs(destination: &str) -> Value {
+    json!({ "destination": destination, "type": "tmpfs", "source": "tmpfs" })
+}
+
+fn bind(source: &Path, destination: &str) -> Value {
+    json!({ "destination": destination, "type": "bind", "source": source, "options": ["rbind"] })
+}
+
+fn proc() -> Value {
+    json!({ "destination": "/proc", "type": "proc", "source": "proc" })
 }
