@@ -1,7 +1,7 @@
 //! What images try: each a bundle made by a few lines, after what was found in runtimes.
 
 use super::liar::Lie;
-use super::{Attack, bind, proc, tmpfs};
+use super::{Attack, bind, devpts, proc, tmpfs};
 use crate::util::Bundle;
 use serde_json::{Value, json};
 use std::fs::{self, Permissions};
@@ -250,9 +250,4 @@ fn linking(name: &str, target: &Path) -> Bundle {
 
 fn dev() -> Value {
     json!({ "destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"] })
-}
-
-fn devpts() -> Value {
-    let options = ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"];
-    json!({ "destination": "/dev/pts", "type": "devpts", "source": "devpts", "options": options })
 }
