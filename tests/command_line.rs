@@ -67,6 +67,33 @@ fn the_version_is_in_the_form_that_engines_know() {
     assert_eq!(runtime.typed(&["-v"]).succeeds(), text);
 }
 
+// So that who reads it finds the name that they typed; go-runc looks for "runc version ".
+#[test]
+fn what_is_installed_by_another_name_goes_by_it() {
+    need!(is_husk(), "about husk's name");
+    let directory = tempfile::TempDir::new().unwrap();
+    let called = |name: &str, words: &[&str]| {
+        let link = directory.path().join(name);
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_husk"), &link).unwrap();
+        let output = Command::new(&link).args(words).output().unwrap();
+        fs::remove_file(&link).unwrap();
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    assert!(called("runc", &["--version"]).starts_with(concat!(
+        "runc version ",
+        env!("CARGO_PKG_VERSION"),
+        "+husk\n"
+    )));
+    let help = called("runc", &["--help"]);
+    assert!(help.starts_with("NAME:\n  runc - Open Container Initiative runtime"), "{help}");
+    assert!(help.contains("\n  runc run --bundle web web-1 ") && help.contains("/run/husk,"), "{help}");
+    let help = called("runc", &["create", "--help"]);
+    assert!(help.starts_with("NAME:\n  runc create - ") && !help.contains("husk create"), "{help}");
+    assert_eq!(called("runc", &["dance"]), "runc: unknown command \"dance\"\nsee 'runc --help'\n");
+    // What is no name is not repeated.
+    assert!(called("\u{1b}[2J", &["dance"]).starts_with("husk: unknown"));
+}
+
 #[test]
 fn what_is_not_understood_is_an_error() {
     let runtime = Runtime::under_test();

@@ -5,6 +5,7 @@
 //! The text form is logrus's, which runc writes.
 
 use crate::args::{Global, LogFormat, Misuse};
+use crate::name::{self, NAME};
 use anyhow::{Context as _, Result, ensure};
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
@@ -46,7 +47,7 @@ impl Log {
         let field = known.and_then(husk_runtime::Error::field);
         self.error(&message, code, field.as_deref());
         if self.is_for_people() {
-            eprintln!("husk: {message}");
+            eprintln!("{}: {message}", *NAME);
         }
     }
 
@@ -54,14 +55,14 @@ impl Log {
     pub(crate) fn misused(&self, misuse: &Misuse) {
         self.error(&misuse.message, "usage", None);
         if self.is_for_people() {
-            eprintln!("husk: {}\n{}", misuse.message, misuse.hint);
+            eprintln!("{}: {}\n{}", *NAME, misuse.message, name::in_commands(&misuse.hint));
         }
     }
 
     pub(crate) fn warning(&self, warning: &impl Display) {
         let warning = in_gos_words(warning.to_string());
         if self.is_for_people() {
-            eprintln!("husk: warning: {warning}");
+            eprintln!("{}: warning: {warning}", *NAME);
         }
         // Not as JSON: podman reads the file as one object and would lose an error after it.
         if self.format == LogFormat::Text && self.file.is_some() {

@@ -14,6 +14,7 @@ mod entry;
 mod exit;
 mod help;
 mod log;
+mod name;
 mod session;
 mod timings;
 mod version;

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub(super) const MORE: &str = "
 The program waits until 'husk start ID'. If anything fails, nothing is left of the container.
 
-Examples:
+EXAMPLES:
   husk create --bundle web --pid-file web.pid web-1
 ";
 

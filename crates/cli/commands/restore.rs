@@ -13,7 +13,7 @@ pub(super) const MORE: &str = "
 The container goes on where 'husk checkpoint' has left it. Its bundle is needed: what is mounted in it from the host
 is what config.json says now. Pipes among its standard streams are replaced by those of husk.
 
-Examples:
+EXAMPLES:
   husk restore --image-path saved --bundle web web-1            in the foreground, as 'run'
   husk restore --image-path saved --bundle web --detach web-1
 ";

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub(super) const MORE: &str = "
 It runs 'sh' in a terminal, with the root file system in the directory 'rootfs', read-only.
 
-Examples:
+EXAMPLES:
   mkdir -p web/rootfs && tar -C web/rootfs -xf image.tar
   husk spec --bundle web
   husk plan web

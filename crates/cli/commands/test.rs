@@ -22,7 +22,7 @@ the environment what is on a list. What it leaves running is ended, and named. I
 husk ends as the program does: with its code, or by the signal that killed it; with 124 if a limit ended it, and with
 125, 126 or 127 if there was no sandbox, or no program that can be run, or none at all.
 
-Examples:
+EXAMPLES:
   husk test -- ./check                      a test
   husk test --write target -- make test     with a directory to write to
   husk test --overlay . -- make test        the same, and what is written is thrown away
