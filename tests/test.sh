@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 # What some tests look at a child with, or compare with. They skip where it is missing.
-tests/install.sh strace pkg-config libseccomp-dev dbus-daemon iproute2 groff-base zsh fish
+tests/install.sh strace pkg-config libseccomp-dev dbus-daemon iproute2 groff-base zsh fish libxml2-utils
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

@@ -24,10 +24,14 @@ mod features;
 mod hermetic;
 /// Tests of cargo's, each in a sandbox of its own.
 mod hermetic_cargo;
+/// `test --runner`: what libtest says, and what is told to other programs.
+mod hermetic_libtest;
 /// Sandboxes on machines that do not let one be made, or not completely.
 mod hermetic_machines;
 /// The six kinds of hooks: where, when and with what they are run, and what follows if they fail.
 mod hooks;
+/// Images that attack the host, and volumes that change meanwhile.
+mod hostile;
 /// The rules of the house that a compiler does not know.
 mod house;
 /// What a program finds in its container.

@@ -14,6 +14,8 @@ mod entry;
 mod exit;
 mod help;
 mod log;
+mod name;
+mod report;
 mod session;
 mod timings;
 mod version;

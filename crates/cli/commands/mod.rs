@@ -69,10 +69,10 @@ pub(crate) const GROUPS: [Group; 4] = [Group::Life, Group::Look, Group::Prepare,
 impl Group {
     pub(crate) fn heading(self) -> &'static str {
         match self {
-            Self::Life => "A container's life",
-            Self::Look => "What is there",
-            Self::Prepare => "Before there is a container",
-            Self::Test => "Without a container",
+            Self::Life => "A CONTAINER'S LIFE",
+            Self::Look => "WHAT IS THERE",
+            Self::Prepare => "BEFORE THERE IS A CONTAINER",
+            Self::Test => "WITHOUT A CONTAINER",
         }
     }
 }

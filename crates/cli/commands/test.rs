@@ -2,16 +2,20 @@
 
 use super::Perform;
 use crate::exit::Exit;
+use crate::report::Report;
 use crate::session::Session;
 use anyhow::{Context as _, Result, anyhow};
-use husk_hermetic::{Access, Choice, Ended, Error, Kind, Limits, Net, Profile, Run, Show, Variable};
+use husk_hermetic::{
+    Access, Choice, Ended, Error, Kind, Limits, Net, Profile, Run, Screen, Setting, Show, Variable,
+};
+use rustix::termios::tcgetwinsize;
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{ErrorKind, Write as _, stdout};
+use std::io::{ErrorKind, stdout};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
+use std::rc::Rc;
 use std::time::Duration;
 
 pub(super) const MORE: &str = "
@@ -22,7 +26,7 @@ the environment what is on a list. What it leaves running is ended, and named. I
 husk ends as the program does: with its code, or by the signal that killed it; with 124 if a limit ended it, and with
 125, 126 or 127 if there was no sandbox, or no program that can be run, or none at all.
 
-Examples:
+EXAMPLES:
   husk test -- ./check                      a test
   husk test --write target -- make test     with a directory to write to
   husk test --overlay . -- make test        the same, and what is written is thrown away
@@ -79,6 +83,19 @@ pub(super) struct Test {
     /// Refuse where this machine cannot isolate it completely
     #[arg(long)]
     strict: bool,
+    #[command(flatten)]
+    tests: Tests,
+    /// Print what would be done, a line a step, and do nothing
+    #[arg(long)]
+    plan: bool,
+    /// The program with its arguments
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    program: Vec<OsString>,
+}
+
+/// What is about many tests.
+#[derive(Clone, Debug, clap::Args)]
+struct Tests {
     /// Run a test binary as cargo has it run: each of its tests in a sandbox of its own
     #[arg(long, conflicts_with = "plan")]
     runner: bool,
@@ -88,15 +105,15 @@ pub(super) struct Test {
     /// Begin no test of such a binary after one that failed
     #[arg(long, requires = "runner")]
     fail_fast: bool,
-    /// Add a line of JSON for each test of such a binary to this file
+    /// Run a test again that has failed, so many times at most; if it passes then, it is flaky
+    #[arg(long, value_name = "NUMBER", default_value = "0", hide_default_value = true, requires = "runner")]
+    retries: usize,
+    /// Add a line of JSON for each test to this file
     #[arg(long, value_name = "FILE", requires = "runner")]
     json: Option<PathBuf>,
-    /// Print what would be done, a line a step, and do nothing
-    #[arg(long)]
-    plan: bool,
-    /// The program with its arguments
-    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    program: Vec<OsString>,
+    /// Put a suite of JUnit's XML for each binary into this file
+    #[arg(long, value_name = "FILE", requires = "runner")]
+    junit: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -110,33 +127,38 @@ impl Perform for Test {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
         let how = if self.strict { Run::Strict } else { Run::Possible };
         let is_plan = self.plan;
-        let (is_runner, shard, fails_fast, json) =
-            (self.runner, self.shard, self.fail_fast, self.json.clone());
+        let tests = self.tests.clone();
         let mut profile = self.profile();
-        if is_runner {
-            match husk_hermetic::kind(&profile) {
-                Kind::Other => return as_it_is(&profile),
-                Kind::Test => husk_hermetic::show(&mut profile),
-                Kind::Tests => {
-                    husk_hermetic::show(&mut profile);
-                    let mut lines = Lines::open(json.as_deref(), &profile)?;
-                    let mut record = |name: &str, ended: &Ended| lines.add(name, ended);
-                    let mut choice = Choice { shard, fails_fast, record: &mut record };
-                    let tests = husk_hermetic::run_tests(&profile, how, &mut choice, &mut stdout())?;
-                    lines.written?;
-                    if let Some(tests) = tests {
-                        tests.losses.iter().for_each(|loss| session.log.warning(loss));
-                        return Ok(if tests.success { Exit::Success } else { Exit::Tests });
-                    }
-                }
+        let mut report = None;
+        if tests.runner {
+            let kind = husk_hermetic::kind(&profile);
+            if kind == Kind::Other {
+                return as_it_is(&profile);
             }
+            husk_hermetic::show(&mut profile);
+            let mut told =
+                Report::begin(&profile, tests.shard, tests.json.as_deref(), tests.junit.as_deref())?;
+            if kind == Kind::Tests
+                && let Some(done) = run_tests(&profile, how, &tests, &mut told)?
+            {
+                told.finish()?;
+                done.losses.iter().for_each(|loss| session.log.warning(loss));
+                return Ok(if done.success { Exit::Success } else { Exit::Tests });
+            }
+            report = Some(told);
         }
         if is_plan {
             print!("{}", husk_hermetic::listing(&profile)?);
             return Ok(Exit::Success);
         }
         match husk_hermetic::run(&profile, how) {
-            Ok(ended) => Ok(report(&ended, session)),
+            Ok(ended) => {
+                if let Some(mut report) = report {
+                    report.add_program(&profile, &ended);
+                    report.finish()?;
+                }
+                Ok(tell(&ended, session))
+            }
             Err(error @ Error::Program { .. }) => {
                 let Error::Program { reason, .. } = &error else { return Err(error.into()) };
                 let exit =
@@ -147,6 +169,24 @@ impl Perform for Test {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Each test of a binary, if it is one of libtest's.
+fn run_tests(
+    profile: &Profile,
+    how: Run,
+    tests: &Tests,
+    report: &mut Report,
+) -> Result<Option<husk_hermetic::Tests>, Error> {
+    let setting = Rc::new(Setting { profile: profile.clone(), retries: tests.retries });
+    let mut choice = Choice {
+        shard: tests.shard,
+        fails_fast: tests.fail_fast,
+        setting: &|_| Ok(setting.clone()),
+        screen: tcgetwinsize(stdout()).ok().map(|size| screen(size.ws_col.into())),
+        record: &mut |tested| report.add(tested),
+    };
+    husk_hermetic::run_tests(profile, how, &mut choice, &mut stdout())
 }
 
 impl Test {
@@ -186,42 +226,9 @@ impl Test {
     }
 }
 
-/// A file with a line for each test. Binaries that run at the same time may share it.
-struct Lines {
-    file: Option<File>,
-    binary: String,
-    written: Result<()>,
-}
-
-impl Lines {
-    fn open(path: Option<&Path>, profile: &Profile) -> Result<Self> {
-        let open = |path: &Path| {
-            let file = File::options().append(true).create(true).open(path);
-            file.with_context(|| format!("open {}", path.display()))
-        };
-        let binary = profile.args.first().map(|binary| binary.to_string_lossy().into_owned());
-        Ok(Self { file: path.map(open).transpose()?, binary: binary.unwrap_or_default(), written: Ok(()) })
-    }
-
-    fn add(&mut self, name: &str, ended: &Ended) {
-        let Some(file) = &mut self.file else { return };
-        let leftovers: Vec<_> = ended.leftovers.iter().map(|process| &process.command).collect();
-        let line = serde_json::json!({
-            "binary": self.binary,
-            "test": name,
-            "passed": ended.status.success(),
-            "status": ended.status.to_string(),
-            "limit": ended.reached.map(|reached| reached.to_string()),
-            "wall_ms": ended.wall.as_secs_f64() * 1000.0,
-            "cpu_ms": ended.usage.cpu_micros as f64 / 1000.0,
-            "peak_kib": ended.usage.peak_kib,
-            "left_running": leftovers,
-        });
-        let written = file.write_all(format!("{line}\n").as_bytes());
-        if self.written.is_ok() {
-            self.written = written.context("write JSON");
-        }
-    }
+/// A terminal that may not say how wide it is.
+fn screen(columns: usize) -> Screen {
+    Screen { columns: if columns == 0 { 80 } else { columns } }
 }
 
 /// Becomes the program, without a sandbox.
@@ -243,7 +250,7 @@ fn variable(text: OsString) -> Variable {
 }
 
 /// Says what is worth a word, and how husk ends.
-fn report(ended: &Ended, session: &Session<'_>) -> Exit {
+fn tell(ended: &Ended, session: &Session<'_>) -> Exit {
     for loss in &ended.losses {
         session.log.warning(loss);
     }
