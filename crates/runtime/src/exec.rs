@@ -206,23 +206,22 @@ fn process(
     users: &Users,
     warnings: &mut Vec<Warning>,
 ) -> Result<Process, Error> {
+    let own = container.process.as_ref().ok_or(Error::State("the container has no process to go by"))?;
     match &request.program {
         Program::File(path) => {
             let bytes = fs::read(path).map_err(|reason| Error::file("read", path, reason))?;
-            let (process, more) = husk_bundle::exec::process(&bytes)?;
+            let (process, more) = husk_bundle::exec::process(&bytes, own)?;
             warnings.extend(more);
             Ok(process)
         }
         Program::Changed { changes, user } => {
-            let own =
-                container.process.clone().ok_or(Error::State("the container has no process to change"))?;
             let mut changes = changes.clone();
             if let Some(user) = user {
                 let identity = users.find(user)?;
                 changes.user = Some((identity.uid, identity.gid));
                 changes.additional_gids.extend(identity.groups);
             }
-            Ok(changes.apply(own)?)
+            Ok(changes.apply(own.clone())?)
         }
     }
 }
