@@ -20,13 +20,16 @@ pub(crate) struct Global {
     /// Where containers are known [default: /run/husk, or $XDG_RUNTIME_DIR/husk for a user]
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) root: Option<PathBuf>,
-    /// Write errors and warnings to this file too
+    /// Write errors and warnings there too; syslog:NAME and journald:NAME are the system's log
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
     /// How to write them there: text, or json for engines
     #[arg(long, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
     pub(crate) log_format: LogFormat,
-    /// Say what is being done
+    /// What to write: error, warning too, or debug for all that is being done
+    #[arg(long, value_name = "LEVEL", default_value = "warning", hide_possible_values = true)]
+    pub(crate) log_level: LogLevel,
+    /// The same as --log-level debug
     #[arg(long)]
     pub(crate) debug: bool,
     /// Have systemd make the cgroups
@@ -48,6 +51,15 @@ pub(crate) enum LogFormat {
     #[default]
     Text,
     Json,
+}
+
+/// What is told, the levels before it included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum LogLevel {
+    Error,
+    #[default]
+    Warning,
+    Debug,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -65,6 +65,7 @@ impl Perform for Restore {
             creation: husk_runtime::Request {
                 id: self.id,
                 bundle: absolute(&self.bundle)?,
+                config: None,
                 pid_file: path(&self.pid_file)?,
                 console_socket: path(&self.console_socket)?,
                 pidfd_socket: None,

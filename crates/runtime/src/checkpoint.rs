@@ -77,7 +77,7 @@ pub fn checkpoint(store: &Store, request: &Request, mut warn: impl FnMut(&[Warni
     let init =
         kill::open(process).ok_or(Error::State("Container cannot be checkpointed in stopped state"))?;
     let settings = &request.settings;
-    let (mut container, _) = husk_bundle::load(&record.bundle)?;
+    let (mut container, _) = husk_bundle::load(&record.bundle, record.config.as_deref())?;
     notify::show_again(&entry, &mut container);
     make_images(settings)?;
     let directories = Directories::open(settings)?;

@@ -110,7 +110,7 @@ pub fn exec(
         Status::Creating => return Err(Error::State("cannot exec in a container that is not created yet")),
     }
     let init = record.process.and_then(kill::open).ok_or(Error::State("container not running"))?;
-    let (mut container, mut warnings) = husk_bundle::load(&record.bundle)?;
+    let (mut container, mut warnings) = husk_bundle::load(&record.bundle, record.config.as_deref())?;
     let users = record.process.map(|init| format!("/proc/{}/root", init.pid)).unwrap_or_default();
     let users = Users::below(Path::new(&users));
     container.process = Some(process(request, &container, &users, &mut warnings)?);

@@ -21,6 +21,9 @@ pub struct Record {
     pub id: String,
     /// Its bundle.
     pub bundle: PathBuf,
+    /// Its configuration, if that is not its bundle's config.json.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) config: Option<PathBuf>,
     /// Its root file system.
     pub rootfs: PathBuf,
     /// When it was created, as RFC 3339 has it.

@@ -69,7 +69,8 @@ pub fn restore(
     mut warn: impl FnMut(&[Warning]),
 ) -> Result<Option<ExitStatus>, Error> {
     criu::warn(&mut warn);
-    let (mut container, warnings) = husk_bundle::load(&request.creation.bundle)?;
+    let (mut container, warnings) =
+        husk_bundle::load(&request.creation.bundle, request.creation.config.as_deref())?;
     warn(&warnings);
     let stay = if how == Run::Detached { Stay::Detached } else { Stay::Foreground };
     let mut console = Console::of(request.creation.console_socket.as_deref(), &container, stay)?;

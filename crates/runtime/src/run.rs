@@ -64,7 +64,7 @@ pub fn run(
 ) -> Result<Option<ExitStatus>, Error> {
     let timings = &request.timings;
     timings.begin("load config.json");
-    let (mut container, warnings) = husk_bundle::load(&request.bundle)?;
+    let (mut container, warnings) = husk_bundle::load(&request.bundle, request.config.as_deref())?;
     warn(&warnings);
     let stay = if how == Run::Detached { Stay::Detached } else { Stay::Foreground };
     let mut console = Console::of(request.console_socket.as_deref(), &container, stay)?;
