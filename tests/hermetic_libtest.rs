@@ -49,13 +49,13 @@ const DTD: &str = "
 ";
 
 /// A place with a binary of these tests.
-struct Binary {
-    place: Place,
-    path: PathBuf,
+pub(crate) struct Binary {
+    pub(crate) place: Place,
+    pub(crate) path: PathBuf,
 }
 
 impl Binary {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let place = Place::new();
         let path = PathBuf::from(place.path("here/deps/lab-0123456789abcdef"));
         fs::create_dir(path.parent().unwrap()).unwrap();
@@ -79,10 +79,12 @@ impl Binary {
     }
 
     /// The same with husk and these options.
-    fn with_husk(&self, options: &[&str], words: &[&str]) -> Output {
+    pub(crate) fn with_husk(&self, options: &[&str], words: &[&str]) -> Output {
         let options = [&["--runner"], options].concat();
         let mut command = self.place.command(&options, &[&[self.path.to_str().unwrap()], words].concat());
-        command.env_remove("RUST_BACKTRACE").env_remove("CARGO_PKG_NAME").output().unwrap()
+        let manifest = self.place.path("here");
+        command.env_remove("RUST_BACKTRACE").env_remove("CARGO_PKG_NAME").env("CARGO_MANIFEST_DIR", manifest);
+        command.output().unwrap()
     }
 }
 

@@ -28,6 +28,8 @@ mod hermetic_cargo;
 mod hermetic_libtest;
 /// Sandboxes on machines that do not let one be made, or not completely.
 mod hermetic_machines;
+/// `husk.toml`: options for all tests, and for some.
+mod hermetic_settings;
 /// The six kinds of hooks: where, when and with what they are run, and what follows if they fail.
 mod hooks;
 /// Images that attack the host, and volumes that change meanwhile.

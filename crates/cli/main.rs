@@ -17,6 +17,7 @@ mod log;
 mod name;
 mod report;
 mod session;
+mod settings;
 mod timings;
 mod version;
 
