@@ -24,8 +24,12 @@ mod features;
 mod hermetic;
 /// Tests of cargo's, each in a sandbox of its own.
 mod hermetic_cargo;
+/// `test --runner`: what libtest says, and what is told to other programs.
+mod hermetic_libtest;
 /// Sandboxes on machines that do not let one be made, or not completely.
 mod hermetic_machines;
+/// `husk.toml`: options for all tests, and for some.
+mod hermetic_settings;
 /// The six kinds of hooks: where, when and with what they are run, and what follows if they fail.
 mod hooks;
 /// Images that attack the host, and volumes that change meanwhile.

@@ -275,7 +275,7 @@ fn misuse(
 }
 
 /// What clap has to say, on one line, without its advice.
-fn message(error: &clap::Error) -> String {
+pub(crate) fn message(error: &clap::Error) -> String {
     // podman asks whether an option is there by leaving its value out, and looks for these words.
     if let (Some(ContextValue::String(option)), Some(ContextValue::String(value))) =
         (error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue))

@@ -16,7 +16,9 @@ mod help;
 mod log;
 mod name;
 mod near;
+mod report;
 mod session;
+mod settings;
 mod timings;
 mod version;
 

@@ -1,7 +1,7 @@
 //! What images try: each a bundle made by a few lines, after what was found in runtimes.
 
-use super::Attack;
 use super::liar::Lie;
+use super::{Attack, bind, devpts, proc, tmpfs};
 use crate::util::Bundle;
 use serde_json::{Value, json};
 use std::fs::{self, Permissions};
@@ -221,7 +221,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
         bundle: |canary| {
             let bundle = Bundle::running("env");
             fs::create_dir(bundle.rootfs().join("etc")).unwrap();
-            symlink(canary.at("passwd"), bundle.rootfs().join("etc/passwd")).unwrap();
+            symlink(canary.at("directory/passwd"), bundle.rootfs().join("etc/passwd")).unwrap();
             bundle
         },
         terminal: false,
@@ -248,23 +248,6 @@ fn linking(name: &str, target: &Path) -> Bundle {
     bundle
 }
 
-fn tmpfs(destination: &str) -> Value {
-    json!({ "destination": destination, "type": "tmpfs", "source": "tmpfs" })
-}
-
-fn bind(source: &Path, destination: &str) -> Value {
-    json!({ "destination": destination, "type": "bind", "source": source, "options": ["rbind"] })
-}
-
-fn proc() -> Value {
-    json!({ "destination": "/proc", "type": "proc", "source": "proc" })
-}
-
 fn dev() -> Value {
     json!({ "destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"] })
-}
-
-fn devpts() -> Value {
-    let options = ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"];
-    json!({ "destination": "/dev/pts", "type": "devpts", "source": "devpts", "options": options })
 }

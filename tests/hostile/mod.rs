@@ -4,17 +4,25 @@
 //! what defends, the same binary is run on a kernel that does not do that call (`liar.rs`), and has to lose there: a test
 //! that cannot fail is noticed.
 
+/// What a program holds.
+mod audit;
 /// A tree of the host, watched.
 mod canary;
 /// The attacks of images.
 mod corpus;
+/// Calls that fail, and processes that are killed at one.
+mod faults;
 /// A kernel that lies.
 mod liar;
+/// Volumes and images that change meanwhile.
+mod races;
+/// System calls that the test decides about.
+mod watched;
 
 use crate::util::{Bundle, Receiver, Runtime, Seen, is_husk, is_root, need};
 use canary::{Canary, SECRET};
 use liar::Lie;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -123,12 +131,12 @@ fn no_image_reaches_the_host() {
     eprintln!("{table}");
     assert!(lost.is_empty(), "{}", lost.join("\n"));
     if is_husk() {
-        same_as_golden(&table);
+        same_as_golden("table.md", &table);
     }
 }
 
 const HEAD: &str = "\
-Written by the tests themselves: `HUSK_GOLDEN=write cargo test --test tests hostile::no_image`. The last column is what
+Written by the tests themselves: `HUSK_GOLDEN=write cargo test --test tests hostile::`. The last column is what
 becomes of the same binary on a kernel that does not do what defends it.
 
 | attack | expected | seen | on a lying kernel |
@@ -147,11 +155,29 @@ fn words(outcome: &Outcome) -> String {
     }
 }
 
-fn same_as_golden(table: &str) {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hostile/table.md");
+/// `HUSK_GOLDEN=write` writes the file; the difference is the review.
+fn same_as_golden(name: &str, seen: &str) {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hostile").join(name);
     if std::env::var_os("HUSK_GOLDEN").is_some_and(|value| value == "write") {
-        fs::write(&golden, table).expect("a place for it");
+        fs::write(&golden, seen).expect("a place for it");
     }
     let wanted = fs::read_to_string(&golden).unwrap_or_default();
-    assert!(wanted == table, "{} is not what was seen; HUSK_GOLDEN=write writes it", golden.display());
+    assert!(wanted == seen, "{} is not what was seen:\n{seen}", golden.display());
+}
+
+fn tmpfs(destination: &str) -> Value {
+    json!({ "destination": destination, "type": "tmpfs", "source": "tmpfs" })
+}
+
+fn bind(source: &Path, destination: &str) -> Value {
+    json!({ "destination": destination, "type": "bind", "source": source, "options": ["rbind"] })
+}
+
+fn proc() -> Value {
+    json!({ "destination": "/proc", "type": "proc", "source": "proc" })
+}
+
+fn devpts() -> Value {
+    let options = ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"];
+    json!({ "destination": "/dev/pts", "type": "devpts", "source": "devpts", "options": options })
 }

@@ -49,6 +49,9 @@ pub enum Error {
         /// The step, and why.
         error: husk_spawn::Error,
     },
+    /// What was said of how a test is run cannot be.
+    #[error("{0}")]
+    Setting(String),
     /// Isolation would be less than complete, which was not to be.
     #[error("{0}, and --strict was asked for")]
     Strict(crate::Loss),

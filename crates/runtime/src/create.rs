@@ -24,6 +24,7 @@ use husk_script::Step;
 use husk_spawn::Child;
 use husk_spawn::sys::Fd;
 use log::debug;
+use rustix::fs::CWD;
 use rustix::process::geteuid;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -144,7 +145,7 @@ fn park(
     }
     resctrl::join(container, launched.child.id(), record, &creation.entry)?;
     record.after_start = after_start(&launched.plan);
-    record.process = process(&launched.child);
+    record.process = Some(process(&launched.child)?);
     creation.entry.write(record)?;
     write_pid(request.pid_file.as_deref(), launched.child.id())?;
     launched.child.go_on()?;
@@ -188,16 +189,15 @@ impl Drop for Creation {
     }
 }
 
-pub(crate) fn process(child: &Child) -> Option<Process> {
-    i32::try_from(child.id()).ok().and_then(Process::of)
+pub(crate) fn process(child: &Child) -> Result<Process, Error> {
+    Process::of(child.id().cast_signed())
 }
 
 pub(crate) fn write_pid(pid_file: Option<&Path>, pid: u32) -> Result<(), Error> {
     match pid_file {
         // Without a newline: engines parse the whole file as a number.
-        Some(path) => {
-            write_whole(path, pid.to_string().as_bytes()).map_err(|reason| Error::file("write", path, reason))
-        }
+        Some(path) => write_whole(CWD, path, pid.to_string().as_bytes())
+            .map_err(|reason| Error::file("write", path, reason)),
         None => Ok(()),
     }
 }

@@ -99,7 +99,7 @@ pub fn exec(
 ) -> Result<Option<ExitStatus>, Error> {
     let entry = store.entry(&request.id)?;
     let mut record = entry.read()?;
-    match status::of(&entry, &record) {
+    match status::of(&entry, &record)? {
         Status::Created | Status::Running => {}
         Status::Paused if request.paused == Paused::Waits => {}
         Status::Paused => {
@@ -109,7 +109,7 @@ pub fn exec(
         Status::Stopped => return Err(Error::State("cannot exec in a stopped container")),
         Status::Creating => return Err(Error::State("cannot exec in a container that is not created yet")),
     }
-    let init = record.process.and_then(kill::open).ok_or(Error::State("container not running"))?;
+    let init = record.process.map_or(Ok(None), kill::open)?.ok_or(Error::State("container not running"))?;
     let (mut container, mut warnings) = husk_bundle::load(&record.bundle, record.config.as_deref())?;
     let users = record.process.map(|init| format!("/proc/{}/root", init.pid)).unwrap_or_default();
     let users = Users::below(Path::new(&users));
