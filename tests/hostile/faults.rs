@@ -250,7 +250,7 @@ fn walk(verb: &Verb) {
             if is_over {
                 break;
             }
-            at += if all { 1 } else { (count / 10).max(1) };
+            at += if all { 1 } else { (count / 6).max(1) };
         }
         eprintln!("{} {fault:?}: {at} calls, {tolerated} made no difference", verb.name);
     }
