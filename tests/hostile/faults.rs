@@ -108,7 +108,7 @@ fn rich(words: &str) -> Bundle {
 }
 
 /// What is left of the container when it has been deleted.
-fn left(runtime: &Runtime, bundle: &Bundle) -> Vec<String> {
+pub(crate) fn left(runtime: &Runtime, bundle: &Bundle) -> Vec<String> {
     let cgroup = bundle.config["linux"]["cgroupsPath"]
         .as_str()
         .unwrap_or("/no cgroup")
