@@ -164,9 +164,9 @@ pub(crate) fn usage(verb: &Verb) -> String {
     format!("husk [OPTIONS] {} {}", verb.name, verb.usage).trim_end().to_owned()
 }
 
-fn without_verb(program: Command, arguments: &[OsString]) -> Result<Asked, Box<Misuse>> {
-    let matches = program.clone().try_get_matches_from(arguments);
-    match matches.and_then(|matches| Global::from_arg_matches(&matches)) {
+fn without_verb(mut program: Command, arguments: &[OsString]) -> Result<Asked, Box<Misuse>> {
+    let matches = program.try_get_matches_from_mut(arguments);
+    match matches.and_then(|mut matches| Global::from_arg_matches_mut(&mut matches)) {
         Ok(Global { version: true, .. }) => Ok(Asked::Text(version::text())),
         // As runc: nothing asked for is a question.
         Ok(_) => Ok(Asked::Text(help::program())),

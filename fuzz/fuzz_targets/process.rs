@@ -14,11 +14,11 @@ use std::path::Path;
 const CONTAINER: &[u8] = br#"{"ociVersion":"1.3.0","root":{"path":"r"},"process":{"cwd":"/","args":["a"]}}"#;
 
 fuzz_target!(|bytes: &[u8]| {
-    let process = match husk_bundle::exec::process(bytes) {
+    let (mut container, _) = husk_bundle::parse(CONTAINER, Path::new("/bundle")).unwrap();
+    let process = match husk_bundle::exec::process(bytes, container.process.as_ref().unwrap()) {
         Ok((process, _)) => process,
         Err(error) => return assert!(!error.field.to_string().is_empty()),
     };
-    let (mut container, _) = husk_bundle::parse(CONTAINER, Path::new("/bundle")).unwrap();
     container.process = Some(process);
     for host in [machines::v1_root, machines::v2_root, machines::v2_rootless] {
         for namespaces in [Namespaces::EMPTY, Namespaces::USER | Namespaces::PID | Namespaces::MOUNT] {

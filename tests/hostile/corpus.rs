@@ -213,7 +213,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
             bundle
         },
         terminal: false,
-        refused: Some("see 'husk --help'"),
+        refused: Some("see 'exe --help'"),
         lies: &[],
     },
     Attack {

@@ -108,7 +108,7 @@ fn rich(words: &str) -> Bundle {
 }
 
 /// What is left of the container when it has been deleted.
-fn left(runtime: &Runtime, bundle: &Bundle) -> Vec<String> {
+pub(crate) fn left(runtime: &Runtime, bundle: &Bundle) -> Vec<String> {
     let cgroup = bundle.config["linux"]["cgroupsPath"]
         .as_str()
         .unwrap_or("/no cgroup")
@@ -250,7 +250,7 @@ fn walk(verb: &Verb) {
             if is_over {
                 break;
             }
-            at += if all { 1 } else { (count / 10).max(1) };
+            at += if all { 1 } else { (count / 6).max(1) };
         }
         eprintln!("{} {fault:?}: {at} calls, {tolerated} made no difference", verb.name);
     }

@@ -16,6 +16,8 @@ mod faults;
 mod liar;
 /// Volumes and images that change meanwhile.
 mod races;
+/// Too little of what the runtime needs.
+mod starvation;
 /// System calls that the test decides about.
 mod watched;
 

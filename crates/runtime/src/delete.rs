@@ -45,8 +45,7 @@ pub fn force_delete(store: &Store, id: &str, warn: impl FnMut(&[Warning])) -> Re
 
 /// Kills the process, waits until it is gone, and forgets the container.
 fn end(entry: &Entry, warn: impl FnMut(&[Warning])) -> Result<(), Error> {
-    // A record that cannot be read names no process, and no hooks.
-    let Ok(record) = entry.read() else { return entry.remove() };
+    let Some(record) = entry.known()? else { return entry.remove() };
     // Until one is known, what is in its cgroup may be somebody else's, who was there first.
     if let Some(process) = record.process {
         if let Some(process) = kill::open(process)? {

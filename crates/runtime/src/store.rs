@@ -144,6 +144,18 @@ impl Entry {
         serde_json::from_slice(&text).map_err(Error::Record)
     }
 
+    /// The record, or nothing if there is none, or none that makes sense: it names no process, and nothing else. One that
+    /// only we cannot read now is an error, for what it names would be lost.
+    pub(crate) fn known(&self) -> Result<Option<Record>, Error> {
+        let is_no_record = |kind| matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::IsADirectory);
+        match self.read() {
+            Ok(record) => Ok(Some(record)),
+            Err(Error::Record(_)) => Ok(None),
+            Err(Error::File { reason, .. }) if is_no_record(reason.kind()) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Takes the record away, which can be done once: whether it was still there.
     pub(crate) fn claim(&self) -> Result<bool, Error> {
         self.take_away(RECORD)
@@ -160,10 +172,7 @@ impl Entry {
 
     /// Leaves nothing of a container.
     pub(crate) fn remove(&self) -> Result<(), Error> {
-        // A record that cannot be read names nothing.
-        if let Ok(record) = self.read() {
-            record.leave()?;
-        }
+        self.known()?.map_or(Ok(()), |record| record.leave())?;
         self.discard()
     }
 
