@@ -23,7 +23,7 @@ while [ $# -gt 0 ]; do
     shift 2
 done
 deadline=900
-chosen="apparmor:: cgroups:: exec:: lifecycle:: limits:: process:: resources:: systemd:: terminal"
+chosen="apparmor:: cgroups:: exec:: lifecycle:: limits:: process:: resources:: systemd:: terminal::"
 if [ $# -gt 0 ]; then chosen=$*; fi
 
 tests/install.sh qemu-system-x86 mmdebstrap e2fsprogs

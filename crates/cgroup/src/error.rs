@@ -44,10 +44,12 @@ pub enum Error {
         source: Errno,
     },
     /// A limit on memory below what is in use.
-    #[error("{field}: rejecting memory limit {limit} <= usage {usage}")]
+    #[error("{field}: rejecting {what} limit {limit} <= usage {usage}")]
     InUse {
         /// Which limit.
         field: Field,
+        /// What it limits.
+        what: &'static str,
         /// The limit asked for.
         limit: u64,
         /// What is in use.

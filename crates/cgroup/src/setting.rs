@@ -148,7 +148,12 @@ impl Setting {
             return None;
         }
         let usage = file::number(directory, "memory.usage_in_bytes").ok()?;
-        Some(Error::InUse { field: self.field.clone(), limit: self.value.parse().ok()?, usage })
+        Some(Error::InUse {
+            field: self.field.clone(),
+            what: "memory",
+            limit: self.value.parse().ok()?,
+            usage,
+        })
     }
 
     fn absent(&self, file: &str, value: &str, hint: &dyn Fn(&str) -> Option<(String, Hint)>) -> Error {

@@ -194,9 +194,14 @@ fn a_limit_below_what_is_in_use_can_be_refused() {
     need!(v2.has("memory"), "needs the memory controller in version 2");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     let reader = Reader::born_in(cgroup.directory());
-    let memory = Memory { limit: Some(1), check_before_update: true, ..Memory::default() };
-    let error = cgroup.update(&Resources { memory, ..Resources::default() }).unwrap_err().to_string();
-    assert!(error.starts_with("linux.resources.memory.limit: rejecting memory limit 1 <= usage"), "{error}");
+    for (swap, words) in [
+        (None, "linux.resources.memory.limit: rejecting memory limit 1 <= usage"),
+        (Some(2), "linux.resources.memory.swap: rejecting memory+swap limit 2 <= usage"),
+    ] {
+        let memory = Memory { limit: Some(1), swap, check_before_update: true, ..Memory::default() };
+        let error = cgroup.update(&Resources { memory, ..Resources::default() }).unwrap_err().to_string();
+        assert!(error.starts_with(words), "{error}");
+    }
     drop(reader);
 }
 

@@ -165,12 +165,14 @@ impl Cgroup {
         }
         // Tolerated: without accounting there is no usage to compare with.
         let Ok(usage) = file::number(self.directory.as_fd(), "memory.current") else { return Ok(()) };
-        let limits =
-            [("linux.resources.memory.swap", memory.swap), ("linux.resources.memory.limit", memory.limit)];
-        for (field, limit) in limits {
+        let limits = [
+            ("linux.resources.memory.swap", "memory+swap", memory.swap),
+            ("linux.resources.memory.limit", "memory", memory.limit),
+        ];
+        for (field, what, limit) in limits {
             let limit = limit.and_then(|limit| u64::try_from(limit).ok()).filter(|limit| *limit != 0);
             if let Some(limit) = limit.filter(|limit| *limit <= usage) {
-                return Err(Error::InUse { field: field.into(), limit, usage });
+                return Err(Error::InUse { field: field.into(), what, limit, usage });
             }
         }
         Ok(())
