@@ -80,7 +80,7 @@ fn a_signal_ends_the_program_and_the_code_says_which() {
 fn a_program_that_is_missing_fails_create_and_leaves_nothing() {
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("").with("/process/args", serde_json::json!(["/missing"]));
-    let message = "process.args[0]: find /missing: no such file or directory";
+    let message = "process.args[0]: exec: \"/missing\": stat /missing: no such file or directory";
     runtime.create(&bundle).fails(1, message);
     assert!(runtime.is_empty());
 }

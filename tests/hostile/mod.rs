@@ -10,10 +10,14 @@ mod audit;
 mod canary;
 /// The attacks of images.
 mod corpus;
+/// Calls that fail, and processes that are killed at one.
+mod faults;
 /// A kernel that lies.
 mod liar;
 /// Volumes and images that change meanwhile.
 mod races;
+/// System calls that the test decides about.
+mod watched;
 
 use crate::util::{Bundle, Receiver, Runtime, Seen, is_husk, is_root, need};
 use canary::{Canary, SECRET};

@@ -145,7 +145,7 @@ fn park(
     }
     resctrl::join(container, launched.child.id(), record, &creation.entry)?;
     record.after_start = after_start(&launched.plan);
-    record.process = process(&launched.child);
+    record.process = Some(process(&launched.child)?);
     creation.entry.write(record)?;
     write_pid(request.pid_file.as_deref(), launched.child.id())?;
     launched.child.go_on()?;
@@ -189,8 +189,8 @@ impl Drop for Creation {
     }
 }
 
-pub(crate) fn process(child: &Child) -> Option<Process> {
-    i32::try_from(child.id()).ok().and_then(Process::of)
+pub(crate) fn process(child: &Child) -> Result<Process, Error> {
+    Process::of(child.id().cast_signed())
 }
 
 pub(crate) fn write_pid(pid_file: Option<&Path>, pid: u32) -> Result<(), Error> {

@@ -221,7 +221,7 @@ impl Restoring<'_, '_> {
                 *restored = Some(process);
                 resctrl::join(self.container, pid, self.record, &self.creation.entry)?;
                 self.home.as_ref().map_or(Ok(()), Home::limit)?;
-                self.record.process = i32::try_from(pid).ok().and_then(Process::of);
+                self.record.process = Some(Process::of(pid.cast_signed())?);
                 // CRIU makes one, whatever there was, for clocks that go on where they stood.
                 if is_apart(pid, "time") {
                     self.record.namespaces |= Namespaces::TIME.bits();
