@@ -302,6 +302,7 @@ impl Display for Wish {
             Request::Scheduler => "scheduler",
             Request::Cgroup => "cgroup",
             Request::Leftovers => "leftovers",
+            Request::Stopped => "stopped",
         })
     }
 }
