@@ -24,8 +24,14 @@ mod features;
 mod hermetic;
 /// Tests of cargo's, each in a sandbox of its own.
 mod hermetic_cargo;
+/// What they could do to their machine by system calls, and to others.
+mod hermetic_escapes;
+/// The same in the files of images and bundles.
+mod hermetic_image;
 /// Sandboxes on machines that do not let one be made, or not completely.
 mod hermetic_machines;
+/// The same at a terminal.
+mod hermetic_terminal;
 /// The six kinds of hooks: where, when and with what they are run, and what follows if they fail.
 mod hooks;
 /// The rules of the house that a compiler does not know.

@@ -14,12 +14,14 @@
 
 #![forbid(unsafe_code)]
 
+mod bundle;
 mod cargo;
 mod cgroup;
 mod environment;
 mod error;
 mod filter;
 mod host;
+mod image;
 mod leftovers;
 mod libtest;
 mod plan;
@@ -27,13 +29,15 @@ mod probe;
 mod profile;
 mod run;
 mod sandbox;
+mod terminal;
 mod view;
 
+pub use bundle::bundle;
 pub use cargo::{Choice, Kind, Tests, kind, run_tests, show};
 pub use error::{Error, Hint};
 pub use host::{Found, Host, Procfs};
 pub use leftovers::Process;
 pub use plan::{Streams, plan};
 pub use probe::probe;
-pub use profile::{Access, Limits, Net, Profile, Show, Variable};
+pub use profile::{Access, Image, Limits, Net, Profile, Show, Variable};
 pub use run::{Ended, Loss, Reached, Run, end_alike, listing, run};
