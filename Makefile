@@ -9,7 +9,7 @@ HUSK ?=
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 export PREFIX DESTDIR
 
-.PHONY: help run install uninstall check check-deep test soak integration integration-guest golden examples doc bench-engines bench-hermetic bench-spawn test-hermetic
+.PHONY: help run install uninstall check fuzz test soak integration integration-guest golden examples doc bench-engines bench-hermetic bench-spawn test-hermetic
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -27,8 +27,8 @@ uninstall: ## what 'install' installed
 check: ## format, lints, unit tests, house rules: no root, under a minute
 	tests/check.sh
 
-check-deep: ## fuzz what reads configurations and profiles, a minute each
-	tests/check-deep.sh
+fuzz: ## fuzz everything that reads what others have written, a minute each (SECONDS=)
+	tests/fuzz.sh $(or $(SECONDS),60)
 
 integration: ## containers by podman, containerd, Kubernetes' interface and docker; installs them where it can
 	integration/run.sh
@@ -36,16 +36,17 @@ integration: ## containers by podman, containerd, Kubernetes' interface and dock
 test: ## every test, and every example run; installs what tests need where it can
 	tests/test.sh
 
-soak: ## 2,000 containers and 1,000 processes in one, and what is left; 1 GB through a terminal (CYCLES= WIDTH= EXECS= BYTES=)
-	integration/soak/run.sh $(or $(CYCLES),2000) $(or $(WIDTH),8) $(or $(EXECS),1000) $(or $(BYTES),1073741824)
+soak: ## 2,000 containers, 1,000 processes in one, and what is left; 1 GB through a terminal; 20,000 races (CYCLES= WIDTH= EXECS= BYTES= STARTS=)
+	integration/soak/run.sh $(or $(CYCLES),2000) $(or $(WIDTH),8) $(or $(EXECS),1000) $(or $(BYTES),1073741824) $(or $(STARTS),20000)
 
 integration-guest: ## tests of cgroups, systemd and AppArmor in an emulated Debian: the first time builds it
 	integration/guest/tests.sh
 
-golden: ## write the expected plans and help anew; the difference is the review
+golden: ## write the expected plans, help and what attacks come to anew; the difference is the review
 	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-plan --test golden
 	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-hermetic --test listings
 	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests help_is
+	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests hostile::
 
 examples: ## run every example program
 	tests/examples.sh

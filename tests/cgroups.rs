@@ -348,6 +348,9 @@ fn limits_can_be_changed() {
     assert_eq!(read(&bundle, "memory", memory), "33554432");
     assert_eq!(read(&bundle, "pids", "pids.max"), "max");
     runtime.call("update", &["--memory", "much", "c"]).fails(1, "invalid value for memory");
+    // Version 1 refuses it whether it is asked to or not.
+    fs::write(&file, r#"{ "memory": { "limit": 4096, "checkBeforeUpdate": true } }"#).unwrap();
+    runtime.call("update", &["--resources", file.to_str().unwrap(), "c"]).fails(1, "usage");
     runtime.call("kill", &["c", "KILL"]).succeeds();
 }
 

@@ -4,11 +4,13 @@
 //! for runc too (`RUNTIME_UNDER_TEST`).
 
 use crate::util::{Bundle, Runtime, is_husk, is_root, need, until_gone};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Command;
+use tempfile::TempDir;
 
 #[track_caller]
 fn json_log(path: &Path) -> Vec<Value> {
@@ -65,6 +67,33 @@ fn the_version_is_in_the_form_that_engines_know() {
     assert!(text.lines().next().unwrap().contains(" version "), "{text}");
     assert!(text.lines().any(|line| line == "spec: 1.3.0"), "{text}");
     assert_eq!(runtime.typed(&["-v"]).succeeds(), text);
+}
+
+// So that who reads it finds the name that they typed; go-runc looks for "runc version ".
+#[test]
+fn what_is_installed_by_another_name_goes_by_it() {
+    need!(is_husk(), "about husk's name");
+    let directory = TempDir::new().unwrap();
+    let called = |name: &str, words: &[&str]| {
+        let link = directory.path().join(name);
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_husk"), &link).unwrap();
+        let output = Command::new(&link).args(words).output().unwrap();
+        fs::remove_file(&link).unwrap();
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    assert!(called("runc", &["--version"]).starts_with(concat!(
+        "runc version ",
+        env!("CARGO_PKG_VERSION"),
+        "+husk\n"
+    )));
+    let help = called("runc", &["--help"]);
+    assert!(help.starts_with("NAME:\n  runc - Open Container Initiative runtime"), "{help}");
+    assert!(help.contains("\n  runc run --bundle web web-1 ") && help.contains("/run/husk,"), "{help}");
+    let help = called("runc", &["create", "--help"]);
+    assert!(help.starts_with("NAME:\n  runc create - ") && !help.contains("husk create"), "{help}");
+    assert_eq!(called("runc", &["dance"]), "runc: unknown command \"dance\"\nsee 'runc --help'\n");
+    // What is no name is not repeated.
+    assert!(called("\u{1b}[2J", &["dance"]).starts_with("husk: unknown"));
 }
 
 #[test]
@@ -239,7 +268,84 @@ fn the_kind_of_log_may_stand_before_its_place() {
     let said = format!("--log=file:{}", log.display());
     runtime.typed(&[&said, "--root", "/not-there", "state", "c"]).fails(1, "container does not exist");
     assert!(fs::read_to_string(log).unwrap().contains("container does not exist"));
-    runtime.typed(&["--log", "journald:c", "list"]).fails(1, "files only");
+}
+
+#[test]
+fn the_systems_log_has_what_it_is_told() {
+    need!(is_husk(), "crun's spelling");
+    need!(is_root(), "the system's log is put where ours is in a mount namespace");
+    let directory = TempDir::new().unwrap();
+    let place = directory.path().join("systemd/journal");
+    fs::create_dir_all(&place).unwrap();
+    let (syslog, journal) = (directory.path().join("log"), place.join("socket"));
+    let (syslog, journal) = (UnixDatagram::bind(syslog).unwrap(), UnixDatagram::bind(journal).unwrap());
+    let told = |socket: &UnixDatagram, covered: &str, words: &[&str]| {
+        let mut shell = Command::new("unshare");
+        shell.args(["--mount", "sh", "-c", "mount --bind \"$1\" \"$2\" && shift 2 && exec \"$0\" \"$@\""]);
+        shell.arg(env!("CARGO_BIN_EXE_husk")).arg(directory.path()).arg(covered).args(words);
+        let output = shell.args(["--root", "/not-there", "state", "c"]).output().unwrap();
+        // For people all the same.
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "husk: container does not exist\n");
+        let mut bytes = [0; 1024];
+        let length = socket.recv(&mut bytes).unwrap();
+        bytes[..length].to_vec()
+    };
+    let datagram = String::from_utf8(told(&syslog, "/dev", &["--log=syslog:web"])).unwrap();
+    assert!(datagram.starts_with("<11>web["), "{datagram}");
+    assert!(datagram.ends_with("]: container does not exist"), "{datagram}");
+    let datagram = told(&journal, "/run", &["--log", "journald:"]);
+    let wanted = b"PRIORITY\n\x01\0\0\0\0\0\0\x003\nSYSLOG_IDENTIFIER\n\x04\0\0\0\0\0\0\0husk\n\
+        MESSAGE\n\x18\0\0\0\0\0\0\0container does not exist\n";
+    assert_eq!(datagram, wanted);
+    let datagram = String::from_utf8(told(&syslog, "/dev", &["--log=syslog:", "--log-format=json"])).unwrap();
+    let (_, object) = datagram.split_once("]: ").unwrap();
+    assert_eq!(serde_json::from_str::<Value>(object).unwrap()["level"], "error");
+}
+
+#[test]
+fn as_much_is_told_as_is_wanted() {
+    need!(is_husk(), "crun's option");
+    let runtime = Runtime::under_test();
+    let bundle =
+        Bundle::running("exit 0").with("/process/capabilities", json!({ "bounding": ["CAP_OF_THE_FUTURE"] }));
+    bundle.write();
+    let root = runtime.root().join("containers");
+    let run = ["--root", root.to_str().unwrap(), "run", "--bundle", bundle.path().to_str().unwrap(), "c"];
+    let said = |words: &[&str]| {
+        let seen = runtime.typed(&[words, &run].concat());
+        seen.succeeds();
+        String::from_utf8(seen.0.stderr).unwrap()
+    };
+    assert_eq!(said(&["--log-level", "error"]), "");
+    for words in [&[] as &[&str], &["--log-level=warning"]] {
+        assert!(said(words).contains("warning: ") && !said(words).contains("level=debug"));
+    }
+    for words in [["--log-level", "debug"], ["--debug", "--log-level=error"]] {
+        assert!(said(&words).contains("level=debug"));
+    }
+}
+
+#[test]
+fn a_configuration_may_have_another_name() {
+    need!(is_husk(), "crun's options");
+    let runtime = Runtime::under_test();
+    let bundle = Bundle::running("wait");
+    bundle.write();
+    let path = bundle.path().to_str().unwrap();
+    let other = bundle.path().join("other.json");
+    fs::rename(bundle.path().join("config.json"), &other).unwrap();
+    runtime.call("create", &["--bundle", path, "c"]).fails(1, "config.json: ");
+    runtime
+        .call("create", &["--bundle", path, "--config", "/not/there.json", "c"])
+        .fails(1, "/not/there.json: ");
+    runtime.call("create", &["--bundle", path, "--config", other.to_str().unwrap(), "c"]).succeeds();
+    runtime.call("start", &["c"]).succeeds();
+    // Which reads it again.
+    runtime.call("exec", &["c", "/guest", "exit", "7"]).fails(7, "");
+    runtime.call("delete", &["--force", "c"]).succeeds();
+    runtime.typed(&["spec", "--bundle", path, "-f", "third.json"]).prints("");
+    assert!(bundle.path().join("third.json").exists() && !bundle.path().join("config.json").exists());
+    runtime.typed(&["spec", "--bundle", path, "--file", "third.json"]).fails(1, "File third.json exists");
 }
 
 #[test]
@@ -305,9 +411,8 @@ fn an_error_in_the_log_has_a_code_and_a_field_for_programs() {
         logged(&["--root", "/not-there", "run", "-b", path, "c"]),
         pair("invalid-config", "process.cwd")
     );
-    let options = serde_json::json!(["size=nonsense"]);
-    let mount =
-        serde_json::json!({ "destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": options });
+    let options = json!(["size=nonsense"]);
+    let mount = json!({ "destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": options });
     let bundle = Bundle::running("exit 0").mounting(mount);
     bundle.write();
     let (path, root) = (bundle.path().to_str().unwrap(), runtime.root().join("containers"));
@@ -441,7 +546,7 @@ fn a_plan_says_what_a_seccomp_profile_decides() {
     bundle.write();
     let path = bundle.path().to_str().unwrap().to_owned();
     runtime.typed(&["plan", "--seccomp", &path]).fails(1, "linux.seccomp: is missing");
-    let profile = serde_json::json!({
+    let profile = json!({
         "defaultAction": "SCMP_ACT_ALLOW",
         "syscalls": [{ "names": ["getcwd", "not_a_call"], "action": "SCMP_ACT_ERRNO", "errnoRet": 7 }]
     });
@@ -499,7 +604,7 @@ fn timings_show_every_step_once_and_in_its_order() {
 fn timings_ask_for_no_time_where_a_filter_could_forbid_it() {
     need!(is_husk(), "runc takes no times");
     let runtime = Runtime::under_test();
-    let profile = serde_json::json!({
+    let profile = json!({
         "defaultAction": "SCMP_ACT_ALLOW",
         "syscalls": [{ "names": ["clock_gettime"], "action": "SCMP_ACT_KILL_PROCESS" }]
     });
@@ -525,7 +630,7 @@ fn every_problem_of_a_bundle_is_said_at_once() {
     bundle.write();
     let path = bundle.path().to_str().unwrap().to_owned();
     runtime.typed(&["validate", &path]).prints("0 errors, 0 warnings");
-    let missing = serde_json::json!({ "destination": "/a", "type": "bind", "source": "/not/there" });
+    let missing = json!({ "destination": "/a", "type": "bind", "source": "/not/there" });
     let elsewhere = Bundle::running("exit 0").mounting(missing).with("/root/path", "missing".into());
     elsewhere.write();
     let there = elsewhere.path().display();
@@ -538,7 +643,7 @@ fn every_problem_of_a_bundle_is_said_at_once() {
     assert_eq!((seen.0.status.code(), String::from_utf8(seen.0.stdout).unwrap()), (Some(1), wanted));
     let bundle = bundle
         .with("/process/cwd", "here".into())
-        .with("/process/env", serde_json::json!(["A"]))
+        .with("/process/env", json!(["A"]))
         .with("/hostnam", "x".into());
     bundle.write();
     let seen = runtime.typed(&["validate", &path]);

@@ -81,6 +81,25 @@ fn it_is_where_the_container_is() {
     }
 }
 
+// What the engines' files say; one that is written by hand leaves most of it out.
+#[test]
+fn a_file_that_does_not_say_how_is_confined_as_the_container_is() {
+    let capabilities =
+        json!({ "bounding": ["CAP_CHOWN"], "permitted": ["CAP_CHOWN"], "effective": ["CAP_CHOWN"] });
+    let bundle = Bundle::running("wait").with("/process/capabilities", capabilities);
+    let runtime = Runtime::started(&bundle);
+    let exec = |words: &str| {
+        let args: Vec<_> = ["/guest"].into_iter().chain(words.split(' ')).collect();
+        let file = bundle.path().join("process.json");
+        let process = json!({ "args": args, "cwd": "/", "user": { "uid": 0, "gid": 0 } });
+        fs::write(&file, process.to_string()).unwrap();
+        runtime.call("exec", &["--process", file.to_str().unwrap(), "c"]).succeeds()
+    };
+    for line in ["CapBnd", "CapPrm", "CapEff"] {
+        assert_eq!(exec(&format!("status {line}")).trim(), "0000000000000001", "{line}");
+    }
+}
+
 #[test]
 fn it_holds_what_the_containers_process_does() {
     let sets = json!({ "bounding": ["CAP_CHOWN"], "permitted": ["CAP_CHOWN"], "effective": ["CAP_CHOWN"] });

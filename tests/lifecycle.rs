@@ -1,6 +1,6 @@
 //! From create to delete, and what each verb says in each state.
 
-use crate::util::{Bundle, Runtime, guest, is_husk, is_root, need};
+use crate::util::{Bundle, Runtime, guest, is_husk, is_root, need, until_gone};
 use serde_json::json;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -42,6 +42,27 @@ fn a_created_container_can_be_deleted() {
     assert!(runtime.is_empty());
 }
 
+// The first process of a pid namespace gets a signal only if it has a handler for it, as Go's programs have.
+#[test]
+fn a_created_container_ends_when_it_is_told_to() {
+    let runtime = Runtime::under_test();
+    for signal in ["HUP", "INT", "QUIT", "TERM"] {
+        let bundle = Bundle::running("wait");
+        let file = bundle.path().join("pid");
+        runtime.create_with(&bundle, &["--pid-file", file.to_str().unwrap()]).succeeds();
+        let pid = fs::read_to_string(file).unwrap().parse().unwrap();
+        // Signals that ask for no end are the program's, later.
+        runtime.call("kill", &["c", "WINCH"]).succeeds();
+        assert_eq!(runtime.status(), "created");
+        runtime.call("kill", &["c", signal]).succeeds();
+        until_gone(pid);
+        assert_eq!(runtime.status(), "stopped");
+        runtime.call("start", &["c"]).fails(1, "cannot start a container that has stopped");
+        runtime.call("delete", &["c"]).succeeds();
+    }
+    assert!(runtime.is_empty());
+}
+
 #[test]
 fn a_signal_ends_the_program_and_the_code_says_which() {
     let runtime = Runtime::under_test();
@@ -59,7 +80,7 @@ fn a_signal_ends_the_program_and_the_code_says_which() {
 fn a_program_that_is_missing_fails_create_and_leaves_nothing() {
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("").with("/process/args", serde_json::json!(["/missing"]));
-    let message = "process.args[0]: find /missing: no such file or directory";
+    let message = "process.args[0]: exec: \"/missing\": stat /missing: no such file or directory";
     runtime.create(&bundle).fails(1, message);
     assert!(runtime.is_empty());
 }
@@ -162,6 +183,22 @@ fn a_runtime_that_is_only_in_memory_is_sealed() {
     let program = std::fs::File::open(path(&memory)).unwrap();
     drop(memory);
     let runtime = Runtime::of(path(&program));
+    runtime.create(&Bundle::running("wait")).succeeds();
+    let state: serde_json::Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
+    let executable = std::fs::File::open(format!("/proc/{}/exe", state["pid"])).unwrap();
+    let seals = rustix::fs::fcntl_get_seals(executable).unwrap();
+    assert!(seals.contains(rustix::fs::SealFlags::WRITE | rustix::fs::SealFlags::SEAL), "{seals:?}");
+}
+
+// A user is root in a container of his, and a binary that he has built or installed for himself is root's there.
+#[test]
+fn a_runtime_of_the_users_own_is_sealed() {
+    need!(!is_root() && is_husk(), "needs not to be root");
+    let directory = tempfile::tempdir().unwrap();
+    let own = directory.path().join("husk");
+    let copied = std::process::Command::new("cp").arg(env!("CARGO_BIN_EXE_husk")).arg(&own).status();
+    assert!(copied.unwrap().success());
+    let runtime = Runtime::of(&own);
     runtime.create(&Bundle::running("wait")).succeeds();
     let state: serde_json::Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
     let executable = std::fs::File::open(format!("/proc/{}/exe", state["pid"])).unwrap();

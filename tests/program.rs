@@ -56,7 +56,7 @@ fn one_that_is_missing_is_named_as_engines_expect_it() {
         fails(&seen, 1, words);
         if is_husk() {
             // With the field, too.
-            seen.says("process.args[0]: find ");
+            seen.says("process.args[0]: exec: ");
         }
         assert!(runtime.is_empty());
     }

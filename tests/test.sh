@@ -5,13 +5,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 # What some tests look at a child with, or compare with. They skip where it is missing.
-packages='strace pkg-config libseccomp-dev dbus-daemon iproute2 groff-base zsh fish'
-if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
-    # shellcheck disable=SC2086 # They are words.
-    dpkg-query --show $packages >/dev/null 2>&1 ||
-        { apt-get -qq update && apt-get -qq install --no-install-recommends --yes $packages; } >/dev/null ||
-        echo "not all of these could be installed: $packages"
-fi
+tests/install.sh strace pkg-config libseccomp-dev dbus-daemon iproute2 groff-base zsh fish libxml2-utils
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

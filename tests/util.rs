@@ -313,7 +313,7 @@ pub(crate) fn until_gone(pid: i32) {
 }
 
 /// The runtime that is tested.
-fn program() -> OsString {
+pub(crate) fn program() -> OsString {
     std::env::var_os("RUNTIME_UNDER_TEST").unwrap_or_else(|| env!("CARGO_BIN_EXE_husk").into())
 }
 

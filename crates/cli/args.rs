@@ -20,13 +20,16 @@ pub(crate) struct Global {
     /// Where containers are known [default: /run/husk, or $XDG_RUNTIME_DIR/husk for a user]
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) root: Option<PathBuf>,
-    /// Write errors and warnings to this file too
+    /// Write errors and warnings there too; syslog:NAME and journald:NAME are the system's log
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
     /// How to write them there: text, or json for engines
     #[arg(long, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
     pub(crate) log_format: LogFormat,
-    /// Say what is being done
+    /// What to write: error, warning too, or debug for all that is being done
+    #[arg(long, value_name = "LEVEL", default_value = "warning", hide_possible_values = true)]
+    pub(crate) log_level: LogLevel,
+    /// The same as --log-level debug
     #[arg(long)]
     pub(crate) debug: bool,
     /// Have systemd make the cgroups
@@ -48,6 +51,15 @@ pub(crate) enum LogFormat {
     #[default]
     Text,
     Json,
+}
+
+/// What is told, the levels before it included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum LogLevel {
+    Error,
+    #[default]
+    Warning,
+    Debug,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -239,7 +251,7 @@ fn misuse(
 }
 
 /// What clap has to say, on one line, without its advice.
-fn message(error: &clap::Error) -> String {
+pub(crate) fn message(error: &clap::Error) -> String {
     use clap::error::{ContextKind, ContextValue};
     // podman asks whether an option is there by leaving its value out, and looks for these words.
     if let (Some(ContextValue::String(option)), Some(ContextValue::String(value))) =

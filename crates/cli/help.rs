@@ -1,15 +1,13 @@
 //! Help, made of what clap knows of the options and what each verb says of itself.
 
-use crate::args;
 use crate::commands::{GROUPS, VERBS, Verb};
+use crate::{args, name};
 use std::fmt::Write as _;
 
 /// `husk --help`.
 pub(crate) fn program() -> String {
     let width = VERBS.iter().map(|verb| verb.name.len()).max().unwrap_or(0);
-    let mut text =
-        "husk, an OCI container runtime: small, static, fast.\n\nUsage: husk [OPTIONS] VERB [ARGUMENTS]\n"
-            .to_owned();
+    let mut text = BEGINNING.to_owned();
     for group in GROUPS {
         add(&mut text, format_args!("\n{}:\n", group.heading()));
         for verb in VERBS.iter().filter(|verb| verb.group == group) {
@@ -17,13 +15,21 @@ pub(crate) fn program() -> String {
         }
     }
     let options = args::program().help_template("{options}").render_help().to_string();
-    add(&mut text, format_args!("\nOptions, before or after the verb:\n{}\n", options.trim_end()));
+    add(&mut text, format_args!("\nOPTIONS, BEFORE OR AFTER THE VERB:\n{}\n", options.trim_end()));
     text.push_str(EXAMPLES);
-    text
+    name::in_commands(&text)
 }
 
+const BEGINNING: &str = "\
+NAME:
+  husk - Open Container Initiative runtime: small, static, fast
+
+USAGE:
+  husk [OPTIONS] VERB [ARGUMENTS]
+";
+
 const EXAMPLES: &str = "
-Examples:
+EXAMPLES:
   husk spec                       write a config.json to begin with
   husk plan                       what would be done for it, a line a step
   husk run --bundle web web-1     run it, in the foreground
@@ -36,15 +42,18 @@ pub(crate) fn verb(verb: &Verb) -> String {
     let command = (verb.define)(args::program().mut_args(|option| option.hide(true)));
     let mut command = command
         .override_usage(args::usage(verb))
-        .help_template("{about}\n\nUsage: {usage}\n\n{all-args}")
+        .help_template("{about}\n\nUSAGE:\n  {usage}\n\n{all-args}")
         .after_help("");
-    let mut text = command.render_help().to_string().trim_end().to_owned();
-    text.push('\n');
+    let rendered = command.render_help().to_string();
+    let mut text = format!("NAME:\n  husk {} - {}\n", verb.name, rendered.trim_end());
+    for heading in ["Arguments:", "Options:"] {
+        text = text.replace(&format!("\n{heading}\n"), &format!("\n{}\n", heading.to_uppercase()));
+    }
     if !verb.more.is_empty() {
         add(&mut text, format_args!("\n{}\n", verb.more.trim()));
     }
     text.push_str("\nThe options of husk itself are in 'husk --help'.\n");
-    text
+    name::in_commands(&text)
 }
 
 /// What a verb does, on one line.

@@ -4,38 +4,71 @@
 //! its `level`, `msg` and `time` are those of runc, `code` and `field` are ours and stay as they are.
 //! The text form is logrus's, which runc writes.
 
-use crate::args::{Global, LogFormat, Misuse};
-use anyhow::{Context as _, Result, ensure};
+use crate::args::{Global, LogFormat, LogLevel, Misuse};
+use crate::name::{self, NAME};
+use anyhow::{Context as _, Result};
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
 pub(crate) struct Log {
-    file: Option<File>,
+    place: Place,
     format: LogFormat,
-    debug: bool,
+    level: LogLevel,
+}
+
+/// Where lines are written.
+enum Place {
+    /// Standard error, where people read them too.
+    Standard,
+    File(File),
+    /// A datagram a line, as syslog(3) sends it, from whom.
+    Syslog(UnixDatagram, String),
+    /// A datagram a line, in journald's own form, from whom.
+    Journal(UnixDatagram, String),
+}
+
+impl Place {
+    /// As crun has it, the kind of log may stand before the place.
+    fn open(said: &Path) -> Result<Self> {
+        let kind = said.to_str().and_then(|text| text.split_once(':'));
+        match kind {
+            Some(("syslog", who)) => Ok(Self::Syslog(connect("/dev/log")?, named(who))),
+            Some(("journald", who)) => Ok(Self::Journal(connect("/run/systemd/journal/socket")?, named(who))),
+            Some(("file", path)) => append(Path::new(path)),
+            _ => append(said),
+        }
+    }
+}
+
+fn append(path: &Path) -> Result<Place> {
+    Ok(Place::File(OpenOptions::new().append(true).create(true).open(path)?))
+}
+
+fn connect(path: &str) -> Result<UnixDatagram> {
+    let socket = UnixDatagram::unbound()?;
+    socket.connect(path).with_context(|| format!("connect {path}"))?;
+    Ok(socket)
+}
+
+fn named(who: &str) -> String {
+    if who.is_empty() { NAME.clone() } else { who.to_owned() }
 }
 
 impl Log {
     /// Opens the log, and makes it if it is not there: engines look into it whatever happens.
     pub(crate) fn open(global: &Global) -> Result<Self> {
         let Some(said) = &global.log else { return Ok(Self::standard(global)) };
-        let text = said.to_str().unwrap_or_default();
-        // As crun has it, the kind of log may stand before the place.
-        ensure!(
-            !text.starts_with("journald:") && !text.starts_with("syslog:"),
-            "open --log {text}: husk writes to files only"
-        );
-        let path = text.strip_prefix("file:").map_or(said.as_path(), Path::new);
-        let file = OpenOptions::new().append(true).create(true).open(path);
-        let file = file.with_context(|| format!("open --log {}", path.display()))?;
-        Ok(Self { file: Some(file), ..Self::standard(global) })
+        let place = Place::open(said).with_context(|| format!("open --log {}", said.display()))?;
+        Ok(Self { place, ..Self::standard(global) })
     }
 
     /// The log where none can be opened.
     pub(crate) fn standard(global: &Global) -> Self {
-        Self { file: None, format: global.log_format, debug: global.debug }
+        let level = if global.debug { LogLevel::Debug } else { global.log_level };
+        Self { place: Place::Standard, format: global.log_format, level }
     }
 
     /// Tells of an error, the last thing that is said.
@@ -46,7 +79,7 @@ impl Log {
         let field = known.and_then(husk_runtime::Error::field);
         self.error(&message, code, field.as_deref());
         if self.is_for_people() {
-            eprintln!("husk: {message}");
+            eprintln!("{}: {message}", *NAME);
         }
     }
 
@@ -54,24 +87,27 @@ impl Log {
     pub(crate) fn misused(&self, misuse: &Misuse) {
         self.error(&misuse.message, "usage", None);
         if self.is_for_people() {
-            eprintln!("husk: {}\n{}", misuse.message, misuse.hint);
+            eprintln!("{}: {}\n{}", *NAME, misuse.message, name::in_commands(&misuse.hint));
         }
     }
 
     pub(crate) fn warning(&self, warning: &impl Display) {
+        if self.level < LogLevel::Warning {
+            return;
+        }
         let warning = in_gos_words(warning.to_string());
         if self.is_for_people() {
-            eprintln!("husk: warning: {warning}");
+            eprintln!("{}: warning: {warning}", *NAME);
         }
         // Not as JSON: podman reads the file as one object and would lose an error after it.
-        if self.format == LogFormat::Text && self.file.is_some() {
-            self.line("warning", &warning, None);
+        if self.format == LogFormat::Text && self.is_elsewhere() {
+            self.line(LogLevel::Warning, &warning, None);
         }
     }
 
     /// Has the runtime tell here what it does, if anybody asked.
     pub(crate) fn listen(&'static self) {
-        if self.debug && ::log::set_logger(self).is_ok() {
+        if self.level == LogLevel::Debug && ::log::set_logger(self).is_ok() {
             ::log::set_max_level(::log::LevelFilter::Debug);
         }
     }
@@ -79,47 +115,83 @@ impl Log {
     /// Whether standard error is read by people: always, but where JSON was asked for and no file to
     /// write it to.
     fn is_for_people(&self) -> bool {
-        self.file.is_some() || self.format == LogFormat::Text
+        self.is_elsewhere() || self.format == LogFormat::Text
+    }
+
+    fn is_elsewhere(&self) -> bool {
+        !matches!(self.place, Place::Standard)
     }
 
     fn error(&self, message: &str, code: &'static str, field: Option<&str>) {
-        if self.file.is_some() || self.format == LogFormat::Json {
-            self.line("error", message, Some((code, field)));
+        if self.is_elsewhere() || self.format == LogFormat::Json {
+            self.line(LogLevel::Error, message, Some((code, field)));
         }
     }
 
-    fn line(&self, level: &str, message: &str, what: Option<(&'static str, Option<&str>)>) {
+    fn line(&self, level: LogLevel, message: &str, what: Option<(&'static str, Option<&str>)>) {
+        // Numbers as syslog(3) has them.
+        let (name, severity) = match level {
+            LogLevel::Error => ("error", 3),
+            LogLevel::Warning => ("warning", 4),
+            LogLevel::Debug => ("debug", 7),
+        };
         let time = husk_runtime::now();
-        let line = match self.format {
+        let line = match (self.format, &self.place) {
+            // Which writes the time and the level itself.
+            (LogFormat::Text, Place::Syslog(..) | Place::Journal(..)) => message.to_owned(),
             // logrus quotes as Go does; JSON's quotes are read by whatever reads those.
-            LogFormat::Text => format!("time=\"{time}\" level={level} msg={}\n", serde_json::json!(message)),
-            LogFormat::Json => {
-                let mut object = serde_json::json!({ "level": level, "msg": message, "time": time });
+            (LogFormat::Text, _) => {
+                format!("time=\"{time}\" level={name} msg={}", serde_json::json!(message))
+            }
+            (LogFormat::Json, _) => {
+                let mut object = serde_json::json!({ "level": name, "msg": message, "time": time });
                 if let Some((code, field)) = what {
                     object["code"] = code.into();
                     if let Some(field) = field {
                         object["field"] = field.into();
                     }
                 }
-                format!("{object}\n")
+                object.to_string()
             }
         };
-        let written = match self.file.as_ref() {
-            Some(mut file) => file.write_all(line.as_bytes()),
-            None => std::io::stderr().write_all(line.as_bytes()),
+        let written = match &self.place {
+            // In one write, for others may write there too.
+            Place::Standard => io::stderr().write_all(format!("{line}\n").as_bytes()),
+            Place::File(file) => (&*file).write_all(format!("{line}\n").as_bytes()),
+            Place::Syslog(socket, who) => {
+                // LOG_USER.
+                let (facility, pid) = (1 << 3, std::process::id());
+                send(socket, format!("<{}>{who}[{pid}]: {line}", facility | severity).as_bytes())
+            }
+            Place::Journal(socket, who) => send(socket, &entry(severity, who, &line)),
         };
         // Tolerated: there is nowhere left to say that it failed.
         written.unwrap_or(());
     }
 }
 
+fn send(socket: &UnixDatagram, datagram: &[u8]) -> io::Result<()> {
+    socket.send(datagram).map(drop)
+}
+
+/// An entry of the journal: its fields, each with its length, for there may be line breaks in it (systemd's
+/// "Journal Native Protocol").
+fn entry(severity: u8, who: &str, message: &str) -> Vec<u8> {
+    let priority = severity.to_string();
+    let fields = [("PRIORITY", &*priority), ("SYSLOG_IDENTIFIER", who), ("MESSAGE", message)];
+    let field = |(name, value): (&str, &str)| {
+        [name.as_bytes(), b"\n", &(value.len() as u64).to_le_bytes(), value.as_bytes(), b"\n"].concat()
+    };
+    fields.into_iter().flat_map(field).collect()
+}
+
 impl ::log::Log for Log {
     fn enabled(&self, _: &::log::Metadata<'_>) -> bool {
-        self.debug
+        self.level == LogLevel::Debug
     }
 
     fn log(&self, record: &::log::Record<'_>) {
-        self.line("debug", &record.args().to_string(), None);
+        self.line(LogLevel::Debug, &record.args().to_string(), None);
     }
 
     fn flush(&self) {}

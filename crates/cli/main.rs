@@ -14,7 +14,10 @@ mod entry;
 mod exit;
 mod help;
 mod log;
+mod name;
+mod report;
 mod session;
+mod settings;
 mod timings;
 mod version;
 

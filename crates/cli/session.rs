@@ -28,10 +28,9 @@ enum Root {
     Users(PathBuf),
 }
 
-/// Keeps our own binary from containers that are root on the host. Those of a user have a user
-/// namespace, in which nobody owns it.
+/// Keeps our own binary from containers that could write it.
 pub(crate) fn seal(verb: &Verb) -> Result<Option<Sealed>> {
-    if !verb.makes_process || !rustix::process::geteuid().is_root() {
+    if !verb.makes_process || !husk_runtime::is_exposed() {
         return Ok(None);
     }
     // The others may have hooks to run, which inherit what our caller has.

@@ -1,8 +1,10 @@
 //! `--version`.
 //!
-//! The form is runc's, the name is ours. go-runc takes a version only after the words `runc version`,
-//! and goes on without one, as it does for crun; dockerd splits at the word `version` and looks for
-//! `commit:`; podman prints what it gets. To call ourselves runc would win nothing and mislead who reads it.
+//! The form is runc's. dockerd splits at the word `version` and looks for `commit:`; podman prints what it gets;
+//! go-runc takes a version only after the words `runc version`, and goes on without one, as it does for crun. Where
+//! husk is called by another name, it begins with that, and the version says what it is all the same.
+
+use crate::name::NAME;
 
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -11,5 +13,6 @@ pub(crate) const COMMIT: Option<&str> = option_env!("HUSK_COMMIT");
 
 pub(crate) fn text() -> String {
     let commit = COMMIT.map(|commit| format!("commit: {commit}\n")).unwrap_or_default();
-    format!("husk version {}\n{commit}spec: {}\n", VERSION, husk_runtime::OCI_VERSION)
+    let what = if *NAME == "husk" { "" } else { "+husk" };
+    format!("{} version {VERSION}{what}\n{commit}spec: {}\n", *NAME, husk_runtime::OCI_VERSION)
 }

@@ -131,4 +131,5 @@ def main(words):
 try:
     sys.exit(main(sys.argv[1:]))
 except grpc.RpcError as error:
-    sys.exit(f"{error.code().name}: {error.details()}")
+    # On one line.
+    sys.exit(f"{error.code().name}: {' '.join(error.details().split())}")

@@ -1,6 +1,7 @@
 #!/bin/bash
 # What a node of Kubernetes does: containerd through CRI, with husk as the handler of a RuntimeClass.
-packages='containerd runc containernetworking-plugins iptables busybox-static iproute2 jq python3-grpcio python3-protobuf python3-yaml protobuf-compiler'
+packages='containerd containernetworking-plugins iptables busybox-static iproute2 jq python3-grpcio python3-protobuf python3-yaml protobuf-compiler'
+. "$(dirname "$0")/../lib/errors.sh"
 . "$(dirname "$0")/../lib/room.sh"
 
 cri() { /usr/bin/python3 "$root/integration/cri/cri.py" "$@"; }
@@ -51,6 +52,8 @@ after_checks() {
 
 # --- A pod of one container, both with what is said of them. Sets `pod` and `container`. ---------------------------
 
+runtime=husk
+
 pod_config() { # NAMESPACES
     jq -n --arg logs "$work/pods" --arg parent "${CRI_PARENT-/k8s.io}" --argjson namespaces "$1" \
         '{metadata: {name: "p", uid: "p1", namespace: "default"}, hostname: "podhost", log_directory: $logs,
@@ -59,9 +62,10 @@ pod_config() { # NAMESPACES
          | if $namespaces.network == "NODE" then del(.hostname, .linux.sysctls) else . end'
 }
 
-make_pod() { # NAMESPACES
+make_pod() { # NAMESPACES [MORE]
     mkdir -p "$work/pods"
-    pod=$(cri RunPodSandbox "$(jq -n --argjson config "$(pod_config "$1")" '{config: $config, runtime_handler: "husk"}')")
+    pod=$(cri RunPodSandbox "$(jq -n --argjson config "$(pod_config "$1")" --argjson more "${2-null}" --arg runtime "$runtime" \
+        '{config: ($config * ($more // {})), runtime_handler: $runtime}')") || return
     pod=$(jq -r .pod_sandbox_id <<<"$pod")
 }
 
@@ -71,13 +75,13 @@ make_container() { # NAMESPACES CONFIG COMMAND...
     container=$(cri CreateContainer "$(jq -n --arg pod "$pod" --argjson sandbox "$(pod_config "$namespaces")" --argjson config "$config" \
         '{pod_sandbox_id: $pod, sandbox_config: $sandbox,
           config: ({metadata: {name: ("c" + (now | tostring))}, image: {image: "docker.io/library/busybox:latest"},
-                    command: $ARGS.positional, log_path: "c.log"} * $config)}' --args -- "$@")")
+                    command: $ARGS.positional, log_path: "c.log"} * $config)}' --args -- "$@")") || return
     container=$(jq -r .container_id <<<"$container")
 }
 
 make_both() { # CONFIG COMMAND...
-    make_pod '{"pid": "CONTAINER"}'
-    make_container '{"pid": "CONTAINER"}' "$@"
+    make_pod '{"pid": "CONTAINER"}' || return
+    make_container '{"pid": "CONTAINER"}' "$@" || return
     cri StartContainer "{\"container_id\": \"$container\"}"
 }
 
@@ -268,6 +272,70 @@ check_ten_pods_at_once() {
     done
     for i in "${pids[@]}"; do wait "$i"; done
     same 10 "$(cri ListPodSandbox | jq '.items | length')"
+}
+
+# --- What goes wrong. ----------------------------------------------------------------------------------------------
+
+# A container that is not to start, or how it ended.
+failing() { # CONFIG COMMAND...
+    make_both "$@" || return
+    eventually is_in_state EXITED
+    echo "$(status reason): $(status message)"
+    return "$(status exit_code)"
+}
+
+in_running() { # COMMAND...
+    make_both '{}' sleep 1000
+    cri exec "$container" "$@"
+}
+
+in_dead() { # METHOD [MORE OF THE REQUEST]
+    make_both '{}' true
+    eventually is_in_state EXITED
+    local more=${2-'{}'}
+    cri "$1" "$(jq -n --arg id "$container" --argjson more "$more" '{container_id: $id} + $more')"
+}
+
+check_error_programs_that_cannot_be_run() {
+    as_with_runc 'a program that is nowhere in PATH' failing '{}' nowhere
+    as_with_runc 'a program that is not there' failing '{}' /not/there
+    as_with_runc 'a file that is no program' failing '{}' /usr/bin/not-executable
+    as_with_runc 'a working directory that is a file' failing '{"working_dir": "/etc/passwd"}' true
+    as_with_runc 'a script whose interpreter is missing' failing '{}' /usr/bin/no-interpreter
+    as_with_runc 'exec of a program that is nowhere in PATH' in_running nowhere
+    as_with_runc 'exec of a program that is not there' in_running /not/there
+    as_with_runc 'exec of a file that is no program' in_running /usr/bin/not-executable
+}
+
+check_error_mounts_and_settings() {
+    as_with_runc 'a file mounted on a directory' failing '{"mounts": [{"host_path": "/etc/passwd", "container_path": "/tmp"}]}' true
+    as_with_runc 'a directory mounted on a file' failing '{"mounts": [{"host_path": "/etc", "container_path": "/etc/passwd"}]}' true
+    as_with_runc 'a mount over /proc' failing '{"mounts": [{"host_path": "/etc", "container_path": "/proc/sys"}]}' true
+    as_with_runc 'processors that are not there' failing '{"linux": {"resources": {"cpuset_cpus": "999"}}}' true
+    as_with_runc 'a quota of the processor that is none' failing '{"linux": {"resources": {"cpu_quota": 1, "cpu_period": 100000}}}' true
+    as_with_runc 'a profile of seccomp that is not there' failing \
+        '{"linux": {"security_context": {"seccomp": {"profile_type": "Localhost", "localhost_ref": "/not/there"}}}}' true
+    with_a_sysctl() { make_pod '{"pid": "CONTAINER"}' "{\"linux\": {\"sysctls\": {\"$1\": \"$2\"}}}"; }
+    as_with_runc 'a sysctl that is not there' with_a_sysctl net.not.there 1
+    as_with_runc 'a sysctl with a value that is none' with_a_sysctl kernel.msgmni many
+}
+
+check_error_of_memory_that_runs_out() {
+    as_with_runc 'memory runs out' failing '{"linux": {"resources": {"memory_limit_in_bytes": 16777216}}}' sh -c 'exec tail /dev/zero'
+    less_than_used() {
+        make_both '{}' sh -c 'tail -c 30000000 /dev/zero | { touch /ready; sleep 1000; }'
+        eventually cri exec "$container" test -e /ready
+        cri UpdateContainerResources "{\"container_id\": \"$container\", \"linux\": {\"memory_limit_in_bytes\": 4096}}"
+    }
+    as_with_runc 'an update to less memory than is used' less_than_used
+}
+
+check_error_of_containers_that_are_not_running() {
+    as_with_runc 'stop of one that is dead' in_dead StopContainer
+    as_with_runc 'exec in one that is dead' in_dead ExecSync '{"cmd": ["true"]}'
+    as_with_runc 'start of one that is dead' in_dead StartContainer
+    as_with_runc 'update of one that is dead' in_dead UpdateContainerResources '{"linux": {"memory_limit_in_bytes": 16777216}}'
+    keep_errors
 }
 
 # Beside the one of the room, so far that it serves Kubernetes.

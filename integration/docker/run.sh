@@ -282,30 +282,13 @@ failing() { docker run --rm --name box --runtime "$runtime" "$@"; }
 running() { docker run --detach --name box --runtime "$runtime" "$@" "$image" sleep 1000 >/dev/null; }
 in_running() { running && docker exec "$@"; }
 
-check_error_programs_that_cannot_be_run() {
-    as_with_runc 'a program that is nowhere in PATH' failing "$image" nowhere
-    as_with_runc 'a program that is not there' failing "$image" /not/there
-    as_with_runc 'a file that is no program' failing "$image" /usr/bin/not-executable
-    as_with_runc 'a directory' failing "$image" /tmp
-    # husk's `start` fails and says why, where runc's has the program say so and end.
-    other_than_runc 127 'a script whose interpreter is missing' failing "$image" /usr/bin/no-interpreter
-}
+check_error_programs_that_cannot_be_run() { programs_that_cannot_be_run 127; }
 
-check_error_exec_of_what_cannot_be_run() {
-    as_with_runc 'exec of a program that is nowhere in PATH' in_running box nowhere
-    as_with_runc 'exec of a program that is not there' in_running box /not/there
-    as_with_runc 'exec of a file that is no program' in_running box /usr/bin/not-executable
-    as_with_runc 'exec in a directory that is not there' in_running --workdir /not/there box true
-    as_with_runc 'exec as a user that is not there' in_running --user nobody-here box true
-}
+check_error_exec_of_what_cannot_be_run() { execs_of_what_cannot_be_run; }
 
 check_error_mounts_and_settings() {
-    as_with_runc 'a file mounted on a directory' failing --volume /etc/passwd:/tmp "$image" true
-    as_with_runc 'a directory mounted on a file' failing --volume /etc:/etc/passwd "$image" true
-    as_with_runc 'a mount over /proc' failing --volume /etc:/proc/sys "$image" true
-    as_with_runc 'a tmpfs of a size that is none' failing --tmpfs /t:size=nonsense "$image" true
-    as_with_runc 'a sysctl that is not there' failing --sysctl net.not.there=1 "$image" true
-    as_with_runc 'a sysctl with a value that is none' failing --sysctl kernel.msgmni=many "$image" true
+    mounts_that_cannot_be_made
+    settings_that_are_none
 }
 
 check_error_of_memory_that_runs_out() {

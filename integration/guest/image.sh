@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds the guest's image where it is not there yet, and prints the directory that holds it: root.img, vmlinuz
 # and initrd.img. It stays outside of the tree, by the name of what it is made of, and takes some minutes
-# and 2 GiB. Needs root, mmdebstrap and mke2fs.
+# and 2 GiB. Needs root, mmdebstrap and mke2fs: status 69 says that something is missing.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 
@@ -12,19 +12,35 @@ if [ -d "$image" ]; then
     echo "$image"
     exit
 fi
-for tool in mmdebstrap mke2fs; do
-    command -v $tool >/dev/null || { echo "guest: $tool is missing" >&2; exit 69; }
-done
-[ "$(id -u)" = 0 ] || { echo "guest: building an image needs root" >&2; exit 69; }
+cannot() { echo "guest: $*" >&2; exit 69; }
+for tool in mmdebstrap mke2fs; do command -v $tool >/dev/null || cannot "$tool is missing"; done
+[ "$(id -u)" = 0 ] || cannot 'building an image needs root'
 
 echo "guest: building an image in $image" >&2
 mkdir -p "$cache"
 new=$(mktemp -d "$cache/new-XXXXXX")
-trap 'rm -rf "$new"' EXIT
+trap 'rm -rf --one-file-system "$new"' EXIT
+trap 'exit 143' INT TERM
 
+# Its root is on virtio, whatever this machine has. Said before the kernel is installed, for that makes the first.
+mkdir -p "$new/initramfs-tools/conf.d" "$new/initramfs-tools/hooks"
+echo MODULES=list >"$new/initramfs-tools/conf.d/modules"
+cat >"$new/initramfs-tools/hooks/virtio" <<'END'
+#!/bin/sh
+[ "${1-}" != prereqs ] || exit 0
+. /usr/share/initramfs-tools/hook-functions
+manual_add_modules virtio_pci virtio_blk ext4
+END
+chmod +x "$new/initramfs-tools/hooks/virtio"
+
+# Nobody reads in it, and nobody asks for it after a crash.
 root=$new/root
 include=$(sed 's/#.*//' "$here/packages" | xargs | tr ' ' ',')
-mmdebstrap --quiet --variant=minbase --include="$include" bookworm "$root" >&2
+mmdebstrap --quiet --variant=minbase --include="$include" \
+    --aptopt='Acquire::Languages "none"' --dpkgopt=force-unsafe-io --dpkgopt='path-exclude=/usr/share/doc/*' \
+    --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+    --essential-hook="copy-in $new/initramfs-tools /etc" bookworm "$root" >&2 ||
+    cannot "mmdebstrap did not get Debian's packages"
 
 install -m 644 "$here/job.service" "$root/etc/systemd/system/job.service"
 echo guest >"$root/etc/hostname"
@@ -48,14 +64,10 @@ chroot "$root" systemctl --quiet mask \
     docker.socket dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service fstrim.timer getty.target \
     nftables.service podman-auto-update.timer podman-restart.service podman.service systemd-timesyncd.service \
     systemd-tmpfiles-clean.timer
-# Its root is on virtio, whatever this machine has.
-echo MODULES=list >"$root/etc/initramfs-tools/conf.d/modules"
-printf 'virtio_pci\nvirtio_blk\next4\n' >>"$root/etc/initramfs-tools/modules"
-chroot "$root" update-initramfs -u >&2
 
 cp -L "$root/vmlinuz" "$root/initrd.img" "$new"
-mke2fs -q -t ext4 -d "$root" "$new/root.img" 6G
-rm -rf "$root"
+mke2fs -q -t ext4 -d "$root" "$new/root.img" 6G >&2
+rm -rf "$root" "$new/initramfs-tools"
 chmod 755 "$new"
 # Whoever builds at the same time makes the same: the first name stays.
 mv -T "$new" "$image" 2>/dev/null || [ -d "$image" ]

@@ -5,9 +5,10 @@
 #
 # JOB is a directory. The machine has a copy of it at /job, where `run` is started; what that prints is
 # printed here, and its status is ours. What it leaves in /job/results is in RESULTS afterwards, with the
-# machine's own words in console.log. A job that takes longer than an hour, or SECONDS, is
-# ended with the machine: status 124. Where there can be no machine the status is 69. WORDS are more of the
-# kernel's command line: systemd.unified_cgroup_hierarchy=0 makes it a machine of version 1.
+# machine's own words in console.log. It is over after an hour, or SECONDS: an image that is not there after half of
+# them is given up, a job that is not done is ended with the machine, status 124. Where there can be no machine the
+# status is 69. WORDS are more of the kernel's command line: systemd.unified_cgroup_hierarchy=0 makes it a machine
+# of version 1.
 #
 # Needs qemu-system-x86_64 and e2fsprogs, and what image.sh needs the first time. There is no network but
 # the loopback; an ordinary user `tester` (1000) lingers; all is about fifteen times slower than outside.
@@ -32,20 +33,28 @@ job=$1
 mkdir -p "$2"
 results=$(CDPATH='' cd -- "$2" && pwd)
 
-command -v qemu-system-x86_64 >/dev/null || { echo "guest: qemu-system-x86_64 is missing" >&2; exit 69; }
-image=$("$here/image.sh")
+cannot() { echo "guest: $*" >&2; exit 69; }
+[ "$(uname -m)" = x86_64 ] || cannot "is an x86_64, this is $(uname -m)"
+for tool in qemu-system-x86_64 mke2fs debugfs; do command -v $tool >/dev/null || cannot "$tool is missing"; done
+began=$(date +%s)
+status=0
+image=$(timeout $((deadline / 2)) "$here/image.sh") || status=$?
+[ $status != 124 ] || cannot "there was no image after $((deadline / 2)) seconds"
+[ $status = 0 ] || exit $status
+deadline=$((deadline - $(date +%s) + began))
 
 drives=$(mktemp -d "${TMPDIR:-/var/tmp}/husk-guest-XXXXXX")
 trap 'rm -rf "$drives"' EXIT
 trap 'exit 130' INT TERM
 mke2fs -q -t ext4 -d "$job" -E root_owner=0:0 "$drives/job.img" 8G >&2
 
-# Nothing is written to the image: many machines can run from one.
+# Nothing is written to the image: many machines can run from one. The kernel distrusts the processors' counters, which
+# do agree; its other clock takes half of the time of a program in Go.
 ended=0
 TMPDIR=$drives timeout "$deadline" qemu-system-x86_64 -M q35 -accel tcg,thread=multi -cpu max -smp 2 -m 3G \
     -nodefaults -no-reboot -display none -serial "file:$results/console.log" -serial stdio \
     -kernel "$image/vmlinuz" -initrd "$image/initrd.img" \
-    -append "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=false $kernel" \
+    -append "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=false tsc=reliable mitigations=off $kernel" \
     -drive "file=$image/root.img,if=virtio,format=raw,snapshot=on,cache=unsafe" \
     -drive "file=$drives/job.img,if=virtio,format=raw,cache=unsafe" </dev/null || ended=$?
 

@@ -42,6 +42,37 @@ try_both() { # CASE COMMAND...
     echo "| $case | ${codes[0]}: ${said[0]} | ${codes[1]}: ${said[1]} |" >>"$logs/errors.md"
 }
 
+# --- What docker and podman are both asked in the same words. They have `failing` and `in_running`, whose container is `box`.
+
+programs_that_cannot_be_run() { # CODE-WITHOUT-INTERPRETER
+    as_with_runc 'a program that is nowhere in PATH' failing "$image" nowhere
+    as_with_runc 'a program that is not there' failing "$image" /not/there
+    as_with_runc 'a file that is no program' failing "$image" /usr/bin/not-executable
+    as_with_runc 'a directory' failing "$image" /tmp
+    # husk's `start` fails and says why, where runc's has the program say so and end.
+    other_than_runc "$1" 'a script whose interpreter is missing' failing "$image" /usr/bin/no-interpreter
+}
+
+execs_of_what_cannot_be_run() {
+    as_with_runc 'exec of a program that is nowhere in PATH' in_running box nowhere
+    as_with_runc 'exec of a program that is not there' in_running box /not/there
+    as_with_runc 'exec of a file that is no program' in_running box /usr/bin/not-executable
+    as_with_runc 'exec in a directory that is not there' in_running --workdir /not/there box true
+    as_with_runc 'exec as a user that is not there' in_running --user nobody-here box true
+}
+
+mounts_that_cannot_be_made() {
+    as_with_runc 'a file mounted on a directory' failing --volume /etc/passwd:/tmp "$image" true
+    as_with_runc 'a directory mounted on a file' failing --volume /etc:/etc/passwd "$image" true
+    as_with_runc 'a mount over /proc' failing --volume /etc:/proc/sys "$image" true
+    as_with_runc 'a tmpfs of a size that is none' failing --tmpfs /t:size=nonsense "$image" true
+}
+
+settings_that_are_none() {
+    as_with_runc 'a sysctl that is not there' failing --sysctl net.not.there=1 "$image" true
+    as_with_runc 'a sysctl with a value that is none' failing --sysctl kernel.msgmni=many "$image" true
+}
+
 keep_errors() {
     [ "${HUSK_GOLDEN-}" != write ] || cp "$logs/errors.md" "$root/integration/$room/errors.md"
 }

@@ -582,38 +582,21 @@ check_without_root_network() {
 
 # --- What goes wrong. The functions get `runtime`. ------------------------------------------------------------------
 
-failing() { podman --runtime "$runtime" run --rm --name c "$@"; }
-running() { podman --runtime "$runtime" run --detach --name c "$@" "$image" sleep 1000 >/dev/null; }
+failing() { podman --runtime "$runtime" run --rm --name box "$@"; }
+running() { podman --runtime "$runtime" run --detach --name box "$@" "$image" sleep 1000 >/dev/null; }
 in_running() { running && podman exec "$@"; }
 
-check_error_programs_that_cannot_be_run() {
-    as_with_runc 'a program that is nowhere in PATH' failing "$image" nowhere
-    as_with_runc 'a program that is not there' failing "$image" /not/there
-    as_with_runc 'a file that is no program' failing "$image" /usr/bin/not-executable
-    as_with_runc 'a directory' failing "$image" /tmp
-    # husk's `start` fails and says why, where runc's has the program say so and end.
-    other_than_runc 126 'a script whose interpreter is missing' failing "$image" /usr/bin/no-interpreter
-}
+check_error_programs_that_cannot_be_run() { programs_that_cannot_be_run 126; }
 
-check_error_exec_of_what_cannot_be_run() {
-    as_with_runc 'exec of a program that is nowhere in PATH' in_running c nowhere
-    as_with_runc 'exec of a program that is not there' in_running c /not/there
-    as_with_runc 'exec of a file that is no program' in_running c /usr/bin/not-executable
-    as_with_runc 'exec in a directory that is not there' in_running --workdir /not/there c true
-    as_with_runc 'exec as a user that is not there' in_running --user nobody-here c true
-}
+check_error_exec_of_what_cannot_be_run() { execs_of_what_cannot_be_run; }
 
 check_error_mounts() {
-    as_with_runc 'a file mounted on a directory' failing --volume /etc/passwd:/tmp "$image" true
-    as_with_runc 'a directory mounted on a file' failing --volume /etc:/etc/passwd "$image" true
-    as_with_runc 'a mount over /proc' failing --volume /etc:/proc/sys "$image" true
-    as_with_runc 'a tmpfs of a size that is none' failing --tmpfs /t:size=nonsense "$image" true
+    mounts_that_cannot_be_made
     as_with_runc 'a working directory that is a file' failing --workdir /etc/passwd "$image" true
 }
 
 check_error_settings() {
-    as_with_runc 'a sysctl that is not there' failing --sysctl net.not.there=1 "$image" true
-    as_with_runc 'a sysctl with a value that is none' failing --sysctl kernel.msgmni=many "$image" true
+    settings_that_are_none
     as_with_runc 'processors that are not there' failing --cpuset-cpus 999 "$image" true
     as_with_runc 'a profile of seccomp that is none' failing --security-opt seccomp=/etc/passwd "$image" true
     as_with_runc 'ids that are not mapped' failing --uidmap 0:300000:10 --user 1000 "$image" true
@@ -622,19 +605,19 @@ check_error_settings() {
 check_error_of_memory_that_runs_out() {
     as_with_runc 'memory runs out' failing --memory 16m --memory-swap 16m "$image" sh -c 'exec tail /dev/zero'
     less_than_used() {
-        podman --runtime "$runtime" run --detach --name c "$image" sh -c 'tail -c 30000000 /dev/zero | sleep 1000' >/dev/null
-        podman update --memory 1k c
+        podman --runtime "$runtime" run --detach --name box "$image" sh -c 'tail -c 30000000 /dev/zero | sleep 1000' >/dev/null
+        podman update --memory 1k box
     }
     as_with_runc 'an update to less memory than is used' less_than_used
 }
 
 check_error_of_containers_that_are_not_running() {
-    dead() { podman --runtime "$runtime" run --name c "$image" true && "$@"; }
-    paused() { running && podman pause c && "$@"; }
-    as_with_runc 'kill of one that is dead' dead podman kill c
-    as_with_runc 'exec in one that is dead' dead podman exec c true
-    as_with_runc 'pause of one that is dead' dead podman pause c
-    as_with_runc 'exec in one that is paused' paused podman exec c true
+    dead() { podman --runtime "$runtime" run --name box "$image" true && "$@"; }
+    paused() { running && podman pause box && "$@"; }
+    as_with_runc 'kill of one that is dead' dead podman kill box
+    as_with_runc 'exec in one that is dead' dead podman exec box true
+    as_with_runc 'pause of one that is dead' dead podman pause box
+    as_with_runc 'exec in one that is paused' paused podman exec box true
     keep_errors
 }
 

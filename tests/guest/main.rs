@@ -1,6 +1,7 @@
 //! What runs inside the containers of tests: one static program instead of a shell and its tools, so
 //! that a test says exactly what is looked at and needs no image.
 
+mod audit;
 mod criu;
 mod network;
 mod spy;
@@ -150,6 +151,11 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
         ["watch"] => watch()?,
         // What may be had of every other process in the pid namespace, each thing once, for ever.
         ["spy"] => spy::look()?,
+        // All that it has from whoever made it, into a file.
+        ["audit", file] => {
+            let found = audit::audit()?;
+            fs::write(file, found)?;
+        }
         ["cwd"] => println!("{}", env::current_dir()?.display()),
         ["env"] => env::vars().for_each(|(name, value)| println!("{name}={value}")),
         // One line of /proc/self/status.

@@ -35,15 +35,18 @@ pub struct Changes {
     pub no_new_privileges: Option<NoNewPrivileges>,
 }
 
-/// Reads a file that holds what `process` of a config.json holds.
+/// Reads a file that holds what `process` of a config.json holds. How the process is confined and scheduled is as
+/// for the container's `own`, where the file does not say it.
 ///
 /// # Errors
 ///
 /// If it asks for something that no machine can do.
-pub fn process(bytes: &[u8]) -> Result<(Process, Vec<Warning>), Error> {
+pub fn process(bytes: &[u8], own: &Process) -> Result<(Process, Vec<Warning>), Error> {
     let file = Field::new("process");
     let process: serde_json::Value =
         serde_json::from_slice(bytes).map_err(|error| file.error(Kind::Json(error.to_string())))?;
+    let is_said = |name: &str| process.get(name).is_some_and(|value| !value.is_null());
+    let (has_capabilities, has_affinity) = (is_said("capabilities"), is_said("execCPUAffinity"));
     let mut warnings = Vec::new();
     let mut config = json!({ "process": process });
     let gaps = gaps::take(&mut config, &mut warnings)?;
@@ -52,7 +55,20 @@ pub fn process(bytes: &[u8]) -> Result<(Process, Vec<Warning>), Error> {
         let field = if path == "." { file.clone() } else { file.key(&path) };
         field.error(Kind::Json(error.into_inner().to_string()))
     })?;
-    Ok((resolve(&process, &gaps)?, warnings))
+    let mut process = resolve(&process, &gaps)?;
+    // As runc. Not so limits, and `noNewPrivileges`: who writes JSON by Go leaves out what is false.
+    if !has_capabilities {
+        process.capabilities = own.capabilities;
+    }
+    if !has_affinity {
+        process.exec_affinity.clone_from(&own.exec_affinity);
+    }
+    process.apparmor_profile = process.apparmor_profile.or_else(|| own.apparmor_profile.clone());
+    process.selinux_label = process.selinux_label.or_else(|| own.selinux_label.clone());
+    process.oom_score_adj = process.oom_score_adj.or(own.oom_score_adj);
+    process.scheduler = process.scheduler.or(own.scheduler);
+    process.io_priority = process.io_priority.or(own.io_priority);
+    Ok((process, warnings))
 }
 
 impl Changes {
@@ -121,11 +137,49 @@ impl Changes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::container::Capabilities;
 
     fn base() -> Process {
         let text = br#"{ "args": ["sh"], "cwd": "/", "user": { "uid": 0, "gid": 0 }, "env": ["A=1", "B=2"], "terminal": true,
             "capabilities": { "bounding": ["CAP_CHOWN"], "inheritable": ["CAP_KILL"] } }"#;
-        process(text).unwrap().0
+        let config: oci_spec::runtime::Process =
+            serde_json::from_slice(br#"{ "args": ["sh"], "cwd": "/", "user": { "uid": 0, "gid": 0 } }"#)
+                .unwrap();
+        let nothing = resolve(&config, &gaps::Gaps::default()).unwrap();
+        process(text, &nothing).unwrap().0
+    }
+
+    #[test]
+    fn a_file_that_does_not_say_how_is_confined_as_the_container_is() {
+        let own = Process {
+            apparmor_profile: Some("confined".to_owned()),
+            selinux_label: Some("label".to_owned()),
+            oom_score_adj: Some(7),
+            io_priority: Some((2, 3)),
+            no_new_privileges: NoNewPrivileges::Set,
+            ..base()
+        };
+        let read = |text: &str| process(text.as_bytes(), &own).unwrap().0;
+        let silent =
+            read(r#"{ "args": ["sh"], "cwd": "/", "user": { "uid": 1, "gid": 0 }, "capabilities": null }"#);
+        let wanted = Process {
+            uid: 1,
+            env: Vec::new(),
+            terminal: Terminal::No,
+            no_new_privileges: NoNewPrivileges::Unset,
+            ..own.clone()
+        };
+        assert_eq!(format!("{silent:?}"), format!("{wanted:?}"));
+        let said = read(
+            r#"{ "args": ["sh"], "cwd": "/", "user": { "uid": 0, "gid": 0 }, "capabilities": {},
+            "apparmorProfile": "unconfined", "selinuxLabel": "other", "oomScoreAdj": 0 }"#,
+        );
+        assert_eq!(said.capabilities, Capabilities::default());
+        assert_eq!(
+            (said.apparmor_profile.as_deref(), said.selinux_label.as_deref()),
+            (Some("unconfined"), Some("other"))
+        );
+        assert_eq!(said.oom_score_adj, Some(0));
     }
 
     #[test]
@@ -166,7 +220,7 @@ mod tests {
         assert!(
             refused(Changes { args, capabilities, ..Changes::default() }).contains("\"CAP_X\" is unknown")
         );
-        assert_eq!(process(b"{}").unwrap_err().field.to_string(), "process");
-        assert!(process(b"[").is_err());
+        assert_eq!(process(b"{}", &base()).unwrap_err().field.to_string(), "process");
+        assert!(process(b"[", &base()).is_err());
     }
 }

@@ -40,14 +40,18 @@ use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// Reads `config.json` of the bundle in `directory`, an absolute path.
+/// Reads the configuration of the bundle in `directory`, an absolute path: its `config.json`, if it is not in another
+/// file.
 ///
 /// # Errors
 ///
 /// If the file cannot be read or asks for something that no machine can do.
-pub fn load(directory: &Path) -> Result<(Container, Vec<Warning>), Error> {
-    let bytes = read(&directory.join("config.json"));
-    parse(&bytes.map_err(|kind| Field::new("config.json").error(kind))?, directory)
+pub fn load(directory: &Path, config: Option<&Path>) -> Result<(Container, Vec<Warning>), Error> {
+    let bytes = match config {
+        Some(file) => read(file).map_err(|kind| Field::new(&file.to_string_lossy()).error(kind)),
+        None => read(&directory.join("config.json")).map_err(|kind| Field::new("config.json").error(kind)),
+    };
+    parse(&bytes?, directory)
 }
 
 /// More than this is no configuration: one with 100,000 mounts has a fifth of it.

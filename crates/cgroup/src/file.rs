@@ -4,14 +4,19 @@ use core::mem::MaybeUninit;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, RawDir, openat};
 use rustix::io::{Errno, read, retry_on_intr, write};
+use rustix::path::Arg;
 
 /// Opens `name` below `directory`.
-pub(crate) fn open(directory: BorrowedFd<'_>, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+pub(crate) fn open(
+    directory: BorrowedFd<'_>,
+    name: impl Arg + Copy,
+    flags: OFlags,
+) -> Result<OwnedFd, Errno> {
     retry_on_intr(|| openat(directory, name, flags | OFlags::CLOEXEC, Mode::empty()))
 }
 
 /// Opens the directory `name` below `directory`, which may not be a symlink.
-pub(crate) fn open_directory(directory: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_directory(directory: BorrowedFd<'_>, name: impl Arg + Copy) -> Result<OwnedFd, Errno> {
     open(directory, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW)
 }
 

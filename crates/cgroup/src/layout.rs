@@ -5,9 +5,11 @@ use crate::oom::OomWatch;
 use crate::resources::Resources;
 use crate::stats::Stats;
 use crate::{devices, file, paths, v1, v2};
-use rustix::fd::BorrowedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::CWD;
+use rustix::io::Errno;
 use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,7 +28,8 @@ pub enum Layout {
 
 /// Where a container's cgroups are: plain data, to be kept. A directory for each controller of version
 /// 1, by its name, and one of version 2, which has none.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Place(BTreeMap<String, PathBuf>);
 
 impl Place {
@@ -46,6 +49,26 @@ impl Place {
     #[must_use]
     pub fn path(&self, controller: &str) -> Option<&Path> {
         self.0.get(controller).map(PathBuf::as_path)
+    }
+
+    /// Whether the processes of these cgroups are stopped, in version 2 by whomever. It is asked for whoever looks at
+    /// a container, so only the cgroup that stops them is looked at, and not what is mounted.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read. What is gone is not frozen.
+    pub fn is_frozen(&self) -> Result<bool, Error> {
+        type IsFrozen = fn(&OwnedFd, &Path) -> Result<bool, Error>;
+        let (path, is_frozen): (_, IsFrozen) = match (self.path("freezer"), self.path("")) {
+            (Some(path), _) => (path, v1::is_frozen),
+            (None, Some(path)) => (path, v2::is_frozen),
+            (None, None) => return Ok(false),
+        };
+        match file::open_directory(CWD, path) {
+            Ok(directory) => is_frozen(&directory, path),
+            Err(Errno::NOENT | Errno::NODEV) => Ok(false),
+            Err(source) => Err(Error::Act { act: "open the cgroup", path: path.to_owned(), source }),
+        }
     }
 
     /// Each directory once: controllers may share one.
@@ -268,12 +291,6 @@ impl Cgroup {
         ///
         /// If the freezer cannot be written to.
         thaw() -> Result<(), Error>;
-        /// Whether their processes are stopped.
-        ///
-        /// # Errors
-        ///
-        /// If it cannot be read. What is gone is not frozen.
-        is_frozen() -> Result<bool, Error>;
         /// Kills their processes, frozen ones too. They may not have ended yet.
         ///
         /// # Errors

@@ -33,6 +33,8 @@ pub mod devices;
 mod error;
 mod events;
 mod file;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod layout;
 mod oom;
 mod paths;

@@ -123,7 +123,9 @@ impl Setting {
             Err(errno) => errno,
         };
         if errno != Errno::NOENT {
-            return Err(self.error(&self.file, &self.value, errno));
+            return Err(self
+                .in_use(directory, errno)
+                .unwrap_or_else(|| self.error(&self.file, &self.value, errno)));
         }
         match &self.missing {
             Missing::Ignore => Ok(()),
@@ -138,6 +140,15 @@ impl Setting {
             },
             Missing::Error => Err(self.absent(&self.file, &self.value, hint)),
         }
+    }
+
+    /// What version 1 says in place of reclaiming.
+    fn in_use(&self, directory: BorrowedFd<'_>, errno: Errno) -> Option<Error> {
+        if errno != Errno::BUSY || self.file != "memory.limit_in_bytes" {
+            return None;
+        }
+        let usage = file::number(directory, "memory.usage_in_bytes").ok()?;
+        Some(Error::InUse { field: self.field.clone(), limit: self.value.parse().ok()?, usage })
     }
 
     fn absent(&self, file: &str, value: &str, hint: &dyn Fn(&str) -> Option<(String, Hint)>) -> Error {

@@ -2,7 +2,7 @@
 
 use crate::support::{PATIENCE, Reader, V2, need};
 use husk_cgroup::resources::{Cpu, HugepageLimit, Memory};
-use husk_cgroup::{Error, Resources};
+use husk_cgroup::{Error, Place, Resources};
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
@@ -133,11 +133,12 @@ fn frozen_processes_stand_still_and_can_be_killed() {
     let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     let mut reader = Reader::born_in(cgroup.directory());
-    assert!(!cgroup.is_frozen().unwrap());
+    let place = Place::new([(String::new(), v2.path("").into())].into());
+    assert!(!place.is_frozen().unwrap());
     cgroup.freeze(PATIENCE).unwrap();
-    assert!(cgroup.is_frozen().unwrap());
+    assert!(place.is_frozen().unwrap());
     cgroup.thaw().unwrap();
-    assert!(!cgroup.is_frozen().unwrap());
+    assert!(!place.is_frozen().unwrap());
     cgroup.freeze(PATIENCE).unwrap();
     cgroup.kill().unwrap();
     assert_eq!(reader.child.wait().unwrap().signal(), Some(9));

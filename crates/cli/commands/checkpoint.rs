@@ -15,7 +15,7 @@ elsewhere. It ends and is deleted, unless it is to go on. CRIU 3.16 or newer doe
 A directory that is made for the images is root's alone, for they hold what was in memory. CRIU reads those of a
 container with a user namespace as somebody else: make one for them that may be entered, where others come not.
 
-Examples:
+EXAMPLES:
   husk checkpoint --image-path saved web-1                   save it, and let it end
   husk checkpoint --leave-running web-1                      into ./checkpoint, and let it go on
   husk checkpoint --pre-dump --image-path first web-1        most of its memory, ahead of time

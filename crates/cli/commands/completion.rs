@@ -16,7 +16,7 @@ use std::path::Path;
 pub(super) const MORE: &str = "
 SHELL is bash, zsh or fish. 'words' is what their scripts call: it prints what the last of the words could be.
 
-Examples:
+EXAMPLES:
   eval \"$(husk completion bash)\"                            for this shell
   husk completion zsh >/usr/share/zsh/site-functions/_husk
   husk completion fish >~/.config/fish/completions/husk.fish

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub(super) const MORE: &str = "
 The program waits until 'husk start ID'. If anything fails, nothing is left of the container.
 
-Examples:
+EXAMPLES:
   husk create --bundle web --pid-file web.pid web-1
 ";
 
@@ -41,6 +41,9 @@ pub(super) struct Creation {
     /// The bundle's directory
     #[arg(short, long, value_name = "DIRECTORY", default_value = ".")]
     pub(super) bundle: PathBuf,
+    /// Its configuration, if not its config.json
+    #[arg(short = 'f', long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
     /// Write the pid of the container's process there
     #[arg(long, value_name = "FILE")]
     pub(super) pid_file: Option<PathBuf>,
@@ -69,6 +72,7 @@ impl Creation {
         Ok(Request {
             id: self.id.clone(),
             bundle: absolute(&self.bundle)?,
+            config: path(&self.config)?,
             pid_file: path(&self.pid_file)?,
             console_socket: path(&self.console_socket)?,
             pidfd_socket: path(&self.pidfd_socket)?,

@@ -14,7 +14,7 @@ Tries what containers need, in processes of its own, and changes nothing. As roo
 need, and warns of what users would miss; as a user at what that user's need. Ends with 1 if there is a problem:
 there can be no containers then.
 
-Examples:
+EXAMPLES:
   husk doctor                    as yourself, and with sudo for root's containers
   husk doctor --format json | jq '.[] | select(.verdict != \"ok\")'
 ";

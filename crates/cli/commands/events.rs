@@ -11,7 +11,7 @@ use std::time::Duration;
 pub(super) const MORE: &str = "
 Each is a line of JSON.
 
-Examples:
+EXAMPLES:
   husk events --stats web-1          what it uses now
   husk events --interval 1m30s web-1
 ";

@@ -11,7 +11,7 @@ pub(super) const MORE: &str = "
 husk ends as the process does: with its code, or with 128 and the signal that killed it; with 255 if there was
 no process.
 
-Examples:
+EXAMPLES:
   husk exec -t web-1 sh                    a shell in it
   husk exec -u www-data:www-data web-1 id  as one of its users
   husk exec --process probe.json web-1     as written in the form of a config.json's 'process'

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use husk_runtime::Whom;
 
 pub(super) const MORE: &str = "
-Examples:
+EXAMPLES:
   husk kill web-1              ask it to end
   husk kill web-1 KILL         end it
   husk kill web-1 RTMIN+3      or 37, or SIGRTMIN+3

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use clap::Arg;
 
 pub(super) const MORE: &str = "
-Examples:
+EXAMPLES:
   husk man run | man -l -
   husk man >/usr/share/man/man1/husk.1
 ";
@@ -82,7 +82,7 @@ fn verb(verb: &Verb) -> String {
     if !options.is_empty() {
         page += &format!(".SH OPTIONS\n{options}");
     }
-    let (more, examples) = verb.more.trim().split_once("Examples:\n").unwrap_or((verb.more.trim(), ""));
+    let (more, examples) = verb.more.trim().split_once("EXAMPLES:\n").unwrap_or((verb.more.trim(), ""));
     for (heading, lines) in [("DESCRIPTION", more), ("EXAMPLES", examples)] {
         if !lines.is_empty() {
             // As it is: what stands in columns is to stay in them.

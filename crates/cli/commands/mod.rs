@@ -69,10 +69,10 @@ pub(crate) const GROUPS: [Group; 4] = [Group::Life, Group::Look, Group::Prepare,
 impl Group {
     pub(crate) fn heading(self) -> &'static str {
         match self {
-            Self::Life => "A container's life",
-            Self::Look => "What is there",
-            Self::Prepare => "Before there is a container",
-            Self::Test => "Without a container",
+            Self::Life => "A CONTAINER'S LIFE",
+            Self::Look => "WHAT IS THERE",
+            Self::Prepare => "BEFORE THERE IS A CONTAINER",
+            Self::Test => "WITHOUT A CONTAINER",
         }
     }
 }
@@ -148,7 +148,7 @@ pub(crate) static VERBS: [Verb; 25] = [
         usage: "[OPTIONS] [--] PROGRAM [ARGUMENTS]",
         more: test::MORE,
         failure: Exit::NoSandbox,
-        ..verb::<test::Test>("test", Group::Test)
+        ..verb_that::<test::Test>("test", Group::Test, test::perform)
     },
 ];
 
@@ -158,6 +158,15 @@ pub(crate) fn find(name: &OsStr) -> Option<&'static Verb> {
 
 /// A verb of which no more is said than its options say.
 const fn verb<V: Perform>(name: &'static str, group: Group) -> Verb {
+    verb_that::<V>(name, group, |matches, session| V::from_arg_matches(matches)?.perform(session))
+}
+
+/// The same of one that asks how its arguments were written.
+const fn verb_that<V: Args>(
+    name: &'static str,
+    group: Group,
+    perform: fn(&ArgMatches, &Session<'_>) -> Result<Exit>,
+) -> Verb {
     Verb {
         name,
         group,
@@ -166,6 +175,6 @@ const fn verb<V: Perform>(name: &'static str, group: Group) -> Verb {
         makes_process: false,
         failure: Exit::Failed,
         define: V::augment_args,
-        perform: |matches, session| V::from_arg_matches(matches)?.perform(session),
+        perform,
     }
 }

@@ -16,7 +16,7 @@ JSON array, one a line, has them as numbers and strings:
   kind    the kind of step, one word: fsconfig
   text    what is done: fsconfig r0 mode=755
 
-Examples:
+EXAMPLES:
   husk plan                    of the bundle in this directory
   husk plan web | grep mounts  what is done for its mounts
   husk plan --json web | jq -r '.[].kind' | sort | uniq -c

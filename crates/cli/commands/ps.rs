@@ -10,7 +10,7 @@ use std::io::{Write as _, stdout};
 pub(super) const MORE: &str = "
 What follows the name is for the host's ps(1), in place of -ef.
 
-Examples:
+EXAMPLES:
   husk ps web-1
   husk ps web-1 -o pid,rss,args
   husk ps --format json web-1  the pids, and no more

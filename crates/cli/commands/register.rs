@@ -15,7 +15,7 @@ ENGINE is podman, containerd, docker or cri-o. Without an option husk can be cho
 'docker run --runtime husk', the handler 'husk' of a Kubernetes RuntimeClass. As a user it is your own configuration
 that is written, below $XDG_CONFIG_HOME. 'husk --systemd-cgroup register containerd' has systemd make the cgroups.
 
-Examples:
+EXAMPLES:
   husk register docker --print   what would be written
   husk register podman           podman --runtime husk run ...
   husk register cri-o --default  for everything that names no other

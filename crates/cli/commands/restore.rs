@@ -13,7 +13,7 @@ pub(super) const MORE: &str = "
 The container goes on where 'husk checkpoint' has left it. Its bundle is needed: what is mounted in it from the host
 is what config.json says now. Pipes among its standard streams are replaced by those of husk.
 
-Examples:
+EXAMPLES:
   husk restore --image-path saved --bundle web web-1            in the foreground, as 'run'
   husk restore --image-path saved --bundle web --detach web-1
 ";
@@ -65,6 +65,7 @@ impl Perform for Restore {
             creation: husk_runtime::Request {
                 id: self.id,
                 bundle: absolute(&self.bundle)?,
+                config: None,
                 pid_file: path(&self.pid_file)?,
                 console_socket: path(&self.console_socket)?,
                 pidfd_socket: None,

@@ -13,7 +13,7 @@ pub(super) const MORE: &str = "
 husk ends as the program does: with its code, or with 128 and the signal that killed it. Signals that husk gets
 are passed on to it.
 
-Examples:
+EXAMPLES:
   husk run web-1                        the bundle in this directory
   husk run --bundle /srv/web web-1      another one
   husk run --timings web-1              what took how long

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub(super) const MORE: &str = "
 It runs 'sh' in a terminal, with the root file system in the directory 'rootfs', read-only.
 
-Examples:
+EXAMPLES:
   mkdir -p web/rootfs && tar -C web/rootfs -xf image.tar
   husk spec --bundle web
   husk plan web
@@ -28,6 +28,9 @@ pub(super) struct Spec {
     /// The bundle's directory
     #[arg(short, long, value_name = "DIRECTORY", default_value = ".")]
     bundle: PathBuf,
+    /// Which file to write there
+    #[arg(short, long, value_name = "FILE", default_value = "config.json")]
+    file: PathBuf,
 }
 
 /// `--rootless` is an option of the program, with a value. Here, as runc has it, it may go without.
@@ -50,11 +53,12 @@ impl Perform for Spec {
         if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
             text = text.replace(LAST_NAMESPACE, &format!("{LAST_NAMESPACE}{}", namespace("cgroup")));
         }
-        let path = absolute(&self.bundle)?.join("config.json");
+        let path = absolute(&self.bundle)?.join(self.file);
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(mut file) => file.write_all(text.as_bytes()),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                bail!("File config.json exists. Remove it first")
+                let name = path.file_name().unwrap_or_default().display();
+                bail!("File {name} exists. Remove it first")
             }
             Err(error) => Err(error),
         }

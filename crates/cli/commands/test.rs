@@ -1,17 +1,27 @@
 //! `test`.
 
-use super::Perform;
+use crate::args;
 use crate::exit::Exit;
+use crate::report::Report;
 use crate::session::Session;
+use crate::settings::{Settings, Subject};
 use anyhow::{Context as _, Result, anyhow};
-use husk_hermetic::{Access, Choice, Ended, Error, Image, Kind, Limits, Net, Profile, Run, Show, Variable};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Args as _, Command, FromArgMatches as _};
+use husk_hermetic::{
+    Access, Choice, Ended, Error, Image, Kind, Limits, Net, Profile, Run, Screen, Setting, Show, Variable,
+};
+use rustix::termios::tcgetwinsize;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::env;
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{ErrorKind, Write as _, stdout};
+use std::io::{ErrorKind, stdout};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process;
+use std::rc::Rc;
 use std::time::Duration;
 
 pub(super) const MORE: &str = "
@@ -22,7 +32,7 @@ the environment what is on a list. What it leaves running is ended, and named. I
 husk ends as the program does: with its code, or by the signal that killed it; with 124 if a limit ended it, and with
 125, 126 or 127 if there was no sandbox, or no program that can be run, or none at all.
 
-Examples:
+EXAMPLES:
   husk test -- ./check                      a test
   husk test --write target -- make test     with a directory to write to
   husk test --overlay . -- make test        the same, and what is written is thrown away
@@ -31,13 +41,20 @@ Examples:
   husk test --bundle bundle                 a bundle's program, in its root file system
   husk test --plan -- ./check               what would be done
 
+What is the same each time may stand in husk.toml, which is looked for where the package is and above: a key is an
+option's name, and [[override]] is for some tests, binaries or packages, with '*' in their names for anything:
+  timeout = \"60s\"
+  [[override]]
+  test = \"slow::*\"
+  timeout = \"10m\"
+
 Cargo runs each test so, with this in .cargo/config.toml:
   [target.'cfg(target_os = \"linux\")']
   runner = [\"husk\", \"test\", \"--runner\"]
 ";
 
 /// Run a program that sees nothing of its surroundings and leaves nothing behind
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(super) struct Test {
     /// A directory to be its root file system, in place of the host's: paths are in there
     #[arg(long, value_name = "DIR", conflicts_with_all = ["bundle", "runner"])]
@@ -90,18 +107,11 @@ pub(super) struct Test {
     /// Refuse where this machine cannot isolate it completely
     #[arg(long)]
     strict: bool,
-    /// Run a test binary as cargo has it run: each of its tests in a sandbox of its own
-    #[arg(long, conflicts_with = "plan")]
-    runner: bool,
-    /// Of such a binary only one part of so many, for machines that share the work: 1/3
-    #[arg(long, value_name = "PART/PARTS", value_parser = shard, requires = "runner")]
-    shard: Option<(usize, usize)>,
-    /// Begin no test of such a binary after one that failed
-    #[arg(long, requires = "runner")]
-    fail_fast: bool,
-    /// Add a line of JSON for each test of such a binary to this file
-    #[arg(long, value_name = "FILE", requires = "runner")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    tests: Tests,
+    /// Options that are the same each time [default: husk.toml here or above]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Print what would be done, a line a step, and do nothing
     #[arg(long)]
     plan: bool,
@@ -115,6 +125,29 @@ pub(super) struct Test {
     program: Vec<OsString>,
 }
 
+/// What is about many tests.
+#[derive(Clone, Debug, clap::Args)]
+struct Tests {
+    /// Run a test binary as cargo has it run: each of its tests in a sandbox of its own
+    #[arg(long, conflicts_with = "plan")]
+    runner: bool,
+    /// Of such a binary only one part of so many, for machines that share the work: 1/3
+    #[arg(long, value_name = "PART/PARTS", value_parser = shard, requires = "runner")]
+    shard: Option<(usize, usize)>,
+    /// Begin no test of such a binary after one that failed
+    #[arg(long, requires = "runner")]
+    fail_fast: bool,
+    /// Run a test again that has failed, so many times at most; if it passes then, it is flaky
+    #[arg(long, value_name = "NUMBER", default_value = "0", hide_default_value = true, requires = "runner")]
+    retries: usize,
+    /// Add a line of JSON for each test to this file
+    #[arg(long, value_name = "FILE", requires = "runner")]
+    json: Option<PathBuf>,
+    /// Put a suite of JUnit's XML for each binary into this file
+    #[arg(long, value_name = "FILE", requires = "runner")]
+    junit: Option<PathBuf>,
+}
+
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Network {
     None,
@@ -122,57 +155,178 @@ enum Network {
     Host,
 }
 
-impl Perform for Test {
-    fn perform(self, session: &Session<'_>) -> Result<Exit> {
-        let how = if self.strict { Run::Strict } else { Run::Possible };
-        let is_plan = self.plan;
-        let (is_runner, shard, fails_fast, json) =
-            (self.runner, self.shard, self.fail_fast, self.json.clone());
-        let mut profile = self.profile(session)?;
-        if is_runner {
-            match husk_hermetic::kind(&profile) {
-                Kind::Other => return as_it_is(&profile),
-                Kind::Test => husk_hermetic::show(&mut profile),
-                Kind::Tests => {
-                    husk_hermetic::show(&mut profile);
-                    let mut lines = Lines::open(json.as_deref(), &profile)?;
-                    let mut record = |name: &str, ended: &Ended| lines.add(name, ended);
-                    let mut choice = Choice { shard, fails_fast, record: &mut record };
-                    let tests = husk_hermetic::run_tests(&profile, how, &mut choice, &mut stdout())?;
-                    lines.written?;
-                    if let Some(tests) = tests {
-                        tests.losses.iter().for_each(|loss| session.log.warning(loss));
-                        return Ok(if tests.success { Exit::Success } else { Exit::Tests });
-                    }
-                }
-            }
-        }
-        if is_plan {
-            print!("{}", husk_hermetic::listing(&profile)?);
-            return Ok(Exit::Success);
-        }
-        match husk_hermetic::run(&profile, how) {
-            Ok(ended) => Ok(report(&ended, session)),
-            Err(error @ Error::Program { .. }) => {
-                let Error::Program { reason, .. } = &error else { return Err(error.into()) };
-                let exit =
-                    if reason.kind() == ErrorKind::NotFound { Exit::NotFound } else { Exit::NoProgram };
-                session.log.failed(&anyhow!(error));
-                Ok(exit)
-            }
-            Err(error) => Err(error.into()),
+/// Reads what was typed together with what husk.toml says, if there is one.
+pub(super) fn perform(matches: &ArgMatches, session: &Session<'_>) -> Result<Exit> {
+    let test = Test::from_arg_matches(matches)?;
+    let command = Test::augment_args(args::program());
+    let manifest = env::var_os("CARGO_MANIFEST_DIR").filter(|_| test.tests.runner).map(PathBuf::from);
+    let directory = manifest.map_or_else(env::current_dir, Ok).context("find the working directory")?;
+    match Settings::find(test.config.as_deref(), &directory, &command)? {
+        None => run(test, &|_| Ok(None), session),
+        Some(settings) => {
+            let file =
+                Configured { settings, typed: typed(matches, &command), command, read: RefCell::default() };
+            let test = file.test(&test, None)?;
+            run(test.clone(), &|name| file.test(&test, Some(name)).map(Some), session)
         }
     }
 }
 
-impl Test {
-    fn profile(self, session: &Session<'_>) -> Result<Profile> {
-        let mut of_bundle = Profile::default();
-        if let Some(directory) = &self.bundle {
-            let warnings;
-            (of_bundle, warnings) = husk_hermetic::bundle(directory)?;
-            warnings.iter().for_each(|warning| session.log.warning(warning));
+/// What was typed, in clap's own way of writing.
+fn typed(matches: &ArgMatches, command: &Command) -> Vec<OsString> {
+    let is_typed =
+        |option: &&Arg| matches.value_source(option.get_id().as_str()) == Some(ValueSource::CommandLine);
+    let mut words = Vec::new();
+    for option in command.get_arguments().filter(is_typed) {
+        let Some(long) = option.get_long() else { continue };
+        if !option.get_action().takes_values() {
+            words.push(format!("--{long}").into());
         }
+        for value in matches
+            .get_raw(option.get_id().as_str())
+            .into_iter()
+            .flatten()
+            .filter(|_| option.get_action().takes_values())
+        {
+            let mut word = OsString::from(format!("--{long}="));
+            word.push(value);
+            words.push(word);
+        }
+    }
+    words
+}
+
+/// What husk.toml says, and what was typed.
+struct Configured {
+    settings: Settings,
+    typed: Vec<OsString>,
+    command: Command,
+    /// What came of it, by the overrides that are for a test.
+    read: RefCell<BTreeMap<Vec<usize>, Test>>,
+}
+
+impl Configured {
+    /// What is to be done for a test, or if none is named for whatever the program is.
+    fn test(&self, typed: &Test, name: Option<&str>) -> Result<Test> {
+        let is_runner = typed.tests.runner;
+        let binary = typed.program.first().map(Path::new).and_then(Path::file_name);
+        let binary = binary.unwrap_or_default().to_string_lossy();
+        let binary = binary.rsplit_once('-').filter(|_| is_runner).map_or(&*binary, |(name, _hash)| name);
+        // nextest has a process run one test, and names it.
+        let words = typed.program.iter().skip(1).filter_map(|word| word.to_str());
+        let only = env::var_os("NEXTEST_TEST_PHASE")
+            .and_then(|_| words.into_iter().find(|word| !word.starts_with('-')));
+        let package = env::var("CARGO_PKG_NAME").ok();
+        let test = name.or(only.filter(|_| is_runner));
+        let overrides = self.settings.applying(Subject { test, binary, package: package.as_deref() });
+        if let Some(test) = self.read.borrow().get(&overrides) {
+            return Ok(test.clone());
+        }
+        let words = self.settings.words(&overrides, is_runner).into_iter().chain(self.typed.iter().cloned());
+        let words = words.chain(["--".into()]).chain(typed.program.iter().cloned());
+        let matches = self.command.clone().try_get_matches_from(words);
+        let matches = matches.map_err(|error| anyhow!("husk.toml: {}", args::message(&error)))?;
+        let test = Test::from_arg_matches(&matches)?;
+        self.read.borrow_mut().insert(overrides, test.clone());
+        Ok(test)
+    }
+}
+
+/// What is said for a test of this name, if that is something else.
+type Named<'a> = &'a dyn Fn(&str) -> Result<Option<Test>>;
+
+fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
+    let how = if test.strict { Run::Strict } else { Run::Possible };
+    let (is_plan, tests) = (test.plan, test.tests.clone());
+    let mut of_bundle = Profile::default();
+    if let Some(directory) = &test.bundle {
+        let warnings;
+        (of_bundle, warnings) = husk_hermetic::bundle(directory)?;
+        warnings.iter().for_each(|warning| session.log.warning(warning));
+    }
+    let mut profile = test.profile(of_bundle);
+    let mut report = None;
+    if tests.runner {
+        let kind = husk_hermetic::kind(&profile);
+        if kind == Kind::Other {
+            return as_it_is(&profile);
+        }
+        husk_hermetic::show(&mut profile);
+        let mut told = Report::begin(&profile, tests.shard, tests.json.as_deref(), tests.junit.as_deref())?;
+        if kind == Kind::Tests
+            && let Some(done) = run_tests(&profile, how, &tests, named, &mut told)?
+        {
+            told.finish()?;
+            done.losses.iter().for_each(|loss| session.log.warning(loss));
+            return Ok(if done.success { Exit::Success } else { Exit::Tests });
+        }
+        report = Some(told);
+    }
+    if is_plan {
+        print!("{}", husk_hermetic::listing(&profile)?);
+        return Ok(Exit::Success);
+    }
+    match husk_hermetic::run(&profile, how) {
+        Ok(ended) => {
+            if let Some(mut report) = report {
+                report.add_program(&profile, &ended);
+                report.finish()?;
+            }
+            Ok(tell(&ended, session))
+        }
+        Err(error @ Error::Program { .. }) => {
+            let Error::Program { reason, .. } = &error else { return Err(error.into()) };
+            let exit = if reason.kind() == ErrorKind::NotFound { Exit::NotFound } else { Exit::NoProgram };
+            session.log.failed(&anyhow!(error));
+            Ok(exit)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Each test of a binary, if it is one of libtest's.
+fn run_tests(
+    profile: &Profile,
+    how: Run,
+    tests: &Tests,
+    named: Named<'_>,
+    report: &mut Report,
+) -> Result<Option<husk_hermetic::Tests>, Error> {
+    // Few are different: a sandbox is planned for each that is.
+    let usual = Rc::new(Setting { profile: profile.clone(), retries: tests.retries });
+    let known = RefCell::new(vec![usual.clone()]);
+    let setting = |name: &str| {
+        let test = named(name).map_err(|error| Error::Setting(format!("{error:#}")))?;
+        let setting = test.map(|test| {
+            let retries = test.tests.retries;
+            let mut profile = test.profile(Profile::default());
+            husk_hermetic::show(&mut profile);
+            Setting { profile, retries }
+        });
+        let mut known = known.borrow_mut();
+        let is_known = known.iter().find(|known| setting.as_ref().is_none_or(|setting| *setting == ***known));
+        Ok(match (is_known.cloned(), setting) {
+            (None, Some(setting)) => {
+                let setting = Rc::new(setting);
+                known.push(setting.clone());
+                setting
+            }
+            (is_known, _) => is_known.unwrap_or_else(|| usual.clone()),
+        })
+    };
+    let mut choice = Choice {
+        shard: tests.shard,
+        fails_fast: tests.fail_fast,
+        setting: &setting,
+        screen: tcgetwinsize(stdout()).ok().map(|size| screen(size.ws_col.into())),
+        record: &mut |tested| report.add(tested),
+    };
+    husk_hermetic::run_tests(profile, how, &mut choice, &mut stdout())
+}
+
+impl Test {
+    /// What is asked for beside what a bundle says.
+    fn profile(self, of_bundle: Profile) -> Profile {
         let mut image = of_bundle.image.or(self.rootfs.map(Image::of));
         let shown = [
             (self.write, Access::Write),
@@ -196,7 +350,7 @@ impl Test {
             let program = program.filter(|program| program.components().count() > 1 && program.is_file());
             shown.extend(program.map(|path| Show { path, access: Access::Read }));
         }
-        Ok(Profile {
+        Profile {
             args: if self.program.is_empty() { of_bundle.args } else { self.program },
             env: self.env.into_iter().map(variable).collect(),
             shown,
@@ -216,52 +370,19 @@ impl Test {
                 file_size: self.file_size,
                 disk: Some(self.disk),
             },
-        })
-    }
-}
-
-/// A file with a line for each test. Binaries that run at the same time may share it.
-struct Lines {
-    file: Option<File>,
-    binary: String,
-    written: Result<()>,
-}
-
-impl Lines {
-    fn open(path: Option<&Path>, profile: &Profile) -> Result<Self> {
-        let open = |path: &Path| {
-            let file = File::options().append(true).create(true).open(path);
-            file.with_context(|| format!("open {}", path.display()))
-        };
-        let binary = profile.args.first().map(|binary| binary.to_string_lossy().into_owned());
-        Ok(Self { file: path.map(open).transpose()?, binary: binary.unwrap_or_default(), written: Ok(()) })
-    }
-
-    fn add(&mut self, name: &str, ended: &Ended) {
-        let Some(file) = &mut self.file else { return };
-        let leftovers: Vec<_> = ended.leftovers.iter().map(|process| &process.command).collect();
-        let line = serde_json::json!({
-            "binary": self.binary,
-            "test": name,
-            "passed": ended.status.success(),
-            "status": ended.status.to_string(),
-            "limit": ended.reached.map(|reached| reached.to_string()),
-            "wall_ms": ended.wall.as_secs_f64() * 1000.0,
-            "cpu_ms": ended.usage.cpu_micros as f64 / 1000.0,
-            "peak_kib": ended.usage.peak_kib,
-            "left_running": leftovers,
-        });
-        let written = file.write_all(format!("{line}\n").as_bytes());
-        if self.written.is_ok() {
-            self.written = written.context("write JSON");
         }
     }
+}
+
+/// A terminal that may not say how wide it is.
+fn screen(columns: usize) -> Screen {
+    Screen { columns: if columns == 0 { 80 } else { columns } }
 }
 
 /// Becomes the program, without a sandbox.
 fn as_it_is(profile: &Profile) -> Result<Exit> {
     let (program, arguments) = profile.args.split_first().context("no program")?;
-    let error = Command::new(program).args(arguments).exec();
+    let error = process::Command::new(program).args(arguments).exec();
     Err(error).with_context(|| program.display().to_string())
 }
 
@@ -277,7 +398,7 @@ fn variable(text: OsString) -> Variable {
 }
 
 /// Says what is worth a word, and how husk ends.
-fn report(ended: &Ended, session: &Session<'_>) -> Exit {
+fn tell(ended: &Ended, session: &Session<'_>) -> Exit {
     for loss in &ended.losses {
         session.log.warning(loss);
     }

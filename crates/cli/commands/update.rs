@@ -13,7 +13,7 @@ pub(super) const MORE: &str = "
 What is not named stays as it is. A FILE has what config.json has in 'linux.resources', or a part of it; then
 no other limit is looked at.
 
-Examples:
+EXAMPLES:
   husk update --memory 512m --pids-limit 100 web-1
   echo '{ \"cpu\": { \"quota\": 20000 } }' | husk update --resources - web-1
 ";

@@ -11,7 +11,7 @@ pub(super) const MORE: &str = "
 Says every problem at once: where in config.json, what, and what to write instead. Ends with 1 if one of them
 is in the way of a container; what is only carried out otherwise than written is a warning.
 
-Examples:
+EXAMPLES:
   husk validate web && husk run --bundle web web-1
 ";
 

@@ -10,7 +10,7 @@ Prints what its program ended with: its code, or 128 and the number of the signa
 a container that had ended before, and for kernels that tell nobody but its parent (before Linux 6.15, unless husk
 comes first).
 
-Examples:
+EXAMPLES:
   husk wait web-1                   0 when all went well
   husk wait web-1 && notify-send Done
 ";

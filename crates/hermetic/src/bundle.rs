@@ -29,7 +29,7 @@ const NEW: [&str; 3] = ["tmpfs", "mqueue", "sysfs"];
 pub fn bundle(directory: &Path) -> Result<(Profile, Vec<Warning>), Error> {
     let failed = |reason| Error::Look { act: format!("find {}", directory.display()), reason };
     let directory = directory.canonicalize().map_err(failed)?;
-    let (container, mut warnings) = husk_bundle::load(&directory)?;
+    let (container, mut warnings) = husk_bundle::load(&directory, None)?;
     refuse(&container, &mut warnings)?;
     let args = |process: &Process| process.args.iter().cloned().map(text).collect();
     let number = |limit: Option<i64>| limit.and_then(|limit| u64::try_from(limit).ok());

@@ -58,6 +58,9 @@ pub enum Error {
     /// The program cannot be moved into its cgroup.
     #[error("limits: {0}")]
     Cgroup(husk_cgroup::Error),
+    /// What was said of how a test is run cannot be.
+    #[error("{0}")]
+    Setting(String),
     /// Isolation would be less than complete, which was not to be.
     #[error("{0}, and --strict was asked for")]
     Strict(crate::Loss),

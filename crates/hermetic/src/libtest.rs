@@ -1,9 +1,7 @@
-//! libtest: what its binaries are asked, and what is written in its place.
+//! What a binary of libtest's is asked.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::num::NonZero;
-use std::time::Duration;
 use std::{env, thread};
 
 /// What a test binary was asked for, as far as each of its tests can be run alone.
@@ -11,19 +9,22 @@ use std::{env, thread};
 pub(crate) struct Request {
     /// What chooses tests: names, `--exact`, `--skip`.
     choice: Vec<OsString>,
-    /// What each test is told too.
-    passed: Vec<OsString>,
-    /// `--ignored`, `--include-ignored`.
-    includes_ignored: bool,
-    is_quiet: bool,
-    is_uncaptured: bool,
+    /// What chooses ignored ones: `--ignored`, `--include-ignored`.
+    ignored: Vec<OsString>,
+    pub(crate) is_quiet: bool,
+    /// Whether what tests write is seen at once.
+    pub(crate) is_uncaptured: bool,
+    /// Whether what tests write is seen even if they pass.
+    pub(crate) shows_output: bool,
+    /// Whether there is colour, if it was said.
+    pub(crate) color: Option<bool>,
     threads: Option<usize>,
 }
 
 impl Request {
     /// Reads arguments. `None` if there is one among them that is about all tests together.
     pub(crate) fn read(arguments: &[OsString]) -> Option<Self> {
-        let mut request = Self::default();
+        let mut request = Self { is_uncaptured: is_set("RUST_TEST_NOCAPTURE"), ..Self::default() };
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
             let text = argument.to_str()?;
@@ -34,19 +35,20 @@ impl Request {
                 None => Some(arguments.next()?.to_str()?.to_owned()),
             };
             match name {
-                "--test" => {}
+                "--test" | "--force-run-in-process" => {}
                 "--exact" => request.choice.push(argument.clone()),
                 "--skip" => request.choice.push(format!("--skip={}", value()?).into()),
-                "--ignored" | "--include-ignored" => {
-                    request.includes_ignored = true;
-                    request.passed.push(argument.clone());
+                "--ignored" | "--include-ignored" => request.ignored.push(argument.clone()),
+                "--nocapture" | "--no-capture" => request.is_uncaptured = true,
+                "--show-output" => request.shows_output = true,
+                "--color" => {
+                    request.color = match value()?.as_str() {
+                        "auto" => None,
+                        "always" => Some(true),
+                        "never" => Some(false),
+                        _ => return None,
+                    }
                 }
-                "--nocapture" | "--no-capture" => {
-                    request.is_uncaptured = true;
-                    request.passed.push(argument.clone());
-                }
-                "--show-output" | "--force-run-in-process" => request.passed.push(argument.clone()),
-                "--color" => request.passed.push(format!("--color={}", value()?).into()),
                 "--test-threads" => {
                     request.threads = Some(value()?.parse().ok().filter(|&threads| threads > 0)?)
                 }
@@ -65,9 +67,7 @@ impl Request {
 
     /// The arguments that have the tests listed that are asked for.
     pub(crate) fn to_list(&self) -> Vec<OsString> {
-        let ignored = self.passed.iter().filter(|argument| argument.to_string_lossy().ends_with("ignored"));
-        let list = ["--list", "--format=terse"].map(OsString::from);
-        self.choice.iter().chain(ignored).cloned().chain(list).collect()
+        self.choice.iter().chain(&self.ignored).cloned().chain(LIST.map(OsString::from)).collect()
     }
 
     /// The arguments that have those listed that are not to be run, if there may be any.
@@ -76,18 +76,30 @@ impl Request {
             arguments.push("--ignored".into());
             arguments
         };
-        (!self.includes_ignored).then(|| with(self.to_list()))
+        self.ignored.is_empty().then(|| with(self.to_list()))
+    }
+
+    /// The arguments that have all tests listed, if these are not all.
+    pub(crate) fn to_list_all(&self) -> Option<Vec<OsString>> {
+        let is_all = self.choice.is_empty() && !self.ignored.iter().any(|argument| argument == "--ignored");
+        (!is_all).then(|| LIST.map(OsString::from).into())
+    }
+
+    /// The arguments that have libtest say why tests are ignored.
+    pub(crate) fn to_ignore<'n>(names: impl Iterator<Item = &'n String>) -> Vec<OsString> {
+        ["--exact", "--test-threads=1"]
+            .map(OsString::from)
+            .into_iter()
+            .chain(names.map(OsString::from))
+            .collect()
     }
 
     /// The arguments that have one test run.
     pub(crate) fn to_run(&self, name: &str) -> Vec<OsString> {
         let only = [name, "--exact", "--test-threads=1"].map(OsString::from);
-        only.into_iter().chain(self.passed.iter().cloned()).collect()
-    }
-
-    /// Whether what tests write is kept until they fail.
-    pub(crate) fn captures(&self) -> bool {
-        !self.is_uncaptured
+        let asked = [(self.is_uncaptured, "--nocapture"), (self.shows_output, "--show-output")];
+        let asked = asked.into_iter().filter(|(is_asked, _)| *is_asked).map(|(_, argument)| argument.into());
+        only.into_iter().chain(self.ignored.iter().cloned()).chain(asked).collect()
     }
 
     /// How many tests run at a time.
@@ -98,100 +110,17 @@ impl Request {
     }
 }
 
-/// What became of a test.
-pub(crate) enum Outcome {
-    Passed { remarks: Vec<String> },
-    Ignored,
-    Failed { output: String, remarks: Vec<String> },
-}
+const LIST: [&str; 2] = ["--list", "--format=terse"];
 
-/// The results of a binary, as libtest writes them.
-pub(crate) struct Summary {
-    is_quiet: bool,
-    passed: usize,
-    ignored: usize,
-    /// Each with what it wrote.
-    failed: Vec<(String, String)>,
-}
-
-impl Summary {
-    pub(crate) fn begin(tests: usize, request: &Request, out: &mut dyn Write) -> io::Result<Self> {
-        let plural = if tests == 1 { "" } else { "s" };
-        writeln!(out, "\nrunning {tests} test{plural}")?;
-        Ok(Self { is_quiet: request.is_quiet, passed: 0, ignored: 0, failed: Vec::new() })
-    }
-
-    pub(crate) fn tell(&mut self, name: &str, outcome: Outcome, out: &mut dyn Write) -> io::Result<()> {
-        let (word, letter, remarks) = match outcome {
-            Outcome::Passed { remarks } => {
-                self.passed += 1;
-                ("ok", ".", remarks)
-            }
-            Outcome::Ignored => {
-                self.ignored += 1;
-                ("ignored", "i", Vec::new())
-            }
-            Outcome::Failed { output, remarks } => {
-                let mut text = said(name, &output).to_owned();
-                for remark in &remarks {
-                    text.push_str(&format!("husk: {remark}\n"));
-                }
-                self.failed.push((name.to_owned(), text));
-                ("FAILED", "F", remarks)
-            }
-        };
-        if self.is_quiet {
-            write!(out, "{letter}")?;
-        } else {
-            let remarks =
-                if remarks.is_empty() { String::new() } else { format!(" ({})", remarks.join("; ")) };
-            writeln!(out, "test {name} ... {word}{remarks}")?;
-        }
-        out.flush()
-    }
-
-    pub(crate) fn finish(&self, took: Duration, out: &mut dyn Write) -> io::Result<()> {
-        if self.is_quiet {
-            writeln!(out)?;
-        }
-        if !self.failed.is_empty() {
-            writeln!(out, "\nfailures:\n")?;
-            for (name, text) in &self.failed {
-                writeln!(out, "---- {name} stdout ----\n{text}\n")?;
-            }
-            writeln!(out, "\nfailures:")?;
-            for (name, _) in &self.failed {
-                writeln!(out, "    {name}")?;
-            }
-        }
-        let word = if self.success() { "ok" } else { "FAILED" };
-        let (passed, failed, ignored) = (self.passed, self.failed.len(), self.ignored);
-        writeln!(
-            out,
-            "\ntest result: {word}. {passed} passed; {failed} failed; {ignored} ignored; 0 measured; 0 filtered out; \
-             finished in {:.2}s\n",
-            took.as_secs_f64()
-        )?;
-        out.flush()
-    }
-
-    pub(crate) fn success(&self) -> bool {
-        self.failed.is_empty()
-    }
-}
-
-/// What a test said itself, of all that its process wrote: all of it, if that did not come to its end.
-fn said<'o>(name: &str, output: &'o str) -> &'o str {
-    let begin = format!("---- {name} stdout ----\n");
-    let own = output.split_once(&begin).and_then(|(_, rest)| rest.rsplit_once("\n\nfailures:\n"));
-    own.map_or(output, |(said, _)| said)
+/// Whether a variable is set as libtest sees it.
+fn is_set(variable: &str) -> bool {
+    env::var_os(variable).is_some_and(|value| value != "0")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Outcome, Request, Summary, said};
+    use super::Request;
     use std::ffi::OsString;
-    use std::time::Duration;
 
     fn read(arguments: &[&str]) -> Option<Request> {
         let arguments: Vec<_> = arguments.iter().map(OsString::from).collect();
@@ -200,39 +129,30 @@ mod tests {
 
     #[test]
     fn each_test_is_told_what_concerns_it() {
-        let request =
-            read(&["a::", "--skip", "b", "-q", "--nocapture", "--test-threads", "7", "--ignored"]).unwrap();
+        let words = [
+            "a::",
+            "--skip",
+            "b",
+            "-q",
+            "--nocapture",
+            "--test-threads",
+            "7",
+            "--ignored",
+            "--color",
+            "always",
+        ];
+        let request = read(&words).unwrap();
         assert_eq!(request.to_list(), ["a::", "--skip=b", "--ignored", "--list", "--format=terse"]);
         assert_eq!(request.to_list_ignored(), None);
+        assert_eq!(request.to_list_all().unwrap(), ["--list", "--format=terse"]);
         assert_eq!(
             request.to_run("a::c"),
-            ["a::c", "--exact", "--test-threads=1", "--nocapture", "--ignored"]
+            ["a::c", "--exact", "--test-threads=1", "--ignored", "--nocapture"]
         );
-        assert_eq!((request.threads(), request.captures()), (7, false));
+        assert_eq!((request.threads(), request.color), (7, Some(true)));
+        assert_eq!(read(&["--include-ignored"]).unwrap().to_list_all(), None);
         assert_eq!(read(&["--shuffle"]), None);
         assert_eq!(read(&["--test-threads", "none"]), None);
         assert_eq!(read(&["--skip"]), None);
-    }
-
-    #[test]
-    fn what_a_test_said_is_told_apart() {
-        let output = "running 1 test\ntest a ... FAILED\n\nfailures:\n\n---- a stdout ----\nhello\n\n\nfailures:\n    a\n\n";
-        assert_eq!(said("a", output), "hello\n");
-        assert_eq!(said("a", "killed on the way"), "killed on the way");
-    }
-
-    #[test]
-    fn results_are_written_as_libtest_writes_them() {
-        let mut out = Vec::new();
-        let mut summary = Summary::begin(3, &Request::default(), &mut out).unwrap();
-        let remarks = vec!["killed: time".to_owned()];
-        summary.tell("a", Outcome::Passed { remarks: Vec::new() }, &mut out).unwrap();
-        summary.tell("b", Outcome::Ignored, &mut out).unwrap();
-        summary.tell("c", Outcome::Failed { output: "said\n".to_owned(), remarks }, &mut out).unwrap();
-        summary.finish(Duration::from_millis(1230), &mut out).unwrap();
-        let wanted = "\nrunning 3 tests\ntest a ... ok\ntest b ... ignored\ntest c ... FAILED (killed: time)\n\nfailures:\n
----- c stdout ----\nsaid\nhusk: killed: time\n\n\n\nfailures:\n    c\n
-test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1.23s\n\n";
-        assert_eq!(String::from_utf8(out).unwrap(), wanted);
     }
 }

@@ -58,6 +58,8 @@ pub enum Streams {
     LentTerminal,
     /// An empty one to read from, and this one of the caller's to write to.
     Captured(Fd),
+    /// The caller's, but for this one of the caller's as standard output.
+    Heard(Fd),
 }
 
 /// All that a plan depends on: it is written where the child finds it, which is freed when the child is gone, and
@@ -130,6 +132,9 @@ pub fn plan<'b>(
         plan.push(Step::Dup3 { from: output.into(), to: Fd::STDOUT });
         plan.push(Step::Dup3 { from: output.into(), to: Fd::STDERR });
         plan.release(input);
+    }
+    if let Streams::Heard(output) = streams {
+        plan.at("streams").push(Step::Dup3 { from: output.into(), to: Fd::STDOUT });
     }
     // What the caller has open is the host's, but for the standard streams.
     plan.at("init").push(Step::CloseOthers { first: Fd::FIRST_EXTRA, keep: None });

@@ -7,7 +7,7 @@ use crate::profile::{Image, Profile};
 use husk_script::sys::Errno;
 use husk_script::sys::limits::getrlimit;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2, readlink};
-use rustix::process::{getegid, geteuid};
+use rustix::process::{getegid, geteuid, getuid};
 use rustix::time::{ClockId, clock_gettime};
 use std::ffi::OsString;
 use std::io::{stderr, stdin, stdout};
@@ -42,7 +42,7 @@ pub fn probe(profile: &Profile) -> Result<Host, Error> {
         Some(image) => image.process().map_or("/".into(), |process| process.cwd.clone()),
         None => env::current_dir().map_err(failed("find the working directory", Path::new("")))?,
     };
-    let home = env::home_dir().filter(|_| image.is_none());
+    let home = if image.is_none() { home() } else { None };
     let home = home.and_then(|home| fs::canonicalize(home).ok());
     // One that holds the system, or everything, is nobody's home.
     let home = home.filter(|home| {
@@ -148,6 +148,20 @@ impl Inside {
     }
 }
 
+/// The caller's home directory: where they say it is, or else where the list of users has it. The C library would look in
+/// other places too, and for that load programs and a resolver into us.
+fn home() -> Option<PathBuf> {
+    let said = env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    said.or_else(|| home_in(&fs::read_to_string("/etc/passwd").ok()?, getuid().as_raw()))
+}
+
+fn home_in(users: &str, uid: u32) -> Option<PathBuf> {
+    let uid = uid.to_string();
+    let mut users = users.lines().map(|user| user.split(':').skip(2));
+    let mut user = users.find_map(|mut fields| (fields.next() == Some(&uid)).then_some(fields))?;
+    user.nth(2).filter(|home| !home.is_empty()).map(PathBuf::from)
+}
+
 /// The repository that a directory is in, unless that is more than a project: somebody's home, or what holds it.
 fn project(cwd: &Path, home: Option<&Path>) -> PathBuf {
     let holds_home = |path: &Path| home.is_some_and(|home| home.starts_with(path));
@@ -157,8 +171,16 @@ fn project(cwd: &Path, home: Option<&Path>) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::project;
+    use super::{home_in, project};
     use std::path::Path;
+
+    #[test]
+    fn a_users_home_is_in_the_list() {
+        let users =
+            "root:x:0:0:root:/root:/bin/sh\nbroken\nwho:x:1000:1000::/home/who:/bin/sh\nnowhere:x:7:7:::\n";
+        assert_eq!(home_in(users, 1000).as_deref(), Some(Path::new("/home/who")));
+        assert_eq!((home_in(users, 7), home_in(users, 100)), (None, None));
+    }
 
     #[test]
     fn a_project_is_a_repository_or_the_directory_itself() {

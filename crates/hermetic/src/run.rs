@@ -135,6 +135,13 @@ impl Machine {
         Ok(Self { host: probe(profile)?, how, losses: Vec::new() })
     }
 
+    /// The same machine for what is asked otherwise.
+    pub(crate) fn like(&self, profile: &Profile) -> Result<Self, Error> {
+        let Host { user_namespace, procfs, .. } = self.host;
+        let host = Host { user_namespace, procfs, ..probe(profile)? };
+        Ok(Self { host, how: self.how, losses: self.losses.clone() })
+    }
+
     /// A cgroup for the next program, if its limits need one and one can be had.
     pub(crate) fn home(&mut self, limits: &Limits) -> Result<Option<Rc<Home>>, Error> {
         let home = match Home::of(limits).transpose() {
@@ -198,7 +205,7 @@ impl Machine {
 
 fn to_end(sandbox: &mut Sandbox, held: &Held) -> Result<Ended, Fault> {
     loop {
-        if let Some((_, ended)) = watch([&mut *sandbox], held)?.pop() {
+        if let Some((_, ended)) = watch([&mut *sandbox], held, &[], None)?.pop() {
             return ended;
         }
     }

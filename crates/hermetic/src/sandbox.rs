@@ -13,7 +13,7 @@ use husk_spawn::{Child, Command, Error, signalfd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use std::cell::Cell;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::rc::Rc;
@@ -177,14 +177,17 @@ fn reached(status: ExitStatus, limits: &Limits, home: Option<&Home>) -> Option<R
 /// One of several that has ended: its place among them, and how.
 pub(crate) type Over = (usize, Result<Ended, Fault>);
 
-/// Waits until something happens to one of them, and returns those that have ended, with their places.
+/// Waits until something happens to one of them, or there is something to read, or this time is over; and returns those
+/// that have ended, with their places.
 pub(crate) fn watch<'s>(
     sandboxes: impl IntoIterator<Item = &'s mut Sandbox>,
     held: &Held,
+    outputs: &[BorrowedFd<'_>],
+    wake: Option<Duration>,
 ) -> Result<Vec<Over>, Error> {
     let failed = |errno| Error::new("watch the program", errno);
     let mut sandboxes: Vec<_> = sandboxes.into_iter().collect();
-    let left = sandboxes.iter().filter_map(|sandbox| sandbox.left()).min();
+    let left = sandboxes.iter().filter_map(|sandbox| sandbox.left()).chain(wake).min();
     let left = left.and_then(|left| Timespec::try_from(left).ok());
     let (arrived, asks) = {
         let mut polled = vec![PollFd::new(&held.arriving, PollFlags::IN)];
@@ -195,6 +198,7 @@ pub(crate) fn watch<'s>(
                 polled.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
             }
         }
+        polled.extend(outputs.iter().map(|output| PollFd::from_borrowed_fd(*output, PollFlags::IN)));
         retry_on_intr(|| poll(&mut polled, left.as_ref())).map_err(failed)?;
         let ready = |polled: &PollFd<'_>| !polled.revents().is_empty();
         let (signals, others) = polled.split_at(1);

@@ -183,6 +183,7 @@ impl Display for Line<'_> {
 
             Step::ResetHandlers => f.write_str("signals default"),
             Step::DefaultAction { signal } => write!(f, "signal {} default", signal.number()),
+            Step::ExitOnSignal { signal } => write!(f, "signal {} exit", signal.number()),
             Step::IgnoreSignal { signal } => write!(f, "signal {} ignore", signal.number()),
             Step::SignalMask { blocked } => write!(f, "signal-mask {:#x}", blocked.bits()),
             Step::ParentDeathSignal { signal, .. } => write!(f, "parent-death-signal {}", signal.number()),

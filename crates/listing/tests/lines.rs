@@ -92,6 +92,7 @@ fn every_step_has_its_line() {
         (Step::Tcsetpgrp { terminal: fd(0) }, "foreground 0"),
         (Step::ResetHandlers, "signals default"),
         (Step::DefaultAction { signal: Signal::PIPE }, "signal 13 default"),
+        (Step::ExitOnSignal { signal: Signal::TERM }, "signal 15 exit"),
         (Step::IgnoreSignal { signal: Signal::HUP }, "signal 1 ignore"),
         (Step::SignalMask { blocked: SignalSet::EMPTY.with(Signal::TERM) }, "signal-mask 0x4000"),
         (Step::ParentDeathSignal { signal: Signal::KILL, parent: None }, "parent-death-signal 9"),
@@ -263,7 +264,7 @@ names! {
     Open Close CloseRange CloseRangeOnExec Dup Dup3 KeepOnExec Await Write WriteFile
     Mkdir Symlink Mount MountBind MountChange UmountDetach PivotRoot Chdir Chroot Umask
     Setsid Setpgid Tiocsctty Tcsetpgrp
-    ResetHandlers DefaultAction IgnoreSignal SignalMask ParentDeathSignal
+    ResetHandlers DefaultAction ExitOnSignal IgnoreSignal SignalMask ParentDeathSignal
     Unshare Setns Sethostname Request
     Setrlimit Setpriority SchedSetattr SchedSetaffinity IoprioSet
     Setgroups Setresgid Setresuid NoNewPrivs

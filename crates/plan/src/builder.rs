@@ -11,7 +11,6 @@ use husk_script::sys::Errno;
 use husk_script::sys::file::Mode;
 use husk_script::sys::namespace::Namespaces;
 use husk_script::{Place, Reg, Step, Target};
-use std::borrow::Cow;
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
@@ -32,6 +31,15 @@ pub struct Plan<'b> {
     program: String,
 }
 
+/// What is to be said of a step that failed.
+#[derive(Debug)]
+pub enum Meaning {
+    /// This, and nothing of the step.
+    Whole(String),
+    /// This, after what the step was and the kernel said.
+    Added(&'static str),
+}
+
 impl Plan<'_> {
     /// The field of config.json that a step comes from: `mounts[3] /dev/shm`.
     #[must_use]
@@ -41,14 +49,14 @@ impl Plan<'_> {
 
     /// What the failure of a step means, where the kernel has no words for it.
     #[must_use]
-    pub fn meaning(&self, step: usize, errno: Errno) -> Option<Cow<'static, str>> {
-        let meaning = match (self.steps.get(step)?, errno) {
+    pub fn meaning(&self, step: usize, errno: Errno) -> Option<Meaning> {
+        Some(Meaning::Added(match (self.steps.get(step)?, errno) {
             // sched_setattr(2): who has a deadline has to be allowed on every processor.
             (Step::SchedSetattr { attr }, Errno::PERM) if attr.policy == SCHED_DEADLINE => {
                 "a deadline takes CAP_SYS_NICE, and process scheduler can't be used together with AllowedCPUs"
             }
             (Step::CheckExecutable { .. }, errno) => {
-                return program::not_found(&self.program, errno).map(Cow::Owned);
+                return program::not_found(&self.program, errno).map(Meaning::Whole);
             }
             (Step::ExecveFirst { .. }, errno) => program::not_begun(errno)?,
             (Step::Attach { place: Place::Ordinary, .. }, Errno::NOTDIR) => {
@@ -59,8 +67,7 @@ impl Plan<'_> {
             }
             (Step::Attach { .. }, Errno::XDEV) => "cannot be mounted because it is inside /proc",
             _ => return None,
-        };
-        Some(meaning.into())
+        }))
     }
 }
 

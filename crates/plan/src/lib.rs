@@ -33,7 +33,7 @@ mod rootfs;
 mod seccomp;
 mod terminal;
 
-pub use builder::{Builder, Error, Plan};
+pub use builder::{Builder, Error, Meaning, Plan};
 pub use devices::default_devices;
 pub use exec::{Target, cpu_mask, exec};
 pub use host::{AppArmor, CgroupEntry, CgroupMount, Host, JoinedIds, NamespacePath, Resctrl, Selinux};

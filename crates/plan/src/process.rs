@@ -30,7 +30,14 @@ pub(crate) fn detach(call: &Call<'_>, host: &Host, needed: Option<Fd>, plan: &mu
     for signal in signals.filter(|signal| host.ignored.contains(*signal)) {
         plan.push(Step::DefaultAction { signal });
     }
+    if let Start::On(_) = call.start {
+        ENDING.into_iter().for_each(|signal| plan.push(Step::ExitOnSignal { signal }));
+    }
 }
+
+/// By which a container is ended that waits for `start`, as with runc. A filter may be loaded by then, so how they
+/// are taken is settled before.
+const ENDING: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
 
 pub(crate) fn close_others<'b>(call: &Call<'_>) -> Step<'b> {
     let keep = match call.start {
@@ -203,7 +210,7 @@ pub(crate) fn find(container: &Container, call: &Call<'_>, plan: &mut Builder<'_
     Ok(())
 }
 
-/// Waits for `start` if there is to be one, with signals held back.
+/// Waits for `start` if there is to be one, with signals held back that are the program's.
 pub(crate) fn wait(start: Start, plan: &mut Builder<'_>) {
     plan.at("process");
     match start {
@@ -211,7 +218,11 @@ pub(crate) fn wait(start: Start, plan: &mut Builder<'_>) {
             // Whoever hears of the program must find the container's state written down.
             plan.push(Step::Request { what: Request::Parked });
         }
-        Start::On(listener) => plan.push(Step::Park { listener }),
+        Start::On(listener) => {
+            let blocked = ENDING.into_iter().fold(SignalSet::FULL, SignalSet::without);
+            plan.push(Step::SignalMask { blocked });
+            plan.push(Step::Park { listener });
+        }
     }
     plan.push(Step::SignalMask { blocked: SignalSet::EMPTY });
 }

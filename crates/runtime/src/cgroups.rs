@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::os::fd::BorrowedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// How long is waited for processes that were killed, or whose first process was.
@@ -45,7 +45,8 @@ pub enum CgroupManager {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Kept {
     /// Where it is, by controller.
-    directories: BTreeMap<String, PathBuf>,
+    #[serde(rename = "directories")]
+    place: Place,
     /// The unit, if it is systemd's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     unit: Option<KeptUnit>,
@@ -81,7 +82,7 @@ impl KeptUnit {
 
 impl Display for Kept {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let directories = self.directories.iter();
+        let directories = self.place.directories().iter();
         let directories = directories.map(|(controller, path)| format!("{controller}:{}", path.display()));
         f.write_str(&directories.collect::<Vec<_>>().join(" "))
     }
@@ -90,17 +91,12 @@ impl Display for Kept {
 impl Kept {
     /// The one by which its processes are stopped.
     pub(crate) fn freezer(&self) -> Option<&Path> {
-        let of = |controller| self.directories.get(controller);
-        of("freezer").or_else(|| of("")).map(PathBuf::as_path)
-    }
-
-    fn place(&self) -> Place {
-        Place::new(self.directories.clone())
+        self.place.path("freezer").or_else(|| self.place.path(""))
     }
 
     /// The cgroup itself, if it is there.
     pub(crate) fn find(&self) -> Result<Option<Cgroup>, Error> {
-        Ok(Layout::detect()?.find(&self.place())?)
+        Ok(Layout::detect()?.find(&self.place)?)
     }
 
     /// Leaves nothing of it. Processes that are ending are waited for.
@@ -108,14 +104,14 @@ impl Kept {
         let layout = Layout::detect()?;
         if let Some(unit) = &self.unit {
             // One that has failed may have no cgroup any more and still be known.
-            let is_there = layout.find(&self.place())?.is_some();
+            let is_there = layout.find(&self.place)?.is_some();
             match unit.stop() {
                 // Tolerated: systemd is gone too, as a user's is with the last session.
                 Err(_) if !is_there => {}
                 stopped => stopped?,
             }
         }
-        Ok(layout.remove(&self.place(), PATIENCE)?)
+        Ok(layout.remove(&self.place, PATIENCE)?)
     }
 }
 
@@ -127,7 +123,7 @@ pub(crate) fn update(record: &Record, resources: &Resources) -> Result<Vec<Warni
     let mut cgroup = of(record)?;
     if let (Some(kept), Cgroup::V2(_)) = (&record.cgroup, &cgroup) {
         // A limit may need a controller that nothing needed so far.
-        cgroup = Layout::detect()?.complete(&kept.place(), resources)?;
+        cgroup = Layout::detect()?.complete(&kept.place, resources)?;
     }
     let mut resources = resources.clone();
     if let Some(unit) = record.cgroup.as_ref().and_then(|kept| kept.unit.as_ref()) {
@@ -198,10 +194,9 @@ pub(crate) fn company(record: &Record, below: &Below) -> Result<Option<Home<'sta
         let asked = !below.is_empty();
         return if asked { Err(Error::State("the container has no cgroup")) } else { Ok(None) };
     };
-    let mut kept = Kept { directories: kept.directories.clone(), unit: None };
+    let mut directories = kept.place.directories().clone();
     for (controller, path) in below {
-        let its =
-            kept.directories.iter_mut().filter(|(name, _)| controller.is_empty() || *name == controller);
+        let its = directories.iter_mut().filter(|(name, _)| controller.is_empty() || *name == controller);
         let mut known = false;
         for (_, directory) in its {
             known = true;
@@ -216,7 +211,7 @@ pub(crate) fn company(record: &Record, below: &Below) -> Result<Option<Home<'sta
             return Err(Error::Argument { option: "--cgroup", reason });
         }
     }
-    match kept.find()? {
+    match Layout::detect()?.find(&Place::new(directories))? {
         Some(cgroup) => Ok(Some(Home::Known(cgroup))),
         None => of_process(record),
     }
@@ -238,8 +233,7 @@ pub(crate) fn of_process(record: &Record) -> Result<Option<Home<'static>>, Error
 
 /// Whether the container's processes are stopped. What cannot be looked at is not.
 pub(crate) fn is_frozen(record: &Record) -> bool {
-    let cgroup = find(record).ok().flatten();
-    cgroup.is_some_and(|cgroup| cgroup.is_frozen().unwrap_or(false))
+    record.cgroup.as_ref().is_some_and(|kept| kept.place.is_frozen().unwrap_or(false))
 }
 
 /// Kills what the container's first process does not take with it when it ends.
@@ -252,8 +246,11 @@ pub(crate) fn kill_rest(record: &Record) -> Result<(), Error> {
 
 /// Lets processes that were killed end: in version 1 what is stopped does not.
 pub(crate) fn let_die(record: &Record) -> Result<(), Error> {
-    match find(record)? {
-        Some(cgroup @ Cgroup::V1(_)) if cgroup.is_frozen()? => Ok(cgroup.thaw()?),
+    match &record.cgroup {
+        Some(kept) if kept.place.is_frozen()? => match kept.find()? {
+            Some(cgroup @ Cgroup::V1(_)) => Ok(cgroup.thaw()?),
+            _ => Ok(()),
+        },
         _ => Ok(()),
     }
 }
@@ -308,8 +305,8 @@ impl Home<'_> {
     /// Its directory in a hierarchy of version 1, by the controllers of that or its name.
     pub(crate) fn directory_in(&self, hierarchy: &str) -> Option<&Path> {
         let Self::New(new) = self else { return None };
-        let of = |controller| new.kept.directories.get(controller);
-        of(hierarchy).or_else(|| hierarchy.split(',').find_map(of)).map(PathBuf::as_path)
+        let of = |controller| new.kept.place.path(controller);
+        of(hierarchy).or_else(|| hierarchy.split(',').find_map(of))
     }
 
     /// Moves the child into it, which asks for that, and notes in the record what has become the container's.
@@ -366,10 +363,9 @@ impl<'c> New<'c> {
                     String::new()
                 };
                 let path = unit.unit()?.cgroup(&manager).map_err(husk_cgroup::Error::from)?;
-                let directories = layout.place(Some(&path), id)?.directories().clone();
-                Kept { directories, unit: Some(unit) }
+                Kept { place: layout.place(Some(&path), id)?, unit: Some(unit) }
             }
-            _ => Kept { directories: layout.place(path, id)?.directories().clone(), unit: None },
+            _ => Kept { place: layout.place(path, id)?, unit: None },
         };
         let mut resources = container.resources.clone();
         // Behind those of the configuration, whose first is a denial of all (config-linux.md, "Default
@@ -394,9 +390,9 @@ impl<'c> New<'c> {
     pub(crate) fn make(&mut self, warn: &mut impl FnMut(&[Warning])) -> Result<(), Error> {
         if self.kept.unit.is_some() {
             // A process that systemd moves to where all stop would never come to ask for more.
-            return Ok(self.layout.check_unused(&self.kept.place())?);
+            return Ok(self.layout.check_unused(&self.kept.place)?);
         }
-        let made = self.layout.create(&self.kept.place(), &self.resources);
+        let made = self.layout.create(&self.kept.place, &self.resources);
         let cgroup = match made {
             Err(error) if error.is_permission() && asks_nothing(self.container) && is_unprivileged() => {
                 return Ok(());
@@ -454,10 +450,10 @@ impl<'c> New<'c> {
             systemd::start_properties(&unit, pid_of, hierarchy, version, resources, &annotations);
         systemd.start(&unit, &properties.map_err(failed)?).map_err(failed)?;
         record.cgroup = Some(self.kept.clone());
-        let place = self.kept.place();
-        let cgroup = match self.layout.complete(&place, resources) {
+        let place = &self.kept.place;
+        let cgroup = match self.layout.complete(place, resources) {
             // What a user's systemd was given is all there is.
-            Err(error) if error.is_permission() && is_unprivileged() => self.layout.find(&place)?,
+            Err(error) if error.is_permission() && is_unprivileged() => self.layout.find(place)?,
             completed => Some(completed?),
         };
         let cgroup = cgroup.ok_or(Error::State("the cgroup of the container's unit does not exist"))?;

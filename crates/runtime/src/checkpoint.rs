@@ -64,7 +64,7 @@ pub fn checkpoint(store: &Store, request: &Request, mut warn: impl FnMut(&[Warni
     entry.lock()?;
     let record = entry.read()?;
     // The words are runc's.
-    let process = match (status::of(&entry, &record), record.process) {
+    let process = match (status::of(&entry, &record)?, record.process) {
         (Status::Running | Status::Paused, Some(process)) => process,
         (Status::Created, _) => {
             return Err(Error::State("Container cannot be checkpointed in created state"));
@@ -75,9 +75,9 @@ pub fn checkpoint(store: &Store, request: &Request, mut warn: impl FnMut(&[Warni
         _ => return Err(Error::State("Container cannot be checkpointed before it is created")),
     };
     let init =
-        kill::open(process).ok_or(Error::State("Container cannot be checkpointed in stopped state"))?;
+        kill::open(process)?.ok_or(Error::State("Container cannot be checkpointed in stopped state"))?;
     let settings = &request.settings;
-    let (mut container, _) = husk_bundle::load(&record.bundle)?;
+    let (mut container, _) = husk_bundle::load(&record.bundle, record.config.as_deref())?;
     notify::show_again(&entry, &mut container);
     make_images(settings)?;
     let directories = Directories::open(settings)?;

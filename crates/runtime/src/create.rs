@@ -24,6 +24,7 @@ use husk_script::Step;
 use husk_spawn::Child;
 use husk_spawn::sys::Fd;
 use log::debug;
+use rustix::fs::CWD;
 use rustix::process::geteuid;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,8 @@ pub struct Request {
     pub id: String,
     /// The bundle, an absolute path.
     pub bundle: PathBuf,
+    /// Its configuration, an absolute path, if that is not its config.json.
+    pub config: Option<PathBuf>,
     /// Where to write the pid of the container's process.
     pub pid_file: Option<PathBuf>,
     /// Where somebody listens who is sent the terminal.
@@ -71,7 +74,7 @@ impl Request {
 /// If the name is taken, the configuration cannot be carried out, or a step or hook fails. Nothing is
 /// then left of the container.
 pub fn create(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])) -> Result<(), Error> {
-    let (mut container, warnings) = husk_bundle::load(&request.bundle)?;
+    let (mut container, warnings) = husk_bundle::load(&request.bundle, request.config.as_deref())?;
     warn(&warnings);
     let mut console = Console::of(request.console_socket.as_deref(), &container, Stay::Detached)?;
     let watcher = Watcher::of(request.pidfd_socket.as_deref())?;
@@ -142,7 +145,7 @@ fn park(
     }
     resctrl::join(container, launched.child.id(), record, &creation.entry)?;
     record.after_start = after_start(&launched.plan);
-    record.process = process(&launched.child);
+    record.process = Some(process(&launched.child)?);
     creation.entry.write(record)?;
     write_pid(request.pid_file.as_deref(), launched.child.id())?;
     launched.child.go_on()?;
@@ -186,16 +189,15 @@ impl Drop for Creation {
     }
 }
 
-pub(crate) fn process(child: &Child) -> Option<Process> {
-    i32::try_from(child.id()).ok().and_then(Process::of)
+pub(crate) fn process(child: &Child) -> Result<Process, Error> {
+    Process::of(child.id().cast_signed())
 }
 
 pub(crate) fn write_pid(pid_file: Option<&Path>, pid: u32) -> Result<(), Error> {
     match pid_file {
         // Without a newline: engines parse the whole file as a number.
-        Some(path) => {
-            write_whole(path, pid.to_string().as_bytes()).map_err(|reason| Error::file("write", path, reason))
-        }
+        Some(path) => write_whole(CWD, path, pid.to_string().as_bytes())
+            .map_err(|reason| Error::file("write", path, reason)),
         None => Ok(()),
     }
 }
@@ -204,6 +206,7 @@ pub(crate) fn record(request: &Request, container: &Container) -> Record {
     Record {
         id: request.id.clone(),
         bundle: request.bundle.clone(),
+        config: request.config.clone(),
         rootfs: container.rootfs.clone(),
         created: time::now(),
         owner: geteuid().as_raw(),

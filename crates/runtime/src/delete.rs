@@ -19,7 +19,7 @@ pub fn delete(store: &Store, id: &str, warn: impl FnMut(&[Warning])) -> Result<(
     let entry = store.entry(id)?;
     // What cannot be read cannot be known to have stopped.
     let record = entry.read()?;
-    match status::of(&entry, &record) {
+    match status::of(&entry, &record)? {
         Status::Stopped => {
             cgroups::kill_rest(&record)?;
             forget(&entry, &record, warn)
@@ -49,7 +49,7 @@ fn end(entry: &Entry, warn: impl FnMut(&[Warning])) -> Result<(), Error> {
     let Ok(record) = entry.read() else { return entry.remove() };
     // Until one is known, what is in its cgroup may be somebody else's, who was there first.
     if let Some(process) = record.process {
-        if let Some(process) = kill::open(process) {
+        if let Some(process) = kill::open(process)? {
             kill::order(&process)?;
             cgroups::let_die(&record)?;
             kill::wait(&process)?;

@@ -60,7 +60,7 @@ pub struct Resctrl {
 pub fn stats(store: &Store, id: &str) -> Result<Event, Error> {
     let entry = store.entry(id)?;
     let record = entry.read()?;
-    if matches!(status::of(&entry, &record), Status::Stopped | Status::Creating) {
+    if matches!(status::of(&entry, &record)?, Status::Stopped | Status::Creating) {
         return Err(not_running(id));
     }
     used(&record, &cgroups::of(&record)?)
@@ -91,10 +91,10 @@ pub fn events(
 ) -> Result<(), Error> {
     let entry = store.entry(id)?;
     let record = entry.read()?;
-    if matches!(status::of(&entry, &record), Status::Stopped | Status::Creating) {
+    if matches!(status::of(&entry, &record)?, Status::Stopped | Status::Creating) {
         return Err(not_running(id));
     }
-    let first = record.process.and_then(kill::open).ok_or_else(|| not_running(id))?;
+    let first = record.process.map_or(Ok(None), kill::open)?.ok_or_else(|| not_running(id))?;
     let mut tell =
         |event: &Event| tell(event).map_err(|reason| Error::Kernel { act: "tell of an event", reason });
     let cgroup = cgroups::of(&record)?;
@@ -127,7 +127,9 @@ pub fn events(
         if Instant::now() >= next {
             match used(&record, &cgroup) {
                 // It has ended and been deleted since we looked.
-                Err(_) if status::of(&entry, &record) == Status::Stopped => return Ok(()),
+                Err(_) if status::of(&entry, &record).is_ok_and(|status| status == Status::Stopped) => {
+                    return Ok(());
+                }
                 event => tell(&event?)?,
             }
             next = Instant::now() + interval;

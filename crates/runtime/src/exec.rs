@@ -99,7 +99,7 @@ pub fn exec(
 ) -> Result<Option<ExitStatus>, Error> {
     let entry = store.entry(&request.id)?;
     let mut record = entry.read()?;
-    match status::of(&entry, &record) {
+    match status::of(&entry, &record)? {
         Status::Created | Status::Running => {}
         Status::Paused if request.paused == Paused::Waits => {}
         Status::Paused => {
@@ -109,8 +109,8 @@ pub fn exec(
         Status::Stopped => return Err(Error::State("cannot exec in a stopped container")),
         Status::Creating => return Err(Error::State("cannot exec in a container that is not created yet")),
     }
-    let init = record.process.and_then(kill::open).ok_or(Error::State("container not running"))?;
-    let (mut container, mut warnings) = husk_bundle::load(&record.bundle)?;
+    let init = record.process.map_or(Ok(None), kill::open)?.ok_or(Error::State("container not running"))?;
+    let (mut container, mut warnings) = husk_bundle::load(&record.bundle, record.config.as_deref())?;
     let users = record.process.map(|init| format!("/proc/{}/root", init.pid)).unwrap_or_default();
     let users = Users::below(Path::new(&users));
     container.process = Some(process(request, &container, &users, &mut warnings)?);
@@ -206,23 +206,22 @@ fn process(
     users: &Users,
     warnings: &mut Vec<Warning>,
 ) -> Result<Process, Error> {
+    let own = container.process.as_ref().ok_or(Error::State("the container has no process to go by"))?;
     match &request.program {
         Program::File(path) => {
             let bytes = fs::read(path).map_err(|reason| Error::file("read", path, reason))?;
-            let (process, more) = husk_bundle::exec::process(&bytes)?;
+            let (process, more) = husk_bundle::exec::process(&bytes, own)?;
             warnings.extend(more);
             Ok(process)
         }
         Program::Changed { changes, user } => {
-            let own =
-                container.process.clone().ok_or(Error::State("the container has no process to change"))?;
             let mut changes = changes.clone();
             if let Some(user) = user {
                 let identity = users.find(user)?;
                 changes.user = Some((identity.uid, identity.gid));
                 changes.additional_gids.extend(identity.groups);
             }
-            Ok(changes.apply(own)?)
+            Ok(changes.apply(own.clone())?)
         }
     }
 }

@@ -31,7 +31,7 @@ pub enum Whom {
 /// `container not running` if it has ended.
 pub fn kill(store: &Store, id: &str, signal: Signal, whom: Whom) -> Result<(), Error> {
     let record = store.entry(id)?.read()?;
-    let first = record.process.and_then(open);
+    let first = record.process.map_or(Ok(None), open)?;
     let cgroup = match whom {
         // Until there is a process, who is in it may be somebody else.
         Whom::All if record.process.is_some() => cgroups::find(&record)?,
@@ -73,7 +73,7 @@ pub fn kill(store: &Store, id: &str, signal: Signal, whom: Whom) -> Result<(), E
 /// `container not running` if it has ended.
 pub fn check(store: &Store, id: &str) -> Result<(), Error> {
     let process = store.entry(id)?.read()?.process;
-    process.and_then(open).map(drop).ok_or(Error::State("container not running"))
+    process.map_or(Ok(None), open)?.map(drop).ok_or(Error::State("container not running"))
 }
 
 /// Sends it to each, unless it has ended.
@@ -115,11 +115,20 @@ pub(crate) fn wait(pidfd: &OwnedFd) -> Result<(), Error> {
     Ok(())
 }
 
-/// The process itself, whatever becomes of its pid from here on.
-pub(crate) fn open(process: Process) -> Option<OwnedFd> {
-    let pidfd = pidfd_open(process.pid()?, PidfdFlags::empty()).ok()?;
+/// The process itself, whatever becomes of its pid from here on; nothing if it has ended.
+///
+/// # Errors
+///
+/// If that cannot be known.
+pub(crate) fn open(process: Process) -> Result<Option<OwnedFd>, Error> {
+    let Some(pid) = process.pid() else { return Ok(None) };
+    let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
+        // Nobody is called so, or a thread of somebody else by now.
+        Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => return Ok(None),
+        pidfd => pidfd.map_err(|errno| Error::kernel("open the container's process", errno))?,
+    };
     // The pid may have been another's when it was opened; now it is the same or never will be.
-    process.is_alive().then_some(pidfd)
+    Ok(process.is_alive()?.then_some(pidfd))
 }
 
 /// The signal that a person or an engine means: a number, or a name with or without `SIG`.

@@ -10,7 +10,7 @@ use crate::trees::id_maps;
 use bumpalo::Bump;
 use husk_bundle::Container;
 use husk_listing::{Kinds, Line};
-use husk_plan::{Call, CgroupMount, Host, NewRoot, Plan};
+use husk_plan::{Call, CgroupMount, Host, Meaning, NewRoot, Plan};
 use husk_script::Step;
 use husk_spawn::{Child, Command, Reason, Request};
 use log::{Level, debug, log_enabled};
@@ -143,8 +143,12 @@ fn explain(error: husk_spawn::Error, plan: &Plan<'_>, words: &[u8]) -> Error {
                 Reason::Errno(errno) => plan.meaning(step, errno),
                 _ => None,
             };
-            let meaning = meaning.map(|meaning| format!(": {meaning}")).unwrap_or_default();
-            Error::step(plan.origin(step), hooks::with_words(format!("{error}{meaning}"), words))
+            let failure = match meaning {
+                Some(Meaning::Whole(failure)) => failure,
+                Some(Meaning::Added(meaning)) => format!("{error}: {meaning}"),
+                None => error.to_string(),
+            };
+            Error::step(plan.origin(step), hooks::with_words(failure, words))
         }
         None => Error::Spawn(error),
     }

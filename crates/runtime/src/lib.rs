@@ -75,7 +75,7 @@ pub use plan::{Planned, PlannedStep, plan};
 pub use record::Record;
 pub use restore::restore;
 pub use run::{Afterwards, Foreground, Run, run};
-pub use seal::{Environment, Sealed, seal};
+pub use seal::{Environment, Sealed, is_exposed, seal};
 pub use settle::settle;
 pub use start::start;
 pub use status::{Listed, OCI_VERSION, State, Status, list, state};

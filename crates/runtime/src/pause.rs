@@ -18,7 +18,7 @@ pub fn pause(store: &Store, id: &str) -> Result<(), Error> {
     let entry = store.entry(id)?;
     entry.lock()?;
     let record = entry.read()?;
-    match status::of(&entry, &record) {
+    match status::of(&entry, &record)? {
         Status::Created | Status::Running => Ok(cgroups::of(&record)?.freeze(PATIENCE)?),
         _ => Err(Error::State("container not running")),
     }
@@ -33,7 +33,7 @@ pub fn resume(store: &Store, id: &str) -> Result<(), Error> {
     let entry = store.entry(id)?;
     entry.lock()?;
     let record = entry.read()?;
-    match status::of(&entry, &record) {
+    match status::of(&entry, &record)? {
         Status::Paused => Ok(cgroups::of(&record)?.thaw()?),
         _ => Err(Error::State("container not paused")),
     }

@@ -45,7 +45,7 @@ pub struct PlannedStep {
 ///
 /// If the configuration cannot be read or carried out.
 pub fn plan(bundle: &Path) -> Result<Planned, Error> {
-    let (container, warnings) = husk_bundle::load(bundle)?;
+    let (container, warnings) = husk_bundle::load(bundle, None)?;
     let mut host = probe(&container);
     // As it is where the container is made by us.
     host.entry = match cgroup() {

@@ -5,10 +5,12 @@ use crate::error::Error;
 use crate::hooks::Hook;
 use crate::procfs;
 use crate::resctrl::Membership;
+use rustix::io::Errno;
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -21,6 +23,9 @@ pub struct Record {
     pub id: String,
     /// Its bundle.
     pub bundle: PathBuf,
+    /// Its configuration, if that is not its bundle's config.json.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) config: Option<PathBuf>,
     /// Its root file system.
     pub rootfs: PathBuf,
     /// When it was created, as RFC 3339 has it.
@@ -81,13 +86,15 @@ pub struct Process {
 
 impl Process {
     /// The process that has this pid now.
-    pub(crate) fn of(pid: i32) -> Option<Self> {
-        read(pid).map(|stat| Self { pid, start_time: stat.start_time })
+    pub(crate) fn of(pid: i32) -> Result<Self, Error> {
+        let stat = read(pid)?.ok_or(Error::State("the container's process is gone"))?;
+        Ok(Self { pid, start_time: stat.start_time })
     }
 
-    /// Whether it is alive: there, the same, and no zombie.
-    pub(crate) fn is_alive(self) -> bool {
-        self.stat().is_some_and(|stat| !matches!(stat.state, 'Z' | 'X'))
+    /// Whether it is alive: there, the same, and no zombie. That it cannot be known is an error: a container that runs
+    /// would be taken for one that may be forgotten.
+    pub(crate) fn is_alive(self) -> Result<bool, Error> {
+        Ok(self.stat()?.is_some_and(|stat| !matches!(stat.state, 'Z' | 'X')))
     }
 
     /// How it ended, if nobody has waited for it yet and we may know.
@@ -95,12 +102,12 @@ impl Process {
         // Who may not trace it is told 0 (do_task_stat), and nothing of its namespaces. Looked at first: a pid that
         // is still this process's afterwards was so before.
         fs::read_link(format!("/proc/{}/ns/user", self.pid)).ok()?;
-        let stat = self.stat().filter(|stat| stat.state == 'Z')?;
+        let stat = self.stat().ok()?.filter(|stat| stat.state == 'Z')?;
         Some(ExitStatus::from_raw(stat.exit_code))
     }
 
-    fn stat(self) -> Option<Stat> {
-        read(self.pid).filter(|stat| stat.start_time == self.start_time)
+    fn stat(self) -> Result<Option<Stat>, Error> {
+        Ok(read(self.pid)?.filter(|stat| stat.start_time == self.start_time))
     }
 
     /// Its pid as rustix has it.
@@ -116,8 +123,22 @@ struct Stat {
     exit_code: i32,
 }
 
-fn read(pid: i32) -> Option<Stat> {
-    let stat = procfs::read(&format!("/proc/{pid}/stat")).ok()?;
+/// Nothing if it is gone.
+fn read(pid: i32) -> Result<Option<Stat>, Error> {
+    let path = format!("/proc/{pid}/stat");
+    match procfs::read(&path) {
+        Ok(stat) => match parse(&stat) {
+            Some(stat) => Ok(Some(stat)),
+            None => Err(Error::file("read", path, io::ErrorKind::InvalidData)),
+        },
+        // It was there when it was opened.
+        Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::file("read", path, error)),
+    }
+}
+
+fn parse(stat: &str) -> Option<Stat> {
     // The name, in parentheses, may hold anything, more parentheses too.
     let fields = &stat[stat.rfind(')')? + 1..];
     // The first is the third of all, so these are the fields 3, 22 and 52.
@@ -135,8 +156,8 @@ mod tests {
     #[test]
     fn a_process_is_the_same_only_with_its_start_time() {
         let own = Process::of(i32::try_from(std::process::id()).unwrap()).unwrap();
-        assert!(own.is_alive());
-        assert!(!Process { start_time: own.start_time + 1, ..own }.is_alive());
+        assert!(own.is_alive().unwrap());
+        assert!(!Process { start_time: own.start_time + 1, ..own }.is_alive().unwrap());
         assert_eq!(own.end(), None);
     }
 }

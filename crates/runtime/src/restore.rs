@@ -69,7 +69,8 @@ pub fn restore(
     mut warn: impl FnMut(&[Warning]),
 ) -> Result<Option<ExitStatus>, Error> {
     criu::warn(&mut warn);
-    let (mut container, warnings) = husk_bundle::load(&request.creation.bundle)?;
+    let (mut container, warnings) =
+        husk_bundle::load(&request.creation.bundle, request.creation.config.as_deref())?;
     warn(&warnings);
     let stay = if how == Run::Detached { Stay::Detached } else { Stay::Foreground };
     let mut console = Console::of(request.creation.console_socket.as_deref(), &container, stay)?;
@@ -220,7 +221,7 @@ impl Restoring<'_, '_> {
                 *restored = Some(process);
                 resctrl::join(self.container, pid, self.record, &self.creation.entry)?;
                 self.home.as_ref().map_or(Ok(()), Home::limit)?;
-                self.record.process = i32::try_from(pid).ok().and_then(Process::of);
+                self.record.process = Some(Process::of(pid.cast_signed())?);
                 // CRIU makes one, whatever there was, for clocks that go on where they stood.
                 if is_apart(pid, "time") {
                     self.record.namespaces |= Namespaces::TIME.bits();

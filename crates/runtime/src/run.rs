@@ -64,7 +64,7 @@ pub fn run(
 ) -> Result<Option<ExitStatus>, Error> {
     let timings = &request.timings;
     timings.begin("load config.json");
-    let (mut container, warnings) = husk_bundle::load(&request.bundle)?;
+    let (mut container, warnings) = husk_bundle::load(&request.bundle, request.config.as_deref())?;
     warn(&warnings);
     let stay = if how == Run::Detached { Stay::Detached } else { Stay::Foreground };
     let mut console = Console::of(request.console_socket.as_deref(), &container, stay)?;
@@ -134,7 +134,7 @@ fn begin(
     let hooks = &container.hooks;
     let hooks = [&hooks.prestart, &hooks.create_runtime, &hooks.create_container];
     if hooks.iter().all(|hooks| hooks.is_empty()) {
-        record.process = create::process(&launched.child);
+        record.process = Some(create::process(&launched.child)?);
         creation.entry.write(record)?;
     }
     let announced = record.cgroup.is_some();
@@ -144,7 +144,7 @@ fn begin(
         let is_known =
             record.process.is_some_and(|process| process.pid.unsigned_abs() == launched.child.id());
         if !is_known || record.cgroup.is_some() != announced {
-            record.process = create::process(&launched.child);
+            record.process = Some(create::process(&launched.child)?);
             creation.entry.write(record)?;
         }
         create::write_pid(request.pid_file.as_deref(), launched.child.id())?;

@@ -1,17 +1,19 @@
 //! Puts husk's own binary out of a container's reach (CVE-2019-5736).
 //!
 //! Until a container's process has become its program, its `/proc/PID/exe` is husk, and whoever is root
-//! in a container without a user namespace is root over that file too. So husk starts itself once more,
-//! from a mount of its own file that is read-only, attached nowhere and so out of reach of any remount:
-//! `/proc/PID/exe` is then on a read-only mount for whoever opens it. Where such a mount cannot be made, from a
-//! sealed copy in memory.
+//! in a container without a user namespace is root over that file too; with one, over a file that its user owns.
+//! So husk starts itself once more, from a mount of its own file that is read-only, attached nowhere and so out of
+//! reach of any remount: `/proc/PID/exe` is then on a read-only mount for whoever opens it. Where such a mount cannot be
+//! made, from a sealed copy in memory.
 
 use crate::error::Error;
 use husk_spawn::sys::file::close;
 use husk_spawn::sys::mount::{Extent, mount_setattr, open_tree_clone};
 use husk_spawn::sys::process::execveat_empty;
 use husk_spawn::sys::{CArray, CPtr, Errno, Fd};
-use rustix::fs::{MemfdFlags, SealFlags, StatVfsMountFlags, fcntl_add_seals, memfd_create, statvfs};
+use rustix::fs::{
+    Access, MemfdFlags, SealFlags, StatVfsMountFlags, access, fcntl_add_seals, memfd_create, stat, statvfs,
+};
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -44,6 +46,16 @@ impl Environment {
         ];
         self == Self::Callers || OURS.iter().any(|ours| *ours == name)
     }
+}
+
+/// Whether a container may be able to write this program: as root, whose container may be root on the host; and where it
+/// is the caller's own, who is root in a container with a user namespace.
+#[must_use]
+pub fn is_exposed() -> bool {
+    const OWN: &str = "/proc/self/exe";
+    let user = rustix::process::geteuid();
+    let is_users = || stat(OWN).map_or(true, |found| found.st_uid == user.as_raw());
+    user.is_root() || is_users() || access(OWN, Access::WRITE_OK).is_ok()
 }
 
 /// Starts this program once more from where it cannot be written, with as much of the environment as is to be kept.

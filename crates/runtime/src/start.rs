@@ -28,7 +28,7 @@ pub fn start(store: &Store, id: &str) -> Result<(), Error> {
     // Of two who start it the second finds it running.
     entry.lock()?;
     let record = entry.read()?;
-    let process = match (status::of(&entry, &record), record.process) {
+    let process = match (status::of(&entry, &record)?, record.process) {
         (Status::Created, Some(process)) => process,
         (Status::Running, _) => return Err(Error::State("cannot start an already running container")),
         (Status::Paused, _) => return Err(Error::State("cannot start a paused container")),
@@ -106,7 +106,7 @@ fn failed(failure: Failure, child: &mut UnixStream, record: &Record, pidfd: &Own
 
 /// Runs the hooks for a program that has begun, perhaps ended. If one fails the container is stopped.
 fn poststart(entry: &Entry, record: &Record, pidfd: &OwnedFd) -> Result<(), Error> {
-    let status = status::of(entry, record);
+    let status = status::of(entry, record)?;
     let pid = record.process.filter(|_| status == Status::Running).map(|process| process.pid.unsigned_abs());
     let run = hooks::poststart(record, &status.to_string(), pid);
     if run.is_err() {

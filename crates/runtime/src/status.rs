@@ -79,7 +79,7 @@ pub fn state(store: &Store, id: &str) -> Result<State, Error> {
 fn read(store: &Store, id: &str) -> Result<(State, u32), Error> {
     let entry = store.entry(id)?;
     let record = entry.read()?;
-    let status = of(&entry, &record);
+    let status = of(&entry, &record)?;
     let alive = record.process.filter(|_| matches!(status, Status::Created | Status::Running));
     let state = State {
         oci_version: OCI_VERSION,
@@ -124,14 +124,17 @@ fn user_name(users: &str, uid: u32) -> String {
     name.unwrap_or_else(|| format!("#{uid}"))
 }
 
-pub(crate) fn of(entry: &Entry, record: &Record) -> Status {
-    match record.process {
+/// # Errors
+///
+/// If it cannot be known whether its process is alive.
+pub(crate) fn of(entry: &Entry, record: &Record) -> Result<Status, Error> {
+    Ok(match record.process {
         None => Status::Creating,
-        Some(process) if !process.is_alive() => Status::Stopped,
+        Some(process) if !process.is_alive()? => Status::Stopped,
         Some(_) if cgroups::is_frozen(record) => Status::Paused,
         Some(_) if entry.has_socket() => Status::Created,
         Some(_) => Status::Running,
-    }
+    })
 }
 
 #[cfg(test)]

@@ -7,11 +7,11 @@
 use crate::error::Error;
 use crate::record::Record;
 use log::debug;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
-use rustix::io::retry_on_intr;
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, openat, renameat, statat, unlinkat};
+use rustix::io::{Errno, retry_on_intr};
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Write as _};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -81,9 +81,9 @@ impl Store {
 impl Entry {
     fn open(path: PathBuf) -> Result<Self, Error> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        match rustix::fs::open(&path, flags, Mode::empty()) {
+        match openat(CWD, &path, flags, Mode::empty()) {
             Ok(directory) => Ok(Self { path, directory }),
-            Err(rustix::io::Errno::NOENT) => Err(Error::Missing),
+            Err(Errno::NOENT) => Err(Error::Missing),
             Err(errno) => Err(Error::file("open", path, errno)),
         }
     }
@@ -107,17 +107,12 @@ impl Entry {
 
     /// Whether it does.
     pub(crate) fn has_socket(&self) -> bool {
-        fs::symlink_metadata(self.socket()).is_ok()
+        statat(&self.directory, SOCKET, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
     /// Takes the socket away: the container has been started.
     pub(crate) fn remove_socket(&self) -> Result<(), Error> {
-        match fs::remove_file(self.socket()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(Error::file("remove", self.path.join(SOCKET), error))
-            }
-            _ => Ok(()),
-        }
+        self.take_away(SOCKET).map(drop)
     }
 
     /// The directory of the socket at which a container says that it is ready.
@@ -139,22 +134,27 @@ impl Entry {
 
     pub(crate) fn write(&self, record: &Record) -> Result<(), Error> {
         let text = serde_json::to_vec(record).map_err(Error::Record)?;
-        write_whole(&self.short(RECORD), &text)
+        write_whole(&self.directory, Path::new(RECORD), &text)
             .map_err(|reason| Error::file("write", self.path.join(RECORD), reason))
     }
 
     pub(crate) fn read(&self) -> Result<Record, Error> {
-        let path = self.short(RECORD);
-        let text = fs::read(&path).map_err(|reason| Error::file("read", self.path.join(RECORD), reason))?;
+        let text = read_whole(&self.directory, RECORD);
+        let text = text.map_err(|reason| Error::file("read", self.path.join(RECORD), reason))?;
         serde_json::from_slice(&text).map_err(Error::Record)
     }
 
     /// Takes the record away, which can be done once: whether it was still there.
     pub(crate) fn claim(&self) -> Result<bool, Error> {
-        match fs::remove_file(self.short(RECORD)) {
+        self.take_away(RECORD)
+    }
+
+    /// Takes a file away: whether it was there.
+    fn take_away(&self, name: &str) -> Result<bool, Error> {
+        match unlinkat(&self.directory, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(reason) => Err(Error::file("remove", self.path.join(RECORD), reason)),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(Error::file("remove", self.path.join(name), errno)),
         }
     }
 
@@ -183,12 +183,21 @@ impl Entry {
 }
 
 /// Writes a file so that nobody ever sees half of it.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_whole(directory: impl AsFd, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
     let beside = path.with_file_name(name);
-    let written = File::create(&beside).and_then(|mut file| file.write_all(bytes));
-    written.and_then(|()| fs::rename(&beside, path))
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+    let mut file = File::from(openat(&directory, &beside, flags, Mode::from_raw_mode(0o666))?);
+    file.write_all(bytes)?;
+    Ok(renameat(&directory, &beside, &directory, path)?)
+}
+
+fn read_whole(directory: &OwnedFd, name: &str) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = openat(directory, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    File::from(file).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Names that runc takes, and no path.

@@ -39,7 +39,7 @@ pub fn update(store: &Store, id: &str, update: &Update, warn: impl FnOnce(&[Warn
     let entry = store.entry(id)?;
     entry.lock()?;
     let record = entry.read()?;
-    if matches!(status::of(&entry, &record), Status::Stopped | Status::Creating) {
+    if matches!(status::of(&entry, &record)?, Status::Stopped | Status::Creating) {
         return Err(Error::State("container not running"));
     }
     let schemata = [&update.l3_cache_schema, &update.memory_bandwidth_schema];

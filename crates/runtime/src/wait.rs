@@ -20,7 +20,7 @@ use std::process::ExitStatus;
 pub fn wait(store: &Store, id: &str) -> Result<Option<ExitStatus>, Error> {
     let record = store.entry(id)?.read()?;
     let process = record.process.ok_or(Error::State("container not running"))?;
-    let Some(pidfd) = kill::open(process) else {
+    let Some(pidfd) = kill::open(process)? else {
         return Ok(process.end().or(record.ended.map(ExitStatus::from_raw)));
     };
     kill::wait(&pidfd)?;

@@ -280,6 +280,7 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
 
         Step::ResetHandlers => signal::reset_handlers(),
         Step::DefaultAction { signal } => signal::rt_sigaction_default(signal),
+        Step::ExitOnSignal { signal } => signal::rt_sigaction_exit(signal),
         Step::IgnoreSignal { signal } => signal::rt_sigaction_ignore(signal),
         Step::SignalMask { blocked } => signal::rt_sigprocmask(blocked).map(drop),
         Step::ParentDeathSignal { signal, parent } => die_with_parent(signal, parent),

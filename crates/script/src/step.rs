@@ -578,6 +578,12 @@ pub enum Step<'a> {
         /// The signal.
         signal: Signal,
     },
+    /// `rt_sigaction` with a handler that ends the process, until exec. To the first process of a pid namespace
+    /// a signal without a handler does nothing.
+    ExitOnSignal {
+        /// The signal.
+        signal: Signal,
+    },
     /// `rt_sigaction(SIG_IGN)`.
     IgnoreSignal {
         /// The signal.

@@ -59,6 +59,7 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::Tcsetpgrp { .. } => tcsetpgrp,
     Step::ResetHandlers => reset_handlers,
     Step::DefaultAction { .. } => ignore_signal_and_default_action,
+    Step::ExitOnSignal { .. } => exit_on_signal,
     Step::IgnoreSignal { .. } => ignore_signal_and_default_action,
     Step::SignalMask { .. } => signal_mask,
     Step::ParentDeathSignal { .. } => parent_death_signal,
@@ -468,6 +469,26 @@ fn ignore_signal_and_default_action() {
     assert!(!is_ignored(after([])));
     assert!(is_ignored(after([Step::IgnoreSignal { signal }])));
     assert!(!is_ignored(after([Step::IgnoreSignal { signal }, Step::DefaultAction { signal }])));
+}
+
+#[test]
+fn exit_on_signal() {
+    // The first process of a pid namespace, which is sent a signal while all are blocked and then lets them through.
+    let signal = Signal::TERM;
+    let ends_with = |disposition| {
+        let ask = Step::Request { what: Request::Hooks };
+        let through = Step::SignalMask { blocked: SignalSet::EMPTY };
+        let mut command = Command::new("true");
+        own_root(&mut command).new_namespaces(Namespaces::PID).notify_release();
+        let mut child = command.final_steps(list([disposition, ask, through])).spawn().unwrap();
+        assert_eq!(child.next_request().unwrap(), Some(Request::Hooks));
+        child.signal(signal).unwrap();
+        child.go_on().unwrap();
+        child.wait().map_err(|error| error.reason())
+    };
+    assert!(ends_with(Step::DefaultAction { signal }).unwrap().success(), "it does nothing to it");
+    let Err(Reason::Died(status)) = ends_with(Step::ExitOnSignal { signal }) else { panic!("it went on") };
+    assert_eq!(status.code(), Some(128 + signal.number()));
 }
 
 #[test]

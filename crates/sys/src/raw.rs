@@ -160,7 +160,8 @@ pub(crate) fn rt_sigaction(signal: Signal, new: Option<&Action>) -> Result<Actio
     let new = new.map_or(0, |action| (&raw const *action).addr());
     let words = [signal.word(), new, (&raw mut before).addr(), SIGNAL_SET_SIZE, 0, 0];
     // SAFETY: the kernel reads an action if there is one and writes another, laid out as it has
-    // them. No code is ever entered through them: an `Action` that can be made is no handler.
+    // them. The only code that is entered through one is a function that makes one system call on
+    // the stack that there is, and does not return.
     check(unsafe { call(nr::__NR_rt_sigaction, words) })?;
     Ok(before)
 }

@@ -1,5 +1,6 @@
 //! Signals: sets, masks, dispositions, and sending them.
 
+use crate::process::exit_group;
 use crate::{Fd, Result, raw};
 use linux_raw_sys::general as number;
 use rustix::fd::AsFd;
@@ -95,8 +96,8 @@ pub fn rt_sigprocmask(set: SignalSet) -> Result<SignalSet> {
     raw::rt_sigprocmask(set.0).map(SignalSet)
 }
 
-/// `struct sigaction` as the kernel has it, the same words on x86_64 and aarch64. One made here is
-/// never a handler, only one of the two dispositions that are no address.
+/// `struct sigaction` as the kernel has it, the same words on x86_64 and aarch64. One made here is one of the two
+/// dispositions that are no address, or [`ended`].
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct Action {
@@ -109,6 +110,12 @@ pub(crate) struct Action {
 impl Action {
     const DEFAULT: Self = Self { handler: 0, flags: 0, restorer: 0, mask: 0 };
     const IGNORE: Self = Self { handler: 1, ..Self::DEFAULT };
+
+    /// The kernel enters no handler without the address of what returns from it, which this one never does.
+    fn exit() -> Self {
+        let handler = ended as *const () as usize;
+        Self { handler, flags: number::SA_RESTORER.into(), restorer: handler, mask: u64::MAX }
+    }
 
     const fn is_ignore(&self) -> bool {
         self.handler == Self::IGNORE.handler
@@ -135,6 +142,21 @@ pub fn rt_sigaction_default(signal: Signal) -> Result {
 /// `EINVAL` for SIGKILL and SIGSTOP.
 pub fn rt_sigaction_ignore(signal: Signal) -> Result {
     raw::rt_sigaction(signal, Some(&Action::IGNORE)).map(drop)
+}
+
+/// `rt_sigaction` with a handler that ends the process: for the first process of a pid namespace, to which a signal
+/// without one does nothing. Exec sets it back to the default.
+///
+/// # Errors
+///
+/// `EINVAL` for SIGKILL and SIGSTOP.
+pub fn rt_sigaction_exit(signal: Signal) -> Result {
+    raw::rt_sigaction(signal, Some(&Action::exit())).map(drop)
+}
+
+/// It makes one system call and nothing else, wherever the process was.
+extern "C" fn ended(signal: i32) -> ! {
+    exit_group(u8::try_from(signal).unwrap_or(0).wrapping_add(128))
 }
 
 /// The signals that the calling process ignores.

@@ -5,8 +5,8 @@
 //! none is 0.
 
 mod parse;
-mod version_1;
-mod version_2;
+pub(crate) mod version_1;
+pub(crate) mod version_2;
 
 pub(crate) use version_1::read as version_1;
 pub(crate) use version_2::{add as add_version_2, read as version_2};

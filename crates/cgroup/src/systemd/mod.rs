@@ -8,7 +8,7 @@
 
 mod annotations;
 mod bus;
-mod message;
+pub(crate) mod message;
 mod properties;
 mod unit;
 mod value;

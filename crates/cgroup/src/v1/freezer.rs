@@ -3,7 +3,7 @@
 use super::Group;
 use crate::error::Error;
 use crate::file;
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ fn try_freeze(group: &Group, patience: Duration) -> Result<(), Error> {
         }
         // Written again each time: the kernel goes on with what is left.
         write("FROZEN")?;
-        match state(group)? {
+        match state(&group.directory, &group.path)? {
             Some(State::Frozen) => return Ok(()),
             Some(State::Freezing) => {}
             None | Some(State::Thawed) => return Err(Error::NoFreezer(group.path.clone())),
@@ -80,17 +80,17 @@ pub(super) fn thaw(group: &Group) -> Result<(), Error> {
 
 /// Whether this very cgroup has been frozen. One that is stopped because one above is frozen is not:
 /// it is not the one to thaw.
-pub(super) fn is_frozen(group: &Group) -> Result<bool, Error> {
-    if !matches!(state(group)?, Some(State::Frozen | State::Freezing)) {
+pub(crate) fn is_frozen(directory: &OwnedFd, path: &Path) -> Result<bool, Error> {
+    if !matches!(state(directory, path)?, Some(State::Frozen | State::Freezing)) {
         return Ok(false);
     }
     let mut room = [0; 16];
-    match file::short(group.directory.as_fd(), "freezer.self_freezing", &mut room) {
+    match file::short(directory.as_fd(), "freezer.self_freezing", &mut room) {
         Ok(text) => Ok(text == "1"),
         // Before Linux 3.9 there is no such file.
         Err(Errno::NOENT) => Ok(true),
         Err(Errno::NODEV) => Ok(false),
-        Err(errno) => Err(failed("read freezer.self_freezing of", &group.path)(errno)),
+        Err(errno) => Err(failed("read freezer.self_freezing of", path)(errno)),
     }
 }
 
@@ -102,14 +102,14 @@ enum State {
 }
 
 /// The state, unless the cgroup is gone.
-fn state(group: &Group) -> Result<Option<State>, Error> {
+fn state(directory: &OwnedFd, path: &Path) -> Result<Option<State>, Error> {
     let mut room = [0; 16];
-    match file::short(group.directory.as_fd(), STATE, &mut room) {
+    match file::short(directory.as_fd(), STATE, &mut room) {
         Ok("THAWED") => Ok(Some(State::Thawed)),
         Ok("FREEZING") => Ok(Some(State::Freezing)),
         Ok("FROZEN") => Ok(Some(State::Frozen)),
-        Ok(text) => Err(Error::Unexpected { path: group.path.join(STATE), text: text.to_owned() }),
+        Ok(text) => Err(Error::Unexpected { path: path.join(STATE), text: text.to_owned() }),
         Err(Errno::NOENT | Errno::NODEV) => Ok(None),
-        Err(errno) => Err(failed("read freezer.state of", &group.path)(errno)),
+        Err(errno) => Err(failed("read freezer.state of", path)(errno)),
     }
 }

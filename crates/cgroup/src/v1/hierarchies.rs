@@ -6,7 +6,7 @@ use crate::layout::Place;
 use crate::resources::Resources;
 use crate::{file, paths, procs, remove, v2};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{CWD, Mode, OFlags, mkdirat};
+use rustix::fs::{CWD, Mode, mkdirat};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,9 +23,9 @@ pub struct Hierarchies {
 
 /// One tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Mount {
+pub(crate) struct Mount {
     /// Controllers, or a name: `["cpu", "cpuacct"]`, `["name=systemd"]`.
-    controllers: Vec<String>,
+    pub(crate) controllers: Vec<String>,
     point: PathBuf,
     /// What of the tree is mounted.
     root: String,
@@ -206,7 +206,7 @@ impl Mount {
     }
 
     fn find(&self, path: &Path) -> Result<Option<Group>, Error> {
-        match open(path) {
+        match file::open_directory(CWD, path) {
             Ok(directory) => Ok(Some(self.group(directory, path))),
             Err(Errno::NOENT | Errno::NODEV) => Ok(None),
             Err(source) => Err(Error::Act { act: "open the cgroup", path: path.to_owned(), source }),
@@ -221,7 +221,7 @@ impl Mount {
         };
         let below = paths::below(&self.point, path);
         let below = below.ok_or_else(|| Error::NotMounted(path.to_owned()))?;
-        let mut directory = open(&self.point).map_err(failed("open", &self.point))?;
+        let mut directory = file::open_directory(CWD, &self.point).map_err(failed("open", &self.point))?;
         let mut current = self.point.clone();
         for name in below.split('/') {
             current.push(name);
@@ -249,7 +249,9 @@ fn check_unused(group: &Group) -> Result<(), Error> {
     if count != 0 {
         return Err(Error::NotEmpty { path: group.path.clone(), count });
     }
-    if group.controllers.iter().any(|name| name == "freezer") && super::freezer::is_frozen(group)? {
+    if group.controllers.iter().any(|name| name == "freezer")
+        && super::is_frozen(&group.directory, &group.path)?
+    {
         return Err(Error::Frozen(group.path.clone()));
     }
     Ok(())
@@ -273,14 +275,9 @@ fn inherit(above: &OwnedFd, directory: &OwnedFd) -> Result<(), Errno> {
     Ok(())
 }
 
-fn open(path: &Path) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(CWD, path, flags, Mode::empty())
-}
-
 /// The trees in the text of mountinfo, each once, with those of their options that are controllers of
 /// the process whose cgroups `own` lists.
-fn mounts(mountinfo: &str, own: &str) -> Vec<Mount> {
+pub(crate) fn mounts(mountinfo: &str, own: &str) -> Vec<Mount> {
     let controllers: Vec<&str> = own
         .lines()
         .filter_map(|line| line.split(':').nth(1))

@@ -4,8 +4,9 @@
 //! fork on the host wait. So it is moved once, before anything else of it exists.
 
 mod freezer;
-mod hierarchies;
+pub(crate) mod hierarchies;
 
+pub(crate) use freezer::is_frozen;
 pub use hierarchies::Hierarchies;
 
 use crate::error::{Error, Hint, Warning};
@@ -225,19 +226,6 @@ impl Cgroup {
             (Some(group), _) => freezer::thaw(group),
             (None, Some(unified)) => unified.thaw(),
             (None, None) => Err(Error::NoFreezer(self.path().to_owned())),
-        }
-    }
-
-    /// Whether they are stopped.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be read. A cgroup that is gone is not frozen.
-    pub fn is_frozen(&self) -> Result<bool, Error> {
-        match (self.group("freezer"), &self.unified) {
-            (Some(group), _) => freezer::is_frozen(group),
-            (None, Some(unified)) => unified.is_frozen(),
-            (None, None) => Ok(false),
         }
     }
 

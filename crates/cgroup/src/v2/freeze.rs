@@ -3,7 +3,9 @@
 use super::Cgroup;
 use crate::error::Error;
 use crate::{events, file};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
+use std::path::Path;
 use std::time::Duration;
 
 pub(crate) fn freeze(cgroup: &Cgroup, patience: Duration) -> Result<(), Error> {
@@ -29,12 +31,12 @@ fn write(cgroup: &Cgroup, state: &str) -> Result<(), Error> {
 }
 
 /// Whether this cgroup, or one above it, has been told to freeze and has.
-pub(crate) fn is_frozen(cgroup: &Cgroup) -> Result<bool, Error> {
+pub(crate) fn is_frozen(directory: &OwnedFd, path: &Path) -> Result<bool, Error> {
     let mut room = [0; 128];
-    match file::short(cgroup.directory(), "cgroup.events", &mut room) {
+    match file::short(directory.as_fd(), "cgroup.events", &mut room) {
         Ok(text) => Ok(file::keyed(text, "frozen") == Some(1)),
         Err(Errno::NOENT | Errno::NODEV) => Ok(false),
-        Err(errno) => Err(cgroup.failed("read cgroup.events of")(errno)),
+        Err(source) => Err(Error::Act { act: "read cgroup.events of", path: path.to_owned(), source }),
     }
 }
 

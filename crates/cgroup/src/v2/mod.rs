@@ -8,6 +8,7 @@ mod freeze;
 mod kill;
 mod tree;
 
+pub(crate) use freeze::is_frozen;
 pub(crate) use kill::signal_each;
 pub use tree::Tree;
 
@@ -256,15 +257,6 @@ impl Cgroup {
     /// If that cannot be written.
     pub fn thaw(&self) -> Result<(), Error> {
         freeze::thaw(self)
-    }
-
-    /// Whether they are stopped, by whomever.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be read. A cgroup that is gone is not frozen.
-    pub fn is_frozen(&self) -> Result<bool, Error> {
-        freeze::is_frozen(self)
     }
 
     /// Kills every process in it and below, frozen ones too. They may not have ended yet.

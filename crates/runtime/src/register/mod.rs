@@ -9,6 +9,7 @@ mod json;
 
 use crate::error::Error;
 use crate::store::write_whole;
+use rustix::fs::CWD;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -82,7 +83,7 @@ impl Change {
         let directory = path.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(directory).map_err(failed("make the directory of"))?;
         let mode = fs::metadata(&path).map(|found| found.permissions());
-        write_whole(&path, after.as_bytes()).map_err(failed("write"))?;
+        write_whole(CWD, &path, after.as_bytes()).map_err(failed("write"))?;
         mode.map_or(Ok(()), |mode| fs::set_permissions(&path, mode).map_err(failed("set the mode of")))
     }
 }

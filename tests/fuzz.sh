@@ -1,18 +1,27 @@
 #!/bin/sh
 # What takes longer than anybody waits for: each fuzz target for a minute, or for as many seconds as are said.
+#
+#     fuzz.sh [SECONDS [TARGET...]]
 set -eu
 cd "$(dirname "$0")/../fuzz"
 seconds=${1:-60}
+[ $# = 0 ] || shift
+[ $# -gt 0 ] || set -- $(basename -s .rs fuzz_targets/*.rs)
 
 if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
     echo "skipped: fuzzing needs a nightly toolchain and cargo-fuzz (cargo install cargo-fuzz)"
     exit 0
 fi
-for target in fuzz_targets/*.rs; do
-    target=$(basename "$target" .rs)
+# Targets that read files make them here.
+mkdir -p target/tmp
+TMPDIR=$PWD/target/tmp
+export TMPDIR
+trap 'rm -r target/tmp' EXIT
+for target; do
     # What is found is kept out of the tree; a crash is written to artifacts/ and ends this.
     mkdir -p "target/corpus/$target"
     cargo +nightly fuzz run "$target" "target/corpus/$target" "corpus/$target" -- \
-        -max_total_time="$seconds" -max_len=16384 -rss_limit_mb=4096 -verbosity=0
-    echo "fuzz $target ... ok"
+        -max_total_time="$seconds" -max_len=16384 -rss_limit_mb=4096 >"target/$target.log" 2>&1 ||
+        { tail -n 60 "target/$target.log"; exit 1; }
+    echo "fuzz $target ... ok, $(sed -n 's/^Done \([0-9]*\) runs.*/\1 runs/p' "target/$target.log")"
 done

@@ -1,0 +1,308 @@
+//! All tests of a binary: each in a sandbox of its own, as many at a time as there are processors.
+
+use crate::error::Error;
+use crate::libtest::Request;
+use crate::output::Output;
+use crate::profile::Profile;
+use crate::results::{Results, Screen};
+use crate::run::{Loss, Machine, Run, explain};
+use crate::said::said;
+use crate::sandbox::{Held, Sandbox, watch};
+use crate::tested::{Attempt, Tested, Verdict};
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsString;
+use std::io::Write;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Which tests of a binary are run, and who hears of each.
+pub struct Choice<'a> {
+    /// One part of so many: the first is 1. Every test is in one of them.
+    pub shard: Option<(usize, usize)>,
+    /// Whether the first that fails is the last that is begun.
+    pub fails_fast: bool,
+    /// How a test is run.
+    pub setting: &'a dyn Fn(&str) -> Result<Rc<Setting>, Error>,
+    /// The terminal, if results are written to one.
+    pub screen: Option<Screen>,
+    /// Hears how each test ended.
+    pub record: &'a mut dyn FnMut(&Tested),
+}
+
+/// How a test is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// In what sandbox. Its program is the binary.
+    pub profile: Profile,
+    /// How often one is run again that has failed.
+    pub retries: usize,
+}
+
+/// How all tests of a binary ended.
+#[derive(Debug)]
+pub struct Tests {
+    /// Whether all were run and none failed.
+    pub success: bool,
+    /// Where they were less isolated than is promised.
+    pub losses: Vec<Loss>,
+}
+
+/// Runs each test of a binary in a sandbox of its own, and writes what libtest would write. `None` if the binary is
+/// none of libtest's.
+///
+/// # Errors
+///
+/// If a sandbox cannot be made, or nothing be written.
+pub fn run_tests(
+    profile: &Profile,
+    how: Run,
+    choice: &mut Choice<'_>,
+    out: &mut dyn Write,
+) -> Result<Option<Tests>, Error> {
+    let Some(request) = Request::read(profile.args.get(1..).unwrap_or_default()) else { return Ok(None) };
+    let mut machine = Machine::of(profile, how)?;
+    let Some(mut names) = list(profile, request.to_list(), &mut machine)? else { return Ok(None) };
+    let mut listed =
+        |arguments: Option<_>| arguments.map(|arguments| list(profile, arguments, &mut machine)).transpose();
+    let all = listed(request.to_list_all())?.flatten().map_or(names.len(), |all| all.len());
+    let ignored = listed(request.to_list_ignored())?.flatten().unwrap_or_default();
+    if let Some((part, parts)) = choice.shard {
+        let mut place = 0..;
+        names.retain(|_| place.next().is_some_and(|place: usize| place % parts == part - 1));
+    }
+    let ignored = ignored.iter().filter(|name| names.contains(name));
+    let ignored = reasons(profile, ignored.collect(), &mut machine)?;
+    let results = Results::begin((names.len(), all - names.len()), &request, choice.screen, out);
+    let results = results.map_err(written)?;
+    let runner = Runner {
+        request: &request,
+        threads: request.threads(),
+        setting: choice.setting,
+        machines: Vec::new(),
+        first: machine,
+        ignored,
+        waiting: names.into_iter().map(|name| Waiting { name, attempts: Vec::new() }).collect(),
+        running: Vec::new(),
+        results,
+    };
+    runner.run(choice.fails_fast, choice.record)
+}
+
+fn written(reason: std::io::Error) -> Error {
+    Error::Look { act: "write results".to_owned(), reason }
+}
+
+/// What a binary writes that is run once for all of its tests.
+fn ask(profile: &Profile, arguments: Vec<OsString>, machine: &mut Machine) -> Result<Option<String>, Error> {
+    let output = Output::captured()?;
+    let ended = machine.run(&with_arguments(profile, arguments), output.streams())?;
+    let text = String::from_utf8_lossy(&output.finish()?).into_owned();
+    Ok(ended.status.success().then_some(text))
+}
+
+/// The names of a binary's tests, if it tells them and nothing else.
+fn list(
+    profile: &Profile,
+    arguments: Vec<OsString>,
+    machine: &mut Machine,
+) -> Result<Option<Vec<String>>, Error> {
+    let name = |line: &str| {
+        let name = line.strip_suffix(": test").or_else(|| line.strip_suffix(": benchmark"));
+        name.map(ToOwned::to_owned)
+    };
+    let text = ask(profile, arguments, machine)?;
+    Ok(text.and_then(|text| text.lines().map(name).collect()))
+}
+
+/// Of tests that are not to be run, what libtest says of each: of what kind it is, and why it is not run.
+fn reasons(
+    profile: &Profile,
+    names: Vec<&String>,
+    machine: &mut Machine,
+) -> Result<BTreeMap<String, Tested>, Error> {
+    /// How many are named at once: a command line may have some megabytes.
+    const AT_ONCE: usize = 1000;
+    let mut told = BTreeMap::new();
+    for names in names.chunks(AT_ONCE) {
+        let text = ask(profile, Request::to_ignore(names.iter().copied()), machine)?.unwrap_or_default();
+        for &name in names {
+            let begin = format!("test {name} ");
+            let line = text.lines().find_map(|line| line.strip_prefix(&begin));
+            let (mode, word) = line.and_then(|line| line.split_once("... ")).unwrap_or_default();
+            let mode = mode.strip_prefix("- ").map(|mode| mode.trim_end().to_owned());
+            let ignored = word.strip_prefix("ignored, ").map(ToOwned::to_owned);
+            told.insert(name.clone(), Tested { name: name.clone(), mode, attempts: Vec::new(), ignored });
+        }
+    }
+    Ok(told)
+}
+
+fn with_arguments(profile: &Profile, arguments: Vec<OsString>) -> Profile {
+    let args = profile.args.iter().take(1).cloned().chain(arguments).collect();
+    Profile { args, ..profile.clone() }
+}
+
+/// A test to be run, again if it has been.
+struct Waiting {
+    name: String,
+    attempts: Vec<Attempt>,
+}
+
+/// One that runs.
+struct Running {
+    test: Waiting,
+    setting: Rc<Setting>,
+    since: Instant,
+    /// Whether it was said that it takes long.
+    is_slow: bool,
+    sandbox: Sandbox,
+    output: Output,
+}
+
+/// After so long libtest says that a test takes long.
+const SLOW: Duration = Duration::from_secs(60);
+
+struct Runner<'a> {
+    request: &'a Request,
+    threads: usize,
+    setting: &'a dyn Fn(&str) -> Result<Rc<Setting>, Error>,
+    /// What a machine is depends on what is asked of it.
+    machines: Vec<(Rc<Setting>, Machine)>,
+    first: Machine,
+    ignored: BTreeMap<String, Tested>,
+    waiting: VecDeque<Waiting>,
+    running: Vec<Running>,
+    results: Results<'a>,
+}
+
+impl Runner<'_> {
+    fn run(mut self, fails_fast: bool, record: &mut dyn FnMut(&Tested)) -> Result<Option<Tests>, Error> {
+        let started = Instant::now();
+        let held = Held::all().map_err(|error| Error::Step { origin: "signals".to_owned(), error })?;
+        let mut has_failed = false;
+        loop {
+            while self.running.len() < self.threads
+                && !held.is_interrupted()
+                && !(fails_fast && has_failed)
+                && let Some(test) = self.waiting.pop_front()
+            {
+                match self.ignored.remove(&test.name) {
+                    Some(ignored) => {
+                        record(&ignored);
+                        self.results.tell(&ignored, false).map_err(written)?;
+                    }
+                    None => self.start(test)?,
+                }
+            }
+            if self.running.is_empty() {
+                break;
+            }
+            for tested in self.turn(&held)? {
+                has_failed |= tested.verdict() == Verdict::Failed;
+                record(&tested);
+            }
+        }
+        let losses = self.machines.into_iter().map(|(_, machine)| machine).chain([self.first]);
+        let losses = losses.flat_map(|machine| machine.losses).fold(Vec::new(), |mut all, loss| {
+            if !all.contains(&loss) {
+                all.push(loss);
+            }
+            all
+        });
+        let success = self.results.finish(started.elapsed(), self.waiting.len()).map_err(written)?;
+        Ok(Some(Tests { success, losses }))
+    }
+
+    fn start(&mut self, test: Waiting) -> Result<(), Error> {
+        let setting = (self.setting)(&test.name)?;
+        let known = self.machines.iter().position(|(known, _)| Rc::ptr_eq(known, &setting));
+        let place = match known {
+            Some(place) => place,
+            None => {
+                let machine = self.first.like(&setting.profile)?;
+                self.machines.push((setting.clone(), machine));
+                self.machines.len() - 1
+            }
+        };
+        let Some((_, machine)) = self.machines.get_mut(place) else { return Ok(()) };
+        let output = if self.request.is_uncaptured { Output::live() } else { Output::captured() }?;
+        let profile = with_arguments(&setting.profile, self.request.to_run(&test.name));
+        let home = machine.home(&profile.limits)?;
+        let plan = machine.plan(&profile, output.streams())?;
+        let sandbox = Sandbox::start(plan, &profile.limits, home);
+        let sandbox =
+            sandbox.map_err(|failed| explain(failed.error, &failed.plan, &profile, &machine.host))?;
+        let output = output.begun();
+        let since = Instant::now();
+        self.running.push(Running { test, setting, since, is_slow: false, sandbox, output });
+        Ok(())
+    }
+
+    /// Waits until something happens, and tells of what has ended and is not run again.
+    fn turn(&mut self, held: &Held) -> Result<Vec<Tested>, Error> {
+        let running = self.running.iter().map(|running| (running.test.name.as_str(), running.since));
+        let redraw = self.results.progress(running).map_err(written)?;
+        let slow = self.running.iter().filter(|running| !running.is_slow);
+        let slow = slow.map(|running| SLOW.saturating_sub(running.since.elapsed())).min();
+        let wake = redraw.into_iter().chain(slow).min();
+        let (sandboxes, outputs): (Vec<_>, Vec<_>) =
+            self.running.iter_mut().map(|running| (&mut running.sandbox, &running.output)).unzip();
+        let outputs: Vec<_> = outputs.into_iter().filter_map(Output::arriving).collect();
+        let watched = watch(sandboxes, held, &outputs, wake);
+        let mut ended = watched.map_err(|error| Error::Step { origin: "tests".to_owned(), error })?;
+        self.hear()?;
+        let mut over = Vec::new();
+        // From the last, so that the places of the others stay.
+        while let Some((place, ended)) = ended.pop() {
+            let running = self.running.remove(place);
+            let machine = self.machines.iter().find(|(known, _)| Rc::ptr_eq(known, &running.setting));
+            let host = machine.map_or(&self.first.host, |(_, machine)| &machine.host);
+            let profile = &running.setting.profile;
+            let ended = ended.map_err(|error| explain(error, running.sandbox.plan(), profile, host))?;
+            let Running { mut test, setting, output, .. } = running;
+            let is_begun = self.threads == 1 && output.is_known();
+            let heard = output.heard();
+            let output = output.finish()?;
+            let said = said(&test.name, &output);
+            let text = if self.request.is_uncaptured {
+                // What has been kept although it was not the end. The rest has been seen.
+                let rest = output.get(heard..said.end).unwrap_or_default();
+                self.results.hear(rest).map_err(written)?;
+                said.captured
+            } else {
+                said.text
+            };
+            test.attempts.push(Attempt { ended, said: text });
+            if test.attempts.last().is_some_and(|last| !last.passed())
+                && test.attempts.len() <= setting.retries
+                && !held.is_interrupted()
+            {
+                self.waiting.push_front(test);
+                continue;
+            }
+            let Waiting { name, attempts } = test;
+            let tested = Tested { name, mode: said.mode, attempts, ignored: None };
+            self.results.tell(&tested, is_begun).map_err(written)?;
+            over.push(tested);
+        }
+        Ok(over)
+    }
+
+    /// Writes what tests have said that are heard while they run, and says which of them take long.
+    fn hear(&mut self) -> Result<(), Error> {
+        for running in &mut self.running {
+            let name = running.test.name.as_str();
+            let (line, said) = running.output.hear(name)?;
+            // With one at a time libtest begins a test's line when the test begins.
+            if self.threads == 1 {
+                self.results.hear(line).map_err(written)?;
+            }
+            self.results.hear(said).map_err(written)?;
+            if !running.is_slow && running.since.elapsed() >= SLOW {
+                running.is_slow = true;
+                self.results.is_slow(name, SLOW.as_secs()).map_err(written)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,33 @@
+//! Bytes that claim to be a process.json: a plan of what joins a container, or an error that names a field.
+
+#![no_main]
+
+#[path = "../../crates/plan/tests/machines/mod.rs"]
+mod machines;
+
+use bumpalo::Bump;
+use husk_plan::{Call, Target, exec};
+use husk_script::sys::{Fd, namespace::Namespaces};
+use libfuzzer_sys::fuzz_target;
+use std::path::Path;
+
+const CONTAINER: &[u8] = br#"{"ociVersion":"1.3.0","root":{"path":"r"},"process":{"cwd":"/","args":["a"]}}"#;
+
+fuzz_target!(|bytes: &[u8]| {
+    let process = match husk_bundle::exec::process(bytes) {
+        Ok((process, _)) => process,
+        Err(error) => return assert!(!error.field.to_string().is_empty()),
+    };
+    let (mut container, _) = husk_bundle::parse(CONTAINER, Path::new("/bundle")).unwrap();
+    container.process = Some(process);
+    for host in [machines::v1_root, machines::v2_root, machines::v2_rootless] {
+        for namespaces in [Namespaces::EMPTY, Namespaces::USER | Namespaces::PID | Namespaces::MOUNT] {
+            let target = Target { init: Fd::new(9).unwrap(), namespaces };
+            let memory = Bump::new();
+            match exec(&container, target, &host(&container), &Call::default(), &memory) {
+                Ok(plan) => assert_eq!(plan.to_string().lines().count(), plan.steps.len()),
+                Err(error) => assert!(!error.origin().is_empty()),
+            }
+        }
+    }
+});

@@ -1,0 +1,32 @@
+//! Bytes that claim to be resources of an update: settings, properties of systemd, and device rules that mean the
+//! same compiled.
+
+#![no_main]
+
+use husk_cgroup::devices::{Access, Program, Request, Type, allows, compile, interpret};
+use husk_cgroup::systemd::{Version, resources_v1, resources_v2};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let resources = match husk_bundle::resources::parse(bytes) {
+        Ok((resources, _)) => resources,
+        Err(error) => return assert!(!error.field.to_string().is_empty()),
+    };
+    husk_cgroup::fuzzing::settings(&resources);
+    for version in ["219", "255"] {
+        // Tolerated: what systemd has no words for is an error.
+        drop(resources_v1(&resources, Version::parse(version)));
+        drop(resources_v2(&resources, Version::parse(version)));
+    }
+    let Ok(Program::Instructions(program)) = compile(&resources.devices) else { return };
+    for kind in [Type::Character, Type::Block] {
+        for (major, minor) in [(1, 3), (5, 1), (8, 0), (0, 0)] {
+            for letters in ["r", "w", "m", "rw"] {
+                let access = Access::parse(letters).unwrap();
+                let request = Request { kind, major, minor, access };
+                let decided = interpret::run(&program, &request);
+                assert_eq!(decided, Some(allows(&resources.devices, &request)), "{request:?}");
+            }
+        }
+    }
+});

@@ -1,0 +1,250 @@
+//! `test --runner`: a binary of libtest's says what it says without husk, and its results are told to other programs.
+
+use crate::hermetic::{Place, has_sandboxes};
+use crate::util::{Seen, need};
+use std::fs;
+use std::io::{BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// Tests of every kind. The one that is flaky passes when it finds what it has left.
+const TESTS: &str = r#"
+#[test] fn passes() { println!("heard") }
+#[test] fn fails() { println!("said"); eprintln!("and said"); panic!("on purpose") }
+#[test] fn fails_silently() -> std::process::ExitCode { std::process::ExitCode::FAILURE }
+#[test] fn fails_with_an_error() -> Result<(), String> { Err("\x1b[31m<no>".to_owned()) }
+#[test] #[should_panic] fn panics() { println!("before"); panic!("x") }
+#[test] #[should_panic] fn panics_not() {}
+#[test] #[should_panic(expected = "abc")] fn panics_otherwise() { panic!("def") }
+#[test] #[ignore] fn is_ignored() {}
+#[test] #[ignore = "it has a reason"] #[should_panic] fn is_ignored_because() {}
+#[test] fn speaks() { std::process::Command::new("echo").arg("ok\n\nraw").status().unwrap(); }
+#[test] #[ignore] fn waits() { drop(std::fs::read(std::env::var("CARGO_FIFO").unwrap()).unwrap()) }
+mod flaky {
+    #[test] #[ignore] fn it_is() {
+        let path = std::env::var("CARGO_LEFT").unwrap();
+        if !std::fs::exists(&path).unwrap() { std::fs::write(path, "").unwrap(); panic!("the first time") }
+    }
+}
+mod many { macro_rules! many { ($($name:ident)*) => { $(#[test] fn $name() {})* } }
+    many!(a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 b0 b1 b2 b3 b4 b5 b6 b7 b8 b9 c0 c1 c2 c3 c4 c5 c6 c7 c8 c9
+          d0 d1 d2 d3 d4 d5 d6 d7 d8 d9 e0 e1 e2 e3 e4 e5 e6 e7 e8 e9 f0 f1 f2 f3 f4 f5 f6 f7 f8 f9
+          g0 g1 g2 g3 g4 g5 g6 g7 g8 g9 h0 h1 h2 h3 h4 h5 h6 h7 h8 h9 i0 i1 i2 i3 i4 i5 i6 i7 i8 i9);
+}
+"#;
+
+/// What JUnit's tools expect of a report.
+const DTD: &str = "
+<!ELEMENT testsuites (testsuite*)> <!ATTLIST testsuites name CDATA #IMPLIED>
+<!ELEMENT testsuite (testcase*)>
+<!ATTLIST testsuite name CDATA #REQUIRED id CDATA #IMPLIED timestamp CDATA #IMPLIED tests CDATA #REQUIRED
+    failures CDATA #REQUIRED errors CDATA #REQUIRED skipped CDATA #IMPLIED time CDATA #IMPLIED>
+<!ELEMENT testcase (skipped | failure | rerunFailure | flakyFailure | system-out | system-err)*>
+<!ATTLIST testcase name CDATA #REQUIRED classname CDATA #IMPLIED time CDATA #IMPLIED>
+<!ELEMENT skipped (#PCDATA)> <!ATTLIST skipped message CDATA #IMPLIED>
+<!ELEMENT failure (#PCDATA)> <!ATTLIST failure type CDATA #IMPLIED message CDATA #IMPLIED>
+<!ELEMENT rerunFailure (#PCDATA)> <!ATTLIST rerunFailure type CDATA #REQUIRED message CDATA #IMPLIED>
+<!ELEMENT flakyFailure (#PCDATA)> <!ATTLIST flakyFailure type CDATA #REQUIRED message CDATA #IMPLIED>
+<!ELEMENT system-out (#PCDATA)> <!ELEMENT system-err (#PCDATA)>
+";
+
+/// A place with a binary of these tests.
+pub(crate) struct Binary {
+    pub(crate) place: Place,
+    pub(crate) path: PathBuf,
+}
+
+impl Binary {
+    pub(crate) fn new() -> Self {
+        let place = Place::new();
+        let path = PathBuf::from(place.path("here/deps/lab-0123456789abcdef"));
+        fs::create_dir(path.parent().unwrap()).unwrap();
+        let source = place.path("here/lab.rs");
+        fs::write(&source, TESTS).unwrap();
+        let built = Command::new("rustc")
+            .args(["--test", "--edition=2024", "--crate-name=lab", "-Cdebuginfo=0", "-o"])
+            .args([&path, Path::new(&source)])
+            .env("RUSTUP_TOOLCHAIN", option_env!("RUSTUP_TOOLCHAIN").unwrap_or("stable"))
+            .output()
+            .unwrap();
+        Seen(built).succeeds();
+        Self { place, path }
+    }
+
+    /// What it does with these words, without husk.
+    fn alone(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(&self.path);
+        command.args(words).current_dir(self.place.path("here")).stdin(Stdio::null());
+        command.env_remove("RUST_BACKTRACE").output().unwrap()
+    }
+
+    /// The same with husk and these options.
+    pub(crate) fn with_husk(&self, options: &[&str], words: &[&str]) -> Output {
+        let options = [&["--runner"], options].concat();
+        let mut command = self.place.command(&options, &[&[self.path.to_str().unwrap()], words].concat());
+        let manifest = self.place.path("here");
+        command.env_remove("RUST_BACKTRACE").env_remove("CARGO_PKG_NAME").env("CARGO_MANIFEST_DIR", manifest);
+        command.output().unwrap()
+    }
+}
+
+/// What was written, without what is another each time.
+fn lines(text: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(text);
+    // It is said once in a process.
+    let lines = text.lines().filter(|line| !line.contains("RUST_BACKTRACE=1"));
+    let lines = lines.map(|line| match line.split_once("; finished in ") {
+        Some((before, _)) => before.to_owned(),
+        None => match (line.find("' ("), line.find(") panicked at ")) {
+            (Some(begin), Some(end)) => [&line[..begin], &line[end..]].concat(),
+            _ => line.to_owned(),
+        },
+    });
+    lines.collect()
+}
+
+#[test]
+fn it_says_what_libtest_says() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let binary = Binary::new();
+    // One at a time, so that there is one order. What a child of a passing test writes is not shown by husk.
+    for words in [
+        "",
+        "-q",
+        "--format=terse many",
+        "--skip many --show-output",
+        "--skip many --nocapture",
+        "--skip many --no-capture --show-output",
+        "--exact fails many::a0",
+        "--exact is_ignored is_ignored_because",
+        "no_such_test",
+        "--ignored --skip flaky --skip waits",
+        "--include-ignored is_ignored",
+        "--list",
+        "--list --format terse",
+        "--help",
+        "--no-such-option",
+    ] {
+        let is_uncaptured = words.contains("capture");
+        let mut words: Vec<_> = words.split_whitespace().chain(["--test-threads=1"]).collect();
+        if !is_uncaptured {
+            words.extend(["--skip", "speaks"]);
+        }
+        let (alone, seen) = (binary.alone(&words), binary.with_husk(&[], &words));
+        assert_eq!(lines(&seen.stdout), lines(&alone.stdout), "{words:?}");
+        assert_eq!(lines(&seen.stderr), lines(&alone.stderr), "{words:?}");
+        assert_eq!(seen.status.code(), alone.status.code(), "{words:?}");
+    }
+    // In any order.
+    let sorted = |output: Output| {
+        let mut lines = lines(&output.stdout);
+        lines.sort_unstable();
+        lines
+    };
+    let words = ["--nocapture", "--skip", "many", "--test-threads=4"];
+    assert_eq!(sorted(binary.with_husk(&[], &words)), sorted(binary.alone(&words)));
+    let colored = String::from_utf8(binary.with_husk(&[], &["--color=always", "passes"]).stdout).unwrap();
+    assert!(colored.contains("\x1b[32mok\x1b"), "{colored}");
+}
+
+#[test]
+fn results_are_told_in_json_and_xml() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let binary = Binary::new();
+    let (json, junit) = (binary.place.path("out/lines"), binary.place.path("out/junit.xml"));
+    fs::create_dir(binary.place.path("out")).unwrap();
+    let options = ["--json", &json, "--junit", &junit, "--retries=1"];
+    let flaky = binary.place.path("here/left");
+    let (write, left) = (binary.place.path("here"), format!("CARGO_LEFT={flaky}"));
+    let options = [&options[..], &["--write", &write, "--env", &left]].concat();
+    let seen = binary.with_husk(&options, &["--skip", "many", "--skip", "waits", "--include-ignored"]);
+    assert_eq!(seen.status.code(), Some(101));
+    let text = String::from_utf8(seen.stdout).unwrap();
+    assert!(text.contains("test flaky::it_is ... ok (flaky: attempt 2 is the first that passed)"), "{text}");
+    assert!(
+        text.contains("\nflaky:\n    flaky::it_is\n\ntest result: FAILED. 5 passed; 6 failed;"),
+        "{text}"
+    );
+
+    let line = |test: &str| {
+        let lines = fs::read_to_string(&json).unwrap();
+        let mut lines = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        lines.find(|line| line["test"] == test).expect(test)
+    };
+    assert_eq!((&line("fails")["verdict"], &line("fails")["attempts"]), (&"failed".into(), &2.into()));
+    assert!(line("fails")["output"].as_str().unwrap().starts_with("said\nand said\n"));
+    assert_eq!(
+        (&line("flaky::it_is")["verdict"], &line("passes")["verdict"]),
+        (&"flaky".into(), &"passed".into())
+    );
+    assert!(line("passes")["wall_ms"].as_f64().unwrap() > 0.0);
+    assert!(line("passes")["peak_kib"].as_u64().unwrap() > 0);
+
+    let report = || fs::read_to_string(&junit).unwrap();
+    for part in [
+        "<testsuite name=\"lab\" id=\"lab-0123456789abcdef\" ",
+        " tests=\"11\" failures=\"6\" errors=\"0\" skipped=\"0\" ",
+        "<flakyFailure type=\"failure\" message=\"failed\">",
+        "<rerunFailure type=\"failure\" message=\"failed\">",
+        "Error: &quot;\\u{1b}[31m&lt;no&gt;&quot;",
+        " KiB of memory at most",
+    ] {
+        assert!(report().contains(part), "{part}\n{}", report());
+    }
+    // The same again is another result of the same, and a part is not the same.
+    binary.with_husk(&options, &["many::a0"]);
+    assert_eq!(report().matches("<testsuite ").count(), 1);
+    binary.with_husk(&[&options[..], &["--shard", "1/2"]].concat(), &["is_ignored"]);
+    assert_eq!(report().matches("<testsuite ").count(), 2);
+    assert!(report().contains("<skipped/>"), "{}", report());
+    let dtd = binary.place.path("junit.dtd");
+    fs::write(&dtd, DTD).unwrap();
+    if let Ok(checked) = Command::new("xmllint").args(["--noout", "--dtdvalid", &dtd, &junit]).output() {
+        Seen(checked).succeeds();
+    }
+
+    fs::write(&junit, "<somebody-elses/>").unwrap();
+    Seen(binary.with_husk(&options, &["passes"]))
+        .fails(125, "junit.xml: is there, and is no report of husk's");
+}
+
+#[test]
+fn a_terminal_sees_how_far_it_is() {
+    need!(has_sandboxes(), "needs user namespaces");
+    need!(Command::new("script").arg("--version").output().is_ok(), "script(1) is missing");
+    let binary = Binary::new();
+    let fifo = binary.place.path("here/fifo");
+    Seen(Command::new("mkfifo").arg(&fifo).output().unwrap()).succeeds();
+    let (husk, path) = (env!("CARGO_BIN_EXE_husk"), binary.path.display());
+    let run = format!(
+        "exec {husk} test --runner --env CARGO_FIFO={fifo} -- {path} --include-ignored --test-threads=2 many waits"
+    );
+    let mut command = Command::new("script");
+    command
+        .args(["--quiet", "--return", "--command", &run, "/dev/null"])
+        .current_dir(binary.place.path("here"));
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut seen, mut bytes) = (Vec::new(), BufReader::new(child.stdout.take().unwrap()).bytes());
+    while let Some(Ok(byte)) = bytes.next() {
+        seen.push(byte);
+        if seen.ends_with(b"\r\x1b[K90 of 91 tests; 1 running, waits for ") {
+            // It reads until somebody has written and closed it.
+            fs::write(&fifo, "").unwrap();
+        }
+    }
+    let seen = String::from_utf8_lossy(&seen).into_owned();
+    assert!(child.wait().unwrap().success(), "{seen}");
+    assert!(seen.contains("\r\x1b[Ktest waits ... \x1b[32mok\x1b[0m\r\n"), "{seen}");
+}
+
+#[test]
+fn a_harness_of_another_kind_is_run_as_a_whole() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let place = Place::new();
+    let deps = place.path("here/deps");
+    fs::create_dir(&deps).unwrap();
+    let path = format!("{deps}/lab-0123456789abcdef");
+    fs::write(&path, "#!/bin/sh\necho all of them\nexit $1\n").unwrap();
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    place.test(&["--runner"], &[&path, "0"]).prints("all of them\n");
+}

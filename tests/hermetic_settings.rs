@@ -1,0 +1,88 @@
+//! `husk.toml`: options that are the same each time, for all tests or some.
+
+use crate::hermetic::{Place, has_sandboxes};
+use crate::hermetic_libtest::Binary;
+use crate::util::{Seen, need};
+use std::fs;
+
+/// What husk says of a file.
+fn said_of(text: &str) -> Seen {
+    let place = Place::new();
+    fs::write(place.path("here/husk.toml"), text).unwrap();
+    place.sh(&[], "true")
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_line() {
+    for (text, message) in [
+        ("net = \"none\"\ntimout = 3", "husk.toml:2: there is no option 'timout': is it 'timeout'?"),
+        ("\nnet = \"all\"", "husk.toml:2: invalid value 'all' for '--net <NET>'"),
+        ("timeout = \"long\"", "husk.toml:1: invalid value 'long' for '--timeout <TIME>': is no time"),
+        ("strict = 1", "husk.toml:1: strict is true or false"),
+        ("net = [\"none\"]", "husk.toml:1: net has one value"),
+        ("write = [{}]", "husk.toml:1: write is a text or a number"),
+        ("runner = true", "husk.toml:1: there is no option 'runner'"),
+        ("a = ", "husk.toml:1: "),
+        ("override = 1", "husk.toml:1: is a table of its own for each: [[override]]"),
+        ("[[overide]]\nnet = \"none\"", "husk.toml:1: there is no option 'overide': is it 'override'?"),
+        (
+            "\n[[override]]\nnet = \"none\"",
+            "this [[override]] says not what it is for: test, binary, package",
+        ),
+        ("[[override]]\ntest = \"a\"\njunit = \"b\"", "husk.toml:3: junit is about all tests together"),
+    ] {
+        said_of(text).fails(125, message);
+    }
+}
+
+#[test]
+fn a_file_above_says_what_nobody_types() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let place = Place::new();
+    fs::write(
+        place.path("husk.toml"),
+        "env = [\"A=file\", \"B=file\"]\nhide = [\"here/file\"]\nretries = 2\n",
+    )
+    .unwrap();
+    let script = "echo $A $B; cat file";
+    // A path is meant from where the file is. What is typed counts more.
+    place.sh(&["--env", "B=typed"], script).prints("file typed\n");
+    // Another file, which says nothing.
+    place.sh(&["--config", "/dev/null"], script).prints("\nfile");
+    place.sh(&["--config", "no-such"], script).fails(125, "read no-such: no such file or directory");
+    // For this program and no other.
+    let one = "[[override]]\nbinary = [\"no\", \"s*\"]\nenv = \"A=sh\"\n[[override]]\nbinary = \"b*\"\nenv = \"A=no\"\n";
+    fs::write(place.path("husk.toml"), one).unwrap();
+    place.sh(&[], "echo $A").prints("sh\n");
+}
+
+#[test]
+fn a_test_has_what_is_said_for_it() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let binary = Binary::new();
+    let json = binary.place.path("lines");
+    let settings = "retries = 1\njson = \"lines\"\n[[override]]\ntest = \"fails\"\nretries = 2\n\
+                    [[override]]\ntest = \"fails_*\"\nbinary = \"lab\"\nretries = 0\n\
+                    [[override]]\ntest = \"pa*\"\npackage = \"none-such\"\nnet = \"host\"\n";
+    fs::write(binary.place.path("husk.toml"), settings).unwrap();
+    let attempts = |options: &[&str]| {
+        fs::remove_file(&json).unwrap_or(());
+        binary.with_husk(options, &["fails", "panics_not"]);
+        let lines = fs::read_to_string(&json).unwrap();
+        let lines = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let mut attempts: Vec<_> = lines
+            .map(|line| (line["test"].as_str().unwrap().to_owned(), line["attempts"].as_u64().unwrap()))
+            .collect();
+        attempts.sort();
+        attempts
+    };
+    let named = |names: [(&str, u64); 4]| names.map(|(name, attempts)| (name.to_owned(), attempts));
+    assert_eq!(
+        attempts(&[]),
+        named([("fails", 3), ("fails_silently", 1), ("fails_with_an_error", 1), ("panics_not", 2)])
+    );
+    assert_eq!(
+        attempts(&["--retries=3"]),
+        named([("fails", 4), ("fails_silently", 4), ("fails_with_an_error", 4), ("panics_not", 4)])
+    );
+}

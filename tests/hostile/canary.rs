@@ -1,0 +1,135 @@
+//! A tree of the host that no container has anything to do with, watched while one tries.
+
+use crate::util::program;
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, Permissions};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// What stands in its files, and nowhere else.
+pub(crate) const SECRET: &str = "of-the-canary";
+
+/// What must be the same afterwards, beside the tree.
+const HOST: [&str; 4] = [
+    "/proc/sys/kernel/core_pattern",
+    "/proc/sys/kernel/modprobe",
+    "/proc/sys/kernel/hostname",
+    "/proc/sys/net/ipv4/ip_forward",
+];
+
+/// The tree, and how it was.
+pub(crate) struct Canary {
+    directory: TempDir,
+    /// Tells of what has gone again, too.
+    events: OwnedFd,
+    before: BTreeMap<PathBuf, String>,
+}
+
+impl Canary {
+    pub(crate) fn new() -> Self {
+        let directory = TempDir::new().expect("a temporary directory");
+        let at = |name: &str| directory.path().join(name);
+        fs::create_dir_all(at("directory/empty")).expect("a directory");
+        for file in ["file", "directory/file"] {
+            fs::write(at(file), SECRET).expect("a file");
+            fs::set_permissions(at(file), Permissions::from_mode(0o600)).expect("its permissions");
+        }
+        fs::write(at("directory/passwd"), format!("root:x:0:0::/home/{SECRET}:/bin/sh\n")).expect("a file");
+        symlink("file", at("link")).expect("a link");
+        let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).expect("inotify");
+        // Not of files that are closed: a child that another test was about to start may have had ours open.
+        let changes = WatchFlags::ATTRIB
+            | WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MODIFY
+            | WatchFlags::MOVE;
+        for watched in ["", "directory", "directory/empty"] {
+            inotify::add_watch(&events, at(watched), changes).expect("a watch");
+        }
+        let mut canary = Self { directory, events, before: BTreeMap::new() };
+        canary.before = canary.look();
+        canary
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    /// What has become of it, in words; nothing if it is as it was.
+    pub(crate) fn harm(&self) -> Option<String> {
+        let mut words = String::new();
+        let after = self.look();
+        for (path, now) in &after {
+            let name = path.strip_prefix(self.path()).unwrap_or(path).display();
+            match self.before.get(path) {
+                Some(before) if before == now => {}
+                Some(_) => write!(words, "{name} changed; ").expect("text"),
+                None => write!(words, "{name} made; ").expect("text"),
+            }
+        }
+        for path in self.before.keys().filter(|path| !after.contains_key(*path)) {
+            write!(words, "{} gone; ", path.display()).expect("text");
+        }
+        if words.is_empty() {
+            words = self.passed();
+        }
+        (!words.is_empty()).then(|| words.trim_end_matches("; ").to_owned())
+    }
+
+    /// What was for a moment.
+    fn passed(&self) -> String {
+        let mut words = String::new();
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut events = inotify::Reader::new(&self.events, &mut buffer);
+        loop {
+            match events.next() {
+                Ok(event) => {
+                    let name = event.file_name().map(|name| name.to_string_lossy().into_owned());
+                    write!(words, "{} {:?}; ", name.unwrap_or_default(), event.events()).expect("text");
+                }
+                Err(Errno::AGAIN) => return words,
+                Err(error) => panic!("events of the canary: {error}"),
+            }
+        }
+    }
+
+    fn look(&self) -> BTreeMap<PathBuf, String> {
+        let mut found = BTreeMap::new();
+        describe(self.path(), &mut found);
+        for file in HOST {
+            found.insert(file.into(), fs::read_to_string(file).unwrap_or_default());
+        }
+        let null = fs::metadata("/dev/null").expect("a null device");
+        found.insert("/dev/null".into(), format!("{:o} {} {}", null.mode(), null.uid(), null.gid()));
+        // Its time of change is nobody's to choose.
+        let binary = fs::metadata(program()).expect("the runtime");
+        let changed = (binary.ino(), binary.len(), binary.ctime(), binary.ctime_nsec());
+        found.insert(program().into(), format!("{changed:?}"));
+        found
+    }
+}
+
+fn describe(path: &Path, found: &mut BTreeMap<PathBuf, String>) {
+    let metadata = fs::symlink_metadata(path).expect("the canary");
+    let mut words = format!("{:o} {} {} ", metadata.mode(), metadata.uid(), metadata.gid());
+    if metadata.is_dir() {
+        for entry in fs::read_dir(path).expect("the canary") {
+            describe(&entry.expect("the canary").path(), found);
+        }
+    } else if metadata.is_symlink() {
+        words += &fs::read_link(path).expect("the canary").to_string_lossy();
+    } else if metadata.is_file() {
+        words += &String::from_utf8_lossy(&fs::read(path).expect("the canary"));
+    }
+    found.insert(path.to_owned(), words);
+}

@@ -1,0 +1,253 @@
+//! What images try: each a bundle made by a few lines, after what was found in runtimes.
+
+use super::liar::Lie;
+use super::{Attack, bind, devpts, proc, tmpfs};
+use crate::util::Bundle;
+use serde_json::{Value, json};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+
+const FOLLOWS: &[Lie] = &[Lie::Follows];
+
+pub(crate) const ATTACKS: &[Attack] = &[
+    Attack {
+        name: "the place of a mount is a link (crun CVE-2019-18837)",
+        bundle: |canary| linking("data", &canary.at("directory")).mounting(tmpfs("/data/made")),
+        terminal: false,
+        refused: None,
+        lies: FOLLOWS,
+    },
+    Attack {
+        name: "a link that climbs",
+        bundle: |canary| {
+            let climbing = format!("../../../../../../../..{}", canary.at("directory").display());
+            linking("data", Path::new(&climbing)).mounting(tmpfs("/data/made"))
+        },
+        terminal: false,
+        refused: None,
+        lies: FOLLOWS,
+    },
+    Attack {
+        name: "a link to a link in a volume (runc CVE-2021-30465)",
+        bundle: |canary| {
+            let bundle = Bundle::running("exit 0");
+            let volume = bundle.path().join("volume");
+            fs::create_dir(&volume).unwrap();
+            symlink("there", volume.join("link")).unwrap();
+            symlink(canary.at("directory"), volume.join("there")).unwrap();
+            bundle.mounting(bind(&volume, "/volume")).mounting(tmpfs("/volume/link/made"))
+        },
+        terminal: false,
+        refused: None,
+        lies: FOLLOWS,
+    },
+    Attack {
+        name: "the place of a file is a link (runc CVE-2024-45310)",
+        bundle: |canary| {
+            let bundle = linking("data", &canary.at("directory"));
+            let source = bundle.path().join("source");
+            fs::write(&source, "").unwrap();
+            bundle.mounting(bind(&source, "/data/made"))
+        },
+        terminal: false,
+        refused: None,
+        lies: FOLLOWS,
+    },
+    Attack {
+        name: "a link through procfs",
+        bundle: |canary| {
+            let through = format!("/proc/self/root{}", canary.at("directory").display());
+            linking("data", Path::new(&through)).mounting(tmpfs("/data/made"))
+        },
+        terminal: false,
+        refused: Some("too many levels of symbolic links"),
+        lies: FOLLOWS,
+    },
+    Attack {
+        name: "the working directory is a link, and made",
+        bundle: |canary| linking("work", &canary.at("directory")).with("/process/cwd", json!("/work/made")),
+        terminal: false,
+        refused: None,
+        lies: FOLLOWS,
+    },
+    Attack {
+        name: "/dev is a link (runc CVE-2026-41579, crun CVE-2026-47766)",
+        bundle: |canary| linking("dev", &canary.at("directory")).with("/mounts", json!([])),
+        terminal: false,
+        refused: None,
+        lies: FOLLOWS,
+    },
+    Attack {
+        name: "a directory of devices is a link",
+        bundle: |canary| {
+            let bundle = Bundle::running("exit 0").with("/mounts", json!([]));
+            fs::create_dir(bundle.rootfs().join("dev")).unwrap();
+            symlink(canary.at("directory"), bundle.rootfs().join("dev/sub")).unwrap();
+            let device = json!([{ "path": "/dev/sub/made", "type": "c", "major": 1, "minor": 3 }]);
+            bundle.with("/linux/devices", device)
+        },
+        terminal: false,
+        refused: None,
+        lies: FOLLOWS,
+    },
+    Attack {
+        name: "/dev/console is a link, and there is no mount (crun CVE-2026-88264)",
+        bundle: |canary| {
+            let bundle = Bundle::running("exit 0").with("/mounts", json!([proc(), devpts()]));
+            fs::create_dir(bundle.rootfs().join("dev")).unwrap();
+            symlink(canary.at("file"), bundle.rootfs().join("dev/console")).unwrap();
+            bundle.with("/process/terminal", json!(true))
+        },
+        terminal: true,
+        refused: Some("process.terminal"),
+        lies: FOLLOWS,
+    },
+    Attack {
+        name: "a volume in place of devpts (runc CVE-2025-52565)",
+        bundle: |canary| {
+            let bundle = Bundle::running("exit 0");
+            let volume = bundle.path().join("volume");
+            fs::create_dir(&volume).unwrap();
+            symlink(canary.at("file"), volume.join("ptmx")).unwrap();
+            symlink(canary.at("file"), volume.join("0")).unwrap();
+            bundle.mounting(bind(&volume, "/dev/pts")).with("/process/terminal", json!(true))
+        },
+        terminal: true,
+        refused: Some("process.terminal"),
+        lies: &[],
+    },
+    Attack {
+        name: "/proc is a link (runc CVE-2019-19921, CVE-2023-27561, youki CVE-2025-54867)",
+        bundle: |_| {
+            let bundle = linking("proc", Path::new("other"));
+            fs::create_dir(bundle.rootfs().join("other")).unwrap();
+            bundle
+        },
+        terminal: false,
+        refused: Some("mounts[0] /proc"),
+        lies: FOLLOWS,
+    },
+    Attack {
+        name: "a mount's place leads over procfs (runc CVE-2019-16884, CVE-2025-52881)",
+        bundle: |_| linking("data", Path::new("/proc/self")).mounting(tmpfs("/data/attr")),
+        terminal: false,
+        refused: Some("mounts[2] /data/attr"),
+        lies: &[Lie::KnowsNoFileSystem],
+    },
+    Attack {
+        name: "a volume in place of procfs (runc CVE-2019-16884)",
+        bundle: |_| {
+            let bundle = Bundle::running("exit 0");
+            let volume = bundle.path().join("volume");
+            fs::create_dir_all(volume.join("self/attr")).unwrap();
+            bundle.mounting(bind(&volume, "/proc"))
+        },
+        terminal: false,
+        refused: Some("mounts[2] /proc"),
+        lies: &[],
+    },
+    Attack {
+        name: "files in place of procfs, to be written to (runc CVE-2025-52881, youki CVE-2025-62596)",
+        bundle: |canary| {
+            let bundle = Bundle::running("exit 0").with("/mounts", json!([dev()]));
+            let own = bundle.rootfs().join("proc/self");
+            fs::create_dir_all(&own).unwrap();
+            symlink(canary.at("file"), own.join("oom_score_adj")).unwrap();
+            let parameters = bundle.rootfs().join("proc/sys/net/ipv4");
+            fs::create_dir_all(&parameters).unwrap();
+            symlink(canary.at("file"), parameters.join("ip_forward")).unwrap();
+            bundle
+                .with("/process/oomScoreAdj", json!(500))
+                .with("/linux/sysctl", json!({ "net.ipv4.ip_forward": "1" }))
+        },
+        terminal: false,
+        refused: None,
+        lies: &[],
+    },
+    Attack {
+        name: "a link for the null device that covers what is masked (runc CVE-2025-31133, youki CVE-2025-62161)",
+        bundle: |canary| {
+            let bundle = Bundle::running("write /masked").mounting(bind(&canary.at("file"), "/victim"));
+            let volume = bundle.path().join("volume");
+            fs::create_dir(&volume).unwrap();
+            symlink("/victim", volume.join("null")).unwrap();
+            fs::write(bundle.rootfs().join("masked"), "").unwrap();
+            bundle.mounting(bind(&volume, "/dev")).with("/linux/maskedPaths", json!(["/masked"]))
+        },
+        terminal: false,
+        refused: None,
+        lies: &[],
+    },
+    Attack {
+        name: "a link for the null device, to be given away (crun CVE-2026-88265)",
+        bundle: |canary| {
+            let bundle = Bundle::running("exit 0").mounting(bind(&canary.at("file"), "/victim"));
+            let volume = bundle.path().join("volume");
+            fs::create_dir(&volume).unwrap();
+            fs::set_permissions(&volume, Permissions::from_mode(0o755)).unwrap();
+            symlink("/victim", volume.join("null")).unwrap();
+            bundle.mounting(bind(&volume, "/dev")).with("/process/user", json!({ "uid": 1000, "gid": 1000 }))
+        },
+        terminal: false,
+        refused: None,
+        lies: &[],
+    },
+    Attack {
+        name: "the program is the runtime (runc CVE-2019-5736)",
+        bundle: |_| {
+            linking("program", Path::new("/proc/self/exe")).with("/process/args", json!(["/program", "list"]))
+        },
+        terminal: false,
+        refused: Some("process.args[0]"),
+        lies: FOLLOWS,
+    },
+    Attack {
+        name: "the program's interpreter is the runtime (runc CVE-2019-5736)",
+        bundle: |_| {
+            let bundle = Bundle::running("").with("/process/args", json!(["/script"]));
+            let script = bundle.rootfs().join("script");
+            // It runs, on a mount that nobody can write to, and knows no such words.
+            fs::write(&script, "#!/proc/self/exe --help\n").unwrap();
+            fs::set_permissions(script, Permissions::from_mode(0o755)).unwrap();
+            bundle
+        },
+        terminal: false,
+        refused: Some("see 'husk --help'"),
+        lies: &[],
+    },
+    Attack {
+        name: "the list of users is a link",
+        bundle: |canary| {
+            let bundle = Bundle::running("env");
+            fs::create_dir(bundle.rootfs().join("etc")).unwrap();
+            symlink(canary.at("directory/passwd"), bundle.rootfs().join("etc/passwd")).unwrap();
+            bundle
+        },
+        terminal: false,
+        refused: None,
+        lies: FOLLOWS,
+    },
+    Attack {
+        name: "what is masked is a link",
+        bundle: |canary| {
+            linking("data", &canary.at("directory"))
+                .with("/linux/maskedPaths", json!(["/data/file", "/data"]))
+                .with("/linux/readonlyPaths", json!(["/data/empty", "/data"]))
+        },
+        terminal: false,
+        refused: None,
+        lies: &[],
+    },
+];
+
+/// A bundle whose root file system has this link.
+fn linking(name: &str, target: &Path) -> Bundle {
+    let bundle = Bundle::running("exit 0");
+    symlink(target, bundle.rootfs().join(name)).unwrap();
+    bundle
+}
+
+fn dev() -> Value {
+    json!({ "destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"] })
+}

@@ -1,0 +1,285 @@
+//! Each verb with one of its system calls failed, or whoever made it killed there, one after the other: the error is put
+//! into words, nothing is lost, and nothing is left behind.
+//!
+//! `HOSTILE_FAULTS=all` fails every call; else it is some of them.
+
+use super::watched::{self, Call, HANGS, Verdict};
+use super::{bind, devpts, tmpfs};
+use crate::util::{Bundle, Runtime, Seen, guest, is_husk, is_root, need};
+use husk_spawn::sys::process::Instruction;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What happens at a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Fails,
+    Kills,
+}
+
+/// Calls that are always made (x86-64): the kernel knows no way for them to fail (who and where one is, random bytes), or
+/// they wait, or the allocator makes them, which ends a program when there is no memory.
+const MADE: [u32; 22] =
+    [3, 7, 9, 11, 12, 15, 24, 35, 39, 60, 95, 102, 104, 107, 108, 110, 186, 202, 231, 232, 271, 318];
+const WRITE: u32 = 1;
+const EXECVE: u32 = 59;
+
+/// Notifies of all but those, and of writes that may be words between parent and child.
+fn filter() -> &'static [Instruction] {
+    let (load, equal, greater, answer) = (0x20, 0x15, 0x25, 0x06);
+    let (allow, notify) = (0x7fff_0000, 0x7fc0_0000);
+    let third_argument = 32;
+    let mut program = vec![Instruction { code: load, jt: 0, jf: 0, k: 0 }];
+    for number in MADE {
+        program.push(Instruction { code: equal, jt: 0, jf: 1, k: number });
+        program.push(Instruction { code: answer, jt: 0, jf: 0, k: allow });
+    }
+    program.push(Instruction { code: equal, jt: 0, jf: 3, k: WRITE });
+    program.push(Instruction { code: load, jt: 0, jf: 0, k: third_argument });
+    program.push(Instruction { code: greater, jt: 1, jf: 0, k: 16 });
+    program.push(Instruction { code: answer, jt: 0, jf: 0, k: allow });
+    program.push(Instruction { code: answer, jt: 0, jf: 0, k: notify });
+    program.leak()
+}
+
+/// Runs a command with the fault at this call, if there are as many. Says how many there were, and which that was.
+fn run(command: &Command, at: u32, fault: Fault) -> (Seen, u32, u32) {
+    let (count, which) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let mut programs = BTreeSet::new();
+    let mut has_begun = false;
+    let [counted, found] = [&count, &which].map(Arc::clone);
+    let seen = watched::run(command, filter(), move |call: &Call| {
+        // Before, it is not yet the runtime.
+        if !has_begun || programs.contains(&call.process) {
+            has_begun |= call.number == EXECVE;
+            return Verdict::GoOn;
+        }
+        // From here on it is no more the runtime, or a hook before it begins.
+        if call.number == EXECVE {
+            programs.insert(call.process);
+        }
+        if counted.fetch_add(1, Ordering::Relaxed) != at {
+            return Verdict::GoOn;
+        }
+        found.store(call.number, Ordering::Relaxed);
+        match fault {
+            Fault::Fails => Verdict::Fail(Errno::IO),
+            Fault::Kills => {
+                let process = Pid::from_raw(call.process).expect("a pid");
+                kill_process(process, Signal::KILL).expect("a process that waits for us");
+                Verdict::GoOn
+            }
+        }
+    });
+    (seen, count.load(Ordering::Relaxed), which.load(Ordering::Relaxed))
+}
+
+/// A container that has a little of everything.
+fn rich(words: &str) -> Bundle {
+    let bundle = Bundle::running(words);
+    let ours = guest();
+    let hook = json!([{ "path": ours, "args": ["guest", "exit", "0"] }]);
+    let source = bundle.path().join("source");
+    fs::create_dir(&source).unwrap();
+    let profile = json!({
+        "defaultAction": "SCMP_ACT_ALLOW",
+        "syscalls": [{ "names": ["getcwd"], "action": "SCMP_ACT_ERRNO" }]
+    });
+    bundle
+        .mounting(devpts())
+        .mounting(tmpfs("/made/here"))
+        .mounting(bind(&source, "/shown"))
+        .with("/hooks", json!({ "createRuntime": hook, "createContainer": hook, "poststop": hook }))
+        .with("/process/user", json!({ "uid": 1000, "gid": 1000 }))
+        .with("/process/rlimits", json!([{ "type": "RLIMIT_CORE", "soft": 0, "hard": 0 }]))
+        .with("/linux/maskedPaths", json!(["/proc/fs", "/proc/version"]))
+        .with("/linux/readonlyPaths", json!(["/proc/sys"]))
+        .with("/linux/sysctl", json!({ "net.ipv4.ip_forward": "1" }))
+        .with("/linux/resources", json!({ "pids": { "limit": 100 } }))
+        .with("/linux/seccomp", profile)
+}
+
+/// What is left of the container when it has been deleted.
+fn left(runtime: &Runtime, bundle: &Bundle) -> Vec<String> {
+    let cgroup = bundle.config["linux"]["cgroupsPath"]
+        .as_str()
+        .unwrap_or("/no cgroup")
+        .trim_start_matches('/')
+        .to_owned();
+    let mut left = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse() else { continue };
+        let text = |name: &str| fs::read(entry.path().join(name)).unwrap_or_default();
+        let root = runtime.root().to_string_lossy();
+        let is_ours = String::from_utf8_lossy(&text("cmdline")).contains(&*root)
+            || String::from_utf8_lossy(&text("cgroup")).contains(&cgroup);
+        if is_ours && !ends(pid) {
+            left.push(format!(
+                "process {pid}: {}",
+                String::from_utf8_lossy(&text("cmdline")).replace('\0', " ")
+            ));
+        }
+    }
+    for controller in fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
+        let places = [controller.path().join(&cgroup), Path::new("/sys/fs/cgroup").join(&cgroup)];
+        left.extend(places.iter().filter(|place| place.exists()).map(|place| place.display().to_string()));
+    }
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let path = bundle.path().to_string_lossy();
+    left.extend(mounts.lines().filter(|line| line.contains(&*path)).map(str::to_owned));
+    left.extend(
+        fs::read_dir(runtime.root()).unwrap().flatten().map(|entry| entry.path().display().to_string()),
+    );
+    left
+}
+
+// Whoever cannot open what tells that a container lives must not take it for one that does not.
+#[test]
+fn a_container_is_not_forgotten_for_want_of_descriptors() {
+    need!(is_husk(), "the option is husk's");
+    // With no cgroup that would know better.
+    let bundle = Bundle::running("hang");
+    let mut runtime = Runtime::under_test();
+    runtime.globals = &["--cgroup-manager=disabled"];
+    started(&runtime, &bundle);
+    let state: Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
+    let pid = i32::try_from(state["pid"].as_i64().unwrap()).unwrap();
+    let (mut refused, mut is_there) = (0, true);
+    for most in 3..40 {
+        let script = format!("ulimit -n {most}; exec \"$@\"");
+        let mut shell = Command::new("sh");
+        let delete = runtime.command("delete");
+        shell
+            .args(["-c", &script, "sh"])
+            .arg(delete.get_program())
+            .args(delete.get_args())
+            .args(["--force", "c"]);
+        is_there = !shell.output().unwrap().status.success();
+        if !is_there {
+            break;
+        }
+        refused += 1;
+        // It may be killed by now, but is known.
+        runtime.call("state", &["c"]).succeeds();
+    }
+    assert!(refused > 0 && !is_there, "refused {refused} times");
+    assert!(ends(pid), "it was forgotten, and lives");
+}
+
+/// Whether a process ends, for one whose maker has died is still about to.
+fn ends(pid: i32) -> bool {
+    let Some(Ok(process)) = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty())) else {
+        return true;
+    };
+    let most = Timespec { tv_sec: 10, tv_nsec: 0 };
+    poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&most)).unwrap() == 1
+}
+
+/// A verb, and what stands before it.
+struct Verb {
+    name: &'static str,
+    prepare: fn(&Runtime, &Bundle),
+    arguments: fn(&Bundle) -> Vec<String>,
+    words: &'static str,
+}
+
+fn of_bundle(bundle: &Bundle) -> Vec<String> {
+    vec!["--bundle".to_owned(), bundle.path().display().to_string(), "c".to_owned()]
+}
+
+fn created(runtime: &Runtime, bundle: &Bundle) {
+    runtime.create(bundle).succeeds();
+}
+
+fn started(runtime: &Runtime, bundle: &Bundle) {
+    created(runtime, bundle);
+    runtime.call("start", &["c"]).succeeds();
+}
+
+fn walk(verb: &Verb) {
+    need!(is_root(), "needs root to make cgroups");
+    need!(cfg!(target_arch = "x86_64"), "knows the calls of another processor");
+    let all = std::env::var_os("HOSTILE_FAULTS").is_some_and(|value| value == "all");
+    let mut found = Vec::new();
+    for fault in [Fault::Fails, Fault::Kills] {
+        let bundle = rich(verb.words);
+        let runtime = Runtime::under_test();
+        bundle.write();
+        let (mut at, mut tolerated) = (0, 0);
+        loop {
+            (verb.prepare)(&runtime, &bundle);
+            let mut command = runtime.command(verb.name);
+            command.args((verb.arguments)(&bundle));
+            let (seen, count, which) = run(&command, at, fault);
+            let is_over = at >= count;
+            let mut complain =
+                |what: String| found.push(format!("{} {fault:?} at {at} (call {which}): {what}", verb.name));
+            let err = String::from_utf8_lossy(&seen.0.stderr).into_owned();
+            tolerated += u32::from(seen.0.status.success());
+            let said = !err.trim().is_empty() || which == WRITE || which == 20;
+            // Memory that others could read must not be gone on with.
+            let is_meant = err.contains("dumpable.rs");
+            if err.contains("panicked") && !is_meant
+                || err.contains(HANGS)
+                || (fault == Fault::Fails && !seen.0.status.success() && !said)
+            {
+                complain(format!("{:?}: {err:?}", seen.0.status));
+            }
+            for verb in ["list", "delete"] {
+                let options: &[&str] = if verb == "list" { &[] } else { &["--force", "c"] };
+                let after = runtime.call(verb, options);
+                if !after.0.status.success() {
+                    complain(format!("{verb}: {}", String::from_utf8_lossy(&after.0.stderr)));
+                }
+            }
+            let left = left(&runtime, &bundle);
+            if !left.is_empty() {
+                complain(format!("left: {left:?} after {err}"));
+            }
+            if is_over && !seen.0.status.success() {
+                found.push(format!("{} without a fault: {err}", verb.name));
+            }
+            if is_over {
+                break;
+            }
+            at += if all { 1 } else { (count / 10).max(1) };
+        }
+        eprintln!("{} {fault:?}: {at} calls, {tolerated} made no difference", verb.name);
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn run_leaves_nothing() {
+    walk(&Verb { name: "run", prepare: |_, _| {}, arguments: of_bundle, words: "exit 0" });
+}
+
+#[test]
+fn create_leaves_nothing() {
+    walk(&Verb { name: "create", prepare: |_, _| {}, arguments: of_bundle, words: "wait" });
+}
+
+#[test]
+fn start_leaves_nothing() {
+    walk(&Verb { name: "start", prepare: created, arguments: |_| vec!["c".to_owned()], words: "hang" });
+}
+
+#[test]
+fn exec_leaves_nothing() {
+    let arguments = |_: &Bundle| ["c", "/guest", "exit", "0"].map(str::to_owned).to_vec();
+    walk(&Verb { name: "exec", prepare: started, arguments, words: "hang" });
+}
+
+#[test]
+fn delete_leaves_nothing() {
+    let arguments = |_: &Bundle| ["--force", "c"].map(str::to_owned).to_vec();
+    walk(&Verb { name: "delete", prepare: started, arguments, words: "hang" });
+}

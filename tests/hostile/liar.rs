@@ -1,0 +1,80 @@
+//! A kernel that does not do what it is asked for, and says that it has.
+//!
+//! It is how a defence is shown to be one: without the call that it rests on, the same binary has to lose. A filter of
+//! system calls answers some with success, undone; of `openat2` the test is notified, takes away what was said about how
+//! a path is to be resolved, and lets it go on.
+
+use super::watched::{self, Verdict};
+use crate::util::Seen;
+use husk_spawn::sys::process::Instruction;
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt as _;
+
+/// What the kernel does not do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lie {
+    /// `openat2` heeds neither `RESOLVE_*` nor `O_NOFOLLOW`: paths lead where links lead.
+    Follows,
+    /// `fstatfs` says nothing of any file system.
+    KnowsNoFileSystem,
+}
+
+impl Lie {
+    /// The call, by its number on x86-64 and elsewhere.
+    fn call(self) -> u32 {
+        let common = |x86_64, generic| if cfg!(target_arch = "x86_64") { x86_64 } else { generic };
+        match self {
+            Self::Follows => 437,
+            Self::KnowsNoFileSystem => common(138, 44),
+        }
+    }
+
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Follows => "links are followed",
+            Self::KnowsNoFileSystem => "no file system is known",
+        }
+    }
+
+    /// What the filter answers: `SECCOMP_RET_USER_NOTIF`, or `SECCOMP_RET_ERRNO` with no error.
+    fn answer(self) -> u32 {
+        match self {
+            Self::Follows => 0x7fc0_0000,
+            Self::KnowsNoFileSystem => 0x0005_0000,
+        }
+    }
+}
+
+/// The filter that tells these lies.
+fn filter(lies: &[Lie]) -> &'static [Instruction] {
+    let (load, equal, answer, allow) = (0x20, 0x15, 0x06, 0x7fff_0000);
+    let mut program = vec![Instruction { code: load, jt: 0, jf: 0, k: 0 }];
+    for lie in lies {
+        program.push(Instruction { code: equal, jt: 0, jf: 1, k: lie.call() });
+        program.push(Instruction { code: answer, jt: 0, jf: 0, k: lie.answer() });
+    }
+    program.push(Instruction { code: answer, jt: 0, jf: 0, k: allow });
+    program.leak()
+}
+
+/// Runs a command, and all that it starts, on such a kernel.
+pub(crate) fn run(command: &std::process::Command, lies: &[Lie]) -> Seen {
+    watched::run(command, filter(lies), |call| {
+        unsay(call.process, call.arguments[2]);
+        Verdict::GoOn
+    })
+}
+
+/// Takes `O_NOFOLLOW` and `RESOLVE_*` out of a `struct open_how`.
+fn unsay(process: i32, how: u64) {
+    let no_follow = if cfg!(target_arch = "x86_64") { 0o400_000_u64 } else { 0o100_000 };
+    let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{process}/mem"));
+    // It may be gone.
+    let Ok(memory) = memory else { return };
+    let mut flags = [0; 8];
+    if memory.read_exact_at(&mut flags, how).is_ok() {
+        let flags = u64::from_ne_bytes(flags) & !no_follow;
+        memory.write_all_at(&flags.to_ne_bytes(), how).unwrap_or(());
+        memory.write_all_at(&[0; 8], how + 16).unwrap_or(());
+    }
+}

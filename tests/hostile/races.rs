@@ -1,0 +1,182 @@
+//! A volume, and an image, that change while a container is made: what is a directory at one moment is a link to the host
+//! at the next. `HOSTILE_STARTS` says how many containers there are; `make soak` has many.
+
+use super::canary::{Canary, SECRET};
+use super::liar::{self, Lie};
+use super::{bind, proc, tmpfs};
+use crate::util::{Bundle, Runtime, is_husk, is_root, need};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde_json::json;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+/// A container, and the names that are exchanged all the time: each a directory at first, and a link.
+struct Race {
+    bundle: Bundle,
+    names: Vec<[PathBuf; 2]>,
+}
+
+impl Race {
+    fn of(bundle: Bundle) -> Self {
+        Self { bundle, names: Vec::new() }
+    }
+
+    /// Exchanges a directory with a link to the canary's.
+    fn exchanging(mut self, directory: PathBuf, canary: &Canary) -> Self {
+        let link = directory.with_extension("link");
+        fs::create_dir_all(&directory).unwrap();
+        symlink(canary.at("directory"), &link).unwrap();
+        self.names.push([directory, link]);
+        self
+    }
+}
+
+/// Who exchanges them, on a processor of its own where there is one.
+fn exchange(names: &[[PathBuf; 2]], ends: &AtomicBool, exchanges: &AtomicU64) {
+    let last = sched_getaffinity(None).map(|cpus| (0..CpuSet::MAX_CPU).rfind(|cpu| cpus.is_set(*cpu)));
+    if let Ok(Some(last)) = last {
+        let mut one = CpuSet::new();
+        one.set(last);
+        sched_setaffinity(None, &one).expect("a processor that is ours");
+    }
+    while !ends.load(Ordering::Relaxed) {
+        for [one, other] in names {
+            renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).expect("two names");
+        }
+        exchanges.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Makes containers, as many as these, until the canary is harmed, and says how.
+fn run(make: fn(&Canary) -> Race, starts: usize, lies: &[Lie]) -> Option<String> {
+    let canary = Canary::new();
+    let race = make(&canary);
+    race.bundle.write();
+    let runtime = Runtime::under_test();
+    let mut command = runtime.command("run");
+    command.arg("--bundle").arg(race.bundle.path()).arg("c");
+    // By their descriptors, for they have no names that stay.
+    let directories: Vec<_> =
+        race.names.iter().map(|[directory, _]| File::open(directory).unwrap()).collect();
+    let (ends, exchanges) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| exchange(&race.names, &ends, &exchanges));
+        let mut harmed = None;
+        let mut began = 0;
+        for _ in 0..starts {
+            directories.iter().for_each(empty);
+            let before = exchanges.load(Ordering::Relaxed);
+            let (told, is_well) = start(&mut command, lies);
+            began += usize::from(is_well);
+            harmed =
+                canary.harm().or_else(|| told.contains(SECRET).then(|| "what is in it was told".to_owned()));
+            if harmed.is_some() {
+                break;
+            }
+            // Nobody raced who was not there.
+            while exchanges.load(Ordering::Relaxed) == before {
+                thread::yield_now();
+            }
+        }
+        ends.store(true, Ordering::Relaxed);
+        // Some have to get through, or nothing is shown.
+        assert!(harmed.is_some() || began > 0, "of {starts} none began");
+        harmed
+    })
+}
+
+/// What one says, and whether it was well.
+fn start(command: &mut Command, lies: &[Lie]) -> (String, bool) {
+    let seen =
+        if lies.is_empty() { command.output().expect("the runtime") } else { liar::run(command, lies).0 };
+    (String::from_utf8_lossy(&seen.stdout).into_owned(), seen.status.success())
+}
+
+/// Takes away what the last container has made, that the next has to make it again.
+fn empty(directory: &File) {
+    for entry in fs::read_dir(format!("/proc/self/fd/{}", directory.as_raw_fd())).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        let kind = fs::symlink_metadata(&path).expect("what is in it");
+        if kind.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.expect("it to go");
+    }
+}
+
+/// The host is as it was after many, and is not on a kernel that follows links.
+fn holds(make: fn(&Canary) -> Race) {
+    need!(is_root(), "needs root, who could harm the host");
+    let starts = std::env::var("HOSTILE_STARTS").map_or(50, |starts| starts.parse().expect("a number"));
+    assert_eq!(run(make, starts, &[]), None);
+    if is_husk() {
+        assert!(run(make, 200, &[Lie::Follows]).is_some(), "the race cannot be lost");
+    }
+}
+
+fn volume(bundle: &Bundle) -> PathBuf {
+    bundle.path().join("volume")
+}
+
+/// A bundle that shows a volume which others write to.
+fn sharing(words: &str, at: &str) -> Bundle {
+    let bundle = Bundle::running(words);
+    let volume = volume(&bundle);
+    fs::create_dir(&volume).unwrap();
+    bundle.mounting(bind(&volume, at))
+}
+
+#[test]
+fn a_volume_may_change_below_a_mount() {
+    holds(|canary| {
+        let bundle = sharing("exit 0", "/volume");
+        let swapped = volume(&bundle).join("swapped");
+        let source = bundle.path().join("source");
+        fs::write(&source, "").unwrap();
+        let bundle = bundle
+            .mounting(tmpfs("/volume/swapped/made"))
+            .mounting(bind(&source, "/volume/swapped/file"))
+            .mounting(tmpfs("/volume/swapped/some/way/down"));
+        Race::of(bundle).exchanging(swapped, canary)
+    });
+}
+
+#[test]
+fn a_volume_may_change_below_what_is_made_and_masked() {
+    holds(|canary| {
+        let bundle = sharing("exit 0", "/volume");
+        let swapped = volume(&bundle).join("swapped");
+        let device = json!([{ "path": "/volume/swapped/null", "type": "c", "major": 1, "minor": 3 }]);
+        let bundle = bundle
+            .with("/linux/devices", device)
+            .with("/linux/maskedPaths", json!(["/volume/swapped/null", "/volume/swapped/empty"]))
+            .with("/linux/readonlyPaths", json!(["/volume/swapped/empty", "/volume/swapped"]))
+            .with("/process/cwd", json!("/volume/swapped/work"));
+        Race::of(bundle).exchanging(swapped, canary)
+    });
+}
+
+#[test]
+fn an_image_may_change_where_proc_and_dev_and_users_are() {
+    holds(|canary| {
+        let bundle = Bundle::running("env").with("/mounts", json!([proc()]));
+        let places = ["proc", "dev", "etc"].map(|name| bundle.rootfs().join(name));
+        places.into_iter().fold(Race::of(bundle), |race, place| race.exchanging(place, canary))
+    });
+}
+
+#[test]
+fn a_volume_may_change_that_is_dev() {
+    holds(|canary| {
+        let bundle = sharing("write /masked", "/dev").mounting(bind(&canary.at("directory"), "/victim"));
+        let volume = volume(&bundle);
+        fs::write(bundle.rootfs().join("masked"), "").unwrap();
+        let bundle = bundle
+            .with("/linux/maskedPaths", json!(["/masked", "/dev/shm/file"]))
+            .mounting(tmpfs("/dev/shm/made"));
+        Race::of(bundle).exchanging(volume.join("shm"), canary)
+    });
+}

@@ -1,0 +1,126 @@
+//! A command about whose system calls the test decides.
+//!
+//! A filter notifies the test of calls, its own and those of all that it starts, and each waits for the answer.
+
+#![expect(unsafe_code, reason = "the requests of a seccomp listener")]
+
+use crate::util::Seen;
+use husk_spawn::sys::process::Instruction;
+use husk_spawn::{Command, Request, Step};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::ioctl::{Opcode, Updater, ioctl};
+use std::fs::File;
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::process::Output;
+use std::thread;
+
+/// What the test is notified of.
+pub(crate) struct Call {
+    /// The process, or its thread.
+    pub(crate) process: i32,
+    pub(crate) number: u32,
+    pub(crate) arguments: [u64; 6],
+}
+
+/// What it decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The call is made.
+    GoOn,
+    /// It is not, and this is why.
+    Fail(Errno),
+}
+
+/// Longer than anything takes that does not hang.
+const MOST: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
+
+/// What is said of one that does.
+pub(crate) const HANGS: &str = "it hangs";
+
+/// Runs a command whose calls go through this filter.
+pub(crate) fn run(
+    command: &std::process::Command,
+    filter: &'static [Instruction],
+    decide: impl FnMut(&Call) -> Verdict + Send + 'static,
+) -> Seen {
+    let file = || tempfile::tempfile().expect("a file");
+    let (mut out, mut err) = (file(), file());
+    let mut watched = Command::new(command.get_program());
+    watched.args(command.get_args()).stdin(File::open("/dev/null").expect("the null device"));
+    watched.stdout(out.try_clone().expect("a file")).stderr(err.try_clone().expect("a file"));
+    let new_listener = 8;
+    watched.step(Step::SeccompListener { flags: new_listener, program: filter });
+    let mut child = watched.notify_release().kill_on_drop().spawn().expect("the runtime");
+    let request = child.next_request().expect("a child");
+    assert_eq!(request, Some(Request::Listener), "{:?}", child.wait());
+    let listener = child.requested_fd().expect("its listener");
+    // What is asked before it may go on is answered, too.
+    let answering = thread::spawn(move || answer(&listener, decide));
+    child.go_on().expect("a child");
+    // What it leaves behind is answered for as long as it lives.
+    drop(answering);
+    let mut polled = [PollFd::new(&child, PollFlags::IN)];
+    let ended = retry_on_intr(|| poll(&mut polled, Some(&MOST))).expect("a poll");
+    if ended == 0 {
+        child.kill().expect("a process that hangs");
+        err.write_all(HANGS.as_bytes()).expect("a file");
+    }
+    let status = child.wait().expect("its end");
+    let [stdout, stderr] = [&mut out, &mut err].map(|file| read_to_end(file).into_bytes());
+    Seen(Output { status, stdout, stderr })
+}
+
+fn read_to_end(file: &mut File) -> String {
+    let mut bytes = Vec::new();
+    file.rewind().and_then(|()| file.read_to_end(&mut bytes)).expect("what was written");
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// `struct seccomp_notif`: id; pid and flags; number and architecture; instruction; six arguments.
+type Notification = [u64; 10];
+/// `struct seccomp_notif_resp`: id; value; error and flags.
+type Answer = [u64; 3];
+
+const RECEIVE: Opcode = rustix::ioctl::opcode::read_write::<Notification>(b'!', 0);
+const SEND: Opcode = rustix::ioctl::opcode::read_write::<Answer>(b'!', 1);
+/// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`, in the upper half of its word.
+const GO_ON: u64 = 1 << 32;
+
+/// Answers until nobody is left who could ask.
+fn answer(listener: &OwnedFd, mut decide: impl FnMut(&Call) -> Verdict) {
+    loop {
+        let mut polled = [PollFd::new(listener, PollFlags::IN)];
+        retry_on_intr(|| poll(&mut polled, None)).expect("a poll");
+        if !polled[0].revents().contains(PollFlags::IN) {
+            return;
+        }
+        let mut asked: Notification = [0; 10];
+        match request::<RECEIVE, _>(listener, &mut asked) {
+            Ok(()) => {}
+            // Who asked is gone.
+            Err(Errno::NOENT | Errno::INTR) => continue,
+            Err(error) => panic!("a notification: {error}"),
+        }
+        let [id, process, number, _, arguments @ ..] = asked;
+        let [process, number] = [process, number].map(|word| word as u32);
+        let call = Call { process: process.cast_signed(), number, arguments };
+        let mut answer: Answer = match decide(&call) {
+            Verdict::GoOn => [id, 0, GO_ON],
+            Verdict::Fail(errno) => [id, 0, u64::from((-errno.raw_os_error()).cast_unsigned())],
+        };
+        match request::<SEND, _>(listener, &mut answer) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => panic!("an answer: {error}"),
+        }
+    }
+}
+
+/// One of the two requests. The kernel wants a notification's place zeroed.
+fn request<const CODE: Opcode, T>(listener: &OwnedFd, words: &mut T) -> Result<(), Errno> {
+    // SAFETY: both codes are made from the type whose structure the kernel reads and writes for them.
+    let request = unsafe { Updater::<CODE, T>::new(words) };
+    // SAFETY: the same; and the kernel keeps nothing of it.
+    unsafe { ioctl(listener, request) }
+}
