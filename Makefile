@@ -30,7 +30,7 @@ check: ## format, lints, unit tests, house rules: no root, under a minute
 fuzz: ## fuzz everything that reads what others have written, a minute each (SECONDS=)
 	tests/fuzz.sh $(or $(SECONDS),60)
 
-integration: ## containers by podman, containerd, Kubernetes' interface and docker; installs them where it can
+integration: ## containers by podman, containerd, Kubernetes' interface and docker, tests by nextest, go and pytest; installs them where it can
 	integration/run.sh
 
 test: ## every test, and every example run; installs what tests need where it can
@@ -39,8 +39,9 @@ test: ## every test, and every example run; installs what tests need where it ca
 soak: ## 2,000 containers, 1,000 processes in one, and what is left; 1 GB through a terminal; 20,000 races (CYCLES= WIDTH= EXECS= BYTES= STARTS=)
 	integration/soak/run.sh $(or $(CYCLES),2000) $(or $(WIDTH),8) $(or $(EXECS),1000) $(or $(BYTES),1073741824) $(or $(STARTS),20000)
 
-integration-guest: ## tests of cgroups, systemd and AppArmor in an emulated Debian: the first time builds it
+integration-guest: ## tests of cgroups, systemd and AppArmor, and the engines, in an emulated Debian: the first time builds it
 	integration/guest/tests.sh
+	integration/guest/engines.sh
 
 golden: ## write the expected plans, help and what attacks come to anew; the difference is the review
 	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-plan --test golden

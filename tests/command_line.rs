@@ -124,7 +124,17 @@ fn what_is_not_understood_is_said_with_where_to_look() {
     let says = |words: &[&str], code, text| runtime.typed(words).fails(code, text);
     says(&["dance"], 3, "husk: unknown command \"dance\"\nsee 'husk --help'");
     says(&["state"], 1, "husk: state: ID is missing\nsee 'husk state --help'");
-    says(&["list", "--dance"], 1, "husk: list: unexpected argument '--dance' found");
+    says(&["list", "--dance"], 1, "husk: list: unexpected argument '--dance' found\nsee 'husk list --help'");
+    says(
+        &["stat", "c"],
+        3,
+        "husk: unknown command \"stat\"\ndid you mean 'start' or 'state'?\nsee 'husk --help'",
+    );
+    let slip =
+        "husk: run: unexpected argument '--bundel' found\ndid you mean '--bundle'?\nsee 'husk run --help'";
+    says(&["run", "--bundel", "b", "c"], 1, slip);
+    // What follows is its value, not a command.
+    says(&["--lgo", "x", "list"], 1, "husk: unexpected argument '--lgo' found\ndid you mean '--log'?");
 }
 
 // podman asks so whether an option is there (containers/common, CRRuntimeSupportsPodCheckpointRestore).

@@ -2,7 +2,7 @@
 //!
 //! They hold for every runtime that engines run (`RUNTIME_UNDER_TEST`).
 
-use crate::util::{Bundle, Runtime, Seen, is_root, need, until_gone};
+use crate::util::{Bundle, Receiver, Runtime, Seen, is_husk, is_root, need, until_gone};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -131,6 +131,48 @@ fn as_containerd() {
     assert!(objects.iter().all(|object| is_time(object["time"].as_str().unwrap())), "{objects:?}");
 }
 
+// conmon and CRI-O ask for terminals in the same words.
+#[test]
+fn as_containerd_for_who_has_a_terminal() {
+    let devpts = json!({ "destination": "/dev/pts", "type": "devpts", "source": "devpts", "options": ["newinstance", "ptmxmode=0666", "mode=0620"] });
+    let bundle = waiting().with("/process/terminal", true.into()).mounting(devpts);
+    let engine = Engine::new(bundle, |root, bundle| {
+        words(&["--root", root, "--log", &format!("{bundle}/log.json"), "--log-format", "json"])
+    });
+    let socket = Receiver::new();
+    let console = format!("--console-socket {}", socket.path());
+    engine.types(&format!("create --bundle B --pid-file B/init.pid {console} c")).succeeds();
+    let (_terminal, name) = socket.received();
+    assert!(!name.is_empty());
+    let pid = engine.pid("init.pid");
+    engine.types("start c").succeeds();
+    engine.process("process", &["/guest", "wait"]);
+    let mut process: Value = serde_json::from_str(&engine.read("process")).unwrap();
+    process["terminal"] = true.into();
+    fs::write(engine.path("process"), process.to_string()).unwrap();
+    let exec = format!("exec --process B/process {console} --detach --pid-file B/exec.pid c");
+    engine.types(&exec).succeeds();
+    let (_terminal, _name) = socket.received();
+    assert!(engine.pid("exec.pid") > 1);
+    engine.types("kill c 9").succeeds();
+    until_gone(pid);
+    engine.types("delete c").succeeds();
+    assert_eq!(engine.read("log.json"), "");
+}
+
+// `podman run --cgroups=disabled`, for runtimes of which its configuration says that they know it.
+#[test]
+fn as_podman_without_cgroups() {
+    need!(is_husk(), "crun's option");
+    let engine = Engine::new(Bundle::running("cat /proc/self/cgroup"), |root, bundle| {
+        let log = format!("{bundle}/log");
+        words(&["--root", root, "--cgroup-manager", "disabled", "--log-format=json", "--log", &log])
+    });
+    let seen = engine.types("run --bundle B --no-pivot --no-new-keyring c");
+    let ours = fs::read_to_string("/proc/self/cgroup").unwrap();
+    assert_eq!(seen.succeeds(), ours);
+}
+
 // podman reads the log as one object, so that what is only a warning must not stand before an error.
 #[test]
 fn as_podman_through_conmon() {
@@ -181,7 +223,7 @@ fn podman_reads_the_log_as_one_object() {
     assert_eq!(error["level"], "error");
     assert!(error["msg"].as_str().unwrap().contains("executable file not found in $PATH"), "{error}");
     // With runc podman loses the error in such a case.
-    assert!(objects.len() == 1 || !crate::util::is_husk(), "{objects:?}");
+    assert!(objects.len() == 1 || !is_husk(), "{objects:?}");
 }
 
 #[test]

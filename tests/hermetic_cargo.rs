@@ -135,6 +135,34 @@ fn what_is_told_of_each(project: &Project) {
 }
 
 #[test]
+fn cargo_is_told_of_husk_once() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let project = Project::new();
+    let init = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_husk"));
+        command.args(["test", "init"]).args(words).stdin(std::process::Stdio::null());
+        command.env("RUSTUP_TOOLCHAIN", option_env!("RUSTUP_TOOLCHAIN").unwrap_or("stable"));
+        Seen(command.current_dir(project.place.path("here/src")).output().unwrap())
+    };
+    let file = project.place.path("here/.cargo/config.toml");
+    assert!(init(&["--print"]).succeeds().contains("runner = [\"husk\", \"test\", \"--runner\"]"));
+    init(&[]).fails(125, "nobody can be asked: --yes writes it, --print prints it");
+    init(&["--no-such"]).fails(125, "init: unexpected argument '--no-such' found");
+    assert!(!fs::exists(&file).unwrap());
+    assert!(init(&["--yes"]).succeeds().contains(".cargo/config.toml: written"));
+    let written = fs::read_to_string(&file).unwrap();
+    assert!(init(&["--yes"]).succeeds().contains("nothing to do"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), written);
+    // A program of that name is one.
+    let program = project.place.path("here/init");
+    fs::write(&program, "#!/bin/sh\nexit 7\n").unwrap();
+    fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut command = project.place.command(&[], &["init"]);
+    let ended = command.env("PATH", project.place.path("here")).output().unwrap();
+    assert_eq!(Seen(ended).0.status.code(), Some(7));
+}
+
+#[test]
 fn what_is_no_test_is_run_as_it_is() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Place::new();

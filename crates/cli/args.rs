@@ -8,8 +8,8 @@
 
 use crate::commands::{self, Verb};
 use crate::exit::Exit;
-use crate::{help, version};
-use clap::error::ErrorKind;
+use crate::{help, near, version};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, ArgMatches, Args as _, Command, FromArgMatches as _, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -113,6 +113,14 @@ pub(crate) fn read(arguments: impl Iterator<Item = OsString>) -> Result<Asked, B
         _ => name,
     };
     let Some(verb) = commands::find(&name) else {
+        // The word may be the value of an option that there is not.
+        let before = program.clone().try_get_matches_from(&arguments[..place]);
+        if let Err(error) = before
+            && error.kind() == ErrorKind::UnknownArgument
+        {
+            let hint = hint("husk", asked_for(&error, &program));
+            return Err(misuse(program, &arguments, message(&error), hint, Exit::Failed));
+        }
         let wants_help = is_help || arguments.iter().any(|word| word == "-h" || word == "--help");
         let message = if wants_help {
             // As runc says it.
@@ -120,7 +128,9 @@ pub(crate) fn read(arguments: impl Iterator<Item = OsString>) -> Result<Asked, B
         } else {
             format!("unknown command {name:?}")
         };
-        return Err(misuse(program, &arguments, message, hint("husk"), Exit::UnknownCommand));
+        let names = commands::VERBS.iter().map(|verb| verb.name);
+        let hint = hint("husk", near::question(&name.to_string_lossy(), names));
+        return Err(misuse(program, &arguments, message, hint, Exit::UnknownCommand));
     };
     if is_help {
         return Ok(Asked::Text(help::verb(verb)));
@@ -134,7 +144,7 @@ pub(crate) fn read(arguments: impl Iterator<Item = OsString>) -> Result<Asked, B
         Ok((global, matches)) => Ok(Asked::Verb { verb, global, matches }),
         Err(error) if error.kind() == ErrorKind::DisplayHelp => Ok(Asked::Text(help::verb(verb))),
         Err(error) => {
-            let hint = hint(&format!("husk {}", verb.name));
+            let hint = hint(&format!("husk {}", verb.name), asked_for(&error, &command));
             let message = format!("{}: {}", verb.name, message(&error));
             Err(misuse(command, &arguments, message, hint, Exit::Failed))
         }
@@ -154,14 +164,17 @@ pub(crate) fn usage(verb: &Verb) -> String {
     format!("husk [OPTIONS] {} {}", verb.name, verb.usage).trim_end().to_owned()
 }
 
-fn without_verb(program: Command, arguments: &[OsString]) -> Result<Asked, Box<Misuse>> {
-    let matches = program.clone().try_get_matches_from(arguments);
-    match matches.and_then(|matches| Global::from_arg_matches(&matches)) {
+fn without_verb(mut program: Command, arguments: &[OsString]) -> Result<Asked, Box<Misuse>> {
+    let matches = program.try_get_matches_from_mut(arguments);
+    match matches.and_then(|mut matches| Global::from_arg_matches_mut(&mut matches)) {
         Ok(Global { version: true, .. }) => Ok(Asked::Text(version::text())),
         // As runc: nothing asked for is a question.
         Ok(_) => Ok(Asked::Text(help::program())),
         Err(error) if error.kind() == ErrorKind::DisplayHelp => Ok(Asked::Text(help::program())),
-        Err(error) => Err(misuse(program, arguments, message(&error), hint("husk"), Exit::Failed)),
+        Err(error) => {
+            let hint = hint("husk", asked_for(&error, &program));
+            Err(misuse(program, arguments, message(&error), hint, Exit::Failed))
+        }
     }
 }
 
@@ -233,8 +246,19 @@ fn takes_rest(command: &Command) -> bool {
     command.get_positionals().any(clap::Arg::is_trailing_var_arg_set)
 }
 
-fn hint(command: &str) -> String {
-    format!("see '{command} --help'")
+fn hint(command: &str, question: Option<String>) -> String {
+    let question = question.map(|question| question + "\n").unwrap_or_default();
+    format!("{question}see '{command} --help'")
+}
+
+/// Which option was probably meant by one that there is not.
+fn asked_for(error: &clap::Error, command: &Command) -> Option<String> {
+    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else { return None };
+    let options = command.get_arguments().filter(|option| !option.is_hide_set());
+    let names: Vec<_> = options.filter_map(|option| Some(format!("--{}", option.get_long()?))).collect();
+    (error.kind() == ErrorKind::UnknownArgument)
+        .then(|| near::question(typed, names.iter().map(String::as_str)))
+        .flatten()
 }
 
 fn misuse(
@@ -252,7 +276,6 @@ fn misuse(
 
 /// What clap has to say, on one line, without its advice.
 pub(crate) fn message(error: &clap::Error) -> String {
-    use clap::error::{ContextKind, ContextValue};
     // podman asks whether an option is there by leaving its value out, and looks for these words.
     if let (Some(ContextValue::String(option)), Some(ContextValue::String(value))) =
         (error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue))

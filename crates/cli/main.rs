@@ -15,6 +15,7 @@ mod exit;
 mod help;
 mod log;
 mod name;
+mod near;
 mod report;
 mod session;
 mod settings;

@@ -22,6 +22,7 @@ before_checks() {
     echo 'containers:200000:1000000' | tee -a /etc/subuid >>/etc/subgid
     echo 'husky:x:4321:4321::/home/husky:/bin/sh' >>/etc/passwd
     echo 'husky:x:4321:' >>/etc/group
+    echo 'husky:*:20000::::::' >>/etc/shadow
     echo 'husky:2000000:65536' | tee -a /etc/subuid >>/etc/subgid
     podman load --quiet --input "$work/image.tar"
 }
@@ -247,9 +248,14 @@ check_limits_of_memory() {
 }
 
 check_memory_that_ran_out_is_told() {
-    need 'conmon does not tell of it with cgroups of version 1' cgroup_is_v2
-    exits 137 podman run --name c --memory 16m --memory-swap 16m "$image" sh -c 'tail /dev/zero; sleep 0.5; exit 137'
-    same 'true 137' "$(podman inspect --format '{{.State.OOMKilled}} {{.State.ExitCode}}' c)"
+    told_with() { # RUNTIME
+        exits 137 podman --runtime "$1" run --name c --memory 16m --memory-swap 16m "$image" sh -c 'tail /dev/zero; sleep 0.5; exit 137'
+        same true "$(podman inspect --format '{{.State.OOMKilled}}' c)"
+    }
+    # It is conmon who watches: an old one stops at the first event, which may be another.
+    need 'conmon does not tell of it with runc either' told_with runc
+    podman rm --force c
+    told_with husk
 }
 
 check_limits_of_processors() {
@@ -269,6 +275,27 @@ check_limits_of_processes() {
     contains "can't fork" "$(run --pids-limit 3 "$image" sh -c 'for i in 1 2 3 4 5; do sleep 1 & done' 2>&1 || true)"
 }
 
+check_limits_hold() {
+    local file=/sys/fs/cgroup/cpu.stat
+    cgroup_is_v2 || file=/sys/fs/cgroup/cpu/cpu.stat
+    contains '^nr_throttled [1-9]' "$(run --cpus 0.1 "$image" sh -c "timeout 2 sh -c 'while :; do :; done'; cat $file")"
+    background --memory 64m
+    contains '/ 67\.11MB$' "$(podman stats --no-stream --format '{{.MemUsage}}' c)"
+}
+
+check_cgroups_by_systemd() {
+    need 'systemd does not run' systemd_runs
+    background --memory 64m
+    local unit
+    unit=$(basename "$(podman inspect --format '{{.State.CgroupPath}}' c)")
+    same "libpod-$(podman inspect --format '{{.Id}}' c).scope" "$unit"
+    same '67108864 active machine.slice' "$(systemctl show --property MemoryMax,ActiveState,Slice --value "$unit" | sort | xargs)"
+    contains "/machine.slice/$unit" "$(cat "/proc/$(podman inspect --format '{{.State.Pid}}' c)/cgroup")"
+    podman update --memory 128m --cpu-shares 512 c
+    contains '134217728' "$(podman exec c cat /sys/fs/cgroup/memory.max)"
+    podman rm --force --time 0 c
+    eventually sh -c "[ \"\$(systemctl show --property ActiveState --value '$unit')\" = inactive ]"
+}
 
 check_no_cgroup_at_all() {
     same "$(cat /proc/self/cgroup)" "$(run --cgroups disabled --cgroupns host "$image" cat /proc/self/cgroup)"
@@ -520,19 +547,33 @@ check_checkpoint_and_restore() {
     podman exec c test -e /tmp/kept
 }
 
-# podman of an ordinary user.
+# podman of an ordinary user, who has a session where systemd gives them one.
 as_user() {
+    local session=()
+    if systemd_runs; then
+        # What a command leaves running, runs on.
+        session=(systemd-run --user --quiet --wait --pipe --same-dir --setenv PATH="$PATH" --property Delegate=yes
+            --property KillMode=process)
+    fi
     setpriv --reuid 4321 --regid 4321 --clear-groups env -i HOME=/home/husky USER=husky PATH="$PATH" TERM=xterm \
-        XDG_RUNTIME_DIR=/run/user/4321 sh -c 'cd; exec "$@"' sh "$@"
+        XDG_RUNTIME_DIR=/run/user/4321 DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/4321/bus \
+        sh -c 'cd; exec "$@"' sh "${session[@]}" "$@"
 }
 
 rootless_begin() {
     [ ! -e /run/user/4321/ready ] || return 0
     # Where homes are is not a directory of ours, so it is hidden too.
-    mkdir -p "$work/home/husky" "/run/user/4321"
+    mkdir -p "$work/home/husky"
     chmod 755 "$work/home"
     [ -n "${MACHINE_IS_OURS-}" ] || mount --bind "$work/home" /home
     mkdir -p /home/husky
+    chown 4321:4321 /home/husky
+    if systemd_runs; then
+        loginctl enable-linger husky
+        eventually test -S /run/user/4321/bus
+    else
+        mkdir -p /run/user/4321
+    fi
     cp "$work/image.tar" /home/husky/
     chown -R 4321:4321 /home/husky /run/user/4321
     as_user podman load --quiet --input /home/husky/image.tar
@@ -578,6 +619,25 @@ check_without_root_network() {
     need '/dev/net/tun is not for everybody' as_user test -w /dev/net/tun
     rootless_begin
     contains tap0 "$(as_user podman run --rm "$image" ls /sys/class/net)"
+}
+
+check_without_root_limits() {
+    need 'only systemd gives cgroups to users' systemd_runs
+    rootless_begin
+    same '67108864 50000 100000 20' "$(as_user podman run --rm --network none --memory 64m --cpus 0.5 --pids-limit 20 "$image" \
+        cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/cpu.max /sys/fs/cgroup/pids.max | xargs)"
+    exits 137 as_user podman run --rm --network none --memory 16m --memory-swap 16m "$image" sh -c 'exec tail /dev/zero'
+    contains "can't fork" "$(as_user podman run --rm --network none --pids-limit 3 "$image" \
+        sh -c 'for i in 1 2 3 4 5; do sleep 1 & done' 2>&1 || true)"
+    as_user podman run --detach --name c --network none --memory 64m "$image" sleep 1000
+    contains '/user@4321.service/user.slice/libpod-.*\.scope' "$(as_user podman inspect --format '{{.State.CgroupPath}}' c)"
+    contains '/ 67\.11MB' "$(as_user podman stats --no-stream --format '{{.MemUsage}}' c)"
+    as_user podman pause c
+    exits 255 as_user podman exec c true
+    as_user podman unpause c
+    as_user podman update --memory 128m c
+    same 134217728 "$(as_user podman exec c cat /sys/fs/cgroup/memory.max)"
+    as_user podman rm --force --time 0 c
 }
 
 # --- What goes wrong. The functions get `runtime`. ------------------------------------------------------------------

@@ -4,7 +4,7 @@ use crate::container::{NoNewPrivileges, Process, Terminal};
 use crate::error::{Error, Field, Kind, Warning};
 use crate::gaps;
 use crate::process::{environment, resolve};
-use crate::{absolute, strings};
+use crate::{absolute, strings, typed};
 use caps::Capability;
 use serde_json::json;
 use std::path::PathBuf;
@@ -50,11 +50,7 @@ pub fn process(bytes: &[u8], own: &Process) -> Result<(Process, Vec<Warning>), E
     let mut warnings = Vec::new();
     let mut config = json!({ "process": process });
     let gaps = gaps::take(&mut config, &mut warnings)?;
-    let process = serde_path_to_error::deserialize(config["process"].take()).map_err(|error| {
-        let path = error.path().to_string();
-        let field = if path == "." { file.clone() } else { file.key(&path) };
-        field.error(Kind::Json(error.into_inner().to_string()))
-    })?;
+    let process = typed::read(config["process"].take(), &file)?;
     let mut process = resolve(&process, &gaps)?;
     // As runc. Not so limits, and `noNewPrivileges`: who writes JSON by Go leaves out what is false.
     if !has_capabilities {
@@ -220,7 +216,7 @@ mod tests {
         assert!(
             refused(Changes { args, capabilities, ..Changes::default() }).contains("\"CAP_X\" is unknown")
         );
-        assert_eq!(process(b"{}", &base()).unwrap_err().field.to_string(), "process");
+        assert_eq!(process(b"{}", &base()).unwrap_err().to_string(), "process.cwd: is missing");
         assert!(process(b"[", &base()).is_err());
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::container::MemoryPolicy;
 use crate::error::{Error, Field, Kind, Warning};
-use crate::{memory, resources};
+use crate::{memory, resources, typed};
 use caps::Capability;
 use serde_json::{Map, Value};
 use std::str::FromStr;
@@ -137,8 +137,6 @@ fn take_scheduler_flags(scheduler: &mut Map<String, Value>, field: &Field) -> Re
 fn take_strings(object: &mut Map<String, Value>, key: &str, field: &Field) -> Result<Vec<String>, Error> {
     match object.remove(key) {
         None => Ok(Vec::new()),
-        Some(value) => {
-            serde_json::from_value(value).map_err(|error| field.error(Kind::Json(error.to_string())))
-        }
+        Some(value) => typed::read(value, field),
     }
 }

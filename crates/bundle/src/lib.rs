@@ -26,6 +26,7 @@ mod resctrl;
 pub mod resources;
 mod seccomp;
 mod tree;
+mod typed;
 
 pub use container::Container;
 pub use error::{Error, Field, Kind, Warning};
@@ -89,16 +90,7 @@ fn resolve(mut config: serde_json::Value, directory: &Path) -> Result<(Container
     let mut warnings = Vec::new();
     tree::settle(&mut config, &mut warnings)?;
     let gaps = gaps::take(&mut config, &mut warnings)?;
-    let spec: Spec = serde_path_to_error::deserialize(config).map_err(|error| {
-        let (path, message) = (error.path().to_string(), error.inner().to_string());
-        let parent = Some(path.as_str()).filter(|path| *path != ".");
-        match message.strip_prefix("missing field `").and_then(|rest| rest.split('`').next()) {
-            Some(key) => {
-                parent.map_or_else(|| Field::new(key), |path| Field::new(path).key(key)).error(Kind::Missing)
-            }
-            None => Field::new(parent.unwrap_or("config.json")).error(Kind::Json(message)),
-        }
-    })?;
+    let spec: Spec = typed::read(config, &Field::default())?;
 
     let root = spec.root().as_ref().ok_or_else(|| Field::new("root").error(Kind::Missing))?;
     if root.path().as_os_str().is_empty() {

@@ -3,6 +3,7 @@
 use crate::container::MemoryPolicy;
 use crate::error::{Error, Field, Kind};
 use crate::process::cpu_list;
+use crate::typed;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -48,12 +49,7 @@ pub(crate) fn take(linux: &mut Value) -> Result<Option<MemoryPolicy>, Error> {
         return Ok(None);
     };
     let field = Field::new("linux").key("memoryPolicy");
-    let Written { mode, nodes: list, flags } =
-        serde_path_to_error::deserialize(written).map_err(|error| {
-            let path = error.path().to_string();
-            let field = if path == "." { field.clone() } else { field.key(&path) };
-            field.error(Kind::Json(error.into_inner().to_string()))
-        })?;
+    let Written { mode, nodes: list, flags } = typed::read(written, &field)?;
     let known = MODES.iter().zip(0_u32..).find(|((name, _), _)| *name == mode);
     let Some((&(_, takes), number)) = known else {
         return Err(field.key("mode").error(Kind::Phrase(format!("invalid memory policy mode {mode:?}"))));

@@ -1,7 +1,7 @@
 //! `linux.resources`, of a configuration or by itself, as an update has it.
 
 use crate::error::{Error, Field, Kind, Warning};
-use crate::tree;
+use crate::{tree, typed};
 use husk_cgroup::Resources;
 use husk_cgroup::devices::{Access, Rule, Type};
 use husk_cgroup::resources::{BlockIo, Cpu, HugepageLimit, Memory, Network, Rdma, Throttle, WeightDevice};
@@ -26,11 +26,7 @@ pub fn parse(bytes: &[u8]) -> Result<(Resources, Vec<Warning>), Error> {
     tree::settle(&mut config, &mut warnings)?;
     let mut value = config.pointer_mut("/linux/resources").map(Value::take).unwrap_or_default();
     let gaps = take(&mut value)?;
-    let resources: oci::LinuxResources = serde_path_to_error::deserialize(value).map_err(|error| {
-        let path = error.path().to_string();
-        let field = if path == "." { field.clone() } else { field.key(&path) };
-        field.error(Kind::Json(error.into_inner().to_string()))
-    })?;
+    let resources: oci::LinuxResources = typed::read(value, &field)?;
     let resources = resolve(&resources, gaps, &mut warnings)?;
     Ok((resources, warnings))
 }

@@ -23,6 +23,7 @@ mod spec;
 mod start;
 mod state;
 mod test;
+mod test_init;
 mod update;
 mod validate;
 mod wait;

