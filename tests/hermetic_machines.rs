@@ -2,8 +2,9 @@
 //! namespaces here.
 
 use crate::hermetic::{Place, has_sandboxes};
-use crate::util::{Seen, is_root, need};
+use crate::util::{Bundle, Runtime, Seen, is_root, need};
 use husk_spawn::{IdMap, Namespaces};
+use serde_json::json;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -94,4 +95,44 @@ fn an_ordinary_user_has_the_same() {
     let mine = fs::metadata(Path::new(&place.path("here/mine"))).unwrap();
     assert_eq!(std::os::unix::fs::MetadataExt::uid(&mine), 1000);
     as_user("b() { b | b & b; }; b").fails(2, "Cannot fork");
+}
+
+/// A container whose program is a sandbox of the guest.
+fn with_sandbox(options: &[&str], words: &[&str]) -> Bundle {
+    let bundle = Bundle::running("");
+    let copied =
+        Command::new("cp").arg(env!("CARGO_BIN_EXE_husk")).arg(bundle.rootfs().join("husk")).status();
+    assert!(copied.unwrap().success());
+    for name in ["tmp", "run", "var"] {
+        fs::create_dir(bundle.rootfs().join(name)).unwrap();
+    }
+    let args = [&["/husk", "test"], options, &["--", "/guest"], words].concat();
+    let devices = ["null", "zero", "full", "random", "urandom", "tty"].map(|name| {
+        let path = format!("/dev/{name}");
+        json!({ "destination": path, "type": "bind", "source": path, "options": ["bind"] })
+    });
+    let bundle = bundle.with("/process/args", json!(args));
+    // Which engines give to root, who could else not be root of a user namespace of its own.
+    let sets = ["bounding", "permitted", "effective"].map(|set| (set.to_owned(), json!(["CAP_SETFCAP"])));
+    let bundle = bundle.with("/process/capabilities", serde_json::Map::from_iter(sets).into());
+    devices.into_iter().fold(bundle, Bundle::mounting)
+}
+
+#[test]
+fn a_container_has_sandboxes_too() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let runtime = Runtime::under_test();
+    runtime.run(&with_sandbox(&["--strict"], &["write", "/tmp/file"])).prints("");
+    runtime.run(&with_sandbox(&["--strict"], &["write", "/file"])).fails(1, "Read-only file system");
+    runtime.run(&with_sandbox(&["--strict"], &["status", "CapEff"])).prints("0000000000000000");
+    runtime.run(&with_sandbox(&[], &["exit", "7"])).fails(7, "");
+    let without = with_sandbox(&[], &["exit", "7"]).with("/process/capabilities", json!({}));
+    runtime.run(&without).fails(125, "root takes CAP_SETFCAP for that");
+    // As engines have it.
+    let masked = |bundle: Bundle| bundle.with("/linux/maskedPaths", json!(["/proc/uptime", "/proc/keys"]));
+    let seen = runtime.run(&masked(with_sandbox(&[], &["exit", "7"])));
+    seen.fails(7, "husk: warning: /proc is the caller's, whose processes are seen there");
+    runtime
+        .run(&masked(with_sandbox(&["--strict"], &["exit", "7"])))
+        .fails(125, "and --strict was asked for");
 }

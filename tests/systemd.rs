@@ -343,3 +343,28 @@ fn devices_are_the_same_when_systemd_reads_its_files_again() {
         opens(json!([{ "allow": true, "access": "rwm" }, rule(false, Some(60), Some(1))]), [false, true]);
     }
 }
+
+/// `husk test` with limits of all its processes together, in a scope in which it may make cgroups.
+#[test]
+fn a_sandbox_in_a_delegated_scope_has_a_cgroup() {
+    need!(is_here() && is_version_2(), "needs systemd and version 2");
+    let run = |options: &[&str], script: &str| {
+        let mut command = Command::new("systemd-run");
+        if !is_root() {
+            command.arg("--user");
+        }
+        command.args([
+            "--scope",
+            "--quiet",
+            "--collect",
+            "--property=Delegate=yes",
+            env!("CARGO_BIN_EXE_husk"),
+        ]);
+        command.args(["test", "--strict"]).args(options).args(["--", "sh", "-c", script]);
+        Seen(command.output().unwrap())
+    };
+    let huge = "head -c 100m /dev/zero | tail -c 90m > /dev/null";
+    run(&["--memory", "32m"], huge).fails(124, "husk: killed: memory limit of 33554432 bytes reached");
+    run(&["--pids", "50"], "b() { b | b & b; }; b").fails(2, "Cannot fork");
+    run(&["--memory", "32m"], "cat /proc/self/cgroup").prints("0::/");
+}

@@ -24,12 +24,18 @@ mod features;
 mod hermetic;
 /// Tests of cargo's, each in a sandbox of its own.
 mod hermetic_cargo;
+/// What they could do to their machine by system calls, and to others.
+mod hermetic_escapes;
+/// The same in the files of images and bundles.
+mod hermetic_image;
 /// `test --runner`: what libtest says, and what is told to other programs.
 mod hermetic_libtest;
 /// Sandboxes on machines that do not let one be made, or not completely.
 mod hermetic_machines;
 /// `husk.toml`: options for all tests, and for some.
 mod hermetic_settings;
+/// The same at a terminal.
+mod hermetic_terminal;
 /// The six kinds of hooks: where, when and with what they are run, and what follows if they fail.
 mod hooks;
 /// Images that attack the host, and volumes that change meanwhile.

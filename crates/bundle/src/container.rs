@@ -9,7 +9,7 @@ use std::ffi::CString;
 use std::path::PathBuf;
 
 /// A container that was asked for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
     /// The bundle's directory, absolute.
     pub bundle: PathBuf,
@@ -99,7 +99,7 @@ pub enum PropagationKind {
 }
 
 /// `process`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
     /// `args`, at least one.
     pub args: Vec<CString>,

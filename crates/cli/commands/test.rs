@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, anyhow};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args as _, Command, FromArgMatches as _};
 use husk_hermetic::{
-    Access, Choice, Ended, Error, Kind, Limits, Net, Profile, Run, Screen, Setting, Show, Variable,
+    Access, Choice, Ended, Error, Image, Kind, Limits, Net, Profile, Run, Screen, Setting, Show, Variable,
 };
 use rustix::termios::tcgetwinsize;
 use std::cell::RefCell;
@@ -38,6 +38,8 @@ EXAMPLES:
   husk test --write target -- make test     with a directory to write to
   husk test --overlay . -- make test        the same, and what is written is thrown away
   husk test --timeout 10s --memory 512m -- ./check
+  husk test --rootfs image -- /bin/check    a test in the files of an image
+  husk test --bundle bundle                 a bundle's program, in its root file system
   husk test --plan -- ./check               what would be done
 
 What is the same each time may stand in husk.toml, which is looked for where the package is and above: a key is an
@@ -56,6 +58,12 @@ Cargo runs each test of a project so when 'husk test init' has added this to its
 /// Run a program that sees nothing of its surroundings and leaves nothing behind
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Test {
+    /// A directory to be its root file system, in place of the host's: paths are in there
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["bundle", "runner"])]
+    rootfs: Option<PathBuf>,
+    /// An OCI bundle: its root file system, and what its configuration says of the process
+    #[arg(long, value_name = "DIR", conflicts_with = "runner")]
+    bundle: Option<PathBuf>,
     /// A directory or file that it may write to
     #[arg(long, value_name = "PATH")]
     write: Vec<PathBuf>,
@@ -74,6 +82,9 @@ pub(super) struct Test {
     /// Its network: none, loopback, or the host's
     #[arg(long, value_name = "NET", default_value = "loopback", hide_possible_values = true)]
     net: Network,
+    /// For how long the machine seems to have been up: 0s, 50d
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    uptime: Option<Duration>,
     /// How long it may take: 10s, 500ms, 2m
     #[arg(long, value_name = "TIME", value_parser = time)]
     timeout: Option<Duration>,
@@ -107,7 +118,12 @@ pub(super) struct Test {
     #[arg(long)]
     plan: bool,
     /// The program with its arguments
-    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(
+        value_name = "PROGRAM",
+        required_unless_present = "bundle",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
     program: Vec<OsString>,
 }
 
@@ -230,7 +246,13 @@ type Named<'a> = &'a dyn Fn(&str) -> Result<Option<Test>>;
 fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
     let how = if test.strict { Run::Strict } else { Run::Possible };
     let (is_plan, tests) = (test.plan, test.tests.clone());
-    let mut profile = test.profile();
+    let mut of_bundle = Profile::default();
+    if let Some(directory) = &test.bundle {
+        let warnings;
+        (of_bundle, warnings) = husk_hermetic::bundle(directory)?;
+        warnings.iter().for_each(|warning| session.log.warning(warning));
+    }
+    let mut profile = test.profile(of_bundle);
     let mut report = None;
     if tests.runner {
         let kind = husk_hermetic::kind(&profile);
@@ -285,7 +307,7 @@ fn run_tests(
         let test = named(name).map_err(|error| Error::Setting(format!("{error:#}")))?;
         let setting = test.map(|test| {
             let retries = test.tests.retries;
-            let mut profile = test.profile();
+            let mut profile = test.profile(Profile::default());
             husk_hermetic::show(&mut profile);
             Setting { profile, retries }
         });
@@ -311,7 +333,9 @@ fn run_tests(
 }
 
 impl Test {
-    fn profile(self) -> Profile {
+    /// What is asked for beside what a bundle says.
+    fn profile(self, of_bundle: Profile) -> Profile {
+        let mut image = of_bundle.image.or(self.rootfs.map(Image::of));
         let shown = [
             (self.write, Access::Write),
             (self.overlay, Access::Overlay),
@@ -321,14 +345,25 @@ impl Test {
         let shown = shown.into_iter();
         let shown =
             shown.flat_map(|(paths, access)| paths.into_iter().map(move |path| Show { path, access }));
-        // What is named is not hidden.
-        let program = self.program.first().map(PathBuf::from);
-        let program = program.filter(|program| program.components().count() > 1 && program.is_file());
-        let shown = shown.chain(program.map(|path| Show { path, access: Access::Read }));
+        let mut shown: Vec<_> = shown.collect();
+        if let Some(image) = &mut image {
+            // The root itself is no place in it.
+            let (roots, others): (Vec<_>, _) =
+                shown.into_iter().partition(|show| show.path == Path::new("/"));
+            image.access = roots.last().map_or(image.access, |show| show.access);
+            shown = others;
+        } else {
+            // What is named is not hidden.
+            let program = self.program.first().map(PathBuf::from);
+            let program = program.filter(|program| program.components().count() > 1 && program.is_file());
+            shown.extend(program.map(|path| Show { path, access: Access::Read }));
+        }
         Profile {
-            args: self.program,
+            args: if self.program.is_empty() { of_bundle.args } else { self.program },
             env: self.env.into_iter().map(variable).collect(),
-            shown: shown.collect(),
+            shown,
+            uptime: self.uptime,
+            image,
             net: match self.net {
                 Network::None => Net::None,
                 Network::Loopback => Net::Loopback,
@@ -337,8 +372,8 @@ impl Test {
             limits: Limits {
                 wall: self.timeout,
                 cpu_seconds: self.cpu,
-                memory: self.memory,
-                processes: self.pids,
+                memory: self.memory.or(of_bundle.limits.memory),
+                processes: self.pids.or(of_bundle.limits.processes),
                 files: self.files,
                 file_size: self.file_size,
                 disk: Some(self.disk),
@@ -382,12 +417,12 @@ fn tell(ended: &Ended, session: &Session<'_>) -> Exit {
         session.log.failed(&anyhow!("killed: {reached}"));
         return Exit::Limit;
     }
-    husk_hermetic::end_alike(ended.status);
+    husk_hermetic::end_alike(ended);
     Exit::Program(ended.status)
 }
 
 fn time(text: &str) -> Result<Duration, String> {
-    let units = [("", 1.0), ("s", 1.0), ("ms", 0.001), ("m", 60.0), ("h", 3600.0)];
+    let units = [("", 1.0), ("s", 1.0), ("ms", 0.001), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
     let time = with_unit(text, &units).and_then(|(number, factor)| {
         let seconds = number.parse::<f64>().ok()? * factor;
         Duration::try_from_secs_f64(seconds).ok()

@@ -1,29 +1,22 @@
 //! The program's environment: what is on a list, what is the same everywhere, what was asked for.
 
+use crate::bundle::text;
 use crate::host::Host;
-use crate::profile::{Profile, Variable};
+use crate::profile::{Image, Profile, Variable};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-/// What is the caller's by name: where programs are, who is asking, what the terminal can do.
-const NAMES: [&str; 14] = [
-    "PATH",
-    "USER",
-    "LOGNAME",
-    "TERM",
-    "COLORTERM",
-    "COLUMNS",
-    "LINES",
-    "NO_COLOR",
-    "CLICOLOR",
-    "CLICOLOR_FORCE",
-    "FORCE_COLOR",
-    "LD_LIBRARY_PATH",
-    "OUT_DIR",
-    "VIRTUAL_ENV",
-];
+/// What is the caller's by name: where programs are, and who is asking.
+const NAMES: [&str; 6] = ["PATH", "USER", "LOGNAME", "LD_LIBRARY_PATH", "OUT_DIR", "VIRTUAL_ENV"];
+
+/// What the terminal can do.
+const OF_TERMINAL: [&str; 8] =
+    ["TERM", "COLORTERM", "COLUMNS", "LINES", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR"];
+
+/// Where programs are in an image that does not say it.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// What is the caller's by how it begins: what test harnesses tell tests.
 const PREFIXES: [&str; 9] =
@@ -34,14 +27,26 @@ const SECRETS: [&str; 4] = ["_TOKEN", "_SECRET", "_PASSWORD", "_KEY"];
 
 /// Every variable, in the order of the names.
 pub(crate) fn variables(profile: &Profile, host: &Host) -> BTreeMap<OsString, OsString> {
-    let callers = host.environment.iter().filter(|(name, _)| is_let_through(name));
+    let (image, process) = (profile.image.as_ref(), profile.image.as_ref().and_then(Image::process));
+    // Of the caller's nothing but what the terminal can do means the same in an image.
+    let callers = host.environment.iter().filter(|(name, _)| match image {
+        Some(_) => OF_TERMINAL.into_iter().any(|known| name == known),
+        None => is_let_through(name),
+    });
     let mut variables: BTreeMap<_, _> = callers.cloned().collect();
+    if image.is_some() {
+        variables.insert("PATH".into(), PATH.into());
+    }
     let fixed = [("TZ", "UTC"), ("LANG", "C.UTF-8"), ("SHELL", "/bin/sh")];
     for (name, value) in fixed {
         variables.insert(name.into(), value.into());
     }
     variables.insert("HOME".into(), home(host).into());
     variables.insert("XDG_RUNTIME_DIR".into(), runtime_directory(host).into());
+    for variable in process.iter().flat_map(|process| &process.env) {
+        let (name, value) = split(&text(variable.clone()));
+        variables.insert(name, value.unwrap_or_default());
+    }
     for variable in &profile.env {
         match variable {
             Variable::Set(name, value) => drop(variables.insert(name.clone(), value.clone())),
@@ -64,7 +69,16 @@ pub(crate) fn home(host: &Host) -> PathBuf {
 
 /// Where programs keep their sockets.
 pub(crate) fn runtime_directory(host: &Host) -> PathBuf {
-    format!("/run/user/{}", host.uid).into()
+    format!("/run/user/{}", host.program.0).into()
+}
+
+/// `NAME=VALUE`, or a name alone.
+fn split(variable: &OsStr) -> (OsString, Option<OsString>) {
+    let bytes = variable.as_bytes();
+    let place = bytes.iter().position(|byte| *byte == b'=');
+    let (name, value) = place.map_or((bytes, None), |place| (&bytes[..place], bytes.get(place + 1..)));
+    let own = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
+    (own(name), value.map(own))
 }
 
 fn is_let_through(name: &OsStr) -> bool {
@@ -72,7 +86,7 @@ fn is_let_through(name: &OsStr) -> bool {
     let is = |known: &str| name == known.as_bytes();
     let begins = |prefix: &str| name.starts_with(prefix.as_bytes());
     let is_secret = SECRETS.iter().any(|ending| name.ends_with(ending.as_bytes()));
-    NAMES.into_iter().any(is) || (PREFIXES.into_iter().any(begins) && !is_secret)
+    NAMES.into_iter().chain(OF_TERMINAL).any(is) || (PREFIXES.into_iter().any(begins) && !is_secret)
 }
 
 #[cfg(test)]

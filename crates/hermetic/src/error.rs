@@ -18,6 +18,12 @@ pub enum Error {
     /// A standard stream of the caller's leads out of the sandbox.
     #[error("{0} is a directory of the host, by which the program could leave")]
     Stream(&'static str),
+    /// A bundle cannot be read.
+    #[error(transparent)]
+    Config(#[from] husk_bundle::Error),
+    /// A bundle asks for what no sandbox can do.
+    #[error("{0}: a sandbox cannot do that")]
+    Bundle(String),
     /// What is asked for cannot be done.
     #[error(transparent)]
     Plan(#[from] husk_plan::Error),
@@ -49,6 +55,9 @@ pub enum Error {
         /// The step, and why.
         error: husk_spawn::Error,
     },
+    /// The program cannot be moved into its cgroup.
+    #[error("limits: {0}")]
+    Cgroup(husk_cgroup::Error),
     /// What was said of how a test is run cannot be.
     #[error("{0}")]
     Setting(String),
@@ -78,6 +87,15 @@ const SWITCHES: [(&str, &str, &str); 3] = [
         "sysctl kernel.apparmor_restrict_unprivileged_userns=0, or a profile for husk that allows 'userns'",
     ),
 ];
+
+/// Why ids are not mapped, which is refused to some who may make a user namespace.
+pub(crate) fn unmapped(uid: u32, errno: Errno) -> Hint {
+    match uid {
+        // user_namespaces(7), since Linux 5.12.
+        0 if errno == Errno::PERM => Hint(Some("root takes CAP_SETFCAP for that".to_owned())),
+        _ => switched_off(errno),
+    }
+}
 
 /// Why namespaces are refused, as far as it can be found out.
 pub(crate) fn switched_off(errno: Errno) -> Hint {

@@ -49,9 +49,20 @@ const TIOCSTI: u64 = 0x5412;
 /// Pastes there.
 const TIOCLINUX: u64 = 0x541c;
 
-/// The filter, with the flags to load it with.
-pub(crate) fn compile() -> Result<(u32, Vec<Instruction>), Error> {
-    let (abi, architectures) = NATIVE;
+/// A profile's filter, with the flags to load it with.
+pub(crate) fn compile(profile: &Profile) -> Result<(u32, Vec<Instruction>), Error> {
+    // Names that no machine knows are of calls that nobody can make.
+    let (table, _unknown) = Table::new(profile, &Machine::new(NATIVE.0))?;
+    let program = table.program()?;
+    let instructions = program.instructions.iter();
+    let instructions =
+        instructions.map(|from| Instruction { code: from.code, jt: from.jt, jf: from.jf, k: from.k });
+    Ok((program.flags.bits(), instructions.collect()))
+}
+
+/// Every sandbox's.
+pub(crate) fn profile() -> Profile {
+    let (_, architectures) = NATIVE;
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     let rule = |calls: &[&str], errno| Rule {
         names: names(calls),
@@ -67,7 +78,7 @@ pub(crate) fn compile() -> Result<(u32, Vec<Instruction>), Error> {
             .collect(),
         ..rule(&[call], errno)
     };
-    let profile = Profile {
+    Profile {
         default_action: Action::Allow,
         architectures: architectures.to_vec(),
         flags: Flags::SPEC_ALLOW,
@@ -78,12 +89,5 @@ pub(crate) fn compile() -> Result<(u32, Vec<Instruction>), Error> {
             with("ioctl", EPERM, 1, TIOCSTI),
             with("ioctl", EPERM, 1, TIOCLINUX),
         ],
-    };
-    // Names that no machine knows are of calls that nobody can make.
-    let (table, _unknown) = Table::new(&profile, &Machine::new(abi))?;
-    let program = table.program()?;
-    let instructions = program.instructions.iter();
-    let instructions =
-        instructions.map(|from| Instruction { code: from.code, jt: from.jt, jf: from.jf, k: from.k });
-    Ok((program.flags.bits(), instructions.collect()))
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A machine, and the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,7 +11,9 @@ pub struct Host {
     pub uid: u32,
     /// The caller's effective group.
     pub gid: u32,
-    /// The caller's working directory.
+    /// Who the caller is in the sandbox: user and group.
+    pub program: (u32, u32),
+    /// The program's working directory.
     pub cwd: PathBuf,
     /// What is shown of where the working directory is: itself, or the repository it is in.
     pub project: PathBuf,
@@ -18,7 +21,7 @@ pub struct Host {
     pub home: Option<PathBuf>,
     /// The caller's environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// Those of the directories that the program has for its own which are here.
+    /// Those of the directories that the program has for its own which are here, or in the image.
     pub own: Vec<PathBuf>,
     /// For each path of the profile what it is.
     pub found: Vec<Found>,
@@ -30,13 +33,19 @@ pub struct Host {
     pub user_namespace: bool,
     /// What the program finds in `/proc`.
     pub procfs: Procfs,
+    /// What the clocks say that begin with the machine: the one that stands still while it sleeps, and the other.
+    pub clocks: (Duration, Duration),
+    /// Whether places are missing in the profile's image: they are then made, where nobody finds them.
+    pub lacks_places: bool,
 }
 
 /// What a path is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The path without symlinks in it.
+    /// The path as the program knows it, without symlinks in it.
     pub path: PathBuf,
+    /// The same on the host.
+    pub source: PathBuf,
     /// Whether it is a directory.
     pub is_directory: bool,
 }

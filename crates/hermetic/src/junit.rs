@@ -177,7 +177,15 @@ mod tests {
     fn attempt(code: i32, said: &str) -> Attempt {
         let (status, usage) = (ExitStatus::from_raw(code << 8), Default::default());
         let wall = Duration::from_millis(5);
-        let ended = Ended { status, wall, usage, leftovers: Vec::new(), reached: None, losses: Vec::new() };
+        let ended = Ended {
+            status,
+            wall,
+            usage,
+            leftovers: Vec::new(),
+            reached: None,
+            had_terminal: false,
+            losses: Vec::new(),
+        };
         Attempt { ended, said: said.to_owned() }
     }
 

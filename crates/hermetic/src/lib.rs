@@ -14,12 +14,14 @@
 
 #![forbid(unsafe_code)]
 
+mod bundle;
 mod cargo;
 mod cgroup;
 mod environment;
 mod error;
 mod filter;
 mod host;
+mod image;
 pub mod junit;
 mod leftovers;
 mod libtest;
@@ -33,16 +35,18 @@ mod run;
 mod runner;
 mod said;
 mod sandbox;
+mod terminal;
 mod tested;
 mod view;
 
+pub use bundle::bundle;
 pub use cargo::{Kind, kind, show};
 pub use error::{Error, Hint};
 pub use host::{Found, Host, Procfs};
 pub use leftovers::Process;
 pub use plan::{Streams, plan};
 pub use probe::probe;
-pub use profile::{Access, Limits, Net, Profile, Show, Variable};
+pub use profile::{Access, Image, Limits, Net, Profile, Show, Variable};
 pub use results::Screen;
 pub use run::{Ended, Loss, Reached, Run, end_alike, listing, run};
 pub use runner::{Choice, Setting, Tests, run_tests};

@@ -6,9 +6,11 @@
 use crate::environment;
 use crate::filter;
 use crate::host::{Found, Host, Procfs};
-use crate::profile::{Access, Net, Profile};
+use crate::image::Opened;
+use crate::profile::{Access, Image, Net, Profile};
 use crate::view::{self, Cover};
 use bumpalo::Bump;
+use husk_bundle::container::{Clock, IdMapping};
 use husk_plan::{Builder, Error, Plan};
 use husk_script::sys::file::{Mode, OFlags};
 use husk_script::sys::limits::{Resource, Rlimit};
@@ -20,14 +22,15 @@ use husk_script::{Reg, Request, Step};
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::time::Duration;
 
 /// A name that is the same everywhere and that every machine can resolve.
 const HOSTNAME: &[u8] = b"localhost";
 
 /// `MOUNT_ATTR_RDONLY`, `MOUNT_ATTR_NOSUID`, `MOUNT_ATTR_NODEV`.
-const RDONLY: u64 = 0x1;
-const NOSUID: u64 = 0x2;
-const NODEV: u64 = 0x4;
+pub(crate) const RDONLY: u64 = 0x1;
+pub(crate) const NOSUID: u64 = 0x2;
+pub(crate) const NODEV: u64 = 0x4;
 
 /// The devices that every program may expect.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -49,10 +52,33 @@ const INHERITED: [Signal; 7] =
 pub enum Streams {
     /// The caller's.
     Callers,
+    /// The caller's, in whose session the program stays, for they are its terminal.
+    Terminal,
+    /// The same with the program in front of the terminal.
+    LentTerminal,
     /// An empty one to read from, and this one of the caller's to write to.
     Captured(Fd),
     /// The caller's, but for this one of the caller's as standard output.
     Heard(Fd),
+}
+
+/// All that a plan depends on: it is written where the child finds it, which is freed when the child is gone, and
+/// written once more if there is something to say of a step.
+#[derive(Clone)]
+pub(crate) struct Sketch {
+    pub(crate) profile: Profile,
+    pub(crate) host: Host,
+    pub(crate) streams: Streams,
+}
+
+impl Sketch {
+    pub(crate) fn plan<'b>(&self, memory: &'b Bump) -> Result<Plan<'b>, Error> {
+        plan(&self.profile, &self.host, self.streams, memory)
+    }
+
+    pub(crate) fn namespaces(&self) -> Namespaces {
+        namespaces(&self.profile, &self.host)
+    }
 }
 
 /// Writes the plan of a program into `memory`.
@@ -72,13 +98,20 @@ pub fn plan<'b>(
     let mut plan = Builder::new(memory);
     plan.at("signals");
     INHERITED.into_iter().for_each(|signal| plan.push(Step::DefaultAction { signal }));
-    ids(host, &mut plan);
+    ids(profile, host, &mut plan)?;
+    clocks(profile, host, &mut plan);
     // Not before ids are mapped, which undumpable memory may not: who is in the namespaces must not look through
     // their first process into memory that it shares.
     plan.at("init").push(Step::Undumpable);
     // Nothing of it outlives us.
     plan.push(Step::ParentDeathSignal { signal: Signal::KILL, parent: None });
-    plan.at("hostname").push(Step::Sethostname { name: HOSTNAME });
+    let container = profile.image.as_ref().and_then(|image| image.bundle.as_ref());
+    let said = |name: Option<&String>, plan: &Builder<'b>| name.map(|name| plan.slice(name.as_bytes()));
+    let name = said(container.and_then(|container| container.hostname.as_ref()), &plan);
+    plan.at("hostname").push(Step::Sethostname { name: name.unwrap_or(HOSTNAME) });
+    if let Some(name) = said(container.and_then(|container| container.domainname.as_ref()), &plan) {
+        plan.at("domainname").push(Step::Setdomainname { name });
+    }
     if profile.net == Net::Loopback {
         plan.at("net").push(Step::LoopbackUp);
     }
@@ -88,7 +121,9 @@ pub fn plan<'b>(
     plan.at("cwd");
     let cwd = plan.text(&host.cwd)?;
     plan.push(Step::Chdir { path: cwd });
-    plan.at("umask").push(Step::Umask { mask: Mode::from_raw_mode(0o022) });
+    let process = profile.image.as_ref().and_then(Image::process);
+    let mask = process.map_or(0o022, |process| process.umask);
+    plan.at("umask").push(Step::Umask { mask: Mode::from_raw_mode(mask) });
     if let Streams::Captured(output) = streams {
         plan.at("streams");
         let input = plan.register()?;
@@ -104,22 +139,48 @@ pub fn plan<'b>(
     // What the caller has open is the host's, but for the standard streams.
     plan.at("init").push(Step::CloseOthers { first: Fd::FIRST_EXTRA, keep: None });
 
+    let has_terminal = matches!(streams, Streams::Terminal | Streams::LentTerminal);
+    if has_terminal {
+        // What stops the caller's process group does not reach who waits for the program; and who waits is in
+        // another group than the program is, whom the terminal may else not stop.
+        plan.push(Step::Setpgid { group: None });
+    }
     plan.push(Step::CloneAndReap);
-    // From here on in the process that becomes the program. A session of its own: a signal to its process
-    // group does not reach who started it, nor does what it types reach their terminal.
-    plan.at("session").push(Step::Setsid);
+    // From here on in the process that becomes the program. A signal to its process group does not reach who
+    // started it, and what it types does not reach their terminal: it has a session of its own, or there is a
+    // filter for that.
+    if has_terminal {
+        // A caller may ignore what stops those who use a terminal that is not theirs: it is in front of it.
+        plan.at("terminal").push(Step::DefaultAction { signal: Signal::TTIN });
+        plan.push(Step::DefaultAction { signal: Signal::TTOU });
+        plan.push(Step::Setpgid { group: None });
+        if matches!(streams, Streams::LentTerminal) {
+            plan.push(Step::Tcsetpgrp { terminal: Fd::STDIN });
+        }
+    } else {
+        plan.at("session").push(Step::Setsid);
+    }
     if host.cgroup {
         // Not before: when memory is short there, the kernel must not come upon a process that shares ours.
         plan.at("limits").push(Step::Request { what: Request::Cgroup });
         plan.push(Step::Unshare { namespaces: Namespaces::CGROUP });
     }
     limits(profile, host, &mut plan);
+    if let Some(process) = process {
+        for (index, resource, limit) in husk_plan::rlimits(process) {
+            plan.at(format!("process.rlimits[{index}]")).push(Step::Setrlimit { resource, limit });
+        }
+    }
     // An ordinary user's are lost in exec.
-    if host.uid == 0 {
+    if host.program.0 == 0 {
         plan.at("capabilities").push(Step::DropBounding { keep: 0 });
     }
     plan.at("seccomp").push(Step::NoNewPrivs);
-    seccomp(&mut plan)?;
+    let own = filter::profile();
+    let theirs = container.and_then(|container| container.seccomp.as_ref());
+    for filter in [Some(&own), theirs].into_iter().flatten() {
+        seccomp(filter, &mut plan)?;
+    }
     plan.at("signals").push(Step::SignalMask { blocked: SignalSet::EMPTY });
     exec(profile, host, &mut plan)?;
     Ok(plan.finish(namespaces(profile, host)))
@@ -131,23 +192,69 @@ fn namespaces(profile: &Profile, host: &Host) -> Namespaces {
     let cgroup = if host.cgroup { Namespaces::EMPTY } else { Namespaces::CGROUP };
     let user = if host.user_namespace { Namespaces::USER } else { Namespaces::EMPTY };
     let net = if profile.net == Net::Host { Namespaces::EMPTY } else { Namespaces::NET };
-    always | cgroup | user | net
+    let time = if has_clocks(profile) { Namespaces::TIME } else { Namespaces::EMPTY };
+    always | cgroup | user | net | time
 }
 
-/// The caller's ids and no other, which takes no privilege: files that the program writes are the caller's.
-fn ids(host: &Host, plan: &mut Builder<'_>) {
+/// The caller's ids and no other, which takes no privilege: files that the program writes are the caller's,
+/// whatever they are called in an image.
+fn ids(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
+    let container = profile.image.as_ref().and_then(|image| image.bundle.as_ref());
+    for (field, program, caller, mappings) in [
+        ("linux.uidMappings", host.program.0, host.uid, container.map(|container| &container.uid_mappings)),
+        ("linux.gidMappings", host.program.1, host.gid, container.map(|container| &container.gid_mappings)),
+    ] {
+        let ours = IdMapping { container_id: program, host_id: caller, size: 1 };
+        if mappings.is_some_and(|mappings| mappings.iter().any(|mapping| *mapping != ours)) {
+            return Err(plan.at(field).error(format!("can only be of {caller}, the caller, to {program}")));
+        }
+    }
     if !host.user_namespace {
-        return;
+        if host.program != (host.uid, host.gid) {
+            return Err(plan.at("process.user").error("takes a user namespace, and none can be made here"));
+        }
+        return Ok(());
     }
     plan.at("ids");
     let mut write = |path, text: &str| {
         let bytes = plan.slice(text.as_bytes());
         plan.push(Step::WriteFile { path, bytes, tolerate: None });
     };
-    write(c"/proc/self/uid_map", &format!("{0} {0} 1", host.uid));
+    let (uid, gid) = host.program;
+    write(c"/proc/self/uid_map", &format!("{uid} {} 1", host.uid));
     // The price of a map without privileges (user_namespaces(7)).
     write(c"/proc/self/setgroups", "deny");
-    write(c"/proc/self/gid_map", &format!("{0} {0} 1", host.gid));
+    write(c"/proc/self/gid_map", &format!("{gid} {} 1", host.gid));
+    Ok(())
+}
+
+/// What clocks that begin with the machine say. A file of ours, so not of who is undumpable.
+fn clocks(profile: &Profile, host: &Host, plan: &mut Builder<'_>) {
+    let container = profile.image.as_ref().and_then(|image| image.bundle.as_ref());
+    let offsets = container.iter().flat_map(|container| &container.time_offsets);
+    let line = |clock: Clock, secs: i64, nanosecs: u32| match clock {
+        Clock::Monotonic => format!("monotonic {secs} {nanosecs}\n"),
+        Clock::Boottime => format!("boottime {secs} {nanosecs}\n"),
+    };
+    let mut lines: String = offsets.map(|offset| line(offset.clock, offset.secs, offset.nanosecs)).collect();
+    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    if let Some(uptime) = profile.uptime {
+        // The clocks run meanwhile, and none may be behind its beginning.
+        let offset = |clock| seconds(uptime).saturating_sub(seconds(clock));
+        let (monotonic, boottime) = host.clocks;
+        lines = line(Clock::Monotonic, offset(monotonic), 0) + &line(Clock::Boottime, offset(boottime), 0);
+    }
+    if !lines.is_empty() {
+        let bytes = plan.slice(lines.as_bytes());
+        let path = c"/proc/self/timens_offsets";
+        plan.at("clocks").push(Step::WriteFile { path, bytes, tolerate: None });
+    }
+}
+
+/// Whether it has clocks of its own.
+fn has_clocks(profile: &Profile) -> bool {
+    let container = profile.image.as_ref().and_then(|image| image.bundle.as_ref());
+    profile.uptime.is_some() || container.is_some_and(|container| !container.time_offsets.is_empty())
 }
 
 /// Something of the host that is to be seen where it is, opened before it is covered or made read-only.
@@ -167,10 +274,8 @@ fn files(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<(), E
     for (show, found) in &shown {
         if show.access == Access::Write {
             plan.at(format!("write {}", found.path.display()));
-            let tree = open(&found.path, found.is_directory, plan)?;
-            let propagation = u64::from(MountPropagationFlags::PRIVATE.bits());
-            let (set, extent) = (NOSUID | NODEV, Extent::All);
-            plan.push(Step::MountSetattr { mount: tree.mount.into(), extent, set, clear: 0, propagation });
+            let tree = Tree::open(found, plan)?;
+            tree.set(NOSUID | NODEV, plan);
             trees.push(tree);
         }
     }
@@ -182,35 +287,43 @@ fn files(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<(), E
         plan.push(Step::OpenTree { path, extent: Extent::Top, out: mount });
         devices.push((name, mount));
     }
-    plan.at("files");
-    let root = plan.register()?;
-    let flags = OFlags::PATH | OFlags::DIRECTORY;
-    plan.push(Step::Open { path: c"/", flags, mode: Mode::empty(), out: root });
-    plan.push(Step::MountSetattr {
-        mount: root.into(),
-        extent: Extent::All,
-        set: RDONLY | NOSUID | NODEV,
-        clear: 0,
-        propagation: u64::from(MountPropagationFlags::PRIVATE.bits()),
-    });
-    plan.release(root);
+    let image = profile.image.as_ref().map(|image| Opened::new(image, plan)).transpose()?;
+    if image.is_none() {
+        read_only(plan)?;
+    }
 
     // Now, so that they are read-only too, and before they are covered.
     let is_written = |path: &Path| trees.iter().any(|tree| path.starts_with(tree.path));
     let mut seen = Vec::new();
-    if is_covered(&host.project) && host.cwd.starts_with(&host.project) && !is_written(&host.project) {
+    if image.is_none()
+        && is_covered(&host.project)
+        && host.cwd.starts_with(&host.project)
+        && !is_written(&host.project)
+    {
         plan.at(format!("cwd {}", host.project.display()));
-        seen.push(open(&host.project, true, plan)?);
+        let mount = open(&host.project, plan)?;
+        seen.push(Tree { path: &host.project, is_directory: true, mount });
     }
     for (show, found) in &shown {
         let wanted = matches!(show.access, Access::Read | Access::Overlay);
         if wanted && is_covered(&found.path) && !seen.iter().any(|tree| found.path.starts_with(tree.path)) {
             plan.at(format!("read {}", found.path.display()));
-            seen.push(open(&found.path, found.is_directory, plan)?);
+            let tree = Tree::open(found, plan)?;
+            if image.is_some() {
+                tree.set(RDONLY | NOSUID | NODEV, plan);
+            }
+            seen.push(tree);
         }
     }
     seen.append(&mut trees);
-    cover(profile, host, &covers, &seen, plan)?;
+    own(profile, host, &covers, &seen, plan)?;
+    let image = match image {
+        Some(image) => Some(image.enter(host, &covers, plan)?),
+        None => {
+            cover(&covers, plan)?;
+            None
+        }
+    };
     let overlays = shown.iter().filter(|(show, _)| show.access == Access::Overlay);
     let overlays = overlays.map(|(_, found)| Layer::Overlay(found));
     let mut layers: Vec<_> = seen.iter().map(Layer::Tree).chain(overlays).collect();
@@ -231,24 +344,55 @@ fn files(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<(), E
             settings(plan)?;
         }
     }
+    if let Some(image) = &image {
+        image.furnish(plan)?;
+    }
     let is_seen = |path: &Path| !is_covered(path) || seen.iter().any(|tree| path.starts_with(tree.path));
     for (_, found) in shown.iter().filter(|(show, found)| show.access == Access::Hide && is_seen(&found.path))
     {
         hide(found, plan)?;
     }
+    if let Some(image) = image {
+        image.leave(plan);
+    }
     Ok(())
 }
 
-fn open<'p>(path: &'p Path, is_directory: bool, plan: &mut Builder<'_>) -> Result<Tree<'p>, Error> {
-    let mount = plan.register()?;
-    let text = plan.text(path)?;
-    plan.push(Step::OpenTree { path: text, extent: Extent::All, out: mount });
-    Ok(Tree { path, is_directory, mount })
+/// Makes the host's files read-only, and what happens to them nobody else's.
+fn read_only(plan: &mut Builder<'_>) -> Result<(), Error> {
+    plan.at("files");
+    let root = plan.register()?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    plan.push(Step::Open { path: c"/", flags, mode: Mode::empty(), out: root });
+    let tree = Tree { path: Path::new("/"), is_directory: true, mount: root };
+    tree.set(RDONLY | NOSUID | NODEV, plan);
+    plan.release(root);
+    Ok(())
 }
 
-/// Covers directories with the program's own. They are in one file system, whose root is mounted on `/tmp` and
-/// is where relative paths begin until the last of them covers that: it is nowhere to be seen afterwards.
-fn cover(
+/// A copy of the mounts at a path, that is nowhere yet.
+pub(crate) fn open(path: &Path, plan: &mut Builder<'_>) -> Result<Reg, Error> {
+    let (path, out) = (plan.text(path)?, plan.register()?);
+    plan.push(Step::OpenTree { path, extent: Extent::All, out });
+    Ok(out)
+}
+
+impl<'p> Tree<'p> {
+    fn open(found: &'p Found, plan: &mut Builder<'_>) -> Result<Self, Error> {
+        let mount = open(&found.source, plan)?;
+        Ok(Self { path: &found.path, is_directory: found.is_directory, mount })
+    }
+
+    fn set(&self, set: u64, plan: &mut Builder<'_>) {
+        let propagation = u64::from(MountPropagationFlags::PRIVATE.bits());
+        let (mount, extent) = (self.mount.into(), Extent::All);
+        plan.push(Step::MountSetattr { mount, extent, set, clear: 0, propagation });
+    }
+}
+
+/// The program's own directories. They are in one file system, whose root is mounted on `/tmp` and is where
+/// relative paths begin until the last of them covers that: it is nowhere to be seen afterwards.
+fn own(
     profile: &Profile,
     host: &Host,
     covers: &[Cover],
@@ -280,6 +424,11 @@ fn cover(
             plan.release(out);
         }
     }
+    Ok(())
+}
+
+/// Covers directories of the host with them.
+fn cover(covers: &[Cover], plan: &mut Builder<'_>) -> Result<(), Error> {
     for cover in covers {
         let (source, target) = (plan.text(cover.name)?, plan.text(&cover.path)?);
         plan.push(Step::MountBind { source, target });
@@ -327,13 +476,18 @@ fn overlay(index: usize, found: &Found, plan: &mut Builder<'_>) -> Result<(), Er
     if !found.is_directory {
         return Err(plan.error("is no directory"));
     }
-    let [upper, work] = ["upper", "work"].map(|name| format!("{name}-{index}"));
+    layer(&index.to_string(), &found.path, plan)
+}
+
+/// The same of any place, with a name for what is written.
+pub(crate) fn layer(name: &str, path: &Path, plan: &mut Builder<'_>) -> Result<(), Error> {
+    let [upper, work] = ["upper", "work"].map(|kind| format!("{kind}-{name}"));
     mkdir(Path::new(&upper), 0o755, plan)?;
     mkdir(Path::new(&work), 0o755, plan)?;
     let mut data = OsString::from("lowerdir=");
-    data.push(escaped(&found.path));
+    data.push(escaped(path));
     data.push(format!(",upperdir={upper},workdir={work},userxattr"));
-    let (target, data) = (plan.text(&found.path)?, plan.text(data)?);
+    let (target, data) = (plan.text(path)?, plan.text(data)?);
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     plan.push(Step::Mount { source: c"overlay", target, fstype: c"overlay", flags, data });
     Ok(())
@@ -407,15 +561,16 @@ fn limits(profile: &Profile, host: &Host, plan: &mut Builder<'_>) {
         let limit = Rlimit { current: Some(within(asked, most)), maximum: Some(within(maximum, most)) };
         plan.push(Step::Setrlimit { resource, limit });
     }
-    // A core file is a trace.
+    // A core file is a trace, and so is what a program makes of a core that the kernel gives it; that it does
+    // with a limit of 0 too, and with 1 neither (core(5)).
     plan.push(Step::Setrlimit {
         resource: Resource::Core,
-        limit: Rlimit { current: Some(0), maximum: Some(0) },
+        limit: Rlimit { current: Some(1), maximum: Some(1) },
     });
 }
 
-fn seccomp(plan: &mut Builder<'_>) -> Result<(), Error> {
-    let (flags, program) = filter::compile().map_err(|error| plan.error(error.to_string()))?;
+fn seccomp(profile: &husk_seccomp::Profile, plan: &mut Builder<'_>) -> Result<(), Error> {
+    let (flags, program) = filter::compile(profile).map_err(|error| plan.error(error.to_string()))?;
     let program = plan.slice(&program);
     plan.push(Step::Seccomp { flags, program });
     Ok(())

@@ -2,13 +2,20 @@
 
 use crate::error::Error;
 use crate::host::{Found, Host, Procfs};
-use crate::profile::Profile;
+use crate::image;
+use crate::profile::{Image, Profile};
+use husk_script::sys::Errno;
 use husk_script::sys::limits::getrlimit;
-use rustix::fs::{FileType, Stat, fstat};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2, readlink};
 use rustix::process::{getegid, geteuid, getuid};
+use rustix::time::{ClockId, clock_gettime};
+use std::ffi::OsString;
 use std::io::{stderr, stdin, stdout};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
-use std::{env, fs};
+use std::time::Duration;
+use std::{env, fs, io};
 
 /// Looks at everything that the profile's plan depends on, as far as it can be known without trying.
 ///
@@ -30,21 +37,41 @@ pub fn probe(profile: &Profile) -> Result<Host, Error> {
     if let Some((name, _)) = streams.iter().find(|(_, stat)| stat.as_ref().is_ok_and(is_directory)) {
         return Err(Error::Stream(name));
     }
-    let cwd = env::current_dir().map_err(failed("find the working directory", Path::new("")))?;
-    let home = home().and_then(|home| fs::canonicalize(home).ok());
+    let image = profile.image.as_ref().map(Inside::of).transpose()?;
+    let cwd = match &profile.image {
+        Some(image) => image.process().map_or("/".into(), |process| process.cwd.clone()),
+        None => env::current_dir().map_err(failed("find the working directory", Path::new("")))?,
+    };
+    let home = if image.is_none() { home() } else { None };
+    let home = home.and_then(|home| fs::canonicalize(home).ok());
     // One that holds the system, or everything, is nobody's home.
     let home = home.filter(|home| {
         home.components().count() > 1 && home.is_dir() && !Path::new("/usr").starts_with(home)
     });
     let found = profile.shown.iter().map(|show| {
-        let path = fs::canonicalize(&show.path).map_err(failed("find", &show.path))?;
-        Ok::<_, Error>(Found { is_directory: path.is_dir(), path })
+        let found = match &image {
+            Some(image) => image.find(&show.path),
+            None => fs::canonicalize(&show.path).map(Found::of_host),
+        };
+        found.map_err(failed("find", &show.path))
     });
     let own = ["/dev", "/run", "/var/tmp", "/tmp"].map(PathBuf::from).into_iter();
-    let is_directory = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+    let is_directory = |path: &PathBuf| match &image {
+        Some(image) => image.has_own(path),
+        None => fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()),
+    };
+    let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+    let lacks = |path: &Path| image.as_ref().is_some_and(|image| !image.has(path));
+    let mounts = profile.image.iter().flat_map(image::mounts);
+    let places = mounts.map(|(_, mount)| mount.destination.as_path());
+    let lacks_places = places.chain([&*cwd, "/dev".as_ref(), "/proc".as_ref(), "/tmp".as_ref()]).any(lacks);
     Ok(Host {
-        uid: geteuid().as_raw(),
-        gid: getegid().as_raw(),
+        uid,
+        gid,
+        program: {
+            let process = profile.image.as_ref().and_then(Image::process);
+            process.map_or((uid, gid), |process| (process.uid, process.gid))
+        },
         project: project(&cwd, home.as_deref()),
         cwd,
         home,
@@ -58,7 +85,67 @@ pub fn probe(profile: &Profile) -> Result<Host, Error> {
         cgroup: false,
         user_namespace: true,
         procfs: Procfs::Own,
+        clocks: (clock(ClockId::Monotonic), clock(ClockId::Boottime)),
+        lacks_places,
     })
+}
+
+fn clock(clock: ClockId) -> Duration {
+    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
+}
+
+impl Found {
+    fn of_host(path: PathBuf) -> Self {
+        Self { is_directory: path.is_dir(), source: path.clone(), path }
+    }
+}
+
+/// A look into an image, in which its root is where absolute paths begin.
+struct Inside {
+    directory: PathBuf,
+    root: OwnedFd,
+}
+
+impl Inside {
+    fn of(image: &Image) -> Result<Self, Error> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = |directory: PathBuf| {
+            let root = open(&directory, flags, Mode::empty())?;
+            Ok(Self { directory, root })
+        };
+        fs::canonicalize(&image.directory)
+            .and_then(open)
+            .map_err(|reason| Error::Look { act: format!("open {}", image.directory.display()), reason })
+    }
+
+    fn find(&self, path: &Path) -> io::Result<Found> {
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let found = loop {
+            match openat2(&self.root, path, flags, Mode::empty(), resolve) {
+                // Something was renamed or mounted on the machine while there was a `..` on the way (openat2(2)).
+                Err(Errno::AGAIN) => {}
+                found => break found?,
+            }
+        };
+        let kind = FileType::from_raw_mode(fstat(&found)?.st_mode);
+        let source = readlink(format!("/proc/self/fd/{}", found.as_raw_fd()), Vec::new())?;
+        let source = PathBuf::from(OsString::from_vec(source.into_bytes()));
+        let below = source.strip_prefix(&self.directory).map_err(io::Error::other)?;
+        Ok(Found { path: Path::new("/").join(below), is_directory: kind == FileType::Directory, source })
+    }
+
+    fn has(&self, path: &Path) -> bool {
+        self.find(path).is_ok()
+    }
+
+    /// Whether a directory of the program's own may be there: not where something else is.
+    fn has_own(&self, path: &Path) -> bool {
+        match self.find(path) {
+            Ok(found) => found.is_directory && found.path == path,
+            Err(_) => path == Path::new("/dev") || path == Path::new("/tmp"),
+        }
+    }
 }
 
 /// The caller's home directory: where they say it is, or else where the list of users has it. The C library would look in

@@ -1,5 +1,7 @@
 //! What is asked for.
 
+use husk_bundle::Container;
+use husk_bundle::container::Process;
 use husk_script::sys::limits::Resource;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -18,6 +20,35 @@ pub struct Profile {
     pub net: Net,
     /// What it may use.
     pub limits: Limits,
+    /// For how long the machine seems to have been up when it begins.
+    pub uptime: Option<Duration>,
+    /// The file system that it is in, if that is not the host's. Then every path is one in there.
+    pub image: Option<Image>,
+}
+
+/// A file system in place of the host's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// The directory that is its root.
+    pub directory: PathBuf,
+    /// Whether the program may write to it.
+    pub access: Access,
+    /// The bundle that it is of, which says more about the program. Of that only what
+    /// [`bundle`](crate::bundle) lets pass.
+    pub bundle: Option<Box<Container>>,
+}
+
+impl Image {
+    /// A directory, of which nothing more is known.
+    #[must_use]
+    pub fn of(directory: PathBuf) -> Self {
+        Self { directory, access: Access::Read, bundle: None }
+    }
+
+    /// What the bundle says of the process.
+    pub(crate) fn process(&self) -> Option<&Process> {
+        self.bundle.as_ref()?.process.as_ref()
+    }
 }
 
 /// A variable of the environment.

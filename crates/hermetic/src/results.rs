@@ -251,7 +251,15 @@ mod tests {
     fn attempt(code: i32, reached: Option<Reached>) -> Attempt {
         let status = ExitStatus::from_raw(code << 8);
         let (wall, usage) = (Duration::ZERO, Default::default());
-        let ended = Ended { status, wall, usage, leftovers: Vec::new(), reached, losses: Vec::new() };
+        let ended = Ended {
+            status,
+            wall,
+            usage,
+            leftovers: Vec::new(),
+            reached,
+            had_terminal: false,
+            losses: Vec::new(),
+        };
         Attempt { ended, said: "said\n".to_owned() }
     }
 

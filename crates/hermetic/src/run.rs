@@ -5,10 +5,11 @@ use crate::environment;
 use crate::error::{self, Error, Hint};
 use crate::host::{Host, Procfs};
 use crate::leftovers::Process;
-use crate::plan::{Streams, candidates, plan};
+use crate::plan::{Sketch, Streams, candidates, plan};
 use crate::probe::probe;
 use crate::profile::{Limits, Profile};
-use crate::sandbox::{Failed, Held, Sandbox, watch};
+use crate::sandbox::{Failed, Fault, Held, Sandbox, watch};
+use crate::terminal::Terminal;
 use bumpalo::Bump;
 use husk_plan::Plan;
 use husk_script::Step;
@@ -16,6 +17,7 @@ use husk_script::sys::Errno;
 use husk_script::sys::process::Usage;
 use husk_script::sys::signal::{Signal, rt_sigaction_default};
 use husk_spawn::Reason;
+use rustix::process::{getpid, kill_current_process_group, kill_process};
 use std::ffi::OsStr;
 use std::fmt::{self, Display, Formatter};
 use std::io;
@@ -47,6 +49,8 @@ pub struct Ended {
     pub leftovers: Vec<Process>,
     /// The limit that ended it.
     pub reached: Option<Reached>,
+    /// Whether it had the caller's terminal, so that what was typed there it got alone.
+    pub had_terminal: bool,
     /// Where it was less isolated than is promised.
     pub losses: Vec<Loss>,
 }
@@ -112,7 +116,10 @@ impl Display for Loss {
 /// If the sandbox cannot be made, or the program not be run.
 pub fn run(profile: &Profile, how: Run) -> Result<Ended, Error> {
     let mut machine = Machine::of(profile, how)?;
-    let ended = machine.run(profile, Streams::Callers)?;
+    let ended = machine.run_with(profile, || match Terminal::of_caller() {
+        Some(terminal) => (terminal.streams(), Some(terminal)),
+        None => (Streams::Callers, None),
+    })?;
     Ok(Ended { losses: machine.losses, ..ended })
 }
 
@@ -160,16 +167,29 @@ impl Machine {
 
     /// Runs one program to its end, and finds out meanwhile what can be had here.
     pub(crate) fn run(&mut self, profile: &Profile, streams: Streams) -> Result<Ended, Error> {
+        self.run_with(profile, || (streams, None))
+    }
+
+    /// The same, with a look at the caller's terminal before each attempt.
+    fn run_with(
+        &mut self,
+        profile: &Profile,
+        look: impl Fn() -> (Streams, Option<Terminal>),
+    ) -> Result<Ended, Error> {
         let home = self.home(&profile.limits)?;
         let held = Held::all().map_err(|error| Error::Step { origin: "signals".to_owned(), error })?;
         loop {
+            let (streams, terminal) = look();
             let plan = self.plan(profile, streams)?;
             let failed = match Sandbox::start(plan, &profile.limits, home.clone()) {
                 Err(failed) => failed,
-                Ok(mut sandbox) => match to_end(&mut sandbox, &held) {
-                    Ok(ended) => return Ok(ended),
-                    Err(error) => Box::new(Failed { plan: sandbox.into_plan(), error }),
-                },
+                Ok(mut sandbox) => {
+                    sandbox.lend(terminal);
+                    match to_end(&mut sandbox, &held) {
+                        Ok(ended) => return Ok(ended),
+                        Err(error) => Box::new(Failed { plan: sandbox.into_plan(), error }),
+                    }
+                }
             };
             match loss(&failed.error, &failed.plan, &mut self.host) {
                 Some(loss) => self.lose(loss)?,
@@ -178,13 +198,12 @@ impl Machine {
         }
     }
 
-    pub(crate) fn plan(&self, profile: &Profile, streams: Streams) -> Result<Plan<'static>, Error> {
-        // Never freed: the child may read it for longer than we live.
-        Ok(plan(profile, &self.host, streams, Box::leak(Box::new(Bump::new())))?)
+    pub(crate) fn plan(&self, profile: &Profile, streams: Streams) -> Result<Sketch, Error> {
+        Ok(Sketch { profile: profile.clone(), host: self.host.clone(), streams })
     }
 }
 
-fn to_end(sandbox: &mut Sandbox, held: &Held) -> Result<Ended, husk_spawn::Error> {
+fn to_end(sandbox: &mut Sandbox, held: &Held) -> Result<Ended, Fault> {
     loop {
         if let Some((_, ended)) = watch([&mut *sandbox], held, &[], None)?.pop() {
             return ended;
@@ -192,19 +211,24 @@ fn to_end(sandbox: &mut Sandbox, held: &Held) -> Result<Ended, husk_spawn::Error
     }
 }
 
-/// Ends this process by the signal that ended a program, so that whoever waits for us sees what became of it.
-/// Returns if it was none, or one that ends nobody.
-pub fn end_alike(status: ExitStatus) {
-    let signal = status.signal();
-    let Some((ours, theirs)) =
-        signal.and_then(|raw| Signal::new(raw).zip(rustix::process::Signal::from_named_raw(raw)))
-    else {
+/// Ends this process by the signal that ended a program, so that whoever waits for us sees what became of it. What
+/// was typed at a terminal is for the whole job, which gets it now if the program got it alone. Returns if it was
+/// none, or one that ends nobody.
+pub fn end_alike(ended: &Ended) {
+    use rustix::process::Signal as Named;
+    let signal = ended.status.signal();
+    let Some((ours, theirs)) = signal.and_then(|raw| Signal::new(raw).zip(Named::from_named_raw(raw))) else {
         return;
     };
     // What Rust has installed for faults takes one that was sent for none. Tolerated: SIGKILL has no handler.
     rt_sigaction_default(ours).unwrap_or(());
+    let is_typed = ended.had_terminal && [Named::INT, Named::QUIT].contains(&theirs);
+    let sent = match is_typed {
+        true => kill_current_process_group(theirs),
+        false => kill_process(getpid(), theirs),
+    };
     // Tolerated: then the caller says it by a code.
-    rustix::process::kill_process(rustix::process::getpid(), theirs).unwrap_or(());
+    sent.unwrap_or(());
 }
 
 /// What [`run`] would do, a line a step.
@@ -217,7 +241,7 @@ pub fn listing(profile: &Profile) -> Result<String, Error> {
 }
 
 /// The step at which a plan failed, and why.
-fn failed_at<'p>(error: &husk_spawn::Error, plan: &'p Plan<'static>) -> Option<(&'p Step<'static>, Errno)> {
+fn failed_at<'p>(error: &husk_spawn::Error, plan: &'p Plan<'_>) -> Option<(&'p Step<'p>, Errno)> {
     match error.reason() {
         Reason::Errno(errno) => Some((plan.steps.get(error.step()?)?, errno)),
         _ => None,
@@ -226,8 +250,11 @@ fn failed_at<'p>(error: &husk_spawn::Error, plan: &'p Plan<'static>) -> Option<(
 
 /// What can be gone without, so that another attempt may succeed. The host is then taken for one that has
 /// not got it.
-fn loss(error: &husk_spawn::Error, plan: &Plan<'static>, host: &mut Host) -> Option<Loss> {
-    match failed_at(error, plan) {
+fn loss(fault: &Fault, plan: &Sketch, host: &mut Host) -> Option<Loss> {
+    let Fault::Child(error) = fault else { return None };
+    let memory = Bump::new();
+    let plan = plan.plan(&memory).ok()?;
+    match failed_at(error, &plan) {
         Some((Step::Mount { fstype, .. }, Errno::PERM)) if *fstype == c"proc" => {
             host.procfs = Procfs::Callers;
             Some(Loss::Procfs)
@@ -241,27 +268,31 @@ fn loss(error: &husk_spawn::Error, plan: &Plan<'static>, host: &mut Host) -> Opt
 }
 
 /// The error in words that help.
-pub(crate) fn explain(
-    error: husk_spawn::Error,
-    plan: &Plan<'static>,
-    profile: &Profile,
-    host: &Host,
-) -> Error {
-    let reason = |errno: Errno| io::Error::from_raw_os_error(errno.raw_os_error());
-    let refused = |errno: Errno| Error::Namespaces {
-        act: error.act().to_owned(),
-        reason: reason(errno),
-        hint: error::switched_off(errno),
+pub(crate) fn explain(fault: Fault, plan: &Sketch, profile: &Profile, host: &Host) -> Error {
+    let error = match fault {
+        Fault::Child(error) => error,
+        Fault::Plan(error) => return Error::Plan(error),
+        Fault::Cgroup(error) => return Error::Cgroup(error),
     };
-    match (failed_at(&error, plan), error.reason()) {
+    let memory = Bump::new();
+    let plan = match plan.plan(&memory) {
+        Ok(plan) => plan,
+        Err(error) => return Error::Plan(error),
+    };
+    let reason = |errno: Errno| io::Error::from_raw_os_error(errno.raw_os_error());
+    let refused =
+        |errno, hint| Error::Namespaces { act: error.act().to_owned(), reason: reason(errno), hint };
+    match (failed_at(&error, &plan), error.reason()) {
         (Some((Step::ExecveFirst { .. }, errno)), _) => Error::Program {
             program: profile.args.first().map(|program| program.to_string_lossy().into()).unwrap_or_default(),
             reason: reason(errno),
             hint: hidden(profile, host),
         },
         // A user namespace may be made here, and not be used.
-        (Some((Step::WriteFile { .. }, errno @ (Errno::PERM | Errno::ACCESS))), _) => refused(errno),
-        (None, Reason::Errno(errno)) if error.step().is_none() => refused(errno),
+        (Some((Step::WriteFile { .. }, errno @ (Errno::PERM | Errno::ACCESS))), _) => {
+            refused(errno, error::unmapped(host.uid, errno))
+        }
+        (None, Reason::Errno(errno)) if error.step().is_none() => refused(errno, error::switched_off(errno)),
         _ => {
             let origin = error.step().map_or("sandbox", |step| plan.origin(step)).to_owned();
             Error::Step { origin, error }
@@ -277,6 +308,9 @@ fn is_refusal(error: &husk_spawn::Error) -> bool {
 
 /// Where the program is, if the sandbox hides it.
 fn hidden(profile: &Profile, host: &Host) -> Hint {
+    if profile.image.is_some() {
+        return Hint(None);
+    }
     let variables = environment::variables(profile, host);
     let path = variables.get(OsStr::new("PATH")).cloned().unwrap_or_default();
     let places = profile.args.first().map(|program| candidates(program, &path)).unwrap_or_default();

@@ -2,9 +2,10 @@
 
 use crate::cgroup::Home;
 use crate::leftovers::{self, Process};
+use crate::plan::Sketch;
 use crate::profile::Limits;
 use crate::run::{Ended, Reached};
-use husk_plan::Plan;
+use crate::terminal::Terminal;
 use husk_script::Request;
 use husk_script::sys::Errno;
 use husk_script::sys::signal::{Signal, SignalSet, read_signalfd, rt_sigaction_default, rt_sigprocmask};
@@ -16,12 +17,27 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// A program that was not started.
 pub(crate) struct Failed {
-    pub(crate) plan: Plan<'static>,
-    pub(crate) error: Error,
+    pub(crate) plan: Sketch,
+    pub(crate) error: Fault,
+}
+
+/// What can go wrong with a sandbox.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    /// What is asked for cannot be done.
+    #[error(transparent)]
+    Plan(#[from] husk_plan::Error),
+    /// It cannot be made or watched.
+    #[error(transparent)]
+    Child(#[from] Error),
+    /// Its program cannot be moved into its cgroup.
+    #[error(transparent)]
+    Cgroup(#[from] husk_cgroup::Error),
 }
 
 /// A program that runs.
@@ -29,25 +45,29 @@ pub(crate) struct Sandbox {
     child: Child,
     limits: Limits,
     home: Option<Rc<Home>>,
-    plan: Plan<'static>,
+    plan: Sketch,
     started: Instant,
     is_late: bool,
     leftovers: Vec<Process>,
+    terminal: Option<Terminal>,
 }
 
 impl Sandbox {
     /// Starts the plan's child.
-    pub(crate) fn start(
-        plan: Plan<'static>,
-        limits: &Limits,
-        home: Option<Rc<Home>>,
-    ) -> Result<Self, Box<Failed>> {
-        let steps = plan.steps;
-        let mut command = Command::of_steps(move |writer| {
-            steps.iter().for_each(|step| writer.push(*step));
-            Ok(())
+    pub(crate) fn start(plan: Sketch, limits: &Limits, home: Option<Rc<Home>>) -> Result<Self, Box<Failed>> {
+        let refused = Arc::new(OnceLock::new());
+        let (sketch, refusal) = (plan.clone(), Arc::clone(&refused));
+        let mut command = Command::of_steps(move |writer| match sketch.plan(writer.memory()) {
+            Ok(plan) => {
+                plan.steps.iter().for_each(|step| writer.push(*step));
+                Ok(())
+            }
+            Err(error) => {
+                refusal.get_or_init(|| error);
+                Err(Error::new("plan", Errno::INVAL))
+            }
         });
-        command.kill_on_drop().new_namespaces(plan.namespaces);
+        command.kill_on_drop().new_namespaces(plan.namespaces());
         let started = Instant::now();
         match command.spawn() {
             Ok(child) => Ok(Self {
@@ -58,18 +78,29 @@ impl Sandbox {
                 started,
                 is_late: false,
                 leftovers: Vec::new(),
+                terminal: None,
             }),
-            Err(error) => Err(Box::new(Failed { plan, error })),
+            Err(error) => {
+                drop(command);
+                let refused = Arc::into_inner(refused).and_then(OnceLock::into_inner);
+                let error = refused.map_or_else(|| error.into(), Fault::Plan);
+                Err(Box::new(Failed { plan, error }))
+            }
         }
     }
 
+    /// Says that its program has taken the caller's terminal.
+    pub(crate) fn lend(&mut self, terminal: Option<Terminal>) {
+        self.terminal = terminal;
+    }
+
     /// What its child performs.
-    pub(crate) fn plan(&self) -> &Plan<'static> {
+    pub(crate) fn plan(&self) -> &Sketch {
         &self.plan
     }
 
     /// The same, of one that has ended.
-    pub(crate) fn into_plan(self) -> Plan<'static> {
+    pub(crate) fn into_plan(self) -> Sketch {
         self.plan
     }
 
@@ -80,7 +111,7 @@ impl Sandbox {
     }
 
     /// Looks at whether it has ended, at its time, and at what its first process asks.
-    fn turn(&mut self, asks: bool) -> Result<Option<Ended>, Error> {
+    fn turn(&mut self, asks: bool) -> Result<Option<Ended>, Fault> {
         if let Some(status) = self.child.try_wait()? {
             let reached = match self.limits.wall.filter(|_| self.is_late) {
                 Some(wall) => Some(Reached::Wall(wall)),
@@ -88,7 +119,9 @@ impl Sandbox {
             };
             let usage = self.child.usage().unwrap_or_default();
             let (wall, leftovers) = (self.started.elapsed(), std::mem::take(&mut self.leftovers));
-            return Ok(Some(Ended { status, wall, usage, leftovers, reached, losses: Vec::new() }));
+            let had_terminal = self.terminal.take().is_some_and(Terminal::end);
+            let losses = Vec::new();
+            return Ok(Some(Ended { status, wall, usage, leftovers, reached, had_terminal, losses }));
         }
         if self.left() == Some(Duration::ZERO) {
             self.is_late = true;
@@ -98,6 +131,11 @@ impl Sandbox {
             match self.child.next_request()? {
                 Some(Request::Leftovers) => self.leftovers = leftovers::below(self.child.id()),
                 Some(Request::Cgroup) => self.join()?,
+                Some(Request::Stopped) => {
+                    // Which waits for signals again.
+                    self.child.go_on()?;
+                    return self.stop().map(|()| None);
+                }
                 // It is about to end.
                 _ => return Ok(None),
             }
@@ -107,12 +145,17 @@ impl Sandbox {
     }
 
     /// Moves the program into its cgroup: the one child that the first process has.
-    fn join(&self) -> Result<(), Error> {
-        for program in leftovers::below(self.child.id()) {
-            let joined = self.home.as_ref().map_or(Ok(()), |home| home.join(program.pid));
-            joined.map_err(|error| Error::new(error.to_string(), Errno::PERM))?;
-        }
-        Ok(())
+    fn join(&self) -> Result<(), husk_cgroup::Error> {
+        let Some(home) = &self.home else { return Ok(()) };
+        leftovers::below(self.child.id()).iter().try_for_each(|program| home.join(program.pid))
+    }
+
+    /// Stops with a program that its terminal has stopped, and has it continued afterwards. What has been stopped by
+    /// somebody else stays so.
+    fn stop(&self) -> Result<(), Fault> {
+        let Some(terminal) = &self.terminal else { return Ok(()) };
+        terminal.stop(leftovers::below(self.child.id()).first().map(|program| program.pid));
+        Ok(self.child.signal(Signal::CONT)?)
     }
 }
 
@@ -132,7 +175,7 @@ fn reached(status: ExitStatus, limits: &Limits, home: Option<&Home>) -> Option<R
 }
 
 /// One of several that has ended: its place among them, and how.
-pub(crate) type Over = (usize, Result<Ended, Error>);
+pub(crate) type Over = (usize, Result<Ended, Fault>);
 
 /// Waits until something happens to one of them, or there is something to read, or this time is over; and returns those
 /// that have ended, with their places.
@@ -181,9 +224,10 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// All but faults, which are of our own making, and what stops and continues us.
+    /// All but faults, which are of our own making, and what stops and continues us. Who holds SIGTTOU back may
+    /// take a terminal that it has lent.
     pub(crate) fn all() -> Result<Self, Error> {
-        const LEFT: [Signal; 10] = [
+        const LEFT: [Signal; 9] = [
             Signal::SEGV,
             Signal::BUS,
             Signal::FPE,
@@ -192,7 +236,6 @@ impl Held {
             Signal::SYS,
             Signal::TSTP,
             Signal::TTIN,
-            Signal::TTOU,
             Signal::CONT,
         ];
         let failed = |errno| Error::new("hold signals", errno);

@@ -104,6 +104,7 @@ mod tests {
         let host = Host {
             uid: 7,
             gid: 7,
+            program: (7, 7),
             cwd: "/tmp/a/b".into(),
             project: "/tmp/a".into(),
             home: Some("/tmp/home".into()),
@@ -114,6 +115,8 @@ mod tests {
             cgroup: false,
             user_namespace: true,
             procfs: Procfs::Own,
+            clocks: Default::default(),
+            lacks_places: false,
         };
         let covers = super::covers(&host);
         let shown = [Path::new("/tmp/a/b"), Path::new("/tmp/a/c"), Path::new("/srv")];

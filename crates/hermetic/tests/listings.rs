@@ -20,6 +20,7 @@ fn user() -> Host {
     Host {
         uid: 1000,
         gid: 100,
+        program: (1000, 100),
         cwd: "/home/ann/web/src".into(),
         project: "/home/ann/web".into(),
         home: Some("/home/ann".into()),
@@ -30,6 +31,8 @@ fn user() -> Host {
         cgroup: false,
         user_namespace: true,
         procfs: Procfs::Own,
+        clocks: Default::default(),
+        lacks_places: false,
     }
 }
 
@@ -52,7 +55,11 @@ fn a_user_who_asks_for_nothing() {
 #[test]
 fn root_with_a_project_in_a_directory_for_everybody() {
     let (cwd, project) = ("/tmp/web".into(), "/tmp/web".into());
-    is("root", &profile(), &Host { uid: 0, gid: 0, cwd, project, home: Some("/root".into()), ..user() });
+    is(
+        "root",
+        &profile(),
+        &Host { uid: 0, gid: 0, program: (0, 0), cwd, project, home: Some("/root".into()), ..user() },
+    );
 }
 
 #[test]
@@ -60,6 +67,7 @@ fn root_in_a_container_without_user_namespaces() {
     let host = Host {
         uid: 0,
         gid: 0,
+        program: (0, 0),
         cwd: "/srv/web".into(),
         project: "/srv/web".into(),
         home: Some("/root".into()),
@@ -91,7 +99,8 @@ fn everything_that_can_be_asked_for() {
         ("/home/ann/nothing", true),
     ];
     let show = |(path, access): (&str, Access)| Show { path: path.into(), access };
-    let found = found.map(|(path, is_directory)| Found { path: path.into(), is_directory });
+    let found =
+        found.map(|(path, is_directory)| Found { path: path.into(), source: path.into(), is_directory });
     let limits = Limits {
         wall: Some(Duration::from_secs(1)),
         cpu_seconds: Some(2),
@@ -113,7 +122,7 @@ fn what_cannot_be_done_is_said() {
     };
     assert_eq!(refusal(&Profile::default(), &user()), "program: is missing");
     let shown = vec![Show { path: "f".into(), access: Access::Overlay }];
-    let found = vec![Found { path: "/srv/f".into(), is_directory: false }];
+    let found = vec![Found { path: "/srv/f".into(), source: "/srv/f".into(), is_directory: false }];
     let host = Host { found, ..user() };
     assert_eq!(refusal(&Profile { shown, ..profile() }, &host), "overlay /srv/f: is no directory");
 }

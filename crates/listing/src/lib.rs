@@ -303,6 +303,7 @@ impl Display for Wish {
             Request::Scheduler => "scheduler",
             Request::Cgroup => "cgroup",
             Request::Leftovers => "leftovers",
+            Request::Stopped => "stopped",
         })
     }
 }

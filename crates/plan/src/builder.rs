@@ -184,7 +184,11 @@ impl<'b> Builder<'b> {
     }
 
     /// A register that no step has used, for a step that looks whether there is anything in it.
-    pub(crate) fn fresh_register(&mut self) -> Result<Reg, Error> {
+    ///
+    /// # Errors
+    ///
+    /// If there is none left.
+    pub fn fresh_register(&mut self) -> Result<Reg, Error> {
         let used = |register: &Reg| register.index() < self.most_used;
         let fresh = self.free.iter().rposition(|register| !used(register));
         match fresh {
@@ -234,7 +238,11 @@ impl<'b> Builder<'b> {
     }
 
     /// A place below a root, whatever way it is written: `//dev/./pts/` is `dev/pts`.
-    pub(crate) fn target(&self, path: &Path) -> Result<Target<'b>, Error> {
+    ///
+    /// # Errors
+    ///
+    /// If there is a NUL byte in it.
+    pub fn target(&self, path: &Path) -> Result<Target<'b>, Error> {
         let mut plain = std::path::PathBuf::new();
         for component in path.components() {
             match component {

@@ -67,7 +67,7 @@ impl Launched<'_> {
                 Request::Terminal => console.receive(child.requested_fd()?)?,
                 Request::Scheduler => schedule(child, container)?,
                 // Answered by whoever made the child; and of no container.
-                Request::IdMaps | Request::Leftovers => {
+                Request::IdMaps | Request::Leftovers | Request::Stopped => {
                     return Err(Error::State("the container's process asks for what it has"));
                 }
             }

@@ -18,10 +18,15 @@ pub(crate) fn clone_and_reap(script: &Script<'_>) -> Result {
     let Some(program) = clone::fork_on()? else { return Ok(()) };
     // Who reads what the program writes must not have to wait for us.
     close_others(Fd::STDIN, None, script.channel)?;
-    while reap(Some(program), script.journal)? == Left::Some {
-        match rt_sigwait(SignalSet::FULL)? {
-            Signal::CHLD => {}
-            signal => pass_on(program, signal)?,
+    loop {
+        match reap(Some(program), script.journal)? {
+            Left::Program | Left::Nobody => break,
+            Left::Stopped if script.channel.is_some() => report::request(script.channel, Request::Stopped)?,
+            Left::Stopped => {}
+            Left::Some => match rt_sigwait(SignalSet::FULL)? {
+                Signal::CHLD => {}
+                signal => pass_on(program, signal)?,
+            },
         }
     }
     // Without a channel nobody wants to know.
@@ -37,6 +42,8 @@ pub(crate) fn clone_and_reap(script: &Script<'_>) -> Result {
 enum Left {
     /// The program has ended.
     Program,
+    /// The program has stopped.
+    Stopped,
     /// Nobody is left.
     Nobody,
     /// Somebody runs.
@@ -47,6 +54,11 @@ enum Left {
 fn reap(program: Option<Pid>, journal: &Journal) -> Result<Left> {
     loop {
         match wait4_any_nohang() {
+            Ok(Some(child)) if child.has_stopped() => {
+                if Some(child.pid) == program {
+                    return Ok(Left::Stopped);
+                }
+            }
             Ok(Some(Ended { pid, status, usage })) if Some(pid) == program => {
                 journal.end(status, usage);
                 return Ok(Left::Program);

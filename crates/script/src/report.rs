@@ -15,6 +15,8 @@
 //!                         <------------     go on
 //!    end of file          ------------>     parked: the parent's death is no longer the child's
 //!    end of file          ------------>     released: exec happened, or the child is dead
+//!    Request(Stopped)     ------------>     stop too, and have the program continued afterwards
+//!                         <------------     go on
 //!    Request(Leftovers)   ------------>     see which processes the program leaves behind
 //!                         <------------     go on
 //! ```
@@ -61,6 +63,8 @@ pub enum Request {
     Cgroup = 7,
     /// Look at the processes that are left behind, before they are ended.
     Leftovers = 10,
+    /// Do what is to be done when the program has been stopped, as by its terminal.
+    Stopped = 11,
 }
 
 /// The length of a request with a number.
@@ -81,6 +85,7 @@ impl Request {
             9 => Some(Self::Scheduler),
             7 => Some(Self::Cgroup),
             10 => Some(Self::Leftovers),
+            11 => Some(Self::Stopped),
             _ => None,
         }
     }

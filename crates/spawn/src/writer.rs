@@ -113,6 +113,12 @@ impl<'b> Writer<'b> {
         Ok(register)
     }
 
+    /// The memory that the list lies in, for whoever has more to put there.
+    #[must_use]
+    pub fn memory(&self) -> &'b Bump {
+        &self.memory.bump
+    }
+
     /// The environment of this process.
     pub(crate) fn environment(&self) -> &'b Snapshot {
         self.memory.environment.get_or_init(environ::snapshot)

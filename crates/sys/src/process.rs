@@ -4,6 +4,7 @@ use crate::raw::{self, Numeric, Prctl, numbers, prctl};
 use crate::signal::Signal;
 use crate::{CArray, Errno, Fd, Gid, Pid, Result, Uid};
 use core::ffi::CStr;
+use linux_raw_sys::general;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 /// `fchdir`.
@@ -77,13 +78,21 @@ pub struct Usage {
     pub peak_kib: u64,
 }
 
-/// `wait4(-1, WNOHANG)`: a child that has ended, if one has.
+impl Ended {
+    /// Whether it has only stopped.
+    #[must_use]
+    pub const fn has_stopped(&self) -> bool {
+        self.status & 0xff == 0x7f
+    }
+}
+
+/// `wait4(-1, WNOHANG | WUNTRACED)`: a child that has ended or stopped, if one has.
 ///
 /// # Errors
 ///
 /// `ECHILD` if there are no children.
 pub fn wait4_any_nohang() -> Result<Option<Ended>> {
-    let Some((pid, status, times, peak)) = raw::wait4_any(linux_raw_sys::general::WNOHANG)? else {
+    let Some((pid, status, times, peak)) = raw::wait4_any(general::WNOHANG | general::WUNTRACED)? else {
         return Ok(None);
     };
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::CHILD)?;

@@ -1,0 +1,198 @@
+//! A bundle as a profile: what its configuration says that a sandbox can do without privileges. What it cannot do
+//! is refused by the name of its field.
+
+use crate::error::Error;
+use crate::profile::{Access, Image, Limits, Profile};
+use husk_bundle::container::{self, Capabilities, Mount, Process, PropagationKind, Source, Terminal};
+use husk_bundle::{Container, Field, Warning};
+use husk_cgroup::Resources;
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsString};
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::Path;
+
+/// `MOUNT_ATTR_NOSUID` and `MOUNT_ATTR_NODEV`, which everything in a sandbox has.
+const ALWAYS: u64 = 0x6;
+
+/// What every sandbox has, whatever a bundle mounts there.
+const OWN: [&str; 7] = ["/proc", "/dev", "/dev/pts", "/dev/shm", "/tmp", "/var/tmp", "/run"];
+
+/// The file systems that a sandbox can mount elsewhere.
+const NEW: [&str; 3] = ["tmpfs", "mqueue", "sysfs"];
+
+/// The program of the bundle in a directory, in the bundle's root file system, and what is done otherwise than
+/// the configuration says.
+///
+/// # Errors
+///
+/// If the configuration cannot be read, or asks for what a sandbox cannot do.
+pub fn bundle(directory: &Path) -> Result<(Profile, Vec<Warning>), Error> {
+    let failed = |reason| Error::Look { act: format!("find {}", directory.display()), reason };
+    let directory = directory.canonicalize().map_err(failed)?;
+    let (container, mut warnings) = husk_bundle::load(&directory, None)?;
+    refuse(&container, &mut warnings)?;
+    let args = |process: &Process| process.args.iter().cloned().map(text).collect();
+    let number = |limit: Option<i64>| limit.and_then(|limit| u64::try_from(limit).ok());
+    let limits = Limits {
+        memory: number(container.resources.memory.limit),
+        processes: number(container.resources.pids_limit),
+        ..Limits::default()
+    };
+    let image = Image {
+        directory: container.rootfs.clone(),
+        access: match container.rootfs_access {
+            container::Access::ReadOnly => Access::Read,
+            // What a test writes is thrown away.
+            container::Access::ReadWrite => Access::Overlay,
+        },
+        bundle: None,
+    };
+    let args = container.process.as_ref().map(args).unwrap_or_default();
+    let image = Some(Image { bundle: Some(Box::new(container)), ..image });
+    Ok((Profile { args, limits, image, ..Profile::default() }, warnings))
+}
+
+/// A string of a configuration.
+pub(crate) fn text(string: CString) -> OsString {
+    OsString::from_vec(string.into_bytes())
+}
+
+/// Refuses what no sandbox can do. Every field of a container is here, so that none is forgotten.
+fn refuse(container: &Container, warnings: &mut Vec<Warning>) -> Result<(), Error> {
+    let Container {
+        // Done.
+        bundle: _,
+        rootfs: _,
+        rootfs_access: _,
+        hostname: _,
+        domainname: _,
+        uid_mappings: _,
+        gid_mappings: _,
+        time_offsets: _,
+        masked_paths: _,
+        readonly_paths: _,
+        seccomp: _,
+        // For whoever reads them.
+        annotations: _,
+        rootfs_propagation,
+        process,
+        mounts,
+        namespaces,
+        devices,
+        sysctl,
+        mount_label,
+        seccomp_listener,
+        personality,
+        memory_policy,
+        net_devices,
+        intel_rdt,
+        cgroups_path,
+        resources,
+        hooks,
+    } = container;
+    let is_shared = |propagation: &container::Propagation| {
+        matches!(propagation.kind, PropagationKind::Shared | PropagationKind::Unbindable)
+    };
+    let fields = [
+        ("linux.rootfsPropagation", rootfs_propagation.as_ref().is_some_and(is_shared)),
+        ("linux.devices", !devices.is_empty()),
+        ("linux.sysctl", !sysctl.is_empty()),
+        ("linux.mountLabel", mount_label.is_some()),
+        ("linux.seccomp.listenerPath", seccomp_listener.is_some()),
+        ("linux.personality", personality.is_some()),
+        ("linux.memoryPolicy", memory_policy.is_some()),
+        ("linux.netDevices", !net_devices.is_empty()),
+        ("linux.intelRdt", intel_rdt.is_some()),
+        ("hooks.prestart", !hooks.prestart.is_empty()),
+        ("hooks.createRuntime", !hooks.create_runtime.is_empty()),
+        ("hooks.createContainer", !hooks.create_container.is_empty()),
+        ("hooks.startContainer", !hooks.start_container.is_empty()),
+        ("hooks.poststart", !hooks.poststart.is_empty()),
+        ("hooks.poststop", !hooks.poststop.is_empty()),
+    ];
+    none(fields)?;
+    none(of_resources(resources))?;
+    let mut warn = |field, text: &str| warnings.push(Warning { field, text: text.to_owned() });
+    if cgroups_path.is_some() {
+        warn(Field::new("linux.cgroupsPath"), "is left out: a sandbox has a cgroup of its own, or none");
+    }
+    if let Some(process) = process {
+        none(of_process(process))?;
+        if process.capabilities != Capabilities::default() {
+            warn(Field::new("process.capabilities"), "are left out: a sandbox has no privileges");
+        }
+    }
+    for (index, namespace) in namespaces.iter().enumerate() {
+        let field = Field::new("linux.namespaces").index(index).key("path");
+        none([(field, namespace.path.is_some())])?;
+    }
+    mounts.iter().enumerate().try_for_each(|(index, mount)| {
+        let field = Field::new("mounts").index(index);
+        match &mount.source {
+            Source::Cgroup => {
+                warn(field, "is left out: a sandbox shows no cgroups");
+                Ok(())
+            }
+            _ => none(of_mount(mount, &field)),
+        }
+    })
+}
+
+/// The first of these that is there is refused.
+fn none<F: ToString>(fields: impl IntoIterator<Item = (F, bool)>) -> Result<(), Error> {
+    let found = fields.into_iter().find(|(_, is_there)| *is_there);
+    found.map_or(Ok(()), |(field, _)| Err(Error::Bundle(field.to_string())))
+}
+
+fn of_resources(resources: &Resources) -> impl IntoIterator<Item = (&'static str, bool)> + use<> {
+    let Resources { devices, memory, cpu, pids_limit: _, block_io, hugepage_limits, network, rdma, unified } =
+        resources;
+    [
+        // There are none that could be denied.
+        ("linux.resources.devices", devices.iter().any(|rule| rule.allow)),
+        (
+            "linux.resources.memory",
+            husk_cgroup::resources::Memory { limit: None, ..*memory } != Default::default(),
+        ),
+        ("linux.resources.cpu", *cpu != Default::default()),
+        ("linux.resources.blockIO", *block_io != Default::default()),
+        ("linux.resources.hugepageLimits", !hugepage_limits.is_empty()),
+        ("linux.resources.network", *network != Default::default()),
+        ("linux.resources.rdma", *rdma != BTreeMap::default()),
+        ("linux.resources.unified", !unified.is_empty()),
+    ]
+}
+
+fn of_process(process: &Process) -> impl IntoIterator<Item = (&'static str, bool)> + use<> {
+    [
+        ("process.user.additionalGids", !process.additional_gids.is_empty()),
+        // The streams are the caller's, the terminal among them.
+        ("process.consoleSize", matches!(process.terminal, Terminal::Yes(Some(_)))),
+        ("process.apparmorProfile", process.apparmor_profile.is_some()),
+        ("process.selinuxLabel", process.selinux_label.is_some()),
+        ("process.oomScoreAdj", process.oom_score_adj.is_some()),
+        ("process.scheduler", process.scheduler.is_some()),
+        ("process.ioPriority", process.io_priority.is_some()),
+    ]
+}
+
+fn of_mount(mount: &Mount, field: &Field) -> impl IntoIterator<Item = (Field, bool)> + use<> {
+    let is_refused = match &mount.source {
+        Source::New { fstype, copy_up, .. } => {
+            *copy_up || (!is_own(mount) && !NEW.contains(&fstype.as_str()))
+        }
+        Source::Bind { .. } => false,
+        Source::Remount { .. } | Source::Cgroup => true,
+    };
+    let is_shared = mount.propagation.iter().any(|propagation| propagation.kind == PropagationKind::Shared);
+    let loosens = (mount.attributes.clear | mount.recursive_attributes.clear) & ALWAYS != 0;
+    let is_mapped = mount.id_mapping.is_some();
+    [(field.key("type"), is_refused), (field.key("options"), is_shared || loosens || is_mapped)]
+}
+
+/// Whether a new file system is where the sandbox has one anyway.
+pub(crate) fn is_own(mount: &Mount) -> bool {
+    let is_new = |fstype: &str| ["proc", "tmpfs", "devpts", "devtmpfs"].contains(&fstype);
+    matches!(&mount.source, Source::New { fstype, .. } if is_new(fstype))
+        && OWN.iter().any(|own| mount.destination == Path::new(own))
+}

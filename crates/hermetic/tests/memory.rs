@@ -1,0 +1,28 @@
+//! A program that runs many sandboxes has as much memory as one that runs few. The only test here: what it measures
+//! is the process.
+
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use husk_hermetic::{Profile, Run, run};
+use std::fs;
+
+/// How much this process has asked the kernel for.
+fn kib() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmData:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn memory_of_a_sandbox_is_used_again() {
+    let profile = Profile { args: vec!["true".into()], ..Profile::default() };
+    let runs = |count: u32| (0..count).try_for_each(|_| run(&profile, Run::Possible).map(drop));
+    // Where sandboxes cannot be had nothing is used.
+    if runs(20).is_err() {
+        return;
+    }
+    let before = kib();
+    runs(200).unwrap();
+    let more = kib().saturating_sub(before);
+    assert!(more < 512, "{more} KiB for 200 sandboxes");
+}

@@ -1,0 +1,225 @@
+//! `test`: what a program can do to its machine without a file or a network, and cannot in there. Most of it takes
+//! system calls that no shell makes: perl makes them, which every Debian has.
+
+use crate::hermetic::{Place, has_sandboxes};
+use crate::util::{Seen, is_root, need};
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::Command;
+
+/// A call by its number on this processor, which perl has no name for.
+struct Calls {
+    keyctl: u32,
+    mq_open: u32,
+    mq_unlink: u32,
+    ptrace: u32,
+    process_vm_readv: u32,
+    perf_event_open: u32,
+    bpf: u32,
+    unshare: u32,
+    inotify_init1: u32,
+    clock_settime: u32,
+}
+
+#[cfg(target_arch = "x86_64")]
+const CALLS: Calls = Calls {
+    keyctl: 250,
+    mq_open: 240,
+    mq_unlink: 241,
+    ptrace: 101,
+    process_vm_readv: 310,
+    perf_event_open: 298,
+    bpf: 321,
+    unshare: 272,
+    inotify_init1: 294,
+    clock_settime: 227,
+};
+#[cfg(target_arch = "aarch64")]
+const CALLS: Calls = Calls {
+    keyctl: 219,
+    mq_open: 180,
+    mq_unlink: 181,
+    ptrace: 117,
+    process_vm_readv: 270,
+    perf_event_open: 241,
+    bpf: 280,
+    unshare: 97,
+    inotify_init1: 26,
+    clock_settime: 112,
+};
+
+/// Says `done`, or why not.
+fn said(call: &str) -> String {
+    format!("{call} or die qq($!\\n); print qq(done\\n)")
+}
+
+/// The same of a system call, which returns -1 if it fails.
+fn called(number: u32, arguments: &str) -> String {
+    format!("syscall({number}, {arguments}) == -1 and die qq($!\\n); print qq(done\\n)")
+}
+
+fn perl(place: &Place, script: &str) -> Seen {
+    place.test(&[], &["perl", "-e", script])
+}
+
+/// The same outside.
+fn outside(script: &str) -> Seen {
+    Seen(Command::new("perl").args(["-e", script]).output().unwrap())
+}
+
+#[test]
+fn descriptors_of_the_caller_are_closed() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let place = Place::new();
+    let husk = env!("CARGO_BIN_EXE_husk");
+    let look = "for fd in 3 7 8 9 10; do test ! -e /proc/$$/fd/$fd || echo $fd; done";
+    let script = format!("exec 7< / 9> out; exec {husk} test -- bash -c '{look}'");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).current_dir(place.path("here")).env("HOME", place.path("home"));
+    Seen(command.output().unwrap()).prints("");
+}
+
+#[test]
+fn shared_memory_and_queues_are_its_own() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let place = Place::new();
+    // System V: a key that nobody else has; to be found outside, and not in there.
+    let key = 0x4855_0000 | (std::process::id() & 0xffff);
+    outside(&format!("print shmget({key}, 64, 0666 | 01000)")).succeeds();
+    outside(&said(&format!("defined shmget({key}, 0, 0)"))).prints("done");
+    perl(&place, &said(&format!("defined shmget({key}, 0, 0)"))).fails(2, "No such file");
+    perl(&place, &said(&format!("defined msgget({key}, 01000 | 0666)"))).prints("done");
+    outside(&said(&format!("defined msgget({key}, 0)"))).fails(2, "No such file");
+    outside(&format!("shmctl(shmget({key}, 0, 0), 0, 0) or die $!")).succeeds();
+
+    let name = format!("\"husk-test-{}\"", std::process::id());
+    let of_queue = |call, rest: &str| format!("my $name = {name}; {}", called(call, &format!("$name{rest}")));
+    let queue = |flags: &str| of_queue(CALLS.mq_open, &format!(", {flags}, 0600, 0"));
+    // O_CREAT | O_RDWR.
+    need!(outside(&queue("0102")).0.status.success(), "needs POSIX message queues");
+    perl(&place, &queue("2")).fails(2, "No such file");
+    outside(&of_queue(CALLS.mq_unlink, "")).prints("done");
+    perl(&place, &queue("0102")).prints("done");
+    outside(&queue("2")).fails(2, "No such file");
+
+    let mark = format!("/dev/shm/husk-test-{}", std::process::id());
+    fs::write(&mark, "").unwrap();
+    place.sh(&[], "ls /dev/shm").prints("");
+    fs::remove_file(mark).unwrap();
+}
+
+#[test]
+fn what_no_namespace_keeps_apart_is_refused() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let place = Place::new();
+    // The session keyring; one of its own to have; a joined one.
+    for arguments in ["0, -3, 0", "0, -3, 1", "1, 0"] {
+        perl(&place, &called(CALLS.keyctl, arguments)).fails(38, "not implemented");
+    }
+    for call in [CALLS.perf_event_open, CALLS.bpf] {
+        perl(&place, &called(call, "0, 0, 0, 0, 0")).fails(38, "not implemented");
+    }
+    let now = called(CALLS.clock_settime, "0, $now");
+    perl(&place, &format!("my $now = pack(q(qq), 0, 0); {now}")).fails(1, "not permitted");
+    place.sh(&[], "dmesg > /dev/null").fails(1, "not permitted");
+    place.sh(&[], "cat /dev/kmsg").fails(1, "No such file");
+    place.sh(&[], "mkdir /sys/fs/cgroup/husk-was-here").fails(1, "");
+    // Virtual machines' sockets, which no network namespace has to do with.
+    perl(&place, &said("socket(my $s, 40, 1, 0)")).fails(97, "not supported");
+}
+
+/// PTRACE_ATTACH, and a read of memory: of the first process, which is in its parent's memory.
+#[test]
+fn its_first_process_cannot_be_looked_into() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let place = Place::new();
+    perl(&place, &called(CALLS.ptrace, "16, 1, 0, 0")).fails(1, "not permitted");
+    let read = called(CALLS.process_vm_readv, "1, $vector, 1, $vector, 1, 0");
+    perl(&place, &format!("my $vector = pack(q(JJ), 0x400000, 8); {read}")).fails(1, "not permitted");
+    // Not with all privileges in a user namespace of its own either.
+    let (user, attach) = (CALLS.unshare, called(CALLS.ptrace, "16, 1, 0, 0"));
+    perl(&place, &format!("syscall({user}, 0x10000000) == 0 or die; {attach}")).fails(1, "not permitted");
+}
+
+#[test]
+fn it_gains_no_privileges() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let place = Place::new();
+    place.sh(&[], "grep NoNewPrivs /proc/self/status").prints("NoNewPrivs:\t1");
+    need!(is_root(), "needs root");
+    // A program that gives its owner's privileges, and an ordinary user who has it.
+    let (id, husk) = (place.path("here/id"), place.path("here/husk"));
+    for (from, to) in [("/usr/bin/id", &id), (env!("CARGO_BIN_EXE_husk"), &husk)] {
+        assert!(Command::new("cp").args([from, to]).status().unwrap().success());
+    }
+    for (path, mode) in [(&id, 0o4755), (&place.path(""), 0o755), (&place.path("here"), 0o755)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let as_user = |arguments: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "1000", "--regid", "1000", "--clear-groups"]).args(arguments);
+        Seen(command.current_dir(place.path("here")).env("HOME", "/nowhere").output().unwrap())
+    };
+    as_user(&["./id", "-u"]).prints("0");
+    as_user(&[&husk, "test", "--", "./id", "-u"]).prints("1000");
+    assert_eq!(fs::metadata(&id).unwrap().uid(), 0);
+}
+
+/// Neither as a file nor for a program that the kernel would start outside (core(5)).
+#[test]
+fn it_leaves_no_core() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let place = Place::new();
+    let seen = place.sh(&["--write", "."], "kill -SEGV $$");
+    assert!(!seen.0.status.core_dumped(), "{}", seen.0.status);
+    let limits = place.sh(&[], "grep core /proc/self/limits").succeeds();
+    assert_eq!(limits.split_whitespace().skip(4).take(2).collect::<Vec<_>>(), ["1", "1"], "{limits}");
+    let left = fs::read_dir(place.path("here")).unwrap().count();
+    assert_eq!(left, 1);
+}
+
+/// What the kernel counts for each user is given back.
+#[test]
+fn what_it_uses_up_is_there_again() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let place = Place::new();
+    let watch = format!("syscall({}, 0)", CALLS.inotify_init1);
+    let all = format!("my $n = 0; $n++ while $n < 100000 && {watch} != -1; print $n > 0 ? qq(done\\n) : $!");
+    perl(&place, &all).prints("done");
+    outside(&called(CALLS.inotify_init1, "0")).prints("done");
+}
+
+/// Whatever the caller's are: what is sorted, spelt and printed is the same.
+#[test]
+fn the_locale_is_the_same_everywhere() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let place = Place::new();
+    let mut command =
+        place.command(&[], &["sh", "-c", "locale; date -d @0 +%c; printf 'b\\nB\\na\\n' | sort"]);
+    let seen = command.envs([
+        ("LC_ALL", "de_DE.UTF-8"),
+        ("LANG", "tr_TR"),
+        ("TZ", "Asia/Tokyo"),
+        ("LANGUAGE", "fr"),
+    ]);
+    let said = Seen(seen.output().unwrap()).succeeds();
+    assert!(said.contains("LANG=C.UTF-8\n") && said.contains("LC_ALL=\n"), "{said}");
+    assert!(said.trim_end().ends_with("Thu Jan  1 00:00:00 1970\nB\na\nb"), "{said}");
+}
+
+#[test]
+fn the_machine_seems_to_have_been_up_for_as_long_as_asked() {
+    need!(has_sandboxes(), "needs user namespaces");
+    need!(fs::exists("/proc/self/timens_offsets").unwrap(), "needs time namespaces");
+    let place = Place::new();
+    let up = |time: &str| {
+        let script =
+            "cut -d. -f1 /proc/uptime; perl -MTime::HiRes=clock_gettime -e 'print int clock_gettime(1)'";
+        let seen = place.sh(&["--uptime", time], script).succeeds();
+        seen.lines().map(|line| line.parse::<u64>().unwrap()).collect::<Vec<_>>()
+    };
+    // A counter of milliseconds in 32 bits has begun anew.
+    assert!(up("50d").iter().all(|seconds| (50 * 86_400..51 * 86_400).contains(seconds)));
+    assert!(up("0s").iter().all(|seconds| *seconds < 3600));
+}

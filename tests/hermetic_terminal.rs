@@ -1,0 +1,210 @@
+//! `test` at a terminal, which a test owns as a person's terminal program does: there is a shell with job control, in
+//! which people type.
+
+use crate::hermetic::{Place, has_sandboxes};
+use crate::util::need;
+use rustix::io::{Errno, retry_on_intr};
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+use std::fs::File;
+use std::io::Write as _;
+use std::process::{Child, Command, Stdio};
+
+const SUSPEND: &str = "\x1a";
+const INTERRUPT: &str = "\x03";
+
+/// A shell at a terminal.
+struct Shell {
+    master: File,
+    bash: Child,
+    _place: Place,
+}
+
+impl Shell {
+    fn new() -> Self {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let master = openpt(flags).unwrap();
+        unlockpt(&master).unwrap();
+        let slave = ioctl_tiocgptpeer(&master, flags).unwrap();
+        let size = Winsize { ws_row: 31, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&master, size).unwrap();
+        let place = Place::new();
+        let mut bash = Command::new("setsid");
+        bash.args(["--ctty", "--wait", "bash", "--norc", "--noprofile", "--noediting", "-i"]);
+        bash.current_dir(place.path("here")).env_remove("HISTFILE").env("PS1", "outer> ").env("TERM", "dumb");
+        bash.env("HOME", place.path("home")).env("husk", env!("CARGO_BIN_EXE_husk"));
+        let stream = || Stdio::from(slave.try_clone().unwrap());
+        let bash = bash.stdin(stream()).stdout(stream()).stderr(stream()).spawn().unwrap();
+        let mut shell = Self { master: master.into(), bash, _place: place };
+        shell.until("outer> ");
+        shell
+    }
+
+    fn types(&mut self, keys: &str) {
+        self.master.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// What is shown up to and with these words, which have not been typed like that.
+    fn until(&mut self, words: &str) -> String {
+        let mut shown = Vec::new();
+        let mut byte = [0];
+        while !shown.ends_with(words.as_bytes()) {
+            match retry_on_intr(|| rustix::io::read(&self.master, &mut byte)) {
+                Ok(0) | Err(Errno::IO) => {
+                    panic!("{words:?} was never shown: {}", String::from_utf8_lossy(&shown))
+                }
+                read => read.unwrap(),
+            };
+            shown.push(byte[0]);
+        }
+        String::from_utf8_lossy(&shown).into_owned()
+    }
+
+    /// The code that the last command ended with, as the shell has it.
+    fn code(&mut self) -> String {
+        self.types("echo co''de $? .\n");
+        self.until("code ");
+        self.until(" .").trim_end_matches(" .").to_owned()
+    }
+
+    fn ends(mut self) {
+        self.types("exit 0\n");
+        assert!(self.bash.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn a_shell_in_it_has_job_control() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let mut shell = Shell::new();
+    shell.types("$husk test --env PS1='inner''> ' -- bash --norc --noprofile --noediting -i\n");
+    let begun = shell.until("inner> ");
+    assert!(!begun.contains("job control"), "{begun}");
+    shell.types("sh -c 'trap \"echo aga''in\" CONT; echo be''gun; while :; do sleep 0.01; done'\n");
+    shell.until("begun");
+    shell.types(SUSPEND);
+    shell.until("Stopped");
+    shell.until("inner> ");
+    shell.types("fg\n");
+    // A shell names the job before it gives it the terminal.
+    shell.until("\nagain");
+    shell.types(INTERRUPT);
+    shell.until("inner> ");
+    assert_eq!(shell.code(), "130");
+    shell.types("exec 3< /dev/tty && echo op''ened; exit 7\n");
+    shell.until("opened");
+    shell.until("outer> ");
+    assert_eq!(shell.code(), "7");
+    shell.ends();
+}
+
+#[test]
+fn what_is_typed_reaches_the_program_and_the_callers_job() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let mut shell = Shell::new();
+    shell.types("$husk test -- sh -c 'echo be''gun; exec sleep 1000'\n");
+    shell.until("begun");
+    shell.types(INTERRUPT);
+    shell.until("outer> ");
+    assert_eq!(shell.code(), "130");
+    // A script that does not look at how its commands end.
+    shell.types("sh -c \"$husk test -- sh -c 'echo be''gun; exec sleep 1000'; echo we''nt on\"\n");
+    shell.until("begun");
+    shell.types(INTERRUPT);
+    let shown = shell.until("outer> ");
+    assert!(!shown.contains("went on"), "{shown}");
+    shell.ends();
+}
+
+#[test]
+fn it_stops_and_goes_on_with_the_callers_job() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let mut shell = Shell::new();
+    shell.types("$husk test -- sh -c 'echo be''gun; read line; echo go''t $line'\n");
+    shell.until("begun");
+    shell.types(SUSPEND);
+    shell.until("Stopped");
+    shell.until("outer> ");
+    shell.types("fg\n");
+    shell.types("this\n");
+    shell.until("got this");
+    shell.until("outer> ");
+    assert_eq!(shell.code(), "0");
+    // In the background it stops when it reads, and has the terminal once it is in front.
+    shell.types("$husk test -- sh -c 'read line; echo go''t $line' & wait %1\n");
+    shell.until("Stopped");
+    shell.until("outer> ");
+    shell.types("fg\n");
+    shell.until("test --");
+    shell.types("that\n");
+    shell.until("got that");
+    shell.until("outer> ");
+    shell.ends();
+}
+
+#[test]
+fn the_size_is_the_terminals() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let mut shell = Shell::new();
+    let script = "trap \"stty size; exit\" WINCH; stty size; while :; do sleep 0.01; done";
+    shell.types(&format!("$husk test -- bash -c '{script}'\n"));
+    shell.until("31 200");
+    let size = Winsize { ws_row: 40, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&shell.master, size).unwrap();
+    shell.until("40 100");
+    shell.until("outer> ");
+    shell.ends();
+}
+
+#[test]
+fn the_terminal_is_as_it_was() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let mut shell = Shell::new();
+    let echo = "stty -a | grep -o -- '-*echo ' | head -n 1";
+    shell.types(&format!("$husk test -- sh -c \"stty -echo; {echo}\"; {echo}\n"));
+    shell.until("\r\n-echo \r\n");
+    shell.until("echo \r\n");
+    shell.until("outer> ");
+    shell.ends();
+}
+
+/// Who shares a terminal with others could type there for them, were it let.
+#[test]
+fn nothing_can_be_typed_for_the_caller() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let mut shell = Shell::new();
+    // TIOCSTI and TIOCLINUX, above which the kernel does not look.
+    for request in ["0x5412", "0x541c", "0x100005412"] {
+        let script = format!("my $x = \"x\"; ioctl(STDIN, {request}, $x) or die \"refu\" . \"sed: $!\"");
+        shell.types(&format!("$husk test -- perl -e '{script}'\n"));
+        shell.until("refused: Operation not permitted");
+        shell.until("outer> ");
+    }
+    shell.ends();
+}
+
+/// With its output elsewhere it has the terminal when it reads.
+#[test]
+fn what_it_says_may_be_kept() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let mut shell = Shell::new();
+    shell.types("x=$($husk test -- sh -c 'echo be''gun > /dev/tty; read line; echo $line'); echo go''t $x\n");
+    shell.until("begun");
+    shell.types("this\n");
+    shell.until("got this");
+    shell.until("outer> ");
+    shell.ends();
+}
+
+/// What reads a pipe may want the keys.
+#[test]
+fn a_pager_keeps_the_terminal() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let mut shell = Shell::new();
+    shell.types("$husk test -- echo thing | sh -c 'cat; read key < /dev/tty; echo go''t $key'\n");
+    shell.until("\r\nthing\r\n");
+    shell.types("q\n");
+    shell.until("got q");
+    shell.until("outer> ");
+    shell.ends();
+}
