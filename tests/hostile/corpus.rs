@@ -213,7 +213,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
             bundle
         },
         terminal: false,
-        refused: Some("see 'exe --help'"),
+        refused: Some("see 'husk --help'"),
         lies: &[],
     },
     Attack {
