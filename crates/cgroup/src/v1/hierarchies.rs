@@ -10,7 +10,7 @@ use rustix::fs::{CWD, Mode, mkdirat};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The trees of version 1, and version 2's if that is mounted beside.
 #[derive(Debug)]
@@ -187,9 +187,12 @@ impl Hierarchies {
     /// [`Error::Deadline`] with the processes that are still in one.
     pub fn remove(&self, place: &Place, patience: Duration) -> Result<(), Error> {
         let mut result = Ok(());
+        // Who stays in one stays in all, and is waited for once.
+        let end = Instant::now() + patience;
         for path in place.distinct() {
             let name = path.to_string_lossy();
-            let removed = remove::tree(CWD, &name, path, patience);
+            let left = end.saturating_duration_since(Instant::now());
+            let removed = remove::tree(CWD, &name, path, left);
             result = result.and(removed);
         }
         result
