@@ -29,8 +29,19 @@ impl Shell {
         let size = Winsize { ws_row: 31, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&master, size).unwrap();
         let place = Place::new();
-        let mut bash = Command::new("setsid");
-        bash.args(["--ctty", "--wait", "bash", "--norc", "--noprofile", "--noediting", "-i"]);
+        // Whoever has us run in the background may have us ignore what is typed.
+        let mut bash = Command::new("env");
+        bash.args([
+            "--default-signal=INT,QUIT,TSTP",
+            "setsid",
+            "--ctty",
+            "--wait",
+            "bash",
+            "--norc",
+            "--noprofile",
+            "--noediting",
+            "-i",
+        ]);
         bash.current_dir(place.path("here")).env_remove("HISTFILE").env("PS1", "outer> ").env("TERM", "dumb");
         bash.env("HOME", place.path("home")).env("husk", env!("CARGO_BIN_EXE_husk"));
         let stream = || Stdio::from(slave.try_clone().unwrap());
