@@ -176,18 +176,7 @@ fn directory(path: &'static CStr, plan: &mut Builder<'_>) -> Result<Reg, Error> 
 fn new(fstype: &str, options: &[String], set: u64, plan: &mut Builder<'_>) -> Result<Reg, Error> {
     let (fstype, fs) = (plan.text(fstype)?, plan.register()?);
     plan.push(Step::Fsopen { fstype, out: fs });
-    for option in options {
-        match option.split_once('=') {
-            Some((key, value)) => {
-                let (key, value) = (plan.text(key)?, plan.text(value)?);
-                plan.push(Step::FsconfigString { fs, key, value });
-            }
-            None => {
-                let key = plan.text(option)?;
-                plan.push(Step::FsconfigFlag { fs, key });
-            }
-        }
-    }
+    husk_plan::options(fs, options, plan)?;
     plan.push(Step::Fsmount { fs, attributes: set | NOSUID | NODEV });
     Ok(fs)
 }

@@ -37,6 +37,7 @@ pub use builder::{Builder, Error, Meaning, Plan};
 pub use devices::default_devices;
 pub use exec::{Target, cpu_mask, exec};
 pub use host::{AppArmor, CgroupEntry, CgroupMount, Host, JoinedIds, NamespacePath, Resctrl, Selinux};
+pub use mounts::options;
 pub use namespaces::apart;
 pub use places::places;
 pub use process::rlimits;

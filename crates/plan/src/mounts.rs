@@ -197,7 +197,12 @@ impl New<'_> {
     }
 }
 
-fn options(fs: Reg, options: &[String], plan: &mut Builder<'_>) -> Result<(), Error> {
+/// Sets the options of a file system that is being made.
+///
+/// # Errors
+///
+/// If one of them has a NUL byte in it.
+pub fn options(fs: Reg, options: &[String], plan: &mut Builder<'_>) -> Result<(), Error> {
     for option in options {
         match option.split_once('=') {
             Some((key, value)) => {
