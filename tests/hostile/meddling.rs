@@ -4,11 +4,13 @@
 use super::faults::{known, left, rich, started};
 use super::starvation::fails_in_words;
 use crate::util::{Bundle, Runtime, Seen, guest, is_husk, is_root, need, until_gone};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
 fn pid(runtime: &Runtime) -> i32 {
     let state: Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
@@ -109,6 +111,24 @@ fn a_record_of_a_later_time_and_version_is_read() {
     runtime.call("exec", &["c", "/guest", "exit", "0"]).succeeds();
     runtime.call("delete", &["--force", "c"]).succeeds();
     assert!(runtime.is_empty());
+}
+
+// The kernel keeps the first process of a pid namespace until who joined it has been waited for.
+#[test]
+fn who_is_stopped_while_his_program_runs_is_said_to_be_in_the_way() {
+    need!(is_husk(), "another runtime says it in its own words");
+    let bundle = Bundle::running("hang");
+    let runtime = Runtime::started(&bundle);
+    let mut exec = runtime.spawn("exec", &["c", "/guest", "wait"], Stdio::piped());
+    BufReader::new(exec.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+    let process = Pid::from_child(&exec);
+    kill_process(process, Signal::STOP).unwrap();
+    let refused = said(&runtime, "delete --force c");
+    kill_process(process, Signal::CONT).unwrap();
+    refused.fails(1, "container init still running: it was killed 10 seconds ago");
+    exec.wait().unwrap();
+    said(&runtime, "delete --force c").succeeds();
+    assert_eq!(left(&runtime, &bundle), [""; 0]);
 }
 
 /// The directories of a container's cgroup, of every hierarchy.

@@ -51,7 +51,7 @@ fn end(entry: &Entry, warn: impl FnMut(&[Warning])) -> Result<(), Error> {
         if let Some(process) = kill::open(process)? {
             kill::order(&process)?;
             cgroups::let_die(&record)?;
-            kill::wait(&process)?;
+            kill::wait_patiently(&process)?;
         }
         cgroups::kill_all(&record)?;
     }
