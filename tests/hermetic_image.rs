@@ -212,6 +212,10 @@ fn what_a_sandbox_cannot_do_is_refused_by_its_name() {
     let bundle = Bundle::running("").with("/linux/uidMappings", map.clone()).with("/linux/gidMappings", map);
     let bundle = bundle.with("/linux/namespaces", json!([{ "type": "user" }]));
     run(&bundle, &[]).fails(125, "linux.uidMappings: can only be of");
+    // A test binary is the host's, with the host's libraries.
+    for option in ["--rootfs", "--bundle"] {
+        test(&Place::new(), &[option, "/", "--runner", "--", "/guest"]).fails(1, "cannot be used with");
+    }
 }
 
 #[test]
