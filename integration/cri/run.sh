@@ -255,7 +255,10 @@ check_mounts_of_the_node() {
 
 check_a_privileged_pod() {
     need 'not every capability is ours to give' can_do_everything
-    make_both '{"linux": {"security_context": {"privileged": true}}}' sleep 1000
+    local privileged='{"linux": {"security_context": {"privileged": true}}}'
+    make_pod '{"pid": "CONTAINER"}' "$privileged"
+    make_container '{"pid": "CONTAINER"}' "$privileged" sleep 1000
+    cri StartContainer "{\"container_id\": \"$container\"}"
     cri exec "$container" mount -t tmpfs none /tmp
 }
 
