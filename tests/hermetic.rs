@@ -168,7 +168,7 @@ fn what_it_does_to_its_own_mounts_shows_nothing_of_the_host() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Place::new();
     // With all privileges in a user namespace of its own.
-    let script = "unshare -rm sh -c '
+    let script = "unshare -Um sh -c '
         umount -l /tmp; umount -l /tmp; umount -l $HOME; umount -l /proc; umount -l /run
         mount -o remount,rw /; mount -o remount,rw,bind /; true > /etc/husk-was-here && echo wrote
         cat $HOME/secret' 2>/dev/null; true";

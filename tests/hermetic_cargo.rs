@@ -1,6 +1,7 @@
 //! `test --runner`: what cargo and nextest have it do, with the example's tests.
 
 use crate::hermetic::{Place, has_sandboxes};
+use crate::hermetic_libtest::has_rustc;
 use crate::util::{Seen, need};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,6 +54,7 @@ impl Project {
 #[test]
 fn each_test_of_cargo_has_a_sandbox_of_its_own() {
     need!(has_sandboxes(), "needs user namespaces");
+    need!(has_rustc(), "needs a compiler");
     let project = Project::new();
     let seen = project.cargo("", &["test", "--offline", "--lib"]).succeeds();
     for line in [
@@ -137,6 +139,7 @@ fn what_is_told_of_each(project: &Project) {
 #[test]
 fn cargo_is_told_of_husk_once() {
     need!(has_sandboxes(), "needs user namespaces");
+    need!(has_rustc(), "needs a compiler");
     let project = Project::new();
     let init = |words: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_husk"));

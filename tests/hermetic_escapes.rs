@@ -140,6 +140,10 @@ fn its_first_process_cannot_be_looked_into() {
     // Not with all privileges in a user namespace of its own either.
     let (user, attach) = (CALLS.unshare, called(CALLS.ptrace, "16, 1, 0, 0"));
     perl(&place, &format!("syscall({user}, 0x10000000) == 0 or die; {attach}")).fails(1, "not permitted");
+    // Its memory's weight for the OOM killer is its parent's too.
+    place.sh(&[], "echo 500 > /proc/1/oom_score_adj").fails(2, "Read-only");
+    let uncovered = "umount /proc/1; mount -o remount,rw,bind /proc/1; echo 500 > /proc/1/oom_score_adj";
+    place.sh(&[], &format!("unshare -Um sh -c '{uncovered}'")).fails(2, "Read-only");
 }
 
 #[test]

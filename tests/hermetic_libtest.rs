@@ -48,6 +48,18 @@ const DTD: &str = "
 <!ELEMENT system-out (#PCDATA)> <!ELEMENT system-err (#PCDATA)>
 ";
 
+/// rustc, of the version that has built us where there are several.
+fn rustc() -> Command {
+    let mut command = Command::new("rustc");
+    command.env("RUSTUP_TOOLCHAIN", option_env!("RUSTUP_TOOLCHAIN").unwrap_or("stable"));
+    command
+}
+
+/// Whether who runs us can build anything: the compiler may be in the home directory of another.
+pub(crate) fn has_rustc() -> bool {
+    rustc().arg("--version").output().is_ok_and(|said| said.status.success())
+}
+
 /// A place with a binary of these tests.
 pub(crate) struct Binary {
     pub(crate) place: Place,
@@ -61,10 +73,9 @@ impl Binary {
         fs::create_dir(path.parent().unwrap()).unwrap();
         let source = place.path("here/lab.rs");
         fs::write(&source, TESTS).unwrap();
-        let built = Command::new("rustc")
+        let built = rustc()
             .args(["--test", "--edition=2024", "--crate-name=lab", "-Cdebuginfo=0", "-o"])
             .args([&path, Path::new(&source)])
-            .env("RUSTUP_TOOLCHAIN", option_env!("RUSTUP_TOOLCHAIN").unwrap_or("stable"))
             .output()
             .unwrap();
         Seen(built).succeeds();
@@ -106,6 +117,7 @@ fn lines(text: &[u8]) -> Vec<String> {
 #[test]
 fn it_says_what_libtest_says() {
     need!(has_sandboxes(), "needs user namespaces");
+    need!(has_rustc(), "needs a compiler");
     let binary = Binary::new();
     // One at a time, so that there is one order. What a child of a passing test writes is not shown by husk.
     for words in [
@@ -150,6 +162,7 @@ fn it_says_what_libtest_says() {
 #[test]
 fn results_are_told_in_json_and_xml() {
     need!(has_sandboxes(), "needs user namespaces");
+    need!(has_rustc(), "needs a compiler");
     let binary = Binary::new();
     let (json, junit) = (binary.place.path("out/lines"), binary.place.path("out/junit.xml"));
     fs::create_dir(binary.place.path("out")).unwrap();
@@ -211,6 +224,7 @@ fn results_are_told_in_json_and_xml() {
 #[test]
 fn a_terminal_sees_how_far_it_is() {
     need!(has_sandboxes(), "needs user namespaces");
+    need!(has_rustc(), "needs a compiler");
     need!(Command::new("script").arg("--version").output().is_ok(), "script(1) is missing");
     let binary = Binary::new();
     let fifo = binary.place.path("here/fifo");

@@ -97,6 +97,32 @@ fn an_ordinary_user_has_the_same() {
     as_user("b() { b | b & b; }; b").fails(2, "Cannot fork");
 }
 
+/// Whose processes are many at a time, and each set up while others run.
+#[test]
+fn an_ordinary_users_tests_run_at_the_same_time() {
+    need!(has_sandboxes(), "needs user namespaces");
+    need!(is_root(), "needs root");
+    let place = Place::new();
+    let husk = husk(&place);
+    // Neither ends before the other has begun.
+    fs::create_dir(place.path("here/deps")).unwrap();
+    let binary = place.path("here/deps/lab-0123456789abcdef");
+    let script = "#!/bin/sh
+        case \"$*\" in *--list*--ignored*) ;; *--list*) echo 'one: test'; echo 'two: test' ;;
+            one*) echo 1 > there; read x < back ;; two*) read x < there; echo 2 > back ;; esac";
+    fs::write(&binary, script).unwrap();
+    fs::set_permissions(&binary, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut fifos = Command::new("mkfifo");
+    fifos.args(["-m", "666", "there", "back"]).current_dir(place.path("here"));
+    assert!(fifos.status().unwrap().success());
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "1000", "--regid", "1000", "--clear-groups", &husk, "test", "--write", "."]);
+    command.args(["--timeout", "60s", "--runner", "--", &binary, "--test-threads=2"]);
+    let seen =
+        Seen(command.current_dir(place.path("here")).env("HOME", place.path("home")).output().unwrap());
+    assert!(seen.succeeds().contains("2 passed"));
+}
+
 /// A container whose program is a sandbox of the guest.
 fn with_sandbox(options: &[&str], words: &[&str]) -> Bundle {
     let bundle = Bundle::running("");

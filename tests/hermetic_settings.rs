@@ -1,7 +1,7 @@
 //! `husk.toml`: options that are the same each time, for all tests or some.
 
 use crate::hermetic::{Place, has_sandboxes};
-use crate::hermetic_libtest::Binary;
+use crate::hermetic_libtest::{Binary, has_rustc};
 use crate::util::{Seen, need};
 use std::fs;
 
@@ -59,6 +59,7 @@ fn a_file_above_says_what_nobody_types() {
 #[test]
 fn a_test_has_what_is_said_for_it() {
     need!(has_sandboxes(), "needs user namespaces");
+    need!(has_rustc(), "needs a compiler");
     let binary = Binary::new();
     let json = binary.place.path("lines");
     let settings = "retries = 1\njson = \"lines\"\n[[override]]\ntest = \"fails\"\nretries = 2\n\

@@ -16,6 +16,7 @@ use husk_script::sys::file::{Mode, OFlags};
 use husk_script::sys::limits::{Resource, Rlimit};
 use husk_script::sys::mount::{Extent, MountFlags, MountPropagationFlags};
 use husk_script::sys::namespace::Namespaces;
+use husk_script::sys::process::Capabilities;
 use husk_script::sys::signal::{Signal, SignalSet};
 use husk_script::sys::{CArray, Fd};
 use husk_script::{Reg, Request, Step};
@@ -100,11 +101,8 @@ pub fn plan<'b>(
     INHERITED.into_iter().for_each(|signal| plan.push(Step::DefaultAction { signal }));
     ids(profile, host, &mut plan)?;
     clocks(profile, host, &mut plan);
-    // Not before ids are mapped, which undumpable memory may not: who is in the namespaces must not look through
-    // their first process into memory that it shares.
-    plan.at("init").push(Step::Undumpable);
     // Nothing of it outlives us.
-    plan.push(Step::ParentDeathSignal { signal: Signal::KILL, parent: None });
+    plan.at("init").push(Step::ParentDeathSignal { signal: Signal::KILL, parent: None });
     let container = profile.image.as_ref().and_then(|image| image.bundle.as_ref());
     let said = |name: Option<&String>, plan: &Builder<'b>| name.map(|name| plan.slice(name.as_bytes()));
     let name = said(container.and_then(|container| container.hostname.as_ref()), &plan);
@@ -171,11 +169,13 @@ pub fn plan<'b>(
             plan.at(format!("process.rlimits[{index}]")).push(Step::Setrlimit { resource, limit });
         }
     }
-    // An ordinary user's are lost in exec.
+    plan.at("capabilities").push(Step::NoNewPrivs);
+    // An ordinary user's are lost in exec. Root's would be there again, but for the line above
+    // (security/commoncap.c, `cap_bprm_creds_from_file`).
     if host.program.0 == 0 {
-        plan.at("capabilities").push(Step::DropBounding { keep: 0 });
+        plan.push(Step::Capset { capabilities: Capabilities { effective: 0, permitted: 0, inheritable: 0 } });
     }
-    plan.at("seccomp").push(Step::NoNewPrivs);
+    plan.at("seccomp");
     let own = filter::profile();
     let theirs = container.and_then(|container| container.seccomp.as_ref());
     for filter in [Some(&own), theirs].into_iter().flatten() {
@@ -228,7 +228,7 @@ fn ids(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<(), Err
     Ok(())
 }
 
-/// What clocks that begin with the machine say. A file of ours, so not of who is undumpable.
+/// What clocks that begin with the machine say.
 fn clocks(profile: &Profile, host: &Host, plan: &mut Builder<'_>) {
     let container = profile.image.as_ref().and_then(|image| image.bundle.as_ref());
     let offsets = container.iter().flat_map(|container| &container.time_offsets);
@@ -340,9 +340,7 @@ fn files(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<(), E
     if host.procfs == Procfs::Own {
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         plan.push(Step::Mount { source: c"proc", target: c"/proc", fstype: c"proc", flags, data: c"" });
-        if host.uid == 0 {
-            settings(plan)?;
-        }
+        not_its_own(host, plan)?;
     }
     if let Some(image) = &image {
         image.furnish(plan)?;
@@ -524,13 +522,17 @@ fn dev(devices: Vec<(&str, Reg)>, plan: &mut Builder<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The machine's own settings belong to root, who needs no capability to change them.
-fn settings(plan: &mut Builder<'_>) -> Result<(), Error> {
+/// What a program may not change although it belongs to its user. Of the first process's files some say what becomes
+/// of its memory, which is our own; the machine's settings are root's, who needs no capability to change them.
+fn not_its_own(host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
     let root = plan.register()?;
     let flags = OFlags::PATH | OFlags::DIRECTORY;
     plan.push(Step::Open { path: c"/proc", flags, mode: Mode::empty(), out: root });
-    for path in [c"sys", c"sysrq-trigger", c"irq", c"bus", c"fs"] {
-        plan.push(Step::ReadOnly { root: root.into(), path });
+    plan.push(Step::ReadOnly { root: root.into(), path: c"1" });
+    if host.uid == 0 {
+        for path in [c"sys", c"sysrq-trigger", c"irq", c"bus", c"fs"] {
+            plan.push(Step::ReadOnly { root: root.into(), path });
+        }
     }
     plan.release(root);
     Ok(())

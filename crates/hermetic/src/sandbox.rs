@@ -48,6 +48,8 @@ pub(crate) struct Sandbox {
     plan: Sketch,
     started: Instant,
     is_late: bool,
+    /// Whether it asks for nothing any more. The kernel takes a while to end a namespace.
+    is_ending: bool,
     leftovers: Vec<Process>,
     terminal: Option<Terminal>,
 }
@@ -77,6 +79,7 @@ impl Sandbox {
                 plan,
                 started,
                 is_late: false,
+                is_ending: false,
                 leftovers: Vec::new(),
                 terminal: None,
             }),
@@ -136,8 +139,10 @@ impl Sandbox {
                     self.child.go_on()?;
                     return self.stop().map(|()| None);
                 }
-                // It is about to end.
-                _ => return Ok(None),
+                _ => {
+                    self.is_ending = true;
+                    return Ok(None);
+                }
             }
             self.child.go_on()?;
         }
@@ -193,8 +198,8 @@ pub(crate) fn watch<'s>(
         let mut polled = vec![PollFd::new(&held.arriving, PollFlags::IN)];
         for sandbox in &sandboxes {
             let process = sandbox.child.as_fd();
-            // Its channel is there: its list has requests.
-            for fd in [process, sandbox.child.release_fd().unwrap_or(process)] {
+            let channel = sandbox.child.release_fd().filter(|_| !sandbox.is_ending);
+            for fd in [process, channel.unwrap_or(process)] {
                 polled.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
             }
         }

@@ -2,8 +2,9 @@
 //! not the first, for whom signals without a handler do nothing and whom every orphan falls to.
 //!
 //! It stays in the parent's memory and does nothing but wait. Nobody in the namespace can kill it (the kernel
-//! keeps signals from the first process there), and it has to be undumpable before it comes here, or who is
-//! in the namespace could look through it into that memory.
+//! keeps signals from the first process there). It must have a capability that the program will not have, or else
+//! be undumpable, or who is in the namespace could look through it into that memory (security/commoncap.c,
+//! `cap_ptrace_access_check`).
 
 use crate::perform::close_others;
 use crate::report::{self, Request};
