@@ -9,7 +9,7 @@ HUSK ?=
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 export PREFIX DESTDIR
 
-.PHONY: help run install uninstall check fuzz test soak integration integration-guest golden examples doc bench-engines bench-hermetic bench-spawn test-hermetic
+.PHONY: help run install uninstall check fuzz test soak integration integration-guest golden order examples doc bench-engines bench-hermetic bench-spawn test-hermetic
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -49,6 +49,9 @@ golden: ## write the expected plans, help and what attacks come to anew; the dif
 	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-hermetic --test listings
 	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests help_is
 	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests hostile::
+
+order: ## write the list of what lies together in the binary anew (packaging/order): needs root
+	packaging/order/write.sh
 
 examples: ## run every example program
 	tests/examples.sh

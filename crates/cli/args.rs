@@ -14,7 +14,8 @@ use clap::{ArgAction, ArgMatches, Args as _, Command, FromArgMatches as _, Value
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// The options of the program itself, whatever the verb.
+/// The options of the program itself, whatever the verb. What they are by default is not clap's to say: it would read
+/// those values too, each time husk starts.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Global {
     /// Where containers are known [default: /run/husk, or $XDG_RUNTIME_DIR/husk for a user]
@@ -23,24 +24,24 @@ pub(crate) struct Global {
     /// Write errors and warnings there too; syslog:NAME and journald:NAME are the system's log
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
-    /// How to write them there: text, or json for engines
-    #[arg(long, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
-    pub(crate) log_format: LogFormat,
-    /// What to write: error, warning too, or debug for all that is being done
-    #[arg(long, value_name = "LEVEL", default_value = "warning", hide_possible_values = true)]
-    pub(crate) log_level: LogLevel,
+    /// How to write them there: text, or json for engines [default: text]
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
+    pub(crate) log_format: Option<LogFormat>,
+    /// What to write: error, warning too, or debug for all that is being done [default: warning]
+    #[arg(long, value_name = "LEVEL", hide_possible_values = true)]
+    pub(crate) log_level: Option<LogLevel>,
     /// The same as --log-level debug
     #[arg(long)]
     pub(crate) debug: bool,
     /// Have systemd make the cgroups
     #[arg(long)]
     pub(crate) systemd_cgroup: bool,
-    /// Who makes the cgroups: cgroupfs, systemd, or disabled for nobody
-    #[arg(long, value_name = "WHO", default_value = "cgroupfs", hide_possible_values = true)]
-    pub(crate) cgroup_manager: CgroupManager,
-    /// Accepted for runc's callers; husk finds out for itself
-    #[arg(long, value_name = "BOOL", default_value = "auto", hide_possible_values = true)]
-    pub(crate) rootless: Rootless,
+    /// Who makes the cgroups: cgroupfs, systemd, or disabled for nobody [default: cgroupfs]
+    #[arg(long, value_name = "WHO", hide_possible_values = true)]
+    pub(crate) cgroup_manager: Option<CgroupManager>,
+    /// Accepted for runc's callers; husk finds out for itself [default: auto]
+    #[arg(long, value_name = "BOOL", hide_possible_values = true)]
+    pub(crate) rootless: Option<Rootless>,
     /// Print the version
     #[arg(short, long)]
     pub(crate) version: bool,
@@ -100,8 +101,12 @@ pub(crate) struct Misuse {
 
 /// Understands the arguments, which the program's name is not among.
 pub(crate) fn read(arguments: impl Iterator<Item = OsString>) -> Result<Asked, Box<Misuse>> {
-    let program = program();
     let mut arguments: Vec<_> = arguments.collect();
+    // What engines ask each time they start, and takes no options to answer.
+    if arguments == ["--version"] {
+        return Ok(Asked::Text(version::text()));
+    }
+    let program = program();
     let Some(place) = rewrite(&mut arguments, &program, Stop::AtFirstName) else {
         return without_verb(program, &arguments);
     };

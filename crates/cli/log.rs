@@ -67,8 +67,8 @@ impl Log {
 
     /// The log where none can be opened.
     pub(crate) fn standard(global: &Global) -> Self {
-        let level = if global.debug { LogLevel::Debug } else { global.log_level };
-        Self { place: Place::Standard, format: global.log_format, level }
+        let level = if global.debug { LogLevel::Debug } else { global.log_level.unwrap_or_default() };
+        Self { place: Place::Standard, format: global.log_format.unwrap_or_default(), level }
     }
 
     /// Tells of an error, the last thing that is said.

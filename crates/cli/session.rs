@@ -45,8 +45,8 @@ impl<'a> Session<'a> {
             Some(Sealed::Memory) => ::log::debug!("exeseal: /proc/self/exe is a sealed copy in memory"),
             None => {}
         }
-        let cgroups = if global.systemd_cgroup { CgroupManager::Systemd } else { global.cgroup_manager };
-        let cgroups = match cgroups {
+        let systemd = global.systemd_cgroup.then_some(CgroupManager::Systemd);
+        let cgroups = match systemd.or(global.cgroup_manager).unwrap_or_default() {
             CgroupManager::Cgroupfs => husk_runtime::CgroupManager::Cgroupfs,
             CgroupManager::Systemd => husk_runtime::CgroupManager::Systemd,
             CgroupManager::Disabled => husk_runtime::CgroupManager::Disabled,
@@ -65,7 +65,8 @@ impl<'a> Session<'a> {
             },
         };
         ::log::debug!("root: {}", root.path().display());
-        Ok(Self { store: Store::new(root.path().to_owned()), log, root, rootless: global.rootless, cgroups })
+        let rootless = global.rootless.unwrap_or_default();
+        Ok(Self { store: Store::new(root.path().to_owned()), log, root, rootless, cgroups })
     }
 
     pub(crate) fn warn(&self, warnings: &[Warning]) {

@@ -37,7 +37,7 @@ pub(super) struct Spec {
 pub(super) fn define(command: Command) -> Command {
     let rootless = |option: Arg| {
         let option = option.num_args(0..=1).require_equals(true).default_missing_value("true");
-        option.hide(false).help("For a container that needs no root").hide_default_value(true)
+        option.hide(false).help("For a container that needs no root")
     };
     Spec::augment_args(command.mut_arg("rootless", rootless))
 }
