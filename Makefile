@@ -36,8 +36,9 @@ integration: ## containers by podman, containerd, Kubernetes' interface and dock
 test: ## every test, and every example run; installs what tests need where it can
 	tests/test.sh
 
-soak: ## 2,000 containers, 1,000 processes in one, and what is left; 1 GB through a terminal; 20,000 races (CYCLES= WIDTH= EXECS= BYTES= STARTS=)
-	integration/soak/run.sh $(or $(CYCLES),2000) $(or $(WIDTH),8) $(or $(EXECS),1000) $(or $(BYTES),1073741824) $(or $(STARTS),20000)
+soak: ## 10,000 containers, 10,000 processes in one, 1,000 alive at once, and what is left; bytes through terminals; 20,000 races (CYCLES= WIDTH= EXECS= LIVE= BYTES= TERMINALS= STARTS=)
+	integration/soak/run.sh $(or $(CYCLES),10000) $(or $(WIDTH),8) $(or $(EXECS),10000) $(or $(LIVE),1000) \
+	    $(or $(BYTES),1073741824) $(or $(TERMINALS),100) $(or $(STARTS),20000)
 
 integration-guest: ## tests of cgroups, systemd and AppArmor, and the engines, in an emulated Debian: the first time builds it
 	integration/guest/tests.sh

@@ -573,3 +573,31 @@ fn images_that_are_none_leave_nothing() {
     refused.says("criu failed: type RESTORE");
     refused.says("restore.log");
 }
+
+// A directory of images may be somebody else's work, who would have a file of the host written, or wait for ever.
+#[test]
+fn what_stands_where_criu_writes_is_taken_away() {
+    let is_there = || Command::new("criu").arg("--version").output().is_ok();
+    need!(is_root() && is_there(), "needs root, and CRIU");
+    need!(is_husk(), "another runtime's CRIU writes where links lead");
+    let (runtime, bundle, images) = (Runtime::under_test(), Bundle::running("wait"), Images::new());
+    bundle.write();
+    fs::create_dir(images.path()).unwrap();
+    let canary = images.path().with_file_name("canary");
+    fs::write(&canary, "as it was").unwrap();
+    let log = images.path().join("restore.log");
+    let options = ["--image-path", images.text(), "--bundle", text(bundle.path()), "--detach", "c"];
+    let makers: [&dyn Fn(); 3] = [
+        &|| std::os::unix::fs::symlink(&canary, &log).unwrap(),
+        &|| fs::hard_link(&canary, &log).unwrap(),
+        &|| assert!(Command::new("mkfifo").arg(&log).status().unwrap().success()),
+    ];
+    for make in makers {
+        make();
+        runtime.call("restore", &options).fails(1, "criu failed: type RESTORE");
+        assert!(fs::symlink_metadata(&log).unwrap().is_file());
+        assert_eq!(fs::read_to_string(&canary).unwrap(), "as it was");
+        assert!(runtime.is_empty());
+        fs::remove_file(&log).unwrap();
+    }
+}

@@ -96,6 +96,34 @@ fn what_is_installed_by_another_name_goes_by_it() {
     assert!(called("\u{1b}[2J", &["dance"]).starts_with("husk: unknown"));
 }
 
+// Tools look for what docker and podman say of runc: "runc create failed: unable to start container process: ".
+#[test]
+fn by_runcs_name_errors_begin_as_runcs_do() {
+    need!(is_husk(), "about husk's name");
+    let directory = TempDir::new().unwrap();
+    let link = directory.path().join("runc");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_husk"), &link).unwrap();
+    let wrong = json!({ "destination": "/x", "source": "/not/there", "type": "bind", "options": ["bind"] });
+    let bundle = Bundle::running("true").mounting(wrong);
+    let seen = Runtime::of(&link).run(&bundle);
+    seen.fails(
+        1,
+        "runc run failed: unable to start container process: error during container init: error mounting: \
+         mounts[2] /x: ",
+    );
+    let seen = Runtime::of(&link).typed(&["exec", "nobody", "true"]);
+    seen.fails(255, "runc: exec failed: container does not exist");
+    // The field is a field all the same, for who reads the log.
+    let log = directory.path().join("log");
+    let mut create = Command::new(&link);
+    create.arg("--root").arg(directory.path().join("root")).arg("--log").arg(&log);
+    let output = create.args(["--log-format", "json", "create", "c", "--bundle"]).arg(bundle.path()).output();
+    assert_eq!(output.unwrap().status.code(), Some(1));
+    let line: Value = serde_json::from_str(&fs::read_to_string(&log).unwrap()).unwrap();
+    assert!(line["msg"].as_str().unwrap().starts_with("runc create failed: unable to start"), "{line}");
+    assert_eq!(line["field"], "mounts[2]");
+}
+
 #[test]
 fn what_is_not_understood_is_an_error() {
     let runtime = Runtime::under_test();

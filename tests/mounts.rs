@@ -145,6 +145,7 @@ impl Mounted {
                     "nosuid" => MountFlags::NOSUID,
                     "noexec" => MountFlags::NOEXEC,
                     "noatime" => MountFlags::NOATIME,
+                    "nodiratime" => MountFlags::NODIRATIME,
                     _ => MountFlags::empty(),
                 }
         });
@@ -336,6 +337,12 @@ fn attributes_of_a_bind_mount_are_those_that_are_said() {
     assert_eq!(flags(&shown(&["bind", "nodiratime"])), ["rw", "nodiratime", "relatime"]);
     fails(&with_users(shown(&["bind", "dev"])), "operation not permitted");
     fails(&with_users(shown(&["bind", "strictatime"])), "operation not permitted");
+    // How access times are kept changes only where another way is named.
+    let directory = tempfile::tempdir().unwrap();
+    let _other = Mounted::tmpfs(directory.path(), "nodiratime");
+    let other = || inside("mount /data").mounting(bind(directory.path(), "/data", &["bind", "diratime"]));
+    assert_eq!(flags(&other()), ["rw", "nodiratime", "relatime"]);
+    assert_eq!(flags(&with_users(other())), ["rw", "nodiratime", "relatime"]);
 }
 
 #[test]

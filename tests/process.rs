@@ -106,6 +106,19 @@ fn no_descriptor_of_the_caller_is_a_way_out() {
     }
 }
 
+// The same in the form in which the runtime is careless.
+#[test]
+fn nor_is_one_of_ours() {
+    let running = Runtime::started(&inside("wait"));
+    for number in 3..32 {
+        let cwd = format!("/proc/self/fd/{number}");
+        let seen = Runtime::under_test().run(&inside("cwd").with("/process/cwd", json!(cwd)));
+        assert!(!seen.0.status.success(), "{cwd} of run");
+        let seen = running.call("exec", &["--cwd", &cwd, "c", "/guest", "cwd"]);
+        assert!(!seen.0.status.success(), "{cwd} of exec");
+    }
+}
+
 #[test]
 fn the_streams_are_the_users_own() {
     need!(is_root(), "needs root to be another user");

@@ -33,6 +33,12 @@ fn every_engine_is_told_once_and_forgets() {
         );
         assert!(call("--default").ends_with(": nothing to do\n"));
         assert!(call("--undo").contains(": removed\n"));
-        assert_eq!(files(etc.path()), [] as [PathBuf; 0], "{engine}");
+        assert_eq!(fs::read_dir(etc.path()).unwrap().count(), 0, "{engine}: its directories, too");
+        // What others have put something into is theirs.
+        call("--default");
+        let other = file.with_file_name("other");
+        fs::write(&other, "").unwrap();
+        call("--undo");
+        assert_eq!(files(etc.path()), [other], "{engine}");
     }
 }

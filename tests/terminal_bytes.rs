@@ -1,4 +1,5 @@
 //! Many bytes through a terminal, none of which is lost: `TERMINAL_BYTES` says how many, and has it said what they cost.
+//! `TERMINALS` says through how many at once.
 
 use super::stream::{produce, recognize};
 use super::{Foreground, Screen, with_terminal};
@@ -75,4 +76,19 @@ fn nor_where_the_terminal_is_somebody_elses() {
     assert_eq!(&said, b"ready\n");
     produce(&mut terminal, length()).unwrap();
     assert_eq!(super::read_to_end(&mut terminal), b"the same");
+}
+
+#[test]
+fn nor_where_many_have_terminals_at_once() {
+    const LENGTH: u64 = 24_000_000;
+    let count = env::var("TERMINALS").map_or(4, |count| count.parse().expect("TERMINALS is a number"));
+    let each = || {
+        let runtime = Runtime::under_test();
+        let bundle = with_terminal(&format!("tty produce {LENGTH}"));
+        let mut run = Foreground::run(&runtime, &bundle);
+        assert_eq!(recognize(&mut Screen(&mut run.master)).unwrap(), LENGTH);
+        assert!(run.runtime.wait().unwrap().success());
+        assert!(runtime.is_empty());
+    };
+    thread::scope(|scope| (0..count).for_each(|_| drop(scope.spawn(each))));
 }

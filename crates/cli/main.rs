@@ -50,7 +50,7 @@ fn run() -> Exit {
                 .and_then(|sealed| Session::open(global, log, sealed))
                 .and_then(|session| (verb.perform)(&matches, &session));
             done.unwrap_or_else(|error| {
-                log.failed(&error);
+                log.failed(&name::as_runc(verb.name, error));
                 verb.failure
             })
         }

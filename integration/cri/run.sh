@@ -34,7 +34,8 @@ END
     tar -C "$work/pause" -xf "$work/image.tar"
     sed -i 's/"Cmd": \["sh"\]/"Entrypoint": ["sh", "-c", "trap \\"exit 0\\" TERM INT; sleep 1000000 \& wait"]/' "$work/pause/config.json"
     sed -i 's|"RepoTags": \[[^]]*\]|"RepoTags": ["docker.io/library/pause:1"]|' "$work/pause/manifest.json"
-    tar -C "$work/pause" -cf - manifest.json config.json layer.tar | ctr --namespace k8s.io images import -
+    tar -C "$work/pause" -cf "$work/pause.tar" manifest.json config.json layer.tar
+    ctr --namespace k8s.io images import "$work/pause.tar"
     eventually cri Version
 }
 
@@ -254,7 +255,10 @@ check_mounts_of_the_node() {
 
 check_a_privileged_pod() {
     need 'not every capability is ours to give' can_do_everything
-    make_both '{"linux": {"security_context": {"privileged": true}}}' sleep 1000
+    local privileged='{"linux": {"security_context": {"privileged": true}}}'
+    make_pod '{"pid": "CONTAINER"}' "$privileged"
+    make_container '{"pid": "CONTAINER"}' "$privileged" sleep 1000
+    cri StartContainer "{\"container_id\": \"$container\"}"
     cri exec "$container" mount -t tmpfs none /tmp
 }
 
@@ -338,17 +342,37 @@ check_error_of_containers_that_are_not_running() {
     keep_errors
 }
 
-# Beside the one of the room, so far that it serves Kubernetes.
+# A containerd beside the one of the room, which knows of husk what husk has told it.
 check_husk_registers_itself() {
     need 'only husk does' husk register --help
     mkdir -p "$work/other/containerd"
-    printf 'version = 2\n[plugins."io.containerd.grpc.v1.cri".cni]\nbin_dir = "/usr/lib/cni"\n' >"$work/other/containerd/config.toml"
-    husk register containerd --etc "$work/other"
+    {
+        echo 'version = 2'
+        echo '[plugins."io.containerd.grpc.v1.cri"]'
+        echo 'sandbox_image = "docker.io/library/pause:1"'
+        can_do_everything || echo 'restrict_oom_score_adj = true'
+        echo '[plugins."io.containerd.grpc.v1.cri".cni]'
+        echo 'bin_dir = "/usr/lib/cni"'
+    } >"$work/other/containerd/config.toml"
+    # So that it can be seen who was called.
+    printf '#!/bin/sh\necho "$*" >>%s\nexec /usr/local/bin/husk "$@"\n' "$work/other/calls" >"$work/other/husk"
+    chmod 755 "$work/other/husk"
+    husk register containerd --program "$work/other/husk" --etc "$work/other"
     containerd --config "$work/other/containerd/config.toml" --root "$work/other/root" --state "$work/other/state" \
         --address "$work/other/socket" 2>"$work/other/log" &
     local pid=$!
     export CRI_SOCKET=$work/other/socket
     eventually cri Version
+    local tar
+    for tar in image pause; do
+        ctr --address "$CRI_SOCKET" --namespace k8s.io images import "$work/$tar.tar"
+    done
+    make_both '{}' sh -c 'exit 3'
+    eventually is_in_state EXITED
+    same 3 "$(status exit_code)"
+    # Of the pod, and of the container in it.
+    same 2 "$(grep -c ' create ' "$work/other/calls")"
+    after_check
     kill "$pid"
     wait "$pid"
     unset CRI_SOCKET

@@ -182,7 +182,7 @@ check_userns_auto() {
     contains '^ +0 +2[0-9]{5} +' "$(run --userns auto "$image" cat /proc/self/uid_map)"
     podman run --detach --userns auto --name c "$image" sleep 1000
     same root "$(podman exec c id -un)"
-    exits 1 podman exec c sh -c 'mount -t tmpfs none /tmp 2>/dev/null'
+    exits 1 podman exec c sh -c 'mount -t tmpfs none /tmp 2>/dev/null || exit 1'
 }
 
 check_uid_maps() {

@@ -154,7 +154,7 @@ impl Count {
 }
 
 /// The first number of the line that begins so; none where the machine has no such file.
-fn first_number(file: &str, begin: &str) -> Outcome<u64> {
+pub(crate) fn first_number(file: &str, begin: &str) -> Outcome<u64> {
     let text = fs::read_to_string(file).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(begin)).unwrap_or("0");
     Ok(line.split_whitespace().next().unwrap_or("0").parse()?)

@@ -1,4 +1,4 @@
-//! Many containers, many at a time, and what is left of them: `soak CYCLES WIDTH EXECS`.
+//! Many containers, many at a time, and what is left of them: `soak CYCLES WIDTH EXECS LIVE`.
 //!
 //! It is the first process of a pid namespace and has mounts of its own: a process, a mount or a file below `/run` that is
 //! there in the end can only have been left behind. Cgroups and keyrings are everybody's; those of its containers are known
@@ -7,9 +7,11 @@
 //! `RUNTIME_UNDER_TEST` names another runtime than the husk that was built beside it.
 
 mod bundle;
+mod crowd;
 mod left;
 
 use bundle::Bundle;
+use crowd::crowd;
 use husk_spawn::{Namespaces, Signal};
 use left::{Count, Left};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
@@ -47,11 +49,11 @@ fn apart() -> Outcome<bool> {
 }
 
 fn soak() -> Outcome<bool> {
-    let mut numbers = [64, 8, 64];
+    let mut numbers = [64, 8, 64, 16];
     for (number, argument) in numbers.iter_mut().zip(env::args().skip(1)) {
         *number = argument.parse()?;
     }
-    let [cycles, width, execs] = numbers;
+    let [cycles, width, execs, live] = numbers;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     mount("proc", "/proc", "proc", MountFlags::empty(), None)?;
     let runtime = Runtime::new()?;
@@ -64,6 +66,9 @@ fn soak() -> Outcome<bool> {
         at_once(cycles, width, |index| runtime.cycle(&index.to_string()))
     })?;
 
+    let title = format!("{live} containers alive at once");
+    let nobody_stayed = runtime.compare(&title, None, || crowd(&runtime, live, width))?;
+
     let pid = runtime.begin(&runtime.lasting, "company")?;
     runtime.exec("company", 0)?;
     runtime.exec("company", 1)?;
@@ -71,7 +76,7 @@ fn soak() -> Outcome<bool> {
     let nothing_came = runtime
         .compare(&title, Some(pid), || at_once(execs, width, |index| runtime.exec("company", index)))?;
     runtime.call("delete", &["--force", &runtime.id("company")])?;
-    Ok(nothing_stayed && nothing_came)
+    Ok(nothing_stayed && nobody_stayed && nothing_came)
 }
 
 /// Does it for each number below `count`, in so many threads.

@@ -1,12 +1,13 @@
 #!/bin/sh
-# Makes and removes many containers and compares what there was with what is left, sends many bytes through a
-# terminal, and starts many containers on volumes that change meanwhile, in four tests:
-# run.sh CYCLES WIDTH EXECS BYTES STARTS. RUNTIME_UNDER_TEST names another runtime to be looked at.
+# Makes and removes many containers, some one after the other and some alive together, and compares what there was with
+# what is left, sends many bytes through a terminal and through many at once, and starts many containers on volumes that
+# change meanwhile, in four tests:
+# run.sh CYCLES WIDTH EXECS LIVE BYTES TERMINALS STARTS. RUNTIME_UNDER_TEST names another runtime to be looked at.
 set -eu
 cd "$(dirname "$0")/../.."
-bytes=$4 starts=$5
+live=$4 bytes=$5 terminals=$6 starts=$7
 
 cargo build --quiet --release --bin husk --examples
-cargo run --quiet --release --example soak -- "$1" "$2" "$3"
-TERMINAL_BYTES=$bytes cargo test --quiet --release --test tests terminal::bytes:: -- --nocapture --test-threads 1
+cargo run --quiet --release --example soak -- "$1" "$2" "$3" "$live"
+TERMINAL_BYTES=$bytes TERMINALS=$terminals cargo test --quiet --release --test tests terminal::bytes:: -- --nocapture --test-threads 1
 HOSTILE_STARTS=$((starts / 4)) cargo test --quiet --release --test tests hostile::races:: -- --nocapture --test-threads 1

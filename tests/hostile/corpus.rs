@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
+use std::process::Command;
 
 const FOLLOWS: &[Lie] = &[Lie::Follows];
 
@@ -239,7 +240,44 @@ pub(crate) const ATTACKS: &[Attack] = &[
         refused: None,
         lies: &[],
     },
+    Attack {
+        name: "a namespace to join is a fifo",
+        bundle: |_| {
+            let bundle = Bundle::running("exit 0");
+            let fifo = bundle.path().join("fifo");
+            assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo").success());
+            joining(bundle, &fifo)
+        },
+        terminal: false,
+        refused: Some("is no namespace"),
+        lies: &[],
+    },
+    Attack {
+        name: "a namespace to join is a file of the host, through procfs",
+        bundle: |canary| {
+            let through = format!("/proc/self/root{}", canary.at("directory/passwd").display());
+            joining(Bundle::running("exit 0"), Path::new(&through))
+        },
+        terminal: false,
+        refused: Some("is no namespace"),
+        lies: &[],
+    },
+    Attack {
+        name: "a namespace to join is a terminal's, for it to be ours",
+        bundle: |_| joining(Bundle::running("exit 0"), Path::new("/dev/ptmx")),
+        terminal: false,
+        refused: Some("is no namespace"),
+        lies: &[],
+    },
 ];
+
+/// The same in somebody else's network namespace.
+fn joining(mut bundle: Bundle, path: &Path) -> Bundle {
+    let namespaces = bundle.config["linux"]["namespaces"].as_array_mut().expect("namespaces");
+    namespaces.retain(|namespace| namespace["type"] != "network");
+    namespaces.push(json!({ "type": "network", "path": path }));
+    bundle
+}
 
 /// A bundle whose root file system has this link.
 fn linking(name: &str, target: &Path) -> Bundle {

@@ -5,14 +5,15 @@
 
 use super::watched::{self, Call, HANGS, Verdict};
 use super::{bind, devpts, tmpfs};
-use crate::util::{Bundle, Runtime, Seen, guest, is_husk, is_root, need};
+use crate::util::{Bundle, Runtime, Seen, guest, is_husk, is_root, need, program};
 use husk_spawn::sys::process::Instruction;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::chown;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ const MADE: [u32; 22] =
     [3, 7, 9, 11, 12, 15, 24, 35, 39, 60, 95, 102, 104, 107, 108, 110, 186, 202, 231, 232, 271, 318];
 const WRITE: u32 = 1;
 const EXECVE: u32 = 59;
+const WRITEV: u32 = 20;
 
 /// Notifies of all but those, and of writes that may be words between parent and child.
 fn filter() -> &'static [Instruction] {
@@ -52,23 +54,9 @@ fn filter() -> &'static [Instruction] {
 
 /// Runs a command with the fault at this call, if there are as many. Says how many there were, and which that was.
 fn run(command: &Command, at: u32, fault: Fault) -> (Seen, u32, u32) {
-    let (count, which) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
-    let mut programs = BTreeSet::new();
-    let mut has_begun = false;
-    let [counted, found] = [&count, &which].map(Arc::clone);
-    let seen = watched::run(command, filter(), move |call: &Call| {
-        // Before, it is not yet the runtime.
-        if !has_begun || programs.contains(&call.process) {
-            has_begun |= call.number == EXECVE;
-            return Verdict::GoOn;
-        }
-        // From here on it is no more the runtime, or a hook before it begins.
-        if call.number == EXECVE {
-            programs.insert(call.process);
-        }
-        if counted.fetch_add(1, Ordering::Relaxed) != at {
-            return Verdict::GoOn;
-        }
+    let which = Arc::new(AtomicU32::new(0));
+    let found = Arc::clone(&which);
+    let (seen, count) = stopped_at(command, at, move |call| {
         found.store(call.number, Ordering::Relaxed);
         match fault {
             Fault::Fails => Verdict::Fail(Errno::IO),
@@ -79,11 +67,37 @@ fn run(command: &Command, at: u32, fault: Fault) -> (Seen, u32, u32) {
             }
         }
     });
-    (seen, count.load(Ordering::Relaxed), which.load(Ordering::Relaxed))
+    (seen, count, which.load(Ordering::Relaxed))
 }
 
-/// A container that has a little of everything.
-fn rich(words: &str) -> Bundle {
+/// Runs a command that waits at this call, if there are as many, until it is decided what becomes of it. Says how many
+/// there were.
+pub(crate) fn stopped_at(
+    command: &Command,
+    at: u32,
+    mut decide: impl FnMut(&Call) -> Verdict + Send + 'static,
+) -> (Seen, u32) {
+    let count = Arc::new(AtomicU32::new(0));
+    let mut programs = BTreeSet::new();
+    let mut has_begun = false;
+    let counted = Arc::clone(&count);
+    let seen = watched::run(command, filter(), move |call: &Call| {
+        // Before, it is not yet the runtime.
+        if !has_begun || programs.contains(&call.process) {
+            has_begun |= call.number == EXECVE;
+            return Verdict::GoOn;
+        }
+        // From here on it is no more the runtime, or a hook before it begins.
+        if call.number == EXECVE {
+            programs.insert(call.process);
+        }
+        if counted.fetch_add(1, Ordering::Relaxed) == at { decide(call) } else { Verdict::GoOn }
+    });
+    (seen, count.load(Ordering::Relaxed))
+}
+
+/// A container that has a little of everything that its maker may have.
+pub(crate) fn rich(words: &str) -> Bundle {
     let bundle = Bundle::running(words);
     let ours = guest();
     let hook = json!([{ "path": ours, "args": ["guest", "exit", "0"] }]);
@@ -93,18 +107,22 @@ fn rich(words: &str) -> Bundle {
         "defaultAction": "SCMP_ACT_ALLOW",
         "syscalls": [{ "names": ["getcwd"], "action": "SCMP_ACT_ERRNO" }]
     });
-    bundle
+    let bundle = bundle
         .mounting(devpts())
         .mounting(tmpfs("/made/here"))
         .mounting(bind(&source, "/shown"))
         .with("/hooks", json!({ "createRuntime": hook, "createContainer": hook, "poststop": hook }))
-        .with("/process/user", json!({ "uid": 1000, "gid": 1000 }))
         .with("/process/rlimits", json!([{ "type": "RLIMIT_CORE", "soft": 0, "hard": 0 }]))
         .with("/linux/maskedPaths", json!(["/proc/fs", "/proc/version"]))
         .with("/linux/readonlyPaths", json!(["/proc/sys"]))
         .with("/linux/sysctl", json!({ "net.ipv4.ip_forward": "1" }))
+        .with("/linux/seccomp", profile);
+    if !is_root() {
+        return bundle;
+    }
+    bundle
+        .with("/process/user", json!({ "uid": 1000, "gid": 1000 }))
         .with("/linux/resources", json!({ "pids": { "limit": 100 } }))
-        .with("/linux/seccomp", profile)
 }
 
 /// What is left of the container when it has been deleted.
@@ -135,9 +153,8 @@ pub(crate) fn left(runtime: &Runtime, bundle: &Bundle) -> Vec<String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let path = bundle.path().to_string_lossy();
     left.extend(mounts.lines().filter(|line| line.contains(&*path)).map(str::to_owned));
-    left.extend(
-        fs::read_dir(runtime.root()).unwrap().flatten().map(|entry| entry.path().display().to_string()),
-    );
+    let entries = fs::read_dir(runtime.root()).unwrap().flatten().map(|entry| entry.path());
+    left.extend(entries.filter(|path| !path.ends_with(OTHER)).map(|path| path.display().to_string()));
     left
 }
 
@@ -189,97 +206,218 @@ struct Verb {
     prepare: fn(&Runtime, &Bundle),
     arguments: fn(&Bundle) -> Vec<String>,
     words: &'static str,
+    /// What a container is to which it can be said once more.
+    again: &'static [&'static str],
+}
+
+/// A container that has nothing to do with any of it.
+const OTHER: &str = "other";
+
+struct Other<'a>(&'a Runtime);
+
+impl<'a> Other<'a> {
+    fn running(runtime: &'a Runtime, bundle: &Bundle) -> Self {
+        bundle.write();
+        let path = bundle.path().to_str().expect("text");
+        runtime.call("run", &["--detach", "--bundle", path, OTHER]).succeeds();
+        Self(runtime)
+    }
+}
+
+impl Drop for Other<'_> {
+    fn drop(&mut self) {
+        self.0.call("delete", &["--force", OTHER]);
+    }
 }
 
 fn of_bundle(bundle: &Bundle) -> Vec<String> {
     vec!["--bundle".to_owned(), bundle.path().display().to_string(), "c".to_owned()]
 }
 
-fn created(runtime: &Runtime, bundle: &Bundle) {
+fn words(words: &str) -> Vec<String> {
+    words.split(' ').map(str::to_owned).collect()
+}
+
+pub(crate) fn created(runtime: &Runtime, bundle: &Bundle) {
     runtime.create(bundle).succeeds();
 }
 
-fn started(runtime: &Runtime, bundle: &Bundle) {
+pub(crate) fn started(runtime: &Runtime, bundle: &Bundle) {
     created(runtime, bundle);
     runtime.call("start", &["c"]).succeeds();
 }
 
-fn walk(verb: &Verb) {
-    need!(is_root(), "needs root to make cgroups");
-    need!(cfg!(target_arch = "x86_64"), "knows the calls of another processor");
-    let all = std::env::var_os("HOSTILE_FAULTS").is_some_and(|value| value == "all");
-    let mut found = Vec::new();
-    for fault in [Fault::Fails, Fault::Kills] {
-        let bundle = rich(verb.words);
+fn paused(runtime: &Runtime, bundle: &Bundle) {
+    started(runtime, bundle);
+    runtime.call("pause", &["c"]).succeeds();
+}
+
+/// What a runtime knows of its containers: the status of each.
+pub(crate) fn known(runtime: &Runtime) -> BTreeMap<String, String> {
+    let list: Value =
+        serde_json::from_str(&runtime.call("list", &["--format", "json"]).succeeds()).expect("a list");
+    let text = |container: &Value, name: &str| container[name].as_str().expect("text").to_owned();
+    let list = list.as_array().into_iter().flatten();
+    list.map(|container| (text(container, "id"), text(container, "status"))).collect()
+}
+
+impl Verb {
+    fn walk(&self) {
+        need!(cfg!(target_arch = "x86_64"), "knows the calls of another processor");
+        let all = std::env::var_os("HOSTILE_FAULTS").is_some_and(|value| value == "all");
+        let (bundle, other) = (rich(self.words), Bundle::running("hang"));
         let runtime = Runtime::under_test();
         bundle.write();
-        let (mut at, mut tolerated) = (0, 0);
-        loop {
-            (verb.prepare)(&runtime, &bundle);
-            let mut command = runtime.command(verb.name);
-            command.args((verb.arguments)(&bundle));
-            let (seen, count, which) = run(&command, at, fault);
-            let is_over = at >= count;
-            let mut complain =
-                |what: String| found.push(format!("{} {fault:?} at {at} (call {which}): {what}", verb.name));
-            let err = String::from_utf8_lossy(&seen.0.stderr).into_owned();
-            tolerated += u32::from(seen.0.status.success());
-            let said = !err.trim().is_empty() || which == WRITE || which == 20;
-            // Memory that others could read must not be gone on with.
-            let is_meant = err.contains("dumpable.rs");
-            if err.contains("panicked") && !is_meant
-                || err.contains(HANGS)
-                || (fault == Fault::Fails && !seen.0.status.success() && !said)
-            {
-                complain(format!("{:?}: {err:?}", seen.0.status));
-            }
-            for verb in ["list", "delete"] {
-                let options: &[&str] = if verb == "list" { &[] } else { &["--force", "c"] };
-                let after = runtime.call(verb, options);
-                if !after.0.status.success() {
-                    complain(format!("{verb}: {}", String::from_utf8_lossy(&after.0.stderr)));
+        let _other = Other::running(&runtime, &other);
+        let mut found = Vec::new();
+        for fault in [Fault::Fails, Fault::Kills] {
+            let (mut at, mut tolerated) = (0, 0);
+            loop {
+                (self.prepare)(&runtime, &bundle);
+                let mut command = runtime.command(self.name);
+                command.args((self.arguments)(&bundle));
+                let (seen, count, which) = run(&command, at, fault);
+                tolerated += u32::from(seen.0.status.success());
+                let complaints = self.complaints(&runtime, &bundle, &seen, (fault, which));
+                found.extend(complaints.into_iter().map(|what| {
+                    format!("{} {fault:?} at {at} of {count} (call {which}): {what}", self.name)
+                }));
+                if at >= count {
+                    if !seen.0.status.success() {
+                        let err = String::from_utf8_lossy(&seen.0.stderr);
+                        found.push(format!("{} without a fault: {err}", self.name));
+                    }
+                    break;
                 }
+                at += if all { 1 } else { (count / 6).max(1) };
             }
-            let left = left(&runtime, &bundle);
-            if !left.is_empty() {
-                complain(format!("left: {left:?} after {err}"));
-            }
-            if is_over && !seen.0.status.success() {
-                found.push(format!("{} without a fault: {err}", verb.name));
-            }
-            if is_over {
-                break;
-            }
-            at += if all { 1 } else { (count / 6).max(1) };
+            eprintln!("{} {fault:?}: {at} calls, {tolerated} made no difference", self.name);
         }
-        eprintln!("{} {fault:?}: {at} calls, {tolerated} made no difference", verb.name);
+        assert!(found.is_empty(), "{}", found.join("\n"));
     }
-    assert!(found.is_empty(), "{}", found.join("\n"));
+
+    /// What is not as it should be after a fault, when everything has been done about it that can be.
+    fn complaints(
+        &self,
+        runtime: &Runtime,
+        bundle: &Bundle,
+        seen: &Seen,
+        (fault, which): (Fault, u32),
+    ) -> Vec<String> {
+        let mut found = Vec::new();
+        let err = String::from_utf8_lossy(&seen.0.stderr);
+        let said = !err.trim().is_empty() || which == WRITE || which == WRITEV;
+        // Memory that others could read must not be gone on with.
+        let is_meant = err.contains("dumpable.rs");
+        if err.contains("panicked") && !is_meant
+            || err.contains(HANGS)
+            || (fault == Fault::Fails && !seen.0.status.success() && !said)
+        {
+            found.push(format!("{:?}: {err:?}", seen.0.status));
+        }
+        let status = || known(runtime).get("c").cloned().unwrap_or_default();
+        if self.again.contains(&&*status()) {
+            let words = (self.arguments)(bundle);
+            let again = runtime.call(self.name, &words.iter().map(String::as_str).collect::<Vec<_>>());
+            // Who was killed may have been about to end.
+            if !again.0.status.success() && self.again.contains(&&*status()) {
+                found.push(format!("again: {}", String::from_utf8_lossy(&again.0.stderr)));
+            }
+        }
+        if known(runtime).get(OTHER).map(String::as_str) != Some("running") {
+            found.push("another container is not what it was".to_owned());
+        }
+        let deleted = runtime.call("delete", &["--force", "c"]);
+        if !deleted.0.status.success() {
+            found.push(format!("delete: {}", String::from_utf8_lossy(&deleted.0.stderr)));
+        }
+        let left = left(runtime, bundle);
+        if !left.is_empty() {
+            found.push(format!("left: {left:?} after {err}"));
+        }
+        found
+    }
 }
 
 #[test]
 fn run_leaves_nothing() {
-    walk(&Verb { name: "run", prepare: |_, _| {}, arguments: of_bundle, words: "exit 0" });
+    Verb { name: "run", prepare: |_, _| {}, arguments: of_bundle, words: "exit 0", again: &[] }.walk();
 }
 
 #[test]
 fn create_leaves_nothing() {
-    walk(&Verb { name: "create", prepare: |_, _| {}, arguments: of_bundle, words: "wait" });
+    Verb { name: "create", prepare: |_, _| {}, arguments: of_bundle, words: "wait", again: &[] }.walk();
 }
 
 #[test]
 fn start_leaves_nothing() {
-    walk(&Verb { name: "start", prepare: created, arguments: |_| vec!["c".to_owned()], words: "hang" });
+    let arguments = |_: &Bundle| words("c");
+    Verb { name: "start", prepare: created, arguments, words: "hang", again: &["created"] }.walk();
 }
 
 #[test]
 fn exec_leaves_nothing() {
-    let arguments = |_: &Bundle| ["c", "/guest", "exit", "0"].map(str::to_owned).to_vec();
-    walk(&Verb { name: "exec", prepare: started, arguments, words: "hang" });
+    let arguments = |_: &Bundle| words("c /guest exit 0");
+    Verb { name: "exec", prepare: started, arguments, words: "hang", again: &["running"] }.walk();
+}
+
+#[test]
+fn kill_leaves_nothing() {
+    let arguments = |_: &Bundle| words("c KILL");
+    let (prepare, again): (fn(&_, &_), _) =
+        if is_root() { (paused, &["running", "paused"]) } else { (started, &["running", "paused"]) };
+    Verb { name: "kill", prepare, arguments, words: "hang", again }.walk();
+}
+
+#[test]
+fn pause_leaves_nothing() {
+    need!(is_root(), "needs root to make cgroups");
+    let arguments = |_: &Bundle| words("c");
+    Verb { name: "pause", prepare: started, arguments, words: "hang", again: &["running"] }.walk();
+}
+
+#[test]
+fn resume_leaves_nothing() {
+    need!(is_root(), "needs root to make cgroups");
+    let arguments = |_: &Bundle| words("c");
+    Verb { name: "resume", prepare: paused, arguments, words: "hang", again: &["paused"] }.walk();
+}
+
+#[test]
+fn update_leaves_nothing() {
+    need!(is_root(), "needs root to make cgroups");
+    let arguments = |_: &Bundle| words("--pids-limit 50 c");
+    Verb { name: "update", prepare: started, arguments, words: "hang", again: &["running"] }.walk();
 }
 
 #[test]
 fn delete_leaves_nothing() {
-    let arguments = |_: &Bundle| ["--force", "c"].map(str::to_owned).to_vec();
-    walk(&Verb { name: "delete", prepare: started, arguments, words: "hang" });
+    let arguments = |_: &Bundle| words("--force c");
+    Verb { name: "delete", prepare: started, arguments, words: "hang", again: &[] }.walk();
+}
+
+// The same as an ordinary user, who has the tests run once more.
+#[test]
+fn an_ordinary_user_leaves_nothing() {
+    need!(is_root(), "is another user's");
+    let ours = std::env::current_exe().unwrap();
+    let user = |program: &Path| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "1000", "--regid", "1000", "--clear-groups"]).arg(program);
+        command
+    };
+    let reaches =
+        |program: &Path| user(program).arg("--help").output().is_ok_and(|output| output.status.success());
+    need!(reaches(&ours) && reaches(Path::new(&program())), "needs files that others may read");
+    let home = tempfile::tempdir().unwrap();
+    chown(home.path(), Some(1000), Some(1000)).unwrap();
+    let output = user(&ours)
+        .args(["hostile::faults::", "--nocapture"])
+        .env("TMPDIR", home.path())
+        .env("HOME", home.path())
+        .output()
+        .unwrap();
+    let said =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    assert!(output.status.success(), "{said}");
 }

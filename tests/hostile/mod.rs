@@ -14,6 +14,10 @@ mod corpus;
 mod faults;
 /// A kernel that lies.
 mod liar;
+/// A verb that is stopped while another is said.
+mod meanwhile;
+/// Records, cgroups and clocks that others change.
+mod meddling;
 /// Volumes and images that change meanwhile.
 mod races;
 /// Too little of what the runtime needs.

@@ -1,15 +1,18 @@
-//! Too little of what a runtime needs itself: descriptors, and room where it writes down what there is. It says so, leaves
-//! nothing behind, and works as soon as there is enough.
+//! Too little of what a runtime needs itself: descriptors, memory, processes, and room where it writes down what there is. It
+//! says so, leaves nothing behind, and works as soon as there is enough.
 
 use super::faults::left;
 use crate::util::{Bundle, Runtime, Seen, is_root, need};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use serde_json::json;
 use std::ffi::CString;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
-/// The runtime's verb with as many descriptors as these.
-fn with_descriptors(most: u32, command: &Command) -> Seen {
-    let script = format!("ulimit -n {most}; exec \"$@\" </dev/null");
+/// The runtime's verb with as much as this.
+fn limited(limit: &str, most: u32, command: &Command) -> Seen {
+    let script = format!("{limit} {most}; exec \"$@\" </dev/null");
     let mut shell = Command::new("sh");
     shell.args(["-c", &script, "sh"]).arg(command.get_program()).args(command.get_args());
     Runtime::under_test().detached(shell)
@@ -17,7 +20,7 @@ fn with_descriptors(most: u32, command: &Command) -> Seen {
 
 /// It failed, and said why.
 #[track_caller]
-fn fails_in_words(seen: &Seen) {
+pub(crate) fn fails_in_words(seen: &Seen) {
     let err = String::from_utf8_lossy(&seen.0.stderr);
     assert!(seen.0.status.code().is_some(), "{}: {err}", seen.0.status);
     assert!(!err.trim().is_empty() && !err.contains("panicked"), "{err}");
@@ -32,7 +35,7 @@ fn few_descriptors_are_an_error_that_leaves_nothing() {
         let mut command = runtime.command(verb);
         command.arg("--bundle").arg(bundle.path()).arg("c");
         let enough = (4..200).find(|most| {
-            let seen = with_descriptors(*most, &command);
+            let seen = limited("ulimit -n", *most, &command);
             let is_enough = seen.0.status.success();
             if !is_enough {
                 fails_in_words(&seen);
@@ -121,4 +124,65 @@ fn a_store_that_cannot_be_written_is_an_error_that_leaves_nothing() {
     }
     runtime.call("list", &[]).succeeds();
     assert_eq!(left(&runtime, &bundle), [""; 0]);
+}
+
+#[test]
+fn little_memory_is_an_error_that_leaves_nothing() {
+    let bundle = Bundle::running("exit 0");
+    bundle.write();
+    let runtime = Runtime::under_test();
+    let mut command = runtime.command("run");
+    command.arg("--bundle").arg(bundle.path()).arg("c");
+    let mut outcomes = Vec::new();
+    // From what is not enough to begin with to what is enough: kilobytes of addresses.
+    for kilobytes in [1_000, 20_000, 21_000, 22_000, 24_000, 28_000, 40_000, 4_000_000] {
+        let seen = limited("ulimit -v", kilobytes, &command);
+        outcomes.push(seen.0.status.success());
+        let err = String::from_utf8_lossy(&seen.0.stderr);
+        assert!(seen.0.status.success() || !err.contains("panicked at crates"), "{kilobytes}: {err}");
+        // An allocation that fails ends it, and what it began is deleted by who comes next.
+        runtime.call("list", &[]).succeeds();
+        runtime.call("delete", &["--force", "c"]).succeeds();
+        assert_eq!(left(&runtime, &bundle), [""; 0]);
+    }
+    assert!(!outcomes[0] && outcomes[outcomes.len() - 1], "{outcomes:?}");
+}
+
+#[test]
+fn a_caller_who_may_have_no_more_processes_is_told_so() {
+    need!(is_root(), "needs root to be somebody who has no process yet");
+    let user = "setpriv --reuid 54321 --regid 54321 --clear-groups";
+    let bundle = Bundle::running("exit 0");
+    let map = json!([{ "containerID": 0, "hostID": 54321, "size": 1 }]);
+    let mut namespaces = bundle.config["linux"]["namespaces"].clone();
+    namespaces.as_array_mut().unwrap().push(json!({ "type": "user" }));
+    let mut bundle = bundle
+        .with("/linux/namespaces", namespaces)
+        .with("/linux/uidMappings", map.clone())
+        .with("/linux/gidMappings", map);
+    bundle.config["linux"].as_object_mut().unwrap().remove("cgroupsPath");
+    bundle.write();
+    let runtime = Runtime::under_test();
+    for path in [bundle.path(), &bundle.rootfs(), runtime.root()] {
+        fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();
+    }
+    let mut command = runtime.command("run");
+    command.arg("--bundle").arg(bundle.path()).arg("c");
+    let limited = |most: u32| {
+        let mut words = Command::new("sh");
+        let script = format!("exec {user} sh -c 'ulimit -p {most}; exec \"$@\"' sh \"$@\"");
+        words.args(["-c", &script, "sh"]).arg(command.get_program()).args(command.get_args());
+        runtime.detached(words)
+    };
+    let enough = limited(100);
+    need!(enough.0.status.success(), "needs a program that others may run");
+    for most in [1, 2] {
+        let seen = limited(most);
+        if !seen.0.status.success() {
+            fails_in_words(&seen);
+        }
+        runtime.call("delete", &["--force", "c"]).succeeds();
+        assert_eq!(left(&runtime, &bundle), [""; 0]);
+    }
+    assert!(!limited(1).0.status.success());
 }

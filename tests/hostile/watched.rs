@@ -4,7 +4,7 @@
 
 #![expect(unsafe_code, reason = "the requests of a seccomp listener")]
 
-use crate::util::Seen;
+use crate::util::{Seen, is_root};
 use husk_spawn::sys::process::Instruction;
 use husk_spawn::{Command, Request, Step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -51,6 +51,10 @@ pub(crate) fn run(
     watched.args(command.get_args()).stdin(File::open("/dev/null").expect("the null device"));
     watched.stdout(out.try_clone().expect("a file")).stderr(err.try_clone().expect("a file"));
     let new_listener = 8;
+    if !is_root() {
+        // Who has no privileges may not filter others' calls.
+        watched.step(Step::NoNewPrivs);
+    }
     watched.step(Step::SeccompListener { flags: new_listener, program: filter });
     let mut child = watched.notify_release().kill_on_drop().spawn().expect("the runtime");
     let request = child.next_request().expect("a child");

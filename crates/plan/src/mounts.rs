@@ -251,16 +251,17 @@ fn open_tree(
 }
 
 /// Gives a mount that was there before these attributes and no others, as runc does: one that is not
-/// mentioned is cleared, unless an outer user namespace has locked it. If nothing is said it stays as it is.
+/// mentioned is cleared, unless an outer user namespace has locked it. If nothing is said it stays as it is;
+/// and so does how access times are kept unless a way to keep them is named, as with mount(2).
 pub(crate) fn change(mount: Reg, attributes: Attributes, plan: &mut Builder<'_>) {
     if attributes == Attributes::default() {
         return;
     }
     let Attributes { set, clear } = attributes;
     let is_said = set | clear;
-    let keeps_times = is_said & (attr::ATIME | attr::NODIRATIME) == 0;
-    let times = if keeps_times { 0 } else { attr::ATIME | attr::NODIRATIME & !set };
-    let clear = clear | attr::NOSYMFOLLOW & !set | times;
+    let names_times = is_said & attr::ATIME != 0 || set & attr::NODIRATIME != 0;
+    let times = if names_times { attr::ATIME | attr::NODIRATIME & !set } else { 0 };
+    let clear = clear & !attr::NODIRATIME | attr::NOSYMFOLLOW & !set | times;
     let unlocked = attr::LOCKABLE & !is_said;
     plan.push(Step::MountSetattrUnlocked { mount: mount.into(), set, clear, unlocked });
 }

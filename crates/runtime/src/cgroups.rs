@@ -244,6 +244,14 @@ pub(crate) fn kill_rest(record: &Record) -> Result<(), Error> {
     }
 }
 
+/// Kills whoever is in its cgroup: who is about to join it, too, and who was moved there.
+pub(crate) fn kill_all(record: &Record) -> Result<(), Error> {
+    match find(record)? {
+        Some(cgroup) if !cgroup.pids()?.is_empty() => Ok(cgroup.kill()?),
+        _ => Ok(()),
+    }
+}
+
 /// Lets processes that were killed end: in version 1 what is stopped does not.
 pub(crate) fn let_die(record: &Record) -> Result<(), Error> {
     match &record.cgroup {

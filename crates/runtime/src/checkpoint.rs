@@ -22,6 +22,8 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 
 const LOG: &str = "dump.log";
+/// Where CRIU writes numbers, beside it.
+const STATISTICS: &str = "stats-dump";
 
 /// How a file is open: 0 is for reading only.
 const O_ACCMODE: u32 = 3;
@@ -81,6 +83,7 @@ pub fn checkpoint(store: &Store, request: &Request, mut warn: impl FnMut(&[Warni
     notify::show_again(&entry, &mut container);
     make_images(settings)?;
     let directories = Directories::open(settings)?;
+    directories.clear([LOG, STATISTICS])?;
     check_parent(request, &directories)?;
     criu::check()?;
 

@@ -125,6 +125,10 @@ pub(crate) fn make_home<'c>(
         record.cgroup = None;
         creation.entry.write(record)?;
     }
+    if made.is_err() {
+        // Tolerated: as for one that is dropped, which finds no record if somebody has deleted it meanwhile.
+        record.leave().unwrap_or(());
+    }
     made?;
     Ok(home.is_made().then_some(Home::New(Box::new(home))))
 }

@@ -43,7 +43,7 @@ pub fn force_delete(store: &Store, id: &str, warn: impl FnMut(&[Warning])) -> Re
     }
 }
 
-/// Kills the process, waits until it is gone, and forgets the container.
+/// Kills the process, waits until it is gone, kills whoever is left in the cgroup, and forgets the container.
 fn end(entry: &Entry, warn: impl FnMut(&[Warning])) -> Result<(), Error> {
     let Some(record) = entry.known()? else { return entry.remove() };
     // Until one is known, what is in its cgroup may be somebody else's, who was there first.
@@ -51,9 +51,9 @@ fn end(entry: &Entry, warn: impl FnMut(&[Warning])) -> Result<(), Error> {
         if let Some(process) = kill::open(process)? {
             kill::order(&process)?;
             cgroups::let_die(&record)?;
-            kill::wait(&process)?;
+            kill::wait_patiently(&process)?;
         }
-        cgroups::kill_rest(&record)?;
+        cgroups::kill_all(&record)?;
     }
     forget(entry, &record, warn)
 }

@@ -9,7 +9,7 @@ use husk_spawn::Signal;
 use husk_spawn::sys::signal::pidfd_send_signal;
 use husk_spawn::sys::{Errno, Fd};
 use log::debug;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::os::fd::OwnedFd;
@@ -109,10 +109,26 @@ pub(crate) fn order(pidfd: &OwnedFd) -> Result<(), Error> {
 
 /// Waits until a process is gone.
 pub(crate) fn wait(pidfd: &OwnedFd) -> Result<(), Error> {
+    has_ended(pidfd, None).map(drop)
+}
+
+/// Waits until a process is gone that has been killed. The first of a pid namespace is there until everybody has been waited
+/// for who joined it, and who should do that may be stopped.
+pub(crate) fn wait_patiently(pidfd: &OwnedFd) -> Result<(), Error> {
+    const PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+    if has_ended(pidfd, Some(&PATIENCE))? {
+        return Ok(());
+    }
+    Err(Error::State(
+        "container init still running: it was killed 10 seconds ago, and waits for a device or an 'exec' that is stopped",
+    ))
+}
+
+fn has_ended(pidfd: &OwnedFd, patience: Option<&Timespec>) -> Result<bool, Error> {
     let mut ended = [PollFd::new(pidfd, PollFlags::IN)];
-    retry_on_intr(|| poll(&mut ended, None))
+    let ready = retry_on_intr(|| poll(&mut ended, patience))
         .map_err(|errno| Error::kernel("wait for the container's process", errno))?;
-    Ok(())
+    Ok(ready > 0)
 }
 
 /// The process itself, whatever becomes of its pid from here on; nothing if it has ended.

@@ -80,15 +80,21 @@ impl Record {
 pub struct Process {
     /// Its pid.
     pub pid: i32,
-    /// Clock ticks from boot to its start (proc_pid_stat(5), field 22).
+    /// Clock ticks from boot to its start (proc_pid_stat(5), field 22), as they are outside of time namespaces.
     pub start_time: u64,
 }
+
+/// Clock ticks of procfs in a second.
+const TICKS: i64 = 100;
+
+/// `PF_FORKNOEXEC` of linux/sched.h: cleared by exec.
+const HAS_NOT_EXECED: u32 = 0x40;
 
 impl Process {
     /// The process that has this pid now.
     pub(crate) fn of(pid: i32) -> Result<Self, Error> {
         let stat = read(pid)?.ok_or(Error::State("the container's process is gone"))?;
-        Ok(Self { pid, start_time: stat.start_time })
+        Ok(Self { pid, start_time: outside(stat.start_time)? })
     }
 
     /// Whether it is alive: there, the same, and no zombie. That it cannot be known is an error: a container that runs
@@ -106,8 +112,15 @@ impl Process {
         Some(ExitStatus::from_raw(stat.exit_code))
     }
 
+    /// Whether its program has begun. One that CRIU has restored never does.
+    pub(crate) fn has_execed(self) -> Result<bool, Error> {
+        Ok(self.stat()?.is_some_and(|stat| stat.flags & HAS_NOT_EXECED == 0))
+    }
+
     fn stat(self) -> Result<Option<Stat>, Error> {
-        Ok(read(self.pid)?.filter(|stat| stat.start_time == self.start_time))
+        let Some(stat) = read(self.pid)? else { return Ok(None) };
+        let is_same = stat.start_time == self.start_time || outside(stat.start_time)? == self.start_time;
+        Ok(is_same.then_some(stat))
     }
 
     /// Its pid as rustix has it.
@@ -116,9 +129,25 @@ impl Process {
     }
 }
 
+/// What is told of the time since boot is ahead of it by our time namespace's offset (time_namespaces(7)).
+fn outside(told: u64) -> Result<u64, Error> {
+    const OFFSETS: &str = "/proc/self/timens_offsets";
+    let offsets = match procfs::read(OFFSETS) {
+        Ok(offsets) => offsets,
+        // The kernel has no time namespaces.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(told),
+        Err(error) => return Err(Error::file("read", OFFSETS, error)),
+    };
+    let offset = offsets.lines().find_map(|line| line.strip_prefix("boottime"));
+    let seconds = offset.and_then(|offset| offset.split_whitespace().next()?.parse::<i64>().ok());
+    let seconds = seconds.ok_or_else(|| Error::file("read", OFFSETS, io::ErrorKind::InvalidData))?;
+    Ok(told.saturating_add_signed(seconds.saturating_mul(-TICKS)))
+}
+
 /// What /proc/PID/stat says of a process (proc_pid_stat(5)).
 struct Stat {
     state: char,
+    flags: u32,
     start_time: u64,
     exit_code: i32,
 }
@@ -141,12 +170,13 @@ fn read(pid: i32) -> Result<Option<Stat>, Error> {
 fn parse(stat: &str) -> Option<Stat> {
     // The name, in parentheses, may hold anything, more parentheses too.
     let fields = &stat[stat.rfind(')')? + 1..];
-    // The first is the third of all, so these are the fields 3, 22 and 52.
+    // The first is the third of all, so these are the fields 3, 9, 22 and 52.
     let mut fields = fields.split_whitespace();
     let state = fields.next()?.chars().next()?;
-    let start_time = fields.nth(18)?.parse().ok()?;
+    let flags = fields.nth(5)?.parse().ok()?;
+    let start_time = fields.nth(12)?.parse().ok()?;
     let exit_code = fields.nth(29)?.parse().ok()?;
-    Some(Stat { state, start_time, exit_code })
+    Some(Stat { state, flags, start_time, exit_code })
 }
 
 #[cfg(test)]

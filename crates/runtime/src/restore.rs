@@ -42,6 +42,8 @@ use std::process::ExitStatus;
 use std::thread;
 
 const LOG: &str = "restore.log";
+/// Where CRIU writes numbers, beside it.
+const STATISTICS: &str = "stats-restore";
 
 /// What `restore` is asked.
 #[derive(Clone, Debug)]
@@ -140,6 +142,7 @@ impl Restoring<'_, '_> {
         // The directories are opened there too: CRIU mounts in the one in which it works.
         let (directories, criu) =
             apart(&self.container.rootfs, &root, || Ok((Directories::open(settings)?, start.start()?)))?;
+        directories.clear([LOG, STATISTICS])?;
         directories.tell(&mut options);
         if matches!(console, Console::Absent) {
             streams::replace(&directories.images, &mut options)?;

@@ -132,7 +132,8 @@ pub(crate) fn of(entry: &Entry, record: &Record) -> Result<Status, Error> {
         None => Status::Creating,
         Some(process) if !process.is_alive()? => Status::Stopped,
         Some(_) if cgroups::is_frozen(record) => Status::Paused,
-        Some(_) if entry.has_socket() => Status::Created,
+        // Whoever started it may have been killed before the socket was taken away.
+        Some(process) if entry.has_socket() && !process.has_execed()? => Status::Created,
         Some(_) => Status::Running,
     })
 }

@@ -7,7 +7,9 @@
 use crate::error::Error;
 use crate::record::Record;
 use log::debug;
-use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, openat, renameat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, renameat, statat, unlinkat,
+};
 use rustix::io::{Errno, retry_on_intr};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
@@ -179,7 +181,8 @@ impl Entry {
     /// Forgets the container. What is gone already is no error, so that a second try finishes what
     /// the first could not.
     pub(crate) fn discard(&self) -> Result<(), Error> {
-        match fs::remove_dir_all(&self.path) {
+        match self.has_its_name().and_then(|ours| if ours { fs::remove_dir_all(&self.path) } else { Ok(()) })
+        {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(Error::file("remove", &self.path, error))
             }
@@ -188,6 +191,12 @@ impl Entry {
                 Ok(())
             }
         }
+    }
+
+    /// Whether the name is still its own: somebody else may have deleted it, and another may be called so by now.
+    fn has_its_name(&self) -> io::Result<bool> {
+        let (named, own) = (statat(CWD, &self.path, AtFlags::SYMLINK_NOFOLLOW)?, fstat(&self.directory)?);
+        Ok((named.st_dev, named.st_ino) == (own.st_dev, own.st_ino))
     }
 }
 

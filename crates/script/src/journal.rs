@@ -8,6 +8,11 @@
 //! A list with a [`Step::CloneParent`](crate::Step) goes on in another process, whose pid the kernel
 //! writes here too; of one with a [`Step::CloneAndReap`](crate::Step) the first process writes how the
 //! second ended. That one has memory of its own, so the journal of such a list lies in a shared mapping.
+//!
+//! Neither Miri nor loom can run this: the child is a `clone3` into its parent's memory, and its last store is the kernel's.
+//! So it is kept to what can be seen by reading. Each word has one writer at a time; a step number only grows until there is
+//! an error number, and none of both changes after that; the first word changes once, from used to free, after all others.
+//! `tests/stress.rs` and `tests/facts.rs` of `husk-spawn` ask the kernel whether it keeps its part.
 
 use crate::sys::process::Usage;
 use crate::sys::{Errno, Pid};
@@ -69,8 +74,10 @@ impl Journal {
     /// How far the child came. Final once it [is released](Self::is_released).
     #[must_use]
     pub fn progress(&self) -> Progress {
+        // Before the step: a child that has failed begins no other, so that is the one that failed.
+        let errno = self.errno.load(Ordering::Acquire);
         let step = usize::try_from(self.step.load(Ordering::Acquire)).unwrap_or(usize::MAX);
-        match self.errno.load(Ordering::Acquire) {
+        match errno {
             0 => Progress::At(step),
             errno => Progress::Failed(step, Errno::from_raw_os_error(errno)),
         }

@@ -5,7 +5,7 @@ use super::protocol::option;
 use crate::error::Error;
 use husk_spawn::sys::namespace::Namespaces;
 use husk_spawn::sys::{Errno, Fd};
-use rustix::fs::{CWD, Mode, OFlags, mkdirat, open};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, open, unlinkat};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -103,6 +103,17 @@ impl Directories {
         if let Some(work) = &self.work {
             options.number(option::WORK_DIR_FD, Fd::of(work).number());
         }
+    }
+
+    /// Takes away what stands where CRIU is going to write: it goes where links lead, and waits for who reads from a fifo.
+    pub(crate) fn clear(&self, names: [&str; 2]) -> Result<(), Error> {
+        for name in names {
+            match unlinkat(self.of_log(), name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(Error::file("remove", name, errno)),
+            }
+        }
+        Ok(())
     }
 
     /// Where CRIU writes its log.

@@ -13,7 +13,7 @@ const END: &str = "# The end of what 'husk register' wrote.\n";
 const EMPTY: &str = "version = 2\n";
 
 pub(super) fn change(registration: &Registration, program: Option<&str>) -> Result<Change, Error> {
-    Change::new(registration.etc.join("containerd/config.toml"), |before| {
+    Change::new(&registration.etc, "containerd/config.toml", |before| {
         let others = match before {
             Some(before) => without(before),
             None if program.is_none() => return Ok(None),

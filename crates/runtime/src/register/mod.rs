@@ -51,20 +51,25 @@ pub struct Change {
     pub before: Option<String>,
     /// What is to be in it, if it is to be there.
     pub after: Option<String>,
+    /// How many directories it is below `etc`: they go with it if nothing else is in them.
+    depth: usize,
 }
 
 impl Change {
+    /// To the file `name` below `etc`, which was there before anybody configured anything.
     fn new(
-        path: PathBuf,
+        etc: &Path,
+        name: &str,
         after: impl FnOnce(Option<&str>) -> Result<Option<String>, Error>,
     ) -> Result<Self, Error> {
+        let path = etc.join(name);
         let before = match fs::read_to_string(&path) {
             Ok(text) => Some(text),
             Err(reason) if reason.kind() == io::ErrorKind::NotFound => None,
             Err(reason) => return Err(Error::file("read", path, reason)),
         };
         let after = after(before.as_deref())?;
-        Ok(Self { path, before, after })
+        Ok(Self { path, before, after, depth: Path::new(name).components().count() - 1 })
     }
 
     /// Carries it out, at once or not at all.
@@ -77,7 +82,12 @@ impl Change {
             return Ok(());
         }
         let failed = |act| move |reason| Error::file(act, &self.path, reason);
-        let Some(after) = &self.after else { return fs::remove_file(&self.path).map_err(failed("remove")) };
+        let Some(after) = &self.after else {
+            fs::remove_file(&self.path).map_err(failed("remove"))?;
+            // Tolerated: what others have put something into is theirs.
+            self.path.ancestors().skip(1).take(self.depth).try_for_each(fs::remove_dir).unwrap_or(());
+            return Ok(());
+        };
         // What is linked to is what is meant.
         let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
         let directory = path.parent().unwrap_or(Path::new("/"));
@@ -123,12 +133,12 @@ impl Registration {
             Engine::Podman => "containers/containers.conf.d/husk.conf",
             _ => "crio/crio.conf.d/50-husk.conf",
         };
-        Change::new(self.etc.join(name), |_| Ok(text))
+        Change::new(&self.etc, name, |_| Ok(text))
     }
 
     /// Without our keys, and then with them as they are to be.
     fn daemon_json(&self, program: Option<&str>) -> Result<Change, Error> {
-        let path = self.etc.join("docker/daemon.json");
+        let name = "docker/daemon.json";
         let edit = |before: Option<&str>| {
             let before = before.filter(|text| !text.trim().is_empty()).unwrap_or("{}");
             let mut text = json::without(before, "runtimes", "husk")?;
@@ -150,8 +160,8 @@ impl Registration {
             }
             Ok((!json::is_empty(&text)?).then_some(text))
         };
-        let failed = |reason: String| self.error(&format!("{}: {reason}", path.display()));
-        Change::new(path.clone(), |before| edit(before).map_err(failed))
+        let failed = |reason: String| self.error(&format!("{}: {reason}", self.etc.join(name).display()));
+        Change::new(&self.etc, name, |before| edit(before).map_err(failed))
     }
 
     fn error(&self, reason: &str) -> Error {

@@ -1,0 +1,226 @@
+//! A verb that is stopped at one of its system calls while another is said to the same container, and then goes on: both
+//! come to an end that each may have had alone, and nothing is lost or left behind.
+//!
+//! `HOSTILE_FAULTS=all` stops it at every call; else at some of them.
+
+use super::faults::{created, known, left, rich, started, stopped_at};
+use super::watched::{HANGS, Verdict};
+use crate::util::{Bundle, Runtime, is_root, need};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::fs::{self, File};
+use std::io::{Read as _, Seek as _};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+
+/// What is said to a container, and meanwhile.
+struct Meeting {
+    prepare: fn(&Runtime, &Bundle),
+    stopped: &'static str,
+    meanwhile: &'static [&'static str],
+    /// Whether it may end so: who succeeded, and what the container is then.
+    agrees: fn(bool, &[bool], &str) -> bool,
+}
+
+/// These words, as they are typed.
+fn command(runtime: &Runtime, bundle: &Bundle, words: &str) -> Command {
+    let (verb, rest) = words.split_once(' ').expect("a verb and what it is about");
+    let mut command = runtime.command(verb);
+    if verb == "create" {
+        command.arg("--bundle").arg(bundle.path());
+    }
+    command.args(rest.split(' '));
+    command
+}
+
+/// A verb that has been said, and what it says.
+struct Said {
+    process: Child,
+    words: File,
+}
+
+impl Said {
+    fn new(command: &mut Command) -> Self {
+        let words = tempfile::tempfile().unwrap();
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(words.try_clone().unwrap());
+        Self { process: command.spawn().unwrap(), words }
+    }
+
+    /// Waits until it has ended, or waits itself for a lock that another holds.
+    fn ends_or_waits(&mut self) -> bool {
+        const FLOCK: &str = "73 ";
+        let pid = self.process.id();
+        let pidfd = pidfd_open(Pid::from_raw(pid.cast_signed()).unwrap(), PidfdFlags::empty()).unwrap();
+        let breath = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+        loop {
+            if poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&breath)).unwrap() == 1 {
+                return true;
+            }
+            if fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok_and(|call| call.starts_with(FLOCK)) {
+                return false;
+            }
+        }
+    }
+
+    fn ended(mut self) -> (ExitStatus, String) {
+        let status = self.process.wait().unwrap();
+        let mut words = String::new();
+        self.words.rewind().and_then(|()| self.words.read_to_string(&mut words)).unwrap();
+        (status, words)
+    }
+}
+
+impl Meeting {
+    fn walk(&self) {
+        need!(is_root(), "needs root to make cgroups");
+        need!(cfg!(target_arch = "x86_64"), "knows the calls of another processor");
+        let all = std::env::var_os("HOSTILE_FAULTS").is_some_and(|value| value == "all");
+        let bundle = rich("hang");
+        let runtime = Runtime::under_test();
+        bundle.write();
+        let mut found = Vec::new();
+        let mut at = 0;
+        loop {
+            (self.prepare)(&runtime, &bundle);
+            let mut commands = self.meanwhile.iter().map(|words| command(&runtime, &bundle, words));
+            let mut commands = commands.by_ref().collect::<Vec<_>>().into_iter();
+            let (tell, told) = mpsc::channel();
+            let (seen, count) = stopped_at(&command(&runtime, &bundle, self.stopped), at, move |call| {
+                let mut said = Vec::new();
+                for mut command in commands.by_ref() {
+                    said.push(Said::new(&mut command));
+                    if !said.last_mut().is_some_and(Said::ends_or_waits) {
+                        break;
+                    }
+                }
+                tell.send((call.number, said, std::mem::take(&mut commands))).expect("who waits for it");
+                Verdict::GoOn
+            });
+            if at >= count {
+                break;
+            }
+            let (call, said, rest) = told.recv().expect("what was said meanwhile");
+            let mut others: Vec<_> = said.into_iter().map(Said::ended).collect();
+            others.extend(rest.map(|mut command| Said::new(&mut command).ended()));
+            let is_well: Vec<_> = others.iter().map(|(status, _)| status.success()).collect();
+            others.push((seen.0.status, String::from_utf8_lossy(&seen.0.stderr).into_owned()));
+
+            let mut complain = |what: &str| {
+                found.push(format!("{} at {at} of {count} (call {call}): {what}: {others:?}", self.stopped));
+            };
+            for (status, words) in &others {
+                let is_silent = !status.success() && words.trim().is_empty();
+                if is_silent || words.contains("panicked") || words.contains(HANGS) {
+                    complain("not said well");
+                }
+            }
+            let status = || known(&runtime).remove("c").unwrap_or_default();
+            if self.meanwhile.iter().zip(&is_well).any(|(words, well)| words.starts_with("kill") && *well)
+                && matches!(&*status(), "created" | "running")
+            {
+                // Who was killed is about to end.
+                runtime.call("wait", &["c"]);
+            }
+            let status = status();
+            if !(self.agrees)(seen.0.status.success(), &is_well, &status) {
+                complain(&format!("it is '{status}'"));
+            }
+            runtime.call("delete", &["--force", "c"]).succeeds();
+            let left = left(&runtime, &bundle);
+            if !left.is_empty() {
+                complain(&format!("left {left:?}"));
+            }
+            at += if all { 1 } else { (count / 4).max(1) };
+        }
+        assert!(found.is_empty(), "{}", found.join("\n"));
+    }
+}
+
+fn nothing(_: &Runtime, _: &Bundle) {}
+
+#[test]
+fn of_two_who_create_it_one_has_it() {
+    let agrees = |one: bool, others: &[bool], status: &str| one != others[0] && status == "created";
+    Meeting { prepare: nothing, stopped: "create c", meanwhile: &["create c"], agrees }.walk();
+}
+
+#[test]
+fn one_that_is_being_created_can_be_killed_and_started_when_it_is_there() {
+    let agrees = |one: bool, others: &[bool], status: &str| match (one, others) {
+        (true, [true, _]) => status == "stopped",
+        (true, [_, true]) => status == "running",
+        (true, _) => status == "created",
+        _ => status.is_empty(),
+    };
+    Meeting { prepare: nothing, stopped: "create c", meanwhile: &["kill c KILL", "start c"], agrees }.walk();
+}
+
+// What has its name when it has been deleted is another container. It cannot be deleted, and says so, while it has a
+// process that is not recorded: there may be none to be killed, or somebody else's.
+#[test]
+fn one_that_is_deleted_while_it_is_created_leaves_its_successor_alone() {
+    let agrees = |one: bool, others: &[bool], status: &str| {
+        others[1] <= others[0] && status == if one || others[1] { "created" } else { "" }
+    };
+    let meanwhile = &["delete --force c", "create c"];
+    Meeting { prepare: nothing, stopped: "create c", meanwhile, agrees }.walk();
+}
+
+#[test]
+fn of_two_who_start_it_one_does() {
+    let agrees = |one: bool, others: &[bool], status: &str| one != others[0] && status == "running";
+    Meeting { prepare: created, stopped: "start c", meanwhile: &["start c"], agrees }.walk();
+}
+
+#[test]
+fn one_that_is_being_started_can_be_killed() {
+    let agrees = |_: bool, others: &[bool], status: &str| others[0] && status == "stopped";
+    Meeting { prepare: created, stopped: "start c", meanwhile: &["kill c KILL"], agrees }.walk();
+}
+
+#[test]
+fn one_that_is_being_started_can_be_deleted() {
+    let agrees = |_: bool, others: &[bool], status: &str| others[0] && status.is_empty();
+    Meeting { prepare: created, stopped: "start c", meanwhile: &["delete --force c"], agrees }.walk();
+}
+
+const EXEC: &str = "exec c /guest exit 0";
+
+#[test]
+fn one_that_is_being_joined_can_be_killed() {
+    let agrees = |_: bool, others: &[bool], status: &str| others[0] && status == "stopped";
+    Meeting { prepare: started, stopped: EXEC, meanwhile: &["kill c KILL"], agrees }.walk();
+}
+
+// Its first process is there until who joined it has been waited for, which who is stopped does not do: it says so.
+#[test]
+fn one_that_is_being_joined_can_be_deleted() {
+    let agrees = |_: bool, others: &[bool], status: &str| others[0] == status.is_empty();
+    Meeting { prepare: started, stopped: EXEC, meanwhile: &["delete --force c"], agrees }.walk();
+}
+
+#[test]
+fn one_that_is_being_joined_can_be_paused() {
+    let agrees = |one: bool, others: &[bool], status: &str| one && others == [true; 2] && status == "running";
+    Meeting { prepare: started, stopped: EXEC, meanwhile: &["pause c", "resume c"], agrees }.walk();
+}
+
+#[test]
+fn two_may_delete_it() {
+    let agrees = |one: bool, others: &[bool], status: &str| one && others[0] && status.is_empty();
+    let stopped = "delete --force c";
+    Meeting { prepare: started, stopped, meanwhile: &["delete --force c"], agrees }.walk();
+}
+
+#[test]
+fn one_that_is_being_paused_can_be_killed() {
+    let agrees = |_: bool, others: &[bool], status: &str| others[0] && matches!(status, "stopped" | "paused");
+    Meeting { prepare: started, stopped: "pause c", meanwhile: &["kill c KILL"], agrees }.walk();
+}
+
+#[test]
+fn one_that_is_being_changed_can_be_deleted() {
+    let agrees = |_: bool, others: &[bool], status: &str| others[0] && status.is_empty();
+    let stopped = "update --pids-limit 50 c";
+    Meeting { prepare: started, stopped, meanwhile: &["delete --force c"], agrees }.walk();
+}
