@@ -136,6 +136,30 @@ fn what_is_told_of_each(project: &Project) {
     assert!(text.contains("0 passed; 1 failed;"), "{text}");
 }
 
+/// Those of the documentation, which are compiled together and alone, and what is timed.
+#[test]
+fn doctests_and_benches_are_in_sandboxes() {
+    need!(has_sandboxes(), "needs user namespaces");
+    need!(has_rustc(), "needs a compiler");
+    let project = Project::new();
+    let add = |file: &str, text: &str| {
+        let path = project.place.path(file);
+        let before = fs::read_to_string(&path).unwrap_or_default();
+        fs::write(path, before + text).unwrap();
+    };
+    // Those outside are not the second process there is.
+    let test = "/// assert_eq!(std::process::id(), 2);\n/// ```\n";
+    let documented = format!("/// ```\n{test}/// ```standalone_crate\n{test}pub fn documented() {{}}\n");
+    add("here/src/lib.rs", &documented);
+    add("here/Cargo.toml", "[[bench]]\nname = \"timed\"\nharness = false\n");
+    fs::create_dir(project.place.path("here/benches")).unwrap();
+    add("here/benches/timed.rs", "fn main() { println!(\"timed in {}\", std::process::id()) }\n");
+    let tested = project.cargo("", &["test", "--offline", "--doc"]).succeeds();
+    assert!(tested.contains("2 passed") && tested.contains("1 passed"), "{tested}");
+    let timed = project.cargo("", &["bench", "--offline", "--bench", "timed"]).succeeds();
+    assert!(timed.contains("timed in 2"), "{timed}");
+}
+
 #[test]
 fn cargo_is_told_of_husk_once() {
     need!(has_sandboxes(), "needs user namespaces");

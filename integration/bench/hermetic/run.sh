@@ -1,6 +1,7 @@
 #!/bin/sh
 # What a sandbox costs, beside bubblewrap's and unshare's with the same isolation, and a program without one. Each is
-# run once in every round, so that whatever else the machine does hits all of them alike.
+# run once in every round, so that whatever else the machine does hits all of them alike; and once more under perf, if
+# that is there, which counts the time of processors of all that it starts, whoever waits for it.
 #
 #   integration/bench/hermetic/run.sh [ROUNDS]
 set -eu
@@ -22,6 +23,10 @@ bwrap="bwrap --unshare-all --ro-bind / / --dev /dev --proc /proc --tmpfs /tmp --
 measure() {
     hyperfine -N --style none --warmup 0 --runs 1 --export-json "$work/one" "$2" >/dev/null 2>&1
     sed -n 's/^ *"mean": \([0-9.e-]*\).*/\1/p' "$work/one" >>"$work/$1"
+    if command -v perf >/dev/null; then
+        # shellcheck disable=SC2086 # It is words.
+        perf stat -x , -o "$work/one" -e task-clock -- $2 && sed -n 's/^\([0-9.]*\),msec,.*/\1/p' "$work/one" >>"$work/$1.busy"
+    fi
 }
 round=0
 while [ "$round" -lt "$rounds" ]; do
@@ -35,8 +40,9 @@ while [ "$round" -lt "$rounds" ]; do
 done
 
 echo "milliseconds over $rounds rounds; $(uname -sr), $(nproc) processors"
-printf '%-16s %8s %8s %8s\n' '' least median '9 of 10'
+printf '%-16s %8s %8s %8s %20s\n' '' least median '9 of 10' 'processors, median'
 for name in husk husk-net-host bubblewrap unshare nothing; do
-    sort -g "$work/$name" | awk -v name="$name" '{ n[NR] = $1 * 1000 } END {
-        printf "%-16s %8.2f %8.2f %8.2f\n", name, n[1], n[int((NR + 1) / 2)], n[int(NR * 0.9 + 0.5)] }'
+    busy=$(sort -g "$work/$name.busy" 2>/dev/null | sed -n "$(((rounds + 1) / 2))p")
+    sort -g "$work/$name" | awk -v name="$name" -v busy="${busy:--}" '{ n[NR] = $1 * 1000 } END {
+        printf "%-16s %8.2f %8.2f %8.2f %20s\n", name, n[1], n[int((NR + 1) / 2)], n[int(NR * 0.9 + 0.5)], busy }'
 done
