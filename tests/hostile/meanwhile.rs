@@ -5,7 +5,7 @@
 
 use super::faults::{created, known, left, rich, started, stopped_at};
 use super::watched::{HANGS, Verdict};
-use crate::util::{Bundle, Runtime, is_root, need};
+use crate::util::{Bundle, Runtime, is_husk, is_root, need};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fs::{self, File};
@@ -72,6 +72,7 @@ impl Said {
 
 impl Meeting {
     fn walk(&self) {
+        need!(is_husk(), "another runtime waits in another way");
         need!(is_root(), "needs root to make cgroups");
         need!(cfg!(target_arch = "x86_64"), "knows the calls of another processor");
         let all = std::env::var_os("HOSTILE_FAULTS").is_some_and(|value| value == "all");

@@ -21,11 +21,9 @@ fn pid(runtime: &Runtime) -> i32 {
 #[test]
 fn a_container_is_the_same_in_another_time_namespace() {
     need!(is_husk(), "the option is husk's");
+    need!(is_root(), "needs root to make a time namespace and no user namespace");
     let later = |command: &Command| {
         let mut shifted = Command::new("unshare");
-        if !is_root() {
-            shifted.args(["--user", "--map-root-user"]);
-        }
         shifted.args(["--time", "--boottime", "1000", "--fork"]);
         shifted.arg(command.get_program()).args(command.get_args());
         shifted
@@ -62,6 +60,7 @@ fn a_container_is_the_same_in_another_time_namespace() {
 // Records of others, of another time, or of nobody.
 #[test]
 fn a_record_that_is_none_is_said_to_be_and_can_be_deleted() {
+    need!(is_husk(), "runc deletes none that it cannot read");
     let bundle = Bundle::running("hang");
     let other = Bundle::running("hang");
     let runtime = Runtime::started(&other);
@@ -177,7 +176,13 @@ fn a_container_whose_cgroup_was_taken_away_can_be_used_and_deleted() {
     for seen in ["pause c", "update --pids-limit 5 c", "resume c"].map(|words| said(&runtime, words)) {
         fails_in_words(&seen);
     }
-    said(&runtime, "exec c /guest exit 0").succeeds();
+    // With version 2 it comes to where the first process has moved.
+    let exec = said(&runtime, "exec c /guest exit 0");
+    if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
+        exec.succeeds();
+    } else {
+        fails_in_words(&exec);
+    }
     said(&runtime, "kill c KILL").succeeds();
     said(&runtime, "wait c");
     said(&runtime, "delete c").succeeds();
@@ -231,6 +236,7 @@ fn a_container_that_others_froze_can_be_killed_and_deleted() {
 #[test]
 fn a_stranger_in_the_cgroup_is_in_the_way_of_delete_and_not_of_force() {
     need!(is_root(), "needs root to make cgroups");
+    need!(is_husk(), "runc does not delete it while he is there");
     let bundle = rich("hang");
     let runtime = Runtime::under_test();
     started(&runtime, &bundle);
@@ -240,9 +246,7 @@ fn a_stranger_in_the_cgroup_is_in_the_way_of_delete_and_not_of_force() {
     said(&runtime, "wait c");
     let seen = said(&runtime, "delete c");
     fails_in_words(&seen);
-    if is_husk() {
-        seen.says(&format!("processes in it: {}", stranger.0.id()));
-    }
+    seen.says(&format!("processes in it: {}", stranger.0.id()));
     assert!(stranger.is_alive());
     assert_eq!(runtime.status(), "stopped");
     said(&runtime, "delete --force c").succeeds();

@@ -213,7 +213,8 @@ pub(crate) fn company(record: &Record, below: &Below) -> Result<Option<Home<'sta
     }
     match Layout::detect()?.find(&Place::new(directories))? {
         Some(cgroup) => Ok(Some(Home::Known(cgroup))),
-        None => of_process(record),
+        // Not the caller's, where none of the container's limits hold.
+        None => of_process(record)?.map(Some).ok_or(Error::State("the container's cgroup does not exist")),
     }
 }
 
