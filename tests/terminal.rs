@@ -3,7 +3,7 @@
 //! In the foreground the test owns a terminal itself, as a person's terminal program does, and the runtime has it for
 //! its standard streams.
 
-use crate::util::{Bundle, Receiver, Runtime, is_root, need};
+use crate::util::{Bundle, Receiver, Runtime, is_husk, is_root, need};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
@@ -185,6 +185,7 @@ fn ours_is_as_before_when_the_container_cannot_be_made() {
 
 #[test]
 fn a_key_that_interrupts_interrupts_the_program() {
+    need!(is_husk(), "with runc the program hears nothing of it, and nobody ends");
     let runtime = Runtime::under_test();
     let bundle = with_terminal("until INT");
     let mut run = Foreground::run(&runtime, &bundle);
