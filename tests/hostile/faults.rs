@@ -259,11 +259,13 @@ fn walk(verb: &Verb) {
 
 #[test]
 fn run_leaves_nothing() {
+    need!(is_husk(), "runc leaves its cgroups when it is killed");
     walk(&Verb { name: "run", prepare: |_, _| {}, arguments: of_bundle, words: "exit 0" });
 }
 
 #[test]
 fn create_leaves_nothing() {
+    need!(is_husk(), "runc leaves its cgroups when it is killed");
     walk(&Verb { name: "create", prepare: |_, _| {}, arguments: of_bundle, words: "wait" });
 }
 
