@@ -155,6 +155,7 @@ fn it_belongs_to_the_user_of_the_program() {
 
 #[test]
 fn ours_is_raw_for_as_long_and_then_as_before() {
+    need!(is_husk(), "runc needs the terminal of a session");
     let runtime = Runtime::under_test();
     let bundle = with_terminal("until HUP");
     let mut run = Foreground::run(&runtime, &bundle);
@@ -226,6 +227,7 @@ fn passed_on(name: &str, signal: Signal) {
 
 #[test]
 fn our_terminal_is_as_before_when_the_container_is_killed() {
+    need!(is_husk(), "runc needs the terminal of a session");
     let runtime = Runtime::under_test();
     let bundle = with_terminal("until HUP");
     let mut run = Foreground::run(&runtime, &bundle);
