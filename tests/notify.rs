@@ -126,6 +126,7 @@ fn start_waits_for_it() {
 
 #[test]
 fn one_that_ends_without_a_word_keeps_nobody_waiting() {
+    need!(is_husk(), "runc waits for ever for a word");
     let (runtime, manager) = (Runtime::under_test(), Manager::new());
     let bundle = Bundle::running("exit 0");
     assert!(manager.hears_of(command(&runtime, "run", &bundle, &["--detach"])).status().unwrap().success());

@@ -1,6 +1,6 @@
 //! What the process of a container is, and what it has from its caller.
 
-use crate::util::{Bundle, Runtime, guest, is_root, need};
+use crate::util::{Bundle, Runtime, guest, is_husk, is_root, need};
 use husk_spawn::Command;
 use serde_json::{Value, json};
 use std::fs;
@@ -61,10 +61,10 @@ fn descriptors_are_passed_on_to_a_container_that_waits() {
 
 #[test]
 fn a_descriptor_that_is_missing_is_named() {
+    need!(is_husk(), "runc finds one of its own at that number, and passes it on");
     let runtime = Runtime::under_test();
     let bundle = inside("exit 0");
     let script = with_two_files(&bundle, "");
-    // runc finds one of its own at that number, and passes it on.
     let seen = runtime.through(&script, "run", &bundle, &["--preserve-fds", "3"]);
     seen.fails(1, "--preserve-fds: descriptor 5 is not open");
     let seen = runtime.through(&script, "run", &bundle, &["--preserve-fds", "4000000000"]);
@@ -83,6 +83,7 @@ fn sockets_to_listen_on_are_passed_on() {
     let seen = |options: &[&str]| runtime.through(&activated, "run", &bundle, options);
     seen(&[]).prints("0\n1\n2\n3\n4");
     seen(&["--preserve-fds", "1"]).prints("0\n1\n2\n3\n4\n5");
+    need!(is_husk(), "runc finds one of its own at the number of what is missing, and passes it on");
     seen(&["--preserve-fds", "2"]).fails(1, "--preserve-fds: descriptor 5 is not open");
 
     // They are meant for us only if the caller says so.
@@ -127,6 +128,7 @@ fn the_streams_are_the_users_own() {
     prints(bundle, "written");
     let bundle = inside("owner /proc/self/fd/0").with("/process/user", user);
     let runtime = Runtime::under_test();
+    need!(is_husk(), "runc gives the host's devices to the container's user");
     // Not so a device of the host (CVE-2026-88265).
     runtime.through("exec \"$@\" </dev/null", "run", &bundle, &[]).prints("0");
     assert_eq!(fs::metadata("/dev/null").unwrap().uid(), 0);
@@ -143,6 +145,7 @@ fn the_streams_are_the_users_own() {
 
 #[test]
 fn nothing_is_ignored_that_the_caller_ignores() {
+    need!(is_husk(), "runc's ignores those that Go knows no names for");
     let runtime = Runtime::under_test();
     let script = "trap '' HUP INT USR1; exec \"$@\"";
     // SIGPIPE is the guest's own choice, as that of every program in Rust.
@@ -178,6 +181,7 @@ fn it_runs_on_every_processor_though_its_caller_does_not() {
 
 #[test]
 fn what_belongs_to_another_policy_is_refused() {
+    need!(is_husk(), "runc names no field");
     let refused = |scheduler: Value, message: &str| {
         let bundle = inside("exit 0").with("/process/scheduler", scheduler);
         Runtime::under_test().run(&bundle).fails(1, message);
@@ -237,6 +241,7 @@ fn it_has_a_session_keyring_of_its_own() {
 
 #[test]
 fn a_profile_or_label_is_refused_where_nobody_would_heed_it() {
+    need!(is_husk(), "runc tries it, and has the kernel refuse");
     let runtime = Runtime::under_test();
     let has_apparmor = Path::new("/sys/module/apparmor/parameters/enabled").exists();
     let has_selinux = Path::new("/sys/fs/selinux/enforce").exists();
@@ -281,6 +286,7 @@ fn its_memory_comes_from_where_it_should() {
     let flags = json!(["MPOL_F_STATIC_NODES"]);
     assert_eq!(found(json!({ "mode": "MPOL_BIND", "nodes": "0", "flags": flags })), "bind=static:0");
     assert_eq!(found(json!({ "mode": "MPOL_DEFAULT" })), "default");
+    need!(is_husk(), "runc names no field");
     let refused = |asked: Value, message: &str| Runtime::under_test().run(&policy(asked)).fails(1, message);
     refused(json!({ "mode": "INTERLEAVE", "nodes": "0" }), "linux.memoryPolicy.mode");
     refused(json!({ "nodes": "0" }), "linux.memoryPolicy");

@@ -3,7 +3,7 @@
 //! In the foreground the test owns a terminal itself, as a person's terminal program does, and the runtime has it for
 //! its standard streams.
 
-use crate::util::{Bundle, Receiver, Runtime, is_root, need};
+use crate::util::{Bundle, Receiver, Runtime, is_husk, is_root, need};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
@@ -129,6 +129,7 @@ const OWN: &str = "terminals [true, true, true]\nname /dev/pts/0\nowner 0\ncontr
 
 #[test]
 fn a_program_has_a_terminal_of_its_own() {
+    need!(is_husk(), "runc needs the terminal of a session");
     let runtime = Runtime::under_test();
     let bundle = with_terminal("tty");
     let (shown, status) = Foreground::run(&runtime, &bundle).rest();
@@ -140,18 +141,21 @@ fn a_program_has_a_terminal_of_its_own() {
 // runc refuses this: it wants a terminal to make raw, whatever it copies from.
 #[test]
 fn it_has_one_where_we_have_none() {
+    need!(is_husk(), "runc needs the terminal of a session");
     Runtime::under_test().run(&with_terminal("tty")).prints(OWN);
 }
 
 #[test]
 fn it_belongs_to_the_user_of_the_program() {
     need!(is_root(), "needs root to be another user");
+    need!(is_husk(), "runc needs the terminal of a session");
     let bundle = with_terminal("tty").with("/process/user", json!({ "uid": 1000, "gid": 1001 }));
     Runtime::under_test().run(&bundle).prints(&OWN.replace("owner 0", "owner 1000"));
 }
 
 #[test]
 fn ours_is_raw_for_as_long_and_then_as_before() {
+    need!(is_husk(), "runc needs the terminal of a session");
     let runtime = Runtime::under_test();
     let bundle = with_terminal("until HUP");
     let mut run = Foreground::run(&runtime, &bundle);
@@ -185,6 +189,7 @@ fn ours_is_as_before_when_the_container_cannot_be_made() {
 
 #[test]
 fn a_key_that_interrupts_interrupts_the_program() {
+    need!(is_husk(), "with runc the program hears nothing of it, and nobody ends");
     let runtime = Runtime::under_test();
     let bundle = with_terminal("until INT");
     let mut run = Foreground::run(&runtime, &bundle);
@@ -222,6 +227,7 @@ fn passed_on(name: &str, signal: Signal) {
 
 #[test]
 fn our_terminal_is_as_before_when_the_container_is_killed() {
+    need!(is_husk(), "runc needs the terminal of a session");
     let runtime = Runtime::under_test();
     let bundle = with_terminal("until HUP");
     let mut run = Foreground::run(&runtime, &bundle);
@@ -235,6 +241,7 @@ fn our_terminal_is_as_before_when_the_container_is_killed() {
 
 #[test]
 fn it_is_as_large_as_ours_and_stays_so() {
+    need!(is_husk(), "runc needs the terminal of a session");
     let runtime = Runtime::under_test();
     // What was written down is the size where nobody looks.
     let bundle =
@@ -276,6 +283,7 @@ fn signals_arrive_before_what_was_printed_is_read() {
 
 #[test]
 fn a_terminal_that_nobody_has_open_for_a_while_is_still_there() {
+    need!(is_husk(), "runc needs the terminal of a session");
     let runtime = Runtime::under_test();
     let (shown, status) = Foreground::run(&runtime, &with_terminal("tty reopen")).rest();
     assert_eq!(String::from_utf8(shown).unwrap(), "before\nafter\n");
@@ -284,6 +292,7 @@ fn a_terminal_that_nobody_has_open_for_a_while_is_still_there() {
 
 #[test]
 fn a_terminal_that_nobody_sees_any_more_is_hung_up() {
+    need!(is_husk(), "runc needs the terminal of a session");
     let runtime = Runtime::under_test();
     let bundle = with_terminal("tty flood INT");
     let mut run = runtime.running_with(&bundle, &[], [Stdio::null(), Stdio::piped(), Stdio::inherit()]);
@@ -324,6 +333,7 @@ fn a_detached_run_sends_it_too() {
 
 #[test]
 fn a_terminal_must_have_somewhere_to_go() {
+    need!(is_husk(), "the words are ours");
     let runtime = Runtime::under_test();
     let receiver = Receiver::new();
     let socket = receiver.path();
@@ -357,6 +367,7 @@ fn terminals_come_from_a_devpts_of_the_container() {
 // CVE-2025-52565 and its kin: a terminal is mounted on what the image says.
 #[test]
 fn a_link_for_the_console_leads_nowhere() {
+    need!(is_husk(), "runc needs the terminal of a session");
     let runtime = Runtime::under_test();
     let host = tempfile::tempdir().unwrap();
     fs::write(host.path().join("file"), "untouched").unwrap();
@@ -377,6 +388,7 @@ fn a_link_for_the_console_leads_nowhere() {
 
 #[test]
 fn a_link_for_the_multiplexer_is_not_followed() {
+    need!(is_husk(), "runc needs the terminal of a session");
     let host = tempfile::tempdir().unwrap();
     fs::write(host.path().join("file"), "untouched").unwrap();
     let proc = json!([{ "destination": "/proc", "type": "proc", "source": "proc" }]);

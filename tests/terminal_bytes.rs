@@ -3,7 +3,7 @@
 
 use super::stream::{produce, recognize};
 use super::{Foreground, Screen, with_terminal};
-use crate::util::{Receiver, Runtime};
+use crate::util::{Receiver, Runtime, is_husk, need};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use std::fs::{self, File};
@@ -35,6 +35,7 @@ fn tell_effort(what: &str, runtime: &Child) {
 
 #[test]
 fn none_is_lost_in_the_foreground() {
+    need!(is_husk(), "runc needs the terminal of a session");
     let runtime = Runtime::under_test();
     let bundle = with_terminal(&format!("tty produce {}", length()));
     let mut run = Foreground::run(&runtime, &bundle);

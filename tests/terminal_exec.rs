@@ -1,7 +1,7 @@
 //! Terminals of processes that join a container.
 
 use super::{Foreground, devpts, read_to_end, size, with_terminal};
-use crate::util::{Bundle, Receiver, Runtime, is_root, need};
+use crate::util::{Bundle, Receiver, Runtime, is_husk, is_root, need};
 use rustix::process::Signal;
 use rustix::termios::{tcgetwinsize, tcsetwinsize};
 use serde_json::json;
@@ -25,6 +25,7 @@ const SECOND: &str =
 
 #[test]
 fn it_has_one_of_its_own_and_the_console_stays_the_containers() {
+    need!(is_husk(), "runc needs the terminal of a session");
     let (runtime, receiver) = (Runtime::under_test(), Receiver::new());
     let bundle = with_terminal("wait");
     runtime.create_with(&bundle, &["--console-socket", &receiver.path()]).succeeds();
@@ -50,6 +51,7 @@ fn it_has_one_of_its_own_and_the_console_stays_the_containers() {
 
 #[test]
 fn it_is_as_large_as_ours_and_ends_with_its_code() {
+    need!(is_husk(), "runc needs the terminal of a session");
     let bundle = plain();
     let runtime = Runtime::started(&bundle);
     let mut run = Foreground::of(exec(&runtime, &[], "tty resized"));
@@ -96,6 +98,7 @@ fn it_must_have_somewhere_to_go_and_to_come_from() {
 // What is at /dev/pts by now is the container's to say: its root may have mounted there what it likes.
 #[test]
 fn what_is_no_devpts_is_not_opened() {
+    need!(is_husk(), "runc needs the terminal of a session");
     let volume = tempfile::tempdir().unwrap();
     fs::write(volume.path().join("ptmx"), "untouched").unwrap();
     let mount =
@@ -110,6 +113,7 @@ fn what_is_no_devpts_is_not_opened() {
 #[test]
 fn a_link_in_place_of_it_is_not_followed() {
     need!(is_root(), "needs root to take away the container's devpts");
+    need!(is_husk(), "runc needs the terminal of a session");
     let capabilities = json!(["CAP_SYS_ADMIN"]);
     let sets = json!({ "bounding": capabilities, "permitted": capabilities, "effective": capabilities });
     let bundle = plain().with("/process/capabilities", sets);

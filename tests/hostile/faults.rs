@@ -341,11 +341,13 @@ impl Verb {
 
 #[test]
 fn run_leaves_nothing() {
+    need!(is_husk(), "runc leaves its cgroups when it is killed");
     Verb { name: "run", prepare: |_, _| {}, arguments: of_bundle, words: "exit 0", again: &[] }.walk();
 }
 
 #[test]
 fn create_leaves_nothing() {
+    need!(is_husk(), "runc leaves its cgroups when it is killed");
     Verb { name: "create", prepare: |_, _| {}, arguments: of_bundle, words: "wait", again: &[] }.walk();
 }
 
