@@ -161,6 +161,10 @@ fn what_is_not_understood_is_said_with_where_to_look() {
     let slip =
         "husk: run: unexpected argument '--bundel' found\ndid you mean '--bundle'?\nsee 'husk run --help'";
     says(&["run", "--bundel", "b", "c"], 1, slip);
+    let slip = "husk: test: unexpected argument '--tiemout' found\ndid you mean '--timeout'?";
+    says(&["test", "--tiemout", "5s", "true"], 125, slip);
+    // That of the program is behind it.
+    runtime.typed(&["test", "--plan", "true", "--tiemout"]).succeeds();
     // What follows is its value, not a command.
     says(&["--lgo", "x", "list"], 1, "husk: unexpected argument '--lgo' found\ndid you mean '--log'?");
 }

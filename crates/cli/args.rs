@@ -151,7 +151,12 @@ pub(crate) fn read(arguments: impl Iterator<Item = OsString>) -> Result<Asked, B
         Err(error) => {
             let hint = hint(&format!("husk {}", verb.name), asked_for(&error, &command));
             let message = format!("{}: {}", verb.name, message(&error));
-            Err(misuse(command, &arguments, message, hint, Exit::Failed))
+            let exit = match verb.failure {
+                // As runc has it.
+                Exit::NoProcess => Exit::Failed,
+                failure => failure,
+            };
+            Err(misuse(command, &arguments, message, hint, exit))
         }
     }
 }

@@ -118,12 +118,7 @@ pub(super) struct Test {
     #[arg(long)]
     plan: bool,
     /// The program with its arguments
-    #[arg(
-        value_name = "PROGRAM",
-        required_unless_present = "bundle",
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(value_name = "PROGRAM", required_unless_present = "bundle", trailing_var_arg = true)]
     program: Vec<OsString>,
 }
 
