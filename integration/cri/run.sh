@@ -331,8 +331,7 @@ check_error_of_memory_that_runs_out() {
         eventually cri exec "$container" test -e /ready
         cri UpdateContainerResources "{\"container_id\": \"$container\", \"linux\": {\"memory_limit_in_bytes\": 4096}}"
     }
-    # Version 2 does not refuse it: who uses more is killed, and whether there is still a cgroup to write to is chance.
-    cgroup_is_v2 || as_with_runc 'an update to less memory than is used' less_than_used
+    as_with_runc 'an update to less memory than is used' less_than_used
 }
 
 check_error_of_containers_that_are_not_running() {
