@@ -65,15 +65,15 @@ pod_config() { # NAMESPACES
 
 make_pod() { # NAMESPACES [MORE]
     mkdir -p "$work/pods"
-    pod=$(cri RunPodSandbox "$(jq -n --argjson config "$(pod_config "$1")" --argjson more "${2-null}" --arg runtime "$runtime" \
-        '{config: ($config * ($more // {})), runtime_handler: $runtime}')") || return
+    sandbox=$(pod_config "$1" | jq --argjson more "${2-null}" '. * ($more // {})')
+    pod=$(cri RunPodSandbox "$(jq -n --argjson config "$sandbox" --arg runtime "$runtime" '{config: $config, runtime_handler: $runtime}')") || return
     pod=$(jq -r .pod_sandbox_id <<<"$pod")
 }
 
-make_container() { # NAMESPACES CONFIG COMMAND...
-    local namespaces=$1 config=$2
-    shift 2
-    container=$(cri CreateContainer "$(jq -n --arg pod "$pod" --argjson sandbox "$(pod_config "$namespaces")" --argjson config "$config" \
+make_container() { # CONFIG COMMAND...
+    local config=$1
+    shift
+    container=$(cri CreateContainer "$(jq -n --arg pod "$pod" --argjson sandbox "$sandbox" --argjson config "$config" \
         '{pod_sandbox_id: $pod, sandbox_config: $sandbox,
           config: ({metadata: {name: ("c" + (now | tostring))}, image: {image: "docker.io/library/busybox:latest"},
                     command: $ARGS.positional, log_path: "c.log"} * $config)}' --args -- "$@")") || return
@@ -82,7 +82,7 @@ make_container() { # NAMESPACES CONFIG COMMAND...
 
 make_both() { # CONFIG COMMAND...
     make_pod '{"pid": "CONTAINER"}' || return
-    make_container '{"pid": "CONTAINER"}' "$@" || return
+    make_container "$@" || return
     cri StartContainer "{\"container_id\": \"$container\"}"
 }
 
@@ -117,10 +117,10 @@ check_namespaces_of_a_pod() {
     local namespaces first name
     for namespaces in '{"pid": "CONTAINER"}' '{"pid": "POD"}'; do
         make_pod "$namespaces"
-        make_container "$namespaces" "{\"linux\": {\"security_context\": {\"namespace_options\": $namespaces}}}" sleep 1000
+        make_container "{\"linux\": {\"security_context\": {\"namespace_options\": $namespaces}}}" sleep 1000
         cri StartContainer "{\"container_id\": \"$container\"}"
         first=$container
-        make_container "$namespaces" "{\"linux\": {\"security_context\": {\"namespace_options\": $namespaces}}}" sleep 1001
+        make_container "{\"linux\": {\"security_context\": {\"namespace_options\": $namespaces}}}" sleep 1001
         cri StartContainer "{\"container_id\": \"$container\"}"
         for name in net ipc uts; do
             same "$(cri exec "$first" readlink /proc/self/ns/$name)" "$(cri exec "$container" readlink /proc/self/ns/$name)"
@@ -139,7 +139,7 @@ check_namespaces_of_a_pod() {
 check_the_pid_namespace_of_another_container() {
     make_both '{}' sleep 1000
     local options="{\"pid\": \"TARGET\", \"target_id\": \"$container\"}"
-    make_container '{"pid": "CONTAINER"}' "{\"linux\": {\"security_context\": {\"namespace_options\": $options}}}" sleep 1001
+    make_container "{\"linux\": {\"security_context\": {\"namespace_options\": $options}}}" sleep 1001
     cri StartContainer "{\"container_id\": \"$container\"}"
     contains 'sleep 1000' "$(cri exec "$container" ps)"
 }
@@ -147,7 +147,7 @@ check_the_pid_namespace_of_another_container() {
 check_namespaces_of_the_node() {
     local all='{"network": "NODE", "pid": "NODE", "ipc": "NODE"}' name
     make_pod "$all"
-    make_container "$all" "{\"linux\": {\"security_context\": {\"namespace_options\": $all}}}" sleep 1000
+    make_container "{\"linux\": {\"security_context\": {\"namespace_options\": $all}}}" sleep 1000
     cri StartContainer "{\"container_id\": \"$container\"}"
     for name in net pid ipc; do
         same "$(readlink /proc/self/ns/$name)" "$(cri exec "$container" readlink /proc/self/ns/$name)"
@@ -185,12 +185,12 @@ check_how_a_container_ends() {
     make_both '{}' sh -c 'exit 6'
     eventually is_in_state EXITED
     same 6 "$(status exit_code)"
-    make_container '{"pid": "CONTAINER"}' '{}' sh -c 'trap "exit 3" TERM; while :; do sleep 0.1; done'
+    make_container '{}' sh -c 'trap "exit 3" TERM; while :; do sleep 0.1; done'
     cri StartContainer "{\"container_id\": \"$container\"}"
     sleep 1
     cri StopContainer "{\"container_id\": \"$container\", \"timeout\": 10}"
     same 3 "$(status exit_code)"
-    make_container '{"pid": "CONTAINER"}' '{}' sh -c 'trap "" TERM; while :; do sleep 0.1; done'
+    make_container '{}' sh -c 'trap "" TERM; while :; do sleep 0.1; done'
     cri StartContainer "{\"container_id\": \"$container\"}"
     cri StopContainer "{\"container_id\": \"$container\", \"timeout\": 1}"
     same 137 "$(status exit_code)"
@@ -257,7 +257,7 @@ check_a_privileged_pod() {
     need 'not every capability is ours to give' can_do_everything
     local privileged='{"linux": {"security_context": {"privileged": true}}}'
     make_pod '{"pid": "CONTAINER"}' "$privileged"
-    make_container '{"pid": "CONTAINER"}' "$privileged" sleep 1000
+    make_container "$privileged" sleep 1000
     cri StartContainer "{\"container_id\": \"$container\"}"
     cri exec "$container" mount -t tmpfs none /tmp
 }
