@@ -369,7 +369,7 @@ fn limits_end_it_and_say_so() {
     for (option, value) in
         [("--timeout", "soon"), ("--memory", "much"), ("--memory", "1.5m"), ("--net", "some")]
     {
-        place.sh(&[option, value], "").fails(1, value);
+        place.sh(&[option, value], "").fails(125, value);
     }
 }
 

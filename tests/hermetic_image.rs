@@ -214,7 +214,7 @@ fn what_a_sandbox_cannot_do_is_refused_by_its_name() {
     run(&bundle, &[]).fails(125, "linux.uidMappings: can only be of");
     // A test binary is the host's, with the host's libraries.
     for option in ["--rootfs", "--bundle"] {
-        test(&Place::new(), &[option, "/", "--runner", "--", "/guest"]).fails(1, "cannot be used with");
+        test(&Place::new(), &[option, "/", "--runner", "--", "/guest"]).fails(125, "cannot be used with");
     }
 }
 

@@ -65,7 +65,7 @@ check_exec() {
 
 check_attach_and_logs() {
     docker run --detach --interactive --runtime husk --name box "$image" sh -c 'while read line; do echo "heard $line"; done'
-    contains 'heard one' "$({ echo one; sleep 1; } | timeout $((${PATIENCE:-30} / 10)) docker attach --sig-proxy=false box || true)"
+    contains 'heard one' "$({ echo one; sleep $((${PATIENCE:-30} / 15)); } | timeout $((${PATIENCE:-30} / 10)) docker attach --sig-proxy=false box || true)"
     same 'heard one' "$(docker logs box)"
 }
 
