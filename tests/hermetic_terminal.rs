@@ -209,32 +209,6 @@ fn what_it_says_may_be_kept() {
     shell.ends();
 }
 
-/// In front of the terminal there is the caller's job, without the program.
-#[test]
-fn it_stops_and_goes_on_behind_a_pipe() {
-    need!(has_sandboxes(), "needs user namespaces");
-    let mut shell = Shell::new();
-    shell.types("kid() { set -- $(cat /proc/$1/task/$1/children); echo $1; }\n");
-    shell.until("outer> ");
-    let script =
-        "$| = 1; $SIG{CONT} = sub { print \"aga\", \"in\\n\" }; print \"be\", \"gun\\n\"; sleep while 1";
-    for stdin in ["", "< /dev/null"] {
-        shell.types(&format!("$husk test -- perl -e '{script}' {stdin} | cat\n"));
-        shell.until("begun");
-        shell.types(SUSPEND);
-        shell.until("Stopped");
-        shell.until("outer> ");
-        shell.types("p=$(kid $(kid $(jobs -p))); until grep -q 'State:.T' /proc/$p/status; do :; done; echo st''ands\n");
-        shell.until("stands");
-        shell.until("outer> ");
-        shell.types("fg\n");
-        shell.until("again");
-        shell.types(INTERRUPT);
-        shell.until("outer> ");
-    }
-    shell.ends();
-}
-
 /// What reads a pipe may want the keys.
 #[test]
 fn a_pager_keeps_the_terminal() {

@@ -137,14 +137,17 @@ pub fn plan<'b>(
     // What the caller has open is the host's, but for the standard streams.
     plan.at("init").push(Step::CloseOthers { first: Fd::FIRST_EXTRA, keep: None });
 
-    // What is sent to the caller's process group reaches who waits for the program once, and by us; and who waits is in
-    // another group than the program is, whom the terminal may else not stop.
-    plan.push(Step::Setpgid { group: None });
+    let has_terminal = matches!(streams, Streams::Terminal | Streams::LentTerminal);
+    if has_terminal {
+        // What stops the caller's process group does not reach who waits for the program; and who waits is in
+        // another group than the program is, whom the terminal may else not stop.
+        plan.push(Step::Setpgid { group: None });
+    }
     plan.push(Step::CloneAndReap);
     // From here on in the process that becomes the program. A signal to its process group does not reach who
     // started it, and what it types does not reach their terminal: it has a session of its own, or there is a
     // filter for that.
-    if matches!(streams, Streams::Terminal | Streams::LentTerminal) {
+    if has_terminal {
         // A caller may ignore what stops those who use a terminal that is not theirs: it is in front of it.
         plan.at("terminal").push(Step::DefaultAction { signal: Signal::TTIN });
         plan.push(Step::DefaultAction { signal: Signal::TTOU });

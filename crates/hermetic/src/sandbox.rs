@@ -5,14 +5,13 @@ use crate::leftovers::{self, Process};
 use crate::plan::Sketch;
 use crate::profile::Limits;
 use crate::run::{Ended, Reached};
-use crate::terminal::{self, Terminal};
+use crate::terminal::Terminal;
 use husk_script::Request;
 use husk_script::sys::Errno;
 use husk_script::sys::signal::{Signal, SignalSet, read_signalfd, rt_sigaction_default, rt_sigprocmask};
 use husk_spawn::{Child, Command, Error, signalfd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
-use rustix::process::{getpid, kill_process};
 use std::cell::Cell;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
@@ -230,16 +229,17 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// All but faults, which are of our own making, and what stops who reads and continues us. Who holds SIGTTOU back
-    /// may take a terminal that it has lent.
+    /// All but faults, which are of our own making, and what stops and continues us. Who holds SIGTTOU back may
+    /// take a terminal that it has lent.
     pub(crate) fn all() -> Result<Self, Error> {
-        const LEFT: [Signal; 8] = [
+        const LEFT: [Signal; 9] = [
             Signal::SEGV,
             Signal::BUS,
             Signal::FPE,
             Signal::ILL,
             Signal::TRAP,
             Signal::SYS,
+            Signal::TSTP,
             Signal::TTIN,
             Signal::CONT,
         ];
@@ -257,9 +257,8 @@ impl Held {
         self.is_interrupted.get()
     }
 
-    /// Passes on all signals that have come. When we are to stop, the programs stop until we go on.
+    /// Passes on all signals that have come.
     fn pass_on(&self, sandboxes: &[&mut Sandbox]) -> Result<(), Error> {
-        let send = |signal| sandboxes.iter().try_for_each(|sandbox| sandbox.child.signal(signal));
         loop {
             match read_signalfd(&self.arriving) {
                 Ok(arrived) if arrived.signal == Signal::CHLD => {}
@@ -267,11 +266,7 @@ impl Held {
                     if ENDING.contains(&arrived.signal) {
                         self.is_interrupted.set(true);
                     }
-                    send(arrived.signal)?;
-                    if arrived.signal == Signal::TSTP {
-                        terminal::stop(|signal| kill_process(getpid(), signal));
-                        send(Signal::CONT)?;
-                    }
+                    sandboxes.iter().try_for_each(|sandbox| sandbox.child.signal(arrived.signal))?;
                 }
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(errno) => return Err(Error::new("take a signal", errno)),

@@ -5,7 +5,6 @@
 //! own there, which no signal leaves; what could type into the terminal its filter refuses.
 
 use crate::plan::Streams;
-use husk_script::sys::signal::{Signal as Number, SignalSet, rt_sigprocmask};
 use rustix::process::{Signal, getpgrp, kill_current_process_group};
 use rustix::stdio::{stdin, stdout};
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
@@ -38,7 +37,8 @@ impl Terminal {
     pub(crate) fn stop(&self, program: Option<u32>) {
         let was_lent = self.take_back();
         if was_lent || !is_ours() {
-            stop(kill_current_process_group);
+            // Tolerated: it cannot fail for who is a member of the group.
+            kill_current_process_group(Signal::TSTP).unwrap_or(());
         }
         let program = program.and_then(|pid| rustix::process::Pid::from_raw(i32::try_from(pid).ok()?));
         if let Some(program) = program.filter(|_| is_ours()) {
@@ -62,14 +62,6 @@ impl Terminal {
         // Tolerated: a terminal that is gone is nobody's.
         self.is_lent.replace(false) && tcsetpgrp(stdin(), getpgrp()).is_ok()
     }
-}
-
-/// Stops us by the signal that is sent so, and that is held back otherwise, until somebody continues us.
-pub(crate) fn stop(send: impl FnOnce(Signal) -> rustix::io::Result<()>) {
-    let Ok(held) = rt_sigprocmask(SignalSet::FULL.without(Number::TSTP)) else { return };
-    // Tolerated: everybody may send signals to themselves, and change back to a mask that they had.
-    send(Signal::TSTP).unwrap_or(());
-    rt_sigprocmask(held).map(drop).unwrap_or(());
 }
 
 fn is_ours() -> bool {

@@ -19,26 +19,14 @@ pub(crate) fn clone_and_reap(script: &Script<'_>) -> Result {
     let Some(program) = clone::fork_on()? else { return Ok(()) };
     // Who reads what the program writes must not have to wait for us.
     close_others(Fd::STDIN, None, script.channel)?;
-    // Whether it is the parent that has it stopped.
-    let mut is_held = false;
     loop {
         match reap(Some(program), script.journal)? {
             Left::Program | Left::Nobody => break,
-            Left::Stopped if script.channel.is_some() && !is_held => {
-                report::request(script.channel, Request::Stopped)?;
-            }
+            Left::Stopped if script.channel.is_some() => report::request(script.channel, Request::Stopped)?,
             Left::Stopped => {}
             Left::Some => match rt_sigwait(SignalSet::FULL)? {
                 Signal::CHLD => {}
-                // Which does nothing to who leads a session of its own (signal(7), orphaned process groups).
-                Signal::TSTP => {
-                    is_held = true;
-                    pass_on(program, Signal::STOP)?;
-                }
-                signal => {
-                    is_held = is_held && signal != Signal::CONT;
-                    pass_on(program, signal)?;
-                }
+                signal => pass_on(program, signal)?,
             },
         }
     }

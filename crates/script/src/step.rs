@@ -625,9 +625,9 @@ pub enum Step<'a> {
     /// `clone` without shared memory: the list goes on in a process of its own, which has the registers and
     /// all else of the first. The first, which has to be the first of its pid namespace, closes all
     /// descriptors but the channel and waits: for the end of every process that becomes its child, and for
-    /// signals, which it passes on to the other's process group, SIGTSTP as SIGSTOP. If the other stops otherwise it
-    /// tells the parent, if there is a channel. When the other has ended it writes that down, asks the parent about
-    /// what is left behind, if anything is, and exits; that ends whatever is left.
+    /// signals, which it passes on to the other's process group. If the other stops it tells the parent, if there
+    /// is a channel. When the other has ended it writes that down, asks the parent about what is left behind, if
+    /// anything is, and exits; that ends whatever is left.
     CloneAndReap,
     /// `sethostname`.
     Sethostname {
