@@ -67,7 +67,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "the working directory is a link, and made",
-        bundle: |canary| linking("work", &canary.at("directory")).with("/process/cwd", json!("/work/made")),
+        bundle: |canary| linking("place", &canary.at("directory")).with("/process/cwd", json!("/place/made")),
         terminal: false,
         refused: None,
         lies: FOLLOWS,
