@@ -33,8 +33,10 @@ const MADE: [u32; 22] =
 const WRITE: u32 = 1;
 const EXECVE: u32 = 59;
 const WRITEV: u32 = 20;
+const PRLIMIT: u32 = 302;
 
-/// Notifies of all but those, and of writes that may be words between parent and child.
+/// Notifies of all but those, writes that may be words between parent and child, and questions what a limit is, which
+/// cannot fail.
 fn filter() -> &'static [Instruction] {
     let (load, equal, greater, answer) = (0x20, 0x15, 0x25, 0x06);
     let (allow, notify) = (0x7fff_0000, 0x7fc0_0000);
@@ -44,6 +46,10 @@ fn filter() -> &'static [Instruction] {
         program.push(Instruction { code: equal, jt: 0, jf: 1, k: number });
         program.push(Instruction { code: answer, jt: 0, jf: 0, k: allow });
     }
+    program.push(Instruction { code: equal, jt: 0, jf: 3, k: PRLIMIT });
+    program.push(Instruction { code: load, jt: 0, jf: 0, k: third_argument });
+    program.push(Instruction { code: equal, jt: 0, jf: 5, k: 0 });
+    program.push(Instruction { code: answer, jt: 0, jf: 0, k: allow });
     program.push(Instruction { code: equal, jt: 0, jf: 3, k: WRITE });
     program.push(Instruction { code: load, jt: 0, jf: 0, k: third_argument });
     program.push(Instruction { code: greater, jt: 1, jf: 0, k: 16 });
