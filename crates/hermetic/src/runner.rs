@@ -159,6 +159,9 @@ struct Running {
     output: Output,
 }
 
+/// For each test that runs so many may be being taken down.
+const MOST_ENDING: usize = 4;
+
 /// After so long libtest says that a test takes long.
 const SLOW: Duration = Duration::from_secs(60);
 
@@ -181,7 +184,7 @@ impl Runner<'_> {
         let held = Held::all().map_err(|error| Error::Step { origin: "signals".to_owned(), error })?;
         let mut has_failed = false;
         loop {
-            while self.running.len() < self.threads
+            while self.has_room(fails_fast)
                 && !held.is_interrupted()
                 && !(fails_fast && has_failed)
                 && let Some(test) = self.waiting.pop_front()
@@ -211,6 +214,17 @@ impl Runner<'_> {
         });
         let success = self.results.finish(started.elapsed(), self.waiting.len()).map_err(written)?;
         Ok(Some(Tests { success, losses }))
+    }
+
+    /// Whether another test may begin. Where several run at a time, one whose sandbox is being taken down has as good as
+    /// ended.
+    fn has_room(&self, fails_fast: bool) -> bool {
+        let running = self.running.len();
+        if self.threads == 1 || fails_fast {
+            return running < self.threads;
+        }
+        let ending = self.running.iter().filter(|running| running.sandbox.is_ending()).count();
+        running - ending < self.threads && ending < MOST_ENDING * self.threads
     }
 
     fn start(&mut self, test: Waiting) -> Result<(), Error> {

@@ -97,6 +97,11 @@ impl Sandbox {
         self.terminal = terminal;
     }
 
+    /// Whether only the kernel is still at it, which waits for other processors to let go of its mounts.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.is_ending && self.leftovers.is_empty()
+    }
+
     /// What its child performs.
     pub(crate) fn plan(&self) -> &Sketch {
         &self.plan
