@@ -34,9 +34,10 @@ look kill --root "$state" kill "$id" KILL
 look delete --root "$state" delete "$id"
 sed -i 's/"wait"/"exit", "0"/' "$work/bundle/config.json"
 look run --root "$state" run --bundle "$work/bundle" "$id"
+look test test -- "$work/bundle/rootfs/guest" exit 0
 
 # A line of the map: address, load address, size, alignment, and FILE:(SECTION), all of them in order. What is another with
-# each compiler stays out: of which build a crate is (Cs), and where a name was before (B).
+# each compiler stays out: of which build a crate is (Cs), where a name was before (B), and the number of a copy.
 list() {
     awk -v map="$work/map" '
         function padded(address) { address = sprintf("%16s", address); gsub(" ", "0", address); return "x" address }
@@ -56,7 +57,7 @@ list() {
         sed -n 's/^.*\/\(lib[a-z]*\)[^/]*\.a(\(.*\)):(\(.*\))$/*\1*.a:\2(\3)/p
             s/^.*\/\(crt[0-9A-Za-z]*\.o\):\((\.text)\)$/*\1\2/p
             s/^.*:(\(\.text\..*\))$/*(\1)/p' |
-        sed 's/Cs[0-9A-Za-z]*_/Cs*_/g; s/B[0-9A-Za-z]*_/B*_/g' |
+        sed 's/Cs[0-9A-Za-z]*_/Cs*_/g; s/B[0-9A-Za-z]*_/B*_/g; s/\.[0-9]*)$/.*)/' |
         awk '!said[$0]++'
 }
 cd "$work"
@@ -66,7 +67,7 @@ SECTIONS
 {
   .text.order :
   {
-$(list version state start kill delete create exec run | sed 's/^/    /')
+$(list version state start kill delete create exec run test | sed 's/^/    /')
     /* And the child, which nobody looks at. */
     *(.text.*10husk_script*)
     *(.text.*8husk_sys*)
