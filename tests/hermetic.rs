@@ -392,7 +392,7 @@ fn the_plan_can_be_read() {
     for line in [
         &format!("write {here}/file"),
         "recursive +ro,nosuid,nodev private",
-        "clone-and-reap",
+        "vfork-and-reap",
         "no-new-privileges",
         &format!("cwd {here}"),
     ] {

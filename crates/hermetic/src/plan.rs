@@ -143,7 +143,8 @@ pub fn plan<'b>(
         // another group than the program is, whom the terminal may else not stop.
         plan.push(Step::Setpgid { group: None });
     }
-    plan.push(Step::CloneAndReap);
+    // In a copy of our memory if that may be short where it goes, or if a terminal may stop it before it is the program.
+    plan.push(if has_terminal || host.cgroup { Step::CloneAndReap } else { Step::VforkAndReap });
     // From here on in the process that becomes the program. A signal to its process group does not reach who
     // started it, and what it types does not reach their terminal: it has a session of its own, or there is a
     // filter for that.

@@ -193,6 +193,7 @@ impl Display for Line<'_> {
             Step::CloneParent { namespaces } if namespaces.is_empty() => f.write_str("clone-parent"),
             Step::CloneParent { namespaces } => write!(f, "clone-parent with new {}", Kinds(namespaces)),
             Step::CloneAndReap => f.write_str("clone-and-reap"),
+            Step::VforkAndReap => f.write_str("vfork-and-reap"),
             Step::Sethostname { name } => write!(f, "hostname {}", Bytes(name)),
             Step::Setdomainname { name } => write!(f, "domainname {}", Bytes(name)),
             Step::LoopbackUp => f.write_str("loopback up"),

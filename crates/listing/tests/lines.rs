@@ -101,6 +101,7 @@ fn every_step_has_its_line() {
         (Step::CloneParent { namespaces: Namespaces::EMPTY }, "clone-parent"),
         (Step::CloneParent { namespaces: Namespaces::PID }, "clone-parent with new pid"),
         (Step::CloneAndReap, "clone-and-reap"),
+        (Step::VforkAndReap, "vfork-and-reap"),
         (Step::Setdomainname { name: b"net" }, r#"domainname "net""#),
         (Step::LoopbackUp, "loopback up"),
         (Step::Undumpable, "undumpable"),
@@ -274,7 +275,7 @@ names! {
     CheckExecutable ExecveFirst Park Hook
     SeccompListener OpenProc
     FchownStreams OpenInProc JoinSessionKeyring SetMempolicy Personality
-    CloneParent CloneAndReap Setdomainname LoopbackUp Undumpable FsconfigFd
+    CloneParent CloneAndReap VforkAndReap Setdomainname LoopbackUp Undumpable FsconfigFd
     OpenTreeOrRequest RequestTree FsconfigModeOf CopyUp Fspick Reconfigure MountSetattrUnlocked MountSetattrAbove
     Label Hide UnlinkIn
     OpenPty Tiocswinsz OpenTreeOf RequestWith

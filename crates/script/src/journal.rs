@@ -7,7 +7,8 @@
 //!
 //! A list with a [`Step::CloneParent`](crate::Step) goes on in another process, whose pid the kernel
 //! writes here too; of one with a [`Step::CloneAndReap`](crate::Step) the first process writes how the
-//! second ended. That one has memory of its own, so the journal of such a list lies in a shared mapping.
+//! second ended. These have memory of their own, so the journal of such a list lies in a shared mapping. With a
+//! [`Step::VforkAndReap`](crate::Step) the second uses the same memory, and has a word that the kernel clears as well.
 //!
 //! Neither Miri nor loom can run this: the child is a `clone3` into its parent's memory, and its last store is the kernel's.
 //! So it is kept to what can be seen by reading. Each word has one writer at a time; a step number only grows until there is
@@ -21,6 +22,8 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 /// See the top of this file.
 pub struct Journal {
     in_use: AtomicU32,
+    /// The same for a second process that shares the memory.
+    in_use_too: AtomicU32,
     step: AtomicU32,
     errno: AtomicI32,
     births: [AtomicI32; MOST_BIRTHS],
@@ -49,6 +52,7 @@ impl Journal {
     pub const fn new() -> Self {
         Self {
             in_use: AtomicU32::new(0),
+            in_use_too: AtomicU32::new(0),
             step: AtomicU32::new(0),
             errno: AtomicI32::new(0),
             births: [const { AtomicI32::new(0) }; MOST_BIRTHS],
@@ -58,17 +62,28 @@ impl Journal {
         }
     }
 
-    /// The word that the kernel clears, for `clone_args::child_tid` and for `FUTEX_WAIT`.
+    /// The word that the kernel clears, for `clone_args::child_tid`.
     #[must_use]
     pub const fn in_use(&self) -> &AtomicU32 {
         &self.in_use
     }
 
+    /// The word of a second process that shares the memory.
+    pub(crate) const fn in_use_too(&self) -> &AtomicU32 {
+        &self.in_use_too
+    }
+
+    /// A word that is 1 until the kernel clears it, for `FUTEX_WAIT`, if there is one.
+    #[must_use]
+    pub fn still_in_use(&self) -> Option<&AtomicU32> {
+        // Acquire: what the child wrote before it left is seen. The second word is set before the first is cleared.
+        [&self.in_use, &self.in_use_too].into_iter().find(|word| word.load(Ordering::Acquire) != 0)
+    }
+
     /// Whether the child has execed or exited, and so no longer uses this memory.
     #[must_use]
     pub fn is_released(&self) -> bool {
-        // Acquire: what the child wrote before it left is seen.
-        self.in_use.load(Ordering::Acquire) == 0
+        self.still_in_use().is_none()
     }
 
     /// How far the child came. Final once it [is released](Self::is_released).

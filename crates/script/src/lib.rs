@@ -62,22 +62,27 @@ pub struct Script<'a> {
 
 /// Performs the list. This is the child's whole life between clone and exec, or with a
 /// [`Step::CloneParent`] that of two children, the second of which goes on where the first ends, or with
-/// [`Step::CloneAndReap`] waits for it.
+/// [`Step::CloneAndReap`] and [`Step::VforkAndReap`] where the first begins to wait for it.
 pub fn run(script: &Script<'_>) -> ! {
-    let mut registers = Registers::default();
-    let mut times = script.times;
-    for (index, step) in script.steps.iter().enumerate() {
+    go_on(script, 0, &mut Registers::default())
+}
+
+/// Performs the list from this step on.
+fn go_on(script: &Script<'_>, from: usize, registers: &mut Registers) -> ! {
+    let filters = |step: &Step<'_>| matches!(step, Step::Seccomp { .. });
+    let mut times = script.times.filter(|_| !script.steps.iter().take(from).any(filters));
+    for (index, step) in script.steps.iter().enumerate().skip(from) {
         script.journal.begin(index);
         if let Some(places) = times {
             if let Some(place) = places.get(index) {
                 place.store(sys::time::monotonic(), Ordering::Relaxed);
             }
             // From here on a filter decides which calls may be made, and what becomes of who makes others.
-            if matches!(step, Step::Seccomp { .. }) {
+            if filters(step) {
                 times = None;
             }
         }
-        if let Err(errno) = perform::perform(step, &mut registers, script) {
+        if let Err(errno) = perform::perform(step, registers, script) {
             script.journal.fail(errno);
             registers.report(index, errno, script.channel);
             break;

@@ -289,6 +289,7 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
         Step::Setns { fd, namespaces } => namespace::setns(registers.get(fd)?, namespaces),
         Step::CloneParent { namespaces } => clone_parent(namespaces, script.journal),
         Step::CloneAndReap => reap::clone_and_reap(script),
+        Step::VforkAndReap => Err(reap::vfork_and_reap(script, registers)),
         Step::Sethostname { name } => namespace::sethostname(name),
         Step::Setdomainname { name } => namespace::setdomainname(name),
         Step::LoopbackUp => namespace::loopback_up(),

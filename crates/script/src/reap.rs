@@ -6,17 +6,42 @@
 //! be undumpable, or who is in the namespace could look through it into that memory (security/commoncap.c,
 //! `cap_ptrace_access_check`).
 
-use crate::perform::close_others;
+use crate::perform::{Registers, close_others};
 use crate::report::{self, Request};
 use crate::sys::process::{Ended, exit_group, kill, kill_group, wait4_any_nohang};
 use crate::sys::signal::{Signal, SignalSet, rt_sigwait};
 use crate::sys::{Errno, Fd, Pid, Result, clone};
-use crate::{Journal, Script};
+use crate::{Journal, SETUP_FAILED, Script, go_on};
+use core::sync::atomic::Ordering;
 
 /// Goes on in the second process, and returns in the first only if it cannot wait for the second. Signals are
 /// blocked, so that none of them is lost on a process that has no handlers.
 pub(crate) fn clone_and_reap(script: &Script<'_>) -> Result {
-    let Some(program) = clone::fork_on()? else { return Ok(()) };
+    match clone::fork_on()? {
+        Some(program) => wait_for(script, program),
+        None => Ok(()),
+    }
+}
+
+/// The same without a copy of the memory. Returns only if there is no second process.
+pub(crate) fn vfork_and_reap(script: &Script<'_>, registers: &mut Registers) -> Errno {
+    let next = usize::try_from(script.journal.step()).map_or(usize::MAX, |step| step.saturating_add(1));
+    let in_use = script.journal.in_use_too();
+    in_use.store(1, Ordering::Release);
+    let errno = clone::vfork(in_use, script, waiter, || go_on(script, next, registers));
+    in_use.store(0, Ordering::Release);
+    errno
+}
+
+/// Where the first process goes on when the second has become its program.
+extern "C" fn waiter(script: &Script<'_>, program: i32) -> ! {
+    let waited = Pid::from_raw(program).ok_or(Errno::CHILD).and_then(|program| wait_for(script, program));
+    waited.unwrap_or_else(|errno| script.journal.fail(errno));
+    exit_group(SETUP_FAILED)
+}
+
+/// Waits for the program, and for what becomes its child, and ends with it.
+fn wait_for(script: &Script<'_>, program: Pid) -> Result {
     // Who reads what the program writes must not have to wait for us.
     close_others(Fd::STDIN, None, script.channel)?;
     loop {

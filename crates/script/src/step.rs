@@ -629,6 +629,9 @@ pub enum Step<'a> {
     /// is a channel. When the other has ended it writes that down, asks the parent about what is left behind, if
     /// anything is, and exits; that ends whatever is left.
     CloneAndReap,
+    /// The same by `vfork`: until the other has become its program it has the memory of the first, which waits for that
+    /// and hears nothing. Not for a program that may be stopped before, or may not have the memory.
+    VforkAndReap,
     /// `sethostname`.
     Sethostname {
         /// The name.

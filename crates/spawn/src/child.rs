@@ -311,9 +311,10 @@ impl Child {
     fn wait_for_release(&mut self) -> Result<(), Error> {
         let berth = self.berth();
         while !berth.settle() {
+            let Some(word) = berth.script().journal.still_in_use() else { continue };
             // Not a private futex: the kernel wakes this word as a shared one
             // (kernel/fork.c, `mm_release`). Any other return is a reason to look again.
-            match futex::wait(berth.script().journal.in_use(), futex::Flags::empty(), 1, None) {
+            match futex::wait(word, futex::Flags::empty(), 1, None) {
                 Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(errno) => return Err(Error::new("wait for exec", errno)),
             }

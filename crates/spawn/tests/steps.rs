@@ -114,6 +114,7 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     // In births.rs too.
     Step::CloneParent { .. } => clone_parent,
     Step::CloneAndReap => clone_and_reap,
+    Step::VforkAndReap => vfork_and_reap,
     Step::Setdomainname { .. } => setdomainname,
     Step::LoopbackUp => loopback_up,
     Step::Undumpable => undumpable,
@@ -566,16 +567,27 @@ fn clone_parent() {
 }
 
 /// A shell as the second process of a pid namespace of its own.
-fn second(script: &str) -> Command {
+fn second(step: Step<'static>, script: &str) -> Command {
     let mut command = Command::new("sh");
     own_root(&mut command).new_namespaces(Namespaces::PID).args(["-c", script]);
-    command.final_steps(list([Step::Undumpable, Step::CloneAndReap]));
+    command.final_steps(list([Step::Undumpable, step]));
     command
 }
 
 #[test]
 fn clone_and_reap() {
     needs_namespaces!();
+    reaps(Step::CloneAndReap);
+}
+
+#[test]
+fn vfork_and_reap() {
+    needs_namespaces!();
+    reaps(Step::VforkAndReap);
+}
+
+fn reaps(step: Step<'static>) {
+    let second = |script| second(step, script);
     let output = second("echo $$ $PPID").output().unwrap();
     assert_eq!(output.stdout, b"2 1\n");
     // Of the first process there the kernel would let no signal through that has no handler.

@@ -12,12 +12,12 @@
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "processes that share memory")]
 
-use crate::arch::{self, Entry};
+use crate::arch::{self, Entry, Waiter};
 use crate::namespace::Namespaces;
 use crate::raw::{self, check};
 use crate::{Errno, Fd, Pid, Result};
 use core::ffi::c_void;
-use core::sync::atomic::AtomicI32;
+use core::sync::atomic::{AtomicI32, AtomicU32};
 use linux_raw_sys::general::{
     __NR_clone, __NR_clone3, CLONE_CHILD_CLEARTID, CLONE_PIDFD, CLONE_VFORK, CLONE_VM,
 };
@@ -159,6 +159,38 @@ pub fn fork_on() -> Result<Option<Pid>> {
         0 => Ok(None),
         number => pid(isize::try_from(number).unwrap_or(-1)).map(Some),
     }
+}
+
+/// `clone(CLONE_VM | CLONE_VFORK | CLONE_CHILD_CLEARTID)` without a stack, as vfork, and with the process that calls in
+/// the waiting room: the new process, its child, runs `child` and ends with the status that it returns. When it has execed
+/// or ended the kernel clears `in_use`, and the caller goes on in `waiter`, which is handed `shared` and the pid.
+///
+/// Only for a process that has one thread and that blocks every signal, and under what [`clone3`] asks of a child with
+/// `CLONE_VM`. Returns only if there is no new process, and says why.
+pub fn vfork<T: Sync>(
+    in_use: &AtomicU32,
+    shared: &T,
+    waiter: extern "C" fn(&T, i32) -> !,
+    child: impl FnOnce() -> u8,
+) -> Errno {
+    let flags = CLONE_VM | CLONE_VFORK | CLONE_CHILD_CLEARTID | linux_raw_sys::general::SIGCHLD;
+    let in_use = in_use.as_ptr().addr();
+    // Where the word is stands last but one on x86.
+    #[cfg(target_arch = "x86_64")]
+    let words = [flags as usize, 0, 0, in_use, 0];
+    #[cfg(target_arch = "aarch64")]
+    let words = [flags as usize, 0, 0, 0, in_use];
+    // SAFETY: a reference is passed as a pointer is, and the waiter's other argument is the same.
+    let entry = unsafe { core::mem::transmute::<extern "C" fn(&T, i32) -> !, Waiter>(waiter) };
+    let argument = (&raw const *shared).cast::<c_void>();
+    // SAFETY: the child has this stack for itself, the caller being suspended, and never returns from here, so nothing
+    // above is ever used by the caller again; `shared` and the word are borrowed for as long as that. The kernel writes
+    // the word alone, which is an atomic.
+    let returned = unsafe { arch::vfork_call(__NR_clone, words, entry, argument) };
+    if let Err(errno) = check(returned) {
+        return errno;
+    }
+    raw::exit_group(usize::from(child()))
 }
 
 fn pid(returned: isize) -> Result<Pid> {

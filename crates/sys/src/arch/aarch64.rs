@@ -9,6 +9,9 @@
 //! second life there: the child has the parent's registers, except for the stack pointer, and goes
 //! straight into `entry`, which never returns. Its callers promise that the stack is the child's
 //! alone and that `entry` and what it is handed stay valid for as long as the child runs.
+//!
+//! [`vfork_call`] comes back once, in the child, which has the parent's stack meanwhile. The parent leaves for
+//! `entry` when the child no longer uses it, and uses nothing of what lies there.
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "system call instructions")]
 
@@ -17,6 +20,9 @@ use core::ffi::c_void;
 
 /// Where a child begins, with the argument it was given.
 pub(crate) type Entry = extern "C" fn(*const c_void) -> !;
+
+/// Where a parent goes on, with the argument it was given and its child's pid.
+pub(crate) type Waiter = extern "C" fn(*const c_void, i32) -> !;
 
 /// Makes a system call of up to six arguments.
 ///
@@ -74,6 +80,48 @@ pub(crate) unsafe fn clone_call(
             "cbnz x0, 2f",
             "mov x29, xzr",
             "mov x30, xzr",
+            "mov x0, {argument}",
+            "br {entry}",
+            "2:",
+            entry = in(reg) entry,
+            argument = in(reg) argument,
+            in("x8") number as usize,
+            inlateout("x0") a => returned,
+            in("x1") b,
+            in("x2") c,
+            in("x3") d,
+            in("x4") e,
+        );
+    }
+    returned
+}
+
+/// Makes a system call that suspends the process until a child no longer uses its memory. The child goes on here;
+/// then the process calls `entry(argument, pid)`. What is returned is 0 to the child, or why there is none.
+///
+/// # Safety
+///
+/// See the top of this file.
+#[inline]
+pub(crate) unsafe fn vfork_call(
+    number: u32,
+    args: [usize; 5],
+    entry: Waiter,
+    argument: *const c_void,
+) -> isize {
+    let [a, b, c, d, e] = args;
+    let returned;
+    // SAFETY: in the child, and without one, this is `call`. The parent arrives with a pid in x0 and every other
+    // register as it was, so `entry` and `argument` are still there; it leaves for `entry` as a child does in
+    // `clone_call`. What the child wrote to the stack above it does not read.
+    unsafe {
+        asm!(
+            "svc 0",
+            "cmp x0, #0",
+            "b.le 2f",
+            "mov x29, xzr",
+            "mov x30, xzr",
+            "mov x1, x0",
             "mov x0, {argument}",
             "br {entry}",
             "2:",

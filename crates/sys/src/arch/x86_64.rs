@@ -9,6 +9,9 @@
 //! second life there: the child has the parent's registers, except for the stack pointer, and goes
 //! straight into `entry`, which never returns. Its callers promise that the stack is the child's
 //! alone and that `entry` and what it is handed stay valid for as long as the child runs.
+//!
+//! [`vfork_call`] comes back once, in the child, which has the parent's stack meanwhile. The parent leaves for
+//! `entry` when the child no longer uses it, and uses nothing of what lies there.
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "system call instructions")]
 
@@ -17,6 +20,9 @@ use core::ffi::c_void;
 
 /// Where a child begins, with the argument it was given.
 pub(crate) type Entry = extern "C" fn(*const c_void) -> !;
+
+/// Where a parent goes on, with the argument it was given and its child's pid.
+pub(crate) type Waiter = extern "C" fn(*const c_void, i32) -> !;
 
 /// Makes a system call of up to six arguments.
 ///
@@ -79,6 +85,51 @@ pub(crate) unsafe fn clone_call(
             "jnz 2f",
             "xor ebp, ebp",
             "mov rdi, r13",
+            "call r12",
+            "ud2",
+            "2:",
+            inlateout("rax") number as usize => returned,
+            in("rdi") a,
+            in("rsi") b,
+            in("rdx") c,
+            in("r10") d,
+            in("r8") e,
+            in("r12") entry,
+            in("r13") argument,
+            out("rcx") _,
+            out("r11") _,
+        );
+    }
+    returned
+}
+
+/// Makes a system call that suspends the process until a child no longer uses its memory. The child goes on here;
+/// then the process calls `entry(argument, pid)`. What is returned is 0 to the child, or why there is none.
+///
+/// # Safety
+///
+/// See the top of this file.
+#[inline]
+pub(crate) unsafe fn vfork_call(
+    number: u32,
+    args: [usize; 5],
+    entry: Waiter,
+    argument: *const c_void,
+) -> isize {
+    let [a, b, c, d, e] = args;
+    let returned;
+    // SAFETY: in the child, and without one, this is `call`. The parent arrives with a pid in rax and every other
+    // register as it was, so `entry` and `argument` are still there; it leaves for `entry` as a child does in
+    // `clone_call`. What the child wrote to the stack above it does not read.
+    unsafe {
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jle 2f",
+            "xor ebp, ebp",
+            "mov rdi, r13",
+            "mov rsi, rax",
+            "and rsp, -16",
             "call r12",
             "ud2",
             "2:",
