@@ -1,6 +1,6 @@
 #!/bin/bash
 # What a container costs by podman and by containerd, with husk, crun and runc in turn, so that all three meet the same
-# machine in the same moment. Medians and ratios go to integration/bench/results, beside every single time.
+# machine in the same moment, and beside them what a sandbox of 'husk test' costs. Medians and ratios go to integration/bench/results, beside every single time.
 #
 #     run.sh             50 rounds
 #     run.sh --smoke     3 rounds, to see that it works; results are only printed
@@ -23,6 +23,7 @@ after_checks() { remove_cgroups libpod_parent default; }
 
 binary() { if [ "$1" = husk ]; then echo /usr/local/bin/husk; else command -v "$1"; fi; }
 by_podman() { podman --runtime "$(binary "$1")" run --rm --network none "$image" true; }
+by_test() { "$(binary "$1")" test -- busybox true; }
 by_ctr() { ctr run --rm --runc-binary "$(binary "$1")" "$image" c true; }
 
 measure() { # ENGINE RUNTIME
@@ -51,7 +52,8 @@ report() {
         done
         echo '|'
     done
-    echo
+    awk -v t="$(median test husk)" -v podman="$(median podman crun)" \
+        'BEGIN { printf "\nThe same in a sandbox of `husk test`: %.1f; `podman run --rm` with crun takes %.0f times as long.\n\n", t, podman / t }'
     echo "- commit: $(git -C "$root" rev-parse --short=12 HEAD 2>/dev/null || echo unknown)"
     echo "- machine: $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) processors, load $(cut -d ' ' -f 1-3 /proc/loadavg) at the end"
     echo "- kernel: $(uname -r)"
@@ -76,6 +78,7 @@ for _ in $(seq "$rounds"); do
     for engine in podman ctr; do
         for runtime in "${runtimes[@]}"; do measure "$engine" "$runtime"; done
     done
+    measure test husk
 done
 report | tee "$work/report"
 if [ "${1-}" != --smoke ]; then
