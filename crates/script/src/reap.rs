@@ -10,7 +10,7 @@ use crate::perform::{Registers, close_others};
 use crate::report::{self, Request};
 use crate::sys::process::{Ended, exit_group, kill, kill_group, wait4_any_nohang};
 use crate::sys::signal::{Signal, SignalSet, rt_sigwait};
-use crate::sys::{Errno, Fd, Pid, Result, clone};
+use crate::sys::{Errno, Fd, Pid, Result, clone, file};
 use crate::{Journal, SETUP_FAILED, Script, go_on};
 use core::sync::atomic::Ordering;
 
@@ -56,8 +56,12 @@ fn wait_for(script: &Script<'_>, program: Pid) -> Result {
         }
     }
     // Without a channel nobody wants to know.
-    if script.channel.is_some() && reap(None, script.journal)? == Left::Some {
-        report::request(script.channel, Request::Leftovers)?;
+    if let Some(channel) = script.channel {
+        if reap(None, script.journal)? == Left::Some {
+            report::request(script.channel, Request::Leftovers)?;
+        }
+        // By the kernel it is closed only when that has taken down what is mounted, for which it waits.
+        file::close(channel);
     }
     // What is left ends now: it is killed by the kernel, which waits for it.
     exit_group(0)
