@@ -261,3 +261,32 @@ fn a_container_of_its_is_limited_paused_and_killed() {
     assert!(is_gone(&systemd) && runtime.is_empty());
     assert!(methods(&systemd).contains(&format!("StopUnit {UNIT}")));
 }
+
+#[test]
+fn one_whose_bus_is_gone_is_seen_and_removed() {
+    need!(is_root() && is_husk(), NEEDED);
+    need!(crate::cgroups::has("pids"), "needs the pids controller");
+    let (systemd, runtime) = (Systemd::new(Mood::Willing), Runtime::under_test());
+    let bundle = bundle(&systemd, "hang").with("/linux/resources", json!({ "pids": { "limit": 20 } }));
+    bundle.write();
+    let path = bundle.path().to_str().unwrap();
+    let without = |verb: &str, words: &[&str]| {
+        let mut command = runtime.command(verb);
+        command.args(words).env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/no/such/bus");
+        runtime.detached(command)
+    };
+    let fails = |verb, words: &[&str]| without(verb, words).fails(1, "connect to systemd at /no/such/bus");
+    fails("create", &["--systemd-cgroup", "--bundle", path, "c"]);
+    assert!(is_gone(&systemd) && runtime.is_empty());
+    call(&systemd, &runtime, "run", &["--detach", "--bundle", path, "c"]).succeeds();
+    fails("update", &["--pids-limit", "30", "c"]);
+    without("pause", &["c"]).succeeds();
+    assert_eq!(runtime.status(), "paused");
+    without("resume", &["c"]).succeeds();
+    assert_eq!(runtime.status(), "running");
+    // Its unit would be left behind.
+    fails("delete", &["--force", "c"]);
+    assert_eq!(runtime.status(), "stopped");
+    call(&systemd, &runtime, "delete", &["c"]).succeeds();
+    assert!(is_gone(&systemd) && runtime.is_empty());
+}
