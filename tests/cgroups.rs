@@ -241,6 +241,58 @@ fn a_frozen_cgroup_is_refused() {
     assert!(is_gone(&bundle));
 }
 
+/// The threads of somebody, among whom a container's may be.
+struct Threads(PathBuf);
+
+impl Threads {
+    /// Below the cgroup of this name.
+    fn of(name: &str) -> Self {
+        let domain = Path::new("/sys/fs/cgroup").join(name.trim_start_matches('/'));
+        fs::create_dir_all(domain.join("threads")).unwrap();
+        fs::write(domain.join("threads/cgroup.type"), "threaded").unwrap();
+        Self(domain)
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        // Tolerated: a test that fails may leave something in it.
+        fs::remove_dir(self.0.join("threads")).and_then(|()| fs::remove_dir(&self.0)).unwrap_or(());
+    }
+}
+
+#[test]
+fn a_container_may_be_among_threads() {
+    need!(is_version_2() && is_root(), "needs version 2 alone");
+    let bundle = Bundle::running("hang");
+    let name = path(&bundle);
+    let _threads = Threads::of(&name);
+    let bundle = bundle.with("/linux/cgroupsPath", format!("{name}/threads/c").into());
+    let runtime = Runtime::under_test();
+    runtime.run_detached(&bundle, &["--detach"]).succeeds();
+    assert_eq!(read(&bundle, "", "cgroup.type"), "threaded");
+    let seen = runtime.call("ps", &["--format", "json", "c"]);
+    assert_eq!(pids(&seen).len(), 1);
+    runtime.call("exec", &["c", "/guest", "exit", "0"]).succeeds();
+    runtime.call("pause", &["c"]).succeeds();
+    assert_eq!(runtime.status(), "paused");
+    runtime.call("resume", &["c"]).succeeds();
+    runtime.call("kill", &["--all", "c", "KILL"]).succeeds();
+    until_gone(pids(&seen)[0]);
+    runtime.call("delete", &["c"]).succeeds();
+    assert!(is_gone(&bundle));
+    runtime.run_detached(&bundle, &["--detach"]).succeeds();
+    runtime.call("delete", &["--force", "c"]).succeeds();
+    assert!(is_gone(&bundle));
+
+    // What is counted for processes is counted for no thread.
+    if has("memory") {
+        let bundle = bundle.with("/linux/resources", json!({ "memory": { "limit": 1 << 26 } }));
+        runtime.run(&bundle).fails(1, "threaded");
+        assert!(is_gone(&bundle) && runtime.is_empty());
+    }
+}
+
 #[test]
 fn a_container_is_paused_and_goes_on() {
     need!(is_version_2() && is_root() || has("freezer"), "needs a freezer");
