@@ -2,8 +2,8 @@
 # Runs in the guest those of our tests that a machine with systemd and all controllers of cgroup v2 sees
 # differently: as root, and as an ordinary user in a session of their own. A line a test and a total;
 # logs go to target/integration-guest, or to the directory that is named. With names, it runs the tests
-# of these names alone. It is over after 15 minutes, or the seconds in DEADLINE, whatever happens. Where there can be no guest it says why, and the
-# status is 69.
+# of these names alone. It is over after 15 minutes, or the seconds in DEADLINE, whatever happens. Where there can be no
+# guest it says why, and the status is 69.
 #
 #     tests.sh [--results DIR] [--kernel WORDS] [NAME...]
 #
