@@ -67,8 +67,9 @@ bench-spawn: ## spawn times against fork, vfork, posix_spawn, clone and std: tab
 
 bench-hermetic: ## what a sandbox costs, beside bubblewrap's and unshare's with the same isolation (ROUNDS=)
 	$(CARGO) build --release --bin husk
-	integration/bench/hermetic/run.sh $(or $(ROUNDS),300)
-	integration/bench/hermetic/suite.sh $(or $(ROUNDS),10)
+	results=integration/bench/results/hermetic-$$(date -u +%Y-%m-%d).txt && \
+	integration/bench/hermetic/run.sh $(or $(ROUNDS),300) >"$$results" && \
+	integration/bench/hermetic/suite.sh $(or $(ROUNDS),10) >>"$$results" && cat "$$results"
 
 test-hermetic: ## husk's own tests of pure code, each in a sandbox of its own
 	$(CARGO) build --bin husk
