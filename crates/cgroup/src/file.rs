@@ -106,16 +106,23 @@ pub(crate) fn each_file(directory: &OwnedFd, mut each: impl FnMut(&str)) -> Resu
     })
 }
 
+/// One that has been removed has none.
 fn each_entry(
     directory: &OwnedFd,
     mut each: impl FnMut(&str, FileType) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     // Read from its beginning, by a descriptor of its own.
-    let again = open_directory(directory.as_fd(), ".")?;
+    let again = match open_directory(directory.as_fd(), ".") {
+        Err(Errno::NOENT) => return Ok(()),
+        again => again?,
+    };
     let mut room = [MaybeUninit::uninit(); 8192];
     let mut entries = RawDir::new(&again, &mut room);
     while let Some(entry) = entries.next() {
-        let entry = entry?;
+        let entry = match entry {
+            Err(Errno::NOENT) => break,
+            entry => entry?,
+        };
         if let Ok(name) = entry.file_name().to_str() {
             each(name, entry.file_type())?;
         }
