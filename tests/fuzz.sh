@@ -20,7 +20,9 @@ trap 'rm -r target/tmp' EXIT
 for target; do
     # What is found is kept out of the tree; a crash is written to artifacts/ and ends this.
     mkdir -p "target/corpus/$target"
-    cargo +nightly fuzz run "$target" "target/corpus/$target" "corpus/$target" -- \
+    set -- "target/corpus/$target"
+    [ ! -d "corpus/$target" ] || set -- "$@" "corpus/$target"
+    cargo +nightly fuzz run "$target" "$@" -- \
         -max_total_time="$seconds" -max_len=16384 -rss_limit_mb=4096 >"target/$target.log" 2>&1 ||
         { tail -n 60 "target/$target.log"; exit 1; }
     echo "fuzz $target ... ok, $(sed -n 's/^Done \([0-9]*\) runs.*/\1 runs/p' "target/$target.log")"

@@ -20,7 +20,8 @@ fuzz_target!(|given: (u8, &str, &str, Vec<(u32, u32, u32)>)| {
         .iter()
         .map(|(inside, outside, count)| json!({"containerID": inside, "hostID": outside, "size": count}))
         .collect();
-    let mut mount = json!({"type": kind, "source": "s", "destination": format!("/{destination}"), "options": options});
+    let mut mount =
+        json!({"type": kind, "source": "s", "destination": format!("/{destination}"), "options": options});
     if ids.len() % 2 == 1 {
         mount["uidMappings"] = maps.clone().into();
         mount["gidMappings"] = maps.clone().into();
@@ -29,7 +30,9 @@ fuzz_target!(|given: (u8, &str, &str, Vec<(u32, u32, u32)>)| {
         "ociVersion": "1.3.0", "root": {"path": "r"}, "process": {"cwd": "/", "args": ["a"]}, "mounts": [mount],
         "linux": {"namespaces": [{"type": "mount"}, {"type": "user"}], "uidMappings": maps, "gidMappings": maps},
     });
-    let Ok((container, _)) = husk_bundle::parse(config.to_string().as_bytes(), Path::new("/bundle")) else { return };
+    let Ok((container, _)) = husk_bundle::parse(config.to_string().as_bytes(), Path::new("/bundle")) else {
+        return;
+    };
     for host in [machines::v1_root, machines::v2_root, machines::v2_rootless] {
         let memory = Bump::new();
         match create(&container, &host(&container), &Call::default(), &memory) {

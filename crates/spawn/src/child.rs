@@ -6,7 +6,7 @@ use crate::stdio::Pipes;
 use husk_listing::Line;
 use husk_script::hook::Failed;
 use husk_script::journal::Progress;
-use husk_script::report::{GO_ON, LAST_WORDS, MOST_BYTES, WITH_NUMBER};
+use husk_script::report::{GO_ON, LAST_WORDS, MOST_BYTES, MOST_WORDS, WITH_NUMBER};
 use husk_script::sys::process::Usage;
 use husk_script::sys::signal::{Signal, pidfd_send_signal};
 use husk_script::sys::{Errno, Fd, Pid};
@@ -111,32 +111,31 @@ impl Child {
     ///
     /// If the child says what is no request.
     pub fn next_request(&mut self) -> Result<Option<Request>, Error> {
-        let Some(channel) = &self.channel else { return Ok(None) };
-        let failed = |errno| Error::new("request", errno);
-        let mut message = [0; MOST_BYTES];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut came = RecvAncillaryBuffer::new(&mut space);
-        let received = retry_on_intr(|| {
-            let mut parts = [IoSliceMut::new(&mut message)];
-            recvmsg(channel, &mut parts, &mut came, RecvFlags::CMSG_CLOEXEC)
-        });
-        let length = received.map_err(failed)?.bytes;
-        self.received = came.drain().find_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-            _ => None,
-        });
-        self.follow()?;
-        let [what, a, b, c, d, ..] = message;
-        self.about = (length == WITH_NUMBER).then(|| i32::from_ne_bytes([a, b, c, d]));
-        match Request::from_byte(what) {
-            _ if length == 0 => Ok(None),
-            None if what == LAST_WORDS => {
-                self.last_words.extend_from_slice(&message[1..length]);
+        loop {
+            let Some(channel) = &self.channel else { return Ok(None) };
+            let failed = |errno| Error::new("request", errno);
+            let mut message = [0; MOST_BYTES];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut came = RecvAncillaryBuffer::new(&mut space);
+            let received = retry_on_intr(|| {
+                let mut parts = [IoSliceMut::new(&mut message)];
+                recvmsg(channel, &mut parts, &mut came, RecvFlags::CMSG_CLOEXEC)
+            });
+            let length = received.map_err(failed)?.bytes;
+            self.received = came.drain().find_map(|message| match message {
+                RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+                _ => None,
+            });
+            self.follow()?;
+            let [what, a, b, c, d, ..] = message;
+            self.about = (length == WITH_NUMBER).then(|| i32::from_ne_bytes([a, b, c, d]));
+            match Request::from_byte(what) {
+                _ if length == 0 => return Ok(None),
                 // To the end of file.
-                self.next_request()
+                None if what == LAST_WORDS => keep(&mut self.last_words, &message[1..length]),
+                None => return Err(failed(Errno::PROTO)),
+                request => return Ok(request),
             }
-            None => Err(failed(Errno::PROTO)),
-            request => Ok(request),
         }
     }
 
@@ -188,7 +187,7 @@ impl Child {
             while let Ok((_, length @ 1..)) = recv(channel, &mut message[..], RecvFlags::DONTWAIT)
                 && message[0] == LAST_WORDS
             {
-                self.last_words.extend_from_slice(&message[1..length]);
+                keep(&mut self.last_words, &message[1..length]);
             }
         }
         &self.last_words
@@ -406,6 +405,12 @@ impl Child {
         // Tolerated: its error is that nobody answered, and the caller knows why.
         drop(self.wait());
     }
+}
+
+/// Keeps last words, of which no child has more than this.
+fn keep(words: &mut Vec<u8>, more: &[u8]) {
+    let room = MOST_WORDS.saturating_sub(words.len());
+    words.extend(more.iter().take(room));
 }
 
 impl AsFd for Child {
