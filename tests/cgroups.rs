@@ -288,7 +288,7 @@ fn a_container_may_be_among_threads() {
     // What is counted for processes is counted for no thread.
     if has("memory") {
         let bundle = bundle.with("/linux/resources", json!({ "memory": { "limit": 1 << 26 } }));
-        runtime.run(&bundle).fails(1, "threaded");
+        runtime.run(&bundle).fails(1, "which cannot have these limits");
         assert!(is_gone(&bundle) && runtime.is_empty());
     }
 }

@@ -37,13 +37,16 @@ trap 'rm -rf "$job"' EXIT
 mkdir -p "$job/built/examples"
 cp "$built/husk" "$tests" "$job/built"
 cp "$built/examples/guest" "$job/built/examples"
+mkdir "$job/hostile"
+cp tests/hostile/*.md tests/hostile/*.txt "$job/hostile"
 # Words that tell nothing here, and take their time to be copied.
 strip --strip-debug "$job/built/"* "$job/built/examples/guest" 2>/dev/null || true
 cat >"$job/run" <<END
 #!/bin/sh
-# The tests look for programs where they were built.
-mkdir -p "$(dirname "$built")"
+# The tests look for programs, and for what they expect, where they were built.
+mkdir -p "$(dirname "$built")" "$PWD/tests"
 ln -s /job/built "$built"
+ln -s /job/hostile "$PWD/tests/hostile"
 chmod 755 "$(dirname "$built")" /job
 tests="/job/built/$(basename "$tests") --skip terminal::bytes $chosen"
 as_user='setpriv --reuid 1000 --regid 1000 --init-groups env HOME=/home/tester
