@@ -57,6 +57,35 @@ pub(crate) fn trap() -> ! {
     unsafe { asm!("udf #0", options(noreturn, nostack)) }
 }
 
+/// The call by which somebody leaves for `entry`, unless a comparison of what is returned with 0 holds: with that and the
+/// argument. Frame pointer and link register are cleared, which ends a backtrace.
+macro_rules! call_and_leave {
+    ($unless:literal, $number:expr, $words:expr, $entry:expr, $argument:expr) => {{
+        let [a, b, c, d, e] = $words;
+        let returned;
+        asm!(
+            "svc 0",
+            "cmp x0, #0",
+            concat!("b.", $unless, " 2f"),
+            "mov x29, xzr",
+            "mov x30, xzr",
+            "mov x1, x0",
+            "mov x0, {argument}",
+            "br {entry}",
+            "2:",
+            entry = in(reg) $entry,
+            argument = in(reg) $argument,
+            in("x8") $number as usize,
+            inlateout("x0") a => returned,
+            in("x1") b,
+            in("x2") c,
+            in("x3") d,
+            in("x4") e,
+        );
+        returned
+    }};
+}
+
 /// Makes a system call that starts a child, and has the child call `entry(argument)`.
 ///
 /// # Safety
@@ -65,35 +94,13 @@ pub(crate) fn trap() -> ! {
 #[inline]
 pub(crate) unsafe fn clone_call(
     number: u32,
-    args: [usize; 5],
+    words: [usize; 5],
     entry: Entry,
     argument: *const c_void,
 ) -> isize {
-    let [a, b, c, d, e] = args;
-    let returned;
-    // SAFETY: in the parent this is `call`. The child arrives with x0 0 and every other register
-    // as the parent had it, so `entry` and `argument` are still in theirs; it clears the frame
-    // pointer and the link register, which ends a backtrace.
-    unsafe {
-        asm!(
-            "svc 0",
-            "cbnz x0, 2f",
-            "mov x29, xzr",
-            "mov x30, xzr",
-            "mov x0, {argument}",
-            "br {entry}",
-            "2:",
-            entry = in(reg) entry,
-            argument = in(reg) argument,
-            in("x8") number as usize,
-            inlateout("x0") a => returned,
-            in("x1") b,
-            in("x2") c,
-            in("x3") d,
-            in("x4") e,
-        );
-    }
-    returned
+    // SAFETY: in the parent this is `call`. The child arrives with 0 and every other register as the parent had it, so
+    // `entry` and `argument` are still in theirs.
+    unsafe { call_and_leave!("ne", number, words, entry, argument) }
 }
 
 /// Makes a system call that suspends the process until a child no longer uses its memory. The child goes on here;
@@ -105,35 +112,11 @@ pub(crate) unsafe fn clone_call(
 #[inline]
 pub(crate) unsafe fn vfork_call(
     number: u32,
-    args: [usize; 5],
+    words: [usize; 5],
     entry: Waiter,
     argument: *const c_void,
 ) -> isize {
-    let [a, b, c, d, e] = args;
-    let returned;
-    // SAFETY: in the child, and without one, this is `call`. The parent arrives with a pid in x0 and every other
-    // register as it was, so `entry` and `argument` are still there; it leaves for `entry` as a child does in
-    // `clone_call`. What the child wrote to the stack above it does not read.
-    unsafe {
-        asm!(
-            "svc 0",
-            "cmp x0, #0",
-            "b.le 2f",
-            "mov x29, xzr",
-            "mov x30, xzr",
-            "mov x1, x0",
-            "mov x0, {argument}",
-            "br {entry}",
-            "2:",
-            entry = in(reg) entry,
-            argument = in(reg) argument,
-            in("x8") number as usize,
-            inlateout("x0") a => returned,
-            in("x1") b,
-            in("x2") c,
-            in("x3") d,
-            in("x4") e,
-        );
-    }
-    returned
+    // SAFETY: in the child, and without one, this is `call`. The parent arrives with a pid and every other register as it
+    // was, so `entry` and `argument` are still in theirs. What the child wrote to the stack it does not read.
+    unsafe { call_and_leave!("le", number, words, entry, argument) }
 }

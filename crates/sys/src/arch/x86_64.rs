@@ -60,6 +60,39 @@ pub(crate) fn trap() -> ! {
     unsafe { asm!("ud2", options(noreturn, nostack)) }
 }
 
+/// The call by which somebody leaves for `entry`, unless a comparison of what is returned with 0 holds: with that and the
+/// argument. It is a call, so that the stack is aligned as the ABI wants it, with the frame pointer cleared, which ends a
+/// backtrace.
+macro_rules! call_and_leave {
+    ($unless:literal, $number:expr, $words:expr, $entry:expr, $argument:expr) => {{
+        let [a, b, c, d, e] = $words;
+        let returned;
+        asm!(
+            "syscall",
+            "test rax, rax",
+            concat!("j", $unless, " 2f"),
+            "xor ebp, ebp",
+            "mov rdi, r13",
+            "mov rsi, rax",
+            "and rsp, -16",
+            "call r12",
+            "ud2",
+            "2:",
+            inlateout("rax") $number as usize => returned,
+            in("rdi") a,
+            in("rsi") b,
+            in("rdx") c,
+            in("r10") d,
+            in("r8") e,
+            in("r12") $entry,
+            in("r13") $argument,
+            out("rcx") _,
+            out("r11") _,
+        );
+        returned
+    }};
+}
+
 /// Makes a system call that starts a child, and has the child call `entry(argument)`.
 ///
 /// # Safety
@@ -68,39 +101,13 @@ pub(crate) fn trap() -> ! {
 #[inline]
 pub(crate) unsafe fn clone_call(
     number: u32,
-    args: [usize; 5],
+    words: [usize; 5],
     entry: Entry,
     argument: *const c_void,
 ) -> isize {
-    let [a, b, c, d, e] = args;
-    let returned;
-    // SAFETY: in the parent this is `call`. The child arrives with rax 0 and every other register
-    // as the parent had it, so `entry` and `argument` are still in theirs; it clears the frame
-    // pointer, which ends a backtrace, and leaves for `entry` by a call, so that the stack is
-    // aligned as the ABI wants it.
-    unsafe {
-        asm!(
-            "syscall",
-            "test rax, rax",
-            "jnz 2f",
-            "xor ebp, ebp",
-            "mov rdi, r13",
-            "call r12",
-            "ud2",
-            "2:",
-            inlateout("rax") number as usize => returned,
-            in("rdi") a,
-            in("rsi") b,
-            in("rdx") c,
-            in("r10") d,
-            in("r8") e,
-            in("r12") entry,
-            in("r13") argument,
-            out("rcx") _,
-            out("r11") _,
-        );
-    }
-    returned
+    // SAFETY: in the parent this is `call`. The child arrives with 0 and every other register as the parent had it, so
+    // `entry` and `argument` are still in theirs.
+    unsafe { call_and_leave!("ne", number, words, entry, argument) }
 }
 
 /// Makes a system call that suspends the process until a child no longer uses its memory. The child goes on here;
@@ -112,38 +119,11 @@ pub(crate) unsafe fn clone_call(
 #[inline]
 pub(crate) unsafe fn vfork_call(
     number: u32,
-    args: [usize; 5],
+    words: [usize; 5],
     entry: Waiter,
     argument: *const c_void,
 ) -> isize {
-    let [a, b, c, d, e] = args;
-    let returned;
-    // SAFETY: in the child, and without one, this is `call`. The parent arrives with a pid in rax and every other
-    // register as it was, so `entry` and `argument` are still there; it leaves for `entry` as a child does in
-    // `clone_call`. What the child wrote to the stack above it does not read.
-    unsafe {
-        asm!(
-            "syscall",
-            "test rax, rax",
-            "jle 2f",
-            "xor ebp, ebp",
-            "mov rdi, r13",
-            "mov rsi, rax",
-            "and rsp, -16",
-            "call r12",
-            "ud2",
-            "2:",
-            inlateout("rax") number as usize => returned,
-            in("rdi") a,
-            in("rsi") b,
-            in("rdx") c,
-            in("r10") d,
-            in("r8") e,
-            in("r12") entry,
-            in("r13") argument,
-            out("rcx") _,
-            out("r11") _,
-        );
-    }
-    returned
+    // SAFETY: in the child, and without one, this is `call`. The parent arrives with a pid and every other register as it
+    // was, so `entry` and `argument` are still in theirs. What the child wrote to the stack it does not read.
+    unsafe { call_and_leave!("le", number, words, entry, argument) }
 }
