@@ -36,6 +36,7 @@ pub(crate) enum Numeric {
 #[repr(u32)]
 pub(crate) enum Prctl {
     CapAmbient = linux_raw_sys::prctl::PR_CAP_AMBIENT,
+    #[cfg(target_arch = "x86_64")]
     GetSeccomp = linux_raw_sys::prctl::PR_GET_SECCOMP,
     CapbsetDrop = linux_raw_sys::prctl::PR_CAPBSET_DROP,
     GetDumpable = linux_raw_sys::prctl::PR_GET_DUMPABLE,
