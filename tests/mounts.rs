@@ -425,14 +425,20 @@ fn the_root_itself_is_not_shared_with_the_host() {
     // The image lies on a mount that is shared.
     let place = tempfile::tempdir().unwrap();
     let host = Mounted::tmpfs(place.path(), "");
-    for kind in ["shared", "rshared", "rslave", "runbindable"] {
+    // And so is what is mounted in it, which goes with the old root.
+    let below = place.path().join("below");
+    fs::create_dir(&below).unwrap();
+    let _below = Mounted::tmpfs(&below, "");
+    let kinds =
+        ["", "r"].map(|all| ["shared", "slave", "private", "unbindable"].map(|kind| format!("{all}{kind}")));
+    for kind in kinds.as_flattened() {
         let bundle = inside("list /").with("/linux/rootfsPropagation", json!(kind));
         let image = place.path().join(kind);
         fs::create_dir(&image).unwrap();
         let guest = [bundle.rootfs().join("guest"), image.join("guest")];
         assert!(std::process::Command::new("cp").args(guest).status().unwrap().success());
         prints(&bundle.with("/root/path", json!(image)), "dev\nguest\nproc");
-        assert_eq!(host.count(), 1, "{kind}");
+        assert_eq!(host.count(), 2, "{kind}");
     }
 }
 

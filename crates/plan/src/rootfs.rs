@@ -20,9 +20,10 @@ fn propagation(container: &Container) -> Propagation {
     container.rootfs_propagation.unwrap_or(DEFAULT_PROPAGATION)
 }
 
-/// Whether mounts could reach the host or come from it until they are told otherwise.
+/// Whether no mount reaches the host: none, for one that is left as it was is the host's too, and is taken away from the
+/// host with the old root.
 fn is_private(propagation: Propagation) -> bool {
-    matches!(propagation.kind, PropagationKind::Slave | PropagationKind::Private)
+    propagation.recursive && matches!(propagation.kind, PropagationKind::Slave | PropagationKind::Private)
 }
 
 /// Mounts the root file system over itself and leaves its descriptor in a register. Without a mount
