@@ -174,7 +174,7 @@ impl Child {
             return Ok(received);
         }
         let failed = |errno| Error::new("fetch a descriptor", errno);
-        let number = self.about.ok_or_else(|| failed(Errno::BADF))?;
+        let number = self.about.filter(|number| *number >= 0).ok_or_else(|| failed(Errno::BADF))?;
         pidfd_getfd(&self.pidfd, number, PidfdGetfdFlags::empty()).map_err(failed)
     }
 
