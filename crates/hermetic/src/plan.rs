@@ -143,8 +143,13 @@ pub fn plan<'b>(
         // another group than the program is, whom the terminal may else not stop.
         plan.push(Step::Setpgid { group: None });
     }
-    // In a copy of our memory if that may be short where it goes, or if a terminal may stop it before it is the program.
-    plan.push(if has_terminal || host.cgroup { Step::CloneAndReap } else { Step::VforkAndReap });
+    // In a copy of our memory if that may be short where it goes, if a terminal may stop it before it is the program, or if
+    // it enters a time namespace.
+    plan.push(if has_terminal || host.cgroup || has_clocks(profile) {
+        Step::CloneAndReap
+    } else {
+        Step::VforkAndReap
+    });
     // From here on in the process that becomes the program. A signal to its process group does not reach who
     // started it, and what it types does not reach their terminal: it has a session of its own, or there is a
     // filter for that.
@@ -193,8 +198,7 @@ fn namespaces(profile: &Profile, host: &Host) -> Namespaces {
     let cgroup = if host.cgroup { Namespaces::EMPTY } else { Namespaces::CGROUP };
     let user = if host.user_namespace { Namespaces::USER } else { Namespaces::EMPTY };
     let net = if profile.net == Net::Host { Namespaces::EMPTY } else { Namespaces::NET };
-    let time = if has_clocks(profile) { Namespaces::TIME } else { Namespaces::EMPTY };
-    always | cgroup | user | net | time
+    always | cgroup | user | net
 }
 
 /// The caller's ids and no other, which takes no privilege: files that the program writes are the caller's,
@@ -248,7 +252,10 @@ fn clocks(profile: &Profile, host: &Host, plan: &mut Builder<'_>) {
     if !lines.is_empty() {
         let bytes = plan.slice(lines.as_bytes());
         let path = c"/proc/self/timens_offsets";
-        plan.at("clocks").push(Step::WriteFile { path, bytes, tolerate: None });
+        // Before Linux 6.2 who is born in a time namespace can set no clock any more, and nobody enters one at exec: who is
+        // born next does.
+        plan.at("clocks").push(Step::Unshare { namespaces: Namespaces::TIME });
+        plan.push(Step::WriteFile { path, bytes, tolerate: None });
     }
 }
 

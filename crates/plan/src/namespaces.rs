@@ -73,7 +73,15 @@ fn in_steps(container: &Container, host: &Host) -> bool {
     // The privilege that an OOM score may need is gone in a user namespace, too.
     let scored = container.process.as_ref().is_some_and(|process| process.oom_score_adj.is_some());
     let uses_privilege = host.euid == 0 && (!joined.is_empty() || scored);
-    !joined.intersection(LATE).is_empty() || (new(container).contains(Namespaces::USER) && uses_privilege)
+    !joined.intersection(LATE).is_empty()
+        || (new(container).contains(Namespaces::USER) && uses_privilege)
+        || has_clocks(container)
+}
+
+/// Whether it has clocks of its own. Before Linux 6.2 nobody enters a time namespace at exec, and who is born in one
+/// can set no clock any more: it is made, its clocks are set, and another process is born.
+fn has_clocks(container: &Container) -> bool {
+    new(container).contains(Namespaces::TIME)
 }
 
 /// The namespaces that the child is born in.
@@ -112,7 +120,7 @@ fn birth(container: &Container, host: &Host) -> Birth {
     if joined(container).contains(Namespaces::PID) {
         // A procfs shows the pid namespace of who mounts it, unless the kernel can be told another one.
         if mounts_proc && !host.procfs_takes_pidns { Birth::Entered } else { Birth::Last }
-    } else if in_steps(container, host) && new(container).contains(Namespaces::PID) {
+    } else if has_clocks(container) || in_steps(container, host) && new(container).contains(Namespaces::PID) {
         Birth::Entered
     } else if joined(container).contains(Namespaces::TIME) {
         Birth::BeforeJoining
