@@ -103,7 +103,7 @@ fn is_callers_network(container: &Container, host: &Host) -> bool {
     })
 }
 
-/// The clocks of a new time namespace, before anybody has entered it: that happens at exec, or with
+/// The clocks of a new time namespace, before anybody has entered it: that happens when another process is born, with
 /// memory of one's own.
 pub(crate) fn clocks(container: &Container, plan: &mut Builder<'_>) -> Result<(), Error> {
     if container.time_offsets.is_empty() {

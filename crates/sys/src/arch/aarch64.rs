@@ -1,4 +1,4 @@
-//! System calls on aarch64. Untested: compiled only where that target is installed.
+//! System calls on aarch64. Compiled only where that target is installed, and tried by hand.
 //!
 //! # Safety
 //!
