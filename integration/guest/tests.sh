@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs in the guest those of our tests that a machine with systemd and all controllers of cgroup v2 sees
+# Runs in the guest those of our tests that a machine with systemd, shared mounts and all controllers of cgroup v2 sees
 # differently: as root, and as an ordinary user in a session of their own. A line a test and a total;
 # logs go to target/integration-guest, or to the directory that is named. With names, it runs the tests
 # of these names alone. It is over after 15 minutes, or the seconds in DEADLINE, whatever happens. Where there can be no
@@ -23,7 +23,7 @@ while [ $# -gt 0 ]; do
     shift 2
 done
 deadline=${DEADLINE:-900}
-chosen="apparmor:: cgroups:: exec:: lifecycle:: limits:: process:: resources:: systemd:: terminal::"
+chosen="apparmor:: cgroups:: exec:: lifecycle:: limits:: mounts:: namespaces:: process:: resources:: systemd:: terminal::"
 if [ $# -gt 0 ]; then chosen=$*; fi
 
 tests/install.sh qemu-system-x86 mmdebstrap e2fsprogs
