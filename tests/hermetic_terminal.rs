@@ -91,8 +91,14 @@ fn a_shell_in_it_has_job_control() {
     shell.types("$husk test --env PS1='inner''> ' -- bash --norc --noprofile --noediting -i\n");
     let begun = shell.until("inner> ");
     assert!(!begun.contains("job control"), "{begun}");
-    // One process, for a shell that has stopped between vfork and exec is waited for without end.
-    shell.types("perl -e '$| = 1; $SIG{CONT} = sub { print \"aga\", \"in\\n\" }; print \"be\", \"gun\\n\"; sleep while 1'\n");
+    // One process, for a shell that has stopped between vfork and exec is waited for without end. And one that misses no
+    // signal that comes before it waits.
+    shell.types(concat!(
+        r#"perl -MPOSIX -e '$| = 1; $SIG{CONT} = sub { print "aga", "in\n" }; "#,
+        "sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGCONT)); ",
+        r#"print "be", "gun\n"; sigsuspend(POSIX::SigSet->new) while 1'"#,
+        "\n",
+    ));
     shell.until("begun");
     shell.types(SUSPEND);
     shell.until("Stopped");
