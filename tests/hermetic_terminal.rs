@@ -5,7 +5,7 @@ use crate::hermetic::{Place, has_sandboxes};
 use crate::util::need;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{LocalModes, OptionalActions, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
 use std::fs::File;
 use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
@@ -28,6 +28,11 @@ impl Shell {
         let slave = ioctl_tiocgptpeer(&master, flags).unwrap();
         let size = Winsize { ws_row: 31, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&master, size).unwrap();
+        // Else the kernel, which sends the signal first, throws away what is written because of it (drivers/tty/n_tty.c,
+        // `isig`).
+        let mut modes = tcgetattr(&slave).unwrap();
+        modes.local_modes |= LocalModes::NOFLSH;
+        tcsetattr(&slave, OptionalActions::Now, &modes).unwrap();
         let place = Place::new();
         // Whoever has us run in the background may have us ignore what is typed.
         let mut bash = Command::new("env");
