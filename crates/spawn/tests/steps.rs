@@ -503,8 +503,7 @@ fn signal_mask() {
 fn parent_death_signal() {
     // The thread that starts it is the parent that dies.
     let starts = || after([Step::ParentDeathSignal { signal: Signal::TERM, parent: None }]);
-    let mut observed = thread::spawn(starts).join().unwrap();
-    assert_eq!(observed.child.wait().unwrap().signal(), Some(15));
+    assert_eq!(thread::spawn(starts).join().unwrap().ended_by(), Some(15));
 
     let gone = Step::ParentDeathSignal { signal: Signal::TERM, parent: Pid::from_raw(1 << 22) };
     assert_eq!(failure([gone]), "parent-death-signal 15: No such process (os error 3)");

@@ -5,6 +5,7 @@ use husk_spawn::{Child, Command, Stdio};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 
 /// See the top of this file. Killed when dropped.
@@ -28,6 +29,13 @@ pub(crate) fn observe(set: impl FnOnce(&mut Command) -> &mut Command) -> Observe
 }
 
 impl Observed {
+    /// The signal that ends it, while its input does not: that of a parent that dies may come a little later than
+    /// others see the parent's end.
+    pub(crate) fn ended_by(mut self) -> Option<i32> {
+        let _input = self.child.stdin.take();
+        self.child.wait().expect("its end").signal()
+    }
+
     /// The file that it is.
     pub(crate) fn program(&self) -> PathBuf {
         self.dir.join("held")
