@@ -1,7 +1,7 @@
 //! A process that has been started.
 
 use crate::error::{Error, Reason};
-use crate::pool::Berth;
+use crate::pool::{Berth, Sharing};
 use crate::stdio::Pipes;
 use husk_listing::Line;
 use husk_script::hook::Failed;
@@ -59,6 +59,7 @@ pub struct Child {
     pidfd: OwnedFd,
     /// A mutex for its `Sync` alone: it is only ever reached through `&mut`.
     berth: Mutex<Berth>,
+    memory: Sharing,
     channel: Option<OwnedFd>,
     /// What its last request was about: the number of a descriptor, or of something else.
     about: Option<i32>,
@@ -77,6 +78,7 @@ impl Child {
         pid: Pid,
         pidfd: OwnedFd,
         berth: Berth,
+        memory: Sharing,
         pipes: Pipes,
         channel: Option<OwnedFd>,
         kill_on_drop: bool,
@@ -89,6 +91,7 @@ impl Child {
             pid,
             pidfd,
             berth: Mutex::new(berth),
+            memory,
             channel,
             about: None,
             last_words: Vec::new(),
@@ -288,7 +291,7 @@ impl Child {
     pub fn wait_for_exec(&mut self) -> Result<(), Error> {
         self.wait_for_release()?;
         self.follow()?;
-        if self.births > 0 && self.status.is_none() {
+        if (self.births > 0 || self.memory == Sharing::Copied) && self.status.is_none() {
             self.wait_for_end_of_channel()?;
         }
         let script = self.berth().script();
@@ -299,7 +302,7 @@ impl Child {
         }
     }
 
-    /// Exec clears no word of a process with memory of its own, but it closes the channel.
+    /// Exec clears no word of a process that has memory of its own, but it closes the channel.
     fn wait_for_end_of_channel(&mut self) -> Result<(), Error> {
         match self.next_request()? {
             None => Ok(()),

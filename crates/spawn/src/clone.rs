@@ -8,7 +8,7 @@
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "starts a process in shared memory")]
 
-use crate::pool::Berth;
+use crate::pool::{Berth, Sharing};
 use core::ffi::c_void;
 use core::fmt::{self, Display, Formatter};
 use husk_listing::Kinds;
@@ -29,6 +29,8 @@ pub(crate) struct Birth<'a> {
     pub(crate) pids: &'a [i32],
     /// When the call returns.
     pub(crate) returns: Returns,
+    /// Whose memory the child begins in.
+    pub(crate) memory: Sharing,
     /// How the parent knows the child from then on.
     pub(crate) known_by: KnownBy,
 }
@@ -90,7 +92,10 @@ pub(crate) fn start(berth: &Berth, birth: &Birth<'_>, call: Call) -> Result<(Pid
     let script: &Script<'_> = berth.script();
     let (stack, stack_size) = berth.stack().extent();
     let mut pidfd: i32 = -1;
-    let mut wanted = flags::VM | flags::CHILD_CLEARTID | u64::from(birth.namespaces.bits());
+    let mut wanted = u64::from(birth.namespaces.bits());
+    if birth.memory == Sharing::Shared {
+        wanted |= flags::VM | flags::CHILD_CLEARTID;
+    }
     if birth.known_by == KnownBy::Pidfd {
         wanted |= flags::PIDFD;
     }
@@ -129,7 +134,10 @@ pub(crate) fn start(berth: &Berth, birth: &Birth<'_>, call: Call) -> Result<(Pid
         Call::Clone => clone,
     };
     let mask = rt_sigprocmask(SignalSet::FULL)?;
-    script.journal.occupy();
+    // The kernel clears no word of memory that is not shared, and a copy keeps no berth in use.
+    if birth.memory == Sharing::Shared {
+        script.journal.occupy();
+    }
     // SAFETY: the four conditions of `clone3`. (1) The stack is the berth's, whose last child is
     // released, and stays mapped until this one is. (2) The list and its journal are the berth's
     // too; nobody writes to them but the journal's atomics, and `pidfd` outlives the call, which

@@ -6,6 +6,7 @@ use crate::error::{Error, Reason};
 use crate::idmap::{IdMap, IdMaps};
 use crate::join::Join;
 use crate::launch::{self, Until};
+use crate::pool::Sharing;
 use crate::stdio::{Stdio, Unset};
 use crate::writer::Writer;
 use crate::{list, output, program};
@@ -86,6 +87,7 @@ pub struct Command {
     pub(crate) kill_on_drop: bool,
     pub(crate) notify_release: bool,
     pub(crate) timed: bool,
+    pub(crate) memory: Sharing,
 }
 
 /// # What to run
@@ -130,12 +132,13 @@ impl Command {
             kill_on_drop: false,
             notify_release: false,
             timed: false,
+            memory: Sharing::Shared,
         }
     }
 
     /// A process whose list, exec included, is written by `write` alone. Of the other settings only
     /// those have an effect that are no steps: new namespaces, id maps (which the list asks for by
-    /// [`Request::IdMaps`](crate::Request)), pid and time namespaces joined, the cgroup, the pids.
+    /// [`Request::IdMaps`](crate::Request)), time namespaces joined, the cgroup, the pids.
     ///
     /// The child has a socket to this process from the beginning; see
     /// [`Child::next_request`].
@@ -338,9 +341,10 @@ impl Command {
 
 /// # Identity
 ///
-/// Changing it while memory is shared makes the memory of *this* process undumpable until the
-/// child execs, which keeps other processes of the new user from reading it through the child.
-/// Afterwards it is as before.
+/// A child that is weaker than this process shares its memory until it execs. The memory of *this* process
+/// is undumpable meanwhile, from before the child exists, so that no other process of the new user can open
+/// it through the child. Afterwards it is as before. The same holds for children in a
+/// [user namespace](Self::new_namespaces) if this process is root's.
 impl Command {
     /// The user: real, effective and saved id. If this process is root's and nothing is said of
     /// [groups](Self::groups), the program has no supplementary groups.
@@ -380,16 +384,30 @@ impl Command {
     /// Starts the program in namespaces of somebody else: those of `kinds` that `fd`, a pidfd,
     /// is in, or the one that `fd`, a file of `/proc/PID/ns`, is.
     ///
-    /// Pid and time namespaces are joined by the calling thread for the moment of the clone, the
-    /// others by the child; a pid namespace therefore needs CAP_SYS_ADMIN in this process, and a
-    /// time namespace also that the process has no other thread. Such a thread comes back only when
-    /// no child shares its memory, so then [`spawn`](Self::spawn) returns no sooner than
-    /// [`spawn_and_exec`](Self::spawn_and_exec).
+    /// The child joins them itself, a user namespace first; [new ones](Self::new_namespaces) belong to
+    /// that. With a user namespace among them no privilege is needed here, otherwise CAP_SYS_ADMIN is.
     ///
-    /// With a user namespace among them no privilege is needed here: the child joins it first, then all
-    /// others, and makes [new ones](Self::new_namespaces) that belong to it. For a pid namespace, joined
-    /// or new, or one of time, it then starts the program in a second process, which has a copy of this
-    /// process's memory until it execs: that costs what fork costs.
+    /// # A pid namespace
+    ///
+    /// Processes that live in it see the program's process, and with CAP_SYS_PTRACE may look into it. So the
+    /// child does everything else first, outside, where they do not see it, and starts the program in a
+    /// second process. From the moment that process appears,
+    /// - it has the program's ids, capabilities, limits and directory;
+    /// - it holds no descriptor but the program's, and a socket to this process if there is one;
+    /// - its memory is a copy: nothing written to it reaches this process. Only CAP_SYS_PTRACE in the user
+    ///   namespace of this process allows to read it. A container that has that capability and no user
+    ///   namespace of its own may read what this process holds in memory.
+    ///
+    /// [Steps](Self::steps) are performed outside; [final steps](Self::final_steps) inside, where
+    /// descriptors of this process are closed. The copy costs what fork costs.
+    ///
+    /// # A time namespace
+    ///
+    /// It cannot be joined in shared memory. Where the program starts in a second process anyway, that one
+    /// joins it. Otherwise the calling thread does, for the moment of the clone, which needs CAP_SYS_ADMIN
+    /// here and that this process has no other thread. Such a thread comes back only when no child shares its
+    /// memory, so [`spawn`](Self::spawn) then returns no sooner than
+    /// [`spawn_and_exec`](Self::spawn_and_exec).
     pub fn join(&mut self, fd: impl Into<OwnedFd>, kinds: Namespaces) -> &mut Self {
         self.joins.push(Join { fd: fd.into(), kinds });
         self
@@ -480,6 +498,15 @@ impl Command {
     /// exec. It costs a pair of sockets for each child.
     pub fn notify_release(&mut self) -> &mut Self {
         self.notify_release = true;
+        self
+    }
+
+    /// Starts the child in a copy of this process's memory, as fork does, and not in the memory itself.
+    ///
+    /// What becomes of the child's memory then concerns this process no more: the OOM killer ends the child
+    /// alone, and whoever may trace the child changes nothing here. The copy costs what fork costs.
+    pub fn own_memory(&mut self) -> &mut Self {
+        self.memory = Sharing::Copied;
         self
     }
 
@@ -598,13 +625,20 @@ impl Command {
         self.joins.iter().any(|join| join.kinds.contains(kind))
     }
 
-    /// Whether the list goes on in another process: the child has the privilege to join or make these
-    /// only in a user namespace that it joins, and a pid namespace holds for its own children, a time
-    /// namespace for who shares memory with nobody.
+    /// Whether the list goes on in another process. The child has the privilege to join or make some
+    /// namespaces only in a user namespace that it joins; a pid namespace holds for its own children, a
+    /// time namespace for a process that shares memory with nobody. And no child is born into a pid
+    /// namespace of others while it shares our memory.
     pub(crate) fn is_born_again(&self) -> bool {
+        let is_made_there = || self.enters_pid_namespace() || self.joins(Namespaces::TIME);
         self.whole.is_none()
-            && self.joins(Namespaces::USER)
-            && (self.enters_pid_namespace() || self.joins(Namespaces::TIME))
+            && (self.joins(Namespaces::PID) || self.joins(Namespaces::USER) && is_made_there())
+    }
+
+    /// Whether the process that becomes the program is born when everything else is done, because others
+    /// live in its pid namespace.
+    pub(crate) fn appears_last(&self) -> bool {
+        self.whole.is_none() && self.joins(Namespaces::PID)
     }
 
     /// The namespaces that the child is born in. Those that are to belong to a user namespace of
@@ -625,8 +659,15 @@ impl Command {
         if self.controlling_terminal && !self.new_session {
             return conflict("controlling terminal", "only a new session can take one");
         }
-        if self.joins.iter().any(|join| !join.in_parent().intersection(self.namespaces).is_empty()) {
+        let in_both = |kind| self.joins(kind) && self.namespaces.contains(kind);
+        if in_both(Namespaces::PID) || in_both(Namespaces::TIME) {
             return conflict("join", "a pid or time namespace cannot be both joined and new");
+        }
+        if self.joins(Namespaces::PID) && !self.pids.is_empty() {
+            return conflict("pids", "cannot be chosen in a pid namespace that is joined");
+        }
+        if self.joins(Namespaces::PID) && self.whole.is_some() {
+            return conflict("join", "a list that is whole joins a pid namespace by a step of its own");
         }
         Ok(())
     }

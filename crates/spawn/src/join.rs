@@ -1,13 +1,10 @@
-//! Namespaces that the parent must join so that the child is born in them.
+//! Time namespaces that the parent must join so that the child is born in them.
 //!
-//! A process cannot enter another pid namespace, only its children are born there (pid_namespaces(7)),
-//! and it cannot enter a time namespace while its memory is shared (kernel/time/namespace.c,
-//! `timens_install`: EUSERS). So the calling thread joins these for the moment of the clone. That
-//! needs CAP_SYS_ADMIN here and over the namespace, and for time a caller with one thread.
+//! A process cannot enter a time namespace while its memory is shared (kernel/time/namespace.c,
+//! `timens_install`: EUSERS). So the calling thread joins it for the moment of the clone. That needs
+//! CAP_SYS_ADMIN here and over the namespace, and a caller with one thread.
 //!
-//! Who joins a user namespace as well has that privilege only afterwards. There the child joins all of
-//! them, and its list goes on in another process, which is then in the pid namespace, or has the memory
-//! of its own that a time namespace asks for.
+//! A list that goes on in a second process anyway joins it there (`list.rs`).
 
 use crate::Error;
 use crate::command::Command;
@@ -26,64 +23,37 @@ pub(crate) struct Join {
     pub(crate) kinds: Namespaces,
 }
 
-impl Join {
-    /// The kinds that the child joins itself.
-    pub(crate) fn in_child(&self) -> Namespaces {
-        self.kinds.without(in_parent())
-    }
+/// Namespaces that cannot be joined in shared memory.
+pub(crate) const IN_PARENT: Namespaces = Namespaces::TIME;
 
-    /// The kinds that the parent joins for it.
-    pub(crate) fn in_parent(&self) -> Namespaces {
-        self.kinds.intersection(in_parent())
-    }
-}
-
-fn in_parent() -> Namespaces {
-    Namespaces::PID | Namespaces::TIME
-}
-
-/// The calling thread's own namespaces, to return to.
+/// The calling thread's own time namespace, to return to.
 pub(crate) struct Away {
-    home: Vec<(File, Namespaces)>,
+    home: Option<File>,
 }
 
 impl Away {
-    /// Joins what the parent must join of `joins`.
+    /// Joins the time namespace that the child is to be born in, if there is one.
     pub(crate) fn go(command: &Command) -> Result<Self, Error> {
-        let mut away = Self { home: Vec::new() };
-        // Those the child joins itself.
-        let joins = if command.joins(Namespaces::USER) { &[][..] } else { &command.joins };
-        for join in joins {
-            let kinds = join.in_parent();
-            if kinds.is_empty() {
-                continue;
+        let mut away = Self { home: None };
+        if command.joins(Namespaces::USER) || command.is_born_again() {
+            return Ok(away);
+        }
+        for join in command.joins.iter().filter(|join| join.kinds.contains(IN_PARENT)) {
+            let path = "/proc/thread-self/ns/time";
+            let own = File::open(path).map_err(|error| Error::from_io(format!("open {path}"), &error))?;
+            if let Err(errno) = setns(Fd::of(&join.fd), IN_PARENT) {
+                away.back()?;
+                return Err(Error::new(format!("join {}", Kinds(IN_PARENT)), errno));
             }
-            let mut own = Vec::new();
-            for (kind, file) in [(Namespaces::PID, "pid_for_children"), (Namespaces::TIME, "time")] {
-                if kinds.contains(kind) {
-                    let path = format!("/proc/thread-self/ns/{file}");
-                    let file =
-                        File::open(&path).map_err(|error| Error::from_io(format!("open {path}"), &error))?;
-                    own.push((file, kind));
-                }
-            }
-            match setns(Fd::of(&join.fd), kinds) {
-                Ok(()) => away.home.extend(own),
-                Err(errno) => {
-                    away.back()?;
-                    return Err(Error::new(format!("join {}", Kinds(kinds)), errno));
-                }
-            }
+            away.home.get_or_insert(own);
         }
         Ok(away)
     }
 
-    /// Returns to the thread's own namespaces.
+    /// Returns to the thread's own namespace.
     pub(crate) fn back(self) -> Result<(), Error> {
-        for (own, kind) in &self.home {
-            setns(Fd::of(own), *kind)
-                .map_err(|errno| Error::new(format!("return to {}", Kinds(*kind)), errno))?;
-        }
-        Ok(())
+        let Some(own) = &self.home else { return Ok(()) };
+        setns(Fd::of(own), IN_PARENT)
+            .map_err(|errno| Error::new(format!("return to {}", Kinds(IN_PARENT)), errno))
     }
 }

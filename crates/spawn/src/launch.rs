@@ -6,7 +6,7 @@ use crate::command::Command;
 use crate::error::{Error, Reason};
 use crate::join::Away;
 use crate::list::{self, Surroundings};
-use crate::pool::Berth;
+use crate::pool::{Berth, Sharing};
 use crate::stdio::{Pipes, Unset};
 use crate::writer::Memory;
 use husk_listing::Line;
@@ -43,7 +43,7 @@ pub(crate) fn listing(command: &Command) -> Result<Vec<String>, Error> {
 pub(crate) fn launch(command: &Command, unset: Unset, until: Until) -> Result<Child, Error> {
     let Started { pid, pidfd, berth, pipes, ours, asks } = start(command, unset, until, KnownBy::Pidfd)?;
     let pidfd = pidfd.ok_or_else(|| Error::new("pidfd", Errno::BADF))?;
-    let mut child = Child::new(pid, pidfd, berth, pipes, ours, command.kill_on_drop);
+    let mut child = Child::new(pid, pidfd, berth, command.memory, pipes, ours, command.kill_on_drop);
     if asks {
         // What the child is told nothing of fails there too; ours is the better error.
         if let Err(error) = answer(command, &mut child) {
@@ -66,6 +66,7 @@ pub(crate) fn run(command: &Command) -> Result<ExitStatus, Error> {
     if command.whole.is_some()
         || command.notify_release
         || command.is_born_again()
+        || command.memory == Sharing::Copied
         || command.maps.need_parent(command.groups.as_deref())
     {
         return launch(command, Unset::Inherit, Until::Cloned)?.wait();
@@ -97,13 +98,15 @@ fn start(command: &Command, unset: Unset, until: Until, known_by: KnownBy) -> Re
     let is_whole = command.whole.is_some();
     let asks =
         if is_whole { !command.maps.is_empty() } else { command.maps.need_parent(command.groups.as_deref()) };
-    let channel = if asks || is_whole || command.notify_release || command.is_born_again() {
+    let is_unseen = command.is_born_again() || command.memory == Sharing::Copied;
+    let channel = if asks || is_whole || command.notify_release || is_unseen {
         Some(Channel::open(command)?)
     } else {
         None
     };
     // A thread cannot return from a time namespace while a child shares its memory (EUSERS).
-    let stays = command.joins(Namespaces::TIME) && !command.joins(Namespaces::USER);
+    let stays =
+        command.joins(Namespaces::TIME) && !command.joins(Namespaces::USER) && !command.is_born_again();
     if stays && (asks || is_whole) {
         let why = "cannot be had with a child that waits for us";
         return Err(Error::new("join time", Reason::Conflict(why)));
@@ -115,10 +118,17 @@ fn start(command: &Command, unset: Unset, until: Until, known_by: KnownBy) -> Re
         let theirs = channel.as_ref().map(|channel| Fd::of(&channel.theirs));
         let answers = channel.as_ref().filter(|_| asks).map(|channel| Fd::of(&channel.ours));
         let around = Surroundings { call, unset, pipes: &pipes, channel: theirs, answers };
-        Berth::new(|memory| list::write(command, &around, memory))
+        Berth::new(command.born_in(), |memory| list::write(command, &around, memory))
     };
     let cgroup = command.cgroup.as_ref().map(OwnedFd::as_fd);
-    let birth = Birth { namespaces: command.born_in(), cgroup, pids: &command.pids, returns, known_by };
+    let birth = Birth {
+        namespaces: command.born_in(),
+        cgroup,
+        pids: &command.pids,
+        returns,
+        memory: command.memory,
+        known_by,
+    };
     let mut used = berth(Call::Clone3)?;
     if used.is_born_again() && channel.is_none() {
         let why = "its exec can be seen only with Command::notify_release";

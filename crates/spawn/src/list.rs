@@ -4,6 +4,7 @@ use crate::Error;
 use crate::clone::Call;
 use crate::command::Command;
 use crate::fds::{self, Mapping};
+use crate::join::IN_PARENT;
 use crate::pool::ScriptRef;
 use crate::stdio::{Pipes, Unset};
 use crate::writer::{Memory, Writer};
@@ -41,17 +42,20 @@ pub(crate) fn write<'b>(
         None => settings(command, around, &mut list)?,
     }
     let steps = list.finish();
-    let (journal, times) = memory.journal(steps, command.timed)?;
+    let (journal, times) = memory.journal(steps, command.memory, command.timed)?;
     Ok(memory.keep(Script { steps, journal, channel: around.channel, times }))
 }
 
 /// The order of these lines is the order of the system calls. A line that must stand where it
 /// stands says why.
 fn settings(command: &Command, around: &Surroundings<'_>, list: &mut Writer<'_>) -> Result<(), Error> {
+    let is_last = command.appears_last();
     signals(command, around.call, list);
     join(command, list);
-    // After the last process that only makes way for another: it would lead the session.
-    session(command, list);
+    // In the process that becomes the program: one that only makes way for it would lead the session.
+    if !is_last {
+        session(command, list);
+    }
     if let Some(fd) = around.answers {
         // The child's copy: with it the child would wait for ever for a parent that is gone.
         list.push(Step::Close { fd: fd.into() });
@@ -60,15 +64,23 @@ fn settings(command: &Command, around: &Surroundings<'_>, list: &mut Writer<'_>)
     command.maps.write(command.groups.as_deref(), list);
     hostname(command, list);
     limits(command, list);
+    if !is_last {
+        scheduler(command, list);
+    }
     for steps in &command.steps {
         steps(list)?;
     }
     identity(command, list);
-    // The kernel forgets this signal when ids change (kernel/cred.c, `commit_creds`).
-    parent_death(command, list);
+    if !is_last {
+        // The kernel forgets this signal when ids change (kernel/cred.c, `commit_creds`).
+        parent_death(command, list);
+    }
     // With the program's identity, so that it cannot be started where it may not be.
     cwd(command, list)?;
     descriptors(command, around, list)?;
+    if is_last {
+        appear(command, around, list);
+    }
     // After descriptors: the terminal is the program's standard input.
     terminal(command, list);
     if command.no_new_privs {
@@ -108,12 +120,17 @@ fn session(command: &Command, list: &mut Writer<'_>) {
 /// A user namespace first: it gives the privileges that joining the others needs.
 fn join(command: &Command, list: &mut Writer<'_>) {
     let user = command.joins(Namespaces::USER);
-    if user && command.joins(Namespaces::TIME) {
+    if command.is_born_again() && command.joins(Namespaces::TIME) {
         list.push(Step::CloneParent { namespaces: Namespaces::EMPTY });
+    }
+    if user {
+        // Processes with capabilities over that namespace may trace the child as soon as it is there.
+        list.push(Step::Undumpable);
     }
     for first in [true, false] {
         for join in &command.joins {
-            let kinds = if user { join.kinds } else { join.in_child() };
+            let left = if user || command.is_born_again() { Namespaces::EMPTY } else { IN_PARENT };
+            let kinds = join.kinds.without(left);
             if !kinds.is_empty() && kinds.contains(Namespaces::USER) == first {
                 list.push(Step::Setns { fd: Fd::of(&join.fd).into(), namespaces: kinds });
             }
@@ -124,11 +141,40 @@ fn join(command: &Command, list: &mut Writer<'_>) {
         if !new.is_empty() {
             list.push(Step::Unshare { namespaces: new });
         }
-        if command.enters_pid_namespace() {
-            let namespaces = command.namespaces.intersection(Namespaces::PID);
+        let namespaces = command.namespaces.intersection(Namespaces::PID);
+        if !namespaces.is_empty() {
             list.push(Step::CloneParent { namespaces });
         }
     }
+}
+
+/// Goes on in the pid namespace that was joined, in a second process.
+///
+/// Until here the child was outside, where nobody in that namespace sees it, and shared this process's
+/// memory and held copies of its descriptors. Whoever may trace the second process from inside finds the
+/// program's identity, the program's descriptors, and a copy of the memory, to which CAP_SYS_PTRACE in the
+/// user namespace of this process is needed.
+fn appear(command: &Command, around: &Surroundings<'_>, list: &mut Writer<'_>) {
+    let mut kept: Vec<Fd> = command.fds.iter().map(|(to, _)| *to).chain(around.channel).collect();
+    kept.sort_unstable();
+    let mut first = Some(Fd::FIRST_EXTRA);
+    for fd in kept {
+        if let (Some(first), Some(last)) = (first, fd.before())
+            && first <= last
+        {
+            list.push(Step::CloseRange { first, last });
+        }
+        first = (fd < Fd::MAX).then(|| fd.after());
+    }
+    if let Some(first) = first {
+        list.push(Step::CloseRange { first, last: Fd::MAX });
+    }
+    list.push(Step::Undumpable);
+    list.push(Step::CloneParent { namespaces: Namespaces::EMPTY });
+    parent_death(command, list);
+    session(command, list);
+    // The kernel may reset it for a new process (sched(7), "The reset-on-fork flag").
+    scheduler(command, list);
 }
 
 fn hostname(command: &Command, list: &mut Writer<'_>) {
@@ -146,9 +192,6 @@ fn limits(command: &Command, list: &mut Writer<'_>) {
     if let Some(nice) = command.nice {
         list.push(Step::Setpriority { nice });
     }
-    if let Some(attr) = command.scheduler {
-        list.push(Step::SchedSetattr { attr });
-    }
     if let Some((class, level)) = command.io_priority {
         list.push(Step::IoprioSet { class, level });
     }
@@ -158,6 +201,12 @@ fn limits(command: &Command, list: &mut Writer<'_>) {
     }
     if let Some(mask) = command.umask {
         list.push(Step::Umask { mask });
+    }
+}
+
+fn scheduler(command: &Command, list: &mut Writer<'_>) {
+    if let Some(attr) = command.scheduler {
+        list.push(Step::SchedSetattr { attr });
     }
 }
 

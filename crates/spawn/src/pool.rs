@@ -31,6 +31,15 @@ const MOST_FREE: usize = 32;
 /// Berths that no [`Child`](crate::Child) holds: free ones, and those whose child is not released.
 static POOL: Mutex<Vec<Parts>> = Mutex::new(Vec::new());
 
+/// Whose memory a child begins in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// This process's.
+    Shared,
+    /// A copy of it: the child uses nothing of ours but its journal.
+    Copied,
+}
+
 /// What a child uses, for one child at a time.
 pub(crate) struct Berth {
     /// Taken only by `drop`.
@@ -41,7 +50,7 @@ pub(crate) struct Berth {
 struct Parts {
     stack: Stack,
     scroll: Scroll,
-    /// Held while the child may change who can look into our memory.
+    /// Held while a child that is weaker than we are shares our memory.
     dumpable: Option<dumpable::Guard>,
 }
 
@@ -52,8 +61,9 @@ impl Parts {
 }
 
 impl Berth {
-    /// A berth for the list that `write` puts into its memory.
+    /// A berth for the list that `write` puts into its memory, for a child that is born in `namespaces`.
     pub(crate) fn new(
+        namespaces: Namespaces,
         write: impl for<'b> FnOnce(&'b Memory) -> Result<ScriptRef<'b>, Error>,
     ) -> Result<Self, Error> {
         let free = {
@@ -73,9 +83,8 @@ impl Berth {
             None => (Stack::new().map_err(|errno| Error::new("stack", errno))?, Memory::default()),
         };
         let scroll = Scroll::try_new(memory, |memory| write(memory))?;
-        let changes_identity = scroll.borrow_dependent().steps.iter().any(changes_identity);
-        let dumpable = changes_identity.then(dumpable::Guard::new).transpose();
-        let dumpable = dumpable.map_err(|errno| Error::new("dumpable", errno))?;
+        let dumpable = dumpable::Guard::of_child(scroll.borrow_dependent().steps, namespaces)
+            .map_err(|errno| Error::new("dumpable", errno))?;
         Ok(Self { parts: Some(Parts { stack, scroll, dumpable }) })
     }
 
@@ -115,17 +124,5 @@ impl Drop for Berth {
         if !released || pool.len() < MOST_FREE {
             pool.push(parts);
         }
-    }
-}
-
-/// Whether this step makes shared memory undumpable, or the kernel may when it performs it
-/// (kernel/cred.c, `commit_creds`).
-fn changes_identity(step: &Step<'_>) -> bool {
-    match step {
-        Step::Setresuid { .. } | Step::Setresgid { .. } => true,
-        // It gives capabilities that the joining user did not have, unless it is that user's own.
-        Step::Setns { namespaces, .. } => namespaces.contains(Namespaces::USER),
-        Step::Undumpable => true,
-        _ => false,
     }
 }

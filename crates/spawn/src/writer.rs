@@ -4,6 +4,7 @@ use crate::Error;
 use crate::environ::{self, Snapshot};
 use crate::error::Reason;
 use crate::page::Page;
+use crate::pool::Sharing;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as BumpVec;
 use husk_script::sys::CPtr;
@@ -43,10 +44,11 @@ impl Memory {
     pub(crate) fn journal(
         &self,
         steps: &[Step<'_>],
+        memory: Sharing,
         timed: bool,
     ) -> Result<(&Journal, Option<&[AtomicU64]>), Error> {
         let times = if timed { steps.len() } else { 0 };
-        let (journal, times) = if steps.iter().any(Step::leaves_memory) {
+        let (journal, times) = if memory == Sharing::Copied || steps.iter().any(Step::leaves_memory) {
             let page = Page::new(times).map_err(|errno| Error::new("journal", errno))?;
             let page = self.page.get_or_init(|| page);
             (page.journal(), page.times())

@@ -8,11 +8,14 @@ use husk_spawn::sys::{Errno, Fd};
 use husk_spawn::{Command, Namespaces, Reason, Reg, Step};
 use rustix::io::read;
 use rustix::pipe::{PipeFlags, pipe_with};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
-use support::{Held, Observed, needs_namespaces, needs_root, observe, own_root};
+use std::sync::atomic::{AtomicU64, Ordering};
+use support::{Held, Observed, is_root, needs_namespaces, needs_root, observe, own_root};
 
 const R0: Reg = Reg::new(0).unwrap();
 
@@ -226,4 +229,67 @@ fn failures_there_are_told_as_anywhere() {
     for error in [command.spawn_and_exec().unwrap_err(), command.status().unwrap_err()] {
         assert_eq!(error.to_string(), "cwd /no/such: No such file or directory (os error 2)");
     }
+}
+
+/// A word of this process that somebody in the container would like to change.
+static LIVE: AtomicU64 = AtomicU64::new(0x5a5a);
+
+/// What somebody who may trace a process that joins finds in it, held at the first moment that it can be seen.
+fn seen_inside(kinds: Namespaces, other: &Observed) {
+    let pipe = || pipe_with(PipeFlags::CLOEXEC).unwrap();
+    let ((here, tells), (awaited, go_on)) = (pipe(), pipe());
+    let (tells_at, awaited_at) = (Fd::new(60).unwrap(), Fd::new(61).unwrap());
+    let pidfd = other.child.as_fd().try_clone_to_owned().unwrap();
+    let _secret = File::open("/dev/null").unwrap();
+    let mut command = Command::new("true");
+    command.join(pidfd, kinds).fd(60, tells).fd(61, awaited).kill_on_drop();
+    command.final_steps(move |writer| {
+        writer.push(Step::Write { fd: tells_at.into(), bytes: b"." });
+        writer.push(Step::Await { fd: awaited_at.into() });
+        Ok(())
+    });
+    let mut child = command.spawn().unwrap();
+    read(&here, &mut [0]).unwrap();
+    let of = |name: &str| PathBuf::from(format!("/proc/{}/{name}", child.id()));
+    assert_eq!(fs::read_link(of("ns/pid")).unwrap(), other.link("ns/pid"));
+
+    let open = fs::read_dir(of("fd")).unwrap();
+    let open: BTreeSet<i32> =
+        open.map(|fd| fd.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect();
+    let passed = BTreeSet::from([0, 1, 2, 60, 61]);
+    let socket: Vec<_> =
+        open.difference(&passed).map(|fd| fs::read_link(of(&format!("fd/{fd}"))).unwrap()).collect();
+    assert!(passed.is_subset(&open), "{open:?}");
+    assert!(is_socket(&socket), "{socket:?}");
+
+    if !is_root() {
+        // The files in /proc of an undumpable process belong to root.
+        assert_eq!(fs::metadata(of("environ")).unwrap().uid(), 0, "it can be looked into");
+    } else {
+        let memory = File::options().write(true).open(of("mem")).unwrap();
+        memory.write_all_at(&7_u64.to_ne_bytes(), LIVE.as_ptr().addr() as u64).unwrap();
+        assert_eq!(LIVE.load(Ordering::Relaxed), 0x5a5a, "it was our memory");
+    }
+    drop(go_on);
+    assert!(child.wait().unwrap().success());
+}
+
+fn is_socket(links: &[PathBuf]) -> bool {
+    matches!(links, [one] if one.to_string_lossy().starts_with("socket:"))
+}
+
+#[test]
+fn a_process_that_joins_a_pid_namespace_appears_there_with_a_copy_of_memory_and_no_other_descriptors() {
+    needs_root!();
+    let kinds = Namespaces::PID | Namespaces::MOUNT;
+    let other = observe(|command| command.new_namespaces(kinds));
+    seen_inside(kinds, &other);
+}
+
+#[test]
+fn nothing_of_a_caller_is_open_to_the_user_namespace_that_is_joined() {
+    needs_namespaces!();
+    let kinds = Namespaces::USER | Namespaces::PID | Namespaces::MOUNT;
+    let other = observe(|command| own_root(command).new_namespaces(kinds));
+    seen_inside(kinds, &other);
 }

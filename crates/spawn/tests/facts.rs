@@ -278,12 +278,6 @@ fn a_child_has_the_pids_that_were_chosen() {
     let init = observe(|command| command.new_namespaces(Namespaces::PID).pids(&[1, free]));
     assert_eq!(init.child.id(), free.unsigned_abs());
     assert_eq!(init.status("NSpid"), format!("{free} 1"));
-
-    // A pid namespace that has its first process takes any number.
-    let namespace = File::open(format!("/proc/{free}/ns/pid")).unwrap();
-    let free = free_pid();
-    let second = observe(|command| command.join(namespace, Namespaces::PID).pids(&[4711, free]));
-    assert_eq!(second.status("NSpid"), format!("{free} 4711"));
 }
 
 /// The pid of a process that is gone, which the kernel gives to nobody until it has given all others.
