@@ -48,6 +48,37 @@ const IDLE: File = File { controller: "cpu", version_1: "cpu.idle", version_2: "
 const SHARES: File = File { controller: "cpu", version_1: "cpu.shares", version_2: "cpu.weight" };
 
 #[test]
+fn a_memory_limit_never_kills_the_runtime() {
+    need!(is_husk(), "runc says otherwise what failed");
+    need!(has("memory"), "needs the memory controller");
+    let mut refused = 0;
+    // From a page, in which nothing begins, to enough for the program.
+    for limit in (12..=22).map(|bits| 1_u64 << bits) {
+        for verb in ["run", "create"] {
+            let bundle = limited("exit 0", json!({ "memory": { "limit": limit } }));
+            bundle.write();
+            let runtime = Runtime::under_test();
+            let mut command = runtime.command(verb);
+            command.arg("--bundle").arg(bundle.path()).arg("c");
+            let seen = runtime.detached(command);
+            match seen.0.status.code() {
+                // The program may be killed in memory of its own.
+                Some(0 | 137) => {}
+                Some(_) => {
+                    seen.fails(1, "linux.resources.memory.limit");
+                    assert!(is_gone(&bundle) && runtime.is_empty(), "{verb} with {limit} leaves something");
+                    refused += 1;
+                }
+                None => panic!("{verb} with {limit}: {:?}", seen.0),
+            }
+            runtime.call("delete", &["--force", "c"]).succeeds();
+            assert!(is_gone(&bundle) && runtime.is_empty(), "{verb} with {limit} leaves something");
+        }
+    }
+    assert!(refused > 0, "the smallest limits are too small for anything");
+}
+
+#[test]
 fn a_program_that_takes_too_much_memory_is_killed() {
     need!(has("memory"), "needs the memory controller");
     let memory = json!({ "memory": { "limit": 32 * MIB, "swap": 32 * MIB } });

@@ -4,6 +4,7 @@
 mod audit;
 mod criu;
 mod network;
+mod prowl;
 mod spy;
 mod stream;
 mod terminal;
@@ -151,6 +152,10 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
         ["watch"] => watch()?,
         // What may be had of every other process in the pid namespace, each thing once, for ever.
         ["spy"] => spy::look()?,
+        // Which memory of the runtime can be had, of the newest processes and the first, for ever.
+        ["prowl", address, bytes] => prowl::look(address, bytes)?,
+        // The same of the first process, once.
+        ["prowl", "first", address, bytes] => return prowl::look_at_first(address, bytes),
         // All that it has from whoever made it, into a file.
         ["audit", file] => {
             let found = audit::audit()?;

@@ -17,6 +17,8 @@ pub(crate) enum Lie {
     Follows,
     /// `fstatfs` says nothing of any file system.
     KnowsNoFileSystem,
+    /// `prctl(PR_SET_DUMPABLE)` leaves memory as it is.
+    StaysDumpable,
 }
 
 impl Lie {
@@ -26,13 +28,21 @@ impl Lie {
         match self {
             Self::Follows => 437,
             Self::KnowsNoFileSystem => common(138, 44),
+            Self::StaysDumpable => common(157, 167),
         }
+    }
+
+    /// The first argument of the calls that are not made, if not all of them.
+    fn argument(self) -> Option<u32> {
+        // PR_SET_DUMPABLE
+        (self == Self::StaysDumpable).then_some(4)
     }
 
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Follows => "links are followed",
             Self::KnowsNoFileSystem => "no file system is known",
+            Self::StaysDumpable => "memory stays dumpable",
         }
     }
 
@@ -40,7 +50,7 @@ impl Lie {
     fn answer(self) -> u32 {
         match self {
             Self::Follows => 0x7fc0_0000,
-            Self::KnowsNoFileSystem => 0x0005_0000,
+            Self::KnowsNoFileSystem | Self::StaysDumpable => 0x0005_0000,
         }
     }
 }
@@ -48,10 +58,21 @@ impl Lie {
 /// The filter that tells these lies.
 fn filter(lies: &[Lie]) -> &'static [Instruction] {
     let (load, equal, answer, allow) = (0x20, 0x15, 0x06, 0x7fff_0000);
-    let mut program = vec![Instruction { code: load, jt: 0, jf: 0, k: 0 }];
+    // Where `struct seccomp_data` has the number, and the lower half of the first argument.
+    let (number, argument) = (0, 16);
+    let mut program = Vec::new();
     for lie in lies {
-        program.push(Instruction { code: equal, jt: 0, jf: 1, k: lie.call() });
-        program.push(Instruction { code: answer, jt: 0, jf: 0, k: lie.answer() });
+        let answered = Instruction { code: answer, jt: 0, jf: 0, k: lie.answer() };
+        program.push(Instruction { code: load, jt: 0, jf: 0, k: number });
+        match lie.argument() {
+            None => program.push(Instruction { code: equal, jt: 0, jf: 1, k: lie.call() }),
+            Some(value) => program.extend([
+                Instruction { code: equal, jt: 0, jf: 3, k: lie.call() },
+                Instruction { code: load, jt: 0, jf: 0, k: argument },
+                Instruction { code: equal, jt: 0, jf: 1, k: value },
+            ]),
+        }
+        program.push(answered);
     }
     program.push(Instruction { code: answer, jt: 0, jf: 0, k: allow });
     program.leak()

@@ -18,6 +18,8 @@ mod liar;
 mod meanwhile;
 /// Records, cgroups and clocks that others change.
 mod meddling;
+/// Neighbours, hooks and companions that look for the runtime's memory.
+mod outside;
 /// Volumes and images that change meanwhile.
 mod races;
 /// Too little of what the runtime needs.

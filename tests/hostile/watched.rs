@@ -48,6 +48,7 @@ pub(crate) fn run(
     let file = || tempfile::tempfile().expect("a file");
     let (mut out, mut err) = (file(), file());
     let mut watched = Command::new(command.get_program());
+    watched.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     watched.args(command.get_args()).stdin(File::open("/dev/null").expect("the null device"));
     watched.stdout(out.try_clone().expect("a file")).stderr(err.try_clone().expect("a file"));
     let new_listener = 8;

@@ -176,6 +176,12 @@ impl Resources {
         only
     }
 
+    /// Whether memory is limited, so that processes may be killed for using it.
+    #[must_use]
+    pub fn limits_memory(&self) -> bool {
+        self.memory != Memory::default() || self.unified.keys().any(|file| file.starts_with("memory."))
+    }
+
     /// Whether there is a limit among them that needs a cgroup. Device rules do not count: without
     /// privileges they cannot be had, and without privileges there are no devices to be opened.
     #[must_use]

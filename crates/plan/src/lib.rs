@@ -216,6 +216,9 @@ pub fn create<'b>(
     }
     // Not later: nobody may be left to hand its listener over.
     seccomp::load(container, host, When::Attended, &mut plan)?;
+    // Not earlier: a caller without privileges maps ids and fetches the listener through `/proc`, whose files
+    // of an undumpable process belong to root. Not later: when it waits, others may come into the container.
+    process::hide_memory(&mut plan);
     process::wait(start, &mut plan);
     seccomp::load(container, host, When::Last, &mut plan)?;
     let environment = process::environment(process, host, call, &mut plan)?;

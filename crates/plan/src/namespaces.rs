@@ -175,6 +175,10 @@ pub(crate) fn enter(
     if joined(container).contains(Namespaces::TIME) {
         go_on(container, host, Birth::BeforeJoining, start, plan);
     }
+    if joined(container).contains(Namespaces::USER) {
+        // Processes with capabilities over that namespace may trace the child as soon as it is there.
+        plan.at("linux.namespaces").push(Step::Undumpable);
+    }
     // With privileges here the user namespace last, because there are none over the others afterwards;
     // without, first, because it gives some.
     opened.sort_by_key(|(_, kind, _)| (*kind == Namespaces::USER) == (host.euid == 0));

@@ -210,6 +210,13 @@ pub(crate) fn find(container: &Container, call: &Call<'_>, plan: &mut Builder<'_
     Ok(())
 }
 
+/// Closes the memory to everybody in the container until exec, which opens the program's own. It is the
+/// runtime's, or was; CAP_SYS_PTRACE is then needed in the user namespace that the runtime was started in. Memory
+/// that is undumpable already, as from the clone on if the runtime is root's, stays so.
+pub(crate) fn hide_memory(plan: &mut Builder<'_>) {
+    plan.at("process").push(Step::Undumpable);
+}
+
 /// Waits for `start` if there is to be one, with signals held back that are the program's.
 pub(crate) fn wait(start: Start, plan: &mut Builder<'_>) {
     plan.at("process");

@@ -326,6 +326,20 @@ impl Home<'_> {
         }
     }
 
+    /// What to say of a child that was killed because its memory limit left no room for it, if it was.
+    pub(crate) fn memory_ran_out(&self) -> Option<String> {
+        let Self::New(new) = self else { return None };
+        let cgroup = new.cgroup.as_ref()?;
+        // Tolerated: a cgroup that tells nothing has killed nobody as far as can be known.
+        cgroup.oom_kills().ok().filter(|kills| *kills > 0)?;
+        let needed = cgroup.stats().map_or(0, |stats| stats.memory.usage.max);
+        let text = "container init was OOM-killed (memory limit too low?)";
+        Some(match new.container.resources.memory.limit {
+            Some(limit) => format!("{text}: of {limit} bytes, {needed} were in use before its program began"),
+            None => text.to_owned(),
+        })
+    }
+
     /// Sets what could slow down, stop or kill a child on its way.
     pub(crate) fn limit(&self) -> Result<(), Error> {
         match self {

@@ -152,7 +152,7 @@ fn park(
     record.process = Some(process(&launched.child)?);
     creation.entry.write(record)?;
     write_pid(request.pid_file.as_deref(), launched.child.id())?;
-    launched.child.go_on()?;
+    launched.go_on()?;
     // Until the channel ends our death is the child's.
     launched.child.next_request()?;
     debug!("init: closing the pipe to signal completion: {} waits for start", launched.child.id());

@@ -10,11 +10,13 @@ use crate::trees::id_maps;
 use bumpalo::Bump;
 use husk_bundle::Container;
 use husk_listing::{Kinds, Line};
-use husk_plan::{Call, CgroupMount, Host, Meaning, NewRoot, Plan};
+use husk_plan::{Call, CgroupMount, Host, Meaning, NewRoot, Plan, Start};
 use husk_script::Step;
-use husk_spawn::{Child, Command, Reason, Request};
+use husk_spawn::{Child, Command, Reason, Request, Signal};
 use log::{Level, debug, log_enabled};
+use rustix::process::geteuid;
 use std::os::fd::BorrowedFd;
+use std::os::unix::process::ExitStatusExt as _;
 
 /// A child together with the plan it performs.
 pub(crate) struct Launched<'c> {
@@ -32,8 +34,22 @@ impl Launched<'_> {
         Ok(())
     }
 
-    /// An error of the child's, with what a hook has to say to it.
+    /// Tells the child that what it asked for is done. The error of one that is gone is why.
+    pub(crate) fn go_on(&mut self) -> Result<(), Error> {
+        let Err(error) = self.child.go_on() else { return Ok(()) };
+        self.wait_for_exec()?;
+        Err(Error::Spawn(error))
+    }
+
+    /// An error of the child's, with the limit that killed it, or what a hook has to say to it.
     pub(crate) fn explain(&mut self, error: husk_spawn::Error) -> Error {
+        if let Reason::Died(status) = error.reason()
+            && status.signal() == Some(Signal::KILL.number())
+            && let Some(home) = &self.home
+            && let Some(failure) = home.memory_ran_out()
+        {
+            return Error::step("linux.resources.memory.limit", failure);
+        }
         explain(error, &self.plan, self.child.last_words())
     }
 }
@@ -65,11 +81,31 @@ pub(crate) fn launch<'c>(
         command.timed();
     }
     limits::make_room(container);
+    if needs_own_memory(container, call.start) {
+        command.own_memory();
+    }
     timings.begin("clone, map ids");
     if let Some(directory) = home.as_ref().and_then(Home::directory) {
         enter(&mut command, directory)?;
     }
     Ok(Launched { home, ..perform(&command, plan)? })
+}
+
+/// Whether the child begins in a copy of our memory and does not share it.
+///
+/// - A process that waits for `start` has no reason to keep ours, in which the caller's environment is.
+/// - A memory limit is in force before the program runs, and the kernel kills everybody who shares the memory
+///   of its victim (mm/oom_kill.c, `__oom_kill_process`).
+/// - A `startContainer` hook is a program of the image beside a process that has not execed. With
+///   CAP_SYS_PTRACE it may look into that one, whether its memory is dumpable or not.
+///
+/// A caller without privileges can fetch a seccomp listener only from memory that it can make dumpable itself.
+fn needs_own_memory(container: &Container, start: Start) -> bool {
+    let is_fetched_from = container.seccomp_listener.is_some() && !geteuid().is_root();
+    let wants = matches!(start, Start::On(_))
+        || container.resources.limits_memory()
+        || !container.hooks.start_container.is_empty();
+    wants && !is_fetched_from
 }
 
 /// What a mount of type `cgroup` shows is the container's own, and not the caller's.

@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::record::Record;
 use crate::status::OCI_VERSION;
 use husk_bundle::Container;
+use husk_bundle::container::NamespaceKind;
 use husk_spawn::sys::Errno;
 use husk_spawn::sys::process::{Dumpable, prctl_get_dumpable, prctl_set_dumpable};
 use husk_spawn::{Child, Reason};
@@ -48,7 +49,7 @@ struct State<'a> {
 pub(crate) fn hand_over(child: &mut Child, container: &Container, record: &Record) -> Result<(), Error> {
     let agent = container.seccomp_listener.as_ref();
     let agent = agent.ok_or(Error::State("seccomp listenerPath is not set"))?;
-    let listener = fetch(child)?;
+    let listener = fetch(child, container)?;
     let pid = child.id();
     let state = ContainerProcessState {
         oci_version: OCI_VERSION,
@@ -76,11 +77,15 @@ pub(crate) fn hand_over(child: &mut Child, container: &Container, record: &Recor
         .map_err(|errno| Error::file("linux.seccomp.listenerPath: send to", &agent.path, errno))
 }
 
-fn fetch(child: &mut Child) -> Result<OwnedFd, Error> {
+fn fetch(child: &mut Child, container: &Container) -> Result<OwnedFd, Error> {
+    let mut namespaces = container.namespaces.iter();
+    let has_new_users =
+        namespaces.any(|namespace| namespace.kind == NamespaceKind::User && namespace.path.is_none());
     match child.requested_fd() {
-        // A child that has become another user has made the memory that it shares with us undumpable,
-        // and a user without privileges may look into no such process, be it our own.
-        Err(error) if error.reason() == Reason::Errno(Errno::PERM) => {
+        // A child that has become another user has made its memory undumpable, and a caller without privileges may
+        // look into no such process, be it its own child. The memory is dumpable for this one call. Nobody else is in the
+        // child's user namespace yet; in one that was there before, somebody could look into it meanwhile.
+        Err(error) if error.reason() == Reason::Errno(Errno::PERM) && has_new_users => {
             let failed = |errno| Error::kernel("fetch the seccomp listener", errno);
             let before = prctl_get_dumpable().map_err(failed)?;
             prctl_set_dumpable(Dumpable::Yes).map_err(failed)?;

@@ -149,7 +149,7 @@ fn begin(
         }
         create::write_pid(request.pid_file.as_deref(), launched.child.id())?;
         resctrl::join(container, launched.child.id(), record, &creation.entry)?;
-        launched.child.go_on()?;
+        launched.go_on()?;
     }
     if timings.are_wanted() || log_enabled!(Level::Debug) {
         timings.begin("wait for exec");

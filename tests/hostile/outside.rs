@@ -1,0 +1,312 @@
+//! Attacks from outside the container that is being made: a neighbour in the host's pid namespace, and companions of a
+//! process that waits for `start`. They look for a process whose memory is the runtime's.
+//!
+//! Each has to succeed where `prctl(PR_SET_DUMPABLE)` does nothing (`liar.rs`).
+
+use super::liar::{self, Lie};
+use crate::hermetic::Place;
+use crate::util::{Bundle, Runtime, Seen, is_husk, is_root, need, program};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde_json::{Value, json};
+use std::env;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Lines, Read as _};
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::process::{Child, ChildStdout, Command};
+use std::sync::{Mutex, PoisonError};
+
+/// How often each kind of process is started beside a neighbour.
+fn starts() -> usize {
+    env::var("PROWLED").map_or(200, |count| count.parse().expect("PROWLED is a number"))
+}
+
+/// How often at most on a kernel that lies: until the neighbour has what it looks for.
+const MOST_LOST: usize = 2000;
+
+/// Capabilities of a neighbour, and of the containers beside it.
+const FEW: [&str; 3] = ["CAP_CHOWN", "CAP_FOWNER", "CAP_SETUID"];
+
+/// Where husk's program has which bytes in memory, as the guest wants to be told: it has a fixed address.
+fn mark() -> [String; 2] {
+    let mut head = [0; 4096];
+    File::open(program()).and_then(|mut file| file.read_exact(&mut head)).expect("husk's binary");
+    let word = |at: usize, size: usize| {
+        let bytes = head[at..at + size].iter().rev();
+        bytes.fold(0_usize, |word, byte| word << 8 | usize::from(*byte))
+    };
+    // elf(5): the program headers begin at `e_phoff`; the first that is loaded from the file's beginning has it in memory
+    // at `p_vaddr`.
+    let (first, size, count) = (word(32, 8), word(54, 2), word(56, 2));
+    let mut headers = (0..count).map(|index| first + index * size);
+    let loaded = headers.find(|at| word(*at, 4) == 1 && word(at + 8, 8) == 0).expect("a part of it");
+    // With the entry point, which no other program has there.
+    let bytes = head[..64].iter().map(|byte| format!("{byte:02x}")).collect();
+    [format!("{:x}", word(loaded + 16, 8)), bytes]
+}
+
+fn with_capabilities(bundle: Bundle, capabilities: &[&str]) -> Bundle {
+    let sets = json!({ "bounding": capabilities, "permitted": capabilities, "effective": capabilities });
+    bundle.with("/process/capabilities", sets)
+}
+
+/// Namespaces of these kinds, all new.
+fn namespaces(kinds: &[&str]) -> Value {
+    kinds.iter().map(|kind| json!({ "type": kind })).collect()
+}
+
+fn in_user_namespace(bundle: Bundle) -> Bundle {
+    let map = json!([{ "containerID": 0, "hostID": 100_000, "size": 65536 }]);
+    let bundle = bundle.with("/linux/namespaces", namespaces(&["user", "pid", "ipc", "uts", "mount"]));
+    fs::set_permissions(bundle.path(), fs::Permissions::from_mode(0o755)).expect("a way in");
+    chown(bundle.rootfs(), Some(100_000), Some(100_000)).expect("a root file system of its own");
+    bundle.with("/linux/uidMappings", map.clone()).with("/linux/gidMappings", map)
+}
+
+/// This thread, and what it starts, on one processor; the test has the other back when this is dropped.
+struct Pinned(CpuSet);
+
+impl Pinned {
+    fn to(index: usize) -> Self {
+        let before = sched_getaffinity(None).expect("the processors");
+        let mut one = CpuSet::new();
+        let nth = (0..CpuSet::MAX_CPU).filter(|cpu| before.is_set(*cpu)).cycle().nth(index);
+        one.set(nth.expect("a processor"));
+        sched_setaffinity(None, &one).expect("one of the processors");
+        Self(before)
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        sched_setaffinity(None, &self.0).expect("the processors");
+    }
+}
+
+/// A container in the pid namespace of the host that looks for the runtime's memory.
+struct Neighbour {
+    /// Kept for as long as it lives.
+    _bundle: Bundle,
+    runtime: Runtime,
+    process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    /// What it had.
+    had: Vec<String>,
+}
+
+impl Neighbour {
+    fn with(capabilities: &[&str]) -> Self {
+        let [address, bytes] = mark();
+        let bundle = with_capabilities(Bundle::running(&format!("prowl {address} {bytes}")), capabilities);
+        let bundle = bundle.with("/linux/namespaces", namespaces(&["ipc", "uts", "mount"]));
+        let runtime = Runtime::under_test();
+        let mut process = runtime.running(&bundle);
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "begun");
+        Self { _bundle: bundle, runtime, process, lines, had: Vec::new() }
+    }
+
+    /// What it has had of all that was started until now. It is shown a process that it may look into, so that it is
+    /// known to have looked.
+    fn had(mut self) -> Vec<String> {
+        let name = format!("one of {} to be seen", self.process.id());
+        let shown = Bundle::running("wait");
+        let shown = shown.with("/process/env", json!([format!("PROWLED_FOR={name}")]));
+        let shown =
+            with_capabilities(shown.with("/linux/namespaces", namespaces(&["ipc", "uts", "mount"])), &[]);
+        let runtime = Runtime::under_test();
+        let mut process = runtime.running(&shown);
+        loop {
+            let line = self.lines.next().expect("the neighbour lives").unwrap();
+            if line == format!("environment of {name}") {
+                break;
+            }
+            self.note(line);
+        }
+        runtime.call("delete", &["--force", "c"]).succeeds();
+        process.wait().unwrap();
+        self.runtime.call("delete", &["--force", "c"]).succeeds();
+        while let Some(line) = self.lines.next() {
+            self.note(line.unwrap());
+        }
+        self.process.wait().unwrap();
+        self.had
+    }
+
+    /// Keeps what is the runtime's. The variable of a process to be seen is also found while half of it is there.
+    fn note(&mut self, line: String) {
+        if !line.starts_with("environment of one") {
+            self.had.push(line);
+        }
+    }
+}
+
+/// Held by each test: on a kernel that lies for one of them a neighbour of another would find something.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// One start of some kind, whose command is told what to do by the caller.
+type Start = Box<dyn Fn(&dyn Fn(Command) -> Seen)>;
+
+/// The kinds of processes that share the runtime's memory on their way, each to be started many times.
+fn kinds(capabilities: &'static [&'static str]) -> Vec<(&'static str, Start)> {
+    let run = move |bundle: Bundle| -> Start {
+        let bundle = with_capabilities(bundle, capabilities);
+        bundle.write();
+        Box::new(move |go| {
+            let runtime = Runtime::under_test();
+            let mut command = runtime.command("run");
+            command.arg("--bundle").arg(bundle.path()).arg("c");
+            go(command).succeeds();
+        })
+    };
+    let create = move |bundle: Bundle| -> Start {
+        let bundle = with_capabilities(bundle, capabilities);
+        bundle.write();
+        Box::new(move |go| {
+            let runtime = Runtime::under_test();
+            let mut command = runtime.command("create");
+            command.arg("--bundle").arg(bundle.path()).arg("c");
+            go(command).succeeds();
+            let mut command = runtime.command("start");
+            command.arg("c");
+            go(command).succeeds();
+        })
+    };
+    let exec = move |bundle: Bundle| -> Start {
+        let bundle = with_capabilities(bundle, capabilities);
+        let runtime = Runtime::started(&bundle);
+        Box::new(move |go| {
+            let _kept = &bundle;
+            let mut command = runtime.command("exec");
+            command.args(["c", "/guest", "exit", "0"]);
+            go(command).succeeds();
+        })
+    };
+    let guest = || Bundle::running("exit 0");
+    let mapped = || {
+        let map = json!([{ "containerID": 0, "hostID": 200_000, "size": 65536 }]);
+        let guest = guest();
+        let source = guest.rootfs();
+        guest.mounting(json!({ "destination": "/mapped", "source": source, "options": ["bind"],
+            "uidMappings": map, "gidMappings": map }))
+    };
+    let hooked = || {
+        guest().with(
+            "/hooks",
+            json!({ "startContainer": [{ "path": "/guest", "args": ["guest", "exit", "0"] }] }),
+        )
+    };
+    vec![
+        ("run", run(guest())),
+        ("run in a user namespace", run(in_user_namespace(guest()))),
+        ("run with an idmapped mount", run(mapped())),
+        ("run with a hook", run(hooked())),
+        ("create", create(guest())),
+        ("create in a user namespace", create(in_user_namespace(guest()))),
+        ("exec", exec(Bundle::running("hang"))),
+        ("exec in a user namespace", exec(in_user_namespace(Bundle::running("hang")))),
+        ("test", Box::new(|go| drop(go(Place::new().command(&[], &["true"])).succeeds()))),
+    ]
+}
+
+/// Starts it many times beside a neighbour, until enough has been had.
+fn beside(capabilities: &'static [&'static str], start: &Start, lies: &[Lie]) -> Vec<String> {
+    let neighbour = {
+        let _pinned = Pinned::to(1);
+        Neighbour::with(capabilities)
+    };
+    let _pinned = Pinned::to(0);
+    let go = |mut command: Command| {
+        command.env("PROWLED_FOR", "the runtime");
+        if lies.is_empty() { Runtime::under_test().detached(command) } else { liar::run(&command, lies) }
+    };
+    for _ in 0..starts() {
+        start(&go);
+    }
+    neighbour.had()
+}
+
+#[test]
+fn a_neighbour_on_the_host_opens_no_memory_of_the_runtime() {
+    need!(is_husk() && is_root(), "needs root, beside whom somebody may be weaker");
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    for capabilities in [&[][..], &FEW] {
+        for (kind, start) in kinds(capabilities) {
+            eprintln!("{kind} beside {capabilities:?}");
+            let had = beside(capabilities, &start, &[]);
+            assert!(had.is_empty(), "{kind} beside a neighbour with {capabilities:?}: {had:?}");
+        }
+    }
+}
+
+#[test]
+fn the_same_neighbour_opens_it_if_it_stays_dumpable() {
+    need!(is_husk() && is_root(), "needs root, beside whom somebody may be weaker");
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    for (kind, start) in kinds(&[]) {
+        eprintln!("{kind} on a lying kernel");
+        let mut tries = 0;
+        while !beside(&[], &start, &[Lie::StaysDumpable]).iter().any(|line| line.starts_with("memory")) {
+            tries += starts();
+            assert!(tries < MOST_LOST, "{kind}: nothing was had in {tries} starts");
+        }
+    }
+}
+
+/// Makes a bundle whose program is the guest with these words.
+type MakeBundle = fn(&str) -> Bundle;
+
+/// What a companion of a process that waits for `start` finds, and one that is a hook of a process that is about to begin,
+/// each in a container with these capabilities.
+fn companions(bundle: impl Fn(&str) -> Bundle, capabilities: &[&str], lies: &[Lie]) -> [Seen; 2] {
+    let [address, bytes] = mark();
+    let looks = ["/guest", "prowl", "first", &address, &bytes];
+    let go = |mut command: Command| {
+        command.env("PROWLED_FOR", "the runtime");
+        if lies.is_empty() { Runtime::under_test().detached(command) } else { liar::run(&command, lies) }
+    };
+    let runtime = Runtime::under_test();
+    let waiting = with_capabilities(bundle("exit 0"), capabilities);
+    waiting.write();
+    let mut command = runtime.command("create");
+    command.arg("--bundle").arg(waiting.path()).arg("c");
+    go(command).succeeds();
+    let exec = runtime.call("exec", &[&["c"][..], &looks].concat());
+    runtime.call("delete", &["--force", "c"]).succeeds();
+
+    let hook = json!([{ "path": "/guest", "args": looks }]);
+    let hooked =
+        with_capabilities(bundle("exit 0"), capabilities).with("/hooks", json!({ "startContainer": hook }));
+    hooked.write();
+    let mut command = runtime.command("run");
+    command.arg("--bundle").arg(hooked.path()).arg("c");
+    [exec, go(command)]
+}
+
+#[test]
+fn a_companion_opens_nothing_of_a_process_that_has_not_begun() {
+    need!(is_husk(), "what runc lets be seen is runc's");
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let users = |words: &str| in_user_namespace(Bundle::running(words));
+    // Without root every container has a user namespace.
+    let in_users: MakeBundle = if is_root() { users } else { Bundle::running };
+    let tracer = &["CAP_SYS_PTRACE"][..];
+    let kinds: [(MakeBundle, &[&str]); 4] =
+        [(Bundle::running, &[]), (Bundle::running, &FEW), (in_users, &[]), (in_users, tracer)];
+    for (bundle, capabilities) in kinds {
+        let [exec, hook] = companions(bundle, capabilities, &[]);
+        hook.succeeds();
+        // A caller without privileges may enter the container only when its program has begun.
+        if is_root() {
+            exec.prints("");
+        }
+    }
+    // In a user namespace the kernel itself makes memory undumpable, when ids change.
+    for capabilities in [&[][..], &FEW] {
+        let [exec, hook] = companions(Bundle::running, capabilities, &[Lie::StaysDumpable]);
+        hook.fails(1, "memory of the runtime");
+        if is_root() {
+            exec.fails(3, "");
+            assert!(String::from_utf8_lossy(&exec.0.stdout).contains("memory of the runtime"));
+        }
+    }
+}
