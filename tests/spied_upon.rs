@@ -2,11 +2,13 @@
 //! it can get of it.
 
 use crate::util::{Bundle, Runtime, guest, is_husk, is_root, need};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::process::ChildStdout;
 
 /// How many processes come, each after the other.
 fn comers() -> usize {
@@ -67,6 +69,33 @@ fn nothing_is_had_of_it_before_it_is_the_program() {
 fn nor_by_one_that_may_trace_everything_in_its_user_namespace() {
     need!(is_husk(), "what runc lets be seen is runc's");
     assert_eq!(had(&spy(true, &["CAP_SYS_PTRACE"])), [""; 0]);
+}
+
+// A socket that nobody reads, as one that was taken from a process whose parent reads it no more. The spy has stopped its
+// owner by then, and if it waited there both would hang for good.
+#[test]
+fn the_spy_waits_for_no_socket_that_is_full() {
+    need!(is_husk(), "tests the guest");
+    let (runtime, bundle) = (Runtime::under_test(), spy(false, &[]));
+    let mut spy = runtime.running(&bundle);
+    let mut said = BufReader::new(spy.stdout.take().unwrap());
+    assert_eq!(next_line(&mut said), "begun\n");
+    runtime.call("exec", &["--detach", "c", "/guest", "full-socket"]).succeeds();
+    while !next_line(&mut said).starts_with("stolen socket:") {}
+    runtime.call("delete", &["--force", "c"]).succeeds();
+    spy.wait().unwrap();
+}
+
+/// The next line, for which it does not wait for ever.
+fn next_line(said: &mut BufReader<ChildStdout>) -> String {
+    if said.buffer().is_empty() {
+        let most = Timespec { tv_sec: 30, tv_nsec: 0 };
+        let ready = poll(&mut [PollFd::new(said.get_ref(), PollFlags::IN)], Some(&most)).unwrap();
+        assert_eq!(ready, 1, "it says nothing more");
+    }
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    line
 }
 
 // Who has CAP_SYS_PTRACE over the host is kept from nothing by being undumpable, and may look into what is about to

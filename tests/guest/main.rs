@@ -194,6 +194,25 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
         }
         // Leaves a process behind that has its standard streams and waits for somebody to open a fifo.
         ["leave", fifo] => drop(std::process::Command::new("/proc/self/exe").args(["cat", fifo]).spawn()?),
+        // Starts a process that never ends, adds its pid to a file, and never ends either.
+        ["leave-hanging", file] => {
+            let left = std::process::Command::new("/proc/self/exe").arg("hang").spawn()?;
+            fs::write(file, left.id().to_string())?;
+            loop {
+                std::thread::park();
+            }
+        }
+        // Writes a byte to a fifo, which says that it has begun, and never ends.
+        ["hang-at", fifo] => {
+            fs::write(fifo, "x")?;
+            loop {
+                std::thread::park();
+            }
+        }
+        // Stops a process that is on its way into the container, and says so.
+        ["stop-comer"] => spy::stop_comer()?,
+        // Holds a socket that nobody reads and that is full.
+        ["full-socket"] => spy::hold_full_socket()?,
         // Starts this many processes that never end, and says how many came.
         ["crowd", count] => {
             let (mut here, count) = (0, count.parse::<u32>()?);
