@@ -6,9 +6,12 @@
 //!
 //! What it says is kept for the case that it fails, see [`report`](crate::report).
 
-use crate::sys::process::{End, execve, getpid, getppid, poll_end, prctl_set_pdeathsig, waitid_pidfd};
+use crate::sys::clone::Forked;
+use crate::sys::process::{
+    End, execve, getpid, getppid, kill_group, poll_end, prctl_set_pdeathsig, setpgid, waitid_pidfd,
+};
 use crate::sys::signal::{Signal, SignalSet, pidfd_send_signal, rt_sigprocmask};
-use crate::sys::{CArray, Errno, Fd, Result, clone, errno, file};
+use crate::sys::{CArray, Errno, Fd, Pid, Result, clone, errno, file};
 use core::ffi::CStr;
 
 /// A program to run.
@@ -23,7 +26,7 @@ pub struct Hook<'a> {
     /// What it reads from standard input: these bytes around the child's pid, which the child alone knows
     /// as its own pid namespace has it.
     pub state: [&'a [u8]; 2],
-    /// After how many seconds it is killed.
+    /// After how many seconds it is killed, with its process group.
     pub timeout_seconds: Option<u32>,
 }
 
@@ -73,7 +76,7 @@ pub(crate) fn run(hook: &Hook<'_>, said: &mut Option<Fd>) -> Result {
     let output = file::memfd_create(c"hook")?;
     let [reader, writer] = file::pipe()?;
     let parent = getpid();
-    let pidfd = clone::fork(|| {
+    let Forked { pid, pidfd } = clone::fork(|| {
         // Of one that could not exec the pipe says why; exec closes it.
         let reason = become_hook(hook, state, output, parent);
         // Those that calls return to programs end at 133.
@@ -88,7 +91,7 @@ pub(crate) fn run(hook: &Hook<'_>, said: &mut Option<Fd>) -> Result {
 
     let in_time = poll_end(pidfd, hook.timeout_seconds)?;
     if !in_time {
-        pidfd_send_signal(pidfd, Signal::KILL)?;
+        end_group(pid, pidfd)?;
     }
     let end = waitid_pidfd(pidfd)?;
     let mut reason = [0];
@@ -111,14 +114,27 @@ pub(crate) fn run(hook: &Hook<'_>, said: &mut Option<Fd>) -> Result {
     }
 }
 
+/// Kills the hook and the processes that it has started, unless they have left its process group. The hook has not been
+/// waited for, so the number of its group cannot be another group's.
+fn end_group(leader: Pid, pidfd: Fd) -> Result {
+    pidfd_send_signal(pidfd, Signal::KILL)?;
+    match kill_group(leader, Signal::KILL) {
+        // It was killed before it made the group.
+        Err(Errno::SRCH) => Ok(()),
+        killed => killed,
+    }
+}
+
 /// Becomes the hook's program. Returns only to say why not.
-fn become_hook(hook: &Hook<'_>, state: Fd, output: Fd, parent: crate::sys::Pid) -> Errno {
+fn become_hook(hook: &Hook<'_>, state: Fd, output: Fd, parent: Pid) -> Errno {
     let prepare = || {
         // It is of no use without us.
         prctl_set_pdeathsig(Some(Signal::KILL))?;
         if getppid() != Some(parent) {
             return Err(Errno::SRCH);
         }
+        // A group of its own, so that a hook that takes too long is killed with all that it has started.
+        setpgid(None, None)?;
         file::dup3(state, Fd::STDIN)?;
         file::dup3(output, Fd::STDOUT)?;
         file::dup3(output, Fd::STDERR)?;

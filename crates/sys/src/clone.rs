@@ -101,6 +101,15 @@ pub unsafe fn clone(args: &CloneArgs, entry: Entry, argument: *const c_void) -> 
     pid(returned)
 }
 
+/// A child that [`fork`] has started.
+#[derive(Clone, Copy, Debug)]
+pub struct Forked {
+    /// Its pid, which nobody else gets until it has been waited for.
+    pub pid: Pid,
+    /// Its pidfd, which is the caller's to close.
+    pub pidfd: Fd,
+}
+
 /// `clone` without shared memory: starts a process that runs `child` in a copy of this one's memory,
 /// ends with the status that it returns, and is known by the pidfd that is returned here. Not by `clone3`,
 /// which the seccomp profiles of container engines refuse to containers, and so to what runs in one.
@@ -108,7 +117,7 @@ pub unsafe fn clone(args: &CloneArgs, entry: Entry, argument: *const c_void) -> 
 /// # Errors
 ///
 /// See clone(2).
-pub fn fork(child: impl FnOnce() -> u8) -> Result<Fd> {
+pub fn fork(child: impl FnOnce() -> u8) -> Result<Forked> {
     let mut pidfd: i32 = -1;
     let flags = u64::from(CLONE_PIDFD) | SIGCHLD;
     let flags = usize::try_from(flags).unwrap_or(usize::MAX);
@@ -117,10 +126,11 @@ pub fn fork(child: impl FnOnce() -> u8) -> Result<Fd> {
     // SAFETY: the kernel writes the pidfd where it is told, in this process alone. The call returns
     // a second time in the child, whose memory is another: it calls `child`, which it owns as the only
     // one there, and never returns from here.
-    if check(unsafe { arch::call(__NR_clone, words) })? == 0 {
+    let returned = unsafe { arch::call(__NR_clone, words) };
+    if check(returned)? == 0 {
         raw::exit_group(usize::from(child()));
     }
-    Fd::new(pidfd).ok_or(Errno::BADF)
+    Ok(Forked { pid: pid(returned)?, pidfd: Fd::new(pidfd).ok_or(Errno::BADF)? })
 }
 
 /// `clone(CLONE_PARENT | CLONE_PARENT_SETTID)` without a stack, as fork: the caller goes on twice, in

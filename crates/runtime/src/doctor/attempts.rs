@@ -104,8 +104,8 @@ fn attempt(what: impl FnOnce() -> Outcome) -> Outcome {
         // The numbers of errors that concern us are small.
         Err(errno) => u8::try_from(errno.raw_os_error()).unwrap_or(u8::MAX),
     })?;
-    let end = waitid_pidfd(child);
-    file::close(child);
+    let end = waitid_pidfd(child.pidfd);
+    file::close(child.pidfd);
     match end? {
         End::Exited(0) => Ok(()),
         End::Exited(number) => Err(Errno::from_raw_os_error(number.into())),
