@@ -7,10 +7,11 @@ use husk_listing::Line;
 use husk_script::hook::Failed;
 use husk_script::journal::Progress;
 use husk_script::report::{GO_ON, LAST_WORDS, MOST_BYTES, MOST_WORDS, WITH_NUMBER};
-use husk_script::sys::process::Usage;
+use husk_script::sys::process::{Usage, kill_group};
 use husk_script::sys::signal::{Signal, pidfd_send_signal};
 use husk_script::sys::{Errno, Fd, Pid};
 use husk_script::{Request, Script, Step};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{IoSliceMut, retry_on_intr};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -28,6 +29,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::task::Poll;
 
 /// What a process wrote, and how it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,16 +117,38 @@ impl Child {
     /// If the child says what is no request.
     pub fn next_request(&mut self) -> Result<Option<Request>, Error> {
         loop {
-            let Some(channel) = &self.channel else { return Ok(None) };
+            if let Poll::Ready(request) = self.receive(RecvFlags::empty())? {
+                return Ok(request);
+            }
+        }
+    }
+
+    /// What [`next_request`](Self::next_request) would return, or `Pending` if the child has not asked yet. Never blocks.
+    /// For an event loop: [`release_fd`](Self::release_fd) is readable when there is something to look at.
+    ///
+    /// # Errors
+    ///
+    /// As `next_request`.
+    pub fn try_next_request(&mut self) -> Result<Poll<Option<Request>>, Error> {
+        self.receive(RecvFlags::DONTWAIT)
+    }
+
+    /// Receives messages until there is a request, and keeps last words. `Pending` only if `flags` say not to wait.
+    fn receive(&mut self, flags: RecvFlags) -> Result<Poll<Option<Request>>, Error> {
+        loop {
+            let Some(channel) = &self.channel else { return Ok(Poll::Ready(None)) };
             let failed = |errno| Error::new("request", errno);
             let mut message = [0; MOST_BYTES];
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
             let mut came = RecvAncillaryBuffer::new(&mut space);
             let received = retry_on_intr(|| {
                 let mut parts = [IoSliceMut::new(&mut message)];
-                recvmsg(channel, &mut parts, &mut came, RecvFlags::CMSG_CLOEXEC)
+                recvmsg(channel, &mut parts, &mut came, RecvFlags::CMSG_CLOEXEC | flags)
             });
-            let length = received.map_err(failed)?.bytes;
+            let length = match received {
+                Err(Errno::AGAIN) if flags.contains(RecvFlags::DONTWAIT) => return Ok(Poll::Pending),
+                received => received.map_err(failed)?.bytes,
+            };
             self.received = came.drain().find_map(|message| match message {
                 RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
                 _ => None,
@@ -133,11 +157,11 @@ impl Child {
             let [what, a, b, c, d, ..] = message;
             self.about = (length == WITH_NUMBER).then(|| i32::from_ne_bytes([a, b, c, d]));
             match Request::from_byte(what) {
-                _ if length == 0 => return Ok(None),
+                _ if length == 0 => return Ok(Poll::Ready(None)),
                 // To the end of file.
                 None if what == LAST_WORDS => keep(&mut self.last_words, &message[1..length]),
                 None => return Err(failed(Errno::PROTO)),
-                request => return Ok(request),
+                request => return Ok(Poll::Ready(request)),
             }
         }
     }
@@ -214,7 +238,9 @@ impl Child {
     /// Goes over to the process that the list goes on in, if the one known so far has made way for it.
     pub(crate) fn follow(&mut self) -> Result<(), Error> {
         while let Some(next) = self.next_birth() {
-            // The other has nothing left to do but to exit.
+            // The other has nothing left to do but to exit. It is killed, since a process that may signal it could stop it
+            // before it exits, and have us wait for ever.
+            self.signal_pidfd(Signal::KILL)?;
             wait(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::empty(), self.pid)?;
             self.go_over(next)?;
         }
@@ -283,6 +309,24 @@ impl Child {
         self.berth().script().journal.ended().map(|(_, usage)| usage)
     }
 
+    /// Whether it has become its program, or has ended. Unlike [`is_released`](Self::is_released) it also says so of a
+    /// program that a second process became.
+    ///
+    /// # Errors
+    ///
+    /// If the process that the list went on in is not a child of this process.
+    pub fn has_begun(&mut self) -> Result<bool, Error> {
+        if !self.is_released() {
+            return Ok(false);
+        }
+        self.follow()?;
+        match &self.channel {
+            // Exec and exit close the channel of a process with memory of its own.
+            Some(channel) if self.births > 0 && self.status.is_none() => is_closed(channel),
+            _ => Ok(true),
+        }
+    }
+
     /// Waits until it has become its program.
     ///
     /// # Errors
@@ -333,11 +377,19 @@ impl Child {
         if signal == Signal::KILL {
             self.killed.store(true, Ordering::Relaxed);
         }
+        self.signal_pidfd(signal)
+    }
+
+    fn signal_pidfd(&self, signal: Signal) -> Result<(), Error> {
         match pidfd_send_signal(Fd::of(&self.pidfd), signal) {
             Ok(()) => Ok(()),
             Err(Errno::SRCH) if self.status.is_some() => Ok(()),
-            Err(errno) => Err(Error::new(format!("signal {} to {}", signal.number(), self.id()), errno)),
+            Err(errno) => Err(self.not_signalled(signal, errno)),
         }
+    }
+
+    fn not_signalled(&self, signal: Signal, errno: Errno) -> Error {
+        Error::new(format!("signal {} to {}", signal.number(), self.id()), errno)
     }
 
     /// Sends it SIGKILL.
@@ -347,6 +399,24 @@ impl Child {
     /// As [`signal`](Self::signal).
     pub fn kill(&self) -> Result<(), Error> {
         self.signal(Signal::KILL)
+    }
+
+    /// Sends SIGKILL to it and to the process group that it leads, if it leads one
+    /// ([`Command::process_group`](crate::Command::process_group)). Does nothing once it has been waited for: until then
+    /// the number of the group cannot be another group's.
+    ///
+    /// # Errors
+    ///
+    /// As [`signal`](Self::signal).
+    pub fn kill_group(&self) -> Result<(), Error> {
+        if self.status.is_some() {
+            return Ok(());
+        }
+        self.kill()?;
+        match kill_group(self.pid, Signal::KILL) {
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
+            Err(errno) => Err(self.not_signalled(Signal::KILL, errno)),
+        }
     }
 
     /// Lets it run on although [`Command::kill_on_drop`](crate::Command::kill_on_drop) was set.
@@ -408,6 +478,14 @@ impl Child {
         // Tolerated: its error is that nobody answered, and the caller knows why.
         drop(self.wait());
     }
+}
+
+/// Whether nobody has the other end of a channel any more.
+fn is_closed(channel: &OwnedFd) -> Result<bool, Error> {
+    let mut events = [PollFd::new(channel, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let ready = retry_on_intr(|| poll(&mut events, Some(&now)));
+    Ok(ready.map_err(|errno| Error::new("look at the channel", errno))? != 0)
 }
 
 /// Keeps last words, of which no child has more than this.
