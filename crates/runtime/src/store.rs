@@ -53,7 +53,7 @@ impl Store {
         private(true).create(&self.root).map_err(|reason| Error::file("mkdir", &self.root, reason))?;
         let path = self.root.join(id);
         match private(false).create(&path) {
-            Ok(()) => Entry::open(path),
+            Ok(()) => Entry::opened(path),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(Error::Exists),
             Err(reason) => Err(Error::file("mkdir", path, reason)),
         }
@@ -81,6 +81,15 @@ impl Store {
 }
 
 impl Entry {
+    /// Opens a directory that has just been made, and takes it away again if that is not possible.
+    fn opened(path: PathBuf) -> Result<Self, Error> {
+        Self::open(path.clone()).inspect_err(|_| {
+            // Tolerated: the first error is the one to report. Only an empty directory is removed, so a creator that
+            // has reserved the same name since then loses nothing that it has written.
+            fs::remove_dir(path).unwrap_or(());
+        })
+    }
+
     fn open(path: PathBuf) -> Result<Self, Error> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match openat(CWD, &path, flags, Mode::empty()) {
@@ -172,17 +181,19 @@ impl Entry {
         }
     }
 
-    /// Leaves nothing of a container.
+    /// Leaves nothing of a container. Takes no descriptor if nothing was recorded: a creator that has run out of them
+    /// leaves no empty entry.
     pub(crate) fn remove(&self) -> Result<(), Error> {
-        self.known()?.map_or(Ok(()), |record| record.leave())?;
+        if statat(&self.directory, RECORD, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+            self.known()?.map_or(Ok(()), |record| record.leave())?;
+        }
         self.discard()
     }
 
     /// Forgets the container. What is gone already is no error, so that a second try finishes what
     /// the first could not.
     pub(crate) fn discard(&self) -> Result<(), Error> {
-        match self.has_its_name().and_then(|ours| if ours { fs::remove_dir_all(&self.path) } else { Ok(()) })
-        {
+        match self.has_its_name().and_then(|ours| if ours { self.remove_directory() } else { Ok(()) }) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(Error::file("remove", &self.path, error))
             }
@@ -190,6 +201,18 @@ impl Entry {
                 debug!("delete: nothing is left in {}", self.path.display());
                 Ok(())
             }
+        }
+    }
+
+    /// Removes what almost every container has by name, which takes no descriptor, and then whatever else is there.
+    fn remove_directory(&self) -> io::Result<()> {
+        for name in [RECORD, SOCKET] {
+            // Tolerated: what is still there is found below, and said.
+            unlinkat(&self.directory, name, AtFlags::empty()).unwrap_or(());
+        }
+        match fs::remove_dir(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => fs::remove_dir_all(&self.path),
+            removed => removed,
         }
     }
 
