@@ -3,11 +3,12 @@
 //! What CRIU is told is looked at everywhere, with a stand-in for it (guest/criu.rs). What becomes of a container, only
 //! where a real one works.
 
-use crate::util::{Bundle, Receiver, Runtime, Seen, guest, is_husk, is_root, need};
+use crate::hostile::{Said, left};
+use crate::util::{Bundle, Receiver, Runtime, Seen, ends, guest, is_husk, is_root, need};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, lchown};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -600,5 +601,65 @@ fn what_stands_where_criu_writes_is_taken_away() {
         assert_eq!(fs::read_to_string(&canary).unwrap(), "as it was");
         assert!(runtime.is_empty());
         fs::remove_file(&log).unwrap();
+    }
+}
+
+// CRIU opens what it finds among its images, and waits for ever for the other end of a fifo.
+#[test]
+fn images_that_are_not_files_are_refused_before_criu_opens_them() {
+    need!(is_root(), "needs root, as CRIU does");
+    need!(is_husk(), "the words are ours");
+    let (images, older) = (Images::new(), Images::new());
+    for directory in [images.path(), older.path()] {
+        fs::create_dir(directory).unwrap();
+        fs::write(directory.join("inventory.img"), "").unwrap();
+    }
+    std::os::unix::fs::symlink(older.path(), images.path().join("parent")).unwrap();
+    let bundle = Bundle::running("wait");
+    bundle.write();
+    let (runtime, criu) = (Runtime::under_test(), StandIn::new());
+    let arguments = ["--image-path", images.text(), "--bundle", text(bundle.path()), "c"];
+    criu.call(&runtime, "restore", &arguments).fails(1, "criu failed: type RESTORE errno 17");
+    for place in [images.path().join("pages-1.img"), older.path().join("core-1.img")] {
+        assert!(Command::new("mkfifo").arg(&place).status().unwrap().success());
+        let name = place.file_name().unwrap().to_str().unwrap();
+        let refused = criu.call(&runtime, "restore", &arguments);
+        refused.fails(1, &format!("the image {name:?} is not a regular file"));
+        assert!(runtime.is_empty());
+        fs::remove_file(&place).unwrap();
+    }
+}
+
+// What becomes a fifo only when it has been looked at still keeps nobody waiting for ever.
+#[test]
+fn a_signal_or_delete_ends_a_restore_that_waits_for_criu() {
+    need!(is_root(), "needs root, as CRIU does");
+    need!(is_husk(), "the words are ours");
+    let images = Images::new();
+    fs::create_dir(images.path()).unwrap();
+    let bundle = Bundle::running("wait");
+    bundle.write();
+    for by_signal in [true, false] {
+        let (runtime, criu) = (Runtime::under_test(), StandIn::new());
+        let fifo = criu.0.path().join("hangs");
+        assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let mut restore = runtime.command("restore");
+        restore.args(["--image-path", images.text(), "--bundle", text(bundle.path()), "--detach", "c"]);
+        restore.env("PATH", criu.0.path()).env("STAND_IN", criu.0.path());
+        let restore = Said::new(&mut restore);
+        let mut said = fs::File::open(&fifo).unwrap();
+        said.read_exact(&mut [0]).unwrap();
+        let pid = restore.process.id().cast_signed();
+        if by_signal {
+            kill_process(Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
+        } else {
+            runtime.call("delete", &["--force", "c"]).succeeds();
+        }
+        assert!(ends(pid), "it hangs");
+        let (status, words) = restore.ended();
+        assert_eq!(status.code(), Some(1), "{words}");
+        let wanted = if by_signal { "ended by signal 15" } else { "was deleted meanwhile" };
+        assert!(words.contains(wanted), "{words}");
+        assert_eq!(left(&runtime, &bundle), [""; 0]);
     }
 }

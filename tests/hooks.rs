@@ -3,7 +3,7 @@
 //! A hook is the guest, from the host's file system or the container's, that adds what it finds around
 //! it to one file: in the image, which both can reach.
 
-use crate::util::{Bundle, Runtime, guest, is_husk, is_root, need};
+use crate::util::{Bundle, Runtime, ends, guest, is_husk, is_root, need};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -237,6 +237,31 @@ fn a_hook_may_not_take_longer_than_it_may() {
             assert_eq!(run.0.status.success(), kind == "poststop", "{kind}");
             assert_eq!(seen(&bundle).last().unwrap(), "poststop");
             assert!(runtime.is_empty());
+        })
+    });
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+// Without a pid namespace or a cgroup, either of which would end what the hook has started.
+#[test]
+fn a_hook_that_takes_too_long_is_killed_with_its_process_group() {
+    need!(is_husk(), "runc kills the hook alone");
+    need!(is_root(), "needs root to run a container without a pid namespace");
+    let threads = KINDS.map(|kind| {
+        std::thread::spawn(move || {
+            let mut runtime = Runtime::under_test();
+            runtime.globals = &["--cgroup-manager=disabled"];
+            let mut bundle = Bundle::running("exit 0");
+            let namespaces = bundle.config["linux"]["namespaces"].as_array_mut().unwrap();
+            namespaces.retain(|namespace| namespace["type"] != "pid");
+            let host = bundle.rootfs().join("pid");
+            let file = if kind == "startContainer" { "/pid" } else { host.to_str().unwrap() };
+            let mut hang = hook(kind, &["leave-hanging", file]);
+            hang["timeout"] = json!(3);
+            let bundle = bundle.with("/hooks", json!({ kind: [hang] }));
+            runtime.run(&bundle).says("killed, because it did not end in time");
+            let left = fs::read_to_string(&host).unwrap().parse().unwrap();
+            assert!(ends(left), "{kind}: what the hook has started lives");
         })
     });
     threads.into_iter().for_each(|thread| thread.join().unwrap());

@@ -312,6 +312,15 @@ pub(crate) fn until_gone(pid: i32) {
     husk_spawn::sys::process::poll_end(husk_spawn::sys::Fd::of(&process), None).expect("a poll");
 }
 
+/// Whether a process ends, for one that was killed is still about to. Says no after a time that nothing takes.
+pub(crate) fn ends(pid: i32) -> bool {
+    let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
+    let Ok(process) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) else {
+        return true;
+    };
+    husk_spawn::sys::process::poll_end(husk_spawn::sys::Fd::of(&process), Some(30)).expect("a poll")
+}
+
 /// The runtime that is tested.
 pub(crate) fn program() -> OsString {
     std::env::var_os("RUNTIME_UNDER_TEST").unwrap_or_else(|| env!("CARGO_BIN_EXE_husk").into())

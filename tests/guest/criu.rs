@@ -1,7 +1,8 @@
 //! A stand-in for CRIU, which few machines have: it hears what it is asked in CRIU's protocol, writes it down, and does
 //! what little of it shows from outside. Written from the protocol (criu, images/rpc.proto), of which it checks the form.
 //!
-//! `STAND_IN` names the directory where it writes; a file `version` or `lacks` there is what it says of itself.
+//! `STAND_IN` names the directory where it writes; a file `version` or `lacks` there is what it says of itself. Where
+//! there is a fifo `hangs`, a restore writes a byte to it and never ends.
 
 #[path = "../../crates/runtime/src/criu/wire.rs"]
 mod wire;
@@ -138,6 +139,14 @@ pub(crate) fn serve() -> Result<u8, Box<dyn Error>> {
             let mounts = fs::read_to_string("/proc/self/mountinfo")?;
             fs::write(place("mounts")?, mounts)?;
             notify("setup-namespaces", std::process::id().cast_signed())?;
+            let hangs = place("hangs")?;
+            if hangs.exists() {
+                // As one that waits for the other end of a fifo among the images.
+                fs::write(hangs, "x")?;
+                loop {
+                    std::thread::park();
+                }
+            }
             say(answer(kind, false).number(7, 17))?;
         }
         _ => return Err("an unknown request".into()),

@@ -5,11 +5,10 @@
 
 use super::watched::{self, Call, HANGS, Verdict};
 use super::{bind, devpts, tell, tmpfs};
-use crate::util::{Bundle, Runtime, Seen, guest, is_husk, is_root, need, program};
+use crate::util::{Bundle, Runtime, Seen, ends, guest, is_husk, is_root, need, program};
 use husk_spawn::sys::process::Instruction;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -195,15 +194,6 @@ fn a_container_is_not_forgotten_for_want_of_descriptors() {
     }
     assert!(refused > 0 && !is_there, "refused {refused} times");
     assert!(ends(pid), "it was forgotten, and lives");
-}
-
-/// Whether a process ends, for one whose maker has died is still about to.
-fn ends(pid: i32) -> bool {
-    let Some(Ok(process)) = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty())) else {
-        return true;
-    };
-    let most = Timespec { tv_sec: 10, tv_nsec: 0 };
-    poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&most)).unwrap() == 1
 }
 
 /// A verb, and what stands before it.

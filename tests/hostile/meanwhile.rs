@@ -6,11 +6,14 @@
 use super::faults::{created, known, left, rich, started, stopped_at};
 use super::tell;
 use super::watched::{HANGS, Verdict};
-use crate::util::{Bundle, Runtime, is_husk, is_root, need};
+use crate::util::{Bundle, Runtime, ends, guest, is_husk, is_root, need};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, FileType, mknodat};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use std::fs::{self, File};
+use serde_json::json;
+use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Seek as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 
@@ -35,13 +38,13 @@ fn command(runtime: &Runtime, bundle: &Bundle, words: &str) -> Command {
 }
 
 /// A verb that has been said, and what it says.
-struct Said {
-    process: Child,
+pub(crate) struct Said {
+    pub(crate) process: Child,
     words: File,
 }
 
 impl Said {
-    fn new(command: &mut Command) -> Self {
+    pub(crate) fn new(command: &mut Command) -> Self {
         let words = tempfile::tempfile().unwrap();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(words.try_clone().unwrap());
         Self { process: command.spawn().unwrap(), words }
@@ -63,7 +66,7 @@ impl Said {
         }
     }
 
-    fn ended(mut self) -> (ExitStatus, String) {
+    pub(crate) fn ended(mut self) -> (ExitStatus, String) {
         let status = self.process.wait().unwrap();
         let mut words = String::new();
         self.words.rewind().and_then(|()| self.words.read_to_string(&mut words)).unwrap();
@@ -112,7 +115,8 @@ impl Meeting {
             };
             for (status, words) in &others {
                 // A program that was killed with its container has nothing to say.
-                let is_killed = status.code() == Some(128 + 9);
+                // Nor has a creator that does not end when a deleter tells it to, because the test has stopped it.
+                let is_killed = status.code() == Some(128 + 9) || status.signal() == Some(9);
                 let is_silent = !status.success() && !is_killed && words.trim().is_empty();
                 if is_silent || words.contains("panicked") || words.contains(HANGS) {
                     complain("not said well");
@@ -161,8 +165,65 @@ fn one_that_is_being_created_can_be_killed_and_started_when_it_is_there() {
     Meeting { prepare: nothing, stopped: "create c", meanwhile: &["kill c KILL", "start c"], agrees }.walk();
 }
 
-// What has its name when it has been deleted is another container. It cannot be deleted, and says so, while it has a
-// process that is not recorded: there may be none to be killed, or somebody else's.
+#[test]
+fn one_that_is_being_created_can_be_deleted() {
+    let agrees = |one: bool, others: &[bool], status: &str| {
+        // If it was stopped before it had the name, there was nothing to delete.
+        others[0] && (status.is_empty() || one && status == "created")
+    };
+    Meeting { prepare: nothing, stopped: "create c", meanwhile: &["delete --force c"], agrees }.walk();
+}
+
+// The other order: the deleter is stopped, and the container that was on its way is created meanwhile.
+#[test]
+fn one_that_is_created_while_it_is_being_deleted_is_deleted() {
+    need!(is_husk(), "another runtime waits in another way");
+    need!(is_root(), "needs root to make cgroups");
+    need!(cfg!(target_arch = "x86_64"), "knows the calls of another processor");
+    let all = std::env::var_os("HOSTILE_FAULTS").is_some_and(|value| value == "all");
+    let mut bundle = rich("hang");
+    let fifo = bundle.path().join("fifo");
+    mknodat(CWD, &fifo, FileType::Fifo, 0o600.into(), 0).unwrap();
+    bundle.config["hooks"] =
+        json!({ "createRuntime": [{ "path": guest(), "args": ["guest", "cat", fifo] }] });
+    bundle.write();
+    let mut found = Vec::new();
+    let mut at = 0;
+    loop {
+        let runtime = Runtime::under_test();
+        let mut create = Said::new(&mut command(&runtime, &bundle, "create c"));
+        // Opened when the hook reads, which ends when this is closed.
+        let hold = OpenOptions::new().write(true).open(&fifo).unwrap();
+        let (tell, told) = mpsc::channel();
+        let mut meeting = Some((create.process.id(), hold));
+        let (delete, count) = stopped_at(&command(&runtime, &bundle, "delete --force c"), at, move |_| {
+            if let Some((pid, hold)) = meeting.take() {
+                drop(hold);
+                tell.send(ends(pid.cast_signed())).expect("who waits for it");
+            }
+            Verdict::GoOn
+        });
+        if at < count && !told.recv().expect("what became of it meanwhile") {
+            found.push(format!("at {at} of {count}: create hangs"));
+            create.process.kill().unwrap();
+        }
+        let (status, words) = create.ended();
+        let is_told = status.success() || words.contains("container \"c\" was deleted meanwhile");
+        let left = left(&runtime, &bundle);
+        if !delete.0.status.success() || !is_told || !left.is_empty() {
+            let err = String::from_utf8_lossy(&delete.0.stderr);
+            found.push(format!("at {at} of {count}: {err}; create {status}: {words}; left {left:?}"));
+        }
+        if at >= count {
+            break;
+        }
+        at += if all { 1 } else { (count / 6).max(1) };
+    }
+    let fault = "`delete --force c` is stopped; meanwhile `create c`, which had begun, comes to its end";
+    tell(fault, "it is deleted, and nothing is lost or left", &found);
+}
+
+// What has its name when it has been deleted is another container.
 #[test]
 fn one_that_is_deleted_while_it_is_created_leaves_its_successor_alone() {
     let agrees = |one: bool, others: &[bool], status: &str| {

@@ -12,6 +12,8 @@ mod canary;
 mod corpus;
 /// Calls that fail, and processes that are killed at one.
 mod faults;
+/// Others who keep a verb waiting.
+mod hanging;
 /// A kernel that lies.
 mod liar;
 /// A verb that is stopped while another is said.
@@ -29,7 +31,9 @@ mod watched;
 
 use crate::util::{Bundle, Receiver, Runtime, Seen, is_husk, is_root, need};
 use canary::{Canary, SECRET};
+pub(crate) use faults::left;
 use liar::Lie;
+pub(crate) use meanwhile::Said;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

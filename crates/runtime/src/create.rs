@@ -5,6 +5,7 @@ use crate::delete::forget;
 use crate::descriptors;
 use crate::error::Error;
 use crate::hooks::Hook;
+use crate::interrupt::Interrupt;
 use crate::launch::{Launched, launch};
 use crate::notify;
 use crate::pidfd::Watcher;
@@ -76,32 +77,48 @@ impl Request {
 pub fn create(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])) -> Result<(), Error> {
     let (mut container, warnings) = husk_bundle::load(&request.bundle, request.config.as_deref())?;
     warn(&warnings);
-    let mut console = Console::of(request.console_socket.as_deref(), &container, Stay::Detached)?;
-    let watcher = Watcher::of(request.pidfd_socket.as_deref())?;
+    // Before there is anything that a signal could have us leave behind, and before anybody keeps us waiting.
+    let interrupt = Interrupt::hold()?;
+    let mut console = Console::of(request.console_socket.as_deref(), &container, Stay::Detached, &interrupt)?;
+    let watcher = Watcher::of(request.pidfd_socket.as_deref(), &interrupt)?;
     let creation = Creation::begin(store, &request.id)?;
-    let socket = creation.entry.socket();
-    let listener = UnixListener::bind(&socket).map_err(|reason| Error::file("bind", &socket, reason))?;
     let mut record = record(request, &container);
-    notify::offer(&creation.entry, &mut container)?;
-    let home = make_home(&container, request, &creation, &mut record, &mut warn)?;
-
-    let call = request.call(Start::On(Fd::of(&listener)))?;
-    let mut launched = launch(&container, &call, home, &request.timings)?;
-    let parked = park(&mut launched, &container, &mut console, request, &creation, &mut record);
+    let begun = notify::offer(&creation.entry, &mut container)
+        .and_then(|()| begin(&container, request, &creation, &mut record, &mut warn));
+    let mut launched = begun.map_err(|error| creation.entry.explain(error))?;
+    let parked = park(&mut launched, &container, &mut console, request, &creation, &mut record, &interrupt);
     warn(&launched.home.as_mut().map(Home::take_warnings).unwrap_or_default());
-    match parked.and_then(|()| watcher.tell(&launched.child)) {
+    match parked.and_then(|()| watcher.tell(&launched.child, &interrupt)) {
         Ok(()) => {
             launched.child.let_go();
             creation.commit();
             Ok(())
         }
         Err(error) => {
+            let error = creation.entry.explain(error);
             // Its process first.
             drop(launched);
+            // From here on another signal ends us, whatever hooks do.
+            drop(interrupt);
             creation.end(&record, warn);
             Err(error)
         }
     }
+}
+
+/// Makes what the container's process needs, and starts it.
+fn begin<'c>(
+    container: &'c Container,
+    request: &Request,
+    creation: &Creation,
+    record: &mut Record,
+    warn: &mut impl FnMut(&[Warning]),
+) -> Result<Launched<'c>, Error> {
+    let socket = creation.entry.socket();
+    let listener = UnixListener::bind(&socket).map_err(|reason| Error::file("bind", &socket, reason))?;
+    let home = make_home(container, request, creation, record, warn)?;
+    let call = request.call(Start::On(Fd::of(&listener)))?;
+    launch(container, &call, home, &request.timings)
 }
 
 /// Writes down that there will be a container, and makes its cgroup.
@@ -141,22 +158,46 @@ fn park(
     request: &Request,
     creation: &Creation,
     record: &mut Record,
+    interrupt: &Interrupt,
 ) -> Result<(), Error> {
-    if launched.serve(container, record, console)? == Arrival::Failed {
+    if waits_for_others(container, console) {
+        record_on_its_way(launched, creation, record)?;
+    }
+    if launched.serve(container, record, console, interrupt)? == Arrival::Failed {
         // The wait says at what.
-        launched.wait_for_exec()?;
+        launched.wait_for_exec(interrupt)?;
         return Err(Error::State("the container's process never waited"));
     }
     resctrl::join(container, launched.child.id(), record, &creation.entry)?;
     record.after_start = after_start(&launched.plan);
     record.process = Some(process(&launched.child)?);
+    record.creating = None;
     creation.entry.write(record)?;
     write_pid(request.pid_file.as_deref(), launched.child.id())?;
     launched.go_on()?;
     // Until the channel ends our death is the child's.
-    launched.child.next_request()?;
+    launched.next_request(interrupt)?;
     debug!("init: closing the pipe to signal completion: {} waits for start", launched.child.id());
     Ok(())
+}
+
+/// Whether somebody else may keep the child waiting, or us, before the child is the container's process.
+pub(crate) fn waits_for_others(container: &Container, console: &Console) -> bool {
+    let hooks = &container.hooks;
+    let hooks = [&hooks.prestart, &hooks.create_runtime, &hooks.create_container];
+    hooks.iter().any(|hooks| !hooks.is_empty())
+        || container.seccomp_listener.is_some()
+        || matches!(console, Console::Elsewhere(_))
+}
+
+/// Writes down the child as one that is on its way.
+pub(crate) fn record_on_its_way(
+    launched: &Launched<'_>,
+    creation: &Creation,
+    record: &mut Record,
+) -> Result<(), Error> {
+    record.creating = Some(process(&launched.child)?);
+    creation.entry.write(record)
 }
 
 /// A container on its way: whoever drops it before it is committed leaves nothing of it.
@@ -218,6 +259,7 @@ pub(crate) fn record(request: &Request, container: &Container) -> Record {
         namespaces: husk_plan::apart(container).bits(),
         callers_keyring: request.keyring == Keyring::Callers,
         process: None,
+        creating: None,
         ended: None,
         cgroup: None,
         shares_pids: !container

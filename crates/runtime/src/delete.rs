@@ -1,6 +1,7 @@
 //! `delete`: nothing is left of a container.
 
 use crate::cgroups;
+use crate::dismiss::dismiss;
 use crate::error::Error;
 use crate::hooks;
 use crate::kill;
@@ -43,19 +44,46 @@ pub fn force_delete(store: &Store, id: &str, warn: impl FnMut(&[Warning])) -> Re
     }
 }
 
-/// Kills the process, waits until it is gone, kills whoever is left in the cgroup, and forgets the container.
+/// Ends whoever creates the container, its process, and whoever is left in the cgroup, and forgets the container.
 fn end(entry: &Entry, warn: impl FnMut(&[Warning])) -> Result<(), Error> {
-    let Some(record) = entry.known()? else { return entry.remove() };
-    // Until one is known, what is in its cgroup may be somebody else's, who was there first.
-    if let Some(process) = record.process {
-        if let Some(process) = kill::open(process)? {
-            kill::order(&process)?;
-            cgroups::let_die(&record)?;
-            kill::wait_patiently(&process)?;
+    match settled(entry)? {
+        Some(record) => {
+            kill_processes(&record)?;
+            forget(entry, &record, warn)
         }
-        cgroups::kill_all(&record)?;
+        None => entry.discard(),
     }
-    forget(entry, &record, warn)
+}
+
+/// The record when nobody writes to it any more, because nobody creates the container any more. Nothing, if there is none.
+fn settled(entry: &Entry) -> Result<Option<Record>, Error> {
+    loop {
+        dismiss(entry)?;
+        if let Some(record) = entry.known()? {
+            return Ok(Some(record));
+        }
+        // A creator marks the directory before it writes there. So an empty one may be that of a creator which has not
+        // come to that; it finds no directory then.
+        if entry.remove_empty()? {
+            return Ok(None);
+        }
+        // What is not empty was marked. If the mark is gone by now, so is its creator, and the record is final.
+        if entry.creator()?.is_none() {
+            return entry.known();
+        }
+    }
+}
+
+/// Kills the container's process, waits until it is gone, and kills the processes that are left in the cgroup.
+fn kill_processes(record: &Record) -> Result<(), Error> {
+    // Until one is known, what is in its cgroup may be somebody else's, who was there first.
+    let Some(process) = record.process.or(record.creating) else { return Ok(()) };
+    if let Some(process) = kill::open(process)? {
+        kill::order(&process)?;
+        cgroups::let_die(record)?;
+        kill::wait_patiently(&process)?;
+    }
+    cgroups::kill_all(record)
 }
 
 /// Forgets a container whose process is gone, and then runs the hooks for that, as the specification

@@ -18,6 +18,12 @@ pub enum Error {
     /// A container that is not there.
     #[error("container does not exist")]
     Missing,
+    /// A container that somebody else has deleted, while this verb was at work on it.
+    #[error("container {0:?} was deleted meanwhile")]
+    Deleted(String),
+    /// A signal has ended the verb before the container's program began.
+    #[error("ended by signal {0} before the program began")]
+    Interrupted(i32),
     /// A container whose record says nothing that can be understood.
     #[error("state of the container cannot be read: {0}")]
     Record(#[source] serde_json::Error),
@@ -119,6 +125,8 @@ impl Error {
             Self::Id(_) => "invalid-id",
             Self::Exists => "exists",
             Self::Missing => "not-found",
+            Self::Deleted(_) => "deleted",
+            Self::Interrupted(_) => "interrupted",
             Self::Record(_) => "unreadable-record",
             Self::State(_) | Self::NotStopped { .. } => "wrong-state",
             Self::Bundle(_) => "invalid-config",

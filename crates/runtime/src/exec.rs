@@ -4,12 +4,14 @@ use crate::cgroups::{self, Home};
 use crate::create::write_pid;
 use crate::descriptors;
 use crate::error::Error;
+use crate::interrupt::Interrupt;
 use crate::kill;
 use crate::launch::{Launched, command, enter, memory, perform};
 use crate::namespaces;
 use crate::pidfd::Watcher;
 use crate::probe::probe_process;
 use crate::record::Record;
+use crate::run::as_ended_by_signal;
 use crate::serve::Arrival;
 use crate::status::{self, Status};
 use crate::store::Store;
@@ -115,13 +117,13 @@ pub fn exec(
     let users = Users::below(Path::new(&users));
     container.process = Some(process(request, &container, &users, &mut warnings)?);
     warn(&warnings);
-    let stay = if request.wait == Wait::Foreground { Stay::Foreground } else { Stay::Detached };
-    let mut console = Console::of(request.console_socket.as_deref(), &container, stay)?;
-    let watcher = Watcher::of(request.pidfd_socket.as_deref())?;
-    let signals = match request.wait {
-        Wait::Foreground => Some(Signals::hold(Orphans::Others)?),
-        Wait::Detached => None,
+    let (signals, interrupt) = match request.wait {
+        Wait::Foreground => (Some(Signals::hold(Orphans::Others)?), Interrupt::held()),
+        Wait::Detached => (None, Interrupt::hold()?),
     };
+    let stay = if request.wait == Wait::Foreground { Stay::Foreground } else { Stay::Detached };
+    let mut console = Console::of(request.console_socket.as_deref(), &container, stay, &interrupt)?;
+    let watcher = Watcher::of(request.pidfd_socket.as_deref(), &interrupt)?;
 
     let target = Target { init: Fd::of(&init), namespaces: Namespaces::from_bits(record.namespaces) };
     let mut host = probe_process(&container, &users);
@@ -152,30 +154,45 @@ pub fn exec(
         }
         started => started?,
     };
-    // A child that failed before asks nothing; the wait says at what.
-    if launched.serve(&container, &mut record, &mut console)? == Arrival::Ready {
-        watcher.tell(&launched.child)?;
-        write_pid(request.pid_file.as_deref(), launched.child.id())?;
-        if let Some(process) = &container.process {
-            let Process { args, uid, gid, .. } = process;
-            debug!("setns_init: about to exec {args:?} as user {uid}, group {gid}");
-        }
-        launched.child.go_on()?;
-    }
+    let begun = begin(&mut launched, &container, &mut record, &mut console, &watcher, request, &interrupt);
     match signals {
-        Some(signals) => {
+        Some(signals) => as_ended_by_signal(begun.and_then(|()| {
             if log_enabled!(Level::Debug) {
-                launched.wait_for_exec()?;
+                launched.wait_for_exec(&interrupt)?;
             }
             let ended = supervise(&mut launched.child, &signals, console.relay());
             ended.map(Some).map_err(|error| launched.explain(error))
-        }
+        })),
         None => {
-            launched.wait_for_exec()?;
+            begun?;
+            launched.wait_for_exec(&interrupt)?;
             launched.child.let_go();
             Ok(None)
         }
     }
+}
+
+/// Lets the program begin, and tells who wants to know.
+fn begin(
+    launched: &mut Launched<'_>,
+    container: &Container,
+    record: &mut Record,
+    console: &mut Console,
+    watcher: &Watcher,
+    request: &Request,
+    interrupt: &Interrupt,
+) -> Result<(), Error> {
+    // A child that failed before asks nothing; the wait says at what.
+    if launched.serve(container, record, console, interrupt)? == Arrival::Failed {
+        return Ok(());
+    }
+    watcher.tell(&launched.child, interrupt)?;
+    write_pid(request.pid_file.as_deref(), launched.child.id())?;
+    if let Some(process) = &container.process {
+        let Process { args, uid, gid, .. } = process;
+        debug!("setns_init: about to exec {args:?} as user {uid}, group {gid}");
+    }
+    Ok(launched.child.go_on()?)
 }
 
 /// Until it is in the container's cgroup the process has the processors that we have.

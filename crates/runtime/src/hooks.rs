@@ -5,6 +5,7 @@
 //! anybody but we for its end, and a process that it leaves behind keeps nobody waiting.
 
 use crate::error::Error;
+use crate::interrupt::{Interrupt, Waited};
 use crate::record::Record;
 use husk_bundle::container::{self, Container};
 use husk_bundle::{Field, Warning};
@@ -18,6 +19,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -54,16 +56,26 @@ impl Hook {
 }
 
 /// Those for a process on its way, which waits meanwhile.
-pub(crate) fn before_pivot(container: &Container, record: &Record, pid: u32) -> Result<(), Error> {
+pub(crate) fn before_pivot(
+    container: &Container,
+    record: &Record,
+    pid: u32,
+    interrupt: &Interrupt,
+) -> Result<(), Error> {
     let hooks = &container.hooks;
     let state = state(record, "creating", Some(pid));
-    all("prestart", &Hook::list(&hooks.prestart), record, &state)?;
-    all("createRuntime", &Hook::list(&hooks.create_runtime), record, &state)
+    all("prestart", &Hook::list(&hooks.prestart), record, &state, Some(interrupt))?;
+    all("createRuntime", &Hook::list(&hooks.create_runtime), record, &state, Some(interrupt))
 }
 
-/// Those for a program that has begun.
-pub(crate) fn poststart(record: &Record, status: &str, pid: Option<u32>) -> Result<(), Error> {
-    all("poststart", &record.poststart, record, &state(record, status, pid))
+/// Those for a program that has begun. Without an `interrupt` no signal is blocked, and one that ends us ends them too.
+pub(crate) fn poststart(
+    record: &Record,
+    status: &str,
+    pid: Option<u32>,
+    interrupt: Option<&Interrupt>,
+) -> Result<(), Error> {
+    all("poststart", &record.poststart, record, &state(record, status, pid), interrupt)
 }
 
 /// Those for a container that is gone. "If any `poststop` hook fails, the runtime MUST log a warning, but
@@ -71,21 +83,47 @@ pub(crate) fn poststart(record: &Record, status: &str, pid: Option<u32>) -> Resu
 pub(crate) fn poststop(record: &Record, mut warn: impl FnMut(&[Warning])) {
     let state = state(record, "stopped", None);
     for (index, hook) in record.poststop.iter().enumerate() {
-        if let Err(failure) = run(hook, Death::ItsOwn, &state, &record.bundle) {
+        if let Err(failure) = run(hook, Death::ItsOwn, &state, &record.bundle, None) {
             let field = Field::new("hooks").key("poststop").index(index);
-            let text = format!("error running poststop hook #{index}: {failure}");
+            let text = format!("error running poststop hook #{index}: {}", failure.words());
             warn(&[Warning { field, text }]);
         }
     }
 }
 
 /// One after the other, until one fails.
-fn all(kind: &'static str, hooks: &[Hook], record: &Record, state: &[u8]) -> Result<(), Error> {
+fn all(
+    kind: &'static str,
+    hooks: &[Hook],
+    record: &Record,
+    state: &[u8],
+    interrupt: Option<&Interrupt>,
+) -> Result<(), Error> {
     for (index, hook) in hooks.iter().enumerate() {
-        run(hook, Death::WithUs, state, &record.bundle)
-            .map_err(|failure| Error::step(&format!("hooks.{kind}[{index}]"), failure))?;
+        let ran = run(hook, Death::WithUs, state, &record.bundle, interrupt);
+        ran.map_err(|failure| match failure {
+            Failure::Of(error @ Error::Interrupted(_)) => error,
+            failure => Error::step(&format!("hooks.{kind}[{index}]"), failure.words()),
+        })?;
     }
     Ok(())
+}
+
+/// Why a hook failed.
+enum Failure {
+    /// The act and the reason.
+    Hook(String),
+    /// An error of ours, which has ended the hook.
+    Of(Error),
+}
+
+impl Failure {
+    fn words(self) -> String {
+        match self {
+            Self::Hook(words) => words,
+            Self::Of(error) => error.to_string(),
+        }
+    }
 }
 
 /// What hooks read.
@@ -104,10 +142,17 @@ enum Death {
     ItsOwn,
 }
 
-/// Runs a hook to its end. An error is the act and the reason.
-fn run(hook: &Hook, death: Death, state: &[u8], bundle: &Path) -> Result<(), String> {
+/// Runs a hook to its end. If it takes too long, or a signal comes meanwhile, it is killed with its process group.
+fn run(
+    hook: &Hook,
+    death: Death,
+    state: &[u8],
+    bundle: &Path,
+    interrupt: Option<&Interrupt>,
+) -> Result<(), Failure> {
     let act = format!("hook {}", hook.path.display());
-    let failed = |reason: &dyn std::fmt::Display| format!("{act}: {reason}");
+    let said = |reason: &dyn std::fmt::Display| format!("{act}: {reason}");
+    let failed = |reason: &dyn std::fmt::Display| Failure::Hook(said(reason));
     let mut input = memory().map_err(|reason| failed(&reason))?;
     input.write_all(state).and_then(|()| input.rewind()).map_err(|reason| failed(&reason))?;
     let mut output = memory().map_err(|reason| failed(&reason))?;
@@ -125,24 +170,36 @@ fn run(hook: &Hook, death: Death, state: &[u8], bundle: &Path) -> Result<(), Str
     // As runc has it while it creates, and as crun has it always; one that is gone keeps no hook from
     // cleaning up.
     command.current_dir(if bundle.is_dir() { bundle } else { Path::new("/") });
-    command.stdin(input).stdout(stdout).stderr(stderr).kill_on_drop();
+    // A group of its own, so that it can be killed with all that it has started.
+    command.stdin(input).stdout(stdout).stderr(stderr).kill_on_drop().process_group(0);
     if death == Death::WithUs {
         command.parent_death_signal(Signal::KILL);
     }
-    let end = command.spawn().map_err(|error| error.to_string()).and_then(|mut child| {
-        if !ends_in_time(&child, hook.timeout_seconds).map_err(|errno| failed(&io::Error::from(errno)))? {
-            child.kill().and_then(|()| child.wait()).map_err(|error| error.to_string())?;
-            return Err(failed(&"killed, because it did not end in time"));
+    let end = command.spawn().map_err(Error::Spawn).and_then(|mut child| {
+        let waited = until_end(&child, hook.timeout_seconds, interrupt);
+        if !matches!(waited, Ok(Waited::Came)) {
+            // While it has not been waited for, its number is that of no other group.
+            child.kill_group()?;
         }
-        child.wait().map_err(|error| error.to_string())
+        let status = child.wait()?;
+        Ok((waited?, status))
     });
     match end {
-        Ok(status) if status.success() => {
+        Ok((Waited::Came, status)) if status.success() => {
             debug!("{act}: exit status 0");
             Ok(())
         }
-        Ok(status) => Err(with_words(failed(&ending(status)), &last_words(&mut output))),
-        Err(failure) => Err(with_words(failure, &last_words(&mut output))),
+        Ok((Waited::Came, status)) => {
+            Err(Failure::Hook(with_words(said(&ending(status)), &last_words(&mut output))))
+        }
+        Ok((Waited::TooLong, _)) => {
+            let failure = said(&"killed, because it did not end in time");
+            Err(Failure::Hook(with_words(failure, &last_words(&mut output))))
+        }
+        Err(Error::Spawn(error)) => {
+            Err(Failure::Hook(with_words(error.to_string(), &last_words(&mut output))))
+        }
+        Err(error) => Err(Failure::Of(error)),
     }
 }
 
@@ -155,17 +212,21 @@ fn ending(status: ExitStatus) -> String {
     }
 }
 
-/// Waits until it ends. False if that takes too long.
-fn ends_in_time(child: &Child, seconds: Option<u64>) -> Result<bool, Errno> {
+/// Waits until it ends, but no longer than it may take.
+fn until_end(child: &Child, seconds: Option<u64>, interrupt: Option<&Interrupt>) -> Result<Waited, Error> {
     // More than a life's time is none.
     let deadline = seconds.and_then(|seconds| Instant::now().checked_add(Duration::from_secs(seconds)));
+    if let Some(interrupt) = interrupt {
+        return interrupt.wait(child.as_fd(), PollFlags::IN, deadline);
+    }
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         match poll(&mut [PollFd::new(child, PollFlags::IN)], left.as_ref()) {
-            Ok(ready) => return Ok(ready != 0),
+            Ok(0) => return Ok(Waited::TooLong),
+            Ok(_) => return Ok(Waited::Came),
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
+            Err(errno) => return Err(Error::kernel("wait for a hook", errno)),
         }
     }
 }

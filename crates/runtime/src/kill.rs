@@ -124,7 +124,7 @@ pub(crate) fn wait_patiently(pidfd: &OwnedFd) -> Result<(), Error> {
     ))
 }
 
-fn has_ended(pidfd: &OwnedFd, patience: Option<&Timespec>) -> Result<bool, Error> {
+pub(crate) fn has_ended(pidfd: &OwnedFd, patience: Option<&Timespec>) -> Result<bool, Error> {
     let mut ended = [PollFd::new(pidfd, PollFlags::IN)];
     let ready = retry_on_intr(|| poll(&mut ended, patience))
         .map_err(|errno| Error::kernel("wait for the container's process", errno))?;

@@ -3,6 +3,7 @@
 use crate::cgroups::Home;
 use crate::error::Error;
 use crate::hooks;
+use crate::interrupt::Interrupt;
 use crate::limits;
 use crate::probe::{probe, revealing};
 use crate::timings::Timings;
@@ -14,9 +15,11 @@ use husk_plan::{Call, CgroupMount, Host, Meaning, NewRoot, Plan, Start};
 use husk_script::Step;
 use husk_spawn::{Child, Command, Reason, Request, Signal};
 use log::{Level, debug, log_enabled};
+use rustix::event::PollFlags;
 use rustix::process::geteuid;
 use std::os::fd::BorrowedFd;
 use std::os::unix::process::ExitStatusExt as _;
+use std::task::Poll;
 
 /// A child together with the plan it performs.
 pub(crate) struct Launched<'c> {
@@ -27,8 +30,24 @@ pub(crate) struct Launched<'c> {
 }
 
 impl Launched<'_> {
-    /// Waits until the child has become its program.
-    pub(crate) fn wait_for_exec(&mut self) -> Result<(), Error> {
+    /// What the child asks next, and waits for. A signal ends the wait.
+    pub(crate) fn next_request(&mut self, interrupt: &Interrupt) -> Result<Option<Request>, Error> {
+        loop {
+            if let Some(channel) = self.child.release_fd() {
+                interrupt.wait(channel, PollFlags::IN, None)?;
+            }
+            if let Poll::Ready(request) = self.child.try_next_request()? {
+                return Ok(request);
+            }
+        }
+    }
+
+    /// Waits until the child has become its program. A signal ends the wait.
+    pub(crate) fn wait_for_exec(&mut self, interrupt: &Interrupt) -> Result<(), Error> {
+        if let Some(channel) = self.child.release_fd() {
+            // Its end alone: it comes with the program, or with the child's death.
+            interrupt.wait(channel, PollFlags::empty(), None)?;
+        }
         self.child.wait_for_exec().map_err(|error| self.explain(error))?;
         debug!("init: closing the pipe to signal completion: {} has begun", self.child.id());
         Ok(())
@@ -37,7 +56,7 @@ impl Launched<'_> {
     /// Tells the child that what it asked for is done. The error of one that is gone is why.
     pub(crate) fn go_on(&mut self) -> Result<(), Error> {
         let Err(error) = self.child.go_on() else { return Ok(()) };
-        self.wait_for_exec()?;
+        self.child.wait_for_exec().map_err(|error| self.explain(error))?;
         Err(Error::Spawn(error))
     }
 

@@ -2,7 +2,9 @@
 //!
 //! config-linux.md, "The Container Process State", says in what form.
 
+use crate::elsewhere::Elsewhere;
 use crate::error::Error;
+use crate::interrupt::Interrupt;
 use crate::record::Record;
 use crate::status::OCI_VERSION;
 use husk_bundle::Container;
@@ -10,13 +12,9 @@ use husk_bundle::container::NamespaceKind;
 use husk_spawn::sys::Errno;
 use husk_spawn::sys::process::{Dumpable, prctl_get_dumpable, prctl_set_dumpable};
 use husk_spawn::{Child, Reason};
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io::IoSlice;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// What the agent is told.
@@ -46,7 +44,12 @@ struct State<'a> {
 }
 
 /// Fetches the listener that the child has just asked about, and sends it away.
-pub(crate) fn hand_over(child: &mut Child, container: &Container, record: &Record) -> Result<(), Error> {
+pub(crate) fn hand_over(
+    child: &mut Child,
+    container: &Container,
+    record: &Record,
+    interrupt: &Interrupt,
+) -> Result<(), Error> {
     let agent = container.seccomp_listener.as_ref();
     let agent = agent.ok_or(Error::State("seccomp listenerPath is not set"))?;
     let listener = fetch(child, container)?;
@@ -66,15 +69,9 @@ pub(crate) fn hand_over(child: &mut Child, container: &Container, record: &Recor
         },
     };
     let state = serde_json::to_vec(&state).map_err(Error::Record)?;
-    let socket = UnixStream::connect(&agent.path).map_err(|reason| {
-        Error::file(
-            "linux.seccomp.listenerPath: failed to connect with seccomp agent at",
-            &agent.path,
-            reason,
-        )
-    })?;
-    send(&socket, &state, &listener)
-        .map_err(|errno| Error::file("linux.seccomp.listenerPath: send to", &agent.path, errno))
+    let act = "linux.seccomp.listenerPath: failed to connect with seccomp agent at";
+    let socket = Elsewhere::connect(act, &agent.path, interrupt)?;
+    socket.send("linux.seccomp.listenerPath: send to", &state, &listener, interrupt)
 }
 
 fn fetch(child: &mut Child, container: &Container) -> Result<OwnedFd, Error> {
@@ -97,16 +94,4 @@ fn fetch(child: &mut Child, container: &Container) -> Result<OwnedFd, Error> {
         }
         fetched => Ok(fetched?),
     }
-}
-
-/// All of it at once, and the listener with the first byte.
-fn send(socket: &UnixStream, state: &[u8], listener: &OwnedFd) -> Result<(), Errno> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let fds = [listener.as_fd()];
-    if !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
-        return Err(Errno::NOBUFS);
-    }
-    let sent = sendmsg(socket, &[IoSlice::new(state)], &mut ancillary, SendFlags::NOSIGNAL)?;
-    if sent == state.len() { Ok(()) } else { Err(Errno::MSGSIZE) }
 }

@@ -24,6 +24,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
+use std::time::Duration;
 
 /// Where the container finds the socket.
 const DIRECTORY: &str = "/run/notify";
@@ -32,6 +33,9 @@ const VARIABLE: &str = "NOTIFY_SOCKET=/run/notify/notify.sock";
 
 /// For how long who listens is given to say that everything arrived. Not everybody knows how to.
 const LONGEST_BARRIER: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
+
+/// For how long who listens may leave what is said unread.
+const LONGEST_SEND: Duration = Duration::from_secs(30);
 
 /// Who wants to hear of it.
 fn asked() -> Option<OsString> {
@@ -89,6 +93,8 @@ impl Proxy {
         let Some(theirs) = asked().filter(|_| entry.notify().exists()) else { return Ok(None) };
         let failed = |reason| Error::file("NOTIFY_SOCKET: connect", &theirs, reason);
         let theirs = connect(&theirs).map_err(failed)?;
+        // Who does not read what is said keeps nobody waiting for ever.
+        theirs.set_write_timeout(Some(LONGEST_SEND)).map_err(failed)?;
         let path = entry.notify().join(SOCKET);
         // Of a `start` that failed.
         match fs::remove_file(&path) {

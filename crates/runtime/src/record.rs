@@ -41,6 +41,10 @@ pub struct Record {
     pub(crate) callers_keyring: bool,
     /// Its first process, once there is one.
     pub process: Option<Process>,
+    /// The process that is on its way to be the first one. It is written down where others than the creator may keep it
+    /// waiting: hooks, a seccomp agent, the receiver of a terminal. If its creator is killed meanwhile it is known by this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) creating: Option<Process>,
     /// How that ended, if it was waited for by one of us and the container kept, in the bits of wait(2).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ended: Option<i32>,

@@ -5,20 +5,21 @@
 //! it mounts on are made before, by a process that looks them up as one that is created does
 //! ([`husk_plan::places`]).
 
-use crate::cgroups::Home;
+use crate::cgroups::{self, Home};
 use crate::create::{self, Creation};
 use crate::criu::external::{enter_namespaces, mount_names};
 use crate::criu::protocol::{self, Kind, option, pair};
 use crate::criu::{self, Criu, Directories, Message, Notification, Settings, Start, failure};
 use crate::error::Error;
 use crate::hooks;
+use crate::interrupt::Interrupt;
 use crate::launch::{command, memory, perform, show_own};
 use crate::notify;
 use crate::probe::probe;
 use crate::procfs;
 use crate::record::{Process, Record};
 use crate::resctrl;
-use crate::run::{Run, orphans};
+use crate::run::{Run, as_ended_by_signal, orphans};
 use crate::serve::Arrival;
 use crate::store::Store;
 use crate::streams;
@@ -74,23 +75,34 @@ pub fn restore(
     let (mut container, warnings) =
         husk_bundle::load(&request.creation.bundle, request.creation.config.as_deref())?;
     warn(&warnings);
+    let (signals, interrupt) = match how {
+        Run::Detached => (None, Interrupt::hold()?),
+        Run::Foreground(foreground) => {
+            (Some(Signals::hold(orphans(&container, foreground))?), Interrupt::held())
+        }
+    };
     let stay = if how == Run::Detached { Stay::Detached } else { Stay::Foreground };
-    let mut console = Console::of(request.creation.console_socket.as_deref(), &container, stay)?;
+    let socket = request.creation.console_socket.as_deref();
+    let mut console = Console::of(socket, &container, stay, &interrupt)?;
     // Before there is anything of the container.
-    drop(Directories::open(&request.settings)?);
+    Directories::open(&request.settings)?.check_images([LOG, STATISTICS])?;
     criu::check()?;
     let creation = Creation::begin(store, &request.creation.id)?;
     let mut record = create::record(&request.creation, &container);
-    notify::offer(&creation.entry, &mut container)?;
-    let home = create::make_home(&container, &request.creation, &creation, &mut record, &mut warn)?;
-    let signals = match how {
-        Run::Detached => None,
-        Run::Foreground(foreground) => Some(Signals::hold(orphans(&container, foreground))?),
+    let home = notify::offer(&creation.entry, &mut container)
+        .and_then(|()| create::make_home(&container, &request.creation, &creation, &mut record, &mut warn));
+    let home = home.map_err(|error| creation.entry.explain(error))?;
+    let mut restoring = Restoring {
+        request,
+        container: &container,
+        creation: &creation,
+        record: &mut record,
+        home,
+        interrupt: &interrupt,
     };
-    let mut restoring =
-        Restoring { request, container: &container, creation: &creation, record: &mut record, home };
     let restored = restoring.bring_back(&mut console);
     warn(&restoring.home.as_mut().map(Home::take_warnings).unwrap_or_default());
+    let restored = restored.and_then(|process| creation.entry.release().map(|()| process));
     let ended = restored.and_then(|mut process| {
         let ended = match &signals {
             None => Ok(None),
@@ -98,11 +110,16 @@ pub fn restore(
         };
         ended.or_else(|error| end(process).and(Err(error.into())))
     });
+    let ended = ended.map_err(|error| creation.entry.explain(error));
     match (&ended, how) {
         (Ok(_), Run::Detached) => creation.commit(),
-        _ => creation.end(&record, warn),
+        _ => {
+            // From here on another signal ends a detached `restore`, whatever hooks do.
+            drop(interrupt);
+            creation.end(&record, warn);
+        }
     }
-    ended
+    if how == Run::Detached { ended } else { as_ended_by_signal(ended) }
 }
 
 /// A container that is being restored.
@@ -112,6 +129,7 @@ struct Restoring<'c, 'r> {
     creation: &'r Creation,
     record: &'r mut Record,
     home: Option<Home<'c>>,
+    interrupt: &'r Interrupt,
 }
 
 impl Restoring<'_, '_> {
@@ -149,10 +167,15 @@ impl Restoring<'_, '_> {
         }
         self.settle(&criu, &mut options)?;
 
+        // Whoever deletes the container finds CRIU by this, if we are killed.
+        self.record.creating = Some(Process::of(criu.pid().cast_signed())?);
+        self.creation.entry.write(self.record)?;
         let mut restored = None;
         let request = protocol::request(Kind::Restore, Some(&options));
-        let served = criu
-            .serve(Kind::Restore, &request, |notification| self.hear(notification, console, &mut restored));
+        let interrupt = self.interrupt;
+        let served = criu.serve_unless(interrupt, Kind::Restore, &request, |notification| {
+            self.hear(notification, console, &mut restored)
+        });
         // Tolerated: it goes with the container.
         fs::remove_dir(&root).unwrap_or(());
         match (served, restored) {
@@ -165,6 +188,11 @@ impl Restoring<'_, '_> {
             (Ok(_), None) => Err(Error::Criu("criu failed: it has restored nothing".to_owned())),
             (Err(error), process) => {
                 process.map_or(Ok(()), end)?;
+                if matches!(error, Error::Interrupted(_)) {
+                    // What CRIU had made so far waits for CRIU, which was killed.
+                    cgroups::kill_all(self.record)?;
+                    return Err(error);
+                }
                 let directory = settings.work.as_deref().unwrap_or(&settings.images);
                 Err(failure::explain(error, &directories, directory, LOG))
             }
@@ -177,10 +205,10 @@ impl Restoring<'_, '_> {
             let plan = husk_plan::places(self.container, host, memory())?;
             perform(&command(&plan), plan)?
         };
-        match places.serve(self.container, self.record, &mut Console::Absent)? {
+        match places.serve(self.container, self.record, &mut Console::Absent, self.interrupt)? {
             Arrival::Ready => Ok(()),
             // The wait says at what.
-            Arrival::Failed => places.wait_for_exec(),
+            Arrival::Failed => places.wait_for_exec(self.interrupt),
         }
     }
 
@@ -215,7 +243,7 @@ impl Restoring<'_, '_> {
                 if is_new(self.container, NamespaceKind::Network) {
                     loopback_up(pid)?;
                 }
-                hooks::before_pivot(self.container, self.record, pid)
+                hooks::before_pivot(self.container, self.record, pid, self.interrupt)
             }
             // Everything is there, and nothing runs yet.
             "post-restore" => {
@@ -225,6 +253,7 @@ impl Restoring<'_, '_> {
                 resctrl::join(self.container, pid, self.record, &self.creation.entry)?;
                 self.home.as_ref().map_or(Ok(()), Home::limit)?;
                 self.record.process = Some(Process::of(pid.cast_signed())?);
+                self.record.creating = None;
                 // CRIU makes one, whatever there was, for clocks that go on where they stood.
                 if is_apart(pid, "time") {
                     self.record.namespaces |= Namespaces::TIME.bits();
@@ -232,7 +261,7 @@ impl Restoring<'_, '_> {
                 self.creation.entry.write(self.record)
             }
             "orphan-pts-master" => match notification.fd {
-                Some(master) => console.receive(master),
+                Some(master) => console.receive(master, self.interrupt),
                 None => Err(Error::Criu("criu failed: a terminal did not come".to_owned())),
             },
             _ => Ok(()),

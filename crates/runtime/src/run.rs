@@ -4,6 +4,7 @@ use crate::cgroups::Home;
 use crate::create::{self, Creation, Request};
 use crate::error::Error;
 use crate::hooks;
+use crate::interrupt::Interrupt;
 use crate::launch::{Launched, launch};
 use crate::notify::{self, Proxy, Until};
 use crate::pidfd::Watcher;
@@ -66,29 +67,34 @@ pub fn run(
     timings.begin("load config.json");
     let (mut container, warnings) = husk_bundle::load(&request.bundle, request.config.as_deref())?;
     warn(&warnings);
-    let stay = if how == Run::Detached { Stay::Detached } else { Stay::Foreground };
-    let mut console = Console::of(request.console_socket.as_deref(), &container, stay)?;
-    let watcher = Watcher::of(request.pidfd_socket.as_deref())?;
-    // Before there is anything that a signal could have us leave behind.
-    let signals = match how {
-        Run::Detached => None,
-        Run::Foreground(foreground) => Some(Signals::hold(orphans(&container, foreground))?),
+    // Before there is anything that a signal could have us leave behind, and before anybody keeps us waiting.
+    let (signals, interrupt) = match how {
+        Run::Detached => (None, Interrupt::hold()?),
+        Run::Foreground(foreground) => {
+            (Some(Signals::hold(orphans(&container, foreground))?), Interrupt::held())
+        }
     };
+    let stay = if how == Run::Detached { Stay::Detached } else { Stay::Foreground };
+    let mut console = Console::of(request.console_socket.as_deref(), &container, stay, &interrupt)?;
+    let watcher = Watcher::of(request.pidfd_socket.as_deref(), &interrupt)?;
     timings.begin("reserve the name");
     // Unless it is committed nothing is left of it, at the end or on the way.
     let creation = Creation::begin(store, &request.id)?;
     let mut record = create::record(request, &container);
-    notify::offer(&creation.entry, &mut container)?;
-    let mut proxy = Proxy::open(&creation.entry)?;
+    let offered = notify::offer(&creation.entry, &mut container).and_then(|()| Proxy::open(&creation.entry));
+    let mut proxy = offered.map_err(|error| creation.entry.explain(error))?;
     timings.begin("make the cgroup");
-    let home = create::make_home(&container, request, &creation, &mut record, &mut warn)?;
-    let mut launched = launch(&container, &request.call(Start::AtOnce)?, home, timings)?;
-    let begun = begin(&mut launched, &container, &mut console, request, &creation, &mut record);
-    let begun = begun.and_then(|()| watcher.tell(&launched.child));
+    let launched = create::make_home(&container, request, &creation, &mut record, &mut warn)
+        .and_then(|home| launch(&container, &request.call(Start::AtOnce)?, home, timings));
+    let mut launched = launched.map_err(|error| creation.entry.explain(error))?;
+    let begun = begin(&mut launched, &container, &mut console, request, &creation, &mut record, &interrupt);
+    let begun = begun.and_then(|()| watcher.tell(&launched.child, &interrupt));
     warn(&launched.home.as_mut().map(Home::take_warnings).unwrap_or_default());
     let ended = begun.and_then(|()| match &signals {
-        None => launched.wait_for_exec().map(|()| None),
+        None => launched.wait_for_exec(&interrupt).map(|()| None),
         Some(signals) => {
+            // From here on a deleter ends the container's process, and not us.
+            creation.entry.release()?;
             let listening = listen(proxy.take(), &launched)?;
             let ended = supervise(&mut launched.child, signals, console.relay());
             let ended = ended.map_err(|error| launched.explain(error))?;
@@ -96,6 +102,7 @@ pub fn run(
             Ok(Some(ended))
         }
     });
+    let ended = ended.map_err(|error| creation.entry.explain(error));
     match (&ended, how) {
         (Ok(_), Run::Detached) => {
             let pid = launched.child.id();
@@ -112,10 +119,22 @@ pub fn run(
         _ => {
             // Its process first, which an error may have left.
             drop(launched);
+            // From here on another signal ends a detached `run`, whatever hooks do.
+            drop(interrupt);
             creation.end(&record, warn);
         }
     }
-    ended
+    if how == Run::Detached { ended } else { as_ended_by_signal(ended) }
+}
+
+/// In the foreground a signal is the program's, and ends it although it has not begun.
+pub(crate) fn as_ended_by_signal(
+    ended: Result<Option<ExitStatus>, Error>,
+) -> Result<Option<ExitStatus>, Error> {
+    match ended {
+        Err(Error::Interrupted(signal)) => Ok(Some(ExitStatus::from_raw(signal))),
+        ended => ended,
+    }
 }
 
 /// Lets the program begin, and tells who wants to know.
@@ -126,25 +145,27 @@ fn begin(
     request: &Request,
     creation: &Creation,
     record: &mut Record,
+    interrupt: &Interrupt,
 ) -> Result<(), Error> {
     let timings = &request.timings;
     timings.begin("write it down");
-    // While the child is still at work, so that it costs no time; but while its hooks run, who looks for the
-    // container is to find it on its way.
-    let hooks = &container.hooks;
-    let hooks = [&hooks.prestart, &hooks.create_runtime, &hooks.create_container];
-    if hooks.iter().all(|hooks| hooks.is_empty()) {
+    // While the child is still at work, so that it costs no time; but while somebody else keeps it waiting, who looks
+    // for the container is to find it on its way.
+    if create::waits_for_others(container, console) {
+        create::record_on_its_way(launched, creation, record)?;
+    } else {
         record.process = Some(create::process(&launched.child)?);
         creation.entry.write(record)?;
     }
     let announced = record.cgroup.is_some();
     // A child that failed before asks nothing; the wait says at what.
-    if launched.serve(container, record, console)? == Arrival::Ready {
+    if launched.serve(container, record, console, interrupt)? == Arrival::Ready {
         // Its list may have gone on in another process, and its cgroup be a unit that there is now.
         let is_known =
             record.process.is_some_and(|process| process.pid.unsigned_abs() == launched.child.id());
         if !is_known || record.cgroup.is_some() != announced {
             record.process = Some(create::process(&launched.child)?);
+            record.creating = None;
             creation.entry.write(record)?;
         }
         create::write_pid(request.pid_file.as_deref(), launched.child.id())?;
@@ -153,13 +174,13 @@ fn begin(
     }
     if timings.are_wanted() || log_enabled!(Level::Debug) {
         timings.begin("wait for exec");
-        launched.wait_for_exec()?;
+        launched.wait_for_exec(interrupt)?;
         timings.end();
         timings.add(launched);
     }
     if !record.poststart.is_empty() {
-        launched.wait_for_exec()?;
-        hooks::poststart(record, "running", Some(launched.child.id()))?;
+        launched.wait_for_exec(interrupt)?;
+        hooks::poststart(record, "running", Some(launched.child.id()), Some(interrupt))?;
     }
     Ok(())
 }

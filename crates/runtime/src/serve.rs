@@ -3,6 +3,7 @@
 use crate::cgroups::Home;
 use crate::error::Error;
 use crate::hooks;
+use crate::interrupt::Interrupt;
 use crate::launch::Launched;
 use crate::listener;
 use crate::net_devices;
@@ -32,17 +33,18 @@ impl Launched<'_> {
     ///
     /// # Errors
     ///
-    /// If something cannot be done. The child still waits for the answer.
+    /// If something cannot be done, or a signal has come. The child still waits for the answer.
     pub(crate) fn serve(
         &mut self,
         container: &Container,
         record: &mut Record,
         console: &mut Console,
+        interrupt: &Interrupt,
     ) -> Result<Arrival, Error> {
-        let child = &mut self.child;
         let mut planned = self.plan.steps.iter().filter_map(Step::request);
         let mut trees = None;
-        while let Some(request) = child.next_request()? {
+        while let Some(request) = self.next_request(interrupt)? {
+            let child = &mut self.child;
             debug!("child process in init(): {}", Line(&Step::Request { what: request }));
             // Who may trace the child may speak in its name: it gets what the list asks for, in that order, once.
             if !planned.any(|planned| planned == request) {
@@ -54,8 +56,8 @@ impl Launched<'_> {
                     self.home.as_ref().map_or(Ok(()), Home::limit)?;
                     return Ok(Arrival::Ready);
                 }
-                Request::Hooks => hooks::before_pivot(container, record, child.id())?,
-                Request::Listener => listener::hand_over(child, container, record)?,
+                Request::Hooks => hooks::before_pivot(container, record, child.id(), interrupt)?,
+                Request::Listener => listener::hand_over(child, container, record, interrupt)?,
                 Request::NetDevices => net_devices::hand_over(child, &container.net_devices)?,
                 Request::Cgroup => {
                     self.home.as_mut().map_or(Ok(()), |home| home.join(child.id(), record))?;
@@ -64,7 +66,7 @@ impl Launched<'_> {
                     trees.get_or_insert_with(|| Trees::of(container)).send(child)?;
                     continue;
                 }
-                Request::Terminal => console.receive(child.requested_fd()?)?,
+                Request::Terminal => console.receive(child.requested_fd()?, interrupt)?,
                 Request::Scheduler => schedule(child, container)?,
                 // Answered by whoever made the child; and of no container.
                 Request::IdMaps | Request::Leftovers | Request::Stopped => {

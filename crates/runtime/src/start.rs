@@ -108,7 +108,7 @@ fn failed(failure: Failure, child: &mut UnixStream, record: &Record, pidfd: &Own
 fn poststart(entry: &Entry, record: &Record, pidfd: &OwnedFd) -> Result<(), Error> {
     let status = status::of(entry, record)?;
     let pid = record.process.filter(|_| status == Status::Running).map(|process| process.pid.unsigned_abs());
-    let run = hooks::poststart(record, &status.to_string(), pid);
+    let run = hooks::poststart(record, &status.to_string(), pid, None);
     if run.is_err() {
         kill::end(pidfd)?;
     }

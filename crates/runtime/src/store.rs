@@ -8,9 +8,10 @@ use crate::error::Error;
 use crate::record::Record;
 use log::debug;
 use rustix::fs::{
-    AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, renameat, statat, unlinkat,
+    AtFlags, CWD, FlockOperation, Mode, OFlags, fcntl_lock, flock, fstat, openat, renameat, statat, unlinkat,
 };
 use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{Flock, FlockType, Pid, fcntl_getlk};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -21,6 +22,8 @@ const RECORD: &str = "state.json";
 const SOCKET: &str = "start.sock";
 const NOTIFY: &str = "notify";
 const ROOT: &str = "root";
+/// Says to a creator that its container is not wanted any more.
+const DELETED: &str = "deleted";
 
 /// The directory that holds containers.
 #[derive(Clone, Debug)]
@@ -83,11 +86,39 @@ impl Store {
 impl Entry {
     /// Opens a directory that has just been made, and takes it away again if that is not possible.
     fn opened(path: PathBuf) -> Result<Self, Error> {
-        Self::open(path.clone()).inspect_err(|_| {
+        Self::open(path.clone()).and_then(Self::held).inspect_err(|_| {
             // Tolerated: the first error is the one to report. Only an empty directory is removed, so a creator that
             // has reserved the same name since then loses nothing that it has written.
             fs::remove_dir(path).unwrap_or(());
         })
+    }
+
+    /// Marks the directory as that of a container which this process is creating, until [`release`](Self::release) or the
+    /// end of this process. The mark is a lock of fcntl(2): it belongs to this process, not to its children, and the
+    /// kernel says whose it is. It is lost when this process closes any descriptor of the directory.
+    fn held(self) -> Result<Self, Error> {
+        match fcntl_lock(&self.directory, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => Ok(self),
+            Err(errno) => Err(Error::file("lock", self.path, errno)),
+        }
+    }
+
+    /// The container is created: whoever deletes it need not ask this process.
+    pub(crate) fn release(&self) -> Result<(), Error> {
+        fcntl_lock(&self.directory, FlockOperation::NonBlockingUnlock)
+            .map_err(|errno| Error::file("unlock", &self.path, errno))
+    }
+
+    /// The process that is creating the container, if there still is one.
+    pub(crate) fn creator(&self) -> Result<Option<Pid>, Error> {
+        let mark = fcntl_getlk(&self.directory, &Flock::from(FlockType::WriteLock));
+        match mark.map_err(|errno| Error::file("look for the creator of", &self.path, errno))? {
+            None => Ok(None),
+            Some(Flock { pid: Some(pid), .. }) => Ok(Some(pid)),
+            Some(_) => {
+                Err(Error::State("the container is being created by a process of another pid namespace"))
+            }
+        }
     }
 
     fn open(path: PathBuf) -> Result<Self, Error> {
@@ -145,13 +176,12 @@ impl Entry {
 
     pub(crate) fn write(&self, record: &Record) -> Result<(), Error> {
         let text = serde_json::to_vec(record).map_err(Error::Record)?;
-        write_whole(&self.directory, Path::new(RECORD), &text)
-            .map_err(|reason| Error::file("write", self.path.join(RECORD), reason))
+        write_whole(&self.directory, Path::new(RECORD), &text).map_err(|reason| self.failed("write", reason))
     }
 
     pub(crate) fn read(&self) -> Result<Record, Error> {
         let text = read_whole(&self.directory, RECORD);
-        let text = text.map_err(|reason| Error::file("read", self.path.join(RECORD), reason))?;
+        let text = text.map_err(|reason| self.failed("read", reason))?;
         serde_json::from_slice(&text).map_err(Error::Record)
     }
 
@@ -161,9 +191,47 @@ impl Entry {
         let is_no_record = |kind| matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::IsADirectory);
         match self.read() {
             Ok(record) => Ok(Some(record)),
-            Err(Error::Record(_)) => Ok(None),
+            Err(Error::Record(_) | Error::Deleted(_)) => Ok(None),
             Err(Error::File { reason, .. }) if is_no_record(reason.kind()) => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Why something cannot be done with the record: if it is not there any more, because somebody has deleted it.
+    fn failed(&self, act: &'static str, reason: io::Error) -> Error {
+        let is_gone = reason.kind() == io::ErrorKind::NotFound;
+        let error = Error::file(act, self.path.join(RECORD), reason);
+        if is_gone { self.explain(error) } else { error }
+    }
+
+    /// This error, unless the container was deleted meanwhile, which is then the reason for it.
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        let is_marked = statat(&self.directory, DELETED, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        // Where that cannot be known, the error stays what it is.
+        let has_its_name =
+            self.has_its_name().unwrap_or_else(|error| error.kind() != io::ErrorKind::NotFound);
+        if has_its_name && !is_marked { error } else { Error::Deleted(self.id()) }
+    }
+
+    fn id(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Says to the creator that its container is not wanted any more.
+    pub(crate) fn mark_deleted(&self) {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // Tolerated: in a full store, and without descriptors, the creator is told to end all the same, and says so in
+        // other words.
+        openat(&self.directory, DELETED, flags, Mode::from_raw_mode(0o600)).map(drop).unwrap_or(());
+    }
+
+    /// Removes a directory in which nothing is, and says whether that was so.
+    pub(crate) fn remove_empty(&self) -> Result<bool, Error> {
+        match fs::remove_dir(&self.path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
+            Err(reason) => Err(Error::file("remove", &self.path, reason)),
         }
     }
 
@@ -206,7 +274,7 @@ impl Entry {
 
     /// Removes what almost every container has by name, which takes no descriptor, and then whatever else is there.
     fn remove_directory(&self) -> io::Result<()> {
-        for name in [RECORD, SOCKET] {
+        for name in [RECORD, SOCKET, DELETED] {
             // Tolerated: what is still there is found below, and said.
             unlinkat(&self.directory, name, AtFlags::empty()).unwrap_or(());
         }

@@ -4,6 +4,7 @@
 //! is lost in its first instant, and wait until [`supervise`] passes them on.
 
 use crate::error::Error;
+use crate::interrupt::{ENDING, is_ending};
 use crate::terminal::{End, Relay};
 use husk_spawn::sys::Errno;
 use husk_spawn::sys::signal::{read_signalfd, rt_sigaction_default, rt_sigprocmask, rt_sigwait};
@@ -12,7 +13,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, WaitId, WaitIdOptions, set_child_subreaper, waitid};
 use std::fs;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
 /// What is never looked at: news of sockets, and faults, which are of our own making.
@@ -33,6 +35,12 @@ pub enum Orphans {
 pub(crate) trait Watched: AsFd {
     fn id(&self) -> u32;
     fn signal(&mut self, signal: Signal) -> Result<(), husk_spawn::Error>;
+    /// Whether its program has begun, or will never begin. Does not wait.
+    fn has_begun(&mut self) -> Result<bool, husk_spawn::Error>;
+    /// A descriptor that is hung up when the program begins, or the process ends before.
+    fn beginning(&self) -> Option<BorrowedFd<'_>>;
+    /// Kills it, and waits for its end.
+    fn end(&mut self) -> Result<(), husk_spawn::Error>;
     fn try_wait(&mut self) -> Result<Option<ExitStatus>, husk_spawn::Error>;
 }
 
@@ -42,9 +50,25 @@ impl Watched for Child {
     }
 
     fn signal(&mut self, signal: Signal) -> Result<(), husk_spawn::Error> {
-        // Until then it would be ours that ends, and not the program.
-        self.wait_for_exec()?;
         Self::signal(self, signal)
+    }
+
+    fn has_begun(&mut self) -> Result<bool, husk_spawn::Error> {
+        Self::has_begun(self)
+    }
+
+    fn beginning(&self) -> Option<BorrowedFd<'_>> {
+        self.release_fd()
+    }
+
+    fn end(&mut self) -> Result<(), husk_spawn::Error> {
+        self.kill()?;
+        match self.wait() {
+            // That the list was not performed to its end is what was asked for.
+            Ok(_) => Ok(()),
+            Err(error) if error.step().is_some() => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     fn try_wait(&mut self) -> Result<Option<ExitStatus>, husk_spawn::Error> {
@@ -59,6 +83,20 @@ impl Watched for Adopted {
 
     fn signal(&mut self, signal: Signal) -> Result<(), husk_spawn::Error> {
         Self::signal(self, signal)
+    }
+
+    /// It goes on where it was.
+    fn has_begun(&mut self) -> Result<bool, husk_spawn::Error> {
+        Ok(true)
+    }
+
+    fn beginning(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn end(&mut self) -> Result<(), husk_spawn::Error> {
+        Self::signal(self, Signal::KILL)?;
+        self.wait().map(drop)
     }
 
     fn try_wait(&mut self) -> Result<Option<ExitStatus>, husk_spawn::Error> {
@@ -124,7 +162,11 @@ fn with_signals(child: &mut dyn Watched, signals: &Signals) -> Result<ExitStatus
             }
             // There is nothing that is to be as large.
             Ok(Signal::WINCH) | Err(Errno::INTR) => {}
-            Ok(signal) => send(child, signal)?,
+            Ok(signal) => {
+                if let Passed::Ended(status) = send(child, signals, signal)? {
+                    return Ok(status);
+                }
+            }
             Err(errno) => return Err(husk_spawn::Error::new("wait for signals", errno)),
         }
     }
@@ -149,7 +191,11 @@ fn with_terminal(
                     let interrupt = signalfd(others)?;
                     return relay.drain(interrupt.as_fd()).map_err(failed).map(|()| status);
                 }
-                Source::Signals => pass_on(child, signals, &arriving, &mut relay)?,
+                Source::Signals => {
+                    if let Passed::Ended(status) = pass_on(child, signals, &arriving, &mut relay)? {
+                        return Ok(status);
+                    }
+                }
                 Source::Terminal(end) => relay.turn(end, events),
             }
         }
@@ -179,11 +225,11 @@ fn pass_on(
     signals: &Signals,
     arriving: &OwnedFd,
     relay: &mut Relay,
-) -> Result<(), husk_spawn::Error> {
+) -> Result<Passed, husk_spawn::Error> {
     loop {
         let arrived = match read_signalfd(arriving) {
             Ok(arrived) => arrived,
-            Err(Errno::AGAIN) => return Ok(()),
+            Err(Errno::AGAIN) => return Ok(Passed::On),
             Err(errno) => return Err(husk_spawn::Error::new("take a signal", errno)),
         };
         match arrived.signal {
@@ -195,18 +241,58 @@ fn pass_on(
                 if signal == Signal::CONT {
                     relay.come_forward();
                 }
-                send(child, signal)?;
+                if let ended @ Passed::Ended(_) = send(child, signals, signal)? {
+                    return Ok(ended);
+                }
             }
         }
     }
 }
 
-/// Sends it a signal. It may have ended; whoever waits for that is told so.
-fn send(child: &mut dyn Watched, signal: Signal) -> Result<(), husk_spawn::Error> {
-    match child.signal(signal) {
-        Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(()),
-        sent => sent,
+/// What became of a signal that was to be passed on.
+enum Passed {
+    /// The process has it.
+    On,
+    /// It has ended the process before the program began, which counts as the program's end.
+    Ended(ExitStatus),
+}
+
+/// Sends it a signal. It may have ended; whoever waits for that is told so. Until its program has begun the process is
+/// still ours, and others may stop it: one that is told to end then is killed, and for other signals the program is waited
+/// for.
+fn send(child: &mut dyn Watched, signals: &Signals, signal: Signal) -> Result<Passed, husk_spawn::Error> {
+    if !child.has_begun()? {
+        let ending = if is_ending(signal) { Some(signal) } else { await_program(child, signals)? };
+        if let Some(ending) = ending {
+            child.end()?;
+            return Ok(Passed::Ended(ExitStatus::from_raw(ending.number())));
+        }
     }
+    match child.signal(signal) {
+        Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(Passed::On),
+        sent => sent.map(|()| Passed::On),
+    }
+}
+
+/// Waits until the program has begun, or until a signal comes that tells us to end.
+fn await_program(child: &mut dyn Watched, signals: &Signals) -> Result<Option<Signal>, husk_spawn::Error> {
+    let failed = |errno| husk_spawn::Error::new("wait for the program", errno);
+    let ending = ENDING.into_iter().filter(|signal| signals.set.contains(*signal));
+    let arriving = signalfd(ending.fold(SignalSet::EMPTY, SignalSet::with))?;
+    while !child.has_begun()? {
+        let Some(beginning) = child.beginning() else { return Ok(None) };
+        let mut polled =
+            [PollFd::from_borrowed_fd(beginning, PollFlags::empty()), PollFd::new(&arriving, PollFlags::IN)];
+        retry_on_intr(|| poll(&mut polled, None)).map_err(failed)?;
+        if !polled[1].revents().is_empty() {
+            match read_signalfd(&arriving) {
+                Ok(arrived) => return Ok(Some(arrived.signal)),
+                Err(Errno::AGAIN) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// Waits for the children that have become ours and have ended, and leaves the container's process alone,

@@ -5,12 +5,12 @@
 //! [`Relay`]. What is shared with others, our standard streams, is never made non-blocking: that would hold for
 //! everybody who has them, the shell too.
 
+use crate::elsewhere::Elsewhere;
 use crate::error::Error;
+use crate::interrupt::Interrupt;
 use husk_bundle::Container;
 use husk_bundle::container::Terminal;
 use husk_spawn::sys::Errno;
-use husk_spawn::sys::Fd;
-use husk_spawn::sys::file::sendmsg_with;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, open};
 use rustix::io::{read, retry_on_intr, write};
@@ -22,7 +22,6 @@ use rustix::termios::{
     tcsetwinsize,
 };
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::panic;
 use std::path::Path;
 
@@ -40,14 +39,19 @@ pub(crate) enum Console {
     /// There is none.
     Absent,
     /// To whoever listens at `--console-socket`.
-    Elsewhere(UnixStream),
+    Elsewhere(Elsewhere),
     /// To us, who have it once the container's process has made it.
     Here(Option<Relay>),
 }
 
 impl Console {
     /// Looks whether what is asked for makes sense, and connects, before there is a container.
-    pub(crate) fn of(socket: Option<&Path>, container: &Container, stay: Stay) -> Result<Self, Error> {
+    pub(crate) fn of(
+        socket: Option<&Path>,
+        container: &Container,
+        stay: Stay,
+        interrupt: &Interrupt,
+    ) -> Result<Self, Error> {
         let terminal = container.process.as_ref().map_or(Terminal::No, |process| process.terminal);
         // The words are runc's.
         match (terminal, stay, socket) {
@@ -56,10 +60,9 @@ impl Console {
             (Terminal::Yes(_), Stay::Detached, None) => {
                 Err(Error::State("cannot allocate tty if runc will detach without setting console socket"))
             }
-            (Terminal::Yes(_), Stay::Detached, Some(path)) => match UnixStream::connect(path) {
-                Ok(socket) => Ok(Self::Elsewhere(socket)),
-                Err(reason) => Err(Error::file("--console-socket: connect", path, reason)),
-            },
+            (Terminal::Yes(_), Stay::Detached, Some(path)) => {
+                Elsewhere::connect("--console-socket: connect", path, interrupt).map(Self::Elsewhere)
+            }
             (_, _, Some(_)) => {
                 Err(Error::State("cannot use console socket if runc will not detach or allocate tty"))
             }
@@ -67,14 +70,14 @@ impl Console {
     }
 
     /// Takes the terminal that the container's process has made.
-    pub(crate) fn receive(&mut self, master: OwnedFd) -> Result<(), Error> {
+    pub(crate) fn receive(&mut self, master: OwnedFd, interrupt: &Interrupt) -> Result<(), Error> {
         /// The name that goes with it, as runc has it; receivers show it to people at most.
         const NAME: &[u8] = b"/dev/pts/ptmx";
         match self {
             Self::Absent => Err(Error::State("a terminal came that nobody asked for")),
-            Self::Elsewhere(socket) => sendmsg_with(Fd::of(socket), NAME, Fd::of(&master))
-                .map(drop)
-                .map_err(|errno| Error::kernel("--console-socket: send the terminal", errno)),
+            Self::Elsewhere(socket) => {
+                socket.send("--console-socket: send the terminal to", NAME, &master, interrupt)
+            }
             Self::Here(relay) => {
                 *relay = Some(Relay::new(master).map_err(|errno| Error::kernel("take the terminal", errno))?);
                 Ok(())

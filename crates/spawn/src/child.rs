@@ -322,9 +322,14 @@ impl Child {
         self.follow()?;
         match &self.channel {
             // Exec and exit close the channel of a process with memory of its own.
-            Some(channel) if self.births > 0 && self.status.is_none() => is_closed(channel),
+            Some(channel) if self.has_own_memory() && self.status.is_none() => is_closed(channel),
             _ => Ok(true),
         }
+    }
+
+    /// Whether its exec is seen only by the end of the channel.
+    fn has_own_memory(&self) -> bool {
+        self.births > 0 || self.memory == Sharing::Copied
     }
 
     /// Waits until it has become its program.
@@ -335,7 +340,7 @@ impl Child {
     pub fn wait_for_exec(&mut self) -> Result<(), Error> {
         self.wait_for_release()?;
         self.follow()?;
-        if (self.births > 0 || self.memory == Sharing::Copied) && self.status.is_none() {
+        if self.has_own_memory() && self.status.is_none() {
             self.wait_for_end_of_channel()?;
         }
         let script = self.berth().script();

@@ -4,8 +4,9 @@
 //! for an answer to each. What it is told is fields of a message, and never part of a line that is taken apart
 //! again; where CRIU itself puts fields together, [`external`] sees to it that they come apart the same way.
 //!
-//! CRIU is never killed by us: it may hold the processes of a container in an unnatural state. When our end of
-//! the socket is closed it gives up, and puts them back as they were.
+//! CRIU is never killed by us while it saves a container: it may hold its processes in an unnatural state. When our end of
+//! the socket is closed it gives up, and puts them back as they were. A CRIU that restores one is killed if we are told to
+//! end: it may wait for a file for ever, and what it has made so far ends with the container's cgroup.
 
 pub(crate) mod external;
 pub(crate) mod failure;
@@ -15,19 +16,21 @@ mod wire;
 
 use crate::cgroups::is_unprivileged;
 use crate::error::Error;
+use crate::interrupt::Interrupt;
 use crate::launch::enter;
 use husk_bundle::{Field, Warning};
 use husk_spawn::sys::Errno;
 use husk_spawn::{Child, Command, Reason, Stdio};
 use log::debug;
 use protocol::{Feature, Kind, Response};
+use rustix::event::PollFlags;
 use rustix::io::{IoSliceMut, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, Shutdown, SocketFlags,
     SocketType, recvmsg, send, shutdown, socketpair,
 };
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 pub(crate) use settings::{ANNOTATION, Directories, options};
 pub use settings::{CgroupMode, Settings, Switch};
@@ -111,6 +114,11 @@ impl Criu {
         notified: impl FnMut(Notification) -> Result<(), Error>,
     ) -> Result<Response, Error> {
         let answer = self.ask(kind, request, notified);
+        self.end(kind, answer)
+    }
+
+    /// Waits for CRIU's end. What it answered counts, if it did.
+    fn end(&mut self, kind: Kind, answer: Result<Response, Error>) -> Result<Response, Error> {
         // Tolerated: one that has ended has closed its end.
         shutdown(&self.socket, Shutdown::Both).unwrap_or(());
         let status = self.process.wait()?;
@@ -122,6 +130,28 @@ impl Criu {
         Err(Error::Criu(format!("criu failed: type {}: {status}", kind.name())))
     }
 
+    /// As [`serve`](Self::serve), but a signal ends the wait, and CRIU.
+    pub(crate) fn serve_unless(
+        mut self,
+        interrupt: &Interrupt,
+        kind: Kind,
+        request: &Message,
+        mut notified: impl FnMut(Notification) -> Result<(), Error>,
+    ) -> Result<Response, Error> {
+        let answer = self.send(request).and_then(|()| {
+            loop {
+                interrupt.wait(self.socket.as_fd(), PollFlags::IN, None)?;
+                if let Some(answer) = self.hear(kind, &mut notified)? {
+                    return Ok(answer);
+                }
+            }
+        });
+        if matches!(answer, Err(Error::Interrupted(_))) {
+            self.process.kill()?;
+        }
+        self.end(kind, answer)
+    }
+
     fn ask(
         &self,
         kind: Kind,
@@ -130,20 +160,31 @@ impl Criu {
     ) -> Result<Response, Error> {
         self.send(request)?;
         loop {
-            let (response, fd) = self.receive(kind)?;
-            if !response.success {
-                let Response { errno, message, .. } = response;
-                let message =
-                    if message.is_empty() { message } else { format!(": {}", failure::line(&message)) };
-                return Err(Error::Criu(format!("criu failed: type {} errno {errno}{message}", kind.name())));
+            if let Some(answer) = self.hear(kind, &mut notified)? {
+                return Ok(answer);
             }
-            if response.kind != Some(Kind::Notify) {
-                return Ok(response);
-            }
-            debug!("notify: {}", failure::line(&response.script));
-            notified(Notification { script: response.script, pid: response.pid, fd })?;
-            self.send(&protocol::go_on())?;
         }
+    }
+
+    /// Hears one thing: an answer, or a notification, which is answered.
+    fn hear(
+        &self,
+        kind: Kind,
+        notified: &mut impl FnMut(Notification) -> Result<(), Error>,
+    ) -> Result<Option<Response>, Error> {
+        let (response, fd) = self.receive(kind)?;
+        if !response.success {
+            let Response { errno, message, .. } = response;
+            let message = if message.is_empty() { message } else { format!(": {}", failure::line(&message)) };
+            return Err(Error::Criu(format!("criu failed: type {} errno {errno}{message}", kind.name())));
+        }
+        if response.kind != Some(Kind::Notify) {
+            return Ok(Some(response));
+        }
+        debug!("notify: {}", failure::line(&response.script));
+        notified(Notification { script: response.script, pid: response.pid, fd })?;
+        self.send(&protocol::go_on())?;
+        Ok(None)
     }
 
     fn send(&self, request: &Message) -> Result<(), Error> {

@@ -5,9 +5,9 @@ use super::protocol::option;
 use crate::error::Error;
 use husk_spawn::sys::namespace::Namespaces;
 use husk_spawn::sys::{Errno, Fd};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, open, unlinkat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, mkdirat, open, openat, statat, unlinkat};
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// What checkpoint and restore are asked alike.
@@ -97,6 +97,22 @@ impl Directories {
         Ok(Self { images, work: work.transpose()? })
     }
 
+    /// Looks whether everything among the images is a file or a directory: CRIU opens what it finds there, and would wait
+    /// for ever for the other end of a fifo. What [`clear`](Self::clear) will take away is not looked at.
+    pub(crate) fn check_images(&self, cleared: [&str; 2]) -> Result<(), Error> {
+        /// More is no chain that anybody makes.
+        const LONGEST_CHAIN: usize = 1000;
+        let cleared: &[&str] = if self.work.is_none() { &cleared } else { &[] };
+        let mut parent = check_directory(self.images.as_fd(), cleared)?;
+        for _ in 0..LONGEST_CHAIN {
+            match parent {
+                Some(directory) => parent = check_directory(directory.as_fd(), &[])?,
+                None => return Ok(()),
+            }
+        }
+        Err(Error::Criu("the chain of parent images has no end".to_owned()))
+    }
+
     /// Says where they are.
     pub(crate) fn tell(&self, options: &mut Message) {
         options.number(option::IMAGES_DIR_FD, Fd::of(&self.images).number());
@@ -119,6 +135,35 @@ impl Directories {
     /// Where CRIU writes its log.
     pub(crate) fn of_log(&self) -> &OwnedFd {
         self.work.as_ref().unwrap_or(&self.images)
+    }
+}
+
+/// Looks at one directory of images. Returns the directory of those that they add to, if there is one.
+fn check_directory(directory: BorrowedFd<'_>, cleared: &[&str]) -> Result<Option<OwnedFd>, Error> {
+    /// A link to those (criu, `CR_PARENT_LINK`).
+    const PARENT: &str = "parent";
+    let failed = |act, name: &str, errno: Errno| Error::file(act, name, errno);
+    for entry in Dir::read_from(directory).map_err(|errno| failed("read", "images", errno))? {
+        let entry = entry.map_err(|errno| failed("read", "images", errno))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if cleared.contains(&&*name) {
+            continue;
+        }
+        let found = match statat(directory, entry.file_name(), AtFlags::empty()) {
+            Ok(found) => FileType::from_raw_mode(found.st_mode),
+            // A link that leads nowhere keeps nobody waiting.
+            Err(Errno::NOENT) => continue,
+            Err(errno) => return Err(failed("look at the image", &name, errno)),
+        };
+        if !matches!(found, FileType::RegularFile | FileType::Directory) {
+            return Err(Error::Criu(format!("the image {name:?} is not a regular file")));
+        }
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match openat(directory, PARENT, flags, Mode::empty()) {
+        Ok(parent) => Ok(Some(parent)),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+        Err(errno) => Err(failed("open", PARENT, errno)),
     }
 }
 

@@ -1,0 +1,98 @@
+//! Sockets at which somebody else listens: the receiver of a terminal or of a pidfd, a seccomp agent.
+//!
+//! Whoever listens there may be slow, stopped, or hostile. Neither connecting nor sending waits for longer than
+//! [`PATIENCE`], and a signal that tells us to end ends the wait.
+
+use crate::error::Error;
+use crate::interrupt::{Interrupt, Waited};
+use husk_spawn::sys::Errno;
+use rustix::event::PollFlags;
+use rustix::io::retry_on_intr;
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType, connect, sendmsg, socket_with,
+};
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long somebody else may keep us waiting.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long it takes until room is looked for again in a queue of connections, which no descriptor tells of.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A connection to somebody who listens at a path.
+pub(crate) struct Elsewhere {
+    socket: OwnedFd,
+    path: PathBuf,
+}
+
+impl Elsewhere {
+    /// Connects. `act` is what an error begins with.
+    pub(crate) fn connect(act: &'static str, path: &Path, interrupt: &Interrupt) -> Result<Self, Error> {
+        let failed = |reason: io::Error| Error::file(act, path, reason);
+        let address = SocketAddrUnix::new(path).map_err(|errno| failed(errno.into()))?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+        let socket = socket.map_err(|errno| failed(errno.into()))?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match connect(&socket, &address) {
+                Ok(()) => return Ok(Self { socket, path: path.to_owned() }),
+                Err(Errno::INTR) => {}
+                // Its queue of connections is full (net/unix/af_unix.c, `unix_stream_connect`).
+                Err(Errno::AGAIN) if Instant::now() < deadline => interrupt.pause(PAUSE)?,
+                Err(Errno::AGAIN) => return Err(failed(too_long("nobody accepts connections"))),
+                Err(errno) => return Err(failed(errno.into())),
+            }
+        }
+    }
+
+    /// Sends these bytes, and a descriptor with the first of them. `act` is what an error begins with.
+    pub(crate) fn send(
+        &self,
+        act: &'static str,
+        bytes: &[u8],
+        fd: impl AsFd,
+        interrupt: &Interrupt,
+    ) -> Result<(), Error> {
+        let failed = |reason: io::Error| Error::file(act, &self.path, reason);
+        let deadline = Instant::now() + PATIENCE;
+        let (mut rest, mut fd) = (bytes, Some(fd.as_fd()));
+        while !rest.is_empty() {
+            match retry_on_intr(|| send_now(&self.socket, rest, fd)) {
+                Ok(sent) => {
+                    rest = rest.get(sent..).unwrap_or_default();
+                    fd = None;
+                }
+                Err(Errno::AGAIN) => {
+                    let waited = interrupt.wait(self.socket.as_fd(), PollFlags::OUT, Some(deadline))?;
+                    if waited == Waited::TooLong {
+                        return Err(failed(too_long("nobody reads")));
+                    }
+                }
+                Err(errno) => return Err(failed(errno.into())),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn too_long(what: &str) -> io::Error {
+    let text = format!("{what}, for {} seconds", PATIENCE.as_secs());
+    io::Error::new(io::ErrorKind::TimedOut, text)
+}
+
+/// Sends as many of the bytes as there is room for.
+fn send_now(socket: &OwnedFd, bytes: &[u8], fd: Option<BorrowedFd<'_>>) -> Result<usize, Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let fds = fd.as_slice();
+    if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(Errno::NOBUFS);
+    }
+    sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)
+}

@@ -1,0 +1,279 @@
+//! Others who keep a verb waiting: hooks, agents and receivers that never end, read or accept, and a container's root that
+//! stops whoever joins. `delete --force` ends a container that is on its way, and a signal ends the verb; neither
+//! leaves anything.
+
+use super::faults::left;
+use super::meanwhile::Said;
+use crate::util::{Bundle, Runtime, ends, guest, is_husk, need};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, FileType, mknodat};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket, socket_with,
+};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead as _, BufReader};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{ChildStdout, Command, ExitStatus};
+use std::thread;
+
+/// Waits until there is something to read, or somebody to accept, but not for ever.
+#[track_caller]
+fn until_ready(fd: impl AsFd) {
+    let most = Timespec { tv_sec: 30, tv_nsec: 0 };
+    let ready = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&most)).unwrap();
+    assert_eq!(ready, 1, "nothing came");
+}
+
+/// A fifo that can be read from whether or not somebody writes.
+fn fifo(path: &Path) -> File {
+    mknodat(CWD, path, FileType::Fifo, 0o666.into(), 0).unwrap();
+    OpenOptions::new().read(true).write(true).open(path).unwrap()
+}
+
+/// A bundle that hangs in a hook of this kind, and the fifo by which the hook says so.
+fn hanging(kind: &str) -> (Bundle, File) {
+    let bundle = Bundle::running("hang");
+    let path = bundle.rootfs().join("fifo");
+    let said = fifo(&path);
+    let hook = json!([{ "path": guest(), "args": ["guest", "hang-at", path] }]);
+    (bundle.with("/hooks", json!({ kind: hook })), said)
+}
+
+/// A bundle whose first process hangs in a call that it makes before it is created, and the agent that is asked about it
+/// and never answers.
+fn unanswered() -> (Bundle, UnixListener) {
+    let bundle = Bundle::running("hang");
+    let path = bundle.path().join("agent");
+    let agent = UnixListener::bind(&path).unwrap();
+    (with_agent(bundle, &path), agent)
+}
+
+fn with_agent(bundle: Bundle, path: &Path) -> Bundle {
+    let rule = json!([{ "names": ["prctl"], "action": "SCMP_ACT_NOTIFY" }]);
+    let profile = json!({ "defaultAction": "SCMP_ACT_ALLOW", "listenerPath": path, "syscalls": rule });
+    bundle.with("/linux/seccomp", profile)
+}
+
+/// These words about the container `c`.
+fn command(runtime: &Runtime, bundle: &Bundle, words: &[&str]) -> Command {
+    bundle.write();
+    let mut command = runtime.command(words[0]);
+    command.args(&words[1..]).arg("--bundle").arg(bundle.path()).arg("c");
+    command
+}
+
+/// How a verb ended, and what it said. One that does not end is killed, and the test has failed.
+#[track_caller]
+fn ended(said: Said) -> (ExitStatus, String) {
+    let pid = said.process.id().cast_signed();
+    let has_ended = ends(pid);
+    if !has_ended {
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    }
+    let ended = said.ended();
+    assert!(has_ended, "it hangs");
+    ended
+}
+
+/// How somebody else keeps a container on its way, and until when it is certain that they do.
+type Obstacle = (Bundle, Box<dyn AsFd>);
+
+/// What may keep this verb waiting.
+fn obstacles(verb: &str) -> Vec<Obstacle> {
+    let mut obstacles: Vec<Obstacle> = Vec::new();
+    for kind in ["prestart", "createRuntime", "createContainer"] {
+        let (bundle, said) = hanging(kind);
+        obstacles.push((bundle, Box::new(said)));
+    }
+    // Where a program begins at once it makes no such call before.
+    if verb == "create" {
+        let (bundle, agent) = unanswered();
+        obstacles.push((bundle, Box::new(agent)));
+    }
+    obstacles
+}
+
+const VERBS: [&[&str]; 3] = [&["create"], &["run"], &["run", "--detach"]];
+
+#[test]
+fn delete_ends_a_container_that_hangs_while_it_is_created() {
+    need!(is_husk(), "the words are husk's");
+    for words in VERBS {
+        for (bundle, hangs) in obstacles(words[0]) {
+            let runtime = Runtime::under_test();
+            let verb = Said::new(&mut command(&runtime, &bundle, words));
+            until_ready(&*hangs);
+            runtime.call("delete", &["--force", "c"]).succeeds();
+            let (status, said) = ended(verb);
+            assert_eq!(status.code(), Some(1), "{words:?}: {said}");
+            assert!(said.contains("container \"c\" was deleted meanwhile"), "{words:?}: {said}");
+            assert_eq!(left(&runtime, &bundle), [""; 0], "{words:?}");
+        }
+    }
+}
+
+#[test]
+fn a_signal_ends_a_verb_that_waits_for_others() {
+    need!(is_husk(), "the words are husk's");
+    for words in VERBS {
+        for (bundle, hangs) in obstacles(words[0]) {
+            let runtime = Runtime::under_test();
+            let verb = Said::new(&mut command(&runtime, &bundle, words));
+            until_ready(&*hangs);
+            let pid = Pid::from_raw(verb.process.id().cast_signed()).unwrap();
+            kill_process(pid, Signal::TERM).unwrap();
+            let (status, said) = ended(verb);
+            if words == ["run"] {
+                // As if it had been the program's.
+                assert_eq!(status.code(), Some(128 + 15), "{said}");
+            } else {
+                assert_eq!(status.code(), Some(1), "{words:?}: {said}");
+                assert!(said.contains("ended by signal 15"), "{words:?}: {said}");
+            }
+            assert_eq!(left(&runtime, &bundle), [""; 0], "{words:?}");
+        }
+    }
+}
+
+// As with nohup(1): a signal that is blocked comes although it is ignored.
+#[test]
+fn an_ignored_signal_ends_no_verb() {
+    need!(is_husk(), "runc's Go ignores what its caller ignores by itself");
+    let bundle = Bundle::running("hang");
+    let path = bundle.path().join("fifo");
+    mknodat(CWD, &path, FileType::Fifo, 0o666.into(), 0).unwrap();
+    let hook = json!([{ "path": guest(), "args": ["guest", "cat", path] }]);
+    let bundle = bundle.with("/hooks", json!({ "createRuntime": hook }));
+    let runtime = Runtime::under_test();
+    let verb = command(&runtime, &bundle, &["create"]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(verb.get_program()).args(verb.get_args());
+    let verb = Said::new(&mut shell);
+    // Opened when the hook reads, which ends when this is closed.
+    let hold = OpenOptions::new().write(true).open(&path).unwrap();
+    let pid = Pid::from_raw(verb.process.id().cast_signed()).unwrap();
+    kill_process(pid, Signal::HUP).unwrap();
+    drop(hold);
+    let (status, said) = ended(verb);
+    assert!(status.success(), "{said}");
+    assert_eq!(runtime.status(), "created");
+}
+
+// The child of `run` does not die with its creator, and a hook that is a step of its list keeps it where it is.
+#[test]
+fn a_child_whose_creator_was_killed_in_a_hook_is_deleted() {
+    need!(is_husk(), "runc's record comes too late");
+    for (words, globals) in [(VERBS[1], &[][..]), (VERBS[2], &[]), (VERBS[1], &["--cgroup-manager=disabled"])]
+    {
+        let (bundle, hangs) = hanging("createContainer");
+        let mut runtime = Runtime::under_test();
+        runtime.globals = globals;
+        let verb = Said::new(&mut command(&runtime, &bundle, words));
+        until_ready(&hangs);
+        kill_process(Pid::from_raw(verb.process.id().cast_signed()).unwrap(), Signal::KILL).unwrap();
+        ended(verb);
+        assert_eq!(runtime.status(), "creating");
+        runtime.call("delete", &["--force", "c"]).succeeds();
+        assert_eq!(left(&runtime, &bundle), [""; 0], "{words:?}");
+    }
+}
+
+/// Somebody who listens and accepts nobody, with a queue that is full.
+fn full(path: &Path) -> Vec<OwnedFd> {
+    let address = SocketAddrUnix::new(path).unwrap();
+    let listener = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+    bind(&listener, &address).unwrap();
+    listen(&listener, 0).unwrap();
+    let mut all = vec![listener];
+    loop {
+        let flags = SocketFlags::NONBLOCK;
+        let next = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        match connect(&next, &address) {
+            Ok(()) => all.push(next),
+            Err(Errno::AGAIN) => return all,
+            Err(errno) => panic!("{errno}"),
+        }
+    }
+}
+
+/// What is to be created with somebody at this socket, and the options that name it.
+type Attempt = fn(&Path) -> (Bundle, Vec<String>);
+
+#[test]
+fn whoever_accepts_no_connection_keeps_nobody_waiting_for_ever() {
+    need!(is_husk(), "runc waits for ever");
+    let attempts: [Attempt; 3] = [
+        |socket| (with_agent(Bundle::running("hang"), socket), Vec::new()),
+        |socket| {
+            let bundle = Bundle::running("hang").with("/process/terminal", json!(true));
+            (bundle.mounting(super::devpts()), vec![format!("--console-socket={}", socket.display())])
+        },
+        |socket| (Bundle::running("hang"), vec![format!("--pidfd-socket={}", socket.display())]),
+    ];
+    let threads = attempts.map(|attempt| {
+        thread::spawn(move || {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("socket");
+            let _full = full(&path);
+            let (bundle, options) = attempt(&path);
+            let runtime = Runtime::under_test();
+            let words: Vec<_> = ["create"].into_iter().chain(options.iter().map(String::as_str)).collect();
+            let (status, said) = ended(Said::new(&mut command(&runtime, &bundle, &words)));
+            assert_eq!(status.code(), Some(1), "{said}");
+            assert!(said.contains("nobody accepts connections"), "{said}");
+            assert_eq!(left(&runtime, &bundle), [""; 0]);
+        })
+    });
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+/// An `exec` with these options that a container's root, whose words these are, stops before it is the program.
+fn stopped(runtime: &Runtime, stdout: ChildStdout, options: &[&str]) -> Said {
+    let output = stdout.as_fd().try_clone_to_owned().unwrap();
+    let mut lines = BufReader::new(stdout).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "begun");
+    // Some are too quick for it.
+    for _ in 0..2000 {
+        let mut exec = runtime.command("exec");
+        let exec = Said::new(exec.args(options).args(["c", "/guest", "exit", "0"]));
+        let process = exec.process.id().cast_signed();
+        let process = rustix::process::pidfd_open(
+            Pid::from_raw(process).unwrap(),
+            rustix::process::PidfdFlags::empty(),
+        );
+        let process = process.unwrap();
+        let mut events = [PollFd::new(&process, PollFlags::IN), PollFd::new(&output, PollFlags::IN)];
+        poll(&mut events, None).unwrap();
+        if !events[1].revents().is_empty() {
+            assert_eq!(lines.next().unwrap().unwrap(), "stopped");
+            return exec;
+        }
+        exec.ended();
+    }
+    panic!("all were too quick");
+}
+
+#[test]
+fn a_signal_ends_an_exec_that_the_containers_root_has_stopped() {
+    need!(is_husk(), "runc waits for ever");
+    for (options, code) in [(&[][..], 128 + 15), (&["--detach"], 255)] {
+        let runtime = Runtime::under_test();
+        let bundle = Bundle::running("stop-comer");
+        let mut container = runtime.running(&bundle);
+        let exec = stopped(&runtime, container.stdout.take().unwrap(), options);
+        let pid = Pid::from_raw(exec.process.id().cast_signed()).unwrap();
+        kill_process(pid, Signal::TERM).unwrap();
+        let (status, said) = ended(exec);
+        assert_eq!(status.code(), Some(code), "{said}");
+        let processes: Value =
+            serde_json::from_str(&runtime.call("ps", &["--format", "json", "c"]).succeeds()).unwrap();
+        assert_eq!(processes.as_array().unwrap().len(), 1, "the process that was stopped lives");
+        runtime.call("delete", &["--force", "c"]).succeeds();
+        container.wait().unwrap();
+    }
+}
