@@ -4,7 +4,7 @@ use crate::cgroups;
 use crate::error::Error;
 use crate::record::Process;
 use crate::store::Store;
-use husk_spawn::Command;
+use husk_spawn::{Command, find_program};
 
 /// The pids of a container's processes.
 ///
@@ -27,7 +27,8 @@ pub fn pids(store: &Store, id: &str) -> Result<Vec<i32>, Error> {
 /// If it fails, or prints no pids.
 pub fn table(pids: &[i32], arguments: &[String]) -> Result<String, Error> {
     let wrong = |reason| Error::Argument { option: "ps", reason };
-    let output = Command::new("ps").args(arguments).output()?;
+    let program = find_program("ps").ok_or_else(|| wrong("is not there: install procps".to_owned()))?;
+    let output = Command::new(program).arg0("ps").args(arguments).output()?;
     if !output.status.success() {
         let (said, more) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
         return Err(wrong(format!("{}: {}{}", output.status, said.trim(), more.trim())));

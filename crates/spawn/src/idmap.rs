@@ -2,14 +2,12 @@
 
 use crate::error::{Error, Reason};
 use crate::writer::Writer;
-use crate::{Command, Stdio};
+use crate::{Command, Stdio, find_program};
 use husk_script::sys::{Errno, Gid, Pid};
 use husk_script::{Request, Step};
-use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::process::{getegid, geteuid};
 use std::fmt::Write as _;
-use std::path::PathBuf;
-use std::{env, fs};
+use std::fs;
 
 /// Some ids of a user namespace, and what they are outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +127,7 @@ impl Kind {
 
     fn have_written(&self, child: Pid, maps: &[IdMap]) -> Result<(), Error> {
         let act = format!("{} of {}", self.file, text(maps).trim_end().replace('\n', ", "));
-        let Some(helper) = find(self.helper) else {
+        let Some(helper) = find_program(self.helper) else {
             return Err(Error::new(act, Reason::Conflict(self.missing)));
         };
         let numbers = maps.iter().flat_map(|map| [map.inside, map.outside, map.count]);
@@ -142,15 +140,6 @@ impl Kind {
         let said = String::from_utf8_lossy(&output.stderr);
         Err(Error::new(format!("{act}: {}", said.trim()), Reason::Conflict(self.refused)))
     }
-}
-
-/// A program in the caller's PATH, but in no directory that is relative to one that somebody else may
-/// have chosen.
-fn find(name: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH")?;
-    let directories = env::split_paths(&path).filter(|directory| directory.is_absolute());
-    let mut candidates = directories.map(|directory| directory.join(name));
-    candidates.find(|path| accessat(CWD, path, Access::EXEC_OK, AtFlags::empty()).is_ok() && path.is_file())
 }
 
 /// The maps as the kernel reads them: a line each.

@@ -103,6 +103,7 @@ pub use husk_script::sys::namespace::Namespaces;
 pub use husk_script::sys::signal::{Signal, SignalSet};
 pub use husk_script::{Handle, Hook, Reg, Request, Step, hook};
 pub use idmap::IdMap;
+pub use program::find_program;
 pub use signalfd::signalfd;
 pub use stdio::Stdio;
 pub use writer::Writer;

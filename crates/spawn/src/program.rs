@@ -1,11 +1,12 @@
-//! Which file a command's program is.
+//! Which file a program's name means.
 
 use crate::Error;
 use husk_script::sys::Errno;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
+use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where execvp(3) looks when there is no PATH.
 const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
@@ -37,4 +38,35 @@ pub(crate) fn find(program: &OsStr, path: Option<OsString>, cwd: Option<&OsStr>)
         }
     }
     Err(Error::about("exec", program, reason))
+}
+
+/// Finds a program in the directories of the caller's `PATH`, of which only absolute ones count: `.` and empty entries
+/// mean the working directory, and what is there may be somebody else's program. [`Command::new`](crate::Command::new)
+/// searches them all, as `execvp` does.
+#[must_use]
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    find_in(env::var_os("PATH").as_deref().unwrap_or(OsStr::from_bytes(DEFAULT_PATH)), name)
+}
+
+fn find_in(path: &OsStr, name: &str) -> Option<PathBuf> {
+    let directories = env::split_paths(path).filter(|directory| directory.is_absolute());
+    let mut candidates = directories.map(|directory| directory.join(name));
+    candidates.find(|path| accessat(CWD, path, Access::EXEC_OK, AtFlags::empty()).is_ok() && path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::find_in;
+    use std::ffi::OsStr;
+
+    // Cargo runs tests in the directory of their crate, where a relative entry would find the file.
+    #[test]
+    fn only_absolute_directories_are_searched() {
+        let find = |path: &str| find_in(OsStr::new(path), "sh");
+        assert_eq!(find("/no/such:/bin"), Some("/bin/sh".into()));
+        let up = "../".repeat(32);
+        for path in ["", ".", ":", "bin", &format!("{up}bin:{up}usr/bin")] {
+            assert_eq!(find(path), None, "{path}");
+        }
+    }
 }

@@ -20,7 +20,7 @@ use crate::interrupt::Interrupt;
 use crate::launch::enter;
 use husk_bundle::{Field, Warning};
 use husk_spawn::sys::Errno;
-use husk_spawn::{Child, Command, Reason, Stdio};
+use husk_spawn::{Child, Command, Reason, Stdio, find_program};
 use log::debug;
 use protocol::{Feature, Kind, Response};
 use rustix::event::PollFlags;
@@ -63,8 +63,9 @@ impl Start {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .map_err(failed)?;
-        let mut command = Command::new("criu");
-        command.arg("swrk").arg("3").fd(3, theirs);
+        let program = find_program("criu").ok_or_else(missing)?;
+        let mut command = Command::new(program);
+        command.arg0("criu").arg("swrk").arg("3").fd(3, theirs);
         Ok(Self { command, socket: ours })
     }
 
@@ -84,13 +85,15 @@ impl Start {
 
     pub(crate) fn start(self) -> Result<Criu, Error> {
         let process = self.command.spawn_and_exec().map_err(|error| match error.reason() {
-            Reason::Errno(Errno::NOENT) => {
-                Error::Criu("criu is not there: install CRIU 3.16 or newer, and see 'criu check'".to_owned())
-            }
+            Reason::Errno(Errno::NOENT) => missing(),
             _ => Error::Spawn(error),
         })?;
         Ok(Criu { process, socket: self.socket })
     }
+}
+
+fn missing() -> Error {
+    Error::Criu("criu is not there: install CRIU 3.16 or newer, and see 'criu check'".to_owned())
 }
 
 /// Something that CRIU tells on its way, and waits to be answered.

@@ -6,12 +6,12 @@ use crate::users::Users;
 use crate::{probe, procfs};
 use husk_cgroup::systemd::{Owner, Systemd};
 use husk_plan::CgroupMount;
+use husk_spawn::find_program;
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, accessat, openat2};
 use rustix::process::{Resource, geteuid, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
-use std::env;
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// What was found.
@@ -131,7 +131,7 @@ impl Facts {
             },
             seal: is_root.then(|| seal::examine().map_err(|reason| reason.to_string())),
             helpers: ["newuidmap", "newgidmap"].map(|name| {
-                let path = program(name)?;
+                let path = find_program(name)?;
                 let has_privileges = has_privileges(&path);
                 Some((path, has_privileges))
             }),
@@ -147,7 +147,7 @@ impl Facts {
             apparmor: line("/sys/module/apparmor/parameters/enabled").is_some_and(|enabled| enabled == "Y"),
             selinux: Path::new("/sys/fs/selinux/enforce").exists(),
             idmapped_mount: is_root.then(attempts::idmapped_mount),
-            criu: program("criu"),
+            criu: find_program("criu"),
             most_files: getrlimit(Resource::Nofile).maximum,
             may_raise_limits: may.contains(CapabilitySet::SYS_RESOURCE),
         }
@@ -199,15 +199,6 @@ fn ranges(file: &Path, uid: u32, name: Option<&str>) -> Vec<[u32; 2]> {
         (who == uid || Some(who) == name).then_some(range)
     };
     list.lines().filter_map(range).collect()
-}
-
-/// A program, in the directories of PATH that are not relative.
-fn program(name: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH")?;
-    let places = env::split_paths(&path).filter(|directory| directory.is_absolute());
-    places.map(|directory| directory.join(name)).find(|path| {
-        fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-    })
 }
 
 /// Whether a program has privileges that its caller has not: as root's with the bit for it, or by capabilities.
