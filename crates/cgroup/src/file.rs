@@ -86,7 +86,7 @@ pub(crate) fn keyed(text: &str, key: &str) -> Option<u64> {
 
 /// Calls `each` with the name of every directory in `directory`.
 pub(crate) fn each_directory(
-    directory: &OwnedFd,
+    directory: BorrowedFd<'_>,
     mut each: impl FnMut(&str) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     each_entry(directory, |name, kind| match (kind, name) {
@@ -96,9 +96,19 @@ pub(crate) fn each_directory(
     })
 }
 
+/// The names of every directory in `directory`.
+pub(crate) fn directories(directory: BorrowedFd<'_>) -> Result<Vec<String>, Errno> {
+    let mut names = Vec::new();
+    each_directory(directory, |name| {
+        names.push(name.to_owned());
+        Ok(())
+    })?;
+    Ok(names)
+}
+
 /// Calls `each` with the name of every file in `directory`.
 pub(crate) fn each_file(directory: &OwnedFd, mut each: impl FnMut(&str)) -> Result<(), Errno> {
-    each_entry(directory, |name, kind| {
+    each_entry(directory.as_fd(), |name, kind| {
         if kind == FileType::RegularFile {
             each(name);
         }
@@ -108,11 +118,11 @@ pub(crate) fn each_file(directory: &OwnedFd, mut each: impl FnMut(&str)) -> Resu
 
 /// One that has been removed has none.
 fn each_entry(
-    directory: &OwnedFd,
+    directory: BorrowedFd<'_>,
     mut each: impl FnMut(&str, FileType) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     // Read from its beginning, by a descriptor of its own.
-    let again = match open_directory(directory.as_fd(), ".") {
+    let again = match open_directory(directory, ".") {
         Err(Errno::NOENT) => return Ok(()),
         again => again?,
     };

@@ -48,6 +48,7 @@ pub mod stats;
 pub mod systemd;
 pub mod v1;
 pub mod v2;
+mod walk;
 
 pub use controller::{Controller, Controllers};
 pub use error::{Error, Field, Hint, Warning};

@@ -1,37 +1,43 @@
 //! The processes of a cgroup.
 
 use crate::file;
-use rustix::fd::{AsFd, OwnedFd};
+use crate::walk::{Visitor, walk};
+use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
 /// Those in `directory` and below, in no order. What disappears meanwhile has none.
 pub(crate) fn all(directory: &OwnedFd) -> Result<Vec<i32>, Errno> {
-    let mut pids = Vec::new();
-    collect(directory, &mut pids)?;
+    let mut collected = Collected(Vec::new());
+    walk(directory.as_fd(), &mut collected)?;
+    let Collected(mut pids) = collected;
     pids.sort_unstable();
     pids.dedup();
     Ok(pids)
 }
 
-fn collect(directory: &OwnedFd, pids: &mut Vec<i32>) -> Result<(), Errno> {
-    match own(directory) {
-        Ok(own) => pids.extend(own),
-        Err(Errno::NOENT | Errno::NODEV) => return Ok(()),
-        Err(errno) => return Err(errno),
+struct Collected(Vec<i32>);
+
+impl Visitor for Collected {
+    fn enter(&mut self, directory: BorrowedFd<'_>) -> Result<Vec<String>, Errno> {
+        match own(directory) {
+            Ok(own) => self.0.extend(own),
+            Err(Errno::NOENT | Errno::NODEV) => return Ok(Vec::new()),
+            Err(errno) => return Err(errno),
+        }
+        file::directories(directory)
     }
-    file::each_directory(directory, |name| match file::open_directory(directory.as_fd(), name) {
-        Ok(below) => collect(&below, pids),
-        Err(Errno::NOENT | Errno::NODEV) => Ok(()),
-        Err(errno) => Err(errno),
-    })
+
+    fn leave(&mut self, _: BorrowedFd<'_>, _: &str) -> Result<(), Errno> {
+        Ok(())
+    }
 }
 
 /// Those in `directory` alone. A process of another pid namespace than ours reads as 0 and is not
 /// one that we could do anything to.
-fn own(directory: &OwnedFd) -> Result<Vec<i32>, Errno> {
-    let text = match file::text(directory.as_fd(), "cgroup.procs") {
+fn own(directory: BorrowedFd<'_>) -> Result<Vec<i32>, Errno> {
+    let text = match file::text(directory, "cgroup.procs") {
         // A cgroup of threads has those of its processes in `cgroup.threads` only.
-        Err(Errno::OPNOTSUPP) => file::text(directory.as_fd(), "cgroup.threads")?,
+        Err(Errno::OPNOTSUPP) => file::text(directory, "cgroup.threads")?,
         text => text?,
     };
     Ok(text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 0).collect())

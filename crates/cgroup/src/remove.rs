@@ -5,6 +5,7 @@
 //! is waited for by poll, and version 1 tells nobody, so there it is looked for again.
 
 use crate::error::Error;
+use crate::walk::{Visitor, walk};
 use crate::{events, file, procs};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, unlinkat};
@@ -62,20 +63,37 @@ pub(crate) fn tree(above: BorrowedFd<'_>, name: &str, path: &Path, patience: Dur
 
 /// Removes what is below `directory`, the deepest first. What is busy is left and the others go on.
 fn below(directory: &OwnedFd) -> Result<(), Errno> {
-    let mut busy = Ok(());
-    file::each_directory(directory, |name| {
-        let inner = match file::open_directory(directory.as_fd(), name) {
-            Ok(inner) => inner,
-            Err(Errno::NOENT | Errno::NODEV) => return Ok(()),
-            Err(errno) => return Err(errno),
-        };
-        match below(&inner).and_then(|()| remove_one(directory.as_fd(), name)) {
-            Err(errno @ (Errno::BUSY | Errno::NOTEMPTY)) => busy = Err(errno),
-            removed => return removed,
+    let mut removal = Removal { busy: None };
+    walk(directory.as_fd(), &mut removal)?;
+    removal.busy.map_or(Ok(()), Err)
+}
+
+struct Removal {
+    /// Why one was left.
+    busy: Option<Errno>,
+}
+
+impl Visitor for Removal {
+    /// Removes those that have none below them, and returns the others.
+    fn enter(&mut self, directory: BorrowedFd<'_>) -> Result<Vec<String>, Errno> {
+        let mut left = Vec::new();
+        file::each_directory(directory, |name| match remove_one(directory, name) {
+            Err(Errno::BUSY | Errno::NOTEMPTY) => {
+                left.push(name.to_owned());
+                Ok(())
+            }
+            removed => removed,
+        })?;
+        Ok(left)
+    }
+
+    fn leave(&mut self, above: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
+        match remove_one(above, name) {
+            Err(errno @ (Errno::BUSY | Errno::NOTEMPTY)) => self.busy = Some(errno),
+            removed => removed?,
         }
         Ok(())
-    })?;
-    busy
+    }
 }
 
 /// Returns when something may have changed.

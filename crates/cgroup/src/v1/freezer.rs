@@ -3,7 +3,8 @@
 use super::Group;
 use crate::error::Error;
 use crate::file;
-use rustix::fd::{AsFd, OwnedFd};
+use crate::walk::{Visitor, walk};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -61,21 +62,23 @@ fn try_freeze(group: &Group, patience: Duration) -> Result<(), Error> {
 
 /// Lets all go on, in cgroups below too, which may have been frozen by themselves.
 pub(super) fn thaw(group: &Group) -> Result<(), Error> {
-    match file::put(group.directory.as_fd(), STATE, "THAWED") {
-        Ok(()) => {}
-        Err(Errno::NOENT | Errno::NODEV) => return Ok(()),
-        Err(errno) => return Err(failed("thaw", &group.path)(errno)),
+    walk(group.directory.as_fd(), &mut Thaw).map_err(failed("thaw", &group.path))
+}
+
+struct Thaw;
+
+impl Visitor for Thaw {
+    fn enter(&mut self, directory: BorrowedFd<'_>) -> Result<Vec<String>, Errno> {
+        match file::put(directory, STATE, "THAWED") {
+            Ok(()) => file::directories(directory),
+            Err(Errno::NOENT | Errno::NODEV) => Ok(Vec::new()),
+            Err(errno) => Err(errno),
+        }
     }
-    file::each_directory(&group.directory, |name| {
-        let below = match file::open_directory(group.directory.as_fd(), name) {
-            Ok(directory) => directory,
-            Err(Errno::NOENT | Errno::NODEV) => return Ok(()),
-            Err(errno) => return Err(errno),
-        };
-        let below = Group { controllers: Vec::new(), directory: below, path: group.path.join(name) };
-        thaw(&below).map_err(|error| error.errno().unwrap_or(Errno::IO))
-    })
-    .map_err(failed("thaw the cgroups below", &group.path))
+
+    fn leave(&mut self, _: BorrowedFd<'_>, _: &str) -> Result<(), Errno> {
+        Ok(())
+    }
 }
 
 /// Whether this very cgroup has been frozen. One that is stopped because one above is frozen is not:
