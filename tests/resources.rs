@@ -271,6 +271,7 @@ fn the_kernels_own_words_are_taken() {
         Runtime::under_test().create(&bundle).fails(1, if is_husk() { reason } else { "" });
         assert!(is_gone(&bundle));
     };
+    refused(json!({ "cgroup.procs": "1" }), "linux.resources.unified.cgroup.procs");
     refused(json!({ "memory.wrong": "1" }), "linux.resources.unified.memory.wrong");
     refused(json!({ "wrong.max": "1" }), "linux.resources.unified.wrong.max");
     refused(json!({ "memory.max": "wrong" }), "linux.resources.unified.memory.max");

@@ -218,9 +218,18 @@ pub(crate) fn unified_field(file: &str) -> Result<String, Error> {
         None | Some(("", _) | (_, "")) => {
             Err(Error::invalid(field, "must be in the form CONTROLLER.PARAMETER"))
         }
+        Some(("cgroup", parameter)) if !LIMITS_OF_CGROUPS.contains(&parameter) => Err(Error::invalid(
+            field,
+            "of the cgroup.* files only cgroup.max.depth and cgroup.max.descendants can be set: \
+             the others move, stop or kill processes, or hand the cgroup on",
+        )),
         Some(_) => Ok(field),
     }
 }
+
+/// What of `cgroup.*` is a limit. The rest manages cgroups: `cgroup.procs` would move any process of the host here,
+/// `cgroup.type` changes what those beside this one may be, `cgroup.freeze` and `cgroup.kill` end what is being made.
+const LIMITS_OF_CGROUPS: [&str; 2] = ["max.depth", "max.descendants"];
 
 /// A list that says something.
 pub(crate) fn said(list: &Option<String>) -> Option<&str> {
@@ -340,6 +349,34 @@ Late memory.high = 5";
             "Late pids.max = max",
         ];
         assert_eq!(lines(&resources), expected);
+    }
+
+    #[test]
+    fn only_limits_of_the_cgroup_core_are_written() {
+        for file in ["cgroup.max.depth", "cgroup.max.descendants", "cpuset.cpus.partition"] {
+            assert_eq!(unified_field(file).unwrap(), format!("linux.resources.unified.{file}"));
+        }
+        let refused = [
+            "cgroup.procs",
+            "cgroup.threads",
+            "cgroup.type",
+            "cgroup.subtree_control",
+            "cgroup.freeze",
+            "cgroup.kill",
+            "cgroup.pressure",
+            "cgroup.max",
+            "cgroup.max.depth.x",
+            "../cgroup.procs",
+            "cgroup.",
+            ".procs",
+            "cgroup",
+        ];
+        for file in refused {
+            let resources =
+                Resources { unified: [(file.to_owned(), "1".to_owned())].into(), ..Resources::default() };
+            let error = settings(&resources).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("linux.resources.unified.{file}: ")), "{error}");
+        }
     }
 
     #[test]

@@ -16,6 +16,9 @@ pub const ANNOTATIONS: &str = "org.systemd.property.";
 /// How deep arrays and variants may be in each other.
 const DEEPEST: u32 = 8;
 
+/// Properties that say which processes are in a unit: ours is, and no other of the host.
+const PROCESSES: [&str; 2] = ["PIDs", "PIDFDs"];
+
 /// The properties among annotations.
 ///
 /// # Errors
@@ -29,6 +32,9 @@ pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Vec<Pr
             |reason: &str| Error::Field { field: format!("annotations.{key}"), reason: reason.to_owned() };
         if name.len() < 3 || !name.bytes().all(|byte| byte.is_ascii_alphabetic()) {
             return Err(wrong("is no name of a property: three letters or more, and nothing else"));
+        }
+        if PROCESSES.contains(&name) {
+            return Err(wrong("would move processes of the host into the container's unit"));
         }
         let value =
             parse(text).ok_or_else(|| wrong(&format!("{text:?} is no value in GVariant's text format")))?;
@@ -245,6 +251,16 @@ fn whole(word: &str) -> Option<i128> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn annotations_move_no_processes() {
+        for name in ["PIDs", "PIDFDs"] {
+            let annotation = (format!("{ANNOTATIONS}{name}"), "[uint32 1]".to_owned());
+            let error = from_annotations(&[annotation].into()).unwrap_err().to_string();
+            let expected = format!("annotations.{ANNOTATIONS}{name}: would move processes");
+            assert!(error.starts_with(&expected), "{error}");
+        }
+    }
 
     #[test]
     fn values_are_typed() {
