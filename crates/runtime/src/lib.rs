@@ -38,6 +38,7 @@ mod procfs;
 pub mod ps;
 mod record;
 pub mod register;
+mod regular;
 mod resctrl;
 pub mod restore;
 mod run;

@@ -4,7 +4,7 @@ use crate::cgroups;
 use crate::error::Error;
 use crate::record::Record;
 use crate::store::{Entry, Store};
-
+use crate::users::name_in;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
@@ -105,7 +105,7 @@ pub type Listed = Result<State, (String, Error)>;
 ///
 /// If the store cannot be read.
 pub fn list(store: &Store) -> Result<Vec<Listed>, Error> {
-    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let users = fs::read("/etc/passwd").unwrap_or_default();
     let one = |id: String| match read(store, &id) {
         Ok((state, owner)) => Ok(State { owner: user_name(&users, owner), ..state }),
         Err(error) => Err((id, error)),
@@ -114,14 +114,8 @@ pub fn list(store: &Store) -> Result<Vec<Listed>, Error> {
 }
 
 /// The name that a list of users has for an id, or `#` and the id.
-fn user_name(users: &str, uid: u32) -> String {
-    let uid = uid.to_string();
-    let mut users = users.lines().map(|line| line.split(':'));
-    let name = users.find_map(|mut fields| {
-        let name = fields.next()?;
-        (fields.nth(1)? == uid).then(|| name.to_owned())
-    });
-    name.unwrap_or_else(|| format!("#{uid}"))
+fn user_name(users: &[u8], uid: u32) -> String {
+    name_in(users, uid).unwrap_or_else(|| format!("#{uid}"))
 }
 
 /// # Errors
@@ -144,9 +138,9 @@ mod tests {
 
     #[test]
     fn an_owner_has_a_name_or_a_number() {
-        let users = "root:x:0:0::/root:/bin/sh\nwho:x:1000:1000::/:/bin/sh\n";
+        let users = b"root:x:0:0::/root:/bin/sh\n\xff:x:1000:1000::/:\nwho:x:1000:1000::/:/bin/sh\n";
         assert_eq!(user_name(users, 1000), "who");
         assert_eq!(user_name(users, 1001), "#1001");
-        assert_eq!(user_name("broken\n", 0), "#0");
+        assert_eq!(user_name(b"broken\n", 0), "#0");
     }
 }

@@ -1,8 +1,8 @@
 //! The users that an image knows: its /etc/passwd and /etc/group, found below its root and nowhere else.
 
 use crate::error::Error;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
-use std::fs::File;
+use crate::regular;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat};
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -42,10 +42,7 @@ impl Users {
 
     /// The name of a user.
     pub(crate) fn name(&self, uid: u32) -> Option<String> {
-        let uid = uid.to_string();
-        let list = self.read("etc/passwd")?;
-        let user = fields(&list).find(|fields| fields.get(2) == Some(&uid.as_str()))?;
-        user.first().map(ToString::to_string)
+        name_in(&self.read("etc/passwd")?, uid)
     }
 
     /// Who `USER[:GROUP]` means. What looks like a number is one, and an error where it is out of range:
@@ -87,22 +84,25 @@ impl Users {
         Ok(Identity { uid, gid: Some(gid), groups: groups.collect() })
     }
 
-    fn read(&self, path: &str) -> Option<String> {
-        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        // A pipe instead of a list must not keep us waiting.
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = File::from(openat2(self.root.as_ref()?, path, flags, Mode::empty(), resolve).ok()?);
-        if !file.metadata().ok()?.is_file() {
-            return None;
-        }
-        let mut text = String::new();
-        file.take(MOST).read_to_string(&mut text).ok()?;
+    fn read(&self, path: &str) -> Option<Vec<u8>> {
+        let file = regular::open(self.root.as_ref()?, path, ResolveFlags::IN_ROOT).ok()?;
+        let mut text = Vec::new();
+        file.take(MOST).read_to_end(&mut text).ok()?;
         Some(text)
     }
 }
 
-fn fields(list: &str) -> impl Iterator<Item = Vec<&str>> {
-    list.lines().map(|line| line.split(':').collect())
+/// The fields of each line that is text. One that is not names nobody, and hides no other.
+fn fields(list: &[u8]) -> impl Iterator<Item = Vec<&str>> {
+    let lines = list.split(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
+    lines.map(|line| line.strip_suffix('\r').unwrap_or(line).split(':').collect())
+}
+
+/// The name that a list of users has for an id.
+pub(crate) fn name_in(list: &[u8], uid: u32) -> Option<String> {
+    let uid = uid.to_string();
+    let user = fields(list).find(|fields| fields.get(2) == Some(&uid.as_str()))?;
+    user.first().map(ToString::to_string)
 }
 
 fn unknown(what: &'static str, name: &str) -> Error {
@@ -166,6 +166,19 @@ mod tests {
         ] {
             assert!(find(wrong).is_err(), "{wrong} is nobody");
         }
+    }
+
+    #[test]
+    fn a_byte_that_is_not_utf_8_loses_one_line() {
+        let image = image();
+        let mut list = b"caf\xe9:x:5:5:Ren\xe9:/home/cafe:/bin/sh\r\n".to_vec();
+        list.extend(b"who:x:7:8::/home/who:/bin/sh\r\n");
+        fs::write(image.path().join("etc/passwd"), list).unwrap();
+        fs::write(image.path().join("etc/group"), b"\xff:x:40:who\nstaff:x:50:who\n").unwrap();
+        let users = Users::below(image.path());
+        assert_eq!((users.home(5), users.home(7)), (None, Some("/home/who".into())));
+        assert_eq!(users.name(7).as_deref(), Some("who"));
+        assert_eq!(users.find("who").unwrap(), Identity { uid: 7, gid: Some(8), groups: vec![50] });
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use super::settings::Directories;
 use crate::error::Error;
-use rustix::fs::{Mode, OFlags, openat};
-use std::fs::File;
+use crate::regular;
+use rustix::fs::ResolveFlags;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
@@ -23,9 +23,10 @@ pub(crate) fn explain(error: Error, directories: &Directories, directory: &Path,
 
 fn errors(directories: &Directories, name: &str) -> Vec<String> {
     // A link would lead to what others have written.
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let Ok(file) = openat(directories.of_log(), name, flags, Mode::empty()) else { return Vec::new() };
-    let lines = BufReader::new(File::from(file).take(MOST_BYTES)).split(b'\n').map_while(Result::ok);
+    let Ok(file) = regular::open(directories.of_log(), name, ResolveFlags::NO_SYMLINKS) else {
+        return Vec::new();
+    };
+    let lines = BufReader::new(file.take(MOST_BYTES)).split(b'\n').map_while(Result::ok);
     let lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
     let mut errors: Vec<_> =
         lines.filter_map(|text| text.find("Error (").map(|start| line(&text[start..]))).collect();
