@@ -12,11 +12,12 @@ use crate::pidfd::Watcher;
 use crate::record::{Process, Record};
 use crate::resctrl;
 use crate::serve::Arrival;
-use crate::store::{Entry, Store, write_whole};
+use crate::store::{Entry, Store};
 use crate::streams;
 use crate::terminal::{Console, Stay};
 use crate::time;
 use crate::timings::Timings;
+use crate::whole::write_whole;
 use husk_bundle::container::NamespaceKind;
 use husk_bundle::{Container, Warning};
 use husk_listing::Line;
@@ -25,7 +26,6 @@ use husk_script::Step;
 use husk_spawn::Child;
 use husk_spawn::sys::Fd;
 use log::debug;
-use rustix::fs::CWD;
 use rustix::process::geteuid;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -241,7 +241,7 @@ pub(crate) fn process(child: &Child) -> Result<Process, Error> {
 pub(crate) fn write_pid(pid_file: Option<&Path>, pid: u32) -> Result<(), Error> {
     match pid_file {
         // Without a newline: engines parse the whole file as a number.
-        Some(path) => write_whole(CWD, path, pid.to_string().as_bytes())
+        Some(path) => write_whole(path, 0o666, pid.to_string().as_bytes())
             .map_err(|reason| Error::file("write", path, reason)),
         None => Ok(()),
     }

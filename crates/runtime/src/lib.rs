@@ -58,6 +58,7 @@ mod update;
 mod users;
 mod validate;
 mod wait;
+mod whole;
 
 pub use cgroups::CgroupManager;
 pub use checkpoint::checkpoint;
@@ -90,3 +91,4 @@ pub use timings::{Lane, Span, Timings};
 pub use update::{Update, resources, update};
 pub use validate::{Finding, Severity, validate};
 pub use wait::wait;
+pub use whole::write_whole;

@@ -6,15 +6,16 @@
 
 use crate::error::Error;
 use crate::record::Record;
+use crate::whole;
 use log::debug;
 use rustix::fs::{
-    AtFlags, CWD, FlockOperation, Mode, OFlags, fcntl_lock, flock, fstat, openat, renameat, statat, unlinkat,
+    AtFlags, CWD, FlockOperation, Mode, OFlags, fcntl_lock, flock, fstat, openat, statat, unlinkat,
 };
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Flock, FlockType, Pid, fcntl_getlk};
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::io::{self, Read as _};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -176,7 +177,8 @@ impl Entry {
 
     pub(crate) fn write(&self, record: &Record) -> Result<(), Error> {
         let text = serde_json::to_vec(record).map_err(Error::Record)?;
-        write_whole(&self.directory, Path::new(RECORD), &text).map_err(|reason| self.failed("write", reason))
+        whole::write(&self.directory, RECORD.as_ref(), Mode::RUSR | Mode::WUSR, &text)
+            .map_err(|reason| self.failed("write", reason))
     }
 
     pub(crate) fn read(&self) -> Result<Record, Error> {
@@ -289,17 +291,6 @@ impl Entry {
         let (named, own) = (statat(CWD, &self.path, AtFlags::SYMLINK_NOFOLLOW)?, fstat(&self.directory)?);
         Ok((named.st_dev, named.st_ino) == (own.st_dev, own.st_ino))
     }
-}
-
-/// Writes a file so that nobody ever sees half of it.
-pub(crate) fn write_whole(directory: impl AsFd, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    let beside = path.with_file_name(name);
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-    let mut file = File::from(openat(&directory, &beside, flags, Mode::from_raw_mode(0o666))?);
-    file.write_all(bytes)?;
-    Ok(renameat(&directory, &beside, &directory, path)?)
 }
 
 fn read_whole(directory: &OwnedFd, name: &str) -> io::Result<Vec<u8>> {

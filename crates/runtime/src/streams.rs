@@ -6,12 +6,13 @@ use crate::criu::Message;
 use crate::criu::protocol::{numbered, option};
 use crate::error::Error;
 use crate::record::Record;
+use crate::regular;
+use crate::whole;
 use husk_bundle::Container;
 use husk_bundle::container::Terminal;
-use husk_spawn::sys::Errno;
-use rustix::fs::{Mode, OFlags, openat};
-use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
+use rustix::fs::{Mode, ResolveFlags};
+use std::fs;
+use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
 
 const FILE: &str = "descriptors.json";
@@ -31,21 +32,18 @@ pub(crate) fn ours(container: &Container) -> Vec<String> {
 
 /// Writes down what the container was given.
 pub(crate) fn keep(record: &Record, images: &OwnedFd) -> Result<(), Error> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let text = serde_json::to_vec(&record.streams).map_err(Error::Record)?;
-    let opened = openat(images, FILE, flags, Mode::RUSR | Mode::WUSR);
-    let written = opened.map_err(Into::into).and_then(|file| File::from(file).write_all(&text));
-    written.map_err(|reason| Error::file("write", FILE, reason))
+    whole::write(images, FILE.as_ref(), Mode::RUSR | Mode::WUSR, &text)
+        .map_err(|reason| Error::file("write", FILE, reason))
 }
 
 /// Puts our standard streams in the place of pipes. What the list says otherwise is nothing to us.
 pub(crate) fn replace(images: &OwnedFd, options: &mut Message) -> Result<(), Error> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut text = Vec::new();
-    match openat(images, FILE, flags, Mode::empty()) {
-        Err(Errno::NOENT) => return Ok(()),
-        Err(errno) => return Err(Error::file("open", FILE, errno)),
-        Ok(file) => File::from(file).take(MOST).read_to_end(&mut text),
+    match regular::open(images, FILE, ResolveFlags::NO_SYMLINKS) {
+        Err(reason) if reason.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(reason) => return Err(Error::file("open", FILE, reason)),
+        Ok(file) => file.take(MOST).read_to_end(&mut text),
     }
     .map_err(|reason| Error::file("read", FILE, reason))?;
     let invalid = |reason: serde_json::Error| Error::file("read", FILE, std::io::Error::from(reason));

@@ -8,10 +8,12 @@ mod containerd;
 mod json;
 
 use crate::error::Error;
-use crate::store::write_whole;
-use rustix::fs::CWD;
+use crate::whole::{self, Draft};
+use rustix::fs::{AtFlags, Gid, Mode, Uid, fchmod, fchown, fstat, statat};
+use rustix::io::Errno;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
 /// Who starts containers.
@@ -92,11 +94,39 @@ impl Change {
         let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
         let directory = path.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(directory).map_err(failed("make the directory of"))?;
-        let mode = fs::metadata(&path).map(|found| found.permissions());
-        write_whole(CWD, &path, after.as_bytes()).map_err(failed("write"))?;
-        mode.map_or(Ok(()), |mode| fs::set_permissions(&path, mode).map_err(failed("set the mode of")))
+        replace(&path, after.as_bytes()).map_err(failed("write"))
     }
 }
+
+/// Puts a file in the place of one, with its owner and permissions. It has both before it has the name, so that at no
+/// moment it may be read or written by anybody who might not before.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (directory, name) = whole::parent(path)?;
+    let before = match statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(before) => Some(before),
+        Err(Errno::NOENT) => None,
+        Err(errno) => return Err(errno.into()),
+    };
+    let mode = if before.is_some() { PRIVATE } else { READABLE };
+    let mut draft = Draft::new(directory.as_fd(), mode)?;
+    draft.file().write_all(bytes)?;
+    if let Some(before) = before {
+        let own = fstat(&*draft.file())?;
+        if (own.st_uid, own.st_gid) != (before.st_uid, before.st_gid) {
+            let (uid, gid) = (Uid::from_raw(before.st_uid), Gid::from_raw(before.st_gid));
+            fchown(draft.file(), Some(uid), Some(gid))?;
+        }
+        // After the owner, a change of which takes bits away.
+        fchmod(draft.file(), Mode::from_raw_mode(before.st_mode))?;
+    }
+    draft.place(name)
+}
+
+/// The mode of a file that replaces another, until it gets that one's.
+const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// The mode of a new file, less what the umask takes away.
+const READABLE: Mode = PRIVATE.union(Mode::RGRP).union(Mode::ROTH);
 
 impl Registration {
     /// What is to be written so that the engine knows us.

@@ -1,0 +1,110 @@
+//! Files that are written whole.
+//!
+//! A file is written under a name that nobody can guess, in a descriptor of the directory that it belongs to, and
+//! is renamed when everything is in it. So no reader sees half of it, and nobody who may write to that directory can
+//! put a symlink, a FIFO or a file of their own where it is about to be written.
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, renameat, unlinkat};
+use rustix::io::retry_on_intr;
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+/// A file without a name that anybody knows. Dropping it removes it.
+pub(crate) struct Draft<'d> {
+    directory: BorrowedFd<'d>,
+    name: String,
+    file: File,
+    is_placed: bool,
+}
+
+impl<'d> Draft<'d> {
+    /// Makes an empty file in `directory`, with `mode` less what the umask takes away.
+    pub(crate) fn new(directory: BorrowedFd<'d>, mode: Mode) -> io::Result<Self> {
+        let mut random = [0; 8];
+        retry_on_intr(|| getrandom(&mut random, GetRandomFlags::empty()))?;
+        let name = format!(".husk-{:016x}", u64::from_ne_bytes(random));
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(openat(directory, &*name, flags, mode)?);
+        Ok(Self { directory, name, file, is_placed: false })
+    }
+
+    /// The file, to be written to, or to be given an owner and a mode.
+    pub(crate) fn file(&mut self) -> &mut File {
+        &mut self.file
+    }
+
+    /// Gives it its name. A file that had that name before is gone.
+    pub(crate) fn place(mut self, name: &OsStr) -> io::Result<()> {
+        renameat(self.directory, &*self.name, self.directory, name)?;
+        self.is_placed = true;
+        Ok(())
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        if !self.is_placed && unlinkat(self.directory, &*self.name, AtFlags::empty()).is_err() {
+            // Tolerated: the error that kept it from its place is the one to report.
+        }
+    }
+}
+
+/// Writes the file `name` in `directory`, with `mode` less what the umask takes away.
+pub(crate) fn write(directory: impl AsFd, name: &OsStr, mode: Mode, bytes: &[u8]) -> io::Result<()> {
+    let mut draft = Draft::new(directory.as_fd(), mode)?;
+    draft.file().write_all(bytes)?;
+    draft.place(name)
+}
+
+/// Writes the file at `path` whole, with `mode` less what the umask takes away. A symlink there is replaced and not
+/// followed.
+///
+/// # Errors
+///
+/// If it cannot be written, or the path names no file. What was there before is then still there.
+pub fn write_whole(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
+    let (directory, name) = parent(path)?;
+    write(directory, name, Mode::from_raw_mode(mode), bytes)
+}
+
+/// The directory of a path, opened, and the name in it.
+pub(crate) fn parent(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok((openat(CWD, directory, flags, Mode::empty())?, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    #[test]
+    fn a_symlink_at_the_place_is_replaced_and_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (victim, place) = (directory.path().join("victim"), directory.path().join("pid"));
+        fs::write(&victim, "kept").unwrap();
+        symlink(&victim, &place).unwrap();
+        write_whole(&place, 0o600, b"7").unwrap();
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
+        assert_eq!(fs::read_to_string(&place).unwrap(), "7");
+        assert_eq!(fs::symlink_metadata(&place).unwrap().permissions().mode() & 0o7777, 0o600);
+    }
+
+    #[test]
+    fn a_failed_write_leaves_nothing_beside_its_place() {
+        let directory = tempfile::tempdir().unwrap();
+        // A directory cannot be replaced by a file.
+        let place = directory.path().join("pid");
+        fs::create_dir(&place).unwrap();
+        write_whole(&place, 0o600, b"7").unwrap_err();
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        write_whole(Path::new("/"), 0o600, b"7").unwrap_err();
+    }
+}
