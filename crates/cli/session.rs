@@ -5,9 +5,8 @@ use crate::commands::Verb;
 use crate::log::Log;
 use anyhow::{Context as _, Result, ensure};
 use husk_runtime::{Environment, Error, Listed, Sealed, Store, Warning};
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 pub(crate) struct Session<'a> {
@@ -89,11 +88,8 @@ impl<'a> Session<'a> {
     /// What has to be so before a container is made.
     pub(crate) fn prepare(&self) -> Result<()> {
         if let Root::Users(root) = &self.root {
-            // Without the sticky bit whoever tidies that directory up may take it away (XDG Base Directory
-            // Specification).
             let failed = || format!("make {} in $XDG_RUNTIME_DIR", root.display());
-            DirBuilder::new().recursive(true).mode(0o700).create(root).with_context(failed)?;
-            fs::set_permissions(root, Permissions::from_mode(0o1700)).with_context(failed)?;
+            self.store.make_sticky().with_context(failed)?;
         }
         Ok(())
     }

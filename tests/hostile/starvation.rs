@@ -59,7 +59,8 @@ struct Room<'a>(&'a Runtime);
 
 impl<'a> Room<'a> {
     fn new(runtime: &'a Runtime, options: &str, flags: MountFlags) -> Self {
-        let options = CString::new(options).unwrap();
+        // A store that everybody may write to is refused.
+        let options = CString::new(format!("mode=700,{options}").trim_end_matches(',')).unwrap();
         mount("tmpfs", runtime.root(), "tmpfs", flags, Some(&*options)).unwrap();
         Self(runtime)
     }

@@ -7,7 +7,7 @@ use super::{Perform, VERBS, Verb, find};
 use crate::args;
 use crate::exit::Exit;
 use crate::help::about;
-use crate::session::Session;
+use crate::session::{Session, absolute};
 use anyhow::Result;
 use clap::{Arg, Command, ValueEnum};
 use husk_runtime::Store;
@@ -110,7 +110,7 @@ fn candidates(mut words: Vec<String>, store: &Store) -> Vec<(String, String)> {
         match typed.command.get_positionals().nth(typed.names) {
             // Every verb calls a container so.
             Some(argument) if argument.get_id() == "id" => {
-                let said = typed.root.map(|root| Store::new(Path::new(&root).to_owned()));
+                let said = typed.root.and_then(|root| Some(Store::new(absolute(Path::new(&root)).ok()?)));
                 containers(said.as_ref().unwrap_or(store))
             }
             Some(argument) => values(argument),

@@ -1,9 +1,12 @@
 //! What can go wrong with a container.
 
 use crate::status::Status;
+use crate::store::NoRecord;
+use crate::trust::Distrust;
 use husk_spawn::sys::Errno;
+use std::fmt::{self, Display, Formatter};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a verb failed. The words that engines look for are runc's.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +30,24 @@ pub enum Error {
     /// A container whose record says nothing that can be understood.
     #[error("state of the container cannot be read: {0}")]
     Record(#[source] serde_json::Error),
+    /// A record that is not a file of ours.
+    #[error("state of the container cannot be read: {path}: {why}")]
+    NoRecord {
+        /// Where it is.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: NoRecord,
+    },
+    /// A store that somebody else could change.
+    #[error("store {}: {}{why}", store.display(), Place(store, place))]
+    Distrusted {
+        /// The directory of the containers.
+        store: PathBuf,
+        /// The directory or symlink that is the reason: itself, or one above.
+        place: PathBuf,
+        /// What is wrong with it.
+        why: Distrust,
+    },
     /// A container that is in no state for this.
     #[error("{0}")]
     State(&'static str),
@@ -127,7 +148,8 @@ impl Error {
             Self::Missing => "not-found",
             Self::Deleted(_) => "deleted",
             Self::Interrupted(_) => "interrupted",
-            Self::Record(_) => "unreadable-record",
+            Self::Record(_) | Self::NoRecord { .. } => "unreadable-record",
+            Self::Distrusted { .. } => "untrusted-store",
             Self::State(_) | Self::NotStopped { .. } => "wrong-state",
             Self::Bundle(_) => "invalid-config",
             Self::Plan(_) => "cannot-be-done",
@@ -158,5 +180,15 @@ impl Error {
 
     pub(crate) fn kernel(act: &'static str, errno: Errno) -> Self {
         Self::Kernel { act, reason: errno.into() }
+    }
+}
+
+/// Which place it is that others could change, if it is not the store itself.
+struct Place<'e>(&'e Path, &'e Path);
+
+impl Display for Place<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self(store, place) = self;
+        if store == place { Ok(()) } else { write!(f, "{}: ", place.display()) }
     }
 }

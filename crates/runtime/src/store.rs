@@ -3,16 +3,22 @@
 //! Making that directory is what reserves the name: mkdir(2) is atomic, so of two who create the same
 //! container one fails. Everything in it is written beside its place and renamed, so it is never seen
 //! half written.
+//!
+//! What a record says is obeyed, so a store that anybody but us or root could change is refused ([`trust`]), and a record is
+//! a file of theirs or of ours, of bounded size.
 
 use crate::error::Error;
 use crate::record::Record;
+use crate::trust::{self, Distrust};
 use crate::whole;
 use log::debug;
 use rustix::fs::{
-    AtFlags, CWD, FlockOperation, Mode, OFlags, fcntl_lock, flock, fstat, openat, statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, fchmod, fcntl_lock, flock, fstat, mkdirat,
+    openat, statat, unlinkat,
 };
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Flock, FlockType, Pid, fcntl_getlk};
+use std::fmt::{self, Display, Formatter};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -25,6 +31,9 @@ const NOTIFY: &str = "notify";
 const ROOT: &str = "root";
 /// Says to a creator that its container is not wanted any more.
 const DELETED: &str = "deleted";
+
+/// More than this is no record: it holds less than the configuration, which may be as long.
+const MOST_BYTES: u64 = 64 << 20;
 
 /// The directory that holds containers.
 #[derive(Clone, Debug)]
@@ -49,51 +58,96 @@ impl Store {
     /// Reserves the name `id`.
     pub(crate) fn reserve(&self, id: &str) -> Result<Entry, Error> {
         check(id)?;
-        let private = |recursive| {
-            let mut builder = DirBuilder::new();
-            builder.mode(0o700).recursive(recursive);
-            builder
-        };
-        private(true).create(&self.root).map_err(|reason| Error::file("mkdir", &self.root, reason))?;
+        let root = self.make()?;
         let path = self.root.join(id);
-        match private(false).create(&path) {
-            Ok(()) => Entry::opened(path),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(Error::Exists),
-            Err(reason) => Err(Error::file("mkdir", path, reason)),
+        match mkdirat(&root, id, Mode::RWXU) {
+            Ok(()) => Entry::open(&root, id, path).and_then(Entry::held).inspect_err(|_| {
+                // Tolerated: the error is why it cannot be opened. Only an empty directory is removed, so a creator
+                // that has reserved the same name since then loses nothing that it has written.
+                unlinkat(&root, id, AtFlags::REMOVEDIR).unwrap_or(());
+            }),
+            Err(Errno::EXIST) => Err(Error::Exists),
+            Err(errno) => Err(Error::file("mkdir", path, errno)),
         }
     }
 
     /// The container `id`.
     pub(crate) fn entry(&self, id: &str) -> Result<Entry, Error> {
         check(id)?;
-        Entry::open(self.root.join(id))
+        match self.open() {
+            Ok(root) => Entry::open(&root, id, self.root.join(id)),
+            Err(error) if is_missing(&error) => Err(Error::Missing),
+            Err(error) => Err(error),
+        }
     }
 
     /// Every name there is.
     pub(crate) fn ids(&self) -> Result<Vec<String>, Error> {
-        let entries = match fs::read_dir(&self.root) {
-            Ok(entries) => entries,
-            Err(reason) => return Err(Error::file("open", &self.root, reason)),
-        };
-        let entries = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-        // What is no container's name is not ours.
-        let mut ids: Vec<_> = names.filter(|name| check(name).is_ok()).collect();
+        let root = self.open()?;
+        let failed = |errno| Error::file("read", &self.root, errno);
+        let mut ids = Vec::new();
+        for entry in Dir::new(root).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            // What is no container's name is not ours.
+            let name = entry.file_name().to_str().ok().filter(|name| check(name).is_ok());
+            // Some file systems do not tell the type here.
+            if matches!(entry.file_type(), FileType::Directory | FileType::Unknown) {
+                ids.extend(name.map(str::to_owned));
+            }
+        }
         ids.sort();
         Ok(ids)
     }
+
+    /// Makes the store, unless it is there, and sets the sticky bit. Without it whoever tidies up `$XDG_RUNTIME_DIR` may take
+    /// the store away (XDG Base Directory Specification).
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be made, or somebody else could change it.
+    pub fn make_sticky(&self) -> Result<(), Error> {
+        let root = self.make()?;
+        fchmod(root, Mode::RWXU | Mode::SVTX).map_err(|errno| Error::file("chmod", &self.root, errno))
+    }
+
+    /// Opens the directory, which is made if it is not there.
+    fn make(&self) -> Result<OwnedFd, Error> {
+        match self.open() {
+            Err(error) if is_missing(&error) => {}
+            opened => return opened,
+        }
+        let made = DirBuilder::new().mode(0o700).recursive(true).create(&self.root);
+        made.map_err(|reason| Error::file("mkdir", &self.root, reason))?;
+        self.open()
+    }
+
+    /// Opens the directory, if nobody but us and root could change what is in it.
+    fn open(&self) -> Result<OwnedFd, Error> {
+        let failed = |errno| Error::file("open", &self.root, errno);
+        // Of a path that nobody else can change, so it does not matter that it is looked up once more.
+        let path = trust::resolve(&self.root)?;
+        let root = openat(CWD, &path, DIRECTORY, Mode::empty()).map_err(failed)?;
+        check_directory(&self.root, &path, &root)?;
+        Ok(root)
+    }
+}
+
+/// How a directory is opened that is no symlink.
+const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+fn check_directory(store: &Path, place: &Path, directory: &OwnedFd) -> Result<(), Error> {
+    let found = fstat(directory).map_err(|errno| Error::file("stat", place, errno))?;
+    let distrusted = |why| Error::Distrusted { store: store.to_owned(), place: place.to_owned(), why };
+    trust::check(&found).map_err(distrusted)
+}
+
+/// Whether it is that a file or directory is not there.
+fn is_missing(error: &Error) -> bool {
+    matches!(error, Error::File { reason, .. } if reason.kind() == io::ErrorKind::NotFound)
 }
 
 impl Entry {
-    /// Opens a directory that has just been made, and takes it away again if that is not possible.
-    fn opened(path: PathBuf) -> Result<Self, Error> {
-        Self::open(path.clone()).and_then(Self::held).inspect_err(|_| {
-            // Tolerated: the first error is the one to report. Only an empty directory is removed, so a creator that
-            // has reserved the same name since then loses nothing that it has written.
-            fs::remove_dir(path).unwrap_or(());
-        })
-    }
-
     /// Marks the directory as that of a container which this process is creating, until [`release`](Self::release) or the
     /// end of this process. The mark is a lock of fcntl(2): it belongs to this process, not to its children, and the
     /// kernel says whose it is. It is lost when this process closes any descriptor of the directory.
@@ -122,10 +176,12 @@ impl Entry {
         }
     }
 
-    fn open(path: PathBuf) -> Result<Self, Error> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        match openat(CWD, &path, flags, Mode::empty()) {
-            Ok(directory) => Ok(Self { path, directory }),
+    fn open(root: &OwnedFd, id: &str, path: PathBuf) -> Result<Self, Error> {
+        match openat(root, id, DIRECTORY, Mode::empty()) {
+            Ok(directory) => {
+                check_directory(path.parent().unwrap_or(&path), &path, &directory)?;
+                Ok(Self { path, directory })
+            }
             Err(Errno::NOENT) => Err(Error::Missing),
             Err(errno) => Err(Error::file("open", path, errno)),
         }
@@ -177,24 +233,52 @@ impl Entry {
 
     pub(crate) fn write(&self, record: &Record) -> Result<(), Error> {
         let text = serde_json::to_vec(record).map_err(Error::Record)?;
-        whole::write(&self.directory, RECORD.as_ref(), Mode::RUSR | Mode::WUSR, &text)
-            .map_err(|reason| self.failed("write", reason))
+        let written = if text.len() as u64 > MOST_BYTES {
+            Err(Errno::FBIG.into())
+        } else {
+            whole::write(&self.directory, RECORD.as_ref(), Mode::RUSR | Mode::WUSR, &text)
+        };
+        written.map_err(|reason| self.failed("write", reason))
     }
 
     pub(crate) fn read(&self) -> Result<Record, Error> {
-        let text = read_whole(&self.directory, RECORD);
-        let text = text.map_err(|reason| self.failed("read", reason))?;
-        serde_json::from_slice(&text).map_err(Error::Record)
+        serde_json::from_slice(&self.read_text()?).map_err(Error::Record)
+    }
+
+    fn read_text(&self) -> Result<Vec<u8>, Error> {
+        let no_record = |why| Error::NoRecord { path: self.path.join(RECORD), why };
+        let failed = |errno: Errno| self.failed("read", errno.into());
+        // A FIFO must not keep us waiting, and a terminal not become ours.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = match openat(&self.directory, RECORD, flags, Mode::empty()) {
+            // A symlink, or a socket.
+            Err(Errno::LOOP | Errno::NXIO) => return Err(no_record(NoRecord::NoFile)),
+            opened => opened.map_err(failed)?,
+        };
+        let found = fstat(&file).map_err(failed)?;
+        if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
+            return Err(no_record(NoRecord::NoFile));
+        }
+        // Its mode says little: whoever made it may have had no umask, and only we get into the directory.
+        trust::check_is_ours(&found).map_err(|why| no_record(NoRecord::Distrusted(why)))?;
+        let length = u64::try_from(found.st_size).unwrap_or(u64::MAX);
+        if length > MOST_BYTES {
+            return Err(no_record(NoRecord::TooLong));
+        }
+        // With room for one byte more, so that the end is seen at once.
+        let mut text = Vec::with_capacity(usize::try_from(length).unwrap_or_default() + 1);
+        let read = File::from(file).take(MOST_BYTES).read_to_end(&mut text);
+        read.map_err(|reason| self.failed("read", reason))?;
+        Ok(text)
     }
 
     /// The record, or nothing if there is none, or none that makes sense: it names no process, and nothing else. One that
     /// only we cannot read now is an error, for what it names would be lost.
     pub(crate) fn known(&self) -> Result<Option<Record>, Error> {
-        let is_no_record = |kind| matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::IsADirectory);
         match self.read() {
             Ok(record) => Ok(Some(record)),
-            Err(Error::Record(_) | Error::Deleted(_)) => Ok(None),
-            Err(Error::File { reason, .. }) if is_no_record(reason.kind()) => Ok(None),
+            Err(Error::Record(_) | Error::NoRecord { .. } | Error::Deleted(_)) => Ok(None),
+            Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -254,8 +338,10 @@ impl Entry {
     /// Leaves nothing of a container. Takes no descriptor if nothing was recorded: a creator that has run out of them
     /// leaves no empty entry.
     pub(crate) fn remove(&self) -> Result<(), Error> {
-        if statat(&self.directory, RECORD, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
-            self.known()?.map_or(Ok(()), |record| record.leave())?;
+        if statat(&self.directory, RECORD, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+            && let Some(record) = self.known()?
+        {
+            record.leave()?;
         }
         self.discard()
     }
@@ -293,11 +379,25 @@ impl Entry {
     }
 }
 
-fn read_whole(directory: &OwnedFd, name: &str) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let file = openat(directory, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    File::from(file).read_to_end(&mut bytes)?;
-    Ok(bytes)
+/// Why what is where a record should be is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoRecord {
+    /// It is a symlink, a directory, a FIFO, or anything else that is not a regular file.
+    NoFile,
+    /// It is longer than a record can be.
+    TooLong,
+    /// Somebody else could have written it.
+    Distrusted(Distrust),
+}
+
+impl Display for NoRecord {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoFile => f.write_str("it is not a regular file"),
+            Self::TooLong => write!(f, "it is longer than {} MiB", MOST_BYTES >> 20),
+            Self::Distrusted(why) => why.fmt(f),
+        }
+    }
 }
 
 /// Names that runc takes, and no path.
