@@ -170,6 +170,13 @@ impl Error {
         matches!(self.errno(), Some(Errno::ACCESS | Errno::PERM | Errno::ROFS))
     }
 
+    /// Whether it says that the kernel leaves a cgroup where it is although no process in it is known: the caller may not
+    /// remove it, or somebody else keeps making cgroups below it. Another try will not help.
+    #[must_use]
+    pub fn is_about_an_empty_cgroup(&self) -> bool {
+        matches!(self, Self::Deadline { pids, .. } if pids.is_empty())
+    }
+
     pub(crate) fn invalid(field: impl Into<Field>, reason: impl Into<Cow<'static, str>>) -> Self {
         Self::Invalid { field: field.into(), reason: reason.into() }
     }

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::probe::is_first_user_namespace;
 use crate::record::Record;
 use husk_bundle::container::{NamespaceKind, Source};
-use husk_bundle::{Container, Warning};
+use husk_bundle::{Container, Field, Warning};
 use husk_cgroup::devices::built_in;
 use husk_cgroup::systemd::{self, Hierarchy, Owner, Systemd, Unit};
 use husk_cgroup::{Cgroup, Layout, Place, Resources};
@@ -99,8 +99,9 @@ impl Kept {
         Ok(Layout::detect()?.find(&self.place)?)
     }
 
-    /// Leaves nothing of it. Processes that are ending are waited for.
-    pub(crate) fn remove(&self) -> Result<(), Error> {
+    /// Leaves nothing of it. Processes that are ending are waited for. A cgroup that nobody is in and that the kernel does not
+    /// let us remove is a warning: a container could otherwise see to it that it is never deleted.
+    pub(crate) fn remove(&self) -> Result<Option<Warning>, Error> {
         let layout = Layout::detect()?;
         if let Some(unit) = &self.unit {
             // One that has failed may have no cgroup any more and still be known.
@@ -111,8 +112,29 @@ impl Kept {
                 stopped => stopped?,
             }
         }
-        Ok(layout.remove(&self.place, PATIENCE)?)
+        match layout.remove(&self.place, PATIENCE) {
+            Err(error) if self.stays_empty(&layout, &error)? => Ok(Some(Warning {
+                field: Field::new("linux.cgroupsPath"),
+                text: format!("{}; the container is deleted, and its cgroup stays", with_reason(&error)),
+            })),
+            removed => Ok(removed.map(|()| None)?),
+        }
     }
+
+    /// Whether what keeps it from being removed is neither a process in it nor anything that passes.
+    fn stays_empty(&self, layout: &Layout, error: &husk_cgroup::Error) -> Result<bool, Error> {
+        if !error.is_permission() {
+            return Ok(error.is_about_an_empty_cgroup());
+        }
+        // A caller without permission is told so before the kernel looks for processes.
+        Ok(layout.find(&self.place)?.map_or(Ok(true), |cgroup| cgroup.pids().map(|pids| pids.is_empty()))?)
+    }
+}
+
+/// An error with what caused it, which it does not say itself.
+fn with_reason(error: &dyn std::error::Error) -> String {
+    let reason = error.source().map(|reason| format!(": {}", with_reason(reason)));
+    format!("{error}{}", reason.unwrap_or_default())
 }
 
 /// Sets other limits.
@@ -265,7 +287,7 @@ pub(crate) fn let_die(record: &Record) -> Result<(), Error> {
 }
 
 fn warning(warning: husk_cgroup::Warning) -> Warning {
-    Warning { field: husk_bundle::Field::new(&warning.field), text: warning.text.into_owned() }
+    Warning { field: Field::new(&warning.field), text: warning.text.into_owned() }
 }
 
 /// Whether we have no privileges over the host, whatever our name is.

@@ -144,7 +144,7 @@ pub(crate) fn make_home<'c>(
     }
     if made.is_err() {
         // Tolerated: as for one that is dropped, which finds no record if somebody has deleted it meanwhile.
-        record.leave().unwrap_or(());
+        record.leave().unwrap_or(None);
     }
     made?;
     Ok(home.is_made().then_some(Home::New(Box::new(home))))

@@ -88,9 +88,11 @@ fn kill_processes(record: &Record) -> Result<(), Error> {
 
 /// Forgets a container whose process is gone, and then runs the hooks for that, as the specification
 /// has it (runtime.md, "Lifecycle", 12 and 13): they find nothing of it any more.
-pub(crate) fn forget(entry: &Entry, record: &Record, warn: impl FnMut(&[Warning])) -> Result<(), Error> {
+pub(crate) fn forget(entry: &Entry, record: &Record, mut warn: impl FnMut(&[Warning])) -> Result<(), Error> {
     // While it is still written down what that is.
-    record.leave()?;
+    if let Some(stays) = record.leave()? {
+        warn(&[stays]);
+    }
     if record.poststop.is_empty() {
         return entry.discard();
     }

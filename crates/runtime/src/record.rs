@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::hooks::Hook;
 use crate::procfs;
 use crate::resctrl::Membership;
+use husk_bundle::Warning;
 use rustix::io::Errno;
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
@@ -72,10 +73,11 @@ pub struct Record {
 }
 
 impl Record {
-    /// Leaves nothing of what the container has beside its directory.
-    pub(crate) fn leave(&self) -> Result<(), Error> {
-        self.cgroup.as_ref().map_or(Ok(()), Kept::remove)?;
-        self.resctrl.as_ref().map_or(Ok(()), Membership::leave)
+    /// Leaves nothing of what the container has beside its directory. An empty cgroup that stays is a warning.
+    pub(crate) fn leave(&self) -> Result<Option<Warning>, Error> {
+        let stays = self.cgroup.as_ref().map_or(Ok(None), Kept::remove)?;
+        self.resctrl.as_ref().map_or(Ok(()), Membership::leave)?;
+        Ok(stays)
     }
 }
 
