@@ -317,6 +317,17 @@ fn what_fails_at_restore_leaves_nothing() {
     let (runtime, criu) = (Runtime::under_test(), StandIn::new());
     let arguments = [&["--image-path"][..], &[images.text(), "--bundle", text(bundle.path()), "c"]].concat();
     let labels = ["--lsm-profile", "apparmor:x", "--lsm-mount-context", "y", "-no-subreaper", "-no-pivot"];
+    // An annotation does not choose what CRIU obeys, whatever it says.
+    for options in [&[][..], &["--criu-config", "/b"]] {
+        let refused = criu.call(&runtime, "restore", &[options, &arguments].concat());
+        refused.fails(
+            1,
+            "annotations.org.criu.config: \"/a/file\" is not what the caller says: pass --criu-config",
+        );
+        assert!(runtime.is_empty());
+        assert!(!criu.read("told").contains("/a/file"), "{options:?}");
+    }
+    let labels = [&labels[..], &["--criu-config", "/a/file"]].concat();
     let refused = criu.call(&runtime, "restore", &[&labels[..], &arguments].concat());
     refused.fails(1, "criu failed: type RESTORE errno 17; Error (stand-in:1): no\\u{1b}[31m, thanks (see ");
     assert!(runtime.is_empty());

@@ -82,6 +82,9 @@ pub(super) struct Images {
     /// What to do with properties of cgroups: soft, full, strict, or ignore for nothing
     #[arg(long, value_name = "MODE", default_value = "", hide_default_value = true)]
     manage_cgroups_mode: String,
+    /// A file of CRIU's own options [default: /etc/criu/runc.conf]
+    #[arg(long, value_name = "FILE")]
+    criu_config: Option<PathBuf>,
     /// Leave a namespace of this kind without what is in it: network, which is always so
     #[arg(long, value_name = "NAMESPACE")]
     empty_ns: Vec<String>,
@@ -107,6 +110,7 @@ impl Images {
             images: absolute(image_path)?,
             work: self.work_path.as_deref().map(absolute).transpose()?,
             switches: on.map(|(_, switch)| *switch).collect(),
+            configuration: self.criu_config.as_deref().map(absolute).transpose()?,
             cgroups: CgroupMode::named(&self.manage_cgroups_mode)
                 .context("invalid manage-cgroups-mode value")?,
         })

@@ -81,13 +81,13 @@ pub fn checkpoint(store: &Store, request: &Request, mut warn: impl FnMut(&[Warni
     let settings = &request.settings;
     let (mut container, _) = husk_bundle::load(&record.bundle, record.config.as_deref())?;
     notify::show_again(&entry, &mut container);
+    let mut options = criu::options(settings, LOG, &record.annotations)?;
     make_images(settings)?;
     let directories = Directories::open(settings)?;
     directories.clear([LOG, STATISTICS])?;
     check_parent(request, &directories)?;
     criu::check()?;
 
-    let mut options = criu::options(settings, LOG, &record.annotations);
     directories.tell(&mut options);
     options
         .bytes(option::ROOT, record.rootfs.as_os_str().as_encoded_bytes())

@@ -135,12 +135,12 @@ struct Restoring<'c, 'r> {
 impl Restoring<'_, '_> {
     fn bring_back(&mut self, console: &mut Console) -> Result<Adopted, Error> {
         let settings = &self.request.settings;
+        let mut options = criu::options(settings, LOG, &self.record.annotations)?;
         let mut host = probe(self.container);
         if let Some(home) = &self.home {
             show_own(&mut host, home);
         }
         self.make_places(&host)?;
-        let mut options = criu::options(settings, LOG, &self.record.annotations);
         let root = self.creation.entry.make_root()?;
         options.flag(option::EVASIVE_DEVICES, true).flag(option::RST_SIBLING, true);
         options.bytes(option::ROOT, root.as_os_str().as_bytes());

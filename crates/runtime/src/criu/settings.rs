@@ -8,6 +8,7 @@ use husk_spawn::sys::{Errno, Fd};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, mkdirat, open, openat, statat, unlinkat};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 /// What checkpoint and restore are asked alike.
@@ -21,6 +22,8 @@ pub struct Settings {
     pub switches: Vec<Switch>,
     /// What CRIU does with cgroups.
     pub cgroups: CgroupMode,
+    /// The file of CRIU's own options, an absolute path, if not the usual one.
+    pub configuration: Option<PathBuf>,
 }
 
 impl Settings {
@@ -183,10 +186,35 @@ fn open_directory(path: &Path) -> Result<OwnedFd, Error> {
 /// The annotation that names a file of criu's options.
 pub(crate) const ANNOTATION: &str = "org.criu.config";
 
+/// What users of runc have written for it.
+const CONFIGURATION: &str = "/etc/criu/runc.conf";
+
+/// The file of CRIU's options. They name scripts that CRIU runs, so the caller decides which file it is: an annotation, which
+/// whoever wrote an image may have put there, can name no other.
+fn configuration<'s>(
+    settings: &'s Settings,
+    annotations: &BTreeMap<String, String>,
+) -> Result<&'s Path, Error> {
+    match (annotations.get(ANNOTATION), &settings.configuration) {
+        (None, None) => Ok(Path::new(CONFIGURATION)),
+        (None, Some(said)) => Ok(said),
+        (Some(annotation), Some(said)) if Path::new(annotation) == said => Ok(said),
+        (Some(annotation), _) => Err(Error::Step {
+            origin: format!("annotations.{ANNOTATION}"),
+            failure: format!(
+                "{annotation:?} is not what the caller says: pass --criu-config {annotation:?} to have CRIU obey it"
+            ),
+        }),
+    }
+}
+
 /// The options that both have.
-pub(crate) fn options(settings: &Settings, log: &str, annotations: &BTreeMap<String, String>) -> Message {
-    /// What users of runc have written for it.
-    const CONFIGURATION: &str = "/etc/criu/runc.conf";
+pub(crate) fn options(
+    settings: &Settings,
+    log: &str,
+    annotations: &BTreeMap<String, String>,
+) -> Result<Message, Error> {
+    let configuration = configuration(settings, annotations)?;
     let mut options = Message::default();
     options
         .number(option::LOG_LEVEL, 4)
@@ -201,10 +229,7 @@ pub(crate) fn options(settings: &Settings, log: &str, annotations: &BTreeMap<Str
     for switch in &settings.switches {
         options.flag(*switch as u32, true);
     }
-    // What stands in that file goes before what is said here. An empty annotation names none.
-    let configuration = annotations.get(ANNOTATION).map_or(CONFIGURATION, String::as_str);
-    if !configuration.is_empty() {
-        options.bytes(option::CONFIG_FILE, configuration);
-    }
-    options
+    // What stands in that file goes before what is said here.
+    options.bytes(option::CONFIG_FILE, configuration.as_os_str().as_bytes());
+    Ok(options)
 }
