@@ -26,6 +26,8 @@ mod outside;
 mod races;
 /// Too little of what the runtime needs.
 mod starvation;
+/// Others who may write where the runtime reads or writes.
+mod trust;
 /// System calls that the test decides about.
 mod watched;
 
