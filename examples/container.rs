@@ -5,6 +5,8 @@
 //!
 //! It prints the list that the child performs, lets a shell look around, and says what it cost.
 
+#![expect(clippy::disallowed_macros, reason = "an example prints as programs do")]
+
 use husk_spawn::sys::file::Mode;
 use husk_spawn::sys::mount::{MountFlags, MountPropagationFlags};
 use husk_spawn::{Command, Error, IdMap, Namespaces, Step, Writer};

@@ -1,6 +1,8 @@
 //! What the example bundles run: looks around in its container and says what it finds. Static, so it
 //! is all the root file system needs to hold.
 
+#![expect(clippy::disallowed_macros, reason = "an example prints as programs do")]
+
 use std::fs;
 use std::io;
 use std::process;

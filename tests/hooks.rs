@@ -187,7 +187,7 @@ fn a_hook_that_fails_fails_start_and_stops_the_container() {
         runtime.create(&bundle).succeeds();
         let error = runtime.call("start", &["c"]);
         error.fails(1, &format!("hooks.{kind}[0]: error running {kind} hook #0: hook "));
-        error.fails(1, "exit status 4: out words\nerr words");
+        error.fails(1, "exit status 4: out words\n    err words");
         assert_eq!(runtime.status(), "stopped");
         assert_eq!(seen(&bundle), KINDS[..index]);
         runtime.call("delete", &["c"]).succeeds();
@@ -207,7 +207,7 @@ fn a_hook_that_fails_after_the_end_is_only_told_of() {
     run.prints("");
     need!(is_husk(), "runc names no field");
     run.says("hooks.poststop[0]: error running poststop hook #0: ");
-    run.says("exit status 5: out words\nerr words");
+    run.says("exit status 5: out words\n    err words");
     assert_eq!(seen(&bundle), KINDS);
 
     let bundle = witnessed("wait", &failing);

@@ -1,5 +1,7 @@
 //! What is tested across the tree, through the command line. The tests of one crate stand beside it.
 
+#![expect(clippy::disallowed_macros, reason = "a test that cannot print may fail")]
+
 /// Profiles of AppArmor.
 mod apparmor;
 /// What no bundle should be, and some bundle will.
@@ -58,6 +60,8 @@ mod namespaces;
 mod network;
 /// Containers that say when they are ready.
 mod notify;
+/// Streams that cannot be written, and text that a terminal would obey.
+mod output;
 /// Processes that somebody is sent the pidfd of.
 mod pidfd;
 /// What the process of a container is, and what it has from its caller.

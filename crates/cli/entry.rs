@@ -10,7 +10,6 @@
 //! is left out where this one is (`no_main`).
 
 use crate::run;
-use std::io::Write as _;
 
 #[cfg(all(target_env = "gnu", not(test)))]
 #[expect(unsafe_code, reason = "a name that the linker looks for")]
@@ -18,19 +17,11 @@ use std::io::Write as _;
 #[unsafe(export_name = "main")]
 extern "C" fn begin() -> std::ffi::c_int {
     husk_runtime::settle();
-    end().into()
+    u8::from(run()).into()
 }
 
 /// Other C libraries tell std nothing before its own `main`, and tests have one.
 #[cfg(any(not(target_env = "gnu"), test))]
 pub(crate) fn begin() -> std::process::ExitCode {
-    end().into()
-}
-
-/// Runs, and leaves nothing unwritten.
-fn end() -> u8 {
-    let exit = run();
-    // Tolerated: who reads it has gone, as with Rust's own.
-    std::io::stdout().flush().unwrap_or(());
-    exit.into()
+    u8::from(run()).into()
 }

@@ -6,6 +6,7 @@
 
 use crate::args::{Global, LogFormat, LogLevel, Misuse};
 use crate::name::{self, NAME};
+use crate::{escape, output};
 use anyhow::{Context as _, Result};
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
@@ -79,7 +80,7 @@ impl Log {
         let field = known.and_then(husk_runtime::Error::field);
         self.error(&message, code, field.as_deref());
         if self.is_for_people() {
-            eprintln!("{}: {message}", *NAME);
+            output::tell(&format!("{}: {}\n", *NAME, escape::line(&message)));
         }
     }
 
@@ -87,7 +88,8 @@ impl Log {
     pub(crate) fn misused(&self, misuse: &Misuse) {
         self.error(&misuse.message, "usage", None);
         if self.is_for_people() {
-            eprintln!("{}: {}\n{}", *NAME, misuse.message, name::in_commands(&misuse.hint));
+            let (message, hint) = (escape::cell(&misuse.message), name::in_commands(&misuse.hint));
+            output::tell(&format!("{}: {message}\n{}\n", *NAME, escape::text(&hint)));
         }
     }
 
@@ -97,7 +99,7 @@ impl Log {
         }
         let warning = in_gos_words(warning.to_string());
         if self.is_for_people() {
-            eprintln!("{}: warning: {warning}", *NAME);
+            output::tell(&format!("{}: warning: {}\n", *NAME, escape::line(&warning)));
         }
         // Not as JSON: podman reads the file as one object and would lose an error after it.
         if self.format == LogFormat::Text && self.is_elsewhere() {
@@ -138,10 +140,11 @@ impl Log {
         let time = husk_runtime::now();
         let line = match (self.format, &self.place) {
             // Which writes the time and the level itself.
-            (LogFormat::Text, Place::Syslog(..) | Place::Journal(..)) => message.to_owned(),
+            (LogFormat::Text, Place::Syslog(..) | Place::Journal(..)) => escape::line(message).into_owned(),
             // logrus quotes as Go does; JSON's quotes are read by whatever reads those.
             (LogFormat::Text, _) => {
-                format!("time=\"{time}\" level={name} msg={}", serde_json::json!(message))
+                let message = escape::json(serde_json::json!(message).to_string());
+                format!("time=\"{time}\" level={name} msg={message}")
             }
             (LogFormat::Json, _) => {
                 let mut object = serde_json::json!({ "level": name, "msg": message, "time": time });
@@ -151,12 +154,12 @@ impl Log {
                         object["field"] = field.into();
                     }
                 }
-                object.to_string()
+                escape::json(object.to_string())
             }
         };
         let written = match &self.place {
+            Place::Standard => return output::tell(&format!("{line}\n")),
             // In one write, for others may write there too.
-            Place::Standard => io::stderr().write_all(format!("{line}\n").as_bytes()),
             Place::File(file) => (&*file).write_all(format!("{line}\n").as_bytes()),
             Place::Syslog(socket, who) => {
                 // LOG_USER.

@@ -11,11 +11,13 @@
 mod args;
 mod commands;
 mod entry;
+mod escape;
 mod exit;
 mod help;
 mod log;
 mod name;
 mod near;
+mod output;
 mod report;
 mod session;
 mod settings;
@@ -23,16 +25,18 @@ mod timings;
 mod version;
 
 use crate::log::Log;
-use args::Asked;
+use args::{Asked, Global};
 use exit::Exit;
+use output::Unwritten;
 use session::Session;
 
 /// What the program does.
 fn run() -> Exit {
     match args::read(std::env::args_os().skip(1)) {
         Ok(Asked::Text(text)) => {
-            print!("{text}");
-            Exit::Success
+            let Err(error) = output::print(text) else { return Exit::Success };
+            Log::standard(&Global::default()).failed(&error);
+            Exit::Failed
         }
         Ok(Asked::Verb { verb, global, matches }) => {
             // Before anything else: what follows is done twice.
@@ -50,8 +54,9 @@ fn run() -> Exit {
                 .and_then(|sealed| Session::open(global, log, sealed))
                 .and_then(|session| (verb.perform)(&matches, &session));
             done.unwrap_or_else(|error| {
+                let exit = if error.is::<Unwritten>() { Exit::Failed } else { verb.failure };
                 log.failed(&name::as_runc(verb.name, error));
-                verb.failure
+                exit
             })
         }
         Err(misuse) => {

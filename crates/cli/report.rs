@@ -1,6 +1,8 @@
 //! What is told of tests to other programs: lines of JSON and JUnit's XML. Cargo runs a binary after the other, and each
 //! has a husk of its own: all of them add to the same files.
 
+use crate::escape;
+use crate::output::Unwritten;
 use anyhow::{Context as _, Result};
 use husk_hermetic::junit::Suite;
 use husk_hermetic::{Attempt, Ended, Profile, Tested};
@@ -54,9 +56,9 @@ impl Report {
             suite.add(tested);
         }
         let Some(file) = self.lines.as_mut().filter(|_| self.written.is_ok()) else { return };
-        let line = line(&self.binary, tested);
+        let line = escape::json(line(&self.binary, tested).to_string());
         // At once, so that two that write at the same time do not mix.
-        self.written = file.write_all(format!("{line}\n").as_bytes()).context("write JSON");
+        self.written = file.write_all((line + "\n").as_bytes()).context(Unwritten("JSON"));
     }
 
     /// Adds how a program ended that is one test, or that has to run all of its tests itself.

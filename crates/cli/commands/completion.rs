@@ -8,6 +8,7 @@ use crate::args;
 use crate::exit::Exit;
 use crate::help::about;
 use crate::session::{Session, absolute};
+use crate::{escape, output};
 use anyhow::Result;
 use clap::{Arg, Command, ValueEnum};
 use husk_runtime::Store;
@@ -43,16 +44,15 @@ enum What {
 
 impl Perform for Completion {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
-        match self.what {
-            What::Bash => print!("{BASH}"),
-            What::Zsh => print!("{ZSH}"),
-            What::Fish => print!("{FISH}"),
+        output::print(match self.what {
+            What::Bash => BASH.to_owned(),
+            What::Zsh => ZSH.to_owned(),
+            What::Fish => FISH.to_owned(),
             What::Words => {
-                for (word, about) in candidates(self.words, &session.store) {
-                    println!("{word}\t{about}");
-                }
+                let found = candidates(self.words, &session.store).into_iter();
+                found.map(|(word, about)| format!("{}\t{about}\n", escape::cell(&word))).collect()
             }
-        }
+        })?;
         Ok(Exit::Success)
     }
 }

@@ -3,6 +3,7 @@
 use super::Perform;
 use crate::exit::Exit;
 use crate::session::Session;
+use crate::{escape, output};
 use anyhow::Result;
 use clap::ValueEnum;
 use husk_runtime::doctor::{self, Finding, Verdict};
@@ -36,10 +37,10 @@ enum Format {
 impl Perform for Doctor {
     fn perform(self, _session: &Session<'_>) -> Result<Exit> {
         let found = doctor::examine();
-        match self.format {
-            Format::Json => println!("{}", serde_json::to_string_pretty(&found)?),
-            Format::Table => print!("{}", table(&found, stdout().is_terminal())),
-        }
+        output::print(match self.format {
+            Format::Json => escape::json(serde_json::to_string_pretty(&found)?) + "\n",
+            Format::Table => table(&found, stdout().is_terminal()),
+        })?;
         let is_ill = found.iter().any(|finding| finding.verdict == Verdict::Problem);
         Ok(if is_ill { Exit::Failed } else { Exit::Success })
     }
@@ -61,9 +62,9 @@ fn table(found: &[Finding], is_coloured: bool) -> String {
         };
         let word = format!("{word:7}");
         let word = if is_coloured { format!("\x1b[{colour}m{word}\x1b[0m") } else { word };
-        add(format_args!("{word}  {:width$}  {}\n", finding.topic, finding.text));
+        add(format_args!("{word}  {:width$}  {}\n", finding.topic, escape::line(&finding.text)));
         if let Some(fix) = &finding.fix {
-            add(format_args!("{:9}{:width$}  to do: {fix}\n", "", ""));
+            add(format_args!("{:9}{:width$}  to do: {}\n", "", "", escape::line(fix)));
         }
     }
     let is_ill = found.iter().any(|finding| finding.verdict == Verdict::Problem);

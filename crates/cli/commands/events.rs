@@ -1,11 +1,12 @@
 //! `events`.
 
 use super::Perform;
-use crate::exit::Exit;
+use crate::output::{self, Reader};
 use crate::session::Session;
+use crate::{escape, exit::Exit};
 use anyhow::{Context as _, Result};
 use husk_runtime::Event;
-use std::io::{self, Write as _, stdout};
+use std::io::ErrorKind;
 use std::time::Duration;
 
 pub(super) const MORE: &str = "
@@ -33,17 +34,28 @@ impl Perform for Events {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
         let interval = duration(&self.interval).filter(|interval| !interval.is_zero());
         let interval = interval.context("duration interval must be greater than 0")?;
-        let tell = |event: &Event| {
-            let line = serde_json::to_string(event).map_err(io::Error::from)?;
-            writeln!(stdout(), "{line}")
-        };
         if self.stats {
-            tell(&husk_runtime::stats(&session.store, &self.id)?)?;
-        } else {
-            husk_runtime::events(&session.store, &self.id, interval, tell)?;
+            print(&husk_runtime::stats(&session.store, &self.id)?)?;
+            return Ok(Exit::Success);
         }
-        Ok(Exit::Success)
+        // Why nothing more can be written, if that is why it ends.
+        let mut end = None;
+        let told = husk_runtime::events(&session.store, &self.id, interval, |event| match print(event) {
+            Ok(Reader::There) => Ok(()),
+            printed => {
+                end = Some(printed);
+                Err(ErrorKind::BrokenPipe.into())
+            }
+        });
+        match end {
+            Some(printed) => printed.map(|_| Exit::Success),
+            None => Ok(told.map(|()| Exit::Success)?),
+        }
     }
+}
+
+fn print(event: &Event) -> Result<Reader> {
+    output::print(escape::json(serde_json::to_string(event)?) + "\n")
 }
 
 /// A time as Go has it: `5s`, `1m30s`, `100ms`, `1.5h`.

@@ -2,6 +2,7 @@
 
 use super::Perform;
 use crate::exit::Exit;
+use crate::output;
 use crate::session::Session;
 use crate::version;
 use anyhow::Result;
@@ -9,7 +10,6 @@ use serde::Serialize as _;
 use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
-use std::io::{Write as _, stdout};
 
 /// Print what a container may ask for, as JSON
 #[derive(Debug, clap::Args)]
@@ -23,7 +23,7 @@ impl Perform for Features {
         let formatter = PrettyFormatter::with_indent(b"    ");
         features.serialize(&mut Serializer::with_formatter(&mut text, formatter))?;
         text.push(b'\n');
-        stdout().write_all(&text)?;
+        output::print(text)?;
         Ok(Exit::Success)
     }
 }

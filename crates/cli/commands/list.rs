@@ -3,6 +3,7 @@
 use super::Perform;
 use crate::exit::Exit;
 use crate::session::Session;
+use crate::{escape, output};
 use anyhow::Result;
 use clap::ValueEnum;
 use husk_runtime::State;
@@ -34,11 +35,11 @@ impl Perform for List {
                 Err((id, error)) => session.log.warning(&format!("{id}: {error}")),
             }
         }
-        match (self.quiet, self.format) {
-            (true, _) => states.iter().for_each(|state| println!("{}", state.id)),
-            (false, Format::Json) => print!("{}", json(&states)?),
-            (false, Format::Table) => print!("{}", table(&states)),
-        }
+        output::print(match (self.quiet, self.format) {
+            (true, _) => states.iter().map(|state| format!("{}\n", state.id)).collect(),
+            (false, Format::Json) => json(&states)?,
+            (false, Format::Table) => table(&states),
+        })?;
         Ok(Exit::Success)
     }
 }
@@ -46,7 +47,7 @@ impl Perform for List {
 /// A JSON array on one line; `null` where there is nothing, as Go prints it.
 fn json(states: &[State]) -> Result<String> {
     let text = if states.is_empty() { "null".to_owned() } else { serde_json::to_string(states)? };
-    Ok(text + "\n")
+    Ok(escape::json(text) + "\n")
 }
 
 /// A column for each of these, as wide as its widest cell and three more, and at least twelve.
@@ -62,6 +63,7 @@ fn table(states: &[State]) -> String {
             state.created.clone(),
             state.owner.clone(),
         ]
+        .map(|cell| escape::cell(&cell).into_owned())
     };
     let rows: Vec<[String; COLUMNS]> = std::iter::once(head).chain(states.iter().map(row)).collect();
     let width =

@@ -4,6 +4,7 @@ use super::{GROUPS, Perform, VERBS, Verb, find};
 use crate::args;
 use crate::exit::Exit;
 use crate::help::about;
+use crate::output;
 use crate::session::Session;
 use anyhow::{Context as _, Result};
 use clap::Arg;
@@ -27,7 +28,7 @@ impl Perform for Man {
             Some(name) => verb(find(name.as_ref()).with_context(|| format!("unknown command {name:?}"))?),
             None => program(),
         };
-        print!("{page}");
+        output::print(page)?;
         Ok(Exit::Success)
     }
 }

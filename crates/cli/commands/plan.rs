@@ -3,6 +3,7 @@
 use super::Perform;
 use crate::exit::Exit;
 use crate::session::{Session, absolute};
+use crate::{escape, output};
 use anyhow::{Result, bail};
 use husk_runtime::PlannedStep;
 use std::path::PathBuf;
@@ -44,11 +45,11 @@ impl Perform for Plan {
         if self.seccomp {
             let Some(decisions) = planned.decisions else { bail!("linux.seccomp: is missing") };
             planned.unknown_calls.iter().for_each(|unknown| session.log.warning(unknown));
-            print!("{decisions}");
+            output::print(&*escape::text(&decisions))?;
         } else if self.json {
-            print!("{}", json(&planned.steps)?);
+            output::print(escape::json(json(&planned.steps)?))?;
         } else {
-            print!("{}", planned.listing);
+            output::print(&*escape::text(&planned.listing))?;
         }
         Ok(Exit::Success)
     }

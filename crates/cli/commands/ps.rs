@@ -3,9 +3,9 @@
 use super::Perform;
 use crate::exit::Exit;
 use crate::session::Session;
+use crate::{escape, output};
 use anyhow::{Result, bail};
 use husk_runtime::ps;
-use std::io::{Write as _, stdout};
 
 pub(super) const MORE: &str = "
 What follows the name is for the host's ps(1), in place of -ef.
@@ -41,7 +41,7 @@ impl Perform for Ps {
             }
             _ => bail!("invalid format option"),
         };
-        stdout().write_all(text.as_bytes())?;
+        output::print(&*escape::text(&text))?;
         Ok(Exit::Success)
     }
 }

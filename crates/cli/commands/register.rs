@@ -3,6 +3,7 @@
 use super::Perform;
 use crate::exit::Exit;
 use crate::session::{Session, absolute};
+use crate::{escape, output};
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use husk_runtime::CgroupManager;
@@ -75,17 +76,19 @@ impl Perform for Register {
             systemd_cgroup: session.cgroups == CgroupManager::Systemd,
         };
         let change = if self.undo { registration.undoing()? } else { registration.change()? };
-        let path = change.path.display();
-        match (&change.before, &change.after) {
-            (_, Some(after)) if self.print => println!("# {path}\n{}", after.trim_end()),
-            (_, None) if self.print => println!("# {path}: not there"),
-            (before, after) if before == after => println!("{path}: nothing to do"),
+        let path = change.path.display().to_string();
+        let path = escape::cell(&path);
+        let text = match (&change.before, &change.after) {
+            (_, Some(after)) if self.print => format!("# {path}\n{}", after.trim_end()),
+            (_, None) if self.print => format!("# {path}: not there"),
+            (before, after) if before == after => format!("{path}: nothing to do"),
             (_, after) => {
                 change.apply()?;
                 let done = if after.is_some() { "written" } else { "removed" };
-                println!("{path}: {done}\n{restart}");
+                format!("{path}: {done}\n{restart}")
             }
-        }
+        };
+        output::print(escape::text(&text).into_owned() + "\n")?;
         Ok(Exit::Success)
     }
 }

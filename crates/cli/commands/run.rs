@@ -5,6 +5,7 @@ use super::create::Creation;
 use crate::exit::Exit;
 use crate::session::{Session, absolute};
 use crate::timings::Waterfall;
+use crate::{escape, output};
 use anyhow::{Context as _, Result};
 use husk_runtime::{Afterwards, Foreground, Orphans, Timings};
 use std::path::{Path, PathBuf};
@@ -57,7 +58,7 @@ impl Perform for Run {
             // A container that failed has told nothing of its steps, but we have of ours.
             let waterfall = Waterfall::new(request.timings.spans());
             if file == Path::new("-") {
-                eprint!("{waterfall}");
+                output::tell(&escape::text(&waterfall.to_string()));
             } else {
                 let written = std::fs::write(&picture, waterfall.svg());
                 written.with_context(|| format!("write {}", picture.display()))?;

@@ -3,6 +3,7 @@
 use super::Perform;
 use crate::exit::Exit;
 use crate::session::Session;
+use crate::{escape, output};
 use anyhow::Result;
 
 /// Print what a container is, as JSON
@@ -15,7 +16,8 @@ pub(super) struct State {
 impl Perform for State {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
         // As runc: no newline at the end.
-        print!("{}", serde_json::to_string_pretty(&husk_runtime::state(&session.store, &self.id)?)?);
+        let state = husk_runtime::state(&session.store, &self.id)?;
+        output::print(escape::json(serde_json::to_string_pretty(&state)?))?;
         Ok(Exit::Success)
     }
 }

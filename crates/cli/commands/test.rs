@@ -1,11 +1,12 @@
 //! `test`.
 
 use super::test_init;
-use crate::args;
 use crate::exit::Exit;
+use crate::output::{self, Lasting};
 use crate::report::Report;
 use crate::session::Session;
 use crate::settings::{Settings, Subject};
+use crate::{args, escape};
 use anyhow::{Context as _, Result, anyhow};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args as _, Command, FromArgMatches as _};
@@ -17,7 +18,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
-use std::io::{ErrorKind, stdout};
+use std::io::{ErrorKind, LineWriter, Write as _, stdout};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -257,16 +258,17 @@ fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
         husk_hermetic::show(&mut profile);
         let mut told = Report::begin(&profile, tests.shard, tests.json.as_deref(), tests.junit.as_deref())?;
         if kind == Kind::Tests
-            && let Some(done) = run_tests(&profile, how, &tests, named, &mut told)?
+            && let Some((done, written)) = run_tests(&profile, how, &tests, named, &mut told)?
         {
-            told.finish()?;
             done.losses.iter().for_each(|loss| session.log.warning(loss));
+            told.finish()?;
+            written?;
             return Ok(if done.success { Exit::Success } else { Exit::Tests });
         }
         report = Some(told);
     }
     if is_plan {
-        print!("{}", husk_hermetic::listing(&profile)?);
+        output::print(&*escape::text(&husk_hermetic::listing(&profile)?))?;
         return Ok(Exit::Success);
     }
     match husk_hermetic::run(&profile, how) {
@@ -287,14 +289,15 @@ fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
     }
 }
 
-/// Each test of a binary, if it is one of libtest's.
+/// Runs each test of a binary, if it is one of libtest's. Says how they ended, and whether results could be written:
+/// tests run, and are reported, even if they could not.
 fn run_tests(
     profile: &Profile,
     how: Run,
     tests: &Tests,
     named: Named<'_>,
     report: &mut Report,
-) -> Result<Option<husk_hermetic::Tests>, Error> {
+) -> Result<Option<(husk_hermetic::Tests, Result<()>)>> {
     // Few are different: a sandbox is planned for each that is.
     let usual = Rc::new(Setting { profile: profile.clone(), retries: tests.retries });
     let known = RefCell::new(vec![usual.clone()]);
@@ -324,7 +327,10 @@ fn run_tests(
         screen: tcgetwinsize(stdout()).ok().map(|size| screen(size.ws_col.into())),
         record: &mut |tested| report.add(tested),
     };
-    husk_hermetic::run_tests(profile, how, &mut choice, &mut stdout())
+    let mut results = LineWriter::new(Lasting::default());
+    let done = husk_hermetic::run_tests(profile, how, &mut choice, &mut results)?;
+    results.flush()?;
+    Ok(done.map(|done| (done, results.get_ref().finish())))
 }
 
 impl Test {

@@ -1,12 +1,14 @@
 //! `test init`: has cargo run each test of a project in a sandbox.
 
 use crate::args;
+use crate::escape;
 use crate::exit::Exit;
+use crate::output::{self, Reader};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use clap::{Args as _, FromArgMatches as _};
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, ErrorKind, IsTerminal as _, Write as _, stdin, stdout};
+use std::io::{self, ErrorKind, IsTerminal as _, stdin};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use toml::de::{DeTable, DeValue};
@@ -36,19 +38,20 @@ pub(super) fn perform(arguments: &[OsString]) -> Result<Exit> {
         Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
         read => read.with_context(|| format!("read {}", path.display()))?,
     };
-    let shown = path.display();
-    let after = with_runner(&before).with_context(|| shown.to_string())?;
+    let shown = path.display().to_string();
+    let shown = escape::cell(&shown);
+    let after = with_runner(&before).with_context(|| path.display().to_string())?;
     if init.print {
-        println!("# {shown}\n{}", after.trim_end());
+        output::print(&*escape::text(&format!("# {shown}\n{}\n", after.trim_end())))?;
     } else if after == before {
-        println!("{shown}: nothing to do");
+        output::print(format!("{shown}: nothing to do\n"))?;
     } else {
         ensure!(init.yes || stdin().is_terminal(), "nobody can be asked: --yes writes it, --print prints it");
         if !init.yes && !agrees(&path)? {
-            bail!("{shown}: not written");
+            bail!("{}: not written", path.display());
         }
-        write(&path, &after).with_context(|| format!("write {shown}"))?;
-        println!("{shown}: written\nnow: cargo test");
+        write(&path, &after).with_context(|| format!("write {}", path.display()))?;
+        output::print(format!("{shown}: written\nnow: cargo test\n"))?;
     }
     Ok(Exit::Success)
 }
@@ -67,8 +70,10 @@ fn configuration() -> Result<PathBuf> {
 }
 
 fn agrees(path: &Path) -> Result<bool> {
-    print!("[target.'{TARGET}']\n{RUNNER}\nAdd this to {}? [y/N] ", path.display());
-    stdout().flush()?;
+    let path = path.display().to_string();
+    let question = format!("[target.'{TARGET}']\n{RUNNER}\nAdd this to {}? [y/N] ", escape::cell(&path));
+    // Nobody who does not see the question can answer it.
+    ensure!(output::print(question)? == Reader::There, "nobody can be asked: --yes writes it");
     let mut answer = String::new();
     stdin().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))

@@ -3,6 +3,7 @@
 use super::Perform;
 use crate::exit::Exit;
 use crate::session::{Session, absolute};
+use crate::{escape, output};
 use anyhow::Result;
 use husk_runtime::Severity;
 use std::path::PathBuf;
@@ -28,19 +29,22 @@ impl Perform for Validate {
         let found = husk_runtime::validate(&absolute(&self.bundle)?);
         let number = |severity| found.iter().filter(|finding| finding.severity == severity).count();
         let (errors, warnings) = (number(Severity::Error), number(Severity::Warning));
+        let mut text = String::new();
         for finding in &found {
             let severity = match finding.severity {
                 Severity::Error => "error",
                 Severity::Warning => "warning",
             };
-            println!("{severity}: {}: {}", finding.field, finding.text);
+            let line = format!("{severity}: {}: {}", finding.field, finding.text);
+            text.extend([&*escape::line(&line), "\n"]);
             if let Some(hint) = &finding.hint {
-                println!("  {hint}");
+                text.extend(["  ", &*escape::line(hint), "\n"]);
             }
         }
         let counted =
             |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
-        println!("{}, {}", counted(errors, "error"), counted(warnings, "warning"));
+        let counts = format!("{}, {}\n", counted(errors, "error"), counted(warnings, "warning"));
+        output::print(text + &counts)?;
         Ok(if errors == 0 { Exit::Success } else { Exit::Failed })
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Perform;
 use crate::exit::{self, Exit};
+use crate::output;
 use crate::session::Session;
 use anyhow::Result;
 
@@ -25,10 +26,10 @@ pub(super) struct Wait {
 impl Perform for Wait {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
         let status = husk_runtime::wait(&session.store, &self.id)?;
-        match status.and_then(exit::number) {
-            Some(number) => println!("{number}"),
-            None => println!("unknown"),
-        }
+        output::print(match status.and_then(exit::number) {
+            Some(number) => format!("{number}\n"),
+            None => "unknown\n".to_owned(),
+        })?;
         Ok(Exit::Success)
     }
 }

@@ -253,10 +253,11 @@ fn last_words(output: &mut File) -> Vec<u8> {
     words
 }
 
-/// A failure with the words of who failed, if there are any.
+/// A failure with what the failed program printed, if anything. Its lines after the first are indented: none of them
+/// can pass for a line of husk's.
 pub(crate) fn with_words(failure: String, words: &[u8]) -> String {
     match String::from_utf8_lossy(words).trim() {
         "" => failure,
-        words => format!("{failure}: {words}"),
+        words => format!("{failure}: {}", words.replace('\n', "\n    ")),
     }
 }

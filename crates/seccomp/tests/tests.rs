@@ -1,5 +1,7 @@
 //! The tests that need more than one file of the crate.
 
+#![expect(clippy::disallowed_macros, reason = "a test that cannot print may fail")]
+
 /// What it costs to make a program. Ignored.
 mod cost;
 /// The decision tables of three engines' default profiles.

@@ -3,6 +3,8 @@
 //!
 //!     cargo run --release -p husk-spawn --example event_loop
 
+#![expect(clippy::disallowed_macros, reason = "an example prints as programs do")]
+
 use husk_spawn::{Child, Command, Error};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;

@@ -3,6 +3,8 @@
 //!
 //!     cargo run --release -p husk-spawn --example many_small -- 12500 8
 
+#![expect(clippy::disallowed_macros, reason = "an example prints as programs do")]
+
 use husk_spawn::{Command, Error};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;

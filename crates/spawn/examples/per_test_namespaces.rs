@@ -3,6 +3,8 @@
 //!
 //!     cargo run --release -p husk-spawn --example per_test_namespaces -- 5 sh -c 'echo pid $$ on $(hostname)'
 
+#![expect(clippy::disallowed_macros, reason = "an example prints as programs do")]
+
 use husk_spawn::sys::mount::{MountFlags, MountPropagationFlags};
 use husk_spawn::{Command, IdMap, Namespaces, Step};
 use rustix::process::{getegid, geteuid};

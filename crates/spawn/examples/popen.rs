@@ -3,6 +3,8 @@
 //!
 //!     cargo run --release -p husk-spawn --example popen
 
+#![expect(clippy::disallowed_macros, reason = "an example prints as programs do")]
+
 use husk_spawn::Command;
 use std::error::Error;
 

@@ -12,6 +12,8 @@
 //! itself and prints numbers. `measure.rs` decides who runs when, `record.rs` keeps the numbers,
 //! `report.rs` and `plot.rs` show them. Nothing here judges a number.
 
+#![expect(clippy::disallowed_macros, reason = "a benchmark that cannot print its figures may fail")]
+
 mod contend;
 mod contenders;
 mod machine;

@@ -1,0 +1,95 @@
+//! Text of others, made safe for a terminal.
+//!
+//! Arguments, paths, and the words of hooks may hold control characters: ESC and the C1 controls (U+0080 to U+009F)
+//! move the cursor or rename the window, and a line break begins a line that seems to be husk's. They are escaped
+//! where text leaves husk and nowhere else, so that nothing is escaped twice.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// Before a line that goes on with the message of the line before it, as `husk_runtime` lays out what hooks say.
+const INDENT: &str = "    ";
+
+/// A message on one line. A line break stays if the line after it is indented, which no line of husk's is.
+pub(crate) fn line(text: &str) -> Cow<'_, str> {
+    escaped(text, |char, rest| char == '\n' && rest.starts_with(INDENT))
+}
+
+/// Text that has lines and columns of its own.
+pub(crate) fn text(text: &str) -> Cow<'_, str> {
+    escaped(text, |char, _| char == '\n' || char == '\t')
+}
+
+/// One cell of a table.
+pub(crate) fn cell(text: &str) -> Cow<'_, str> {
+    escaped(text, |_, _| false)
+}
+
+/// JSON, in which only characters below U+0020 have to be escaped. Others stand in strings alone, so what escapes
+/// them there leaves the same JSON.
+pub(crate) fn json(json: String) -> String {
+    match escaped(&json, |char, _| char.is_ascii() && char != '\x7f') {
+        Cow::Borrowed(_) => json,
+        Cow::Owned(escaped) => escaped,
+    }
+}
+
+/// Escapes control characters as JSON does, except those that `stays` accepts with the text after them.
+fn escaped(text: &str, stays: impl Fn(char, &str) -> bool) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 8);
+    for (place, char) in text.char_indices() {
+        let rest = text.get(place + char.len_utf8()..).unwrap_or_default();
+        match char {
+            _ if !char.is_control() || stays(char, rest) => escaped.push(char),
+            '\n' => escaped.push_str("\\n"),
+            '\r' => escaped.push_str("\\r"),
+            '\t' => escaped.push_str("\\t"),
+            _ => {
+                // Writing to a string does not fail.
+                let written = write!(escaped, "\\u{:04x}", u32::from(char));
+                debug_assert!(written.is_ok());
+            }
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{cell, json, line, text};
+
+    const HOSTILE: &str = "a\x1b[2J\u{9b}31m\x7f\r\tb\nhusk: done";
+
+    #[test]
+    fn a_line_escapes_every_control_character() {
+        assert_eq!(line(HOSTILE), "a\\u001b[2J\\u009b31m\\u007f\\r\\tb\\nhusk: done");
+        assert_eq!(cell(HOSTILE), line(HOSTILE));
+        assert_eq!(line("größe 1 \u{1f980}"), "größe 1 \u{1f980}");
+    }
+
+    #[test]
+    fn a_line_goes_on_below_only_if_it_is_indented() {
+        assert_eq!(line("out\n    err\x1b"), "out\n    err\\u001b");
+        assert_eq!(line("out\n   err"), "out\\n   err");
+        assert_eq!(cell("out\n    err"), "out\\n    err");
+    }
+
+    #[test]
+    fn text_keeps_its_lines_and_columns() {
+        assert_eq!(text("a\tb\nc\x1b\u{85}"), "a\tb\nc\\u001b\\u0085");
+    }
+
+    #[test]
+    fn json_means_the_same_without_controls() {
+        let value = serde_json::json!({ "\u{9b}k": [HOSTILE, "\u{80}"] });
+        for before in [value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
+            let after = json(before.clone());
+            assert!(!after.contains(|char: char| char.is_control() && char != '\n'), "{after}");
+            assert_eq!(after.lines().count(), before.lines().count());
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&after).unwrap(), value);
+        }
+    }
+}
