@@ -8,6 +8,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
+use std::process;
 
 /// Also those that are what is mapped there.
 const RUNC_REFUSES: &str = "runc refuses mappings beside the path of a user namespace";
@@ -491,6 +492,75 @@ fn kernel_parameters_are_those_of_the_containers_namespaces() {
     let network = json!({ "type": "network", "path": "/proc/self/ns/net" });
     hosts.config["linux"]["namespaces"].as_array_mut().unwrap().push(network);
     run(hosts).fails(1, "not allowed in host network namespace");
+}
+
+/// A mount namespace in which files and links stand in the place of procfs.
+struct PlayedProcfs {
+    holder: process::Child,
+    /// What a write through the links would change.
+    canary: tempfile::TempDir,
+}
+
+impl PlayedProcfs {
+    fn new() -> Self {
+        const SCRIPT: &str = "mount -t tmpfs tmpfs /proc && mkdir -p /proc/sys/net/ipv4 /proc/self &&
+            ln -s \"$0/parameter\" /proc/sys/net/ipv4/ip_forward && ln -s \"$0/clocks\" /proc/self/timens_offsets &&
+            echo ready && read end";
+        let canary = tempfile::TempDir::new().unwrap();
+        for name in ["parameter", "clocks"] {
+            fs::write(canary.path().join(name), "untouched").unwrap();
+        }
+        let mut holder = process::Command::new("unshare");
+        holder.args(["--mount", "--propagation", "private", "sh", "-c", SCRIPT]).arg(canary.path());
+        let pipe = process::Stdio::piped;
+        let mut holder = holder.stdin(pipe()).stdout(pipe()).spawn().expect("unshare(1)");
+        let mut line = String::new();
+        BufReader::new(holder.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        Self { holder, canary }
+    }
+
+    /// A bundle that joins it, with these namespaces of its own.
+    fn joined(&self, words: &str, own: &[&str]) -> Bundle {
+        let mut namespaces: Vec<_> = own.iter().map(|kind| json!({ "type": kind })).collect();
+        namespaces.push(json!({ "type": "mount", "path": format!("/proc/{}/ns/mnt", self.holder.id()) }));
+        let bundle = Bundle::running(words).with("/linux/namespaces", namespaces.into());
+        bundle.with("/hostname", json!(""))
+    }
+
+    #[track_caller]
+    fn is_untouched(&self) {
+        for name in ["parameter", "clocks"] {
+            assert_eq!(fs::read_to_string(self.canary.path().join(name)).unwrap(), "untouched", "{name}");
+        }
+    }
+}
+
+impl Drop for PlayedProcfs {
+    fn drop(&mut self) {
+        // The end of its input ends it.
+        drop(self.holder.stdin.take());
+        self.holder.wait().expect("its end");
+    }
+}
+
+// Links in a mount namespace that is joined led root's writes to the hostname of the host.
+#[test]
+fn links_in_a_joined_mount_namespace_redirect_no_write_to_procfs() {
+    need!(is_root() && is_husk(), "needs root, who may join mount namespaces");
+    let played = PlayedProcfs::new();
+    let forward = "cat /proc/sys/net/ipv4/ip_forward";
+    let set = played.joined(forward, &["pid", "network"]);
+    let set = set.with("/linux/sysctl", json!({ "net.ipv4.ip_forward": "1" }));
+    Runtime::under_test().run(&set).prints("1");
+    played.is_untouched();
+    // Another one: the first has the container's root by now.
+    let played = PlayedProcfs::new();
+    let set = played.joined("cat /proc/uptime", &["pid", "time"]);
+    let set = set.with("/linux/timeOffsets", json!({ "boottime": { "secs": 1_000_000_000, "nanosecs": 0 } }));
+    let uptime = Runtime::under_test().run(&set).succeeds();
+    assert!(uptime.split('.').next().unwrap().parse::<u64>().unwrap() >= 1_000_000_000, "{uptime}");
+    played.is_untouched();
 }
 
 #[test]

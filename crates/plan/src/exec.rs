@@ -9,7 +9,7 @@ use crate::builder::{Builder, Error, Plan, mode};
 use crate::host::{CgroupEntry, Host};
 use crate::seccomp::When;
 use crate::terminal::Shown;
-use crate::{Call, identity, keyring, lsm, process, seccomp, terminal};
+use crate::{Call, identity, keyring, lsm, process, procfs, seccomp, terminal};
 use bumpalo::Bump;
 use husk_bundle::Container;
 use husk_bundle::container::{ExecAffinity, NoNewPrivileges};
@@ -46,7 +46,7 @@ pub fn exec<'b>(
         plan.at("exec").push(Step::Request { what: Request::Cgroup });
     }
     // The caller's, which no container has prepared.
-    let proc = lsm::proc(container, &mut plan)?;
+    let proc = procfs::open(lsm::needs_procfs(container), &mut plan)?;
     // What would need privilege over the host, which is given up next.
     process::oom_score(container, &mut plan);
     process::limits(container, &mut plan);
@@ -66,7 +66,7 @@ pub fn exec<'b>(
     let label = lsm::open(container, host, proc, &mut plan)?;
     join(target, &mut plan);
     keyring::join(container, call, proc, &mut plan)?;
-    lsm::close(proc, &mut plan);
+    procfs::close(proc, &mut plan);
     let root = root(&mut plan)?;
     terminal::open(container, root, Shown::Nowhere, &mut plan)?;
     plan.release(root);

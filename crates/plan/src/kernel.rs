@@ -4,10 +4,11 @@
 use crate::builder::{Builder, Error};
 use crate::host::{Host, NamespacePath};
 use crate::namespaces::{all, joined, new};
+use crate::procfs;
 use husk_bundle::Container;
 use husk_bundle::container::{Clock, NamespaceKind};
-use husk_script::Step;
 use husk_script::sys::namespace::Namespaces;
+use husk_script::{Reg, Step};
 
 /// The host's names, of a namespace that is the container's own.
 pub(crate) fn names(container: &Container, plan: &mut Builder<'_>) -> Result<(), Error> {
@@ -29,17 +30,35 @@ pub(crate) fn names(container: &Container, plan: &mut Builder<'_>) -> Result<(),
     Ok(())
 }
 
+/// Set by a system call: its file is writable by the host's root alone.
+const DOMAINNAME: &str = "kernel.domainname";
+
+/// The field that is set through procfs, if one is.
+pub(crate) fn needs_procfs(container: &Container) -> Option<&'static str> {
+    if container.sysctl.keys().any(|key| key != DOMAINNAME) {
+        Some("linux.sysctl")
+    } else if !container.time_offsets.is_empty() {
+        Some("linux.timeOffsets")
+    } else {
+        None
+    }
+}
+
 /// Kernel parameters, of namespaces that are the container's own. Which are allowed is what runc allows
 /// (libcontainer/configs/validate), in its words.
-pub(crate) fn sysctl(container: &Container, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
+pub(crate) fn sysctl(
+    container: &Container,
+    host: &Host,
+    proc: Option<Reg>,
+    plan: &mut Builder<'_>,
+) -> Result<(), Error> {
     for (key, value) in &container.sysctl {
         plan.at(format!("linux.sysctl {key}"));
         if let Some(why) = refusal(key, container, host) {
             return Err(plan.error(format!("sysctl {key:?} {why}")));
         }
         let bytes = plan.slice(value.as_bytes());
-        if key == "kernel.domainname" {
-            // The file is writable by the host's root alone.
+        if key == DOMAINNAME {
             plan.push(Step::Setdomainname { name: bytes });
             continue;
         }
@@ -52,8 +71,8 @@ pub(crate) fn sysctl(container: &Container, host: &Host, plan: &mut Builder<'_>)
                 other => other,
             })
             .collect();
-        let path = plan.text(format!("/proc/sys/{path}"))?;
-        plan.push(Step::WriteFile { path, bytes, tolerate: None });
+        let path = plan.text(format!("sys/{path}"))?;
+        procfs::write(proc, path, bytes, plan)?;
     }
     Ok(())
 }
@@ -83,7 +102,7 @@ fn refusal(key: &str, container: &Container, host: &Host) -> Option<&'static str
         return (!own).then_some("not allowed in host network namespace");
     }
     match key {
-        "kernel.domainname" if has(Namespaces::UTS) => None,
+        DOMAINNAME if has(Namespaces::UTS) => None,
         "kernel.hostname" if has(Namespaces::UTS) => {
             Some("is not allowed as it conflicts with the OCI \"hostname\" field")
         }
@@ -105,7 +124,7 @@ fn is_callers_network(container: &Container, host: &Host) -> bool {
 
 /// The clocks of a new time namespace, before anybody has entered it: that happens when another process is born, with
 /// memory of one's own.
-pub(crate) fn clocks(container: &Container, plan: &mut Builder<'_>) -> Result<(), Error> {
+pub(crate) fn clocks(container: &Container, proc: Option<Reg>, plan: &mut Builder<'_>) -> Result<(), Error> {
     if container.time_offsets.is_empty() {
         return Ok(());
     }
@@ -126,8 +145,7 @@ pub(crate) fn clocks(container: &Container, plan: &mut Builder<'_>) -> Result<()
         format!("{clock} {} {}\n", offset.secs, offset.nanosecs)
     });
     let bytes = plan.slice(lines.collect::<String>().as_bytes());
-    plan.push(Step::WriteFile { path: c"/proc/self/timens_offsets", bytes, tolerate: None });
-    Ok(())
+    procfs::write(proc, c"self/timens_offsets", bytes, plan)
 }
 
 /// A new network namespace has a loopback device, but nobody has switched it on.

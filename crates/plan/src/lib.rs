@@ -27,6 +27,7 @@ mod namespaces;
 mod network;
 mod places;
 mod process;
+mod procfs;
 mod program;
 mod resctrl;
 mod rootfs;
@@ -150,7 +151,8 @@ pub fn create<'b>(
     process::detach(call, host, None, &mut plan);
     namespaces::lead_session(container, host, &mut plan);
     // The caller's, before there is another.
-    let proc = lsm::proc(container, &mut plan)?;
+    let needs_procfs = lsm::needs_procfs(container).or_else(|| kernel::needs_procfs(container));
+    let proc = procfs::open(needs_procfs, &mut plan)?;
     // A lower score needs a privilege that is gone in a user namespace.
     process::oom_score(container, &mut plan);
     namespaces::enter(container, host, start, &mut plan)?;
@@ -162,15 +164,14 @@ pub fn create<'b>(
     network::devices(container, host, &mut plan)?;
     keyring::join(container, call, proc, &mut plan)?;
     kernel::names(container, &mut plan)?;
-    // Through the host's procfs, which no image can have prepared.
-    kernel::sysctl(container, host, &mut plan)?;
+    kernel::sysctl(container, host, proc, &mut plan)?;
     // Before another process is born, which would enter a new time namespace.
-    kernel::clocks(container, &mut plan)?;
+    kernel::clocks(container, proc, &mut plan)?;
     kernel::loopback(container, &mut plan);
     namespaces::be_born(container, host, start, &mut plan);
     // Of the process that is to be the program.
     let label = lsm::open(container, host, proc, &mut plan)?;
-    lsm::close(proc, &mut plan);
+    procfs::close(proc, &mut plan);
 
     let root = rootfs::attach(container, &mut plan)?;
     // After the root file system was found, which may be where only the caller may look; and before

@@ -1,8 +1,7 @@
 //! `process.apparmorProfile` and `process.selinuxLabel`: what confines the program from exec on.
 //!
 //! The kernel is told by writing to procfs, and a container that could choose what is written to would
-//! not be confined (CVE-2019-16884, CVE-2025-52881). So it is done through the caller's procfs, which is
-//! opened before any mount is the container's.
+//! not be confined: see `procfs.rs`.
 
 use crate::builder::{Builder, Error};
 use crate::host::{AppArmor, Host, Selinux};
@@ -17,17 +16,11 @@ pub(crate) struct Label<'b> {
     bytes: &'b [u8],
 }
 
-/// Opens procfs, for a program that is to be confined.
-pub(crate) fn proc(container: &Container, plan: &mut Builder<'_>) -> Result<Option<Reg>, Error> {
-    let Some(process) = &container.process else { return Ok(None) };
-    plan.at(match (&process.apparmor_profile, &process.selinux_label) {
-        (None, None) => return Ok(None),
-        (Some(_), _) => "process.apparmorProfile",
-        (None, Some(_)) => "process.selinuxLabel",
-    });
-    let proc = plan.register()?;
-    plan.push(Step::OpenProc { out: proc });
-    Ok(Some(proc))
+/// The field for which procfs has to be open, if the program is to be confined.
+pub(crate) fn needs_procfs(container: &Container) -> Option<&'static str> {
+    let process = container.process.as_ref()?;
+    let apparmor = process.apparmor_profile.as_ref().map(|_| "process.apparmorProfile");
+    apparmor.or(process.selinux_label.as_ref().map(|_| "process.selinuxLabel"))
 }
 
 /// Opens the files, of the process that is to be the program: a process can only write its own
@@ -68,14 +61,6 @@ pub(crate) fn open<'b>(
         labels.push(Label { origin, file, bytes: plan.slice(label.as_bytes()) });
     }
     Ok(labels)
-}
-
-/// Closes procfs, when nothing more is opened through it.
-pub(crate) fn close(proc: Option<Reg>, plan: &mut Builder<'_>) {
-    if let Some(proc) = proc {
-        plan.push(Step::Close { fd: proc.into() });
-        plan.release(proc);
-    }
 }
 
 /// Writes them.

@@ -1,0 +1,44 @@
+//! Files of procfs that are written for the container.
+//!
+//! Whoever chooses which file such a write reaches chooses what root writes to the kernel (CVE-2019-16884,
+//! CVE-2025-52881). So files are opened below the caller's procfs, which is opened before a mount namespace is joined
+//! and before any mount is the container's. The kernel resolves them in there, without what is mounted over them.
+
+use crate::builder::{Builder, Error};
+use husk_script::sys::file::OFlags;
+use husk_script::{Reg, Step};
+use std::ffi::CStr;
+
+/// Opens the caller's procfs, if a field of the configuration needs it.
+pub(crate) fn open(field: Option<&'static str>, plan: &mut Builder<'_>) -> Result<Option<Reg>, Error> {
+    let Some(origin) = field else { return Ok(None) };
+    plan.at(origin);
+    let proc = plan.register()?;
+    plan.push(Step::OpenProc { out: proc });
+    Ok(Some(proc))
+}
+
+/// Writes a file of the procfs that [`open`] opened. Which file a name stands for depends on the namespaces of the
+/// process that opens it, so it is opened only now.
+pub(crate) fn write<'b>(
+    proc: Option<Reg>,
+    path: &'b CStr,
+    bytes: &'b [u8],
+    plan: &mut Builder<'b>,
+) -> Result<(), Error> {
+    let Some(proc) = proc else { return Err(plan.error("procfs is not open")) };
+    let file = plan.register()?;
+    plan.push(Step::OpenInProc { proc: proc.into(), path, flags: OFlags::WRONLY, out: file });
+    plan.push(Step::Write { fd: file.into(), bytes });
+    plan.push(Step::Close { fd: file.into() });
+    plan.release(file);
+    Ok(())
+}
+
+/// Closes procfs, when nothing more is opened through it.
+pub(crate) fn close(proc: Option<Reg>, plan: &mut Builder<'_>) {
+    if let Some(proc) = proc {
+        plan.push(Step::Close { fd: proc.into() });
+        plan.release(proc);
+    }
+}
