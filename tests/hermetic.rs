@@ -1,7 +1,7 @@
 //! `test`: programs that see nothing of their surroundings and leave nothing behind, and that try to. Each is run
 //! by an ordinary shell of this machine.
 
-use crate::util::{Seen, guest, is_husk, is_root, need};
+use crate::util::{Seen, guest, is_husk, is_root, need, watch};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -18,6 +18,7 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn new() -> Self {
+        watch();
         let directory = TempDir::new().unwrap();
         for name in ["here", "home"] {
             fs::create_dir(directory.path().join(name)).unwrap();

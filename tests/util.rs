@@ -14,6 +14,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// Ends the test as skipped if something is missing.
@@ -25,6 +26,21 @@ macro_rules! need {
     };
 }
 pub(crate) use need;
+
+/// Tests that build programs, start many containers or wait for other programs.
+const LONG: husk_deadline::Long = &[
+    ("checkpoint::", Duration::from_secs(300)),
+    ("hermetic_cargo::", Duration::from_secs(600)),
+    ("hostile::", Duration::from_secs(600)),
+    ("soak::", Duration::from_secs(600)),
+    ("spied_upon::", Duration::from_secs(600)),
+    ("systemd::", Duration::from_secs(300)),
+];
+
+/// Has the test ended that calls it, and said where it hangs, if it does not end by itself.
+pub(crate) fn watch() {
+    husk_deadline::watch(LONG);
+}
 
 /// Says that a test was skipped, past the capture of output, so that it can be counted.
 pub(crate) fn skip(test: &str, reason: &str) {
@@ -49,6 +65,7 @@ pub(crate) struct Bundle {
 impl Bundle {
     /// One that runs the guest with these words.
     pub(crate) fn running(words: &str) -> Self {
+        watch();
         let directory = TempDir::new().expect("a temporary directory");
         let rootfs = directory.path().join("rootfs");
         fs::create_dir(&rootfs).expect("a root file system");
@@ -126,6 +143,7 @@ impl Runtime {
 
     /// This program, wherever it is.
     pub(crate) fn of(program: impl Into<OsString>) -> Self {
+        watch();
         Self { root: TempDir::new().expect("a temporary directory"), program: program.into(), globals: &[] }
     }
 
@@ -323,6 +341,7 @@ pub(crate) fn ends(pid: i32) -> bool {
 
 /// The runtime that is tested.
 pub(crate) fn program() -> OsString {
+    watch();
     std::env::var_os("RUNTIME_UNDER_TEST").unwrap_or_else(|| env!("CARGO_BIN_EXE_husk").into())
 }
 
@@ -333,6 +352,7 @@ pub(crate) fn is_husk() -> bool {
 
 /// The guest, which is built as an example beside the tests.
 pub(crate) fn guest() -> PathBuf {
+    watch();
     Path::new(env!("CARGO_BIN_EXE_husk")).with_file_name("examples").join("guest")
 }
 
@@ -344,6 +364,7 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     pub(crate) fn new() -> Self {
+        watch();
         let directory = TempDir::new().expect("a temporary directory");
         let listener = UnixListener::bind(directory.path().join("socket")).expect("a socket");
         Self { directory, listener }

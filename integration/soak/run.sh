@@ -8,6 +8,8 @@ cd "$(dirname "$0")/../.."
 live=$4 bytes=$5 terminals=$6 starts=$7
 
 cargo build --quiet --release --bin husk --examples
+# As many as are asked for take as long as they take.
+export HUSK_TEST_LIMIT=0
 cargo run --quiet --release --example soak -- "$1" "$2" "$3" "$live"
 TERMINAL_BYTES=$bytes TERMINALS=$terminals cargo test --quiet --release --test tests terminal::bytes:: -- --nocapture --test-threads 1
 HOSTILE_STARTS=$((starts / 4)) cargo test --quiet --release --test tests hostile::races:: -- --nocapture --test-threads 1

@@ -37,6 +37,7 @@ pub(crate) fn tell_skipped(reason: Arguments<'_>) {
 
 /// A name that no other test has.
 pub(crate) fn name() -> String {
+    husk_deadline::watch(&[]);
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     format!("husk-cgroup-test-{}-{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
@@ -131,6 +132,7 @@ impl Reader {
     }
 
     pub(crate) fn start(cgroup: Option<BorrowedFd<'_>>) -> Self {
+        husk_deadline::watch(&[]);
         let (read, write) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
         let mut command = Command::new("cat");
         command.stdin(read).stdout(Stdio::null()).kill_on_drop();

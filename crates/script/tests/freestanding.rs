@@ -12,6 +12,7 @@ use object::{Object as _, ObjectSymbol as _};
 use rustc_demangle::demangle;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 use std::{env, fs};
 
 /// What a symbol must not have in its name.
@@ -30,6 +31,9 @@ const TARGET: &str = match (cfg!(target_arch = "x86_64"), cfg!(target_env = "mus
 /// It is a package outside of the workspace, which could not build it: it has no `std` and is linked
 /// in a way of its own. It has the workspace's versions of everything, which are here already.
 fn build(lto: &str, arguments: &[&str]) -> PathBuf {
+    // It builds crates.
+    const LONG: husk_deadline::Long = &[("", Duration::from_secs(600))];
+    husk_deadline::watch(LONG);
     let script = Path::new(env!("CARGO_MANIFEST_DIR"));
     let workspace = script.ancestors().nth(2).unwrap();
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("freestanding-{lto}"));

@@ -132,6 +132,7 @@ struct Answer {
 }
 
 fn install(program: &Program, calls: &[&str]) -> Option<Answer> {
+    husk_deadline::watch(&[]);
     let mut text = format!("flags {:x}\n", program.flags.bits());
     for instruction in &program.instructions {
         let (code, jt, jf, k) = (instruction.code, instruction.jt, instruction.jf, instruction.k);

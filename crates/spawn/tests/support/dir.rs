@@ -12,6 +12,7 @@ pub(crate) struct Dir(PathBuf);
 
 impl Dir {
     pub(crate) fn new() -> Self {
+        super::watch();
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("husk-test-{}-{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);

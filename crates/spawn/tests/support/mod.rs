@@ -32,6 +32,11 @@ use std::fmt::Arguments;
 use std::io::Write as _;
 use std::{fs, thread};
 
+/// Has the test ended that calls it, and said where it hangs, if it does not end by itself.
+pub(crate) fn watch() {
+    husk_deadline::watch(&[]);
+}
+
 /// Ends the test, which cannot be made here for this reason.
 macro_rules! skip {
     ($($reason:tt)*) => {{
@@ -83,6 +88,7 @@ pub(crate) fn until_asleep(directory: &str) {
 
 /// Whether we are root, in no user namespace, and have the capabilities that the tests use.
 pub(crate) fn is_root() -> bool {
+    watch();
     const SETGID_SETUID_SYS_ADMIN: u64 = 1 << 6 | 1 << 7 | 1 << 21;
     let read = |path| fs::read_to_string(path).expect("a file about ourselves");
     let status = read("/proc/self/status");
@@ -96,6 +102,7 @@ pub(crate) fn is_root() -> bool {
 /// Whether a child may be root in namespaces of its own. Some hosts forbid it to all but root, some
 /// allow the namespace and no privilege in it.
 pub(crate) fn has_namespaces() -> bool {
+    watch();
     let mut command = Command::new("true");
     let namespaces = Namespaces::UTS | Namespaces::MOUNT | Namespaces::NET;
     own_root(&mut command).new_namespaces(namespaces).hostname("probe").status().is_ok()
@@ -103,6 +110,7 @@ pub(crate) fn has_namespaces() -> bool {
 
 /// Makes the program root in a user namespace of its own, whoever we are.
 pub(crate) fn own_root(command: &mut Command) -> &mut Command {
+    watch();
     let own = |outside| [IdMap { inside: 0, outside, count: 1 }];
     command
         .new_namespaces(Namespaces::USER)
@@ -115,6 +123,7 @@ pub(crate) const GUEST: &str = env!("CARGO_BIN_EXE_husk-spawn-guest");
 
 /// Starts a role of `guest.rs`, in a process of its own.
 pub(crate) fn guest(role: &str) -> Command {
+    watch();
     let mut command = Command::new(GUEST);
     command.arg(role);
     command

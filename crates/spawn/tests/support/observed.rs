@@ -18,6 +18,7 @@ pub(crate) struct Observed {
 ///
 /// It has a pipe for its standard input and output, unless `set` says otherwise of the former.
 pub(crate) fn observe(set: impl FnOnce(&mut Command) -> &mut Command) -> Observed {
+    super::watch();
     let dir = Dir::new();
     let mut command = Command::new(dir.program("held", program::holds(0)));
     set(command.stdin(Stdio::piped())).stdout(Stdio::piped()).kill_on_drop();

@@ -20,6 +20,7 @@ pub(crate) fn holds(status: u8) -> Vec<u8> {
 /// The child writes the file that it becomes. Were it written here, a child of another thread could
 /// hold a copy of our descriptor for a moment, and exec refuses what is open for writing (ETXTBSY).
 pub(crate) fn install(program: Vec<u8>, path: &Path) {
+    super::watch();
     let file = path.to_owned();
     let written = Command::new(path)
         .stdin(Stdio::null())
