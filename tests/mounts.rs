@@ -5,7 +5,7 @@
 use crate::util::{Bundle, Runtime, Seen, is_husk, is_root, need};
 use serde_json::{Value, json};
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, lchown, symlink};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, chown, lchown, symlink};
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -300,6 +300,36 @@ fn a_tmpfs_gets_a_copy_of_what_it_covers() {
     assert_eq!(fs::read_to_string(bundle.rootfs().join("etc/a/file-001")).unwrap(), "1");
     // Nothing to copy is nothing wrong.
     prints(&inside("list /none").mounting(tmpfs("/none", &["tmpcopyup"])), "");
+}
+
+// What is copied is in memory: a file with holes of a terabyte would take all of it.
+#[test]
+fn a_copy_keeps_holes() {
+    const LENGTH: u64 = 1 << 40;
+    let copied = |words: &str| {
+        // More than the data, and much less than the files are long.
+        let bundle = inside(words).mounting(tmpfs("/etc", &["tmpcopyup", "size=1m"]));
+        let etc = bundle.rootfs().join("etc");
+        fs::create_dir(&etc).unwrap();
+        let write = |name: &str, parts: &[(u64, &[u8])], length: u64| {
+            let file = fs::File::create(etc.join(name)).unwrap();
+            parts.iter().for_each(|(place, bytes)| file.write_all_at(bytes, *place).unwrap());
+            file.set_len(length).unwrap();
+        };
+        write("between", &[(0, b"begin"), (LENGTH / 2, b"middle"), (LENGTH - 3, b"end")], LENGTH);
+        write("after", &[(0, b"begin")], LENGTH);
+        write("empty", &[], LENGTH);
+        // Few enough to be printed.
+        write("short", &[(0, b"begin"), (200_000, b"end")], 200_003);
+        bundle
+    };
+    for name in ["between", "after", "empty"] {
+        prints(&copied(&format!("length /etc/{name}")), &LENGTH.to_string());
+    }
+    prints(&copied("read-at /etc/between 549755813888 6"), "middle");
+    prints(&copied("read-at /etc/between 1099511627773 3"), "end");
+    prints(&copied("read-at /etc/after 0 6"), "begin\0");
+    prints(&copied("cat /etc/short"), &["begin", &"\0".repeat(199_995), "end"].concat());
 }
 
 #[test]

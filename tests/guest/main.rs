@@ -273,6 +273,15 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
                 }
             }
         }
+        // How long a file is.
+        ["length", path] => println!("{}", fs::metadata(path)?.len()),
+        // Some of a file, from a place in it.
+        ["read-at", path, place, length] => {
+            use std::os::unix::fs::FileExt;
+            let mut bytes = vec![0; length.parse()?];
+            fs::File::open(path)?.read_exact_at(&mut bytes, place.parse()?)?;
+            println!("{}", String::from_utf8(bytes)?);
+        }
         // Permissions, owner and group of what is there itself.
         ["stat", path] => {
             use std::os::unix::fs::MetadataExt;

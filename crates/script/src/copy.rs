@@ -8,7 +8,7 @@ use crate::sys::at::{
     FileType, Likeness, Mode, fchmodat, fchownat, getdents, likeness, mkdirat, mknodat_like, openat_nofollow,
     openat2_in_root, readlinkat, symlinkat,
 };
-use crate::sys::file::{self, OFlags, lseek, sendfile};
+use crate::sys::file::{self, OFlags, ftruncate, lseek, lseek_data, lseek_end, sendfile, sendfile_most};
 use crate::sys::{Errno, Fd, Result};
 use core::ffi::CStr;
 
@@ -125,7 +125,7 @@ fn entry(from: Fd, to: Fd, name: &CStr, like: &Likeness) -> Result {
             symlinkat(readlinkat(from, name, &mut buffer)?, to, name)?;
             return fchownat(to, name, like.uid, like.gid);
         }
-        FileType::RegularFile => contents(from, to, name)?,
+        FileType::RegularFile => contents(from, to, name, like)?,
         _ => mknodat_like(to, name, like)?,
     }
     adopt(to, name, like)
@@ -137,12 +137,12 @@ fn adopt(to: Fd, name: &CStr, like: &Likeness) -> Result {
     fchmodat(to, name, like.mode)
 }
 
-fn contents(from: Fd, to: Fd, name: &CStr) -> Result {
+fn contents(from: Fd, to: Fd, name: &CStr, like: &Likeness) -> Result {
     // What was a file a moment ago may have become a pipe, which must not hold us up.
     let source = openat_nofollow(from, name, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
     let copied = openat_nofollow(to, name, flags, Mode::from_raw_mode(0o600)).and_then(|copy| {
-        let copied = send(source, copy);
+        let copied = if like.is_sparse { send_data(source, copy) } else { send(source, copy) };
         file::close(copy);
         copied
     });
@@ -153,4 +153,24 @@ fn contents(from: Fd, to: Fd, name: &CStr) -> Result {
 fn send(source: Fd, copy: Fd) -> Result {
     while sendfile(copy, source)? != 0 {}
     Ok(())
+}
+
+/// Sends what is not in holes: a file of some bytes may be as long as its image's author likes, and its copy is in
+/// memory.
+fn send_data(source: Fd, copy: Fd) -> Result {
+    let mut offset = 0;
+    while let Some((begin, end)) = lseek_data(source, offset)? {
+        lseek(source, begin)?;
+        lseek(copy, begin)?;
+        offset = begin;
+        while offset < end {
+            let sent = sendfile_most(copy, source, end.saturating_sub(offset))?;
+            if sent == 0 {
+                // It was cut off meanwhile.
+                return Ok(());
+            }
+            offset = offset.saturating_add(u64::try_from(sent).unwrap_or(u64::MAX));
+        }
+    }
+    ftruncate(copy, lseek_end(source)?)
 }

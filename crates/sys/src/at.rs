@@ -323,6 +323,8 @@ pub struct Likeness {
     pub uid: Uid,
     /// Its group.
     pub gid: Gid,
+    /// Whether it takes less room than its length: it has holes, or its file system keeps it in less.
+    pub is_sparse: bool,
     /// What it stands for, if it is a node.
     device: u64,
 }
@@ -334,11 +336,16 @@ pub struct Likeness {
 /// See stat(2).
 pub fn likeness(directory: Fd, name: &CStr) -> Result<Likeness> {
     let stat = rustix::fs::statat(directory.lend(), name, AtFlags::SYMLINK_NOFOLLOW)?;
+    /// What `st_blocks` counts, whatever the file system (stat(2)).
+    const BLOCK: u64 = 512;
+    let length = u64::try_from(stat.st_size).unwrap_or_default();
+    let room = u64::try_from(stat.st_blocks).unwrap_or_default().saturating_mul(BLOCK);
     Ok(Likeness {
         kind: FileType::from_raw_mode(stat.st_mode),
         mode: Mode::from_raw_mode(stat.st_mode),
         uid: Uid::from_raw(stat.st_uid),
         gid: Gid::from_raw(stat.st_gid),
+        is_sparse: room < length,
         device: stat.st_rdev,
     })
 }

@@ -1,9 +1,9 @@
 //! Descriptors, and files by name.
 
 use crate::raw::{self, Fcntl, Numeric, fcntl, numbers};
-use crate::{Fd, Result, Uid};
+use crate::{Errno, Fd, Result, Uid};
 use core::ffi::CStr;
-use rustix::fs::CWD;
+use rustix::fs::{CWD, SeekFrom};
 
 pub use rustix::fs::{Mode, OFlags};
 
@@ -191,9 +191,56 @@ pub fn write(fd: Fd, bytes: &[u8]) -> Result<usize> {
 ///
 /// See sendfile(2).
 pub fn sendfile(to: Fd, from: Fd) -> Result<usize> {
+    sendfile_most(to, from, u64::MAX)
+}
+
+/// The same, and not more than `most` bytes.
+///
+/// # Errors
+///
+/// See sendfile(2).
+pub fn sendfile_most(to: Fd, from: Fd, most: u64) -> Result<usize> {
     /// What the kernel moves at most in one call.
     const MOST: usize = 0x7fff_f000;
-    rustix::io::retry_on_intr(|| raw::sendfile(to, from, MOST))
+    let most = usize::try_from(most).map_or(MOST, |most| most.min(MOST));
+    rustix::io::retry_on_intr(|| raw::sendfile(to, from, most))
+}
+
+/// `lseek(SEEK_DATA)` and `lseek(SEEK_HOLE)`: where the next data of a file begins and ends, from `offset` on. `None`
+/// if a hole goes to its end. A file system that knows no holes has data alone.
+///
+/// # Errors
+///
+/// See lseek(2).
+pub fn lseek_data(fd: Fd, offset: u64) -> Result<Option<(u64, u64)>> {
+    let seek = |to| rustix::fs::seek(fd.lend(), to);
+    let begin = match seek(SeekFrom::Data(offset)) {
+        Err(Errno::NXIO) => return Ok(None),
+        begin => begin?,
+    };
+    match seek(SeekFrom::Hole(begin)) {
+        // It was cut off meanwhile.
+        Err(Errno::NXIO) => Ok(None),
+        end => Ok(Some((begin, end?))),
+    }
+}
+
+/// `lseek(SEEK_END)`: how long a file is.
+///
+/// # Errors
+///
+/// See lseek(2).
+pub fn lseek_end(fd: Fd) -> Result<u64> {
+    rustix::fs::seek(fd.lend(), SeekFrom::End(0))
+}
+
+/// `ftruncate`.
+///
+/// # Errors
+///
+/// See ftruncate(2).
+pub fn ftruncate(fd: Fd, length: u64) -> Result {
+    rustix::fs::ftruncate(fd.lend(), length)
 }
 
 /// `fsetxattr`.
@@ -211,7 +258,7 @@ pub fn fsetxattr(fd: Fd, name: &CStr, value: &[u8]) -> Result {
 ///
 /// See lseek(2).
 pub fn lseek(fd: Fd, offset: u64) -> Result {
-    rustix::fs::seek(fd.lend(), rustix::fs::SeekFrom::Start(offset)).map(drop)
+    rustix::fs::seek(fd.lend(), SeekFrom::Start(offset)).map(drop)
 }
 
 /// `sendmsg(SCM_RIGHTS)`: sends `bytes` and a copy of the descriptor `fd` with them, begun again when a
