@@ -665,6 +665,21 @@ fn timings_ask_for_no_time_where_a_filter_could_forbid_it() {
 }
 
 #[test]
+fn validate_tells_of_keys_that_are_there_twice() {
+    need!(is_husk(), "runc validates nothing");
+    let bundle = Bundle::running("exit 0");
+    let text = serde_json::to_string_pretty(&bundle.config).unwrap();
+    let twice = text.replacen("\"noNewPrivileges\"", "\"noNewPrivileges\": false,\n\"noNewPrivileges\"", 1);
+    let line = 1 + twice.lines().position(|line| line.contains("\"noNewPrivileges\": false")).unwrap();
+    fs::write(bundle.path().join("config.json"), twice).unwrap();
+    Runtime::under_test().typed(&["validate", bundle.path().to_str().unwrap()]).prints(&format!(
+        "warning: process.noNewPrivileges: is there twice, in lines {line} and {}: the last counts\n\
+         0 errors, 1 warning",
+        line + 1
+    ));
+}
+
+#[test]
 fn every_problem_of_a_bundle_is_said_at_once() {
     need!(is_husk(), "runc validates nothing");
     let runtime = Runtime::under_test();

@@ -20,6 +20,11 @@ impl Field {
         Self(format!("{}.{name}", self.0))
     }
 
+    /// The same where this may be the whole file.
+    pub(crate) fn key_or_top(&self, name: &str) -> Self {
+        if self.0.is_empty() { Self::new(name) } else { self.key(name) }
+    }
+
     /// An element of this array.
     #[must_use]
     pub fn index(&self, index: usize) -> Self {

@@ -26,6 +26,7 @@ mod resctrl;
 pub mod resources;
 mod seccomp;
 mod tree;
+mod twice;
 mod typed;
 
 pub use container::Container;

@@ -6,7 +6,7 @@
 //! to stop at. What then follows from what was taken out is nobody's fault and is not told.
 
 use crate::error::{Error, Field, Kind, Warning};
-use crate::{Container, read, resolve, tree};
+use crate::{Container, read, resolve, tree, twice};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -37,7 +37,13 @@ pub fn problems(directory: &Path) -> Problems {
 #[must_use]
 pub fn problems_in(bytes: &[u8], directory: &Path) -> Problems {
     match serde_json::from_slice(bytes) {
-        Ok(config) => of(config, directory),
+        Ok(config) => {
+            let mut problems = of(config, directory);
+            // Tolerated: JSON that can be read is UTF-8.
+            let json = std::str::from_utf8(bytes).unwrap_or_default();
+            problems.warnings.extend(twice::keys(json, MOST));
+            problems
+        }
         Err(error) => unreadable(Kind::Json(error.to_string())),
     }
 }
