@@ -29,7 +29,12 @@ pub(crate) struct Canary {
 
 impl Canary {
     pub(crate) fn new() -> Self {
-        let directory = TempDir::new().expect("a temporary directory");
+        Self::below(&std::env::temp_dir())
+    }
+
+    /// A canary in this directory, for where a runtime has something else in the usual one.
+    pub(crate) fn below(parent: &Path) -> Self {
+        let directory = TempDir::new_in(parent).expect("a temporary directory");
         let at = |name: &str| directory.path().join(name);
         fs::create_dir_all(at("directory/empty")).expect("a directory");
         for file in ["file", "directory/file"] {

@@ -80,6 +80,16 @@ pub(crate) const ATTACKS: &[Attack] = &[
         lies: FOLLOWS,
     },
     Attack {
+        name: "/dev is a link that climbs, to nowhere in the image",
+        bundle: |canary| {
+            let climbing = format!("../../../../../../../..{}", canary.at("directory").display());
+            linking("dev", Path::new(&climbing)).with("/mounts", json!([]))
+        },
+        terminal: false,
+        refused: None,
+        lies: FOLLOWS,
+    },
+    Attack {
         name: "a directory of devices is a link",
         bundle: |canary| {
             let bundle = Bundle::running("exit 0").with("/mounts", json!([]));

@@ -19,6 +19,8 @@ pub(crate) enum Lie {
     KnowsNoFileSystem,
     /// `prctl(PR_SET_DUMPABLE)` leaves memory as it is.
     StaysDumpable,
+    /// `mount_setattr` leaves mounts as they are: what was to be read-only can be written to.
+    SetsNoAttributes,
 }
 
 impl Lie {
@@ -29,6 +31,7 @@ impl Lie {
             Self::Follows => 437,
             Self::KnowsNoFileSystem => common(138, 44),
             Self::StaysDumpable => common(157, 167),
+            Self::SetsNoAttributes => 442,
         }
     }
 
@@ -43,6 +46,7 @@ impl Lie {
             Self::Follows => "links are followed",
             Self::KnowsNoFileSystem => "no file system is known",
             Self::StaysDumpable => "memory stays dumpable",
+            Self::SetsNoAttributes => "mounts stay as they are",
         }
     }
 
@@ -50,7 +54,7 @@ impl Lie {
     fn answer(self) -> u32 {
         match self {
             Self::Follows => 0x7fc0_0000,
-            Self::KnowsNoFileSystem | Self::StaysDumpable => 0x0005_0000,
+            Self::KnowsNoFileSystem | Self::StaysDumpable | Self::SetsNoAttributes => 0x0005_0000,
         }
     }
 }
@@ -82,6 +86,17 @@ fn filter(lies: &[Lie]) -> &'static [Instruction] {
 pub(crate) fn run(command: &std::process::Command, lies: &[Lie]) -> Seen {
     watched::run(command, filter(lies), |call| {
         unsay(call.process, call.arguments[2]);
+        Verdict::GoOn
+    })
+}
+
+/// The same, but only to what the command starts: it looks at an image before, and would find the host's.
+pub(crate) fn run_for_children(command: &std::process::Command, lies: &[Lie]) -> Seen {
+    let mut first = None;
+    watched::run(command, filter(lies), move |call| {
+        if *first.get_or_insert(call.process) != call.process {
+            unsay(call.process, call.arguments[2]);
+        }
         Verdict::GoOn
     })
 }

@@ -24,6 +24,8 @@ mod meddling;
 mod outside;
 /// Volumes and images that change meanwhile.
 mod races;
+/// The attacks of images through `test`.
+mod sandboxes;
 /// Too little of what the runtime needs.
 mod starvation;
 /// Others who may write where the runtime reads or writes.

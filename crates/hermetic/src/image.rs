@@ -1,21 +1,20 @@
 //! A program in the file system of an image.
 //!
-//! The image becomes the root of the program's mount namespace, with the program's own directories and what its
-//! bundle mounts on it, and the host's files are gone from there. Places below the new root are looked up in it,
-//! whatever symlinks an image has. Places that it lacks are made in a layer above, unless it is to be written to.
+//! The image is put below the program's own file system, gets the program's own directories and what its bundle
+//! mounts there, and then becomes the root of the program's mount namespace; the host's files are gone from there.
+//! Not before: while the old root lies on the new one, `..` in the new root leads to the host's files, for
+//! `RESOLVE_IN_ROOT` too (fs/namei.c, `follow_dotdot`). Places below the new root are looked up in it, whatever
+//! symlinks an image has. Places that it lacks are made in a layer above, unless it is to be written to.
 
 use crate::bundle::is_own;
 use crate::host::Host;
-use crate::plan::{NODEV, NOSUID, RDONLY, layer, open};
+use crate::plan::{NODEV, NOSUID, RDONLY, layer, mount_on_own, open};
 use crate::profile::{Access, Image};
-use crate::view::Cover;
 use husk_bundle::container::{Mount, Source};
 use husk_plan::{Builder, Error};
-use husk_script::sys::file::{Mode, OFlags};
+use husk_script::sys::file::Mode;
 use husk_script::sys::mount::{Extent, MountPropagationFlags};
 use husk_script::{Place, Reg, Step};
-use std::ffi::CStr;
-use std::path::Path;
 
 const PRIVATE: u64 = MountPropagationFlags::PRIVATE.bits() as u64;
 
@@ -27,10 +26,10 @@ pub(crate) struct Opened<'p> {
     binds: Vec<(usize, Reg)>,
 }
 
-/// An image whose root is the program's.
-pub(crate) struct Entered<'p> {
+/// An image that is to be the program's root.
+pub(crate) struct Placed<'p> {
     opened: Opened<'p>,
-    root: Reg,
+    pub(crate) root: Reg,
     is_layered: bool,
 }
 
@@ -57,64 +56,43 @@ impl<'p> Opened<'p> {
         plan.at("rootfs");
         let tree = open(&image.directory, plan)?;
         let set = if image.access == Access::Write { NOSUID | NODEV } else { RDONLY | NOSUID | NODEV };
-        set_all(tree, set, plan);
-        // No mount that others hear of can be left behind (pivot_root(2)).
-        let host = directory(c"/", plan)?;
-        set_all(host, 0, plan);
-        plan.release(host);
+        let (mount, extent) = (tree.into(), Extent::All);
+        plan.push(Step::MountSetattr { mount, extent, set, clear: 0, propagation: PRIVATE });
         Ok(Self { image, tree, binds })
     }
 
-    /// Makes it the root, from within the directory that has the program's own. That stays the working directory;
-    /// the host's files stay beneath it until [`Entered::leave`].
-    pub(crate) fn enter(
-        self,
-        host: &Host,
-        covers: &[Cover],
-        plan: &mut Builder<'_>,
-    ) -> Result<Entered<'p>, Error> {
+    /// Puts it below the program's own file system, which is the working directory.
+    pub(crate) fn place(self, host: &Host, plan: &mut Builder<'_>) -> Result<Placed<'p>, Error> {
         let access = self.image.access;
         let is_layered = access == Access::Overlay || (access == Access::Read && host.lacks_places);
         plan.at("rootfs");
-        if covers.iter().all(|cover| cover.path != Path::new("/dev")) {
-            return Err(plan.error("has something else than a directory at /dev"));
-        }
-        let own = directory(c".", plan)?;
         plan.push(Step::Mkdir { path: c"root", mode: Mode::from_raw_mode(0o755), tolerate: None });
-        let place = directory(c"root", plan)?;
-        plan.push(Step::MoveMount { mount: self.tree.into(), target: place.into() });
-        plan.release(place);
+        mount_on_own(self.tree, "root", plan)?;
+        if !is_layered {
+            let root = self.tree;
+            return Ok(Placed { opened: self, root, is_layered });
+        }
         plan.release(self.tree);
-        if is_layered {
-            layer("root", Path::new("root"), plan)?;
-        }
-        let root = directory(c"root", plan)?;
-        for cover in covers {
-            let (path, out) = (plan.text(cover.name)?, plan.register()?);
-            plan.push(Step::OpenTree { path, extent: Extent::Top, out });
-            let target = plan.target(&cover.path)?;
-            plan.push(Step::Attach { mount: out, root: root.into(), target, place: Place::Alike });
-            plan.release(out);
-        }
-        if access != Access::Read || is_layered {
-            for path in ["/proc".as_ref(), host.cwd.as_path()] {
-                let (target, out) = (plan.target(path)?, plan.register()?);
-                plan.push(Step::EnsureDirectory { root: root.into(), target, out });
-                plan.release(out);
-            }
-        }
-        // The old root lands on top of the new one.
-        plan.push(Step::Fchdir { directory: root.into() });
-        plan.push(Step::PivotRoot { new_root: c".", put_old: c"." });
-        plan.push(Step::Fchdir { directory: own.into() });
-        plan.release(own);
-        Ok(Entered { opened: self, root, is_layered })
+        let root = layer("root", "root", plan)?;
+        mount_on_own(root, "root", plan)?;
+        Ok(Placed { opened: self, root, is_layered })
     }
 }
 
-impl Entered<'_> {
+impl Placed<'_> {
+    /// Makes the places that it lacks, if it can be written to.
+    pub(crate) fn make_places(&self, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
+        if self.opened.image.access == Access::Read && !self.is_layered {
+            return Ok(());
+        }
+        let (target, out) = (plan.target(&host.cwd)?, plan.register()?);
+        plan.push(Step::EnsureDirectory { root: self.root.into(), target, out });
+        plan.release(out);
+        Ok(())
+    }
+
     /// What its bundle mounts and covers.
-    pub(crate) fn furnish(&self, plan: &mut Builder<'_>) -> Result<(), Error> {
+    pub(crate) fn furnish(&self, null: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
         let image = self.opened.image;
         for (index, mount) in mounts(image) {
             plan.at(format!("mounts[{index}] {}", mount.destination.display()));
@@ -131,14 +109,11 @@ impl Entered<'_> {
         let Some(container) = &image.bundle else { return Ok(()) };
         if !container.masked_paths.is_empty() {
             plan.at("linux.maskedPaths");
-            let (null, empty) = (plan.register()?, plan.fresh_register()?);
-            let (flags, mode) = (OFlags::PATH, Mode::empty());
-            plan.push(Step::Open { path: c"/dev/null", flags, mode, out: null });
+            let empty = plan.fresh_register()?;
             for path in &container.masked_paths {
                 let path = plan.target(path)?.path;
                 plan.push(Step::Mask { root: self.root.into(), path, null: null.into(), empty });
             }
-            plan.release(null);
         }
         plan.at("linux.readonlyPaths");
         for path in &container.readonly_paths {
@@ -148,28 +123,18 @@ impl Entered<'_> {
         Ok(())
     }
 
-    /// Takes the host's files away.
-    pub(crate) fn leave(self, plan: &mut Builder<'_>) {
+    /// Makes it the root, and takes the host's files away.
+    pub(crate) fn enter(self, plan: &mut Builder<'_>) {
         plan.at("rootfs");
         if self.is_layered && self.opened.image.access == Access::Read {
             let (mount, extent) = (self.root.into(), Extent::Top);
             plan.push(Step::MountSetattr { mount, extent, set: RDONLY, clear: 0, propagation: 0 });
         }
-        plan.push(Step::Chdir { path: c"/" });
+        plan.push(Step::Fchdir { directory: self.root.into() });
+        // The old root lands on top of the new one, and is taken away before anything else is done.
+        plan.push(Step::PivotRoot { new_root: c".", put_old: c"." });
         plan.push(Step::UmountDetach { target: c"." });
-        plan.release(self.root);
     }
-}
-
-fn set_all(tree: Reg, set: u64, plan: &mut Builder<'_>) {
-    let (mount, extent) = (tree.into(), Extent::All);
-    plan.push(Step::MountSetattr { mount, extent, set, clear: 0, propagation: PRIVATE });
-}
-
-fn directory(path: &'static CStr, plan: &mut Builder<'_>) -> Result<Reg, Error> {
-    let out = plan.register()?;
-    plan.push(Step::Open { path, flags: OFlags::PATH | OFlags::DIRECTORY, mode: Mode::empty(), out });
-    Ok(out)
 }
 
 /// A new file system that is nowhere yet.

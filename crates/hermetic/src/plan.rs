@@ -1,7 +1,11 @@
 //! A profile as a list of steps.
 //!
-//! All that is mounted is the child's alone, and so is what it may do to it: it has made the namespaces. So
-//! paths are looked up by name. What has to be open before it is covered is opened first.
+//! All that is mounted is the child's alone, and so is what it may do to it: it has made the namespaces. What has
+//! to be open before it is covered is opened first.
+//!
+//! Names are looked up in the host's files and in the program's own file system, which no image can change. Every
+//! place in the program's root is found by `RESOLVE_IN_ROOT` below a descriptor of that root, and an image
+//! becomes the root when all of it is done: after a change of root nothing is looked up by name but the program.
 
 use crate::environment;
 use crate::filter;
@@ -19,7 +23,7 @@ use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::process::Capabilities;
 use husk_script::sys::signal::{Signal, SignalSet};
 use husk_script::sys::{CArray, Fd};
-use husk_script::{Reg, Request, Step};
+use husk_script::{Place, Reg, Request, Step};
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -28,10 +32,14 @@ use std::time::Duration;
 /// A name that is the same everywhere and that every machine can resolve.
 const HOSTNAME: &[u8] = b"localhost";
 
-/// `MOUNT_ATTR_RDONLY`, `MOUNT_ATTR_NOSUID`, `MOUNT_ATTR_NODEV`.
+/// `MOUNT_ATTR_RDONLY`, `MOUNT_ATTR_NOSUID`, `MOUNT_ATTR_NODEV`, `MOUNT_ATTR_NOEXEC`.
 pub(crate) const RDONLY: u64 = 0x1;
 pub(crate) const NOSUID: u64 = 0x2;
 pub(crate) const NODEV: u64 = 0x4;
+const NOEXEC: u64 = 0x8;
+
+/// Where the steps come from that mount a procfs.
+pub(crate) const PROC: &str = "proc";
 
 /// The devices that every program may expect.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -115,22 +123,17 @@ pub fn plan<'b>(
     }
     // What is made is made with the permissions that are asked for.
     plan.at("files").push(Step::Umask { mask: Mode::empty() });
-    files(profile, host, &mut plan)?;
-    plan.at("cwd");
-    let cwd = plan.text(&host.cwd)?;
-    plan.push(Step::Chdir { path: cwd });
+    let null = files(profile, host, &mut plan)?;
     let process = profile.image.as_ref().and_then(Image::process);
     let mask = process.map_or(0o022, |process| process.umask);
     plan.at("umask").push(Step::Umask { mask: Mode::from_raw_mode(mask) });
     if let Streams::Captured(output) = streams {
         plan.at("streams");
-        let input = plan.register()?;
-        plan.push(Step::Open { path: c"/dev/null", flags: OFlags::RDONLY, mode: Mode::empty(), out: input });
-        plan.push(Step::Dup3 { from: input.into(), to: Fd::STDIN });
+        plan.push(Step::Dup3 { from: null.into(), to: Fd::STDIN });
         plan.push(Step::Dup3 { from: output.into(), to: Fd::STDOUT });
         plan.push(Step::Dup3 { from: output.into(), to: Fd::STDERR });
-        plan.release(input);
     }
+    plan.release(null);
     if let Streams::Heard(output) = streams {
         plan.at("streams").push(Step::Dup3 { from: output.into(), to: Fd::STDOUT });
     }
@@ -272,7 +275,8 @@ struct Tree<'p> {
     mount: Reg,
 }
 
-fn files(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
+/// Makes the program's file system, with its working directory. Returns the null device in it, open for reading.
+fn files(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<Reg, Error> {
     let covers = view::covers(host);
     let is_covered = |path: &Path| view::place(path, &covers).is_some();
     let shown: Vec<_> = profile.shown.iter().zip(&host.found).collect();
@@ -296,9 +300,8 @@ fn files(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<(), E
         devices.push((name, mount));
     }
     let image = profile.image.as_ref().map(|image| Opened::new(image, plan)).transpose()?;
-    if image.is_none() {
-        read_only(plan)?;
-    }
+    // With an image too, so that a way out of it would lead to nothing that can be written to.
+    let files = read_only(plan)?;
 
     // Now, so that they are read-only too, and before they are covered.
     let is_written = |path: &Path| trees.iter().any(|tree| path.starts_with(tree.path));
@@ -316,22 +319,24 @@ fn files(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<(), E
         let wanted = matches!(show.access, Access::Read | Access::Overlay);
         if wanted && is_covered(&found.path) && !seen.iter().any(|tree| found.path.starts_with(tree.path)) {
             plan.at(format!("read {}", found.path.display()));
-            let tree = Tree::open(found, plan)?;
-            if image.is_some() {
-                tree.set(RDONLY | NOSUID | NODEV, plan);
-            }
-            seen.push(tree);
+            seen.push(Tree::open(found, plan)?);
         }
     }
     seen.append(&mut trees);
     own(profile, host, &covers, &seen, plan)?;
-    let image = match image {
-        Some(image) => Some(image.enter(host, &covers, plan)?),
-        None => {
-            cover(&covers, plan)?;
-            None
+    let (image, root) = match image {
+        Some(image) => {
+            plan.release(files);
+            let placed = image.place(host, plan)?;
+            let root = placed.root;
+            (Some(placed), root)
         }
+        None => (None, files),
     };
+    let dev = cover(&covers, root, image.is_some(), plan)?;
+    if let Some(image) = &image {
+        image.make_places(host, plan)?;
+    }
     let overlays = shown.iter().filter(|(show, _)| show.access == Access::Overlay);
     let overlays = overlays.map(|(_, found)| Layer::Overlay(found));
     let mut layers: Vec<_> = seen.iter().map(Layer::Tree).chain(overlays).collect();
@@ -339,41 +344,43 @@ fn files(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<(), E
     layers.sort_by_key(|layer| layer.path().components().count());
     for (index, layer) in layers.into_iter().enumerate() {
         match layer {
-            Layer::Tree(tree) => put(tree, plan)?,
-            Layer::Overlay(found) => overlay(index, found, plan)?,
+            Layer::Tree(tree) => put(tree, root, plan)?,
+            Layer::Overlay(found) => overlay(index, found, root, plan)?,
         }
     }
-    dev(devices, plan)?;
-    plan.at("proc");
+    let null = fill_dev(dev, devices, plan)?;
     if host.procfs == Procfs::Own {
-        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-        plan.push(Step::Mount { source: c"proc", target: c"/proc", fstype: c"proc", flags, data: c"" });
-        not_its_own(host, plan)?;
+        proc(host, root, plan)?;
     }
     if let Some(image) = &image {
-        image.furnish(plan)?;
+        image.furnish(null, plan)?;
     }
     let is_seen = |path: &Path| !is_covered(path) || seen.iter().any(|tree| path.starts_with(tree.path));
     for (_, found) in shown.iter().filter(|(show, found)| show.access == Access::Hide && is_seen(&found.path))
     {
-        hide(found, plan)?;
+        hide(found, root, null, plan)?;
     }
+    plan.at("cwd");
+    let (path, cwd) = (plan.target(&host.cwd)?.path, plan.register()?);
+    plan.push(Step::OpenInRoot { root: root.into(), path, out: cwd });
     if let Some(image) = image {
-        image.leave(plan);
+        image.enter(plan);
     }
-    Ok(())
+    plan.at("cwd").push(Step::Fchdir { directory: cwd.into() });
+    plan.release(root);
+    plan.release(cwd);
+    Ok(null)
 }
 
-/// Makes the host's files read-only, and what happens to them nobody else's.
-fn read_only(plan: &mut Builder<'_>) -> Result<(), Error> {
+/// Makes the host's files read-only, and mounts among them nobody else's. Returns their root.
+fn read_only(plan: &mut Builder<'_>) -> Result<Reg, Error> {
     plan.at("files");
     let root = plan.register()?;
     let flags = OFlags::PATH | OFlags::DIRECTORY;
     plan.push(Step::Open { path: c"/", flags, mode: Mode::empty(), out: root });
     let tree = Tree { path: Path::new("/"), is_directory: true, mount: root };
     tree.set(RDONLY | NOSUID | NODEV, plan);
-    plan.release(root);
-    Ok(())
+    Ok(root)
 }
 
 /// A copy of the mounts at a path, that is nowhere yet.
@@ -433,12 +440,34 @@ fn own(
     Ok(())
 }
 
-/// Covers directories of the host with them.
-fn cover(covers: &[Cover], plan: &mut Builder<'_>) -> Result<(), Error> {
+/// Covers directories of a root with them, which an image may lack: then they are made. Returns the one at `/dev`.
+fn cover(covers: &[Cover], root: Reg, is_image: bool, plan: &mut Builder<'_>) -> Result<Reg, Error> {
+    plan.at(if is_image { "rootfs" } else { "own files" });
+    let mut dev = None;
     for cover in covers {
-        let (source, target) = (plan.text(cover.name)?, plan.text(&cover.path)?);
-        plan.push(Step::MountBind { source, target });
+        let (path, out) = (plan.text(cover.name)?, plan.register()?);
+        plan.push(Step::OpenTree { path, extent: Extent::Top, out });
+        if is_image {
+            // Where a symlink leads is not where the program looks for it.
+            let target = plan.target(&cover.path)?;
+            plan.push(Step::Attach { mount: out, root: root.into(), target, place: Place::Ordinary });
+        } else {
+            attach(out, &cover.path, root, plan)?;
+        }
+        match cover.path == Path::new("/dev") {
+            true => dev = Some(out),
+            false => plan.release(out),
+        }
     }
+    dev.ok_or_else(|| plan.error("has something else than a directory at /dev"))
+}
+
+/// Puts a mount that is nowhere yet onto a place that is there, below a root.
+fn attach(mount: Reg, path: &Path, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
+    let (path, out) = (plan.target(path)?.path, plan.register()?);
+    plan.push(Step::OpenInRoot { root: root.into(), path, out });
+    plan.push(Step::MoveMount { mount: mount.into(), target: out.into() });
+    plan.release(out);
     Ok(())
 }
 
@@ -466,51 +495,65 @@ impl Layer<'_> {
 }
 
 /// Puts a mount that is nowhere yet where it is on the host.
-fn put(tree: &Tree<'_>, plan: &mut Builder<'_>) -> Result<(), Error> {
+fn put(tree: &Tree<'_>, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
     plan.at(format!("show {}", tree.path.display()));
-    let (path, out) = (plan.text(tree.path)?, plan.register()?);
-    plan.push(Step::Open { path, flags: OFlags::PATH, mode: Mode::empty(), out });
-    plan.push(Step::MoveMount { mount: tree.mount.into(), target: out.into() });
-    plan.release(out);
+    attach(tree.mount, tree.path, root, plan)?;
     plan.release(tree.mount);
     Ok(())
 }
 
 /// Covers a directory with itself. What is written lies in the program's own file system, where nobody finds it.
-fn overlay(index: usize, found: &Found, plan: &mut Builder<'_>) -> Result<(), Error> {
+fn overlay(index: usize, found: &Found, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
     plan.at(format!("overlay {}", found.path.display()));
     if !found.is_directory {
         return Err(plan.error("is no directory"));
     }
-    layer(&index.to_string(), &found.path, plan)
-}
-
-/// The same of any place, with a name for what is written.
-pub(crate) fn layer(name: &str, path: &Path, plan: &mut Builder<'_>) -> Result<(), Error> {
-    let [upper, work] = ["upper", "work"].map(|kind| format!("{kind}-{name}"));
-    mkdir(Path::new(&upper), 0o755, plan)?;
-    mkdir(Path::new(&work), 0o755, plan)?;
-    let mut data = OsString::from("lowerdir=");
-    data.push(escaped(path));
-    data.push(format!(",upperdir={upper},workdir={work},userxattr"));
-    let (target, data) = (plan.text(path)?, plan.text(data)?);
-    let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    plan.push(Step::Mount { source: c"overlay", target, fstype: c"overlay", flags, data });
+    // overlayfs takes names, so it gets one in the program's own file system.
+    let lower = format!("lower-{index}");
+    let (path, place, copy) = (plan.target(&found.path)?.path, plan.register()?, plan.register()?);
+    plan.push(Step::OpenInRoot { root: root.into(), path, out: place });
+    plan.push(Step::OpenTreeOf { fd: place.into(), out: copy });
+    mkdir(Path::new(&lower), 0o755, plan)?;
+    mount_on_own(copy, &lower, plan)?;
+    plan.release(copy);
+    let layer = layer(&index.to_string(), &lower, plan)?;
+    plan.push(Step::MoveMount { mount: layer.into(), target: place.into() });
+    plan.release(layer);
+    plan.release(place);
     Ok(())
 }
 
-/// A path as overlayfs reads it: commas separate options, colons layers.
-fn escaped(path: &Path) -> OsString {
-    let bytes = path.as_os_str().as_bytes().iter().flat_map(|byte| match byte {
-        b'\\' | b',' | b':' => vec![b'\\', *byte],
-        _ => vec![*byte],
-    });
-    OsStr::from_bytes(&bytes.collect::<Vec<_>>()).to_owned()
+/// Puts a mount that is nowhere yet onto a directory of the program's own file system.
+pub(crate) fn mount_on_own(mount: Reg, name: &str, plan: &mut Builder<'_>) -> Result<(), Error> {
+    let (path, place) = (plan.text(name)?, plan.register()?);
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    plan.push(Step::Open { path, flags, mode: Mode::empty(), out: place });
+    plan.push(Step::MoveMount { mount: mount.into(), target: place.into() });
+    plan.release(place);
+    Ok(())
 }
 
-/// Devices, terminals and shared memory.
-fn dev(devices: Vec<(&str, Reg)>, plan: &mut Builder<'_>) -> Result<(), Error> {
-    plan.at("dev").push(Step::Chdir { path: c"/dev" });
+/// A layer above a directory of the program's own file system, mounted nowhere yet, with a name for what is written.
+pub(crate) fn layer(name: &str, lower: &str, plan: &mut Builder<'_>) -> Result<Reg, Error> {
+    let [upper, work] = ["upper", "work"].map(|kind| format!("{kind}-{name}"));
+    mkdir(Path::new(&upper), 0o755, plan)?;
+    mkdir(Path::new(&work), 0o755, plan)?;
+    let fs = plan.register()?;
+    plan.push(Step::Fsopen { fstype: c"overlay", out: fs });
+    for (key, value) in [(c"lowerdir", lower), (c"upperdir", &upper), (c"workdir", &work)] {
+        let value = plan.text(value)?;
+        plan.push(Step::FsconfigString { fs, key, value });
+    }
+    plan.push(Step::FsconfigFlag { fs, key: c"userxattr" });
+    plan.push(Step::Fsmount { fs, attributes: NOSUID | NODEV });
+    Ok(fs)
+}
+
+/// Devices, terminals and shared memory, in a directory of the program's own file system. Returns the null device,
+/// open for reading.
+fn fill_dev(directory: Reg, devices: Vec<(&str, Reg)>, plan: &mut Builder<'_>) -> Result<Reg, Error> {
+    plan.at("dev").push(Step::Fchdir { directory: directory.into() });
+    plan.release(directory);
     for (name, mount) in devices {
         let (path, out) = (plan.text(name)?, plan.register()?);
         let flags = OFlags::CREATE | OFlags::RDONLY;
@@ -527,35 +570,47 @@ fn dev(devices: Vec<(&str, Reg)>, plan: &mut Builder<'_>) -> Result<(), Error> {
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     let data = c"newinstance,ptmxmode=0666,mode=620";
     plan.push(Step::Mount { source: c"devpts", target: c"pts", fstype: c"devpts", flags, data });
+    let null = plan.register()?;
+    plan.push(Step::Open { path: c"null", flags: OFlags::RDONLY, mode: Mode::empty(), out: null });
+    Ok(null)
+}
+
+/// A procfs of the program's own processes. That of the host is still mounted: without one the kernel lets nobody
+/// mount another in a user namespace (fs/namespace.c, `mount_too_revealing`).
+fn proc(host: &Host, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
+    let (target, proc) = (plan.at(PROC).target(Path::new("/proc"))?, plan.register()?);
+    plan.push(Step::Fsopen { fstype: c"proc", out: proc });
+    plan.push(Step::Fsmount { fs: proc, attributes: NOSUID | NODEV | NOEXEC });
+    plan.push(Step::Attach { mount: proc, root: root.into(), target, place: Place::Ordinary });
+    not_its_own(host, proc, plan);
+    plan.release(proc);
     Ok(())
 }
 
 /// What a program may not change although it belongs to its user. Of the first process's files some say what becomes
 /// of its memory, which is our own; the machine's settings are root's, who needs no capability to change them.
-fn not_its_own(host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
-    let root = plan.register()?;
-    let flags = OFlags::PATH | OFlags::DIRECTORY;
-    plan.push(Step::Open { path: c"/proc", flags, mode: Mode::empty(), out: root });
-    plan.push(Step::ReadOnly { root: root.into(), path: c"1" });
+fn not_its_own(host: &Host, proc: Reg, plan: &mut Builder<'_>) {
+    plan.push(Step::ReadOnly { root: proc.into(), path: c"1" });
     if host.uid == 0 {
         for path in [c"sys", c"sysrq-trigger", c"irq", c"bus", c"fs"] {
-            plan.push(Step::ReadOnly { root: root.into(), path });
+            plan.push(Step::ReadOnly { root: proc.into(), path });
         }
     }
-    plan.release(root);
-    Ok(())
 }
 
 /// Covers what is to be hidden: a directory with an empty one, anything else with the null device.
-fn hide(found: &Found, plan: &mut Builder<'_>) -> Result<(), Error> {
+fn hide(found: &Found, root: Reg, null: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
     plan.at(format!("hide {}", found.path.display()));
-    let target = plan.text(&found.path)?;
+    let cover = plan.register()?;
     if found.is_directory {
-        let (flags, data) = (MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV, c"mode=555");
-        plan.push(Step::Mount { source: c"tmpfs", target, fstype: c"tmpfs", flags, data });
+        plan.push(Step::Fsopen { fstype: c"tmpfs", out: cover });
+        plan.push(Step::FsconfigString { fs: cover, key: c"mode", value: c"555" });
+        plan.push(Step::Fsmount { fs: cover, attributes: RDONLY | NOSUID | NODEV });
     } else {
-        plan.push(Step::MountBind { source: c"/dev/null", target });
+        plan.push(Step::OpenTreeOf { fd: null.into(), out: cover });
     }
+    attach(cover, &found.path, root, plan)?;
+    plan.release(cover);
     Ok(())
 }
 

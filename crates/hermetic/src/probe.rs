@@ -139,11 +139,17 @@ impl Inside {
         self.find(path).is_ok()
     }
 
-    /// Whether a directory of the program's own may be there: not where something else is.
+    /// Whether a directory of the program's own may be there: not where something else is, a symlink that leads
+    /// nowhere among it.
     fn has_own(&self, path: &Path) -> bool {
         match self.find(path) {
             Ok(found) => found.is_directory && found.path == path,
-            Err(_) => path == Path::new("/dev") || path == Path::new("/tmp"),
+            Err(_) => {
+                let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let entry = openat2(&self.root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT);
+                let is_missing = entry.is_err_and(|errno| errno == Errno::NOENT);
+                is_missing && (path == Path::new("/dev") || path == Path::new("/tmp"))
+            }
         }
     }
 }

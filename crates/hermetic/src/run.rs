@@ -5,7 +5,7 @@ use crate::environment;
 use crate::error::{self, Error, Hint};
 use crate::host::{Host, Procfs};
 use crate::leftovers::Process;
-use crate::plan::{Sketch, Streams, candidates, plan};
+use crate::plan::{PROC, Sketch, Streams, candidates, plan};
 use crate::probe::probe;
 use crate::profile::{Limits, Profile};
 use crate::sandbox::{Failed, Fault, Held, Sandbox, watch};
@@ -254,8 +254,9 @@ fn loss(fault: &Fault, plan: &Sketch, host: &mut Host) -> Option<Loss> {
     let Fault::Child(error) = fault else { return None };
     let memory = Bump::new();
     let plan = plan.plan(&memory).ok()?;
+    let origin = error.step().map_or("", |step| plan.origin(step));
     match failed_at(error, &plan) {
-        Some((Step::Mount { fstype, .. }, Errno::PERM)) if *fstype == c"proc" => {
+        Some((Step::Fsmount { .. }, Errno::PERM)) if origin == PROC => {
             host.procfs = Procfs::Callers;
             Some(Loss::Procfs)
         }

@@ -4,9 +4,13 @@
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use bumpalo::Bump;
-use husk_hermetic::{Access, Found, Host, Limits, Net, Procfs, Profile, Show, Streams, Variable, plan};
+use husk_hermetic::{
+    Access, Found, Host, Image, Limits, Net, Procfs, Profile, Show, Streams, Variable, bundle, plan,
+};
+use husk_script::Step;
+use husk_script::sys::Fd;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 fn profile() -> Profile {
@@ -113,6 +117,203 @@ fn everything_that_can_be_asked_for() {
     let env = vec![Variable::Pass("EDITOR".into()), Variable::Set("LANG".into(), "C".into())];
     let profile = Profile { env, shown: shown.map(show).to_vec(), net: Net::None, limits, ..profile() };
     is("everything", &profile, &Host { found: found.to_vec(), ..user() });
+}
+
+/// An image that lacks places, with everything that can be shown in it.
+fn image(access: Access) -> (Profile, Host) {
+    let image = Image { access, ..Image::of("/srv/image".into()) };
+    let kinds = [
+        ("/src", Access::Write),
+        ("/lib", Access::Overlay),
+        ("/run/tool", Access::Read),
+        ("/etc/shadow", Access::Hide),
+        ("/boot", Access::Hide),
+    ];
+    let show = |(path, access): (&str, Access)| Show { path: path.into(), access };
+    let found = kinds.map(|(path, _)| Found {
+        path: path.into(),
+        source: Path::new("/srv/image").join(path.trim_start_matches('/')),
+        is_directory: path != "/etc/shadow",
+    });
+    let profile = Profile { shown: kinds.map(show).to_vec(), image: Some(image), ..profile() };
+    let (cwd, project) = ("/work".into(), "/work".into());
+    (profile, Host { cwd, project, home: None, found: found.to_vec(), lacks_places: true, ..user() })
+}
+
+/// A bundle with mounts of each kind, and with covers.
+fn of_bundle() -> (Profile, Host) {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("of-bundle");
+    fs::create_dir_all(directory.join("rootfs")).unwrap();
+    let config = r#"{
+        "ociVersion": "1.3.0",
+        "root": { "path": "rootfs" },
+        "process": { "user": { "uid": 0, "gid": 0 }, "args": ["/check"], "cwd": "/work" },
+        "mounts": [
+            { "destination": "/proc", "type": "proc", "source": "proc" },
+            { "destination": "/volume", "type": "bind", "source": "/srv/volume", "options": ["rbind"] },
+            { "destination": "/new", "type": "tmpfs", "source": "tmpfs", "options": ["size=4k"] },
+            { "destination": "/sys", "type": "sysfs", "source": "sysfs" }
+        ],
+        "linux": {
+            "namespaces": [{ "type": "mount" }, { "type": "pid" }],
+            "maskedPaths": ["/proc/keys"],
+            "readonlyPaths": ["/proc/sys"]
+        }
+    }"#;
+    fs::write(directory.join("config.json"), config).unwrap();
+    let (mut profile, _) = bundle(&directory).unwrap();
+    // The same on every machine.
+    profile.image.as_mut().unwrap().directory = "/srv/bundle/rootfs".into();
+    let (cwd, project) = ("/work".into(), "/work".into());
+    (profile, Host { program: (0, 0), cwd, project, home: None, lacks_places: true, ..user() })
+}
+
+#[test]
+fn an_image_with_everything_that_can_be_shown() {
+    let (profile, host) = image(Access::Read);
+    is("image", &profile, &host);
+}
+
+#[test]
+fn a_bundle_with_mounts_of_each_kind() {
+    let (profile, host) = of_bundle();
+    is("bundle", &profile, &host);
+}
+
+/// Whether a step looks a name up from the working directory or the root. Every step is here, so that a new one is not
+/// forgotten.
+fn looks_up_a_name(step: &Step<'_>) -> bool {
+    match step {
+        Step::Open { .. }
+        | Step::WriteFile { .. }
+        | Step::OpenProc { .. }
+        | Step::Mkdir { .. }
+        | Step::Symlink { .. }
+        | Step::Mount { .. }
+        | Step::MountBind { .. }
+        | Step::MountChange { .. }
+        | Step::UmountDetach { .. }
+        | Step::PivotRoot { .. }
+        | Step::Chdir { .. }
+        | Step::Chroot { .. }
+        | Step::OpenTree { .. }
+        | Step::OpenTreeOrRequest { .. }
+        | Step::Hide { .. }
+        | Step::Hook { .. }
+        | Step::CheckExecutable { .. }
+        | Step::ExecveFirst { .. }
+        | Step::Execve { .. } => true,
+        Step::Close { .. }
+        | Step::CloseOthers { .. }
+        | Step::CloseRange { .. }
+        | Step::CloseRangeOnExec { .. }
+        | Step::Dup { .. }
+        | Step::Dup3 { .. }
+        | Step::KeepOnExec { .. }
+        | Step::FchownStreams { .. }
+        | Step::Await { .. }
+        | Step::Write { .. }
+        | Step::OpenInProc { .. }
+        | Step::Umask { .. }
+        | Step::OpenInRoot { .. }
+        | Step::EnsureDirectory { .. }
+        | Step::Attach { .. }
+        | Step::Mknod { .. }
+        | Step::SymlinkIn { .. }
+        | Step::Fsopen { .. }
+        | Step::FsconfigString { .. }
+        | Step::FsconfigFlag { .. }
+        | Step::FsconfigFd { .. }
+        | Step::Fsmount { .. }
+        | Step::RequestTree { .. }
+        | Step::FsconfigModeOf { .. }
+        | Step::CopyUp { .. }
+        | Step::Fspick { .. }
+        | Step::Reconfigure { .. }
+        | Step::Label { .. }
+        | Step::UnlinkIn { .. }
+        | Step::MountSetattrUnlocked { .. }
+        | Step::MountSetattrAbove { .. }
+        | Step::OpenTreeOf { .. }
+        | Step::MountSetattr { .. }
+        | Step::MoveMount { .. }
+        | Step::Mask { .. }
+        | Step::ReadOnly { .. }
+        | Step::Enter { .. }
+        | Step::Fchdir { .. }
+        | Step::JoinSessionKeyring { .. }
+        | Step::Setsid
+        | Step::Setpgid { .. }
+        | Step::Tiocsctty { .. }
+        | Step::Tcsetpgrp { .. }
+        | Step::OpenPty { .. }
+        | Step::Tiocswinsz { .. }
+        | Step::ResetHandlers
+        | Step::DefaultAction { .. }
+        | Step::ExitOnSignal { .. }
+        | Step::IgnoreSignal { .. }
+        | Step::SignalMask { .. }
+        | Step::ParentDeathSignal { .. }
+        | Step::Unshare { .. }
+        | Step::Setns { .. }
+        | Step::CloneParent { .. }
+        | Step::CloneAndReap
+        | Step::VforkAndReap
+        | Step::Sethostname { .. }
+        | Step::Setdomainname { .. }
+        | Step::LoopbackUp
+        | Step::Request { .. }
+        | Step::RequestWith { .. }
+        | Step::Setrlimit { .. }
+        | Step::Setpriority { .. }
+        | Step::SchedSetattr { .. }
+        | Step::SchedSetaffinity { .. }
+        | Step::IoprioSet { .. }
+        | Step::SetMempolicy { .. }
+        | Step::Personality { .. }
+        | Step::Setgroups { .. }
+        | Step::Setresgid { .. }
+        | Step::Setresuid { .. }
+        | Step::NoNewPrivs
+        | Step::Undumpable
+        | Step::DropBounding { .. }
+        | Step::KeepCaps { .. }
+        | Step::Capset { .. }
+        | Step::RaiseAmbient { .. }
+        | Step::Seccomp { .. }
+        | Step::SeccompListener { .. }
+        | Step::Park { .. } => false,
+    }
+}
+
+/// A rule of the house. While an old root lies on the new one `..` leads to the host's files, and afterwards an image
+/// says what a name means.
+#[test]
+fn no_plan_looks_up_a_name_after_a_change_of_root() {
+    let mut plans: Vec<_> = [Access::Read, Access::Write, Access::Overlay].map(image).to_vec();
+    let (profile, host) = image(Access::Read);
+    plans.push((profile, Host { lacks_places: false, ..host }));
+    plans.push(of_bundle());
+    let streams = [
+        Streams::Callers,
+        Streams::Terminal,
+        Streams::LentTerminal,
+        Streams::Captured(Fd::STDOUT),
+        Streams::Heard(Fd::STDOUT),
+    ];
+    for (profile, host) in &plans {
+        for streams in streams {
+            let memory = Bump::new();
+            let listing = plan(profile, host, streams, &memory).unwrap();
+            let is_change = |step: &Step<'_>| matches!(step, Step::PivotRoot { .. } | Step::Chroot { .. });
+            let change = listing.steps.iter().position(is_change).expect("a change of root");
+            let mut after = listing.steps.iter().skip(change + 1);
+            let next = after.next().unwrap();
+            assert!(matches!(next, Step::UmountDetach { target } if *target == c"."), "{listing}");
+            let by_name: Vec<_> = after.filter(|step| looks_up_a_name(step)).collect();
+            assert!(matches!(by_name[..], [Step::ExecveFirst { .. }]), "{listing}");
+        }
+    }
 }
 
 #[test]
