@@ -44,8 +44,6 @@ pub struct Host {
 pub struct Found {
     /// The path as the program knows it, without symlinks in it.
     pub path: PathBuf,
-    /// The same on the host.
-    pub source: PathBuf,
     /// Whether it is a directory.
     pub is_directory: bool,
 }

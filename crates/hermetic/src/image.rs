@@ -8,11 +8,11 @@
 
 use crate::bundle::is_own;
 use crate::host::Host;
-use crate::plan::{NODEV, NOSUID, RDONLY, layer, mount_on_own, open};
+use crate::plan::{NODEV, NOSUID, RDONLY, layer, mount_on_own};
 use crate::profile::{Access, Image};
 use husk_bundle::container::{Mount, Source};
 use husk_plan::{Builder, Error};
-use husk_script::sys::file::Mode;
+use husk_script::sys::file::{Mode, OFlags};
 use husk_script::sys::mount::{Extent, MountPropagationFlags};
 use husk_script::{Place, Reg, Step};
 
@@ -39,8 +39,15 @@ pub(crate) fn mounts(image: &Image) -> impl Iterator<Item = (usize, &Mount)> {
     mounts.filter(|(_, mount)| !is_own(mount) && mount.source != Source::Cgroup)
 }
 
+/// The root of an image, as it is on the host.
+pub(crate) fn open(image: &Image, plan: &mut Builder<'_>) -> Result<Reg, Error> {
+    let (path, out) = (plan.at("rootfs").text(&image.directory)?, plan.register()?);
+    plan.push(Step::Open { path, flags: OFlags::PATH | OFlags::DIRECTORY, mode: Mode::empty(), out });
+    Ok(out)
+}
+
 impl<'p> Opened<'p> {
-    pub(crate) fn new(image: &'p Image, plan: &mut Builder<'_>) -> Result<Self, Error> {
+    pub(crate) fn new(image: &'p Image, root: Reg, plan: &mut Builder<'_>) -> Result<Self, Error> {
         let mut binds = Vec::new();
         for (index, mount) in mounts(image) {
             let Source::Bind { path, recursive } = &mount.source else { continue };
@@ -54,7 +61,8 @@ impl<'p> Opened<'p> {
             binds.push((index, out));
         }
         plan.at("rootfs");
-        let tree = open(&image.directory, plan)?;
+        let tree = plan.register()?;
+        plan.push(Step::OpenTreeOf { fd: root.into(), extent: Extent::All, out: tree });
         let set = if image.access == Access::Write { NOSUID | NODEV } else { RDONLY | NOSUID | NODEV };
         let (mount, extent) = (tree.into(), Extent::All);
         plan.push(Step::MountSetattr { mount, extent, set, clear: 0, propagation: PRIVATE });

@@ -10,7 +10,7 @@
 use crate::environment;
 use crate::filter;
 use crate::host::{Found, Host, Procfs};
-use crate::image::Opened;
+use crate::image::{self, Opened};
 use crate::profile::{Access, Image, Net, Profile};
 use crate::view::{self, Cover};
 use bumpalo::Bump;
@@ -281,12 +281,14 @@ fn files(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<Reg, 
     let is_covered = |path: &Path| view::place(path, &covers).is_some();
     let shown: Vec<_> = profile.shown.iter().zip(&host.found).collect();
 
+    let image_root = profile.image.as_ref().map(|image| image::open(image, plan)).transpose()?;
+
     // Before everything becomes read-only.
     let mut trees = Vec::new();
     for (show, found) in &shown {
         if show.access == Access::Write {
             plan.at(format!("write {}", found.path.display()));
-            let tree = Tree::open(found, plan)?;
+            let tree = Tree::open(found, image_root, plan)?;
             tree.set(NOSUID | NODEV, plan);
             trees.push(tree);
         }
@@ -299,7 +301,8 @@ fn files(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<Reg, 
         plan.push(Step::OpenTree { path, extent: Extent::Top, out: mount });
         devices.push((name, mount));
     }
-    let image = profile.image.as_ref().map(|image| Opened::new(image, plan)).transpose()?;
+    let image = profile.image.as_ref().zip(image_root);
+    let image = image.map(|(image, root)| Opened::new(image, root, plan)).transpose()?;
     // With an image too, so that a way out of it would lead to nothing that can be written to.
     let files = read_only(plan)?;
 
@@ -319,10 +322,11 @@ fn files(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<Reg, 
         let wanted = matches!(show.access, Access::Read | Access::Overlay);
         if wanted && is_covered(&found.path) && !seen.iter().any(|tree| found.path.starts_with(tree.path)) {
             plan.at(format!("read {}", found.path.display()));
-            seen.push(Tree::open(found, plan)?);
+            seen.push(Tree::open(found, image_root, plan)?);
         }
     }
     seen.append(&mut trees);
+    image_root.into_iter().for_each(|root| plan.release(root));
     own(profile, host, &covers, &seen, plan)?;
     let (image, root) = match image {
         Some(image) => {
@@ -384,15 +388,24 @@ fn read_only(plan: &mut Builder<'_>) -> Result<Reg, Error> {
 }
 
 /// A copy of the mounts at a path, that is nowhere yet.
-pub(crate) fn open(path: &Path, plan: &mut Builder<'_>) -> Result<Reg, Error> {
+fn open(path: &Path, plan: &mut Builder<'_>) -> Result<Reg, Error> {
     let (path, out) = (plan.text(path)?, plan.register()?);
     plan.push(Step::OpenTree { path, extent: Extent::All, out });
     Ok(out)
 }
 
 impl<'p> Tree<'p> {
-    fn open(found: &'p Found, plan: &mut Builder<'_>) -> Result<Self, Error> {
-        let mount = open(&found.source, plan)?;
+    /// Of the host, or of an image with this root.
+    fn open(found: &'p Found, image: Option<Reg>, plan: &mut Builder<'_>) -> Result<Self, Error> {
+        let mount = match image {
+            None => open(&found.path, plan)?,
+            Some(root) => {
+                let (path, out) = (plan.target(&found.path)?.path, plan.register()?);
+                plan.push(Step::OpenInRoot { root: root.into(), path, out });
+                plan.push(Step::OpenTreeOf { fd: out.into(), extent: Extent::All, out });
+                out
+            }
+        };
         Ok(Self { path: &found.path, is_directory: found.is_directory, mount })
     }
 
@@ -512,7 +525,7 @@ fn overlay(index: usize, found: &Found, root: Reg, plan: &mut Builder<'_>) -> Re
     let lower = format!("lower-{index}");
     let (path, place, copy) = (plan.target(&found.path)?.path, plan.register()?, plan.register()?);
     plan.push(Step::OpenInRoot { root: root.into(), path, out: place });
-    plan.push(Step::OpenTreeOf { fd: place.into(), out: copy });
+    plan.push(Step::OpenTreeOf { fd: place.into(), extent: Extent::Top, out: copy });
     mkdir(Path::new(&lower), 0o755, plan)?;
     mount_on_own(copy, &lower, plan)?;
     plan.release(copy);
@@ -607,7 +620,7 @@ fn hide(found: &Found, root: Reg, null: Reg, plan: &mut Builder<'_>) -> Result<(
         plan.push(Step::FsconfigString { fs: cover, key: c"mode", value: c"555" });
         plan.push(Step::Fsmount { fs: cover, attributes: RDONLY | NOSUID | NODEV });
     } else {
-        plan.push(Step::OpenTreeOf { fd: null.into(), out: cover });
+        plan.push(Step::OpenTreeOf { fd: null.into(), extent: Extent::Top, out: cover });
     }
     attach(cover, &found.path, root, plan)?;
     plan.release(cover);

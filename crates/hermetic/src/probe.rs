@@ -96,7 +96,7 @@ fn clock(clock: ClockId) -> Duration {
 
 impl Found {
     fn of_host(path: PathBuf) -> Self {
-        Self { is_directory: path.is_dir(), source: path.clone(), path }
+        Self { is_directory: path.is_dir(), path }
     }
 }
 
@@ -132,7 +132,7 @@ impl Inside {
         let source = readlink(format!("/proc/self/fd/{}", found.as_raw_fd()), Vec::new())?;
         let source = PathBuf::from(OsString::from_vec(source.into_bytes()));
         let below = source.strip_prefix(&self.directory).map_err(io::Error::other)?;
-        Ok(Found { path: Path::new("/").join(below), is_directory: kind == FileType::Directory, source })
+        Ok(Found { path: Path::new("/").join(below), is_directory: kind == FileType::Directory })
     }
 
     fn has(&self, path: &Path) -> bool {

@@ -103,8 +103,7 @@ fn everything_that_can_be_asked_for() {
         ("/home/ann/nothing", true),
     ];
     let show = |(path, access): (&str, Access)| Show { path: path.into(), access };
-    let found =
-        found.map(|(path, is_directory)| Found { path: path.into(), source: path.into(), is_directory });
+    let found = found.map(|(path, is_directory)| Found { path: path.into(), is_directory });
     let limits = Limits {
         wall: Some(Duration::from_secs(1)),
         cpu_seconds: Some(2),
@@ -130,11 +129,7 @@ fn image(access: Access) -> (Profile, Host) {
         ("/boot", Access::Hide),
     ];
     let show = |(path, access): (&str, Access)| Show { path: path.into(), access };
-    let found = kinds.map(|(path, _)| Found {
-        path: path.into(),
-        source: Path::new("/srv/image").join(path.trim_start_matches('/')),
-        is_directory: path != "/etc/shadow",
-    });
+    let found = kinds.map(|(path, _)| Found { path: path.into(), is_directory: path != "/etc/shadow" });
     let profile = Profile { shown: kinds.map(show).to_vec(), image: Some(image), ..profile() };
     let (cwd, project) = ("/work".into(), "/work".into());
     (profile, Host { cwd, project, home: None, found: found.to_vec(), lacks_places: true, ..user() })
@@ -323,7 +318,7 @@ fn what_cannot_be_done_is_said() {
     };
     assert_eq!(refusal(&Profile::default(), &user()), "program: is missing");
     let shown = vec![Show { path: "f".into(), access: Access::Overlay }];
-    let found = vec![Found { path: "/srv/f".into(), source: "/srv/f".into(), is_directory: false }];
+    let found = vec![Found { path: "/srv/f".into(), is_directory: false }];
     let host = Host { found, ..user() };
     assert_eq!(refusal(&Profile { shown, ..profile() }, &host), "overlay /srv/f: is no directory");
 }

@@ -153,7 +153,9 @@ impl Display for Line<'_> {
             Step::MountSetattrAbove { directory, propagation } => {
                 write!(f, "attributes above {}{}", Descriptor(directory), PropagationOf(propagation))
             }
-            Step::OpenTreeOf { fd, out } => write!(f, "r{} = open-tree {}", out.index(), Descriptor(fd)),
+            Step::OpenTreeOf { fd, extent, out } => {
+                write!(f, "r{} = open-tree {}{}", out.index(), Descriptor(fd), Below(extent))
+            }
             Step::MountSetattr { mount, extent, set, clear, propagation } => {
                 write!(f, "attributes {}{}", Descriptor(mount), Below(extent))?;
                 write!(f, "{}{}{}", Attributes("+", set), Attributes("-", clear), PropagationOf(propagation))

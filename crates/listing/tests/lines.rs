@@ -236,7 +236,8 @@ fn every_step_has_its_line() {
             "r3, r0 = open-pty dev/pts",
         ),
         (Step::Tiocswinsz { terminal: R3.into(), rows: 24, columns: 80 }, "window-size r3 24 80"),
-        (Step::OpenTreeOf { fd: R3.into(), out: R3 }, "r3 = open-tree r3"),
+        (Step::OpenTreeOf { fd: R3.into(), extent: Extent::Top, out: R3 }, "r3 = open-tree r3"),
+        (Step::OpenTreeOf { fd: R3.into(), extent: Extent::All, out: R3 }, "r3 = open-tree r3 recursive"),
         (Step::Park { listener: fd(4) }, "park"),
     ];
     for (step, line) in &lines {

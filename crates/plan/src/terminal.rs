@@ -8,6 +8,7 @@ use crate::builder::{Builder, Error};
 use husk_bundle::Container;
 use husk_bundle::container::{Mount, Process, Source, Terminal};
 use husk_script::sys::Fd;
+use husk_script::sys::mount::Extent;
 use husk_script::{Place, Reg, Request, Step};
 use std::path::Path;
 
@@ -69,7 +70,7 @@ pub(crate) fn control(container: &Container, plan: &mut Builder<'_>) {
 fn console(root: Reg, slave: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
     let shown = plan.register()?;
     let target = plan.target(Path::new("/dev/console"))?;
-    plan.push(Step::OpenTreeOf { fd: slave.into(), out: shown });
+    plan.push(Step::OpenTreeOf { fd: slave.into(), extent: Extent::Top, out: shown });
     plan.push(Step::Attach { mount: shown, root: root.into(), target, place: Place::Entry });
     plan.push(Step::Close { fd: shown.into() });
     plan.release(shown);

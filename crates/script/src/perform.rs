@@ -237,8 +237,8 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
         Step::MountSetattrAbove { directory, propagation } => {
             tree::mount_setattr_above(registers.get(directory)?, propagation)
         }
-        Step::OpenTreeOf { fd, out } => {
-            registers.replace(out, mount::open_tree_clone_of(registers.get(fd)?, Extent::Top)?);
+        Step::OpenTreeOf { fd, extent, out } => {
+            registers.replace(out, mount::open_tree_clone_of(registers.get(fd)?, extent)?);
             Ok(())
         }
         Step::MountSetattr { mount, extent, set, clear, propagation } => {

@@ -459,6 +459,8 @@ pub enum Step<'a> {
     OpenTreeOf {
         /// What to copy.
         fd: Handle,
+        /// Whether with the mounts below it.
+        extent: Extent,
         /// Where the descriptor is left.
         out: Reg,
     },

@@ -5,7 +5,7 @@ use crate::support::{Dir, needs_namespaces};
 use husk_script::{Place, Request, Target};
 use husk_spawn::sys::Errno;
 use husk_spawn::sys::file::{Mode, OFlags};
-use husk_spawn::sys::mount::MountFlags;
+use husk_spawn::sys::mount::{Extent, MountFlags};
 use husk_spawn::{Command, Reason, Reg, Step};
 use rustix::termios::tcgetwinsize;
 use std::fs::{self, File, OpenOptions};
@@ -73,7 +73,7 @@ pub(crate) fn open_tree_of() {
     };
     let shown = |name| {
         let open = Step::Open { path, flags: OFlags::RDONLY, mode: Mode::empty(), out: R1 };
-        [root(&dir), open, Step::OpenTreeOf { fd: R1.into(), out: R2 }, place(name)]
+        [root(&dir), open, Step::OpenTreeOf { fd: R1.into(), extent: Extent::Top, out: R2 }, place(name)]
     };
     for _ in ["made", "found"] {
         let observed = after_in_namespaces(shown(c"console"));
