@@ -4,6 +4,7 @@ use crate::hermetic::{Place, has_sandboxes};
 use crate::hermetic_libtest::has_rustc;
 use crate::util::{Seen, need};
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -187,6 +188,36 @@ fn cargo_is_told_of_husk_once() {
     let mut command = project.place.command(&[], &["init"]);
     let ended = command.env("PATH", project.place.path("here")).output().unwrap();
     assert_eq!(Seen(ended).0.status.code(), Some(7));
+}
+
+/// A repository may be somebody else's: what it has beside or in place of cargo's configuration is not written to.
+#[test]
+fn init_follows_no_links() {
+    need!(has_rustc(), "needs cargo");
+    let project = Project::new();
+    let init = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_husk"));
+        command.args(["test", "init", "--yes"]).stdin(std::process::Stdio::null());
+        command.env("RUSTUP_TOOLCHAIN", option_env!("RUSTUP_TOOLCHAIN").unwrap_or("stable"));
+        Seen(command.current_dir(project.place.path("here")).output().unwrap())
+    };
+    let victim = project.place.path("victim");
+    fs::write(&victim, "before").unwrap();
+    let path = |name: &str| project.place.path(&format!("here/{name}"));
+    let cargo = path(".cargo");
+    symlink("..", &cargo).unwrap();
+    init().fails(125, ".cargo, and follow no symlink");
+    fs::remove_file(&cargo).unwrap();
+    fs::create_dir(&cargo).unwrap();
+    for link in [".cargo/config.toml", ".cargo/config.toml.new"] {
+        symlink("../../victim", path(link)).unwrap();
+    }
+    init().fails(125, "config.toml, and follow no symlink: too many levels of symbolic links");
+    fs::remove_file(path(".cargo/config.toml")).unwrap();
+    init().succeeds();
+    assert!(fs::read_to_string(path(".cargo/config.toml")).unwrap().contains("husk"));
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "before");
+    assert!(!fs::exists(project.place.path("config.toml")).unwrap());
 }
 
 #[test]

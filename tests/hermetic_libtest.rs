@@ -4,6 +4,7 @@ use crate::hermetic::{Place, has_sandboxes};
 use crate::util::{Seen, need};
 use std::fs;
 use std::io::{BufReader, Read as _};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -261,4 +262,71 @@ fn a_harness_of_another_kind_is_run_as_a_whole() {
     fs::write(&path, "#!/bin/sh\necho all of them\nexit $1\n").unwrap();
     fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     place.test(&["--runner"], &[&path, "0"]).prints("all of them\n");
+}
+
+/// A binary of one test, which does this.
+fn with_one_test(place: &Place, act: &str) -> String {
+    let binary = place.path("here/deps/lab-0123456789abcdef");
+    fs::create_dir(place.path("here/deps")).unwrap();
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *--list*--ignored*) ;; *--list*) echo 'one: test' ;; *) {act} ;; esac"
+    );
+    fs::write(&binary, script).unwrap();
+    fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).unwrap();
+    binary
+}
+
+/// Runs it with these options.
+fn reported(place: &Place, binary: &str, options: &[&str]) -> Seen {
+    place.test(&[&["--runner"], options].concat(), &[binary])
+}
+
+#[test]
+fn reports_where_a_test_may_write_are_refused() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let place = Place::new();
+    fs::write(place.path("victim"), "before").unwrap();
+    fs::create_dir(place.path("here/out")).unwrap();
+    symlink("out", place.path("here/way")).unwrap();
+    // What husk would open outside when the test has ended.
+    let plant = "ln -s ../../victim out/j.xml.new; ln -sf ../../victim out/lines";
+    let binary = with_one_test(&place, plant);
+    for report in ["out/j.xml", "way/j.xml", "out/made/j.xml", "out/../out/lines"] {
+        for option in ["--junit", "--json"] {
+            let seen = reported(&place, &binary, &["--write", "out", option, report]);
+            seen.fails(125, &format!("{option} {report}: is below --write {}", place.path("here/out")));
+        }
+    }
+    // By what is said for one test, too.
+    fs::write(place.path("here/husk.toml"), "[[override]]\ntest = \"one\"\nwrite = \"out\"\n").unwrap();
+    let options = ["--config", "husk.toml", "--json", "out/lines"];
+    reported(&place, &binary, &options).fails(125, "--json out/lines: is below --write");
+    assert_eq!(fs::read_to_string(place.path("victim")).unwrap(), "before");
+}
+
+#[test]
+fn reports_follow_no_links() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let place = Place::new();
+    let binary = with_one_test(&place, "true");
+    fs::write(place.path("victim"), "before").unwrap();
+    fs::create_dir(place.path("out")).unwrap();
+    for name in ["lines", "j.xml", "free.xml.new"] {
+        symlink("../victim", place.path("out").to_owned() + "/" + name).unwrap();
+    }
+    let (lines, junit) = (place.path("out/lines"), place.path("out/j.xml"));
+    reported(&place, &binary, &["--json", &lines]).fails(125, "too many levels of symbolic links");
+    reported(&place, &binary, &["--junit", &junit]).fails(125, "too many levels of symbolic links");
+    reported(&place, &binary, &["--junit", &place.path("out/free.xml")]).succeeds();
+    assert_eq!(fs::read_to_string(place.path("victim")).unwrap(), "before");
+    assert!(fs::read_to_string(place.path("out/free.xml")).unwrap().contains("<testcase name=\"one\""));
+    let mut left: Vec<_> =
+        fs::read_dir(place.path("out")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["free.xml", "free.xml.new", "j.xml", "lines"]);
+    // Nor does a fifo without a reader keep it waiting.
+    let fifo = place.path("out/fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    reported(&place, &binary, &["--json", &fifo]).fails(125, &format!("open {fifo}"));
+    reported(&place, &binary, &["--junit", &fifo]).fails(125, "is not a regular file");
 }

@@ -2,8 +2,10 @@
 
 use crate::hermetic::{Place, has_sandboxes};
 use crate::hermetic_libtest::{Binary, has_rustc};
-use crate::util::{Seen, need};
+use crate::util::{Seen, is_root, need};
 use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+use std::path::Path;
 
 /// What husk says of a file.
 fn said_of(text: &str) -> Seen {
@@ -86,4 +88,60 @@ fn a_test_has_what_is_said_for_it() {
         attempts(&["--retries=3"]),
         named([("fails", 4), ("fails_silently", 4), ("fails_with_an_error", 4), ("panics_not", 4)])
     );
+}
+
+/// A file that another user has written, or could have, decides nothing for root: what it would set is not set.
+#[test]
+fn a_file_that_others_could_have_written_is_not_obeyed() {
+    need!(has_sandboxes(), "needs user namespaces");
+    need!(is_root(), "needs root, to have files of another");
+    /// Makes a file of somebody else's of it.
+    type Change = fn(&Path);
+    let cases: [(&str, Change, &str); 6] = [
+        ("here/husk.toml", |path| chown(path, Some(1000), None).unwrap(), "it belongs to user 1000"),
+        ("here", |path| chown(path, Some(1000), None).unwrap(), "its directory belongs to user 1000"),
+        ("here/husk.toml", |path| permit(path, 0o646), "it may be written to by everybody"),
+        ("here", |path| permit(path, 0o1777), "its directory may be written to by everybody"),
+        (
+            "here",
+            |path| {
+                chown(path, None, Some(1000)).unwrap();
+                permit(path, 0o775);
+            },
+            "its directory may be written to by group 1000",
+        ),
+        (
+            "here/husk.toml",
+            |path| {
+                fs::rename(path, path.with_extension("other")).unwrap();
+                symlink("husk.other", path).unwrap();
+            },
+            "it is a symlink",
+        ),
+    ];
+    for (path, change, why) in cases {
+        let place = Place::new();
+        fs::write(place.path("here/husk.toml"), "env = \"A=file\"\n").unwrap();
+        // Nor is one above it looked for.
+        fs::write(place.path("husk.toml"), "env = \"A=above\"\n").unwrap();
+        let used = place.sh(&[], "echo $A");
+        used.prints("file");
+        used.says(&format!("husk: options from {}", place.path("here/husk.toml")));
+        change(Path::new(&place.path(path)));
+        let seen = place.sh(&[], "echo $A");
+        seen.prints("");
+        seen.says(&format!("husk: warning: {} is not used: {why}", place.path("here/husk.toml")));
+        // One that is named is.
+        place.sh(&["--config", "husk.toml"], "echo $A").prints("file");
+    }
+    // Nothing is said of a directory without one, where the search ends.
+    let place = Place::new();
+    fs::write(place.path("husk.toml"), "env = \"A=above\"\n").unwrap();
+    place.sh(&[], "echo $A").prints("above");
+    permit(Path::new(&place.path("here")), 0o777);
+    place.sh(&[], "echo $A").prints("");
+}
+
+fn permit(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }

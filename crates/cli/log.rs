@@ -93,6 +93,13 @@ impl Log {
         }
     }
 
+    /// Tells people what is done.
+    pub(crate) fn note(&self, note: &impl Display) {
+        if self.level >= LogLevel::Warning && self.is_for_people() {
+            output::tell(&format!("{}: {}\n", *NAME, escape::line(&note.to_string())));
+        }
+    }
+
     pub(crate) fn warning(&self, warning: &impl Display) {
         if self.level < LogLevel::Warning {
             return;

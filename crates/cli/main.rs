@@ -10,6 +10,7 @@
 
 mod args;
 mod commands;
+mod directory;
 mod entry;
 mod escape;
 mod exit;
@@ -22,6 +23,7 @@ mod report;
 mod session;
 mod settings;
 mod timings;
+mod trusted;
 mod version;
 
 use crate::log::Log;

@@ -1,6 +1,7 @@
 //! What is told of tests to other programs: lines of JSON and JUnit's XML. Cargo runs a binary after the other, and each
 //! has a husk of its own: all of them add to the same files.
 
+use crate::directory::Directory;
 use crate::escape;
 use crate::output::Unwritten;
 use anyhow::{Context as _, Result};
@@ -8,8 +9,9 @@ use husk_hermetic::junit::Suite;
 use husk_hermetic::{Attempt, Ended, Profile, Tested};
 use rustix::fs::{FlockOperation, flock};
 use std::env;
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write as _};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 pub(crate) struct Report {
@@ -17,7 +19,14 @@ pub(crate) struct Report {
     lines: Option<File>,
     /// The first line that could not be written is the last that was tried.
     written: Result<()>,
-    junit: Option<(PathBuf, Suite)>,
+    junit: Option<(Document, Suite)>,
+}
+
+/// The file of JUnit's XML. Its directory is opened before a test could change the way there.
+struct Document {
+    path: PathBuf,
+    directory: Directory,
+    name: OsString,
 }
 
 impl Report {
@@ -29,8 +38,13 @@ impl Report {
         junit: Option<&Path>,
     ) -> Result<Self> {
         let open = |path: &Path| {
-            let file = File::options().append(true).create(true).open(path);
+            let file = Directory::of(path).and_then(|(directory, name)| directory.append(&name));
             file.with_context(|| format!("open {}", path.display()))
+        };
+        let document = |path: &Path| {
+            let (directory, name) =
+                Directory::of(path).with_context(|| format!("open the directory of {}", path.display()))?;
+            anyhow::Ok(Document { path: path.to_owned(), directory, name })
         };
         let binary = profile.args.first().map(PathBuf::from).unwrap_or_default();
         let file = binary.file_name().unwrap_or_default().to_string_lossy();
@@ -45,7 +59,7 @@ impl Report {
         Ok(Self {
             lines: json.map(open).transpose()?,
             written: Ok(()),
-            junit: junit.map(|path| (path.to_owned(), suite)),
+            junit: junit.map(document).transpose()?.map(|document| (document, suite)),
             binary: binary.to_string_lossy().into_owned(),
         })
     }
@@ -76,25 +90,19 @@ impl Report {
     /// Writes what is written at the end.
     pub(crate) fn finish(self) -> Result<()> {
         self.written?;
-        let Some((path, suite)) = self.junit else { return Ok(()) };
-        add_suite(&path, suite).with_context(|| path.display().to_string())
+        let Some((document, suite)) = self.junit else { return Ok(()) };
+        add_suite(&document, suite).with_context(|| document.path.display().to_string())
     }
 }
 
 /// Adds to a document. Whoever reads it meanwhile sees all of it, with the suite or without.
-fn add_suite(path: &Path, suite: Suite) -> Result<()> {
-    let directory = path.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::create_dir_all(directory).context("make its directory")?;
+fn add_suite(document: &Document, suite: Suite) -> Result<()> {
+    let Document { directory, name, .. } = document;
     // The directory and not the file, which will be another one. It is free again when it is closed.
-    let lock = File::open(directory).context("open its directory")?;
-    flock(&lock, FlockOperation::LockExclusive).context("lock its directory")?;
-    let before = match fs::read_to_string(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
-        read => read.context("read it")?,
-    };
+    flock(directory, FlockOperation::LockExclusive).context("lock its directory")?;
+    let before = directory.read(name).context("read it")?.unwrap_or_default();
     let document = suite.into_document(&before)?;
-    let next = path.with_extension("xml.new");
-    fs::write(&next, document).and_then(|()| fs::rename(&next, path)).context("write it")
+    directory.replace(name, &document).context(Unwritten("JUnit"))
 }
 
 fn line(binary: &str, tested: &Tested) -> serde_json::Value {

@@ -1,7 +1,8 @@
 //! `husk.toml`: options of `test` that are the same each time, for all tests or for some.
 //!
 //! A key is the name of an option, and its value is what would be typed after it: there is no second list of options.
-//! What is typed counts more, and an override more than what stands before it.
+//! What is typed counts more, and an override more than what stands before it. A file that somebody else could have
+//! written is not obeyed unless it is named.
 //!
 //! ```toml
 //! timeout = "60s"
@@ -12,12 +13,13 @@
 //! timeout = "10m"
 //! ```
 
+use crate::log::Log;
+use crate::trusted::{self, Found};
 use anyhow::{Context as _, Result, anyhow};
 use clap::builder::ValueParser;
 use clap::{ArgAction, Command};
 use std::ffi::OsString;
 use std::fs;
-use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::Path;
 use toml::Spanned;
@@ -65,22 +67,36 @@ pub(crate) struct Subject<'s> {
 }
 
 impl Settings {
-    /// Reads the file that is named, or the nearest in this directory and those that it is in.
-    pub(crate) fn find(named: Option<&Path>, directory: &Path, command: &Command) -> Result<Option<Self>> {
-        let read = |path: &Path| match fs::read_to_string(path) {
-            Ok(text) => Self::parse(&text, path, command).map(Some),
-            Err(error)
-                if named.is_none()
-                    && matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
-            {
-                Ok(None)
+    /// Reads the file that is named, or the nearest in this directory and those that it is in, and says which one it
+    /// was. One that is named may be anybody's.
+    pub(crate) fn find(
+        named: Option<&Path>,
+        directory: &Path,
+        command: &Command,
+        log: &Log,
+    ) -> Result<Option<Self>> {
+        let (path, text) = match named {
+            Some(path) => {
+                let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+                (path.to_owned(), text)
             }
-            Err(error) => Err(error).with_context(|| format!("read {}", path.display())),
+            None => {
+                let found = trusted::nearest(NAME, directory);
+                match found.with_context(|| format!("look for {NAME} from {}", directory.display()))? {
+                    Found::File(path, text) => {
+                        log.note(&format!("options from {}", path.display()));
+                        (path, text)
+                    }
+                    Found::Distrusted(path, why) => {
+                        let path = path.display();
+                        log.warning(&format!("{path} is not used: {why} ('--config {path}' uses it)"));
+                        return Ok(None);
+                    }
+                    Found::Nothing => return Ok(None),
+                }
+            }
         };
-        match named {
-            Some(path) => read(path),
-            None => directory.ancestors().find_map(|above| read(&above.join(NAME)).transpose()).transpose(),
-        }
+        Self::parse(&text, &path, command).map(Some)
     }
 
     fn parse(text: &str, path: &Path, command: &Command) -> Result<Self> {

@@ -7,7 +7,7 @@ use crate::report::Report;
 use crate::session::Session;
 use crate::settings::{Settings, Subject};
 use crate::{args, escape};
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args as _, Command, FromArgMatches as _};
 use husk_hermetic::{
@@ -16,15 +16,15 @@ use husk_hermetic::{
 use rustix::termios::tcgetwinsize;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::env;
 use std::ffi::OsString;
 use std::io::{ErrorKind, LineWriter, Write as _, stdout};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::process;
 use std::rc::Rc;
 use std::time::Duration;
+use std::{env, fs};
 
 pub(super) const MORE: &str = "
 The program has the host's files, but cannot write to them; /tmp, /var/tmp, /run, /dev and its home directory are its
@@ -165,7 +165,7 @@ pub(super) fn perform(matches: &ArgMatches, session: &Session<'_>) -> Result<Exi
     let command = Test::augment_args(args::program());
     let manifest = env::var_os("CARGO_MANIFEST_DIR").filter(|_| test.tests.runner).map(PathBuf::from);
     let directory = manifest.map_or_else(env::current_dir, Ok).context("find the working directory")?;
-    match Settings::find(test.config.as_deref(), &directory, &command)? {
+    match Settings::find(test.config.as_deref(), &directory, &command, session.log)? {
         None => run(test, &|_| Ok(None), session),
         Some(settings) => {
             let file =
@@ -256,6 +256,7 @@ fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
             return as_it_is(&profile);
         }
         husk_hermetic::show(&mut profile);
+        tests.refuse_reports(&profile)?;
         let mut told = Report::begin(&profile, tests.shard, tests.json.as_deref(), tests.junit.as_deref())?;
         if kind == Kind::Tests
             && let Some((done, written)) = run_tests(&profile, how, &tests, named, &mut told)?
@@ -302,13 +303,17 @@ fn run_tests(
     let usual = Rc::new(Setting { profile: profile.clone(), retries: tests.retries });
     let known = RefCell::new(vec![usual.clone()]);
     let setting = |name: &str| {
-        let test = named(name).map_err(|error| Error::Setting(format!("{error:#}")))?;
-        let setting = test.map(|test| {
-            let retries = test.tests.retries;
-            let mut profile = test.profile(Profile::default());
-            husk_hermetic::show(&mut profile);
-            Setting { profile, retries }
-        });
+        let wrong = |error: anyhow::Error| Error::Setting(format!("{error:#}"));
+        let setting = match named(name).map_err(wrong)? {
+            Some(test) => {
+                let retries = test.tests.retries;
+                let mut profile = test.profile(Profile::default());
+                husk_hermetic::show(&mut profile);
+                tests.refuse_reports(&profile).map_err(wrong)?;
+                Some(Setting { profile, retries })
+            }
+            None => None,
+        };
         let mut known = known.borrow_mut();
         let is_known = known.iter().find(|known| setting.as_ref().is_none_or(|setting| *setting == ***known));
         Ok(match (is_known.cloned(), setting) {
@@ -331,6 +336,34 @@ fn run_tests(
     let done = husk_hermetic::run_tests(profile, how, &mut choice, &mut results)?;
     results.flush()?;
     Ok(done.map(|done| (done, results.get_ref().finish())))
+}
+
+impl Tests {
+    /// Refuses reports where a test may write: it could put something else in their place, or change what they say.
+    fn refuse_reports(&self, profile: &Profile) -> Result<()> {
+        let written = profile.shown.iter().filter(|show| show.access == Access::Write);
+        let written = written.map(|show| {
+            fs::canonicalize(&show.path).with_context(|| format!("find {}", show.path.display()))
+        });
+        let written = written.collect::<Result<Vec<_>>>()?;
+        for (option, report) in [("--json", &self.json), ("--junit", &self.junit)] {
+            let Some(report) = report else { continue };
+            // As much of it as is there: the rest is made.
+            let there = path::absolute(report).with_context(|| format!("find {}", report.display()))?;
+            let there = there.ancestors().skip(1).find_map(|above| fs::canonicalize(above).ok());
+            let place = there.zip(report.file_name()).map(|(there, name)| there.join(name));
+            if let Some(within) =
+                written.iter().find(|path| place.iter().any(|place| place.starts_with(path)))
+            {
+                bail!(
+                    "{option} {}: is below --write {}, where a test could change it",
+                    report.display(),
+                    within.display()
+                );
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Test {

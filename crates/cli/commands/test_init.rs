@@ -1,14 +1,14 @@
 //! `test init`: has cargo run each test of a project in a sandbox.
 
 use crate::args;
+use crate::directory::Directory;
 use crate::escape;
 use crate::exit::Exit;
 use crate::output::{self, Reader};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use clap::{Args as _, FromArgMatches as _};
 use std::ffi::OsString;
-use std::fs;
-use std::io::{self, ErrorKind, IsTerminal as _, stdin};
+use std::io::{ErrorKind, IsTerminal as _, stdin};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use toml::de::{DeTable, DeValue};
@@ -33,11 +33,10 @@ pub(super) fn perform(arguments: &[OsString]) -> Result<Exit> {
     let command = Init::augment_args(args::program()).override_usage("husk test init [--print | --yes]");
     let matches = command.try_get_matches_from(arguments);
     let init = Init::from_arg_matches(&matches.map_err(|error| anyhow!("init: {}", args::message(&error)))?)?;
-    let path = configuration()?;
-    let before = match fs::read_to_string(&path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
-        read => read.with_context(|| format!("read {}", path.display()))?,
-    };
+    let project = project()?;
+    let above = Directory::open(&project).with_context(|| format!("open {}", project.display()))?;
+    let Configuration { name, before } = configuration(&above, &project.join(DIRECTORY))?;
+    let path = project.join(DIRECTORY).join(name);
     let shown = path.display().to_string();
     let shown = escape::cell(&shown);
     let after = with_runner(&before).with_context(|| path.display().to_string())?;
@@ -50,23 +49,49 @@ pub(super) fn perform(arguments: &[OsString]) -> Result<Exit> {
         if !init.yes && !agrees(&path)? {
             bail!("{}: not written", path.display());
         }
-        write(&path, &after).with_context(|| format!("write {}", path.display()))?;
+        let written = above.ensure_inner(DIRECTORY).and_then(|inner| inner.replace(name.as_ref(), &after));
+        written.with_context(|| format!("write {}", path.display()))?;
         output::print(format!("{shown}: written\nnow: cargo test\n"))?;
     }
     Ok(Exit::Success)
 }
 
 /// Where cargo looks, in the directory of the workspace.
-fn configuration() -> Result<PathBuf> {
+const DIRECTORY: &str = ".cargo";
+
+/// Cargo's configuration there.
+struct Configuration {
+    name: &'static str,
+    before: String,
+}
+
+/// The directory of the workspace.
+fn project() -> Result<PathBuf> {
     let asked =
         Command::new("cargo").args(["locate-project", "--workspace", "--message-format=plain"]).output();
     let asked = asked.context("run cargo")?;
     ensure!(asked.status.success(), "cargo: {}", String::from_utf8_lossy(&asked.stderr).trim());
     let manifest = String::from_utf8(asked.stdout).context("cargo names the project")?;
-    let directory = Path::new(manifest.trim_end()).parent().context("cargo names no project")?.join(".cargo");
+    Ok(Path::new(manifest.trim_end()).parent().context("cargo names no project")?.to_owned())
+}
+
+/// Reads the configuration. A repository may be anybody's: no symlink of it is followed.
+fn configuration(above: &Directory, shown: &Path) -> Result<Configuration> {
+    let directory = match above.inner(DIRECTORY) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Ok(Configuration { name: "config.toml", before: String::new() });
+        }
+        opened => opened.with_context(|| format!("open {}, and follow no symlink", shown.display()))?,
+    };
     // Of two, cargo reads the one with the older name.
-    let older = directory.join("config");
-    Ok(if older.is_file() { older } else { directory.join("config.toml") })
+    for name in ["config", "config.toml"] {
+        let before = directory.read(name.as_ref());
+        let read = || format!("read {}, and follow no symlink", shown.join(name).display());
+        if let Some(before) = before.with_context(read)? {
+            return Ok(Configuration { name, before });
+        }
+    }
+    Ok(Configuration { name: "config.toml", before: String::new() })
 }
 
 fn agrees(path: &Path) -> Result<bool> {
@@ -77,14 +102,6 @@ fn agrees(path: &Path) -> Result<bool> {
     let mut answer = String::new();
     stdin().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
-}
-
-/// At once, or not at all.
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    let next = path.with_extension("toml.new");
-    path.parent().map_or(Ok(()), fs::create_dir_all)?;
-    fs::write(&next, text)?;
-    fs::rename(next, path)
 }
 
 /// The same configuration with husk as runner. What else is there stays, to the letter.

@@ -93,4 +93,4 @@ pub use trust::Distrust;
 pub use update::{Update, resources, update};
 pub use validate::{Finding, Severity, validate};
 pub use wait::wait;
-pub use whole::write_whole;
+pub use whole::{write_whole, write_whole_in};

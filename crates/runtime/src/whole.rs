@@ -60,6 +60,16 @@ pub(crate) fn write(directory: impl AsFd, name: &OsStr, mode: Mode, bytes: &[u8]
     draft.place(name)
 }
 
+/// Writes the file `name` in `directory` whole, with `mode` less what the umask takes away. A symlink there is
+/// replaced and not followed.
+///
+/// # Errors
+///
+/// If it cannot be written. What was there before is then still there.
+pub fn write_whole_in(directory: impl AsFd, name: &OsStr, mode: u32, bytes: &[u8]) -> io::Result<()> {
+    write(directory, name, Mode::from_raw_mode(mode), bytes)
+}
+
 /// Writes the file at `path` whole, with `mode` less what the umask takes away. A symlink there is replaced and not
 /// followed.
 ///

@@ -1,0 +1,82 @@
+//! Files that decide what husk does, found beside what is run: obeyed only where nobody else could have written them.
+//!
+//! As with git's `safe.directory`: a file in a directory above, such as `/tmp/husk.toml`, would decide for everybody
+//! below it, for root too.
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, open, openat, statat};
+use rustix::io::Errno;
+use rustix::process::{getegid, geteuid};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+/// Longer than anybody writes by hand.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// What the search has come to.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// The nearest file.
+    File(PathBuf, String),
+    /// There is a file that is not obeyed, and why not.
+    Distrusted(PathBuf, String),
+    /// None, up to the root or the first directory that others may write to.
+    Nothing,
+}
+
+/// Looks for the nearest file of this name in a directory and those that it is in.
+pub(crate) fn nearest(name: &str, directory: &Path) -> io::Result<Found> {
+    for above in directory.ancestors() {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = match open(above, flags, Mode::empty()) {
+            Err(Errno::NOENT | Errno::NOTDIR) => continue,
+            opened => opened?,
+        };
+        let path = above.join(name);
+        if let Some(why) = distrust(&fstat(&opened)?) {
+            let is_there = statat(&opened, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+            let why = format!("its directory {why}");
+            return Ok(if is_there { Found::Distrusted(path, why) } else { Found::Nothing });
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = match openat(&opened, name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => continue,
+            Err(Errno::LOOP) => return Ok(Found::Distrusted(path, "it is a symlink".to_owned())),
+            file => file?,
+        };
+        let stat = fstat(&file)?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let why = match distrust(&stat) {
+            _ if kind != FileType::RegularFile => Some("is not a regular file".to_owned()),
+            None if u64::try_from(stat.st_size).is_ok_and(|size| size > MOST_BYTES) => {
+                Some(format!("has more than {MOST_BYTES} bytes"))
+            }
+            why => why,
+        };
+        return match why {
+            Some(why) => Ok(Found::Distrusted(path, format!("it {why}"))),
+            None => {
+                let mut text = String::new();
+                File::from(file).take(MOST_BYTES).read_to_string(&mut text)?;
+                Ok(Found::File(path, text))
+            }
+        };
+    }
+    Ok(Found::Nothing)
+}
+
+/// Why somebody else could have written it, if that is so.
+fn distrust(stat: &Stat) -> Option<String> {
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    // A user's own group, which has their number, has nobody else in it.
+    let is_own_group = stat.st_gid == group && group == user;
+    if stat.st_uid != user && stat.st_uid != 0 {
+        Some(format!("belongs to user {}", stat.st_uid))
+    } else if stat.st_mode & 0o002 != 0 {
+        Some("may be written to by everybody".to_owned())
+    } else if stat.st_mode & 0o020 != 0 && !is_own_group {
+        Some(format!("may be written to by group {}", stat.st_gid))
+    } else {
+        None
+    }
+}
