@@ -4,10 +4,13 @@
 use crate::hermetic::{Place, has_sandboxes};
 use crate::util::{Bundle, Runtime, Seen, is_root, need};
 use husk_spawn::{IdMap, Namespaces};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::json;
 use std::fs;
-use std::path::Path;
-use std::process::Command;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 /// `husk` where an ordinary user finds it too.
 fn husk(place: &Place) -> String {
@@ -161,4 +164,91 @@ fn a_container_has_sandboxes_too() {
     runtime
         .run(&masked(with_sandbox(&["--strict"], &["exit", "7"])))
         .fails(125, "and --strict was asked for");
+}
+
+/// Root's processes are none of those that an rlimit holds of.
+#[test]
+fn roots_processes_are_limited_without_a_cgroup() {
+    need!(has_sandboxes(), "needs user namespaces");
+    need!(is_root(), "needs root");
+    need!(has_pid_max(), "needs a pid_max of each pid namespace, Linux 6.14");
+    let place = Place::new();
+    place.sh(&["--strict"], "cat /proc/sys/kernel/pid_max").prints("4396");
+    place.sh(&[], "echo 9 > /proc/sys/kernel/pid_max").fails(2, "Read-only file system");
+    // The kernel keeps some hundred pids, and so many more.
+    let forks =
+        "my $n = 0; while ($n < 1000) { my $pid = fork; defined $pid or last; $pid or sleep; $n++ } print $n";
+    let mut command = Command::new("unshare");
+    let husk = env!("CARGO_BIN_EXE_husk");
+    let script =
+        format!("umount -l /sys/fs/cgroup || exit 9; exec {husk} test --pids 20 -- perl -e '{forks}'");
+    command.args(["-m", "sh", "-c", &script]).current_dir(place.path("here"));
+    let seen = Seen(command.env("HOME", place.path("home")).output().unwrap());
+    let count: u32 = seen.succeeds().parse().unwrap();
+    assert!((20..=320).contains(&count), "{count}");
+}
+
+fn has_pid_max() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or(0));
+    (numbers.next(), numbers.next()) >= (Some(6), Some(14))
+}
+
+/// The cgroups of sandboxes that a process has made.
+fn cgroups_of(pid: u32) -> Vec<PathBuf> {
+    fn look(directory: &Path, part: &str, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            let name = entry.file_name().into_string().unwrap();
+            if !entry.file_type().unwrap().is_dir() {
+                continue;
+            }
+            if name.starts_with("husk-hermetic-") && name.contains(part) {
+                found.push(entry.path());
+            }
+            look(&entry.path(), part, found);
+        }
+    }
+    let mut found = Vec::new();
+    look(Path::new("/sys/fs/cgroup"), &format!("-{pid}-"), &mut found);
+    found
+}
+
+/// A sandbox with a cgroup, whose program waits.
+fn waiting_in_a_cgroup(place: &Place) -> Child {
+    let mut command = place.command(&["--memory", "64m"], &["sh", "-c", "echo begun; read x"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "begun\n");
+    child
+}
+
+#[test]
+fn cgroups_of_one_that_was_killed_are_removed_by_the_next() {
+    need!(has_sandboxes(), "needs user namespaces");
+    need!(is_root(), "needs root");
+    let place = Place::new();
+    let (mut killed, mut living) = (waiting_in_a_cgroup(&place), waiting_in_a_cgroup(&place));
+    let (left, kept) = (cgroups_of(killed.id()), cgroups_of(living.id()));
+    need!(!left.is_empty(), "needs cgroups that can be written to");
+    let procs = left.iter().flat_map(|cgroup| fs::read_to_string(cgroup.join("cgroup.procs")));
+    let pids: Vec<i32> =
+        procs.flat_map(|text| text.lines().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>()).collect();
+    let open = |pid: i32| pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
+    let programs: Vec<_> = pids.into_iter().map(open).collect();
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let most = Timespec { tv_sec: 30, tv_nsec: 0 };
+    for program in &programs {
+        assert_eq!(poll(&mut [PollFd::new(program, PollFlags::IN)], Some(&most)).unwrap(), 1, "it lives on");
+    }
+    let are_there = |cgroups: &[PathBuf]| cgroups.iter().all(|cgroup| cgroup.is_dir());
+    assert!(!programs.is_empty() && are_there(&left), "{left:?}");
+    place.test(&["--memory", "64m"], &["true"]).succeeds();
+    let stay: Vec<_> = left.iter().filter(|cgroup| cgroup.exists()).collect();
+    assert!(stay.is_empty(), "{stay:?}");
+    assert!(!kept.is_empty() && are_there(&kept), "{kept:?}");
+    drop(living.stdin.take());
+    assert!(!living.wait().unwrap().success());
+    assert!(!kept.iter().any(|cgroup| cgroup.exists()), "{kept:?}");
 }

@@ -5,12 +5,12 @@ use crate::oom::OomWatch;
 use crate::resources::Resources;
 use crate::stats::Stats;
 use crate::{devices, file, paths, v1, v2};
-use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::CWD;
 use rustix::io::Errno;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -177,6 +177,21 @@ impl Layout {
             Self::V1(hierarchies) => Ok(hierarchies.find(place)?.map(Cgroup::V1)),
             Self::V2(tree) => Ok(tree.find(in_tree(tree, place)?)?.map(Cgroup::V2)),
         }
+    }
+
+    /// The names of all cgroups that are beside those of a place, in whichever tree.
+    ///
+    /// # Errors
+    ///
+    /// If a directory cannot be read.
+    pub fn beside(&self, place: &Place) -> Result<BTreeSet<String>, Error> {
+        let mut names = BTreeSet::new();
+        for path in place.distinct().filter_map(Path::parent) {
+            let failed = |source| Error::Act { act: "read", path: path.to_owned(), source };
+            let directory = file::open_directory(CWD, path).map_err(failed)?;
+            names.extend(file::directories(directory.as_fd()).map_err(failed)?);
+        }
+        Ok(names)
     }
 
     /// Removes the cgroups of a place and those below them, waiting for processes that are ending. It is

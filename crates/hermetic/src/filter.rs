@@ -17,9 +17,20 @@ const ENOSYS: u16 = 38;
 /// What it says of an address family that it does not have.
 const EAFNOSUPPORT: u16 = 97;
 
-/// Keyrings are a user's and not a namespace's; a profile of the processor sees the whole machine.
-const ABSENT: [&str; 7] =
-    ["add_key", "bpf", "keyctl", "kexec_file_load", "kexec_load", "perf_event_open", "request_key"];
+/// Keyrings are a user's and not a namespace's; a profile of the processor sees the whole machine; what io_uring does
+/// for a program goes past this filter.
+const ABSENT: [&str; 10] = [
+    "add_key",
+    "bpf",
+    "io_uring_enter",
+    "io_uring_register",
+    "io_uring_setup",
+    "keyctl",
+    "kexec_file_load",
+    "kexec_load",
+    "perf_event_open",
+    "request_key",
+];
 
 /// What would change or tell of the machine. Without privileges the kernel refuses most of it anyway.
 const REFUSED: [&str; 17] = [

@@ -29,6 +29,8 @@ pub struct Host {
     pub most: [Option<u64>; 5],
     /// Whether the program has a cgroup of its own, which its limits of memory and processes are.
     pub cgroup: bool,
+    /// Whether a pid namespace has a `pid_max` of its own, as since Linux 6.14. Before, it was the machine's.
+    pub has_pid_max: bool,
     /// Whether a user namespace can be made.
     pub user_namespace: bool,
     /// What the program finds in `/proc`.
@@ -37,6 +39,13 @@ pub struct Host {
     pub clocks: (Duration, Duration),
     /// Whether places are missing in the profile's image: they are then made, where nobody finds them.
     pub lacks_places: bool,
+}
+
+impl Host {
+    /// Whether root's processes, of which no rlimit holds, are limited by their pid namespace.
+    pub(crate) fn limits_pids(&self) -> bool {
+        self.uid == 0 && !self.cgroup && self.has_pid_max && self.procfs == Procfs::Own
+    }
 }
 
 /// What a path is.

@@ -11,7 +11,7 @@ use crate::environment;
 use crate::filter;
 use crate::host::{Found, Host, Procfs};
 use crate::image::{self, Opened};
-use crate::profile::{Access, Image, Net, Profile};
+use crate::profile::{Access, Image, Limits, Net, Profile};
 use crate::view::{self, Cover};
 use bumpalo::Bump;
 use husk_bundle::container::{Clock, IdMapping};
@@ -37,6 +37,9 @@ pub(crate) const RDONLY: u64 = 0x1;
 pub(crate) const NOSUID: u64 = 0x2;
 pub(crate) const NODEV: u64 = 0x4;
 const NOEXEC: u64 = 0x8;
+
+/// The most that `pid_max` may be (linux/threads.h, `PID_MAX_LIMIT`).
+const MOST_PIDS: u64 = 4 << 20;
 
 /// Where the steps come from that mount a procfs.
 pub(crate) const PROC: &str = "proc";
@@ -354,7 +357,7 @@ fn files(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<Reg, 
     }
     let null = fill_dev(dev, devices, plan)?;
     if host.procfs == Procfs::Own {
-        proc(host, root, plan)?;
+        proc(profile, host, root, plan)?;
     }
     if let Some(image) = &image {
         image.furnish(null, plan)?;
@@ -590,13 +593,37 @@ fn fill_dev(directory: Reg, devices: Vec<(&str, Reg)>, plan: &mut Builder<'_>) -
 
 /// A procfs of the program's own processes. That of the host is still mounted: without one the kernel lets nobody
 /// mount another in a user namespace (fs/namespace.c, `mount_too_revealing`).
-fn proc(host: &Host, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
+fn proc(profile: &Profile, host: &Host, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
     let (target, proc) = (plan.at(PROC).target(Path::new("/proc"))?, plan.register()?);
     plan.push(Step::Fsopen { fstype: c"proc", out: proc });
     plan.push(Step::Fsmount { fs: proc, attributes: NOSUID | NODEV | NOEXEC });
     plan.push(Step::Attach { mount: proc, root: root.into(), target, place: Place::Ordinary });
+    if host.limits_pids() {
+        limit_pids(&profile.limits, proc, plan)?;
+    }
     not_its_own(host, proc, plan);
     plan.release(proc);
+    Ok(())
+}
+
+/// Limits the processes of the pid namespace, of whomever. A cgroup would do so too, but moving a process there takes
+/// longer than the rest of a sandbox.
+fn limit_pids(limits: &Limits, proc: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
+    /// When all pids have been used, the kernel begins again with this one (kernel/pid.c, `RESERVED_PIDS`).
+    const FIRST: u64 = 300;
+    plan.at("limits");
+    let most = limits.most_processes().saturating_add(FIRST).min(MOST_PIDS);
+    let (bytes, out) = (plan.slice(most.to_string().as_bytes()), plan.register()?);
+    plan.push(Step::OpenInProc {
+        proc: proc.into(),
+        path: c"sys/kernel/pid_max",
+        flags: OFlags::WRONLY,
+        out,
+    });
+    plan.push(Step::Write { fd: out.into(), bytes });
+    plan.push(Step::Close { fd: out.into() });
+    plan.release(out);
+    plan.at(PROC);
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use husk_script::sys::Errno;
 use husk_script::sys::limits::getrlimit;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2, readlink};
 use rustix::process::{getegid, geteuid, getuid};
+use rustix::system::uname;
 use rustix::time::{ClockId, clock_gettime};
 use std::ffi::OsString;
 use std::io::{stderr, stdin, stdout};
@@ -83,11 +84,19 @@ pub fn probe(profile: &Profile) -> Result<Host, Error> {
             .resources()
             .map(|(resource, asked)| asked.and_then(|_| getrlimit(resource).maximum)),
         cgroup: false,
+        has_pid_max: is_release(uname().release().to_bytes(), (6, 14)),
         user_namespace: true,
         procfs: Procfs::Own,
         clocks: (clock(ClockId::Monotonic), clock(ClockId::Boottime)),
         lacks_places,
     })
+}
+
+/// Whether a release of Linux is this one or a later one.
+fn is_release(release: &[u8], least: (u32, u32)) -> bool {
+    let mut numbers = release.split(|byte| !byte.is_ascii_digit());
+    let mut next = || std::str::from_utf8(numbers.next()?).ok()?.parse().ok();
+    next().zip(next()).is_some_and(|release| release >= least)
 }
 
 fn clock(clock: ClockId) -> Duration {
@@ -177,7 +186,7 @@ fn project(cwd: &Path, home: Option<&Path>) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::{home_in, project};
+    use super::{home_in, is_release, project};
     use std::path::Path;
 
     #[test]
@@ -186,6 +195,13 @@ mod tests {
             "root:x:0:0:root:/root:/bin/sh\nbroken\nwho:x:1000:1000::/home/who:/bin/sh\nnowhere:x:7:7:::\n";
         assert_eq!(home_in(users, 1000).as_deref(), Some(Path::new("/home/who")));
         assert_eq!((home_in(users, 7), home_in(users, 100)), (None, None));
+    }
+
+    #[test]
+    fn releases_are_compared_by_number() {
+        let is = |release: &str| is_release(release.as_bytes(), (6, 14));
+        assert!(is("6.14.0") && is("6.18.44-fc") && is("7.0-rc1") && is("10.1"));
+        assert!(!is("6.13.9") && !is("6.2.0-39-generic") && !is("5.15") && !is("6") && !is("x"));
     }
 
     #[test]

@@ -117,13 +117,18 @@ pub struct Limits {
 const MOST_PROCESSES: u64 = 4096;
 
 impl Limits {
+    /// How many processes and threads there may be, if nothing was asked for too.
+    pub(crate) fn most_processes(&self) -> u64 {
+        self.processes.unwrap_or(MOST_PROCESSES)
+    }
+
     /// Those that the kernel keeps for each process or user.
     #[must_use]
     pub fn resources(&self) -> [(Resource, Option<u64>); 5] {
         [
             (Resource::Cpu, self.cpu_seconds),
             (Resource::As, self.memory),
-            (Resource::Nproc, Some(self.processes.unwrap_or(MOST_PROCESSES))),
+            (Resource::Nproc, Some(self.most_processes())),
             (Resource::Nofile, self.files),
             (Resource::Fsize, self.file_size),
         ]

@@ -84,6 +84,8 @@ impl Display for Reached {
 pub enum Loss {
     /// Limits of memory and processes are each process's and each user's, not all of the program's together.
     Cgroup(String),
+    /// There is no limit of processes, which for root only a cgroup is.
+    Processes(String),
     /// The program sees the caller's procfs.
     Procfs,
     /// The program is in the caller's user namespace, with no privileges of it.
@@ -99,6 +101,9 @@ impl Display for Loss {
                     "limits of memory and processes are kept by rlimits, for each process and user, and not for all \
                      together: no cgroup can be had: {why}"
                 );
+            }
+            Self::Processes(why) => {
+                return write!(f, "root's processes are not limited: no cgroup can be had: {why}");
             }
             Self::Procfs => {
                 "/proc is the caller's, whose processes are seen there: parts of it are covered, as in a \
@@ -144,10 +149,18 @@ impl Machine {
 
     /// A cgroup for the next program, if its limits need one and one can be had.
     pub(crate) fn home(&mut self, limits: &Limits) -> Result<Option<Rc<Home>>, Error> {
-        let home = match Home::of(limits).transpose() {
+        let is_asked = limits.memory.is_some() || limits.processes.is_some();
+        self.host.cgroup = false;
+        let is_unlimited = self.host.uid == 0 && !self.host.limits_pids();
+        let home = match Home::of(limits, is_unlimited).transpose() {
             Ok(home) => home.map(Rc::new),
-            Err(error) => {
+            Err(error) if is_asked => {
                 self.lose(Loss::Cgroup(error.to_string()))?;
+                None
+            }
+            Err(error) => {
+                // Which nobody has asked for, and which is no isolation: not a reason to refuse.
+                self.tell(Loss::Processes(error.to_string()));
                 None
             }
         };
@@ -159,10 +172,14 @@ impl Machine {
         if self.how == Run::Strict {
             return Err(Error::Strict(loss));
         }
+        self.tell(loss);
+        Ok(())
+    }
+
+    fn tell(&mut self, loss: Loss) {
         if !self.losses.contains(&loss) {
             self.losses.push(loss);
         }
-        Ok(())
     }
 
     /// Runs one program to its end, and finds out meanwhile what can be had here.
@@ -176,12 +193,12 @@ impl Machine {
         profile: &Profile,
         look: impl Fn() -> (Streams, Option<Terminal>),
     ) -> Result<Ended, Error> {
-        let home = self.home(&profile.limits)?;
         let held = Held::all().map_err(|error| Error::Step { origin: "signals".to_owned(), error })?;
         loop {
+            let home = self.home(&profile.limits)?;
             let (streams, terminal) = look();
             let plan = self.plan(profile, streams)?;
-            let failed = match Sandbox::start(plan, &profile.limits, home.clone()) {
+            let failed = match Sandbox::start(plan, &profile.limits, home) {
                 Err(failed) => failed,
                 Ok(mut sandbox) => {
                     sandbox.lend(terminal);

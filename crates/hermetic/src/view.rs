@@ -113,6 +113,7 @@ mod tests {
             found: Vec::new(),
             most: [None; 5],
             cgroup: false,
+            has_pid_max: false,
             user_namespace: true,
             procfs: Procfs::Own,
             clocks: Default::default(),

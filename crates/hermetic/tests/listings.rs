@@ -33,6 +33,7 @@ fn user() -> Host {
         found: Vec::new(),
         most: [None, None, Some(1000), None, None],
         cgroup: false,
+        has_pid_max: true,
         user_namespace: true,
         procfs: Procfs::Own,
         clocks: Default::default(),
