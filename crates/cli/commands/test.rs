@@ -43,8 +43,9 @@ EXAMPLES:
   husk test --bundle bundle                 a bundle's program, in its root file system
   husk test --plan -- ./check               what would be done
 
-What is the same each time may stand in husk.toml, which is looked for where the package is and above: a key is an
-option's name, and [[override]] is for some tests, binaries or packages, with '*' in their names for anything:
+What is the same each time may stand in husk.toml, which is looked for where the package is and above, up to the first
+directory that others may write to: a key is an option's name, and [[override]] is for some tests, binaries or packages,
+with '*' in their names for anything:
   timeout = \"60s\"
   [[override]]
   test = \"slow::*\"
