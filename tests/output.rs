@@ -32,7 +32,6 @@ fn verbs_with_data(bundle: &str) -> Vec<Vec<&str>> {
         vec!["list", "--quiet"],
         vec!["list", "--format", "json"],
         vec!["state", "c"],
-        vec!["ps", "--format", "json", "c"],
         vec!["plan", bundle],
         vec!["plan", "--json", bundle],
         vec!["validate", bundle],
@@ -45,6 +44,7 @@ fn verbs_with_data(bundle: &str) -> Vec<Vec<&str>> {
     ];
     if crate::util::is_root() {
         verbs.push(vec!["ps", "c"]);
+        verbs.push(vec!["ps", "--format", "json", "c"]);
         verbs.push(vec!["events", "--stats", "c"]);
     }
     verbs

@@ -4,7 +4,7 @@
 
 use super::faults::left;
 use super::meanwhile::Said;
-use crate::util::{Bundle, Runtime, ends, guest, is_husk, need};
+use crate::util::{Bundle, Runtime, ends, guest, is_husk, is_root, need};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, FileType, mknodat};
 use rustix::io::Errno;
@@ -270,9 +270,12 @@ fn a_signal_ends_an_exec_that_the_containers_root_has_stopped() {
         kill_process(pid, Signal::TERM).unwrap();
         let (status, said) = ended(exec);
         assert_eq!(status.code(), Some(code), "{said}");
-        let processes: Value =
-            serde_json::from_str(&runtime.call("ps", &["--format", "json", "c"]).succeeds()).unwrap();
-        assert_eq!(processes.as_array().unwrap().len(), 1, "the process that was stopped lives");
+        // Without root there is no cgroup that knows its processes.
+        if is_root() {
+            let processes: Value =
+                serde_json::from_str(&runtime.call("ps", &["--format", "json", "c"]).succeeds()).unwrap();
+            assert_eq!(processes.as_array().unwrap().len(), 1, "the process that was stopped lives");
+        }
         runtime.call("delete", &["--force", "c"]).succeeds();
         container.wait().unwrap();
     }

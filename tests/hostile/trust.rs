@@ -341,7 +341,10 @@ fn a_list_of_users_that_is_no_file_is_not_opened() {
     }
     let runtime = Runtime::started(&bundle);
     runtime.call("exec", &["--user", "who:staff", "c", "/guest", "exit", "0"]).says("who");
-    runtime.call("exec", &["--user", "1", "c", "/guest", "exit", "0"]).succeeds();
+    // Without root no other id is mapped.
+    if is_root() {
+        runtime.call("exec", &["--user", "1", "c", "/guest", "exit", "0"]).succeeds();
+    }
     let mut room = [MaybeUninit::uninit(); 4096];
     let first = inotify::Reader::new(&watch, &mut room).next().map(|event| event.events());
     assert_eq!(first.err(), Some(Errno::AGAIN), "somebody opened it: {first:?}");

@@ -9,6 +9,7 @@ use husk_bundle::Container;
 use husk_bundle::container::{Clock, NamespaceKind};
 use husk_script::sys::namespace::Namespaces;
 use husk_script::{Reg, Step};
+use std::ffi::CStr;
 
 /// The host's names, of a namespace that is the container's own.
 pub(crate) fn names(container: &Container, plan: &mut Builder<'_>) -> Result<(), Error> {
@@ -122,9 +123,34 @@ fn is_callers_network(container: &Container, host: &Host) -> bool {
     })
 }
 
+/// Opens the file of the clocks' offsets while a caller without privileges still can. Before it joins a user
+/// namespace its memory becomes undumpable, and then the files of its process belong to root. The kernel takes
+/// the offsets from whoever opened the file with privileges over the new time namespace, which the owner of the
+/// user namespace has (kernel/time/namespace.c, `proc_timens_set_offset`).
+pub(crate) fn open_offsets(
+    container: &Container,
+    proc: Option<Reg>,
+    plan: &mut Builder<'_>,
+) -> Result<Option<Reg>, Error> {
+    let joins_users = joined(container).contains(Namespaces::USER);
+    let (Some(proc), true) = (proc, joins_users && !container.time_offsets.is_empty()) else {
+        return Ok(None);
+    };
+    plan.at("linux.timeOffsets");
+    procfs::open_file(proc, OFFSETS, plan).map(Some)
+}
+
+/// Below procfs.
+const OFFSETS: &CStr = c"self/timens_offsets";
+
 /// The clocks of a new time namespace, before anybody has entered it: that happens when another process is born, with
-/// memory of one's own.
-pub(crate) fn clocks(container: &Container, proc: Option<Reg>, plan: &mut Builder<'_>) -> Result<(), Error> {
+/// memory of one's own. In the process that has opened the file of `offsets`, if one has.
+pub(crate) fn clocks(
+    container: &Container,
+    proc: Option<Reg>,
+    offsets: Option<Reg>,
+    plan: &mut Builder<'_>,
+) -> Result<(), Error> {
     if container.time_offsets.is_empty() {
         return Ok(());
     }
@@ -145,7 +171,13 @@ pub(crate) fn clocks(container: &Container, proc: Option<Reg>, plan: &mut Builde
         format!("{clock} {} {}\n", offset.secs, offset.nanosecs)
     });
     let bytes = plan.slice(lines.collect::<String>().as_bytes());
-    procfs::write(proc, c"self/timens_offsets", bytes, plan)
+    match offsets {
+        Some(file) => {
+            procfs::write_file(file, bytes, plan);
+            Ok(())
+        }
+        None => procfs::write(proc, OFFSETS, bytes, plan),
+    }
 }
 
 /// A new network namespace has a loopback device, but nobody has switched it on.

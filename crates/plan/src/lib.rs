@@ -155,6 +155,7 @@ pub fn create<'b>(
     let proc = procfs::open(needs_procfs, &mut plan)?;
     // A lower score needs a privilege that is gone in a user namespace.
     process::oom_score(container, &mut plan);
+    let offsets = kernel::open_offsets(container, proc, &mut plan)?;
     namespaces::enter(container, host, start, &mut plan)?;
     // Before anything that needs an id: until ids are mapped the child has none.
     ids::map(container, host, &mut plan)?;
@@ -166,7 +167,7 @@ pub fn create<'b>(
     kernel::names(container, &mut plan)?;
     kernel::sysctl(container, host, proc, &mut plan)?;
     // Before another process is born, which would enter a new time namespace.
-    kernel::clocks(container, proc, &mut plan)?;
+    kernel::clocks(container, proc, offsets, &mut plan)?;
     kernel::loopback(container, &mut plan);
     namespaces::be_born(container, host, start, &mut plan);
     // Of the process that is to be the program.

@@ -27,12 +27,23 @@ pub(crate) fn write<'b>(
     plan: &mut Builder<'b>,
 ) -> Result<(), Error> {
     let Some(proc) = proc else { return Err(plan.error("procfs is not open")) };
+    let file = open_file(proc, path, plan)?;
+    write_file(file, bytes, plan);
+    Ok(())
+}
+
+/// Opens a file to be written with [`write_file`].
+pub(crate) fn open_file<'b>(proc: Reg, path: &'b CStr, plan: &mut Builder<'b>) -> Result<Reg, Error> {
     let file = plan.register()?;
     plan.push(Step::OpenInProc { proc: proc.into(), path, flags: OFlags::WRONLY, out: file });
+    Ok(file)
+}
+
+/// Writes the file and closes it.
+pub(crate) fn write_file<'b>(file: Reg, bytes: &'b [u8], plan: &mut Builder<'b>) {
     plan.push(Step::Write { fd: file.into(), bytes });
     plan.push(Step::Close { fd: file.into() });
     plan.release(file);
-    Ok(())
 }
 
 /// Closes procfs, when nothing more is opened through it.
