@@ -36,7 +36,7 @@ integration: ## containers by podman, containerd, Kubernetes' interface and dock
 test: ## every test, and every example run; installs what tests need where it can
 	tests/test.sh
 
-soak: ## 10,000 containers, 10,000 processes in one, 1,000 alive at once, and what is left; bytes through terminals; 20,000 races; faults at every call (CYCLES= WIDTH= EXECS= LIVE= BYTES= TERMINALS= STARTS=)
+soak: ## 10,000 containers, 10,000 processes in one, 1,000 alive at once, and what is left; bytes through terminals; 20,000 races; 20,000 starts beside a neighbour; faults at every call (CYCLES= WIDTH= EXECS= LIVE= BYTES= TERMINALS= STARTS=)
 	integration/soak/run.sh $(or $(CYCLES),10000) $(or $(WIDTH),8) $(or $(EXECS),10000) $(or $(LIVE),1000) \
 	    $(or $(BYTES),1073741824) $(or $(TERMINALS),100) $(or $(STARTS),20000)
 

@@ -136,6 +136,10 @@ pub fn exec(
         let host = Host { entry, ..host.clone() };
         let plan = husk_plan::exec(&container, target, &host, &request.call(&record)?, memory())?;
         let mut command = command(&plan);
+        if container.resources.limits_memory() {
+            // The limit is in force already, and the kernel kills everybody who shares its victim's memory.
+            command.own_memory();
+        }
         if let Some(directory) = home.as_ref().and_then(Home::directory) {
             enter(&mut command, directory)?;
         }
