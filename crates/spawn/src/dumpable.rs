@@ -15,6 +15,7 @@ use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::process::{Dumpable, prctl_get_dumpable, prctl_set_dumpable};
 use rustix::fs::stat;
 use rustix::process::geteuid;
+use rustix::thread::capabilities;
 use std::sync::{Mutex, PoisonError};
 
 /// The children that share the memory now and are, or become, weaker than we are.
@@ -33,12 +34,12 @@ impl Guard {
     /// A guard for a child that performs `steps` and is born in `namespaces`, if it becomes weaker than we
     /// are.
     ///
-    /// Root's memory is undumpable from then on. That of another user stays dumpable until the list says
-    /// otherwise or the kernel does (kernel/cred.c, `commit_creds`): the files in `/proc` of an undumpable
-    /// process belong to root, and the child's id maps are written to such files. It is weaker only in a
-    /// user namespace. In a new one there is nobody else before the program runs; before it joins one of
-    /// others, its list makes the memory undumpable. Processes of the same user outside may trace this
-    /// process anyway.
+    /// Root's memory is undumpable from then on, and so is that of another user with capabilities. That of a
+    /// user without stays dumpable until the list says otherwise or the kernel does (kernel/cred.c,
+    /// `commit_creds`): the files in `/proc` of an undumpable process belong to root, and the child's id maps
+    /// are written to such files. The child of such a user is weaker only in a user namespace. In a new one
+    /// there is nobody else before the program runs; before it joins one of others, its list makes the memory
+    /// undumpable. Processes of the same user outside may trace this process anyway.
     pub(crate) fn of_child(steps: &[Step<'_>], namespaces: Namespaces) -> Result<Option<Self>, Errno> {
         let makes_users = namespaces.contains(Namespaces::USER) || steps.iter().any(makes_users);
         if !makes_users && !steps.iter().any(weakens) {
@@ -49,7 +50,7 @@ impl Guard {
             Some(Sharers { children, before }) => (*children, *before),
             None => (0, prctl_get_dumpable()?),
         };
-        if before == Dumpable::Yes && geteuid().is_root() {
+        if before == Dumpable::Yes && has_privileges(makes_users)? {
             prctl_set_dumpable(Dumpable::No)?;
             // With others it stays undumpable: they may be in the hands of somebody weaker already.
             if makes_users && children == 0 && !owns_its_files()? {
@@ -78,6 +79,19 @@ impl Drop for Guard {
             Some(Sharers { children, before }) => Some(Sharers { children: children - 1, before }),
             None => None,
         };
+    }
+}
+
+/// Whether we hold what a child could lose. Somebody who is not root cannot map the ids of a new user namespace
+/// while memory is undumpable, capabilities or not.
+fn has_privileges(makes_users: bool) -> Result<bool, Errno> {
+    let holds = || Ok(!capabilities(None)?.permitted.is_empty());
+    if geteuid().is_root() {
+        Ok(true)
+    } else if makes_users {
+        Ok(false)
+    } else {
+        holds()
     }
 }
 

@@ -58,8 +58,8 @@
 //!   (mm/oom_kill.c, `__oom_kill_process`). A child that joins a cgroup with too small a memory
 //!   limit before exec can take this process with it; not one of
 //!   [`spawn_and_exec`](Command::spawn_and_exec), whose parent is suspended (`in_vfork`).
-//! - Whether a process can be dumped and traced is a property of memory. While a child that changes
-//!   its user is on its way, this process is not dumpable; see [`Command::uid`].
+//! - Whether a process can be dumped and traced is a property of memory. While a child that is
+//!   weaker than this process is on its way, this process is not dumpable; see [`Command::uid`].
 //! - This process may end, or exec, while a child is on its way. The child keeps the memory and goes
 //!   on.
 //!

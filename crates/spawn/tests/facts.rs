@@ -152,6 +152,16 @@ fn a_child_with_another_identity_makes_the_memory_of_both_undumpable_until_exec(
 }
 
 #[test]
+fn the_memory_that_a_child_of_roots_shares_is_undumpable_if_the_child_is_weaker() {
+    needs_root!();
+    // Neither changes an id, so the kernel leaves the memory as it is.
+    for weaker in ["dumpable-without-capabilities", "dumpable-in-new-user-namespace"] {
+        let said = guest(weaker).output().unwrap().stdout;
+        assert_eq!(text(&said), "Yes\nNo\nYes\n", "{weaker}");
+    }
+}
+
+#[test]
 fn so_does_a_child_that_joins_the_user_namespace_of_somebody_else() {
     needs_root!();
     let other = observe(|command| {

@@ -17,7 +17,7 @@ mod held;
 
 use held::Held;
 use husk_spawn::sys::Fd;
-use husk_spawn::sys::process::{prctl_get_dumpable, prctl_set_no_new_privs};
+use husk_spawn::sys::process::{Capabilities, prctl_get_dumpable, prctl_set_no_new_privs};
 use husk_spawn::{Child, Command, Error, IdMap, Namespaces, Resource, Signal, Stdio, Step};
 use rustix::process::{WaitId, WaitIdOptions, getegid, geteuid, waitid};
 use std::ffi::{c_int, c_ulong};
@@ -37,6 +37,15 @@ fn main() {
         ["oom-score-adj", "at-once"] => oom_score_adj(|command| command.spawn()),
         ["oom-score-adj", "when-released"] => oom_score_adj(|command| command.spawn_and_exec()),
         ["dumpable"] => dumpable(&|command| command.uid(1)),
+        ["dumpable-without-capabilities"] => dumpable(&|command| {
+            let capabilities = Capabilities { effective: 0, permitted: 0, inheritable: 0 };
+            command.step(Step::Capset { capabilities })
+        }),
+        ["dumpable-in-new-user-namespace"] => {
+            let own = |outside| [IdMap { inside: 0, outside, count: 1 }];
+            let (uids, gids) = (own(geteuid().as_raw()), own(getegid().as_raw()));
+            dumpable(&|command| command.new_namespaces(Namespaces::USER).uid_map(&uids).gid_map(&gids));
+        }
         ["dumpable-in-joined-user-namespace"] => {
             dumpable(&|command| command.join(handed_over(), Namespaces::USER))
         }
