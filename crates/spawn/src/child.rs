@@ -147,6 +147,9 @@ impl Child {
             });
             let length = match received {
                 Err(Errno::AGAIN) if flags.contains(RecvFlags::DONTWAIT) => return Ok(Poll::Pending),
+                // The child died before it read an answer. The kernel says so once (net/unix/af_unix.c,
+                // `unix_release_sock`), ahead of the messages that are still there and of the end of file.
+                Err(Errno::CONNRESET) => continue,
                 received => received.map_err(failed)?.bytes,
             };
             self.received = came.drain().find_map(|message| match message {

@@ -5,9 +5,10 @@ mod support;
 use husk_script::Handle;
 use husk_spawn::sys::file::{Mode, OFlags};
 use husk_spawn::sys::{Errno, Fd};
-use husk_spawn::{Command, Namespaces, Reason, Reg, Step};
+use husk_spawn::{Command, Namespaces, Reason, Reg, Request, Signal, Step};
 use rustix::io::read;
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{WaitId, WaitIdOptions, waitid};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::fd::AsFd as _;
@@ -292,4 +293,18 @@ fn nothing_of_a_caller_is_open_to_the_user_namespace_that_is_joined() {
     let kinds = Namespaces::USER | Namespaces::PID | Namespaces::MOUNT;
     let other = observe(|command| own_root(command).new_namespaces(kinds));
     seen_inside(kinds, &other);
+}
+
+#[test]
+fn a_child_that_dies_with_an_answer_unread_is_reported_as_killed() {
+    let mut child = ending("true", &[Step::Request { what: Request::Hooks }]).spawn().unwrap();
+    assert_eq!(child.next_request().unwrap(), Some(Request::Hooks));
+    child.signal(Signal::STOP).unwrap();
+    let stopped = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
+    waitid(WaitId::PidFd(child.as_fd()), stopped).unwrap().unwrap();
+    child.go_on().unwrap();
+    child.kill().unwrap();
+    assert_eq!(child.next_request().unwrap(), None);
+    let error = child.wait_for_exec().unwrap_err();
+    assert!(error.to_string().ends_with("killed by signal 9 before exec"), "{error}");
 }
