@@ -252,3 +252,24 @@ fn a_stranger_in_the_cgroup_is_in_the_way_of_delete_and_not_of_force() {
     said(&runtime, "delete --force c").succeeds();
     assert_eq!(left(&runtime, &bundle), [""; 0]);
 }
+
+// Such a lock belongs to no process (fcntl(2), "Open file description locks"): the kernel says -1 where else it says whose.
+#[test]
+fn delete_signals_nobody_for_a_lock_that_is_no_creators() {
+    need!(is_husk(), "the lock is husk's");
+    need!(Path::new("/usr/bin/perl").exists(), "needs perl, for a call that no crate here makes");
+    let runtime = Runtime::started(&Bundle::running("hang"));
+    // fcntl(F_OFD_SETLK) of F_RDLCK, by its number: perl opens no directory as a file.
+    let fcntl = if cfg!(target_arch = "x86_64") { 72 } else { 25 };
+    let lock = format!(
+        "use POSIX; my $fd = 0 + POSIX::open(shift, O_RDONLY); my $lock = pack('ssx4qqlx4', 0, 0, 0, 0, 0); \
+         syscall({fcntl}, $fd, 37, $lock) == 0 or die $!; exit(system(@ARGV) >> 8)"
+    );
+    let delete = runtime.command("delete");
+    let mut locked = Command::new("/usr/bin/perl");
+    locked.args(["-e", &lock]).arg(runtime.root().join("c")).arg(delete.get_program());
+    locked.args(delete.get_args()).args(["--force", "c"]);
+    runtime.detached(locked).fails(1, "the container's directory is locked by a program that is not husk");
+    assert_eq!(runtime.status(), "running");
+    runtime.call("delete", &["--force", "c"]).succeeds();
+}

@@ -11,13 +11,15 @@ use crate::error::Error;
 use crate::record::Record;
 use crate::trust::{self, Distrust};
 use crate::whole;
+use husk_spawn::sys::Fd;
+use husk_spawn::sys::file::{LockHolder, fcntl_lock_holder};
 use log::debug;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, fchmod, fcntl_lock, flock, fstat, mkdirat,
     openat, statat, unlinkat,
 };
 use rustix::io::{Errno, retry_on_intr};
-use rustix::process::{Flock, FlockType, Pid, fcntl_getlk};
+use rustix::process::Pid;
 use std::fmt::{self, Display, Formatter};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _};
@@ -166,12 +168,16 @@ impl Entry {
 
     /// The process that is creating the container, if there still is one.
     pub(crate) fn creator(&self) -> Result<Option<Pid>, Error> {
-        let mark = fcntl_getlk(&self.directory, &Flock::from(FlockType::WriteLock));
-        match mark.map_err(|errno| Error::file("look for the creator of", &self.path, errno))? {
+        let holder = fcntl_lock_holder(Fd::of(&self.directory));
+        match holder.map_err(|errno| Error::file("look for the creator of", &self.path, errno))? {
             None => Ok(None),
-            Some(Flock { pid: Some(pid), .. }) => Ok(Some(pid)),
-            Some(_) => {
+            Some(LockHolder::Process(pid)) => Ok(Some(pid)),
+            Some(LockHolder::Elsewhere) => {
                 Err(Error::State("the container is being created by a process of another pid namespace"))
+            }
+            // husk takes no such lock, and there is no process that could be told to let it go.
+            Some(LockHolder::Description) => {
+                Err(Error::State("the container's directory is locked by a program that is not husk"))
             }
         }
     }

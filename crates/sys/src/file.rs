@@ -1,8 +1,9 @@
 //! Descriptors, and files by name.
 
 use crate::raw::{self, Fcntl, Numeric, fcntl, numbers};
-use crate::{Errno, Fd, Result, Uid};
+use crate::{Errno, Fd, Pid, Result, Uid};
 use core::ffi::CStr;
+use linux_raw_sys::general::F_UNLCK;
 use rustix::fs::{CWD, SeekFrom};
 
 pub use rustix::fs::{Mode, OFlags};
@@ -70,6 +71,32 @@ pub fn fcntl_keep_on_exec(fd: Fd) -> Result {
 pub fn fcntl_is_kept_on_exec(fd: Fd) -> Result<bool> {
     const CLOEXEC: usize = 1;
     fcntl(fd, Fcntl::Getfd, 0).map(|flags| flags & CLOEXEC == 0)
+}
+
+/// Who holds a lock of fcntl(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockHolder {
+    /// This process.
+    Process(Pid),
+    /// A process that has no pid in our pid namespace.
+    Elsewhere,
+    /// No process: an open file description, which several processes may share (`F_OFD_SETLK`).
+    Description,
+}
+
+/// `fcntl(F_GETLK)`: who holds a lock on `fd` that keeps us from a write lock.
+///
+/// # Errors
+///
+/// `EBADF` if `fd` is not open.
+pub fn fcntl_lock_holder(fd: Fd) -> Result<Option<LockHolder>> {
+    let (kind, pid) = raw::fcntl_getlk(fd)?;
+    Ok(match pid {
+        _ if kind == F_UNLCK => None,
+        // Checked first: `Pid::from_raw` takes no negative number.
+        ..0 => Some(LockHolder::Description),
+        pid => Some(Pid::from_raw(pid).map_or(LockHolder::Elsewhere, LockHolder::Process)),
+    })
 }
 
 /// `fchown` of the owner alone.

@@ -485,6 +485,27 @@ pub(crate) fn ioctl_tiocgptpeer(master: Fd, flags: u32) -> Result<Fd> {
     descriptor(unsafe { call(nr::__NR_ioctl, [master.word(), TIOCGPTPEER, flags as usize, 0, 0, 0]) })
 }
 
+/// `fcntl(F_GETLK)`: the kind and the process of a lock on `fd` that excludes a write lock of the whole file.
+pub(crate) fn fcntl_getlk(fd: Fd) -> Result<(u32, i32)> {
+    /// `struct flock` of a system with 64 bits.
+    #[repr(C)]
+    struct Lock {
+        kind: i16,
+        whence: i16,
+        padding: i32,
+        start: i64,
+        length: i64,
+        pid: i32,
+        more_padding: i32,
+    }
+    // F_WRLCK from SEEK_SET; a length of 0 is to the end of the file.
+    let mut lock = Lock { kind: 1, whence: 0, padding: 0, start: 0, length: 0, pid: 0, more_padding: 0 };
+    let words = [fd.word(), nr::F_GETLK as usize, (&raw mut lock).addr(), 0, 0, 0];
+    // SAFETY: the kernel reads and writes one `flock`, which lives until it returns.
+    check(unsafe { call(nr::__NR_fcntl, words) })?;
+    Ok((u32::from(lock.kind.unsigned_abs()), lock.pid))
+}
+
 /// Sends `bytes`, and a copy of one descriptor with them.
 pub(crate) fn sendmsg_with(socket: Fd, bytes: &[u8], fd: Fd) -> Result<usize> {
     /// `struct cmsghdr` with one descriptor after it, and what `CMSG_SPACE` adds.
