@@ -3,7 +3,9 @@
 use crate::util::{Bundle, Runtime, is_husk, is_root, need};
 use serde_json::{Value, json};
 use std::fs;
+use std::os::unix::fs::chown;
 use std::path::Path;
+use std::process::Command;
 
 /// What the guest says to these words in a container of its own.
 #[track_caller]
@@ -227,4 +229,60 @@ fn its_limits_are_what_the_containers_are() {
     assert_eq!(line.split_whitespace().collect::<Vec<_>>()[3..5], ["20", "30"]);
     let state: Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
     assert_eq!(state["status"], "running");
+}
+
+// The process of a created container is undumpable, so its own user may not enter it. Root gives the container away here,
+// with the store: a store is its owner's alone.
+#[test]
+fn exec_by_a_user_before_start_says_that_the_container_must_be_started() {
+    need!(is_husk(), "the words are husk's");
+    let mut bundle = Bundle::running("wait");
+    let runtime = Runtime::under_test();
+    if is_root() {
+        give_away(&mut bundle, &runtime);
+    }
+    bundle.write();
+    let said = |verb: &str, words: &[&str]| {
+        let mut command = runtime.command(verb);
+        command.args(words);
+        runtime.detached(if is_root() { as_user(&command) } else { command })
+    };
+    let created = said("create", &["--bundle", bundle.path().to_str().unwrap(), "c"]);
+    let before = said("exec", &["c", "/guest", "exit", "7"]);
+    let started = said("start", &["c"]);
+    let after = said("exec", &["c", "/guest", "exit", "7"]);
+    // First of all, since the runtime deletes as root when it is dropped, who refuses a store of another user.
+    said("delete", &["--force", "c"]).succeeds();
+    created.succeeds();
+    before.fails(
+        255,
+        "cannot exec in a container that has not been started: until 'start' only root can enter it",
+    );
+    started.succeeds();
+    assert_eq!(after.0.status.code(), Some(7));
+}
+
+/// The user that root is in `as_user`.
+const USER: u32 = 1000;
+
+/// Makes a bundle and a store those of [`USER`].
+fn give_away(bundle: &mut Bundle, runtime: &Runtime) {
+    let linux = bundle.config["linux"].as_object_mut().unwrap();
+    linux.remove("cgroupsPath");
+    linux["namespaces"].as_array_mut().unwrap().push(json!({ "type": "user" }));
+    for ids in ["uidMappings", "gidMappings"] {
+        linux.insert(ids.to_owned(), json!([{ "containerID": 0, "hostID": USER, "size": 1 }]));
+    }
+    for path in [bundle.path(), &bundle.rootfs(), runtime.root()] {
+        chown(path, Some(USER), Some(USER)).unwrap();
+    }
+}
+
+/// The same command as [`USER`], without privileges.
+fn as_user(command: &Command) -> Command {
+    let user = USER.to_string();
+    let mut changed = Command::new("setpriv");
+    changed.args(["--reuid", &user, "--regid", &user, "--clear-groups"]);
+    changed.arg(command.get_program()).args(command.get_args());
+    changed
 }

@@ -10,7 +10,7 @@ use crate::launch::{Launched, command, enter, memory, perform};
 use crate::namespaces;
 use crate::pidfd::Watcher;
 use crate::probe::probe_process;
-use crate::record::Record;
+use crate::record::{self, Record};
 use crate::run::as_ended_by_signal;
 use crate::serve::Arrival;
 use crate::status::{self, Status};
@@ -27,6 +27,7 @@ use husk_spawn::sys::{Errno, Fd};
 use husk_spawn::{Namespaces, Reason};
 use log::{Level, debug, log_enabled};
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
@@ -102,7 +103,8 @@ pub fn exec(
     let entry = store.entry(&request.id)?;
     let mut record = entry.read()?;
     match status::of(&entry, &record)? {
-        Status::Created | Status::Running => {}
+        Status::Created => record.process.map_or(Ok(()), check_is_open)?,
+        Status::Running => {}
         Status::Paused if request.paused == Paused::Waits => {}
         Status::Paused => {
             let text = "cannot exec in a paused container (use --ignore-paused to override)";
@@ -197,6 +199,18 @@ fn begin(
         debug!("setns_init: about to exec {args:?} as user {uid}, group {gid}");
     }
     Ok(launched.child.go_on()?)
+}
+
+/// Whether the process of a created container may be entered. Its memory is undumpable until `start`, and the kernel then
+/// asks a caller for CAP_SYS_PTRACE in the user namespace that the container was created from (`ptrace_may_access`).
+fn check_is_open(init: record::Process) -> Result<(), Error> {
+    match fs::read_link(format!("/proc/{}/ns/user", init.pid)) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(Error::State(
+            "cannot exec in a container that has not been started: until 'start' only root can enter it",
+        )),
+        // Any other error is one of the join, which follows.
+        _ => Ok(()),
+    }
 }
 
 /// Until it is in the container's cgroup the process has the processors that we have.
