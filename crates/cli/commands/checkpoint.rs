@@ -1,10 +1,11 @@
 //! `checkpoint`.
 
 use super::Perform;
+use crate::entry;
 use crate::exit::Exit;
 use crate::session::{Session, absolute};
 use anyhow::{Context as _, Result, bail, ensure};
-use husk_runtime::checkpoint::{Extent, Request};
+use husk_runtime::checkpoint::{Extent, Request, StatusFd};
 use husk_runtime::{CgroupMode, Settings, Switch};
 use std::path::PathBuf;
 
@@ -135,10 +136,13 @@ impl Perform for Checkpoint {
                 .map(server)
                 .transpose()?,
             // As runc: -1 is none.
-            status_fd: self.status_fd.filter(|fd| *fd >= 0),
+            status_fd: self
+                .status_fd
+                .filter(|number| *number >= 0)
+                .map(|number| StatusFd { number, descriptor: entry::inherited(number) }),
             id: self.id,
         };
-        husk_runtime::checkpoint(&session.store, &request, |warnings| session.warn(warnings))?;
+        husk_runtime::checkpoint(&session.store, request, |warnings| session.warn(warnings))?;
         Ok(Exit::Success)
     }
 }

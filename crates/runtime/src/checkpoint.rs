@@ -9,15 +9,13 @@ use crate::error::Error;
 use crate::kill;
 use crate::notify;
 use crate::probe;
-use crate::procfs;
 use crate::status::{self, Status};
 use crate::store::Store;
 use crate::streams;
 use husk_bundle::Warning;
-use husk_spawn::sys::Fd;
-use husk_spawn::sys::file;
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{Mode, OFlags, fcntl_getfl, openat};
 use std::fs::DirBuilder;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 
@@ -25,11 +23,8 @@ const LOG: &str = "dump.log";
 /// Where CRIU writes numbers, beside it.
 const STATISTICS: &str = "stats-dump";
 
-/// How a file is open: 0 is for reading only.
-const O_ACCMODE: u32 = 3;
-
 /// What `checkpoint` is asked.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Request {
     /// The container's name.
     pub id: String,
@@ -42,7 +37,16 @@ pub struct Request {
     /// Where a server takes the pages: an address and a port.
     pub page_server: Option<(String, u16)>,
     /// A descriptor of the caller's to which a zero byte is written when pages can be asked for.
-    pub status_fd: Option<i32>,
+    pub status_fd: Option<StatusFd>,
+}
+
+/// A descriptor that the caller has named by its number.
+#[derive(Debug)]
+pub struct StatusFd {
+    /// The number.
+    pub number: i32,
+    /// The descriptor, which is closed when it has been written to. `None` if the caller has left none open.
+    pub descriptor: Option<OwnedFd>,
 }
 
 /// How much of a container is saved.
@@ -59,7 +63,11 @@ pub enum Extent {
 /// # Errors
 ///
 /// If it does not run, or CRIU is not there or cannot do it. The container then runs on.
-pub fn checkpoint(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])) -> Result<(), Error> {
+pub fn checkpoint(
+    store: &Store,
+    mut request: Request,
+    mut warn: impl FnMut(&[Warning]),
+) -> Result<(), Error> {
     criu::warn(&mut warn);
     let entry = store.entry(&request.id)?;
     // Nobody deletes it meanwhile.
@@ -85,7 +93,7 @@ pub fn checkpoint(store: &Store, request: &Request, mut warn: impl FnMut(&[Warni
     make_images(settings)?;
     let directories = Directories::open(settings)?;
     directories.clear([LOG, STATISTICS])?;
-    check_parent(request, &directories)?;
+    check_parent(&request, &directories)?;
     criu::check()?;
 
     directories.tell(&mut options);
@@ -118,7 +126,7 @@ pub fn checkpoint(store: &Store, request: &Request, mut warn: impl FnMut(&[Warni
     let mut status_fd = None;
     if settings.is_on(Switch::LazyPages) {
         criu::need(Feature::LazyPages)?;
-        status_fd = request.status_fd.map(check_status_fd).transpose()?;
+        status_fd = request.status_fd.take().map(check_status_fd).transpose()?;
     }
 
     let criu = Start::new()?.silent().start()?;
@@ -127,8 +135,7 @@ pub fn checkpoint(store: &Store, request: &Request, mut warn: impl FnMut(&[Warni
             && let Some(fd) = status_fd.take()
         {
             // Tolerated: who does not look any more need not be told.
-            file::write(fd, b"\0").unwrap_or(0);
-            file::close(fd);
+            rustix::io::write(&fd, b"\0").unwrap_or(0);
         }
         Ok(())
     });
@@ -163,16 +170,14 @@ fn check_parent(request: &Request, directories: &Directories) -> Result<(), Erro
 }
 
 /// A descriptor that the caller has, and that can be written to.
-fn check_status_fd(number: i32) -> Result<Fd, Error> {
+fn check_status_fd(StatusFd { number, descriptor }: StatusFd) -> Result<OwnedFd, Error> {
     let invalid = |reason: &str| Error::Argument {
         option: "invalid --status-fd argument",
         reason: format!("{number}: {reason}"),
     };
-    // None of ours is kept.
-    let is_there = |fd: &Fd| file::fcntl_is_kept_on_exec(*fd).unwrap_or(false);
-    let fd = Fd::new(number).filter(is_there).ok_or_else(|| invalid("is not open"))?;
-    let information = procfs::read(&format!("/proc/self/fdinfo/{number}")).unwrap_or_default();
-    let flags = information.lines().find_map(|line| line.strip_prefix("flags:"));
-    let access = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok()).unwrap_or(0) & O_ACCMODE;
-    if access == 0 { Err(invalid("not writable")) } else { Ok(fd) }
+    let descriptor = descriptor.ok_or_else(|| invalid("is not open"))?;
+    match fcntl_getfl(&descriptor) {
+        Ok(flags) if flags & OFlags::ACCMODE != OFlags::RDONLY => Ok(descriptor),
+        _ => Err(invalid("not writable")),
+    }
 }

@@ -5,8 +5,8 @@
 //! the caller left open over exec, and all that we open closes on exec.
 
 use crate::error::Error;
-use husk_spawn::sys::Fd;
-use husk_spawn::sys::file::fcntl_is_kept_on_exec;
+use husk_script::sys::Fd;
+use husk_script::sys::file::fcntl_is_kept_on_exec;
 use std::env;
 
 /// How many sockets we were given to listen on: the variables are meant for us only if they say so.

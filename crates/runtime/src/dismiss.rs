@@ -8,9 +8,9 @@
 use crate::error::Error;
 use crate::kill;
 use crate::store::Entry;
+use husk_script::sys::signal::pidfd_send_signal;
+use husk_script::sys::{Errno, Fd};
 use husk_spawn::Signal;
-use husk_spawn::sys::signal::pidfd_send_signal;
-use husk_spawn::sys::{Errno, Fd};
 use rustix::event::Timespec;
 use rustix::process::{PidfdFlags, pidfd_open};
 use std::os::fd::OwnedFd;

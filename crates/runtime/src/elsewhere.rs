@@ -5,7 +5,7 @@
 
 use crate::error::Error;
 use crate::interrupt::{Interrupt, Waited};
-use husk_spawn::sys::Errno;
+use husk_script::sys::Errno;
 use rustix::event::PollFlags;
 use rustix::io::retry_on_intr;
 use rustix::net::{

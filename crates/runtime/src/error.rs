@@ -3,7 +3,7 @@
 use crate::status::Status;
 use crate::store::NoRecord;
 use crate::trust::Distrust;
-use husk_spawn::sys::Errno;
+use husk_script::sys::Errno;
 use std::fmt::{self, Display, Formatter};
 use std::io;
 use std::path::{Path, PathBuf};

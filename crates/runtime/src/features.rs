@@ -3,8 +3,8 @@
 use crate::criu::ANNOTATION;
 use crate::status::OCI_VERSION;
 use husk_bundle::known;
+use husk_script::sys::process::seccomp_knows;
 use husk_seccomp::Flags;
-use husk_spawn::sys::process::seccomp_knows;
 use serde_json::{Value, json};
 
 /// All of it but the annotations. What is said of this machine is what its kernel knows; nothing is changed to find

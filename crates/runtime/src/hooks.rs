@@ -11,7 +11,7 @@ use husk_bundle::container::{self, Container};
 use husk_bundle::{Field, Warning};
 use husk_plan::hooks;
 use husk_script::report::MOST_WORDS;
-use husk_spawn::sys::Errno;
+use husk_script::sys::Errno;
 use husk_spawn::{Child, Command, Signal};
 use log::debug;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

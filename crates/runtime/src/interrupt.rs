@@ -5,8 +5,8 @@
 //! are blocked before there is anything to be taken along, and every wait looks at them as well.
 
 use crate::error::Error;
-use husk_spawn::sys::Errno;
-use husk_spawn::sys::signal::{ignored, read_signalfd, rt_sigprocmask};
+use husk_script::sys::Errno;
+use husk_script::sys::signal::{ignored, read_signalfd, rt_sigprocmask};
 use husk_spawn::{Signal, SignalSet, signalfd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::OnceCell;

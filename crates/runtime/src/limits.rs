@@ -6,7 +6,7 @@
 
 use husk_bundle::Container;
 use husk_bundle::container::NamespaceKind;
-use husk_spawn::sys::limits::{Rlimit, getrlimit, setrlimit};
+use husk_script::sys::limits::{Rlimit, getrlimit, setrlimit};
 
 /// Makes room for the limits of a container with a user namespace. Nothing changes for another one.
 pub(crate) fn make_room(container: &Container) {

@@ -3,8 +3,8 @@
 use husk_bundle::Container;
 use husk_bundle::container::{IdMapping, Namespace, NamespaceKind};
 use husk_plan::{JoinedIds, NamespacePath};
-use husk_spawn::sys::namespace::{Namespaces, ioctl_ns_get_nstype};
-use husk_spawn::sys::{Errno, Fd};
+use husk_script::sys::namespace::{Namespaces, ioctl_ns_get_nstype};
+use husk_script::sys::{Errno, Fd};
 use husk_spawn::{Command, Request, Step};
 use rustix::fs::{Mode, OFlags, fstat, fstatfs, open, stat};
 use std::fs;

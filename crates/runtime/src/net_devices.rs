@@ -9,9 +9,9 @@ use crate::netlink::{
     number,
 };
 use husk_bundle::container::NetDevice;
+use husk_script::sys::namespace::{Namespaces, setns};
+use husk_script::sys::{Errno, Fd};
 use husk_spawn::Child;
-use husk_spawn::sys::namespace::{Namespaces, setns};
-use husk_spawn::sys::{Errno, Fd};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::thread;

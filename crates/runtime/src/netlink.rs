@@ -4,7 +4,7 @@
 //! through slices, so that a length that is a lie ends the reading and nothing else. (CVE-2021-43784 was a
 //! length that had wrapped.)
 
-use husk_spawn::sys::Errno;
+use husk_script::sys::Errno;
 use rustix::io::retry_on_intr;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 use std::os::fd::OwnedFd;

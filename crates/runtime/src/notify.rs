@@ -10,8 +10,8 @@
 use crate::error::Error;
 use crate::store::Entry;
 use husk_bundle::container::{Container, Mount};
-use husk_spawn::sys::Fd;
-use husk_spawn::sys::file::sendmsg_with;
+use husk_script::sys::Fd;
+use husk_script::sys::file::sendmsg_with;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use std::env;

@@ -7,12 +7,12 @@ use crate::users::Users;
 use husk_bundle::Container;
 use husk_bundle::container::Source;
 use husk_plan::{AppArmor, CgroupEntry, CgroupMount, Host, Selinux};
-use husk_seccomp::{Abi, Arch, Machine};
-use husk_spawn::sys::Fd;
-use husk_spawn::sys::at::is_null_device;
+use husk_script::sys::Fd;
+use husk_script::sys::at::is_null_device;
 #[cfg(target_arch = "x86_64")]
-use husk_spawn::sys::process::knows_x32;
-use husk_spawn::sys::signal::ignored;
+use husk_script::sys::process::knows_x32;
+use husk_script::sys::signal::ignored;
+use husk_seccomp::{Abi, Arch, Machine};
 use rustix::process::{getegid, geteuid};
 use std::ffi::OsString;
 use std::fs;

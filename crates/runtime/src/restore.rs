@@ -28,8 +28,8 @@ use crate::terminal::{Console, Stay};
 use husk_bundle::container::NamespaceKind;
 use husk_bundle::{Container, Warning};
 use husk_plan::{CgroupEntry, Host};
-use husk_spawn::sys::namespace::{self, setns, unshare};
-use husk_spawn::sys::{Errno, Fd};
+use husk_script::sys::namespace::{self, setns, unshare};
+use husk_script::sys::{Errno, Fd};
 use husk_spawn::{Adopted, Namespaces, Signal};
 use rustix::fs::CWD;
 use rustix::mount::{

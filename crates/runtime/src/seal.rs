@@ -7,18 +7,19 @@
 //! made, from a sealed copy in memory.
 
 use crate::error::Error;
-use husk_spawn::sys::file::close;
-use husk_spawn::sys::mount::{Extent, mount_setattr, open_tree_clone};
-use husk_spawn::sys::process::execveat_empty;
-use husk_spawn::sys::{CArray, CPtr, Errno, Fd};
+use husk_script::sys::mount::{Extent, mount_setattr};
+use husk_script::sys::process::execveat_empty;
+use husk_script::sys::{CArray, CPtr, Errno, Fd};
 use rustix::fs::{
-    Access, MemfdFlags, SealFlags, StatVfsMountFlags, access, fcntl_add_seals, memfd_create, stat, statvfs,
+    Access, CWD, MemfdFlags, SealFlags, StatVfsMountFlags, access, fcntl_add_seals, memfd_create, stat,
+    statvfs,
 };
+use rustix::mount::{OpenTreeFlags, open_tree};
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 
 /// `MOUNT_ATTR_RDONLY`.
@@ -85,7 +86,7 @@ pub fn seal(environment: Environment) -> Result<Sealed, Error> {
         return Err(failed(Errno::INVAL));
     };
     match read_only_mount() {
-        Ok(mount) => Err(failed(execveat_empty(mount, argv, envp))),
+        Ok(mount) => Err(failed(execveat_empty(Fd::of(&mount), argv, envp))),
         // Without CAP_SYS_ADMIN here, or on a file system that cannot be mounted twice.
         Err(_) => {
             let copy = sealed_copy().map_err(|reason| Error::file("seal", "/proc/self/exe", reason))?;
@@ -106,10 +107,7 @@ pub enum Sealed {
 /// Which of the ways works here.
 pub(crate) fn examine() -> io::Result<Sealed> {
     match read_only_mount() {
-        Ok(mount) => {
-            close(mount);
-            Ok(Sealed::Mount)
-        }
+        Ok(_) => Ok(Sealed::Mount),
         Err(_) => sealed_copy().map(|_| Sealed::Memory),
     }
 }
@@ -127,9 +125,10 @@ fn sealed() -> Result<Option<Sealed>, Errno> {
 const SEALS: SealFlags =
     SealFlags::WRITE.union(SealFlags::GROW).union(SealFlags::SHRINK).union(SealFlags::SEAL);
 
-fn read_only_mount() -> Result<Fd, Errno> {
-    let mount = open_tree_clone(c"/proc/self/exe", Extent::Top)?;
-    mount_setattr(mount, Extent::Top, RDONLY, 0, 0)?;
+fn read_only_mount() -> Result<OwnedFd, Errno> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let mount = open_tree(CWD, c"/proc/self/exe", flags)?;
+    mount_setattr(Fd::of(&mount), Extent::Top, RDONLY, 0, 0)?;
     Ok(mount)
 }
 

@@ -14,7 +14,7 @@ use husk_bundle::Container;
 use husk_bundle::container::Scheduler;
 use husk_listing::Line;
 use husk_script::Step;
-use husk_spawn::sys::limits::{SchedAttr, sched_setattr};
+use husk_script::sys::limits::{SchedAttr, sched_setattr};
 use husk_spawn::{Child, Request};
 use log::debug;
 use rustix::process::Pid;

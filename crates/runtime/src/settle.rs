@@ -1,7 +1,7 @@
 //! What is so before anything else: as Rust's own runtime has it.
 
+use husk_script::sys::signal::rt_sigaction_ignore;
 use husk_spawn::Signal;
-use husk_spawn::sys::signal::rt_sigaction_ignore;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::fcntl_getfd;
 use rustix::stdio::{stderr, stdin, stdout};

@@ -9,7 +9,7 @@ use crate::status::{self, Status};
 use crate::store::{Entry, Store};
 use husk_listing::Why;
 use husk_script::report::{Failure, MOST_WORDS};
-use husk_spawn::sys::Errno;
+use husk_script::sys::Errno;
 use log::debug;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;

@@ -6,8 +6,8 @@
 use crate::error::Error;
 use crate::interrupt::{ENDING, is_ending};
 use crate::terminal::{End, Relay};
-use husk_spawn::sys::Errno;
-use husk_spawn::sys::signal::{read_signalfd, rt_sigaction_default, rt_sigprocmask, rt_sigwait};
+use husk_script::sys::Errno;
+use husk_script::sys::signal::{read_signalfd, rt_sigaction_default, rt_sigprocmask, rt_sigwait};
 use husk_spawn::{Adopted, Child, Signal, SignalSet, signalfd};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;

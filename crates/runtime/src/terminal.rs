@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::interrupt::Interrupt;
 use husk_bundle::Container;
 use husk_bundle::container::Terminal;
-use husk_spawn::sys::Errno;
+use husk_script::sys::Errno;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, open};
 use rustix::io::{read, retry_on_intr, write};

@@ -10,9 +10,9 @@
 use crate::error::Error;
 use husk_bundle::Container;
 use husk_bundle::container::{IdMapping, Mount, MountIdMapping, NamespaceKind, Source};
-use husk_spawn::sys::mount::{Extent, mount_setattr_idmap};
-use husk_spawn::sys::namespace::{setns, unshare_fs};
-use husk_spawn::sys::{Errno, Fd};
+use husk_script::sys::mount::{Extent, mount_setattr_idmap};
+use husk_script::sys::namespace::{setns, unshare_fs};
+use husk_script::sys::{Errno, Fd};
 use husk_spawn::{Child, Command, IdMap, Namespaces, Request, Signal, Step};
 use rustix::fs::CWD;
 use rustix::mount::{OpenTreeFlags, open_tree};

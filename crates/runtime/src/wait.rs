@@ -7,8 +7,8 @@
 use crate::error::Error;
 use crate::kill;
 use crate::store::Store;
-use husk_spawn::sys::Fd;
-use husk_spawn::sys::process::ioctl_pidfd_exit;
+use husk_script::sys::Fd;
+use husk_script::sys::process::ioctl_pidfd_exit;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 

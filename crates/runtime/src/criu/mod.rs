@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::launch::enter;
 use husk_bundle::{Field, Warning};
-use husk_spawn::sys::Errno;
+use husk_script::sys::Errno;
 use husk_spawn::{Child, Command, Reason, Stdio, find_program};
 use log::debug;
 use protocol::{Feature, Kind, Response};

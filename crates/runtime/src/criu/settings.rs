@@ -3,8 +3,8 @@
 use super::Message;
 use super::protocol::option;
 use crate::error::Error;
-use husk_spawn::sys::namespace::Namespaces;
-use husk_spawn::sys::{Errno, Fd};
+use husk_script::sys::namespace::Namespaces;
+use husk_script::sys::{Errno, Fd};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, mkdirat, open, openat, statat, unlinkat};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};

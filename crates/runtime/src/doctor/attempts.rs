@@ -1,18 +1,16 @@
 //! What is tried rather than guessed, each in a process of its own that ends with it.
 //!
-//! Only for a program with one thread: the process is a copy of us and goes on as we would.
+//! The process performs a list in a copy of our memory. When it has come to the end it is killed.
 
 use crate::error::Error;
 use husk_bundle::container::IdMapping;
-use husk_spawn::sys::clone::fork;
-use husk_spawn::sys::mount::{
-    Extent, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_setattr_idmap, open_tree_clone,
-};
-use husk_spawn::sys::namespace::unshare;
-use husk_spawn::sys::process::{End, setgroups, setresgid, setresuid, waitid_pidfd};
-use husk_spawn::sys::{Errno, Fd, file};
-use husk_spawn::{Command, IdMap, Namespaces, Stdio};
+use husk_script::sys::mount::{Extent, mount_setattr_idmap};
+use husk_script::sys::{Errno, Fd};
+use husk_spawn::{Command, IdMap, Namespaces, Reason, Reg, Request, Signal, Stdio, Step};
+use rustix::fs::CWD;
+use rustix::mount::{OpenTreeFlags, open_tree};
 use rustix::process::{Gid, Uid, getegid, geteuid};
+use std::ffi::CStr;
 
 /// Whether it can be done.
 pub(super) type Outcome = Result<(), Errno>;
@@ -20,47 +18,39 @@ pub(super) type Outcome = Result<(), Errno>;
 /// Namespaces without a user namespace, for which privileges are needed.
 pub(super) fn namespaces() -> Outcome {
     let all = [Namespaces::PID, Namespaces::NET, Namespaces::IPC, Namespaces::UTS, Namespaces::CGROUP];
-    attempt(|| unshare(all.into_iter().fold(Namespaces::MOUNT, |all, one| all | one)))
+    let namespaces = all.into_iter().fold(Namespaces::MOUNT, |all, one| all | one);
+    attempt(&[Step::Unshare { namespaces }])
 }
 
 /// A user namespace, by somebody without privileges.
 pub(super) fn user_namespace() -> Outcome {
-    attempt(|| in_user_namespace(Namespaces::EMPTY))
+    in_user_namespace(Namespaces::EMPTY, &[])
 }
 
 /// A file system in it. What gives who is in one no privileges lets it be made, and refuses this.
 pub(super) fn mount() -> Outcome {
-    attempt(|| {
-        in_user_namespace(Namespaces::MOUNT)?;
-        file_system("tmpfs", &[])
-    })
+    in_user_namespace(Namespaces::MOUNT, &file_system(c"tmpfs", None))
 }
 
 /// A procfs, which the kernel refuses where one that is there is covered in part (`mount_too_revealing`).
 pub(super) fn procfs() -> Outcome {
-    attempt(|| {
-        in_user_namespace(Namespaces::MOUNT | Namespaces::PID)?;
-        // The first process there.
-        attempt(|| file_system("proc", &[]))
-    })
+    // The pid namespace holds for children: the list goes on in its first process.
+    let mut steps = vec![Step::CloneParent { namespaces: Namespaces::EMPTY }];
+    steps.extend(file_system(c"proc", None));
+    in_user_namespace(Namespaces::MOUNT | Namespaces::PID, &steps)
 }
 
 /// An overlay, which is what images are put together by.
 pub(super) fn overlay() -> Outcome {
-    attempt(|| {
-        in_user_namespace(Namespaces::MOUNT)?;
-        file_system("overlay", &[(c"lowerdir", c"/etc:/usr")])
-    })
+    in_user_namespace(Namespaces::MOUNT, &file_system(c"overlay", Some((c"lowerdir", c"/etc:/usr"))))
 }
 
 /// A mount of the root file system with other ids.
 pub(super) fn idmapped_mount() -> Outcome {
     let map = || vec![IdMapping { container_id: 0, host_id: 1, size: 1 }];
     let Ok(users) = crate::trees::make(&(map(), map())) else { return Err(Errno::NOSPC) };
-    let tree = open_tree_clone(c"/", Extent::Top)?;
-    let mapped = mount_setattr_idmap(tree, Extent::Top, Fd::of(&users));
-    file::close(tree);
-    mapped
+    let tree = open_tree(CWD, c"/", OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)?;
+    mount_setattr_idmap(Fd::of(&tree), Extent::Top, Fd::of(&users))
 }
 
 /// A process with all the ids that a user has been given: by newuidmap, and who may use it.
@@ -74,54 +64,70 @@ pub(super) fn many_ids(uids: [u32; 2], gids: [u32; 2]) -> Result<(), Error> {
     Ok(command.status().map(drop)?)
 }
 
-/// A user namespace and others that belong to it, by nobody if we are root.
-fn in_user_namespace(others: Namespaces) -> Outcome {
-    if geteuid().is_root() {
-        const NOBODY: u32 = 65534;
-        // Tolerated: who is root without these privileges is as good as an ordinary user.
-        let groups = setgroups(&[]);
-        groups
-            .and_then(|()| setresgid(Gid::from_raw(NOBODY)))
-            .and_then(|()| setresuid(Uid::from_raw(NOBODY)))
-            .unwrap_or(());
-    }
-    unshare(Namespaces::USER | others)
+/// Does it in a user namespace and others that belong to it. Root tries it as nobody.
+fn in_user_namespace(others: Namespaces, then: &[Step<'static>]) -> Outcome {
+    let mut steps = as_nobody();
+    steps.push(Step::Unshare { namespaces: Namespaces::USER | others });
+    steps.extend(then);
+    attempt(&steps)
+}
+
+/// The steps by which root becomes a user without privileges. Root without the privilege to do so is one already.
+fn as_nobody() -> Vec<Step<'static>> {
+    const NOBODY: u32 = 65534;
+    let steps = [
+        Step::Setgroups { groups: &[] },
+        Step::Setresgid { gid: Gid::from_raw(NOBODY) },
+        Step::Setresuid { uid: Uid::from_raw(NOBODY) },
+    ];
+    let may = geteuid().is_root() && attempt(&steps).is_ok();
+    if may { steps.to_vec() } else { Vec::new() }
 }
 
 /// A new file system, mounted nowhere.
-fn file_system(fstype: &str, options: &[(&std::ffi::CStr, &std::ffi::CStr)]) -> Outcome {
-    let fstype = std::ffi::CString::new(fstype).map_err(|_| Errno::INVAL)?;
-    let file_system = fsopen(&fstype)?;
-    options.iter().try_for_each(|(key, value)| fsconfig_set_string(file_system, key, value))?;
-    fsconfig_create(file_system)?;
-    fsmount(file_system, 0).map(drop)
+fn file_system(fstype: &'static CStr, option: Option<(&'static CStr, &'static CStr)>) -> Vec<Step<'static>> {
+    let fs = Reg::new(0).expect("the first register");
+    let mut steps = vec![Step::Fsopen { fstype, out: fs }];
+    steps.extend(option.map(|(key, value)| Step::FsconfigString { fs, key, value }));
+    steps.push(Step::Fsmount { fs, attributes: 0 });
+    steps
 }
 
-/// Does it in a process of its own, whose end says how it went.
-fn attempt(what: impl FnOnce() -> Outcome) -> Outcome {
-    let child = fork(|| match what() {
-        Ok(()) => 0,
-        // The numbers of errors that concern us are small.
-        Err(errno) => u8::try_from(errno.raw_os_error()).unwrap_or(u8::MAX),
-    })?;
-    let end = waitid_pidfd(child.pidfd);
-    file::close(child.pidfd);
-    match end? {
-        End::Exited(0) => Ok(()),
-        End::Exited(number) => Err(Errno::from_raw_os_error(number.into())),
+/// Performs the steps in a process of its own, and says whether it came to their end.
+fn attempt(steps: &[Step<'static>]) -> Outcome {
+    let steps = steps.to_vec();
+    let mut command = Command::of_steps(move |writer| {
+        writer.push(Step::ParentDeathSignal { signal: Signal::KILL, parent: None });
+        // Among them its copy of our end of the channel, without which it ends when we do.
+        writer.push(Step::CloseOthers { first: Fd::FIRST_EXTRA, keep: None });
+        steps.iter().for_each(|step| writer.push(*step));
+        // Never answered: it is killed.
+        writer.push(Step::Request { what: Request::Parked });
+        Ok(())
+    });
+    command.own_memory().kill_on_drop();
+    let outcome = command.spawn().and_then(|mut child| match child.next_request()? {
+        Some(_) => Ok(()),
+        None => child.wait().map(drop),
+    });
+    outcome.map_err(|error| match error.reason() {
+        Reason::Errno(errno) => errno,
         // By a filter of system calls, which is a refusal.
-        End::Killed(_) => Err(Errno::PERM),
-    }
+        _ => Errno::PERM,
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Errno, attempt};
+    use super::{Errno, Namespaces, Step, attempt};
 
     #[test]
-    fn an_attempt_says_how_it_went() {
-        assert_eq!(attempt(|| Ok(())), Ok(()));
-        assert_eq!(attempt(|| Err(Errno::NOSPC)), Err(Errno::NOSPC));
-        assert_eq!(attempt(|| attempt(|| Err(Errno::PERM))), Err(Errno::PERM));
+    fn attempt_returns_the_errno_of_the_step_that_fails() {
+        const FAILS: Step<'static> = Step::Chroot { path: c"/no/such" };
+        const ON: Step<'static> = Step::CloneParent { namespaces: Namespaces::EMPTY };
+        assert_eq!(attempt(&[]), Ok(()));
+        assert_eq!(attempt(&[FAILS]), Err(Errno::NOENT));
+        assert_eq!(attempt(&[ON]), Ok(()));
+        assert_eq!(attempt(&[ON, FAILS]), Err(Errno::NOENT));
     }
 }

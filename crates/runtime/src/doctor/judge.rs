@@ -2,7 +2,7 @@
 
 use super::{Facts, Finding, Hierarchies, UserNamespaces, Verdict};
 use crate::seal::Sealed;
-use husk_spawn::sys::Errno;
+use husk_script::sys::Errno;
 
 /// The oldest kernel that has all that is used without asking.
 const OLDEST: (u32, u32) = (5, 14);
