@@ -58,6 +58,46 @@ fn the_child_has_no_standard_library() {
     }
 }
 
+/// The functions of `husk-sys` that only a child may call, by file.
+const CHILD_ONLY: [(&str, &[&str]); 3] = [
+    ("clone.rs", &["fork", "clone_parent", "fork_on", "vfork"]),
+    ("file.rs", &["close", "close_range", "close_range_on_exec", "dup3", "fcntl_keep_on_exec"]),
+    ("process.rs", &["seccomp_set_mode_filter", "seccomp_new_listener", "wait4_any_nohang"]),
+];
+
+/// Where the proof of being a child is made: in the two entries of a child, and in a program that is one list.
+const PROOFS: [&str; 3] =
+    ["crates/script/tests/freestanding/program.rs", "crates/spawn/src/clone.rs", "crates/sys/src/clone.rs"];
+
+#[test]
+fn calls_for_a_child_alone_take_its_proof() {
+    for (file, functions) in CHILD_ONLY {
+        let text = read(&Path::new("crates/sys/src").join(file));
+        for function in functions {
+            let is_declared = |line: &&str| {
+                line.strip_prefix("pub fn ")
+                    .and_then(|rest| rest.strip_prefix(function))
+                    .is_some_and(|rest| rest.starts_with(['(', '<']))
+            };
+            let line = text.lines().find(is_declared).unwrap_or_else(|| panic!("{file}: no {function}"));
+            assert!(line.contains("(_: &InChild"), "{file}: {function} takes no proof: {line}");
+        }
+    }
+    let text = read(Path::new("crates/script/src/lib.rs"));
+    assert!(text.contains("pub fn run(child: &InChild, "), "whoever runs a list is a child");
+}
+
+#[test]
+fn proof_of_being_a_child_is_made_where_the_list_says() {
+    // Put together here, so that this file does not find itself.
+    let made = ["InChild", "::new()"].concat();
+    let makes = |file: &PathBuf| {
+        read(file).lines().any(|line| !line.trim_start().starts_with("//") && line.contains(&made))
+    };
+    let found: BTreeSet<_> = sources().into_iter().filter(makes).collect();
+    assert_eq!(found, PROOFS.iter().map(PathBuf::from).collect());
+}
+
 #[test]
 fn no_file_has_grown_a_second_topic() {
     for file in sources() {

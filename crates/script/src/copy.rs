@@ -8,6 +8,7 @@ use crate::sys::at::{
     FileType, Likeness, Mode, fchmodat, fchownat, getdents, likeness, mkdirat, mknodat_like, openat_nofollow,
     openat2_in_root, readlinkat, symlinkat,
 };
+use crate::sys::clone::InChild;
 use crate::sys::file::{self, OFlags, ftruncate, lseek, lseek_data, lseek_end, sendfile, sendfile_most};
 use crate::sys::{Errno, Fd, Result};
 use core::ffi::CStr;
@@ -24,16 +25,16 @@ const LINK: usize = 4096;
 /// Copies what is in the directory at `path` into `to`. Where nothing is there is nothing to copy.
 // Its buffers would be in the frame of the whole loop.
 #[inline(never)]
-pub(crate) fn copy_up(root: Fd, path: &CStr, to: Fd) -> Result {
+pub(crate) fn copy_up(child: &InChild, root: Fd, path: &CStr, to: Fd) -> Result {
     let from = match openat2_in_root(root, path) {
         Err(Errno::NOENT) => return Ok(()),
         found => found?,
     };
-    let directories = pair(from, to, c".");
-    file::close(from);
+    let directories = pair(child, from, to, c".");
+    file::close(child, from);
     let mut open = Open { directories: [None; DEEPEST], count: 0 };
-    let copied = directories.and_then(|pair| open.push(pair)).and_then(|()| copy(&mut open));
-    open.close();
+    let copied = directories.and_then(|pair| open.push(child, pair)).and_then(|()| copy(child, &mut open));
+    open.close(child);
     copied
 }
 
@@ -47,10 +48,10 @@ struct Open {
 }
 
 impl Open {
-    fn push(&mut self, (from, to): Pair) -> Result {
+    fn push(&mut self, child: &InChild, (from, to): Pair) -> Result {
         let Some(place) = self.directories.get_mut(self.count) else {
-            file::close(from);
-            file::close(to);
+            file::close(child, from);
+            file::close(child, to);
             return Err(Errno::NAMETOOLONG);
         };
         *place = Some((from, to));
@@ -62,40 +63,40 @@ impl Open {
         self.directories.get(self.count.checked_sub(1)?).copied().flatten()
     }
 
-    fn pop(&mut self) {
+    fn pop(&mut self, child: &InChild) {
         if let Some((from, to)) = self.last() {
-            file::close(from);
-            file::close(to);
+            file::close(child, from);
+            file::close(child, to);
             self.count = self.count.wrapping_sub(1);
         }
     }
 
-    fn close(&mut self) {
+    fn close(&mut self, child: &InChild) {
         while self.last().is_some() {
-            self.pop();
+            self.pop(child);
         }
     }
 }
 
 /// Opens a directory and its copy.
-fn pair(from: Fd, to: Fd, name: &CStr) -> Result<Pair> {
+fn pair(child: &InChild, from: Fd, to: Fd, name: &CStr) -> Result<Pair> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let from = openat_nofollow(from, name, flags, Mode::empty())?;
     match openat_nofollow(to, name, flags, Mode::empty()) {
         Ok(to) => Ok((from, to)),
         Err(errno) => {
-            file::close(from);
+            file::close(child, from);
             Err(errno)
         }
     }
 }
 
-fn copy(open: &mut Open) -> Result {
+fn copy(child: &InChild, open: &mut Open) -> Result {
     let mut buffer = [0; ENTRIES];
     while let Some((from, to)) = open.last() {
         let entries = getdents(from, &mut buffer)?;
         if entries.is_empty() {
-            open.pop();
+            open.pop(child);
             continue;
         }
         for (name, next) in entries {
@@ -108,24 +109,24 @@ fn copy(open: &mut Open) -> Result {
                 adopt(to, name, &like)?;
                 // The entries read after this one are read again afterwards.
                 lseek(from, next)?;
-                open.push(pair(from, to, name)?)?;
+                open.push(child, pair(child, from, to, name)?)?;
                 break;
             }
-            entry(from, to, name, &like)?;
+            entry(child, from, to, name, &like)?;
         }
     }
     Ok(())
 }
 
 /// Copies what is no directory.
-fn entry(from: Fd, to: Fd, name: &CStr, like: &Likeness) -> Result {
+fn entry(child: &InChild, from: Fd, to: Fd, name: &CStr, like: &Likeness) -> Result {
     match like.kind {
         FileType::Symlink => {
             let mut buffer = [0; LINK];
             symlinkat(readlinkat(from, name, &mut buffer)?, to, name)?;
             return fchownat(to, name, like.uid, like.gid);
         }
-        FileType::RegularFile => contents(from, to, name, like)?,
+        FileType::RegularFile => contents(child, from, to, name, like)?,
         _ => mknodat_like(to, name, like)?,
     }
     adopt(to, name, like)
@@ -137,16 +138,16 @@ fn adopt(to: Fd, name: &CStr, like: &Likeness) -> Result {
     fchmodat(to, name, like.mode)
 }
 
-fn contents(from: Fd, to: Fd, name: &CStr, like: &Likeness) -> Result {
+fn contents(child: &InChild, from: Fd, to: Fd, name: &CStr, like: &Likeness) -> Result {
     // What was a file a moment ago may have become a pipe, which must not hold us up.
     let source = openat_nofollow(from, name, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
     let copied = openat_nofollow(to, name, flags, Mode::from_raw_mode(0o600)).and_then(|copy| {
         let copied = if like.is_sparse { send_data(source, copy) } else { send(source, copy) };
-        file::close(copy);
+        file::close(child, copy);
         copied
     });
-    file::close(source);
+    file::close(child, source);
     copied
 }
 

@@ -4,6 +4,7 @@
 //! and whatever happens to that name, it is what is covered.
 
 use crate::sys::at::{is_directory, is_null_device, openat2_in_root};
+use crate::sys::clone::InChild;
 use crate::sys::mount::{
     Extent, MountFlags, MountPropagationFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount,
     mount_change, mount_setattr, move_mount, open_tree_clone_of, umount_detach,
@@ -16,27 +17,33 @@ const RDONLY: u64 = 0x1;
 const SEALED: u64 = 0xf;
 
 /// Covers `path`. Returns the mount of an empty directory if it had to make one, for the next.
-pub(crate) fn mask(root: Fd, path: &CStr, null: Fd, empty: Option<Fd>) -> Result<Option<Fd>> {
+pub(crate) fn mask(
+    child: &InChild,
+    root: Fd,
+    path: &CStr,
+    null: Fd,
+    empty: Option<Fd>,
+) -> Result<Option<Fd>> {
     let Some(place) = find(root, path)? else { return Ok(None) };
-    let covered = cover(place, null, empty);
-    file::close(place);
+    let covered = cover(child, place, null, empty);
+    file::close(child, place);
     covered
 }
 
-fn cover(place: Fd, null: Fd, empty: Option<Fd>) -> Result<Option<Fd>> {
+fn cover(child: &InChild, place: Fd, null: Fd, empty: Option<Fd>) -> Result<Option<Fd>> {
     if !is_directory(place)? {
         if !is_null_device(null)? {
             return Err(Errno::NODEV);
         }
-        attach(open_tree_clone_of(null, Extent::Top)?, place)?;
+        attach(child, open_tree_clone_of(null, Extent::Top)?, place)?;
         return Ok(None);
     }
     if let Some(empty) = empty {
-        attach(open_tree_clone_of(empty, Extent::Top)?, place)?;
+        attach(child, open_tree_clone_of(empty, Extent::Top)?, place)?;
         return Ok(None);
     }
     // One file system for all: each would be made and torn down for itself.
-    let made = empty_directory()?;
+    let made = empty_directory(child)?;
     move_mount(made, place)?;
     Ok(Some(made))
 }
@@ -55,23 +62,23 @@ pub(crate) fn hide(path: &CStr) -> Result {
     }
 }
 
-fn empty_directory() -> Result<Fd> {
+fn empty_directory(child: &InChild) -> Result<Fd> {
     let configured = fsopen(c"tmpfs")?;
     let made = fsconfig_set_string(configured, c"mode", c"555")
         .and_then(|()| fsconfig_create(configured))
         .and_then(|()| fsmount(configured, SEALED));
-    file::close(configured);
+    file::close(child, configured);
     made
 }
 
 /// Makes `path` and all below it read-only.
-pub(crate) fn read_only(root: Fd, path: &CStr) -> Result {
+pub(crate) fn read_only(child: &InChild, root: Fd, path: &CStr) -> Result {
     let Some(place) = find(root, path)? else { return Ok(()) };
     let covered = open_tree_clone_of(place, Extent::All).and_then(|copy| {
         mount_setattr(copy, Extent::All, RDONLY, 0, 0)?;
-        attach(copy, place)
+        attach(child, copy, place)
     });
-    file::close(place);
+    file::close(child, place);
     covered
 }
 
@@ -84,8 +91,8 @@ fn find(root: Fd, path: &CStr) -> Result<Option<Fd>> {
     }
 }
 
-fn attach(mount: Fd, place: Fd) -> Result {
+fn attach(child: &InChild, mount: Fd, place: Fd) -> Result {
     let attached = move_mount(mount, place);
-    file::close(mount);
+    file::close(child, mount);
     attached
 }

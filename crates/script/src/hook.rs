@@ -6,7 +6,7 @@
 //!
 //! What it says is kept for the case that it fails, see [`report`](crate::report).
 
-use crate::sys::clone::Forked;
+use crate::sys::clone::{Forked, InChild};
 use crate::sys::process::{
     End, execve, getpid, getppid, kill_group, poll_end, prctl_set_pdeathsig, setpgid, waitid_pidfd,
 };
@@ -71,22 +71,22 @@ impl Failed {
 }
 
 /// Runs the hook to its end. If it fails, `said` has what it said.
-pub(crate) fn run(hook: &Hook<'_>, said: &mut Option<Fd>) -> Result {
+pub(crate) fn run(child: &InChild, hook: &Hook<'_>, said: &mut Option<Fd>) -> Result {
     let state = state(hook.state)?;
     let output = file::memfd_create(c"hook")?;
     let [reader, writer] = file::pipe()?;
     let parent = getpid();
-    let Forked { pid, pidfd } = clone::fork(|| {
+    let Forked { pid, pidfd } = clone::fork(child, || {
         // Of one that could not exec the pipe says why; exec closes it.
-        let reason = become_hook(hook, state, output, parent);
+        let reason = become_hook(child, hook, state, output, parent);
         // Those that calls return to programs end at 133.
         let number = u8::try_from(reason.raw_os_error()).unwrap_or(0);
         // Tolerated: a parent that is gone needs no reason.
         let _written = file::write(writer, &[number]).unwrap_or(0);
         crate::SETUP_FAILED
     })?;
-    file::close(writer);
-    file::close(state);
+    file::close(child, writer);
+    file::close(child, state);
     *said = Some(output);
 
     let in_time = poll_end(pidfd, hook.timeout_seconds)?;
@@ -96,8 +96,8 @@ pub(crate) fn run(hook: &Hook<'_>, said: &mut Option<Fd>) -> Result {
     let end = waitid_pidfd(pidfd)?;
     let mut reason = [0];
     let length = file::read(reader, &mut reason)?;
-    file::close(pidfd);
-    file::close(reader);
+    file::close(child, pidfd);
+    file::close(child, reader);
     if length != 0 {
         let [number] = reason;
         return Err(errno(number.into()));
@@ -106,7 +106,7 @@ pub(crate) fn run(hook: &Hook<'_>, said: &mut Option<Fd>) -> Result {
         _ if !in_time => Err(Failed::TimedOut.errno()),
         End::Exited(0) => {
             *said = None;
-            file::close(output);
+            file::close(child, output);
             Ok(())
         }
         End::Exited(status) => Err(Failed::Exited(status).errno()),
@@ -126,7 +126,7 @@ fn end_group(leader: Pid, pidfd: Fd) -> Result {
 }
 
 /// Becomes the hook's program. Returns only to say why not.
-fn become_hook(hook: &Hook<'_>, state: Fd, output: Fd, parent: Pid) -> Errno {
+fn become_hook(child: &InChild, hook: &Hook<'_>, state: Fd, output: Fd, parent: Pid) -> Errno {
     let prepare = || {
         // It is of no use without us.
         prctl_set_pdeathsig(Some(Signal::KILL))?;
@@ -135,11 +135,11 @@ fn become_hook(hook: &Hook<'_>, state: Fd, output: Fd, parent: Pid) -> Errno {
         }
         // A group of its own, so that a hook that takes too long is killed with all that it has started.
         setpgid(None, None)?;
-        file::dup3(state, Fd::STDIN)?;
-        file::dup3(output, Fd::STDOUT)?;
-        file::dup3(output, Fd::STDERR)?;
+        file::dup3(child, state, Fd::STDIN)?;
+        file::dup3(child, output, Fd::STDOUT)?;
+        file::dup3(child, output, Fd::STDERR)?;
         // What is for the container's program is not for it.
-        file::close_range_on_exec(Fd::FIRST_EXTRA, Fd::MAX)?;
+        file::close_range_on_exec(child, Fd::FIRST_EXTRA, Fd::MAX)?;
         rt_sigprocmask(SignalSet::EMPTY).map(drop)
     };
     match prepare() {

@@ -42,6 +42,7 @@ pub use target::Target;
 use core::sync::atomic::{AtomicU64, Ordering};
 use perform::Registers;
 use sys::Fd;
+use sys::clone::InChild;
 
 /// The exit status of a child that could not perform its list. Nobody is meant to read it, the
 /// [`Journal`] says more; but a foreign reaper may see it.
@@ -60,15 +61,15 @@ pub struct Script<'a> {
     pub times: Option<&'a [AtomicU64]>,
 }
 
-/// Performs the list. This is the child's whole life between clone and exec, or with a
+/// Performs the list, in a process that proves to be a child. This is the child's whole life between clone and exec, or with a
 /// [`Step::CloneParent`] that of two children, the second of which goes on where the first ends, or with
 /// [`Step::CloneAndReap`] and [`Step::VforkAndReap`] where the first begins to wait for it.
-pub fn run(script: &Script<'_>) -> ! {
-    go_on(script, 0, &mut Registers::default())
+pub fn run(child: &InChild, script: &Script<'_>) -> ! {
+    go_on(child, script, 0, &mut Registers::default())
 }
 
 /// Performs the list from this step on.
-fn go_on(script: &Script<'_>, from: usize, registers: &mut Registers) -> ! {
+fn go_on(child: &InChild, script: &Script<'_>, from: usize, registers: &mut Registers) -> ! {
     let filters = |step: &Step<'_>| matches!(step, Step::Seccomp { .. });
     let mut times = script.times.filter(|_| !script.steps.iter().take(from).any(filters));
     for (index, step) in script.steps.iter().enumerate().skip(from) {
@@ -82,7 +83,7 @@ fn go_on(script: &Script<'_>, from: usize, registers: &mut Registers) -> ! {
                 times = None;
             }
         }
-        if let Err(errno) = perform::perform(step, registers, script) {
+        if let Err(errno) = perform::perform(child, step, registers, script) {
             script.journal.fail(errno);
             registers.report(index, errno, script.channel);
             break;

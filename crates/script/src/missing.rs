@@ -8,6 +8,7 @@
 use crate::sys::at::{
     FileType, Mode, kind, mkdirat, mknodat_file, openat2_entry_nofollow, openat2_no_symlinks, readlinkat,
 };
+use crate::sys::clone::InChild;
 use crate::sys::{Errno, Fd, Result, file};
 use core::ffi::CStr;
 
@@ -34,21 +35,22 @@ const MOST_LINKS: u32 = 40;
 /// Makes what is missing of `path`, and finds it.
 // Its paths would be in the frame of the whole loop.
 #[inline(never)]
-pub(crate) fn make(root: Fd, path: &CStr, last: Last) -> Result<Fd> {
+pub(crate) fn make(child: &InChild, root: Fd, path: &CStr, last: Last) -> Result<Fd> {
     let mut rest = Path::new();
     rest.append(path.to_bytes())?;
-    let mut walk = Walk { root, here: openat2_no_symlinks(root, c".")?, resolved: Path::new() };
+    let mut walk = Walk { child, root, here: openat2_no_symlinks(root, c".")?, resolved: Path::new() };
     match walk.whole(&mut rest, last) {
         Ok(()) => Ok(walk.here),
         Err(errno) => {
-            file::close(walk.here);
+            file::close(child, walk.here);
             Err(errno)
         }
     }
 }
 
 /// Where in the tree it is.
-struct Walk {
+struct Walk<'a> {
+    child: &'a InChild,
     root: Fd,
     /// What was found last.
     here: Fd,
@@ -56,7 +58,7 @@ struct Walk {
     resolved: Path,
 }
 
-impl Walk {
+impl Walk<'_> {
     fn whole(&mut self, rest: &mut Path, last: Last) -> Result {
         let mut links = 0_u32;
         let mut component = Name::new();
@@ -99,7 +101,7 @@ impl Walk {
         if kind(found)? == FileType::Symlink {
             let mut link = Path::new();
             let read = link.read(found);
-            file::close(found);
+            file::close(self.child, found);
             return read.map(|()| Some(link));
         }
         self.go_to(found);
@@ -143,7 +145,7 @@ impl Walk {
     }
 
     fn go_to(&mut self, found: Fd) {
-        file::close(self.here);
+        file::close(self.child, self.here);
         self.here = found;
     }
 }

@@ -4,6 +4,7 @@ use crate::hook;
 use crate::keys;
 use crate::report::{self, Failure, Request};
 use crate::step::{Handle, Reg, Step};
+use crate::sys::clone::InChild;
 use crate::sys::file::{Mode, OFlags};
 use crate::sys::mount::Extent;
 use crate::sys::namespace::Namespaces;
@@ -39,11 +40,11 @@ impl Registers {
     }
 
     /// The same where an earlier step may have left another descriptor, which is closed.
-    fn replace(&mut self, register: Reg, fd: Fd) {
+    fn replace(&mut self, child: &InChild, register: Reg, fd: Fd) {
         let before = self.get(register.into());
         self.set(register, fd);
         if let Ok(before) = before {
-            file::close(before);
+            file::close(child, before);
         }
     }
 
@@ -92,43 +93,48 @@ impl Registers {
     }
 }
 
-pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Script<'_>) -> Result {
+pub(crate) fn perform(
+    child: &InChild,
+    step: &Step<'_>,
+    registers: &mut Registers,
+    script: &Script<'_>,
+) -> Result {
     let channel = script.channel;
     match *step {
         Step::Open { path, flags, mode, out } => {
-            registers.replace(out, file::open(path, flags, mode)?);
+            registers.replace(child, out, file::open(path, flags, mode)?);
             Ok(())
         }
         Step::Close { fd } => {
-            file::close(registers.take(fd)?);
+            file::close(child, registers.take(fd)?);
             Ok(())
         }
         Step::CloseOthers { first, keep } => {
             // The numbers mean nothing any more.
             *registers = Registers::default();
-            close_others(first, keep, channel)
+            close_others(child, first, keep, channel)
         }
-        Step::CloseRange { first, last } => file::close_range(first, last),
-        Step::CloseRangeOnExec { first, last } => file::close_range_on_exec(first, last),
+        Step::CloseRange { first, last } => file::close_range(child, first, last),
+        Step::CloseRangeOnExec { first, last } => file::close_range_on_exec(child, first, last),
         Step::Dup { from, least, out } => {
             registers.set(out, file::fcntl_dupfd_cloexec(registers.get(from)?, least)?);
             Ok(())
         }
-        Step::Dup3 { from, to } => file::dup3(registers.get(from)?, to),
-        Step::KeepOnExec { fd } => file::fcntl_keep_on_exec(fd),
+        Step::Dup3 { from, to } => file::dup3(child, registers.get(from)?, to),
+        Step::KeepOnExec { fd } => file::fcntl_keep_on_exec(child, fd),
         Step::FchownStreams { uid } => {
             [Fd::STDIN, Fd::STDOUT, Fd::STDERR].into_iter().try_for_each(|stream| give(stream, uid))
         }
         Step::Await { fd } => file::read(registers.get(fd)?, &mut [0]).map(drop),
         Step::Write { fd, bytes } => write_whole(registers.get(fd)?, bytes),
-        Step::WriteFile { path, bytes, tolerate } => tolerating(tolerate, write_file(path, bytes)),
+        Step::WriteFile { path, bytes, tolerate } => tolerating(tolerate, write_file(child, path, bytes)),
 
         Step::OpenProc { out } => {
-            registers.replace(out, at::openat2_proc()?);
+            registers.replace(child, out, at::openat2_proc()?);
             Ok(())
         }
         Step::OpenInProc { proc, path, flags, out } => {
-            registers.replace(out, at::openat2_in_proc(registers.get(proc)?, path, flags)?);
+            registers.replace(child, out, at::openat2_in_proc(registers.get(proc)?, path, flags)?);
             Ok(())
         }
 
@@ -149,18 +155,18 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
         }
 
         Step::OpenInRoot { root, path, out } => {
-            registers.replace(out, at::openat2_in_root(registers.get(root)?, path)?);
+            registers.replace(child, out, at::openat2_in_root(registers.get(root)?, path)?);
             Ok(())
         }
         Step::EnsureDirectory { root, target, out } => {
-            registers.replace(out, ensure_directory(registers.get(root)?, target)?);
+            registers.replace(child, out, ensure_directory(child, registers.get(root)?, target)?);
             Ok(())
         }
         Step::Attach { mount, root, target, place } => {
             let mount = registers.get(mount.into())?;
-            let place = ensure_place(registers.get(root)?, target, place, mount)?;
+            let place = ensure_place(child, registers.get(root)?, target, place, mount)?;
             let attached = mount::move_mount(mount, place);
-            file::close(place);
+            file::close(child, place);
             attached
         }
         Step::Mknod { directory, name, node, mode, uid, gid } => {
@@ -174,7 +180,7 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
             tolerating(tolerate, at::symlinkat(target, registers.get(directory)?, name))
         }
         Step::Fsopen { fstype, out } => {
-            registers.replace(out, mount::fsopen(fstype)?);
+            registers.replace(child, out, mount::fsopen(fstype)?);
             Ok(())
         }
         Step::FsconfigString { fs, key, value } => {
@@ -187,11 +193,11 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
         Step::Fsmount { fs, attributes } => {
             let configured = registers.get(fs.into())?;
             mount::fsconfig_create(configured)?;
-            registers.replace(fs, mount::fsmount(configured, attributes)?);
+            registers.replace(child, fs, mount::fsmount(configured, attributes)?);
             Ok(())
         }
         Step::OpenTree { path, extent, out } => {
-            registers.replace(out, mount::open_tree_clone(path, extent)?);
+            registers.replace(child, out, mount::open_tree_clone(path, extent)?);
             Ok(())
         }
         Step::OpenTreeOrRequest { path, extent, mount, out } => {
@@ -199,24 +205,24 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
                 Err(Errno::ACCESS) => report::request_tree(channel, mount),
                 found => found,
             };
-            registers.replace(out, found?);
+            registers.replace(child, out, found?);
             Ok(())
         }
         Step::RequestTree { mount, out } => {
-            registers.replace(out, report::request_tree(channel, mount)?);
+            registers.replace(child, out, report::request_tree(channel, mount)?);
             Ok(())
         }
         Step::FsconfigModeOf { fs, root, path } => {
-            tree::fsconfig_mode_of(registers.get(fs.into())?, registers.get(root)?, path)
+            tree::fsconfig_mode_of(child, registers.get(fs.into())?, registers.get(root)?, path)
         }
         Step::CopyUp { root, path, mount } => {
-            copy::copy_up(registers.get(root)?, path, registers.get(mount.into())?)
+            copy::copy_up(child, registers.get(root)?, path, registers.get(mount.into())?)
         }
         Step::Fspick { mount, out } => {
-            registers.replace(out, mount::fspick(registers.get(mount)?)?);
+            registers.replace(child, out, mount::fspick(registers.get(mount)?)?);
             Ok(())
         }
-        Step::Label { mount, label } => tree::label(registers.get(mount.into())?, label),
+        Step::Label { mount, label } => tree::label(child, registers.get(mount.into())?, label),
         Step::Hide { path } => cover::hide(path),
         Step::UnlinkIn { directory, name } => {
             tolerating(Some(Errno::NOENT), at::unlinkat(registers.get(directory)?, name))
@@ -224,7 +230,7 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
         Step::Reconfigure { fs } => {
             let configuration = registers.take(fs.into())?;
             let configured = mount::fsconfig_reconfigure(configuration);
-            file::close(configuration);
+            file::close(child, configuration);
             configured
         }
         Step::MountSetattrUnlocked { mount, set, clear, unlocked } => {
@@ -235,10 +241,10 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
             }
         }
         Step::MountSetattrAbove { directory, propagation } => {
-            tree::mount_setattr_above(registers.get(directory)?, propagation)
+            tree::mount_setattr_above(child, registers.get(directory)?, propagation)
         }
         Step::OpenTreeOf { fd, extent, out } => {
-            registers.replace(out, mount::open_tree_clone_of(registers.get(fd)?, extent)?);
+            registers.replace(child, out, mount::open_tree_clone_of(registers.get(fd)?, extent)?);
             Ok(())
         }
         Step::MountSetattr { mount, extent, set, clear, propagation } => {
@@ -247,17 +253,22 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
         Step::MoveMount { mount, target } => mount::move_mount(registers.get(mount)?, registers.get(target)?),
         Step::Mask { root, path, null, empty } => {
             let template = registers.get(empty.into()).ok();
-            if let Some(made) = cover::mask(registers.get(root)?, path, registers.get(null)?, template)? {
+            if let Some(made) =
+                cover::mask(child, registers.get(root)?, path, registers.get(null)?, template)?
+            {
                 registers.set(empty, made);
             }
             Ok(())
         }
-        Step::ReadOnly { root, path } => cover::read_only(registers.get(root)?, path),
+        Step::ReadOnly { root, path } => cover::read_only(child, registers.get(root)?, path),
         Step::Enter { root, path, entered, tolerate } => {
             if registers.get(entered.into()).is_ok() {
                 return Ok(());
             }
-            tolerating(tolerate, enter(registers.get(root)?, path).map(|fd| registers.set(entered, fd)))
+            tolerating(
+                tolerate,
+                enter(child, registers.get(root)?, path).map(|fd| registers.set(entered, fd)),
+            )
         }
         Step::Fchdir { directory } => process::fchdir(registers.get(directory)?),
 
@@ -269,9 +280,9 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
         Step::Tiocsctty { terminal } => process::ioctl_tiocsctty(terminal),
         Step::Tcsetpgrp { terminal } => process::tcsetpgrp(terminal, process::getpgrp()),
         Step::OpenPty { root, path, master, slave } => {
-            let (shows, used) = terminal::open(registers.get(root)?, path)?;
-            registers.replace(master, shows);
-            registers.replace(slave, used);
+            let (shows, used) = terminal::open(child, registers.get(root)?, path)?;
+            registers.replace(child, master, shows);
+            registers.replace(child, slave, used);
             Ok(())
         }
         Step::Tiocswinsz { terminal, rows, columns } => {
@@ -287,16 +298,16 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
 
         Step::Unshare { namespaces } => namespace::unshare(namespaces),
         Step::Setns { fd, namespaces } => namespace::setns(registers.get(fd)?, namespaces),
-        Step::CloneParent { namespaces } => clone_parent(namespaces, script.journal),
-        Step::CloneAndReap => reap::clone_and_reap(script),
-        Step::VforkAndReap => Err(reap::vfork_and_reap(script, registers)),
+        Step::CloneParent { namespaces } => clone_parent(child, namespaces, script.journal),
+        Step::CloneAndReap => reap::clone_and_reap(child, script),
+        Step::VforkAndReap => Err(reap::vfork_and_reap(child, script, registers)),
         Step::Sethostname { name } => namespace::sethostname(name),
         Step::Setdomainname { name } => namespace::setdomainname(name),
         Step::LoopbackUp => namespace::loopback_up(),
         Step::Request { what } => report::request(channel, what),
         Step::RequestWith { what, fd } => report::request_with(channel, what, registers.get(fd)?),
         Step::Hook { hook } => {
-            hook::run(hook, &mut registers.said)?;
+            hook::run(child, hook, &mut registers.said)?;
             registers.passed(script.journal);
             Ok(())
         }
@@ -322,12 +333,12 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
         Step::RaiseAmbient { capabilities } => {
             bits(capabilities).try_for_each(process::prctl_cap_ambient_raise)
         }
-        Step::Seccomp { flags, program } => process::seccomp_set_mode_filter(flags, program).map(drop),
+        Step::Seccomp { flags, program } => process::seccomp_set_mode_filter(child, flags, program).map(drop),
         Step::SeccompListener { flags, program } => {
-            let listener = process::seccomp_new_listener(flags, program)?;
+            let listener = process::seccomp_new_listener(child, flags, program)?;
             // One `write` is all that the filter must let pass before somebody listens.
             report::request_about(channel, Request::Listener, listener)?;
-            file::close(listener);
+            file::close(child, listener);
             Ok(())
         }
 
@@ -338,7 +349,7 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
             process::prctl_set_pdeathsig(None)?;
             // Which our maker waits to hear before it goes.
             if let Some(channel) = channel {
-                file::close(channel);
+                file::close(child, channel);
             }
             registers.reporter = Some(file::accept(listener)?);
             Ok(())
@@ -351,20 +362,20 @@ pub(crate) fn perform(step: &Step<'_>, registers: &mut Registers, script: &Scrip
 }
 
 /// Ends this process in favour of another, which returns from here and goes on with the list.
-fn clone_parent(namespaces: Namespaces, journal: &Journal) -> Result {
+fn clone_parent(child: &InChild, namespaces: Namespaces, journal: &Journal) -> Result {
     let born = journal.next_birth().ok_or(Errno::TOOMANYREFS)?;
-    match clone::clone_parent(namespaces, born)? {
+    match clone::clone_parent(child, namespaces, born)? {
         None => Ok(()),
         Some(_) => process::exit_group(0),
     }
 }
 
-fn enter(root: Fd, path: &CStr) -> Result<Fd> {
+fn enter(child: &InChild, root: Fd, path: &CStr) -> Result<Fd> {
     let directory = at::openat2_in_root(root, path)?;
     match process::fchdir(directory) {
         Ok(()) => Ok(directory),
         Err(errno) => {
-            file::close(directory);
+            file::close(child, directory);
             Err(errno)
         }
     }
@@ -383,10 +394,10 @@ fn write_whole(fd: Fd, bytes: &[u8]) -> Result {
     if file::write(fd, bytes)? == bytes.len() { Ok(()) } else { Err(Errno::IO) }
 }
 
-fn write_file(path: &CStr, bytes: &[u8]) -> Result {
+fn write_file(child: &InChild, path: &CStr, bytes: &[u8]) -> Result {
     let fd = file::open(path, OFlags::WRONLY, Mode::empty())?;
     let written = write_whole(fd, bytes);
-    file::close(fd);
+    file::close(child, fd);
     written
 }
 
@@ -444,13 +455,13 @@ fn drop_bounding(keep: u64) -> Result {
 }
 
 /// Closes everything from `first` on but these two.
-pub(crate) fn close_others(mut first: Fd, keep: Option<Fd>, channel: Option<Fd>) -> Result {
+pub(crate) fn close_others(child: &InChild, mut first: Fd, keep: Option<Fd>, channel: Option<Fd>) -> Result {
     let (lower, upper) = if keep < channel { (keep, channel) } else { (channel, keep) };
     for kept in [lower, upper].into_iter().flatten() {
         if let Some(before) = kept.before().filter(|before| *before >= first) {
-            file::close_range(first, before)?;
+            file::close_range(child, first, before)?;
         }
         first = first.max(kept.after());
     }
-    file::close_range(first, Fd::MAX)
+    file::close_range(child, first, Fd::MAX)
 }

@@ -8,6 +8,7 @@
 
 use crate::perform::{Registers, close_others};
 use crate::report::{self, Request};
+use crate::sys::clone::{InChild, Waiter};
 use crate::sys::process::{Ended, exit_group, kill, kill_group, wait4_any_nohang};
 use crate::sys::signal::{Signal, SignalSet, rt_sigwait};
 use crate::sys::{Errno, Fd, Pid, Result, clone, file};
@@ -16,36 +17,38 @@ use core::sync::atomic::Ordering;
 
 /// Goes on in the second process, and returns in the first only if it cannot wait for the second. Signals are
 /// blocked, so that none of them is lost on a process that has no handlers.
-pub(crate) fn clone_and_reap(script: &Script<'_>) -> Result {
-    match clone::fork_on()? {
-        Some(program) => wait_for(script, program),
+pub(crate) fn clone_and_reap(child: &InChild, script: &Script<'_>) -> Result {
+    match clone::fork_on(child)? {
+        Some(program) => wait_for(child, script, program),
         None => Ok(()),
     }
 }
 
 /// The same without a copy of the memory. Returns only if there is no second process.
-pub(crate) fn vfork_and_reap(script: &Script<'_>, registers: &mut Registers) -> Errno {
+pub(crate) fn vfork_and_reap(child: &InChild, script: &Script<'_>, registers: &mut Registers) -> Errno {
     let next = usize::try_from(script.journal.step()).map_or(usize::MAX, |step| step.saturating_add(1));
     let in_use = script.journal.in_use_too();
     in_use.store(1, Ordering::Release);
-    let errno = clone::vfork(in_use, script, waiter, || go_on(script, next, registers));
+    let errno = clone::vfork(child, in_use, script, || go_on(child, script, next, registers));
     in_use.store(0, Ordering::Release);
     errno
 }
 
-/// Where the first process goes on when the second has become its program.
-extern "C" fn waiter(script: &Script<'_>, program: i32) -> ! {
-    let waited = Pid::from_raw(program).ok_or(Errno::CHILD).and_then(|program| wait_for(script, program));
-    waited.unwrap_or_else(|errno| script.journal.fail(errno));
-    exit_group(SETUP_FAILED)
+impl Waiter for Script<'_> {
+    /// Where the first process goes on when the second has become its program.
+    fn go_on(&self, child: &InChild, program: Option<Pid>) -> ! {
+        let waited = program.ok_or(Errno::CHILD).and_then(|program| wait_for(child, self, program));
+        waited.unwrap_or_else(|errno| self.journal.fail(errno));
+        exit_group(SETUP_FAILED)
+    }
 }
 
 /// Waits for the program, and for what becomes its child, and ends with it.
-fn wait_for(script: &Script<'_>, program: Pid) -> Result {
+fn wait_for(child: &InChild, script: &Script<'_>, program: Pid) -> Result {
     // Who reads what the program writes must not have to wait for us.
-    close_others(Fd::STDIN, None, script.channel)?;
+    close_others(child, Fd::STDIN, None, script.channel)?;
     loop {
-        match reap(Some(program), script.journal)? {
+        match reap(child, Some(program), script.journal)? {
             Left::Program | Left::Nobody => break,
             Left::Stopped if script.channel.is_some() => report::request(script.channel, Request::Stopped)?,
             Left::Stopped => {}
@@ -57,11 +60,11 @@ fn wait_for(script: &Script<'_>, program: Pid) -> Result {
     }
     // Without a channel nobody wants to know.
     if let Some(channel) = script.channel {
-        if reap(None, script.journal)? == Left::Some {
+        if reap(child, None, script.journal)? == Left::Some {
             report::request(script.channel, Request::Leftovers)?;
         }
         // By the kernel it is closed only when that has taken down what is mounted, for which it waits.
-        file::close(channel);
+        file::close(child, channel);
     }
     // What is left ends now: it is killed by the kernel, which waits for it.
     exit_group(0)
@@ -81,11 +84,11 @@ enum Left {
 }
 
 /// Takes the status of every child that has ended, until it is the program's.
-fn reap(program: Option<Pid>, journal: &Journal) -> Result<Left> {
+fn reap(child: &InChild, program: Option<Pid>, journal: &Journal) -> Result<Left> {
     loop {
-        match wait4_any_nohang() {
-            Ok(Some(child)) if child.has_stopped() => {
-                if Some(child.pid) == program {
+        match wait4_any_nohang(child) {
+            Ok(Some(ended)) if ended.has_stopped() => {
+                if Some(ended.pid) == program {
                     return Ok(Left::Stopped);
                 }
             }

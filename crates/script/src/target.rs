@@ -10,6 +10,7 @@ use crate::sys::at::{
     Procfs, is_directory, openat2_directory_in_root, openat2_in_root, openat2_ordinary_directory_in_root,
     procfs,
 };
+use crate::sys::clone::InChild;
 use crate::sys::{Errno, Fd, Result, file};
 use core::ffi::CStr;
 
@@ -21,23 +22,29 @@ pub struct Target<'a> {
 }
 
 /// What `mount` is to be put on, made with its parents where it is missing.
-pub(crate) fn ensure_place(root: Fd, target: Target<'_>, place: Place, mount: Fd) -> Result<Fd> {
+pub(crate) fn ensure_place(
+    child: &InChild,
+    root: Fd,
+    target: Target<'_>,
+    place: Place,
+    mount: Fd,
+) -> Result<Fd> {
     let is_directory = match place {
         Place::Directory | Place::Ordinary => true,
         Place::File | Place::Entry => false,
         Place::Alike | Place::StandIn | Place::Procfs => is_directory(mount)?,
     };
     let found = match (place, is_directory) {
-        (Place::Ordinary, _) => ensure_ordinary_directory(root, target)?,
-        (Place::Entry, _) => missing::make(root, target.path, Last::Entry)?,
-        (_, true) => ensure_directory(root, target)?,
-        (_, false) => ensure_file(root, target)?,
+        (Place::Ordinary, _) => ensure_ordinary_directory(child, root, target)?,
+        (Place::Entry, _) => missing::make(child, root, target.path, Last::Entry)?,
+        (_, true) => ensure_directory(child, root, target)?,
+        (_, false) => ensure_file(child, root, target)?,
     };
     let fits = if is_directory { Ok(()) } else { no_directory(found) };
     match fits.and_then(|()| permitted(place, found, mount)) {
         Ok(()) => Ok(found),
         Err(errno) => {
-            file::close(found);
+            file::close(child, found);
             Err(errno)
         }
     }
@@ -61,25 +68,25 @@ fn permitted(place: Place, found: Fd, mount: Fd) -> Result {
 }
 
 /// The directory of that very name at `target`, made with its parents where it is missing.
-fn ensure_ordinary_directory(root: Fd, target: Target<'_>) -> Result<Fd> {
+fn ensure_ordinary_directory(child: &InChild, root: Fd, target: Target<'_>) -> Result<Fd> {
     match openat2_ordinary_directory_in_root(root, target.path) {
-        Err(Errno::NOENT) => missing::make(root, target.path, Last::Directory),
+        Err(Errno::NOENT) => missing::make(child, root, target.path, Last::Directory),
         found => found,
     }
 }
 
 /// The directory at `target`, made with its parents where it is missing.
-pub(crate) fn ensure_directory(root: Fd, target: Target<'_>) -> Result<Fd> {
+pub(crate) fn ensure_directory(child: &InChild, root: Fd, target: Target<'_>) -> Result<Fd> {
     match openat2_directory_in_root(root, target.path) {
-        Err(Errno::NOENT) => missing::make(root, target.path, Last::Directory),
+        Err(Errno::NOENT) => missing::make(child, root, target.path, Last::Directory),
         found => found,
     }
 }
 
 /// The file, of whatever kind, at `target`, made empty with its parents where it is missing.
-fn ensure_file(root: Fd, target: Target<'_>) -> Result<Fd> {
+fn ensure_file(child: &InChild, root: Fd, target: Target<'_>) -> Result<Fd> {
     match openat2_in_root(root, target.path) {
-        Err(Errno::NOENT) => missing::make(root, target.path, Last::File),
+        Err(Errno::NOENT) => missing::make(child, root, target.path, Last::File),
         found => found,
     }
 }

@@ -1,25 +1,26 @@
 //! A terminal of the container's own devpts.
 
 use crate::sys::at::openat2_directory_in_root;
+use crate::sys::clone::InChild;
 use crate::sys::terminal::{ioctl_tiocgptpeer, ioctl_tiocsptlck_unlock, is_devpts, open_ptmx};
 use crate::sys::{Errno, Fd, Result, file};
 use core::ffi::CStr;
 
 /// The two ends of a new terminal of the devpts at `path`. What is there may be an image's, so it is
 /// looked at before anything in it is opened: to open a device is to act on it.
-pub(crate) fn open(root: Fd, path: &CStr) -> Result<(Fd, Fd)> {
+pub(crate) fn open(child: &InChild, root: Fd, path: &CStr) -> Result<(Fd, Fd)> {
     let devpts = openat2_directory_in_root(root, path)?;
     let master = match is_devpts(devpts) {
         Ok(true) => open_ptmx(devpts),
         Ok(false) => Err(Errno::NODEV),
         Err(errno) => Err(errno),
     };
-    file::close(devpts);
+    file::close(child, devpts);
     let master = master?;
     match ioctl_tiocsptlck_unlock(master).and_then(|()| ioctl_tiocgptpeer(master)) {
         Ok(slave) => Ok((master, slave)),
         Err(errno) => {
-            file::close(master);
+            file::close(child, master);
             Err(errno)
         }
     }

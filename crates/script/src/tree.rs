@@ -1,19 +1,20 @@
 //! Looking at where a mount is, or will be, to make it accordingly.
 
 use crate::sys::at::{Mode, openat_nofollow, openat2_in_root, permissions};
+use crate::sys::clone::InChild;
 use crate::sys::file::{self, OFlags, fsetxattr};
 use crate::sys::mount::{Extent, fsconfig_set_string, mount_setattr};
 use crate::sys::{Errno, Fd, Result};
 use core::ffi::CStr;
 
 /// Gives the root of a file system yet to be made the permissions of what is at `path`, if anything is.
-pub(crate) fn fsconfig_mode_of(fs: Fd, root: Fd, path: &CStr) -> Result {
+pub(crate) fn fsconfig_mode_of(child: &InChild, fs: Fd, root: Fd, path: &CStr) -> Result {
     let place = match openat2_in_root(root, path) {
         Err(Errno::NOENT) => return Ok(()),
         found => found?,
     };
     let mode = permissions(place);
-    file::close(place);
+    file::close(child, place);
     let mut text = [0; 5];
     fsconfig_set_string(fs, c"mode", octal(mode?, &mut text)?)
 }
@@ -28,10 +29,10 @@ fn octal(mode: Mode, text: &mut [u8; 5]) -> Result<&CStr> {
 }
 
 /// Labels the root of a mount for SELinux.
-pub(crate) fn label(mount: Fd, label: &[u8]) -> Result {
+pub(crate) fn label(child: &InChild, mount: Fd, label: &[u8]) -> Result {
     let root = openat_nofollow(mount, c".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
     let labelled = fsetxattr(root, c"security.selinux", label);
-    file::close(root);
+    file::close(child, root);
     labelled
 }
 
@@ -39,7 +40,7 @@ pub(crate) fn label(mount: Fd, label: &[u8]) -> Result {
 const HIGHEST: u32 = 4096;
 
 /// Sets the propagation of the mount that `directory` is on.
-pub(crate) fn mount_setattr_above(directory: Fd, propagation: u64) -> Result {
+pub(crate) fn mount_setattr_above(child: &InChild, directory: Fd, propagation: u64) -> Result {
     let mut here = None;
     let mut done = Err(Errno::INVAL);
     for _ in 0..HIGHEST {
@@ -51,12 +52,12 @@ pub(crate) fn mount_setattr_above(directory: Fd, propagation: u64) -> Result {
         }
         let above = openat_nofollow(at, c"..", OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
         if let Some(before) = here.take() {
-            file::close(before);
+            file::close(child, before);
         }
         here = Some(above?);
     }
     if let Some(last) = here {
-        file::close(last);
+        file::close(child, last);
     }
     done
 }

@@ -13,7 +13,7 @@ use core::ffi::c_void;
 use core::fmt::{self, Display, Formatter};
 use husk_listing::Kinds;
 use husk_script::Script;
-use husk_script::sys::clone::{CloneArgs, clone, clone3, flags};
+use husk_script::sys::clone::{CloneArgs, InChild, clone, clone3, flags};
 use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::signal::{SignalSet, rt_sigprocmask};
 use husk_script::sys::{Errno, Pid};
@@ -162,5 +162,9 @@ pub(crate) fn start(berth: &Berth, birth: &Birth<'_>, call: Call) -> Result<(Pid
 extern "C" fn enter(script: *const c_void) -> ! {
     // SAFETY: `start` passes the address of a `Script` that outlives the child's use of it.
     let script = unsafe { &*script.cast::<Script<'_>>() };
-    husk_script::run(script)
+    // SAFETY: this is the child, where it begins. (1) It has one thread, and `run` performs its list and never
+    // returns. (2) `start` asks for no CLONE_FILES, so its table is its own; values that close descriptors are the
+    // parent's, in frames of other stacks that nothing here unwinds. (3) The proof lies on the child's own stack.
+    let child = unsafe { InChild::new() };
+    husk_script::run(&child, script)
 }

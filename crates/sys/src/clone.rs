@@ -6,17 +6,18 @@
 //! asks of a caller stands at each; what it asks of the code the child runs is the contract of
 //! `husk-script`.
 //!
-//! [`fork`] shares nothing. Its child has a copy of the memory with the calling thread alone in it, so
-//! what is left to promise is what holds for any fork: locks of other threads, and libc's own state, are
-//! copied as they were. The crate uses neither, and whoever calls it here may not (`husk-script`).
+//! The others continue the calling process twice, or on its own stack. In a program with other threads that
+//! leaves locks held for ever, and destructors run twice. So they are for a child that has begun by one of the two,
+//! and take an [`InChild`] to prove it. Its constructor, [`InChild::new`], is where that is promised.
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "processes that share memory")]
 
-use crate::arch::{self, Entry, Waiter};
+use crate::arch::{self, Entry};
 use crate::namespace::Namespaces;
 use crate::raw::{self, check};
 use crate::{Errno, Fd, Pid, Result};
 use core::ffi::c_void;
+use core::marker::PhantomData;
 use core::sync::atomic::{AtomicI32, AtomicU32};
 use linux_raw_sys::general::{
     __NR_clone, __NR_clone3, CLONE_CHILD_CLEARTID, CLONE_PIDFD, CLONE_VFORK, CLONE_VM,
@@ -41,6 +42,65 @@ pub mod flags {
     pub const CLEAR_SIGHAND: u64 = raw::CLONE_CLEAR_SIGHAND;
     /// The child is born in the cgroup of `CloneArgs::cgroup`.
     pub const INTO_CGROUP: u64 = raw::CLONE_INTO_CGROUP;
+}
+
+/// Proof that the code runs in a child that has not execed, and that performs its list and nothing else.
+///
+/// In such a process every descriptor belongs to the list, and no other thread holds a lock or uses what the child
+/// changes. A function that closes a descriptor by its number, or continues the process twice, takes this proof.
+/// It has no size.
+///
+/// ```no_run
+/// use husk_sys::clone::{InChild, fork_on};
+/// use husk_sys::{Fd, Result, file};
+///
+/// fn in_a_child(child: &InChild) -> Result {
+///     file::dup3(child, Fd::FIRST_EXTRA, Fd::STDIN)?;
+///     file::close(child, Fd::FIRST_EXTRA);
+///     fork_on(child).map(drop)
+/// }
+/// ```
+///
+/// A parent has no such proof, and cannot make one in safe code:
+///
+/// ```compile_fail,E0061
+/// husk_sys::file::close(husk_sys::Fd::FIRST_EXTRA);
+/// ```
+///
+/// ```compile_fail,E0133
+/// let child = husk_sys::clone::InChild::new();
+/// ```
+///
+/// ```compile_fail,E0603
+/// let child = husk_sys::clone::InChild(core::marker::PhantomData);
+/// ```
+///
+/// It cannot leave the child through memory that is shared with the parent's threads:
+///
+/// ```compile_fail,E0277
+/// fn shared<T: Sync>() {}
+/// shared::<husk_sys::clone::InChild>();
+/// ```
+///
+/// ```compile_fail,E0277
+/// fn sent<T: Send>() {}
+/// sent::<husk_sys::clone::InChild>();
+/// ```
+pub struct InChild(PhantomData<*mut ()>);
+
+impl InChild {
+    /// The proof, for the entry of a child.
+    ///
+    /// # Safety
+    ///
+    /// - The calling process has one thread, and has neither execed since its clone nor will it run anything but
+    ///   what is handed the proof.
+    /// - Its table of descriptors is its own, and no value that closes one of them on drop is dropped in it.
+    /// - The proof does not outlive the process: it is not put where a process that shares the memory finds it.
+    #[must_use]
+    pub const unsafe fn new() -> Self {
+        Self(PhantomData)
+    }
 }
 
 /// The signal that tells a parent of its child's end.
@@ -117,7 +177,7 @@ pub struct Forked {
 /// # Errors
 ///
 /// See clone(2).
-pub fn fork(child: impl FnOnce() -> u8) -> Result<Forked> {
+pub fn fork(_: &InChild, child: impl FnOnce() -> u8) -> Result<Forked> {
     let mut pidfd: i32 = -1;
     let flags = u64::from(CLONE_PIDFD) | SIGCHLD;
     let flags = usize::try_from(flags).unwrap_or(usize::MAX);
@@ -139,13 +199,11 @@ pub fn fork(child: impl FnOnce() -> u8) -> Result<Forked> {
 /// new process this returns `None`. With `namespaces` it is born in new ones, time excepted, which
 /// `clone` has no room for.
 ///
-/// Only for a process that has one thread and no buffers to write out twice.
-///
 /// # Errors
 ///
 /// `EINVAL` for a time namespace, and to the first process of a pid namespace; for the rest see
 /// clone(2).
-pub fn clone_parent(namespaces: Namespaces, born: &AtomicI32) -> Result<Option<Pid>> {
+pub fn clone_parent(_: &InChild, namespaces: Namespaces, born: &AtomicI32) -> Result<Option<Pid>> {
     // The lowest byte of the flags is the exit signal, which CLONE_PARENT takes from the caller.
     if namespaces.bits() & 0xff != 0 {
         return Err(Errno::INVAL);
@@ -159,30 +217,38 @@ pub fn clone_parent(namespaces: Namespaces, born: &AtomicI32) -> Result<Option<P
 /// `clone` without shared memory and without a stack, as fork: the caller goes on twice, in its own memory
 /// and in a copy of it. To the new process, which is its child, this returns `None`.
 ///
-/// Only for a process that has one thread and no buffers to write out twice.
-///
 /// # Errors
 ///
 /// See clone(2).
-pub fn fork_on() -> Result<Option<Pid>> {
+pub fn fork_on(_: &InChild) -> Result<Option<Pid>> {
     match raw::fork()? {
         0 => Ok(None),
         number => pid(isize::try_from(number).unwrap_or(-1)).map(Some),
     }
 }
 
-/// `clone(CLONE_VM | CLONE_VFORK | CLONE_CHILD_CLEARTID)` without a stack, as vfork, and with the process that calls in
-/// the waiting room: the new process, its child, runs `child` and ends with the status that it returns. When it has execed
-/// or ended the kernel clears `in_use`, and the caller goes on in `waiter`, which is handed `shared` and the pid.
+/// What a process that has called [`vfork`] does when the new process has left its stack.
+pub trait Waiter: Sync {
+    /// Does it, with the pid of the new process, in the caller's memory and at the top of the caller's stack.
+    fn go_on(&self, child: &InChild, pid: Option<Pid>) -> !;
+}
+
+/// `clone(CLONE_VM | CLONE_VFORK | CLONE_CHILD_CLEARTID)` without a stack, as vfork. The caller is suspended while
+/// the new process, its child, runs `child`, which ends with the status that it returns. When the child has execed
+/// or ended the kernel clears `in_use`, and the caller goes on in `waiter`, which is handed the pid.
 ///
-/// Only for a process that has one thread and that blocks every signal, and under what [`clone3`] asks of a child with
-/// `CLONE_VM`. Returns only if there is no new process, and says why.
-pub fn vfork<T: Sync>(
-    in_use: &AtomicU32,
-    shared: &T,
-    waiter: extern "C" fn(&T, i32) -> !,
-    child: impl FnOnce() -> u8,
-) -> Errno {
+/// Every signal is blocked, and the new process keeps to what [`clone3`] asks of a child with `CLONE_VM`. Returns only if
+/// there is no new process, and says why.
+pub fn vfork<T: Waiter>(_: &InChild, in_use: &AtomicU32, waiter: &T, child: impl FnOnce() -> u8) -> Errno {
+    /// Where the caller goes on.
+    extern "C" fn enter<T: Waiter>(waiter: *const c_void, pid: i32) -> ! {
+        // SAFETY: `vfork` passes the address of its `waiter`, which is borrowed for as long as both processes live.
+        let waiter = unsafe { &*waiter.cast::<T>() };
+        // SAFETY: this is the process that has called `vfork` with a proof of its own, and it never returns to where
+        // that one is.
+        let child = unsafe { InChild::new() };
+        waiter.go_on(&child, Pid::from_raw(pid))
+    }
     let flags = CLONE_VM | CLONE_VFORK | CLONE_CHILD_CLEARTID | linux_raw_sys::general::SIGCHLD;
     let in_use = in_use.as_ptr().addr();
     // Where the word is stands last but one on x86.
@@ -190,13 +256,11 @@ pub fn vfork<T: Sync>(
     let words = [flags as usize, 0, 0, in_use, 0];
     #[cfg(target_arch = "aarch64")]
     let words = [flags as usize, 0, 0, 0, in_use];
-    // SAFETY: a reference is passed as a pointer is, and the waiter's other argument is the same.
-    let entry = unsafe { core::mem::transmute::<extern "C" fn(&T, i32) -> !, Waiter>(waiter) };
-    let argument = (&raw const *shared).cast::<c_void>();
+    let argument = (&raw const *waiter).cast::<c_void>();
     // SAFETY: the child has this stack for itself, the caller being suspended, and never returns from here, so nothing
-    // above is ever used by the caller again; `shared` and the word are borrowed for as long as that. The kernel writes
+    // above is ever used by the caller again; `waiter` and the word are borrowed for as long as that. The kernel writes
     // the word alone, which is an atomic.
-    let returned = unsafe { arch::vfork_call(__NR_clone, words, entry, argument) };
+    let returned = unsafe { arch::vfork_call(__NR_clone, words, enter::<T>, argument) };
     if let Err(errno) = check(returned) {
         return errno;
     }

@@ -5,8 +5,9 @@
 //! rustix asks for a [`BorrowedFd`], which promises that the number stays open while it is lent.
 //! [`Fd::lend`] makes one from a bare number that promises nothing. What follows from a wrong
 //! number is `EBADF`, or a call on another open file, as with any number handed to a process; it
-//! never touches memory. The numbers are those of a child's table, which is the child's own, so
-//! nobody else's descriptor can be closed or replaced through it.
+//! never touches memory. What closes, replaces or marks a number takes an
+//! [`InChild`](crate::clone::InChild): those numbers are of a child's table, where nothing owns a descriptor. A parent
+//! makes an [`Fd`] of a descriptor that it owns or borrows, for the length of a call ([`Fd::of`]).
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "descriptor numbers lent to rustix")]
 

@@ -1,5 +1,9 @@
 //! Descriptors, and files by name.
+//!
+//! What closes, replaces or marks a descriptor by its number asks for an [`InChild`]. In a process that goes on,
+//! that number may belong to somebody's `OwnedFd`.
 
+use crate::clone::InChild;
 use crate::raw::{self, Fcntl, Numeric, fcntl, numbers};
 use crate::{Errno, Fd, Pid, Result, Uid};
 use core::ffi::CStr;
@@ -17,7 +21,7 @@ const CLOSE_RANGE_CLOEXEC: usize = 1 << 2;
 /// # Errors
 ///
 /// `EINVAL` if `last` is below `first`.
-pub fn close_range_on_exec(first: Fd, last: Fd) -> Result {
+pub fn close_range_on_exec(_: &InChild, first: Fd, last: Fd) -> Result {
     close_range_flags(first, last, CLOSE_RANGE_CLOEXEC)
 }
 
@@ -26,7 +30,7 @@ pub fn close_range_on_exec(first: Fd, last: Fd) -> Result {
 /// # Errors
 ///
 /// `EINVAL` if `last` is below `first`.
-pub fn close_range(first: Fd, last: Fd) -> Result {
+pub fn close_range(_: &InChild, first: Fd, last: Fd) -> Result {
     close_range_flags(first, last, 0)
 }
 
@@ -40,7 +44,7 @@ fn close_range_flags(first: Fd, last: Fd, flags: usize) -> Result {
 /// # Errors
 ///
 /// `EBADF` if `from` is not open or `to` is beyond the limit, `EINVAL` if they are the same.
-pub fn dup3(from: Fd, to: Fd) -> Result {
+pub fn dup3(_: &InChild, from: Fd, to: Fd) -> Result {
     numbers(Numeric::Dup3, [from.word(), to.word(), 0]).map(drop)
 }
 
@@ -59,7 +63,7 @@ pub fn fcntl_dupfd_cloexec(fd: Fd, least: Fd) -> Result<Fd> {
 /// # Errors
 ///
 /// `EBADF` if `fd` is not open.
-pub fn fcntl_keep_on_exec(fd: Fd) -> Result {
+pub fn fcntl_keep_on_exec(_: &InChild, fd: Fd) -> Result {
     fcntl(fd, Fcntl::Setfd, 0).map(drop)
 }
 
@@ -110,7 +114,7 @@ pub fn fchown(fd: Fd, uid: Uid) -> Result {
 
 /// `close`. Errors tell of lost writes only, and the descriptor is gone whatever is said; one that
 /// was not open is no error here.
-pub fn close(fd: Fd) {
+pub fn close(_: &InChild, fd: Fd) {
     raw::close(fd);
 }
 

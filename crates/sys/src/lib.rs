@@ -7,7 +7,8 @@
 //!
 //! Functions are safe because their arguments are types: a path is a [`CStr`](core::ffi::CStr), an
 //! argument vector a [`CArray`], a descriptor an [`Fd`]. The two that cannot be (they start a
-//! process on a stack of its own) are in [`clone`], and say what they ask for.
+//! process on a stack of its own) are in [`clone`], and say what they ask for. What only a child may do takes an
+//! [`InChild`](clone::InChild): to close a descriptor by its number, to continue the process twice, to load a filter.
 //!
 //! What is absent: nothing here knows what a container or a command is, and nothing decides; a
 //! function makes its one call and returns what the kernel said.

@@ -1,7 +1,7 @@
 //! Namespaces.
 
 use crate::raw::{self, Numeric, numbers};
-use crate::{Fd, Result, file};
+use crate::{Fd, Result};
 use core::ops::{BitOr, BitOrAssign};
 use linux_raw_sys::general as nr;
 
@@ -127,7 +127,7 @@ pub fn loopback_up() -> Result {
     // Any socket will do; this kind is there without an address family for networks.
     let socket = raw::socket_unix()?;
     let set = raw::ioctl_loopback_up(socket);
-    file::close(socket);
+    raw::close(socket);
     set
 }
 

@@ -1,5 +1,6 @@
 //! What a process is: its session, its identity, its program, its end.
 
+use crate::clone::InChild;
 use crate::raw::{self, Numeric, Prctl, numbers, prctl};
 use crate::signal::Signal;
 use crate::{CArray, Errno, Fd, Gid, Pid, Result, Uid};
@@ -86,12 +87,13 @@ impl Ended {
     }
 }
 
-/// `wait4(-1, WNOHANG | WUNTRACED)`: a child that has ended or stopped, if one has.
+/// `wait4(-1, WNOHANG | WUNTRACED)`: a child that has ended or stopped, if one has. In a process with other parts
+/// it would take the status that one of them waits for.
 ///
 /// # Errors
 ///
 /// `ECHILD` if there are no children.
-pub fn wait4_any_nohang() -> Result<Option<Ended>> {
+pub fn wait4_any_nohang(_: &InChild) -> Result<Option<Ended>> {
     let Some((pid, status, times, peak)) = raw::wait4_any(general::WNOHANG | general::WUNTRACED)? else {
         return Ok(None);
     };
@@ -328,10 +330,12 @@ pub struct Instruction {
 /// `seccomp(SECCOMP_SET_MODE_FILTER)`. With `SECCOMP_FILTER_FLAG_NEW_LISTENER` it returns the
 /// listener.
 ///
+/// For a child alone: a filter can answer a call with success that the kernel has not made, as of `mmap`.
+///
 /// # Errors
 ///
 /// `EACCES` without CAP_SYS_ADMIN and without no_new_privs, `EINVAL` if the program is not sound.
-pub fn seccomp_set_mode_filter(flags: u32, program: &[Instruction]) -> Result<usize> {
+pub fn seccomp_set_mode_filter(_: &InChild, flags: u32, program: &[Instruction]) -> Result<usize> {
     raw::seccomp(flags, program)
 }
 
@@ -346,7 +350,7 @@ pub fn seccomp_knows(flags: u32) -> bool {
 /// # Errors
 ///
 /// The same, and `EBUSY` if there is a filter with a listener already.
-pub fn seccomp_new_listener(flags: u32, program: &[Instruction]) -> Result<Fd> {
+pub fn seccomp_new_listener(_: &InChild, flags: u32, program: &[Instruction]) -> Result<Fd> {
     let number = raw::seccomp(flags, program)?;
     i32::try_from(number).ok().and_then(Fd::new).ok_or(Errno::BADF)
 }
