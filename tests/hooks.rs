@@ -413,10 +413,10 @@ fn what_a_hook_leaves_behind_keeps_nobody_waiting() {
 }
 
 fn mkfifo(path: &Path) {
-    use husk_spawn::sys::at::{Mode, Node, mknodat};
+    use husk_sys::at::{Mode, Node, mknodat};
     let directory = fs::File::open(path.parent().unwrap()).unwrap();
     let name = std::ffi::CString::new(path.file_name().unwrap().as_encoded_bytes()).unwrap();
-    mknodat(husk_spawn::sys::Fd::of(&directory), &name, Node::Fifo, Mode::from_raw_mode(0o666)).unwrap();
+    mknodat(husk_sys::Fd::of(&directory), &name, Node::Fifo, Mode::from_raw_mode(0o666)).unwrap();
 }
 
 #[test]

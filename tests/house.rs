@@ -99,6 +99,26 @@ fn proof_of_being_a_child_is_made_where_the_list_says() {
 }
 
 #[test]
+fn public_library_re_exports_only_types_of_the_kernel() {
+    let mut count = 0;
+    for file in ["lib.rs", "sys.rs"] {
+        let text = read(&Path::new("crates/spawn/src").join(file));
+        for exported in text.split("pub use husk_script::").skip(1) {
+            let exported = exported.split(';').next().unwrap_or_default();
+            if !exported.starts_with("sys") {
+                continue;
+            }
+            let names = exported.rsplit("::").next().unwrap_or_default();
+            for name in names.split(['{', '}', ',']).map(str::trim).filter(|name| !name.is_empty()) {
+                assert!(name.starts_with(char::is_uppercase), "{file}: {name} is no type");
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 10, "the exports were not found");
+}
+
+#[test]
 fn no_file_has_grown_a_second_topic() {
     for file in sources() {
         let lines = read(&file).lines().take_while(|line| !line.starts_with("mod tests")).count();

@@ -327,7 +327,7 @@ impl Seen {
 pub(crate) fn until_gone(pid: i32) {
     let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
     let Ok(process) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) else { return };
-    husk_spawn::sys::process::poll_end(husk_spawn::sys::Fd::of(&process), None).expect("a poll");
+    husk_sys::process::poll_end(husk_sys::Fd::of(&process), None).expect("a poll");
 }
 
 /// Whether a process ends, for one that was killed is still about to. Says no after a time that nothing takes.
@@ -336,7 +336,7 @@ pub(crate) fn ends(pid: i32) -> bool {
     let Ok(process) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) else {
         return true;
     };
-    husk_spawn::sys::process::poll_end(husk_spawn::sys::Fd::of(&process), Some(30)).expect("a poll")
+    husk_sys::process::poll_end(husk_sys::Fd::of(&process), Some(30)).expect("a poll")
 }
 
 /// The runtime that is tested.

@@ -1,6 +1,6 @@
 //! All that a process has from whoever made it, a line each.
 
-use husk_spawn::sys::keyring::{Key, keyctl_describe};
+use husk_sys::keyring::{Key, keyctl_describe};
 use rustix::process::{child_subreaper, dumpable_behavior, parent_process_death_signal};
 use rustix::thread::{
     capabilities_secure_bits, current_timer_slack, get_keep_capabilities, transparent_huge_pages_are_disabled,

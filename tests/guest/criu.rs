@@ -7,8 +7,8 @@
 #[path = "../../crates/runtime/src/criu/wire.rs"]
 mod wire;
 
-use husk_spawn::sys::Fd;
-use husk_spawn::sys::file::{read, write};
+use husk_sys::Fd;
+use husk_sys::file::{read, write};
 use rustix::process::{Pid, Signal, kill_process};
 use std::error::Error;
 use std::fmt::Write as _;

@@ -11,9 +11,9 @@ mod spy;
 mod stream;
 mod terminal;
 
-use husk_spawn::sys::keyring::{Key, keyctl_describe};
-use husk_spawn::sys::signal::{rt_sigprocmask, rt_sigwait};
 use husk_spawn::{IdMap, Namespaces, Signal, SignalSet};
+use husk_sys::keyring::{Key, keyctl_describe};
+use husk_sys::signal::{rt_sigprocmask, rt_sigwait};
 use std::env;
 use std::error::Error;
 use std::fs;

@@ -3,8 +3,8 @@
 use crate::named;
 use crate::stream::{produce, recognize};
 use husk_spawn::SignalSet;
-use husk_spawn::sys::process::exit_group;
-use husk_spawn::sys::signal::{rt_sigprocmask, rt_sigwait};
+use husk_sys::process::exit_group;
+use husk_sys::signal::{rt_sigprocmask, rt_sigwait};
 use rustix::termios::{OptionalActions, isatty, tcgetattr, tcgetwinsize, tcsetattr};
 use std::error::Error;
 use std::fs;

@@ -11,8 +11,8 @@ use crate::error::Error;
 use crate::record::Record;
 use crate::trust::{self, Distrust};
 use crate::whole;
+use husk_script::sys::file::{LockHolder, fcntl_lock_holder};
 use husk_spawn::sys::Fd;
-use husk_spawn::sys::file::{LockHolder, fcntl_lock_holder};
 use log::debug;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, fchmod, fcntl_lock, flock, fstat, mkdirat,

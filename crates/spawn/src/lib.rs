@@ -90,20 +90,19 @@ mod program;
 mod signalfd;
 mod stack;
 mod stdio;
+pub mod sys;
 mod writer;
 
 pub use adopted::Adopted;
 pub use child::{Child, Output};
 pub use command::Command;
 pub use error::{Error, Reason};
-/// The kernel as typed functions and the types that steps are made of.
-pub use husk_script::sys;
 pub use husk_script::sys::limits::{Resource, SchedAttr};
 pub use husk_script::sys::namespace::Namespaces;
 pub use husk_script::sys::signal::{Signal, SignalSet};
 pub use husk_script::{Handle, Hook, Reg, Request, Step, hook};
 pub use idmap::IdMap;
 pub use program::find_program;
-pub use signalfd::signalfd;
+pub use signalfd::{read_signalfd, signalfd};
 pub use stdio::Stdio;
 pub use writer::Writer;

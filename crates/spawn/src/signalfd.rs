@@ -8,10 +8,13 @@
 
 use crate::Error;
 use husk_script::sys::signal::{self, SignalSet};
+
 use std::os::fd::{FromRawFd as _, OwnedFd};
 
+pub use husk_script::sys::signal::read_signalfd;
+
 /// A descriptor that is readable when there is a signal of `set`, all of which must be blocked; a read of it never
-/// waits. [`read_signalfd`](crate::sys::signal::read_signalfd) says what came.
+/// waits. [`read_signalfd`] says what came.
 ///
 /// # Errors
 ///

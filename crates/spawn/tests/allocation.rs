@@ -11,9 +11,9 @@
 mod support;
 
 use core::ffi::c_void;
-use husk_spawn::sys::clone::{CloneArgs, clone3, flags};
-use husk_spawn::sys::process::exit_group;
-use husk_spawn::sys::signal::{SignalSet, rt_sigprocmask};
+use husk_script::sys::clone::{CloneArgs, clone3, flags};
+use husk_script::sys::process::exit_group;
+use husk_script::sys::signal::{SignalSet, rt_sigprocmask};
 use husk_spawn::{Command, IdMap, Namespaces, Resource, Signal, Stdio, Step};
 use rustix::process::{WaitId, WaitIdOptions, getpid, waitid};
 use std::alloc::{GlobalAlloc, Layout, System};

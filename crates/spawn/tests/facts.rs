@@ -3,8 +3,8 @@
 
 mod support;
 
-use husk_spawn::sys::clone::flags;
-use husk_spawn::sys::signal::{SignalSet, rt_sigaction_ignore, rt_sigprocmask};
+use husk_script::sys::clone::flags;
+use husk_script::sys::signal::{SignalSet, rt_sigaction_ignore, rt_sigprocmask};
 use husk_spawn::sys::{Errno, Fd};
 use husk_spawn::{Command, Namespaces, Reason, Signal, Stdio, Step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

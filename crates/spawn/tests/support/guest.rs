@@ -16,8 +16,9 @@
 mod held;
 
 use held::Held;
+use husk_script::sys::process::{prctl_get_dumpable, prctl_set_no_new_privs};
 use husk_spawn::sys::Fd;
-use husk_spawn::sys::process::{Capabilities, prctl_get_dumpable, prctl_set_no_new_privs};
+use husk_spawn::sys::process::Capabilities;
 use husk_spawn::{Child, Command, Error, IdMap, Namespaces, Resource, Signal, Stdio, Step};
 use rustix::process::{WaitId, WaitIdOptions, getegid, geteuid, waitid};
 use std::ffi::{c_int, c_ulong};
