@@ -271,6 +271,7 @@ fn looks_up_a_name(step: &Step<'_>) -> bool {
         | Step::Setresgid { .. }
         | Step::Setresuid { .. }
         | Step::NoNewPrivs
+        | Step::ForgetMemory
         | Step::Undumpable
         | Step::DropBounding { .. }
         | Step::KeepCaps { .. }

@@ -239,6 +239,7 @@ impl Display for Line<'_> {
             Step::Setresgid { gid } => write!(f, "gid {}", gid.as_raw()),
             Step::Setresuid { uid } => write!(f, "uid {}", uid.as_raw()),
             Step::NoNewPrivs => f.write_str("no-new-privileges"),
+            Step::ForgetMemory => f.write_str("forget-memory"),
             Step::Undumpable => f.write_str("undumpable"),
 
             Step::DropBounding { keep } => write!(f, "bounding {keep:#x}"),

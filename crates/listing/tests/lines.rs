@@ -104,6 +104,7 @@ fn every_step_has_its_line() {
         (Step::VforkAndReap, "vfork-and-reap"),
         (Step::Setdomainname { name: b"net" }, r#"domainname "net""#),
         (Step::LoopbackUp, "loopback up"),
+        (Step::ForgetMemory, "forget-memory"),
         (Step::Undumpable, "undumpable"),
         (Step::FsconfigFd { fs: R3, key: c"pidns", fd: fd(9).into() }, "fsconfig r3 pidns=9"),
         (Step::Sethostname { name: b"box" }, r#"hostname "box""#),
@@ -276,7 +277,7 @@ names! {
     CheckExecutable ExecveFirst Park Hook
     SeccompListener OpenProc
     FchownStreams OpenInProc JoinSessionKeyring SetMempolicy Personality
-    CloneParent CloneAndReap VforkAndReap Setdomainname LoopbackUp Undumpable FsconfigFd
+    CloneParent CloneAndReap VforkAndReap Setdomainname LoopbackUp ForgetMemory Undumpable FsconfigFd
     OpenTreeOrRequest RequestTree FsconfigModeOf CopyUp Fspick Reconfigure MountSetattrUnlocked MountSetattrAbove
     Label Hide UnlinkIn
     OpenPty Tiocswinsz OpenTreeOf RequestWith

@@ -43,6 +43,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use perform::Registers;
 use sys::Fd;
 use sys::clone::InChild;
+use sys::memory::Unneeded;
 
 /// The exit status of a child that could not perform its list. Nobody is meant to read it, the
 /// [`Journal`] says more; but a foreign reaper may see it.
@@ -59,6 +60,8 @@ pub struct Script<'a> {
     /// Where the child writes down when each step begins, if anybody asked. A step that it did not come
     /// to has 0.
     pub times: Option<&'a [AtomicU64]>,
+    /// What [`Step::ForgetMemory`] gives up. Empty for a child that shares its parent's memory.
+    pub unneeded: &'a [Unneeded],
 }
 
 /// Performs the list, in a process that proves to be a child. This is the child's whole life between clone and exec, or with a

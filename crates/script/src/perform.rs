@@ -11,7 +11,9 @@ use crate::sys::namespace::Namespaces;
 use crate::sys::process::Dumpable;
 use crate::sys::signal::Signal;
 use crate::sys::terminal::ioctl_tiocswinsz;
-use crate::sys::{Errno, Fd, Pid, Result, Uid, at, clone, file, limits, mount, namespace, process, signal};
+use crate::sys::{
+    Errno, Fd, Pid, Result, Uid, at, clone, file, limits, memory, mount, namespace, process, signal,
+};
 use crate::target::{ensure_directory, ensure_place};
 use crate::{Journal, Script, copy, cover, reap, terminal, tree};
 use core::ffi::CStr;
@@ -325,6 +327,9 @@ pub(crate) fn perform(
         Step::Setresgid { gid } => process::setresgid(gid),
         Step::Setresuid { uid } => process::setresuid(uid),
         Step::NoNewPrivs => process::prctl_set_no_new_privs(),
+        Step::ForgetMemory => {
+            script.unneeded.iter().try_for_each(|unneeded| memory::forget(child, *unneeded))
+        }
         Step::Undumpable => process::prctl_set_dumpable(Dumpable::No),
 
         Step::DropBounding { keep } => drop_bounding(keep),

@@ -726,6 +726,9 @@ pub enum Step<'a> {
     },
     /// `prctl(PR_SET_NO_NEW_PRIVS)`.
     NoNewPrivs,
+    /// `madvise(MADV_DONTNEED)`: gives up all memory but what the rest of the list needs, so that nobody who may look
+    /// into the process finds what the parent has in its memory. Only for a process with memory of its own.
+    ForgetMemory,
     /// `prctl(PR_SET_DUMPABLE)`: until exec nobody without privileges over it looks into the process,
     /// nor into those that share its memory.
     Undumpable,

@@ -504,7 +504,8 @@ impl Command {
     /// Starts the child in a copy of this process's memory, as fork does, and not in the memory itself.
     ///
     /// What becomes of the child's memory then concerns this process no more: the OOM killer ends the child
-    /// alone, and whoever may trace the child changes nothing here. The copy costs what fork costs.
+    /// alone, and whoever may trace the child changes nothing here. The copy costs what fork costs. Whoever may
+    /// trace the child also reads it, until the program begins or [`Step::ForgetMemory`] has emptied it.
     pub fn own_memory(&mut self) -> &mut Self {
         self.memory = Sharing::Copied;
         self

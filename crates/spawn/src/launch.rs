@@ -34,7 +34,8 @@ pub(crate) fn listing(command: &Command) -> Result<Vec<String>, Error> {
     let unset = Unset::Inherit;
     let pipes = Pipes::open(&command.streams, unset)?;
     let memory = Memory::default();
-    let around = Surroundings { call: Call::Clone3, unset, pipes: &pipes, channel: None, answers: None };
+    let around =
+        Surroundings { call: Call::Clone3, unset, pipes: &pipes, channel: None, answers: None, stack: 0..0 };
     let script = list::write(command, &around, &memory)?;
     Ok(script.steps.iter().map(|step| Line(step).to_string()).collect())
 }
@@ -117,8 +118,12 @@ fn start(command: &Command, unset: Unset, until: Until, known_by: KnownBy) -> Re
     let berth = |call| {
         let theirs = channel.as_ref().map(|channel| Fd::of(&channel.theirs));
         let answers = channel.as_ref().filter(|_| asks).map(|channel| Fd::of(&channel.ours));
-        let around = Surroundings { call, unset, pipes: &pipes, channel: theirs, answers };
-        Berth::new(command.born_in(), |memory| list::write(command, &around, memory))
+        Berth::new(command.born_in(), |memory, stack| {
+            let (start, size) = stack.extent();
+            let stack = start..start + size;
+            let around = Surroundings { call, unset, pipes: &pipes, channel: theirs, answers, stack };
+            list::write(command, &around, memory)
+        })
     };
     let cgroup = command.cgroup.as_ref().map(OwnedFd::as_fd);
     let birth = Birth {

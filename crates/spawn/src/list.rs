@@ -3,17 +3,21 @@
 use crate::Error;
 use crate::clone::Call;
 use crate::command::Command;
+use crate::error::Reason;
 use crate::fds::{self, Mapping};
+use crate::forget;
 use crate::join::IN_PARENT;
-use crate::pool::ScriptRef;
+use crate::pool::{ScriptRef, Sharing};
 use crate::stdio::{Pipes, Unset};
 use crate::writer::{Memory, Writer};
+use husk_listing::Line;
 use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::signal::{Signal, SignalSet};
 use husk_script::sys::{CArray, CPtr, Fd};
 use husk_script::{Script, Step};
 use rustix::process::{geteuid, getpid};
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 
 /// What a list depends on beside its command.
@@ -28,6 +32,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) channel: Option<Fd>,
     /// Our end, where the child waits for an answer.
     pub(crate) answers: Option<Fd>,
+    /// The addresses of the child's stack, if it is to have one.
+    pub(crate) stack: Range<usize>,
 }
 
 /// Writes the command's list into `memory`.
@@ -43,7 +49,17 @@ pub(crate) fn write<'b>(
     }
     let steps = list.finish();
     let (journal, times) = memory.journal(steps, command.memory, command.timed)?;
-    Ok(memory.keep(Script { steps, journal, channel: around.channel, times }))
+    let channel = around.channel;
+    if !steps.iter().any(|step| matches!(step, Step::ForgetMemory)) {
+        return Ok(memory.keep(Script { steps, journal, channel, times, unneeded: &[] }));
+    }
+    if command.memory != Sharing::Copied {
+        let why = "would empty the memory of this process too without Command::own_memory";
+        return Err(Error::new(Line(&Step::ForgetMemory).to_string(), Reason::Conflict(why)));
+    }
+    let kept = memory.kept();
+    let script = Script { steps: forget::rest(steps, kept)?, journal, channel, times, unneeded: &[] };
+    forget::others(script, kept, around.stack.clone())
 }
 
 /// The order of these lines is the order of the system calls. A line that must stand where it

@@ -64,7 +64,7 @@ impl Berth {
     /// A berth for the list that `write` puts into its memory, for a child that is born in `namespaces`.
     pub(crate) fn new(
         namespaces: Namespaces,
-        write: impl for<'b> FnOnce(&'b Memory) -> Result<ScriptRef<'b>, Error>,
+        write: impl for<'b> FnOnce(&'b Memory, &Stack) -> Result<ScriptRef<'b>, Error>,
     ) -> Result<Self, Error> {
         let free = {
             let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -82,7 +82,7 @@ impl Berth {
             Some(parts) => (parts.stack, parts.scroll.into_owner().emptied()),
             None => (Stack::new().map_err(|errno| Error::new("stack", errno))?, Memory::default()),
         };
-        let scroll = Scroll::try_new(memory, |memory| write(memory))?;
+        let scroll = Scroll::try_new(memory, |memory| write(memory, &stack))?;
         let dumpable = dumpable::Guard::of_child(scroll.borrow_dependent().steps, namespaces)
             .map_err(|errno| Error::new("dumpable", errno))?;
         Ok(Self { parts: Some(Parts { stack, scroll, dumpable }) })

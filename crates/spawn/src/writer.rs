@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::environ::{self, Snapshot};
 use crate::error::Reason;
+use crate::kept::Kept;
 use crate::page::Page;
 use crate::pool::Sharing;
 use bumpalo::Bump;
@@ -23,6 +24,8 @@ pub(crate) struct Memory {
     environment: OnceCell<Arc<Snapshot>>,
     /// Where the journal is, of a list that goes on in a process with memory of its own.
     page: OnceCell<Page>,
+    /// What a child keeps that forgets the rest.
+    kept: OnceCell<Kept>,
 }
 
 impl Memory {
@@ -37,6 +40,7 @@ impl Memory {
         self.bump.reset();
         self.environment.take();
         self.page.take();
+        self.kept.take();
         self
     }
 
@@ -57,6 +61,11 @@ impl Memory {
             (self.keep(Journal::new()), &*times)
         };
         Ok((journal, timed.then_some(times)))
+    }
+
+    /// Memory apart from all other, for what a child keeps when it forgets the rest.
+    pub(crate) fn kept(&self) -> &Kept {
+        self.kept.get_or_init(Kept::default)
     }
 
     pub(crate) fn keep<T>(&self, value: T) -> &T {

@@ -17,13 +17,16 @@ use husk_spawn::sys::limits::Rlimit;
 use husk_spawn::sys::mount::{MountFlags, MountPropagationFlags};
 use husk_spawn::sys::signal::SignalSet;
 use husk_spawn::sys::{CArray, CPtr, Errno, Fd, Gid, Pid, Uid};
-use husk_spawn::{Command, Error, IdMap, Namespaces, Reason, Reg, Resource, SchedAttr, Signal, Step, Writer};
+use husk_spawn::{
+    Command, Error, IdMap, Namespaces, Reason, Reg, Resource, SchedAttr, Signal, Stdio, Step, Writer,
+};
 use rustix::process::{getegid, geteuid};
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
+use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::thread;
@@ -117,6 +120,7 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::VforkAndReap => vfork_and_reap,
     Step::Setdomainname { .. } => setdomainname,
     Step::LoopbackUp => loopback_up,
+    Step::ForgetMemory => forget_memory,
     Step::Undumpable => undumpable,
     Step::FsconfigFd { .. } => container::fsconfig_fd,
     // Those for mounts.
@@ -649,6 +653,49 @@ fn undumpable() {
     child.wait().unwrap();
     let own = fs::metadata("/proc/self/environ").unwrap().uid();
     assert_eq!(own, geteuid().as_raw(), "ours, whose memory it was, are ours again");
+}
+
+#[test]
+fn forget_memory() {
+    let secret = String::from("only for the parent").into_boxed_str();
+    let read = |steps: &'static [Step<'static>]| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo $0 $VARIABLE", "an argument"]).env("VARIABLE", "and a variable");
+        command.own_memory().stdout(Stdio::piped()).final_steps(|writer| {
+            steps.iter().for_each(|step| writer.push(*step));
+            Ok(())
+        });
+        let held = Held::before_exec(&mut command);
+        let mut child = command.kill_on_drop().spawn().unwrap();
+        held.wait(&child);
+        let mut found = vec![1; secret.len()];
+        let memory = File::open(format!("/proc/{}/mem", child.id())).unwrap();
+        memory.read_exact_at(&mut found, secret.as_ptr().addr() as u64).unwrap();
+        let environment = fs::read(format!("/proc/{}/environ", child.id())).unwrap();
+        held.release();
+        let mut printed = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
+        assert!(child.wait().unwrap().success());
+        assert_eq!(printed, "an argument and a variable\n", "the rest of the list is intact");
+        (found, environment.iter().any(|byte| *byte != 0))
+    };
+    assert_eq!(read(&[]), (secret.as_bytes().to_vec(), true));
+    assert_eq!(read(&[Step::ForgetMemory]), (vec![0; secret.len()], false));
+    assert_eq!(&*secret, "only for the parent");
+}
+
+#[test]
+fn forget_memory_is_refused_where_memory_is_shared() {
+    let why = "forget-memory: would empty the memory of this process too without Command::own_memory";
+    assert_eq!(failure([Step::ForgetMemory]), why);
+}
+
+#[test]
+fn forget_memory_is_refused_before_steps_that_refer_to_forgotten_memory() {
+    let mut command = Command::new("true");
+    command.own_memory().final_steps(list([Step::ForgetMemory, Step::Chdir { path: c"/" }]));
+    let error = command.status().unwrap_err().to_string();
+    assert_eq!(error, "cwd /: cannot follow a step that forgets memory");
 }
 
 #[test]

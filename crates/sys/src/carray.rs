@@ -1,6 +1,8 @@
 //! Argument vectors as `execve` wants them.
 
 use core::ffi::CStr;
+use core::num::NonZeroUsize;
+use core::ptr::NonNull;
 
 /// The address of a NUL-terminated string, one word wide, as the kernel reads it.
 #[derive(Clone, Copy)]
@@ -14,8 +16,19 @@ impl CPtr<'_> {
 
 impl<'a> From<&'a CStr> for CPtr<'a> {
     fn from(string: &'a CStr) -> Self {
+        let bytes = string.to_bytes_with_nul();
+        // Whoever reads the string has this address and no more.
+        bytes.as_ptr().expose_provenance();
         // There is always a first byte: the NUL if no other.
-        Self(string.to_bytes_with_nul().first())
+        Self(bytes.first())
+    }
+}
+
+impl CPtr<'_> {
+    /// The address of the string, unless this is [`CPtr::NULL`]. Its provenance is exposed.
+    #[must_use]
+    pub fn address(&self) -> Option<NonZeroUsize> {
+        self.0.map(|first| NonNull::from(first).addr())
     }
 }
 
@@ -43,6 +56,12 @@ impl<'a> CArray<'a> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// All of it, the null pointer included.
+    #[must_use]
+    pub const fn pointers(&self) -> &'a [CPtr<'a>] {
+        self.0
     }
 
     /// The address of the first pointer.

@@ -24,6 +24,7 @@ mod fd;
 pub mod file;
 pub mod keyring;
 pub mod limits;
+pub mod memory;
 pub mod mount;
 pub mod namespace;
 pub mod process;

@@ -32,7 +32,8 @@ extern "C" fn main() -> ! {
     ];
     // Without the box the compiler would know which steps there are and leave out the others.
     let journal = Journal::new();
-    let script = Script { steps: black_box(&steps), journal: &journal, channel: None, times: None };
+    let script =
+        Script { steps: black_box(&steps), journal: &journal, channel: None, times: None, unneeded: &[] };
     // SAFETY: the process has one thread, and nothing that owns a descriptor; it does what the list says and no more.
     let child = unsafe { InChild::new() };
     run(&child, &script)
