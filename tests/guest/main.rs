@@ -158,6 +158,8 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
         ["prowl", address, bytes] => prowl::look(address, bytes)?,
         // The same of the first process, once.
         ["prowl", "first", address, bytes] => return prowl::look_at_first(address, bytes),
+        // Which secrets of the runtime's caller are in the memory of the first process.
+        ["prowl", "all"] => return prowl::read_first(),
         // All that it has from whoever made it, into a file.
         ["audit", file] => {
             let found = audit::audit()?;

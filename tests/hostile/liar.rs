@@ -17,6 +17,8 @@ pub(crate) enum Lie {
     Follows,
     /// `fstatfs` says nothing of any file system.
     KnowsNoFileSystem,
+    /// `madvise` leaves memory as it is.
+    ForgetsNothing,
     /// `prctl(PR_SET_DUMPABLE)` leaves memory as it is.
     StaysDumpable,
     /// `mount_setattr` leaves mounts as they are: what was to be read-only can be written to.
@@ -30,6 +32,7 @@ impl Lie {
         match self {
             Self::Follows => 437,
             Self::KnowsNoFileSystem => common(138, 44),
+            Self::ForgetsNothing => common(28, 233),
             Self::StaysDumpable => common(157, 167),
             Self::SetsNoAttributes => 442,
         }
@@ -45,6 +48,7 @@ impl Lie {
         match self {
             Self::Follows => "links are followed",
             Self::KnowsNoFileSystem => "no file system is known",
+            Self::ForgetsNothing => "no memory is forgotten",
             Self::StaysDumpable => "memory stays dumpable",
             Self::SetsNoAttributes => "mounts stay as they are",
         }
@@ -54,7 +58,9 @@ impl Lie {
     fn answer(self) -> u32 {
         match self {
             Self::Follows => 0x7fc0_0000,
-            Self::KnowsNoFileSystem | Self::StaysDumpable | Self::SetsNoAttributes => 0x0005_0000,
+            Self::ForgetsNothing | Self::KnowsNoFileSystem | Self::StaysDumpable | Self::SetsNoAttributes => {
+                0x0005_0000
+            }
         }
     }
 }

@@ -310,3 +310,70 @@ fn a_companion_opens_nothing_of_a_process_that_has_not_begun() {
         }
     }
 }
+
+/// A container that may trace and has no user namespace, with secrets in its configuration that are for others.
+fn tracing(words: &str) -> Bundle {
+    let hook = |who| json!([{ "path": "/bin/true", "env": [format!("PROWLED_FOR={who}")] }]);
+    with_capabilities(Bundle::running(words), &["CAP_SYS_PTRACE"]).with(
+        "/hooks",
+        json!({
+            "createRuntime": hook("a hook of the host"),
+            "createContainer": hook("a hook before the container"),
+            "poststop": hook("a hook at the end")
+        }),
+    )
+}
+
+/// What a tracer reads in a process that waits for `start`, and in one that is about to begin.
+fn tracers(lies: &[Lie]) -> [Seen; 2] {
+    let go = |mut command: Command| {
+        command.env("PROWLED_FOR", "the runtime");
+        if lies.is_empty() { Runtime::under_test().detached(command) } else { liar::run(&command, lies) }
+    };
+    let runtime = Runtime::under_test();
+    let waiting = tracing("exit 0").with("/annotations", json!({ "note": "PROWLED_FOR=an annotation" }));
+    waiting.write();
+    let mut command = runtime.command("create");
+    command.arg("--bundle").arg(waiting.path()).arg("c");
+    go(command).succeeds();
+    let exec = runtime.call("exec", &["c", "/guest", "prowl", "all"]);
+    runtime.call("start", &["c"]).succeeds();
+    runtime.call("delete", &["--force", "c"]).succeeds();
+
+    // The annotations are the hook's to know.
+    let hook = json!([{ "path": "/guest", "args": ["guest", "prowl", "all"] }]);
+    let hooked = tracing("exit 0").with("/hooks/startContainer", hook);
+    hooked.write();
+    let mut command = runtime.command("run");
+    command.arg("--bundle").arg(hooked.path()).arg("c");
+    [exec, go(command)]
+}
+
+#[test]
+fn a_tracer_in_the_container_finds_no_secret_of_the_runtime() {
+    need!(is_husk() && is_root(), "without root every container has a user namespace");
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let [exec, hook] = tracers(&[]);
+    assert_eq!(String::from_utf8_lossy(&exec.0.stdout), "");
+    exec.succeeds();
+    hook.succeeds();
+}
+
+#[test]
+fn a_tracer_in_the_container_finds_the_secrets_if_memory_is_not_forgotten() {
+    need!(is_husk() && is_root(), "without root every container has a user namespace");
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let [exec, hook] = tracers(&[Lie::ForgetsNothing]);
+    exec.fails(3, "");
+    let read = String::from_utf8_lossy(&exec.0.stdout);
+    for secret in [
+        "the runtime",
+        "an annotation",
+        "a hook of the host",
+        "a hook before the container",
+        "a hook at the end",
+    ] {
+        assert!(read.lines().any(|line| line == secret), "{secret}: {read}");
+    }
+    hook.fails(1, "the runtime");
+}

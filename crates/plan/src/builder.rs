@@ -47,6 +47,12 @@ impl Plan<'_> {
         self.origins.get(step).map_or("", |origin| origin)
     }
 
+    /// Whether the child has to begin in a copy of the runtime's memory.
+    #[must_use]
+    pub fn needs_own_memory(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::ForgetMemory))
+    }
+
     /// What the failure of a step means, where the kernel has no words for it.
     #[must_use]
     pub fn meaning(&self, step: usize, errno: Errno) -> Option<Meaning> {

@@ -218,6 +218,9 @@ pub fn create<'b>(
     }
     // Not later: nobody may be left to hand its listener over.
     seccomp::load(container, host, When::Attended, &mut plan)?;
+    // Not earlier: what the steps before refer to is given up too. Not later: when it waits, others may come into
+    // the container.
+    process::forget_memory(container, host, start, &mut plan);
     // Not earlier: a caller without privileges maps ids and fetches the listener through `/proc`, whose files
     // of an undumpable process belong to root. Not later: when it waits, others may come into the container.
     process::hide_memory(&mut plan);

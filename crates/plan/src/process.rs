@@ -210,6 +210,32 @@ pub(crate) fn find(container: &Container, call: &Call<'_>, plan: &mut Builder<'_
     Ok(())
 }
 
+/// Gives up all memory but what the remaining steps need. The child's memory is a copy of the runtime's, in which the
+/// caller's environment and all of config.json are. A process in the container that has CAP_SYS_PTRACE and no user
+/// namespace of its own may read it, whether it is dumpable or not.
+pub(crate) fn forget_memory(container: &Container, host: &Host, start: Start, plan: &mut Builder<'_>) {
+    if has_own_memory(container, host, start) {
+        plan.at("process").push(Step::ForgetMemory);
+    }
+}
+
+/// Whether the child begins in a copy of the runtime's memory and does not share it.
+///
+/// - A process that waits for `start` has no reason to keep ours, in which the caller's environment is.
+/// - A memory limit is in force before the program runs, and the kernel kills everybody who shares the memory
+///   of its victim (mm/oom_kill.c, `__oom_kill_process`).
+/// - A `startContainer` hook is a program of the image beside a process that has not execed. With
+///   CAP_SYS_PTRACE it may look into that one, whether its memory is dumpable or not.
+///
+/// A caller without privileges can fetch a seccomp listener only from memory that it can make dumpable itself.
+fn has_own_memory(container: &Container, host: &Host, start: Start) -> bool {
+    let is_fetched_from = container.seccomp_listener.is_some() && host.euid != 0;
+    let wants = matches!(start, Start::On(_))
+        || container.resources.limits_memory()
+        || !container.hooks.start_container.is_empty();
+    wants && !is_fetched_from
+}
+
 /// Closes the memory to everybody in the container until exec, which opens the program's own. It is the
 /// runtime's, or was; CAP_SYS_PTRACE is then needed in the user namespace that the runtime was started in. Memory
 /// that is undumpable already, as from the clone on if the runtime is root's, stays so.

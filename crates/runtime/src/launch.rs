@@ -11,12 +11,11 @@ use crate::trees::id_maps;
 use bumpalo::Bump;
 use husk_bundle::Container;
 use husk_listing::{Kinds, Line};
-use husk_plan::{Call, CgroupMount, Host, Meaning, NewRoot, Plan, Start};
+use husk_plan::{Call, CgroupMount, Host, Meaning, NewRoot, Plan};
 use husk_script::Step;
 use husk_spawn::{Child, Command, Reason, Request, Signal};
 use log::{Level, debug, log_enabled};
 use rustix::event::PollFlags;
-use rustix::process::geteuid;
 use std::os::fd::BorrowedFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::task::Poll;
@@ -100,7 +99,7 @@ pub(crate) fn launch<'c>(
         command.timed();
     }
     limits::make_room(container);
-    if needs_own_memory(container, call.start) {
+    if plan.needs_own_memory() {
         command.own_memory();
     }
     timings.begin("clone, map ids");
@@ -108,23 +107,6 @@ pub(crate) fn launch<'c>(
         enter(&mut command, directory)?;
     }
     Ok(Launched { home, ..perform(&command, plan)? })
-}
-
-/// Whether the child begins in a copy of our memory and does not share it.
-///
-/// - A process that waits for `start` has no reason to keep ours, in which the caller's environment is.
-/// - A memory limit is in force before the program runs, and the kernel kills everybody who shares the memory
-///   of its victim (mm/oom_kill.c, `__oom_kill_process`).
-/// - A `startContainer` hook is a program of the image beside a process that has not execed. With
-///   CAP_SYS_PTRACE it may look into that one, whether its memory is dumpable or not.
-///
-/// A caller without privileges can fetch a seccomp listener only from memory that it can make dumpable itself.
-fn needs_own_memory(container: &Container, start: Start) -> bool {
-    let is_fetched_from = container.seccomp_listener.is_some() && !geteuid().is_root();
-    let wants = matches!(start, Start::On(_))
-        || container.resources.limits_memory()
-        || !container.hooks.start_container.is_empty();
-    wants && !is_fetched_from
 }
 
 /// What a mount of type `cgroup` shows is the container's own, and not the caller's.
