@@ -5,7 +5,7 @@
 //! the watchdog, knows which tests run, and for how long:
 //!
 //! 1. A test that takes longer than its limit is told of on standard error: its name, and what its thread and the
-//!    processes that it started are doing ([`report`]).
+//!    processes that it started are doing (`report.rs`).
 //! 2. Those processes are killed. A test that waited for one of them goes on, and fails by what it asserts.
 //! 3. A test that is still there after [`GRACE`] waits for something else, and no thread can be ended from outside.
 //!    The test binary is killed, with everything that it started.
