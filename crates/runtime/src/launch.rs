@@ -13,6 +13,7 @@ use husk_bundle::Container;
 use husk_listing::{Kinds, Line};
 use husk_plan::{Call, CgroupMount, Host, Meaning, NewRoot, Plan};
 use husk_script::Step;
+use husk_script::sys::Errno;
 use husk_spawn::{Child, Command, Reason, Request, Signal};
 use log::{Level, debug, log_enabled};
 use rustix::event::PollFlags;
@@ -54,9 +55,14 @@ impl Launched<'_> {
 
     /// Tells the child that what it asked for is done. The error of one that is gone is why.
     pub(crate) fn go_on(&mut self) -> Result<(), Error> {
-        let Err(error) = self.child.go_on() else { return Ok(()) };
-        self.child.wait_for_exec().map_err(|error| self.explain(error))?;
-        Err(Error::Spawn(error))
+        match self.child.go_on() {
+            Err(error) if error.reason() == Reason::Errno(Errno::PIPE) => {
+                self.child.wait_for_exec().map_err(|error| self.explain(error))?;
+                Err(Error::Spawn(error))
+            }
+            // It waits for the answer, and is killed when it is dropped.
+            told => Ok(told?),
+        }
     }
 
     /// An error of the child's, with the limit that killed it, or what a hook has to say to it.
