@@ -250,6 +250,13 @@ impl Display for Line<'_> {
                 "capabilities effective {effective:#x} permitted {permitted:#x} inheritable {inheritable:#x}"
             ),
             Step::RaiseAmbient { capabilities } => write!(f, "ambient {capabilities:#x}"),
+            Step::LandlockRuleset { handled, scoped, out } => {
+                write!(f, "r{} = landlock {handled:#x} scoped {scoped:#x}", out.index())
+            }
+            Step::LandlockAllow { ruleset, beneath, rights, .. } => {
+                write!(f, "landlock {} allow {} {rights:#x}", Descriptor(ruleset), Descriptor(beneath))
+            }
+            Step::LandlockRestrict { ruleset } => write!(f, "landlock {} restrict", Descriptor(ruleset)),
             Step::Seccomp { program, .. } => write!(f, "seccomp {} instructions", program.len()),
 
             Step::SeccompListener { program, .. } => {

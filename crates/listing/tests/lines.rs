@@ -200,6 +200,12 @@ fn every_step_has_its_line() {
             "capabilities effective 0x1 permitted 0x3 inheritable 0x0",
         ),
         (Step::RaiseAmbient { capabilities: 1 }, "ambient 0x1"),
+        (Step::LandlockRuleset { handled: 0xfffe, scoped: 3, out: R3 }, "r3 = landlock 0xfffe scoped 0x3"),
+        (
+            Step::LandlockAllow { ruleset: R3.into(), beneath: root.into(), rights: 0xfffe, tolerate: None },
+            "landlock r3 allow r0 0xfffe",
+        ),
+        (Step::LandlockRestrict { ruleset: R3.into() }, "landlock r3 restrict"),
         (Step::Seccomp { flags: 0, program: &[] }, "seccomp 0 instructions"),
         (Step::SeccompListener { flags: 8, program: &[] }, "seccomp 0 instructions, with a listener"),
         (Step::Request { what: Request::Listener }, "request listener"),
@@ -280,5 +286,6 @@ names! {
     CloneParent CloneAndReap VforkAndReap Setdomainname LoopbackUp ForgetMemory Undumpable FsconfigFd
     OpenTreeOrRequest RequestTree FsconfigModeOf CopyUp Fspick Reconfigure MountSetattrUnlocked MountSetattrAbove
     Label Hide UnlinkIn
+    LandlockRuleset LandlockAllow LandlockRestrict
     OpenPty Tiocswinsz OpenTreeOf RequestWith
 }

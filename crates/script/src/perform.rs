@@ -12,7 +12,7 @@ use crate::sys::process::Dumpable;
 use crate::sys::signal::Signal;
 use crate::sys::terminal::ioctl_tiocswinsz;
 use crate::sys::{
-    Errno, Fd, Pid, Result, Uid, at, clone, file, limits, memory, mount, namespace, process, signal,
+    Errno, Fd, Pid, Result, Uid, at, clone, file, landlock, limits, memory, mount, namespace, process, signal,
 };
 use crate::target::{ensure_directory, ensure_place};
 use crate::{Journal, Script, copy, cover, reap, terminal, tree};
@@ -338,6 +338,15 @@ pub(crate) fn perform(
         Step::RaiseAmbient { capabilities } => {
             bits(capabilities).try_for_each(process::prctl_cap_ambient_raise)
         }
+        Step::LandlockRuleset { handled, scoped, out } => {
+            registers.replace(child, out, landlock::create_ruleset(handled, scoped)?);
+            Ok(())
+        }
+        Step::LandlockAllow { ruleset, beneath, rights, tolerate } => {
+            let (ruleset, beneath) = (registers.get(ruleset)?, registers.get(beneath)?);
+            tolerating(tolerate, landlock::allow_beneath(ruleset, beneath, rights))
+        }
+        Step::LandlockRestrict { ruleset } => landlock::restrict_self(child, registers.get(ruleset)?),
         Step::Seccomp { flags, program } => process::seccomp_set_mode_filter(child, flags, program).map(drop),
         Step::SeccompListener { flags, program } => {
             let listener = process::seccomp_new_listener(child, flags, program)?;

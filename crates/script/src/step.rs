@@ -753,6 +753,32 @@ pub enum Step<'a> {
         /// A bit for each capability.
         capabilities: u64,
     },
+    /// `landlock_create_ruleset`: a ruleset that handles these rights and allows nothing yet.
+    LandlockRuleset {
+        /// `LANDLOCK_ACCESS_FS_*`.
+        handled: u64,
+        /// `LANDLOCK_SCOPE_*`.
+        scoped: u64,
+        /// Where the ruleset is left.
+        out: Reg,
+    },
+    /// `landlock_add_rule`: allows a file, or a directory and everything below it, to be used. For a file the rights
+    /// that only directories have are left out.
+    LandlockAllow {
+        /// The ruleset.
+        ruleset: Handle,
+        /// The file or directory.
+        beneath: Handle,
+        /// `LANDLOCK_ACCESS_FS_*`, all of which the ruleset handles.
+        rights: u64,
+        /// An error that counts as success.
+        tolerate: Option<Errno>,
+    },
+    /// `landlock_restrict_self`: the process and its descendants keep to the ruleset.
+    LandlockRestrict {
+        /// The ruleset.
+        ruleset: Handle,
+    },
     /// `seccomp(SECCOMP_SET_MODE_FILTER)`.
     Seccomp {
         /// `SECCOMP_FILTER_FLAG_*`.

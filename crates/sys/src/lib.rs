@@ -23,6 +23,7 @@ pub mod clone;
 mod fd;
 pub mod file;
 pub mod keyring;
+pub mod landlock;
 pub mod limits;
 pub mod memory;
 pub mod mount;

@@ -18,6 +18,9 @@ use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use core::sync::atomic::AtomicI32;
 use linux_raw_sys::general as nr;
+use linux_raw_sys::landlock::{
+    LANDLOCK_CREATE_RULESET_VERSION, landlock_path_beneath_attr, landlock_rule_type, landlock_ruleset_attr,
+};
 
 /// System calls of numbers alone.
 #[derive(Clone, Copy)]
@@ -223,6 +226,32 @@ pub(crate) fn keyctl_describe(key: usize, room: &mut [MaybeUninit<u8>]) -> Resul
 pub(crate) fn keyctl_setperm(key: usize, permissions: u32) -> Result {
     // SAFETY: three numbers.
     check(unsafe { call(nr::__NR_keyctl, [KEYCTL_SETPERM, key, permissions as usize, 0, 0, 0]) }).map(drop)
+}
+
+pub(crate) fn landlock_abi() -> Result<usize> {
+    let words = [0, 0, LANDLOCK_CREATE_RULESET_VERSION as usize, 0, 0, 0];
+    // SAFETY: with this flag and no attributes the kernel only returns a number.
+    check(unsafe { call(nr::__NR_landlock_create_ruleset, words) })
+}
+
+pub(crate) fn landlock_create_ruleset(handled_access_fs: u64, scoped: u64) -> Result<Fd> {
+    let attr = landlock_ruleset_attr { handled_access_fs, handled_access_net: 0, scoped };
+    let words = [(&raw const attr).addr(), size_of_val(&attr), 0, 0, 0, 0];
+    // SAFETY: the kernel reads as many bytes of `attr` as it is told there are.
+    descriptor(unsafe { call(nr::__NR_landlock_create_ruleset, words) })
+}
+
+pub(crate) fn landlock_allow_beneath(ruleset: Fd, beneath: Fd, allowed_access: u64) -> Result {
+    let attr = landlock_path_beneath_attr { allowed_access, parent_fd: beneath.number() };
+    let kind = landlock_rule_type::LANDLOCK_RULE_PATH_BENEATH as usize;
+    let words = [ruleset.word(), kind, (&raw const attr).addr(), 0, 0, 0];
+    // SAFETY: the kernel reads one `landlock_path_beneath_attr`, as the kind says.
+    check(unsafe { call(nr::__NR_landlock_add_rule, words) }).map(drop)
+}
+
+pub(crate) fn landlock_restrict_self(ruleset: Fd) -> Result {
+    // SAFETY: two numbers.
+    check(unsafe { call(nr::__NR_landlock_restrict_self, [ruleset.word(), 0, 0, 0, 0, 0]) }).map(drop)
 }
 
 /// The four words of `struct mount_attr`: set, clear, propagation, user namespace.

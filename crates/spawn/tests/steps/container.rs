@@ -308,6 +308,52 @@ pub(crate) fn seccomp() {
 }
 
 #[test]
+pub(crate) fn landlock() {
+    if husk_script::sys::landlock::abi().is_err() {
+        skip!("needs Landlock");
+    }
+    // WRITE_FILE, MAKE_DIR and MAKE_REG; WRITE_FILE alone is a file's, too.
+    const RIGHTS: u64 = 0x182;
+    let (dir, other) = (Dir::new(), Dir::new());
+    let file = other.join("file");
+    fs::write(&file, "").unwrap();
+    let open = |path, flags, out| Step::Open { path, flags, mode: Mode::from_raw_mode(0o644), out };
+    let (path, write) = (text(&file), OFlags::WRONLY);
+    let make = |path| open(path, write | OFlags::CREATE, R2);
+    let restrict = [
+        Step::LandlockRuleset { handled: RIGHTS, scoped: 0, out: R1 },
+        Step::LandlockAllow { ruleset: R1.into(), beneath: R0.into(), rights: RIGHTS, tolerate: None },
+        Step::NoNewPrivs,
+        Step::LandlockRestrict { ruleset: R1.into() },
+    ];
+    let [ruleset, allow, no_new_privs, restricted] = restrict;
+    let of = |opened, then| {
+        failure([opened, ruleset, allow, no_new_privs, restricted, then, Step::Chdir { path: c"/no" }])
+    };
+    let root = root(&dir);
+    let (inside, outside) = (text(dir.join("made")), text(other.join("made")));
+    let passed = "cwd /no: No such file or directory (os error 2)";
+    assert_eq!(of(root, make(inside)), passed);
+    assert!(of(root, make(outside)).ends_with("Permission denied (os error 13)"));
+    assert!(of(root, open(path, write, R2)).ends_with("Permission denied (os error 13)"));
+    // A file is allowed with the rights that a file has.
+    assert_eq!(of(open(path, OFlags::PATH, R0), open(path, write, R2)), passed);
+    assert!(of(open(path, OFlags::PATH, R0), make(inside)).ends_with("Permission denied (os error 13)"));
+
+    // A pipe has no path.
+    let (reader, _writer) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+    let pipe = |tolerate| Step::LandlockAllow {
+        ruleset: R1.into(),
+        beneath: Fd::of(&reader).into(),
+        rights: RIGHTS,
+        tolerate,
+    };
+    let end = Step::Chdir { path: c"/no" };
+    assert!(failure([ruleset, pipe(None), end]).contains("File descriptor in bad state"));
+    assert_eq!(failure([ruleset, pipe(Some(Errno::BADFD)), end]), passed);
+}
+
+#[test]
 pub(crate) fn check_executable_and_execve_first() {
     let dir = Dir::new();
     let [good, plain] = ["good", "plain"].map(|name| text(dir.join(name)));
