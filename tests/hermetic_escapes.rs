@@ -144,7 +144,7 @@ fn its_first_process_cannot_be_looked_into() {
     // Its memory's weight for the OOM killer is its parent's too.
     place.sh(&[], "echo 500 > /proc/1/oom_score_adj").fails(2, "Read-only");
     let uncovered = "umount /proc/1; mount -o remount,rw,bind /proc/1; echo 500 > /proc/1/oom_score_adj";
-    place.sh(&[], &format!("unshare -Um sh -c '{uncovered}'")).fails(2, "Read-only");
+    place.sh(&["--nested"], &format!("unshare -Um sh -c '{uncovered}'")).fails(2, "Read-only");
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn an_image_is_all_that_is_seen() {
     }
     in_rootfs(&bundle, &[], &["list", "/"]).prints("dev\nguest\nproc\nrun\nsub\ntmp\nvar");
     in_rootfs(&bundle, &[], &["list", "/dev"])
-        .prints("fd\nfull\nnull\nptmx\npts\nrandom\nshm\nstderr\nstdin\nstdout\ntty\nurandom\nzero");
+        .prints("fd\nfull\nmqueue\nnull\nptmx\npts\nrandom\nshm\nstderr\nstdin\nstdout\ntty\nurandom\nzero");
     in_rootfs(&bundle, &[], &["write", "/sub/file"]).fails(1, "Read-only file system");
     in_rootfs(&bundle, &[], &["write", "/tmp/file"]).succeeds();
     in_rootfs(&bundle, &[], &["cwd"]).prints("/");

@@ -30,6 +30,8 @@ mod hermetic_cargo;
 mod hermetic_escapes;
 /// The same in the files of images and bundles.
 mod hermetic_image;
+/// What Landlock forbids in a sandbox.
+mod hermetic_landlock;
 /// `test --runner`: what libtest says, and what is told to other programs.
 mod hermetic_libtest;
 /// Sandboxes on machines that do not let one be made, or not completely.

@@ -108,6 +108,9 @@ pub(super) struct Test {
     /// How much it may write to its own directories
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "2g")]
     disk: u64,
+    /// Let it mount file systems in namespaces of its own: without Landlock, which forbids mounts
+    #[arg(long)]
+    nested: bool,
     /// Refuse where this machine cannot isolate it completely
     #[arg(long)]
     strict: bool,
@@ -398,6 +401,7 @@ impl Test {
             env: self.env.into_iter().map(variable).collect(),
             shown,
             uptime: self.uptime,
+            nested: self.nested,
             image,
             net: match self.net {
                 Network::None => Net::None,

@@ -76,6 +76,13 @@ impl Display for Hint {
     }
 }
 
+/// Why no file system can be mounted in a user namespace that was made for that.
+pub(crate) fn no_mounts(errno: Errno) -> Hint {
+    let landlocked =
+        "a process restricted by Landlock cannot mount: in a sandbox of 'husk test', give that one --nested";
+    Hint((errno == Errno::PERM).then(|| landlocked.to_owned()))
+}
+
 /// The switches that keep users from making user namespaces: where each is, what it says then, and how it is
 /// turned.
 const SWITCHES: [(&str, &str, &str); 3] = [

@@ -1,5 +1,6 @@
 //! What the planner has to know of a machine and of who asks. Plain data.
 
+use crate::landlock::Landlock;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -37,6 +38,12 @@ pub struct Host {
     pub procfs: Procfs,
     /// What the clocks say that begin with the machine: the one that stands still while it sleeps, and the other.
     pub clocks: (Duration, Duration),
+    /// Whether the kernel has POSIX message queues.
+    pub mqueue: bool,
+    /// What Landlock offers, if the kernel has it.
+    pub landlock: Option<Landlock>,
+    /// Which of the caller's standard streams are open for writing.
+    pub written: [bool; 3],
     /// Whether places are missing in the profile's image: they are then made, where nobody finds them.
     pub lacks_places: bool,
 }

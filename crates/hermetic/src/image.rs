@@ -8,6 +8,7 @@
 
 use crate::bundle::is_own;
 use crate::host::Host;
+use crate::landlock::Wall;
 use crate::plan::{NODEV, NOSUID, RDONLY, layer, mount_on_own};
 use crate::profile::{Access, Image};
 use husk_bundle::container::{Mount, Source};
@@ -70,7 +71,7 @@ impl<'p> Opened<'p> {
     }
 
     /// Puts it below the program's own file system, which is the working directory.
-    pub(crate) fn place(self, host: &Host, plan: &mut Builder<'_>) -> Result<Placed<'p>, Error> {
+    pub(crate) fn place(self, host: &Host, wall: &Wall, plan: &mut Builder<'_>) -> Result<Placed<'p>, Error> {
         let access = self.image.access;
         let is_layered = access == Access::Overlay || (access == Access::Read && host.lacks_places);
         plan.at("rootfs");
@@ -78,10 +79,16 @@ impl<'p> Opened<'p> {
         mount_on_own(self.tree, "root", plan)?;
         if !is_layered {
             let root = self.tree;
+            if access == Access::Write {
+                wall.allow(root, plan);
+            }
             return Ok(Placed { opened: self, root, is_layered });
         }
         plan.release(self.tree);
         let root = layer("root", "root", plan)?;
+        if access == Access::Overlay {
+            wall.allow(root, plan);
+        }
         mount_on_own(root, "root", plan)?;
         Ok(Placed { opened: self, root, is_layered })
     }
@@ -100,7 +107,7 @@ impl Placed<'_> {
     }
 
     /// What its bundle mounts and covers.
-    pub(crate) fn furnish(&self, null: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
+    pub(crate) fn furnish(&self, null: Reg, wall: &Wall, plan: &mut Builder<'_>) -> Result<(), Error> {
         let image = self.opened.image;
         for (index, mount) in mounts(image) {
             plan.at(format!("mounts[{index}] {}", mount.destination.display()));
@@ -110,6 +117,7 @@ impl Placed<'_> {
                 (_, Some((_, out))) => *out,
                 _ => continue,
             };
+            wall.allow_mount(made, mount.attributes.set, plan);
             let target = plan.target(&mount.destination)?;
             plan.push(Step::Attach { mount: made, root: self.root.into(), target, place: Place::Alike });
             plan.release(made);

@@ -11,6 +11,7 @@ use crate::environment;
 use crate::filter;
 use crate::host::{Found, Host, Procfs};
 use crate::image::{self, Opened};
+use crate::landlock::Wall;
 use crate::profile::{Access, Image, Limits, Net, Profile};
 use crate::view::{self, Cover};
 use bumpalo::Bump;
@@ -126,7 +127,10 @@ pub fn plan<'b>(
     }
     // What is made is made with the permissions that are asked for.
     plan.at("files").push(Step::Umask { mask: Mode::empty() });
-    let null = files(profile, host, &mut plan)?;
+    let wall = Wall::new(profile, host, &mut plan)?;
+    let null = files(profile, host, &wall, &mut plan)?;
+    // After the last mount: Landlock forbids all of them. Before the streams become others.
+    wall.raise(host, streams, &mut plan);
     let process = profile.image.as_ref().and_then(Image::process);
     let mask = process.map_or(0o022, |process| process.umask);
     plan.at("umask").push(Step::Umask { mask: Mode::from_raw_mode(mask) });
@@ -279,7 +283,7 @@ struct Tree<'p> {
 }
 
 /// Makes the program's file system, with its working directory. Returns the null device in it, open for reading.
-fn files(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<Reg, Error> {
+fn files(profile: &Profile, host: &Host, wall: &Wall, plan: &mut Builder<'_>) -> Result<Reg, Error> {
     let covers = view::covers(host);
     let is_covered = |path: &Path| view::place(path, &covers).is_some();
     let shown: Vec<_> = profile.shown.iter().zip(&host.found).collect();
@@ -293,6 +297,7 @@ fn files(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<Reg, 
             plan.at(format!("write {}", found.path.display()));
             let tree = Tree::open(found, image_root, plan)?;
             tree.set(NOSUID | NODEV, plan);
+            wall.allow(tree.mount, plan);
             trees.push(tree);
         }
     }
@@ -325,7 +330,9 @@ fn files(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<Reg, 
         let wanted = matches!(show.access, Access::Read | Access::Overlay);
         if wanted && is_covered(&found.path) && !seen.iter().any(|tree| found.path.starts_with(tree.path)) {
             plan.at(format!("read {}", found.path.display()));
-            seen.push(Tree::open(found, image_root, plan)?);
+            let tree = Tree::open(found, image_root, plan)?;
+            wall.allow_sockets(tree.mount, plan);
+            seen.push(tree);
         }
     }
     seen.append(&mut trees);
@@ -334,13 +341,13 @@ fn files(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<Reg, 
     let (image, root) = match image {
         Some(image) => {
             plan.release(files);
-            let placed = image.place(host, plan)?;
+            let placed = image.place(host, wall, plan)?;
             let root = placed.root;
             (Some(placed), root)
         }
         None => (None, files),
     };
-    let dev = cover(&covers, root, image.is_some(), plan)?;
+    let dev = cover(&covers, root, image.is_some(), wall, plan)?;
     if let Some(image) = &image {
         image.make_places(host, plan)?;
     }
@@ -352,15 +359,15 @@ fn files(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<Reg, 
     for (index, layer) in layers.into_iter().enumerate() {
         match layer {
             Layer::Tree(tree) => put(tree, root, plan)?,
-            Layer::Overlay(found) => overlay(index, found, root, plan)?,
+            Layer::Overlay(found) => overlay(index, found, root, wall, plan)?,
         }
     }
-    let null = fill_dev(dev, devices, plan)?;
+    let null = fill_dev(dev, devices, host, wall, plan)?;
     if host.procfs == Procfs::Own {
-        proc(profile, host, root, plan)?;
+        proc(profile, host, root, wall, plan)?;
     }
     if let Some(image) = &image {
-        image.furnish(null, plan)?;
+        image.furnish(null, wall, plan)?;
     }
     let is_seen = |path: &Path| !is_covered(path) || seen.iter().any(|tree| path.starts_with(tree.path));
     for (_, found) in shown.iter().filter(|(show, found)| show.access == Access::Hide && is_seen(&found.path))
@@ -457,12 +464,19 @@ fn own(
 }
 
 /// Covers directories of a root with them, which an image may lack: then they are made. Returns the one at `/dev`.
-fn cover(covers: &[Cover], root: Reg, is_image: bool, plan: &mut Builder<'_>) -> Result<Reg, Error> {
+fn cover(
+    covers: &[Cover],
+    root: Reg,
+    is_image: bool,
+    wall: &Wall,
+    plan: &mut Builder<'_>,
+) -> Result<Reg, Error> {
     plan.at(if is_image { "rootfs" } else { "own files" });
     let mut dev = None;
     for cover in covers {
         let (path, out) = (plan.text(cover.name)?, plan.register()?);
         plan.push(Step::OpenTree { path, extent: Extent::Top, out });
+        wall.allow(out, plan);
         if is_image {
             // Where a symlink leads is not where the program looks for it.
             let target = plan.target(&cover.path)?;
@@ -519,7 +533,7 @@ fn put(tree: &Tree<'_>, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> 
 }
 
 /// Covers a directory with itself. What is written lies in the program's own file system, where nobody finds it.
-fn overlay(index: usize, found: &Found, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
+fn overlay(index: usize, found: &Found, root: Reg, wall: &Wall, plan: &mut Builder<'_>) -> Result<(), Error> {
     plan.at(format!("overlay {}", found.path.display()));
     if !found.is_directory {
         return Err(plan.error("is no directory"));
@@ -533,6 +547,7 @@ fn overlay(index: usize, found: &Found, root: Reg, plan: &mut Builder<'_>) -> Re
     mount_on_own(copy, &lower, plan)?;
     plan.release(copy);
     let layer = layer(&index.to_string(), &lower, plan)?;
+    wall.allow(layer, plan);
     plan.push(Step::MoveMount { mount: layer.into(), target: place.into() });
     plan.release(layer);
     plan.release(place);
@@ -567,7 +582,13 @@ pub(crate) fn layer(name: &str, lower: &str, plan: &mut Builder<'_>) -> Result<R
 
 /// Devices, terminals and shared memory, in a directory of the program's own file system. Returns the null device,
 /// open for reading.
-fn fill_dev(directory: Reg, devices: Vec<(&str, Reg)>, plan: &mut Builder<'_>) -> Result<Reg, Error> {
+fn fill_dev(
+    directory: Reg,
+    devices: Vec<(&str, Reg)>,
+    host: &Host,
+    wall: &Wall,
+    plan: &mut Builder<'_>,
+) -> Result<Reg, Error> {
     plan.at("dev").push(Step::Fchdir { directory: directory.into() });
     plan.release(directory);
     for (name, mount) in devices {
@@ -586,17 +607,34 @@ fn fill_dev(directory: Reg, devices: Vec<(&str, Reg)>, plan: &mut Builder<'_>) -
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     let data = c"newinstance,ptmxmode=0666,mode=620";
     plan.push(Step::Mount { source: c"devpts", target: c"pts", fstype: c"devpts", flags, data });
+    if host.mqueue {
+        mqueue(wall, plan)?;
+    }
     let null = plan.register()?;
     plan.push(Step::Open { path: c"null", flags: OFlags::RDONLY, mode: Mode::empty(), out: null });
     Ok(null)
 }
 
+/// The message queues of the program's IPC namespace. They are files, in a file system that a Landlock rule has to allow
+/// although mq_open(3) needs no path to it.
+fn mqueue(wall: &Wall, plan: &mut Builder<'_>) -> Result<(), Error> {
+    mkdir(Path::new("mqueue"), 0o1777, plan)?;
+    let mount = plan.register()?;
+    plan.push(Step::Fsopen { fstype: c"mqueue", out: mount });
+    plan.push(Step::Fsmount { fs: mount, attributes: NOSUID | NODEV | NOEXEC });
+    wall.allow(mount, plan);
+    mount_on_own(mount, "mqueue", plan)?;
+    plan.release(mount);
+    Ok(())
+}
+
 /// A procfs of the program's own processes. That of the host is still mounted: without one the kernel lets nobody
 /// mount another in a user namespace (fs/namespace.c, `mount_too_revealing`).
-fn proc(profile: &Profile, host: &Host, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
+fn proc(profile: &Profile, host: &Host, root: Reg, wall: &Wall, plan: &mut Builder<'_>) -> Result<(), Error> {
     let (target, proc) = (plan.at(PROC).target(Path::new("/proc"))?, plan.register()?);
     plan.push(Step::Fsopen { fstype: c"proc", out: proc });
     plan.push(Step::Fsmount { fs: proc, attributes: NOSUID | NODEV | NOEXEC });
+    wall.allow(proc, plan);
     plan.push(Step::Attach { mount: proc, root: root.into(), target, place: Place::Ordinary });
     if host.limits_pids() {
         limit_pids(&profile.limits, proc, plan)?;

@@ -3,16 +3,17 @@
 use crate::error::Error;
 use crate::host::{Found, Host, Procfs};
 use crate::image;
+use crate::landlock::Landlock;
 use crate::profile::{Image, Profile};
 use husk_script::sys::Errno;
 use husk_script::sys::limits::getrlimit;
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2, readlink};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fcntl_getfl, fstat, open, openat2, readlink};
 use rustix::process::{getegid, geteuid, getuid};
 use rustix::system::uname;
 use rustix::time::{ClockId, clock_gettime};
 use std::ffi::OsString;
 use std::io::{stderr, stdin, stdout};
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -88,6 +89,9 @@ pub fn probe(profile: &Profile) -> Result<Host, Error> {
         user_namespace: true,
         procfs: Procfs::Own,
         clocks: (clock(ClockId::Monotonic), clock(ClockId::Boottime)),
+        mqueue: Path::new("/proc/sys/fs/mqueue").exists(),
+        landlock: Landlock::probe(),
+        written: [is_written(stdin()), is_written(stdout()), is_written(stderr())],
         lacks_places,
     })
 }
@@ -97,6 +101,11 @@ fn is_release(release: &[u8], least: (u32, u32)) -> bool {
     let mut numbers = release.split(|byte| !byte.is_ascii_digit());
     let mut next = || std::str::from_utf8(numbers.next()?).ok()?.parse().ok();
     next().zip(next()).is_some_and(|release| release >= least)
+}
+
+/// Whether a stream is open for writing.
+fn is_written(stream: impl AsFd) -> bool {
+    fcntl_getfl(stream).is_ok_and(|flags| flags.intersects(OFlags::WRONLY | OFlags::RDWR))
 }
 
 fn clock(clock: ClockId) -> Duration {

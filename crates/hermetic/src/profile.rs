@@ -22,6 +22,9 @@ pub struct Profile {
     pub limits: Limits,
     /// For how long the machine seems to have been up when it begins.
     pub uptime: Option<Duration>,
+    /// Whether the program may mount file systems in namespaces of its own. It then runs without Landlock, which
+    /// forbids all mounts.
+    pub nested: bool,
     /// The file system that it is in, if that is not the host's. Then every path is one in there.
     pub image: Option<Image>,
 }

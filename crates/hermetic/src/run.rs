@@ -310,6 +310,9 @@ pub(crate) fn explain(fault: Fault, plan: &Sketch, profile: &Profile, host: &Hos
         (Some((Step::WriteFile { .. }, errno @ (Errno::PERM | Errno::ACCESS))), _) => {
             refused(errno, error::unmapped(host.uid, errno))
         }
+        (Some((Step::Mount { .. } | Step::MoveMount { .. }, errno)), _) => {
+            refused(errno, error::no_mounts(errno))
+        }
         (None, Reason::Errno(errno)) if error.step().is_none() => refused(errno, error::switched_off(errno)),
         _ => {
             let origin = error.step().map_or("sandbox", |step| plan.origin(step)).to_owned();

@@ -117,6 +117,9 @@ mod tests {
             user_namespace: true,
             procfs: Procfs::Own,
             clocks: Default::default(),
+            mqueue: false,
+            landlock: None,
+            written: [false; 3],
             lacks_places: false,
         };
         let covers = super::covers(&host);

@@ -5,7 +5,7 @@
 
 use bumpalo::Bump;
 use husk_hermetic::{
-    Access, Found, Host, Image, Limits, Net, Procfs, Profile, Show, Streams, Variable, bundle, plan,
+    Access, Found, Host, Image, Landlock, Limits, Net, Procfs, Profile, Show, Streams, Variable, bundle, plan,
 };
 use husk_script::Step;
 use husk_script::sys::Fd;
@@ -37,6 +37,9 @@ fn user() -> Host {
         user_namespace: true,
         procfs: Procfs::Own,
         clocks: Default::default(),
+        mqueue: true,
+        landlock: Landlock::of_version(7),
+        written: [false, true, true],
         lacks_places: false,
     }
 }
@@ -277,6 +280,9 @@ fn looks_up_a_name(step: &Step<'_>) -> bool {
         | Step::KeepCaps { .. }
         | Step::Capset { .. }
         | Step::RaiseAmbient { .. }
+        | Step::LandlockRuleset { .. }
+        | Step::LandlockAllow { .. }
+        | Step::LandlockRestrict { .. }
         | Step::Seccomp { .. }
         | Step::SeccompListener { .. }
         | Step::Park { .. } => false,
