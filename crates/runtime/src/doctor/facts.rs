@@ -6,6 +6,7 @@ use crate::users::Users;
 use crate::{probe, procfs};
 use husk_cgroup::systemd::{Owner, Systemd};
 use husk_plan::CgroupMount;
+use husk_script::sys::{Errno, landlock};
 use husk_spawn::find_program;
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, accessat, openat2};
 use rustix::process::{Resource, geteuid, getrlimit};
@@ -45,6 +46,8 @@ pub(super) struct Facts {
     pub(super) apparmor: bool,
     /// Whether there is SELinux.
     pub(super) selinux: bool,
+    /// The version of Landlock's interface.
+    pub(super) landlock: Result<u32, Errno>,
     /// A mount of the root file system with other ids; root only.
     pub(super) idmapped_mount: Option<Outcome>,
     /// Where criu is.
@@ -146,6 +149,7 @@ impl Facts {
             seccomp: line("/proc/sys/kernel/seccomp/actions_avail"),
             apparmor: line("/sys/module/apparmor/parameters/enabled").is_some_and(|enabled| enabled == "Y"),
             selinux: Path::new("/sys/fs/selinux/enforce").exists(),
+            landlock: landlock::abi(),
             idmapped_mount: is_root.then(attempts::idmapped_mount),
             criu: find_program("criu"),
             most_files: getrlimit(Resource::Nofile).maximum,

@@ -23,7 +23,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     }
     found.extend(seal(facts));
     found.push(ids(facts));
-    found.extend([cgroups(facts), systemd(facts), seccomp(facts), confinement(facts)]);
+    found.extend([cgroups(facts), systemd(facts), seccomp(facts), confinement(facts), landlock(facts)]);
     found.extend(idmapped_mounts(facts));
     found.extend([limits(facts), criu(facts)]);
     found
@@ -294,6 +294,22 @@ fn confinement(facts: &Facts) -> Finding {
     Finding::ok("confinement", text)
 }
 
+fn landlock(facts: &Facts) -> Finding {
+    const TOPIC: &str = "landlock";
+    let bad = |text: String, fix: &str| Finding::bad(TOPIC, Verdict::Warning, text, fix);
+    match facts.landlock {
+        Ok(0 | 1) => bad(
+            "version 1 is too old for 'husk test', which does without".to_owned(),
+            "install Linux 5.19 or newer",
+        ),
+        Ok(version) => Finding::ok(TOPIC, format!("version {version}, used by 'husk test'")),
+        Err(errno) => bad(
+            format!("not available, so 'husk test' does without: {errno}"),
+            "boot with landlock in the list of security modules (lsm=landlock,...)",
+        ),
+    }
+}
+
 fn idmapped_mounts(facts: &Facts) -> Option<Finding> {
     const TOPIC: &str = "idmapped mounts";
     Some(match facts.idmapped_mount? {
@@ -376,6 +392,7 @@ mod tests {
             seccomp: Some("kill_process kill_thread trap errno user_notif trace log allow".into()),
             apparmor: true,
             selinux: false,
+            landlock: Ok(7),
             idmapped_mount: Some(Ok(())),
             criu: Some("/usr/sbin/criu".into()),
             most_files: Some(1_048_576),
@@ -474,6 +491,9 @@ mod tests {
         finds(&Facts { seal, ..good() }, "husk's own binary", Verdict::Problem, "memfd_noexec");
         let facts = Facts { most_files: Some(20_000), may_raise_limits: false, ..good() };
         finds(&facts, "limits", Verdict::Warning, "CAP_SYS_RESOURCE");
+        let facts = Facts { landlock: Err(Errno::OPNOTSUPP), ..good() };
+        finds(&facts, "landlock", Verdict::Warning, "lsm=landlock");
+        finds(&Facts { landlock: Ok(1), ..good() }, "landlock", Verdict::Warning, "5.19");
         finds(
             &Facts { idmapped_mount: Some(Err(Errno::INVAL)), ..good() },
             "idmapped mounts",
