@@ -619,12 +619,12 @@ fn fill_dev(
 /// although mq_open(3) needs no path to it.
 fn mqueue(wall: &Wall, plan: &mut Builder<'_>) -> Result<(), Error> {
     mkdir(Path::new("mqueue"), 0o1777, plan)?;
-    let mount = plan.register()?;
-    plan.push(Step::Fsopen { fstype: c"mqueue", out: mount });
-    plan.push(Step::Fsmount { fs: mount, attributes: NOSUID | NODEV | NOEXEC });
-    wall.allow(mount, plan);
-    mount_on_own(mount, "mqueue", plan)?;
-    plan.release(mount);
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    plan.push(Step::Mount { source: c"mqueue", target: c"mqueue", fstype: c"mqueue", flags, data: c"" });
+    let (root, flags) = (plan.register()?, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW);
+    plan.push(Step::Open { path: c"mqueue", flags, mode: Mode::empty(), out: root });
+    wall.allow(root, plan);
+    plan.release(root);
     Ok(())
 }
 
