@@ -194,6 +194,69 @@ fn what_cannot_be_notified_of_is_refused_by_its_rule() {
 }
 
 #[test]
+fn a_filter_that_kills_execve_is_an_error_of_the_start() {
+    need!(is_husk(), "runc's start says nothing");
+    const DIED: &str = "linux.seccomp: container process died: killed by signal 31 (bad system call) by its seccomp filter before the program began";
+    let profile = |action: &str| {
+        json!({
+            "defaultAction": "SCMP_ACT_ALLOW",
+            "syscalls": [{ "names": ["execve", "execveat"], "action": action }]
+        })
+    };
+    let filters = [
+        ("SCMP_ACT_KILL_PROCESS", true),
+        ("SCMP_ACT_KILL_THREAD", true),
+        ("SCMP_ACT_TRAP", true),
+        // Only root may load one for a program that may gain privileges. It is loaded earlier then.
+        ("SCMP_ACT_KILL_PROCESS", !is_root()),
+    ];
+    for (action, no_new_privileges) in filters {
+        let bundle = || {
+            Bundle::running("exit 0")
+                .with("/linux/seccomp", profile(action))
+                .with("/process/noNewPrivileges", json!(no_new_privileges))
+        };
+        let runtime = Runtime::under_test();
+        runtime.run(&bundle()).fails(1, DIED);
+        runtime.run_detached(&bundle(), &[]).fails(1, DIED);
+        assert!(runtime.is_empty());
+        runtime.create(&bundle()).succeeds();
+        // Whoever has to wait for the process may be faster than `start`, which then does not know the signal.
+        runtime.call("start", &["c"]).fails(1, "before the program began");
+        assert_eq!(runtime.status(), "stopped");
+        runtime.call("delete", &["c"]).succeeds();
+        assert!(runtime.is_empty());
+    }
+    // A program that its filter kills has begun, be it with its very first call.
+    let killed = |call: &str| {
+        json!({
+            "defaultAction": "SCMP_ACT_ALLOW",
+            "syscalls": [{ "names": [call], "action": "SCMP_ACT_KILL_PROCESS" }]
+        })
+    };
+    for call in ["brk", "getcwd"] {
+        let bundle = Bundle::running("cwd").with("/linux/seccomp", killed(call));
+        let seen = Runtime::under_test().run(&bundle);
+        assert_eq!((seen.0.status.code(), seen.0.stderr.as_slice()), (Some(128 + 31), &b""[..]), "{call}");
+        let runtime = Runtime::under_test();
+        runtime.create(&bundle).succeeds();
+        runtime.call("start", &["c"]).succeeds();
+    }
+    exec_fails(&profile("SCMP_ACT_KILL_PROCESS"), DIED);
+}
+
+/// Asserts that an exec fails with these words in a container that runs without a filter, and whose configuration then gets one.
+fn exec_fails(profile: &Value, message: &str) {
+    let mut bundle = Bundle::running("wait");
+    let runtime = Runtime::started(&bundle);
+    bundle.config["linux"]["seccomp"] = profile.clone();
+    bundle.write();
+    runtime.call("exec", &["c", "/guest", "exit", "0"]).fails(255, message);
+    runtime.call("exec", &["--detach", "c", "/guest", "exit", "0"]).fails(255, message);
+    assert_eq!(runtime.status(), "running");
+}
+
+#[test]
 fn every_flag_and_architecture_is_taken() {
     need!(is_husk(), "what runc takes depends on its libseccomp");
     let profile = json!({

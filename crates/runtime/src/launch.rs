@@ -19,6 +19,7 @@ use log::{Level, debug, log_enabled};
 use rustix::event::PollFlags;
 use std::os::fd::BorrowedFd;
 use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
 use std::task::Poll;
 
 /// A child together with the plan it performs.
@@ -73,6 +74,11 @@ impl Launched<'_> {
             && let Some(failure) = home.memory_ran_out()
         {
             return Error::step("linux.resources.memory.limit", failure);
+        }
+        if let Reason::Died(status) = error.reason()
+            && status.signal() == Some(Signal::SYS.number())
+        {
+            return died_before_program(Some(status));
         }
         explain(error, &self.plan, self.child.last_words())
     }
@@ -176,6 +182,20 @@ fn tell(plan: &Plan<'_>) -> String {
         }
     }
     text
+}
+
+/// The error of a container whose process ended before it became the program: how, if that is known. Husk makes no system call
+/// that the kernel answers with SIGSYS, so that signal is a seccomp filter's.
+pub(crate) fn died_before_program(status: Option<ExitStatus>) -> Error {
+    let signal = status.and_then(|status| status.signal());
+    let (origin, how) = match signal {
+        Some(31) => {
+            ("linux.seccomp", ": killed by signal 31 (bad system call) by its seccomp filter".to_owned())
+        }
+        Some(signal) => ("process", format!(": killed by signal {signal}")),
+        None => ("process", String::new()),
+    };
+    Error::step(origin, format!("container process died{how} before the program began"))
 }
 
 /// An error with the field that its step comes from.

@@ -90,6 +90,20 @@ pub struct Process {
     pub start_time: u64,
 }
 
+/// How far a process has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It has not become its program yet. One that CRIU has restored never does.
+    BeforeExec,
+    /// It is its program.
+    Program,
+    /// It is gone, or a zombie.
+    Ended {
+        /// Whether it never became its program, which only a zombie shows.
+        before_exec: bool,
+    },
+}
+
 /// Clock ticks of procfs in a second.
 const TICKS: i64 = 100;
 
@@ -118,9 +132,16 @@ impl Process {
         Some(ExitStatus::from_raw(stat.exit_code))
     }
 
-    /// Whether its program has begun. One that CRIU has restored never does.
-    pub(crate) fn has_execed(self) -> Result<bool, Error> {
-        Ok(self.stat()?.is_some_and(|stat| stat.flags & HAS_NOT_EXECED == 0))
+    /// How far it has come. That it cannot be known is an error, as for [`is_alive`](Self::is_alive).
+    pub(crate) fn stage(self) -> Result<Stage, Error> {
+        Ok(match self.stat()? {
+            None => Stage::Ended { before_exec: false },
+            Some(Stat { state: 'Z' | 'X', flags, .. }) => {
+                Stage::Ended { before_exec: flags & HAS_NOT_EXECED != 0 }
+            }
+            Some(stat) if stat.flags & HAS_NOT_EXECED != 0 => Stage::BeforeExec,
+            Some(_) => Stage::Program,
+        })
     }
 
     fn stat(self) -> Result<Option<Stat>, Error> {

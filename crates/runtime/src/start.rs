@@ -3,8 +3,9 @@
 use crate::error::Error;
 use crate::hooks;
 use crate::kill;
+use crate::launch::died_before_program;
 use crate::notify::{Proxy, Until};
-use crate::record::Record;
+use crate::record::{Record, Stage};
 use crate::status::{self, Status};
 use crate::store::{Entry, Store};
 use husk_listing::Why;
@@ -61,7 +62,7 @@ pub fn start(store: &Store, id: &str) -> Result<(), Error> {
                 Failure { step, errno: 0 } => done = Some(step),
                 failure => return Err(failed(failure, &mut child, &record, &pidfd)),
             },
-            // Exec closed the connection: that is how it says that all went well.
+            // Exec closed the connection, or death did.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
             Err(reason) => return Err(Error::Kernel { act: "hear of the program", reason }),
         }
@@ -72,6 +73,11 @@ pub fn start(store: &Store, id: &str) -> Result<(), Error> {
     if let Some((_, origin, line)) = hooks.clone().find(|(step, ..)| done.is_none_or(|done| *step > done)) {
         kill::wait(&pidfd)?;
         return Err(Error::step(origin, format!("{line}: the container's process has died")));
+    }
+    // Exec clears the flag that this looks at before it closes the connection (fs/exec.c, `begin_new_exec`).
+    if matches!(process.stage()?, Stage::BeforeExec | Stage::Ended { before_exec: true }) {
+        kill::wait(&pidfd)?;
+        return Err(died_before_program(process.end()));
     }
     debug!("init: closing the pipe to signal completion: {} has begun", process.pid);
     entry.remove_socket()?;

@@ -2,7 +2,7 @@
 
 use crate::cgroups;
 use crate::error::Error;
-use crate::record::Record;
+use crate::record::{Record, Stage};
 use crate::store::{Entry, Store};
 use crate::users::name_in;
 use serde::Serialize;
@@ -122,13 +122,14 @@ fn user_name(users: &[u8], uid: u32) -> String {
 ///
 /// If it cannot be known whether its process is alive.
 pub(crate) fn of(entry: &Entry, record: &Record) -> Result<Status, Error> {
-    Ok(match record.process {
-        None => Status::Creating,
-        Some(process) if !process.is_alive()? => Status::Stopped,
-        Some(_) if cgroups::is_frozen(record) => Status::Paused,
+    let Some(process) = record.process else { return Ok(Status::Creating) };
+    let stage = process.stage()?;
+    Ok(match stage {
+        Stage::Ended { .. } => Status::Stopped,
+        _ if cgroups::is_frozen(record) => Status::Paused,
         // Whoever started it may have been killed before the socket was taken away.
-        Some(process) if entry.has_socket() && !process.has_execed()? => Status::Created,
-        Some(_) => Status::Running,
+        Stage::BeforeExec if entry.has_socket() => Status::Created,
+        _ => Status::Running,
     })
 }
 

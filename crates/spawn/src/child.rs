@@ -1,6 +1,7 @@
 //! A process that has been started.
 
 use crate::error::{Error, Reason};
+use crate::filtered;
 use crate::pool::{Berth, Sharing};
 use crate::stdio::Pipes;
 use husk_listing::Line;
@@ -68,6 +69,8 @@ pub struct Child {
     last_words: Vec<u8>,
     received: Option<OwnedFd>,
     status: Option<ExitStatus>,
+    /// Whether its filter killed it in the exec, which is known once it has been waited for.
+    died_in_exec: bool,
     kill_on_drop: bool,
     /// How often the list has gone on in another process, which this stands for from then on.
     births: usize,
@@ -99,6 +102,7 @@ impl Child {
             last_words: Vec::new(),
             received: None,
             status: None,
+            died_in_exec: false,
             kill_on_drop,
             births: 0,
             killed: AtomicBool::new(false),
@@ -346,12 +350,14 @@ impl Child {
         if self.has_own_memory() && self.status.is_none() {
             self.wait_for_end_of_channel()?;
         }
-        let script = self.berth().script();
-        match script.journal.progress() {
-            Progress::At(step) if is_exec(script, step) => Ok(()),
-            // It is dead or dying; how, only the wait can tell.
-            _ => self.wait().map(drop),
+        let is_filtered = filtered::is_filtered(self.berth().script());
+        if self.is_execing()
+            && (!is_filtered || self.status.is_some() || filtered::settles_as_program(self.pid, &self.pidfd)?)
+        {
+            return Ok(());
         }
+        // It is dead or dying; how, only the wait can tell.
+        self.wait().map(drop)
     }
 
     /// Exec clears no word of a process that has memory of its own, but it closes the channel.
@@ -460,6 +466,9 @@ impl Child {
     fn reap(&mut self, options: WaitIdOptions) -> Result<Option<ExitStatus>, Error> {
         if self.status.is_none() {
             let status = loop {
+                if !self.examine(options)? {
+                    return Ok(None);
+                }
                 let Some(status) = wait(WaitId::PidFd(self.pidfd.as_fd()), options, self.pid)? else {
                     return Ok(None);
                 };
@@ -472,8 +481,36 @@ impl Child {
             self.status = Some(status);
             self.berth().settle();
         }
-        let status = self.status.unwrap_or_default();
-        verdict(self.berth(), status).map(Some)
+        let (status, died_in_exec) = (self.status.unwrap_or_default(), self.died_in_exec);
+        match self.berth().script().journal.progress() {
+            Progress::At(step) if died_in_exec => {
+                Err(failed(self.berth().script(), step, Reason::Died(status)))
+            }
+            _ => verdict(self.berth(), status).map(Some),
+        }
+    }
+
+    /// Looks at a child with a filter before it is waited for: a zombie still shows whether the filter killed it in the exec.
+    /// False if it has not ended. Does nothing and returns true for a child without one.
+    fn examine(&mut self, options: WaitIdOptions) -> Result<bool, Error> {
+        if !filtered::is_filtered(self.berth().script()) {
+            return Ok(true);
+        }
+        let unchanged = options | WaitIdOptions::NOWAIT;
+        let Some(status) = wait(WaitId::PidFd(self.pidfd.as_fd()), unchanged, self.pid)? else {
+            return Ok(false);
+        };
+        self.died_in_exec = status.signal() == Some(Signal::SYS.number())
+            && self.is_execing()
+            && self.berth().script().journal.ended().is_none()
+            && filtered::has_execed(self.pid) == Some(false);
+        Ok(true)
+    }
+
+    /// Whether exec is the step that it has come to, whatever became of it.
+    fn is_execing(&mut self) -> bool {
+        let script = self.berth().script();
+        matches!(script.journal.progress(), Progress::At(step) if is_exec(script, step))
     }
 
     /// Ends a child whose request cannot be answered: it finds the channel closed.
@@ -551,8 +588,12 @@ pub(crate) fn verdict(berth: &Berth, status: ExitStatus) -> Result<ExitStatus, E
         }
         Progress::At(step) => (step, Reason::Died(status)),
     };
+    Err(failed(script, step, reason))
+}
+
+fn failed(script: &Script<'_>, step: usize, reason: Reason) -> Error {
     let line = script.steps.get(step).map(|step: &Step<'_>| Line(step).to_string());
-    Err(Error::of_step(step, line.unwrap_or_else(|| format!("step {step}")), reason))
+    Error::of_step(step, line.unwrap_or_else(|| format!("step {step}")), reason)
 }
 
 /// The status in the form that wait(2) has it, which is what std's type holds.

@@ -79,6 +79,7 @@ mod environ;
 mod environment;
 mod error;
 mod fds;
+mod filtered;
 mod forget;
 mod idmap;
 mod join;
