@@ -305,6 +305,48 @@ fn reports_where_a_test_may_write_are_refused() {
 }
 
 #[test]
+fn reports_go_to_descriptors_of_the_caller() {
+    need!(has_sandboxes(), "needs user namespaces");
+    let place = Place::new();
+    let binary = with_one_test(&place, "true");
+    let is_line = |text: &str| text.lines().any(|line| line.starts_with("{\"attempts\":1,"));
+    let is_document = |text: &str| text.contains("<?xml") && text.trim_end().ends_with("</testsuites>");
+    // The streams are pipes, except for 5, which is a file. What is in that is kept.
+    let at = |option: &str, report: &str| {
+        let file = place.path("file");
+        fs::write(&file, "before\n").unwrap();
+        let script = "exec 5>>\"$0\"; exec \"$@\"";
+        let husk = [env!("CARGO_BIN_EXE_husk"), "test", "--runner", option, report, "--", &binary];
+        let mut command = Command::new("sh");
+        command.args(["-c", script, &file]).args(husk).current_dir(place.path("here"));
+        let seen = command.output().unwrap();
+        assert!(seen.status.success(), "{option} {report}: {}", String::from_utf8_lossy(&seen.stderr));
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let inner = fs::read_to_string(&file).unwrap();
+        [text(seen.stdout), text(seen.stderr), inner.strip_prefix("before\n").unwrap().to_owned()]
+    };
+    let reports =
+        [("-", 0), ("/dev/stdout", 0), ("/dev/stderr", 1), ("/dev/fd/5", 2), ("/proc/self/fd/5", 2)];
+    for (report, whither) in reports {
+        let streams = at("--json", report);
+        let found: Vec<_> = streams.iter().map(|text| is_line(text)).collect();
+        assert_eq!(found, [0, 1, 2].map(|stream| stream == whither), "{report}: {streams:?}");
+        let streams = at("--junit", report);
+        let found: Vec<_> = streams.iter().map(|text| is_document(text)).collect();
+        assert_eq!(found, [0, 1, 2].map(|stream| stream == whither), "{report}: {streams:?}");
+    }
+    fs::write(place.path("here/husk.toml"), "json = \"-\"\n").unwrap();
+    let seen = reported(&place, &binary, &["--config", "husk.toml"]);
+    assert!(is_line(&seen.succeeds()));
+    // No file of this name was made.
+    assert!(!fs::exists(place.path("here/-")).unwrap());
+    for option in ["--json", "--junit"] {
+        reported(&place, &binary, &[option, "/dev/fd/99"])
+            .fails(125, "write to /dev/fd/99: bad file descriptor");
+    }
+}
+
+#[test]
 fn reports_follow_no_links() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Place::new();

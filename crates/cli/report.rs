@@ -8,10 +8,11 @@ use anyhow::{Context as _, Result};
 use husk_hermetic::junit::Suite;
 use husk_hermetic::{Attempt, Ended, Profile, Tested};
 use rustix::fs::{FlockOperation, flock};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 pub(crate) struct Report {
@@ -22,11 +23,30 @@ pub(crate) struct Report {
     junit: Option<(Document, Suite)>,
 }
 
-/// The file of JUnit's XML. Its directory is opened before a test could change the way there.
-struct Document {
-    path: PathBuf,
-    directory: Directory,
-    name: OsString,
+/// Where JUnit's XML goes.
+enum Document {
+    /// A file. Its directory is opened before a test could change the way there.
+    File { path: PathBuf, directory: Directory, name: OsString },
+    /// A descriptor that the caller gave us, which gets a document of its own.
+    Stream(File),
+}
+
+/// The descriptor that a path names as one of the caller's, and that is open already: `-` is standard output. Such a report is
+/// written to the descriptor, and the path is not opened: a pipe or a socket could not be, and a file would be another open
+/// file with a position of its own.
+pub(crate) fn descriptor(path: &Path) -> Option<i32> {
+    let number = match path.to_str()? {
+        "-" | "/dev/stdout" => "1",
+        "/dev/stderr" => "2",
+        path => path.strip_prefix("/dev/fd/").or_else(|| path.strip_prefix("/proc/self/fd/"))?,
+    };
+    number.parse().ok().filter(|_| number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// A second descriptor for the open file of the first, of this process.
+fn duplicate(number: i32) -> io::Result<File> {
+    let own = pidfd_open(getpid(), PidfdFlags::empty())?;
+    Ok(pidfd_getfd(own, number, PidfdGetfdFlags::empty())?.into())
 }
 
 impl Report {
@@ -37,14 +57,24 @@ impl Report {
         json: Option<&Path>,
         junit: Option<&Path>,
     ) -> Result<Self> {
+        let stream = |path: &Path| {
+            let stream = descriptor(path).map(duplicate).transpose();
+            stream.with_context(|| format!("write to {}", path.display()))
+        };
         let open = |path: &Path| {
+            if let Some(stream) = stream(path)? {
+                return Ok(stream);
+            }
             let file = Directory::of(path).and_then(|(directory, name)| directory.append(&name));
             file.with_context(|| format!("open {}", path.display()))
         };
         let document = |path: &Path| {
+            if let Some(stream) = stream(path)? {
+                return Ok(Document::Stream(stream));
+            }
             let (directory, name) =
                 Directory::of(path).with_context(|| format!("open the directory of {}", path.display()))?;
-            anyhow::Ok(Document { path: path.to_owned(), directory, name })
+            anyhow::Ok(Document::File { path: path.to_owned(), directory, name })
         };
         let binary = profile.args.first().map(PathBuf::from).unwrap_or_default();
         let file = binary.file_name().unwrap_or_default().to_string_lossy();
@@ -72,7 +102,7 @@ impl Report {
         let Some(file) = self.lines.as_mut().filter(|_| self.written.is_ok()) else { return };
         let line = escape::json(line(&self.binary, tested).to_string());
         // At once, so that two that write at the same time do not mix.
-        self.written = file.write_all((line + "\n").as_bytes()).context(Unwritten("JSON"));
+        self.written = write(file, &(line + "\n")).context(Unwritten("JSON"));
     }
 
     /// Adds how a program ended that is one test, or that has to run all of its tests itself.
@@ -90,14 +120,28 @@ impl Report {
     /// Writes what is written at the end.
     pub(crate) fn finish(self) -> Result<()> {
         self.written?;
-        let Some((document, suite)) = self.junit else { return Ok(()) };
-        add_suite(&document, suite).with_context(|| document.path.display().to_string())
+        match self.junit {
+            None => Ok(()),
+            Some((Document::Stream(mut stream), suite)) => {
+                write(&mut stream, &suite.into_document("")?).context(Unwritten("JUnit"))
+            }
+            Some((Document::File { path, directory, name }, suite)) => {
+                add_suite(&directory, &name, suite).with_context(|| path.display().to_string())
+            }
+        }
+    }
+}
+
+/// Writes all of it. A reader that closed its end of a pipe wants no more, which is no error.
+fn write(file: &mut File, text: &str) -> io::Result<()> {
+    match file.write_all(text.as_bytes()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written,
     }
 }
 
 /// Adds to a document. Whoever reads it meanwhile sees all of it, with the suite or without.
-fn add_suite(document: &Document, suite: Suite) -> Result<()> {
-    let Document { directory, name, .. } = document;
+fn add_suite(directory: &Directory, name: &OsStr, suite: Suite) -> Result<()> {
     // The directory and not the file, which will be another one. It is free again when it is closed.
     flock(directory, FlockOperation::LockExclusive).context("lock its directory")?;
     let before = directory.read(name).context("read it")?.unwrap_or_default();

@@ -214,8 +214,9 @@ impl Reader<'_> {
                 let is_path = option.get_value_parser().type_id() == ValueParser::path_buf().type_id();
                 let typed = |text: String| {
                     let mut word = OsString::from(format!("--{name}="));
-                    // It is meant from where it is said.
-                    let base = self.path.parent().filter(|_| is_path).unwrap_or(Path::new(""));
+                    let is_stream = ["json", "junit"].contains(&name) && text == "-";
+                    // A relative path is relative to the directory of the file that it stands in.
+                    let base = self.path.parent().filter(|_| is_path && !is_stream).unwrap_or(Path::new(""));
                     word.push(base.join(text));
                     word
                 };

@@ -3,7 +3,7 @@
 use super::test_init;
 use crate::exit::Exit;
 use crate::output::{self, Lasting};
-use crate::report::Report;
+use crate::report::{self, Report};
 use crate::session::Session;
 use crate::settings::{Settings, Subject};
 use crate::{args, escape};
@@ -142,10 +142,10 @@ struct Tests {
     /// Run a test again that has failed, so many times at most; if it passes then, it is flaky
     #[arg(long, value_name = "NUMBER", default_value = "0", hide_default_value = true, requires = "runner")]
     retries: usize,
-    /// Add a line of JSON for each test to this file
+    /// Add a line of JSON for each test to this file ('-': stdout)
     #[arg(long, value_name = "FILE", requires = "runner")]
     json: Option<PathBuf>,
-    /// Put a suite of JUnit's XML for each binary into this file
+    /// Put a suite of JUnit's XML for each binary into this file ('-': stdout)
     #[arg(long, value_name = "FILE", requires = "runner")]
     junit: Option<PathBuf>,
 }
@@ -351,7 +351,9 @@ impl Tests {
         });
         let written = written.collect::<Result<Vec<_>>>()?;
         for (option, report) in [("--json", &self.json), ("--junit", &self.junit)] {
-            let Some(report) = report else { continue };
+            let Some(report) = report.as_ref().filter(|report| report::descriptor(report).is_none()) else {
+                continue;
+            };
             // As much of it as is there: the rest is made.
             let there = path::absolute(report).with_context(|| format!("find {}", report.display()))?;
             let there = there.ancestors().skip(1).find_map(|above| fs::canonicalize(above).ok());
