@@ -597,3 +597,17 @@ fn a_program_sees_its_standard_input_wherever_it_was_born() {
     assert_eq!(running.wait().unwrap().code(), Some(128 + 9));
     assert!(runtime.is_empty());
 }
+
+// LXC shows a container a read-only `/proc/sys` with a writable `/proc/sys/net` mounted over it.
+#[test]
+fn a_sysctl_under_a_mount_of_the_callers_is_refused_by_name() {
+    need!(is_root() && is_husk(), "needs root to mount, and runc opens a procfs of its own");
+    let covered =
+        "exec unshare --mount sh -c 'mount --bind /proc/sys/net /proc/sys/net && exec \"$@\"' sh \"$@\"";
+    let bundle = Bundle::running("exit 0").with("/linux/sysctl", json!({ "net.ipv4.ip_forward": "1" }));
+    let runtime = Runtime::under_test();
+    let seen = runtime.through(covered, "run", &bundle, &[]);
+    seen.fails(1, "linux.sysctl");
+    seen.fails(1, "something is mounted over it in the runtime's own /proc");
+    assert!(runtime.is_empty());
+}

@@ -71,6 +71,9 @@ impl Plan<'_> {
             (Step::Attach { place: Place::Procfs, .. }, Errno::XDEV) => {
                 "cannot be mounted because it is not of type proc"
             }
+            (Step::OpenInProc { .. }, Errno::XDEV) => {
+                "something is mounted over it in the runtime's own /proc, and it is only written to procfs itself"
+            }
             (Step::Attach { .. }, Errno::XDEV) => "cannot be mounted because it is inside /proc",
             _ => return None,
         }))
