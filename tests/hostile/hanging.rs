@@ -100,44 +100,41 @@ fn obstacles(verb: &str) -> Vec<Obstacle> {
 
 const VERBS: [&[&str]; 3] = [&["create"], &["run"], &["run", "--detach"]];
 
-#[test]
-fn delete_ends_a_container_that_hangs_while_it_is_created() {
-    need!(is_husk(), "the words are husk's");
-    for words in VERBS {
-        for (bundle, hangs) in obstacles(words[0]) {
-            let runtime = Runtime::under_test();
-            let verb = Said::new(&mut command(&runtime, &bundle, words));
-            until_ready(&*hangs);
-            runtime.call("delete", &["--force", "c"]).succeeds();
-            let (status, said) = ended(verb);
-            assert_eq!(status.code(), Some(1), "{words:?}: {said}");
-            assert!(said.contains("container \"c\" was deleted meanwhile"), "{words:?}: {said}");
-            assert_eq!(left(&runtime, &bundle), [""; 0], "{words:?}");
-        }
-    }
-}
-
-#[test]
-fn a_signal_ends_a_verb_that_waits_for_others() {
-    need!(is_husk(), "the words are husk's");
+/// Starts each verb with each obstacle, and has `end` end it once it hangs. `end` is told the verb, the runtime and its pid,
+/// and returns the expected exit code and message. Nothing may be left of the container.
+fn end_each(end: impl Fn(&[&str], &Runtime, Pid) -> (i32, &'static str)) {
     for words in VERBS {
         for (bundle, hangs) in obstacles(words[0]) {
             let runtime = Runtime::under_test();
             let verb = Said::new(&mut command(&runtime, &bundle, words));
             until_ready(&*hangs);
             let pid = Pid::from_raw(verb.process.id().cast_signed()).unwrap();
-            kill_process(pid, Signal::TERM).unwrap();
+            let (code, message) = end(words, &runtime, pid);
             let (status, said) = ended(verb);
-            if words == ["run"] {
-                // As if it had been the program's.
-                assert_eq!(status.code(), Some(128 + 15), "{said}");
-            } else {
-                assert_eq!(status.code(), Some(1), "{words:?}: {said}");
-                assert!(said.contains("ended by signal 15"), "{words:?}: {said}");
-            }
+            assert_eq!(status.code(), Some(code), "{words:?}: {said}");
+            assert!(said.contains(message), "{words:?}: {said}");
             assert_eq!(left(&runtime, &bundle), [""; 0], "{words:?}");
         }
     }
+}
+
+#[test]
+fn delete_ends_a_container_that_hangs_while_it_is_created() {
+    need!(is_husk(), "the words are husk's");
+    end_each(|_, runtime, _| {
+        runtime.call("delete", &["--force", "c"]).succeeds();
+        (1, "container \"c\" was deleted meanwhile")
+    });
+}
+
+#[test]
+fn a_signal_ends_a_verb_that_waits_for_others() {
+    need!(is_husk(), "the words are husk's");
+    end_each(|words, _, pid| {
+        kill_process(pid, Signal::TERM).unwrap();
+        // In the foreground the signal counts as the program's end.
+        if words == ["run"] { (128 + 15, "") } else { (1, "ended by signal 15") }
+    });
 }
 
 // As with nohup(1): a signal that is blocked comes although it is ignored.
