@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Longer than anybody writes by hand.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// What the search has come to.
+/// The result of [`nearest`].
 #[derive(Debug)]
 pub(crate) enum Found {
     /// The nearest file.

@@ -20,7 +20,7 @@ impl Field {
         Self(format!("{}.{name}", self.0))
     }
 
-    /// The same where this may be the whole file.
+    /// Like [`key`](Self::key), but `name` stands alone if this is the top level of the file.
     pub(crate) fn key_or_top(&self, name: &str) -> Self {
         if self.0.is_empty() { Self::new(name) } else { self.key(name) }
     }

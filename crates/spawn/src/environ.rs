@@ -19,6 +19,7 @@ use husk_script::sys::{CArray, CPtr};
 use self_cell::self_cell;
 use std::sync::{Arc, Mutex, PoisonError};
 
+// SAFETY: libc defines it, with this type (environ(7)).
 unsafe extern "C" {
     static environ: *const *const c_char;
 }

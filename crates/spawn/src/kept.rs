@@ -145,6 +145,7 @@ impl Drop for Chunk {
     }
 }
 
+// SAFETY: the linker defines both symbols. Only their addresses are used, so their type and contents do not matter.
 unsafe extern "C" {
     /// Where the linker begins the program, or the shared library that this is part of.
     #[link_name = "__ehdr_start"]

@@ -250,6 +250,8 @@ struct Filter {
     instructions: *const Instruction,
 }
 
+// SAFETY: libc defines both. `signal` takes and returns a handler, which is as large as a `usize`. `prctl` is variadic,
+// and on the machines that husk runs on a call with these five words passes them in the same registers.
 unsafe extern "C" {
     fn signal(number: c_int, handler: extern "C" fn(c_int)) -> usize;
     fn prctl(option: c_int, mode: c_ulong, filter: *const Filter, _: c_ulong, _: c_ulong) -> c_int;
