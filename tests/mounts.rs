@@ -112,6 +112,25 @@ fn what_an_earlier_mount_shows_is_a_source() {
     }
 }
 
+// CRI-O's own list of options for a volume ends with a second, plain `bind`.
+#[test]
+fn rbind_shows_mounts_below_even_when_bind_follows() {
+    need!(is_root(), "needs root to mount");
+    let (volume, other) = (tempfile::tempdir().unwrap(), volume());
+    let below = volume.path().join("below");
+    fs::create_dir(&below).unwrap();
+    let _below = Mounted::tmpfs(&below, "");
+    fs::copy(other.path().join("file"), below.join("file")).unwrap();
+    for options in [&["rbind", "rprivate", "ro", "bind"][..], &["bind", "rbind"]] {
+        prints(
+            &inside("cat /data/below/file").mounting(bind(volume.path(), "/data", options)),
+            "of the host",
+        );
+    }
+    let plain = bind(volume.path(), "/data", &["bind", "rprivate"]);
+    prints(&inside("list /data/below").mounting(plain), "");
+}
+
 #[test]
 fn mounts_of_the_host_cannot_be_taken_apart() {
     need!(is_root(), "needs root to map ids");

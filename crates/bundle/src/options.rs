@@ -152,7 +152,10 @@ impl Options {
                 Some(Meaning::Propagation(kind, tree)) => {
                     sorted.propagation.push(Propagation { kind, recursive: tree == Tree::All });
                 }
-                Some(Meaning::Bind(tree)) => sorted.bind = Some(tree == Tree::All),
+                // Flags that add up, unlike `idmap` and `ridmap`: `bind` does not make an earlier `rbind` smaller.
+                Some(Meaning::Bind(tree)) => {
+                    sorted.bind = Some(sorted.bind == Some(true) || tree == Tree::All);
+                }
                 Some(Meaning::IdMap(tree)) => sorted.id_map = Some(tree == Tree::All),
                 Some(Meaning::CopyUp) => sorted.copy_up = true,
                 Some(Meaning::Remount) => sorted.remount = true,
@@ -226,6 +229,22 @@ mod tests {
     fn what_is_not_ours_is_the_file_systems() {
         let options = sorted(&["nosuid", "mode=755", "sync", "size=64k", "silent"]);
         assert_eq!(options.file_system, ["mode=755", "sync", "size=64k"]);
+    }
+
+    #[test]
+    fn rbind_stays_recursive_before_and_after_bind() {
+        for options in [&["rbind", "rprivate", "ro", "bind"][..], &["bind", "rbind"], &["rbind"]] {
+            assert_eq!(sorted(options).bind, Some(true), "{options:?}");
+        }
+        // Recursive propagation does not make the mount itself recursive.
+        assert_eq!(sorted(&["bind", "rprivate"]).bind, Some(false));
+        assert_eq!(sorted(&["rprivate"]).bind, None);
+    }
+
+    #[test]
+    fn last_of_idmap_and_ridmap_counts() {
+        assert_eq!(sorted(&["ridmap", "idmap"]).id_map, Some(false));
+        assert_eq!(sorted(&["idmap", "ridmap"]).id_map, Some(true));
     }
 
     #[test]
