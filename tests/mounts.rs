@@ -253,6 +253,22 @@ fn many_sources_need_few_descriptors() {
     prints(&with_users(bundle), "0\n1\n2\n3");
 }
 
+// podman 5 in systemd mode passes an empty option.
+#[test]
+fn empty_options_are_skipped_and_joined_options_are_split() {
+    let bundle = inside("mount /new").mounting(tmpfs("/new", &["", "size=64k,mode=700", "nosuid"]));
+    let line = run(&bundle).succeeds();
+    for option in ["nosuid", "size=64k", "mode=700"] {
+        assert!(line.trim_end().split([' ', ',']).any(|found| found == option), "{line}");
+    }
+    let volume = volume();
+    let empty = bind(volume.path(), "/data", &["bind", ""]);
+    prints(&inside("cat /data/file").mounting(empty), "of the host");
+    need!(is_husk(), "husk's own verb");
+    let path = bundle.path().to_str().unwrap().to_owned();
+    Runtime::under_test().call("validate", &[&path]).prints("0 errors, 0 warnings");
+}
+
 #[test]
 fn a_tmpfs_looks_like_what_it_covers() {
     let covered = |options: &[&str]| {

@@ -141,7 +141,7 @@ impl Options {
     /// Sorts options by what they mean. A later one undoes an earlier one that it contradicts.
     pub(crate) fn sort(options: impl IntoIterator<Item = String>) -> Self {
         let mut sorted = Self::default();
-        for option in options {
+        for option in options.into_iter().flat_map(split) {
             let known = MEANINGS.iter().find(|(name, _)| *name == option);
             match known.map(|(_, meaning)| *meaning) {
                 None | Some(Meaning::FileSystem) => sorted.file_system.push(option),
@@ -170,6 +170,20 @@ impl Options {
             Tree::All => &mut self.recursive_attributes,
         }
     }
+}
+
+/// The options that one string holds. An engine may pass several as `size=1m,mode=700`, or an empty string, as
+/// podman 5 does in systemd mode. A comma in double quotes (`context="...c1,c2"`) or after a backslash belongs to
+/// the value, as the kernel has it for mount(2).
+fn split(string: String) -> Vec<String> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    let parts = string.split(|char| {
+        let is_end = char == ',' && !is_quoted && !is_escaped;
+        is_quoted ^= char == '"' && !is_escaped;
+        is_escaped = char == '\\' && !is_escaped;
+        is_end
+    });
+    parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
 /// The way access times are kept is one value in two bits, not two flags: to set it, both are
@@ -229,6 +243,16 @@ mod tests {
     fn what_is_not_ours_is_the_file_systems() {
         let options = sorted(&["nosuid", "mode=755", "sync", "size=64k", "silent"]);
         assert_eq!(options.file_system, ["mode=755", "sync", "size=64k"]);
+    }
+
+    #[test]
+    fn empty_options_are_skipped_and_joined_options_are_split() {
+        let options = sorted(&["", "size=1m,mode=700", ",,nosuid,", ","]);
+        assert_eq!(options.file_system, ["size=1m", "mode=700"]);
+        assert_eq!(options.attributes, Attributes { set: attr::NOSUID, clear: 0 });
+        let whole = ["context=\"a:s0:c1,c2\"", "lowerdir=/a\\,b:/c", "x=\\\\"];
+        assert_eq!(sorted(&whole).file_system, whole);
+        assert_eq!(sorted(&["x=\\\\,y"]).file_system, ["x=\\\\", "y"]);
     }
 
     #[test]
