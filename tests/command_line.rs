@@ -367,6 +367,59 @@ fn as_much_is_told_as_is_wanted() {
     }
 }
 
+// Under an engine standard error is the container's own: what is written there is in `docker logs`.
+#[test]
+fn warnings_with_a_log_go_there_and_nowhere_else() {
+    need!(is_husk(), "about husk's warnings");
+    let mut runtime = Runtime::under_test();
+    let unknown = json!({ "bounding": ["CAP_OF_THE_FUTURE"] });
+    let bundle = Bundle::running("exit 0").with("/process/capabilities", unknown);
+    let log = bundle.path().join("log");
+    let place: &'static str = log.to_str().unwrap().to_owned().leak();
+    let warning = "process.capabilities.bounding[0]: \"CAP_OF_THE_FUTURE\" is unknown and ignored";
+    let written = |runtime: &Runtime, bundle: &Bundle, code| {
+        let seen = runtime.run(bundle);
+        assert_eq!(seen.0.status.code(), Some(code));
+        let said = String::from_utf8(seen.0.stderr).unwrap();
+        assert!(!said.contains("warning") && !said.contains("CAP_OF_THE_FUTURE"), "{said}");
+        let text = fs::read_to_string(&log).unwrap();
+        fs::remove_file(&log).unwrap();
+        text
+    };
+
+    runtime.globals = vec!["--log", place].leak();
+    let text = written(&runtime, &bundle, 0);
+    assert!(text.contains("level=warning") && text.lines().count() == 1, "{text}");
+    runtime.globals = vec!["--log", place, "--log-format", "json"].leak();
+    let object: Value = serde_json::from_str(&written(&runtime, &bundle, 0)).unwrap();
+    assert_eq!((&object["level"], &object["msg"]), (&json!("warning"), &json!(warning)));
+
+    // An error is one object, with the warnings in it.
+    let failing = bundle.with("/process/args", json!(["missing"]));
+    let object: Value = serde_json::from_str(&written(&runtime, &failing, 1)).unwrap();
+    assert_eq!((&object["level"], &object["warnings"]), (&json!("error"), &json!([warning])));
+}
+
+// Engines ask for ambient capabilities in every container.
+#[test]
+fn ambient_capabilities_that_cannot_be_raised_are_a_detail() {
+    need!(is_husk(), "runc warns");
+    let ambient = json!({ "bounding": ["CAP_CHOWN"], "ambient": ["CAP_CHOWN", "CAP_KILL"] });
+    let bundle = Bundle::running("exit 0").with("/process/capabilities", ambient);
+    let mut runtime = Runtime::under_test();
+    let seen = runtime.run(&bundle);
+    seen.succeeds();
+    assert_eq!(String::from_utf8_lossy(&seen.0.stderr), "");
+    let path = bundle.path().to_str().unwrap();
+    let found = runtime.call("validate", &[path]).succeeds();
+    assert!(
+        found.contains("can't raise ambient capability CAP_CHOWN") && found.contains("2 warnings"),
+        "{found}"
+    );
+    runtime.globals = &["--debug"];
+    runtime.run(&bundle).says("can't raise ambient capability CAP_KILL");
+}
+
 #[test]
 fn a_configuration_may_have_another_name() {
     need!(is_husk(), "crun's options");

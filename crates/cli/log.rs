@@ -1,7 +1,7 @@
 //! Errors and warnings, for people and for engines.
 //!
 //! People read standard error. Engines give a file by `--log`, and read the last JSON object in it:
-//! its `level`, `msg` and `time` are those of runc, `code` and `field` are ours and stay as they are.
+//! its `level`, `msg` and `time` are those of runc; `code`, `field` and `warnings` are ours and stay as they are.
 //! The text form is logrus's, which runc writes.
 
 use crate::args::{Global, LogFormat, LogLevel, Misuse};
@@ -13,11 +13,14 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(crate) struct Log {
     place: Place,
     format: LogFormat,
     level: LogLevel,
+    /// Warnings that are written when the verb has ended.
+    held: Mutex<Vec<String>>,
 }
 
 /// Where lines are written.
@@ -69,7 +72,8 @@ impl Log {
     /// The log where none can be opened.
     pub(crate) fn standard(global: &Global) -> Self {
         let level = if global.debug { LogLevel::Debug } else { global.log_level.unwrap_or_default() };
-        Self { place: Place::Standard, format: global.log_format.unwrap_or_default(), level }
+        let format = global.log_format.unwrap_or_default();
+        Self { place: Place::Standard, format, level, held: Mutex::default() }
     }
 
     /// Tells of an error, the last thing that is said.
@@ -100,18 +104,32 @@ impl Log {
         }
     }
 
+    /// Tells of a warning: on standard error, or where `--log` says and nowhere else. Under an engine standard error
+    /// belongs to the container, whose output it would be.
     pub(crate) fn warning(&self, warning: &impl Display) {
         if self.level < LogLevel::Warning {
             return;
         }
         let warning = in_gos_words(warning.to_string());
-        if self.is_for_people() {
-            output::tell(&format!("{}: warning: {}\n", *NAME, escape::line(&warning)));
+        match (&self.place, self.format) {
+            (Place::Standard, LogFormat::Text) => {
+                output::tell(&format!("{}: warning: {}\n", *NAME, escape::line(&warning)));
+            }
+            // Who reads JSON there looks for an error.
+            (Place::Standard, LogFormat::Json) => {}
+            // podman reads the file as one object and would lose an error after a warning.
+            (Place::File(_), LogFormat::Json) => self.held().push(warning),
+            _ => self.line(LogLevel::Warning, &warning, None),
         }
-        // Not as JSON: podman reads the file as one object and would lose an error after it.
-        if self.format == LogFormat::Text && self.is_elsewhere() {
-            self.line(LogLevel::Warning, &warning, None);
-        }
+    }
+
+    /// Writes the warnings of a verb that ended without an error.
+    pub(crate) fn finish(&self) {
+        self.held().drain(..).for_each(|warning| self.line(LogLevel::Warning, &warning, None));
+    }
+
+    fn held(&self) -> MutexGuard<'_, Vec<String>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has the runtime tell here what it does, if anybody asked.
@@ -159,6 +177,10 @@ impl Log {
                     object["code"] = code.into();
                     if let Some(field) = field {
                         object["field"] = field.into();
+                    }
+                    let held = std::mem::take(&mut *self.held());
+                    if !held.is_empty() {
+                        object["warnings"] = held.into();
                     }
                 }
                 escape::json(object.to_string())

@@ -55,6 +55,9 @@ fn run() -> Exit {
             let done = sealed
                 .and_then(|sealed| Session::open(global, log, sealed))
                 .and_then(|session| (verb.perform)(&matches, &session));
+            if done.is_ok() {
+                log.finish();
+            }
             done.unwrap_or_else(|error| {
                 let exit = if error.is::<Unwritten>() { Exit::Failed } else { verb.failure };
                 log.failed(&name::as_runc(verb.name, error));

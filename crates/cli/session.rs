@@ -4,7 +4,7 @@ use crate::args::{CgroupManager, Global, Rootless};
 use crate::commands::Verb;
 use crate::log::Log;
 use anyhow::{Context as _, Result, ensure};
-use husk_runtime::{Environment, Error, Listed, Sealed, Store, Warning};
+use husk_runtime::{Environment, Error, Listed, Notice, Sealed, Store, Warning};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,12 @@ impl<'a> Session<'a> {
     }
 
     pub(crate) fn warn(&self, warnings: &[Warning]) {
-        warnings.iter().for_each(|warning| self.log.warning(warning));
+        for warning in warnings {
+            match warning.notice {
+                Notice::Always => self.log.warning(warning),
+                Notice::OnRequest => ::log::debug!("{warning}"),
+            }
+        }
     }
 
     /// Every container.

@@ -102,13 +102,32 @@ pub enum Kind {
     Conflict(&'static str),
 }
 
+/// Who should see a warning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Everybody.
+    Always,
+    /// Only somebody who asks for details, with `--debug` or `validate`.
+    OnRequest,
+}
+
 /// Something that is carried out otherwise than written, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
+    /// Who should see it.
+    pub notice: Notice,
     /// Where.
     pub field: Field,
     /// What was made of it.
     pub text: String,
+}
+
+impl Warning {
+    /// A warning that everybody should see.
+    #[must_use]
+    pub fn new(field: Field, text: String) -> Self {
+        Self { notice: Notice::Always, field, text }
+    }
 }
 
 impl Display for Warning {

@@ -4,7 +4,7 @@
 //! oci-spec 0.10.0 and runtime-spec 1.3.0; a newer crate may shorten it.
 
 use crate::container::MemoryPolicy;
-use crate::error::{Error, Field, Kind, Warning};
+use crate::error::{Error, Field, Kind, Notice, Warning};
 use crate::{memory, resources, typed};
 use caps::Capability;
 use serde_json::{Map, Value};
@@ -69,8 +69,8 @@ fn is_before_1_3(config: &Value) -> bool {
     matches!((number(), number()), (Some(major), Some(minor)) if (major, minor) < (1, 3))
 }
 
-/// What is ambient has to be inheritable and permitted too (capabilities(7)). As runc: a warning, and the
-/// program goes without it.
+/// What is ambient has to be inheritable and permitted too (capabilities(7)). The program goes without the others,
+/// as with runc and crun. Engines ask for a whole set of them in every container, so this is only a detail.
 fn keep_what_can_be_ambient(sets: &mut [u64; 5], field: &Field, warnings: &mut Vec<Warning>) {
     let [.., inheritable, permitted, ambient] = sets;
     let lost = *ambient & !(*inheritable & *permitted);
@@ -78,7 +78,8 @@ fn keep_what_can_be_ambient(sets: &mut [u64; 5], field: &Field, warnings: &mut V
     for capability in caps::all().into_iter().filter(|capability| lost & capability.bitmask() != 0) {
         let text =
             format!("can't raise ambient capability {capability}: it is not inheritable and permitted");
-        warnings.push(Warning { field: field.key("ambient"), text });
+        let notice = Notice::OnRequest;
+        warnings.push(Warning { notice, field: field.key("ambient"), text });
     }
 }
 
@@ -103,10 +104,9 @@ fn take_capabilities(
     for (index, name) in take_strings(capabilities, set, field)?.into_iter().enumerate() {
         match Capability::from_str(&name) {
             Ok(capability) => bits |= capability.bitmask(),
-            Err(_) => warnings.push(Warning {
-                field: field.index(index),
-                text: format!("{name:?} is unknown and ignored"),
-            }),
+            Err(_) => {
+                warnings.push(Warning::new(field.index(index), format!("{name:?} is unknown and ignored")));
+            }
         }
     }
     Ok(bits)

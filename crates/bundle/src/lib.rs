@@ -30,7 +30,7 @@ mod twice;
 mod typed;
 
 pub use container::Container;
-pub use error::{Error, Field, Kind, Warning};
+pub use error::{Error, Field, Kind, Notice, Warning};
 pub use mounts::bind_mount;
 pub use problems::{Problems, problems, problems_in};
 

@@ -51,7 +51,7 @@ fn personality(linux: &oci::Linux, field: &Field, warnings: &mut Vec<Warning>) -
     let personality = linux.personality().as_ref()?;
     if let Some(flags) = personality.flags().as_ref().filter(|flags| !flags.is_empty()) {
         let text = format!("{flags:?}: there are no such flags, ignored");
-        warnings.push(Warning { field: field.key("flags"), text });
+        warnings.push(Warning::new(field.key("flags"), text));
     }
     Some(match personality.domain() {
         LinuxPersonalityDomain::PerLinux => 0,

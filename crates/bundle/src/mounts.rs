@@ -42,7 +42,7 @@ fn one(
         return Err(destination.error(Kind::Empty));
     }
     if !mount.destination().is_absolute() {
-        warnings.push(Warning { field: destination, text: "is taken as below the root".to_owned() });
+        warnings.push(Warning::new(destination, "is taken as below the root".to_owned()));
     }
     let fstype = mount.typ().as_deref().unwrap_or_default();
     let bind = options.bind.or((fstype == "bind").then_some(false));
@@ -110,7 +110,7 @@ fn bind_options(options: &Options, field: &Field, warnings: &mut Vec<Warning>) -
             return Err(field.error(Kind::Conflict(reason)));
         }
         let text = format!("{option:?} means nothing for a bind mount and is ignored");
-        warnings.push(Warning { field: field.clone(), text });
+        warnings.push(Warning::new(field.clone(), text));
     }
     Ok(())
 }

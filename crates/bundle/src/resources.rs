@@ -155,7 +155,7 @@ fn warn_of_memory(memory: &oci::LinuxMemory, field: &Field, warnings: &mut Vec<W
     ];
     for (key, _) in asked.into_iter().filter(|(_, asked)| *asked) {
         let text = "is ignored: kernels do not have this any more".to_owned();
-        warnings.push(Warning { field: field.key(key), text });
+        warnings.push(Warning::new(field.key(key), text));
     }
 }
 

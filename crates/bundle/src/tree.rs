@@ -59,8 +59,7 @@ pub(crate) fn unknown(config: &Value) -> Vec<Warning> {
                     if names_are_free || KEYS.iter().any(&is) {
                         look(member, &here, found);
                     } else if !(matches!(place, Place::Top) && ELSEWHERE.iter().any(is)) {
-                        found
-                            .push(Warning { field: here.field(), text: "is unknown and ignored".to_owned() });
+                        found.push(Warning::new(here.field(), "is unknown and ignored".to_owned()));
                     }
                 }
             }
@@ -99,7 +98,7 @@ fn spell(
             (Some(Value::Object(there)), Value::Object(more)) => there.extend(more),
             (Some(_), _) => return Err(field.error(Kind::Twice(known.to_owned()))),
         }
-        warnings.push(Warning { field, text: format!("is taken as {known:?}") });
+        warnings.push(Warning::new(field, format!("is taken as {known:?}")));
     }
     Ok(())
 }

@@ -52,7 +52,7 @@ impl<'j> Search<'j> {
         if self.found.len() < self.most {
             let [first, last] = [first, last].map(|value| self.line(value));
             let text = format!("is there twice, in lines {first} and {last}: the last counts");
-            self.found.push(Warning { field: field.clone(), text });
+            self.found.push(Warning::new(field.clone(), text));
         }
     }
 

@@ -112,7 +112,7 @@ fn refuse(container: &Container, warnings: &mut Vec<Warning>) -> Result<(), Erro
     ];
     none(fields)?;
     none(of_resources(resources))?;
-    let mut warn = |field, text: &str| warnings.push(Warning { field, text: text.to_owned() });
+    let mut warn = |field, text: &str| warnings.push(Warning::new(field, text.to_owned()));
     if cgroups_path.is_some() {
         warn(Field::new("linux.cgroupsPath"), "is left out: a sandbox has a cgroup of its own, or none");
     }

@@ -113,10 +113,10 @@ impl Kept {
             }
         }
         match layout.remove(&self.place, PATIENCE) {
-            Err(error) if self.stays_empty(&layout, &error)? => Ok(Some(Warning {
-                field: Field::new("linux.cgroupsPath"),
-                text: format!("{}; the container is deleted, and its cgroup stays", with_reason(&error)),
-            })),
+            Err(error) if self.stays_empty(&layout, &error)? => Ok(Some(Warning::new(
+                Field::new("linux.cgroupsPath"),
+                format!("{}; the container is deleted, and its cgroup stays", with_reason(&error)),
+            ))),
             removed => Ok(removed.map(|()| None)?),
         }
     }
@@ -287,7 +287,7 @@ pub(crate) fn let_die(record: &Record) -> Result<(), Error> {
 }
 
 fn warning(warning: husk_cgroup::Warning) -> Warning {
-    Warning { field: Field::new(&warning.field), text: warning.text.into_owned() }
+    Warning::new(Field::new(&warning.field), warning.text.into_owned())
 }
 
 /// Whether we have no privileges over the host, whatever our name is.

@@ -86,7 +86,7 @@ pub(crate) fn poststop(record: &Record, mut warn: impl FnMut(&[Warning])) {
         if let Err(failure) = run(hook, Death::ItsOwn, &state, &record.bundle, None) {
             let field = Field::new("hooks").key("poststop").index(index);
             let text = format!("error running poststop hook #{index}: {}", failure.words());
-            warn(&[Warning { field, text }]);
+            warn(&[Warning::new(field, text)]);
         }
     }
 }

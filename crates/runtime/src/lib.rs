@@ -71,7 +71,7 @@ pub use events::{Event, events, stats};
 pub use exec::exec;
 pub use features::features;
 pub use hooks::Hook;
-pub use husk_bundle::Warning;
+pub use husk_bundle::{Notice, Warning};
 pub use husk_cgroup::Resources;
 pub use husk_plan::{Keyring, NewRoot};
 pub use husk_spawn::Signal;

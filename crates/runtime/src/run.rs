@@ -196,7 +196,7 @@ fn listen(proxy: Option<Proxy>, launched: &Launched) -> Result<Option<JoinHandle
 
 /// A container runs whether or not somebody hears that it is ready.
 fn told(told: Result<(), Error>) -> Vec<Warning> {
-    let warning = |error: Error| Warning { field: Field::new("NOTIFY_SOCKET"), text: error.to_string() };
+    let warning = |error: Error| Warning::new(Field::new("NOTIFY_SOCKET"), error.to_string());
     told.err().map(warning).into_iter().collect()
 }
 

@@ -231,7 +231,7 @@ fn question(kind: Kind, request: &Message) -> Result<Response, Error> {
 pub(crate) fn warn(warn: &mut impl FnMut(&[Warning])) {
     if is_unprivileged() {
         let text = "saving and restoring is untested with rootless containers".to_owned();
-        warn(&[Warning { field: Field::new("criu"), text }]);
+        warn(&[Warning::new(Field::new("criu"), text)]);
     }
 }
 
