@@ -488,6 +488,30 @@ fn mounts_reach_the_host_only_through_what_is_shared() {
 }
 
 #[test]
+fn mounts_of_the_host_arrive_below_a_root_that_is_a_slave() {
+    need!(is_root(), "needs root to share mounts");
+    for (kind, arrives) in [("slave", true), ("rslave", true), ("private", false)] {
+        // The image lies on a mount that is shared.
+        let place = tempfile::tempdir().unwrap();
+        let _host = Mounted::tmpfs(place.path(), "");
+        let bundle = inside("wait").with("/linux/rootfsPropagation", json!(kind));
+        let image = place.path().join("image");
+        fs::create_dir_all(image.join("below")).unwrap();
+        let guest = [bundle.rootfs().join("guest"), image.join("guest")];
+        assert!(std::process::Command::new("cp").args(guest).status().unwrap().success());
+        let bundle = bundle.with("/root/path", json!(image));
+        let runtime = Runtime::started(&bundle);
+        let later = Mounted::tmpfs(&image.join("below"), "");
+        fs::write(later.0.join("file"), "").unwrap();
+        let wanted = if arrives { "file" } else { "" };
+        // runc makes the mount that the image lies on private.
+        if is_husk() || kind != "slave" {
+            runtime.call("exec", &["c", "/guest", "list", "/below"]).prints(wanted);
+        }
+    }
+}
+
+#[test]
 fn the_root_itself_is_not_shared_with_the_host() {
     need!(is_root(), "needs root to share mounts");
     // The image lies on a mount that is shared.

@@ -48,10 +48,15 @@ pub(crate) fn attach(container: &Container, plan: &mut Builder<'_>) -> Result<Re
     plan.push(Step::Open { path, flags: flags_of_directory, mode: mode(0), out: place });
     if !is_private(propagation) {
         // The mount that it lies on: what is mounted there would be mounted on the host too, and the kernel
-        // makes no root of what lies on a shared mount (pivot_root(2)).
-        let private = u64::from(MountPropagationFlags::PRIVATE.bits());
+        // makes no root of what lies on a shared mount (pivot_root(2)). A slave is not shared and still receives
+        // what the host mounts.
+        let apart = match propagation.kind {
+            PropagationKind::Slave => MountPropagationFlags::DOWNSTREAM,
+            _ => MountPropagationFlags::PRIVATE,
+        };
+        let propagation = u64::from(apart.bits());
         plan.at("linux.rootfsPropagation");
-        plan.push(Step::MountSetattrAbove { directory: place.into(), propagation: private });
+        plan.push(Step::MountSetattrAbove { directory: place.into(), propagation });
         plan.at("root.path");
     }
     plan.push(Step::OpenTree { path, extent: Extent::All, out: root });
