@@ -494,6 +494,29 @@ fn kernel_parameters_are_those_of_the_containers_namespaces() {
     run(hosts).fails(1, "not allowed in host network namespace");
 }
 
+// Root of the user namespace owns the parameters of its IPC namespace, and nobody else may write them.
+#[test]
+fn ipc_parameters_are_written_by_root_of_the_user_namespace() {
+    need!(is_root(), "needs root to map ids");
+    let map = json!([{ "containerID": 0, "hostID": 100_000, "size": 1000 }]);
+    for (name, value) in [
+        ("kernel/msgmax", "4242"),
+        ("kernel/shmmax", "42420000"),
+        ("kernel/sem", "32000\t1024000000\t500\t42"),
+        ("fs/mqueue/msg_max", "42"),
+    ] {
+        let key = name.replace('/', ".");
+        let mut bundle = Bundle::running(&format!("cat /proc/sys/{name}"))
+            .with("/linux/sysctl", json!({ key: value, "net.ipv4.ip_forward": "1" }))
+            .with("/linux/uidMappings", map.clone())
+            .with("/linux/gidMappings", map.clone());
+        bundle.config["linux"]["namespaces"].as_array_mut().unwrap().push(json!({ "type": "user" }));
+        std::fs::set_permissions(bundle.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        std::os::unix::fs::chown(bundle.rootfs(), Some(100_000), Some(100_000)).unwrap();
+        Runtime::under_test().run(&bundle).prints(value);
+    }
+}
+
 /// A mount namespace in which files and links stand in the place of procfs.
 struct PlayedProcfs {
     holder: process::Child,

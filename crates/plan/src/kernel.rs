@@ -45,15 +45,33 @@ pub(crate) fn needs_procfs(container: &Container) -> Option<&'static str> {
     }
 }
 
+/// Who writes a kernel parameter.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Writer {
+    /// The caller, or the child as whom it was born.
+    Caller,
+    /// Root of the container's user namespace: it owns the parameters of an IPC namespace, and nobody else may write
+    /// them (ipc/ipc_sysctl.c, `ipc_permissions`).
+    Root,
+}
+
+impl Writer {
+    fn of(key: &str, container: &Container) -> Self {
+        let takes_root = is_ipc(key) && all(container).contains(Namespaces::USER);
+        if takes_root { Self::Root } else { Self::Caller }
+    }
+}
+
 /// Kernel parameters, of namespaces that are the container's own. Which are allowed is what runc allows
 /// (libcontainer/configs/validate), in its words.
 pub(crate) fn sysctl(
     container: &Container,
     host: &Host,
     proc: Option<Reg>,
+    writer: Writer,
     plan: &mut Builder<'_>,
 ) -> Result<(), Error> {
-    for (key, value) in &container.sysctl {
+    for (key, value) in container.sysctl.iter().filter(|(key, _)| Writer::of(key, container) == writer) {
         plan.at(format!("linux.sysctl {key}"));
         if let Some(why) = refusal(key, container, host) {
             return Err(plan.error(format!("sysctl {key:?} {why}")));
@@ -78,8 +96,8 @@ pub(crate) fn sysctl(
     Ok(())
 }
 
-/// Why a kernel parameter may not be set.
-fn refusal(key: &str, container: &Container, host: &Host) -> Option<&'static str> {
+/// Whether a kernel parameter belongs to an IPC namespace.
+fn is_ipc(key: &str) -> bool {
     const IPC: [&str; 8] = [
         "kernel.msgmax",
         "kernel.msgmnb",
@@ -90,12 +108,17 @@ fn refusal(key: &str, container: &Container, host: &Host) -> Option<&'static str
         "kernel.shmmni",
         "kernel.shm_rmid_forced",
     ];
+    IPC.contains(&key) || key.starts_with("fs.mqueue.")
+}
+
+/// Why a kernel parameter may not be set.
+fn refusal(key: &str, container: &Container, host: &Host) -> Option<&'static str> {
     let has = |kind| all(container).contains(kind);
     // A name that could leave its directory belongs to nothing.
     if key.split(['.', '/']).any(str::is_empty) {
         return Some("is not in a separate kernel namespace");
     }
-    if IPC.contains(&key) || key.starts_with("fs.mqueue.") {
+    if is_ipc(key) {
         return (!has(Namespaces::IPC)).then_some("is not allowed in the hosts ipc namespace");
     }
     if key.starts_with("net.") {

@@ -50,6 +50,7 @@ use husk_bundle::Container;
 use husk_bundle::container::{Access, NamespaceKind, NoNewPrivileges};
 use husk_script::Step;
 use husk_script::sys::Fd;
+use kernel::Writer;
 use seccomp::When;
 use terminal::Shown;
 
@@ -165,19 +166,21 @@ pub fn create<'b>(
     network::devices(container, host, &mut plan)?;
     keyring::join(container, call, proc, &mut plan)?;
     kernel::names(container, &mut plan)?;
-    kernel::sysctl(container, host, proc, &mut plan)?;
+    kernel::sysctl(container, host, proc, Writer::Caller, &mut plan)?;
     // Before another process is born, which would enter a new time namespace.
     kernel::clocks(container, proc, offsets, &mut plan)?;
     kernel::loopback(container, &mut plan);
     namespaces::be_born(container, host, start, &mut plan);
     // Of the process that is to be the program.
     let label = lsm::open(container, host, proc, &mut plan)?;
-    procfs::close(proc, &mut plan);
 
     let root = rootfs::attach(container, &mut plan)?;
     // After the root file system was found, which may be where only the caller may look; and before
     // anything is made, which has to belong to somebody. Another identity may not write to /proc/self.
     ids::become_root(container, host, start, &mut plan);
+    kernel::sysctl(container, host, proc, Writer::Root, &mut plan)?;
+    // Before anything of the image is looked at.
+    procfs::close(proc, &mut plan);
     // What is made is made with the permissions that are asked for.
     plan.at("process.user.umask").push(Step::Umask { mask: builder::mode(0) });
     let late = mounts::attach(&mounts::Around { container, host, root }, &mut plan)?;
