@@ -471,6 +471,15 @@ fn kernel_parameters_are_those_of_the_containers_namespaces() {
     run(set("cat /proc/sys/kernel/domainname", key("kernel.domainname", "a.domain"))).prints("a.domain");
     run(set("exit 0", key("kernel.hostname", "name")))
         .fails(1, "is not allowed as it conflicts with the OCI");
+    let named = |domain: &str| {
+        set("cat /proc/sys/kernel/domainname", key("kernel.domainname", "a.domain"))
+            .with("/domainname", json!(domain))
+    };
+    run(named("a.domain")).prints("a.domain");
+    if is_husk() {
+        // With runc the parameter wins.
+        run(named("another")).fails(1, "is not allowed as it conflicts with the OCI \"domainname\" field");
+    }
     run(set("exit 0", key("kernel.panic", "1"))).fails(1, "is not in a separate kernel namespace");
     need!(is_husk(), "runc looks for the file of what is no parameter's name");
     run(set("exit 0", key("net..x", "1"))).fails(1, "\"net..x\"");

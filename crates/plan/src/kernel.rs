@@ -126,7 +126,11 @@ fn refusal(key: &str, container: &Container, host: &Host) -> Option<&'static str
         return (!own).then_some("not allowed in host network namespace");
     }
     match key {
-        DOMAINNAME if has(Namespaces::UTS) => None,
+        DOMAINNAME if has(Namespaces::UTS) => {
+            let (asked, set) = (&container.domainname, container.sysctl.get(key));
+            let conflicts = asked.is_some() && asked.as_ref() != set;
+            conflicts.then_some("is not allowed as it conflicts with the OCI \"domainname\" field")
+        }
         "kernel.hostname" if has(Namespaces::UTS) => {
             Some("is not allowed as it conflicts with the OCI \"hostname\" field")
         }
