@@ -665,6 +665,25 @@ fn devices_of_a_user_namespace_are_the_hosts() {
 }
 
 #[test]
+fn sysfs_of_a_user_namespace_on_the_hosts_network_is_the_hosts_and_read_only() {
+    need!(is_root(), "needs root to map ids");
+    need!(is_husk(), "runc fails with EPERM");
+    let bundle = |words: &str| {
+        let mut bundle = with_users(inside(words));
+        let namespaces = bundle.config["linux"]["namespaces"].as_array_mut().unwrap();
+        namespaces.retain(|namespace| namespace["type"] != "network");
+        bundle.mounting(
+            json!({ "destination": "/sys", "type": "sysfs", "source": "sysfs", "options": ["nosuid"] }),
+        )
+    };
+    let seen = run(&bundle("mount /sys"));
+    let line = seen.succeeds();
+    assert!(line.starts_with("sysfs ro,nosuid"), "{line}");
+    seen.says("warning: mounts[2]: is the host's /sys, read-only: ");
+    assert!(run(&bundle("list /sys")).succeeds().contains("kernel"));
+}
+
+#[test]
 fn cgroups_are_shown_read_only() {
     need!(is_husk(), "runc leaves the tmpfs that holds the hierarchies of version 1 writable");
     let mount = json!({

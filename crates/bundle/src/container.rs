@@ -424,7 +424,10 @@ pub enum Source {
         file_system: Option<Reconfiguration>,
     },
     /// The container's cgroups, whatever hierarchy the host has.
-    Cgroup,
+    Cgroup {
+        /// What of `options` is for cgroup v2 itself: `nsdelegate`.
+        options: Vec<String>,
+    },
 }
 
 /// A change to a file system that is mounted.

@@ -131,6 +131,7 @@ fn resolve(mut config: serde_json::Value, directory: &Path) -> Result<(Container
     if let Some(linux) = spec.linux() {
         linux::resolve(linux, gaps.resources, &mut container, &mut warnings)?;
     }
+    mounts::settle(&mut container, &mut warnings);
     Ok((container, warnings))
 }
 

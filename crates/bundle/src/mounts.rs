@@ -1,9 +1,9 @@
 //! `mounts`.
 
-use crate::container::{IdMapping, Mount, MountIdMapping, Reconfiguration, Source};
+use crate::container::{Container, IdMapping, Mount, MountIdMapping, NamespaceKind, Reconfiguration, Source};
 use crate::error::{Error, Field, Kind, Warning};
 use crate::linux::mappings;
-use crate::options::Options;
+use crate::options::{Options, attr};
 use oci_spec::runtime as oci;
 use std::path::Path;
 
@@ -27,6 +27,34 @@ pub fn bind_mount<const N: usize>(source: &Path, destination: &Path, options: [&
         recursive_attributes: options.recursive_attributes,
         propagation: options.propagation,
         id_mapping: None,
+    }
+}
+
+/// Changes the mounts that depend on the container's namespaces.
+pub(crate) fn settle(container: &mut Container, warnings: &mut Vec<Warning>) {
+    let has = |kind| container.namespaces.iter().any(|namespace| namespace.kind == kind);
+    let has_cgroups = has(NamespaceKind::Cgroup);
+    let has_no_sysfs = has(NamespaceKind::User) && !has(NamespaceKind::Network);
+    for (index, mount) in container.mounts.iter_mut().enumerate() {
+        let field = Field::new("mounts").index(index);
+        match &mut mount.source {
+            Source::Cgroup { options } if !options.is_empty() && !has_cgroups => {
+                let text =
+                    "are ignored without a cgroup namespace: the host's cgroups keep the host's options";
+                warnings.push(Warning::new(field.key("options"), text.to_owned()));
+                options.clear();
+            }
+            // A new sysfs takes privileges over the network namespace (fs/sysfs/mount.c, `sysfs_init_fs_context`).
+            Source::New { fstype, .. } if fstype == "sysfs" && has_no_sysfs => {
+                let text = "is the host's /sys, read-only: without a network namespace of its own a user namespace \
+                            cannot mount a new sysfs";
+                warnings.push(Warning::new(field, text.to_owned()));
+                mount.source = Source::Bind { path: "/sys".into(), recursive: true };
+                mount.recursive_attributes.set |= attr::RDONLY;
+                mount.recursive_attributes.clear &= !attr::RDONLY;
+            }
+            _ => {}
+        }
     }
 }
 
@@ -89,7 +117,7 @@ fn source(
     }
     match fstype {
         "" => Err(field.key("type").error(Kind::Missing)),
-        "cgroup" => Ok(Source::Cgroup),
+        "cgroup" => Ok(Source::Cgroup { options: std::mem::take(&mut options.file_system) }),
         fstype => Ok(Source::New {
             fstype: fstype.to_owned(),
             name: name.display().to_string(),

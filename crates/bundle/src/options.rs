@@ -31,8 +31,8 @@ pub(crate) enum Tree {
 }
 
 /// `MOUNT_ATTR_*` of linux/mount.h.
-mod attr {
-    pub(super) const RDONLY: u64 = 0x01;
+pub(crate) mod attr {
+    pub(crate) const RDONLY: u64 = 0x01;
     pub(super) const NOSUID: u64 = 0x02;
     pub(super) const NODEV: u64 = 0x04;
     pub(super) const NOEXEC: u64 = 0x08;

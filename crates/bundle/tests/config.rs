@@ -231,7 +231,7 @@ fn mounts_are_what_their_options_make_them() {
     assert_eq!(data.destination, Path::new("/data"));
     assert_eq!(data.source, Source::Bind { path: "/bundle/files".into(), recursive: true });
     assert_eq!(data.attributes, Attributes { set: 1, clear: 0 });
-    assert_eq!(cgroup.source, Source::Cgroup);
+    assert_eq!(cgroup.source, Source::Cgroup { options: Vec::new() });
     let texts: Vec<_> = warnings.iter().map(ToString::to_string).collect();
     assert_eq!(
         texts,
@@ -240,6 +240,40 @@ fn mounts_are_what_their_options_make_them() {
             "mounts[1].options: \"sync\" means nothing for a bind mount and is ignored",
         ]
     );
+}
+
+#[test]
+fn options_of_cgroup_v2_take_a_cgroup_namespace() {
+    let with_kinds = |kinds: &[&str]| {
+        let mount =
+            json!({ "destination": "/sys/fs/cgroup", "type": "cgroup", "options": ["ro", "nsdelegate"] });
+        let mut config = with("/mounts", json!([mount]));
+        config["linux"]["namespaces"] = kinds.iter().map(|kind| json!({ "type": kind })).collect();
+        let (container, warnings) = parsed(&config);
+        let Source::Cgroup { options } = container.mounts[0].source.clone() else { panic!("cgroups") };
+        (options, warnings.len())
+    };
+    assert_eq!(with_kinds(&["mount", "cgroup"]), (vec!["nsdelegate".to_owned()], 0));
+    assert_eq!(with_kinds(&["mount"]), (Vec::new(), 1));
+}
+
+#[test]
+fn sysfs_of_a_user_namespace_without_a_network_namespace_is_the_hosts() {
+    let with_kinds = |kinds: &[&str]| {
+        let mount = json!({ "destination": "/sys", "type": "sysfs", "options": ["nosuid"] });
+        let mut config = with("/mounts", json!([mount]));
+        config["linux"]["namespaces"] = kinds.iter().map(|kind| json!({ "type": kind })).collect();
+        let (mut container, warnings) = parsed(&config);
+        (container.mounts.remove(0), warnings)
+    };
+    let (mount, warnings) = with_kinds(&["mount", "user"]);
+    assert_eq!(mount.source, Source::Bind { path: "/sys".into(), recursive: true });
+    assert_eq!(mount.recursive_attributes, Attributes { set: 1, clear: 0 });
+    assert!(warnings[0].to_string().starts_with("mounts[0]: is the host's /sys, read-only"), "{warnings:?}");
+    for kinds in [&["mount"][..], &["mount", "user", "network"]] {
+        let (mount, warnings) = with_kinds(kinds);
+        assert!(matches!(mount.source, Source::New { .. }) && warnings.is_empty(), "{kinds:?}");
+    }
 }
 
 #[test]

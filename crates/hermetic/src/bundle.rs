@@ -129,7 +129,7 @@ fn refuse(container: &Container, warnings: &mut Vec<Warning>) -> Result<(), Erro
     mounts.iter().enumerate().try_for_each(|(index, mount)| {
         let field = Field::new("mounts").index(index);
         match &mount.source {
-            Source::Cgroup => {
+            Source::Cgroup { .. } => {
                 warn(field, "is left out: a sandbox shows no cgroups");
                 Ok(())
             }
@@ -182,7 +182,7 @@ fn of_mount(mount: &Mount, field: &Field) -> impl IntoIterator<Item = (Field, bo
             *copy_up || (!is_own(mount) && !NEW.contains(&fstype.as_str()))
         }
         Source::Bind { .. } => false,
-        Source::Remount { .. } | Source::Cgroup => true,
+        Source::Remount { .. } | Source::Cgroup { .. } => true,
     };
     let is_shared = mount.propagation.iter().any(|propagation| propagation.kind == PropagationKind::Shared);
     let loosens = (mount.attributes.clear | mount.recursive_attributes.clear) & ALWAYS != 0;

@@ -37,7 +37,7 @@ pub(crate) struct Placed<'p> {
 /// The mounts of an image's bundle that are not the sandbox's own.
 pub(crate) fn mounts(image: &Image) -> impl Iterator<Item = (usize, &Mount)> {
     let mounts = image.bundle.iter().flat_map(|container| container.mounts.iter().enumerate());
-    mounts.filter(|(_, mount)| !is_own(mount) && mount.source != Source::Cgroup)
+    mounts.filter(|(_, mount)| !is_own(mount) && !matches!(mount.source, Source::Cgroup { .. }))
 }
 
 /// The root of an image, as it is on the host.

@@ -15,15 +15,17 @@ const ALWAYS: u64 = attr::NOSUID | attr::NODEV | attr::NOEXEC;
 
 pub(crate) fn attach<'b>(
     mount: &Mount,
+    options: &[String],
     target: Target<'b>,
     around: &Around<'_>,
     plan: &mut Builder<'b>,
 ) -> Result<(), Error> {
-    let has = |kind| namespaces::has(around.container, kind);
+    let has_own = namespaces::has(around.container, NamespaceKind::Cgroup);
     match &around.host.cgroup {
-        // Its tree is owned by the host's users, and only its cgroup namespace could say what of it a user
-        // namespace may mount: all that is left is to show what is mounted.
-        CgroupMount::V2 if has(NamespaceKind::User) && !has(NamespaceKind::Cgroup) => {
+        // A new mount in the first cgroup namespace would set the flags of the host's hierarchy
+        // (kernel/cgroup/cgroup.c, `apply_cgroup_root_flags`): without `memory_recursiveprot` the host loses it. A
+        // user namespace may not mount it there at all. So what the host has mounted is shown.
+        CgroupMount::V2 if !has_own => {
             let tree = plan.register()?;
             plan.push(Step::OpenTree { path: c"/sys/fs/cgroup", extent: Extent::Top, out: tree });
             change(tree, mount.attributes, plan);
@@ -32,13 +34,13 @@ pub(crate) fn attach<'b>(
         }
         CgroupMount::V2 => {
             let attributes = mount.attributes;
-            let new = New { fstype: "cgroup2", name: "cgroup", options: &[], attributes, label: None };
+            let new = New { fstype: "cgroup2", name: "cgroup", options, attributes, label: None };
             let tree = new.mount(plan)?;
             put(tree, Place::Directory, target, mount, around.root, plan);
             plan.release(tree);
         }
         CgroupMount::V1(hierarchies) => {
-            let tmpfs = v1(hierarchies, has(NamespaceKind::Cgroup), mount, target, around.root, plan)?;
+            let tmpfs = v1(hierarchies, has_own, mount, target, around.root, plan)?;
             plan.release(tmpfs);
         }
     }

@@ -86,7 +86,7 @@ pub(crate) fn attach(around: &Around<'_>, plan: &mut Builder<'_>) -> Result<Late
             Source::Remount { file_system } => {
                 remount(mount, file_system.as_ref(), target, around.root, &mut late, plan)?;
             }
-            Source::Cgroup => cgroup::attach(mount, target, around, plan)?,
+            Source::Cgroup { options } => cgroup::attach(mount, options, target, around, plan)?,
         }
     }
     Ok(late)

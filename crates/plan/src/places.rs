@@ -24,7 +24,7 @@ pub fn places<'b>(container: &Container, host: &Host, memory: &'b Bump) -> Resul
     container.rootfs_propagation = None;
     container.namespaces = vec![Namespace { kind: NamespaceKind::Mount, path: None }];
     // There may be no cgroup yet, and its place is all that is wanted.
-    let cgroups = container.mounts.iter_mut().filter(|mount| matches!(mount.source, Source::Cgroup));
+    let cgroups = container.mounts.iter_mut().filter(|mount| matches!(mount.source, Source::Cgroup { .. }));
     for mount in cgroups {
         let (fstype, name) = ("tmpfs".to_owned(), "cgroup".to_owned());
         mount.source = Source::New { fstype, name, options: Vec::new(), copy_up: false };

@@ -84,6 +84,6 @@ fn may_have_terminals(mount: &Mount) -> bool {
     match &mount.source {
         Source::New { fstype, .. } => fstype == "devpts" && is_there("/dev/pts"),
         Source::Bind { .. } => is_there("/dev/pts") || is_there("/dev"),
-        Source::Remount { .. } | Source::Cgroup => false,
+        Source::Remount { .. } | Source::Cgroup { .. } => false,
     }
 }

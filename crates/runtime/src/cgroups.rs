@@ -539,7 +539,7 @@ fn delegate(container: &Container) -> Option<rustix::fs::Uid> {
     };
     let writable = || {
         container.mounts.iter().any(|mount| {
-            matches!(mount.source, Source::Cgroup)
+            matches!(mount.source, Source::Cgroup { .. })
                 && mount.destination.as_os_str() == "/sys/fs/cgroup"
                 && mount.attributes.set & RDONLY == 0
         })

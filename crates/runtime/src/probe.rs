@@ -26,7 +26,7 @@ pub(crate) fn probe(container: &Container) -> Host {
         namespaces: container.namespaces.iter().map(namespaces::look).collect(),
         joined_ids: namespaces::joined_ids(container),
         procfs_takes_pidns: namespaces::procfs_takes_pidns(container),
-        cgroup: if container.mounts.iter().any(|mount| matches!(mount.source, Source::Cgroup)) {
+        cgroup: if container.mounts.iter().any(|mount| matches!(mount.source, Source::Cgroup { .. })) {
             cgroup()
         } else {
             CgroupMount::V2

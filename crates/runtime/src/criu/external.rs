@@ -56,15 +56,15 @@ fn all(container: &Container, cgroups: &CgroupMount) -> Result<Vec<External>, Er
                 all.push(External { origin, destination, source: path.clone() });
             }
             // Each hierarchy is one, on a tmpfs that is the container's own.
-            (Source::Cgroup, CgroupMount::V1(hierarchies)) if !own_cgroups => {
+            (Source::Cgroup { .. }, CgroupMount::V1(hierarchies)) if !own_cgroups => {
                 all.extend(hierarchies.iter().map(|(name, directory)| External {
                     origin: origin.clone(),
                     destination: destination.join(name.strip_prefix("name=").unwrap_or(name)),
                     source: directory.clone(),
                 }));
             }
-            // Where nobody could mount it anew, the host's is shown.
-            (Source::Cgroup, CgroupMount::V2) if !own_cgroups && has(container, NamespaceKind::User) => {
+            // In the host's cgroup namespace the host's mount is shown.
+            (Source::Cgroup { .. }, CgroupMount::V2) if !own_cgroups => {
                 all.push(External { origin, destination, source: PathBuf::from("/sys/fs/cgroup") });
             }
             _ => {}
