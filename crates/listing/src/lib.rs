@@ -8,6 +8,7 @@
 use core::fmt::{self, Display, Formatter};
 use husk_script::hook::Failed;
 use husk_script::sys::at::Node;
+use husk_script::sys::limits::SchedAttr;
 use husk_script::sys::mount::{Extent, MountPropagationFlags};
 use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::process::{Capabilities, KeepCaps};
@@ -212,7 +213,7 @@ impl Display for Line<'_> {
                 write!(f, "rlimit {} {} {}", format!("{resource:?}").to_ascii_lowercase(), limits.0, limits.1)
             }
             Step::Setpriority { nice } => write!(f, "nice {nice}"),
-            Step::SchedSetattr { attr } => write!(f, "scheduler {} priority {}", attr.policy, attr.priority),
+            Step::SchedSetattr { attr } => scheduler(&attr, f),
             Step::SchedSetaffinity { mask } if mask.iter().all(|word| *word == u64::MAX) => {
                 f.write_str("affinity all")
             }
@@ -430,5 +431,28 @@ impl Display for Limit {
             Some(limit) => write!(f, "{limit}"),
             None => f.write_str("unlimited"),
         }
+    }
+}
+
+/// A policy in the words of sched(7), with the numbers that it takes.
+fn scheduler(attr: &SchedAttr, f: &mut Formatter<'_>) -> fmt::Result {
+    const NAMES: [(u32, &str); 7] = [
+        (0, "SCHED_OTHER"),
+        (1, "SCHED_FIFO"),
+        (2, "SCHED_RR"),
+        (3, "SCHED_BATCH"),
+        (5, "SCHED_IDLE"),
+        (6, "SCHED_DEADLINE"),
+        (7, "SCHED_EXT"),
+    ];
+    let SchedAttr { policy, nice, priority, runtime, deadline, period, .. } = attr;
+    match NAMES.iter().find(|(number, _)| number == policy) {
+        Some((_, name)) => write!(f, "scheduler {name}")?,
+        None => write!(f, "scheduler {policy}")?,
+    }
+    match policy {
+        1 | 2 => write!(f, " priority {priority}"),
+        6 => write!(f, " runtime {runtime} deadline {deadline} period {period}"),
+        _ => write!(f, " nice {nice}"),
     }
 }

@@ -115,7 +115,15 @@ fn every_step_has_its_line() {
             "rlimit nofile 64 unlimited",
         ),
         (Step::Setpriority { nice: -5 }, "nice -5"),
-        (Step::SchedSetattr { attr: batch }, "scheduler 3 priority 0"),
+        (Step::SchedSetattr { attr: batch }, "scheduler SCHED_BATCH nice 0"),
+        (
+            Step::SchedSetattr { attr: SchedAttr { policy: 2, priority: 7, ..batch } },
+            "scheduler SCHED_RR priority 7",
+        ),
+        (
+            Step::SchedSetattr { attr: SchedAttr { policy: 6, runtime: 1, deadline: 2, period: 3, ..batch } },
+            "scheduler SCHED_DEADLINE runtime 1 deadline 2 period 3",
+        ),
         (Step::SchedSetaffinity { mask: &[5, 1] }, "affinity 0000000000000001 0000000000000005"),
         (Step::IoprioSet { class: 2, level: 6 }, "io-priority 2 6"),
         (Step::Setgroups { groups: &groups }, "groups 5 7"),
