@@ -35,7 +35,8 @@ fn fails(seen: &Seen, code: i32, words: &str) {
 }
 
 /// What is asked for, and what is said to it.
-const MISSING: [(&str, &str); 7] = [
+const MISSING: [(&str, &str); 8] = [
+    ("", r#"exec: "": executable file not found in $PATH"#),
     ("missing", r#"exec: "missing": executable file not found in $PATH"#),
     ("/missing", r#"exec: "/missing": stat /missing: no such file or directory"#),
     ("/guest/x", r#"exec: "/guest/x": stat /guest/x: not a directory"#),

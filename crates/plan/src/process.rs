@@ -316,7 +316,8 @@ fn variable<'a>(process: &'a Process, name: &[u8]) -> Option<&'a [u8]> {
 fn candidates<'b>(process: &Process, plan: &Builder<'b>) -> Result<&'b [&'b CStr], Error> {
     let program = process.args.first().map_or(&[][..], |program| program.to_bytes());
     if program.is_empty() {
-        return Err(plan.error("names no program"));
+        // In Go's words, by which engines tell that there is no program (127).
+        return Err(plan.error("exec: \"\": executable file not found in $PATH"));
     }
     if program.contains(&b'/') {
         return Ok(plan.slice(&[plan.text(OsStr::from_bytes(program))?]));
