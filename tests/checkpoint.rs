@@ -495,7 +495,8 @@ fn a_terminal_is_handed_over_again() {
     let options = ["--image-path", images.text(), "--bundle", text(bundle.path()), "--detach"];
     let socket = receiver.path();
     let missing = runtime.call("restore", &[&options[..], &["c"]].concat());
-    missing.fails(1, "cannot allocate tty if runc will detach without setting console socket");
+    let name = if is_husk() { "husk" } else { "runc" };
+    missing.fails(1, &format!("cannot allocate tty if {name} will detach without setting console socket"));
     runtime.call("restore", &[&options[..], &["--console-socket", &socket, "c"]].concat()).succeeds();
     let mut master = BufReader::new(File::from(receiver.received().0));
     master.get_mut().write_all(b"two\n").unwrap();

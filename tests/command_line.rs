@@ -92,6 +92,16 @@ fn what_is_installed_by_another_name_goes_by_it() {
     let help = called("runc", &["create", "--help"]);
     assert!(help.starts_with("NAME:\n  runc create - ") && !help.contains("husk create"), "{help}");
     assert_eq!(called("runc", &["dance"]), "runc: unknown command \"dance\"\nsee 'runc --help'\n");
+    let bundle = Bundle::running("exit 0").with("/process/terminal", json!(true));
+    bundle.write();
+    let root = directory.path().join("root");
+    let words =
+        ["--root", root.to_str().unwrap(), "create", "--bundle", bundle.path().to_str().unwrap(), "c"];
+    for name in ["runc", "crun", "husk"] {
+        let said = called(name, &words);
+        let wanted = format!("cannot allocate tty if {name} will detach without setting console socket\n");
+        assert!(said.ends_with(&wanted), "{said}");
+    }
     // What is no name is not repeated.
     assert!(called("\u{1b}[2J", &["dance"]).starts_with("husk: unknown"));
 }

@@ -340,10 +340,10 @@ fn a_terminal_must_have_somewhere_to_go() {
     let receiver = Receiver::new();
     let socket = receiver.path();
     let bundle = with_terminal("tty");
-    let wanted = "cannot allocate tty if runc will detach without setting console socket";
+    let wanted = "cannot allocate tty if husk will detach without setting console socket";
     runtime.create(&bundle).fails(1, wanted);
     runtime.run_detached(&bundle, &["--detach"]).fails(1, wanted);
-    let wanted = "cannot use console socket if runc will not detach or allocate tty";
+    let wanted = "cannot use console socket if husk will not detach or allocate tty";
     runtime.run_detached(&bundle, &["--console-socket", &socket]).fails(1, wanted);
     runtime.create_with(&Bundle::running("exit 0"), &["--console-socket", &socket]).fails(1, wanted);
     let nobody = "--console-socket: connect /no/socket: no such file or directory";

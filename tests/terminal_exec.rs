@@ -86,12 +86,13 @@ fn the_size_may_be_written_down() {
 fn it_must_have_somewhere_to_go_and_to_come_from() {
     let bundle = plain();
     let runtime = Runtime::started(&bundle);
-    let wanted = "cannot allocate tty if runc will detach without setting console socket";
-    runtime.call("exec", &["--tty", "--detach", "c", "/guest", "tty"]).fails(255, wanted);
+    let name = if is_husk() { "husk" } else { "runc" };
+    let wanted = format!("cannot allocate tty if {name} will detach without setting console socket");
+    runtime.call("exec", &["--tty", "--detach", "c", "/guest", "tty"]).fails(255, &wanted);
     let receiver = Receiver::new();
-    let wanted = "cannot use console socket if runc will not detach or allocate tty";
+    let wanted = format!("cannot use console socket if {name} will not detach or allocate tty");
     let socket = receiver.path();
-    runtime.call("exec", &["--console-socket", &socket, "c", "/guest", "tty"]).fails(255, wanted);
+    runtime.call("exec", &["--console-socket", &socket, "c", "/guest", "tty"]).fails(255, &wanted);
     assert_eq!(runtime.status(), "running");
 }
 

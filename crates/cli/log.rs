@@ -78,7 +78,7 @@ impl Log {
 
     /// Tells of an error, the last thing that is said.
     pub(crate) fn failed(&self, error: &anyhow::Error) {
-        let message = in_gos_words(format!("{error:#}"));
+        let message = in_gos_words(name::in_error(&format!("{error:#}")));
         let known = error.downcast_ref::<husk_runtime::Error>();
         let code = known.map_or("failed", husk_runtime::Error::code);
         let field = known.and_then(husk_runtime::Error::field);

@@ -23,6 +23,11 @@ pub(crate) fn in_commands(text: &str) -> String {
     text.replace("  husk ", &format!("  {} ", *NAME)).replace("'husk ", &format!("'{} ", *NAME))
 }
 
+/// An error with this name in the condition that runc and crun word with theirs: `if husk will detach`.
+pub(crate) fn in_error(text: &str) -> String {
+    text.replace(" if husk will ", &format!(" if {} will ", *NAME))
+}
+
 /// An error of a verb, behind the words that runc begins it with where husk is called so: they are what people and
 /// their tools look for.
 pub(crate) fn as_runc(verb: &str, error: Error) -> Error {

@@ -58,13 +58,13 @@ impl Console {
             (Terminal::No, _, None) => Ok(Self::Absent),
             (Terminal::Yes(_), Stay::Foreground, None) => Ok(Self::Here(None)),
             (Terminal::Yes(_), Stay::Detached, None) => {
-                Err(Error::State("cannot allocate tty if runc will detach without setting console socket"))
+                Err(Error::State("cannot allocate tty if husk will detach without setting console socket"))
             }
             (Terminal::Yes(_), Stay::Detached, Some(path)) => {
                 Elsewhere::connect("--console-socket: connect", path, interrupt).map(Self::Elsewhere)
             }
             (_, _, Some(_)) => {
-                Err(Error::State("cannot use console socket if runc will not detach or allocate tty"))
+                Err(Error::State("cannot use console socket if husk will not detach or allocate tty"))
             }
         }
     }
