@@ -14,7 +14,7 @@ pub(super) struct Start {
 
 impl Perform for Start {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
-        husk_runtime::start(&session.store, &self.id)?;
+        husk_runtime::start(&session.store, &self.id, |warnings| session.warn(warnings))?;
         Ok(Exit::Success)
     }
 }

@@ -83,7 +83,7 @@ pub fn create(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])
     let watcher = Watcher::of(request.pidfd_socket.as_deref(), &interrupt)?;
     let creation = Creation::begin(store, &request.id)?;
     let mut record = record(request, &container);
-    let begun = notify::offer(&creation.entry, &mut container)
+    let begun = notify::offer(&creation.entry, &mut container, &mut warn)
         .and_then(|()| begin(&container, request, &creation, &mut record, &mut warn));
     let mut launched = begun.map_err(|error| creation.entry.explain(error))?;
     let parked = park(&mut launched, &container, &mut console, request, &creation, &mut record, &interrupt);

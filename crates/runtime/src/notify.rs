@@ -10,6 +10,7 @@
 use crate::error::Error;
 use crate::store::Entry;
 use husk_bundle::container::{Container, Mount};
+use husk_bundle::{Field, Warning};
 use husk_script::sys::Fd;
 use husk_script::sys::file::sendmsg_with;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -42,9 +43,29 @@ fn asked() -> Option<OsString> {
     env::var_os("NOTIFY_SOCKET").filter(|socket| !socket.is_empty())
 }
 
-/// Shows the container where to say that it is ready, if somebody wants to hear it.
-pub(crate) fn offer(entry: &Entry, container: &mut Container) -> Result<(), Error> {
-    let Some(process) = container.process.as_mut().filter(|_| asked().is_some()) else { return Ok(()) };
+/// The socket of whoever wants to hear of it. An unreachable one is a warning, because the container runs whether or not
+/// somebody hears that it is ready: the variable may be left from a service manager that is gone.
+fn listener(warn: &mut impl FnMut(&[Warning])) -> Option<UnixDatagram> {
+    let theirs = asked()?;
+    let connected = connect(&theirs);
+    if let Err(reason) = &connected {
+        let text =
+            format!("connect {}: {reason}; nobody will hear that the container is ready", theirs.display());
+        warn(&[Warning::new(Field::new("NOTIFY_SOCKET"), text)]);
+    }
+    connected.ok()
+}
+
+/// Shows the container where to say that it is ready, if somebody listens.
+pub(crate) fn offer(
+    entry: &Entry,
+    container: &mut Container,
+    warn: &mut impl FnMut(&[Warning]),
+) -> Result<(), Error> {
+    let Some(process) = container.process.as_mut() else { return Ok(()) };
+    if listener(warn).is_none() {
+        return Ok(());
+    }
     let ours = entry.notify();
     DirBuilder::new()
         .mode(0o755)
@@ -89,12 +110,15 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     /// Opens both, if somebody wants to hear of a container that was told where to say it.
-    pub(crate) fn open(entry: &Entry) -> Result<Option<Self>, Error> {
-        let Some(theirs) = asked().filter(|_| entry.notify().exists()) else { return Ok(None) };
-        let failed = |reason| Error::file("NOTIFY_SOCKET: connect", &theirs, reason);
-        let theirs = connect(&theirs).map_err(failed)?;
+    pub(crate) fn open(entry: &Entry, warn: &mut impl FnMut(&[Warning])) -> Result<Option<Self>, Error> {
+        if !entry.notify().exists() {
+            return Ok(None);
+        }
+        let Some(theirs) = listener(warn) else { return Ok(None) };
         // Who does not read what is said keeps nobody waiting for ever.
-        theirs.set_write_timeout(Some(LONGEST_SEND)).map_err(failed)?;
+        theirs
+            .set_write_timeout(Some(LONGEST_SEND))
+            .map_err(|reason| Error::Kernel { act: "NOTIFY_SOCKET: limit the time to send", reason })?;
         let path = entry.notify().join(SOCKET);
         // Of a `start` that failed.
         match fs::remove_file(&path) {

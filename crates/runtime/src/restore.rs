@@ -89,7 +89,7 @@ pub fn restore(
     criu::check()?;
     let creation = Creation::begin(store, &request.creation.id)?;
     let mut record = create::record(&request.creation, &container);
-    let home = notify::offer(&creation.entry, &mut container)
+    let home = notify::offer(&creation.entry, &mut container, &mut warn)
         .and_then(|()| create::make_home(&container, &request.creation, &creation, &mut record, &mut warn));
     let home = home.map_err(|error| creation.entry.explain(error))?;
     let mut restoring = Restoring {

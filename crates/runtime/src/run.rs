@@ -81,7 +81,8 @@ pub fn run(
     // Unless it is committed nothing is left of it, at the end or on the way.
     let creation = Creation::begin(store, &request.id)?;
     let mut record = create::record(request, &container);
-    let offered = notify::offer(&creation.entry, &mut container).and_then(|()| Proxy::open(&creation.entry));
+    let offered = notify::offer(&creation.entry, &mut container, &mut warn)
+        .and_then(|()| Proxy::open(&creation.entry, &mut warn));
     let mut proxy = offered.map_err(|error| creation.entry.explain(error))?;
     timings.begin("make the cgroup");
     let launched = create::make_home(&container, request, &creation, &mut record, &mut warn)

@@ -8,6 +8,7 @@ use crate::notify::{Proxy, Until};
 use crate::record::{Record, Stage};
 use crate::status::{self, Status};
 use crate::store::{Entry, Store};
+use husk_bundle::Warning;
 use husk_listing::Why;
 use husk_script::report::{Failure, MOST_WORDS};
 use husk_script::sys::Errno;
@@ -19,12 +20,13 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// Starts a created container. Returns when its program has begun.
+/// Starts a created container. Returns when its program has begun. `warn` hears of a `NOTIFY_SOCKET` that cannot be
+/// reached.
 ///
 /// # Errors
 ///
 /// If it is not created, or a step between waiting and the program fails.
-pub fn start(store: &Store, id: &str) -> Result<(), Error> {
+pub fn start(store: &Store, id: &str, mut warn: impl FnMut(&[Warning])) -> Result<(), Error> {
     let entry = store.entry(id)?;
     // Of two who start it the second finds it running.
     entry.lock()?;
@@ -40,7 +42,7 @@ pub fn start(store: &Store, id: &str) -> Result<(), Error> {
     let pidfd = pidfd_open(pid, PidfdFlags::empty())
         .map_err(|errno| Error::kernel("open the container's process", errno))?;
     // Before the program begins, which then finds it.
-    let proxy = Proxy::open(&entry)?;
+    let proxy = Proxy::open(&entry, &mut warn)?;
     let socket = entry.socket();
     let mut child = UnixStream::connect(&socket).map_err(|reason| match reason.kind() {
         // Nobody listens: the process is gone, or another `start` was first.
