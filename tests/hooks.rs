@@ -188,9 +188,12 @@ fn a_hook_that_fails_fails_start_and_stops_the_container() {
         let error = runtime.call("start", &["c"]);
         error.fails(1, &format!("hooks.{kind}[0]: error running {kind} hook #0: hook "));
         error.fails(1, "exit status 4: out words\n    err words");
-        assert_eq!(runtime.status(), "stopped");
-        assert_eq!(seen(&bundle), KINDS[..index]);
-        runtime.call("delete", &["c"]).succeeds();
+        if kind == "startContainer" {
+            assert_eq!(runtime.status(), "stopped");
+            assert_eq!(seen(&bundle), KINDS[..index]);
+            runtime.call("delete", &["c"]).succeeds();
+        }
+        // After poststart hooks `start` itself destroys the container.
         assert_eq!(seen(&bundle).last().unwrap(), "poststop");
         assert!(runtime.is_empty());
     }

@@ -1,5 +1,7 @@
 //! `start`: the program that waits begins.
 
+use crate::cgroups;
+use crate::delete;
 use crate::error::Error;
 use crate::hooks;
 use crate::kill;
@@ -21,7 +23,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 /// Starts a created container. Returns when its program has begun. `warn` hears of a `NOTIFY_SOCKET` that cannot be
-/// reached.
+/// reached, and of hooks that failed after the container's end.
 ///
 /// # Errors
 ///
@@ -84,7 +86,7 @@ pub fn start(store: &Store, id: &str, mut warn: impl FnMut(&[Warning])) -> Resul
     debug!("init: closing the pipe to signal completion: {} has begun", process.pid);
     entry.remove_socket()?;
     if !record.poststart.is_empty() {
-        poststart(&entry, &record, &pidfd)?;
+        poststart(&entry, &record, &pidfd, warn)?;
     }
     // Somebody else may be asked meanwhile.
     drop(entry);
@@ -112,13 +114,23 @@ fn failed(failure: Failure, child: &mut UnixStream, record: &Record, pidfd: &Own
     Error::step(origin, hooks::with_words(format!("{line}: {reason}{meaning}"), &words))
 }
 
-/// Runs the hooks for a program that has begun, perhaps ended. If one fails the container is stopped.
-fn poststart(entry: &Entry, record: &Record, pidfd: &OwnedFd) -> Result<(), Error> {
+/// Runs the hooks for a program that has begun, perhaps ended. "If any `poststart` hook fails, the runtime MUST
+/// generate an error, stop the container, and continue the lifecycle" with the container's destruction and its poststop
+/// hooks (runtime.md, "Lifecycle").
+fn poststart(
+    entry: &Entry,
+    record: &Record,
+    pidfd: &OwnedFd,
+    warn: impl FnMut(&[Warning]),
+) -> Result<(), Error> {
     let status = status::of(entry, record)?;
     let pid = record.process.filter(|_| status == Status::Running).map(|process| process.pid.unsigned_abs());
-    let run = hooks::poststart(record, &status.to_string(), pid, None);
-    if run.is_err() {
-        kill::end(pidfd)?;
-    }
-    run
+    let failed = match hooks::poststart(record, &status.to_string(), pid, None) {
+        Ok(()) => return Ok(()),
+        Err(failed) => failed,
+    };
+    kill::end(pidfd)?;
+    // Tolerated: the hook's failure is the one to hear of; `delete` finishes what this could not.
+    cgroups::kill_rest(record).and_then(|()| delete::forget(entry, record, warn)).unwrap_or(());
+    Err(failed)
 }
