@@ -270,6 +270,28 @@ fn empty_options_are_skipped_and_joined_options_are_split() {
 }
 
 #[test]
+fn overlay_of_many_layers_shows_them_all() {
+    need!(is_root(), "needs root to mount an overlay");
+    need!(fs::read_to_string("/proc/filesystems").unwrap().contains("\toverlay\n"), "needs overlayfs");
+    let place = tempfile::tempdir().unwrap();
+    // fsconfig(2) takes 255 bytes, and the names of layers may have colons and backslashes in them.
+    let names: Vec<_> = (10..60).map(|number| format!("layer:{number}\\")).collect();
+    let layers: Vec<_> = names
+        .iter()
+        .map(|name| {
+            let layer = place.path().join(name);
+            fs::create_dir(&layer).unwrap();
+            fs::write(layer.join(format!("file-{name}")), "").unwrap();
+            layer.to_str().unwrap().replace('\\', "\\\\").replace(':', "\\:")
+        })
+        .collect();
+    let options = json!([format!("lowerdir={}", layers.join(":"))]);
+    let overlay = json!({ "destination": "/o", "type": "overlay", "source": "overlay", "options": options });
+    let wanted: Vec<_> = names.iter().map(|name| format!("file-{name}")).collect();
+    prints(&inside("list /o").mounting(overlay), &wanted.join("\n"));
+}
+
+#[test]
 fn a_tmpfs_looks_like_what_it_covers() {
     let covered = |options: &[&str]| {
         let bundle = inside("stat /covered").mounting(tmpfs("/covered", options));

@@ -1,7 +1,7 @@
 //! Writing a plan: each step together with the field it comes from, so that the two cannot drift
 //! apart.
 
-use crate::program;
+use crate::{mounts, program};
 use bumpalo::Bump;
 use bumpalo::collections::Vec as BumpVec;
 use core::fmt::{self, Display, Formatter};
@@ -60,6 +60,9 @@ impl Plan<'_> {
             // sched_setattr(2): who has a deadline has to be allowed on every processor.
             (Step::SchedSetattr { attr }, Errno::PERM) if attr.policy == SCHED_DEADLINE => {
                 "a deadline takes CAP_SYS_NICE, and process scheduler can't be used together with AllowedCPUs"
+            }
+            (Step::FsconfigString { key, .. }, Errno::INVAL) if *key == mounts::LAYER => {
+                "layers that take more than 255 bytes together need Linux 6.8"
             }
             (Step::CheckExecutable { .. }, errno) => {
                 return program::not_found(&self.program, errno).map(Meaning::Whole);

@@ -7,6 +7,7 @@ use husk_bundle::Container;
 use husk_bundle::container::{Attributes, Mount, MountIdMapping, NamespaceKind, Reconfiguration, Source};
 use husk_script::sys::mount::{Extent, MountPropagationFlags};
 use husk_script::{Place, Reg, Step, Target};
+use std::ffi::CStr;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -182,13 +183,11 @@ impl New<'_> {
         let fstype = plan.text(self.fstype)?;
         plan.push(Step::Fsopen { fstype, out: fs });
         if !self.name.is_empty() {
-            let value = plan.text(self.name)?;
-            plan.push(Step::FsconfigString { fs, key: c"source", value });
+            string(fs, c"source", self.name, plan)?;
         }
         options(fs, self.options, plan)?;
         if let Some(label) = self.label {
-            let value = plan.text(label)?;
-            plan.push(Step::FsconfigString { fs, key: c"context", value });
+            string(fs, c"context", label, plan)?;
         }
         if let Some(fd) = plan.pid_namespace.filter(|_| self.fstype == "proc") {
             plan.push(Step::FsconfigFd { fs, key: c"pidns", fd: fd.into() });
@@ -201,13 +200,14 @@ impl New<'_> {
 ///
 /// # Errors
 ///
-/// If one of them has a NUL byte in it.
+/// If one of them has a NUL byte in it, or is longer than the kernel takes.
 pub fn options(fs: Reg, options: &[String], plan: &mut Builder<'_>) -> Result<(), Error> {
     for option in options {
         match option.split_once('=') {
+            Some(("lowerdir", value)) if value.len() > LONGEST => layers(fs, value, plan)?,
             Some((key, value)) => {
-                let (key, value) = (plan.text(key)?, plan.text(value)?);
-                plan.push(Step::FsconfigString { fs, key, value });
+                let key = plan.text(key)?;
+                string(fs, key, value, plan)?;
             }
             None => {
                 let key = plan.text(option)?;
@@ -217,6 +217,43 @@ pub fn options(fs: Reg, options: &[String], plan: &mut Builder<'_>) -> Result<()
     }
     Ok(())
 }
+
+/// The longest string that fsconfig(2) takes (fs/fsopen.c).
+const LONGEST: usize = 255;
+
+/// Sets a parameter to a string.
+fn string<'b>(fs: Reg, key: &'b CStr, value: &str, plan: &mut Builder<'b>) -> Result<(), Error> {
+    if value.len() > LONGEST {
+        let (key, length) = (key.to_string_lossy(), value.len());
+        return Err(plan.error(format!("{key}: a value of {length} bytes, and the kernel takes {LONGEST}")));
+    }
+    let value = plan.text(value)?;
+    plan.push(Step::FsconfigString { fs, key, value });
+    Ok(())
+}
+
+/// Sets the layers of an overlay one by one, of which there may be more than one string holds. Here a colon or a
+/// backslash of a path stands for itself, and layers after an empty one hold data only (overlayfs.rst, "Data-only
+/// lower layers").
+fn layers(fs: Reg, value: &str, plan: &mut Builder<'_>) -> Result<(), Error> {
+    let (mut key, mut layer, mut is_escaped) = (LAYER, String::new(), false);
+    for char in value.chars().chain([':']) {
+        match char {
+            ':' if !is_escaped && layer.is_empty() => key = c"datadir+",
+            ':' if !is_escaped => string(fs, key, &std::mem::take(&mut layer), plan)?,
+            '\\' if !is_escaped => {
+                is_escaped = true;
+                continue;
+            }
+            char => layer.push(char),
+        }
+        is_escaped = false;
+    }
+    Ok(())
+}
+
+/// The parameter that adds a layer to an overlay, since Linux 6.8.
+pub(crate) const LAYER: &CStr = c"lowerdir+";
 
 /// A copy of what is to be shown.
 fn open_tree(

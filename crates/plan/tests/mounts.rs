@@ -4,13 +4,19 @@
 mod machines;
 
 use bumpalo::Bump;
-use husk_plan::{Call, create};
+use husk_plan::{Call, Error, create};
 use machines::v2_root;
 use serde_json::{Value, json};
 use std::path::Path;
 
 /// The lines of the plan of a container with this mount and these namespaces that come from the mount.
 fn lines(mount: &Value, namespaces: &[&str]) -> Vec<String> {
+    let plan = plan(mount, namespaces).unwrap();
+    let lines = plan.lines().filter(|line| line.contains("mounts[0]"));
+    lines.map(|line| line.split_whitespace().skip(3).collect::<Vec<_>>().join(" ")).collect()
+}
+
+fn plan(mount: &Value, namespaces: &[&str]) -> Result<String, Error> {
     let namespaces: Vec<_> = namespaces.iter().map(|kind| json!({ "type": kind })).collect();
     let config = json!({
         "ociVersion": "1.3.0",
@@ -21,9 +27,7 @@ fn lines(mount: &Value, namespaces: &[&str]) -> Vec<String> {
     });
     let (container, _) = husk_bundle::parse(config.to_string().as_bytes(), Path::new("/bundle")).unwrap();
     let memory = Bump::new();
-    let plan = create(&container, &v2_root(&container), &Call::default(), &memory).unwrap().to_string();
-    let lines = plan.lines().filter(|line| line.contains("mounts[0]"));
-    lines.map(|line| line.split_whitespace().skip(3).collect::<Vec<_>>().join(" ")).collect()
+    Ok(create(&container, &v2_root(&container), &Call::default(), &memory)?.to_string())
 }
 
 #[test]
@@ -42,4 +46,33 @@ fn cgroup_v2_in_the_hosts_cgroup_namespace_is_the_hosts_mount() {
     let found = lines(&mount, &["mount"]);
     assert!(found.iter().any(|line| line.contains("/sys/fs/cgroup")), "{found:#?}");
     assert!(!found.iter().any(|line| line.starts_with("fs")), "{found:#?}");
+}
+
+fn overlay(options: &[&str]) -> Value {
+    json!({ "destination": "/o", "type": "overlay", "source": "overlay", "options": options })
+}
+
+#[test]
+fn layers_longer_than_fsconfig_takes_are_added_one_by_one() {
+    let long = "x".repeat(250);
+    let found = lines(&overlay(&[&format!(r"lowerdir=/a\:b:/{long}:/c\\d::/data")]), &["mount"]);
+    let layers: Vec<_> = found.iter().filter(|line| line.contains("dir+=")).collect();
+    // A listing shows a backslash as two.
+    let wanted = ["lowerdir+=/a:b", &format!("lowerdir+=/{long}"), r"lowerdir+=/c\\d", "datadir+=/data"];
+    assert_eq!(layers.len(), wanted.len(), "{found:#?}");
+    for (line, wanted) in layers.iter().zip(wanted) {
+        assert!(line.ends_with(wanted), "{line} {wanted}");
+    }
+    // As they were where they fit.
+    let found = lines(&overlay(&["lowerdir=/a:/b"]), &["mount"]);
+    assert!(found.iter().any(|line| line.ends_with("lowerdir=/a:/b")), "{found:#?}");
+}
+
+#[test]
+fn option_longer_than_fsconfig_takes_is_an_error_that_says_so() {
+    let long = format!("/{}", "x".repeat(255));
+    for (option, key) in [("upperdir", "upperdir"), ("lowerdir", "lowerdir+")] {
+        let error = plan(&overlay(&[&format!("{option}={long}")]), &["mount"]).unwrap_err().to_string();
+        assert_eq!(error, format!("mounts[0] /o: {key}: a value of 256 bytes, and the kernel takes 255"));
+    }
 }
