@@ -284,6 +284,22 @@ fn a_users_place_is_in_the_runtime_directory_and_stays_there() {
     assert_eq!(made.metadata().unwrap().permissions().mode() & 0o7777, 0o1700);
 }
 
+// As a user, and as root as somebody else.
+#[test]
+fn runtime_directory_that_cannot_be_made_is_named_once() {
+    need!(is_husk(), "the words are ours");
+    let mut command = Command::new("setpriv");
+    if is_root() {
+        command.args(["--reuid", "1000", "--regid", "1000", "--clear-groups"]);
+    }
+    let bundle = Bundle::running("exit 0");
+    bundle.write();
+    command.arg(env!("CARGO_BIN_EXE_husk")).args(["run", "--bundle"]).arg(bundle.path()).arg("c");
+    let output = command.env("XDG_RUNTIME_DIR", "/no/such/place").output().unwrap();
+    let wanted = "husk: $XDG_RUNTIME_DIR: mkdir /no/such/place/husk: permission denied\n";
+    assert_eq!(String::from_utf8_lossy(&output.stderr), wanted);
+}
+
 #[test]
 fn the_log_is_there_even_if_it_has_nothing_to_say() {
     let runtime = Runtime::under_test();

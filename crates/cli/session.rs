@@ -92,9 +92,8 @@ impl<'a> Session<'a> {
 
     /// What has to be so before a container is made.
     pub(crate) fn prepare(&self) -> Result<()> {
-        if let Root::Users(root) = &self.root {
-            let failed = || format!("make {} in $XDG_RUNTIME_DIR", root.display());
-            self.store.make_sticky().with_context(failed)?;
+        if let Root::Users(_) = &self.root {
+            self.store.make_sticky().context("$XDG_RUNTIME_DIR")?;
         }
         Ok(())
     }
