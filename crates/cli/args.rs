@@ -21,7 +21,7 @@ pub(crate) struct Global {
     /// Where containers are known [default: /run/husk, or $XDG_RUNTIME_DIR/husk for a user]
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) root: Option<PathBuf>,
-    /// Write errors and warnings there too; syslog:NAME and journald:NAME are the system's log
+    /// Write errors there too, warnings only there; syslog:NAME and journald:NAME are logs too
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
     /// How to write them there: text, or json for engines [default: text]
