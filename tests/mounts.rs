@@ -706,6 +706,38 @@ fn sysfs_of_a_user_namespace_on_the_hosts_network_is_the_hosts_and_read_only() {
 }
 
 #[test]
+fn devices_of_a_user_namespace_are_made_as_asked() {
+    need!(is_root(), "needs root to make nodes");
+    need!(is_husk(), "runc binds the host's node of that path, whatever its numbers");
+    let devices = json!([
+        { "path": "/dev/kmsg", "type": "c", "major": 1, "minor": 3 },
+        { "path": "/dev/sub/renamed", "type": "c", "major": 1, "minor": 5, "fileMode": 0o640, "uid": 5, "gid": 6 }
+    ]);
+    let bundle = |words| with_users(inside(words).with("/linux/devices", devices.clone()));
+    prints(&bundle("null /dev/kmsg"), "0x103");
+    prints(&bundle("null /dev/sub/renamed"), "0x105");
+    prints(&bundle("stat /dev/sub/renamed"), "640 5 6");
+    // It can be opened, which it could not on a file system of the container's own.
+    prints(&bundle("write /dev/kmsg"), "");
+    let line = run(&bundle("mount /dev/kmsg")).succeeds();
+    assert!(line.contains("nosuid") && line.contains("noexec") && !line.contains("nodev"), "{line}");
+    let unmapped = json!([{ "path": "/dev/x", "type": "c", "major": 1, "minor": 3, "uid": 4_000_000 }]);
+    let unmapped = with_users(inside("exit 0").with("/linux/devices", unmapped));
+    fails(&unmapped, "linux.devices /dev/x: uid 4000000 is not mapped");
+}
+
+#[test]
+fn a_users_devices_are_the_hosts_of_the_same_numbers() {
+    need!(!is_root(), "needs an ordinary user");
+    need!(is_husk(), "runc binds the host's node of that path, whatever its numbers");
+    let device = |path: &str, major: u32, minor: u32| json!([{ "path": path, "type": "c", "major": major, "minor": minor }]);
+    prints(&inside("null /dev/kmsg").with("/linux/devices", device("/dev/kmsg", 1, 3)), "0x103");
+    prints(&inside("null /dev/renamed").with("/linux/devices", device("/dev/renamed", 1, 5)), "0x105");
+    let missing = inside("exit 0").with("/linux/devices", device("/dev/null", 4095, 1));
+    fails(&missing, "linux.devices /dev/null: c 4095:1: the host has no node of it");
+}
+
+#[test]
 fn cgroups_are_shown_read_only() {
     need!(is_husk(), "runc leaves the tmpfs that holds the hierarchies of version 1 writable");
     let mount = json!({

@@ -329,3 +329,23 @@ fn a_share_of_the_cache_is_refused_where_it_cannot_be_had() {
     assert!(!runtime.run(&bundle).0.status.success());
     assert!(runtime.is_empty());
 }
+
+#[test]
+fn groups_of_the_caller_stay_if_an_annotation_of_cruns_says_so() {
+    need!(is_husk(), "an annotation of crun's");
+    need!(is_root(), "needs root to have groups");
+    let annotations = json!({ "run.oci.keep_original_groups": "1" });
+    let bundle = inside("status Groups").with("/process/user/additionalGids", json!([7]));
+    Runtime::under_test().run(&bundle).prints("7");
+    let runtime = Runtime::under_test();
+    let mut command = std::process::Command::new("setpriv");
+    command
+        .args(["--groups", "4242", "--"])
+        .arg(env!("CARGO_BIN_EXE_husk"))
+        .arg("--root")
+        .arg(runtime.root());
+    let bundle = bundle.with("/annotations", annotations);
+    bundle.write();
+    let output = command.args(["run", "--bundle"]).arg(bundle.path()).arg("with-groups").output().unwrap();
+    crate::util::Seen(output).prints("4242");
+}

@@ -273,3 +273,18 @@ fn every_flag_and_architecture_is_taken() {
     let bundle = Bundle::running("cwd").with("/linux/seccomp", profile);
     Runtime::under_test().run(&bundle).fails(1, "os error 7");
 }
+
+#[test]
+fn unknown_calls_are_refused_if_an_annotation_of_cruns_says_so() {
+    need!(is_husk(), "an annotation of crun's");
+    let profile = json!({
+        "defaultAction": "SCMP_ACT_ALLOW",
+        "syscalls": [{ "names": ["no_such_call"], "action": "SCMP_ACT_ERRNO" }]
+    });
+    let bundle = |value| {
+        let annotations = json!({ "run.oci.seccomp_fail_unknown_syscall": value });
+        Bundle::running("exit 0").with("/linux/seccomp", profile.clone()).with("/annotations", annotations)
+    };
+    Runtime::under_test().run(&bundle("0")).succeeds();
+    Runtime::under_test().run(&bundle("1")).fails(1, "no_such_call");
+}

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
+use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 
 /// A container that was asked for.
@@ -49,6 +50,12 @@ pub struct Container {
     pub seccomp: Option<husk_seccomp::Profile>,
     /// `linux.seccomp.listenerPath` with `listenerMetadata`.
     pub seccomp_listener: Option<SeccompListener>,
+    /// What becomes of names in the profile that are no system call's; crun's `seccomp_fail_unknown_syscall`.
+    pub unknown_calls: UnknownCalls,
+    /// The mount option that `linux.mountLabel` is given by; crun's `mount_context_type`.
+    pub mount_context: MountContext,
+    /// The socket that the pidfd of the container's process is sent to; crun's `pidfd_receiver`.
+    pub pidfd_receiver: Option<PathBuf>,
     /// `linux.personality.domain`: `PER_*`.
     pub personality: Option<u32>,
     /// `linux.memoryPolicy`.
@@ -113,6 +120,8 @@ pub struct Process {
     pub gid: u32,
     /// `user.additionalGids`.
     pub additional_gids: Vec<u32>,
+    /// Whether the caller's supplementary groups stay; crun's `keep_original_groups`.
+    pub keeps_groups: bool,
     /// `user.umask`.
     pub umask: u32,
     /// `terminal` with `consoleSize`.
@@ -216,6 +225,47 @@ pub struct SeccompListener {
     pub path: PathBuf,
     /// `listenerMetadata`, for it alone.
     pub metadata: Option<String>,
+}
+
+/// What becomes of a name in a seccomp profile that is no system call's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownCalls {
+    /// It is left out.
+    Ignored,
+    /// The container is refused.
+    Refused,
+}
+
+/// SELinux's mount options (mount(8)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MountContext {
+    /// `context`: for everything in the file system.
+    Whole,
+    /// `fscontext`: for the file system itself.
+    FileSystem,
+    /// `defcontext`: for files without a label.
+    Default,
+    /// `rootcontext`: for the root inode.
+    Root,
+}
+
+impl MountContext {
+    const NAMES: [(Self, &str); 4] = [
+        (Self::Whole, "context"),
+        (Self::FileSystem, "fscontext"),
+        (Self::Default, "defcontext"),
+        (Self::Root, "rootcontext"),
+    ];
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::NAMES.into_iter().find(|(_, known)| *known == name).map(|(context, _)| context)
+    }
+
+    /// The name of the option.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::NAMES.into_iter().find(|(context, _)| *context == self).map_or("context", |(_, name)| name)
+    }
 }
 
 /// `linux.memoryPolicy`, in the numbers of set_mempolicy(2).
@@ -348,6 +398,16 @@ pub enum DeviceKind {
     Block(u32, u32),
     /// `p`.
     Fifo,
+}
+
+impl Display for DeviceKind {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Character(major, minor) => write!(f, "c {major}:{minor}"),
+            Self::Block(major, minor) => write!(f, "b {major}:{minor}"),
+            Self::Fifo => f.write_str("p"),
+        }
+    }
 }
 
 /// `hooks`, each list in its order.

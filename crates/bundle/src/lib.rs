@@ -10,7 +10,8 @@
 #![forbid(unsafe_code)]
 
 pub mod container;
-pub mod error;
+mod crun;
+mod error;
 pub mod exec;
 mod gaps;
 mod hint;
@@ -30,11 +31,12 @@ mod twice;
 mod typed;
 
 pub use container::Container;
+pub use crun::ANNOTATIONS;
 pub use error::{Error, Field, Kind, Notice, Warning};
 pub use mounts::bind_mount;
 pub use problems::{Problems, problems, problems_in};
 
-use container::{Access, Hook, Hooks};
+use container::{Access, Hook, Hooks, MountContext, UnknownCalls};
 use oci_spec::runtime::Spec;
 use std::ffi::CString;
 use std::fs::OpenOptions;
@@ -119,6 +121,9 @@ fn resolve(mut config: serde_json::Value, directory: &Path) -> Result<(Container
         mount_label: None,
         seccomp: None,
         seccomp_listener: None,
+        unknown_calls: UnknownCalls::Ignored,
+        mount_context: MountContext::Whole,
+        pidfd_receiver: None,
         personality: None,
         memory_policy: gaps.memory_policy,
         net_devices: Vec::new(),
@@ -132,6 +137,7 @@ fn resolve(mut config: serde_json::Value, directory: &Path) -> Result<(Container
         linux::resolve(linux, gaps.resources, &mut container, &mut warnings)?;
     }
     mounts::settle(&mut container, &mut warnings);
+    crun::apply(&mut container, &mut warnings)?;
     Ok((container, warnings))
 }
 

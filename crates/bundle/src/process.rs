@@ -29,6 +29,7 @@ pub(crate) fn resolve(process: &oci::Process, gaps: &Gaps) -> Result<Process, Er
         uid: id(user.uid(), &field.key("user").key("uid"))?,
         gid: id(user.gid(), &field.key("user").key("gid"))?,
         additional_gids: additional_gids(user, &field.key("user").key("additionalGids"))?,
+        keeps_groups: false,
         umask: user.umask().unwrap_or(DEFAULT_UMASK),
         terminal: terminal(process),
         capabilities: Capabilities { bounding, effective, inheritable, permitted, ambient },

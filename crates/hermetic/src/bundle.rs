@@ -74,6 +74,10 @@ fn refuse(container: &Container, warnings: &mut Vec<Warning>) -> Result<(), Erro
         seccomp: _,
         // For whoever reads them.
         annotations: _,
+        unknown_calls: _,
+        // Only says how a label is given.
+        mount_context: _,
+        pidfd_receiver,
         rootfs_propagation,
         process,
         mounts,
@@ -99,6 +103,7 @@ fn refuse(container: &Container, warnings: &mut Vec<Warning>) -> Result<(), Erro
         ("linux.sysctl", !sysctl.is_empty()),
         ("linux.mountLabel", mount_label.is_some()),
         ("linux.seccomp.listenerPath", seccomp_listener.is_some()),
+        ("annotations.run.oci.pidfd_receiver", pidfd_receiver.is_some()),
         ("linux.personality", personality.is_some()),
         ("linux.memoryPolicy", memory_policy.is_some()),
         ("linux.netDevices", !net_devices.is_empty()),

@@ -196,6 +196,7 @@ fn looks_up_a_name(step: &Step<'_>) -> bool {
         | Step::Chdir { .. }
         | Step::Chroot { .. }
         | Step::OpenTree { .. }
+        | Step::OpenDevice { .. }
         | Step::OpenTreeOrRequest { .. }
         | Step::Hide { .. }
         | Step::Hook { .. }

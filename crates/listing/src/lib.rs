@@ -133,6 +133,9 @@ impl Display for Line<'_> {
             Step::OpenTree { path, extent, out } => {
                 write!(f, "r{} = open-tree {}{}", out.index(), Text(path), Below(extent))
             }
+            Step::OpenDevice { path, node, out } => {
+                write!(f, "r{} = open-device {} {}", out.index(), Text(path), Kind(node))
+            }
             Step::OpenTreeOrRequest { path, extent, mount, out } => {
                 let below = Below(extent);
                 write!(f, "r{} = open-tree {}{below} or request tree {mount}", out.index(), Text(path))

@@ -225,6 +225,10 @@ fn every_step_has_its_line() {
             Step::OpenTreeOrRequest { path: c"/srv", extent: Extent::All, mount: 2, out: R3 },
             "r3 = open-tree /srv recursive or request tree 2",
         ),
+        (
+            Step::OpenDevice { path: c"/dev/null", node: Node::Character(1, 3), out: R3 },
+            "r3 = open-device /dev/null c 1:3",
+        ),
         (Step::RequestTree { mount: 2, out: R3 }, "r3 = request tree 2"),
         (Step::FsconfigModeOf { fs: R3, root: root.into(), path: c"tmp" }, "fsconfig r3 mode of tmp"),
         (Step::CopyUp { root: root.into(), path: c"etc", mount: R3 }, "copy etc -> r3"),
@@ -292,7 +296,7 @@ names! {
     SeccompListener OpenProc
     FchownStreams OpenInProc JoinSessionKeyring SetMempolicy Personality
     CloneParent CloneAndReap VforkAndReap Setdomainname LoopbackUp ForgetMemory Undumpable FsconfigFd
-    OpenTreeOrRequest RequestTree FsconfigModeOf CopyUp Fspick Reconfigure MountSetattrUnlocked MountSetattrAbove
+    OpenDevice OpenTreeOrRequest RequestTree FsconfigModeOf CopyUp Fspick Reconfigure MountSetattrUnlocked MountSetattrAbove
     Label Hide UnlinkIn
     LandlockRuleset LandlockAllow LandlockRestrict
     OpenPty Tiocswinsz OpenTreeOf RequestWith

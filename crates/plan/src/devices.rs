@@ -51,9 +51,7 @@ pub(crate) fn create(
     let dev = plan.register()?;
     let target = plan.target(Path::new("/dev"))?;
     plan.push(Step::EnsureDirectory { root: root.into(), target, out: dev });
-    // Only the first user namespace can make nodes; elsewhere the host's are mounted.
-    let can_make =
-        host.euid == 0 && host.is_first_user_namespace && !namespaces::has(container, NamespaceKind::User);
+    let has_user_namespace = namespaces::has(container, NamespaceKind::User);
     let defaults = DEFAULTS.iter().map(|&(name, major, minor)| Device {
         path: Path::new("/dev").join(name),
         kind: DeviceKind::Character(major, minor),
@@ -63,14 +61,34 @@ pub(crate) fn create(
     });
     let defaults =
         defaults.filter(|default| container.devices.iter().all(|device| device.path != default.path));
-    for device in defaults.chain(container.devices.iter().cloned()) {
+    let asked = container.devices.iter().cloned().enumerate();
+    let asked = asked.map(|(index, device)| (Some(index), device));
+    for (index, device) in defaults.map(|device| (None, device)).chain(asked) {
         // What is called so is one of the links below.
         if device.path == Path::new("/dev/ptmx") {
             continue;
         }
         plan.at(format!("linux.devices {}", device.path.display()));
-        let makes = can_make || device.kind == DeviceKind::Fifo;
-        if makes { make(&device, root, dev, plan)? } else { show(&device, root, plan)? }
+        if device.kind == DeviceKind::Fifo || makes_nodes(host) && !has_user_namespace {
+            make(&device, root, dev, plan)?;
+            continue;
+        }
+        let node = match index {
+            // Every host has these, and as every container should.
+            None => show(&device, &device.path, plan)?,
+            Some(index) if makes_nodes(host) => request(container, index, plan)?,
+            Some(index) => match host.nodes.get(index) {
+                Some(Some(path)) => show(&device, path, plan)?,
+                _ => {
+                    let Device { kind, .. } = device;
+                    let why = "has no node of it, and in a user namespace none can be made";
+                    return Err(plan.error(format!("{kind}: the host {why}")));
+                }
+            },
+        };
+        let target = plan.target(&device.path)?;
+        plan.push(Step::Attach { mount: node, root: root.into(), target, place: Place::File });
+        plan.release(node);
     }
     plan.at("linux.devices");
     let is_new = container.mounts.iter().any(covers_dev);
@@ -113,22 +131,41 @@ fn make(device: &Device, root: Reg, dev: Reg, plan: &mut Builder<'_>) -> Result<
         plan.release(out);
         out
     };
-    let node = match device.kind {
-        DeviceKind::Character(major, minor) => Node::Character(major, minor),
-        DeviceKind::Block(major, minor) => Node::Block(major, minor),
-        DeviceKind::Fifo => Node::Fifo,
-    };
     let (uid, gid) = (Uid::from_raw(device.uid), Gid::from_raw(device.gid));
+    let node = node(device);
     plan.push(Step::Mknod { directory: directory.into(), name, node, mode: mode(device.mode), uid, gid });
     Ok(())
 }
 
-fn show(device: &Device, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
-    let tree = plan.register()?;
-    let path = plan.text(&device.path)?;
-    plan.push(Step::OpenTree { path, extent: Extent::Top, out: tree });
-    let target = plan.target(&device.path)?;
-    plan.push(Step::Attach { mount: tree, root: root.into(), target, place: Place::File });
-    plan.release(tree);
-    Ok(())
+/// Whether the caller can make device nodes: root in the first user namespace.
+#[must_use]
+pub fn makes_nodes(host: &Host) -> bool {
+    host.euid == 0 && host.is_first_user_namespace
+}
+
+/// Opens a node of the host, which keeps its owner and mode.
+fn show(device: &Device, path: &Path, plan: &mut Builder<'_>) -> Result<Reg, Error> {
+    let (path, out) = (plan.text(path)?, plan.register()?);
+    plan.push(Step::OpenDevice { path, node: node(device), out });
+    let (mount, set) = (out.into(), attr::NOSUID | attr::NOEXEC);
+    plan.push(Step::MountSetattr { mount, extent: Extent::Top, set, clear: 0, propagation: 0 });
+    Ok(out)
+}
+
+/// Has the parent make a node, which the container's root cannot.
+fn request(container: &Container, index: usize, plan: &mut Builder<'_>) -> Result<Reg, Error> {
+    let out = plan.register()?;
+    // The numbers of devices follow those of mounts.
+    let mount = u32::try_from(container.mounts.len().saturating_add(index));
+    let mount = mount.map_err(|_| plan.error("one device too many"))?;
+    plan.push(Step::RequestTree { mount, out });
+    Ok(out)
+}
+
+fn node(device: &Device) -> Node {
+    match device.kind {
+        DeviceKind::Character(major, minor) => Node::Character(major, minor),
+        DeviceKind::Block(major, minor) => Node::Block(major, minor),
+        DeviceKind::Fifo => Node::Fifo,
+    }
 }

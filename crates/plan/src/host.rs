@@ -36,6 +36,8 @@ pub struct Host {
     pub ignored: SignalSet,
     /// Which of the caller's standard streams are the null device.
     pub null_streams: Vec<Fd>,
+    /// For each of `linux.devices` where the host has a node of it. Only looked for where no node can be made.
+    pub nodes: Vec<Option<PathBuf>>,
     /// What confines programs by profiles.
     pub apparmor: AppArmor,
     /// What confines programs by labels.

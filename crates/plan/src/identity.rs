@@ -86,6 +86,10 @@ fn groups(
     plan: &mut Builder<'_>,
 ) -> Result<(), Error> {
     plan.at("process.user.additionalGids");
+    // Then engines still name the groups of the image's user, which crun ignores too.
+    if process.keeps_groups {
+        return Ok(());
+    }
     if !ids::may_set_groups(container, host) {
         if process.additional_gids.is_empty() {
             // There are no groups to be rid of, but those that nobody can be rid of.

@@ -35,7 +35,7 @@ mod seccomp;
 mod terminal;
 
 pub use builder::{Builder, Error, Meaning, Plan};
-pub use devices::default_devices;
+pub use devices::{default_devices, makes_nodes};
 pub use exec::{Target, cpu_mask, exec};
 pub use host::{AppArmor, CgroupEntry, CgroupMount, Host, JoinedIds, NamespacePath, Resctrl, Selinux};
 pub use mounts::options;

@@ -141,13 +141,18 @@ fn place(mount: &Mount, target: Target<'_>, plan: &Builder<'_>) -> Result<Place,
 
 /// The label of its files, for the types that take one where they are mounted. procfs and sysfs label
 /// their own, and mqueue takes one later.
-fn label<'a>(fstype: &str, around: &Around<'a>, plan: &Builder<'_>) -> Result<Option<&'a str>, Error> {
+fn label<'a>(
+    fstype: &str,
+    around: &Around<'a>,
+    plan: &Builder<'_>,
+) -> Result<Option<(&'static str, &'a str)>, Error> {
     let Some(label) = around.container.mount_label.as_deref() else { return Ok(None) };
     if around.host.selinux == crate::Selinux::Off {
         let reason = "selinux label is specified in config, but selinux is disabled or not supported";
         return Err(plan.error(format!("linux.mountLabel: {reason}")));
     }
-    Ok((!matches!(fstype, "proc" | "sysfs" | "mqueue" | "cgroup" | "cgroup2")).then_some(label))
+    Ok((!matches!(fstype, "proc" | "sysfs" | "mqueue" | "cgroup" | "cgroup2"))
+        .then_some((around.container.mount_context.name(), label)))
 }
 
 /// A new file system.
@@ -156,7 +161,7 @@ pub(crate) struct New<'a> {
     pub(crate) name: &'a str,
     pub(crate) options: &'a [String],
     pub(crate) attributes: Attributes,
-    pub(crate) label: Option<&'a str>,
+    pub(crate) label: Option<(&'static str, &'a str)>,
 }
 
 impl New<'_> {
@@ -186,8 +191,9 @@ impl New<'_> {
             string(fs, c"source", self.name, plan)?;
         }
         options(fs, self.options, plan)?;
-        if let Some(label) = self.label {
-            string(fs, c"context", label, plan)?;
+        if let Some((option, label)) = self.label {
+            let key = plan.text(option)?;
+            string(fs, key, label, plan)?;
         }
         if let Some(fd) = plan.pid_namespace.filter(|_| self.fstype == "proc") {
             plan.push(Step::FsconfigFd { fs, key: c"pidns", fd: fd.into() });

@@ -3,7 +3,7 @@
 use crate::builder::{Builder, Error};
 use crate::host::Host;
 use husk_bundle::Container;
-use husk_bundle::container::NoNewPrivileges;
+use husk_bundle::container::{NoNewPrivileges, UnknownCalls};
 use husk_script::Step;
 use husk_script::sys::process::Instruction;
 use husk_seccomp::{Action, Profile, Table};
@@ -69,8 +69,13 @@ pub(crate) fn load(
         return Err(plan.at("linux.seccomp.listenerPath").error("seccomp listenerPath is not set"));
     }
     // Names that no machine knows are of calls that nobody can make.
-    let compiled = Table::new(profile, &host.machine).and_then(|(table, _unknown)| table.program());
-    let program = compiled.map_err(|error| Error::seccomp(&error))?;
+    let (table, unknown) = Table::new(profile, &host.machine).map_err(|error| Error::seccomp(&error))?;
+    if let Some(unknown) = unknown.first().filter(|_| container.unknown_calls == UnknownCalls::Refused) {
+        let reason =
+            format!("unknown system call, and run.oci.seccomp_fail_unknown_syscall is set: {unknown}");
+        return Err(plan.at(FIELD).error(reason));
+    }
+    let program = table.program().map_err(|error| Error::seccomp(&error))?;
     let instructions = program.instructions.iter();
     let instructions =
         instructions.map(|from| Instruction { code: from.code, jt: from.jt, jf: from.jf, k: from.k });

@@ -25,6 +25,7 @@ fn host() -> Host {
         entry: CgroupEntry::Born,
         ignored: SignalSet::EMPTY,
         null_streams: Vec::new(),
+        nodes: Vec::new(),
         apparmor: AppArmor::Off,
         selinux: Selinux::Off,
         resctrl: None,

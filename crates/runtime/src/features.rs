@@ -42,7 +42,7 @@ pub fn features() -> Value {
             "netDevices": enabled,
         },
         // What changes more than the container: systemd's unit of it, and what criu does, may run programs.
-        "potentiallyUnsafeConfigAnnotations": [husk_cgroup::systemd::ANNOTATIONS, ANNOTATION],
+        "potentiallyUnsafeConfigAnnotations": [husk_cgroup::systemd::ANNOTATIONS, ANNOTATION, husk_bundle::ANNOTATIONS],
     })
 }
 

@@ -29,6 +29,7 @@ mod listener;
 mod namespaces;
 mod net_devices;
 mod netlink;
+mod nodes;
 mod notify;
 mod pause;
 mod pidfd;

@@ -1,12 +1,13 @@
 //! What this machine is.
 
 use crate::namespaces;
+use crate::nodes;
 use crate::procfs;
 use crate::resctrl;
 use crate::users::Users;
 use husk_bundle::Container;
 use husk_bundle::container::Source;
-use husk_plan::{AppArmor, CgroupEntry, CgroupMount, Host, Selinux};
+use husk_plan::{AppArmor, CgroupEntry, CgroupMount, Host, Selinux, makes_nodes};
 use husk_script::sys::Fd;
 use husk_script::sys::at::is_null_device;
 #[cfg(target_arch = "x86_64")]
@@ -22,6 +23,8 @@ use std::path::{Path, PathBuf};
 /// Looks at everything of the machine that the container's plan depends on.
 pub(crate) fn probe(container: &Container) -> Host {
     let users = Users::below(&container.rootfs);
+    let process = probe_process(container, &users);
+    let nodes = if makes_nodes(&process) { Vec::new() } else { nodes::of_host(&container.devices) };
     Host {
         namespaces: container.namespaces.iter().map(namespaces::look).collect(),
         joined_ids: namespaces::joined_ids(container),
@@ -32,8 +35,9 @@ pub(crate) fn probe(container: &Container) -> Host {
             CgroupMount::V2
         },
         null_streams: null_streams(),
+        nodes,
         resctrl: container.intel_rdt.as_ref().and_then(|_| resctrl::probe()),
-        ..probe_process(container, &users)
+        ..process
     }
 }
 
@@ -56,6 +60,7 @@ pub(crate) fn probe_process(container: &Container, users: &Users) -> Host {
         // Tolerated: without an answer for one signal nothing is known to be ignored.
         ignored: ignored().unwrap_or_default(),
         null_streams: Vec::new(),
+        nodes: Vec::new(),
         apparmor: apparmor(container),
         selinux: selinux(container),
         resctrl: None,

@@ -63,7 +63,7 @@ impl Launched<'_> {
                     self.home.as_mut().map_or(Ok(()), |home| home.join(child.id(), record))?;
                 }
                 Request::Tree => {
-                    trees.get_or_insert_with(|| Trees::of(container)).send(child)?;
+                    trees.get_or_insert_with(|| Trees::of(container)).send(child, container)?;
                     continue;
                 }
                 Request::Terminal => console.receive(child.requested_fd()?, interrupt)?,

@@ -8,6 +8,7 @@
 //! see what is beneath.
 
 use crate::error::Error;
+use crate::nodes;
 use husk_bundle::Container;
 use husk_bundle::container::{IdMapping, Mount, MountIdMapping, NamespaceKind, Source};
 use husk_script::sys::mount::{Extent, mount_setattr_idmap};
@@ -28,6 +29,8 @@ pub(crate) struct Trees {
     own: MountIdMapping,
     joined: Option<PathBuf>,
     made: Vec<(Maps, File)>,
+    /// The nodes of `linux.devices`, once one is asked for.
+    nodes: Option<Vec<OwnedFd>>,
 }
 
 /// Ids of users and of groups.
@@ -43,11 +46,23 @@ impl Trees {
         let mut namespaces = container.namespaces.iter();
         let user = namespaces.find(|namespace| namespace.kind == NamespaceKind::User);
         let joined = user.and_then(|namespace| namespace.path.clone());
-        Self { mounts: container.mounts.clone(), own, joined, made: Vec::new() }
+        Self { mounts: container.mounts.clone(), own, joined, made: Vec::new(), nodes: None }
     }
 
     /// Opens what the child asks for, and answers with it.
-    pub(crate) fn send(&mut self, child: &mut Child) -> Result<(), Error> {
+    pub(crate) fn send(&mut self, child: &mut Child, container: &Container) -> Result<(), Error> {
+        // The numbers of devices follow those of mounts.
+        let device = child.about().and_then(|index| index.checked_sub(self.mounts.len()));
+        if let Some(index) = device.filter(|index| *index < container.devices.len()) {
+            let nodes = match &mut self.nodes {
+                Some(nodes) => nodes,
+                nodes @ None => nodes.insert(nodes::make(container)?),
+            };
+            let node = nodes
+                .get(index)
+                .ok_or(Error::State("the container's process asks for a device that is none"))?;
+            return Ok(child.go_on_with(node.as_fd())?);
+        }
         let tree = self.open(child)?;
         Ok(child.go_on_with(tree.as_fd())?)
     }

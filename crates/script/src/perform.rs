@@ -202,6 +202,11 @@ pub(crate) fn perform(
             registers.replace(child, out, mount::open_tree_clone(path, extent)?);
             Ok(())
         }
+        Step::OpenDevice { path, node, out } => {
+            let tree = mount::open_tree_clone(path, Extent::Top)?;
+            registers.replace(child, out, tree);
+            if at::is_open_node(tree, node)? { Ok(()) } else { Err(Errno::NODEV) }
+        }
         Step::OpenTreeOrRequest { path, extent, mount, out } => {
             let found = match mount::open_tree_clone(path, extent) {
                 Err(Errno::ACCESS) => report::request_tree(channel, mount),

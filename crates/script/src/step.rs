@@ -377,11 +377,21 @@ pub enum Step<'a> {
         /// Where the descriptor is left.
         out: Reg,
     },
-    /// Asks the parent to do it in the child's mount namespace, and to map ids.
+    /// Asks the parent for a mount that only it can make: a tree whose ids are mapped, opened in the child's mount
+    /// namespace, or a device node.
     RequestTree {
         /// The number by which the parent knows it.
         mount: u32,
         /// Where the descriptor is left.
+        out: Reg,
+    },
+    /// `open_tree(OPEN_TREE_CLONE)` of a device node; fails with `ENODEV` if it is another device.
+    OpenDevice {
+        /// Where the host has the node.
+        path: &'a CStr,
+        /// The device.
+        node: Node,
+        /// Where the copy of the mount is left.
         out: Reg,
     },
     /// `openat2`, `fstat`, and `fsconfig` of `mode`: the root of a file system yet to be made gets the

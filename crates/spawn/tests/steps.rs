@@ -127,6 +127,7 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::Undumpable => undumpable,
     Step::FsconfigFd { .. } => container::fsconfig_fd,
     // Those for mounts.
+    Step::OpenDevice { .. } => container::open_device,
     Step::OpenTreeOrRequest { .. } => below::requests_of_trees,
     Step::RequestTree { .. } => below::requests_of_trees,
     Step::FsconfigModeOf { .. } => below::mode_and_copy,

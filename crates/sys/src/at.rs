@@ -221,6 +221,16 @@ pub fn is_node(directory: Fd, name: &CStr, node: Node) -> Result<bool> {
     Ok((kind, device) == numbers(node))
 }
 
+/// Whether what `fd` is is this very node.
+///
+/// # Errors
+///
+/// See fstat(2).
+pub fn is_open_node(fd: Fd, node: Node) -> Result<bool> {
+    let stat = rustix::fs::fstat(fd.lend())?;
+    Ok((FileType::from_raw_mode(stat.st_mode), stat.st_rdev) == numbers(node))
+}
+
 fn numbers(node: Node) -> (FileType, u64) {
     match node {
         Node::Character(major, minor) => (FileType::CharacterDevice, rustix::fs::makedev(major, minor)),

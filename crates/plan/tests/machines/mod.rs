@@ -21,6 +21,7 @@ pub(crate) fn v2_root(container: &Container) -> Host {
         entry: CgroupEntry::Born,
         ignored: SignalSet::EMPTY.with(Signal::PIPE),
         null_streams: Vec::new(),
+        nodes: Vec::new(),
         apparmor: AppArmor::Off,
         selinux: Selinux::Off,
         resctrl: None,

@@ -298,6 +298,24 @@ pub(crate) fn capabilities() {
 }
 
 #[test]
+pub(crate) fn open_device() {
+    needs_namespaces!();
+    let open = |path, minor| Step::OpenDevice { path, node: Node::Character(1, minor), out: R0 };
+    let end = Step::Chdir { path: c"/no" };
+    let failure = |step| {
+        let mut command = Command::new("true");
+        with_privileges(&mut command).final_steps(list([step, end]));
+        command.status().unwrap_err().to_string()
+    };
+    assert_eq!(failure(open(c"/dev/null", 3)), "cwd /no: No such file or directory (os error 2)");
+    assert_eq!(
+        failure(open(c"/dev/null", 5)),
+        "r0 = open-device /dev/null c 1:5: No such device (os error 19)"
+    );
+    assert!(failure(open(c"/etc/passwd", 3)).contains("No such device"));
+}
+
+#[test]
 pub(crate) fn seccomp() {
     // Everything is allowed.
     let program: &[Instruction] = &[Instruction { code: 6, jt: 0, jf: 0, k: 0x7fff_0000 }];
