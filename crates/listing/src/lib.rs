@@ -71,7 +71,7 @@ impl Display for Line<'_> {
                 }
                 keep.map_or(Ok(()), |fd| write!(f, " but {}", fd.number()))
             }
-            Step::FchownStreams { uid } => write!(f, "owner of streams {}", uid.as_raw()),
+            Step::FchownStreams { uid, .. } => write!(f, "owner of streams {}", uid.as_raw()),
             Step::OpenProc { out } => write!(f, "r{} = open /proc", out.index()),
             Step::OpenInProc { path, out, .. } => write!(f, "r{} = open in proc {}", out.index(), Text(path)),
             Step::CloseRange { first, last } => write!(f, "close {}-{}", first.number(), last.number()),

@@ -9,7 +9,7 @@ use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::process::{Capabilities, KeepCaps};
 use husk_script::sys::signal::{Signal, SignalSet};
 use husk_script::sys::{CArray, CPtr, Errno, Fd, Gid, Pid, Uid};
-use husk_script::{Hook, Place, Reg, Request, Step, Target};
+use husk_script::{Devices, Hook, Place, Reg, Request, Step, Target};
 use std::collections::BTreeSet;
 
 const R3: Reg = Reg::new(3).unwrap();
@@ -136,7 +136,7 @@ fn every_step_has_its_line() {
         (Step::CloseOthers { first: fd(3), keep: Some(fd(7)) }, "close others but 7"),
         (Step::CloseOthers { first: fd(5), keep: Some(fd(7)) }, "close others from 5 but 7"),
         (Step::OpenProc { out: R3 }, "r3 = open /proc"),
-        (Step::FchownStreams { uid }, "owner of streams 0"),
+        (Step::FchownStreams { uid, devices: Devices::Hosts }, "owner of streams 0"),
         (
             Step::OpenInProc {
                 proc: R3.into(),

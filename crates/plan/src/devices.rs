@@ -147,7 +147,9 @@ pub fn makes_nodes(host: &Host) -> bool {
 fn show(device: &Device, path: &Path, plan: &mut Builder<'_>) -> Result<Reg, Error> {
     let (path, out) = (plan.text(path)?, plan.register()?);
     plan.push(Step::OpenDevice { path, node: node(device), out });
-    let (mount, set) = (out.into(), attr::NOSUID | attr::NOEXEC);
+    // Read-only, because the container's root could otherwise change the device's owner and permissions if the host's
+    // root has an id in the container. That does not keep anybody from writing to the device.
+    let (mount, set) = (out.into(), attr::RDONLY | attr::NOSUID | attr::NOEXEC);
     plan.push(Step::MountSetattr { mount, extent: Extent::Top, set, clear: 0, propagation: 0 });
     Ok(out)
 }

@@ -6,10 +6,10 @@ use crate::process::Cwd;
 use crate::seccomp::When;
 use crate::{Call, ids, process, seccomp};
 use husk_bundle::Container;
-use husk_bundle::container::Process;
-use husk_script::Step;
+use husk_bundle::container::{Process, Terminal};
 use husk_script::sys::process::{Capabilities, KeepCaps};
 use husk_script::sys::{Gid, Uid};
+use husk_script::{Devices, Step};
 
 /// Becomes who the program is, in its directory and with its file found, and is left with its capabilities.
 pub(crate) fn assume<'b>(
@@ -49,7 +49,8 @@ fn become_user(container: &Container, host: &Host, plan: &mut Builder<'_>) -> Re
     let Some(process) = &container.process else { return Ok(()) };
     plan.at("process.user").push(Step::KeepCaps { keep: KeepCaps::Yes });
     // While there is the privilege to; they were the caller's.
-    plan.push(Step::FchownStreams { uid: Uid::from_raw(process.uid) });
+    let devices = if process.terminal == Terminal::No { Devices::Hosts } else { Devices::Containers };
+    plan.push(Step::FchownStreams { uid: Uid::from_raw(process.uid), devices });
     groups(container, process, host, plan)?;
     plan.at("process.user.gid").push(Step::Setresgid { gid: Gid::from_raw(process.gid) });
     plan.at("process.user.uid").push(Step::Setresuid { uid: Uid::from_raw(process.uid) });

@@ -14,6 +14,9 @@ use core::ffi::CStr;
 
 /// `MOUNT_ATTR_RDONLY`, and with it `NOSUID`, `NODEV` and `NOEXEC` for what holds nothing.
 const RDONLY: u64 = 0x1;
+/// `MOUNT_ATTR_RDONLY`, `NOSUID` and `NOEXEC`: a device can still be opened and written to, but nobody can change its
+/// owner or permissions, which are the host's.
+const DEVICE: u64 = 0xb;
 const SEALED: u64 = 0xf;
 
 /// Covers `path`. Returns the mount of an empty directory if it had to make one, for the next.
@@ -35,7 +38,9 @@ fn cover(child: &InChild, place: Fd, null: Fd, empty: Option<Fd>) -> Result<Opti
         if !is_null_device(null)? {
             return Err(Errno::NODEV);
         }
-        attach(child, open_tree_clone_of(null, Extent::Top)?, place)?;
+        let copy = open_tree_clone_of(null, Extent::Top)?;
+        mount_setattr(copy, Extent::Top, DEVICE, 0, 0)?;
+        attach(child, copy, place)?;
         return Ok(None);
     }
     if let Some(empty) = empty {

@@ -36,7 +36,7 @@ pub use hook::Hook;
 pub use husk_sys as sys;
 pub use journal::Journal;
 pub use report::Request;
-pub use step::{Handle, Place, Reg, Step};
+pub use step::{Devices, Handle, Place, Reg, Step};
 pub use target::Target;
 
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -3,7 +3,7 @@
 use crate::hook;
 use crate::keys;
 use crate::report::{self, Failure, Request};
-use crate::step::{Handle, Reg, Step};
+use crate::step::{Devices, Handle, Reg, Step};
 use crate::sys::clone::InChild;
 use crate::sys::file::{Mode, OFlags};
 use crate::sys::mount::Extent;
@@ -124,8 +124,8 @@ pub(crate) fn perform(
         }
         Step::Dup3 { from, to } => file::dup3(child, registers.get(from)?, to),
         Step::KeepOnExec { fd } => file::fcntl_keep_on_exec(child, fd),
-        Step::FchownStreams { uid } => {
-            [Fd::STDIN, Fd::STDOUT, Fd::STDERR].into_iter().try_for_each(|stream| give(stream, uid))
+        Step::FchownStreams { uid, devices } => {
+            [Fd::STDIN, Fd::STDOUT, Fd::STDERR].into_iter().try_for_each(|stream| give(stream, uid, devices))
         }
         Step::Await { fd } => file::read(registers.get(fd)?, &mut [0]).map(drop),
         Step::Write { fd, bytes } => write_whole(registers.get(fd)?, bytes),
@@ -421,9 +421,9 @@ fn write_file(child: &InChild, path: &CStr, bytes: &[u8]) -> Result {
 }
 
 /// Gives a standard stream to the program's user, who could not open it again through `/proc/self/fd`.
-fn give(stream: Fd, uid: Uid) -> Result {
-    // The owner of the host's null device is nobody's to choose (CVE-2026-88265).
-    if at::owner(stream)? == uid || at::is_device(stream)? {
+fn give(stream: Fd, uid: Uid, devices: Devices) -> Result {
+    // The host's null device and the caller's terminal keep their owner (CVE-2026-88265).
+    if at::owner(stream)? == uid || devices == Devices::Hosts && at::is_device(stream)? {
         return Ok(());
     }
     match file::fchown(stream, uid) {

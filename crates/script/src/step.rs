@@ -75,6 +75,15 @@ pub enum Place {
     Entry,
 }
 
+/// Whose devices a process has as standard streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Devices {
+    /// The host's: its null device, or the caller's terminal.
+    Hosts,
+    /// The container's: the terminal that an earlier step made for it.
+    Containers,
+}
+
 /// One thing the child does. A step makes one system call, or the few that belong together; it may
 /// tolerate an error number. It may not allocate, lock, format, panic, or know why it is here.
 ///
@@ -141,11 +150,13 @@ pub enum Step<'a> {
         /// The descriptor.
         fd: Fd,
     },
-    /// `fchown` of the standard streams, so that the program may open them again. Devices of the host
-    /// that are no terminals stay as they are, and what cannot be given away does.
+    /// `fchown` of the standard streams, so that the program may open them again. Devices of the host stay as they
+    /// are, and so does what cannot be given away.
     FchownStreams {
         /// The new owner.
         uid: Uid,
+        /// Whose a stream is that is a device.
+        devices: Devices,
     },
     /// `read` of one byte: waits until somebody writes one, or closes the other end.
     Await {

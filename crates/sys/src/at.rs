@@ -81,18 +81,13 @@ pub fn is_null_device(fd: Fd) -> Result<bool> {
     Ok(is_character && stat.st_rdev == rustix::fs::makedev(1, 3))
 }
 
-/// Whether what `fd` is is a device that is no terminal: the host's, whoever looks at it.
+/// Whether `fd` refers to a device, terminals included.
 ///
 /// # Errors
 ///
 /// See fstat(2).
 pub fn is_device(fd: Fd) -> Result<bool> {
-    let stat = rustix::fs::fstat(fd.lend())?;
-    Ok(match FileType::from_raw_mode(stat.st_mode) {
-        FileType::CharacterDevice => !rustix::termios::isatty(fd.lend()),
-        FileType::BlockDevice => true,
-        _ => false,
-    })
+    Ok(matches!(kind(fd)?, FileType::CharacterDevice | FileType::BlockDevice))
 }
 
 /// Who owns what `fd` is.

@@ -2,15 +2,18 @@
 
 use super::{R0, after, after_in_namespaces, failure, fd, list, mount_tmpfs, text, with_privileges};
 use crate::support::{Dir, needs_namespaces, needs_root, observe, skip};
-use husk_script::Request;
+use husk_script::{Devices, Request};
 use husk_spawn::sys::file::{Mode, OFlags};
 use husk_spawn::sys::process::Instruction;
 use husk_spawn::sys::{Errno, Fd, Uid};
 use husk_spawn::{Command, Reason, Step};
+use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
+use std::ffi::OsString;
 use std::fs;
 use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 #[test]
 pub(crate) fn fchown_streams() {
@@ -22,21 +25,27 @@ pub(crate) fn fchown_streams() {
     let kind = rustix::fs::FileType::CharacterDevice;
     rustix::fs::mknodat(rustix::fs::CWD, &node, kind, Mode::from(0o600), zero).unwrap();
     let node = text(node);
-    let give = |device| {
+    let give = |device, devices| {
         let steps = [
             Step::Open { path: device, flags: OFlags::RDONLY, mode: Mode::empty(), out: R0 },
             Step::Dup3 { from: R0.into(), to: Fd::STDIN },
             Step::Open { path, flags, mode: Mode::from(0o600), out: R0 },
             Step::Dup3 { from: R0.into(), to: Fd::STDERR },
-            Step::FchownStreams { uid: Uid::from_raw(12) },
+            Step::FchownStreams { uid: Uid::from_raw(12), devices },
         ];
         Command::new("true").final_steps(list(steps)).status().unwrap();
     };
-    give(c"/dev/null");
+    give(node, Devices::Hosts);
     assert_eq!(owner(dir.join("out")), 12);
-    give(node);
-    // Nobody gets a device of the host.
-    assert_eq!([owner("/dev/null".into()), owner(dir.join("node"))], [0, 0]);
+    // Nobody gets a device of the host, terminals included.
+    assert_eq!(owner(dir.join("node")), 0);
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    unlockpt(&master).unwrap();
+    let terminal = PathBuf::from(OsString::from_vec(ptsname(&master, Vec::new()).unwrap().into_bytes()));
+    give(text(&terminal), Devices::Hosts);
+    assert_eq!(owner(terminal.clone()), 0);
+    give(text(&terminal), Devices::Containers);
+    assert_eq!(owner(terminal), 12);
 }
 
 #[test]
