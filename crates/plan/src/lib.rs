@@ -41,7 +41,7 @@ pub use host::{AppArmor, CgroupEntry, CgroupMount, Host, JoinedIds, NamespacePat
 pub use mounts::options;
 pub use namespaces::apart;
 pub use places::places;
-pub use process::rlimits;
+pub use process::{keeps_null_streams, rlimits};
 pub use program::not_begun;
 pub use seccomp::decisions;
 

@@ -77,8 +77,7 @@ pub(crate) fn make_cwd(container: &Container, root: Reg, plan: &mut Builder<'_>)
 
 /// Standard streams that are the null device become the container's own: CRIU saves no file of another's mounts.
 pub(crate) fn null_streams(container: &Container, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
-    let has_terminal = container.process.as_ref().is_some_and(|process| process.terminal != Terminal::No);
-    if host.null_streams.is_empty() || has_terminal || !devices::has_null(container) {
+    if host.null_streams.is_empty() || has_terminal(container) || !devices::has_null(container) {
         return Ok(());
     }
     plan.at("process");
@@ -90,6 +89,16 @@ pub(crate) fn null_streams(container: &Container, host: &Host, plan: &mut Builde
     plan.push(Step::Close { fd: null.into() });
     plan.release(null);
     Ok(())
+}
+
+/// Whether the program gets the caller's standard streams where they are the null device.
+#[must_use]
+pub fn keeps_null_streams(container: &Container) -> bool {
+    !has_terminal(container) && !devices::has_null(container)
+}
+
+fn has_terminal(container: &Container) -> bool {
+    container.process.as_ref().is_some_and(|process| process.terminal != Terminal::No)
 }
 
 /// Limits and scheduling, while there is still the privilege to raise them.

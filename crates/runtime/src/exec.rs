@@ -8,6 +8,7 @@ use crate::interrupt::Interrupt;
 use crate::kill;
 use crate::launch::{Launched, command, enter, memory, perform};
 use crate::namespaces;
+use crate::null;
 use crate::pidfd::Watcher;
 use crate::probe::probe_process;
 use crate::record::{self, Record};
@@ -18,7 +19,7 @@ use crate::store::Store;
 use crate::supervise::{Orphans, Signals, supervise};
 use crate::terminal::{Console, Stay};
 use crate::users::Users;
-use husk_bundle::container::Process;
+use husk_bundle::container::{Process, Terminal};
 use husk_bundle::{Container, Warning};
 use husk_listing::Why;
 use husk_plan::{Call, CgroupEntry, Host, Keyring, Target};
@@ -129,6 +130,9 @@ pub fn exec(
 
     let target = Target { init: Fd::of(&init), namespaces: Namespaces::from_bits(record.namespaces) };
     let mut host = probe_process(&container, &users);
+    if container.process.as_ref().is_some_and(|process| process.terminal == Terminal::No) {
+        null::shield(&host)?;
+    }
     if target.namespaces.contains(Namespaces::USER) {
         // It is joined here, whoever made it.
         host.joined_ids = record.process.and_then(|init| namespaces::ids_of(init.pid.unsigned_abs()));

@@ -5,13 +5,14 @@ use crate::error::Error;
 use crate::hooks;
 use crate::interrupt::Interrupt;
 use crate::limits;
+use crate::null;
 use crate::probe::{probe, revealing};
 use crate::timings::Timings;
 use crate::trees::id_maps;
 use bumpalo::Bump;
 use husk_bundle::Container;
 use husk_listing::{Kinds, Line};
-use husk_plan::{Call, CgroupMount, Host, Meaning, NewRoot, Plan};
+use husk_plan::{Call, CgroupMount, Host, Meaning, NewRoot, Plan, keeps_null_streams};
 use husk_script::Step;
 use husk_script::sys::Errno;
 use husk_spawn::{Child, Command, Reason, Request, Signal};
@@ -95,6 +96,9 @@ pub(crate) fn launch<'c>(
     let mut host = probe(container);
     if call.new_root == NewRoot::Move {
         host.revealing = revealing(&container.rootfs);
+    }
+    if keeps_null_streams(container) {
+        null::shield(&host)?;
     }
     if let Some(home) = &home {
         host.entry = home.entry();

@@ -31,6 +31,7 @@ mod net_devices;
 mod netlink;
 mod nodes;
 mod notify;
+mod null;
 mod pause;
 mod pidfd;
 mod plan;

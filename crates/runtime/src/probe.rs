@@ -34,7 +34,6 @@ pub(crate) fn probe(container: &Container) -> Host {
         } else {
             CgroupMount::V2
         },
-        null_streams: null_streams(),
         nodes,
         resctrl: container.intel_rdt.as_ref().and_then(|_| resctrl::probe()),
         ..process
@@ -59,7 +58,7 @@ pub(crate) fn probe_process(container: &Container, users: &Users) -> Host {
         entry: CgroupEntry::None,
         // Tolerated: without an answer for one signal nothing is known to be ignored.
         ignored: ignored().unwrap_or_default(),
-        null_streams: Vec::new(),
+        null_streams: null_streams(),
         nodes: Vec::new(),
         apparmor: apparmor(container),
         selinux: selinux(container),

@@ -15,6 +15,7 @@ use crate::hooks;
 use crate::interrupt::Interrupt;
 use crate::launch::{command, memory, perform, show_own};
 use crate::notify;
+use crate::null;
 use crate::probe::probe;
 use crate::procfs;
 use crate::record::{Process, Record};
@@ -137,6 +138,8 @@ impl Restoring<'_, '_> {
         let settings = &self.request.settings;
         let mut options = criu::options(settings, LOG, &self.record.annotations)?;
         let mut host = probe(self.container);
+        // The standard streams of CRIU take the place of pipes.
+        null::shield(&host)?;
         if let Some(home) = &self.home {
             show_own(&mut host, home);
         }

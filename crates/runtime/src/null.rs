@@ -1,0 +1,48 @@
+//! The host's null device as a standard stream of a process in a container.
+
+use crate::error::Error;
+use husk_plan::Host;
+use husk_script::sys::at::is_null_device;
+use husk_script::sys::mount::{Extent, mount_setattr};
+use husk_script::sys::{Errno, Fd};
+use rustix::fs::{CWD, Mode, OFlags, open};
+use rustix::mount::{OpenTreeFlags, open_tree};
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+
+/// `MOUNT_ATTR_RDONLY`.
+const RDONLY: u64 = 0x1;
+
+/// Opens the standard streams that are the null device again, through a read-only mount of it.
+///
+/// A process with the privilege for it can change the owner and permissions of a file through a descriptor. The kernel
+/// refuses that where the file was opened through a read-only mount; a device can be read and written all the same.
+pub(crate) fn shield(host: &Host) -> Result<(), Error> {
+    if host.null_streams.is_empty() || host.euid != 0 {
+        return Ok(());
+    }
+    let null = match open_read_only() {
+        // Only a process without CAP_SYS_ADMIN over its mount namespace. Elsewhere than in the first user namespace it
+        // made no container that maps the host's root.
+        Err(Errno::PERM) if !host.is_first_user_namespace => return Ok(()),
+        opened => opened.map_err(|errno| Error::kernel("opening /dev/null read-only", errno))?,
+    };
+    for stream in &host.null_streams {
+        let replaced = match *stream {
+            Fd::STDIN => dup2_stdin(&null),
+            Fd::STDOUT => dup2_stdout(&null),
+            _ => dup2_stderr(&null),
+        };
+        replaced.map_err(|errno| Error::kernel("replacing a standard stream", errno))?;
+    }
+    Ok(())
+}
+
+fn open_read_only() -> Result<OwnedFd, Errno> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let mount = open_tree(CWD, c"/dev/null", flags)?;
+    mount_setattr(Fd::of(&mount), Extent::Top, RDONLY, 0, 0)?;
+    let path = format!("/proc/self/fd/{}", mount.as_raw_fd());
+    let null = open(path, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
+    if is_null_device(Fd::of(&null))? { Ok(null) } else { Err(Errno::NODEV) }
+}
