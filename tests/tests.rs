@@ -12,6 +12,8 @@ mod cgroups;
 mod checkpoint;
 /// What may be typed, and what is said to it.
 mod command_line;
+/// Devices of the host, which a container uses and must not change.
+mod devices;
 /// What husk says of the machine that it is on.
 mod doctor;
 /// The very words that engines type.

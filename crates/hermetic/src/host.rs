@@ -1,6 +1,7 @@
 //! What the planner has to know of a machine and of who asks. Plain data.
 
 use crate::landlock::Landlock;
+use husk_script::sys::Fd;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,6 +45,8 @@ pub struct Host {
     pub landlock: Option<Landlock>,
     /// Which of the caller's standard streams are open for writing.
     pub written: [bool; 3],
+    /// Which of the caller's standard streams are the null device.
+    pub null_streams: Vec<Fd>,
     /// Whether places are missing in the profile's image: they are then made, where nobody finds them.
     pub lacks_places: bool,
 }

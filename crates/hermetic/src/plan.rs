@@ -131,6 +131,13 @@ pub fn plan<'b>(
     let null = files(profile, host, &wall, &mut plan)?;
     // After the last mount: Landlock forbids all of them. Before the streams become others.
     wall.raise(host, streams, &mut plan);
+    if host.uid == 0 && !host.null_streams.is_empty() {
+        // The caller's are open for root to change the device's permissions through them.
+        plan.at("streams");
+        for stream in &host.null_streams {
+            plan.push(Step::Dup3 { from: null.into(), to: *stream });
+        }
+    }
     let process = profile.image.as_ref().and_then(Image::process);
     let mask = process.map_or(0o022, |process| process.umask);
     plan.at("umask").push(Step::Umask { mask: Mode::from_raw_mode(mask) });
@@ -282,7 +289,8 @@ struct Tree<'p> {
     mount: Reg,
 }
 
-/// Makes the program's file system, with its working directory. Returns the null device in it, open for reading.
+/// Makes the program's file system, with its working directory. Returns the null device in it, open for reading and
+/// writing.
 fn files(profile: &Profile, host: &Host, wall: &Wall, plan: &mut Builder<'_>) -> Result<Reg, Error> {
     let covers = view::covers(host);
     let is_covered = |path: &Path| view::place(path, &covers).is_some();
@@ -307,6 +315,12 @@ fn files(profile: &Profile, host: &Host, wall: &Wall, plan: &mut Builder<'_>) ->
         let mount = plan.register()?;
         let path = plan.text(Path::new("/dev").join(name))?;
         plan.push(Step::OpenTree { path, extent: Extent::Top, out: mount });
+        // They belong to root on the host, who would need no capability to change their permissions. A device can be
+        // written to through a read-only mount.
+        if host.uid == 0 {
+            let (mount, extent) = (mount.into(), Extent::Top);
+            plan.push(Step::MountSetattr { mount, extent, set: RDONLY, clear: 0, propagation: 0 });
+        }
         devices.push((name, mount));
     }
     let image = profile.image.as_ref().zip(image_root);
@@ -581,7 +595,7 @@ pub(crate) fn layer(name: &str, lower: &str, plan: &mut Builder<'_>) -> Result<R
 }
 
 /// Devices, terminals and shared memory, in a directory of the program's own file system. Returns the null device,
-/// open for reading.
+/// open for reading and writing.
 fn fill_dev(
     directory: Reg,
     devices: Vec<(&str, Reg)>,
@@ -611,7 +625,7 @@ fn fill_dev(
         mqueue(wall, plan)?;
     }
     let null = plan.register()?;
-    plan.push(Step::Open { path: c"null", flags: OFlags::RDONLY, mode: Mode::empty(), out: null });
+    plan.push(Step::Open { path: c"null", flags: OFlags::RDWR, mode: Mode::empty(), out: null });
     Ok(null)
 }
 

@@ -5,8 +5,9 @@ use crate::host::{Found, Host, Procfs};
 use crate::image;
 use crate::landlock::Landlock;
 use crate::profile::{Image, Profile};
-use husk_script::sys::Errno;
+use husk_script::sys::at::is_null_device;
 use husk_script::sys::limits::getrlimit;
+use husk_script::sys::{Errno, Fd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fcntl_getfl, fstat, open, openat2, readlink};
 use rustix::process::{getegid, geteuid, getuid};
 use rustix::system::uname;
@@ -92,8 +93,15 @@ pub fn probe(profile: &Profile) -> Result<Host, Error> {
         mqueue: Path::new("/proc/sys/fs/mqueue").exists(),
         landlock: Landlock::probe(),
         written: [is_written(stdin()), is_written(stdout()), is_written(stderr())],
+        null_streams: null_streams(),
         lacks_places,
     })
+}
+
+fn null_streams() -> Vec<Fd> {
+    let streams = [Fd::STDIN, Fd::STDOUT, Fd::STDERR];
+    // Tolerated: a stream that is closed is none.
+    streams.into_iter().filter(|stream| is_null_device(*stream).unwrap_or(false)).collect()
 }
 
 /// Whether a release of Linux is this one or a later one.

@@ -120,6 +120,7 @@ mod tests {
             mqueue: false,
             landlock: None,
             written: [false; 3],
+            null_streams: Vec::new(),
             lacks_places: false,
         };
         let covers = super::covers(&host);

@@ -40,6 +40,7 @@ fn user() -> Host {
         mqueue: true,
         landlock: Landlock::of_version(7),
         written: [false, true, true],
+        null_streams: Vec::new(),
         lacks_places: false,
     }
 }
