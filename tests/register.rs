@@ -1,6 +1,6 @@
 //! Engines that are told of husk.
 
-use crate::util::{Runtime, is_husk, need};
+use crate::util::{Runtime, is_husk, is_root, need};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -22,9 +22,12 @@ fn every_engine_is_told_once_and_forgets() {
         };
         let shown = call("--print");
         assert!(shown.contains("/opt/husk"), "{shown}");
+        assert_eq!(call("--dry-run"), shown);
         assert_eq!(files(etc.path()), [] as [PathBuf; 0], "{engine}: shown, not written");
         let done = call("--default");
         let [file] = &files(etc.path())[..] else { panic!("{engine}: one file: {done}") };
+        let restart = if is_root() { "now: systemctl re" } else { "now: systemctl --user re" };
+        assert!(done.contains(restart) || engine == "podman", "{done}");
         assert!(done.starts_with(&format!("{}: written\n", file.display())), "{done}");
         let text = fs::read_to_string(file).unwrap();
         assert!(
@@ -33,7 +36,7 @@ fn every_engine_is_told_once_and_forgets() {
         );
         assert!(call("--default").ends_with(": nothing to do\n"));
         assert!(call("--undo").contains(": removed\n"));
-        assert_eq!(fs::read_dir(etc.path()).unwrap().count(), 0, "{engine}: its directories, too");
+        assert_eq!(files(etc.path()), [] as [PathBuf; 0], "{engine}");
         // What others have put something into is theirs.
         call("--default");
         let other = file.with_file_name("other");

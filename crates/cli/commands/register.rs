@@ -27,7 +27,7 @@ EXAMPLES:
 #[derive(Debug, clap::Args)]
 pub(super) struct Register {
     /// Print what would be written, and write nothing
-    #[arg(long)]
+    #[arg(long, alias = "dry-run")]
     print: bool,
     /// Have it use husk where nobody asks for another
     #[arg(long)]
@@ -56,11 +56,17 @@ enum Engine {
 
 impl Perform for Register {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
+        // As a user it is the user's own service manager that runs the engine.
+        let systemctl = if rustix::process::geteuid().is_root() { "systemctl" } else { "systemctl --user" };
         let (engine, restart) = match self.engine {
-            Engine::Podman => (register::Engine::Podman, "nothing to restart: podman reads it each time"),
-            Engine::Containerd => (register::Engine::Containerd, "now: systemctl restart containerd"),
-            Engine::Docker => (register::Engine::Docker, "now: systemctl reload docker"),
-            Engine::CriO => (register::Engine::CriO, "now: systemctl restart crio"),
+            Engine::Podman => {
+                (register::Engine::Podman, "nothing to restart: podman reads it each time".to_owned())
+            }
+            Engine::Containerd => {
+                (register::Engine::Containerd, format!("now: {systemctl} restart containerd"))
+            }
+            Engine::Docker => (register::Engine::Docker, format!("now: {systemctl} reload docker")),
+            Engine::CriO => (register::Engine::CriO, format!("now: {systemctl} restart crio")),
         };
         let registration = Registration {
             engine,

@@ -5,6 +5,7 @@
 
 use super::{Change, Registration};
 use crate::error::Error;
+use toml::{Table, Value};
 
 const BEGIN: &str = "\n# Written by 'husk register', which also takes it away ('--undo').\n";
 const END: &str = "# The end of what 'husk register' wrote.\n";
@@ -12,15 +13,22 @@ const END: &str = "# The end of what 'husk register' wrote.\n";
 /// What there has to be for tables to be of a version.
 const EMPTY: &str = "version = 2\n";
 
+/// The name of the default runtime, and what marks a line of ours that says it.
+const DEFAULT: &str = "default_runtime_name";
+const WAS: &str = " # by 'husk register', was: ";
+
 pub(super) fn change(registration: &Registration, program: Option<&str>) -> Result<Change, Error> {
     Change::new(&registration.etc, "containerd/config.toml", |before| {
         let others = match before {
-            Some(before) => without(before),
+            Some(before) => {
+                parse(registration, before)?;
+                without(before)
+            }
             None if program.is_none() => return Ok(None),
             None => EMPTY.to_owned(),
         };
         match program {
-            Some(program) => tables(registration, program, &others).map(|tables| Some(others + &tables)),
+            Some(program) => with(registration, program, &others).map(Some),
             None => Ok((others != EMPTY).then_some(others)),
         }
     })
@@ -29,46 +37,87 @@ pub(super) fn change(registration: &Registration, program: Option<&str>) -> Resu
 /// The configuration without what is ours.
 fn without(text: &str) -> String {
     let ours = text.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
-    ours.map_or_else(|| text.to_owned(), |(head, tail)| head.to_owned() + tail)
+    let text = ours.map_or_else(|| text.to_owned(), |(head, tail)| head.to_owned() + tail);
+    let lines = text.split_inclusive('\n').filter_map(|line| match line.split_once(WAS) {
+        Some((_, was)) if was.trim().is_empty() => None,
+        Some((ours, was)) => {
+            let indent = &ours[..ours.len() - ours.trim_start().len()];
+            Some(format!("{indent}{was}"))
+        }
+        None => Some(line.to_owned()),
+    });
+    lines.collect()
 }
 
-fn tables(registration: &Registration, program: &str, others: &str) -> Result<String, Error> {
-    let Some(version) = version(others) else {
+fn parse(registration: &Registration, text: &str) -> Result<Table, Error> {
+    text.parse().map_err(|error: toml::de::Error| {
+        let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
+        registration.error(&format!("config.toml, line {line}: broken TOML: {}", error.message()))
+    })
+}
+
+/// The configuration with husk among its runtimes.
+fn with(registration: &Registration, program: &str, others: &str) -> Result<String, Error> {
+    let table = parse(registration, others)?;
+    let version = table.get("version").and_then(Value::as_integer).unwrap_or(1);
+    if version < 2 {
         let reason = "config.toml is of version 1: write 'containerd config migrate' of it there first";
         return Err(registration.error(reason));
-    };
-    let plugin = if version == 2 { "io.containerd.grpc.v1.cri" } else { "io.containerd.cri.v1.runtime" };
-    let table = format!("[plugins.\"{plugin}\".containerd]");
-    let begins = |with: &str| others.lines().any(|line| line.trim().replace('\'', "\"").starts_with(with));
-    let is_there = begins(&table);
-    if registration.default && is_there {
-        let reason = format!("config.toml has {table}: write default_runtime_name = \"husk\" there yourself");
-        return Err(registration.error(&reason));
     }
-    let default = if registration.default {
-        table.clone() + "\ndefault_runtime_name = \"husk\"\n"
-    } else {
-        String::new()
-    };
-    let runtime = table.replace(']', ".runtimes.husk]");
-    let options = table.replace(']', ".runtimes.husk.options]");
+    let plugin = if version == 2 { "io.containerd.grpc.v1.cri" } else { "io.containerd.cri.v1.runtime" };
+    let containerd = ["plugins", plugin, "containerd"];
+    let name = format!("[plugins.\"{plugin}\".containerd");
+    let mut text = others.to_owned();
+    let mut ours = String::new();
+    if registration.default {
+        match with_default(others, &format!("{name}]")) {
+            Some(with) => text = with,
+            None => ours += &format!("{name}]\n{DEFAULT} = \"husk\"\n"),
+        }
+    }
     // A list of runtimes takes the place of the one that is built in, which has the default (containerd 1.6 does not
     // serve Kubernetes without it).
-    let builtin = if begins(&table.replace(']', ".runtimes")) {
-        String::new()
-    } else {
-        table.replace(']', ".runtimes.runc]") + "\nruntime_type = \"io.containerd.runc.v2\"\n"
-    };
-    let systemd = if registration.systemd_cgroup { "SystemdCgroup = true\n" } else { "" };
-    Ok(format!(
-        "{BEGIN}{default}{builtin}{runtime}\nruntime_type = \"io.containerd.runc.v2\"\n{options}\nBinaryName = {program}\n{systemd}{END}"
-    ))
+    let runtimes = find(&table, &containerd).and_then(|table| table.get("runtimes")?.as_table());
+    if runtimes.is_none() {
+        ours += &format!("{name}.runtimes.runc]\nruntime_type = \"io.containerd.runc.v2\"\n");
+    }
+    // One driver of cgroups serves all runtimes of a node: the kubelet's.
+    let runc = runtimes.and_then(|runtimes| runtimes.get("runc")?.get("options")?.get("SystemdCgroup"));
+    let systemd = registration.systemd_cgroup || runc.and_then(Value::as_bool).unwrap_or(false);
+    let systemd = if systemd { "SystemdCgroup = true\n" } else { "" };
+    let runtime = "runtime_type = \"io.containerd.runc.v2\"";
+    text += &format!(
+        "{BEGIN}{ours}{name}.runtimes.husk]\n{runtime}\n{name}.runtimes.husk.options]\nBinaryName = {program}\n{systemd}{END}"
+    );
+    // What is written in another way than tables of their own cannot be added to.
+    let written: Option<Table> = text.parse().ok();
+    let said = written.as_ref().and_then(|table| find(table, &containerd)?.get(DEFAULT)?.as_str());
+    if written.is_none() || registration.default && said != Some("husk") {
+        let reason = format!("config.toml does not have {name}] as a table: add the runtime there yourself");
+        return Err(registration.error(&reason));
+    }
+    Ok(text)
 }
 
-/// The version that a configuration is of, if it is one that we write.
-fn version(text: &str) -> Option<u32> {
-    let mut top = text.lines().map(str::trim).take_while(|line| !line.starts_with('['));
-    let line = top.find_map(|line| line.strip_prefix("version"))?;
-    let number = line.trim_start().strip_prefix('=')?.split('#').next()?.trim().parse().ok()?;
-    (number >= 2).then_some(number)
+fn find<'a>(table: &'a Table, path: &[&str]) -> Option<&'a Table> {
+    path.iter().try_fold(table, |table, key| table.get(*key)?.as_table())
+}
+
+/// The text with husk as the default in the table of this name, if it has that. The line says what it said before.
+fn with_default(text: &str, table: &str) -> Option<String> {
+    let lines: Vec<_> = text.split_inclusive('\n').collect();
+    let is_table = |line: &&str| line.trim().replace('\'', "\"").starts_with(table);
+    let head = lines.iter().position(is_table)?;
+    let inside = lines[head + 1..].iter().take_while(|line| !line.trim_start().starts_with('['));
+    let said = inside.clone().position(|line| line.trim_start().starts_with(DEFAULT));
+    let (before, was, after) = match said.map(|place| head + 1 + place) {
+        Some(place) => (&lines[..place], lines[place], &lines[place + 1..]),
+        None => (&lines[..=head], "", &lines[head + 1..]),
+    };
+    let line = if was.is_empty() { lines[head] } else { was };
+    let indent = &line[..line.len() - line.trim_start().len()];
+    // The head may be the last line.
+    let end = if before.last().is_some_and(|line| line.ends_with('\n')) { "" } else { "\n" };
+    let was = was.trim();
+    Some(format!("{}{end}{indent}{DEFAULT} = \"husk\"{WAS}{was}\n{}", before.concat(), after.concat()))
 }

@@ -53,8 +53,6 @@ pub struct Change {
     pub before: Option<String>,
     /// What is to be in it, if it is to be there.
     pub after: Option<String>,
-    /// How many directories it is below `etc`: they go with it if nothing else is in them.
-    depth: usize,
 }
 
 impl Change {
@@ -71,7 +69,7 @@ impl Change {
             Err(reason) => return Err(Error::file("read", path, reason)),
         };
         let after = after(before.as_deref())?;
-        Ok(Self { path, before, after, depth: Path::new(name).components().count() - 1 })
+        Ok(Self { path, before, after })
     }
 
     /// Carries it out, at once or not at all.
@@ -85,10 +83,8 @@ impl Change {
         }
         let failed = |act| move |reason| Error::file(act, &self.path, reason);
         let Some(after) = &self.after else {
-            fs::remove_file(&self.path).map_err(failed("remove"))?;
-            // Tolerated: what others have put something into is theirs.
-            self.path.ancestors().skip(1).take(self.depth).try_for_each(fs::remove_dir).unwrap_or(());
-            return Ok(());
+            // Its directory may have been there before, and stays.
+            return fs::remove_file(&self.path).map_err(failed("remove"));
         };
         // What is linked to is what is meant.
         let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());

@@ -158,10 +158,101 @@ fn containerd_is_told_in_the_version_that_it_has() {
     );
     assert!(written.contains("[plugins.\"io.containerd.cri.v1.runtime\".containerd.runtimes.husk.options]"));
     assert!(written.contains("default_runtime_name = \"husk\""), "{written}");
-    let taken = "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd]\n";
-    for wrong in ["", "version = 1\n", "[x]\nversion = 2\n", taken] {
+    let inline = "version = 3\nplugins = {'io.containerd.cri.v1.runtime' = {containerd = {}}}\n";
+    for wrong in ["", "version = 1\n", "[x]\nversion = 2\n", inline] {
         put(&etc, "containerd/config.toml", wrong);
         assert!(with().change().is_err(), "{wrong}");
     }
+    put(&etc, "containerd/config.toml", "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd]\n");
     apply(registration(Engine::Containerd, &etc).change());
+}
+
+/// What `containerd config default` writes, as far as its form matters: version 2 indents and quotes twice, version 3
+/// quotes once.
+const DEFAULTS: [&str; 2] = [
+    r#"disabled_plugins = []
+oom_score = 0
+version = 2
+
+[plugins]
+
+  [plugins."io.containerd.grpc.v1.cri"]
+    enable_selinux = false
+
+    [plugins."io.containerd.grpc.v1.cri".containerd]
+      default_runtime_name = "runc"
+      snapshotter = "overlayfs"
+
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes]
+
+        [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+          runtime_type = "io.containerd.runc.v2"
+
+          [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+            BinaryName = ""
+            SystemdCgroup = true
+
+[timeouts]
+  "io.containerd.timeout.shim.load" = "5s"
+"#,
+    r#"version = 3
+root = '/var/lib/containerd'
+
+[plugins]
+  [plugins.'io.containerd.cri.v1.runtime']
+    enable_selinux = false
+
+    [plugins.'io.containerd.cri.v1.runtime'.containerd]
+      ignore_blockio_not_enabled_errors = false
+
+      [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes]
+        [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+          runtime_type = 'io.containerd.runc.v2'
+
+          [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+            BinaryName = ''
+            SystemdCgroup = true
+"#,
+];
+
+#[test]
+fn containerds_own_default_configuration_is_understood() {
+    for (text, plugin) in
+        DEFAULTS.into_iter().zip(["io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"])
+    {
+        let etc = TempDir::new().unwrap();
+        let path = put(&etc, "containerd/config.toml", text);
+        let with = Registration { default: true, ..registration(Engine::Containerd, &etc) };
+        apply(with.change());
+        let written: toml::Table = fs::read_to_string(&path).unwrap().parse().unwrap();
+        let containerd = &written["plugins"][plugin]["containerd"];
+        assert_eq!(containerd["default_runtime_name"].as_str(), Some("husk"));
+        let options = &containerd["runtimes"]["husk"]["options"];
+        assert_eq!(options["BinaryName"].as_str(), Some("/usr/bin/husk"));
+        // As runc has it.
+        assert_eq!(options["SystemdCgroup"].as_bool(), Some(true));
+        assert_eq!(with.change().unwrap().after, Some(fs::read_to_string(&path).unwrap()));
+        apply(with.undoing());
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+}
+
+#[test]
+fn broken_toml_is_called_broken_with_its_line() {
+    let etc = TempDir::new().unwrap();
+    put(&etc, "containerd/config.toml", "version = 2\n[plugins\n");
+    let error = registration(Engine::Containerd, &etc).change().unwrap_err().to_string();
+    assert!(error.contains("config.toml, line 2: broken TOML"), "{error}");
+}
+
+#[test]
+fn undoing_leaves_directories() {
+    for engine in ENGINES {
+        let etc = TempDir::new().unwrap();
+        let path = registration(engine, &etc).change().unwrap().path;
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        apply(registration(engine, &etc).change());
+        apply(registration(engine, &etc).undoing());
+        assert!(path.parent().unwrap().is_dir() && !path.exists(), "{engine:?}");
+    }
 }
