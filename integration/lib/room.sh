@@ -8,6 +8,9 @@
 #     PATIENCE=300 ...                       how many seconds to wait for anything, on a slow machine
 #     MACHINE_IS_OURS=1 ...                  on a machine that is thrown away: change it, do not hide it
 #
+# A room whose engine no package has sets `engine` to "MODULE@VERSION PROGRAM TAGS": Go builds it, once, in
+# target/engines. The room is skipped where that cannot be done.
+#
 # A room has `before_checks`, `after_check` (what a check leaves) and `after_checks` (what the room leaves).
 # A check is a function `check_WHAT_IS_TRUE` of the room, in the order of the file. It runs in a subshell with `set -e`,
 # calls `need REASON COMMAND` for what a machine may lack, and is one line of output; what it said is kept in
@@ -23,6 +26,8 @@ shopt -s inherit_errexit
 
 room_script=$(readlink -f "$0")
 room=$(basename "$(dirname "$room_script")")
+# The checks of another room, where this one has the same engine in another version.
+room_checks=${room_checks:-$room_script}
 root=$(readlink -f "$(dirname "${BASH_SOURCE[0]}")/../..")
 logs=${CARGO_TARGET_DIR:-$root/target}/integration/$room
 examples=$root/examples
@@ -39,6 +44,26 @@ install_packages() {
     { apt-get -qq update && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
         apt-get -qq install --no-install-recommends --yes $packages; } >"$logs/apt.log" 2>&1 ||
         { echo "$room: not all of these could be installed: $packages (see $logs/apt.log)" >&2; exit 1; }
+}
+
+# Builds the program of a Go module into a directory of programs.
+build_engine() { # DIRECTORY MODULE@VERSION PROGRAM TAGS
+    local bin=$1 module=$2 program=$3 tags=$4 cache source
+    cache=${CARGO_TARGET_DIR:-$root/target}/engines/$(tr / - <<<"$module")
+    if [ ! -x "$cache/$program" ]; then
+        command -v go >/dev/null || { echo 'needs go'; return 1; }
+        mkdir -p "$cache"
+        {
+            # Not `go install`, which needs the list of the module's versions and permits no `replace`. A module comes
+            # without the packages that its list in vendor/ names.
+            source=$(go mod download -json "$module" | jq --exit-status --raw-output .Dir) &&
+                rm -rf "$cache/source" && cp -r --no-preserve=mode "$source" "$cache/source" &&
+                rm -rf "$cache/source/vendor" &&
+                (cd "$cache/source" && go build -buildvcs=false -tags "$tags" -o "$cache/" "./cmd/$program") &&
+                rm -rf "$cache/source"
+        } >"$logs/build.log" 2>&1 || { echo "$module cannot be built: $logs/build.log"; return 1; }
+    fi
+    cp "$cache/$program" "$bin/"
 }
 
 runtime_to_test() {
@@ -92,6 +117,12 @@ if [ -z "${HUSK_ROOM-}" ]; then
     chmod 711 "$HUSK_ROOM"
     mkdir "$HUSK_ROOM/bin" "$HUSK_ROOM/image"
     cp "$runtime" "$HUSK_ROOM/bin/husk"
+    # shellcheck disable=SC2086 # They are words.
+    if [ -n "${engine-}" ] && ! reason=$(build_engine "$HUSK_ROOM/bin" $engine); then
+        printf '%s: %-70s skip (%s)\n' "$room" "${engine%% *}" "$reason"
+        echo "$room: 0 passed, 0 failed, 1 skipped"
+        exit 0
+    fi
     make_image "$HUSK_ROOM/image"
     export HUSK_ROOM
     status=0
@@ -275,7 +306,7 @@ run_checks() { # WORD...
     before_checks
     exec >&3 2>&4 3>&- 4>&-
     begun=yes
-    for check in $(sed -n 's/^\(check_[a-z0-9_]*\)() {.*/\1/p' "$room_script"); do
+    for check in $(sed -n 's/^\(check_[a-z0-9_]*\)() {.*/\1/p' "$room_checks"); do
         wanted=$([ $# = 0 ] && echo yes || true)
         for word in "$@"; do case $check in *"$word"*) wanted=yes ;; esac; done
         [ -z "$wanted" ] || perform "$check"

@@ -160,7 +160,7 @@ check_pods_share_namespaces() {
     done
     same together "$(podman exec a hostname)"
     podman pod pause p
-    same Paused "$(podman pod inspect p | jq -r .State)"
+    same Paused "$(podman pod inspect --format '{{.State}}' p)"
     podman pod unpause p
     podman pod stop --time 5 p
     podman pod start p
