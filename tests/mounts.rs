@@ -288,7 +288,15 @@ fn overlay_of_many_layers_shows_them_all() {
     let options = json!([format!("lowerdir={}", layers.join(":"))]);
     let overlay = json!({ "destination": "/o", "type": "overlay", "source": "overlay", "options": options });
     let wanted: Vec<_> = names.iter().map(|name| format!("file-{name}")).collect();
-    prints(&inside("list /o").mounting(overlay), &wanted.join("\n"));
+    let bundle = inside("list /o").mounting(overlay);
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers =
+        release.split(|char: char| !char.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if version < (6, 8) {
+        return fails(&bundle, "layers that take more than 255 bytes together need Linux 6.8");
+    }
+    prints(&bundle, &wanted.join("\n"));
 }
 
 #[test]

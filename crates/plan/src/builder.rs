@@ -53,6 +53,15 @@ impl Plan<'_> {
         self.steps.iter().any(|step| matches!(step, Step::ForgetMemory))
     }
 
+    /// Whether a step belongs to an overlay whose layers are added one by one.
+    fn adds_layers(&self, step: usize) -> bool {
+        let mut steps = self.steps.iter().enumerate();
+        steps.any(|(other, added)| {
+            matches!(added, Step::FsconfigString { key, .. } if *key == mounts::LAYER)
+                && self.origin(other) == self.origin(step)
+        })
+    }
+
     /// What the failure of a step means, where the kernel has no words for it.
     #[must_use]
     pub fn meaning(&self, step: usize, errno: Errno) -> Option<Meaning> {
@@ -61,7 +70,8 @@ impl Plan<'_> {
             (Step::SchedSetattr { attr }, Errno::PERM) if attr.policy == SCHED_DEADLINE => {
                 "a deadline takes CAP_SYS_NICE, and process scheduler can't be used together with AllowedCPUs"
             }
-            (Step::FsconfigString { key, .. }, Errno::INVAL) if *key == mounts::LAYER => {
+            // An older kernel may take any parameter and refuse it when the file system is made.
+            (Step::FsconfigString { .. } | Step::Fsmount { .. }, Errno::INVAL) if self.adds_layers(step) => {
                 "layers that take more than 255 bytes together need Linux 6.8"
             }
             (Step::CheckExecutable { .. }, errno) => {
