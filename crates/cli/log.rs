@@ -115,7 +115,7 @@ impl Log {
             (Place::Standard, LogFormat::Text) => {
                 output::tell(&format!("{}: warning: {}\n", *NAME, escape::line(&warning)));
             }
-            // Who reads JSON there looks for an error.
+            // A reader of JSON on standard error expects an error.
             (Place::Standard, LogFormat::Json) => {}
             // podman reads the file as one object and would lose an error after a warning.
             (Place::File(_), LogFormat::Json) => self.held().push(warning),

@@ -13,6 +13,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
 pub(crate) struct Report {
@@ -43,10 +44,17 @@ pub(crate) fn descriptor(path: &Path) -> Option<i32> {
     number.parse().ok().filter(|_| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// A second descriptor for the open file of the first, of this process.
+/// Duplicates a descriptor of this process.
 fn duplicate(number: i32) -> io::Result<File> {
-    let own = pidfd_open(getpid(), PidfdFlags::empty())?;
-    Ok(pidfd_getfd(own, number, PidfdGetfdFlags::empty())?.into())
+    let duplicate = match number {
+        0 => io::stdin().as_fd().try_clone_to_owned()?,
+        1 => io::stdout().as_fd().try_clone_to_owned()?,
+        2 => io::stderr().as_fd().try_clone_to_owned()?,
+        // No owner of the number is known here, so no safe function can borrow it. In a container an engine's seccomp
+        // profile may forbid this call.
+        _ => pidfd_getfd(pidfd_open(getpid(), PidfdFlags::empty())?, number, PidfdGetfdFlags::empty())?,
+    };
+    Ok(duplicate.into())
 }
 
 impl Report {
@@ -132,7 +140,7 @@ impl Report {
     }
 }
 
-/// Writes all of it. A reader that closed its end of a pipe wants no more, which is no error.
+/// Writes all of `text`. It is not an error if the reader of a pipe has closed its end.
 fn write(file: &mut File, text: &str) -> io::Result<()> {
     match file.write_all(text.as_bytes()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),

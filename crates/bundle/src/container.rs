@@ -50,7 +50,7 @@ pub struct Container {
     pub seccomp: Option<husk_seccomp::Profile>,
     /// `linux.seccomp.listenerPath` with `listenerMetadata`.
     pub seccomp_listener: Option<SeccompListener>,
-    /// What becomes of names in the profile that are no system call's; crun's `seccomp_fail_unknown_syscall`.
+    /// How unknown system calls in the profile are treated; crun's `seccomp_fail_unknown_syscall`.
     pub unknown_calls: UnknownCalls,
     /// The mount option that `linux.mountLabel` is given by; crun's `mount_context_type`.
     pub mount_context: MountContext,
@@ -227,7 +227,7 @@ pub struct SeccompListener {
     pub metadata: Option<String>,
 }
 
-/// What becomes of a name in a seccomp profile that is no system call's.
+/// How a name in a seccomp profile is treated that is not a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownCalls {
     /// It is left out.
@@ -352,6 +352,17 @@ pub struct IdMapping {
     pub host_id: u32,
     /// `size`.
     pub size: u32,
+}
+
+impl IdMapping {
+    /// Returns the host's id for an id of the container, if one of the mappings covers it.
+    #[must_use]
+    pub fn host_id_in(mappings: &[Self], id: u32) -> Option<u32> {
+        mappings.iter().find_map(|map| {
+            let offset = id.checked_sub(map.container_id).filter(|offset| *offset < map.size)?;
+            map.host_id.checked_add(offset)
+        })
+    }
 }
 
 /// One of `linux.timeOffsets`.
@@ -485,7 +496,7 @@ pub enum Source {
     },
     /// The container's cgroups, whatever hierarchy the host has.
     Cgroup {
-        /// What of `options` is for cgroup v2 itself: `nsdelegate`.
+        /// The options for the file system of cgroup v2, such as `nsdelegate`.
         options: Vec<String>,
     },
 }

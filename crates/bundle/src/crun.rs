@@ -1,20 +1,21 @@
-//! Annotations by which crun's users ask for what config.json has no field for.
+//! crun's annotations, which stand for fields that config.json does not have.
 
 use crate::container::{Container, MountContext, SeccompListener, UnknownCalls};
 use crate::error::{Error, Field, Kind};
 use crate::{Warning, absolute};
 use std::path::PathBuf;
 
-/// What crun's annotations begin with.
+/// The prefix of crun's annotations.
 pub const ANNOTATIONS: &str = "run.oci.";
 
-/// Applies those that are known, and warns of the others, which have no effect.
+/// Applies the annotations that husk knows, and warns of others, which have no effect.
 pub(crate) fn apply(container: &mut Container, warnings: &mut Vec<Warning>) -> Result<(), Error> {
-    let annotations = container.annotations.clone();
-    let ours =
-        annotations.iter().filter_map(|(key, value)| Some((key, key.strip_prefix(ANNOTATIONS)?, value)));
-    for (key, name, value) in ours {
-        let field = Field::new("annotations").key(key);
+    let known = container.annotations.range(ANNOTATIONS.to_owned()..);
+    let known =
+        known.map_while(|(key, value)| Some((key.strip_prefix(ANNOTATIONS)?.to_owned(), value.clone())));
+    for (name, value) in known.collect::<Vec<_>>() {
+        let (name, value) = (name.as_str(), value.as_str());
+        let field = Field::new("annotations").key(&format!("{ANNOTATIONS}{name}"));
         match name {
             "keep_original_groups" => {
                 if let Some(process) = container.process.as_mut().filter(|_| is_set(value)) {
@@ -29,7 +30,7 @@ pub(crate) fn apply(container: &mut Container, warnings: &mut Vec<Warning>) -> R
             "pidfd_receiver" => container.pidfd_receiver = Some(path(value, &field)?),
             "seccomp.receiver" => {
                 let path = path(value, &field)?;
-                // The configuration's own counts more.
+                // `linux.seccomp.listenerPath` takes precedence.
                 container.seccomp_listener.get_or_insert(SeccompListener { path, metadata: None });
             }
             "seccomp_fail_unknown_syscall" if is_set(value) => {

@@ -102,7 +102,7 @@ pub enum Kind {
     Conflict(&'static str),
 }
 
-/// Who should see a warning.
+/// The readers of a warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// Everybody.
@@ -114,7 +114,7 @@ pub enum Notice {
 /// Something that is carried out otherwise than written, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// Who should see it.
+    /// Its readers.
     pub notice: Notice,
     /// Where.
     pub field: Field,

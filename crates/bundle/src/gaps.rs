@@ -69,8 +69,8 @@ fn is_before_1_3(config: &Value) -> bool {
     matches!((number(), number()), (Some(major), Some(minor)) if (major, minor) < (1, 3))
 }
 
-/// What is ambient has to be inheritable and permitted too (capabilities(7)). The program goes without the others,
-/// as with runc and crun. Engines ask for a whole set of them in every container, so this is only a detail.
+/// Drops ambient capabilities that are not inheritable and permitted too (capabilities(7)), as runc and crun do. Engines
+/// name such capabilities for every container, so the warning is shown on request only.
 fn keep_what_can_be_ambient(sets: &mut [u64; 5], field: &Field, warnings: &mut Vec<Warning>) {
     let [.., inheritable, permitted, ambient] = sets;
     let lost = *ambient & !(*inheritable & *permitted);

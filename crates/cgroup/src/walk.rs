@@ -8,7 +8,7 @@ use crate::file;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
-/// What [`walk`] calls for each cgroup.
+/// The function that [`walk`] calls for each cgroup.
 pub(crate) trait Visitor {
     /// Comes to a cgroup. Returns the names of those below it that are to be walked, too.
     fn enter(&mut self, directory: BorrowedFd<'_>) -> Result<Vec<String>, Errno>;

@@ -87,7 +87,7 @@ fn groups(
     plan: &mut Builder<'_>,
 ) -> Result<(), Error> {
     plan.at("process.user.additionalGids");
-    // Then engines still name the groups of the image's user, which crun ignores too.
+    // Engines still name the groups of the image's user in `additionalGids`. crun ignores them too.
     if process.keeps_groups {
         return Ok(());
     }

@@ -7,7 +7,7 @@
 use crate::error::Error;
 use crate::probe::is_first_user_namespace;
 use crate::record::Record;
-use husk_bundle::container::{NamespaceKind, Source};
+use husk_bundle::container::{IdMapping, NamespaceKind, Source};
 use husk_bundle::{Container, Field, Warning};
 use husk_cgroup::devices::built_in;
 use husk_cgroup::systemd::{self, Hierarchy, Owner, Systemd, Unit};
@@ -551,10 +551,7 @@ fn delegate(container: &Container) -> Option<rustix::fs::Uid> {
     let outside = if container.uid_mappings.is_empty() {
         inside
     } else {
-        container.uid_mappings.iter().find_map(|map| {
-            let offset = inside.checked_sub(map.container_id).filter(|offset| *offset < map.size)?;
-            map.host_id.checked_add(offset)
-        })?
+        IdMapping::host_id_in(&container.uid_mappings, inside)?
     };
     (outside != geteuid().as_raw()).then(|| rustix::fs::Uid::from_raw(outside))
 }

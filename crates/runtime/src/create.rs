@@ -80,8 +80,8 @@ pub fn create(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])
     // Before there is anything that a signal could have us leave behind, and before anybody keeps us waiting.
     let interrupt = Interrupt::hold()?;
     let mut console = Console::of(request.console_socket.as_deref(), &container, Stay::Detached, &interrupt)?;
-    let receiver = request.pidfd_socket.as_deref().or(container.pidfd_receiver.as_deref());
-    let watcher = Watcher::of(receiver, &interrupt)?;
+    let (option, annotation) = (request.pidfd_socket.as_deref(), container.pidfd_receiver.as_deref());
+    let watcher = Watcher::of(option, annotation, &interrupt)?;
     let creation = Creation::begin(store, &request.id)?;
     let mut record = record(request, &container);
     let begun = notify::offer(&creation.entry, &mut container, &mut warn)

@@ -126,7 +126,7 @@ pub fn exec(
     };
     let stay = if request.wait == Wait::Foreground { Stay::Foreground } else { Stay::Detached };
     let mut console = Console::of(request.console_socket.as_deref(), &container, stay, &interrupt)?;
-    let watcher = Watcher::of(request.pidfd_socket.as_deref(), &interrupt)?;
+    let watcher = Watcher::of(request.pidfd_socket.as_deref(), None, &interrupt)?;
 
     let target = Target { init: Fd::of(&init), namespaces: Namespaces::from_bits(record.namespaces) };
     let mut host = probe_process(&container, &users);

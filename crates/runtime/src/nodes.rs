@@ -1,7 +1,7 @@
 //! Device nodes for containers in a user namespace, whose root can make none.
 //!
-//! A node works only on a file system that was mounted in the first user namespace. Root makes them there, in a tmpfs
-//! that nobody else sees, and the container gets a mount of each. Who is not root shows the host's nodes.
+//! A node works only on a file system that was mounted in the first user namespace. Root makes the nodes there, in a
+//! private tmpfs, and the container gets a mount of each. For any other caller the host's nodes are mounted.
 
 use crate::error::Error;
 use crate::namespaces;
@@ -40,13 +40,16 @@ fn find(device: &Device) -> Option<PathBuf> {
 }
 
 fn is(path: &Path, kind: DeviceKind) -> bool {
-    let Ok(found) = stat(path) else { return false };
-    let is = match kind {
+    stat(path).is_ok_and(|found| (FileType::from_raw_mode(found.st_mode), found.st_rdev) == numbers(kind))
+}
+
+/// The type and the device number of a node, as mknod(2) takes them.
+fn numbers(kind: DeviceKind) -> (FileType, u64) {
+    match kind {
         DeviceKind::Character(major, minor) => (FileType::CharacterDevice, makedev(major, minor)),
         DeviceKind::Block(major, minor) => (FileType::BlockDevice, makedev(major, minor)),
-        DeviceKind::Fifo => return false,
-    };
-    (FileType::from_raw_mode(found.st_mode), found.st_rdev) == is
+        DeviceKind::Fifo => (FileType::Fifo, 0),
+    }
 }
 
 /// Makes a node of each of the container's devices, with the owner and the mode that were asked for, and returns a
@@ -60,7 +63,7 @@ pub(crate) fn make(container: &Container) -> Result<Vec<OwnedFd>, Error> {
     let mut owners = Vec::new();
     for device in &container.devices {
         let host = |what: &str, mappings: &[IdMapping], id: u32| {
-            host_id(mappings, id).ok_or_else(|| Error::Step {
+            IdMapping::host_id_in(mappings, id).ok_or_else(|| Error::Step {
                 origin: format!("linux.devices {}", device.path.display()),
                 failure: format!("{what} {id} is not mapped in the container's user namespace"),
             })
@@ -92,11 +95,7 @@ fn make_all(devices: &[Device], owners: &[(u32, u32)]) -> io::Result<Vec<OwnedFd
     let mut nodes = Vec::new();
     for (index, (device, (uid, gid))) in devices.iter().zip(owners).enumerate() {
         let name = index.to_string();
-        let (kind, number) = match device.kind {
-            DeviceKind::Character(major, minor) => (FileType::CharacterDevice, makedev(major, minor)),
-            DeviceKind::Block(major, minor) => (FileType::BlockDevice, makedev(major, minor)),
-            DeviceKind::Fifo => (FileType::Fifo, 0),
-        };
+        let (kind, number) = numbers(device.kind);
         mknodat(&root, &name, kind, Mode::empty(), number)?;
         let owner = (Uid::from_raw(*uid), Gid::from_raw(*gid));
         chownat(&root, &name, Some(owner.0), Some(owner.1), AtFlags::SYMLINK_NOFOLLOW)?;
@@ -105,12 +104,4 @@ fn make_all(devices: &[Device], owners: &[(u32, u32)]) -> io::Result<Vec<OwnedFd
         nodes.push(rustix::mount::open_tree(&root, &name, flags)?);
     }
     Ok(nodes)
-}
-
-/// The host's id of one of the container's.
-fn host_id(mappings: &[IdMapping], id: u32) -> Option<u32> {
-    mappings.iter().find_map(|map| {
-        let offset = id.checked_sub(map.container_id).filter(|offset| *offset < map.size)?;
-        map.host_id.checked_add(offset)
-    })
 }

@@ -1,5 +1,4 @@
-//! `--pidfd-socket`: somebody who is sent the pidfd of the process that is made, and so knows it for as long as he
-//! likes, whatever becomes of its pid.
+//! `--pidfd-socket`, and crun's annotation `run.oci.pidfd_receiver`: a program is sent the pidfd of the container's process.
 
 use crate::elsewhere::Elsewhere;
 use crate::error::Error;
@@ -7,22 +6,42 @@ use crate::interrupt::Interrupt;
 use husk_spawn::Child;
 use std::path::Path;
 
-/// Whoever listens there, if anybody was named.
-pub(crate) struct Watcher(Option<Elsewhere>);
+/// The program that is sent the pidfd, if one was named, and by what it was named.
+pub(crate) struct Watcher(Option<(Elsewhere, Origin)>);
+
+#[derive(Clone, Copy)]
+struct Origin {
+    connect: &'static str,
+    send: &'static str,
+}
+
+const OPTION: Origin =
+    Origin { connect: "--pidfd-socket: connect", send: "--pidfd-socket: send the pidfd to" };
+const ANNOTATION: Origin = Origin {
+    connect: "annotations.run.oci.pidfd_receiver: connect",
+    send: "annotations.run.oci.pidfd_receiver: send the pidfd to",
+};
 
 impl Watcher {
-    /// Connects, before there is a process.
-    pub(crate) fn of(socket: Option<&Path>, interrupt: &Interrupt) -> Result<Self, Error> {
-        let connect = |path: &Path| Elsewhere::connect("--pidfd-socket: connect", path, interrupt);
-        socket.map(connect).transpose().map(Self)
+    /// Connects, before there is a process. The option counts more than the annotation.
+    pub(crate) fn of(
+        option: Option<&Path>,
+        annotation: Option<&Path>,
+        interrupt: &Interrupt,
+    ) -> Result<Self, Error> {
+        let named = option.map(|path| (path, OPTION)).or(annotation.map(|path| (path, ANNOTATION)));
+        let connect = |(path, origin): (&Path, Origin)| {
+            Elsewhere::connect(origin.connect, path, interrupt).map(|socket| (socket, origin))
+        };
+        named.map(connect).transpose().map(Self)
     }
 
-    /// Sends it.
+    /// Sends the pidfd.
     pub(crate) fn tell(&self, child: &Child, interrupt: &Interrupt) -> Result<(), Error> {
-        /// What goes with it. runc says `standard` or `setns`, and nobody looks.
+        /// The message beside the descriptor. runc says `standard` or `setns`, and receivers ignore it.
         const NAME: &[u8] = b"pidfd";
         match &self.0 {
-            Some(socket) => socket.send("--pidfd-socket: send the pidfd to", NAME, child, interrupt),
+            Some((socket, origin)) => socket.send(origin.send, NAME, child, interrupt),
             None => Ok(()),
         }
     }

@@ -76,8 +76,8 @@ pub fn run(
     };
     let stay = if how == Run::Detached { Stay::Detached } else { Stay::Foreground };
     let mut console = Console::of(request.console_socket.as_deref(), &container, stay, &interrupt)?;
-    let receiver = request.pidfd_socket.as_deref().or(container.pidfd_receiver.as_deref());
-    let watcher = Watcher::of(receiver, &interrupt)?;
+    let (option, annotation) = (request.pidfd_socket.as_deref(), container.pidfd_receiver.as_deref());
+    let watcher = Watcher::of(option, annotation, &interrupt)?;
     timings.begin("reserve the name");
     // Unless it is committed nothing is left of it, at the end or on the way.
     let creation = Creation::begin(store, &request.id)?;
