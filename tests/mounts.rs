@@ -269,34 +269,67 @@ fn empty_options_are_skipped_and_joined_options_are_split() {
     Runtime::under_test().call("validate", &[&path]).prints("0 errors, 0 warnings");
 }
 
+/// An overlay at /o with a layer in `place` for each name, whose only file is named like the layer.
+fn overlay(place: &Path, names: &[String], upper: &str) -> Value {
+    let layers = names.iter().map(|name| {
+        let layer = place.join(name);
+        fs::create_dir(&layer).unwrap();
+        fs::write(layer.join(format!("file-{name}")), "").unwrap();
+        layer.to_str().unwrap().replace('\\', "\\\\").replace(':', "\\:")
+    });
+    let lower = format!("lowerdir={}", layers.collect::<Vec<_>>().join(":"));
+    let options = if upper.is_empty() { json!([lower]) } else { json!([lower, upper, "noatime"]) };
+    json!({ "destination": "/o", "type": "overlay", "source": "overlay", "options": options })
+}
+
+fn is_linux_since(wanted: (u32, u32)) -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers =
+        release.split(|char: char| !char.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= wanted
+}
+
 #[test]
 fn overlay_of_many_layers_shows_them_all() {
     need!(is_root(), "needs root to mount an overlay");
     need!(fs::read_to_string("/proc/filesystems").unwrap().contains("\toverlay\n"), "needs overlayfs");
-    let place = tempfile::tempdir().unwrap();
-    // fsconfig(2) takes 255 bytes, and the names of layers may have colons and backslashes in them.
-    let names: Vec<_> = (10..60).map(|number| format!("layer:{number}\\")).collect();
-    let layers: Vec<_> = names
-        .iter()
-        .map(|name| {
-            let layer = place.path().join(name);
-            fs::create_dir(&layer).unwrap();
-            fs::write(layer.join(format!("file-{name}")), "").unwrap();
-            layer.to_str().unwrap().replace('\\', "\\\\").replace(':', "\\:")
-        })
-        .collect();
-    let options = json!([format!("lowerdir={}", layers.join(":"))]);
-    let overlay = json!({ "destination": "/o", "type": "overlay", "source": "overlay", "options": options });
-    let wanted: Vec<_> = names.iter().map(|name| format!("file-{name}")).collect();
-    let bundle = inside("list /o").mounting(overlay);
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    let mut numbers =
-        release.split(|char: char| !char.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
-    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if version < (6, 8) {
-        return fails(&bundle, "layers that take more than 255 bytes together need Linux 6.8");
+    // fsconfig(2) takes 255 bytes, and mount(2) 4095. Names of layers may have colons and backslashes in them.
+    for (last, padding) in [(60, ""), (40, "x".repeat(150).as_str())] {
+        let place = tempfile::tempdir().unwrap();
+        let names: Vec<_> = (10..last).map(|number| format!("layer:{number}\\{padding}")).collect();
+        let bundle = inside("list /o").mounting(overlay(place.path(), &names, ""));
+        let is_long = !padding.is_empty();
+        if is_long && !is_linux_since((6, 8)) {
+            fails(&bundle, "options longer than 4095 bytes with lowerdir need Linux 6.8");
+        } else {
+            let wanted: Vec<_> = names.iter().map(|name| format!("file-{name}")).collect();
+            prints(&bundle, &wanted.join("\n"));
+        }
     }
-    prints(&bundle, &wanted.join("\n"));
+}
+
+#[test]
+fn overlay_with_a_long_upper_directory_is_written_to() {
+    need!(is_root(), "needs root to mount an overlay");
+    need!(fs::read_to_string("/proc/filesystems").unwrap().contains("\toverlay\n"), "needs overlayfs");
+    // An upper layer cannot be on an overlay, and /tmp of a container is.
+    let place = tempfile::tempdir_in("/dev/shm").unwrap();
+    let private = format!("{0}/{0}", "p".repeat(140));
+    let [upper, work] = ["upper", "work"].map(|name| place.path().join(&private).join(name));
+    for directory in [&upper, &work] {
+        fs::create_dir_all(directory).unwrap();
+    }
+    let options = format!("upperdir={},workdir={}", upper.display(), work.display());
+    let overlay = overlay(place.path(), &["low".to_owned()], &options);
+    let line = run(&inside("mount /o").mounting(overlay.clone())).succeeds();
+    assert!(line.split([' ', ',']).any(|option| option == "noatime"), "{line}");
+    // What is mounted for a moment on the container's root does not reach the host.
+    let shared = json!("shared");
+    let bundle = inside("write /o/new").mounting(overlay).with("/linux/rootfsPropagation", shared);
+    run(&bundle).succeeds();
+    assert!(upper.join("new").exists());
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains(bundle.path().to_str().unwrap()), "{mounts}");
 }
 
 #[test]

@@ -37,13 +37,14 @@ pub(crate) fn settle(container: &mut Container, warnings: &mut Vec<Warning>) {
     let has_no_sysfs = has(NamespaceKind::User) && !has(NamespaceKind::Network);
     for (index, mount) in container.mounts.iter_mut().enumerate() {
         let field = Field::new("mounts").index(index);
+        if !has_cgroups
+            && let Some(options) = options_of_cgroups(&mut mount.source).filter(|options| !options.is_empty())
+        {
+            let text = "are ignored without a cgroup namespace: the host's cgroups keep the host's options";
+            warnings.push(Warning::new(field.key("options"), text.to_owned()));
+            options.clear();
+        }
         match &mut mount.source {
-            Source::Cgroup { options } if !options.is_empty() && !has_cgroups => {
-                let text =
-                    "are ignored without a cgroup namespace: the host's cgroups keep the host's options";
-                warnings.push(Warning::new(field.key("options"), text.to_owned()));
-                options.clear();
-            }
             // A new sysfs takes privileges over the network namespace (fs/sysfs/mount.c, `sysfs_init_fs_context`).
             Source::New { fstype, .. } if fstype == "sysfs" && has_no_sysfs => {
                 let text = "is the host's /sys, read-only: without a network namespace of its own a user namespace \
@@ -55,6 +56,14 @@ pub(crate) fn settle(container: &mut Container, warnings: &mut Vec<Warning>) {
             }
             _ => {}
         }
+    }
+}
+
+fn options_of_cgroups(source: &mut Source) -> Option<&mut Vec<String>> {
+    match source {
+        Source::Cgroup { options } => Some(options),
+        Source::New { fstype, options, .. } if fstype == "cgroup2" => Some(options),
+        _ => None,
     }
 }
 

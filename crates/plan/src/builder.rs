@@ -72,7 +72,7 @@ impl Plan<'_> {
             }
             // An older kernel may take any parameter and refuse it when the file system is made.
             (Step::FsconfigString { .. } | Step::Fsmount { .. }, Errno::INVAL) if self.adds_layers(step) => {
-                "layers that take more than 255 bytes together need Linux 6.8"
+                "options longer than 4095 bytes with lowerdir need Linux 6.8"
             }
             (Step::CheckExecutable { .. }, errno) => {
                 return program::not_found(&self.program, errno).map(Meaning::Whole);

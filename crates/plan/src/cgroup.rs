@@ -22,16 +22,8 @@ pub(crate) fn attach<'b>(
 ) -> Result<(), Error> {
     let has_own = namespaces::has(around.container, NamespaceKind::Cgroup);
     match &around.host.cgroup {
-        // A new mount in the first cgroup namespace would set the flags of the host's hierarchy
-        // (kernel/cgroup/cgroup.c, `apply_cgroup_root_flags`): without `memory_recursiveprot` the host loses it. A
-        // user namespace may not mount it there at all. So what the host has mounted is shown.
-        CgroupMount::V2 if !has_own => {
-            let tree = plan.register()?;
-            plan.push(Step::OpenTree { path: c"/sys/fs/cgroup", extent: Extent::Top, out: tree });
-            change(tree, mount.attributes, plan);
-            put(tree, Place::Directory, target, mount, around.root, plan);
-            plan.release(tree);
-        }
+        // See `hosts`.
+        CgroupMount::V2 if !has_own => show(Path::new("/sys/fs/cgroup"), mount, target, around, plan)?,
         CgroupMount::V2 => {
             let attributes = mount.attributes;
             let new = New { fstype: "cgroup2", name: "cgroup", options, attributes, label: None };
@@ -44,6 +36,31 @@ pub(crate) fn attach<'b>(
             plan.release(tmpfs);
         }
     }
+    Ok(())
+}
+
+/// The host's mount of cgroup v2 that a mount of type `cgroup2` shows, if the container is in the host's cgroup
+/// namespace. A new mount there would set the flags of the host's hierarchy (kernel/cgroup/cgroup.c,
+/// `apply_cgroup_root_flags`): the host would lose `memory_recursiveprot`. A user namespace cannot mount it there at
+/// all.
+pub(crate) fn hosts<'a>(fstype: &str, around: &Around<'a>) -> Option<&'a Path> {
+    let has_own = namespaces::has(around.container, NamespaceKind::Cgroup);
+    around.host.cgroup2.as_deref().filter(|_| fstype == "cgroup2" && !has_own)
+}
+
+/// Shows a mount of the host.
+pub(crate) fn show<'b>(
+    path: &Path,
+    mount: &Mount,
+    target: Target<'b>,
+    around: &Around<'_>,
+    plan: &mut Builder<'b>,
+) -> Result<(), Error> {
+    let (tree, path) = (plan.register()?, plan.text(path)?);
+    plan.push(Step::OpenTree { path, extent: Extent::Top, out: tree });
+    change(tree, mount.attributes, plan);
+    put(tree, Place::Directory, target, mount, around.root, plan);
+    plan.release(tree);
     Ok(())
 }
 

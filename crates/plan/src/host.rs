@@ -30,6 +30,8 @@ pub struct Host {
     pub revealing: Vec<PathBuf>,
     /// What a mount of type `cgroup` shows.
     pub cgroup: CgroupMount,
+    /// Where the host has cgroup v2 mounted. Only looked for where a mount of type `cgroup2` asks for it.
+    pub cgroup2: Option<PathBuf>,
     /// How the child comes into the container's cgroup.
     pub entry: CgroupEntry,
     /// The signals that the caller ignores, which exec would leave so.

@@ -20,6 +20,7 @@ mod identity;
 mod ids;
 mod kernel;
 mod keyring;
+mod legacy;
 mod lsm;
 mod masks;
 mod mounts;

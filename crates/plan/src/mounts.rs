@@ -2,7 +2,7 @@
 
 use crate::builder::{Builder, Error};
 use crate::host::Host;
-use crate::{cgroup, namespaces, rootfs};
+use crate::{cgroup, legacy, namespaces, rootfs};
 use husk_bundle::Container;
 use husk_bundle::container::{Attributes, Mount, MountIdMapping, NamespaceKind, Reconfiguration, Source};
 use husk_script::sys::mount::{Extent, MountPropagationFlags};
@@ -68,6 +68,10 @@ pub(crate) fn attach(around: &Around<'_>, plan: &mut Builder<'_>) -> Result<Late
                 let mut attributes = mount.attributes;
                 if is_late {
                     attributes.set &= !attr::RDONLY;
+                }
+                if let Some(path) = cgroup::hosts(fstype, around) {
+                    cgroup::show(path, mount, target, around, plan)?;
+                    continue;
                 }
                 let new = New { fstype, name, options, attributes, label: label(fstype, around, plan)? };
                 let tree = new.make(around.root, target, plan)?;
@@ -167,6 +171,9 @@ pub(crate) struct New<'a> {
 impl New<'_> {
     /// Makes it for a place.
     fn make<'b>(&self, root: Reg, target: Target<'b>, plan: &mut Builder<'b>) -> Result<Reg, Error> {
+        if let Some(data) = legacy::data(self, plan)? {
+            return legacy::mount(self, &data, root, plan);
+        }
         let fs = self.configure(plan)?;
         // As runc: what covers a directory of the image looks like it.
         if self.fstype == "tmpfs" && !self.options.iter().any(|option| option.starts_with("mode=")) {
@@ -225,7 +232,7 @@ pub fn options(fs: Reg, options: &[String], plan: &mut Builder<'_>) -> Result<()
 }
 
 /// The longest string that fsconfig(2) takes (fs/fsopen.c).
-const LONGEST: usize = 255;
+pub(crate) const LONGEST: usize = 255;
 
 /// Sets a parameter to a string.
 fn string<'b>(fs: Reg, key: &'b CStr, value: &str, plan: &mut Builder<'b>) -> Result<(), Error> {
@@ -238,8 +245,8 @@ fn string<'b>(fs: Reg, key: &'b CStr, value: &str, plan: &mut Builder<'b>) -> Re
     Ok(())
 }
 
-/// Sets the layers of an overlay one by one, of which there may be more than one string holds. Here a colon or a
-/// backslash of a path stands for itself, and layers after an empty one hold data only (overlayfs.rst, "Data-only
+/// Sets the layers of an overlay one by one, for they are longer than a string may be, and longer than
+/// [mount(2)](legacy) takes. Here a colon or a backslash of a path stands for itself, and layers after an empty one hold data only (overlayfs.rst, "Data-only
 /// lower layers").
 fn layers(fs: Reg, value: &str, plan: &mut Builder<'_>) -> Result<(), Error> {
     let (mut key, mut layer, mut is_escaped) = (LAYER, String::new(), false);

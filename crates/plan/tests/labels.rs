@@ -22,6 +22,7 @@ fn host() -> Host {
         procfs_takes_pidns: true,
         revealing: Vec::new(),
         cgroup: CgroupMount::V2,
+        cgroup2: None,
         entry: CgroupEntry::Born,
         ignored: SignalSet::EMPTY,
         null_streams: Vec::new(),

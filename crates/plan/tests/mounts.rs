@@ -53,26 +53,59 @@ fn overlay(options: &[&str]) -> Value {
 }
 
 #[test]
-fn layers_longer_than_fsconfig_takes_are_added_one_by_one() {
-    let long = "x".repeat(250);
-    let found = lines(&overlay(&[&format!(r"lowerdir=/a\:b:/{long}:/c\\d::/data")]), &["mount"]);
-    let layers: Vec<_> = found.iter().filter(|line| line.contains("dir+=")).collect();
-    // A listing shows a backslash as two.
-    let wanted = ["lowerdir+=/a:b", &format!("lowerdir+=/{long}"), r"lowerdir+=/c\\d", "datadir+=/data"];
-    assert_eq!(layers.len(), wanted.len(), "{found:#?}");
-    for (line, wanted) in layers.iter().zip(wanted) {
-        assert!(line.ends_with(wanted), "{line} {wanted}");
+fn options_longer_than_fsconfig_takes_are_given_to_mount() {
+    let long = format!("/{}", "x".repeat(260));
+    for option in [format!(r"lowerdir=/a\:b:{long}:/c\\d::/data"), format!("upperdir={long}/y")] {
+        let found = lines(&overlay(&["sync", &option, "async", "metacopy=on"]), &["mount"]);
+        let mount =
+            found.iter().find(|line| line.starts_with("mount ")).unwrap_or_else(|| panic!("{found:#?}"));
+        // A listing shows a backslash as two.
+        let wanted = format!("{},metacopy=on", option.replace('\\', r"\\"));
+        assert!(mount.contains(&wanted), "{mount} {wanted}");
     }
-    // As they were where they fit.
+    // fsconfig(2) where they fit.
     let found = lines(&overlay(&["lowerdir=/a:/b"]), &["mount"]);
     assert!(found.iter().any(|line| line.ends_with("lowerdir=/a:/b")), "{found:#?}");
 }
 
 #[test]
-fn option_longer_than_fsconfig_takes_is_an_error_that_says_so() {
-    let long = format!("/{}", "x".repeat(255));
-    for (option, key) in [("upperdir", "upperdir"), ("lowerdir", "lowerdir+")] {
-        let error = plan(&overlay(&[&format!("{option}={long}")]), &["mount"]).unwrap_err().to_string();
-        assert_eq!(error, format!("mounts[0] /o: {key}: a value of 256 bytes, and the kernel takes 255"));
+fn layers_longer_than_a_page_are_added_one_by_one() {
+    let long: String = (10..42).map(|number| format!("/{number}{}:", "x".repeat(125))).collect();
+    let found = lines(&overlay(&[&format!(r"lowerdir=/a\:b:{long}/c\\d::/data")]), &["mount"]);
+    let layers: Vec<_> = found.iter().filter(|line| line.contains("dir+=")).collect();
+    assert_eq!(layers.len(), 35, "{found:#?}");
+    for (layer, wanted) in [(0, "lowerdir+=/a:b"), (33, r"lowerdir+=/c\\d"), (34, "datadir+=/data")] {
+        assert!(layers[layer].ends_with(wanted), "{} {wanted}", layers[layer]);
     }
+}
+
+#[test]
+fn options_longer_than_a_page_are_an_error_that_says_so() {
+    let long = format!("/{}", "x".repeat(4090));
+    let cases = [
+        ("upperdir", "options of 4100 bytes in all, and the kernel takes 4095"),
+        ("lowerdir", "lowerdir+: a value of 4091 bytes, and the kernel takes 255"),
+    ];
+    for (option, wanted) in cases {
+        let error = plan(&overlay(&[&format!("{option}={long}")]), &["mount"]).unwrap_err().to_string();
+        assert_eq!(error, format!("mounts[0] /o: {wanted}"));
+    }
+    let tmpfs =
+        json!({ "destination": "/t", "type": "tmpfs", "options": [format!("mpol={}", "x".repeat(256))] });
+    let error = plan(&tmpfs, &["mount"]).unwrap_err().to_string();
+    assert_eq!(error, "mounts[0] /t: mpol: a value of 256 bytes, and the kernel takes 255");
+}
+
+// A new mount there would set the flags of the host's hierarchy.
+#[test]
+fn type_cgroup2_in_the_hosts_cgroup_namespace_is_the_hosts_mount() {
+    let mount = json!({ "destination": "/cg", "type": "cgroup2", "options": ["ro", "nsdelegate"] });
+    let found = lines(&mount, &["mount"]);
+    assert!(found.iter().any(|line| line.contains("/sys/fs/cgroup")), "{found:#?}");
+    assert!(!found.iter().any(|line| line.starts_with("fs")), "{found:#?}");
+    let found = lines(&mount, &["mount", "cgroup"]);
+    assert!(
+        found.iter().any(|line| line.starts_with("fsopen") || line.contains("fsopen cgroup2")),
+        "{found:#?}"
+    );
 }

@@ -6,7 +6,7 @@ use crate::procfs;
 use crate::resctrl;
 use crate::users::Users;
 use husk_bundle::Container;
-use husk_bundle::container::Source;
+use husk_bundle::container::{Mount, Source};
 use husk_plan::{AppArmor, CgroupEntry, CgroupMount, Host, Selinux, makes_nodes};
 use husk_script::sys::Fd;
 use husk_script::sys::at::is_null_device;
@@ -34,6 +34,7 @@ pub(crate) fn probe(container: &Container) -> Host {
         } else {
             CgroupMount::V2
         },
+        cgroup2: container.mounts.iter().any(is_cgroup2).then(cgroup2).flatten(),
         nodes,
         resctrl: container.intel_rdt.as_ref().and_then(|_| resctrl::probe()),
         ..process
@@ -55,6 +56,7 @@ pub(crate) fn probe_process(container: &Container, users: &Users) -> Host {
         procfs_takes_pidns: false,
         revealing: Vec::new(),
         cgroup: CgroupMount::V2,
+        cgroup2: None,
         entry: CgroupEntry::None,
         // Tolerated: without an answer for one signal nothing is known to be ignored.
         ignored: ignored().unwrap_or_default(),
@@ -183,6 +185,16 @@ pub(crate) fn cgroup() -> CgroupMount {
         (!controllers.is_empty() && path.exists()).then(|| (controllers.to_owned(), path))
     });
     CgroupMount::V1(hierarchies.collect())
+}
+
+fn is_cgroup2(mount: &Mount) -> bool {
+    matches!(&mount.source, Source::New { fstype, .. } if fstype == "cgroup2")
+}
+
+/// Where the host has cgroup v2 mounted: alone, or beside version 1.
+pub(crate) fn cgroup2() -> Option<PathBuf> {
+    let places = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(PathBuf::from);
+    places.into_iter().find(|place| place.join("cgroup.controllers").exists())
 }
 
 /// The home directory of the program's user.

@@ -18,6 +18,7 @@ pub(crate) fn v2_root(container: &Container) -> Host {
         procfs_takes_pidns: true,
         revealing: Vec::new(),
         cgroup: CgroupMount::V2,
+        cgroup2: Some(PathBuf::from("/sys/fs/cgroup")),
         entry: CgroupEntry::Born,
         ignored: SignalSet::EMPTY.with(Signal::PIPE),
         null_streams: Vec::new(),

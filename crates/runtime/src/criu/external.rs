@@ -11,7 +11,7 @@
 use super::Message;
 use super::protocol::{numbered, option, pair};
 use crate::error::Error;
-use crate::probe::unescaped;
+use crate::probe::{cgroup2, unescaped};
 use husk_bundle::Container;
 use husk_bundle::container::{NamespaceKind, Source};
 use husk_plan::CgroupMount;
@@ -66,6 +66,9 @@ fn all(container: &Container, cgroups: &CgroupMount) -> Result<Vec<External>, Er
             // In the host's cgroup namespace the host's mount is shown.
             (Source::Cgroup { .. }, CgroupMount::V2) if !own_cgroups => {
                 all.push(External { origin, destination, source: PathBuf::from("/sys/fs/cgroup") });
+            }
+            (Source::New { fstype, .. }, _) if fstype == "cgroup2" && !own_cgroups => {
+                all.extend(cgroup2().map(|source| External { origin, destination, source }));
             }
             _ => {}
         }
