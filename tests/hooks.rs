@@ -356,6 +356,35 @@ fn arguments_and_environment_have_defaults() {
     self::log(&bundle).iter().for_each(|line| assert_eq!(line["environment"], json!([]), "{}", line["name"]));
 }
 
+// Annotations of crun's.
+#[test]
+fn output_of_hooks_is_appended_to_the_files_that_annotations_name() {
+    need!(is_husk(), "runc does not know the annotations");
+    let runtime = Runtime::under_test();
+    let say = |kind| (kind, hook(kind, &["say", kind, &format!("error of {kind}")]));
+    let outside: Vec<_> = KINDS.into_iter().filter(|kind| *kind != "startContainer").collect();
+    let hooks: Vec<_> = outside.iter().copied().map(say).collect();
+    let bundle = witnessed("exit 0", &hooks);
+    let [stdout, stderr] = ["stdout", "stderr"].map(|name| bundle.path().join(name));
+    fs::write(&stdout, "before\n").unwrap();
+    let with = |bundle: Bundle, stdout: &Path| {
+        let annotations = json!({ "run.oci.hooks.stdout": stdout, "run.oci.hooks.stderr": stderr });
+        bundle.with("/annotations", annotations)
+    };
+    let bundle = with(bundle, &stdout);
+    runtime.run(&bundle).prints("");
+    assert_eq!(fs::read_to_string(&stdout).unwrap(), format!("before\n{}\n", outside.join("\n")));
+    let errors: String = outside.iter().map(|kind| format!("error of {kind}\n")).collect();
+    assert_eq!(fs::read_to_string(&stderr).unwrap(), errors);
+
+    for kind in ["prestart", "createContainer"] {
+        let bundle = Bundle::running("exit 0").with("/hooks", json!({ kind: [hook(kind, &["exit", "0"])] }));
+        let error = runtime.run(&with(bundle, Path::new("/no/such/file")));
+        error.fails(1, "/no/such/file: no such file or directory");
+    }
+    assert!(runtime.is_empty());
+}
+
 #[test]
 fn a_container_is_open_to_hooks_until_it_is_closed() {
     // What is covered and read-only for the program is not for those who prepare it (runc's order too).

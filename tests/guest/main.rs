@@ -191,6 +191,10 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
             std::io::Write::write_all(&mut fs::OpenOptions::new().append(true).open(file)?, line.as_bytes())?;
         }
         // Says something and ends with this code.
+        ["say", words, error] => {
+            println!("{words}");
+            eprintln!("{error}");
+        }
         ["fail", code, words] => {
             println!("out {words}");
             eprintln!("err {words}");

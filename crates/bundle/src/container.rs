@@ -436,6 +436,18 @@ pub struct Hooks {
     pub poststart: Vec<Hook>,
     /// In the runtime's namespaces, after the container is deleted.
     pub poststop: Vec<Hook>,
+    /// Where the standard output and the standard error of all hooks are appended; crun's `hooks.stdout` and
+    /// `hooks.stderr`.
+    pub streams: HookStreams,
+}
+
+/// Files for the output of hooks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HookStreams {
+    /// For standard output.
+    pub stdout: Option<PathBuf>,
+    /// For standard error.
+    pub stderr: Option<PathBuf>,
 }
 
 /// A program to run at one point of a container's life.

@@ -6,16 +6,27 @@ use crate::{Warning, absolute};
 use std::path::PathBuf;
 
 /// The prefix of crun's annotations.
-pub const ANNOTATIONS: &str = "run.oci.";
+pub const PREFIX: &str = "run.oci.";
+
+/// Those that have an effect, without the prefix.
+pub const ANNOTATIONS: &[&str] = &[
+    "hooks.stderr",
+    "hooks.stdout",
+    "keep_original_groups",
+    "mount_context_type",
+    "pidfd_receiver",
+    "seccomp.receiver",
+    "seccomp_fail_unknown_syscall",
+    "systemd.subgroup",
+];
 
 /// Applies the annotations that husk knows, and warns of others, which have no effect.
 pub(crate) fn apply(container: &mut Container, warnings: &mut Vec<Warning>) -> Result<(), Error> {
-    let known = container.annotations.range(ANNOTATIONS.to_owned()..);
-    let known =
-        known.map_while(|(key, value)| Some((key.strip_prefix(ANNOTATIONS)?.to_owned(), value.clone())));
+    let known = container.annotations.range(PREFIX.to_owned()..);
+    let known = known.map_while(|(key, value)| Some((key.strip_prefix(PREFIX)?.to_owned(), value.clone())));
     for (name, value) in known.collect::<Vec<_>>() {
         let (name, value) = (name.as_str(), value.as_str());
-        let field = Field::new("annotations").key(&format!("{ANNOTATIONS}{name}"));
+        let field = Field::new("annotations").key(&format!("{PREFIX}{name}"));
         match name {
             "keep_original_groups" => {
                 if let Some(process) = container.process.as_mut().filter(|_| is_set(value)) {
@@ -27,6 +38,16 @@ pub(crate) fn apply(container: &mut Container, warnings: &mut Vec<Warning>) -> R
                     field.error(Kind::Conflict("is not context, fscontext, defcontext or rootcontext"))
                 })?;
             }
+            "hooks.stdout" | "hooks.stderr" => {
+                let path = Some(path(value, &field)?);
+                let streams = &mut container.hooks.streams;
+                *(if name == "hooks.stdout" { &mut streams.stdout } else { &mut streams.stderr }) = path;
+                if !container.hooks.start_container.is_empty() {
+                    let text =
+                        "is not for startContainer hooks: the container holds no file of the host by then";
+                    warnings.push(Warning::new(field, text.to_owned()));
+                }
+            }
             "pidfd_receiver" => container.pidfd_receiver = Some(path(value, &field)?),
             "seccomp.receiver" => {
                 let path = path(value, &field)?;
@@ -37,7 +58,7 @@ pub(crate) fn apply(container: &mut Container, warnings: &mut Vec<Warning>) -> R
                 container.unknown_calls = UnknownCalls::Refused
             }
             "seccomp_fail_unknown_syscall" => {}
-            // No cgroup is made below a systemd unit's own.
+            // husk makes no cgroup below a systemd unit's own, which is what an empty name asks for.
             "systemd.subgroup" if value.is_empty() => {}
             _ => {
                 let text =
@@ -87,11 +108,24 @@ mod tests {
         let keeps = |value| of("keep_original_groups", value).process.unwrap().keeps_groups;
         assert_eq!(["1", "true", "0", "false", ""].map(keeps), [true, true, false, false, false]);
         assert_eq!(of("mount_context_type", "rootcontext").mount_context, MountContext::Root);
+        assert_eq!(of("hooks.stdout", "/s").hooks.streams.stdout.as_deref(), Some(Path::new("/s")));
+        assert_eq!(of("hooks.stderr", "/s").hooks.streams.stderr.as_deref(), Some(Path::new("/s")));
         assert_eq!(of("pidfd_receiver", "/s").pidfd_receiver.as_deref(), Some(Path::new("/s")));
         assert_eq!(of("seccomp.receiver", "/s").seccomp_listener.unwrap().path, Path::new("/s"));
         assert_eq!(of("seccomp_fail_unknown_syscall", "1").unknown_calls, UnknownCalls::Refused);
         assert_eq!(of("seccomp_fail_unknown_syscall", "0").unknown_calls, UnknownCalls::Ignored);
         of("systemd.subgroup", "");
+    }
+
+    #[test]
+    fn listed_annotations_are_known() {
+        for name in super::ANNOTATIONS {
+            let value = if *name == "mount_context_type" { "context" } else { "" };
+            match with(name, value) {
+                Ok((_, warnings)) => assert!(warnings.is_empty(), "{warnings:?}"),
+                Err(error) => assert!(error.contains(name), "{error}"),
+            }
+        }
     }
 
     #[test]

@@ -31,12 +31,12 @@ mod twice;
 mod typed;
 
 pub use container::Container;
-pub use crun::ANNOTATIONS;
+pub use crun::{ANNOTATIONS as CRUN_ANNOTATIONS, PREFIX as CRUN_PREFIX};
 pub use error::{Error, Field, Kind, Notice, Warning};
 pub use mounts::bind_mount;
 pub use problems::{Problems, problems, problems_in};
 
-use container::{Access, Hook, Hooks, MountContext, UnknownCalls};
+use container::{Access, Hook, HookStreams, Hooks, MountContext, UnknownCalls};
 use oci_spec::runtime::Spec;
 use std::ffi::CString;
 use std::fs::OpenOptions;
@@ -156,6 +156,7 @@ fn hooks(spec: &Spec) -> Result<Hooks, Error> {
         start_container: hook_list(hooks.start_container(), &start_container)?,
         poststart: hook_list(hooks.poststart(), &poststart)?,
         poststop: hook_list(hooks.poststop(), &poststop)?,
+        streams: HookStreams::default(),
     })
 }
 

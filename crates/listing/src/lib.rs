@@ -205,6 +205,9 @@ impl Display for Line<'_> {
             Step::LoopbackUp => f.write_str("loopback up"),
             Step::Hook { hook } => {
                 write!(f, "hook {}", Text(hook.path))?;
+                for (name, stream) in ["stdout", "stderr"].into_iter().zip(hook.streams) {
+                    stream.map_or(Ok(()), |stream| write!(f, " {name} -> {}", Descriptor(stream)))?;
+                }
                 let limit = hook.timeout_seconds;
                 limit.map_or(Ok(()), |seconds| write!(f, " at most {seconds} s"))
             }

@@ -30,7 +30,14 @@ fn every_step_has_its_line() {
     let target = Target { path: c"dev" };
     let (mode, uid, gid) = (Mode::from(0o666), Uid::from_raw(0), Gid::from_raw(0));
 
-    let hook = Hook { path: c"/bin/hook", argv, envp, state: [b"", b""], timeout_seconds: Some(5) };
+    let hook = Hook {
+        path: c"/bin/hook",
+        argv,
+        envp,
+        state: [b"", b""],
+        streams: [None; 2],
+        timeout_seconds: Some(5),
+    };
     let lines = [
         (
             Step::Open { path: c"/dev/null", flags: OFlags::RDWR, mode: Mode::empty(), out: R3 },
@@ -249,6 +256,10 @@ fn every_step_has_its_line() {
         (Step::Request { what: Request::Hooks }, "request hooks"),
         (Step::Hook { hook: &Hook { timeout_seconds: None, ..hook } }, "hook /bin/hook"),
         (Step::Hook { hook: &hook }, "hook /bin/hook at most 5 s"),
+        (
+            Step::Hook { hook: &Hook { streams: [None, Some(R3.into())], ..hook } },
+            "hook /bin/hook stderr -> r3 at most 5 s",
+        ),
         (Step::RequestWith { what: Request::Terminal, fd: R3.into() }, "request terminal r3"),
         (
             Step::OpenPty { root: root.into(), path: c"dev/pts", master: R3, slave: root },

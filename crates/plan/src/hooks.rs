@@ -9,11 +9,12 @@ use crate::builder::{Builder, Error, mode};
 use husk_bundle::Container;
 use husk_bundle::container::Hook;
 use husk_script::sys::CArray;
-use husk_script::{Reg, Request, Step};
+use husk_script::sys::file::OFlags;
+use husk_script::{Handle, Reg, Request, Step};
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The version of the specification that husk follows.
 pub const OCI_VERSION: &str = "1.3.0";
@@ -42,11 +43,33 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
+/// Where the standard output and standard error of hooks go, if not into an error.
+type Streams = [Option<Handle>; 2];
+
+/// Opens the files for the output of `createContainer` hooks, while the child is still where the caller is.
+/// `startContainer` hooks run after everything of the host's is closed.
+pub(crate) fn open_streams(container: &Container, plan: &mut Builder<'_>) -> Result<Streams, Error> {
+    let hooks = &container.hooks;
+    if hooks.create_container.is_empty() {
+        return Ok([None; 2]);
+    }
+    let mut open = |name: &str, path: &Option<PathBuf>| -> Result<Option<Handle>, Error> {
+        let Some(path) = path else { return Ok(None) };
+        plan.at(format!("annotations.run.oci.hooks.{name}"));
+        let (path, out) = (plan.text(path)?, plan.register()?);
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOCTTY | OFlags::CLOEXEC;
+        plan.push(Step::Open { path, flags, mode: mode(0o600), out });
+        Ok(Some(out.into()))
+    };
+    Ok([open("stdout", &hooks.streams.stdout)?, open("stderr", &hooks.streams.stderr)?])
+}
+
 /// Those in the namespaces of the runtime and those in the container's, while the old root is still there.
 pub(crate) fn before_pivot(
     container: &Container,
     id: &str,
     root: Reg,
+    streams: Streams,
     plan: &mut Builder<'_>,
 ) -> Result<(), Error> {
     let hooks = &container.hooks;
@@ -70,7 +93,8 @@ pub(crate) fn before_pivot(
     plan.push(Step::Fchdir { directory: root.into() });
     // As runc, which here has a hook without `env` inherit nothing of its caller's environment.
     let environment = plan.array([]);
-    run("createContainer", &hooks.create_container, "creating", environment, container, id, plan)
+    let batch = Batch { kind: "createContainer", hooks: &hooks.create_container, environment, streams };
+    batch.run(&state(id, "creating", &container.bundle, &container.annotations), plan)
 }
 
 /// Those in the container, with the identity and the directory of the program. And with its seccomp filter:
@@ -81,37 +105,43 @@ pub(crate) fn before_exec<'b>(
     environment: CArray<'b>,
     plan: &mut Builder<'b>,
 ) -> Result<(), Error> {
-    run("startContainer", &container.hooks.start_container, "created", environment, container, id, plan)
+    let hooks = &container.hooks.start_container;
+    let batch = Batch { kind: "startContainer", hooks, environment, streams: [None; 2] };
+    batch.run(&state(id, "created", &container.bundle, &container.annotations), plan)
 }
 
-fn run<'b>(
-    kind: &str,
-    hooks: &[Hook],
-    status: &str,
+/// The hooks of one kind that the child runs.
+struct Batch<'a, 'b> {
+    kind: &'static str,
+    hooks: &'a [Hook],
+    /// For hooks that have none of their own.
     environment: CArray<'b>,
-    container: &Container,
-    id: &str,
-    plan: &mut Builder<'b>,
-) -> Result<(), Error> {
-    if hooks.is_empty() {
-        return Ok(());
+    streams: Streams,
+}
+
+impl<'b> Batch<'_, 'b> {
+    /// Runs them one after the other. They read the container's state, which is in two parts around its pid.
+    fn run(&self, (before, after): &(String, String), plan: &mut Builder<'b>) -> Result<(), Error> {
+        if self.hooks.is_empty() {
+            return Ok(());
+        }
+        let before = format!(r#"{before},"pid":"#);
+        let (state, streams) = ([plan.slice(before.as_bytes()), plan.slice(after.as_bytes())], self.streams);
+        for (index, hook) in self.hooks.iter().enumerate() {
+            plan.at(format!("hooks.{}[{index}]", self.kind));
+            let path = plan.text(&hook.path)?;
+            let argv = if hook.args.is_empty() { plan.array([path]) } else { array(&hook.args, plan)? };
+            let envp = match &hook.env {
+                Some(variables) => array(variables, plan)?,
+                None => self.environment,
+            };
+            let timeout_seconds =
+                hook.timeout_seconds.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX));
+            let hook = plan.value(husk_script::Hook { path, argv, envp, state, streams, timeout_seconds });
+            plan.push(Step::Hook { hook });
+        }
+        Ok(())
     }
-    let (mut before, after) = state(id, status, &container.bundle, &container.annotations);
-    before += r#","pid":"#;
-    let state = [plan.slice(before.as_bytes()), plan.slice(after.as_bytes())];
-    for (index, hook) in hooks.iter().enumerate() {
-        plan.at(format!("hooks.{kind}[{index}]"));
-        let path = plan.text(&hook.path)?;
-        let argv = if hook.args.is_empty() { plan.array([path]) } else { array(&hook.args, plan)? };
-        let envp = match &hook.env {
-            Some(variables) => array(variables, plan)?,
-            None => environment,
-        };
-        let timeout_seconds = hook.timeout_seconds.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX));
-        let hook = plan.value(husk_script::Hook { path, argv, envp, state, timeout_seconds });
-        plan.push(Step::Hook { hook });
-    }
-    Ok(())
 }
 
 fn array<'b>(strings: &[CString], plan: &Builder<'b>) -> Result<CArray<'b>, Error> {

@@ -152,6 +152,7 @@ pub fn create<'b>(
     resctrl::check(container, host, &mut plan)?;
     process::detach(call, host, None, &mut plan);
     namespaces::lead_session(container, host, &mut plan);
+    let streams = hooks::open_streams(container, &mut plan)?;
     // The caller's, before there is another.
     let needs_procfs = lsm::needs_procfs(container).or_else(|| kernel::needs_procfs(container));
     let proc = procfs::open(needs_procfs, &mut plan)?;
@@ -188,7 +189,7 @@ pub fn create<'b>(
     devices::create(container, host, root, &mut plan)?;
     // "After the runtime environment has been created" and "before the `pivot_root`" (config.md); and while
     // they can still change what is covered or made read-only below.
-    hooks::before_pivot(container, call.id, root, &mut plan)?;
+    hooks::before_pivot(container, call.id, root, streams, &mut plan)?;
     process::make_cwd(container, root, &mut plan)?;
     // While the host's null device can still be mounted; and on descriptors below the new root, so it
     // makes no difference that it is not yet the root.

@@ -2,7 +2,7 @@
 
 use crate::criu::ANNOTATION;
 use crate::status::OCI_VERSION;
-use husk_bundle::known;
+use husk_bundle::{CRUN_ANNOTATIONS, CRUN_PREFIX, known};
 use husk_script::sys::process::seccomp_knows;
 use husk_seccomp::Flags;
 use serde_json::{Value, json};
@@ -14,6 +14,11 @@ pub fn features() -> Value {
     let flags = known::seccomp_flags();
     let supported = flags.iter().filter(|(_, flag)| kernel_takes(*flag)).map(|(name, _)| *name);
     let enabled = json!({ "enabled": true });
+    // They change more than the container: systemd's unit of it, what CRIU does, which files hooks write. A name that
+    // ends with a dot is a prefix.
+    let ours = [husk_cgroup::systemd::ANNOTATIONS.to_owned(), ANNOTATION.to_owned()];
+    let of_crun = CRUN_ANNOTATIONS.iter().map(|name| format!("{CRUN_PREFIX}{name}"));
+    let annotations: Vec<_> = ours.into_iter().chain(of_crun).collect();
     json!({
         "ociVersionMin": "1.0.0",
         "ociVersionMax": OCI_VERSION,
@@ -41,8 +46,7 @@ pub fn features() -> Value {
             "mountExtensions": { "idmap": enabled },
             "netDevices": enabled,
         },
-        // What changes more than the container: systemd's unit of it, and what criu does, may run programs.
-        "potentiallyUnsafeConfigAnnotations": [husk_cgroup::systemd::ANNOTATIONS, ANNOTATION, husk_bundle::ANNOTATIONS],
+        "potentiallyUnsafeConfigAnnotations": annotations,
     })
 }
 

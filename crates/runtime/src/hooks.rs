@@ -8,10 +8,11 @@ use crate::error::Error;
 use crate::interrupt::{Interrupt, Waited};
 use crate::record::Record;
 use husk_bundle::container::{self, Container};
-use husk_bundle::{Field, Warning};
+use husk_bundle::{CRUN_PREFIX, Field, Warning};
 use husk_plan::hooks;
 use husk_script::report::MOST_WORDS;
 use husk_script::sys::Errno;
+use husk_script::sys::file::OFlags;
 use husk_spawn::{Child, Command, Signal};
 use log::debug;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -83,7 +85,7 @@ pub(crate) fn poststart(
 pub(crate) fn poststop(record: &Record, mut warn: impl FnMut(&[Warning])) {
     let state = state(record, "stopped", None);
     for (index, hook) in record.poststop.iter().enumerate() {
-        if let Err(failure) = run(hook, Death::ItsOwn, &state, &record.bundle, None) {
+        if let Err(failure) = run(hook, Death::ItsOwn, &state, record, None) {
             let field = Field::new("hooks").key("poststop").index(index);
             let text = format!("error running poststop hook #{index}: {}", failure.words());
             warn(&[Warning::new(field, text)]);
@@ -100,7 +102,7 @@ fn all(
     interrupt: Option<&Interrupt>,
 ) -> Result<(), Error> {
     for (index, hook) in hooks.iter().enumerate() {
-        let ran = run(hook, Death::WithUs, state, &record.bundle, interrupt);
+        let ran = run(hook, Death::WithUs, state, record, interrupt);
         ran.map_err(|failure| match failure {
             Failure::Of(error @ Error::Interrupted(_)) => error,
             failure => Error::step(&format!("hooks.{kind}[{index}]"), failure.words()),
@@ -147,7 +149,7 @@ fn run(
     hook: &Hook,
     death: Death,
     state: &[u8],
-    bundle: &Path,
+    record: &Record,
     interrupt: Option<&Interrupt>,
 ) -> Result<(), Failure> {
     let act = format!("hook {}", hook.path.display());
@@ -156,8 +158,11 @@ fn run(
     let mut input = memory().map_err(|reason| failed(&reason))?;
     input.write_all(state).and_then(|()| input.rewind()).map_err(|reason| failed(&reason))?;
     let mut output = memory().map_err(|reason| failed(&reason))?;
-    let streams = output.try_clone().and_then(|stdout| Ok((stdout, output.try_clone()?)));
-    let (stdout, stderr) = streams.map_err(|reason| failed(&reason))?;
+    let stream = |name: &str| match record.annotations.get(&format!("{CRUN_PREFIX}hooks.{name}")) {
+        None => output.try_clone().map_err(|reason| failed(&reason)),
+        Some(path) => append(Path::new(path)).map_err(|reason| failed(&format!("{name} {path}: {reason}"))),
+    };
+    let (stdout, stderr) = (stream("stdout")?, stream("stderr")?);
 
     let mut command = Command::new(&hook.path);
     if let Some((name, rest)) = hook.args.split_first() {
@@ -169,6 +174,7 @@ fn run(
     }
     // As runc has it while it creates, and as crun has it always; one that is gone keeps no hook from
     // cleaning up.
+    let bundle = &record.bundle;
     command.current_dir(if bundle.is_dir() { bundle } else { Path::new("/") });
     // A group of its own, so that it can be killed with all that it has started.
     command.stdin(input).stdout(stdout).stderr(stderr).kill_on_drop().process_group(0);
@@ -229,6 +235,16 @@ fn until_end(child: &Child, seconds: Option<u64>, interrupt: Option<&Interrupt>)
             Err(errno) => return Err(Error::kernel("wait for a hook", errno)),
         }
     }
+}
+
+/// Opens a file to append to, which is made if it is not there.
+fn append(path: &Path) -> io::Result<File> {
+    File::options()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .custom_flags(OFlags::NOCTTY.bits().cast_signed())
+        .open(path)
 }
 
 /// A file that only those have to whom it is given.

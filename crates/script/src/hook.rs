@@ -6,6 +6,7 @@
 //!
 //! What it says is kept for the case that it fails, see [`report`](crate::report).
 
+use crate::step::Handle;
 use crate::sys::clone::{Forked, InChild};
 use crate::sys::process::{
     End, execve, getpid, getppid, kill_group, poll_end, prctl_set_pdeathsig, setpgid, waitid_pidfd,
@@ -26,6 +27,8 @@ pub struct Hook<'a> {
     /// What it reads from standard input: these bytes around the child's pid, which the child alone knows
     /// as its own pid namespace has it.
     pub state: [&'a [u8]; 2],
+    /// Where its standard output and standard error go, if not into the file that is kept in case it fails.
+    pub streams: [Option<Handle>; 2],
     /// After how many seconds it is killed, with its process group.
     pub timeout_seconds: Option<u32>,
 }
@@ -70,15 +73,21 @@ impl Failed {
     }
 }
 
-/// Runs the hook to its end. If it fails, `said` has what it said.
-pub(crate) fn run(child: &InChild, hook: &Hook<'_>, said: &mut Option<Fd>) -> Result {
+/// Runs the hook to its end with these [streams](Hook::streams). If it fails, `said` has what it printed elsewhere.
+pub(crate) fn run(
+    child: &InChild,
+    hook: &Hook<'_>,
+    [stdout, stderr]: [Option<Fd>; 2],
+    said: &mut Option<Fd>,
+) -> Result {
     let state = state(hook.state)?;
     let output = file::memfd_create(c"hook")?;
     let [reader, writer] = file::pipe()?;
     let parent = getpid();
     let Forked { pid, pidfd } = clone::fork(child, || {
         // Of one that could not exec the pipe says why; exec closes it.
-        let reason = become_hook(child, hook, state, output, parent);
+        let streams = [state, stdout.unwrap_or(output), stderr.unwrap_or(output)];
+        let reason = become_hook(child, hook, streams, parent);
         // Those that calls return to programs end at 133.
         let number = u8::try_from(reason.raw_os_error()).unwrap_or(0);
         // Tolerated: a parent that is gone needs no reason.
@@ -126,7 +135,7 @@ fn end_group(leader: Pid, pidfd: Fd) -> Result {
 }
 
 /// Becomes the hook's program. Returns only to say why not.
-fn become_hook(child: &InChild, hook: &Hook<'_>, state: Fd, output: Fd, parent: Pid) -> Errno {
+fn become_hook(child: &InChild, hook: &Hook<'_>, [stdin, stdout, stderr]: [Fd; 3], parent: Pid) -> Errno {
     let prepare = || {
         // It is of no use without us.
         prctl_set_pdeathsig(Some(Signal::KILL))?;
@@ -135,9 +144,9 @@ fn become_hook(child: &InChild, hook: &Hook<'_>, state: Fd, output: Fd, parent: 
         }
         // A group of its own, so that a hook that takes too long is killed with all that it has started.
         setpgid(None, None)?;
-        file::dup3(child, state, Fd::STDIN)?;
-        file::dup3(child, output, Fd::STDOUT)?;
-        file::dup3(child, output, Fd::STDERR)?;
+        file::dup3(child, stdin, Fd::STDIN)?;
+        file::dup3(child, stdout, Fd::STDOUT)?;
+        file::dup3(child, stderr, Fd::STDERR)?;
         // What is for the container's program is not for it.
         file::close_range_on_exec(child, Fd::FIRST_EXTRA, Fd::MAX)?;
         rt_sigprocmask(SignalSet::EMPTY).map(drop)

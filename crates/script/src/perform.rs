@@ -314,7 +314,9 @@ pub(crate) fn perform(
         Step::Request { what } => report::request(channel, what),
         Step::RequestWith { what, fd } => report::request_with(channel, what, registers.get(fd)?),
         Step::Hook { hook } => {
-            hook::run(child, hook, &mut registers.said)?;
+            let [stdout, stderr] = hook.streams.map(|stream| stream.map(|stream| registers.get(stream)));
+            let streams = [stdout.transpose()?, stderr.transpose()?];
+            hook::run(child, hook, streams, &mut registers.said)?;
             registers.passed(script.journal);
             Ok(())
         }

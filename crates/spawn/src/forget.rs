@@ -97,6 +97,7 @@ fn copy_hook<'b>(hook: &Hook<'_>, kept: &'b Kept) -> Result<&'b Hook<'b>, Errno>
         argv: kept.array(hook.argv)?,
         envp: kept.array(hook.envp)?,
         state: [kept.slice(before)?, kept.slice(after)?],
+        streams: hook.streams,
         timeout_seconds: hook.timeout_seconds,
     })
 }

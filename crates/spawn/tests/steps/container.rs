@@ -438,7 +438,14 @@ pub(crate) fn hook() {
     let after = |path: &str, script: &str, timeout_seconds| {
         let argv = words(&["name", "-c", script]);
         let state: [&[u8]; 2] = [b"before ", b" after"];
-        let hook = Hook { path: text(path), argv, envp: words(&["A=1"]), state, timeout_seconds };
+        let hook = Hook {
+            path: text(path),
+            argv,
+            envp: words(&["A=1"]),
+            state,
+            streams: [None; 2],
+            timeout_seconds,
+        };
         let steps = [Step::Hook { hook: Box::leak(Box::new(hook)) }];
         Command::new("true").notify_release().final_steps(list(steps)).spawn().unwrap()
     };
