@@ -76,6 +76,7 @@ fn it_ends_as_the_program_does() {
         assert!(status.signal().is_some(), "{signal}: {status}");
     }
     place.test(&[], &["/no/such"]).fails(127, "husk: /no/such: no such file or directory");
+    place.test(&[], &[""]).fails(127, "husk: \"\": no such file or directory");
     place.test(&[], &["/etc/passwd"]).fails(126, "husk: /etc/passwd: permission denied");
     let hidden = place.path("home/program");
     fs::write(&hidden, "").unwrap();

@@ -745,7 +745,7 @@ fn exec(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<(), Er
     let strings = strings.collect::<Result<Vec<_>, _>>()?;
     let envp = plan.array(strings);
     plan.at("program");
-    let Some(program) = profile.args.first().filter(|program| !program.is_empty()) else {
+    let Some(program) = profile.args.first() else {
         return Err(plan.error("is missing"));
     };
     let args = profile.args.iter().map(|argument| plan.text(argument)).collect::<Result<Vec<_>, _>>()?;
@@ -758,9 +758,10 @@ fn exec(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<(), Er
     Ok(())
 }
 
-/// The places where a program may be: itself if it is a path, else below each directory of PATH.
+/// Returns the paths at which a program may be: its own if it has a slash, otherwise one in each directory of PATH. An
+/// empty name is kept, and execve(2) does not find it.
 pub(crate) fn candidates(program: &OsStr, path: &OsStr) -> Vec<OsString> {
-    if program.as_bytes().contains(&b'/') {
+    if program.is_empty() || program.as_bytes().contains(&b'/') {
         return vec![program.to_owned()];
     }
     let directories = path.as_bytes().split(|byte| *byte == b':');

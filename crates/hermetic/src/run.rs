@@ -302,7 +302,10 @@ pub(crate) fn explain(fault: Fault, plan: &Sketch, profile: &Profile, host: &Hos
         |errno, hint| Error::Namespaces { act: error.act().to_owned(), reason: reason(errno), hint };
     match (failed_at(&error, &plan), error.reason()) {
         (Some((Step::ExecveFirst { .. }, errno)), _) => Error::Program {
-            program: profile.args.first().map(|program| program.to_string_lossy().into()).unwrap_or_default(),
+            program: match profile.args.first().map(|program| program.to_string_lossy()) {
+                Some(program) if !program.is_empty() => program.into(),
+                _ => "\"\"".to_owned(),
+            },
             reason: reason(errno),
             hint: hidden(profile, host),
         },
