@@ -91,10 +91,11 @@ pub(crate) fn create(
         plan.release(node);
     }
     plan.at("linux.devices");
-    let is_new = container.mounts.iter().any(covers_dev);
+    // Where the root is the host's own, so is /dev, and nothing of it is removed.
+    let stays = container.mounts.iter().any(covers_dev) || container.rootfs == Path::new("/");
     for (name, target) in LINKS {
         let directory = dev.into();
-        if name == c"ptmx" && !is_new {
+        if name == c"ptmx" && !stays {
             // One of the image's own would be another instance's.
             plan.push(Step::UnlinkIn { directory, name });
         }

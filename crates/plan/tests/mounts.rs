@@ -9,6 +9,22 @@ use machines::v2_root;
 use serde_json::{Value, json};
 use std::path::Path;
 
+#[test]
+fn ptmx_of_the_host_is_not_removed() {
+    let plan = |root: &str| {
+        let config = json!({
+            "ociVersion": "1.3.0",
+            "root": { "path": root },
+            "process": { "user": { "uid": 0, "gid": 0 }, "args": ["/guest"], "cwd": "/" },
+            "linux": { "namespaces": [{ "type": "mount" }] }
+        });
+        let (container, _) = husk_bundle::parse(config.to_string().as_bytes(), Path::new("/bundle")).unwrap();
+        create(&container, &v2_root(&container), &Call::default(), &Bump::new()).unwrap().to_string()
+    };
+    assert!(plan("rootfs").contains("unlink"), "{}", plan("rootfs"));
+    assert!(!plan("/").contains("unlink"), "{}", plan("/"));
+}
+
 /// The lines of the plan of a container with this mount and these namespaces that come from the mount.
 fn lines(mount: &Value, namespaces: &[&str]) -> Vec<String> {
     let plan = plan(mount, namespaces).unwrap();
