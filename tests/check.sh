@@ -14,7 +14,15 @@ if have cargo clippy; then cargo clippy --quiet --workspace --all-targets -- -D 
 RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps
 cargo test --quiet --workspace --lib
 cargo test --quiet --package husk-plan --test golden
-cargo test --quiet --package husk --test tests house
+cargo test --quiet --package husk --test tests -- house:: dependencies::
+if have cargo deny; then
+    cargo deny --offline --log-level error check bans licenses sources
+    if cargo deny fetch db >/dev/null 2>&1; then
+        cargo deny --log-level error check advisories
+    else
+        echo "skipped: advisories: their database cannot be fetched"
+    fi
+fi
 
 # The other processor is compiled where its standard library is installed.
 other=aarch64-unknown-linux-gnu

@@ -142,9 +142,9 @@ fn nothing_is_left_for_later() {
 }
 
 fn allows_unsafe(text: &str) -> bool {
-    let of = |attribute| text.split_once(attribute).map(|(_, rest)| rest.trim_start());
-    let all = ["#![allow(", "#[expect("].into_iter().filter_map(of);
-    all.into_iter().any(|rest| rest.starts_with("unsafe_code"))
+    let lists = |attribute| text.split(attribute).skip(1).filter_map(|rest| rest.split_once(')'));
+    let mut lists = ["#![allow(", "#[allow(", "#![expect(", "#[expect("].into_iter().flat_map(lists);
+    lists.any(|(list, _)| list.split(',').any(|lint| lint.trim() == "unsafe_code"))
 }
 
 /// Every Rust file of the tree, relative to its root.

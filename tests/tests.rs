@@ -12,6 +12,8 @@ mod cgroups;
 mod checkpoint;
 /// What may be typed, and what is said to it.
 mod command_line;
+/// Licences, versions and edges of the packages, as deny.toml has them.
+mod dependencies;
 /// Devices of the host, which a container uses and must not change.
 mod devices;
 /// What husk says of the machine that it is on.
