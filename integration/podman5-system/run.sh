@@ -38,7 +38,7 @@ END
 
 # The image that the tests expect, but of busybox, where theirs is of Alpine. The scripts in it are theirs.
 test_images() {
-    local tag name tree=$work/tree
+    local tag tree=$work/tree
     tag=$(default_of PODMAN_TEST_IMAGE_TAG)
     mkdir -p "$tree"/{home/podman,mnt,opt,srv,usr/sbin,usr/share}
     tar -xOf "$work/image.tar" layer.tar | tar -C "$tree" -x
@@ -49,6 +49,7 @@ test_images() {
         . <(sed -n '/^echo \$YMD /,/^chmod 755 bytecheck/p' "$PODMAN_SUITE/build-testimage")
     )
     ln -s /proc/mounts "$tree/etc/mtab"
+    echo 'ID=busybox' >"$tree/etc/os-release"
     sed -i 's/^root:.*/root:x:0:root/; $ a nobody:x:65534:' "$tree/etc/group"
     echo 'nobody:x:65534:65534:nobody:/:/bin/false' >>"$tree/etc/passwd"
     # What Debian's busybox does not have, and an error as musl words it.
@@ -68,13 +69,16 @@ END
         --change 'CMD ["/bin/echo", "This container is intended for podman CI testing"]' \
         --change 'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' \
         "$work/tree.tar" "quay.io/libpod/testimage:$tag"
-    podman tag "quay.io/libpod/testimage:$tag" "quay.io/libpod/systemd-image:$(default_of PODMAN_SYSTEMD_IMAGE_TAG)"
-    # What they pull.
+    publish "quay.io/libpod/testimage:$tag" "testimage:$tag"
+    publish "quay.io/libpod/testimage:$tag" "systemd-image:$(default_of PODMAN_SYSTEMD_IMAGE_TAG)"
     podman load --quiet --input "$work/image.tar"
-    for name in "testimage:$(default_of PODMAN_NONLOCAL_IMAGE_TAG)" k8s-pause:3.5; do
-        podman push --quiet --tls-verify=false "$image" "127.0.0.1:60333/libpod/$name"
-    done
+    publish "$image" "testimage:$(default_of PODMAN_NONLOCAL_IMAGE_TAG)"
+    publish "$image" k8s-pause:3.5
     podman rmi "$image" docker.io/library/busybox:1.35
+}
+
+publish() { # IMAGE NAME
+    podman push --quiet --tls-verify=false "$1" "127.0.0.1:60333/libpod/$2"
 }
 
 default_of() { # VARIABLE
