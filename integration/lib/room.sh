@@ -38,7 +38,7 @@ image=docker.io/library/busybox:latest
 
 install_packages() {
     # shellcheck disable=SC2086 # They are words.
-    dpkg-query --show --showformat='' $packages 2>/dev/null && return
+    ! dpkg-query --show --showformat='${db:Status-Status}\n' $packages 2>&1 | grep -qvx installed && return
     # Where nothing is to be started, services are not started: RUNLEVEL is what invoke-rc.d asks.
     # shellcheck disable=SC2086
     { apt-get -qq update && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \

@@ -2,24 +2,12 @@
 # podman and buildah with husk as their runtime.
 packages='podman buildah conmon crun runc netavark aardvark-dns catatonit uidmap slirp4netns busybox-static iptables iproute2 jq util-linux'
 . "$(dirname "$0")/../lib/errors.sh"
+. "$(dirname "$0")/../lib/podman.sh"
 . "$(dirname "$0")/../lib/room.sh"
 
 before_checks() {
-    mkdir -p /etc/containers/containers.conf.d
-    cp "$examples/podman/husk.conf" /etc/containers/containers.conf.d/
-    # What is the machine's: no systemd to make cgroups, and a limit of open files below what podman asks for.
-    {
-        echo '[containers]'
-        [ "$(ulimit -Hn)" -ge 1048576 ] || echo 'default_ulimits = []'
-        systemd_runs || echo 'log_driver = "k8s-file"'
-        echo '[engine]'
-        systemd_runs || printf 'cgroup_manager = "cgroupfs"\nevents_logger = "file"\n'
-        echo '[network]'
-        echo 'network_backend = "netavark"'
-    } >/etc/containers/containers.conf.d/machine.conf
-    echo 'unqualified-search-registries = ["docker.io"]' >/etc/containers/registries.conf
-    # Ids for --userns=auto, and a user of our own without root.
-    echo 'containers:200000:1000000' | tee -a /etc/subuid >>/etc/subgid
+    configure_podman
+    # A user of our own without root.
     echo 'husky:x:4321:4321::/home/husky:/bin/sh' >>/etc/passwd
     echo 'husky:x:4321:' >>/etc/group
     echo 'husky:*:20000::::::' >>/etc/shadow
@@ -447,7 +435,7 @@ END
 check_top_stats_and_ps() {
     background
     contains 'sleep 0.1' "$(podman top c pid args)"
-    contains 'sleep 0.1' "$(podman top c -- -o args)"
+    contains 'sleep 0.1' "$(podman top c -o args)"
     contains '^c .*' "$(podman stats --no-stream --format '{{.Name}} {{.MemUsage}} {{.PIDS}}' c)"
     [ "$(podman stats --no-stream --format json c | jq -r '.[0].pids')" -ge 1 ]
     contains '^c Up' "$(podman ps --format '{{.Names}} {{.Status}}')"
@@ -460,7 +448,8 @@ check_cp_diff_commit_and_export() {
     same copied "$(podman exec c cat /copied)"
     podman cp c:/etc/passwd "$work/passwd"
     contains guest "$(cat "$work/passwd")"
-    contains '/copied' "$(podman diff c)"
+    # Not `podman diff`, for which c may begin the id of the image.
+    contains '/copied' "$(podman container diff c)"
     podman commit --quiet c localhost/committed
     same copied "$(run localhost/committed cat /copied)"
     podman export c | tar -t | grep -qx copied
