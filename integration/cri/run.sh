@@ -1,22 +1,15 @@
 #!/bin/bash
-# What a node of Kubernetes does: containerd through CRI, with husk as the handler of a RuntimeClass.
-packages='containerd containernetworking-plugins iptables busybox-static iproute2 jq python3-grpcio python3-protobuf python3-yaml protobuf-compiler'
+# What a node of Kubernetes does through CRI, with husk as the handler of a RuntimeClass. The node's engine is
+# containerd, or what `node` names: a file with the functions of containerd.sh.
+packages="${node_packages:-containerd} containernetworking-plugins iptables busybox-static iproute2 jq python3-grpcio python3-protobuf python3-yaml protobuf-compiler"
 . "$(dirname "$0")/../lib/errors.sh"
 . "$(dirname "$0")/../lib/room.sh"
+. "${node:-$root/integration/cri/containerd.sh}"
 
 cri() { /usr/bin/python3 "$root/integration/cri/cri.py" "$@"; }
 
 before_checks() {
-    mkdir -p /etc/containerd /etc/cni/net.d
-    {
-        cat "$examples/containerd/config.toml"
-        # What is the node's: where the image for pods and the plugins for networks are.
-        echo '[plugins."io.containerd.grpc.v1.cri"]'
-        echo 'sandbox_image = "docker.io/library/pause:1"'
-        can_do_everything || echo 'restrict_oom_score_adj = true'
-        echo '[plugins."io.containerd.grpc.v1.cri".cni]'
-        echo 'bin_dir = "/usr/lib/cni"'
-    } >/etc/containerd/config.toml
+    mkdir -p /etc/cni/net.d
     cat >/etc/cni/net.d/10-pods.conflist <<END
 {"cniVersion": "0.4.0", "name": "pods", "plugins": [
   {"type": "bridge", "bridge": "pods0", "isGateway": true, "ipMasq": false,
@@ -24,18 +17,15 @@ before_checks() {
   {"type": "portmap", "capabilities": {"portMappings": true}}]}
 END
     protoc --proto_path "$root/integration/cri" --python_out "$work" cri.proto
-    export CRI_DIRECTORY=$work
+    export CRI_DIRECTORY=$work CRI_SOCKET=$node_socket
     if systemd_runs; then export CRI_PARENT=system.slice; fi
-    start containerd containerd
-    eventually ctr version
-    ctr --namespace k8s.io images import "$work/image.tar"
-    # The same, under the name that pods' own containers are to have; it waits for signals, as Kubernetes' does.
+    # The image, under the name that pods' own containers are to have; it waits for signals, as Kubernetes' does.
     mkdir -p "$work/pause"
     tar -C "$work/pause" -xf "$work/image.tar"
     sed -i 's/"Cmd": \["sh"\]/"Entrypoint": ["sh", "-c", "trap \\"exit 0\\" TERM INT; sleep 1000000 \& wait"]/' "$work/pause/config.json"
     sed -i 's|"RepoTags": \[[^]]*\]|"RepoTags": ["docker.io/library/pause:1"]|' "$work/pause/manifest.json"
     tar -C "$work/pause" -cf "$work/pause.tar" manifest.json config.json layer.tar
-    ctr --namespace k8s.io images import "$work/pause.tar"
+    start_node "$work/image.tar" "$work/pause.tar"
     eventually cri Version
 }
 
@@ -49,6 +39,7 @@ after_check() {
 
 after_checks() {
     remove_cgroups k8s.io
+    after_node
 }
 
 # --- A pod of one container, both with what is said of them. Sets `pod` and `container`. ---------------------------
@@ -263,7 +254,7 @@ check_a_privileged_pod() {
 }
 
 check_a_runtime_class_that_is_not_there() {
-    contains 'no runtime for "other" is configured' "$(cri RunPodSandbox "$(jq -n --argjson config "$(pod_config '{}')" \
+    contains "$no_such_runtime" "$(cri RunPodSandbox "$(jq -n --argjson config "$(pod_config '{}')" \
         '{config: $config, runtime_handler: "other"}')" 2>&1 || true)"
 }
 
@@ -342,44 +333,27 @@ check_error_of_containers_that_are_not_running() {
     keep_errors
 }
 
-# A containerd beside the one of the room, which knows of husk what husk has told it.
+# An engine beside the one of the room, which knows of husk what husk has told it.
 check_husk_registers_itself() {
     need 'only husk does' husk register --help
-    mkdir -p "$work/other/containerd"
-    {
-        echo 'version = 2'
-        echo '[plugins."io.containerd.grpc.v1.cri"]'
-        echo 'sandbox_image = "docker.io/library/pause:1"'
-        can_do_everything || echo 'restrict_oom_score_adj = true'
-        echo '[plugins."io.containerd.grpc.v1.cri".cni]'
-        echo 'bin_dir = "/usr/lib/cni"'
-    } >"$work/other/containerd/config.toml"
+    mkdir -p "$work/other"
     # So that it can be seen who was called.
     printf '#!/bin/sh\necho "$*" >>%s\nexec /usr/local/bin/husk "$@"\n' "$work/other/calls" >"$work/other/husk"
     chmod 755 "$work/other/husk"
-    husk register containerd --program "$work/other/husk" --etc "$work/other"
-    containerd --config "$work/other/containerd/config.toml" --root "$work/other/root" --state "$work/other/state" \
-        --address "$work/other/socket" 2>"$work/other/log" &
-    local pid=$!
     export CRI_SOCKET=$work/other/socket
-    eventually cri Version
-    local tar
-    for tar in image pause; do
-        ctr --address "$CRI_SOCKET" --namespace k8s.io images import "$work/$tar.tar"
-    done
+    local pid
+    register_at_another_node "$work/image.tar" "$work/pause.tar" 2>"$logs/other.log"
     make_both '{}' sh -c 'exit 3'
     eventually is_in_state EXITED
     same 3 "$(status exit_code)"
-    # Of the pod, and of the container in it.
-    same 2 "$(grep -c ' create ' "$work/other/calls")"
+    same "$containers_of_a_pod_of_one" "$(grep -cE '(^| )create ' "$work/other/calls")"
     after_check
     kill "$pid"
-    wait "$pid"
-    unset CRI_SOCKET
+    wait "$pid" || true
 }
 
 check_nothing_is_left() {
-    same '' "$(ls -A /run/containerd/runc/k8s.io 2>/dev/null)"
+    nothing_is_left
     same '' "$(find /sys/fs/cgroup/*/k8s.io /sys/fs/cgroup/k8s.io -mindepth 1 -type d 2>/dev/null)"
 }
 
