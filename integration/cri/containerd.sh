@@ -3,7 +3,9 @@
 
 configuration=${configuration:-config.toml}
 node_socket=/run/containerd/containerd.sock
+node_parent=k8s.io
 no_such_runtime='no runtime for "other" is configured'
+exec_timed_out=DEADLINE_EXCEEDED
 # The pod has a container of its own.
 containers_of_a_pod_of_one=2
 
@@ -24,10 +26,9 @@ node_settings() {
     if [ "$configuration" = config.toml ]; then echo 'bin_dir = "/usr/lib/cni"'; else echo 'bin_dirs = ["/usr/lib/cni"]'; fi
 }
 
-import() { # SOCKET IMAGE...
-    local socket=$1 image
-    shift
-    for image in "$@"; do ctr --address "$socket" --namespace k8s.io images import "$image"; done
+import() { # IMAGE...
+    local image
+    for image in "$@"; do ctr --address "$CRI_SOCKET" --namespace k8s.io images import "$image"; done
 }
 
 start_node() { # IMAGE...
@@ -35,7 +36,7 @@ start_node() { # IMAGE...
     { cat "$examples/containerd/$configuration"; node_settings; } >/etc/containerd/config.toml
     start containerd containerd
     eventually ctr version
-    import "$node_socket" "$@"
+    import "$@"
 }
 
 # Sets `pid`.
@@ -47,11 +48,13 @@ register_at_another_node() { # IMAGE...
         --address "$CRI_SOCKET" &
     pid=$!
     eventually cri Version
-    import "$CRI_SOCKET" "$@"
+    import "$@"
+}
+
+runs_on_husk() { # POD CONTAINER
+    same husk "$(cri PodSandboxStatus "{\"pod_sandbox_id\": \"$1\"}" | jq -r .status.runtime_handler)"
 }
 
 nothing_is_left() {
     same '' "$(ls -A /run/containerd/runc/k8s.io 2>/dev/null)"
 }
-
-after_node() { :; }

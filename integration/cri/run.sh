@@ -17,8 +17,8 @@ before_checks() {
   {"type": "portmap", "capabilities": {"portMappings": true}}]}
 END
     protoc --proto_path "$root/integration/cri" --python_out "$work" cri.proto
-    export CRI_DIRECTORY=$work CRI_SOCKET=$node_socket
-    if systemd_runs; then export CRI_PARENT=system.slice; fi
+    export CRI_DIRECTORY=$work CRI_SOCKET=$node_socket CRI_PARENT=/$node_parent
+    if systemd_runs; then CRI_PARENT=system.slice; fi
     # The image, under the name that pods' own containers are to have; it waits for signals, as Kubernetes' does.
     mkdir -p "$work/pause"
     tar -C "$work/pause" -xf "$work/image.tar"
@@ -31,6 +31,10 @@ END
 
 after_check() {
     local id
+    # An engine may wait for the processes of a pod that is stopped.
+    for id in $(cri ListContainers | jq -r '.containers[].id'); do
+        cri StopContainer "{\"container_id\": \"$id\", \"timeout\": 0}"
+    done
     for id in $(cri ListPodSandbox | jq -r '.items[].id'); do
         cri StopPodSandbox "{\"pod_sandbox_id\": \"$id\"}"
         cri RemovePodSandbox "{\"pod_sandbox_id\": \"$id\"}"
@@ -38,8 +42,7 @@ after_check() {
 }
 
 after_checks() {
-    remove_cgroups k8s.io
-    after_node
+    remove_cgroups "$node_parent"
 }
 
 # --- A pod of one container, both with what is said of them. Sets `pod` and `container`. ---------------------------
@@ -47,7 +50,7 @@ after_checks() {
 runtime=husk
 
 pod_config() { # NAMESPACES
-    jq -n --arg logs "$work/pods" --arg parent "${CRI_PARENT-/k8s.io}" --argjson namespaces "$1" \
+    jq -n --arg logs "$work/pods" --arg parent "$CRI_PARENT" --argjson namespaces "$1" \
         '{metadata: {name: "p", uid: "p1", namespace: "default"}, hostname: "podhost", log_directory: $logs,
           linux: {cgroup_parent: $parent, sysctls: {"kernel.msgmni": "7"}, security_context: {namespace_options: $namespaces}}}
          # Those of the node have its name and its settings.
@@ -66,8 +69,10 @@ make_container() { # CONFIG COMMAND...
     shift
     container=$(cri CreateContainer "$(jq -n --arg pod "$pod" --argjson sandbox "$sandbox" --argjson config "$config" \
         '{pod_sandbox_id: $pod, sandbox_config: $sandbox,
+          # As the kubelet asks, whose pods share no pids unless they say so.
           config: ({metadata: {name: ("c" + (now | tostring))}, image: {image: "docker.io/library/busybox:latest"},
-                    command: $ARGS.positional, log_path: "c.log"} * $config)}' --args -- "$@")") || return
+                    command: $ARGS.positional, log_path: "c.log",
+                    linux: {security_context: {namespace_options: {pid: "CONTAINER"}}}} * $config)}' --args -- "$@")") || return
     container=$(jq -r .container_id <<<"$container")
 }
 
@@ -87,7 +92,7 @@ check_the_manifest_of_examples() {
     ids=$(cri apply "$examples/kubernetes/pod.yaml" "$work/hello")
     server=$(jq -r .server <<<"$ids")
     client=$(jq -r .client <<<"$ids")
-    same husk "$(cri PodSandboxStatus "{\"pod_sandbox_id\": \"$(jq -r .pod <<<"$ids")\"}" | jq -r .status.runtime_handler)"
+    runs_on_husk "$(jq -r .pod <<<"$ids")" "$server"
     # Its probe, as the kubelet asks.
     eventually cri exec "$server" wget -q -O - http://127.0.0.1:8080/
     same hello "$(cri exec "$server" wget -q -O - http://127.0.0.1:8080/)"
@@ -104,27 +109,32 @@ check_the_manifest_of_examples() {
     fi
 }
 
+# Two containers of a pod: sets `first` and `container`.
+two_in_a_pod() { # NAMESPACES
+    local options="{\"linux\": {\"security_context\": {\"namespace_options\": $1}}}"
+    make_pod "$1"
+    make_container "$options" sleep 1000
+    cri StartContainer "{\"container_id\": \"$container\"}"
+    first=$container
+    make_container "$options" sleep 1001
+    cri StartContainer "{\"container_id\": \"$container\"}"
+}
+
 check_namespaces_of_a_pod() {
-    local namespaces first name
-    for namespaces in '{"pid": "CONTAINER"}' '{"pid": "POD"}'; do
-        make_pod "$namespaces"
-        make_container "{\"linux\": {\"security_context\": {\"namespace_options\": $namespaces}}}" sleep 1000
-        cri StartContainer "{\"container_id\": \"$container\"}"
-        first=$container
-        make_container "{\"linux\": {\"security_context\": {\"namespace_options\": $namespaces}}}" sleep 1001
-        cri StartContainer "{\"container_id\": \"$container\"}"
-        for name in net ipc uts; do
-            same "$(cri exec "$first" readlink /proc/self/ns/$name)" "$(cri exec "$container" readlink /proc/self/ns/$name)"
-        done
-        same podhost "$(cri exec "$first" hostname)"
-        same 7 "$(cri exec "$first" cat /proc/sys/kernel/msgmni)"
-        if [ "$namespaces" = '{"pid": "POD"}' ]; then
-            contains 'sleep 1001' "$(cri exec "$first" ps)"
-        else
-            [ "$(cri exec "$first" readlink /proc/self/ns/pid)" != "$(cri exec "$container" readlink /proc/self/ns/pid)" ]
-        fi
-        after_check
+    two_in_a_pod '{"pid": "CONTAINER"}'
+    local name
+    for name in net ipc uts; do
+        same "$(cri exec "$first" readlink /proc/self/ns/$name)" "$(cri exec "$container" readlink /proc/self/ns/$name)"
     done
+    same podhost "$(cri exec "$first" hostname)"
+    same 7 "$(cri exec "$first" cat /proc/sys/kernel/msgmni)"
+    [ "$(cri exec "$first" readlink /proc/self/ns/pid)" != "$(cri exec "$container" readlink /proc/self/ns/pid)" ]
+}
+
+check_the_pid_namespace_of_a_pod() {
+    two_in_a_pod '{"pid": "POD"}'
+    same "$(cri exec "$first" readlink /proc/self/ns/pid)" "$(cri exec "$container" readlink /proc/self/ns/pid)"
+    contains 'sleep 1001' "$(cri exec "$first" ps)"
 }
 
 check_the_pid_namespace_of_another_container() {
@@ -158,7 +168,7 @@ check_exec_and_its_code() {
     same '1 /tmp' "$(cri exec "$container" sh -c 'echo $A $PWD')"
     exits 5 cri exec "$container" sh -c 'exit 5'
     contains 'to stderr' "$(cri exec "$container" sh -c 'echo to stderr >&2' 2>&1 >/dev/null)"
-    contains DEADLINE_EXCEEDED "$(cri ExecSync "{\"container_id\": \"$container\", \"cmd\": [\"sleep\", \"60\"], \"timeout\": 1}" 2>&1 || true)"
+    contains "$exec_timed_out" "$(cri ExecSync "{\"container_id\": \"$container\", \"cmd\": [\"sleep\", \"60\"], \"timeout\": 1}" 2>&1 || true)"
 }
 
 check_logs() {
@@ -354,7 +364,7 @@ check_husk_registers_itself() {
 
 check_nothing_is_left() {
     nothing_is_left
-    same '' "$(find /sys/fs/cgroup/*/k8s.io /sys/fs/cgroup/k8s.io -mindepth 1 -type d 2>/dev/null)"
+    same '' "$(find "/sys/fs/cgroup/$node_parent" /sys/fs/cgroup/*/"$node_parent" -mindepth 1 -type d 2>/dev/null)"
 }
 
 run_checks "$@"
