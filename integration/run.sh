@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")"
 
 rooms=("$@")
-[ $# -gt 0 ] || rooms=(podman containerd cri docker hermetic)
+[ $# -gt 0 ] || rooms=(podman containerd containerd2 cri cri2 crio docker critest critest-crio hermetic)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 status=0
