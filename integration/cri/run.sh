@@ -22,7 +22,7 @@ END
     # The image, under the name that pods' own containers are to have; it waits for signals, as Kubernetes' does.
     mkdir -p "$work/pause"
     tar -C "$work/pause" -xf "$work/image.tar"
-    sed -i 's/"Cmd": \["sh"\]/"Entrypoint": ["sh", "-c", "trap \\"exit 0\\" TERM INT; sleep 1000000 \& wait"]/' "$work/pause/config.json"
+    sed -i 's|"Cmd": \["sh"\]|"Entrypoint": ["sh", "-c", "trap \\"exit 0\\" TERM INT; tail -f /dev/null \& wait"]|' "$work/pause/config.json"
     sed -i 's|"RepoTags": \[[^]]*\]|"RepoTags": ["docker.io/library/pause:1"]|' "$work/pause/manifest.json"
     tar -C "$work/pause" -cf "$work/pause.tar" manifest.json config.json layer.tar
     start_node "$work/image.tar" "$work/pause.tar"
@@ -42,7 +42,8 @@ after_check() {
 }
 
 after_checks() {
-    remove_cgroups "$node_parent"
+    # shellcheck disable=SC2046 # They are words.
+    remove_cgroups "$node_parent" $(more_cgroups)
 }
 
 # --- A pod of one container, both with what is said of them. Sets `pod` and `container`. ---------------------------
