@@ -5,7 +5,8 @@ set -eu
 cd "$(dirname "$0")"
 
 rooms=("$@")
-[ $# -gt 0 ] || rooms=(podman podman5 podman5-system containerd cri docker hermetic)
+[ $# -gt 0 ] || rooms=(podman podman5 podman5-system containerd containerd2 cri cri2 crio critest critest-crio docker
+    hermetic)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 status=0

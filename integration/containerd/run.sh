@@ -6,7 +6,7 @@ packages='containerd runc busybox-static iproute2 jq util-linux'
 
 before_checks() {
     mkdir -p /etc/containerd
-    cp "$examples/containerd/config.toml" /etc/containerd/
+    cp "$examples/containerd/${configuration:-config.toml}" /etc/containerd/config.toml
     start containerd containerd
     eventually ctr version
     ctr images import "$work/image.tar"

@@ -5,7 +5,8 @@
     cri.py exec ID WORD...  ExecSync: its output and exit code are ours
     cri.py apply POD LOGS   a pod and its containers as a manifest says; prints their ids as JSON
 
-CRI_DIRECTORY has what protoc made of cri.proto; CRI_SOCKET is where the runtime listens.
+CRI_DIRECTORY has what protoc made of cri.proto; CRI_SOCKET is where the runtime listens. CRI_PARENT is the cgroup
+that pods of a manifest are put below.
 """
 
 import json
@@ -25,7 +26,7 @@ SERVICE = cri_pb2.DESCRIPTOR.services_by_name["RuntimeService"]
 def call(name, request):
     method = SERVICE.methods_by_name[name]
     make = message_factory.MessageFactory().GetPrototype
-    with grpc.insecure_channel("unix://" + os.environ.get("CRI_SOCKET", "/run/containerd/containerd.sock")) as channel:
+    with grpc.insecure_channel("unix://" + os.environ["CRI_SOCKET"]) as channel:
         ask = channel.unary_unary(
             f"/runtime.v1.RuntimeService/{name}",
             request_serializer=lambda message: message.SerializeToString(),
@@ -99,7 +100,7 @@ def apply(manifest, logs):
         "metadata": {"name": name, "uid": name + "-1", "namespace": "default"},
         "hostname": name,
         "log_directory": logs,
-        "linux": {"cgroup_parent": os.environ.get("CRI_PARENT", "/k8s.io"),
+        "linux": {"cgroup_parent": os.environ["CRI_PARENT"],
                   "security_context": {"namespace_options": {"pid": "CONTAINER"}}},
     }
     request = {"config": config, "runtime_handler": spec["runtimeClassName"]}

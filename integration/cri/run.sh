@@ -1,22 +1,15 @@
 #!/bin/bash
-# What a node of Kubernetes does: containerd through CRI, with husk as the handler of a RuntimeClass.
-packages='containerd containernetworking-plugins iptables busybox-static iproute2 jq python3-grpcio python3-protobuf python3-yaml protobuf-compiler'
+# What a node of Kubernetes does through CRI, with husk as the handler of a RuntimeClass. The node's engine is
+# containerd, or what `node` names: a file with the functions of containerd.sh.
+packages="${node_packages:-containerd} containernetworking-plugins iptables busybox-static iproute2 jq python3-grpcio python3-protobuf python3-yaml protobuf-compiler"
 . "$(dirname "$0")/../lib/errors.sh"
 . "$(dirname "$0")/../lib/room.sh"
+. "${node:-$root/integration/cri/containerd.sh}"
 
 cri() { /usr/bin/python3 "$root/integration/cri/cri.py" "$@"; }
 
 before_checks() {
-    mkdir -p /etc/containerd /etc/cni/net.d
-    {
-        cat "$examples/containerd/config.toml"
-        # What is the node's: where the image for pods and the plugins for networks are.
-        echo '[plugins."io.containerd.grpc.v1.cri"]'
-        echo 'sandbox_image = "docker.io/library/pause:1"'
-        can_do_everything || echo 'restrict_oom_score_adj = true'
-        echo '[plugins."io.containerd.grpc.v1.cri".cni]'
-        echo 'bin_dir = "/usr/lib/cni"'
-    } >/etc/containerd/config.toml
+    mkdir -p /etc/cni/net.d
     cat >/etc/cni/net.d/10-pods.conflist <<END
 {"cniVersion": "0.4.0", "name": "pods", "plugins": [
   {"type": "bridge", "bridge": "pods0", "isGateway": true, "ipMasq": false,
@@ -24,23 +17,24 @@ before_checks() {
   {"type": "portmap", "capabilities": {"portMappings": true}}]}
 END
     protoc --proto_path "$root/integration/cri" --python_out "$work" cri.proto
-    export CRI_DIRECTORY=$work
-    if systemd_runs; then export CRI_PARENT=system.slice; fi
-    start containerd containerd
-    eventually ctr version
-    ctr --namespace k8s.io images import "$work/image.tar"
-    # The same, under the name that pods' own containers are to have; it waits for signals, as Kubernetes' does.
+    export CRI_DIRECTORY=$work CRI_SOCKET=$node_socket CRI_PARENT=/$node_parent
+    if systemd_runs; then CRI_PARENT=system.slice; fi
+    # The image, under the name that pods' own containers are to have; it waits for signals, as Kubernetes' does.
     mkdir -p "$work/pause"
     tar -C "$work/pause" -xf "$work/image.tar"
-    sed -i 's/"Cmd": \["sh"\]/"Entrypoint": ["sh", "-c", "trap \\"exit 0\\" TERM INT; sleep 1000000 \& wait"]/' "$work/pause/config.json"
+    sed -i 's|"Cmd": \["sh"\]|"Entrypoint": ["sh", "-c", "trap \\"exit 0\\" TERM INT; tail -f /dev/null \& wait"]|' "$work/pause/config.json"
     sed -i 's|"RepoTags": \[[^]]*\]|"RepoTags": ["docker.io/library/pause:1"]|' "$work/pause/manifest.json"
     tar -C "$work/pause" -cf "$work/pause.tar" manifest.json config.json layer.tar
-    ctr --namespace k8s.io images import "$work/pause.tar"
+    start_node "$work/image.tar" "$work/pause.tar"
     eventually cri Version
 }
 
 after_check() {
     local id
+    # An engine may wait for the processes of a pod that is stopped.
+    for id in $(cri ListContainers | jq -r '.containers[].id'); do
+        cri StopContainer "{\"container_id\": \"$id\", \"timeout\": 0}"
+    done
     for id in $(cri ListPodSandbox | jq -r '.items[].id'); do
         cri StopPodSandbox "{\"pod_sandbox_id\": \"$id\"}"
         cri RemovePodSandbox "{\"pod_sandbox_id\": \"$id\"}"
@@ -48,7 +42,8 @@ after_check() {
 }
 
 after_checks() {
-    remove_cgroups k8s.io
+    # shellcheck disable=SC2046 # They are words.
+    remove_cgroups "$node_parent" $(more_cgroups)
 }
 
 # --- A pod of one container, both with what is said of them. Sets `pod` and `container`. ---------------------------
@@ -56,7 +51,7 @@ after_checks() {
 runtime=husk
 
 pod_config() { # NAMESPACES
-    jq -n --arg logs "$work/pods" --arg parent "${CRI_PARENT-/k8s.io}" --argjson namespaces "$1" \
+    jq -n --arg logs "$work/pods" --arg parent "$CRI_PARENT" --argjson namespaces "$1" \
         '{metadata: {name: "p", uid: "p1", namespace: "default"}, hostname: "podhost", log_directory: $logs,
           linux: {cgroup_parent: $parent, sysctls: {"kernel.msgmni": "7"}, security_context: {namespace_options: $namespaces}}}
          # Those of the node have its name and its settings.
@@ -75,8 +70,10 @@ make_container() { # CONFIG COMMAND...
     shift
     container=$(cri CreateContainer "$(jq -n --arg pod "$pod" --argjson sandbox "$sandbox" --argjson config "$config" \
         '{pod_sandbox_id: $pod, sandbox_config: $sandbox,
+          # As the kubelet asks, whose pods share no pids unless they say so.
           config: ({metadata: {name: ("c" + (now | tostring))}, image: {image: "docker.io/library/busybox:latest"},
-                    command: $ARGS.positional, log_path: "c.log"} * $config)}' --args -- "$@")") || return
+                    command: $ARGS.positional, log_path: "c.log",
+                    linux: {security_context: {namespace_options: {pid: "CONTAINER"}}}} * $config)}' --args -- "$@")") || return
     container=$(jq -r .container_id <<<"$container")
 }
 
@@ -96,7 +93,7 @@ check_the_manifest_of_examples() {
     ids=$(cri apply "$examples/kubernetes/pod.yaml" "$work/hello")
     server=$(jq -r .server <<<"$ids")
     client=$(jq -r .client <<<"$ids")
-    same husk "$(cri PodSandboxStatus "{\"pod_sandbox_id\": \"$(jq -r .pod <<<"$ids")\"}" | jq -r .status.runtime_handler)"
+    runs_on_husk "$(jq -r .pod <<<"$ids")" "$server"
     # Its probe, as the kubelet asks.
     eventually cri exec "$server" wget -q -O - http://127.0.0.1:8080/
     same hello "$(cri exec "$server" wget -q -O - http://127.0.0.1:8080/)"
@@ -113,27 +110,32 @@ check_the_manifest_of_examples() {
     fi
 }
 
+# Two containers of a pod: sets `first` and `container`.
+two_in_a_pod() { # NAMESPACES
+    local options="{\"linux\": {\"security_context\": {\"namespace_options\": $1}}}"
+    make_pod "$1"
+    make_container "$options" sleep 1000
+    cri StartContainer "{\"container_id\": \"$container\"}"
+    first=$container
+    make_container "$options" sleep 1001
+    cri StartContainer "{\"container_id\": \"$container\"}"
+}
+
 check_namespaces_of_a_pod() {
-    local namespaces first name
-    for namespaces in '{"pid": "CONTAINER"}' '{"pid": "POD"}'; do
-        make_pod "$namespaces"
-        make_container "{\"linux\": {\"security_context\": {\"namespace_options\": $namespaces}}}" sleep 1000
-        cri StartContainer "{\"container_id\": \"$container\"}"
-        first=$container
-        make_container "{\"linux\": {\"security_context\": {\"namespace_options\": $namespaces}}}" sleep 1001
-        cri StartContainer "{\"container_id\": \"$container\"}"
-        for name in net ipc uts; do
-            same "$(cri exec "$first" readlink /proc/self/ns/$name)" "$(cri exec "$container" readlink /proc/self/ns/$name)"
-        done
-        same podhost "$(cri exec "$first" hostname)"
-        same 7 "$(cri exec "$first" cat /proc/sys/kernel/msgmni)"
-        if [ "$namespaces" = '{"pid": "POD"}' ]; then
-            contains 'sleep 1001' "$(cri exec "$first" ps)"
-        else
-            [ "$(cri exec "$first" readlink /proc/self/ns/pid)" != "$(cri exec "$container" readlink /proc/self/ns/pid)" ]
-        fi
-        after_check
+    two_in_a_pod '{"pid": "CONTAINER"}'
+    local name
+    for name in net ipc uts; do
+        same "$(cri exec "$first" readlink /proc/self/ns/$name)" "$(cri exec "$container" readlink /proc/self/ns/$name)"
     done
+    same podhost "$(cri exec "$first" hostname)"
+    same 7 "$(cri exec "$first" cat /proc/sys/kernel/msgmni)"
+    [ "$(cri exec "$first" readlink /proc/self/ns/pid)" != "$(cri exec "$container" readlink /proc/self/ns/pid)" ]
+}
+
+check_the_pid_namespace_of_a_pod() {
+    two_in_a_pod '{"pid": "POD"}'
+    same "$(cri exec "$first" readlink /proc/self/ns/pid)" "$(cri exec "$container" readlink /proc/self/ns/pid)"
+    contains 'sleep 1001' "$(cri exec "$first" ps)"
 }
 
 check_the_pid_namespace_of_another_container() {
@@ -167,7 +169,7 @@ check_exec_and_its_code() {
     same '1 /tmp' "$(cri exec "$container" sh -c 'echo $A $PWD')"
     exits 5 cri exec "$container" sh -c 'exit 5'
     contains 'to stderr' "$(cri exec "$container" sh -c 'echo to stderr >&2' 2>&1 >/dev/null)"
-    contains DEADLINE_EXCEEDED "$(cri ExecSync "{\"container_id\": \"$container\", \"cmd\": [\"sleep\", \"60\"], \"timeout\": 1}" 2>&1 || true)"
+    contains "$exec_timed_out" "$(cri ExecSync "{\"container_id\": \"$container\", \"cmd\": [\"sleep\", \"60\"], \"timeout\": 1}" 2>&1 || true)"
 }
 
 check_logs() {
@@ -263,7 +265,7 @@ check_a_privileged_pod() {
 }
 
 check_a_runtime_class_that_is_not_there() {
-    contains 'no runtime for "other" is configured' "$(cri RunPodSandbox "$(jq -n --argjson config "$(pod_config '{}')" \
+    contains "$no_such_runtime" "$(cri RunPodSandbox "$(jq -n --argjson config "$(pod_config '{}')" \
         '{config: $config, runtime_handler: "other"}')" 2>&1 || true)"
 }
 
@@ -342,45 +344,29 @@ check_error_of_containers_that_are_not_running() {
     keep_errors
 }
 
-# A containerd beside the one of the room, which knows of husk what husk has told it.
+# An engine beside the one of the room, which knows of husk what husk has told it.
 check_husk_registers_itself() {
     need 'only husk does' husk register --help
-    mkdir -p "$work/other/containerd"
-    {
-        echo 'version = 2'
-        echo '[plugins."io.containerd.grpc.v1.cri"]'
-        echo 'sandbox_image = "docker.io/library/pause:1"'
-        can_do_everything || echo 'restrict_oom_score_adj = true'
-        echo '[plugins."io.containerd.grpc.v1.cri".cni]'
-        echo 'bin_dir = "/usr/lib/cni"'
-    } >"$work/other/containerd/config.toml"
+    mkdir -p "$work/other"
     # So that it can be seen who was called.
     printf '#!/bin/sh\necho "$*" >>%s\nexec /usr/local/bin/husk "$@"\n' "$work/other/calls" >"$work/other/husk"
     chmod 755 "$work/other/husk"
-    husk register containerd --program "$work/other/husk" --etc "$work/other"
-    containerd --config "$work/other/containerd/config.toml" --root "$work/other/root" --state "$work/other/state" \
-        --address "$work/other/socket" 2>"$work/other/log" &
-    local pid=$!
     export CRI_SOCKET=$work/other/socket
-    eventually cri Version
-    local tar
-    for tar in image pause; do
-        ctr --address "$CRI_SOCKET" --namespace k8s.io images import "$work/$tar.tar"
-    done
+    local pid
+    register_at_another_node "$work/image.tar" "$work/pause.tar" 2>"$logs/other.log"
     make_both '{}' sh -c 'exit 3'
     eventually is_in_state EXITED
     same 3 "$(status exit_code)"
-    # Of the pod, and of the container in it.
-    same 2 "$(grep -c ' create ' "$work/other/calls")"
+    same "$containers_of_a_pod_of_one" "$(grep -cE '(^| )create ' "$work/other/calls")"
     after_check
     kill "$pid"
-    wait "$pid"
-    unset CRI_SOCKET
+    wait "$pid" || true
 }
 
 check_nothing_is_left() {
-    same '' "$(ls -A /run/containerd/runc/k8s.io 2>/dev/null)"
-    same '' "$(find /sys/fs/cgroup/*/k8s.io /sys/fs/cgroup/k8s.io -mindepth 1 -type d 2>/dev/null)"
+    nothing_is_left
+    # CRI-O leaves the empty cgroups of conmons that have ended.
+    same '' "$(find "/sys/fs/cgroup/$node_parent" /sys/fs/cgroup/*/"$node_parent" -mindepth 1 -type d ! -name 'crio-conmon-*' 2>/dev/null)"
 }
 
 run_checks "$@"

@@ -8,8 +8,8 @@
 #     PATIENCE=300 ...                       how many seconds to wait for anything, on a slow machine
 #     MACHINE_IS_OURS=1 ...                  on a machine that is thrown away: change it, do not hide it
 #
-# A room whose engine no package has sets `engine` to "MODULE@VERSION PROGRAM TAGS": Go builds it, once, in
-# target/engines. The room is skipped where that cannot be done.
+# A room whose engine no package has sets `engine` to "MODULE@VERSION TAGS PROGRAM...", with "-" for no tags: Go builds
+# the programs, once, in target/engines. The room is skipped where that cannot be done.
 #
 # A room has `before_checks`, `after_check` (what a check leaves) and `after_checks` (what the room leaves).
 # A check is a function `check_WHAT_IS_TRUE` of the room, in the order of the file. It runs in a subshell with `set -e`,
@@ -46,11 +46,12 @@ install_packages() {
         { echo "$room: not all of these could be installed: $packages (see $logs/apt.log)" >&2; exit 1; }
 }
 
-# Builds the program of a Go module into a directory of programs.
-build_engine() { # DIRECTORY MODULE@VERSION PROGRAM TAGS
-    local bin=$1 module=$2 program=$3 tags=$4 cache source
+# Builds programs of a Go module into a directory of programs.
+build_engine() { # DIRECTORY MODULE@VERSION TAGS PROGRAM...
+    local bin=$1 module=$2 tags=${3#-} cache source
+    shift 3
     cache=${CARGO_TARGET_DIR:-$root/target}/engines/$(tr / - <<<"$module")
-    if [ ! -x "$cache/$program" ]; then
+    if ! (cd "$cache" && stat -- "$@") >/dev/null 2>&1; then
         command -v go >/dev/null || { echo 'needs go'; return 1; }
         mkdir -p "$cache"
         {
@@ -59,11 +60,11 @@ build_engine() { # DIRECTORY MODULE@VERSION PROGRAM TAGS
             source=$(go mod download -json "$module" | jq --exit-status --raw-output .Dir) &&
                 rm -rf "$cache/source" && cp -r --no-preserve=mode "$source" "$cache/source" &&
                 rm -rf "$cache/source/vendor" &&
-                (cd "$cache/source" && go build -buildvcs=false -tags "$tags" -o "$cache/" "./cmd/$program") &&
+                (cd "$cache/source" && go build -buildvcs=false -tags "$tags" -o "$cache/" "${@/#/./cmd/}") &&
                 rm -rf "$cache/source"
         } >"$logs/build.log" 2>&1 || { echo "$module cannot be built: $logs/build.log"; return 1; }
     fi
-    cp "$cache/$program" "$bin/"
+    (cd "$cache" && cp -- "$@" "$bin/")
 }
 
 runtime_to_test() {

@@ -1,0 +1,62 @@
+# shellcheck shell=bash
+# containerd as the engine of the node of run.sh: version 1, or version 2 where `configuration` names its example.
+
+configuration=${configuration:-config.toml}
+node_socket=/run/containerd/containerd.sock
+node_parent=k8s.io
+no_such_runtime='no runtime for "other" is configured'
+exec_timed_out=DEADLINE_EXCEEDED
+# The pod has a container of its own.
+containers_of_a_pod_of_one=2
+
+# Where the image for pods and the plugins for networks are.
+node_settings() {
+    local runtime=io.containerd.cri.v1.runtime
+    if [ "$configuration" = config.toml ]; then
+        runtime=io.containerd.grpc.v1.cri
+        echo "[plugins.\"$runtime\"]"
+        echo 'sandbox_image = "docker.io/library/pause:1"'
+    else
+        echo '[plugins."io.containerd.cri.v1.images".pinned_images]'
+        echo 'sandbox = "docker.io/library/pause:1"'
+        echo "[plugins.\"$runtime\"]"
+    fi
+    can_do_everything || echo 'restrict_oom_score_adj = true'
+    echo "[plugins.\"$runtime\".cni]"
+    if [ "$configuration" = config.toml ]; then echo 'bin_dir = "/usr/lib/cni"'; else echo 'bin_dirs = ["/usr/lib/cni"]'; fi
+}
+
+import() { # IMAGE...
+    local image
+    for image in "$@"; do ctr --address "$CRI_SOCKET" --namespace k8s.io images import "$image"; done
+}
+
+start_node() { # IMAGE...
+    mkdir -p /etc/containerd
+    { cat "$examples/containerd/$configuration"; node_settings; } >/etc/containerd/config.toml
+    start containerd containerd
+    eventually ctr version
+    import "$@"
+}
+
+# Sets `pid`.
+register_at_another_node() { # IMAGE...
+    mkdir -p "$work/other/containerd"
+    { grep '^version = ' "$examples/containerd/$configuration"; node_settings; } >"$work/other/containerd/config.toml"
+    husk register containerd --program "$work/other/husk" --etc "$work/other"
+    containerd --config "$work/other/containerd/config.toml" --root "$work/other/root" --state "$work/other/state" \
+        --address "$CRI_SOCKET" &
+    pid=$!
+    eventually cri Version
+    import "$@"
+}
+
+runs_on_husk() { # POD CONTAINER
+    same husk "$(cri PodSandboxStatus "{\"pod_sandbox_id\": \"$1\"}" | jq -r .status.runtime_handler)"
+}
+
+more_cgroups() { :; }
+
+nothing_is_left() {
+    same '' "$(ls -A /run/containerd/runc/k8s.io 2>/dev/null)"
+}

@@ -1,0 +1,7 @@
+# shellcheck shell=bash disable=SC2034 # Rooms set `engine` to one of these.
+# The engines that no package of Debian has and more than one room builds (room.sh).
+
+containerd_2='github.com/containerd/containerd/v2@v2.1.9 - containerd containerd-shim-runc-v2 ctr'
+cri_o='github.com/cri-o/cri-o@v1.34.0 exclude_graphdriver_btrfs,containers_image_openpgp,containers_image_ostree_stub,seccomp crio'
+# What it is built and run with. podman fills its storage with images, and nft is for the ports of the host.
+cri_o_packages='conmon podman nftables libseccomp-dev pkg-config gcc'
