@@ -2,7 +2,8 @@
 # podman 5's own system tests, from the module that podman is built of. What fails with husk is run with runc, whose
 # failures are not husk's: they need systemd, more open files or another program.
 packages='podman conmon crun runc netavark aardvark-dns catatonit uidmap busybox-static iptables iproute2 jq util-linux bats skopeo docker-registry socat tzdata'
-engine='github.com/containers/podman/v5@v5.6.2 podman exclude_graphdriver_btrfs,containers_image_openpgp,seccomp'
+. "$(dirname "$0")/../lib/engines.sh"
+engine=$podman_5
 export PODMAN_IGNORE_CGROUPSV1_WARNING=1
 # A check is a file of tests.
 export PATIENCE=${PATIENCE:-300}
