@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Warning};
 use crate::oom::OomWatch;
+use crate::paths::Place;
 use crate::resources::Resources;
 use crate::stats::Stats;
 use crate::{devices, file, paths, v1, v2};
@@ -9,9 +10,8 @@ use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::CWD;
 use rustix::io::Errno;
 use rustix::process::Signal;
-use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 /// Where cgroups are mounted, since there are any.
@@ -26,31 +26,7 @@ pub enum Layout {
     V1(v1::Hierarchies),
 }
 
-/// Where a container's cgroups are: plain data, to be kept. A directory for each controller of version
-/// 1, by its name, and one of version 2, which has none.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Place(BTreeMap<String, PathBuf>);
-
 impl Place {
-    /// A place of directories that were kept.
-    #[must_use]
-    pub const fn new(directories: BTreeMap<String, PathBuf>) -> Self {
-        Self(directories)
-    }
-
-    /// The directories, for keeping.
-    #[must_use]
-    pub const fn directories(&self) -> &BTreeMap<String, PathBuf> {
-        &self.0
-    }
-
-    /// The directory of this controller.
-    #[must_use]
-    pub fn path(&self, controller: &str) -> Option<&Path> {
-        self.0.get(controller).map(PathBuf::as_path)
-    }
-
     /// Whether the processes of these cgroups are stopped, in version 2 by whomever. It is asked for whoever looks at
     /// a container, so only the cgroup that stops them is looked at, and not what is mounted.
     ///
@@ -69,18 +45,6 @@ impl Place {
             Err(Errno::NOENT | Errno::NODEV) => Ok(false),
             Err(source) => Err(Error::Act { act: "open the cgroup", path: path.to_owned(), source }),
         }
-    }
-
-    /// Each directory once: controllers may share one.
-    pub(crate) fn distinct(&self) -> impl Iterator<Item = &Path> {
-        let mut seen: Vec<&Path> = Vec::new();
-        self.0.values().map(PathBuf::as_path).filter(move |path| {
-            let new = !seen.contains(path);
-            if new {
-                seen.push(path);
-            }
-            new
-        })
     }
 }
 
@@ -122,7 +86,7 @@ impl Layout {
                 if path.is_empty() {
                     return Err(Error::Root(cgroups_path.unwrap_or_default().to_owned()));
                 }
-                Ok(Place([(String::new(), tree.mount_point().join(path))].into()))
+                Ok(Place::new([(String::new(), tree.mount_point().join(path))].into()))
             }
         }
     }

@@ -52,8 +52,8 @@ mod walk;
 
 pub use controller::{Controller, Controllers};
 pub use error::{Error, Field, Hint, Warning};
-pub use layout::{Cgroup, Layout, Place};
+pub use layout::{Cgroup, Layout};
 pub use oom::OomWatch;
-pub use paths::clean;
+pub use paths::{Place, clean};
 pub use resources::Resources;
 pub use stats::Stats;

@@ -8,12 +8,12 @@ mod parse;
 pub(crate) mod version_1;
 pub(crate) mod version_2;
 
+pub(crate) use parse::Files;
 pub(crate) use version_1::read as version_1;
 pub(crate) use version_2::{add as add_version_2, read as version_2};
 
 use crate::error::Error;
 use crate::file;
-use parse::Files;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -8,9 +8,9 @@ use rustix::io::Errno;
 use std::path::Path;
 
 /// The files of one cgroup.
-pub(super) struct Files<'a> {
-    pub(super) directory: &'a OwnedFd,
-    pub(super) path: &'a Path,
+pub(crate) struct Files<'a> {
+    pub(crate) directory: &'a OwnedFd,
+    pub(crate) path: &'a Path,
 }
 
 impl Files<'_> {

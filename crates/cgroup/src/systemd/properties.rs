@@ -1,10 +1,10 @@
 //! Resources as properties of a unit (systemd.resource-control(5)).
 
-use super::Error;
 use super::unit::Unit;
 use super::value::Value;
 use crate::convert::{cpu_weight, swap_alone};
 use crate::devices::{Access, Rule, Type, flatten};
+use crate::error::SystemdError as Error;
 use crate::resources::{Cpu, Resources};
 
 /// A property of a unit.

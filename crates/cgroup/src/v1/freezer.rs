@@ -1,6 +1,6 @@
 //! Version 1's freezer, which has no events and sometimes gives up half-way.
 
-use super::Group;
+use super::group::Group;
 use crate::error::Error;
 use crate::file;
 use crate::walk::{Visitor, walk};

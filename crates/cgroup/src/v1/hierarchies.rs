@@ -1,8 +1,10 @@
 //! The trees that are mounted, and cgroups made in all of them.
 
-use super::{Cgroup, Group};
+use super::Cgroup;
+use super::freezer::is_frozen;
+use super::group::Group;
 use crate::error::Error;
-use crate::layout::Place;
+use crate::paths::Place;
 use crate::resources::Resources;
 use crate::{file, paths, procs, remove, v2};
 use rustix::fd::{AsFd, OwnedFd};
@@ -252,9 +254,7 @@ fn check_unused(group: &Group) -> Result<(), Error> {
     if count != 0 {
         return Err(Error::NotEmpty { path: group.path.clone(), count });
     }
-    if group.controllers.iter().any(|name| name == "freezer")
-        && super::is_frozen(&group.directory, &group.path)?
-    {
+    if group.controllers.iter().any(|name| name == "freezer") && is_frozen(&group.directory, &group.path)? {
         return Err(Error::Frozen(group.path.clone()));
     }
     Ok(())

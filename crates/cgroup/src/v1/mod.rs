@@ -4,9 +4,11 @@
 //! fork on the host wait. So it is moved once, before anything else of it exists.
 
 mod freezer;
+mod group;
 pub(crate) mod hierarchies;
 
 pub(crate) use freezer::is_frozen;
+use group::Group;
 pub use hierarchies::Hierarchies;
 
 use crate::error::{Error, Hint, Warning};
@@ -15,10 +17,10 @@ use crate::resources::Resources;
 use crate::setting::{Phase, Setting, write_all};
 use crate::stats::Stats;
 use crate::{devices, file, procs, settings_v1, v2};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::process::Signal;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long processes are waited for to stop before they are killed.
@@ -26,15 +28,6 @@ const STOP: Duration = Duration::from_millis(500);
 
 /// How often processes are killed where they cannot be stopped first.
 const ROUNDS: u32 = 16;
-
-/// A cgroup of one tree.
-#[derive(Debug)]
-pub(crate) struct Group {
-    /// What the tree is for: controllers, or a name.
-    pub(crate) controllers: Vec<String>,
-    pub(crate) directory: OwnedFd,
-    pub(crate) path: PathBuf,
-}
 
 /// The cgroups of one container, one for each tree.
 #[derive(Debug)]
@@ -294,7 +287,7 @@ impl Cgroup {
     ///
     /// If a file cannot be read or does not read as it always does.
     pub fn stats(&self) -> Result<Stats, Error> {
-        let mut stats = crate::stats::version_1(&self.groups)?;
+        let mut stats = crate::stats::version_1(self.groups.iter().map(Group::files))?;
         if let Some(unified) = &self.unified {
             unified.add_stats(&mut stats)?;
         }
