@@ -9,7 +9,7 @@
 use crate::bundle::is_own;
 use crate::host::Host;
 use crate::landlock::Wall;
-use crate::plan::{NODEV, NOSUID, RDONLY, layer, mount_on_own};
+use crate::layers::{NODEV, NOSUID, RDONLY, layer, mount_on_own};
 use crate::profile::{Access, Image};
 use husk_bundle::container::{Mount, Source};
 use husk_plan::{Builder, Error};

@@ -12,21 +12,12 @@
 //! A process that is restricted can no longer mount anything, in namespaces of its own neither
 //! (security/landlock/fs.c, `hook_sb_mount`). [`Profile::nested`] does without Landlock for that reason.
 
-use crate::host::Host;
-use crate::plan::{RDONLY, Streams};
+use crate::host::{Host, Landlock};
+use crate::layers::{RDONLY, Streams};
 use crate::profile::{Net, Profile};
 use husk_plan::{Builder, Error};
 use husk_script::sys::{Errno, Fd, landlock};
 use husk_script::{Handle, Reg, Step};
-
-/// What Landlock can take away on a machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Landlock {
-    /// `LANDLOCK_ACCESS_FS_*`: everything but reading and executing.
-    pub rights: u64,
-    /// `LANDLOCK_SCOPE_*`.
-    pub scopes: u64,
-}
 
 /// `LANDLOCK_ACCESS_FS_*` by the version of Landlock's interface that they came with.
 const RIGHTS: [(u32, u64); 5] = [

@@ -1,7 +1,7 @@
 //! What a test's process writes: kept until it ends, or heard at once.
 
 use crate::error::Error;
-use crate::plan::Streams;
+use crate::layers::Streams;
 use crate::said;
 use husk_script::sys::Fd;
 use rustix::fs::{MemfdFlags, memfd_create};

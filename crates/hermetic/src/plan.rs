@@ -12,6 +12,7 @@ use crate::filter;
 use crate::host::{Found, Host, Procfs};
 use crate::image::{self, Opened};
 use crate::landlock::Wall;
+use crate::layers::{NODEV, NOEXEC, NOSUID, RDONLY, Streams, layer, mkdir, mount_on_own};
 use crate::profile::{Access, Image, Limits, Net, Profile};
 use crate::view::{self, Cover};
 use bumpalo::Bump;
@@ -33,12 +34,6 @@ use std::time::Duration;
 /// A name that is the same everywhere and that every machine can resolve.
 const HOSTNAME: &[u8] = b"localhost";
 
-/// `MOUNT_ATTR_RDONLY`, `MOUNT_ATTR_NOSUID`, `MOUNT_ATTR_NODEV`, `MOUNT_ATTR_NOEXEC`.
-pub(crate) const RDONLY: u64 = 0x1;
-pub(crate) const NOSUID: u64 = 0x2;
-pub(crate) const NODEV: u64 = 0x4;
-const NOEXEC: u64 = 0x8;
-
 /// The most that `pid_max` may be (linux/threads.h, `PID_MAX_LIMIT`).
 const MOST_PIDS: u64 = 4 << 20;
 
@@ -59,21 +54,6 @@ const LINKS: [(&CStr, &CStr); 5] = [
 /// Signals whose being ignored a caller hands on.
 const INHERITED: [Signal; 7] =
     [Signal::HUP, Signal::INT, Signal::QUIT, Signal::PIPE, Signal::TERM, Signal::CHLD, Signal::TSTP];
-
-/// A program's standard streams.
-#[derive(Clone, Copy)]
-pub enum Streams {
-    /// The caller's.
-    Callers,
-    /// The caller's, in whose session the program stays, for they are its terminal.
-    Terminal,
-    /// The same with the program in front of the terminal.
-    LentTerminal,
-    /// An empty one to read from, and this one of the caller's to write to.
-    Captured(Fd),
-    /// The caller's, but for this one of the caller's as standard output.
-    Heard(Fd),
-}
 
 /// All that a plan depends on: it is written where the child finds it, which is freed when the child is gone, and
 /// written once more if there is something to say of a step.
@@ -515,12 +495,6 @@ fn attach(mount: Reg, path: &Path, root: Reg, plan: &mut Builder<'_>) -> Result<
     Ok(())
 }
 
-fn mkdir(path: &Path, mode: u32, plan: &mut Builder<'_>) -> Result<(), Error> {
-    let path = plan.text(path)?;
-    plan.push(Step::Mkdir { path, mode: Mode::from_raw_mode(mode), tolerate: None });
-    Ok(())
-}
-
 /// Something of the host, at its place.
 enum Layer<'t> {
     /// As it is.
@@ -566,32 +540,6 @@ fn overlay(index: usize, found: &Found, root: Reg, wall: &Wall, plan: &mut Build
     plan.release(layer);
     plan.release(place);
     Ok(())
-}
-
-/// Puts a mount that is nowhere yet onto a directory of the program's own file system.
-pub(crate) fn mount_on_own(mount: Reg, name: &str, plan: &mut Builder<'_>) -> Result<(), Error> {
-    let (path, place) = (plan.text(name)?, plan.register()?);
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-    plan.push(Step::Open { path, flags, mode: Mode::empty(), out: place });
-    plan.push(Step::MoveMount { mount: mount.into(), target: place.into() });
-    plan.release(place);
-    Ok(())
-}
-
-/// A layer above a directory of the program's own file system, mounted nowhere yet, with a name for what is written.
-pub(crate) fn layer(name: &str, lower: &str, plan: &mut Builder<'_>) -> Result<Reg, Error> {
-    let [upper, work] = ["upper", "work"].map(|kind| format!("{kind}-{name}"));
-    mkdir(Path::new(&upper), 0o755, plan)?;
-    mkdir(Path::new(&work), 0o755, plan)?;
-    let fs = plan.register()?;
-    plan.push(Step::Fsopen { fstype: c"overlay", out: fs });
-    for (key, value) in [(c"lowerdir", lower), (c"upperdir", &upper), (c"workdir", &work)] {
-        let value = plan.text(value)?;
-        plan.push(Step::FsconfigString { fs, key, value });
-    }
-    plan.push(Step::FsconfigFlag { fs, key: c"userxattr" });
-    plan.push(Step::Fsmount { fs, attributes: NOSUID | NODEV });
-    Ok(fs)
 }
 
 /// Devices, terminals and shared memory, in a directory of the program's own file system. Returns the null device,

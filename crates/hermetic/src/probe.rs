@@ -1,9 +1,8 @@
 //! What this machine and its caller are.
 
 use crate::error::Error;
-use crate::host::{Found, Host, Procfs};
+use crate::host::{Found, Host, Landlock, Procfs};
 use crate::image;
-use crate::landlock::Landlock;
 use crate::profile::{Image, Profile};
 use husk_script::sys::at::is_null_device;
 use husk_script::sys::limits::getrlimit;

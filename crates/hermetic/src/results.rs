@@ -2,16 +2,9 @@
 
 use crate::libtest::Request;
 use crate::progress::Progress;
-use crate::tested::{Tested, Verdict};
+use crate::tested::{Counts, Screen, Tested, Verdict};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
-
-/// The terminal that results are written to.
-#[derive(Clone, Copy, Debug)]
-pub struct Screen {
-    /// How wide it is.
-    pub columns: usize,
-}
 
 /// After so many letters libtest begins a new line.
 const MOST_LETTERS: usize = 87;
@@ -37,20 +30,6 @@ pub(crate) struct Results<'o> {
     /// Each with what it wrote.
     failed: Vec<(String, String)>,
     succeeded: Vec<(String, String)>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counts {
-    pub(crate) all: usize,
-    pub(crate) passed: usize,
-    pub(crate) failed: usize,
-    pub(crate) ignored: usize,
-}
-
-impl Counts {
-    pub(crate) fn ended(&self) -> usize {
-        self.passed + self.failed + self.ignored
-    }
 }
 
 impl<'o> Results<'o> {

@@ -1,11 +1,12 @@
 //! Running a program: from the profile to how it ended.
 
 use crate::cgroup::Home;
+use crate::ended::Ended;
 use crate::environment;
-use crate::error::{self, Error, Hint};
+use crate::error::{self, Error, Hint, Loss};
 use crate::host::{Host, Procfs};
-use crate::leftovers::Process;
-use crate::plan::{PROC, Sketch, Streams, candidates, plan};
+use crate::layers::Streams;
+use crate::plan::{PROC, Sketch, candidates, plan};
 use crate::probe::probe;
 use crate::profile::{Limits, Profile};
 use crate::sandbox::{Failed, Fault, Held, Sandbox, watch};
@@ -14,18 +15,14 @@ use bumpalo::Bump;
 use husk_plan::Plan;
 use husk_script::Step;
 use husk_script::sys::Errno;
-use husk_script::sys::process::Usage;
 use husk_script::sys::signal::{Signal, rt_sigaction_default};
 use husk_spawn::Reason;
 use rustix::process::{getpid, kill_current_process_group, kill_process};
 use std::ffi::OsStr;
-use std::fmt::{self, Display, Formatter};
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::ExitStatus;
 use std::rc::Rc;
-use std::time::Duration;
 
 /// How a program is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,84 +31,6 @@ pub enum Run {
     Possible,
     /// With everything that is promised, or not at all.
     Strict,
-}
-
-/// How a program ended.
-#[derive(Clone, Debug)]
-pub struct Ended {
-    /// Its status.
-    pub status: ExitStatus,
-    /// How long it took.
-    pub wall: Duration,
-    /// What it used.
-    pub usage: Usage,
-    /// What it left behind, which has been ended.
-    pub leftovers: Vec<Process>,
-    /// The limit that ended it.
-    pub reached: Option<Reached>,
-    /// Whether it had the caller's terminal, so that what was typed there it got alone.
-    pub had_terminal: bool,
-    /// Where it was less isolated than is promised.
-    pub losses: Vec<Loss>,
-}
-
-/// A limit that ended a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reached {
-    /// Of time.
-    Wall(Duration),
-    /// Seconds of a processor.
-    Cpu(u64),
-    /// Bytes of memory.
-    Memory(u64),
-    /// Bytes of a file.
-    FileSize(u64),
-}
-
-impl Display for Reached {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Wall(limit) => write!(f, "time limit of {} s reached", limit.as_secs_f64()),
-            Self::Cpu(limit) => write!(f, "processor limit of {limit} s reached"),
-            Self::Memory(limit) => write!(f, "memory limit of {limit} bytes reached"),
-            Self::FileSize(limit) => write!(f, "file size limit of {limit} bytes reached"),
-        }
-    }
-}
-
-/// Isolation that is not to be had on this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Loss {
-    /// Limits of memory and processes are each process's and each user's, not all of the program's together.
-    Cgroup(String),
-    /// There is no limit of processes, which for root only a cgroup is.
-    Processes(String),
-    /// The program sees the caller's procfs.
-    Procfs,
-    /// The program is in the caller's user namespace, with no privileges of it.
-    UserNamespace,
-}
-
-impl Display for Loss {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Cgroup(why) => {
-                return write!(
-                    f,
-                    "limits of memory and processes are kept by rlimits, for each process and user, and not for all \
-                     together: no cgroup can be had: {why}"
-                );
-            }
-            Self::Processes(why) => {
-                return write!(f, "root's processes are not limited: no cgroup can be had: {why}");
-            }
-            Self::Procfs => {
-                "/proc is the caller's, whose processes are seen there: parts of it are covered, as in a \
-                 container, so the kernel lets nobody mount another"
-            }
-            Self::UserNamespace => "there is no user namespace of its own: none can be made here",
-        })
-    }
 }
 
 /// Runs a program to its end. Signals that we get meanwhile are passed on to it.

@@ -1,14 +1,14 @@
 //! All tests of a binary: each in a sandbox of its own, as many at a time as there are processors.
 
-use crate::error::Error;
+use crate::error::{Error, Loss};
 use crate::libtest::Request;
 use crate::output::Output;
 use crate::profile::Profile;
-use crate::results::{Results, Screen};
-use crate::run::{Loss, Machine, Run, explain};
+use crate::results::Results;
+use crate::run::{Machine, Run, explain};
 use crate::said::said;
 use crate::sandbox::{Held, Sandbox, watch};
-use crate::tested::{Attempt, Tested, Verdict};
+use crate::tested::{Attempt, Screen, Tested, Verdict};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::io::Write;

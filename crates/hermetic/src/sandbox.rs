@@ -1,10 +1,10 @@
 //! One program in its sandbox, from its start to its end, and the loop that watches any number of them.
 
 use crate::cgroup::Home;
+use crate::ended::{Ended, Reached};
 use crate::leftovers::{self, Process};
 use crate::plan::Sketch;
 use crate::profile::Limits;
-use crate::run::{Ended, Reached};
 use crate::terminal::Terminal;
 use husk_script::Request;
 use husk_script::sys::Errno;

@@ -1,6 +1,6 @@
-//! How a test of a binary ended.
+//! How the tests of a binary ended, and the terminal that hears of it.
 
-use crate::run::Ended;
+use crate::ended::Ended;
 use std::time::Duration;
 
 /// A test, and all attempts at it.
@@ -90,5 +90,27 @@ impl Verdict {
             Self::Failed => "failed",
             Self::Ignored => "ignored",
         }
+    }
+}
+
+/// The terminal that results are written to.
+#[derive(Clone, Copy, Debug)]
+pub struct Screen {
+    /// How wide it is.
+    pub columns: usize,
+}
+
+/// How many tests of a binary there are, and how many of them ended in which way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) all: usize,
+    pub(crate) passed: usize,
+    pub(crate) failed: usize,
+    pub(crate) ignored: usize,
+}
+
+impl Counts {
+    pub(crate) fn ended(&self) -> usize {
+        self.passed + self.failed + self.ignored
     }
 }
