@@ -2,8 +2,9 @@
 
 use crate::error::{Error, Reason};
 use crate::filtered;
-use crate::pool::{Berth, Sharing};
+use crate::pool::Berth;
 use crate::stdio::Pipes;
+use crate::writer::Sharing;
 use husk_listing::Line;
 use husk_script::hook::Failed;
 use husk_script::journal::Progress;

@@ -8,7 +8,8 @@
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "starts a process in shared memory")]
 
-use crate::pool::{Berth, Sharing};
+use crate::pool::Berth;
+use crate::writer::Sharing;
 use core::ffi::c_void;
 use core::fmt::{self, Display, Formatter};
 use husk_listing::Kinds;

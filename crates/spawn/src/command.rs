@@ -1,15 +1,12 @@
 //! The public builder.
 
-use crate::child::{Child, Output};
 use crate::environment::Environment;
 use crate::error::{Error, Reason};
 use crate::idmap::{IdMap, IdMaps};
 use crate::join::Join;
-use crate::launch::{self, Until};
-use crate::pool::Sharing;
-use crate::stdio::{Stdio, Unset};
-use crate::writer::Writer;
-use crate::{list, output, program};
+use crate::program;
+use crate::stdio::Stdio;
+use crate::writer::{Sharing, Writer};
 use husk_script::Step;
 use husk_script::sys::file::Mode;
 use husk_script::sys::limits::{Resource, Rlimit, SchedAttr};
@@ -20,7 +17,6 @@ use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::Path;
-use std::process::ExitStatus;
 
 /// What adds steps to a list, anew for every child.
 pub(crate) type Steps = Box<dyn for<'b> Fn(&mut Writer<'b>) -> Result<(), Error> + Send + Sync>;
@@ -109,7 +105,7 @@ impl Command {
             controlling_terminal: false,
             foreground: false,
             ignored: Vec::new(),
-            blocked: list::NOTHING_BLOCKED,
+            blocked: SignalSet::EMPTY,
             parent_death_signal: None,
             rlimits: Vec::new(),
             nice: None,
@@ -141,7 +137,7 @@ impl Command {
     /// [`Request::IdMaps`](crate::Request)), time namespaces joined, the cgroup, the pids.
     ///
     /// The child has a socket to this process from the beginning; see
-    /// [`Child::next_request`].
+    /// [`Child::next_request`](crate::Child::next_request).
     pub fn of_steps(
         write: impl for<'b> Fn(&mut Writer<'b>) -> Result<(), Error> + Send + Sync + 'static,
     ) -> Self {
@@ -488,14 +484,15 @@ impl Command {
 
 /// # Starting it
 impl Command {
-    /// Kills the process and waits for it when its [`Child`] is dropped before it was waited for.
+    /// Kills the process and waits for it when its [`Child`](crate::Child) is dropped before it was waited
+    /// for.
     pub fn kill_on_drop(&mut self) -> &mut Self {
         self.kill_on_drop = true;
         self
     }
 
-    /// Makes [`Child::release_fd`] available: a descriptor that an event loop can wait on for the
-    /// exec. It costs a pair of sockets for each child.
+    /// Makes [`Child::release_fd`](crate::Child::release_fd) available: a descriptor that an event loop can
+    /// wait on for the exec. It costs a pair of sockets for each child.
     pub fn notify_release(&mut self) -> &mut Self {
         self.notify_release = true;
         self
@@ -511,97 +508,18 @@ impl Command {
         self
     }
 
-    /// Has the child write down when each step begins, for [`Child::times`]. That costs it a system call
-    /// a step.
+    /// Has the child write down when each step begins, for [`Child::times`](crate::Child::times). That
+    /// costs it a system call a step.
     pub fn timed(&mut self) -> &mut Self {
         self.timed = true;
         self
-    }
-
-    /// Starts the process and returns at once, while it is on its way to its program. What goes
-    /// wrong there is returned by whatever asks the [`Child`] next:
-    /// [`wait_for_exec`](Child::wait_for_exec), [`try_wait`](Child::try_wait),
-    /// [`wait`](Child::wait).
-    ///
-    /// Only a child whose [ids](Self::uid_map) we must map is waited for until it has asked.
-    ///
-    /// # Errors
-    ///
-    /// If the program is not found in PATH, a setting makes no sense, or the kernel refuses to
-    /// make the process.
-    pub fn spawn(&self) -> Result<Child, Error> {
-        launch::launch(self, Unset::Inherit, Until::Cloned)
-    }
-
-    /// Starts the process and returns when it has become its program.
-    ///
-    /// # Errors
-    ///
-    /// As [`spawn`](Self::spawn), and if a step fails or the child dies before exec. The child is
-    /// then waited for and nothing of it is left.
-    pub fn spawn_and_exec(&self) -> Result<Child, Error> {
-        launch::launch(self, Unset::Inherit, Until::Execed)
-    }
-
-    /// Runs the process to its end.
-    ///
-    /// # Errors
-    ///
-    /// As [`spawn_and_exec`](Self::spawn_and_exec).
-    pub fn status(&self) -> Result<ExitStatus, Error> {
-        launch::run(self)
-    }
-
-    /// Runs the process to its end and returns what it wrote: to standard output and standard
-    /// error, as far as they are not set to something else.
-    ///
-    /// # Errors
-    ///
-    /// As [`spawn_and_exec`](Self::spawn_and_exec), and if reading fails.
-    pub fn output(&self) -> Result<Output, Error> {
-        output::output(launch::launch(self, Unset::Capture, Until::Cloned)?, &[])
-    }
-
-    /// The same with `input` on standard input, whatever [`stdin`](Self::stdin) says. A program that does not read it all is no error.
-    ///
-    /// Writing to a program that has gone raises SIGPIPE, which every Rust program ignores unless
-    /// it asks not to.
-    ///
-    /// # Errors
-    ///
-    /// As [`output`](Self::output).
-    pub fn output_with_input(&self, input: &[u8]) -> Result<Output, Error> {
-        output::output(launch::launch(self, Unset::FeedAndCapture, Until::Cloned)?, input)
-    }
-}
-
-/// # Looking at it
-impl Command {
-    /// The list that a child would perform, a line for each step: what this command means, in the
-    /// order in which it happens. Descriptors made for one child only, such as pipes, have other
-    /// numbers the next time.
-    ///
-    /// ```
-    /// # fn main() -> Result<(), husk_spawn::Error> {
-    /// let listing = husk_spawn::Command::new("/bin/true").current_dir("/srv").uid(1000).listing()?;
-    /// assert!(listing.iter().any(|line| line == "cwd /srv"));
-    /// assert_eq!(listing.last().map(String::as_str), Some("exec /bin/true"));
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// If a setting makes no sense or the program is not found in PATH.
-    pub fn listing(&self) -> Result<Vec<String>, Error> {
-        launch::listing(self)
     }
 }
 
 impl Command {
     /// The file to exec.
     pub(crate) fn resolved_program(&self) -> Result<Cow<'_, OsStr>, Error> {
-        if list::is_path(&self.program) {
+        if program::is_path(&self.program) {
             return Ok(Cow::Borrowed(&self.program));
         }
         program::find(&self.program, self.environment.path(), self.cwd.as_deref()).map(Cow::Owned)

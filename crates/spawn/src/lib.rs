@@ -94,6 +94,7 @@ mod signalfd;
 mod stack;
 mod stdio;
 pub mod sys;
+mod time_namespace;
 mod writer;
 
 pub use adopted::Adopted;

@@ -7,16 +7,15 @@ use crate::error::Reason;
 use crate::fds::{self, Mapping};
 use crate::forget;
 use crate::join::IN_PARENT;
-use crate::pool::{ScriptRef, Sharing};
+use crate::pool::ScriptRef;
 use crate::stdio::{Pipes, Unset};
-use crate::writer::{Memory, Writer};
+use crate::writer::{Memory, Sharing, Writer};
 use husk_listing::Line;
 use husk_script::sys::namespace::Namespaces;
-use husk_script::sys::signal::{Signal, SignalSet};
+use husk_script::sys::signal::Signal;
 use husk_script::sys::{CArray, CPtr, Fd};
 use husk_script::{Script, Step};
 use rustix::process::{geteuid, getpid};
-use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 
@@ -292,11 +291,3 @@ fn exec(command: &Command, list: &mut Writer<'_>) -> Result<(), Error> {
     list.push(Step::Execve { path, argv, envp });
     Ok(())
 }
-
-/// Whether a program is named by a path, and so not looked up.
-pub(crate) fn is_path(program: &OsStr) -> bool {
-    program.as_bytes().contains(&b'/')
-}
-
-/// What the program inherits of blocked signals when nothing is said: none.
-pub(crate) const NOTHING_BLOCKED: SignalSet = SignalSet::EMPTY;

@@ -31,15 +31,6 @@ const MOST_FREE: usize = 32;
 /// Berths that no [`Child`](crate::Child) holds: free ones, and those whose child is not released.
 static POOL: Mutex<Vec<Parts>> = Mutex::new(Vec::new());
 
-/// Whose memory a child begins in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sharing {
-    /// This process's.
-    Shared,
-    /// A copy of it: the child uses nothing of ours but its journal.
-    Copied,
-}
-
 /// What a child uses, for one child at a time.
 pub(crate) struct Berth {
     /// Taken only by `drop`.

@@ -11,6 +11,11 @@ use std::path::{Path, PathBuf};
 /// Where execvp(3) looks when there is no PATH.
 const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
 
+/// Whether a program is named by a path, and so not looked up.
+pub(crate) fn is_path(program: &OsStr) -> bool {
+    program.as_bytes().contains(&b'/')
+}
+
 /// The file that `program`, a name without a slash, means: the first directory of `path` that has
 /// it as a file we may execute. A directory that is relative is so to `cwd`, where the child will be
 /// when it execs.

@@ -5,7 +5,6 @@ use crate::environ::{self, Snapshot};
 use crate::error::Reason;
 use crate::kept::Kept;
 use crate::page::Page;
-use crate::pool::Sharing;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as BumpVec;
 use husk_script::sys::CPtr;
@@ -15,6 +14,15 @@ use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+
+/// Whose memory a child begins in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// This process's.
+    Shared,
+    /// A copy of it: the child uses nothing of ours but its journal.
+    Copied,
+}
 
 /// Where a list lies.
 #[derive(Default)]
