@@ -5,7 +5,6 @@
 //! that follows no symlink, and what is returned is a descriptor of the place, not its name.
 
 use crate::missing::{self, Last};
-use crate::step::Place;
 use crate::sys::at::{
     Procfs, is_directory, openat2_directory_in_root, openat2_in_root, openat2_ordinary_directory_in_root,
     procfs,
@@ -19,6 +18,25 @@ use core::ffi::CStr;
 pub struct Target<'a> {
     /// The whole path: `dev/pts`.
     pub path: &'a CStr,
+}
+
+/// What a mount can be put on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A directory.
+    Directory,
+    /// Anything else.
+    File,
+    /// What the mount is: a directory, or anything else.
+    Alike,
+    /// A directory that is no symlink, for what has to be where it is looked for.
+    Ordinary,
+    /// As `Alike`, on a procfs: a file that something stands in for.
+    StandIn,
+    /// As `Alike`, for a procfs that is shown once more.
+    Procfs,
+    /// Anything else, and no symlink.
+    Entry,
 }
 
 /// What `mount` is to be put on, made with its parents where it is missing.
