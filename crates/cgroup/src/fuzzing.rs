@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::stats::{Files, Stats, version_1, version_2};
 use crate::systemd::message::Message;
 use crate::v1::hierarchies;
-use crate::{Resources, paths, settings_v1, settings_v2};
+use crate::{Resources, paths, settings};
 use rustix::fd::OwnedFd;
 use std::path::Path;
 
@@ -40,8 +40,8 @@ pub fn message(bytes: &[u8]) {
 
 /// What is written for these resources: never to a file elsewhere.
 pub fn settings(resources: &Resources) {
-    let second = settings_v2::settings(resources).map(|(settings, _)| settings).unwrap_or_default();
-    let first = settings_v1::settings(resources).map(|(settings, _)| settings).unwrap_or_default();
+    let second = settings::v2::settings(resources).map(|(settings, _)| settings).unwrap_or_default();
+    let first = settings::v1::settings(resources).map(|(settings, _)| settings).unwrap_or_default();
     for setting in second.iter().chain(first.iter().map(|(_, setting)| setting)) {
         assert!(!setting.file.contains('/') && !setting.file.contains('\0'), "{setting}");
     }

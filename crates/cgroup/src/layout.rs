@@ -1,11 +1,11 @@
 //! Which version a host has, and one way to use either.
 
 use crate::error::{Error, Warning};
-use crate::oom::OomWatch;
+use crate::files::oom::OomWatch;
 use crate::paths::Place;
 use crate::resources::Resources;
 use crate::stats::Stats;
-use crate::{devices, file, paths, v1, v2};
+use crate::{devices, files, paths, v1, v2};
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::CWD;
 use rustix::io::Errno;
@@ -40,7 +40,7 @@ impl Place {
             (None, Some(path)) => (path, v2::is_frozen),
             (None, None) => return Ok(false),
         };
-        match file::open_directory(CWD, path) {
+        match files::open_directory(CWD, path) {
             Ok(directory) => is_frozen(&directory, path),
             Err(Errno::NOENT | Errno::NODEV) => Ok(false),
             Err(source) => Err(Error::Act { act: "open the cgroup", path: path.to_owned(), source }),
@@ -152,8 +152,8 @@ impl Layout {
         let mut names = BTreeSet::new();
         for path in place.distinct().filter_map(Path::parent) {
             let failed = |source| Error::Act { act: "read", path: path.to_owned(), source };
-            let directory = file::open_directory(CWD, path).map_err(failed)?;
-            names.extend(file::directories(directory.as_fd()).map_err(failed)?);
+            let directory = files::open_directory(CWD, path).map_err(failed)?;
+            names.extend(files::directories(directory.as_fd()).map_err(failed)?);
         }
         Ok(names)
     }
@@ -181,7 +181,7 @@ fn in_tree<'p>(tree: &v2::Tree, place: &'p Place) -> Result<&'p str, Error> {
 /// The caller's own cgroup of version 2.
 fn own_unified() -> Result<String, Error> {
     let path = "/proc/self/cgroup";
-    let text = file::text(CWD, path);
+    let text = files::text(CWD, path);
     let text = text.map_err(|source| Error::Act { act: "read", path: path.into(), source })?;
     let own = paths::own(&text, "").map(ToOwned::to_owned);
     own.ok_or_else(|| Error::Unexpected { path: path.into(), text })

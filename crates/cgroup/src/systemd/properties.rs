@@ -2,10 +2,10 @@
 
 use super::unit::Unit;
 use super::value::Value;
-use crate::convert::{cpu_weight, swap_alone};
 use crate::devices::{Access, Rule, Type, flatten};
 use crate::error::SystemdError as Error;
 use crate::resources::{Cpu, Resources};
+use crate::settings::convert::{cpu_weight, swap_alone};
 
 /// A property of a unit.
 #[derive(Clone, Debug, PartialEq)]
@@ -273,7 +273,8 @@ fn unified(
     version: Version,
     properties: &mut Vec<Property>,
 ) -> Result<(), Error> {
-    crate::settings_v2::unified_field(file).map_err(|error| field_error(error, "linux.resources.unified"))?;
+    crate::settings::v2::unified_field(file)
+        .map_err(|error| field_error(error, "linux.resources.unified"))?;
     let wrong = || unified_error(file, value);
     let number = || match value {
         "max" => Ok(NO_LIMIT),

@@ -4,9 +4,10 @@ use super::Cgroup;
 use super::freezer::is_frozen;
 use super::group::Group;
 use crate::error::Error;
+use crate::files::{self, procs, remove};
 use crate::paths::Place;
 use crate::resources::Resources;
-use crate::{file, paths, procs, remove, v2};
+use crate::{paths, v2};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, mkdirat};
 use rustix::io::Errno;
@@ -211,7 +212,7 @@ impl Mount {
     }
 
     fn find(&self, path: &Path) -> Result<Option<Group>, Error> {
-        match file::open_directory(CWD, path) {
+        match files::open_directory(CWD, path) {
             Ok(directory) => Ok(Some(self.group(directory, path))),
             Err(Errno::NOENT | Errno::NODEV) => Ok(None),
             Err(source) => Err(Error::Act { act: "open the cgroup", path: path.to_owned(), source }),
@@ -226,7 +227,7 @@ impl Mount {
         };
         let below = paths::below(&self.point, path);
         let below = below.ok_or_else(|| Error::NotMounted(path.to_owned()))?;
-        let mut directory = file::open_directory(CWD, &self.point).map_err(failed("open", &self.point))?;
+        let mut directory = files::open_directory(CWD, &self.point).map_err(failed("open", &self.point))?;
         let mut current = self.point.clone();
         for name in below.split('/') {
             current.push(name);
@@ -235,7 +236,7 @@ impl Mount {
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(failed("make the cgroup", &current)(errno)),
             }
-            let inner = file::open_directory(directory.as_fd(), name);
+            let inner = files::open_directory(directory.as_fd(), name);
             let inner = inner.map_err(failed("open the cgroup", &current))?;
             if self.is_for("cpuset") {
                 inherit(&directory, &inner).map_err(failed("set the cpuset of", &current))?;
@@ -264,16 +265,16 @@ fn check_unused(group: &Group) -> Result<(), Error> {
 /// process can be where there are none.
 fn inherit(above: &OwnedFd, directory: &OwnedFd) -> Result<(), Errno> {
     for (name, plain) in [("cpuset.cpus", "cpus"), ("cpuset.mems", "mems")] {
-        let name = match file::text(directory.as_fd(), name) {
+        let name = match files::text(directory.as_fd(), name) {
             Ok(text) if !text.trim().is_empty() => continue,
             Ok(_) => name,
             // A hierarchy mounted with `noprefix`.
-            Err(Errno::NOENT) if file::text(directory.as_fd(), plain)?.trim().is_empty() => plain,
+            Err(Errno::NOENT) if files::text(directory.as_fd(), plain)?.trim().is_empty() => plain,
             Err(Errno::NOENT) => continue,
             Err(errno) => return Err(errno),
         };
-        let inherited = file::text(above.as_fd(), name)?;
-        file::put(directory.as_fd(), name, inherited.trim())?;
+        let inherited = files::text(above.as_fd(), name)?;
+        files::put(directory.as_fd(), name, inherited.trim())?;
     }
     Ok(())
 }

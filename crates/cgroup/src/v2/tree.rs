@@ -3,8 +3,9 @@
 use super::Cgroup;
 use crate::controller::Controllers;
 use crate::error::Error;
+use crate::files::{self, remove};
 use crate::resources::Resources;
-use crate::{file, paths, remove, settings_v2};
+use crate::{paths, settings};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, mkdirat};
 use rustix::io::Errno;
@@ -72,7 +73,7 @@ impl Tree {
     ///
     /// If it cannot be made, or is in use.
     pub fn create(&self, path: &str, resources: &Resources) -> Result<Cgroup, Error> {
-        let asked = settings_v2::controllers(resources);
+        let asked = settings::v2::controllers(resources);
         let mut made = Vec::new();
         let created = self.make(path, asked.union(Controllers::ACCOUNTING), &mut made).and_then(|cgroup| {
             if made.last().is_none_or(|made| made != path) {
@@ -94,7 +95,7 @@ impl Tree {
     ///
     /// If it cannot be opened.
     pub fn complete(&self, path: &str, resources: &Resources) -> Result<Cgroup, Error> {
-        self.make(path, settings_v2::controllers(resources), &mut Vec::new())
+        self.make(path, settings::v2::controllers(resources), &mut Vec::new())
     }
 
     fn make(&self, path: &str, wanted: Controllers, made: &mut Vec<String>) -> Result<Cgroup, Error> {
@@ -111,7 +112,7 @@ impl Tree {
             Err(errno) => return Err(self.failed("make the cgroup", path)(errno)),
         }
         let directory =
-            file::open_directory(above.as_fd(), name).map_err(self.failed("open the cgroup", path))?;
+            files::open_directory(above.as_fd(), name).map_err(self.failed("open the cgroup", path))?;
         Ok(Cgroup { directory, path: self.path(path), passed })
     }
 
@@ -119,7 +120,7 @@ impl Tree {
     fn above(&self, parent: &str, made: &mut Vec<String>) -> Result<OwnedFd, Error> {
         let name = if parent.is_empty() { "." } else { parent };
         let failed = self.failed("open the cgroup", parent);
-        match file::open_directory(self.directory.as_fd(), name) {
+        match files::open_directory(self.directory.as_fd(), name) {
             Err(Errno::NOENT) => {}
             opened => return opened.map_err(failed),
         }
@@ -131,7 +132,7 @@ impl Tree {
                 Err(errno) => return Err(self.failed("make the cgroup", directory)(errno)),
             }
         }
-        file::open_directory(self.directory.as_fd(), name).map_err(failed)
+        files::open_directory(self.directory.as_fd(), name).map_err(failed)
     }
 
     /// Sees to it that `parent` passes on the controllers, and says which it does.
@@ -140,7 +141,7 @@ impl Tree {
         if wanted.without(passed.controllers).is_empty() {
             return Ok(passed);
         }
-        let text = file::text(self.directory.as_fd(), "cgroup.controllers");
+        let text = files::text(self.directory.as_fd(), "cgroup.controllers");
         let text = text.map_err(self.failed("read the controllers of", ""))?;
         let in_tree = Controllers::parse(&text);
         passed.in_tree = Some(in_tree);
@@ -154,7 +155,7 @@ impl Tree {
             [""].into_iter().chain(ends.filter_map(|end| parent.get(..end)).filter(|path| !path.is_empty()));
         for level in levels {
             let name = if level.is_empty() { "." } else { level };
-            let directory = file::open_directory(self.directory.as_fd(), name);
+            let directory = files::open_directory(self.directory.as_fd(), name);
             let directory = directory.map_err(self.failed("open the cgroup", level))?;
             let missing = possible.without(enabled(&directory)?);
             if let Err(errno) = enable(&directory, missing) {
@@ -174,7 +175,7 @@ impl Tree {
         if path.is_empty() {
             return Err(Error::Root("/".to_owned()));
         }
-        match file::open_directory(self.directory.as_fd(), path) {
+        match files::open_directory(self.directory.as_fd(), path) {
             Ok(directory) => {
                 let path = self.path(path);
                 Ok(Some(Cgroup { directory, path, passed: PassedOn::default() }))
@@ -210,7 +211,7 @@ pub(super) struct PassedOn {
 
 fn enabled(directory: &OwnedFd) -> Result<Controllers, Error> {
     let mut room = [0; 256];
-    let text = file::short(directory.as_fd(), "cgroup.subtree_control", &mut room);
+    let text = files::short(directory.as_fd(), "cgroup.subtree_control", &mut room);
     let path = || PathBuf::from("cgroup.subtree_control");
     text.map(Controllers::parse).map_err(|source| Error::Act { act: "read", path: path(), source })
 }
@@ -226,7 +227,7 @@ fn enable(directory: &OwnedFd, controllers: Controllers) -> Result<(), Errno> {
     if line.is_empty() {
         return Ok(());
     }
-    let put = |line: &str| file::put(directory.as_fd(), "cgroup.subtree_control", line);
+    let put = |line: &str| files::put(directory.as_fd(), "cgroup.subtree_control", line);
     let Err(errno) = put(&line) else { return Ok(()) };
     // Tolerated: what cannot be enabled is found missing, and why is what the first try said.
     let refused = line.split(' ').filter(|word| put(word).is_err()).count();

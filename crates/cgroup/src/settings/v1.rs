@@ -1,11 +1,11 @@
 //! Resources as files of version 1 cgroups.
 //!
-//! Zero is nothing said wherever runc takes it for that, as in `settings_v2.rs`.
+//! Zero is nothing said wherever runc takes it for that, as in `v2.rs`.
 
 use crate::error::{Error, Warning};
 use crate::resources::{BlockIo, Cpu, Memory, Network, Resources, Throttle};
-use crate::setting::{Manner, Missing, Setting};
-use crate::settings_v2::{hugepages, pids, rdma, said};
+use crate::settings::v2::{hugepages, pids, rdma, said};
+use crate::settings::{Manner, Missing, Setting};
 
 /// A setting, and the controller in whose cgroup it is written.
 pub(crate) type Owned = (&'static str, Setting);

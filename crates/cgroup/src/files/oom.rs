@@ -1,7 +1,7 @@
 //! Hearing of it when the kernel runs out of a cgroup's memory.
 
 use crate::error::Error;
-use crate::file;
+use crate::files;
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
 use rustix::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::OFlags;
@@ -24,16 +24,16 @@ impl OomWatch {
     pub(crate) fn version_1(directory: BorrowedFd<'_>, path: &Path) -> Result<Self, Error> {
         let failed = |source| Error::Act { act: "watch the memory of", path: path.to_owned(), source };
         let event = eventfd(0, EventfdFlags::CLOEXEC).map_err(failed)?;
-        let control = file::open(directory, "memory.oom_control", OFlags::RDONLY).map_err(failed)?;
+        let control = files::open(directory, "memory.oom_control", OFlags::RDONLY).map_err(failed)?;
         // cgroup-v1/memory.rst, "OOM Control": the kernel keeps what it needs of the two.
         let line = format!("{} {}", event.as_raw_fd(), control.as_raw_fd());
-        file::put(directory, "cgroup.event_control", &line).map_err(failed)?;
+        files::put(directory, "cgroup.event_control", &line).map_err(failed)?;
         Ok(Self(Kind::V1(event)))
     }
 
     pub(crate) fn version_2(directory: BorrowedFd<'_>, path: &Path) -> Result<Self, Error> {
         let failed = |source| Error::Act { act: "watch the memory of", path: path.to_owned(), source };
-        let events = file::open(directory, "memory.events", OFlags::RDONLY).map_err(failed)?;
+        let events = files::open(directory, "memory.events", OFlags::RDONLY).map_err(failed)?;
         let watch = Self(Kind::V2(events));
         // What was before is not news.
         watch.take().map_err(failed)?;

@@ -3,10 +3,10 @@
 //! Zero is nothing said wherever runc takes it for that: engines write it for what they leave open.
 
 use crate::controller::{Controller, Controllers};
-use crate::convert::{cpu_weight, io_weight, pids_max, swap_alone};
 use crate::error::{Error, Warning};
 use crate::resources::{BlockIo, Cpu, HugepageLimit, Memory, Rdma, Resources, Throttle};
-use crate::setting::{Manner, Missing, Setting};
+use crate::settings::convert::{cpu_weight, io_weight, pids_max, swap_alone};
+use crate::settings::{Manner, Missing, Setting};
 use std::collections::BTreeMap;
 
 /// Why a warning is given for a field of version 1.

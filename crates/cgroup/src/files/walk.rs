@@ -4,7 +4,7 @@
 //! however deep the walk is, it has two descriptors open: that of where it is, and that of what it enters or returns
 //! to. It returns by `..`, which leads where it came from: a cgroup is never moved below another.
 
-use crate::file;
+use crate::files;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
@@ -34,7 +34,7 @@ pub(crate) fn walk(top: BorrowedFd<'_>, visitor: &mut impl Visitor) -> Result<()
     loop {
         let current = below.as_ref().map_or(top, AsFd::as_fd);
         if let Some(name) = names.pop() {
-            let directory = match file::open_directory(current, &*name) {
+            let directory = match files::open_directory(current, &*name) {
                 Ok(directory) => directory,
                 Err(Errno::NOENT | Errno::NODEV) => continue,
                 Err(errno) => return Err(errno),
@@ -44,7 +44,7 @@ pub(crate) fn walk(top: BorrowedFd<'_>, visitor: &mut impl Visitor) -> Result<()
             below = Some(directory);
         } else {
             let Some(level) = levels.pop() else { return Ok(()) };
-            let above = if levels.is_empty() { None } else { Some(file::open_directory(current, "..")?) };
+            let above = if levels.is_empty() { None } else { Some(files::open_directory(current, "..")?) };
             visitor.leave(above.as_ref().map_or(top, AsFd::as_fd), &level.name)?;
             (names, below) = (level.siblings, above);
         }

@@ -5,8 +5,8 @@
 //! is waited for by poll, and version 1 tells nobody, so there it is looked for again.
 
 use crate::error::Error;
-use crate::walk::{Visitor, walk};
-use crate::{events, file, procs};
+use crate::files::walk::{Visitor, walk};
+use crate::files::{self, events, procs};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, unlinkat};
 use rustix::io::Errno;
@@ -42,7 +42,7 @@ pub(crate) fn tree(above: BorrowedFd<'_>, name: &str, path: &Path, patience: Dur
     let end = Instant::now() + patience;
     let mut pause = Duration::from_millis(1);
     loop {
-        let directory = match file::open_directory(above, name) {
+        let directory = match files::open_directory(above, name) {
             Ok(directory) => directory,
             Err(Errno::NOENT | Errno::NODEV) => return Ok(()),
             Err(errno) => return Err(failed(errno)),
@@ -77,7 +77,7 @@ impl Visitor for Removal {
     /// Removes those that have none below them, and returns the others.
     fn enter(&mut self, directory: BorrowedFd<'_>) -> Result<Vec<String>, Errno> {
         let mut left = Vec::new();
-        file::each_directory(directory, |name| match remove_one(directory, name) {
+        files::each_directory(directory, |name| match remove_one(directory, name) {
             Err(Errno::BUSY | Errno::NOTEMPTY) => {
                 left.push(name.to_owned());
                 Ok(())
@@ -98,7 +98,7 @@ impl Visitor for Removal {
 
 /// Returns when something may have changed.
 fn await_change(directory: &OwnedFd, left: Duration, pause: &mut Duration) -> Result<(), Errno> {
-    let is_version_2 = file::open(directory.as_fd(), "cgroup.events", rustix::fs::OFlags::PATH).is_ok();
+    let is_version_2 = files::open(directory.as_fd(), "cgroup.events", rustix::fs::OFlags::PATH).is_ok();
     if is_version_2 && !events::wait(directory.as_fd(), "populated", 0, Duration::ZERO)? {
         events::wait(directory.as_fd(), "populated", 0, left)?;
     } else {

@@ -1,7 +1,7 @@
 //! The processes of a cgroup.
 
-use crate::file;
-use crate::walk::{Visitor, walk};
+use crate::files;
+use crate::files::walk::{Visitor, walk};
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
@@ -24,7 +24,7 @@ impl Visitor for Collected {
             Err(Errno::NOENT | Errno::NODEV) => return Ok(Vec::new()),
             Err(errno) => return Err(errno),
         }
-        file::directories(directory)
+        files::directories(directory)
     }
 
     fn leave(&mut self, _: BorrowedFd<'_>, _: &str) -> Result<(), Errno> {
@@ -35,9 +35,9 @@ impl Visitor for Collected {
 /// Those in `directory` alone. A process of another pid namespace than ours reads as 0 and is not
 /// one that we could do anything to.
 fn own(directory: BorrowedFd<'_>) -> Result<Vec<i32>, Errno> {
-    let text = match file::text(directory, "cgroup.procs") {
+    let text = match files::text(directory, "cgroup.procs") {
         // A cgroup of threads has those of its processes in `cgroup.threads` only.
-        Err(Errno::OPNOTSUPP) => file::text(directory, "cgroup.threads")?,
+        Err(Errno::OPNOTSUPP) => files::text(directory, "cgroup.threads")?,
         text => text?,
     };
     Ok(text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 0).collect())

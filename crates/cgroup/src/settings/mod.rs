@@ -3,8 +3,12 @@
 //! Resources become a flat list of these, where everything is decided; then one loop writes them
 //! below one descriptor of a directory. The list prints as text, which is what tests compare.
 
+pub(crate) mod convert;
+pub(crate) mod v1;
+pub(crate) mod v2;
+
 use crate::error::{Error, Field, Hint, Warning};
-use crate::file;
+use crate::files;
 use core::fmt::{self, Display, Formatter};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -118,7 +122,7 @@ impl Setting {
         hint: &dyn Fn(&str) -> Option<(String, Hint)>,
         warnings: &mut Vec<Warning>,
     ) -> Result<(), Error> {
-        let errno = match file::write_lines(directory, &self.file, &self.value) {
+        let errno = match files::write_lines(directory, &self.file, &self.value) {
             Ok(()) => return Ok(()),
             Err(errno) => errno,
         };
@@ -133,7 +137,7 @@ impl Setting {
                 warnings.push(Warning::new(self.field.clone(), *text));
                 Ok(())
             }
-            Missing::Instead(other, value) => match file::write_lines(directory, other, value) {
+            Missing::Instead(other, value) => match files::write_lines(directory, other, value) {
                 Ok(()) => Ok(()),
                 Err(Errno::NOENT) => Err(self.absent(other, value, hint)),
                 Err(errno) => Err(self.error(other, value, errno)),
@@ -147,7 +151,7 @@ impl Setting {
         if errno != Errno::BUSY || self.file != "memory.limit_in_bytes" {
             return None;
         }
-        let usage = file::number(directory, "memory.usage_in_bytes").ok()?;
+        let usage = files::number(directory, "memory.usage_in_bytes").ok()?;
         Some(Error::InUse {
             field: self.field.clone(),
             what: "memory",
@@ -164,7 +168,7 @@ impl Setting {
     }
 
     fn verify(&self, directory: BorrowedFd<'_>) -> Result<(), Error> {
-        let (Ok(taken), Ok(asked)) = (file::number(directory, &self.file), self.value.parse::<u64>()) else {
+        let (Ok(taken), Ok(asked)) = (files::number(directory, &self.file), self.value.parse::<u64>()) else {
             return Ok(());
         };
         let bound = match asked.cmp(&taken) {

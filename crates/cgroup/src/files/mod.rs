@@ -1,4 +1,11 @@
-//! Files of a cgroup: small, read at once and written at once, found below a directory's descriptor.
+//! Files and directories of a cgroup, which are alike in both versions. Files are small, read at once and written at
+//! once, and found below a directory's descriptor.
+
+pub(crate) mod events;
+pub(crate) mod oom;
+pub(crate) mod procs;
+pub(crate) mod remove;
+pub(crate) mod walk;
 
 use core::mem::MaybeUninit;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,6 +1,6 @@
 //! Waiting for version 2's `cgroup.events`, which tells those who poll it of every change.
 
-use crate::file;
+use crate::files;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use rustix::fs::OFlags;
@@ -15,7 +15,7 @@ pub(crate) fn wait(
     value: u64,
     patience: Duration,
 ) -> Result<bool, Errno> {
-    let file = match file::open(directory, "cgroup.events", OFlags::RDONLY) {
+    let file = match files::open(directory, "cgroup.events", OFlags::RDONLY) {
         Ok(file) => file,
         Err(Errno::NOENT | Errno::NODEV) => return Ok(value == 0),
         Err(errno) => return Err(errno),
@@ -29,7 +29,7 @@ pub(crate) fn wait(
             Err(errno) => return Err(errno),
         };
         let text = room.get(..length).and_then(|text| core::str::from_utf8(text).ok()).unwrap_or("");
-        if file::keyed(text, key) == Some(value) {
+        if files::keyed(text, key) == Some(value) {
             return Ok(true);
         }
         let left = end.saturating_duration_since(Instant::now());
