@@ -1,6 +1,6 @@
 //! How the tests of a binary ended, and the terminal that hears of it.
 
-use crate::ended::Ended;
+use crate::sandbox::ended::Ended;
 use std::time::Duration;
 
 /// A test, and all attempts at it.

@@ -1,28 +1,34 @@
 //! Running a program: from the profile to how it ended.
 
-use crate::cgroup::Home;
-use crate::ended::Ended;
-use crate::environment;
+mod cgroup;
+pub(crate) mod ended;
+pub(crate) mod probe;
+mod terminal;
+pub(crate) mod watch;
+
 use crate::error::{self, Error, Hint, Loss};
 use crate::host::{Host, Procfs};
-use crate::layers::Streams;
+use crate::plan::environment;
+use crate::plan::layers::Streams;
 use crate::plan::{PROC, Sketch, candidates, plan};
-use crate::probe::probe;
 use crate::profile::{Limits, Profile};
-use crate::sandbox::{Failed, Fault, Held, Sandbox, watch};
-use crate::terminal::Terminal;
 use bumpalo::Bump;
+use cgroup::Home;
+use ended::Ended;
 use husk_plan::Plan;
 use husk_script::Step;
 use husk_script::sys::Errno;
 use husk_script::sys::signal::{Signal, rt_sigaction_default};
 use husk_spawn::Reason;
+use probe::probe;
 use rustix::process::{getpid, kill_current_process_group, kill_process};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::rc::Rc;
+use terminal::Terminal;
+use watch::{Failed, Fault, Held, Sandbox, watch};
 
 /// How a program is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

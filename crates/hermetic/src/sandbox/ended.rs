@@ -1,7 +1,6 @@
 //! How a program in a sandbox ended.
 
 use crate::error::Loss;
-use crate::leftovers::Process;
 use husk_script::sys::process::Usage;
 use std::fmt::{self, Display, Formatter};
 use std::process::ExitStatus;
@@ -48,4 +47,13 @@ impl Display for Reached {
             Self::FileSize(limit) => write!(f, "file size limit of {limit} bytes reached"),
         }
     }
+}
+
+/// A process that ran when the program had ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its pid on the host.
+    pub pid: u32,
+    /// Its program with its arguments.
+    pub command: String,
 }

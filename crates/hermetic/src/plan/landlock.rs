@@ -12,8 +12,8 @@
 //! A process that is restricted can no longer mount anything, in namespaces of its own neither
 //! (security/landlock/fs.c, `hook_sb_mount`). [`Profile::nested`] does without Landlock for that reason.
 
+use super::layers::{RDONLY, Streams};
 use crate::host::{Host, Landlock};
-use crate::layers::{RDONLY, Streams};
 use crate::profile::{Net, Profile};
 use husk_plan::{Builder, Error};
 use husk_script::sys::{Errno, Fd, landlock};

@@ -1,7 +1,7 @@
 //! Where things are in the program's own file system: which of the host's directories it stands in for, and
 //! what of the host is shown below them nevertheless.
 
-use crate::environment;
+use super::environment;
 use crate::host::Host;
 use std::path::{Path, PathBuf};
 

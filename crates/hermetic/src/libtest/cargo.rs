@@ -9,7 +9,7 @@
 //!  cargo run      RUNNER target/debug/NAME                         as it is: it is no test
 //! ```
 
-use crate::libtest::Request;
+use super::request::Request;
 use crate::profile::{Access, Profile, Show};
 use std::env;
 use std::ffi::OsStr;

@@ -1,11 +1,10 @@
 //! One program in its sandbox, from its start to its end, and the loop that watches any number of them.
 
-use crate::cgroup::Home;
-use crate::ended::{Ended, Reached};
-use crate::leftovers::{self, Process};
+use super::cgroup::Home;
+use super::ended::{Ended, Process, Reached};
+use super::terminal::Terminal;
 use crate::plan::Sketch;
 use crate::profile::Limits;
-use crate::terminal::Terminal;
 use husk_script::Request;
 use husk_script::sys::Errno;
 use husk_script::sys::signal::{Signal, SignalSet, read_signalfd, rt_sigaction_default, rt_sigprocmask};
@@ -13,6 +12,7 @@ use husk_spawn::{Child, Command, Error, signalfd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use std::cell::Cell;
+use std::fs;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
@@ -137,7 +137,7 @@ impl Sandbox {
         }
         if asks {
             match self.child.next_request()? {
-                Some(Request::Leftovers) => self.leftovers = leftovers::below(self.child.id()),
+                Some(Request::Leftovers) => self.leftovers = below(self.child.id()),
                 Some(Request::Cgroup) => self.join()?,
                 Some(Request::Stopped) => {
                     // Which waits for signals again.
@@ -157,14 +157,14 @@ impl Sandbox {
     /// Moves the program into its cgroup: the one child that the first process has.
     fn join(&self) -> Result<(), husk_cgroup::Error> {
         let Some(home) = &self.home else { return Ok(()) };
-        leftovers::below(self.child.id()).iter().try_for_each(|program| home.join(program.pid))
+        below(self.child.id()).iter().try_for_each(|program| home.join(program.pid))
     }
 
     /// Stops with a program that its terminal has stopped, and has it continued afterwards. What has been stopped by
     /// somebody else stays so.
     fn stop(&self) -> Result<(), Fault> {
         let Some(terminal) = &self.terminal else { return Ok(()) };
-        terminal.stop(leftovers::below(self.child.id()).first().map(|program| program.pid));
+        terminal.stop(below(self.child.id()).first().map(|program| program.pid));
         Ok(self.child.signal(Signal::CONT)?)
     }
 }
@@ -285,4 +285,32 @@ impl Drop for Held {
         // Tolerated: it was the mask before.
         rt_sigprocmask(self.before).map(drop).unwrap_or(());
     }
+}
+
+/// All that descend from a process, itself not among them.
+fn below(pid: u32) -> Vec<Process> {
+    let mut found = Vec::new();
+    let mut parents = vec![pid];
+    while let Some(parent) = parents.pop() {
+        // One that has ended meanwhile has none.
+        let children =
+            fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+        for pid in children.split_whitespace().filter_map(|pid| pid.parse().ok()) {
+            parents.push(pid);
+            found.push(Process { pid, command: command(pid) });
+        }
+    }
+    found
+}
+
+/// What it was started with; for what says nothing of that, its name.
+fn command(pid: u32) -> String {
+    const MOST_CHARACTERS: usize = 80;
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let line = String::from_utf8_lossy(&line).trim_end_matches('\0').replace('\0', " ");
+    let text = match line.is_empty() {
+        true => fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned(),
+        false => line,
+    };
+    text.chars().map(|char| if char.is_control() { ' ' } else { char }).take(MOST_CHARACTERS).collect()
 }

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::host::{Found, Host, Landlock, Procfs};
-use crate::image;
+use crate::plan::image;
 use crate::profile::{Image, Profile};
 use husk_script::sys::at::is_null_device;
 use husk_script::sys::limits::getrlimit;

@@ -1,7 +1,7 @@
 //! A line at the end of a terminal that says how far the tests are. It is drawn a few times a second, whatever the
 //! number of tests.
 
-use crate::tested::{Counts, Screen};
+use super::tested::{Counts, Screen};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 

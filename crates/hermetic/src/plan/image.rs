@@ -6,10 +6,10 @@
 //! `RESOLVE_IN_ROOT` too (fs/namei.c, `follow_dotdot`). Places below the new root are looked up in it, whatever
 //! symlinks an image has. Places that it lacks are made in a layer above, unless it is to be written to.
 
+use super::landlock::Wall;
+use super::layers::{NODEV, NOSUID, RDONLY, layer, mount_on_own};
 use crate::bundle::is_own;
 use crate::host::Host;
-use crate::landlock::Wall;
-use crate::layers::{NODEV, NOSUID, RDONLY, layer, mount_on_own};
 use crate::profile::{Access, Image};
 use husk_bundle::container::{Mount, Source};
 use husk_plan::{Builder, Error};

@@ -4,7 +4,7 @@
 //! somebody would have to copy every key, and would take those that are for others. It leads a process group of its
 //! own there, which no signal leaves; what could type into the terminal its filter refuses.
 
-use crate::layers::Streams;
+use crate::plan::layers::Streams;
 use rustix::process::{Signal, getpgrp, kill_current_process_group};
 use rustix::stdio::{stdin, stdout};
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};

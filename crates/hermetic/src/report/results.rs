@@ -1,8 +1,8 @@
 //! The results of a binary, as libtest writes them, and on a terminal a line that says how far it is.
 
-use crate::libtest::Request;
-use crate::progress::Progress;
-use crate::tested::{Counts, Screen, Tested, Verdict};
+use super::progress::Progress;
+use super::tested::{Counts, Screen, Tested, Verdict};
+use crate::libtest::request::Request;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
@@ -221,7 +221,7 @@ fn line(name: &str, mode: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::Results;
-    use crate::libtest::Request;
+    use crate::libtest::request::Request;
     use crate::{Attempt, Ended, Reached, Tested};
     use std::os::unix::process::ExitStatusExt as _;
     use std::process::ExitStatus;

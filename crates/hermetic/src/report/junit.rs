@@ -1,7 +1,7 @@
 //! Results in the XML that JUnit's tools read, as Maven's Surefire and Jenkins have it: a file with a suite for each
 //! binary. The file is written here and read here, a line for each end of an element, and by nobody between.
 
-use crate::tested::{Attempt, Tested, Verdict};
+use super::tested::{Attempt, Tested, Verdict};
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::time::Duration;
 

@@ -1,16 +1,18 @@
 //! All tests of a binary: each in a sandbox of its own, as many at a time as there are processors.
 
+mod list;
+mod output;
+
 use crate::error::{Error, Loss};
-use crate::libtest::Request;
-use crate::output::Output;
+use crate::libtest::request::Request;
+use crate::libtest::said::said;
 use crate::profile::Profile;
-use crate::results::Results;
-use crate::run::{Machine, Run, explain};
-use crate::said::said;
-use crate::sandbox::{Held, Sandbox, watch};
-use crate::tested::{Attempt, Screen, Tested, Verdict};
+use crate::report::results::Results;
+use crate::report::tested::{Attempt, Screen, Tested, Verdict};
+use crate::sandbox::watch::{Held, Sandbox, watch};
+use crate::sandbox::{Machine, Run, explain};
+use output::Output;
 use std::collections::{BTreeMap, VecDeque};
-use std::ffi::OsString;
 use std::io::Write;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -61,9 +63,10 @@ pub fn run_tests(
 ) -> Result<Option<Tests>, Error> {
     let Some(request) = Request::read(profile.args.get(1..).unwrap_or_default()) else { return Ok(None) };
     let mut machine = Machine::of(profile, how)?;
-    let Some(mut names) = list(profile, request.to_list(), &mut machine)? else { return Ok(None) };
-    let mut listed =
-        |arguments: Option<_>| arguments.map(|arguments| list(profile, arguments, &mut machine)).transpose();
+    let Some(mut names) = list::list(profile, request.to_list(), &mut machine)? else { return Ok(None) };
+    let mut listed = |arguments: Option<_>| {
+        arguments.map(|arguments| list::list(profile, arguments, &mut machine)).transpose()
+    };
     let all = listed(request.to_list_all())?.flatten().map_or(names.len(), |all| all.len());
     let ignored = listed(request.to_list_ignored())?.flatten().unwrap_or_default();
     if let Some((part, parts)) = choice.shard {
@@ -71,7 +74,7 @@ pub fn run_tests(
         names.retain(|_| place.next().is_some_and(|place: usize| place % parts == part - 1));
     }
     let ignored = ignored.iter().filter(|name| names.contains(name));
-    let ignored = reasons(profile, ignored.collect(), &mut machine)?;
+    let ignored = list::reasons(profile, ignored.collect(), &mut machine)?;
     let results = Results::begin((names.len(), all - names.len()), &request, choice.screen, out);
     let results = results.map_err(written)?;
     let runner = Runner {
@@ -90,56 +93,6 @@ pub fn run_tests(
 
 fn written(reason: std::io::Error) -> Error {
     Error::Look { act: "write results".to_owned(), reason }
-}
-
-/// What a binary writes that is run once for all of its tests.
-fn ask(profile: &Profile, arguments: Vec<OsString>, machine: &mut Machine) -> Result<Option<String>, Error> {
-    let output = Output::captured()?;
-    let ended = machine.run(&with_arguments(profile, arguments), output.streams())?;
-    let text = String::from_utf8_lossy(&output.finish()?).into_owned();
-    Ok(ended.status.success().then_some(text))
-}
-
-/// The names of a binary's tests, if it tells them and nothing else.
-fn list(
-    profile: &Profile,
-    arguments: Vec<OsString>,
-    machine: &mut Machine,
-) -> Result<Option<Vec<String>>, Error> {
-    let name = |line: &str| {
-        let name = line.strip_suffix(": test").or_else(|| line.strip_suffix(": benchmark"));
-        name.map(ToOwned::to_owned)
-    };
-    let text = ask(profile, arguments, machine)?;
-    Ok(text.and_then(|text| text.lines().map(name).collect()))
-}
-
-/// Of tests that are not to be run, what libtest says of each: of what kind it is, and why it is not run.
-fn reasons(
-    profile: &Profile,
-    names: Vec<&String>,
-    machine: &mut Machine,
-) -> Result<BTreeMap<String, Tested>, Error> {
-    /// How many are named at once: a command line may have some megabytes.
-    const AT_ONCE: usize = 1000;
-    let mut told = BTreeMap::new();
-    for names in names.chunks(AT_ONCE) {
-        let text = ask(profile, Request::to_ignore(names.iter().copied()), machine)?.unwrap_or_default();
-        for &name in names {
-            let begin = format!("test {name} ");
-            let line = text.lines().find_map(|line| line.strip_prefix(&begin));
-            let (mode, word) = line.and_then(|line| line.split_once("... ")).unwrap_or_default();
-            let mode = mode.strip_prefix("- ").map(|mode| mode.trim_end().to_owned());
-            let ignored = word.strip_prefix("ignored, ").map(ToOwned::to_owned);
-            told.insert(name.clone(), Tested { name: name.clone(), mode, attempts: Vec::new(), ignored });
-        }
-    }
-    Ok(told)
-}
-
-fn with_arguments(profile: &Profile, arguments: Vec<OsString>) -> Profile {
-    let args = profile.args.iter().take(1).cloned().chain(arguments).collect();
-    Profile { args, ..profile.clone() }
 }
 
 /// A test to be run, again if it has been.
@@ -240,7 +193,7 @@ impl Runner<'_> {
         };
         let Some((_, machine)) = self.machines.get_mut(place) else { return Ok(()) };
         let output = if self.request.is_uncaptured { Output::live() } else { Output::captured() }?;
-        let profile = with_arguments(&setting.profile, self.request.to_run(&test.name));
+        let profile = list::with_arguments(&setting.profile, self.request.to_run(&test.name));
         let home = machine.home(&profile.limits)?;
         let plan = machine.plan(&profile, output.streams())?;
         let sandbox = Sandbox::start(plan, &profile.limits, home);

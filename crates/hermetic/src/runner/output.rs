@@ -1,8 +1,8 @@
 //! What a test's process writes: kept until it ends, or heard at once.
 
 use crate::error::Error;
-use crate::layers::Streams;
-use crate::said;
+use crate::libtest::said;
+use crate::plan::layers::Streams;
 use husk_script::sys::Fd;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::pipe::{PipeFlags, pipe_with};
