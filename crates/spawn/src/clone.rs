@@ -4,12 +4,12 @@
 //!
 //! A child that shares our memory runs on a stack of ours and reads a list of ours. Both belong to
 //! a [`Berth`], which is neither freed nor used again before its journal says that the child is
-//! released (`pool.rs`). This file puts one child into one berth, once.
+//! released (`memory/pool.rs`). This file puts one child into one berth, once.
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "starts a process in shared memory")]
 
-use crate::pool::Berth;
-use crate::writer::Sharing;
+use crate::memory::pool::Berth;
+use crate::memory::writer::Sharing;
 use core::ffi::c_void;
 use core::fmt::{self, Display, Formatter};
 use husk_listing::Kinds;

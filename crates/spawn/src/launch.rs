@@ -1,17 +1,17 @@
 //! From a command to a child.
 
+use crate::child::output::output;
 use crate::child::{Child, Output, verdict, wait};
 use crate::clone::{self, Birth, Call, KnownBy, Returns};
 use crate::command::Command;
+use crate::command::idmap::{self, IdMap, IdMaps};
+use crate::command::program::find_program;
+use crate::command::stdio::{Pipes, Stdio, Unset};
 use crate::error::{Error, Reason};
-use crate::idmap::{self, IdMap, IdMaps};
 use crate::list::{self, Surroundings};
-use crate::output::output;
-use crate::pool::Berth;
-use crate::program::find_program;
-use crate::stdio::{Pipes, Stdio, Unset};
+use crate::memory::pool::Berth;
+use crate::memory::writer::{Memory, Sharing};
 use crate::time_namespace::Away;
-use crate::writer::{Memory, Sharing};
 use husk_listing::Line;
 use husk_script::Request;
 use husk_script::sys::namespace::Namespaces;

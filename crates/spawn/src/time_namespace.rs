@@ -8,7 +8,7 @@
 
 use crate::Error;
 use crate::command::Command;
-use crate::join::IN_PARENT;
+use crate::command::join::IN_PARENT;
 use husk_listing::Kinds;
 use husk_script::sys::Fd;
 use husk_script::sys::namespace::{Namespaces, setns};

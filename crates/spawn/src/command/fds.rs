@@ -5,7 +5,7 @@
 //! clone: the result is a list of steps that is right for any overlap.
 
 use crate::Error;
-use crate::writer::Writer;
+use crate::memory::writer::Writer;
 use husk_script::sys::Fd;
 use husk_script::{Handle, Step};
 
@@ -71,7 +71,7 @@ pub(crate) fn above(mappings: &[Mapping]) -> Fd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::writer::Memory;
+    use crate::memory::writer::Memory;
     use std::collections::BTreeMap;
 
     fn fd(number: i32) -> Fd {

@@ -1,7 +1,7 @@
 //! Reading both pipes of a child, and writing a third, with one poll loop.
 
+use super::{Child, Output};
 use crate::Error;
-use crate::child::{Child, Output};
 use husk_script::sys::Errno;
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, poll};

@@ -1,6 +1,6 @@
 //! A child that somebody else has made.
 
-use crate::child::wait;
+use super::wait;
 use crate::error::Error;
 use husk_script::sys::signal::{Signal, pidfd_send_signal};
 use husk_script::sys::{Errno, Fd, Pid};

@@ -1,8 +1,8 @@
 //! The three standard streams of a child.
 
+use super::fds::{self, Mapping};
 use crate::Error;
-use crate::fds::{self, Mapping};
-use crate::writer::Writer;
+use crate::memory::writer::Writer;
 use husk_script::sys::Fd;
 use husk_script::sys::file::{Mode, OFlags};
 use husk_script::{Handle, Step};

@@ -4,9 +4,10 @@
 //! [`husk_script::journal`]). Until then the berth is neither freed nor used again, whatever
 //! becomes of the [`Child`](crate::Child): it waits in the pool.
 
-use crate::stack::Stack;
-use crate::writer::Memory;
-use crate::{Error, dumpable};
+use super::dumpable;
+use super::stack::Stack;
+use super::writer::Memory;
+use crate::Error;
 use husk_script::sys::namespace::Namespaces;
 use husk_script::{Script, Step};
 use self_cell::self_cell;

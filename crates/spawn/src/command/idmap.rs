@@ -1,6 +1,6 @@
 //! User and group id maps of a new user namespace.
 
-use crate::writer::Writer;
+use crate::memory::writer::Writer;
 use husk_script::sys::Gid;
 use husk_script::{Request, Step};
 use rustix::process::{getegid, geteuid};

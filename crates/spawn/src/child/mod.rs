@@ -1,10 +1,13 @@
 //! A process that has been started.
 
+pub(crate) mod adopted;
+mod filtered;
+pub(crate) mod output;
+
+use crate::command::stdio::Pipes;
 use crate::error::{Error, Reason};
-use crate::filtered;
-use crate::pool::Berth;
-use crate::stdio::Pipes;
-use crate::writer::Sharing;
+use crate::memory::pool::Berth;
+use crate::memory::writer::Sharing;
 use husk_listing::Line;
 use husk_script::hook::Failed;
 use husk_script::journal::Progress;

@@ -1,22 +1,28 @@
 //! The public builder.
 
-use crate::environment::Environment;
+pub(crate) mod environment;
+pub(crate) mod fds;
+pub(crate) mod idmap;
+pub(crate) mod join;
+pub(crate) mod program;
+pub(crate) mod stdio;
+
 use crate::error::{Error, Reason};
-use crate::idmap::{IdMap, IdMaps};
-use crate::join::Join;
-use crate::program;
-use crate::stdio::Stdio;
-use crate::writer::{Sharing, Writer};
+use crate::memory::writer::{Sharing, Writer};
+use environment::Environment;
 use husk_script::Step;
 use husk_script::sys::file::Mode;
 use husk_script::sys::limits::{Resource, Rlimit, SchedAttr};
 use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::signal::{Signal, SignalSet};
 use husk_script::sys::{Fd, Gid, Pid, Uid};
+use idmap::{IdMap, IdMaps};
+use join::Join;
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::Path;
+use stdio::Stdio;
 
 /// What adds steps to a list, anew for every child.
 pub(crate) type Steps = Box<dyn for<'b> Fn(&mut Writer<'b>) -> Result<(), Error> + Send + Sync>;

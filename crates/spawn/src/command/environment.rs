@@ -1,7 +1,7 @@
 //! The environment of the program: inherited, changed, or made anew.
 
 use crate::Error;
-use crate::writer::Writer;
+use crate::memory::writer::Writer;
 use husk_script::sys::{CArray, CPtr};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, OsStr, OsString};

@@ -1,10 +1,10 @@
 //! Writing a list into the memory that the child will read.
 
+use super::kept::Kept;
+use super::page::Page;
+use super::snapshot::{self, Snapshot};
 use crate::Error;
-use crate::environ::{self, Snapshot};
 use crate::error::Reason;
-use crate::kept::Kept;
-use crate::page::Page;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as BumpVec;
 use husk_script::sys::CPtr;
@@ -140,7 +140,7 @@ impl<'b> Writer<'b> {
 
     /// The environment of this process.
     pub(crate) fn environment(&self) -> &'b Snapshot {
-        self.memory.environment.get_or_init(environ::snapshot)
+        self.memory.environment.get_or_init(snapshot::snapshot)
     }
 
     /// Room for an array of strings, to be ended with [`CPtr::NULL`].

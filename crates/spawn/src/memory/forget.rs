@@ -8,10 +8,10 @@
 //! Kept are also mappings of files, private ones included, and shared memory: the program and its libraries, the
 //! journal. Whatever a caller maps from files itself stays readable.
 
+use super::kept::{self, Kept};
+use super::pool::ScriptRef;
 use crate::Error;
 use crate::error::Reason;
-use crate::kept::{self, Kept};
-use crate::pool::ScriptRef;
 use husk_listing::Line;
 use husk_script::sys::Errno;
 use husk_script::sys::memory::Unneeded;
