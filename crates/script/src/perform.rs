@@ -4,6 +4,8 @@ use crate::hook;
 use crate::keys;
 use crate::registers::{Registers, close_others};
 use crate::report::{self, Request};
+use crate::rootfs::target::{ensure_directory, ensure_place};
+use crate::rootfs::{copy, cover, tree};
 use crate::step::{Devices, Step};
 use crate::sys::clone::InChild;
 use crate::sys::file::{Mode, OFlags};
@@ -15,8 +17,7 @@ use crate::sys::terminal::ioctl_tiocswinsz;
 use crate::sys::{
     Errno, Fd, Pid, Result, Uid, at, clone, file, landlock, limits, memory, mount, namespace, process, signal,
 };
-use crate::target::{ensure_directory, ensure_place};
-use crate::{Journal, Script, copy, cover, reap, terminal, tree};
+use crate::{Journal, Script, reap, terminal};
 use core::ffi::CStr;
 
 pub(crate) fn perform(

@@ -3,6 +3,7 @@
 use crate::hook::Hook;
 use crate::registers::{Handle, Reg};
 use crate::report::Request;
+use crate::rootfs::target::{Place, Target};
 use crate::sys::at::Node;
 use crate::sys::file::{Mode, OFlags};
 use crate::sys::limits::{Resource, Rlimit, SchedAttr};
@@ -11,7 +12,6 @@ use crate::sys::namespace::Namespaces;
 use crate::sys::process::{Capabilities, Instruction, KeepCaps};
 use crate::sys::signal::{Signal, SignalSet};
 use crate::sys::{CArray, Errno, Fd, Gid, Pid, Uid};
-use crate::target::{Place, Target};
 use core::ffi::CStr;
 
 /// Whose devices a process has as standard streams.

@@ -4,7 +4,7 @@
 //! may become one at any moment. So nothing is looked up from `/`, what is missing is made by a call
 //! that follows no symlink, and what is returned is a descriptor of the place, not its name.
 
-use crate::missing::{self, Last};
+use super::missing::{self, Last};
 use crate::sys::at::{
     Procfs, is_directory, openat2_directory_in_root, openat2_in_root, openat2_ordinary_directory_in_root,
     procfs,
