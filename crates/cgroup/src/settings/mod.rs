@@ -17,6 +17,8 @@ use std::borrow::Cow;
 /// One thing to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
+    /// When it is written.
+    pub(crate) phase: Phase,
     /// What asks for it.
     pub(crate) field: Field,
     /// The file below the cgroup.
@@ -64,39 +66,33 @@ pub(crate) enum Phase {
     Late,
 }
 
-impl Phase {
-    /// When the file is written.
-    fn of(file: &str) -> Self {
-        const EARLY: [&str; 14] = [
-            "blkio.bfq.weight",
-            "blkio.leaf_weight",
-            "blkio.weight",
-            "cpu.rt_",
-            "cpu.shares",
-            "cpu.weight",
-            "cpuset.",
-            "hugetlb.",
-            "io.bfq.weight",
-            "io.weight",
-            "memory.low",
-            "memory.min",
-            "net_",
-            "rdma.",
-        ];
-        const ALSO_EARLY: [&str; 3] = ["memory.oom.group", "memory.soft_limit_in_bytes", "memory.swappiness"];
-        let early = EARLY.iter().any(|start| file.starts_with(start)) || ALSO_EARLY.contains(&file);
-        if early { Self::Early } else { Self::Late }
-    }
-}
-
 impl Setting {
-    pub(crate) fn new(
+    /// A setting that is written before there is a process.
+    pub(crate) fn early(
         field: impl Into<Field>,
         file: impl Into<Cow<'static, str>>,
         value: impl ToString,
     ) -> Self {
-        let value = value.to_string();
-        Self { field: field.into(), file: file.into(), value, missing: Missing::Error, manner: Manner::Once }
+        Self::new(Phase::Early, field, file, value)
+    }
+
+    /// A setting that is written when the process is about to run its program.
+    pub(crate) fn late(
+        field: impl Into<Field>,
+        file: impl Into<Cow<'static, str>>,
+        value: impl ToString,
+    ) -> Self {
+        Self::new(Phase::Late, field, file, value)
+    }
+
+    fn new(
+        phase: Phase,
+        field: impl Into<Field>,
+        file: impl Into<Cow<'static, str>>,
+        value: impl ToString,
+    ) -> Self {
+        let (field, file, value) = (field.into(), file.into(), value.to_string());
+        Self { phase, field, file, value, missing: Missing::Error, manner: Manner::Once }
     }
 
     pub(crate) fn missing(self, missing: Missing) -> Self {
@@ -105,10 +101,6 @@ impl Setting {
 
     pub(crate) fn manner(self, manner: Manner) -> Self {
         Self { manner, ..self }
-    }
-
-    pub(crate) fn phase(&self) -> Phase {
-        Phase::of(&self.file)
     }
 
     fn error(&self, file: &str, value: &str, source: Errno) -> Error {
@@ -182,7 +174,7 @@ impl Setting {
 
 impl Display for Setting {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} {} = {}", self.phase(), self.file, self.value.replace('\n', "|"))?;
+        write!(f, "{:?} {} = {}", self.phase, self.file, self.value.replace('\n', "|"))?;
         match &self.missing {
             Missing::Error => {}
             Missing::Ignore => f.write_str(" if there")?,

@@ -40,7 +40,7 @@ fn cpuset(cpu: &Cpu, settings: &mut Vec<Setting>) {
     // A hierarchy mounted with `noprefix` has the files without.
     let mut push = |field, file: &'static str, plain, value: &str| {
         let missing = Missing::Instead(plain, value.to_owned());
-        settings.push(Setting::new(field, file, value).missing(missing));
+        settings.push(Setting::early(field, file, value).missing(missing));
     };
     if let Some(cpus) = said(&cpu.cpus) {
         push("linux.resources.cpu.cpus", "cpuset.cpus", "cpus", cpus);
@@ -55,31 +55,31 @@ fn cpu(cpu: &Cpu, settings: &mut Vec<Setting>) {
     let after = |other: bool| if other { Manner::Retry } else { Manner::Once };
     let quota = cpu.quota.filter(|quota| *quota != 0);
     if let Some(shares) = cpu.shares.filter(|shares| *shares != 0) {
-        let setting = Setting::new("linux.resources.cpu.shares", "cpu.shares", shares);
+        let setting = Setting::early("linux.resources.cpu.shares", "cpu.shares", shares);
         settings.push(setting.manner(Manner::Verify));
     }
     if let Some(period) = cpu.period.filter(|period| *period != 0) {
-        let setting = Setting::new("linux.resources.cpu.period", "cpu.cfs_period_us", period);
+        let setting = Setting::late("linux.resources.cpu.period", "cpu.cfs_period_us", period);
         settings.push(setting.manner(after(quota.is_some())));
     }
     if let Some(burst) = cpu.burst {
         let missing = Missing::Warn("this kernel has no bursts, so it is ignored");
-        let setting = Setting::new("linux.resources.cpu.burst", "cpu.cfs_burst_us", burst);
+        let setting = Setting::late("linux.resources.cpu.burst", "cpu.cfs_burst_us", burst);
         settings.push(setting.missing(missing).manner(after(quota.is_some())));
     }
     if let Some(quota) = quota {
-        settings.push(Setting::new("linux.resources.cpu.quota", "cpu.cfs_quota_us", quota));
+        settings.push(Setting::late("linux.resources.cpu.quota", "cpu.cfs_quota_us", quota));
     }
     if let Some(idle) = cpu.idle {
-        settings.push(Setting::new("linux.resources.cpu.idle", "cpu.idle", idle));
+        settings.push(Setting::late("linux.resources.cpu.idle", "cpu.idle", idle));
     }
     let runtime = cpu.realtime_runtime.filter(|runtime| *runtime != 0);
     if let Some(period) = cpu.realtime_period.filter(|period| *period != 0) {
-        let setting = Setting::new("linux.resources.cpu.realtimePeriod", "cpu.rt_period_us", period);
+        let setting = Setting::early("linux.resources.cpu.realtimePeriod", "cpu.rt_period_us", period);
         settings.push(setting.manner(after(runtime.is_some())));
     }
     if let Some(runtime) = runtime {
-        settings.push(Setting::new("linux.resources.cpu.realtimeRuntime", "cpu.rt_runtime_us", runtime));
+        settings.push(Setting::early("linux.resources.cpu.realtimeRuntime", "cpu.rt_runtime_us", runtime));
     }
 }
 
@@ -90,27 +90,31 @@ fn memory(memory: &Memory, settings: &mut Vec<Setting>) -> Result<(), Error> {
     // until the other has been raised; lowered, it goes first.
     let manner = if limit.is_some() { Manner::Retry } else { Manner::Once };
     if let Some(limit) = limit {
-        let setting = Setting::new("linux.resources.memory.limit", "memory.limit_in_bytes", limit);
+        let setting = Setting::late("linux.resources.memory.limit", "memory.limit_in_bytes", limit);
         settings.push(setting.manner(manner));
     }
     const SWAP: (&str, &str) = ("linux.resources.memory.swap", "memory.memsw.limit_in_bytes");
     match (limit, said(memory.swap)) {
-        (_, Some(swap)) => settings.push(Setting::new(SWAP.0, SWAP.1, swap)),
-        (Some(-1), None) => settings.push(Setting::new(SWAP.0, SWAP.1, -1).missing(Missing::Ignore)),
+        (_, Some(swap)) => settings.push(Setting::late(SWAP.0, SWAP.1, swap)),
+        (Some(-1), None) => settings.push(Setting::late(SWAP.0, SWAP.1, -1).missing(Missing::Ignore)),
         _ => {}
     }
     if let Some(reservation) = said(memory.reservation) {
         let field = "linux.resources.memory.reservation";
-        settings.push(Setting::new(field, "memory.soft_limit_in_bytes", reservation));
+        settings.push(Setting::early(field, "memory.soft_limit_in_bytes", reservation));
     }
     if memory.disable_oom_killer {
-        settings.push(Setting::new("linux.resources.memory.disableOOMKiller", "memory.oom_control", 1));
+        settings.push(Setting::late("linux.resources.memory.disableOOMKiller", "memory.oom_control", 1));
     }
     match memory.swappiness {
         // -1 of those who have no unsigned numbers.
         None | Some(u64::MAX) => {}
         Some(swappiness @ ..=100) => {
-            settings.push(Setting::new("linux.resources.memory.swappiness", "memory.swappiness", swappiness));
+            settings.push(Setting::early(
+                "linux.resources.memory.swappiness",
+                "memory.swappiness",
+                swappiness,
+            ));
         }
         Some(swappiness) => {
             let reason = format!("invalid memory swappiness value: {swappiness} (valid range is 0-100)");
@@ -123,7 +127,7 @@ fn memory(memory: &Memory, settings: &mut Vec<Setting>) -> Result<(), Error> {
 fn block_io(block_io: &BlockIo, settings: &mut Vec<Setting>) {
     // The file has another name where BFQ is the only scheduler that has weights.
     let either = |field: String, file: &'static str, bfq, value: String| {
-        Setting::new(field, file, value.clone()).missing(Missing::Instead(bfq, value))
+        Setting::early(field, file, value.clone()).missing(Missing::Instead(bfq, value))
     };
     let said = |weight: Option<u16>| weight.filter(|weight| *weight != 0);
     if let Some(weight) = said(block_io.weight) {
@@ -131,7 +135,7 @@ fn block_io(block_io: &BlockIo, settings: &mut Vec<Setting>) {
         settings.push(either(field, "blkio.weight", "blkio.bfq.weight", weight.to_string()));
     }
     if let Some(weight) = said(block_io.leaf_weight) {
-        settings.push(Setting::new("linux.resources.blockIO.leafWeight", "blkio.leaf_weight", weight));
+        settings.push(Setting::early("linux.resources.blockIO.leafWeight", "blkio.leaf_weight", weight));
     }
     for (index, device) in block_io.weight_devices.iter().enumerate() {
         let field = format!("linux.resources.blockIO.weightDevice[{index}]");
@@ -141,7 +145,7 @@ fn block_io(block_io: &BlockIo, settings: &mut Vec<Setting>) {
             settings.push(either(field.clone(), files.0, files.1, value(weight)));
         }
         if let Some(weight) = said(device.leaf_weight) {
-            settings.push(Setting::new(field, "blkio.leaf_weight_device", value(weight)));
+            settings.push(Setting::early(field, "blkio.leaf_weight_device", value(weight)));
         }
     }
     let throttles = [
@@ -153,21 +157,21 @@ fn block_io(block_io: &BlockIo, settings: &mut Vec<Setting>) {
     for (name, file, devices) in throttles {
         for (index, Throttle { major, minor, rate }) in devices.iter().enumerate() {
             let field = format!("linux.resources.blockIO.{name}[{index}]");
-            settings.push(Setting::new(field, file, format_args!("{major}:{minor} {rate}")));
+            settings.push(Setting::late(field, file, format_args!("{major}:{minor} {rate}")));
         }
     }
 }
 
 fn net_cls(network: &Network, settings: &mut Vec<Setting>) {
     if let Some(class) = network.class_id.filter(|class| *class != 0) {
-        settings.push(Setting::new("linux.resources.network.classID", "net_cls.classid", class));
+        settings.push(Setting::early("linux.resources.network.classID", "net_cls.classid", class));
     }
 }
 
 fn net_prio(network: &Network, settings: &mut Vec<Setting>) {
     for (index, (interface, priority)) in network.priorities.iter().enumerate() {
         let field = format!("linux.resources.network.priorities[{index}]");
-        settings.push(Setting::new(field, "net_prio.ifpriomap", format_args!("{interface} {priority}")));
+        settings.push(Setting::early(field, "net_prio.ifpriomap", format_args!("{interface} {priority}")));
     }
 }
 

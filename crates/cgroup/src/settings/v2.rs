@@ -6,7 +6,7 @@ use crate::controller::{Controller, Controllers};
 use crate::error::{Error, Warning};
 use crate::resources::{BlockIo, Cpu, HugepageLimit, Memory, Rdma, Resources, Throttle};
 use crate::settings::convert::{cpu_weight, io_weight, pids_max, swap_alone};
-use crate::settings::{Manner, Missing, Setting};
+use crate::settings::{Manner, Missing, Phase, Setting};
 use std::collections::BTreeMap;
 
 /// Why a warning is given for a field of version 1.
@@ -89,19 +89,19 @@ fn ignored(resources: &Resources) -> Vec<Warning> {
 
 fn cpuset(cpu: &Cpu, settings: &mut Vec<Setting>) {
     if let Some(cpus) = said(&cpu.cpus) {
-        settings.push(Setting::new("linux.resources.cpu.cpus", "cpuset.cpus", cpus));
+        settings.push(Setting::early("linux.resources.cpu.cpus", "cpuset.cpus", cpus));
     }
     if let Some(mems) = said(&cpu.mems) {
-        settings.push(Setting::new("linux.resources.cpu.mems", "cpuset.mems", mems));
+        settings.push(Setting::early("linux.resources.cpu.mems", "cpuset.mems", mems));
     }
 }
 
 fn cpu(cpu: &Cpu, settings: &mut Vec<Setting>) {
     if let Some(idle) = cpu.idle {
-        settings.push(Setting::new("linux.resources.cpu.idle", "cpu.idle", idle));
+        settings.push(Setting::late("linux.resources.cpu.idle", "cpu.idle", idle));
     }
     if let Some(shares) = cpu.shares.filter(|shares| *shares != 0) {
-        settings.push(Setting::new("linux.resources.cpu.shares", "cpu.weight", cpu_weight(shares)));
+        settings.push(Setting::early("linux.resources.cpu.shares", "cpu.weight", cpu_weight(shares)));
     }
     let quota = cpu.quota.filter(|quota| *quota != 0);
     let period = cpu.period.filter(|period| *period != 0);
@@ -109,7 +109,7 @@ fn cpu(cpu: &Cpu, settings: &mut Vec<Setting>) {
         // A burst above the quota is refused, so it depends on the one to be whether the other can
         // come first.
         let manner = if quota.is_some() { Manner::Retry } else { Manner::Once };
-        settings.push(Setting::new("linux.resources.cpu.burst", "cpu.max.burst", burst).manner(manner));
+        settings.push(Setting::late("linux.resources.cpu.burst", "cpu.max.burst", burst).manner(manner));
     }
     if quota.is_some() || period.is_some() {
         let field = if quota.is_some() { "linux.resources.cpu.quota" } else { "linux.resources.cpu.period" };
@@ -118,7 +118,7 @@ fn cpu(cpu: &Cpu, settings: &mut Vec<Setting>) {
         // The kernel's default (cgroup-v2.rst, "cpu.max"), written out so that an update without a
         // period means the same wherever it starts from.
         let period = period.unwrap_or(100_000);
-        settings.push(Setting::new(field, "cpu.max", format_args!("{quota} {period}")));
+        settings.push(Setting::late(field, "cpu.max", format_args!("{quota} {period}")));
     }
 }
 
@@ -126,7 +126,7 @@ fn block_io(block_io: &BlockIo, settings: &mut Vec<Setting>) {
     if let Some(weight) = block_io.weight.filter(|weight| *weight != 0) {
         let otherwise = Missing::Instead("io.weight", io_weight(weight).to_string());
         let field = "linux.resources.blockIO.weight";
-        settings.push(Setting::new(field, "io.bfq.weight", weight).missing(otherwise));
+        settings.push(Setting::early(field, "io.bfq.weight", weight).missing(otherwise));
     }
     for (index, device) in block_io.weight_devices.iter().enumerate() {
         let field = format!("linux.resources.blockIO.weightDevice[{index}]");
@@ -134,7 +134,7 @@ fn block_io(block_io: &BlockIo, settings: &mut Vec<Setting>) {
             let value = format_args!("{}:{} {weight}", device.major, device.minor);
             let otherwise =
                 Missing::Warn("needs the BFQ scheduler, which this kernel has not, and is ignored");
-            settings.push(Setting::new(field, "io.bfq.weight", value).missing(otherwise));
+            settings.push(Setting::early(field, "io.bfq.weight", value).missing(otherwise));
         }
     }
     let throttles = [
@@ -148,24 +148,24 @@ fn block_io(block_io: &BlockIo, settings: &mut Vec<Setting>) {
             let field = format!("linux.resources.blockIO.{name}[{index}]");
             // Zero is what took a limit away in version 1.
             let rate = if *rate == 0 { "max".to_owned() } else { rate.to_string() };
-            settings.push(Setting::new(field, "io.max", format_args!("{major}:{minor} {key}={rate}")));
+            settings.push(Setting::late(field, "io.max", format_args!("{major}:{minor} {key}={rate}")));
         }
     }
 }
 
 fn memory(memory: &Memory, settings: &mut Vec<Setting>) -> Result<(), Error> {
     if let Some(reservation) = bytes(memory.reservation) {
-        settings.push(Setting::new("linux.resources.memory.reservation", "memory.low", reservation));
+        settings.push(Setting::early("linux.resources.memory.reservation", "memory.low", reservation));
     }
     if let Some(swap) = swap_alone(memory.limit, memory.swap)? {
         let value = if swap == -1 { "max".to_owned() } else { swap.to_string() };
         // Without swap there is nothing to limit, and nothing to be unlimited.
         let missing = if swap <= 0 { Missing::Ignore } else { Missing::Error };
-        let setting = Setting::new("linux.resources.memory.swap", "memory.swap.max", value);
+        let setting = Setting::late("linux.resources.memory.swap", "memory.swap.max", value);
         settings.push(setting.missing(missing));
     }
     if let Some(limit) = bytes(memory.limit) {
-        settings.push(Setting::new("linux.resources.memory.limit", "memory.max", limit));
+        settings.push(Setting::late("linux.resources.memory.limit", "memory.max", limit));
     }
     Ok(())
 }
@@ -175,8 +175,8 @@ fn memory(memory: &Memory, settings: &mut Vec<Setting>) -> Result<(), Error> {
 pub(crate) fn hugepages(limits: &[HugepageLimit], what: &str, settings: &mut Vec<Setting>) {
     for (index, HugepageLimit { page_size, limit }) in limits.iter().enumerate() {
         let field = format!("linux.resources.hugepageLimits[{index}]");
-        settings.push(Setting::new(field.clone(), format!("hugetlb.{page_size}.{what}"), limit));
-        let reserved = Setting::new(field, format!("hugetlb.{page_size}.rsvd.{what}"), limit);
+        settings.push(Setting::early(field.clone(), format!("hugetlb.{page_size}.{what}"), limit));
+        let reserved = Setting::early(field, format!("hugetlb.{page_size}.rsvd.{what}"), limit);
         settings.push(reserved.missing(Missing::Ignore));
     }
 }
@@ -189,23 +189,46 @@ pub(crate) fn rdma(devices: &BTreeMap<String, Rdma>, settings: &mut Vec<Setting>
         for (key, limit) in limits.into_iter().filter_map(|(key, limit)| Some((key, (*limit)?))) {
             value.push_str(&format!(" {key}={limit}"));
         }
-        settings.push(Setting::new(format!("linux.resources.rdma.{device}"), "rdma.max", value));
+        settings.push(Setting::early(format!("linux.resources.rdma.{device}"), "rdma.max", value));
     }
 }
 
 /// The limit on processes, the same in both versions.
 pub(crate) fn pids(limit: Option<i64>, settings: &mut Vec<Setting>) {
     if let Some(limit) = limit {
-        settings.push(Setting::new("linux.resources.pids.limit", "pids.max", pids_max(limit)));
+        settings.push(Setting::late("linux.resources.pids.limit", "pids.max", pids_max(limit)));
     }
 }
 
 fn unified(files: &BTreeMap<String, String>, settings: &mut Vec<Setting>) -> Result<(), Error> {
     for (file, value) in files {
         let field = unified_field(file)?;
-        settings.push(Setting::new(field, file.clone(), value));
+        settings.push(Setting::new(phase_of(file), field, file.clone(), value));
     }
     Ok(())
+}
+
+/// Returns when a `unified` entry is written. Only here the name of the file decides, because the user has chosen it.
+fn phase_of(file: &str) -> Phase {
+    const EARLY: &[&str] = &[
+        "blkio.bfq.weight",
+        "blkio.leaf_weight",
+        "blkio.weight",
+        "cpu.rt_",
+        "cpu.shares",
+        "cpu.weight",
+        "cpuset.",
+        "hugetlb.",
+        "io.bfq.weight",
+        "io.weight",
+        "memory.low",
+        "memory.min",
+        "net_",
+        "rdma.",
+    ];
+    const ALSO_EARLY: &[&str] = &["memory.oom.group", "memory.soft_limit_in_bytes", "memory.swappiness"];
+    let early = EARLY.iter().any(|start| file.starts_with(start)) || ALSO_EARLY.contains(&file);
+    if early { Phase::Early } else { Phase::Late }
 }
 
 /// The field of a `unified` entry, if that names a file that may be written to.

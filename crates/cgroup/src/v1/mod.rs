@@ -125,7 +125,7 @@ impl Cgroup {
 
     fn apply(&self, resources: &Resources, phase: Option<Phase>) -> Result<Vec<Warning>, Error> {
         let (settings, mut warnings) = settings::v1::settings(resources)?;
-        let of_phase = |setting: &Setting| phase.is_none_or(|phase| setting.phase() == phase);
+        let of_phase = |setting: &Setting| phase.is_none_or(|phase| setting.phase == phase);
         for (controller, setting) in &settings {
             if let Some(hint) = self.lacks(controller) {
                 let (field, controller) = (setting.field.clone(), (*controller).to_owned());

@@ -102,7 +102,7 @@ impl Cgroup {
         phase: Option<Phase>,
         warnings: &mut Vec<Warning>,
     ) -> Result<(), Error> {
-        let settings = settings.iter().filter(|setting| phase.is_none_or(|phase| setting.phase() == phase));
+        let settings = settings.iter().filter(|setting| phase.is_none_or(|phase| setting.phase == phase));
         write_all(self.directory.as_fd(), settings, &|file| self.hint(file), warnings)
     }
 
