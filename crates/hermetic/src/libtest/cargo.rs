@@ -17,7 +17,7 @@ use std::path::Path;
 
 /// What a binary that cargo wants to run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum BinaryKind {
     /// Many tests.
     Tests,
     /// One test, or what has to be together.
@@ -28,23 +28,25 @@ pub enum Kind {
 
 /// What the binary of a profile is.
 #[must_use]
-pub fn kind(profile: &Profile) -> Kind {
+pub fn binary_kind(profile: &Profile) -> BinaryKind {
     let phase = env::var_os("NEXTEST_TEST_PHASE");
-    kind_of(profile, phase.as_deref())
+    binary_kind_of(profile, phase.as_deref())
 }
 
-fn kind_of(profile: &Profile, phase: Option<&OsStr>) -> Kind {
+fn binary_kind_of(profile: &Profile, phase: Option<&OsStr>) -> BinaryKind {
     let binary = Path::new(profile.args.first().map_or(OsStr::new(""), |binary| binary));
     let name = binary.file_name().unwrap_or_default().to_string_lossy();
     let hash = name.rsplit_once('-').map_or("", |(_, hash)| hash);
     let has_hash = hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
     let is_dep = binary.parent().and_then(Path::file_name) == Some(OsStr::new("deps")) && has_hash;
     match phase {
-        Some(phase) if phase == "list" => Kind::Other,
-        Some(_) => Kind::Test,
-        None if is_dep && Request::read(profile.args.get(1..).unwrap_or_default()).is_some() => Kind::Tests,
-        None if is_dep || name.starts_with("rust_out") => Kind::Test,
-        None => Kind::Other,
+        Some(phase) if phase == "list" => BinaryKind::Other,
+        Some(_) => BinaryKind::Test,
+        None if is_dep && Request::read(profile.args.get(1..).unwrap_or_default()).is_some() => {
+            BinaryKind::Tests
+        }
+        None if is_dep || name.starts_with("rust_out") => BinaryKind::Test,
+        None => BinaryKind::Other,
     }
 }
 
@@ -66,25 +68,25 @@ pub fn show(profile: &mut Profile) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, kind_of};
+    use super::{BinaryKind, binary_kind_of};
     use crate::Profile;
 
     #[test]
     fn what_is_no_test_is_left_alone() {
         let kind = |args: &[&str], phase: Option<&str>| {
             let args = args.iter().map(Into::into).collect();
-            kind_of(&Profile { args, ..Profile::default() }, phase.map(AsRef::as_ref))
+            binary_kind_of(&Profile { args, ..Profile::default() }, phase.map(AsRef::as_ref))
         };
         let test = "/p/target/debug/deps/web-0123456789abcdef";
-        assert_eq!(kind(&[test], None), Kind::Tests);
-        assert_eq!(kind(&[test, "name", "--skip", "other", "--test-threads=3"], None), Kind::Tests);
-        assert_eq!(kind(&[test, "--bench"], None), Kind::Test);
-        assert_eq!(kind(&[test, "--list"], None), Kind::Test);
-        assert_eq!(kind(&[test, "--format", "json"], None), Kind::Test);
-        assert_eq!(kind(&[test, "--list", "--format", "terse"], Some("list")), Kind::Other);
-        assert_eq!(kind(&[test, "--exact", "name", "--nocapture"], Some("run")), Kind::Test);
-        assert_eq!(kind(&["/tmp/rustdoctestA/rust_out"], None), Kind::Test);
-        assert_eq!(kind(&["target/debug/web"], None), Kind::Other);
-        assert_eq!(kind(&["target/debug/deps/web"], None), Kind::Other);
+        assert_eq!(kind(&[test], None), BinaryKind::Tests);
+        assert_eq!(kind(&[test, "name", "--skip", "other", "--test-threads=3"], None), BinaryKind::Tests);
+        assert_eq!(kind(&[test, "--bench"], None), BinaryKind::Test);
+        assert_eq!(kind(&[test, "--list"], None), BinaryKind::Test);
+        assert_eq!(kind(&[test, "--format", "json"], None), BinaryKind::Test);
+        assert_eq!(kind(&[test, "--list", "--format", "terse"], Some("list")), BinaryKind::Other);
+        assert_eq!(kind(&[test, "--exact", "name", "--nocapture"], Some("run")), BinaryKind::Test);
+        assert_eq!(kind(&["/tmp/rustdoctestA/rust_out"], None), BinaryKind::Test);
+        assert_eq!(kind(&["target/debug/web"], None), BinaryKind::Other);
+        assert_eq!(kind(&["target/debug/deps/web"], None), BinaryKind::Other);
     }
 }

@@ -1,7 +1,7 @@
 //! The program's file system: what of the host is shown, covered and hidden, and what is the program's own.
 
 use super::image::{self, Opened};
-use super::landlock::Wall;
+use super::landlock::LandlockRules;
 use super::layers::{NODEV, NOEXEC, NOSUID, RDONLY, layer, mkdir, mount_on_own};
 use super::view::{self, Cover};
 use crate::host::{Found, Host, Procfs};
@@ -31,7 +31,7 @@ const LINKS: [(&CStr, &CStr); 5] = [
 ];
 
 /// Something of the host that is to be seen where it is, opened before it is covered or made read-only.
-struct Tree<'p> {
+struct HostPath<'p> {
     path: &'p Path,
     is_directory: bool,
     mount: Reg,
@@ -42,7 +42,7 @@ struct Tree<'p> {
 pub(crate) fn files(
     profile: &Profile,
     host: &Host,
-    wall: &Wall,
+    rules: &LandlockRules,
     plan: &mut Builder<'_>,
 ) -> Result<Reg, Error> {
     let covers = view::covers(host);
@@ -56,9 +56,9 @@ pub(crate) fn files(
     for (show, found) in &shown {
         if show.access == Access::Write {
             plan.at(format!("write {}", found.path.display()));
-            let tree = Tree::open(found, image_root, plan)?;
+            let tree = HostPath::open(found, image_root, plan)?;
             tree.set(NOSUID | NODEV, plan);
-            wall.allow(tree.mount, plan);
+            rules.allow(tree.mount, plan);
             trees.push(tree);
         }
     }
@@ -91,14 +91,14 @@ pub(crate) fn files(
     {
         plan.at(format!("cwd {}", host.project.display()));
         let mount = open(&host.project, plan)?;
-        seen.push(Tree { path: &host.project, is_directory: true, mount });
+        seen.push(HostPath { path: &host.project, is_directory: true, mount });
     }
     for (show, found) in &shown {
         let wanted = matches!(show.access, Access::Read | Access::Overlay);
         if wanted && is_covered(&found.path) && !seen.iter().any(|tree| found.path.starts_with(tree.path)) {
             plan.at(format!("read {}", found.path.display()));
-            let tree = Tree::open(found, image_root, plan)?;
-            wall.allow_sockets(tree.mount, plan);
+            let tree = HostPath::open(found, image_root, plan)?;
+            rules.allow_sockets(tree.mount, plan);
             seen.push(tree);
         }
     }
@@ -108,33 +108,33 @@ pub(crate) fn files(
     let (image, root) = match image {
         Some(image) => {
             plan.release(files);
-            let placed = image.place(host, wall, plan)?;
+            let placed = image.place(host, rules, plan)?;
             let root = placed.root;
             (Some(placed), root)
         }
         None => (None, files),
     };
-    let dev = cover(&covers, root, image.is_some(), wall, plan)?;
+    let dev = cover(&covers, root, image.is_some(), rules, plan)?;
     if let Some(image) = &image {
         image.make_places(host, plan)?;
     }
     let overlays = shown.iter().filter(|(show, _)| show.access == Access::Overlay);
     let overlays = overlays.map(|(_, found)| Layer::Overlay(found));
-    let mut layers: Vec<_> = seen.iter().map(Layer::Tree).chain(overlays).collect();
+    let mut layers: Vec<_> = seen.iter().map(Layer::HostPath).chain(overlays).collect();
     // What is in another after that one.
     layers.sort_by_key(|layer| layer.path().components().count());
     for (index, layer) in layers.into_iter().enumerate() {
         match layer {
-            Layer::Tree(tree) => put(tree, root, plan)?,
-            Layer::Overlay(found) => overlay(index, found, root, wall, plan)?,
+            Layer::HostPath(tree) => put(tree, root, plan)?,
+            Layer::Overlay(found) => overlay(index, found, root, rules, plan)?,
         }
     }
-    let null = fill_dev(dev, devices, host, wall, plan)?;
+    let null = fill_dev(dev, devices, host, rules, plan)?;
     if host.procfs == Procfs::Own {
-        proc(profile, host, root, wall, plan)?;
+        proc(profile, host, root, rules, plan)?;
     }
     if let Some(image) = &image {
-        image.furnish(null, wall, plan)?;
+        image.furnish(null, rules, plan)?;
     }
     let is_seen = |path: &Path| !is_covered(path) || seen.iter().any(|tree| path.starts_with(tree.path));
     for (_, found) in shown.iter().filter(|(show, found)| show.access == Access::Hide && is_seen(&found.path))
@@ -159,7 +159,7 @@ fn read_only(plan: &mut Builder<'_>) -> Result<Reg, Error> {
     let root = plan.register()?;
     let flags = OFlags::PATH | OFlags::DIRECTORY;
     plan.push(Step::Open { path: c"/", flags, mode: Mode::empty(), out: root });
-    let tree = Tree { path: Path::new("/"), is_directory: true, mount: root };
+    let tree = HostPath { path: Path::new("/"), is_directory: true, mount: root };
     tree.set(RDONLY | NOSUID | NODEV, plan);
     Ok(root)
 }
@@ -171,7 +171,7 @@ fn open(path: &Path, plan: &mut Builder<'_>) -> Result<Reg, Error> {
     Ok(out)
 }
 
-impl<'p> Tree<'p> {
+impl<'p> HostPath<'p> {
     /// Of the host, or of an image with this root.
     fn open(found: &'p Found, image: Option<Reg>, plan: &mut Builder<'_>) -> Result<Self, Error> {
         let mount = match image {
@@ -199,7 +199,7 @@ fn own(
     profile: &Profile,
     host: &Host,
     covers: &[Cover],
-    seen: &[Tree<'_>],
+    seen: &[HostPath<'_>],
     plan: &mut Builder<'_>,
 ) -> Result<(), Error> {
     plan.at("own files");
@@ -209,7 +209,7 @@ fn own(
     plan.push(Step::Mount { source: c"tmpfs", target: c"/tmp", fstype: c"tmpfs", flags, data });
     plan.push(Step::Chdir { path: c"/tmp" });
     // What lies in another that is shown is there already.
-    let is_alone = |tree: &&Tree<'_>| {
+    let is_alone = |tree: &&HostPath<'_>| {
         !seen.iter().any(|other| other.path != tree.path && tree.path.starts_with(other.path))
     };
     let parents = seen.iter().filter(is_alone);
@@ -235,7 +235,7 @@ fn cover(
     covers: &[Cover],
     root: Reg,
     is_image: bool,
-    wall: &Wall,
+    rules: &LandlockRules,
     plan: &mut Builder<'_>,
 ) -> Result<Reg, Error> {
     plan.at(if is_image { "rootfs" } else { "own files" });
@@ -243,7 +243,7 @@ fn cover(
     for cover in covers {
         let (path, out) = (plan.text(cover.name)?, plan.register()?);
         plan.push(Step::OpenTree { path, extent: Extent::Top, out });
-        wall.allow(out, plan);
+        rules.allow(out, plan);
         if is_image {
             // Where a symlink leads is not where the program looks for it.
             let target = plan.target(&cover.path)?;
@@ -271,7 +271,7 @@ fn attach(mount: Reg, path: &Path, root: Reg, plan: &mut Builder<'_>) -> Result<
 /// Something of the host, at its place.
 enum Layer<'t> {
     /// As it is.
-    Tree(&'t Tree<'t>),
+    HostPath(&'t HostPath<'t>),
     /// What is written to it is thrown away.
     Overlay(&'t Found),
 }
@@ -279,14 +279,14 @@ enum Layer<'t> {
 impl Layer<'_> {
     fn path(&self) -> &Path {
         match self {
-            Self::Tree(tree) => tree.path,
+            Self::HostPath(tree) => tree.path,
             Self::Overlay(found) => &found.path,
         }
     }
 }
 
 /// Puts a mount that is nowhere yet where it is on the host.
-fn put(tree: &Tree<'_>, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
+fn put(tree: &HostPath<'_>, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
     plan.at(format!("show {}", tree.path.display()));
     attach(tree.mount, tree.path, root, plan)?;
     plan.release(tree.mount);
@@ -294,7 +294,13 @@ fn put(tree: &Tree<'_>, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> 
 }
 
 /// Covers a directory with itself. What is written lies in the program's own file system, where nobody finds it.
-fn overlay(index: usize, found: &Found, root: Reg, wall: &Wall, plan: &mut Builder<'_>) -> Result<(), Error> {
+fn overlay(
+    index: usize,
+    found: &Found,
+    root: Reg,
+    rules: &LandlockRules,
+    plan: &mut Builder<'_>,
+) -> Result<(), Error> {
     plan.at(format!("overlay {}", found.path.display()));
     if !found.is_directory {
         return Err(plan.error("is no directory"));
@@ -308,7 +314,7 @@ fn overlay(index: usize, found: &Found, root: Reg, wall: &Wall, plan: &mut Build
     mount_on_own(copy, &lower, plan)?;
     plan.release(copy);
     let layer = layer(&index.to_string(), &lower, plan)?;
-    wall.allow(layer, plan);
+    rules.allow(layer, plan);
     plan.push(Step::MoveMount { mount: layer.into(), target: place.into() });
     plan.release(layer);
     plan.release(place);
@@ -321,7 +327,7 @@ fn fill_dev(
     directory: Reg,
     devices: Vec<(&str, Reg)>,
     host: &Host,
-    wall: &Wall,
+    rules: &LandlockRules,
     plan: &mut Builder<'_>,
 ) -> Result<Reg, Error> {
     plan.at("dev").push(Step::Fchdir { directory: directory.into() });
@@ -343,7 +349,7 @@ fn fill_dev(
     let data = c"newinstance,ptmxmode=0666,mode=620";
     plan.push(Step::Mount { source: c"devpts", target: c"pts", fstype: c"devpts", flags, data });
     if host.mqueue {
-        mqueue(wall, plan)?;
+        mqueue(rules, plan)?;
     }
     let null = plan.register()?;
     plan.push(Step::Open { path: c"null", flags: OFlags::RDWR, mode: Mode::empty(), out: null });
@@ -352,24 +358,30 @@ fn fill_dev(
 
 /// The message queues of the program's IPC namespace. They are files, in a file system that a Landlock rule has to allow
 /// although mq_open(3) needs no path to it.
-fn mqueue(wall: &Wall, plan: &mut Builder<'_>) -> Result<(), Error> {
+fn mqueue(rules: &LandlockRules, plan: &mut Builder<'_>) -> Result<(), Error> {
     mkdir(Path::new("mqueue"), 0o1777, plan)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     plan.push(Step::Mount { source: c"mqueue", target: c"mqueue", fstype: c"mqueue", flags, data: c"" });
     let (root, flags) = (plan.register()?, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW);
     plan.push(Step::Open { path: c"mqueue", flags, mode: Mode::empty(), out: root });
-    wall.allow(root, plan);
+    rules.allow(root, plan);
     plan.release(root);
     Ok(())
 }
 
 /// A procfs of the program's own processes. That of the host is still mounted: without one the kernel lets nobody
 /// mount another in a user namespace (fs/namespace.c, `mount_too_revealing`).
-fn proc(profile: &Profile, host: &Host, root: Reg, wall: &Wall, plan: &mut Builder<'_>) -> Result<(), Error> {
+fn proc(
+    profile: &Profile,
+    host: &Host,
+    root: Reg,
+    rules: &LandlockRules,
+    plan: &mut Builder<'_>,
+) -> Result<(), Error> {
     let (target, proc) = (plan.at(PROC).target(Path::new("/proc"))?, plan.register()?);
     plan.push(Step::Fsopen { fstype: c"proc", out: proc });
     plan.push(Step::Fsmount { fs: proc, attributes: NOSUID | NODEV | NOEXEC });
-    wall.allow(proc, plan);
+    rules.allow(proc, plan);
     plan.push(Step::Attach { mount: proc, root: root.into(), target, place: Place::Ordinary });
     if host.limits_pids() {
         limit_pids(&profile.limits, proc, plan)?;

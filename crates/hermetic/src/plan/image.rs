@@ -6,7 +6,7 @@
 //! `RESOLVE_IN_ROOT` too (fs/namei.c, `follow_dotdot`). Places below the new root are looked up in it, whatever
 //! symlinks an image has. Places that it lacks are made in a layer above, unless it is to be written to.
 
-use super::landlock::Wall;
+use super::landlock::LandlockRules;
 use super::layers::{NODEV, NOSUID, RDONLY, layer, mount_on_own};
 use crate::bundle::is_own;
 use crate::host::Host;
@@ -71,7 +71,12 @@ impl<'p> Opened<'p> {
     }
 
     /// Puts it below the program's own file system, which is the working directory.
-    pub(crate) fn place(self, host: &Host, wall: &Wall, plan: &mut Builder<'_>) -> Result<Placed<'p>, Error> {
+    pub(crate) fn place(
+        self,
+        host: &Host,
+        rules: &LandlockRules,
+        plan: &mut Builder<'_>,
+    ) -> Result<Placed<'p>, Error> {
         let access = self.image.access;
         let is_layered = access == Access::Overlay || (access == Access::Read && host.lacks_places);
         plan.at("rootfs");
@@ -80,14 +85,14 @@ impl<'p> Opened<'p> {
         if !is_layered {
             let root = self.tree;
             if access == Access::Write {
-                wall.allow(root, plan);
+                rules.allow(root, plan);
             }
             return Ok(Placed { opened: self, root, is_layered });
         }
         plan.release(self.tree);
         let root = layer("root", "root", plan)?;
         if access == Access::Overlay {
-            wall.allow(root, plan);
+            rules.allow(root, plan);
         }
         mount_on_own(root, "root", plan)?;
         Ok(Placed { opened: self, root, is_layered })
@@ -107,7 +112,12 @@ impl Placed<'_> {
     }
 
     /// What its bundle mounts and covers.
-    pub(crate) fn furnish(&self, null: Reg, wall: &Wall, plan: &mut Builder<'_>) -> Result<(), Error> {
+    pub(crate) fn furnish(
+        &self,
+        null: Reg,
+        rules: &LandlockRules,
+        plan: &mut Builder<'_>,
+    ) -> Result<(), Error> {
         let image = self.opened.image;
         for (index, mount) in mounts(image) {
             plan.at(format!("mounts[{index}] {}", mount.destination.display()));
@@ -117,7 +127,7 @@ impl Placed<'_> {
                 (_, Some((_, out))) => *out,
                 _ => continue,
             };
-            wall.allow_mount(made, mount.attributes.set, plan);
+            rules.allow_mount(made, mount.attributes.set, plan);
             let target = plan.target(&mount.destination)?;
             plan.push(Step::Attach { mount: made, root: self.root.into(), target, place: Place::Alike });
             plan.release(made);

@@ -55,11 +55,11 @@ impl Landlock {
 }
 
 /// The ruleset of a plan, if there is to be one.
-pub(crate) struct Wall {
+pub(crate) struct LandlockRules {
     ruleset: Option<(Reg, Landlock)>,
 }
 
-impl Wall {
+impl LandlockRules {
     /// Begins with a ruleset that allows nothing.
     pub(crate) fn new(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<Self, Error> {
         let Some(landlock) = host.landlock.filter(|_| !profile.nested) else {
@@ -104,7 +104,7 @@ impl Wall {
         let Some((ruleset, Landlock { rights, .. })) = self.ruleset else { return };
         plan.at("landlock");
         let callers = match streams {
-            Streams::Callers | Streams::Terminal | Streams::LentTerminal => [true; 3],
+            Streams::Callers | Streams::Terminal | Streams::ForegroundTerminal => [true; 3],
             Streams::Captured(_) => [false; 3],
             Streams::Heard(_) => [true, false, true],
         };

@@ -21,7 +21,7 @@ pub enum Streams {
     /// The caller's, in whose session the program stays, for they are its terminal.
     Terminal,
     /// The same with the program in front of the terminal.
-    LentTerminal,
+    ForegroundTerminal,
     /// An empty one to read from, and this one of the caller's to write to.
     Captured(Fd),
     /// The caller's, but for this one of the caller's as standard output.

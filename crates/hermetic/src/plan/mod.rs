@@ -29,7 +29,7 @@ use husk_script::sys::process::Capabilities;
 use husk_script::sys::signal::{Signal, SignalSet};
 use husk_script::sys::{CArray, Fd};
 use husk_script::{Request, Step};
-use landlock::Wall;
+use landlock::LandlockRules;
 use layers::Streams;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -46,13 +46,13 @@ const INHERITED: [Signal; 7] =
 /// All that a plan depends on: it is written where the child finds it, which is freed when the child is gone, and
 /// written once more if there is something to say of a step.
 #[derive(Clone)]
-pub(crate) struct Sketch {
+pub(crate) struct SandboxPlan {
     pub(crate) profile: Profile,
     pub(crate) host: Host,
     pub(crate) streams: Streams,
 }
 
-impl Sketch {
+impl SandboxPlan {
     pub(crate) fn plan<'b>(&self, memory: &'b Bump) -> Result<Plan<'b>, Error> {
         plan(&self.profile, &self.host, self.streams, memory)
     }
@@ -95,10 +95,10 @@ pub fn plan<'b>(
     }
     // What is made is made with the permissions that are asked for.
     plan.at("files").push(Step::Umask { mask: Mode::empty() });
-    let wall = Wall::new(profile, host, &mut plan)?;
-    let null = files::files(profile, host, &wall, &mut plan)?;
+    let rules = LandlockRules::new(profile, host, &mut plan)?;
+    let null = files::files(profile, host, &rules, &mut plan)?;
     // After the last mount: Landlock forbids all of them. Before the streams become others.
-    wall.raise(host, streams, &mut plan);
+    rules.raise(host, streams, &mut plan);
     if host.uid == 0 && !host.null_streams.is_empty() {
         // The caller's are open for root to change the device's permissions through them.
         plan.at("streams");
@@ -122,7 +122,7 @@ pub fn plan<'b>(
     // What the caller has open is the host's, but for the standard streams.
     plan.at("init").push(Step::CloseOthers { first: Fd::FIRST_EXTRA, keep: None });
 
-    let has_terminal = matches!(streams, Streams::Terminal | Streams::LentTerminal);
+    let has_terminal = matches!(streams, Streams::Terminal | Streams::ForegroundTerminal);
     if has_terminal {
         // What stops the caller's process group does not reach who waits for the program; and who waits is in
         // another group than the program is, whom the terminal may else not stop.
@@ -143,7 +143,7 @@ pub fn plan<'b>(
         plan.at("terminal").push(Step::DefaultAction { signal: Signal::TTIN });
         plan.push(Step::DefaultAction { signal: Signal::TTOU });
         plan.push(Step::Setpgid { group: None });
-        if matches!(streams, Streams::LentTerminal) {
+        if matches!(streams, Streams::ForegroundTerminal) {
             plan.push(Step::Tcsetpgrp { terminal: Fd::STDIN });
         }
     } else {

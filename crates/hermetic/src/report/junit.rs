@@ -181,7 +181,7 @@ mod tests {
             status,
             wall,
             usage,
-            leftovers: Vec::new(),
+            remaining: Vec::new(),
             reached: None,
             had_terminal: false,
             losses: Vec::new(),

@@ -234,7 +234,7 @@ mod tests {
             status,
             wall,
             usage,
-            leftovers: Vec::new(),
+            remaining: Vec::new(),
             reached,
             had_terminal: false,
             losses: Vec::new(),

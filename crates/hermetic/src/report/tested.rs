@@ -68,9 +68,9 @@ impl Attempt {
     /// running.
     #[must_use]
     pub fn remarks(&self) -> Vec<String> {
-        let Ended { status, reached, leftovers, .. } = &self.ended;
+        let Ended { status, reached, remaining, .. } = &self.ended;
         let mut remarks: Vec<_> = reached.iter().map(|reached| format!("killed: {reached}")).collect();
-        let left = leftovers.iter();
+        let left = remaining.iter();
         remarks.extend(left.map(|process| format!("left running, and ended: {}", process.command)));
         // That a test failed is libtest's to say; how a process ended else is ours.
         if reached.is_none() && !matches!(status.code(), Some(0 | 101)) {

@@ -16,7 +16,7 @@ pub struct Ended {
     /// What it used.
     pub usage: Usage,
     /// What it left behind, which has been ended.
-    pub leftovers: Vec<Process>,
+    pub remaining: Vec<RemainingProcess>,
     /// The limit that ended it.
     pub reached: Option<Reached>,
     /// Whether it had the caller's terminal, so that what was typed there it got alone.
@@ -51,7 +51,7 @@ impl Display for Reached {
 
 /// A process that ran when the program had ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Process {
+pub struct RemainingProcess {
     /// Its pid on the host.
     pub pid: u32,
     /// Its program with its arguments.

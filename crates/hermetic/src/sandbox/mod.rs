@@ -10,7 +10,7 @@ use crate::error::{self, Error, Hint, Loss};
 use crate::host::{Host, Procfs};
 use crate::plan::environment;
 use crate::plan::layers::Streams;
-use crate::plan::{PROC, Sketch, candidates, plan};
+use crate::plan::{PROC, SandboxPlan, candidates, plan};
 use crate::profile::{Limits, Profile};
 use bumpalo::Bump;
 use cgroup::Home;
@@ -140,8 +140,8 @@ impl Machine {
         }
     }
 
-    pub(crate) fn plan(&self, profile: &Profile, streams: Streams) -> Result<Sketch, Error> {
-        Ok(Sketch { profile: profile.clone(), host: self.host.clone(), streams })
+    pub(crate) fn plan(&self, profile: &Profile, streams: Streams) -> Result<SandboxPlan, Error> {
+        Ok(SandboxPlan { profile: profile.clone(), host: self.host.clone(), streams })
     }
 }
 
@@ -192,7 +192,7 @@ fn failed_at<'p>(error: &husk_spawn::Error, plan: &'p Plan<'_>) -> Option<(&'p S
 
 /// What can be gone without, so that another attempt may succeed. The host is then taken for one that has
 /// not got it.
-fn loss(fault: &Fault, plan: &Sketch, host: &mut Host) -> Option<Loss> {
+fn loss(fault: &Fault, plan: &SandboxPlan, host: &mut Host) -> Option<Loss> {
     let Fault::Child(error) = fault else { return None };
     let memory = Bump::new();
     let plan = plan.plan(&memory).ok()?;
@@ -211,7 +211,7 @@ fn loss(fault: &Fault, plan: &Sketch, host: &mut Host) -> Option<Loss> {
 }
 
 /// The error in words that help.
-pub(crate) fn explain(fault: Fault, plan: &Sketch, profile: &Profile, host: &Host) -> Error {
+pub(crate) fn explain(fault: Fault, plan: &SandboxPlan, profile: &Profile, host: &Host) -> Error {
     let error = match fault {
         Fault::Child(error) => error,
         Fault::Plan(error) => return Error::Plan(error),

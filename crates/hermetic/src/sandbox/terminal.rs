@@ -13,7 +13,7 @@ use std::cell::Cell;
 /// The caller's terminal.
 pub(crate) struct Terminal {
     before: Termios,
-    is_lent: Cell<bool>,
+    is_foreground: Cell<bool>,
 }
 
 impl Terminal {
@@ -22,12 +22,12 @@ impl Terminal {
     /// reads the keys.
     pub(crate) fn of_caller() -> Option<Self> {
         let before = tcgetattr(stdin()).ok().filter(|_| tcgetpgrp(stdin()).is_ok())?;
-        Some(Self { before, is_lent: Cell::new(is_ours() && isatty(stdout())) })
+        Some(Self { before, is_foreground: Cell::new(is_ours() && isatty(stdout())) })
     }
 
     /// What the program's standard streams are.
     pub(crate) fn streams(&self) -> Streams {
-        if self.is_lent.get() { Streams::LentTerminal } else { Streams::Terminal }
+        if self.is_foreground.get() { Streams::ForegroundTerminal } else { Streams::Terminal }
     }
 
     /// The program has stopped: so do we, and all others of the caller's job, until somebody continues us. Then
@@ -35,32 +35,32 @@ impl Terminal {
     ///
     /// A program that has not got it stops when it reads; if it is ours, a terminal is all that it needs.
     pub(crate) fn stop(&self, program: Option<u32>) {
-        let was_lent = self.take_back();
-        if was_lent || !is_ours() {
+        let was_foreground = self.take_back();
+        if was_foreground || !is_ours() {
             // Tolerated: it cannot fail for who is a member of the group.
             kill_current_process_group(Signal::TSTP).unwrap_or(());
         }
         let program = program.and_then(|pid| rustix::process::Pid::from_raw(i32::try_from(pid).ok()?));
         if let Some(program) = program.filter(|_| is_ours()) {
-            self.is_lent.set(tcsetpgrp(stdin(), program).is_ok());
+            self.is_foreground.set(tcsetpgrp(stdin(), program).is_ok());
         }
     }
 
     /// Ends the loan; as it was is how the terminal is again. Whether it was lent until now.
     pub(crate) fn end(self) -> bool {
-        let was_lent = self.take_back();
-        if was_lent {
+        let was_foreground = self.take_back();
+        if was_foreground {
             // Tolerated: a terminal that is gone needs nothing.
             tcsetattr(stdin(), OptionalActions::Now, &self.before).unwrap_or(());
         }
-        was_lent
+        was_foreground
     }
 
     /// Our group comes to the front again, if it was the program's. We hold SIGTTOU back, which is for those who do
     /// so unasked.
     fn take_back(&self) -> bool {
         // Tolerated: a terminal that is gone is nobody's.
-        self.is_lent.replace(false) && tcsetpgrp(stdin(), getpgrp()).is_ok()
+        self.is_foreground.replace(false) && tcsetpgrp(stdin(), getpgrp()).is_ok()
     }
 }
 

@@ -1,9 +1,9 @@
 //! One program in its sandbox, from its start to its end, and the loop that watches any number of them.
 
 use super::cgroup::Home;
-use super::ended::{Ended, Process, Reached};
+use super::ended::{Ended, Reached, RemainingProcess};
 use super::terminal::Terminal;
-use crate::plan::Sketch;
+use crate::plan::SandboxPlan;
 use crate::profile::Limits;
 use husk_script::Request;
 use husk_script::sys::Errno;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// A program that was not started.
 pub(crate) struct Failed {
-    pub(crate) plan: Sketch,
+    pub(crate) plan: SandboxPlan,
     pub(crate) error: Fault,
 }
 
@@ -45,18 +45,22 @@ pub(crate) struct Sandbox {
     child: Child,
     limits: Limits,
     home: Option<Rc<Home>>,
-    plan: Sketch,
+    plan: SandboxPlan,
     started: Instant,
     is_late: bool,
     /// Whether it asks for nothing any more. The kernel takes a while to end a namespace.
     is_ending: bool,
-    leftovers: Vec<Process>,
+    remaining: Vec<RemainingProcess>,
     terminal: Option<Terminal>,
 }
 
 impl Sandbox {
     /// Starts the plan's child.
-    pub(crate) fn start(plan: Sketch, limits: &Limits, home: Option<Rc<Home>>) -> Result<Self, Box<Failed>> {
+    pub(crate) fn start(
+        plan: SandboxPlan,
+        limits: &Limits,
+        home: Option<Rc<Home>>,
+    ) -> Result<Self, Box<Failed>> {
         let refused = Arc::new(OnceLock::new());
         let (sketch, refusal) = (plan.clone(), Arc::clone(&refused));
         let mut command = Command::of_steps(move |writer| match sketch.plan(writer.memory()) {
@@ -80,7 +84,7 @@ impl Sandbox {
                 started,
                 is_late: false,
                 is_ending: false,
-                leftovers: Vec::new(),
+                remaining: Vec::new(),
                 terminal: None,
             }),
             Err(error) => {
@@ -99,16 +103,16 @@ impl Sandbox {
 
     /// Whether only the kernel is still at it, which waits for other processors to let go of its mounts.
     pub(crate) fn is_ending(&self) -> bool {
-        self.is_ending && self.leftovers.is_empty()
+        self.is_ending && self.remaining.is_empty()
     }
 
     /// What its child performs.
-    pub(crate) fn plan(&self) -> &Sketch {
+    pub(crate) fn plan(&self) -> &SandboxPlan {
         &self.plan
     }
 
     /// The same, of one that has ended.
-    pub(crate) fn into_plan(self) -> Sketch {
+    pub(crate) fn into_plan(self) -> SandboxPlan {
         self.plan
     }
 
@@ -126,10 +130,10 @@ impl Sandbox {
                 None => reached(status, &self.limits, self.home.as_deref()),
             };
             let usage = self.child.usage().unwrap_or_default();
-            let (wall, leftovers) = (self.started.elapsed(), std::mem::take(&mut self.leftovers));
+            let (wall, remaining) = (self.started.elapsed(), std::mem::take(&mut self.remaining));
             let had_terminal = self.terminal.take().is_some_and(Terminal::end);
             let losses = Vec::new();
-            return Ok(Some(Ended { status, wall, usage, leftovers, reached, had_terminal, losses }));
+            return Ok(Some(Ended { status, wall, usage, remaining, reached, had_terminal, losses }));
         }
         if self.left() == Some(Duration::ZERO) {
             self.is_late = true;
@@ -137,7 +141,7 @@ impl Sandbox {
         }
         if asks {
             match self.child.next_request()? {
-                Some(Request::Leftovers) => self.leftovers = below(self.child.id()),
+                Some(Request::Leftovers) => self.remaining = below(self.child.id()),
                 Some(Request::Cgroup) => self.join()?,
                 Some(Request::Stopped) => {
                     // Which waits for signals again.
@@ -288,7 +292,7 @@ impl Drop for Held {
 }
 
 /// All that descend from a process, itself not among them.
-fn below(pid: u32) -> Vec<Process> {
+fn below(pid: u32) -> Vec<RemainingProcess> {
     let mut found = Vec::new();
     let mut parents = vec![pid];
     while let Some(parent) = parents.pop() {
@@ -297,7 +301,7 @@ fn below(pid: u32) -> Vec<Process> {
             fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
         for pid in children.split_whitespace().filter_map(|pid| pid.parse().ok()) {
             parents.push(pid);
-            found.push(Process { pid, command: command(pid) });
+            found.push(RemainingProcess { pid, command: command(pid) });
         }
     }
     found
