@@ -309,8 +309,8 @@ pub(crate) fn perform(
 
 /// Ends this process in favour of another, which returns from here and goes on with the list.
 fn clone_parent(child: &InChild, namespaces: Namespaces, journal: &Journal) -> Result {
-    let born = journal.next_birth().ok_or(Errno::TOOMANYREFS)?;
-    match clone::clone_parent(child, namespaces, born)? {
+    let pid = journal.next_fork().ok_or(Errno::TOOMANYREFS)?;
+    match clone::clone_parent(child, namespaces, pid)? {
         None => Ok(()),
         Some(_) => process::exit_group(0),
     }

@@ -111,7 +111,7 @@ impl Registers {
         }
         if let Some(said) = self.said {
             // Tolerated: that it failed is known without its words.
-            report::last_words(said, self.reporter, channel).unwrap_or(());
+            report::hook_output(said, self.reporter, channel).unwrap_or(());
         }
     }
 

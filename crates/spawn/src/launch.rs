@@ -2,14 +2,14 @@
 
 use crate::child::output::output;
 use crate::child::{Child, Output, verdict, wait};
-use crate::clone::{self, Birth, Call, KnownBy, Returns};
+use crate::clone::{self, Call, CloneRequest, KnownBy, Returns};
 use crate::command::Command;
 use crate::command::idmap::{self, IdMap, IdMaps};
 use crate::command::program::find_program;
 use crate::command::stdio::{Pipes, Stdio, Unset};
 use crate::error::{Error, Reason};
 use crate::list::{self, Surroundings};
-use crate::memory::pool::Berth;
+use crate::memory::pool::ChildMemory;
 use crate::memory::writer::{Memory, Sharing};
 use crate::time_namespace::Away;
 use husk_listing::Line;
@@ -128,9 +128,9 @@ fn listing(command: &Command) -> Result<Vec<String>, Error> {
 
 /// Starts the command's process.
 fn launch(command: &Command, unset: Unset, until: Until) -> Result<Child, Error> {
-    let Started { pid, pidfd, berth, pipes, ours, asks } = start(command, unset, until, KnownBy::Pidfd)?;
+    let Started { pid, pidfd, memory, pipes, ours, asks } = start(command, unset, until, KnownBy::Pidfd)?;
     let pidfd = pidfd.ok_or_else(|| Error::new("pidfd", Errno::BADF))?;
-    let mut child = Child::new(pid, pidfd, berth, command.memory, pipes, ours, command.kill_on_drop);
+    let mut child = Child::new(pid, pidfd, memory, command.sharing, pipes, ours, command.kill_on_drop);
     if asks {
         // What the child is told nothing of fails there too; ours is the better error.
         if let Err(error) = answer(command, &mut child) {
@@ -138,9 +138,9 @@ fn launch(command: &Command, unset: Unset, until: Until) -> Result<Child, Error>
             return Err(error);
         }
     }
-    if command.whole.is_none() && child.is_born_again() {
+    if command.whole.is_none() && child.runs_in_second_process() {
         // So that the caller never sees the process that makes way.
-        child.wait_for_birth()?;
+        child.wait_for_fork()?;
     }
     if until == Until::Execed {
         child.wait_for_exec()?;
@@ -152,26 +152,26 @@ fn launch(command: &Command, unset: Unset, until: Until) -> Result<Child, Error>
 fn run(command: &Command) -> Result<ExitStatus, Error> {
     if command.whole.is_some()
         || command.notify_release
-        || command.is_born_again()
-        || command.memory == Sharing::Copied
+        || command.runs_in_second_process()
+        || command.sharing == Sharing::Copied
         || command.maps.need_parent(command.groups.as_deref())
     {
         return launch(command, Unset::Inherit, Until::Cloned)?.wait();
     }
-    let Started { pid, mut berth, pipes, .. } = start(command, Unset::Inherit, Until::Cloned, KnownBy::Pid)?;
+    let Started { pid, mut memory, pipes, .. } = start(command, Unset::Inherit, Until::Cloned, KnownBy::Pid)?;
     // A program that reads to the end of its input comes to it.
     drop(pipes.stdin);
     let status = wait(WaitId::Pid(pid), WaitIdOptions::empty(), pid)?;
-    berth.settle();
+    memory.update_release();
     // Without NOHANG the kernel returns only with a status.
-    verdict(&berth, status.ok_or_else(|| Error::new("wait", Errno::CHILD))?)
+    verdict(&memory, status.ok_or_else(|| Error::new("wait", Errno::CHILD))?)
 }
 
 /// A process on its way.
 struct Started {
     pid: Pid,
     pidfd: Option<OwnedFd>,
-    berth: Berth,
+    memory: ChildMemory,
     pipes: Pipes,
     /// Our end of the socket to it.
     ours: Option<OwnedFd>,
@@ -185,15 +185,16 @@ fn start(command: &Command, unset: Unset, until: Until, known_by: KnownBy) -> Re
     let is_whole = command.whole.is_some();
     let asks =
         if is_whole { !command.maps.is_empty() } else { command.maps.need_parent(command.groups.as_deref()) };
-    let is_unseen = command.is_born_again() || command.memory == Sharing::Copied;
+    let is_unseen = command.runs_in_second_process() || command.sharing == Sharing::Copied;
     let channel = if asks || is_whole || command.notify_release || is_unseen {
         Some(Channel::open(command)?)
     } else {
         None
     };
     // A thread cannot return from a time namespace while a child shares its memory (EUSERS).
-    let stays =
-        command.joins(Namespaces::TIME) && !command.joins(Namespaces::USER) && !command.is_born_again();
+    let stays = command.joins(Namespaces::TIME)
+        && !command.joins(Namespaces::USER)
+        && !command.runs_in_second_process();
     if stays && (asks || is_whole) {
         let why = "cannot be had with a child that waits for us";
         return Err(Error::new("join time", Reason::Conflict(why)));
@@ -201,10 +202,10 @@ fn start(command: &Command, unset: Unset, until: Until, known_by: KnownBy) -> Re
     let waits = until == Until::Execed || stays;
     let returns = if waits && !asks && !is_whole { Returns::WhenReleased } else { Returns::AtOnce };
 
-    let berth = |call| {
+    let memory_for = |call| {
         let theirs = channel.as_ref().map(|channel| Fd::of(&channel.theirs));
         let answers = channel.as_ref().filter(|_| asks).map(|channel| Fd::of(&channel.ours));
-        Berth::new(command.born_in(), |memory, stack| {
+        ChildMemory::new(command.initial_namespaces(), |memory, stack| {
             let (start, size) = stack.extent();
             let stack = start..start + size;
             let around = Surroundings { call, unset, pipes: &pipes, channel: theirs, answers, stack };
@@ -212,34 +213,34 @@ fn start(command: &Command, unset: Unset, until: Until, known_by: KnownBy) -> Re
         })
     };
     let cgroup = command.cgroup.as_ref().map(OwnedFd::as_fd);
-    let birth = Birth {
-        namespaces: command.born_in(),
+    let request = CloneRequest {
+        namespaces: command.initial_namespaces(),
         cgroup,
         pids: &command.pids,
         returns,
-        memory: command.memory,
+        sharing: command.sharing,
         known_by,
     };
-    let mut used = berth(Call::Clone3)?;
-    if used.is_born_again() && channel.is_none() {
+    let mut used = memory_for(Call::Clone3)?;
+    if used.runs_in_second_process() && channel.is_none() {
         let why = "its exec can be seen only with Command::notify_release";
         return Err(Error::new("clone-parent", Reason::Conflict(why)));
     }
     let away = Away::go(command)?;
-    let mut cloned = clone::start(&used, &birth, Call::Clone3);
+    let mut cloned = clone::start(&used, &request, Call::Clone3);
     if cloned.as_ref().is_err_and(|errno| *errno == Errno::NOSYS)
-        && birth.can_do_without_clone3()
+        && request.can_do_without_clone3()
         && !is_whole
     {
-        used = berth(Call::Clone)?;
-        cloned = clone::start(&used, &birth, Call::Clone);
+        used = memory_for(Call::Clone)?;
+        cloned = clone::start(&used, &request, Call::Clone);
     }
     away.back()?;
-    let (pid, pidfd) = cloned.map_err(|errno| Error::new(birth.to_string(), errno))?;
+    let (pid, pidfd) = cloned.map_err(|errno| Error::new(request.to_string(), errno))?;
 
     pipes.close_theirs();
     let ours = channel.map(|channel| channel.ours);
-    Ok(Started { pid, pidfd, berth: used, pipes, ours, asks })
+    Ok(Started { pid, pidfd, memory: used, pipes, ours, asks })
 }
 
 /// The socket between parent and child.

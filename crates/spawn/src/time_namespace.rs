@@ -23,7 +23,7 @@ impl Away {
     /// Joins the time namespace that the child is to be born in, if there is one.
     pub(crate) fn go(command: &Command) -> Result<Self, Error> {
         let mut away = Self { home: None };
-        if command.joins(Namespaces::USER) || command.is_born_again() {
+        if command.joins(Namespaces::USER) || command.runs_in_second_process() {
             return Ok(away);
         }
         for join in command.joins.iter().filter(|join| join.kinds.contains(IN_PARENT)) {

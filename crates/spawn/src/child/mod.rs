@@ -6,12 +6,12 @@ pub(crate) mod output;
 
 use crate::command::stdio::Pipes;
 use crate::error::{Error, Reason};
-use crate::memory::pool::Berth;
+use crate::memory::pool::ChildMemory;
 use crate::memory::writer::Sharing;
 use husk_listing::Line;
 use husk_script::hook::Failed;
 use husk_script::journal::Progress;
-use husk_script::report::{GO_ON, LAST_WORDS, MOST_BYTES, MOST_WORDS, WITH_NUMBER};
+use husk_script::report::{GO_ON, HOOK_OUTPUT_MARK, MOST_BYTES, MOST_WORDS, WITH_NUMBER};
 use husk_script::sys::process::{Usage, kill_group};
 use husk_script::sys::signal::{Signal, pidfd_send_signal};
 use husk_script::sys::{Errno, Fd, Pid};
@@ -65,19 +65,19 @@ pub struct Child {
     pid: Pid,
     pidfd: OwnedFd,
     /// A mutex for its `Sync` alone: it is only ever reached through `&mut`.
-    berth: Mutex<Berth>,
-    memory: Sharing,
+    memory: Mutex<ChildMemory>,
+    sharing: Sharing,
     channel: Option<OwnedFd>,
     /// What its last request was about: the number of a descriptor, or of something else.
     about: Option<i32>,
-    last_words: Vec<u8>,
+    failure_output: Vec<u8>,
     received: Option<OwnedFd>,
     status: Option<ExitStatus>,
     /// Whether its filter killed it in the exec, which is known once it has been waited for.
     died_in_exec: bool,
     kill_on_drop: bool,
     /// How often the list has gone on in another process, which this stands for from then on.
-    births: usize,
+    forks: usize,
     /// Whether whatever process it goes on in is to be killed.
     killed: AtomicBool,
 }
@@ -86,8 +86,8 @@ impl Child {
     pub(crate) fn new(
         pid: Pid,
         pidfd: OwnedFd,
-        berth: Berth,
-        memory: Sharing,
+        memory: ChildMemory,
+        sharing: Sharing,
         pipes: Pipes,
         channel: Option<OwnedFd>,
         kill_on_drop: bool,
@@ -99,22 +99,22 @@ impl Child {
             stderr,
             pid,
             pidfd,
-            berth: Mutex::new(berth),
-            memory,
+            memory: Mutex::new(memory),
+            sharing,
             channel,
             about: None,
-            last_words: Vec::new(),
+            failure_output: Vec::new(),
             received: None,
             status: None,
             died_in_exec: false,
             kill_on_drop,
-            births: 0,
+            forks: 0,
             killed: AtomicBool::new(false),
         }
     }
 
-    fn berth(&mut self) -> &mut Berth {
-        self.berth.get_mut().unwrap_or_else(PoisonError::into_inner)
+    fn memory(&mut self) -> &mut ChildMemory {
+        self.memory.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What a child of [`Command::of_steps`](crate::Command::of_steps) asks next, and waits for:
@@ -141,7 +141,7 @@ impl Child {
         self.receive(RecvFlags::DONTWAIT)
     }
 
-    /// Receives messages until there is a request, and keeps last words. `Pending` only if `flags` say not to wait.
+    /// Receives messages until there is a request, and keeps the output of a hook that failed. `Pending` only if `flags` say not to wait.
     fn receive(&mut self, flags: RecvFlags) -> Result<Poll<Option<Request>>, Error> {
         loop {
             let Some(channel) = &self.channel else { return Ok(Poll::Ready(None)) };
@@ -170,7 +170,7 @@ impl Child {
             match Request::from_byte(what) {
                 _ if length == 0 => return Ok(Poll::Ready(None)),
                 // To the end of file.
-                None if what == LAST_WORDS => keep(&mut self.last_words, &message[1..length]),
+                None if what == HOOK_OUTPUT_MARK => keep(&mut self.failure_output, &message[1..length]),
                 None => return Err(failed(Errno::PROTO)),
                 request => return Ok(Poll::Ready(request)),
             }
@@ -218,17 +218,17 @@ impl Child {
 
     /// What the [hook](Step::Hook) said at which the child failed, or the end of it. Complete once the child
     /// is released. Never blocks.
-    pub fn last_words(&mut self) -> &[u8] {
+    pub fn failure_output(&mut self) -> &[u8] {
         if let Some(channel) = &self.channel {
             let mut message = [0; MOST_BYTES];
-            // Tolerated: without a message there are no more words.
+            // Tolerated: without a message there is no more output.
             while let Ok((_, length @ 1..)) = recv(channel, &mut message[..], RecvFlags::DONTWAIT)
-                && message[0] == LAST_WORDS
+                && message[0] == HOOK_OUTPUT_MARK
             {
-                keep(&mut self.last_words, &message[1..length]);
+                keep(&mut self.failure_output, &message[1..length]);
             }
         }
-        &self.last_words
+        &self.failure_output
     }
 
     /// Answers that what it asked for is done.
@@ -242,13 +242,13 @@ impl Child {
     }
 
     /// Whether the list goes on in another process than it begins in.
-    pub(crate) fn is_born_again(&mut self) -> bool {
-        self.berth().is_born_again()
+    pub(crate) fn runs_in_second_process(&mut self) -> bool {
+        self.memory().runs_in_second_process()
     }
 
     /// Goes over to the process that the list goes on in, if the one known so far has made way for it.
     pub(crate) fn follow(&mut self) -> Result<(), Error> {
-        while let Some(next) = self.next_birth() {
+        while let Some(next) = self.next_fork() {
             // The other has nothing left to do but to exit. It is killed, since a process that may signal it could stop it
             // before it exits, and have us wait for ever.
             self.signal_pidfd(Signal::KILL)?;
@@ -258,9 +258,9 @@ impl Child {
         Ok(())
     }
 
-    fn next_birth(&mut self) -> Option<Pid> {
-        let births = self.births;
-        self.berth().script().journal.born(births)
+    fn next_fork(&mut self) -> Option<Pid> {
+        let forks = self.forks;
+        self.memory().script().journal.forked(forks)
     }
 
     /// Stands for another process from now on, the last one having been waited for.
@@ -270,14 +270,14 @@ impl Child {
         // no child of ours is none of its, and is neither signalled nor killed.
         let unchanged = WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         wait(WaitId::PidFd(pidfd.as_fd()), unchanged, next)?;
-        self.births += 1;
+        self.forks += 1;
         // Until it is waited for, its pid is not given to another.
         (self.pid, self.pidfd) = (next, pidfd);
         if *self.killed.get_mut() { self.kill() } else { Ok(()) }
     }
 
     /// Waits until the first process has made way for the one that becomes the program.
-    pub(crate) fn wait_for_birth(&mut self) -> Result<(), Error> {
+    pub(crate) fn wait_for_fork(&mut self) -> Result<(), Error> {
         self.wait_for_release()?;
         self.follow()
     }
@@ -295,7 +295,7 @@ impl Child {
     /// Whether it has become its program, or ended: whether it no longer uses memory of this
     /// process. Never blocks, makes no system call.
     pub fn is_released(&mut self) -> bool {
-        self.berth().settle()
+        self.memory().update_release()
     }
 
     /// A descriptor on which a read finds the end of file when the process is released, for an
@@ -309,7 +309,7 @@ impl Child {
     /// that came after a system call filter; none at all without [`Command::timed`](crate::Command::timed).
     #[must_use]
     pub fn times(&mut self) -> Vec<u64> {
-        let times = self.berth().script().times.unwrap_or_default();
+        let times = self.memory().script().times.unwrap_or_default();
         times.iter().map(|time| time.load(Ordering::Relaxed)).collect()
     }
 
@@ -317,7 +317,7 @@ impl Child {
     /// itself. Known when it has ended.
     #[must_use]
     pub fn usage(&mut self) -> Option<Usage> {
-        self.berth().script().journal.ended().map(|(_, usage)| usage)
+        self.memory().script().journal.ended().map(|(_, usage)| usage)
     }
 
     /// Whether it has become its program, or has ended. Unlike [`is_released`](Self::is_released) it also says so of a
@@ -340,7 +340,7 @@ impl Child {
 
     /// Whether its exec is seen only by the end of the channel.
     fn has_own_memory(&self) -> bool {
-        self.births > 0 || self.memory == Sharing::Copied
+        self.forks > 0 || self.sharing == Sharing::Copied
     }
 
     /// Waits until it has become its program.
@@ -354,7 +354,7 @@ impl Child {
         if self.has_own_memory() && self.status.is_none() {
             self.wait_for_end_of_channel()?;
         }
-        let is_filtered = filtered::is_filtered(self.berth().script());
+        let is_filtered = filtered::is_filtered(self.memory().script());
         if self.is_execing()
             && (!is_filtered || self.status.is_some() || filtered::settles_as_program(self.pid, &self.pidfd)?)
         {
@@ -373,9 +373,9 @@ impl Child {
     }
 
     fn wait_for_release(&mut self) -> Result<(), Error> {
-        let berth = self.berth();
-        while !berth.settle() {
-            let Some(word) = berth.script().journal.still_in_use() else { continue };
+        let memory = self.memory();
+        while !memory.update_release() {
+            let Some(word) = memory.script().journal.still_in_use() else { continue };
             // Not a private futex: the kernel wakes this word as a shared one
             // (kernel/fork.c, `mm_release`). Any other return is a reason to look again.
             match futex::wait(word, futex::Flags::empty(), 1, None) {
@@ -477,27 +477,27 @@ impl Child {
                     return Ok(None);
                 };
                 // What it had made way for is known for certain once it has ended.
-                match self.next_birth() {
+                match self.next_fork() {
                     Some(next) => self.go_over(next)?,
                     None => break status,
                 }
             };
             self.status = Some(status);
-            self.berth().settle();
+            self.memory().update_release();
         }
         let (status, died_in_exec) = (self.status.unwrap_or_default(), self.died_in_exec);
-        match self.berth().script().journal.progress() {
+        match self.memory().script().journal.progress() {
             Progress::At(step) if died_in_exec => {
-                Err(failed(self.berth().script(), step, Reason::Died(status)))
+                Err(failed(self.memory().script(), step, Reason::Died(status)))
             }
-            _ => verdict(self.berth(), status).map(Some),
+            _ => verdict(self.memory(), status).map(Some),
         }
     }
 
     /// Looks at a child with a filter before it is waited for: a zombie still shows whether the filter killed it in the exec.
     /// False if it has not ended. Does nothing and returns true for a child without one.
     fn examine(&mut self, options: WaitIdOptions) -> Result<bool, Error> {
-        if !filtered::is_filtered(self.berth().script()) {
+        if !filtered::is_filtered(self.memory().script()) {
             return Ok(true);
         }
         let unchanged = options | WaitIdOptions::NOWAIT;
@@ -506,14 +506,14 @@ impl Child {
         };
         self.died_in_exec = status.signal() == Some(Signal::SYS.number())
             && self.is_execing()
-            && self.berth().script().journal.ended().is_none()
+            && self.memory().script().journal.ended().is_none()
             && filtered::has_execed(self.pid) == Some(false);
         Ok(true)
     }
 
     /// Whether exec is the step that it has come to, whatever became of it.
     fn is_execing(&mut self) -> bool {
-        let script = self.berth().script();
+        let script = self.memory().script();
         matches!(script.journal.progress(), Progress::At(step) if is_exec(script, step))
     }
 
@@ -537,7 +537,7 @@ fn is_closed(channel: &OwnedFd) -> Result<bool, Error> {
     Ok(ready.map_err(|errno| Error::new("look at the channel", errno))? != 0)
 }
 
-/// Keeps last words, of which no child has more than this.
+/// Keeps what a child sends of a hook's output, at most `MOST_WORDS` bytes.
 fn keep(words: &mut Vec<u8>, more: &[u8]) {
     let room = MOST_WORDS.saturating_sub(words.len());
     words.extend(more.iter().take(room));
@@ -578,8 +578,8 @@ pub(crate) fn wait(id: WaitId<'_>, options: WaitIdOptions, pid: Pid) -> Result<O
 }
 
 /// The status of a program that ended, or why there was none.
-pub(crate) fn verdict(berth: &Berth, status: ExitStatus) -> Result<ExitStatus, Error> {
-    let script = berth.script();
+pub(crate) fn verdict(memory: &ChildMemory, status: ExitStatus) -> Result<ExitStatus, Error> {
+    let script = memory.script();
     let (step, reason) = match script.journal.progress() {
         Progress::Failed(step, errno) => {
             let hook = matches!(script.steps.get(step), Some(Step::Hook { .. }));

@@ -89,7 +89,7 @@ pub struct Command {
     pub(crate) kill_on_drop: bool,
     pub(crate) notify_release: bool,
     pub(crate) timed: bool,
-    pub(crate) memory: Sharing,
+    pub(crate) sharing: Sharing,
 }
 
 /// # What to run
@@ -134,7 +134,7 @@ impl Command {
             kill_on_drop: false,
             notify_release: false,
             timed: false,
-            memory: Sharing::Shared,
+            sharing: Sharing::Shared,
         }
     }
 
@@ -510,7 +510,7 @@ impl Command {
     /// alone, and whoever may trace the child changes nothing here. The copy costs what fork costs. Whoever may
     /// trace the child also reads it, until the program begins or [`Step::ForgetMemory`] has emptied it.
     pub fn own_memory(&mut self) -> &mut Self {
-        self.memory = Sharing::Copied;
+        self.sharing = Sharing::Copied;
         self
     }
 
@@ -554,7 +554,7 @@ impl Command {
     /// namespaces only in a user namespace that it joins; a pid namespace holds for its own children, a
     /// time namespace for a process that shares memory with nobody. And no child is born into a pid
     /// namespace of others while it shares our memory.
-    pub(crate) fn is_born_again(&self) -> bool {
+    pub(crate) fn runs_in_second_process(&self) -> bool {
         let is_made_there = || self.enters_pid_namespace() || self.joins(Namespaces::TIME);
         self.whole.is_none()
             && (self.joins(Namespaces::PID) || self.joins(Namespaces::USER) && is_made_there())
@@ -568,7 +568,7 @@ impl Command {
 
     /// The namespaces that the child is born in. Those that are to belong to a user namespace of
     /// somebody else are made by the child when it is there.
-    pub(crate) fn born_in(&self) -> Namespaces {
+    pub(crate) fn initial_namespaces(&self) -> Namespaces {
         if self.joins(Namespaces::USER) { Namespaces::EMPTY } else { self.namespaces }
     }
 
