@@ -46,6 +46,6 @@ pub use controller::{Controller, Controllers};
 pub use error::{Error, Field, Hint, Warning};
 pub use files::oom::OomWatch;
 pub use layout::{Cgroup, Layout};
-pub use paths::{Place, clean};
+pub use paths::{CgroupPaths, clean};
 pub use resources::Resources;
 pub use stats::Stats;

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 /// 1, by its name, and one of version 2, which has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Place(BTreeMap<String, PathBuf>);
+pub struct CgroupPaths(BTreeMap<String, PathBuf>);
 
-impl Place {
-    /// A place of directories that were kept.
+impl CgroupPaths {
+    /// Paths that were recorded earlier.
     #[must_use]
     pub const fn new(directories: BTreeMap<String, PathBuf>) -> Self {
         Self(directories)

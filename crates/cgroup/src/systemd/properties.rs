@@ -2,7 +2,7 @@
 
 use super::unit::Unit;
 use super::value::Value;
-use crate::devices::{Access, Rule, Type, flatten};
+use crate::devices::{DevicePermissions, Rule, Type, flatten};
 use crate::error::SystemdError as Error;
 use crate::resources::{Cpu, Resources};
 use crate::settings::convert::{cpu_weight, swap_alone};
@@ -371,7 +371,7 @@ fn allowed(rules: &[Rule], version: Version) -> Option<Vec<Value>> {
     if default || version < Version::DEVICE_NUMBERS {
         return None;
     }
-    let exceptions = exceptions.into_iter().map(|((kind, major, minor), access): (_, Access)| {
+    let exceptions = exceptions.into_iter().map(|((kind, major, minor), access): (_, DevicePermissions)| {
         let kind = if kind == Type::Block { "block" } else { "char" };
         let device = match (major, minor) {
             (None, None) => format!("{kind}-*"),
@@ -486,7 +486,7 @@ mod tests {
             kind: Type::Character,
             major,
             minor,
-            access: Access::parse(access).unwrap(),
+            access: DevicePermissions::parse(access).unwrap(),
         };
         let rules = [
             rule(true, None, None, "m"),

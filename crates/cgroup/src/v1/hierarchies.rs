@@ -5,7 +5,7 @@ use super::freezer::is_frozen;
 use super::group::Group;
 use crate::error::Error;
 use crate::files::{self, procs, remove};
-use crate::paths::Place;
+use crate::paths::CgroupPaths;
 use crate::resources::Resources;
 use crate::{paths, v2};
 use rustix::fd::{AsFd, OwnedFd};
@@ -21,7 +21,7 @@ pub struct Hierarchies {
     mounts: Vec<Mount>,
     /// `/proc/self/cgroup`.
     own: String,
-    unified: Option<v2::Tree>,
+    unified: Option<v2::Hierarchy>,
 }
 
 /// One tree.
@@ -40,7 +40,7 @@ impl Hierarchies {
     /// # Errors
     ///
     /// If `/proc` cannot be read.
-    pub fn detect(unified: Option<v2::Tree>) -> Result<Self, Error> {
+    pub fn detect(unified: Option<v2::Hierarchy>) -> Result<Self, Error> {
         let read = |path: &str| {
             std::fs::read_to_string(path).map_err(|error| Error::Act {
                 act: "read",
@@ -64,7 +64,7 @@ impl Hierarchies {
     /// # Errors
     ///
     /// If it is the root of a tree.
-    pub fn place(&self, wanted: Option<&str>, id: &str) -> Result<Place, Error> {
+    pub fn place(&self, wanted: Option<&str>, id: &str) -> Result<CgroupPaths, Error> {
         let mut places = BTreeMap::new();
         for mount in &self.mounts {
             for controller in &mount.controllers {
@@ -81,7 +81,7 @@ impl Hierarchies {
         if let Some(unified) = &self.unified {
             places.insert(String::new(), unified.mount_point().join(paths::resolve(wanted, id, "/")));
         }
-        Ok(Place::new(places))
+        Ok(CgroupPaths::new(places))
     }
 
     /// Makes the cgroups of a place, ready to be given what `resources` says. Those that are there already
@@ -90,7 +90,7 @@ impl Hierarchies {
     /// # Errors
     ///
     /// If one cannot be made, or is in use.
-    pub fn create(&self, place: &Place, resources: &Resources) -> Result<Cgroup, Error> {
+    pub fn create(&self, place: &CgroupPaths, resources: &Resources) -> Result<Cgroup, Error> {
         let mut made = Vec::new();
         let created = self.make(place, resources, &mut made);
         if created.is_err() {
@@ -101,7 +101,12 @@ impl Hierarchies {
         created
     }
 
-    fn make(&self, place: &Place, resources: &Resources, made: &mut Vec<PathBuf>) -> Result<Cgroup, Error> {
+    fn make(
+        &self,
+        place: &CgroupPaths,
+        resources: &Resources,
+        made: &mut Vec<PathBuf>,
+    ) -> Result<Cgroup, Error> {
         let mut cgroup = Cgroup { groups: Vec::with_capacity(self.mounts.len()), unified: None };
         for (mount, path) in self.places(place) {
             let group = mount.make(path, made)?;
@@ -121,7 +126,7 @@ impl Hierarchies {
     /// # Errors
     ///
     /// [`Error::NotEmpty`] and [`Error::Frozen`].
-    pub fn check_unused(&self, place: &Place) -> Result<(), Error> {
+    pub fn check_unused(&self, place: &CgroupPaths) -> Result<(), Error> {
         let Some(cgroup) = self.find(place)? else { return Ok(()) };
         cgroup.groups.iter().try_for_each(check_unused)?;
         cgroup.unified.as_ref().map_or(Ok(()), v2::Cgroup::check_unused)
@@ -133,7 +138,7 @@ impl Hierarchies {
     /// # Errors
     ///
     /// If one cannot be made or opened.
-    pub fn complete(&self, place: &Place, resources: &Resources) -> Result<Cgroup, Error> {
+    pub fn complete(&self, place: &CgroupPaths, resources: &Resources) -> Result<Cgroup, Error> {
         let mut cgroup = Cgroup { groups: Vec::with_capacity(self.mounts.len()), unified: None };
         for (mount, path) in self.places(place) {
             if mount.is_for("name=systemd") {
@@ -149,13 +154,13 @@ impl Hierarchies {
     }
 
     /// Where in each hierarchy of version 1 a place is.
-    fn places<'p>(&'p self, place: &'p Place) -> impl Iterator<Item = (&'p Mount, &'p Path)> {
+    fn places<'p>(&'p self, place: &'p CgroupPaths) -> impl Iterator<Item = (&'p Mount, &'p Path)> {
         let of = |mount: &Mount| mount.controllers.first().and_then(|controller| place.path(controller));
         self.mounts.iter().filter_map(move |mount| Some((mount, of(mount)?)))
     }
 
     /// The same in the tree of version 2.
-    fn unified_place<'p>(&'p self, place: &'p Place) -> Option<(&'p v2::Tree, &'p str)> {
+    fn unified_place<'p>(&'p self, place: &'p CgroupPaths) -> Option<(&'p v2::Hierarchy, &'p str)> {
         let (tree, path) = (self.unified.as_ref()?, place.path("")?);
         Some((tree, paths::below(tree.mount_point(), path).unwrap_or_default()))
     }
@@ -170,7 +175,7 @@ impl Hierarchies {
     /// # Errors
     ///
     /// If one cannot be opened.
-    pub fn find(&self, place: &Place) -> Result<Option<Cgroup>, Error> {
+    pub fn find(&self, place: &CgroupPaths) -> Result<Option<Cgroup>, Error> {
         let mut cgroup = Cgroup { groups: Vec::new(), unified: None };
         for (mount, path) in self.places(place) {
             cgroup.groups.extend(mount.find(path)?);
@@ -188,7 +193,7 @@ impl Hierarchies {
     /// # Errors
     ///
     /// [`Error::Deadline`] with the processes that are still in one.
-    pub fn remove(&self, place: &Place, patience: Duration) -> Result<(), Error> {
+    pub fn remove(&self, place: &CgroupPaths, patience: Duration) -> Result<(), Error> {
         let mut result = Ok(());
         // Who stays in one stays in all, and is waited for once.
         let end = Instant::now() + patience;

@@ -5,12 +5,12 @@
 //! one stops the whole host for a moment.
 
 mod freeze;
+mod hierarchy;
 mod kill;
-mod tree;
 
 pub(crate) use freeze::is_frozen;
+pub use hierarchy::Hierarchy;
 pub(crate) use kill::signal_each;
-pub use tree::Tree;
 
 use crate::controller::{Controller, Controllers};
 use crate::error::{Error, Hint, Warning};
@@ -20,11 +20,11 @@ use crate::resources::Resources;
 use crate::settings::{Phase, Setting, write_all};
 use crate::stats::Stats;
 use crate::{devices, settings};
+use hierarchy::PassedOn;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tree::PassedOn;
 
 /// A cgroup.
 #[derive(Debug)]

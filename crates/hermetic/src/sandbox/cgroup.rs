@@ -2,7 +2,7 @@
 
 use crate::profile::Limits;
 use husk_cgroup::resources::Memory;
-use husk_cgroup::{Cgroup, Error, Layout, Place, Resources};
+use husk_cgroup::{Cgroup, CgroupPaths, Error, Layout, Resources};
 use std::fmt::{self, Display, Formatter};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Once;
@@ -22,7 +22,7 @@ static SWEPT: Once = Once::new();
 /// A cgroup that is gone when this is.
 pub(crate) struct Home {
     layout: Layout,
-    place: Place,
+    place: CgroupPaths,
     cgroup: Cgroup,
     resources: Resources,
 }
@@ -78,7 +78,7 @@ impl Drop for Home {
 const PREFIX: &str = "husk-hermetic-";
 
 /// Removes the cgroups of those that were killed and could not. Their programs have ended with them.
-fn sweep(layout: &Layout, place: &Place, owner: Owner) {
+fn sweep(layout: &Layout, place: &CgroupPaths, owner: Owner) {
     // Tolerated, as below: what cannot be looked at or removed now is in nobody's way, and the next one tries again.
     for name in layout.beside(place).unwrap_or_default() {
         let known = name.strip_prefix(PREFIX).and_then(Owner::read);

@@ -17,12 +17,12 @@ const MAGIC: u32 = 0x6367_7270;
 
 /// The root of a cgroup2 file system.
 #[derive(Debug)]
-pub struct Tree {
+pub struct Hierarchy {
     directory: OwnedFd,
     mount_point: PathBuf,
 }
 
-impl Tree {
+impl Hierarchy {
     /// The tree that is mounted there, if it is one.
     ///
     /// # Errors
