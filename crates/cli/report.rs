@@ -168,7 +168,7 @@ fn line(binary: &str, tested: &Tested) -> serde_json::Value {
             "why": tested.ignored,
         });
     };
-    let Ended { status, wall, usage, leftovers, reached, .. } = &last.ended;
+    let Ended { status, wall, usage, remaining, reached, .. } = &last.ended;
     serde_json::json!({
         "binary": binary,
         "test": tested.name,
@@ -179,7 +179,7 @@ fn line(binary: &str, tested: &Tested) -> serde_json::Value {
         "wall_ms": wall.as_secs_f64() * 1000.0,
         "cpu_ms": usage.cpu_micros as f64 / 1000.0,
         "peak_kib": usage.peak_kib,
-        "left_running": leftovers.iter().map(|process| &process.command).collect::<Vec<_>>(),
+        "left_running": remaining.iter().map(|process| &process.command).collect::<Vec<_>>(),
         "output": if last.passed() { None } else { Some(&last.said) },
     })
 }

@@ -1,4 +1,4 @@
-//! Messages of a child that claim to be requests, or last words: its parent takes each for what it is, or for an error.
+//! Messages of a child that claim to be requests, or the output of a hook: its parent takes each for what it is, or for an error.
 
 #![no_main]
 
@@ -29,6 +29,6 @@ fuzz_target!(|messages: Vec<Vec<u8>>| {
         drop(child.requested_fd());
         drop(child.go_on());
     }
-    assert!(child.last_words().len() <= MOST_WORDS);
+    assert!(child.failure_output().len() <= MOST_WORDS);
     assert!(child.wait().is_err(), "it becomes no program");
 });

@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use husk_cgroup::devices::{Access, Program, Request, Type, allows, compile, interpret};
+use husk_cgroup::devices::{DeviceAccess, DevicePermissions, Program, Type, allows, compile, interpret};
 use husk_cgroup::systemd::{Version, resources_v1, resources_v2};
 use libfuzzer_sys::fuzz_target;
 
@@ -22,8 +22,8 @@ fuzz_target!(|bytes: &[u8]| {
     for kind in [Type::Character, Type::Block] {
         for (major, minor) in [(1, 3), (5, 1), (8, 0), (0, 0)] {
             for letters in ["r", "w", "m", "rw"] {
-                let access = Access::parse(letters).unwrap();
-                let request = Request { kind, major, minor, access };
+                let access = DevicePermissions::parse(letters).unwrap();
+                let request = DeviceAccess { kind, major, minor, access };
                 let decided = interpret::run(&program, &request);
                 assert_eq!(decided, Some(allows(&resources.devices, &request)), "{request:?}");
             }

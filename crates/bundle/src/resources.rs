@@ -3,7 +3,7 @@
 use crate::error::{Error, Field, Kind, Warning};
 use crate::{tree, typed};
 use husk_cgroup::Resources;
-use husk_cgroup::devices::{Access, Rule, Type};
+use husk_cgroup::devices::{DevicePermissions as Access, Rule, Type};
 use husk_cgroup::resources::{BlockIo, Cpu, HugepageLimit, Memory, Network, Rdma, Throttle, WeightDevice};
 use oci_spec::runtime::{self as oci, LinuxDeviceType};
 use serde_json::{Map, Value, json};

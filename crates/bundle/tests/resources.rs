@@ -2,7 +2,7 @@
 
 use husk_bundle::resources::parse;
 use husk_cgroup::Resources;
-use husk_cgroup::devices::{Access, Rule, Type};
+use husk_cgroup::devices::{DevicePermissions as Access, Rule, Type};
 use husk_cgroup::resources::{BlockIo, Cpu, HugepageLimit, Memory, Network, Rdma, Throttle, WeightDevice};
 use serde_json::{Value, json};
 use std::path::Path;

@@ -4,7 +4,9 @@ use crate::controller::Controllers;
 use core::fmt::{self, Display, Formatter};
 use rustix::io::Errno;
 use std::borrow::Cow;
+use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A field of the configuration: `linux.resources.memory.limit`.
 pub type Field = Cow<'static, str>;
@@ -130,7 +132,7 @@ pub enum Error {
     },
     /// Systemd, or the way to it.
     #[error(transparent)]
-    Systemd(#[from] crate::systemd::Error),
+    Systemd(#[from] SystemdError),
     /// There is no freezer.
     #[error("freezer not supported: {}", .0.display())]
     NoFreezer(PathBuf),
@@ -179,6 +181,91 @@ impl Error {
 
     pub(crate) fn invalid(field: impl Into<Field>, reason: impl Into<Cow<'static, str>>) -> Self {
         Self::Invalid { field: field.into(), reason: reason.into() }
+    }
+}
+
+/// How long systemd may take for a job.
+pub const SYSTEMD_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Bytes that are no message of D-Bus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("what came from the bus is no message")]
+pub struct Malformed;
+
+/// What can go wrong with systemd.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SystemdError {
+    /// There is no way to it.
+    #[error(
+        "connect to systemd at {address} (without privileges it takes a session bus: install dbus-user-session)"
+    )]
+    Connect {
+        /// Where it was looked for.
+        address: String,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// The environment does not say where the bus of the user is.
+    #[error("no user bus: neither DBUS_SESSION_BUS_ADDRESS nor XDG_RUNTIME_DIR leads to one")]
+    NoUserBus,
+    /// The other end does not believe who we are.
+    #[error("the bus refuses us: {0}")]
+    Refused(String),
+    /// The connection broke.
+    #[error("talk to systemd: {act}")]
+    Broken {
+        /// What was tried.
+        act: &'static str,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// What came is no D-Bus.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// It took too long.
+    #[error("systemd: {act}: no answer after {} seconds", SYSTEMD_PATIENCE.as_secs())]
+    Deadline {
+        /// What was waited for.
+        act: String,
+    },
+    /// Systemd says no.
+    #[error("systemd: {member}: {text} ({name})")]
+    Call {
+        /// What was asked for.
+        member: &'static str,
+        /// The name of the error.
+        name: String,
+        /// What it says.
+        text: String,
+    },
+    /// The job came to another end.
+    #[error("systemd: unit {unit}: job {result}")]
+    Job {
+        /// The unit.
+        unit: String,
+        /// How it ended: `failed`, `timeout`, `canceled`.
+        result: String,
+    },
+    /// A field of the configuration.
+    #[error("{field}: {reason}")]
+    Field {
+        /// Which.
+        field: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl SystemdError {
+    /// Whether systemd knows a unit of this name already.
+    pub(crate) fn is_unit_exists(&self) -> bool {
+        matches!(self, Self::Call { name, .. } if name == "org.freedesktop.systemd1.UnitExists")
+    }
+
+    /// Whether it does not know one of this name.
+    pub(crate) fn is_no_such_unit(&self) -> bool {
+        matches!(self, Self::Call { name, .. } if name == "org.freedesktop.systemd1.NoSuchUnit")
     }
 }
 

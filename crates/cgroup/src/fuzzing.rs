@@ -1,19 +1,20 @@
 //! Doors for `fuzz/`, and for nobody else: what reads texts of the kernel, of systemd and of its bus.
 
 use crate::error::Error;
-use crate::stats::{Stats, version_1, version_2};
+use crate::stats::{Files, Stats, version_1, version_2};
 use crate::systemd::message::Message;
-use crate::v1::{Group, hierarchies};
-use crate::{Resources, paths, settings_v1, settings_v2};
+use crate::v1::hierarchies;
+use crate::{Resources, paths, settings};
 use rustix::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::Path;
 
 /// What is read from a directory of files named as version 2's are, and as version 1's are.
 pub fn statistics(directory: OwnedFd, controllers: &[&str]) -> [Result<Stats, Error>; 2] {
-    let path = PathBuf::from("/group");
-    let second = version_2::read(&directory, &path);
-    let controllers = controllers.iter().map(|&name| name.to_owned()).collect();
-    [version_1::read(&[Group { controllers, path, directory }]), second]
+    let path = Path::new("/group");
+    let controllers: Vec<_> = controllers.iter().map(|&name| name.to_owned()).collect();
+    let first =
+        version_1::read([(controllers.as_slice(), Files { directory: &directory, path })].into_iter());
+    [first, version_2::read(&directory, path)]
 }
 
 /// Finds trees in mountinfo and our own place in them.
@@ -39,8 +40,8 @@ pub fn message(bytes: &[u8]) {
 
 /// What is written for these resources: never to a file elsewhere.
 pub fn settings(resources: &Resources) {
-    let second = settings_v2::settings(resources).map(|(settings, _)| settings).unwrap_or_default();
-    let first = settings_v1::settings(resources).map(|(settings, _)| settings).unwrap_or_default();
+    let second = settings::v2::settings(resources).map(|(settings, _)| settings).unwrap_or_default();
+    let first = settings::v1::settings(resources).map(|(settings, _)| settings).unwrap_or_default();
     for setting in second.iter().chain(first.iter().map(|(_, setting)| setting)) {
         assert!(!setting.file.contains('/') && !setting.file.contains('\0'), "{setting}");
     }

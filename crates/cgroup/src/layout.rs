@@ -1,17 +1,17 @@
 //! Which version a host has, and one way to use either.
 
 use crate::error::{Error, Warning};
-use crate::oom::OomWatch;
+use crate::files::oom::OomWatch;
+use crate::paths::CgroupPaths;
 use crate::resources::Resources;
 use crate::stats::Stats;
-use crate::{devices, file, paths, v1, v2};
+use crate::{devices, files, paths, v1, v2};
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::CWD;
 use rustix::io::Errno;
 use rustix::process::Signal;
-use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 /// Where cgroups are mounted, since there are any.
@@ -21,36 +21,12 @@ const MOUNT_POINT: &str = "/sys/fs/cgroup";
 #[derive(Debug)]
 pub enum Layout {
     /// One tree.
-    V2(v2::Tree),
+    V2(v2::Hierarchy),
     /// A tree for each controller, and perhaps one of version 2 beside them.
     V1(v1::Hierarchies),
 }
 
-/// Where a container's cgroups are: plain data, to be kept. A directory for each controller of version
-/// 1, by its name, and one of version 2, which has none.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Place(BTreeMap<String, PathBuf>);
-
-impl Place {
-    /// A place of directories that were kept.
-    #[must_use]
-    pub const fn new(directories: BTreeMap<String, PathBuf>) -> Self {
-        Self(directories)
-    }
-
-    /// The directories, for keeping.
-    #[must_use]
-    pub const fn directories(&self) -> &BTreeMap<String, PathBuf> {
-        &self.0
-    }
-
-    /// The directory of this controller.
-    #[must_use]
-    pub fn path(&self, controller: &str) -> Option<&Path> {
-        self.0.get(controller).map(PathBuf::as_path)
-    }
-
+impl CgroupPaths {
     /// Whether the processes of these cgroups are stopped, in version 2 by whomever. It is asked for whoever looks at
     /// a container, so only the cgroup that stops them is looked at, and not what is mounted.
     ///
@@ -64,23 +40,11 @@ impl Place {
             (None, Some(path)) => (path, v2::is_frozen),
             (None, None) => return Ok(false),
         };
-        match file::open_directory(CWD, path) {
+        match files::open_directory(CWD, path) {
             Ok(directory) => is_frozen(&directory, path),
             Err(Errno::NOENT | Errno::NODEV) => Ok(false),
             Err(source) => Err(Error::Act { act: "open the cgroup", path: path.to_owned(), source }),
         }
-    }
-
-    /// Each directory once: controllers may share one.
-    pub(crate) fn distinct(&self) -> impl Iterator<Item = &Path> {
-        let mut seen: Vec<&Path> = Vec::new();
-        self.0.values().map(PathBuf::as_path).filter(move |path| {
-            let new = !seen.contains(path);
-            if new {
-                seen.push(path);
-            }
-            new
-        })
     }
 }
 
@@ -93,10 +57,10 @@ impl Layout {
     /// If no cgroups are mounted.
     pub fn detect() -> Result<Self, Error> {
         let mount_point = Path::new(MOUNT_POINT);
-        if let Some(tree) = v2::Tree::open(mount_point)? {
+        if let Some(tree) = v2::Hierarchy::open(mount_point)? {
             return Ok(Self::V2(tree));
         }
-        let unified = v2::Tree::open(&mount_point.join("unified"))?;
+        let unified = v2::Hierarchy::open(&mount_point.join("unified"))?;
         let hierarchies = v1::Hierarchies::detect(unified)?;
         if hierarchies.is_empty() {
             return Err(Error::NotMounted(mount_point.to_owned()));
@@ -112,7 +76,7 @@ impl Layout {
     /// # Errors
     ///
     /// If it is the root of a tree, or `/proc` cannot be read.
-    pub fn place(&self, cgroups_path: Option<&str>, id: &str) -> Result<Place, Error> {
+    pub fn place(&self, cgroups_path: Option<&str>, id: &str) -> Result<CgroupPaths, Error> {
         match self {
             Self::V1(hierarchies) => hierarchies.place(cgroups_path, id),
             Self::V2(tree) => {
@@ -122,7 +86,7 @@ impl Layout {
                 if path.is_empty() {
                     return Err(Error::Root(cgroups_path.unwrap_or_default().to_owned()));
                 }
-                Ok(Place([(String::new(), tree.mount_point().join(path))].into()))
+                Ok(CgroupPaths::new([(String::new(), tree.mount_point().join(path))].into()))
             }
         }
     }
@@ -133,7 +97,7 @@ impl Layout {
     /// # Errors
     ///
     /// If one cannot be made or is in use; then those that were made are gone again.
-    pub fn create(&self, place: &Place, resources: &Resources) -> Result<Cgroup, Error> {
+    pub fn create(&self, place: &CgroupPaths, resources: &Resources) -> Result<Cgroup, Error> {
         match self {
             Self::V1(hierarchies) => hierarchies.create(place, resources).map(Cgroup::V1),
             Self::V2(tree) => tree.create(in_tree(tree, place)?, resources).map(Cgroup::V2),
@@ -145,7 +109,7 @@ impl Layout {
     /// # Errors
     ///
     /// [`Error::NotEmpty`], and [`Error::Frozen`] where nothing would run.
-    pub fn check_unused(&self, place: &Place) -> Result<(), Error> {
+    pub fn check_unused(&self, place: &CgroupPaths) -> Result<(), Error> {
         match self {
             Self::V1(hierarchies) => hierarchies.check_unused(place),
             Self::V2(tree) => {
@@ -160,7 +124,7 @@ impl Layout {
     /// # Errors
     ///
     /// If one cannot be opened or made.
-    pub fn complete(&self, place: &Place, resources: &Resources) -> Result<Cgroup, Error> {
+    pub fn complete(&self, place: &CgroupPaths, resources: &Resources) -> Result<Cgroup, Error> {
         match self {
             Self::V1(hierarchies) => hierarchies.complete(place, resources).map(Cgroup::V1),
             Self::V2(tree) => tree.complete(in_tree(tree, place)?, resources).map(Cgroup::V2),
@@ -172,7 +136,7 @@ impl Layout {
     /// # Errors
     ///
     /// If one cannot be opened.
-    pub fn find(&self, place: &Place) -> Result<Option<Cgroup>, Error> {
+    pub fn find(&self, place: &CgroupPaths) -> Result<Option<Cgroup>, Error> {
         match self {
             Self::V1(hierarchies) => Ok(hierarchies.find(place)?.map(Cgroup::V1)),
             Self::V2(tree) => Ok(tree.find(in_tree(tree, place)?)?.map(Cgroup::V2)),
@@ -184,12 +148,12 @@ impl Layout {
     /// # Errors
     ///
     /// If a directory cannot be read.
-    pub fn beside(&self, place: &Place) -> Result<BTreeSet<String>, Error> {
+    pub fn beside(&self, place: &CgroupPaths) -> Result<BTreeSet<String>, Error> {
         let mut names = BTreeSet::new();
         for path in place.distinct().filter_map(Path::parent) {
             let failed = |source| Error::Act { act: "read", path: path.to_owned(), source };
-            let directory = file::open_directory(CWD, path).map_err(failed)?;
-            names.extend(file::directories(directory.as_fd()).map_err(failed)?);
+            let directory = files::open_directory(CWD, path).map_err(failed)?;
+            names.extend(files::directories(directory.as_fd()).map_err(failed)?);
         }
         Ok(names)
     }
@@ -200,7 +164,7 @@ impl Layout {
     /// # Errors
     ///
     /// [`Error::Deadline`] with the processes that are still in one.
-    pub fn remove(&self, place: &Place, patience: Duration) -> Result<(), Error> {
+    pub fn remove(&self, place: &CgroupPaths, patience: Duration) -> Result<(), Error> {
         match self {
             Self::V1(hierarchies) => hierarchies.remove(place, patience),
             Self::V2(tree) => tree.remove(in_tree(tree, place)?, patience),
@@ -209,7 +173,7 @@ impl Layout {
 }
 
 /// The path of a place below the tree's root.
-fn in_tree<'p>(tree: &v2::Tree, place: &'p Place) -> Result<&'p str, Error> {
+fn in_tree<'p>(tree: &v2::Hierarchy, place: &'p CgroupPaths) -> Result<&'p str, Error> {
     let path = place.path("").ok_or_else(|| Error::NotMounted(tree.mount_point().to_owned()))?;
     paths::below(tree.mount_point(), path).ok_or_else(|| Error::NotMounted(path.to_owned()))
 }
@@ -217,7 +181,7 @@ fn in_tree<'p>(tree: &v2::Tree, place: &'p Place) -> Result<&'p str, Error> {
 /// The caller's own cgroup of version 2.
 fn own_unified() -> Result<String, Error> {
     let path = "/proc/self/cgroup";
-    let text = file::text(CWD, path);
+    let text = files::text(CWD, path);
     let text = text.map_err(|source| Error::Act { act: "read", path: path.into(), source })?;
     let own = paths::own(&text, "").map(ToOwned::to_owned);
     own.ok_or_else(|| Error::Unexpected { path: path.into(), text })

@@ -18,8 +18,8 @@
 //! # Ok::<(), husk_cgroup::Error>(())
 //! ```
 //!
-//! [`Resources`] is what is asked for, in the words of the OCI specification. `settings_v2.rs` and
-//! `settings_v1.rs` make of it a flat list of what to write where; `setting.rs` writes it. Below a
+//! [`Resources`] is what is asked for, in the words of the OCI specification. `settings/v2.rs` and
+//! `settings/v1.rs` make of it a flat list of what to write where; `settings/mod.rs` writes it. Below a
 //! directory's descriptor everything is found by relative names.
 //!
 //! What is absent: nothing here knows what a container is, nothing prints, and no process is started.
@@ -28,32 +28,24 @@
 #![forbid(unsafe_code)]
 
 mod controller;
-mod convert;
 pub mod devices;
 mod error;
-mod events;
-mod file;
+mod files;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod layout;
-mod oom;
 mod paths;
-mod procs;
-mod remove;
 pub mod resources;
-mod setting;
-mod settings_v1;
-mod settings_v2;
+mod settings;
 pub mod stats;
 pub mod systemd;
 pub mod v1;
 pub mod v2;
-mod walk;
 
 pub use controller::{Controller, Controllers};
 pub use error::{Error, Field, Hint, Warning};
-pub use layout::{Cgroup, Layout, Place};
-pub use oom::OomWatch;
-pub use paths::clean;
+pub use files::oom::OomWatch;
+pub use layout::{Cgroup, Layout};
+pub use paths::{CgroupPaths, clean};
 pub use resources::Resources;
 pub use stats::Stats;

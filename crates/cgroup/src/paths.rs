@@ -3,7 +3,47 @@
 //! Lexical only: the kernel's cgroup trees hold no symlinks, and nothing here looks at them. Whatever
 //! `..` a path has, it never leads out of the tree.
 
-use std::path::Path;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Where a container's cgroups are: plain data, to be kept. A directory for each controller of version
+/// 1, by its name, and one of version 2, which has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CgroupPaths(BTreeMap<String, PathBuf>);
+
+impl CgroupPaths {
+    /// Paths that were recorded earlier.
+    #[must_use]
+    pub const fn new(directories: BTreeMap<String, PathBuf>) -> Self {
+        Self(directories)
+    }
+
+    /// The directories, for keeping.
+    #[must_use]
+    pub const fn directories(&self) -> &BTreeMap<String, PathBuf> {
+        &self.0
+    }
+
+    /// The directory of this controller.
+    #[must_use]
+    pub fn path(&self, controller: &str) -> Option<&Path> {
+        self.0.get(controller).map(PathBuf::as_path)
+    }
+
+    /// Each directory once: controllers may share one.
+    pub(crate) fn distinct(&self) -> impl Iterator<Item = &Path> {
+        let mut seen: Vec<&Path> = Vec::new();
+        self.0.values().map(PathBuf::as_path).filter(move |path| {
+            let new = !seen.contains(path);
+            if new {
+                seen.push(path);
+            }
+            new
+        })
+    }
+}
 
 /// `path` without `.`, `..` and doubled slashes, relative to the top: `..` at the top stays there.
 #[must_use]

@@ -2,7 +2,7 @@
 //!
 //! An `Option` is there where nothing said is something else than zero said: an update changes what
 //! it names and leaves alone what it does not. What a number means to a kernel is not decided here
-//! but in `settings_v2.rs` and `settings_v1.rs`.
+//! but in `settings/v2.rs` and `settings/v1.rs`.
 
 use crate::devices::Rule;
 use std::collections::BTreeMap;

@@ -1,7 +1,9 @@
 //! Device rules: the program against what they mean, and both against the kernel.
 
 use crate::support::{V1, V2, need};
-use husk_cgroup::devices::{Access, Program, Request, Rule, Type, allows, built_in, compile, interpret};
+use husk_cgroup::devices::{
+    DeviceAccess, DevicePermissions, Program, Rule, Type, allows, built_in, compile, interpret,
+};
 use husk_cgroup::{Cgroup, Resources};
 use husk_spawn::{Command, Stdio};
 use rustix::fd::BorrowedFd;
@@ -26,15 +28,15 @@ impl Random {
         [0, 1, 2, u32::MAX][usize::try_from(self.below(4)).unwrap()]
     }
 
-    fn access(&mut self) -> Access {
-        Access::from_bits(u8::try_from(self.below(7) + 1).unwrap())
+    fn access(&mut self) -> DevicePermissions {
+        DevicePermissions::from_bits(u8::try_from(self.below(7) + 1).unwrap())
     }
 
     fn rule(&mut self) -> Rule {
         let kind = [Type::All, Type::Block, Type::Character][usize::try_from(self.below(3)).unwrap()];
         let some = |random: &mut Self| (random.below(3) != 0).then(|| random.number());
         let (major, minor) = (some(self), some(self));
-        let access = if self.below(3) == 0 { Access::ALL } else { self.access() };
+        let access = if self.below(3) == 0 { DevicePermissions::ALL } else { self.access() };
         Rule { allow: self.below(2) == 0, kind, major, minor, access }
     }
 }
@@ -51,7 +53,8 @@ fn programs_answer_what_rules_mean() {
                 let numbers = [0, 1, 2, u32::MAX];
                 let (major, minor) = (numbers[(number / 4) as usize], numbers[(number % 4) as usize]);
                 for bits in 0..8 {
-                    let request = Request { kind, major, minor, access: Access::from_bits(bits) };
+                    let request =
+                        DeviceAccess { kind, major, minor, access: DevicePermissions::from_bits(bits) };
                     let answer = match &program {
                         Program::Everything => Some(true),
                         Program::Instructions(program) => interpret::run(program, &request),
@@ -67,7 +70,8 @@ fn programs_answer_what_rules_mean() {
 
 #[test]
 fn what_allows_everything_is_no_program() {
-    let everything = Rule { allow: true, kind: Type::All, major: None, minor: None, access: Access::ALL };
+    let everything =
+        Rule { allow: true, kind: Type::All, major: None, minor: None, access: DevicePermissions::ALL };
     let rules: Vec<Rule> = [everything].into_iter().chain(built_in()).collect();
     assert_eq!(compile(&rules).unwrap(), Program::Everything);
     assert!(matches!(compile(&[]), Ok(Program::Instructions(_))));
@@ -98,7 +102,13 @@ const READ_FULL: (&str, &[&str]) = ("head", &["-c1", "/dev/full"]);
 const WRITE_ZERO: (&str, &[&str]) = ("dd", &["if=/dev/null", "of=/dev/zero", "status=none", "conv=notrunc"]);
 
 fn character(allow: bool, minor: Option<u32>, access: &str) -> Rule {
-    Rule { allow, kind: Type::Character, major: Some(1), minor, access: Access::parse(access).unwrap() }
+    Rule {
+        allow,
+        kind: Type::Character,
+        major: Some(1),
+        minor,
+        access: DevicePermissions::parse(access).unwrap(),
+    }
 }
 
 #[test]
@@ -123,7 +133,8 @@ fn the_kernel_opens_what_rules_allow() {
     assert!(can(&it, READ_ZERO.0, READ_ZERO.1));
     cgroup.replace_devices(&[null]).unwrap();
     assert!(!can(&it, READ_ZERO.0, READ_ZERO.1));
-    let everything = Rule { allow: true, kind: Type::All, major: None, minor: None, access: Access::ALL };
+    let everything =
+        Rule { allow: true, kind: Type::All, major: None, minor: None, access: DevicePermissions::ALL };
     cgroup.replace_devices(&[everything]).unwrap();
     assert!(can(&it, READ_FULL.0, READ_FULL.1));
 }

@@ -1,6 +1,6 @@
 //! What these tests share: cgroups of their own, and processes in them.
 
-use husk_cgroup::{Layout, Place, v2};
+use husk_cgroup::{CgroupPaths, Layout, v2};
 use husk_spawn::{Child, Command, Stdio};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -45,14 +45,14 @@ pub(crate) fn name() -> String {
 /// A tree of version 2, if there is one in which we may make cgroups, and a name in it that is removed
 /// when dropped.
 pub(crate) struct V2 {
-    pub(crate) tree: v2::Tree,
+    pub(crate) tree: v2::Hierarchy,
     pub(crate) name: String,
 }
 
 impl V2 {
     pub(crate) fn new() -> Option<Self> {
         let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
-        let tree = roots.iter().find_map(|root| v2::Tree::open(Path::new(root)).expect("a look"))?;
+        let tree = roots.iter().find_map(|root| v2::Hierarchy::open(Path::new(root)).expect("a look"))?;
         let name = name();
         fs::create_dir(tree.mount_point().join(&name)).ok()?;
         fs::remove_dir(tree.mount_point().join(&name)).expect("made just now");
@@ -86,7 +86,7 @@ impl Drop for V2 {
 /// A place in the trees of version 1, removed when dropped.
 pub(crate) struct V1 {
     pub(crate) layout: Layout,
-    pub(crate) place: Place,
+    pub(crate) place: CgroupPaths,
 }
 
 impl V1 {

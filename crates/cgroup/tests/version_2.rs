@@ -2,7 +2,7 @@
 
 use crate::support::{PATIENCE, Reader, V2, need};
 use husk_cgroup::resources::{Cpu, HugepageLimit, Memory};
-use husk_cgroup::{Error, Place, Resources};
+use husk_cgroup::{CgroupPaths, Error, Resources};
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
@@ -133,7 +133,7 @@ fn frozen_processes_stand_still_and_can_be_killed() {
     let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     let mut reader = Reader::born_in(cgroup.directory());
-    let place = Place::new([(String::new(), v2.path("").into())].into());
+    let place = CgroupPaths::new([(String::new(), v2.path("").into())].into());
     assert!(!place.is_frozen().unwrap());
     cgroup.freeze(PATIENCE).unwrap();
     assert!(place.is_frozen().unwrap());

@@ -11,7 +11,8 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args as _, Command, FromArgMatches as _};
 use husk_hermetic::{
-    Access, Choice, Ended, Error, Image, Kind, Limits, Net, Profile, Run, Screen, Setting, Show, Variable,
+    Access, BinaryKind, Choice, Ended, Error, Image, Limits, Net, Profile, Run, Screen, Setting, Show,
+    Variable,
 };
 use rustix::termios::tcgetwinsize;
 use std::cell::RefCell;
@@ -255,14 +256,14 @@ fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
     let mut profile = test.profile(of_bundle);
     let mut report = None;
     if tests.runner {
-        let kind = husk_hermetic::kind(&profile);
-        if kind == Kind::Other {
+        let kind = husk_hermetic::binary_kind(&profile);
+        if kind == BinaryKind::Other {
             return as_it_is(&profile);
         }
         husk_hermetic::show(&mut profile);
         tests.refuse_reports(&profile)?;
         let mut told = Report::begin(&profile, tests.shard, tests.json.as_deref(), tests.junit.as_deref())?;
-        if kind == Kind::Tests
+        if kind == BinaryKind::Tests
             && let Some((done, written)) = run_tests(&profile, how, &tests, named, &mut told)?
         {
             done.losses.iter().for_each(|loss| session.log.warning(loss));
@@ -451,7 +452,7 @@ fn tell(ended: &Ended, session: &Session<'_>) -> Exit {
     for loss in &ended.losses {
         session.log.warning(loss);
     }
-    for process in &ended.leftovers {
+    for process in &ended.remaining {
         session.log.warning(&format!("left running, and ended: {} (pid {})", process.command, process.pid));
     }
     if let Some(reached) = &ended.reached {

@@ -63,7 +63,7 @@ pub enum Error {
     Setting(String),
     /// Isolation would be less than complete, which was not to be.
     #[error("{0}, and --strict was asked for")]
-    Strict(crate::Loss),
+    Strict(Loss),
 }
 
 /// What could be done about an error, if it is known.
@@ -120,4 +120,39 @@ pub(crate) fn switched_off(errno: Errno) -> Hint {
         ),
         _ => None,
     })
+}
+
+/// Isolation that is not to be had on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Limits of memory and processes are each process's and each user's, not all of the program's together.
+    Cgroup(String),
+    /// There is no limit of processes, which for root only a cgroup is.
+    Processes(String),
+    /// The program sees the caller's procfs.
+    Procfs,
+    /// The program is in the caller's user namespace, with no privileges of it.
+    UserNamespace,
+}
+
+impl Display for Loss {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cgroup(why) => {
+                return write!(
+                    f,
+                    "limits of memory and processes are kept by rlimits, for each process and user, and not for all \
+                     together: no cgroup can be had: {why}"
+                );
+            }
+            Self::Processes(why) => {
+                return write!(f, "root's processes are not limited: no cgroup can be had: {why}");
+            }
+            Self::Procfs => {
+                "/proc is the caller's, whose processes are seen there: parts of it are covered, as in a \
+                 container, so the kernel lets nobody mount another"
+            }
+            Self::UserNamespace => "there is no user namespace of its own: none can be made here",
+        })
+    }
 }

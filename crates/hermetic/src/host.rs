@@ -1,6 +1,5 @@
 //! What the planner has to know of a machine and of who asks. Plain data.
 
-use crate::landlock::Landlock;
 use husk_script::sys::Fd;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -74,4 +73,13 @@ pub enum Procfs {
     Own,
     /// The caller's, where the kernel lets nobody mount a new one because parts of this one are covered.
     Callers,
+}
+
+/// What Landlock can take away on a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Landlock {
+    /// `LANDLOCK_ACCESS_FS_*`: everything but reading and executing.
+    pub rights: u64,
+    /// `LANDLOCK_SCOPE_*`.
+    pub scopes: u64,
 }

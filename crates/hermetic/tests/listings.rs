@@ -302,7 +302,7 @@ fn no_plan_looks_up_a_name_after_a_change_of_root() {
     let streams = [
         Streams::Callers,
         Streams::Terminal,
-        Streams::LentTerminal,
+        Streams::ForegroundTerminal,
         Streams::Captured(Fd::STDOUT),
         Streams::Heard(Fd::STDOUT),
     ];

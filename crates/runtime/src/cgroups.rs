@@ -11,7 +11,7 @@ use husk_bundle::container::{IdMapping, NamespaceKind, Source};
 use husk_bundle::{Container, Field, Warning};
 use husk_cgroup::devices::built_in;
 use husk_cgroup::systemd::{self, Hierarchy, Owner, Systemd, Unit};
-use husk_cgroup::{Cgroup, Layout, Place, Resources};
+use husk_cgroup::{Cgroup, CgroupPaths as Place, Layout, Resources};
 use husk_plan::CgroupEntry;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};

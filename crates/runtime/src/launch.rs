@@ -81,7 +81,7 @@ impl Launched<'_> {
         {
             return died_before_program(Some(status));
         }
-        explain(error, &self.plan, self.child.last_words())
+        explain(error, &self.plan, self.child.failure_output())
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! What it says is kept for the case that it fails, see [`report`](crate::report).
 
-use crate::step::Handle;
+use crate::registers::Handle;
 use crate::sys::clone::{Forked, InChild};
 use crate::sys::process::{
     End, execve, getpid, getppid, kill_group, poll_end, prctl_set_pdeathsig, setpgid, waitid_pidfd,

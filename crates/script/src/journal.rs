@@ -26,7 +26,7 @@ pub struct Journal {
     in_use_too: AtomicU32,
     step: AtomicU32,
     errno: AtomicI32,
-    births: [AtomicI32; MOST_BIRTHS],
+    forks: [AtomicI32; MOST_FORKS],
     /// One more than the status of the program that [`CloneAndReap`](crate::Step) waited for; 0 before.
     ended: AtomicI32,
     cpu_micros: AtomicU64,
@@ -35,7 +35,7 @@ pub struct Journal {
 
 /// How often a list may go on in another process: once to join a time namespace, once to be in
 /// another pid namespace.
-pub const MOST_BIRTHS: usize = 2;
+pub const MOST_FORKS: usize = 2;
 
 /// How a list ended, or where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Journal {
             in_use_too: AtomicU32::new(0),
             step: AtomicU32::new(0),
             errno: AtomicI32::new(0),
-            births: [const { AtomicI32::new(0) }; MOST_BIRTHS],
+            forks: [const { AtomicI32::new(0) }; MOST_FORKS],
             ended: AtomicI32::new(0),
             cpu_micros: AtomicU64::new(0),
             peak_kib: AtomicU64::new(0),
@@ -101,8 +101,8 @@ impl Journal {
     /// The process that the list went on in after it had gone on in `before` others. Final for a
     /// process once that has ended.
     #[must_use]
-    pub fn born(&self, before: usize) -> Option<Pid> {
-        Pid::from_raw(self.births.get(before)?.load(Ordering::Acquire))
+    pub fn forked(&self, before: usize) -> Option<Pid> {
+        Pid::from_raw(self.forks.get(before)?.load(Ordering::Acquire))
     }
 
     /// How the program ended that [`CloneAndReap`](crate::Step) waited for, as wait(2) has it, and what it
@@ -121,8 +121,8 @@ impl Journal {
     }
 
     /// The word for the pid of the next process.
-    pub(crate) fn next_birth(&self) -> Option<&AtomicI32> {
-        self.births.iter().find(|pid| pid.load(Ordering::Acquire) == 0)
+    pub(crate) fn next_fork(&self) -> Option<&AtomicI32> {
+        self.forks.iter().find(|pid| pid.load(Ordering::Acquire) == 0)
     }
 
     /// Marks the memory as used, just before the child is made.

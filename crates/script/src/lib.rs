@@ -18,29 +18,27 @@
 #[cfg(test)]
 extern crate std;
 
-mod copy;
-mod cover;
 pub mod hook;
 pub mod journal;
 mod keys;
-mod missing;
 mod perform;
 mod reap;
+mod registers;
 pub mod report;
+mod rootfs;
 mod step;
-mod target;
 mod terminal;
-mod tree;
 
 pub use hook::Hook;
 pub use husk_sys as sys;
 pub use journal::Journal;
+pub use registers::{Handle, Reg};
 pub use report::Request;
-pub use step::{Devices, Handle, Place, Reg, Step};
-pub use target::Target;
+pub use rootfs::target::{Place, Target};
+pub use step::{Devices, Step};
 
 use core::sync::atomic::{AtomicU64, Ordering};
-use perform::Registers;
+use registers::Registers;
 use sys::Fd;
 use sys::clone::InChild;
 use sys::memory::Unneeded;

@@ -2,8 +2,11 @@
 
 use crate::hook;
 use crate::keys;
-use crate::report::{self, Failure, Request};
-use crate::step::{Devices, Handle, Reg, Step};
+use crate::registers::{Registers, close_others};
+use crate::report::{self, Request};
+use crate::rootfs::target::{ensure_directory, ensure_place};
+use crate::rootfs::{copy, cover, tree};
+use crate::step::{Devices, Step};
 use crate::sys::clone::InChild;
 use crate::sys::file::{Mode, OFlags};
 use crate::sys::mount::Extent;
@@ -14,86 +17,8 @@ use crate::sys::terminal::ioctl_tiocswinsz;
 use crate::sys::{
     Errno, Fd, Pid, Result, Uid, at, clone, file, landlock, limits, memory, mount, namespace, process, signal,
 };
-use crate::target::{ensure_directory, ensure_place};
-use crate::{Journal, Script, copy, cover, reap, terminal, tree};
+use crate::{Journal, Script, reap, terminal};
 use core::ffi::CStr;
-
-/// The descriptors that steps leave for each other.
-pub(crate) struct Registers {
-    places: [Option<Fd>; Reg::COUNT as usize],
-    /// Who hears of a failure beside the journal.
-    pub(crate) reporter: Option<Fd>,
-    /// What the last hook said, if it failed.
-    said: Option<Fd>,
-}
-
-impl Default for Registers {
-    fn default() -> Self {
-        Self { places: [None; Reg::COUNT as usize], reporter: None, said: None }
-    }
-}
-
-impl Registers {
-    fn set(&mut self, register: Reg, fd: Fd) {
-        // A register's index is always within the array; `get_mut` spares the child a proof.
-        if let Some(place) = self.places.get_mut(usize::from(register.index())) {
-            *place = Some(fd);
-        }
-    }
-
-    /// The same where an earlier step may have left another descriptor, which is closed.
-    fn replace(&mut self, child: &InChild, register: Reg, fd: Fd) {
-        let before = self.get(register.into());
-        self.set(register, fd);
-        if let Ok(before) = before {
-            file::close(child, before);
-        }
-    }
-
-    /// What a handle stands for, and no longer does.
-    fn take(&mut self, handle: Handle) -> Result<Fd> {
-        let fd = self.get(handle)?;
-        if let Handle::Register(register) = handle
-            && let Some(place) = self.places.get_mut(usize::from(register.index()))
-        {
-            *place = None;
-        }
-        Ok(fd)
-    }
-
-    /// Tells whoever started a parked child that a step is done which may take long: if the child dies
-    /// then, the end of the connection alone would look as if it had execed.
-    fn passed(&self, journal: &Journal) {
-        if let Some(reporter) = self.reporter {
-            let passed = Failure { step: journal.step(), errno: 0 };
-            // Tolerated: a starter that is gone is nobody to wait for.
-            let _sent = file::send(reporter, &passed.to_bytes()).unwrap_or(0);
-        }
-    }
-
-    /// Tells whoever started a parked child what failed, and what a hook said before it did.
-    pub(crate) fn report(&self, step: usize, errno: Errno, channel: Option<Fd>) {
-        if let Some(reporter) = self.reporter {
-            let failure =
-                Failure { step: u32::try_from(step).unwrap_or(u32::MAX), errno: errno.raw_os_error() };
-            // Tolerated: if nobody listens any more, nobody is left to be told.
-            let _sent = file::write(reporter, &failure.to_bytes()).unwrap_or(0);
-        }
-        if let Some(said) = self.said {
-            // Tolerated: that it failed is known without its words.
-            report::last_words(said, self.reporter, channel).unwrap_or(());
-        }
-    }
-
-    fn get(&self, handle: Handle) -> Result<Fd> {
-        match handle {
-            Handle::Number(fd) => Ok(fd),
-            Handle::Register(register) => {
-                self.places.get(usize::from(register.index())).copied().flatten().ok_or(Errno::BADF)
-            }
-        }
-    }
-}
 
 pub(crate) fn perform(
     child: &InChild,
@@ -384,8 +309,8 @@ pub(crate) fn perform(
 
 /// Ends this process in favour of another, which returns from here and goes on with the list.
 fn clone_parent(child: &InChild, namespaces: Namespaces, journal: &Journal) -> Result {
-    let born = journal.next_birth().ok_or(Errno::TOOMANYREFS)?;
-    match clone::clone_parent(child, namespaces, born)? {
+    let pid = journal.next_fork().ok_or(Errno::TOOMANYREFS)?;
+    match clone::clone_parent(child, namespaces, pid)? {
         None => Ok(()),
         Some(_) => process::exit_group(0),
     }
@@ -473,16 +398,4 @@ fn drop_bounding(keep: u64) -> Result {
         }
     }
     Ok(())
-}
-
-/// Closes everything from `first` on but these two.
-pub(crate) fn close_others(child: &InChild, mut first: Fd, keep: Option<Fd>, channel: Option<Fd>) -> Result {
-    let (lower, upper) = if keep < channel { (keep, channel) } else { (channel, keep) };
-    for kept in [lower, upper].into_iter().flatten() {
-        if let Some(before) = kept.before().filter(|before| *before >= first) {
-            file::close_range(child, first, before)?;
-        }
-        first = first.max(kept.after());
-    }
-    file::close_range(child, first, Fd::MAX)
 }

@@ -6,7 +6,7 @@
 //! be undumpable, or who is in the namespace could look through it into that memory (security/commoncap.c,
 //! `cap_ptrace_access_check`).
 
-use crate::perform::{Registers, close_others};
+use crate::registers::{Registers, close_others};
 use crate::report::{self, Request};
 use crate::sys::clone::{InChild, Waiter};
 use crate::sys::process::{Ended, exit_group, kill, kill_group, wait4_any_nohang};

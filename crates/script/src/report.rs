@@ -24,7 +24,7 @@
 //! A child that fails at a hook of its own says what the hook said, before the end of file:
 //!
 //! ```text
-//!    LAST_WORDS, words    ------------>     tell them with the failure
+//!    mark, output         ------------>     tell it with the failure
 //!    ...
 //! ```
 //!
@@ -94,8 +94,8 @@ impl Request {
 /// The parent's answer: it is done, go on.
 pub const GO_ON: u8 = 0;
 
-/// What a message begins with whose other bytes are some of the last words of a hook.
-pub const LAST_WORDS: u8 = 0xff;
+/// What a message begins with whose other bytes are some of the output of a hook that failed.
+pub const HOOK_OUTPUT_MARK: u8 = 0xff;
 
 /// How many bytes of what a failed hook said are told. What is told last is the reason.
 pub const MOST_WORDS: usize = 1024;
@@ -105,7 +105,7 @@ pub const MOST_BYTES: usize = 65;
 
 /// What a parked child tells the one that started it, if a step fails after that: another process
 /// than its maker, which cannot see the journal. When all goes well it hears the end of file, for
-/// exec closes the connection. After it come the last words of a hook, if it is one that failed.
+/// exec closes the connection. If a hook failed, the end of its output follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The index of the step.
@@ -135,8 +135,8 @@ impl Failure {
 }
 
 /// Tells what a failed hook said last: whoever started a parked child, or the parent.
-pub(crate) fn last_words(said: Fd, reporter: Option<Fd>, channel: Option<Fd>) -> Result {
-    let mut message = [LAST_WORDS; MOST_BYTES];
+pub(crate) fn hook_output(said: Fd, reporter: Option<Fd>, channel: Option<Fd>) -> Result {
+    let mut message = [HOOK_OUTPUT_MARK; MOST_BYTES];
     let most = u64::try_from(MOST_WORDS).unwrap_or(0);
     // What something that it left behind says meanwhile is not told.
     let end = file::size(said)?;

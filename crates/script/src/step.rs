@@ -1,7 +1,9 @@
 //! The vocabulary: everything a child can do before it execs.
 
 use crate::hook::Hook;
+use crate::registers::{Handle, Reg};
 use crate::report::Request;
+use crate::rootfs::target::{Place, Target};
 use crate::sys::at::Node;
 use crate::sys::file::{Mode, OFlags};
 use crate::sys::limits::{Resource, Rlimit, SchedAttr};
@@ -10,70 +12,7 @@ use crate::sys::namespace::Namespaces;
 use crate::sys::process::{Capabilities, Instruction, KeepCaps};
 use crate::sys::signal::{Signal, SignalSet};
 use crate::sys::{CArray, Errno, Fd, Gid, Pid, Uid};
-use crate::target::Target;
 use core::ffi::CStr;
-
-/// Where a step leaves a descriptor that a later step uses: one of [`Reg::COUNT`] places on the
-/// child's stack. It is all that changes while a list is performed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Reg(u8);
-
-impl Reg {
-    /// How many there are.
-    pub const COUNT: u8 = 64;
-
-    /// The register with this index, if there is one.
-    #[must_use]
-    pub const fn new(index: u8) -> Option<Self> {
-        if index < Self::COUNT { Some(Self(index)) } else { None }
-    }
-
-    /// Its index.
-    #[must_use]
-    pub const fn index(self) -> u8 {
-        self.0
-    }
-}
-
-/// A descriptor that a step works on.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Handle {
-    /// One that the parent had open, under the number it had there.
-    Number(Fd),
-    /// One that an earlier step opened.
-    Register(Reg),
-}
-
-impl From<Fd> for Handle {
-    fn from(fd: Fd) -> Self {
-        Self::Number(fd)
-    }
-}
-
-impl From<Reg> for Handle {
-    fn from(register: Reg) -> Self {
-        Self::Register(register)
-    }
-}
-
-/// What a mount can be put on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// A directory.
-    Directory,
-    /// Anything else.
-    File,
-    /// What the mount is: a directory, or anything else.
-    Alike,
-    /// A directory that is no symlink, for what has to be where it is looked for.
-    Ordinary,
-    /// As `Alike`, on a procfs: a file that something stands in for.
-    StandIn,
-    /// As `Alike`, for a procfs that is shown once more.
-    Procfs,
-    /// Anything else, and no symlink.
-    Entry,
-}
 
 /// Whose devices a process has as standard streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,8 @@ use crate::arch::Width;
 use crate::error::Error;
 use crate::profile::{Action, Comparison};
 use crate::program::{Instruction, MAX_INSTRUCTIONS, Program, code, offset};
-use crate::table::{Decision, DecisionId, Range, Section, Table, Test, Then};
+use crate::rules::{Test, Then};
+use crate::table::{Decision, DecisionId, Range, Section, Table};
 
 impl Table {
     /// The program that does what the table says.

@@ -109,4 +109,5 @@ pub use arch::{Abi, Arch, Machine, Width};
 pub use error::{Error, Warning};
 pub use profile::{Action, Argument, BadAction, Comparison, Condition, Flags, Profile, Rule};
 pub use program::{Instruction, MAX_INSTRUCTIONS, Program, code};
-pub use table::{Decision, Presence, Range, Section, Table, Test, Then};
+pub use rules::{Test, Then};
+pub use table::{Decision, Presence, Range, Section, Table};

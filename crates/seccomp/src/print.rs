@@ -11,8 +11,9 @@
 
 use crate::arch::{Abi, X32_BIT};
 use crate::profile::{Action, Comparison, Condition, Flags};
+use crate::rules::{Test, Then};
 use crate::syscalls;
-use crate::table::{Decision, ENOSYS, Presence, Range, Section, Table, Test, Then};
+use crate::table::{Decision, ENOSYS, Presence, Range, Section, Table};
 use core::fmt::{self, Display, Formatter};
 
 /// How wide the column of numbers is.

@@ -3,7 +3,24 @@
 
 use crate::arch::Width;
 use crate::profile::{Action, Comparison, Condition, Rule};
-use crate::table::{Test, Then};
+
+/// A condition, and what follows if it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Test {
+    /// The condition; its numbers fit the width.
+    pub condition: Condition,
+    /// What follows.
+    pub then: Then,
+}
+
+/// What follows a condition that holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// The end.
+    Action(Action),
+    /// More tests. If none of them holds, the one beside the first is next.
+    Tests(Vec<Test>),
+}
 
 /// A rule's conditions, in the order of their arguments. Several lists are alternatives.
 pub(crate) fn alternatives(rule: &Rule) -> Vec<Vec<Condition>> {

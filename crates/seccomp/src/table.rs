@@ -7,7 +7,7 @@ use crate::arch::{Abi, Machine, Width};
 use crate::error::{Error, Warning};
 use crate::interpret::Data;
 use crate::profile::{Action, Argument, Comparison, Condition, Flags, Profile, Rule};
-use crate::rules;
+use crate::rules::{self, Test};
 use crate::syscalls::Call;
 
 /// `ENOSYS`, the same number wherever husk runs.
@@ -79,24 +79,6 @@ pub enum Decision {
         /// In the order they are made.
         tests: Vec<Test>,
     },
-}
-
-/// A condition, and what follows if it holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Test {
-    /// The condition; its numbers fit the width.
-    pub condition: Condition,
-    /// What follows.
-    pub then: Then,
-}
-
-/// What follows a condition that holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Then {
-    /// The end.
-    Action(Action),
-    /// More tests. If none of them holds, the one beside the first is next.
-    Tests(Vec<Test>),
 }
 
 impl Table {

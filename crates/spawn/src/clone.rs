@@ -3,12 +3,13 @@
 //! # Safety
 //!
 //! A child that shares our memory runs on a stack of ours and reads a list of ours. Both belong to
-//! a [`Berth`], which is neither freed nor used again before its journal says that the child is
-//! released (`pool.rs`). This file puts one child into one berth, once.
+//! a [`ChildMemory`], which is neither freed nor used again before its journal says that the child is
+//! released (`memory/pool.rs`). This file lets one child use one of these, once.
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "starts a process in shared memory")]
 
-use crate::pool::{Berth, Sharing};
+use crate::memory::pool::ChildMemory;
+use crate::memory::writer::Sharing;
 use core::ffi::c_void;
 use core::fmt::{self, Display, Formatter};
 use husk_listing::Kinds;
@@ -20,7 +21,7 @@ use husk_script::sys::{Errno, Pid};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// What the kernel is asked for beside a child.
-pub(crate) struct Birth<'a> {
+pub(crate) struct CloneRequest<'a> {
     /// Namespaces that the child is born in.
     pub(crate) namespaces: Namespaces,
     /// The cgroup that the child is born in.
@@ -30,19 +31,19 @@ pub(crate) struct Birth<'a> {
     /// When the call returns.
     pub(crate) returns: Returns,
     /// Whose memory the child begins in.
-    pub(crate) memory: Sharing,
+    pub(crate) sharing: Sharing,
     /// How the parent knows the child from then on.
     pub(crate) known_by: KnownBy,
 }
 
-impl Birth<'_> {
+impl CloneRequest<'_> {
     /// Whether `clone`, which knows less, can make this child.
     pub(crate) fn can_do_without_clone3(&self) -> bool {
         self.cgroup.is_none() && self.pids.is_empty() && !self.namespaces.contains(Namespaces::TIME)
     }
 }
 
-impl Display for Birth<'_> {
+impl Display for CloneRequest<'_> {
     /// The act, for an error.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str("clone")?;
@@ -87,22 +88,26 @@ pub(crate) enum Call {
     Clone,
 }
 
-/// Starts the child that performs the berth's list.
-pub(crate) fn start(berth: &Berth, birth: &Birth<'_>, call: Call) -> Result<(Pid, Option<OwnedFd>), Errno> {
-    let script: &Script<'_> = berth.script();
-    let (stack, stack_size) = berth.stack().extent();
+/// Starts the child that performs the list in `memory`.
+pub(crate) fn start(
+    memory: &ChildMemory,
+    request: &CloneRequest<'_>,
+    call: Call,
+) -> Result<(Pid, Option<OwnedFd>), Errno> {
+    let script: &Script<'_> = memory.script();
+    let (stack, stack_size) = memory.stack().extent();
     let mut pidfd: i32 = -1;
-    let mut wanted = u64::from(birth.namespaces.bits());
-    if birth.memory == Sharing::Shared {
+    let mut wanted = u64::from(request.namespaces.bits());
+    if request.sharing == Sharing::Shared {
         wanted |= flags::VM | flags::CHILD_CLEARTID;
     }
-    if birth.known_by == KnownBy::Pidfd {
+    if request.known_by == KnownBy::Pidfd {
         wanted |= flags::PIDFD;
     }
     if call == Call::Clone3 {
         wanted |= flags::CLEAR_SIGHAND;
     }
-    if birth.returns == Returns::WhenReleased {
+    if request.returns == Returns::WhenReleased {
         wanted |= flags::VFORK;
     }
     let mut args = CloneArgs {
@@ -118,14 +123,14 @@ pub(crate) fn start(berth: &Berth, birth: &Birth<'_>, call: Call) -> Result<(Pid
         set_tid_size: 0,
         cgroup: 0,
     };
-    if let Some(cgroup) = birth.cgroup {
+    if let Some(cgroup) = request.cgroup {
         args.flags |= flags::INTO_CGROUP;
         args.cgroup = u64::from(cgroup.as_raw_fd().unsigned_abs());
     }
     // The kernel refuses an address without pids.
-    if !birth.pids.is_empty() {
-        args.set_tid = birth.pids.as_ptr().addr() as u64;
-        args.set_tid_size = birth.pids.len() as u64;
+    if !request.pids.is_empty() {
+        args.set_tid = request.pids.as_ptr().addr() as u64;
+        args.set_tid_size = request.pids.len() as u64;
     }
     let argument = (&raw const *script).cast::<c_void>();
 
@@ -134,12 +139,12 @@ pub(crate) fn start(berth: &Berth, birth: &Birth<'_>, call: Call) -> Result<(Pid
         Call::Clone => clone,
     };
     let mask = rt_sigprocmask(SignalSet::FULL)?;
-    // The kernel clears no word of memory that is not shared, and a copy keeps no berth in use.
-    if birth.memory == Sharing::Shared {
+    // The kernel clears no word of memory that is not shared, and a copy keeps no child memory in use.
+    if request.sharing == Sharing::Shared {
         script.journal.occupy();
     }
-    // SAFETY: the four conditions of `clone3`. (1) The stack is the berth's, whose last child is
-    // released, and stays mapped until this one is. (2) The list and its journal are the berth's
+    // SAFETY: the four conditions of `clone3`. (1) The stack is that of `memory`, whose last child is
+    // released, and stays mapped until this one is. (2) The list and its journal are those of `memory`
     // too; nobody writes to them but the journal's atomics, and `pidfd` outlives the call, which
     // is all the kernel needs it for. (3) `enter` runs `husk_script::run`, whose crate keeps to
     // what is possible there, and proves it. (4) Every signal is blocked in this thread, and so in
@@ -151,7 +156,7 @@ pub(crate) fn start(berth: &Berth, birth: &Birth<'_>, call: Call) -> Result<(Pid
     }
     rt_sigprocmask(mask)?;
     let pid = cloned?;
-    if birth.known_by == KnownBy::Pid {
+    if request.known_by == KnownBy::Pid {
         return Ok((pid, None));
     }
     // SAFETY: the kernel has put a new descriptor there, which nobody else knows of.

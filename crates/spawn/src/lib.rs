@@ -70,42 +70,27 @@
 //! to be born in, chosen pids and a new time namespace cannot be had. The clocks of a new time namespace can be
 //! set from Linux 6.2 on, by a step before exec; without, who is born in one has entered it.
 
-mod adopted;
 mod child;
 mod clone;
 mod command;
-mod dumpable;
-mod environ;
-mod environment;
 mod error;
-mod fds;
-mod filtered;
-mod forget;
-mod idmap;
-mod join;
-mod kept;
 mod launch;
 mod list;
-mod output;
-mod page;
-mod pool;
-mod program;
+mod memory;
 mod signalfd;
-mod stack;
-mod stdio;
 pub mod sys;
-mod writer;
+mod time_namespace;
 
-pub use adopted::Adopted;
+pub use child::adopted::Adopted;
 pub use child::{Child, Output};
 pub use command::Command;
+pub use command::idmap::IdMap;
+pub use command::program::find_program;
+pub use command::stdio::Stdio;
 pub use error::{Error, Reason};
 pub use husk_script::sys::limits::{Resource, SchedAttr};
 pub use husk_script::sys::namespace::Namespaces;
 pub use husk_script::sys::signal::{Signal, SignalSet};
 pub use husk_script::{Handle, Hook, Reg, Request, Step, hook};
-pub use idmap::IdMap;
-pub use program::find_program;
+pub use memory::writer::Writer;
 pub use signalfd::{read_signalfd, signalfd};
-pub use stdio::Stdio;
-pub use writer::Writer;

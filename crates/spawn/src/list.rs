@@ -3,20 +3,19 @@
 use crate::Error;
 use crate::clone::Call;
 use crate::command::Command;
+use crate::command::fds::{self, Mapping};
+use crate::command::join::IN_PARENT;
+use crate::command::stdio::{Pipes, Unset};
 use crate::error::Reason;
-use crate::fds::{self, Mapping};
-use crate::forget;
-use crate::join::IN_PARENT;
-use crate::pool::{ScriptRef, Sharing};
-use crate::stdio::{Pipes, Unset};
-use crate::writer::{Memory, Writer};
+use crate::memory::forget;
+use crate::memory::pool::ScriptRef;
+use crate::memory::writer::{Memory, Sharing, Writer};
 use husk_listing::Line;
 use husk_script::sys::namespace::Namespaces;
-use husk_script::sys::signal::{Signal, SignalSet};
+use husk_script::sys::signal::Signal;
 use husk_script::sys::{CArray, CPtr, Fd};
 use husk_script::{Script, Step};
 use rustix::process::{geteuid, getpid};
-use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 
@@ -48,12 +47,12 @@ pub(crate) fn write<'b>(
         None => settings(command, around, &mut list)?,
     }
     let steps = list.finish();
-    let (journal, times) = memory.journal(steps, command.memory, command.timed)?;
+    let (journal, times) = memory.journal(steps, command.sharing, command.timed)?;
     let channel = around.channel;
     if !steps.iter().any(|step| matches!(step, Step::ForgetMemory)) {
         return Ok(memory.keep(Script { steps, journal, channel, times, unneeded: &[] }));
     }
-    if command.memory != Sharing::Copied {
+    if command.sharing != Sharing::Copied {
         let why = "would empty the memory of this process too without Command::own_memory";
         return Err(Error::new(Line(&Step::ForgetMemory).to_string(), Reason::Conflict(why)));
     }
@@ -136,7 +135,7 @@ fn session(command: &Command, list: &mut Writer<'_>) {
 /// A user namespace first: it gives the privileges that joining the others needs.
 fn join(command: &Command, list: &mut Writer<'_>) {
     let user = command.joins(Namespaces::USER);
-    if command.is_born_again() && command.joins(Namespaces::TIME) {
+    if command.runs_in_second_process() && command.joins(Namespaces::TIME) {
         list.push(Step::CloneParent { namespaces: Namespaces::EMPTY });
     }
     if user {
@@ -145,7 +144,7 @@ fn join(command: &Command, list: &mut Writer<'_>) {
     }
     for first in [true, false] {
         for join in &command.joins {
-            let left = if user || command.is_born_again() { Namespaces::EMPTY } else { IN_PARENT };
+            let left = if user || command.runs_in_second_process() { Namespaces::EMPTY } else { IN_PARENT };
             let kinds = join.kinds.without(left);
             if !kinds.is_empty() && kinds.contains(Namespaces::USER) == first {
                 list.push(Step::Setns { fd: Fd::of(&join.fd).into(), namespaces: kinds });
@@ -292,11 +291,3 @@ fn exec(command: &Command, list: &mut Writer<'_>) -> Result<(), Error> {
     list.push(Step::Execve { path, argv, envp });
     Ok(())
 }
-
-/// Whether a program is named by a path, and so not looked up.
-pub(crate) fn is_path(program: &OsStr) -> bool {
-    program.as_bytes().contains(&b'/')
-}
-
-/// What the program inherits of blocked signals when nothing is said: none.
-pub(crate) const NOTHING_BLOCKED: SignalSet = SignalSet::EMPTY;

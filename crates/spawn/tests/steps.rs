@@ -117,7 +117,7 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::JoinSessionKeyring { .. } => attributes::join_session_keyring,
     Step::SetMempolicy { .. } => attributes::set_mempolicy,
     Step::Personality { .. } => attributes::personality,
-    // In births.rs too.
+    // In second_process.rs too.
     Step::CloneParent { .. } => clone_parent,
     Step::CloneAndReap => clone_and_reap,
     Step::VforkAndReap => vfork_and_reap,

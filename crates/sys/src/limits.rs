@@ -1,6 +1,6 @@
 //! What a process may use, and how it is scheduled.
 
-use crate::raw::{self, Numeric, numbers};
+use crate::raw::{self, KernelSchedAttr, Numeric, numbers};
 use crate::{Pid, Result};
 
 pub use rustix::process::{Resource, Rlimit, getrlimit, setpriority_process, setrlimit};
@@ -22,19 +22,6 @@ pub struct SchedAttr {
     pub deadline: u64,
     /// For `SCHED_DEADLINE`, in nanoseconds.
     pub period: u64,
-}
-
-/// `struct sched_attr`, first version.
-#[repr(C)]
-pub(crate) struct KernelSchedAttr {
-    size: u32,
-    policy: u32,
-    flags: u64,
-    nice: i32,
-    priority: u32,
-    runtime: u64,
-    deadline: u64,
-    period: u64,
 }
 
 /// `sched_setattr` for a thread, or the calling one.

@@ -17,6 +17,7 @@ pub fn fchdir(directory: Fd) -> Result {
     rustix::process::fchdir(directory.lend())
 }
 
+pub use crate::raw::Instruction;
 pub use rustix::process::{chdir, chroot, getpgrp, getpid, getppid, setpgid, setsid, umask};
 
 /// How a process ended.
@@ -112,7 +113,7 @@ pub fn wait4_any_nohang(_: &InChild) -> Result<Option<Ended>> {
 ///
 /// See kill(2).
 pub fn kill_group(leader: Pid, signal: Signal) -> Result {
-    raw::kill(leader.as_raw_pid().wrapping_neg(), signal)
+    raw::kill(leader.as_raw_pid().wrapping_neg(), signal.word())
 }
 
 /// `kill`.
@@ -121,7 +122,7 @@ pub fn kill_group(leader: Pid, signal: Signal) -> Result {
 ///
 /// See kill(2).
 pub fn kill(pid: Pid, signal: Signal) -> Result {
-    raw::kill(pid.as_raw_pid(), signal)
+    raw::kill(pid.as_raw_pid(), signal.word())
 }
 
 /// `ioctl(PIDFD_GET_INFO)`: the status of a process that has been waited for, in the bits of wait(2), whoever
@@ -311,20 +312,6 @@ pub enum KeepCaps {
     No,
     /// It leaves them, until the next exec.
     Yes,
-}
-
-/// `struct sock_filter`: one instruction of a seccomp program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct Instruction {
-    /// What to do.
-    pub code: u16,
-    /// How far to jump if a comparison holds.
-    pub jt: u8,
-    /// How far to jump if it does not.
-    pub jf: u8,
-    /// The operand.
-    pub k: u32,
 }
 
 /// `seccomp(SECCOMP_SET_MODE_FILTER)`. With `SECCOMP_FILTER_FLAG_NEW_LISTENER` it returns the

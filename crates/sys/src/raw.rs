@@ -10,9 +10,6 @@
 #![allow(unsafe_code, clippy::allow_attributes, reason = "raw system calls")]
 
 use crate::arch::{call, trap};
-use crate::limits::KernelSchedAttr;
-use crate::process::Instruction;
-use crate::signal::{Action, Signal};
 use crate::{CArray, Errno, Fd, Gid, Pid, Result};
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
@@ -103,9 +100,9 @@ pub(crate) fn fork() -> Result<usize> {
     check(unsafe { call(nr::__NR_clone, words) })
 }
 
-pub(crate) fn kill(pid: i32, signal: Signal) -> Result {
+pub(crate) fn kill(pid: i32, signal: usize) -> Result {
     // SAFETY: two numbers.
-    check(unsafe { call(nr::__NR_kill, [pid as usize, signal.word(), 0, 0, 0, 0]) }).map(drop)
+    check(unsafe { call(nr::__NR_kill, [pid as usize, signal, 0, 0, 0, 0]) }).map(drop)
 }
 
 /// What wait4 tells of who has ended: its pid, how, its times in user mode and in the kernel, and its peak memory.
@@ -159,10 +156,21 @@ pub(crate) fn rt_sigprocmask(set: u64) -> Result<u64> {
     Ok(before)
 }
 
-pub(crate) fn rt_sigaction(signal: Signal, new: Option<&Action>) -> Result<Action> {
+/// `struct sigaction` as the kernel has it, the same words on x86_64 and aarch64. Those of [`signal`](crate::signal) hold one of the
+/// two dispositions that are not an address, or the address of its `ended`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Action {
+    pub(crate) handler: usize,
+    pub(crate) flags: u64,
+    pub(crate) restorer: usize,
+    pub(crate) mask: u64,
+}
+
+pub(crate) fn rt_sigaction(signal: usize, new: Option<&Action>) -> Result<Action> {
     let mut before = Action::default();
     let new = new.map_or(0, |action| (&raw const *action).addr());
-    let words = [signal.word(), new, (&raw mut before).addr(), SIGNAL_SET_SIZE, 0, 0];
+    let words = [signal, new, (&raw mut before).addr(), SIGNAL_SET_SIZE, 0, 0];
     // SAFETY: the kernel reads an action if there is one and writes another, laid out as it has
     // them. The only code that is entered through one is a function that makes one system call on
     // the stack that there is, and does not return.
@@ -177,9 +185,22 @@ pub(crate) fn rt_sigtimedwait(set: u64) -> Result<usize> {
     check(unsafe { call(nr::__NR_rt_sigtimedwait, words) })
 }
 
-pub(crate) fn pidfd_send_signal(pidfd: Fd, signal: Signal) -> Result {
+pub(crate) fn pidfd_send_signal(pidfd: Fd, signal: usize) -> Result {
     // SAFETY: the address, of a siginfo, is null.
-    check(unsafe { call(nr::__NR_pidfd_send_signal, [pidfd.word(), signal.word(), 0, 0, 0, 0]) }).map(drop)
+    check(unsafe { call(nr::__NR_pidfd_send_signal, [pidfd.word(), signal, 0, 0, 0, 0]) }).map(drop)
+}
+
+/// `struct sched_attr`, first version.
+#[repr(C)]
+pub(crate) struct KernelSchedAttr {
+    pub(crate) size: u32,
+    pub(crate) policy: u32,
+    pub(crate) flags: u64,
+    pub(crate) nice: i32,
+    pub(crate) priority: u32,
+    pub(crate) runtime: u64,
+    pub(crate) deadline: u64,
+    pub(crate) period: u64,
 }
 
 pub(crate) fn sched_setattr(pid: Option<Pid>, attr: &KernelSchedAttr) -> Result {
@@ -269,6 +290,20 @@ const SECCOMP_SET_MODE_FILTER: usize = 1;
 pub(crate) fn seccomp_without_program(flags: u32) -> Result<usize> {
     // SAFETY: the kernel reads nothing through a pointer that is null, and says so.
     check(unsafe { call(nr::__NR_seccomp, [SECCOMP_SET_MODE_FILTER, flags as usize, 0, 0, 0, 0]) })
+}
+
+/// `struct sock_filter`: one instruction of a seccomp program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Instruction {
+    /// What to do.
+    pub code: u16,
+    /// How far to jump if a comparison holds.
+    pub jt: u8,
+    /// How far to jump if it does not.
+    pub jf: u8,
+    /// The operand.
+    pub k: u32,
 }
 
 pub(crate) fn seccomp(flags: u32, program: &[Instruction]) -> Result<usize> {

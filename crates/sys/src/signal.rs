@@ -1,6 +1,6 @@
 //! Signals: sets, masks, dispositions, and sending them.
 
-use crate::process::exit_group;
+use crate::raw::Action;
 use crate::{Fd, Result, raw};
 use linux_raw_sys::general as number;
 use rustix::fd::AsFd;
@@ -96,17 +96,6 @@ pub fn rt_sigprocmask(set: SignalSet) -> Result<SignalSet> {
     raw::rt_sigprocmask(set.0).map(SignalSet)
 }
 
-/// `struct sigaction` as the kernel has it, the same words on x86_64 and aarch64. One made here is one of the two
-/// dispositions that are no address, or [`ended`].
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-pub(crate) struct Action {
-    handler: usize,
-    flags: u64,
-    restorer: usize,
-    mask: u64,
-}
-
 impl Action {
     const DEFAULT: Self = Self { handler: 0, flags: 0, restorer: 0, mask: 0 };
     const IGNORE: Self = Self { handler: 1, ..Self::DEFAULT };
@@ -132,7 +121,7 @@ impl Action {
 ///
 /// `EINVAL` for SIGKILL and SIGSTOP.
 pub fn rt_sigaction_default(signal: Signal) -> Result {
-    raw::rt_sigaction(signal, Some(&Action::DEFAULT)).map(drop)
+    raw::rt_sigaction(signal.word(), Some(&Action::DEFAULT)).map(drop)
 }
 
 /// `rt_sigaction` with `SIG_IGN`: `signal` is ignored.
@@ -141,7 +130,7 @@ pub fn rt_sigaction_default(signal: Signal) -> Result {
 ///
 /// `EINVAL` for SIGKILL and SIGSTOP.
 pub fn rt_sigaction_ignore(signal: Signal) -> Result {
-    raw::rt_sigaction(signal, Some(&Action::IGNORE)).map(drop)
+    raw::rt_sigaction(signal.word(), Some(&Action::IGNORE)).map(drop)
 }
 
 /// `rt_sigaction` with a handler that ends the process: for the first process of a pid namespace, to which a signal
@@ -151,12 +140,12 @@ pub fn rt_sigaction_ignore(signal: Signal) -> Result {
 ///
 /// `EINVAL` for SIGKILL and SIGSTOP.
 pub fn rt_sigaction_exit(signal: Signal) -> Result {
-    raw::rt_sigaction(signal, Some(&Action::exit())).map(drop)
+    raw::rt_sigaction(signal.word(), Some(&Action::exit())).map(drop)
 }
 
 /// It makes one system call and nothing else, wherever the process was.
 extern "C" fn ended(signal: i32) -> ! {
-    exit_group(u8::try_from(signal).unwrap_or(0).wrapping_add(128))
+    raw::exit_group(usize::from(u8::try_from(signal).unwrap_or(0).wrapping_add(128)))
 }
 
 /// The signals that the calling process ignores.
@@ -168,7 +157,7 @@ pub fn ignored() -> Result<SignalSet> {
     let mut ignored = SignalSet::EMPTY;
     for number in 1..=Signal::MAX {
         let signal = Signal(number);
-        if raw::rt_sigaction(signal, None)?.is_ignore() {
+        if raw::rt_sigaction(signal.word(), None)?.is_ignore() {
             ignored = ignored.with(signal);
         }
     }
@@ -187,7 +176,7 @@ pub fn reset_handlers() -> Result {
         if signal == Signal::KILL || signal == Signal::STOP {
             continue;
         }
-        if raw::rt_sigaction(signal, None)?.is_handler() {
+        if raw::rt_sigaction(signal.word(), None)?.is_handler() {
             rt_sigaction_default(signal)?;
         }
     }
@@ -247,7 +236,7 @@ pub fn read_signalfd(fd: impl AsFd) -> Result<Arrived> {
 ///
 /// `ESRCH` if it has been waited for, `EPERM` if the caller may not.
 pub fn pidfd_send_signal(pidfd: Fd, signal: Signal) -> Result {
-    raw::pidfd_send_signal(pidfd, signal)
+    raw::pidfd_send_signal(pidfd, signal.word())
 }
 
 #[cfg(test)]

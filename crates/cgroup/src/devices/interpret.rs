@@ -1,12 +1,12 @@
 //! An interpreter of device programs, for tests: what a program answers, without a kernel.
 
 use super::program::code;
-use super::rules::{Request, Type};
+use super::rules::{DeviceAccess, Type};
 use husk_sys::bpf::Instruction;
 
 /// What the program answers, or nothing if it does what no device program does.
 #[must_use]
-pub fn run(program: &[Instruction], request: &Request) -> Option<bool> {
+pub fn run(program: &[Instruction], request: &DeviceAccess) -> Option<bool> {
     let kind = match request.kind {
         Type::Block => 1,
         Type::Character => 2,

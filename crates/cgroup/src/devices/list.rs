@@ -4,7 +4,7 @@
 //! cannot make an exception from an exception: taking away less than one allows has no effect there,
 //! and nobody is told (security/device_cgroup.c, `dev_exception_rm`). Here it is an error.
 
-use super::rules::{Access, Rule, Type};
+use super::rules::{DevicePermissions, Rule, Type};
 use crate::error::Error;
 use std::collections::BTreeMap;
 
@@ -15,9 +15,9 @@ pub(crate) type Device = (Type, Option<u32>, Option<u32>);
 pub(crate) type Line = (&'static str, String);
 
 /// What rules come to: whether a device is allowed, and the exceptions from that.
-pub(crate) fn flatten(rules: &[Rule]) -> Result<(bool, BTreeMap<Device, Access>), Error> {
+pub(crate) fn flatten(rules: &[Rule]) -> Result<(bool, BTreeMap<Device, DevicePermissions>), Error> {
     let mut default = false;
-    let mut exceptions: BTreeMap<Device, Access> = BTreeMap::new();
+    let mut exceptions: BTreeMap<Device, DevicePermissions> = BTreeMap::new();
     for (index, rule) in rules.iter().enumerate() {
         if rule.is_about_everything() {
             default = rule.allow;
@@ -56,13 +56,13 @@ pub(crate) fn lines(rules: &[Rule]) -> Result<Vec<Line>, Error> {
 
 /// Takes `access` to `device` out of all exceptions.
 fn take_back(
-    exceptions: &mut BTreeMap<Device, Access>,
+    exceptions: &mut BTreeMap<Device, DevicePermissions>,
     device: Device,
-    access: Access,
+    access: DevicePermissions,
     index: usize,
 ) -> Result<(), Error> {
     for (exception, allowed) in exceptions.iter_mut() {
-        if allowed.intersection(access) == Access::NONE || !overlap(exception, &device) {
+        if allowed.intersection(access) == DevicePermissions::NONE || !overlap(exception, &device) {
             continue;
         }
         if !covers(&device, exception) {
@@ -72,7 +72,7 @@ fn take_back(
         }
         *allowed = allowed.without(access);
     }
-    exceptions.retain(|_, allowed| *allowed != Access::NONE);
+    exceptions.retain(|_, allowed| *allowed != DevicePermissions::NONE);
     Ok(())
 }
 
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     fn rule(allow: bool, kind: Type, major: Option<u32>, minor: Option<u32>, access: &str) -> Rule {
-        Rule { allow, kind, major, minor, access: Access::parse(access).unwrap() }
+        Rule { allow, kind, major, minor, access: DevicePermissions::parse(access).unwrap() }
     }
 
     #[test]

@@ -12,4 +12,4 @@ mod rules;
 pub(crate) use filter::{attach, replace};
 pub(crate) use list::{flatten, lines};
 pub use program::{Program, compile};
-pub use rules::{Access, Request, Rule, Type, allows, built_in};
+pub use rules::{DeviceAccess, DevicePermissions, Rule, Type, allows, built_in};

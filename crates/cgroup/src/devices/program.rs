@@ -11,7 +11,7 @@
 //!
 //! The program is asked with a `struct bpf_cgroup_dev_ctx`: type and access in one word, major, minor.
 
-use super::rules::{Access, Request, Rule, Type, allowed};
+use super::rules::{DeviceAccess, DevicePermissions, Rule, Type, allowed};
 use crate::error::Error;
 use husk_sys::bpf::Instruction;
 use std::collections::BTreeSet;
@@ -57,8 +57,8 @@ pub fn compile(rules: &[Rule]) -> Result<Program, Error> {
     // Nothing before a rule about everything matters.
     let decisive = rules.iter().rposition(Rule::is_about_everything).unwrap_or(0);
     let rules = rules.get(decisive..).unwrap_or_default();
-    let character = Tree::of(rules, Type::Character);
-    let block = Tree::of(rules, Type::Block);
+    let character = DecisionTree::of(rules, Type::Character);
+    let block = DecisionTree::of(rules, Type::Block);
     if [&character, &block].iter().all(|tree| tree.is_everything()) {
         return Ok(Program::Everything);
     }
@@ -83,7 +83,7 @@ pub fn compile(rules: &[Rule]) -> Result<Program, Error> {
 
 /// Which accesses are allowed to the devices of one type.
 #[derive(Debug, PartialEq, Eq)]
-struct Tree {
+struct DecisionTree {
     /// The majors that differ.
     majors: Vec<(u32, Minors)>,
     others: Minors,
@@ -93,11 +93,11 @@ struct Tree {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Minors {
     /// The minors that differ.
-    minors: Vec<(u32, Access)>,
-    others: Access,
+    minors: Vec<(u32, DevicePermissions)>,
+    others: DevicePermissions,
 }
 
-impl Tree {
+impl DecisionTree {
     fn of(rules: &[Rule], kind: Type) -> Self {
         let others = Minors::of(rules, kind, None);
         let majors: BTreeSet<u32> = rules.iter().filter_map(|rule| rule.major).collect();
@@ -108,7 +108,9 @@ impl Tree {
     }
 
     fn is_everything(&self) -> bool {
-        self.majors.is_empty() && self.others.minors.is_empty() && self.others.others == Access::ALL
+        self.majors.is_empty()
+            && self.others.minors.is_empty()
+            && self.others.others == DevicePermissions::ALL
     }
 }
 
@@ -123,10 +125,12 @@ impl Minors {
             .map(|rule| Rule { major: None, ..*rule })
             .collect();
         let named: BTreeSet<u32> = about.iter().filter_map(|rule| rule.minor).collect();
-        let of = |minor| allowed(&about, &Request { kind, major: 0, minor, access: Access::NONE });
+        let of =
+            |minor| allowed(&about, &DeviceAccess { kind, major: 0, minor, access: DevicePermissions::NONE });
         // A minor that no rule names is decided by the rules that name none.
         let unnamed: Vec<Rule> = about.iter().filter(|rule| rule.minor.is_none()).copied().collect();
-        let others = allowed(&unnamed, &Request { kind, major: 0, minor: 0, access: Access::NONE });
+        let others =
+            allowed(&unnamed, &DeviceAccess { kind, major: 0, minor: 0, access: DevicePermissions::NONE });
         let minors = named.into_iter().map(|minor| (minor, of(minor)));
         Self { minors: minors.filter(|(_, access)| *access != others).collect(), others }
     }
@@ -140,7 +144,7 @@ enum Label {
     /// Where the devices of a major are, by its number among all of them.
     Major(usize),
     /// Where the answer is, for these accesses.
-    Leaf(Access),
+    Leaf(DevicePermissions),
 }
 
 /// Instructions, and jumps that have no length yet.
@@ -167,7 +171,7 @@ impl Code {
         self.push(number(code, register, value.cast_signed()));
     }
 
-    fn tree(&mut self, tree: &Tree) {
+    fn tree(&mut self, tree: &DecisionTree) {
         let first = self.majors;
         self.majors += tree.majors.len();
         for (index, (major, _)) in tree.majors.iter().enumerate() {
@@ -189,19 +193,19 @@ impl Code {
 
     /// The answers that are needed.
     fn leaves(&mut self) {
-        for bits in 0..=Access::ALL.bits() {
-            let access = Access::from_bits(bits);
+        for bits in 0..=DevicePermissions::ALL.bits() {
+            let access = DevicePermissions::from_bits(bits);
             if !self.jumps.iter().any(|(_, label)| *label == Label::Leaf(access)) {
                 continue;
             }
             self.place(Label::Leaf(access));
-            if access != Access::NONE && access != Access::ALL {
+            if access != DevicePermissions::NONE && access != DevicePermissions::ALL {
                 // What is asked for beyond that.
-                self.push(number(code::AND, ACCESS, Access::ALL.without(access).bits().into()));
+                self.push(number(code::AND, ACCESS, DevicePermissions::ALL.without(access).bits().into()));
                 self.push(instruction(code::JUMP_IF_EQUAL, ACCESS, 2, 0));
                 self.answer(false);
             }
-            self.answer(access != Access::NONE);
+            self.answer(access != DevicePermissions::NONE);
         }
     }
 

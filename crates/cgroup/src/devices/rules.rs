@@ -23,7 +23,7 @@ pub struct Rule {
     /// `minor`, or any.
     pub minor: Option<u32>,
     /// `access`.
-    pub access: Access,
+    pub access: DevicePermissions,
 }
 
 /// The type of a device.
@@ -39,9 +39,9 @@ pub enum Type {
 
 /// What is done with a device: a set, in the kernel's bits (`BPF_DEVCG_ACC_*`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Access(u8);
+pub struct DevicePermissions(u8);
 
-impl Access {
+impl DevicePermissions {
     /// Nothing.
     pub const NONE: Self = Self(0);
     /// `m`: making a node for it.
@@ -100,7 +100,7 @@ impl Access {
     }
 }
 
-impl Display for Access {
+impl Display for DevicePermissions {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let letters = [(Self::READ, "r"), (Self::WRITE, "w"), (Self::MKNOD, "m")];
         let letters = letters.into_iter().filter(|(access, _)| self.intersection(*access) != Self::NONE);
@@ -110,7 +110,7 @@ impl Display for Access {
 
 /// What the kernel asks a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct DeviceAccess {
     /// Block or character.
     pub kind: Type,
     /// The major number.
@@ -118,13 +118,13 @@ pub struct Request {
     /// The minor number.
     pub minor: u32,
     /// What is to be done with it.
-    pub access: Access,
+    pub access: DevicePermissions,
 }
 
 impl Rule {
     /// Whether the rule is about this device.
     #[must_use]
-    pub fn is_about(&self, request: &Request) -> bool {
+    pub fn is_about(&self, request: &DeviceAccess) -> bool {
         (self.kind == Type::All || self.kind == request.kind)
             && self.major.is_none_or(|major| major == request.major)
             && self.minor.is_none_or(|minor| minor == request.minor)
@@ -132,19 +132,22 @@ impl Rule {
 
     /// Whether it is about every access to every device, so that no earlier rule matters.
     pub(crate) fn is_about_everything(&self) -> bool {
-        matches!(self, Self { allow: _, kind: Type::All, major: None, minor: None, access: Access::ALL })
+        matches!(
+            self,
+            Self { allow: _, kind: Type::All, major: None, minor: None, access: DevicePermissions::ALL }
+        )
     }
 }
 
 /// What the rules allow to be done with a device, whatever is asked for.
-pub(crate) fn allowed(rules: &[Rule], request: &Request) -> Access {
-    let (mut allowed, mut decided) = (Access::NONE, Access::NONE);
+pub(crate) fn allowed(rules: &[Rule], request: &DeviceAccess) -> DevicePermissions {
+    let (mut allowed, mut decided) = (DevicePermissions::NONE, DevicePermissions::NONE);
     for rule in rules.iter().rev().filter(|rule| rule.is_about(request)) {
         if rule.allow {
             allowed = allowed.union(rule.access.without(decided));
         }
         decided = decided.union(rule.access);
-        if decided == Access::ALL {
+        if decided == DevicePermissions::ALL {
             break;
         }
     }
@@ -153,9 +156,9 @@ pub(crate) fn allowed(rules: &[Rule], request: &Request) -> Access {
 
 /// Whether the rules allow it. (No access at all, which access(2) can ask for, is allowed where any is.)
 #[must_use]
-pub fn allows(rules: &[Rule], request: &Request) -> bool {
+pub fn allows(rules: &[Rule], request: &DeviceAccess) -> bool {
     let allowed = allowed(rules, request);
-    allowed != Access::NONE && request.access.without(allowed) == Access::NONE
+    allowed != DevicePermissions::NONE && request.access.without(allowed) == DevicePermissions::NONE
 }
 
 /// What every container may do, after all rules of its own, as in runc (libcontainer/specconv,
@@ -164,10 +167,10 @@ pub fn allows(rules: &[Rule], request: &Request) -> bool {
 #[must_use]
 pub const fn built_in() -> [Rule; 11] {
     const fn node(major: u32, minor: Option<u32>) -> Rule {
-        Rule { allow: true, kind: Type::Character, major: Some(major), minor, access: Access::ALL }
+        Rule { allow: true, kind: Type::Character, major: Some(major), minor, access: DevicePermissions::ALL }
     }
     const fn mknod(kind: Type) -> Rule {
-        Rule { allow: true, kind, major: None, minor: None, access: Access::MKNOD }
+        Rule { allow: true, kind, major: None, minor: None, access: DevicePermissions::MKNOD }
     }
     [
         mknod(Type::Character),
@@ -190,11 +193,11 @@ mod tests {
 
     #[test]
     fn letters_are_a_set() {
-        assert_eq!(Access::parse("mrw"), Some(Access::ALL));
-        assert_eq!(Access::parse("ww").unwrap().to_string(), "w");
-        assert_eq!(Access::ALL.to_string(), "rwm");
-        assert_eq!(Access::parse("rx"), None);
-        assert_eq!(Access::parse(""), None);
+        assert_eq!(DevicePermissions::parse("mrw"), Some(DevicePermissions::ALL));
+        assert_eq!(DevicePermissions::parse("ww").unwrap().to_string(), "w");
+        assert_eq!(DevicePermissions::ALL.to_string(), "rwm");
+        assert_eq!(DevicePermissions::parse("rx"), None);
+        assert_eq!(DevicePermissions::parse(""), None);
     }
 
     #[test]
@@ -204,11 +207,11 @@ mod tests {
             kind: Type::Character,
             major: Some(1),
             minor: Some(3),
-            access: Access::parse(access).unwrap(),
+            access: DevicePermissions::parse(access).unwrap(),
         };
         let ask = |rules: &[Rule], access| {
-            let access = Access::parse(access).unwrap();
-            allows(rules, &Request { kind: Type::Character, major: 1, minor: 3, access })
+            let access = DevicePermissions::parse(access).unwrap();
+            allows(rules, &DeviceAccess { kind: Type::Character, major: 1, minor: 3, access })
         };
         // Two rules that each allow a part.
         assert!(ask(&[rule(true, "r"), rule(true, "w")], "rw"));

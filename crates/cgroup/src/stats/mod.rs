@@ -8,12 +8,12 @@ mod parse;
 pub(crate) mod version_1;
 pub(crate) mod version_2;
 
+pub(crate) use parse::Files;
 pub(crate) use version_1::read as version_1;
 pub(crate) use version_2::{add as add_version_2, read as version_2};
 
 use crate::error::Error;
-use crate::file;
-use parse::Files;
+use crate::files;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ fn absent<T: Default + PartialEq>(value: &T) -> bool {
 /// The sizes of huge pages that a cgroup has files for, which all end with `end`.
 fn page_sizes(files: &Files<'_>, end: &str) -> Result<Vec<String>, Error> {
     let mut sizes = Vec::new();
-    let listed = file::each_file(files.directory, |name| {
+    let listed = files::each_file(files.directory, |name| {
         let size = name.strip_prefix("hugetlb.").and_then(|name| name.strip_suffix(end));
         sizes.extend(size.filter(|size| !size.contains('.')).map(ToOwned::to_owned));
     });

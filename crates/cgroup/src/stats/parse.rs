@@ -2,26 +2,26 @@
 
 use super::{BlkioEntry, Pressure, Psi, RdmaEntry};
 use crate::error::Error;
-use crate::file;
+use crate::files;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::path::Path;
 
 /// The files of one cgroup.
-pub(super) struct Files<'a> {
-    pub(super) directory: &'a OwnedFd,
-    pub(super) path: &'a Path,
+pub(crate) struct Files<'a> {
+    pub(crate) directory: &'a OwnedFd,
+    pub(crate) path: &'a Path,
 }
 
 impl Files<'_> {
     /// What a file says, if it is there.
     pub(super) fn text(&self, name: &str) -> Result<Option<String>, Error> {
-        self.found(name, file::text(self.directory.as_fd(), name))
+        self.found(name, files::text(self.directory.as_fd(), name))
     }
 
     /// The number that a file holds, if it is there.
     pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Error> {
-        self.found(name, file::number(self.directory.as_fd(), name))
+        self.found(name, files::number(self.directory.as_fd(), name))
     }
 
     fn found<T>(&self, name: &str, read: Result<T, Errno>) -> Result<Option<T>, Error> {
@@ -42,7 +42,7 @@ impl Files<'_> {
     pub(super) fn keyed(&self, name: &str, mut each: impl FnMut(&str, u64)) -> Result<(), Error> {
         let Some(text) = self.text(name)? else { return Ok(()) };
         for line in text.lines() {
-            let value = line.split_once(' ').and_then(|(key, value)| Some((key, file::number_of(value)?)));
+            let value = line.split_once(' ').and_then(|(key, value)| Some((key, files::number_of(value)?)));
             let (key, value) = value.ok_or_else(|| self.unexpected(name, line))?;
             each(key, value);
         }

@@ -3,17 +3,17 @@
 use super::parse::{self, Files};
 use super::{Amount, Blkio, BlkioEntry, Cpu, Cpuset, Hugetlb, Memory, Pids, Rdma, Stats, page_sizes};
 use crate::error::Error;
-use crate::v1::Group;
 use std::collections::BTreeMap;
 
 /// `cpuacct.stat` counts in these (`USER_HZ`, which is the same on every processor that we run on).
 const NANOSECONDS_A_TICK: u64 = 1_000_000_000 / 100;
 
-pub(crate) fn read(groups: &[Group]) -> Result<Stats, Error> {
+/// Reads the statistics of cgroups: of each the controllers of its tree, and its files.
+pub(crate) fn read<'a>(groups: impl Iterator<Item = (&'a [String], Files<'a>)>) -> Result<Stats, Error> {
     let mut stats = Stats::default();
-    for group in groups {
-        let files = &Files { directory: &group.directory, path: &group.path };
-        for controller in &group.controllers {
+    for (controllers, files) in groups {
+        let files = &files;
+        for controller in controllers {
             match controller.as_str() {
                 "cpu" => throttling(files, &mut stats.cpu)?,
                 "cpuacct" => usage(files, &mut stats.cpu)?,

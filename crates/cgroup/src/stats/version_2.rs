@@ -4,7 +4,7 @@
 use super::parse::{self, Files};
 use super::{Amount, Blkio, Cpu, Hugetlb, Memory, Pids, Rdma, Stats, page_sizes};
 use crate::error::Error;
-use crate::file;
+use crate::files;
 use rustix::fd::{AsFd, OwnedFd};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -100,7 +100,7 @@ fn amount(files: &Files<'_>, [current, max, peak]: [&str; 3]) -> Result<Option<A
 
 /// They can be counted without the controller.
 fn processes(files: &Files<'_>) -> Result<Pids, Error> {
-    let text = match file::text(files.directory.as_fd(), "cgroup.procs") {
+    let text = match files::text(files.directory.as_fd(), "cgroup.procs") {
         Err(rustix::io::Errno::OPNOTSUPP) => files.text("cgroup.threads")?,
         _ => files.text("cgroup.procs")?,
     };

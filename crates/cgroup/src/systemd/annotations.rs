@@ -5,9 +5,9 @@
 //! in by it. Of the format there is what properties are made of: booleans, numbers, text, and arrays
 //! of these, with `@TYPE` or the name of a type before a value that does not tell by itself.
 
-use super::Error;
 use super::properties::Property;
 use super::value::{Value, first_type};
+use crate::error::SystemdError as Error;
 use std::collections::BTreeMap;
 
 /// What the keys of these annotations begin with.

@@ -3,7 +3,7 @@
 use super::message::{Kind, Message};
 use super::unit::Owner;
 use super::value::Value;
-use super::{Error, PATIENCE};
+use crate::error::{Malformed, SYSTEMD_PATIENCE as PATIENCE, SystemdError as Error};
 use std::io::{self, Read as _, Write as _};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixStream};
@@ -190,14 +190,14 @@ impl Bus {
         let body = vec![Value::text(MANAGER), Value::text(name)];
         let interface = "org.freedesktop.DBus.Properties";
         let found = self.request(SYSTEMD, MANAGER_PATH, interface, "Get", body)?;
-        found.first().and_then(Value::as_text).map(ToOwned::to_owned).ok_or_else(|| super::Malformed.into())
+        found.first().and_then(Value::as_text).map(ToOwned::to_owned).ok_or_else(|| Malformed.into())
     }
 
     /// Calls a method that starts a job, and returns how the job ended.
     pub(super) fn job(&mut self, member: &'static str, body: Vec<Value>) -> Result<String, Error> {
         let end = self.end();
         let reply = self.call(member, body)?;
-        let Some(Value::Path(job)) = reply.first() else { return Err(super::Malformed.into()) };
+        let Some(Value::Path(job)) = reply.first() else { return Err(Malformed.into()) };
         loop {
             // It may have ended before the reply came.
             if let Some(index) = self.ended.iter().position(|(path, _)| path == job) {
@@ -306,7 +306,7 @@ impl Bus {
                 return Ok(String::from_utf8_lossy(line.get(..length).unwrap_or_default()).into_owned());
             }
             if self.input.len() > LONGEST_LINE {
-                return Err(super::Malformed.into());
+                return Err(Malformed.into());
             }
             self.fill(end, "authenticate")?;
         }

@@ -1,7 +1,7 @@
 //! Messages of D-Bus (D-Bus specification, "Message Format").
 
-use super::Malformed;
 use super::value::{Reader, Value, align};
+use crate::error::Malformed;
 
 /// What a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! Resources as properties of a unit (systemd.resource-control(5)).
 
-use super::Error;
 use super::unit::Unit;
 use super::value::Value;
-use crate::convert::{cpu_weight, swap_alone};
-use crate::devices::{Access, Rule, Type, flatten};
+use crate::devices::{DevicePermissions, Rule, Type, flatten};
+use crate::error::SystemdError as Error;
 use crate::resources::{Cpu, Resources};
+use crate::settings::convert::{cpu_weight, swap_alone};
 
 /// A property of a unit.
 #[derive(Clone, Debug, PartialEq)]
@@ -273,7 +273,8 @@ fn unified(
     version: Version,
     properties: &mut Vec<Property>,
 ) -> Result<(), Error> {
-    crate::settings_v2::unified_field(file).map_err(|error| field_error(error, "linux.resources.unified"))?;
+    crate::settings::v2::unified_field(file)
+        .map_err(|error| field_error(error, "linux.resources.unified"))?;
     let wrong = || unified_error(file, value);
     let number = || match value {
         "max" => Ok(NO_LIMIT),
@@ -370,7 +371,7 @@ fn allowed(rules: &[Rule], version: Version) -> Option<Vec<Value>> {
     if default || version < Version::DEVICE_NUMBERS {
         return None;
     }
-    let exceptions = exceptions.into_iter().map(|((kind, major, minor), access): (_, Access)| {
+    let exceptions = exceptions.into_iter().map(|((kind, major, minor), access): (_, DevicePermissions)| {
         let kind = if kind == Type::Block { "block" } else { "char" };
         let device = match (major, minor) {
             (None, None) => format!("{kind}-*"),
@@ -485,7 +486,7 @@ mod tests {
             kind: Type::Character,
             major,
             minor,
-            access: Access::parse(access).unwrap(),
+            access: DevicePermissions::parse(access).unwrap(),
         };
         let rules = [
             rule(true, None, None, "m"),

@@ -1,6 +1,6 @@
 //! Units: their names, and where their cgroups are.
 
-use super::Error;
+use crate::error::SystemdError as Error;
 
 /// Whose systemd it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! Pure. What comes from the other end is believed nothing: lengths, nesting and alignment are checked.
 
-use super::Malformed;
+use crate::error::Malformed;
 
 /// How deep containers may be in each other (the specification: 32 arrays and 32 structures).
 const DEEPEST: u32 = 64;

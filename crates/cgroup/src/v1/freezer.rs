@@ -1,9 +1,9 @@
 //! Version 1's freezer, which has no events and sometimes gives up half-way.
 
-use super::Group;
+use super::group::Group;
 use crate::error::Error;
-use crate::file;
-use crate::walk::{Visitor, walk};
+use crate::files;
+use crate::files::walk::{Visitor, walk};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::path::Path;
@@ -34,7 +34,7 @@ pub(super) fn freeze(group: &Group, patience: Duration) -> Result<(), Error> {
 fn try_freeze(group: &Group, patience: Duration) -> Result<(), Error> {
     let end = Instant::now() + patience;
     let write =
-        |state| file::put(group.directory.as_fd(), STATE, state).map_err(failed("freeze", &group.path));
+        |state| files::put(group.directory.as_fd(), STATE, state).map_err(failed("freeze", &group.path));
     for tries in 1_u32.. {
         if tries.is_multiple_of(TRIES) {
             write("THAWED")?;
@@ -56,7 +56,8 @@ fn try_freeze(group: &Group, patience: Duration) -> Result<(), Error> {
         act: "freeze",
         path: group.path.clone(),
         seconds: patience.as_secs(),
-        pids: crate::procs::all(&group.directory).map_err(failed("list the processes of", &group.path))?,
+        pids: crate::files::procs::all(&group.directory)
+            .map_err(failed("list the processes of", &group.path))?,
     })
 }
 
@@ -69,8 +70,8 @@ struct Thaw;
 
 impl Visitor for Thaw {
     fn enter(&mut self, directory: BorrowedFd<'_>) -> Result<Vec<String>, Errno> {
-        match file::put(directory, STATE, "THAWED") {
-            Ok(()) => file::directories(directory),
+        match files::put(directory, STATE, "THAWED") {
+            Ok(()) => files::directories(directory),
             Err(Errno::NOENT | Errno::NODEV) => Ok(Vec::new()),
             Err(errno) => Err(errno),
         }
@@ -88,7 +89,7 @@ pub(crate) fn is_frozen(directory: &OwnedFd, path: &Path) -> Result<bool, Error>
         return Ok(false);
     }
     let mut room = [0; 16];
-    match file::short(directory.as_fd(), "freezer.self_freezing", &mut room) {
+    match files::short(directory.as_fd(), "freezer.self_freezing", &mut room) {
         Ok(text) => Ok(text == "1"),
         // Before Linux 3.9 there is no such file.
         Err(Errno::NOENT) => Ok(true),
@@ -107,7 +108,7 @@ enum State {
 /// The state, unless the cgroup is gone.
 fn state(directory: &OwnedFd, path: &Path) -> Result<Option<State>, Error> {
     let mut room = [0; 16];
-    match file::short(directory.as_fd(), STATE, &mut room) {
+    match files::short(directory.as_fd(), STATE, &mut room) {
         Ok("THAWED") => Ok(Some(State::Thawed)),
         Ok("FREEZING") => Ok(Some(State::Freezing)),
         Ok("FROZEN") => Ok(Some(State::Frozen)),

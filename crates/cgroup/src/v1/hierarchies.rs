@@ -1,10 +1,13 @@
 //! The trees that are mounted, and cgroups made in all of them.
 
-use super::{Cgroup, Group};
+use super::Cgroup;
+use super::freezer::is_frozen;
+use super::group::Group;
 use crate::error::Error;
-use crate::layout::Place;
+use crate::files::{self, procs, remove};
+use crate::paths::CgroupPaths;
 use crate::resources::Resources;
-use crate::{file, paths, procs, remove, v2};
+use crate::{paths, v2};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, mkdirat};
 use rustix::io::Errno;
@@ -18,7 +21,7 @@ pub struct Hierarchies {
     mounts: Vec<Mount>,
     /// `/proc/self/cgroup`.
     own: String,
-    unified: Option<v2::Tree>,
+    unified: Option<v2::Hierarchy>,
 }
 
 /// One tree.
@@ -37,7 +40,7 @@ impl Hierarchies {
     /// # Errors
     ///
     /// If `/proc` cannot be read.
-    pub fn detect(unified: Option<v2::Tree>) -> Result<Self, Error> {
+    pub fn detect(unified: Option<v2::Hierarchy>) -> Result<Self, Error> {
         let read = |path: &str| {
             std::fs::read_to_string(path).map_err(|error| Error::Act {
                 act: "read",
@@ -61,7 +64,7 @@ impl Hierarchies {
     /// # Errors
     ///
     /// If it is the root of a tree.
-    pub fn place(&self, wanted: Option<&str>, id: &str) -> Result<Place, Error> {
+    pub fn place(&self, wanted: Option<&str>, id: &str) -> Result<CgroupPaths, Error> {
         let mut places = BTreeMap::new();
         for mount in &self.mounts {
             for controller in &mount.controllers {
@@ -78,7 +81,7 @@ impl Hierarchies {
         if let Some(unified) = &self.unified {
             places.insert(String::new(), unified.mount_point().join(paths::resolve(wanted, id, "/")));
         }
-        Ok(Place::new(places))
+        Ok(CgroupPaths::new(places))
     }
 
     /// Makes the cgroups of a place, ready to be given what `resources` says. Those that are there already
@@ -87,7 +90,7 @@ impl Hierarchies {
     /// # Errors
     ///
     /// If one cannot be made, or is in use.
-    pub fn create(&self, place: &Place, resources: &Resources) -> Result<Cgroup, Error> {
+    pub fn create(&self, place: &CgroupPaths, resources: &Resources) -> Result<Cgroup, Error> {
         let mut made = Vec::new();
         let created = self.make(place, resources, &mut made);
         if created.is_err() {
@@ -98,7 +101,12 @@ impl Hierarchies {
         created
     }
 
-    fn make(&self, place: &Place, resources: &Resources, made: &mut Vec<PathBuf>) -> Result<Cgroup, Error> {
+    fn make(
+        &self,
+        place: &CgroupPaths,
+        resources: &Resources,
+        made: &mut Vec<PathBuf>,
+    ) -> Result<Cgroup, Error> {
         let mut cgroup = Cgroup { groups: Vec::with_capacity(self.mounts.len()), unified: None };
         for (mount, path) in self.places(place) {
             let group = mount.make(path, made)?;
@@ -118,7 +126,7 @@ impl Hierarchies {
     /// # Errors
     ///
     /// [`Error::NotEmpty`] and [`Error::Frozen`].
-    pub fn check_unused(&self, place: &Place) -> Result<(), Error> {
+    pub fn check_unused(&self, place: &CgroupPaths) -> Result<(), Error> {
         let Some(cgroup) = self.find(place)? else { return Ok(()) };
         cgroup.groups.iter().try_for_each(check_unused)?;
         cgroup.unified.as_ref().map_or(Ok(()), v2::Cgroup::check_unused)
@@ -130,7 +138,7 @@ impl Hierarchies {
     /// # Errors
     ///
     /// If one cannot be made or opened.
-    pub fn complete(&self, place: &Place, resources: &Resources) -> Result<Cgroup, Error> {
+    pub fn complete(&self, place: &CgroupPaths, resources: &Resources) -> Result<Cgroup, Error> {
         let mut cgroup = Cgroup { groups: Vec::with_capacity(self.mounts.len()), unified: None };
         for (mount, path) in self.places(place) {
             if mount.is_for("name=systemd") {
@@ -146,13 +154,13 @@ impl Hierarchies {
     }
 
     /// Where in each hierarchy of version 1 a place is.
-    fn places<'p>(&'p self, place: &'p Place) -> impl Iterator<Item = (&'p Mount, &'p Path)> {
+    fn places<'p>(&'p self, place: &'p CgroupPaths) -> impl Iterator<Item = (&'p Mount, &'p Path)> {
         let of = |mount: &Mount| mount.controllers.first().and_then(|controller| place.path(controller));
         self.mounts.iter().filter_map(move |mount| Some((mount, of(mount)?)))
     }
 
     /// The same in the tree of version 2.
-    fn unified_place<'p>(&'p self, place: &'p Place) -> Option<(&'p v2::Tree, &'p str)> {
+    fn unified_place<'p>(&'p self, place: &'p CgroupPaths) -> Option<(&'p v2::Hierarchy, &'p str)> {
         let (tree, path) = (self.unified.as_ref()?, place.path("")?);
         Some((tree, paths::below(tree.mount_point(), path).unwrap_or_default()))
     }
@@ -167,7 +175,7 @@ impl Hierarchies {
     /// # Errors
     ///
     /// If one cannot be opened.
-    pub fn find(&self, place: &Place) -> Result<Option<Cgroup>, Error> {
+    pub fn find(&self, place: &CgroupPaths) -> Result<Option<Cgroup>, Error> {
         let mut cgroup = Cgroup { groups: Vec::new(), unified: None };
         for (mount, path) in self.places(place) {
             cgroup.groups.extend(mount.find(path)?);
@@ -185,7 +193,7 @@ impl Hierarchies {
     /// # Errors
     ///
     /// [`Error::Deadline`] with the processes that are still in one.
-    pub fn remove(&self, place: &Place, patience: Duration) -> Result<(), Error> {
+    pub fn remove(&self, place: &CgroupPaths, patience: Duration) -> Result<(), Error> {
         let mut result = Ok(());
         // Who stays in one stays in all, and is waited for once.
         let end = Instant::now() + patience;
@@ -209,7 +217,7 @@ impl Mount {
     }
 
     fn find(&self, path: &Path) -> Result<Option<Group>, Error> {
-        match file::open_directory(CWD, path) {
+        match files::open_directory(CWD, path) {
             Ok(directory) => Ok(Some(self.group(directory, path))),
             Err(Errno::NOENT | Errno::NODEV) => Ok(None),
             Err(source) => Err(Error::Act { act: "open the cgroup", path: path.to_owned(), source }),
@@ -224,7 +232,7 @@ impl Mount {
         };
         let below = paths::below(&self.point, path);
         let below = below.ok_or_else(|| Error::NotMounted(path.to_owned()))?;
-        let mut directory = file::open_directory(CWD, &self.point).map_err(failed("open", &self.point))?;
+        let mut directory = files::open_directory(CWD, &self.point).map_err(failed("open", &self.point))?;
         let mut current = self.point.clone();
         for name in below.split('/') {
             current.push(name);
@@ -233,7 +241,7 @@ impl Mount {
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(failed("make the cgroup", &current)(errno)),
             }
-            let inner = file::open_directory(directory.as_fd(), name);
+            let inner = files::open_directory(directory.as_fd(), name);
             let inner = inner.map_err(failed("open the cgroup", &current))?;
             if self.is_for("cpuset") {
                 inherit(&directory, &inner).map_err(failed("set the cpuset of", &current))?;
@@ -252,9 +260,7 @@ fn check_unused(group: &Group) -> Result<(), Error> {
     if count != 0 {
         return Err(Error::NotEmpty { path: group.path.clone(), count });
     }
-    if group.controllers.iter().any(|name| name == "freezer")
-        && super::is_frozen(&group.directory, &group.path)?
-    {
+    if group.controllers.iter().any(|name| name == "freezer") && is_frozen(&group.directory, &group.path)? {
         return Err(Error::Frozen(group.path.clone()));
     }
     Ok(())
@@ -264,16 +270,16 @@ fn check_unused(group: &Group) -> Result<(), Error> {
 /// process can be where there are none.
 fn inherit(above: &OwnedFd, directory: &OwnedFd) -> Result<(), Errno> {
     for (name, plain) in [("cpuset.cpus", "cpus"), ("cpuset.mems", "mems")] {
-        let name = match file::text(directory.as_fd(), name) {
+        let name = match files::text(directory.as_fd(), name) {
             Ok(text) if !text.trim().is_empty() => continue,
             Ok(_) => name,
             // A hierarchy mounted with `noprefix`.
-            Err(Errno::NOENT) if file::text(directory.as_fd(), plain)?.trim().is_empty() => plain,
+            Err(Errno::NOENT) if files::text(directory.as_fd(), plain)?.trim().is_empty() => plain,
             Err(Errno::NOENT) => continue,
             Err(errno) => return Err(errno),
         };
-        let inherited = file::text(above.as_fd(), name)?;
-        file::put(directory.as_fd(), name, inherited.trim())?;
+        let inherited = files::text(above.as_fd(), name)?;
+        files::put(directory.as_fd(), name, inherited.trim())?;
     }
     Ok(())
 }

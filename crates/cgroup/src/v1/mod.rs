@@ -4,21 +4,24 @@
 //! fork on the host wait. So it is moved once, before anything else of it exists.
 
 mod freezer;
+mod group;
 pub(crate) mod hierarchies;
 
 pub(crate) use freezer::is_frozen;
+use group::Group;
 pub use hierarchies::Hierarchies;
 
 use crate::error::{Error, Hint, Warning};
-use crate::oom::OomWatch;
+use crate::files::oom::OomWatch;
+use crate::files::{self, procs};
 use crate::resources::Resources;
-use crate::setting::{Phase, Setting, write_all};
+use crate::settings::{Phase, Setting, write_all};
 use crate::stats::Stats;
-use crate::{devices, file, procs, settings_v1, v2};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use crate::{devices, settings, v2};
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::process::Signal;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long processes are waited for to stop before they are killed.
@@ -26,15 +29,6 @@ const STOP: Duration = Duration::from_millis(500);
 
 /// How often processes are killed where they cannot be stopped first.
 const ROUNDS: u32 = 16;
-
-/// A cgroup of one tree.
-#[derive(Debug)]
-pub(crate) struct Group {
-    /// What the tree is for: controllers, or a name.
-    pub(crate) controllers: Vec<String>,
-    pub(crate) directory: OwnedFd,
-    pub(crate) path: PathBuf,
-}
 
 /// The cgroups of one container, one for each tree.
 #[derive(Debug)]
@@ -95,7 +89,7 @@ impl Cgroup {
     pub fn join_version_1(&self, pid: i32) -> Result<(), Error> {
         let pid = pid.to_string();
         for group in &self.groups {
-            let written = file::put(group.directory.as_fd(), "cgroup.procs", &pid);
+            let written = files::put(group.directory.as_fd(), "cgroup.procs", &pid);
             let path = || group.path.clone();
             written.map_err(|source| Error::Act { act: "move a process to", path: path(), source })?;
         }
@@ -130,8 +124,8 @@ impl Cgroup {
     }
 
     fn apply(&self, resources: &Resources, phase: Option<Phase>) -> Result<Vec<Warning>, Error> {
-        let (settings, mut warnings) = settings_v1::settings(resources)?;
-        let of_phase = |setting: &Setting| phase.is_none_or(|phase| setting.phase() == phase);
+        let (settings, mut warnings) = settings::v1::settings(resources)?;
+        let of_phase = |setting: &Setting| phase.is_none_or(|phase| setting.phase == phase);
         for (controller, setting) in &settings {
             if let Some(hint) = self.lacks(controller) {
                 let (field, controller) = (setting.field.clone(), (*controller).to_owned());
@@ -186,7 +180,7 @@ impl Cgroup {
             });
         };
         for (name, line) in lines {
-            let written = file::put(group.directory.as_fd(), name, &line);
+            let written = files::put(group.directory.as_fd(), name, &line);
             let field = "linux.resources.devices".into();
             written.map_err(|source| Error::Set { field, file: name.to_owned(), value: line, source })?;
         }
@@ -294,7 +288,7 @@ impl Cgroup {
     ///
     /// If a file cannot be read or does not read as it always does.
     pub fn stats(&self) -> Result<Stats, Error> {
-        let mut stats = crate::stats::version_1(&self.groups)?;
+        let mut stats = crate::stats::version_1(self.groups.iter().map(Group::files))?;
         if let Some(unified) = &self.unified {
             unified.add_stats(&mut stats)?;
         }
@@ -319,8 +313,8 @@ impl Cgroup {
     /// If it cannot be read.
     pub fn oom_kills(&self) -> Result<u64, Error> {
         let Some(group) = self.group("memory") else { return Ok(0) };
-        match file::text(group.directory.as_fd(), "memory.oom_control") {
-            Ok(text) => Ok(file::keyed(&text, "oom_kill").unwrap_or(0)),
+        match files::text(group.directory.as_fd(), "memory.oom_control") {
+            Ok(text) => Ok(files::keyed(&text, "oom_kill").unwrap_or(0)),
             Err(Errno::NOENT | Errno::NODEV) => Ok(0),
             Err(errno) => Err(self.failed("read memory.oom_control of")(errno)),
         }

@@ -2,7 +2,7 @@
 
 use super::Cgroup;
 use crate::error::Error;
-use crate::{events, file};
+use crate::files::{self, events};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(crate) fn thaw(cgroup: &Cgroup) -> Result<(), Error> {
 }
 
 fn write(cgroup: &Cgroup, state: &str) -> Result<(), Error> {
-    match file::put(cgroup.directory(), "cgroup.freeze", state) {
+    match files::put(cgroup.directory(), "cgroup.freeze", state) {
         Err(Errno::NOENT) => Err(Error::NoFreezer(cgroup.path().to_owned())),
         written => written.map_err(cgroup.failed(if state == "1" { "freeze" } else { "thaw" })),
     }
@@ -33,8 +33,8 @@ fn write(cgroup: &Cgroup, state: &str) -> Result<(), Error> {
 /// Whether this cgroup, or one above it, has been told to freeze and has.
 pub(crate) fn is_frozen(directory: &OwnedFd, path: &Path) -> Result<bool, Error> {
     let mut room = [0; 128];
-    match file::short(directory.as_fd(), "cgroup.events", &mut room) {
-        Ok(text) => Ok(file::keyed(text, "frozen") == Some(1)),
+    match files::short(directory.as_fd(), "cgroup.events", &mut room) {
+        Ok(text) => Ok(files::keyed(text, "frozen") == Some(1)),
         Err(Errno::NOENT | Errno::NODEV) => Ok(false),
         Err(source) => Err(Error::Act { act: "read cgroup.events of", path: path.to_owned(), source }),
     }
@@ -43,7 +43,7 @@ pub(crate) fn is_frozen(directory: &OwnedFd, path: &Path) -> Result<bool, Error>
 /// Whether this very cgroup has been told to freeze.
 pub(crate) fn is_asked(cgroup: &Cgroup) -> Result<bool, Error> {
     let mut room = [0; 16];
-    match file::short(cgroup.directory(), "cgroup.freeze", &mut room) {
+    match files::short(cgroup.directory(), "cgroup.freeze", &mut room) {
         Ok(text) => Ok(text == "1"),
         Err(Errno::NOENT | Errno::NODEV) => Ok(false),
         Err(errno) => Err(cgroup.failed("read cgroup.freeze of")(errno)),

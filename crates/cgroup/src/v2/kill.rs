@@ -2,7 +2,7 @@
 
 use super::Cgroup;
 use crate::error::Error;
-use crate::file;
+use crate::files;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::Duration;
@@ -14,7 +14,7 @@ const STOP: Duration = Duration::from_secs(2);
 const ROUNDS: u32 = 16;
 
 pub(crate) fn kill(cgroup: &Cgroup) -> Result<(), Error> {
-    match file::put(cgroup.directory(), "cgroup.kill", "1") {
+    match files::put(cgroup.directory(), "cgroup.kill", "1") {
         Ok(()) => return Ok(()),
         // Gone, with all that was in it; or below threads, or a kernel before 5.14.
         Err(Errno::NODEV) => return Ok(()),

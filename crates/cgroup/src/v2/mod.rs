@@ -5,25 +5,26 @@
 //! one stops the whole host for a moment.
 
 mod freeze;
+mod hierarchy;
 mod kill;
-mod tree;
 
 pub(crate) use freeze::is_frozen;
+pub use hierarchy::Hierarchy;
 pub(crate) use kill::signal_each;
-pub use tree::Tree;
 
 use crate::controller::{Controller, Controllers};
 use crate::error::{Error, Hint, Warning};
-use crate::oom::OomWatch;
+use crate::files::oom::OomWatch;
+use crate::files::{self, events, procs};
 use crate::resources::Resources;
-use crate::setting::{Phase, Setting, write_all};
+use crate::settings::{Phase, Setting, write_all};
 use crate::stats::Stats;
-use crate::{devices, events, file, procs, settings_v2};
+use crate::{devices, settings};
+use hierarchy::PassedOn;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tree::PassedOn;
 
 /// A cgroup.
 #[derive(Debug)]
@@ -57,7 +58,7 @@ impl Cgroup {
     ///
     /// If it cannot be moved.
     pub fn join(&self, pid: i32) -> Result<(), Error> {
-        let moved = file::put(self.directory(), "cgroup.procs", &pid.to_string());
+        let moved = files::put(self.directory(), "cgroup.procs", &pid.to_string());
         moved.map_err(self.failed("move a process to"))
     }
 
@@ -67,7 +68,7 @@ impl Cgroup {
     ///
     /// The first field that cannot be set.
     pub fn apply_early(&self, resources: &Resources) -> Result<Vec<Warning>, Error> {
-        let (settings, mut warnings) = settings_v2::settings(resources)?;
+        let (settings, mut warnings) = settings::v2::settings(resources)?;
         self.write(&settings, Some(Phase::Early), &mut warnings)?;
         Ok(warnings)
     }
@@ -78,7 +79,7 @@ impl Cgroup {
     ///
     /// As [`apply_early`](Self::apply_early).
     pub fn apply_late(&self, resources: &Resources) -> Result<(), Error> {
-        let (settings, _) = settings_v2::settings(resources)?;
+        let (settings, _) = settings::v2::settings(resources)?;
         self.write(&settings, Some(Phase::Late), &mut Vec::new())
     }
 
@@ -90,7 +91,7 @@ impl Cgroup {
     /// As [`apply_early`](Self::apply_early), and [`Error::InUse`].
     pub fn update(&self, resources: &Resources) -> Result<Vec<Warning>, Error> {
         let resources = self.completed(resources)?;
-        let (settings, mut warnings) = settings_v2::settings(&resources)?;
+        let (settings, mut warnings) = settings::v2::settings(&resources)?;
         self.write(&settings, None, &mut warnings)?;
         Ok(warnings)
     }
@@ -101,7 +102,7 @@ impl Cgroup {
         phase: Option<Phase>,
         warnings: &mut Vec<Warning>,
     ) -> Result<(), Error> {
-        let settings = settings.iter().filter(|setting| phase.is_none_or(|phase| setting.phase() == phase));
+        let settings = settings.iter().filter(|setting| phase.is_none_or(|phase| setting.phase == phase));
         write_all(self.directory.as_fd(), settings, &|file| self.hint(file), warnings)
     }
 
@@ -115,7 +116,7 @@ impl Cgroup {
     /// Why it has no such controller, if it has none.
     pub(crate) fn lacks(&self, name: &str) -> Option<Hint> {
         // What is here now: the cgroup may have been opened and not made by us.
-        let text = file::text(self.directory.as_fd(), "cgroup.controllers").unwrap_or_default();
+        let text = files::text(self.directory.as_fd(), "cgroup.controllers").unwrap_or_default();
         if text.split_whitespace().any(|here| here == name) {
             return None;
         }
@@ -140,7 +141,7 @@ impl Cgroup {
         let period_missing = cpu.period.is_none_or(|period| period == 0);
         if quota_missing != period_missing {
             let mut room = [0; 64];
-            if let Ok(text) = file::short(self.directory.as_fd(), "cpu.max", &mut room) {
+            if let Ok(text) = files::short(self.directory.as_fd(), "cpu.max", &mut room) {
                 let (quota, period) = text.split_once(' ').unwrap_or((text, ""));
                 if quota_missing {
                     cpu.quota = Some(quota.parse().unwrap_or(-1));
@@ -152,7 +153,7 @@ impl Cgroup {
         let memory = &mut resources.memory;
         // Swap alone is what is written, and of memory and swap together it takes memory to know it.
         if memory.limit.is_none_or(|limit| limit == 0) && memory.swap.is_some_and(|swap| swap > 0) {
-            let limit = file::number(self.directory.as_fd(), "memory.max").ok();
+            let limit = files::number(self.directory.as_fd(), "memory.max").ok();
             memory.limit = limit.map(|limit| i64::try_from(limit).unwrap_or(-1));
         }
         Ok(resources)
@@ -164,7 +165,7 @@ impl Cgroup {
             return Ok(());
         }
         // Tolerated: without accounting there is no usage to compare with.
-        let Ok(usage) = file::number(self.directory.as_fd(), "memory.current") else { return Ok(()) };
+        let Ok(usage) = files::number(self.directory.as_fd(), "memory.current") else { return Ok(()) };
         let limits = [
             ("linux.resources.memory.swap", "memory+swap", memory.swap),
             ("linux.resources.memory.limit", "memory", memory.limit),
@@ -200,14 +201,14 @@ impl Cgroup {
     /// Refuses a cgroup that somebody uses, or that nothing would run in.
     pub(crate) fn check_unused(&self) -> Result<(), Error> {
         let mut room = [0; 128];
-        let events = file::short(self.directory.as_fd(), "cgroup.events", &mut room);
+        let events = files::short(self.directory.as_fd(), "cgroup.events", &mut room);
         let events = events.map_err(self.failed("read cgroup.events of"))?;
-        if file::keyed(events, "populated") != Some(0) {
+        if files::keyed(events, "populated") != Some(0) {
             let count = self.pids()?.len();
             return Err(Error::NotEmpty { path: self.path.clone(), count });
         }
         // The wish and not the state: an empty cgroup below a frozen one is frozen too.
-        if file::keyed(events, "frozen") != Some(0) || freeze::is_asked(self)? {
+        if files::keyed(events, "frozen") != Some(0) || freeze::is_asked(self)? {
             return Err(Error::Frozen(self.path.clone()));
         }
         Ok(())
@@ -220,7 +221,7 @@ impl Cgroup {
             return Ok(());
         }
         let mut room = [0; 64];
-        let kind = file::short(self.directory.as_fd(), "cgroup.type", &mut room);
+        let kind = files::short(self.directory.as_fd(), "cgroup.type", &mut room);
         let kind = kind.map_err(self.failed("read cgroup.type of"))?;
         let threaded = || Error::Threaded { path: self.path.clone(), kind: kind.to_owned() };
         match kind {
@@ -228,7 +229,7 @@ impl Cgroup {
             _ if !asked.intersection(Controllers::DOMAIN).is_empty() => Err(threaded()),
             // Without limits that need a domain there is a way: to be of the threads.
             "domain invalid" => {
-                file::put(self.directory.as_fd(), "cgroup.type", "threaded").map_err(|_| threaded())
+                files::put(self.directory.as_fd(), "cgroup.type", "threaded").map_err(|_| threaded())
             }
             _ => Ok(()),
         }
@@ -350,8 +351,8 @@ impl Cgroup {
     ///
     /// If it cannot be read.
     pub fn oom_kills(&self) -> Result<u64, Error> {
-        match file::text(self.directory.as_fd(), "memory.events") {
-            Ok(text) => Ok(file::keyed(&text, "oom_kill").unwrap_or(0)),
+        match files::text(self.directory.as_fd(), "memory.events") {
+            Ok(text) => Ok(files::keyed(&text, "oom_kill").unwrap_or(0)),
             Err(Errno::NOENT | Errno::NODEV) => Ok(0),
             Err(errno) => Err(self.failed("read memory.events of")(errno)),
         }

@@ -460,7 +460,7 @@ pub(crate) fn hook() {
     let fails = |path, script, timeout| {
         let mut child = after(path, script, timeout);
         let reason = child.wait().unwrap_err().reason();
-        (reason, String::from_utf8(child.last_words().to_vec()).unwrap())
+        (reason, String::from_utf8(child.failure_output().to_vec()).unwrap())
     };
     let said = |words: &str| words.to_owned();
     let failed = fails("/bin/sh", "echo out; echo err >&2; exit 3", None);

@@ -1,0 +1,77 @@
+//! Hearing of it when the kernel runs out of a cgroup's memory.
+
+use crate::error::Error;
+use crate::files;
+use rustix::event::{EventfdFlags, PollFlags, eventfd};
+use rustix::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use rustix::fs::OFlags;
+use rustix::io::{Errno, pread, read, retry_on_intr};
+use std::path::Path;
+
+/// Something to be polled, which becomes ready when memory has run out; when the cgroup is removed too.
+#[derive(Debug)]
+pub struct OomWatch(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    /// An eventfd.
+    V1(OwnedFd),
+    /// `memory.events`.
+    V2(OwnedFd),
+}
+
+impl OomWatch {
+    pub(crate) fn version_1(directory: BorrowedFd<'_>, path: &Path) -> Result<Self, Error> {
+        let failed = |source| Error::Act { act: "watch the memory of", path: path.to_owned(), source };
+        let event = eventfd(0, EventfdFlags::CLOEXEC).map_err(failed)?;
+        let control = files::open(directory, "memory.oom_control", OFlags::RDONLY).map_err(failed)?;
+        // cgroup-v1/memory.rst, "OOM Control": the kernel keeps what it needs of the two.
+        let line = format!("{} {}", event.as_raw_fd(), control.as_raw_fd());
+        files::put(directory, "cgroup.event_control", &line).map_err(failed)?;
+        Ok(Self(Kind::V1(event)))
+    }
+
+    pub(crate) fn version_2(directory: BorrowedFd<'_>, path: &Path) -> Result<Self, Error> {
+        let failed = |source| Error::Act { act: "watch the memory of", path: path.to_owned(), source };
+        let events = files::open(directory, "memory.events", OFlags::RDONLY).map_err(failed)?;
+        let watch = Self(Kind::V2(events));
+        // What was before is not news.
+        watch.take().map_err(failed)?;
+        Ok(watch)
+    }
+
+    /// What it is to be polled for.
+    #[must_use]
+    pub const fn flags(&self) -> PollFlags {
+        match self.0 {
+            Kind::V1(_) => PollFlags::IN,
+            Kind::V2(_) => PollFlags::PRI,
+        }
+    }
+
+    /// Takes the news, so that it is ready again only with the next. What they are,
+    /// [`oom_kills`](crate::Cgroup::oom_kills) tells: in version 2 a limit that was met is news too.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read. It is no error that the cgroup is gone.
+    pub fn take(&self) -> Result<(), Errno> {
+        let mut room = [0; 512];
+        let taken = match &self.0 {
+            Kind::V1(event) => retry_on_intr(|| read(event, &mut room)),
+            Kind::V2(events) => retry_on_intr(|| pread(events, &mut room, 0)),
+        };
+        match taken {
+            Ok(_) | Err(Errno::NODEV) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+}
+
+impl AsFd for OomWatch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.0 {
+            Kind::V1(fd) | Kind::V2(fd) => fd.as_fd(),
+        }
+    }
+}

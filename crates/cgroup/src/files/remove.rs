@@ -1,0 +1,110 @@
+//! Removing cgroups, the deepest first, by descriptor.
+//!
+//! A cgroup is a directory that rmdir takes away with all its files, unless there are cgroups below it
+//! or processes in it. A process that has been killed is in it until it has ended; in version 2 that
+//! is waited for by poll, and version 1 tells nobody, so there it is looked for again.
+
+use crate::error::Error;
+use crate::files::walk::{Visitor, walk};
+use crate::files::{self, events, procs};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, unlinkat};
+use rustix::io::Errno;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The longest pause between two looks where nothing can be waited for.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// Removes the cgroup `name` below `above` that has none below it.
+pub(crate) fn remove_one(above: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
+    match unlinkat(above, name, AtFlags::REMOVEDIR) {
+        Err(Errno::NOENT) => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Removes a cgroup that was made for nothing. What is told is why; and who is in there by now may stay.
+pub(crate) fn undo(above: BorrowedFd<'_>, path: &Path) {
+    if unlinkat(above, path, AtFlags::REMOVEDIR).is_err() {
+        // Tolerated: see above.
+    }
+}
+
+/// Removes the cgroup `name` below `above` with all that are below it. `path` is for messages.
+pub(crate) fn tree(above: BorrowedFd<'_>, name: &str, path: &Path, patience: Duration) -> Result<(), Error> {
+    let failed = |source| Error::Act { act: "remove the cgroup", path: path.to_owned(), source };
+    // Almost always there is nothing in it, and this is all.
+    match remove_one(above, name) {
+        Err(Errno::BUSY | Errno::NOTEMPTY) => {}
+        removed => return removed.map_err(failed),
+    }
+    let end = Instant::now() + patience;
+    let mut pause = Duration::from_millis(1);
+    loop {
+        let directory = match files::open_directory(above, name) {
+            Ok(directory) => directory,
+            Err(Errno::NOENT | Errno::NODEV) => return Ok(()),
+            Err(errno) => return Err(failed(errno)),
+        };
+        match below(&directory).and_then(|()| remove_one(above, name)) {
+            Err(Errno::BUSY | Errno::NOTEMPTY) => {}
+            removed => return removed.map_err(failed),
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let pids = procs::all(&directory).map_err(failed)?;
+            let seconds = patience.as_secs();
+            return Err(Error::Deadline { act: "remove the cgroup", path: path.to_owned(), seconds, pids });
+        }
+        await_change(&directory, left, &mut pause).map_err(failed)?;
+    }
+}
+
+/// Removes what is below `directory`, the deepest first. What is busy is left and the others go on.
+fn below(directory: &OwnedFd) -> Result<(), Errno> {
+    let mut removal = Removal { busy: None };
+    walk(directory.as_fd(), &mut removal)?;
+    removal.busy.map_or(Ok(()), Err)
+}
+
+struct Removal {
+    /// Why one was left.
+    busy: Option<Errno>,
+}
+
+impl Visitor for Removal {
+    /// Removes those that have none below them, and returns the others.
+    fn enter(&mut self, directory: BorrowedFd<'_>) -> Result<Vec<String>, Errno> {
+        let mut left = Vec::new();
+        files::each_directory(directory, |name| match remove_one(directory, name) {
+            Err(Errno::BUSY | Errno::NOTEMPTY) => {
+                left.push(name.to_owned());
+                Ok(())
+            }
+            removed => removed,
+        })?;
+        Ok(left)
+    }
+
+    fn leave(&mut self, above: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
+        match remove_one(above, name) {
+            Err(errno @ (Errno::BUSY | Errno::NOTEMPTY)) => self.busy = Some(errno),
+            removed => removed?,
+        }
+        Ok(())
+    }
+}
+
+/// Returns when something may have changed.
+fn await_change(directory: &OwnedFd, left: Duration, pause: &mut Duration) -> Result<(), Errno> {
+    let is_version_2 = files::open(directory.as_fd(), "cgroup.events", rustix::fs::OFlags::PATH).is_ok();
+    if is_version_2 && !events::wait(directory.as_fd(), "populated", 0, Duration::ZERO)? {
+        events::wait(directory.as_fd(), "populated", 0, left)?;
+    } else {
+        // Version 1, or an end that the kernel has not finished with.
+        std::thread::sleep((*pause).min(left));
+        *pause = (*pause * 2).min(LONGEST_PAUSE);
+    }
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! What cargo and nextest run in place of a test binary: a target runner.
+//!
+//! ```text
+//!  cargo test     RUNNER target/debug/deps/NAME-HASH FILTER...     its tests are listed, each has a sandbox
+//!  cargo bench    the same with --bench                            one sandbox for all: they are timed
+//!  cargo nextest  ... --list, with NEXTEST_TEST_PHASE=list         as it is: only the list may be printed
+//!                 ... --exact NAME, with NEXTEST_TEST_PHASE=run    one sandbox: it has one process a test
+//!  rustdoc        RUNNER .../rust_out                              one sandbox: it is one test
+//!  cargo run      RUNNER target/debug/NAME                         as it is: it is no test
+//! ```
+
+use super::request::Request;
+use crate::profile::{Access, Profile, Show};
+use std::env;
+use std::ffi::OsStr;
+use std::path::Path;
+
+/// What a binary that cargo wants to run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BinaryKind {
+    /// Many tests.
+    Tests,
+    /// One test, or what has to be together.
+    Test,
+    /// No test.
+    Other,
+}
+
+/// What the binary of a profile is.
+#[must_use]
+pub fn binary_kind(profile: &Profile) -> BinaryKind {
+    let phase = env::var_os("NEXTEST_TEST_PHASE");
+    binary_kind_of(profile, phase.as_deref())
+}
+
+fn binary_kind_of(profile: &Profile, phase: Option<&OsStr>) -> BinaryKind {
+    let binary = Path::new(profile.args.first().map_or(OsStr::new(""), |binary| binary));
+    let name = binary.file_name().unwrap_or_default().to_string_lossy();
+    let hash = name.rsplit_once('-').map_or("", |(_, hash)| hash);
+    let has_hash = hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_dep = binary.parent().and_then(Path::file_name) == Some(OsStr::new("deps")) && has_hash;
+    match phase {
+        Some(phase) if phase == "list" => BinaryKind::Other,
+        Some(_) => BinaryKind::Test,
+        None if is_dep && Request::read(profile.args.get(1..).unwrap_or_default()).is_some() => {
+            BinaryKind::Tests
+        }
+        None if is_dep || name.starts_with("rust_out") => BinaryKind::Test,
+        None => BinaryKind::Other,
+    }
+}
+
+/// What a test binary has to see that is not its working directory: itself, the libraries that it is told of,
+/// and the directory that cargo gives to tests, which each of them finds as it was.
+pub fn show(profile: &mut Profile) {
+    let Some(directory) = profile.args.first().and_then(|binary| Path::new(binary).parent()) else { return };
+    let tmp = directory.parent().and_then(Path::parent).map(|target| target.join("tmp"));
+    let mut shown = vec![Show { path: directory.to_owned(), access: Access::Read }];
+    let libraries = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let libraries = env::split_paths(&libraries).filter(|path| path.is_dir());
+    shown.extend(libraries.map(|path| Show { path, access: Access::Read }));
+    shown.extend(tmp.filter(|tmp| tmp.is_dir()).map(|path| Show { path, access: Access::Overlay }));
+    // What was asked for counts.
+    let is_asked = |path: &Path| profile.shown.iter().any(|asked| asked.path == path);
+    shown.retain(|show| !is_asked(&show.path));
+    profile.shown.extend(shown);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BinaryKind, binary_kind_of};
+    use crate::Profile;
+
+    #[test]
+    fn what_is_no_test_is_left_alone() {
+        let kind = |args: &[&str], phase: Option<&str>| {
+            let args = args.iter().map(Into::into).collect();
+            binary_kind_of(&Profile { args, ..Profile::default() }, phase.map(AsRef::as_ref))
+        };
+        let test = "/p/target/debug/deps/web-0123456789abcdef";
+        assert_eq!(kind(&[test], None), BinaryKind::Tests);
+        assert_eq!(kind(&[test, "name", "--skip", "other", "--test-threads=3"], None), BinaryKind::Tests);
+        assert_eq!(kind(&[test, "--bench"], None), BinaryKind::Test);
+        assert_eq!(kind(&[test, "--list"], None), BinaryKind::Test);
+        assert_eq!(kind(&[test, "--format", "json"], None), BinaryKind::Test);
+        assert_eq!(kind(&[test, "--list", "--format", "terse"], Some("list")), BinaryKind::Other);
+        assert_eq!(kind(&[test, "--exact", "name", "--nocapture"], Some("run")), BinaryKind::Test);
+        assert_eq!(kind(&["/tmp/rustdoctestA/rust_out"], None), BinaryKind::Test);
+        assert_eq!(kind(&["target/debug/web"], None), BinaryKind::Other);
+        assert_eq!(kind(&["target/debug/deps/web"], None), BinaryKind::Other);
+    }
+}

@@ -1,0 +1,440 @@
+//! The program's file system: what of the host is shown, covered and hidden, and what is the program's own.
+
+use super::image::{self, Opened};
+use super::landlock::LandlockRules;
+use super::layers::{NODEV, NOEXEC, NOSUID, RDONLY, layer, mkdir, mount_on_own};
+use super::view::{self, Cover};
+use crate::host::{Found, Host, Procfs};
+use crate::profile::{Access, Limits, Profile};
+use husk_plan::{Builder, Error};
+use husk_script::sys::file::{Mode, OFlags};
+use husk_script::sys::mount::{Extent, MountFlags, MountPropagationFlags};
+use husk_script::{Place, Reg, Step};
+use std::ffi::CStr;
+use std::path::Path;
+
+/// The most that `pid_max` may be (linux/threads.h, `PID_MAX_LIMIT`).
+const MOST_PIDS: u64 = 4 << 20;
+
+/// Where the steps come from that mount a procfs.
+pub(crate) const PROC: &str = "proc";
+
+/// The devices that every program may expect.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+const LINKS: [(&CStr, &CStr); 5] = [
+    (c"/proc/self/fd", c"fd"),
+    (c"/proc/self/fd/0", c"stdin"),
+    (c"/proc/self/fd/1", c"stdout"),
+    (c"/proc/self/fd/2", c"stderr"),
+    (c"pts/ptmx", c"ptmx"),
+];
+
+/// Something of the host that is to be seen where it is, opened before it is covered or made read-only.
+struct HostPath<'p> {
+    path: &'p Path,
+    is_directory: bool,
+    mount: Reg,
+}
+
+/// Makes the program's file system, with its working directory. Returns the null device in it, open for reading and
+/// writing.
+pub(crate) fn files(
+    profile: &Profile,
+    host: &Host,
+    rules: &LandlockRules,
+    plan: &mut Builder<'_>,
+) -> Result<Reg, Error> {
+    let covers = view::covers(host);
+    let is_covered = |path: &Path| view::place(path, &covers).is_some();
+    let shown: Vec<_> = profile.shown.iter().zip(&host.found).collect();
+
+    let image_root = profile.image.as_ref().map(|image| image::open(image, plan)).transpose()?;
+
+    // Before everything becomes read-only.
+    let mut trees = Vec::new();
+    for (show, found) in &shown {
+        if show.access == Access::Write {
+            plan.at(format!("write {}", found.path.display()));
+            let tree = HostPath::open(found, image_root, plan)?;
+            tree.set(NOSUID | NODEV, plan);
+            rules.allow(tree.mount, plan);
+            trees.push(tree);
+        }
+    }
+    plan.at("dev");
+    let mut devices = Vec::new();
+    for name in DEVICES {
+        let mount = plan.register()?;
+        let path = plan.text(Path::new("/dev").join(name))?;
+        plan.push(Step::OpenTree { path, extent: Extent::Top, out: mount });
+        // They belong to root on the host, who would need no capability to change their permissions. A device can be
+        // written to through a read-only mount.
+        if host.uid == 0 {
+            let (mount, extent) = (mount.into(), Extent::Top);
+            plan.push(Step::MountSetattr { mount, extent, set: RDONLY, clear: 0, propagation: 0 });
+        }
+        devices.push((name, mount));
+    }
+    let image = profile.image.as_ref().zip(image_root);
+    let image = image.map(|(image, root)| Opened::new(image, root, plan)).transpose()?;
+    // With an image too, so that a way out of it would lead to nothing that can be written to.
+    let files = read_only(plan)?;
+
+    // Now, so that they are read-only too, and before they are covered.
+    let is_written = |path: &Path| trees.iter().any(|tree| path.starts_with(tree.path));
+    let mut seen = Vec::new();
+    if image.is_none()
+        && is_covered(&host.project)
+        && host.cwd.starts_with(&host.project)
+        && !is_written(&host.project)
+    {
+        plan.at(format!("cwd {}", host.project.display()));
+        let mount = open(&host.project, plan)?;
+        seen.push(HostPath { path: &host.project, is_directory: true, mount });
+    }
+    for (show, found) in &shown {
+        let wanted = matches!(show.access, Access::Read | Access::Overlay);
+        if wanted && is_covered(&found.path) && !seen.iter().any(|tree| found.path.starts_with(tree.path)) {
+            plan.at(format!("read {}", found.path.display()));
+            let tree = HostPath::open(found, image_root, plan)?;
+            rules.allow_sockets(tree.mount, plan);
+            seen.push(tree);
+        }
+    }
+    seen.append(&mut trees);
+    image_root.into_iter().for_each(|root| plan.release(root));
+    own(profile, host, &covers, &seen, plan)?;
+    let (image, root) = match image {
+        Some(image) => {
+            plan.release(files);
+            let placed = image.place(host, rules, plan)?;
+            let root = placed.root;
+            (Some(placed), root)
+        }
+        None => (None, files),
+    };
+    let dev = cover(&covers, root, image.is_some(), rules, plan)?;
+    if let Some(image) = &image {
+        image.make_places(host, plan)?;
+    }
+    let overlays = shown.iter().filter(|(show, _)| show.access == Access::Overlay);
+    let overlays = overlays.map(|(_, found)| Layer::Overlay(found));
+    let mut layers: Vec<_> = seen.iter().map(Layer::HostPath).chain(overlays).collect();
+    // What is in another after that one.
+    layers.sort_by_key(|layer| layer.path().components().count());
+    for (index, layer) in layers.into_iter().enumerate() {
+        match layer {
+            Layer::HostPath(tree) => put(tree, root, plan)?,
+            Layer::Overlay(found) => overlay(index, found, root, rules, plan)?,
+        }
+    }
+    let null = fill_dev(dev, devices, host, rules, plan)?;
+    if host.procfs == Procfs::Own {
+        proc(profile, host, root, rules, plan)?;
+    }
+    if let Some(image) = &image {
+        image.furnish(null, rules, plan)?;
+    }
+    let is_seen = |path: &Path| !is_covered(path) || seen.iter().any(|tree| path.starts_with(tree.path));
+    for (_, found) in shown.iter().filter(|(show, found)| show.access == Access::Hide && is_seen(&found.path))
+    {
+        hide(found, root, null, plan)?;
+    }
+    plan.at("cwd");
+    let (path, cwd) = (plan.target(&host.cwd)?.path, plan.register()?);
+    plan.push(Step::OpenInRoot { root: root.into(), path, out: cwd });
+    if let Some(image) = image {
+        image.enter(plan);
+    }
+    plan.at("cwd").push(Step::Fchdir { directory: cwd.into() });
+    plan.release(root);
+    plan.release(cwd);
+    Ok(null)
+}
+
+/// Makes the host's files read-only, and mounts among them nobody else's. Returns their root.
+fn read_only(plan: &mut Builder<'_>) -> Result<Reg, Error> {
+    plan.at("files");
+    let root = plan.register()?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    plan.push(Step::Open { path: c"/", flags, mode: Mode::empty(), out: root });
+    let tree = HostPath { path: Path::new("/"), is_directory: true, mount: root };
+    tree.set(RDONLY | NOSUID | NODEV, plan);
+    Ok(root)
+}
+
+/// A copy of the mounts at a path, that is nowhere yet.
+fn open(path: &Path, plan: &mut Builder<'_>) -> Result<Reg, Error> {
+    let (path, out) = (plan.text(path)?, plan.register()?);
+    plan.push(Step::OpenTree { path, extent: Extent::All, out });
+    Ok(out)
+}
+
+impl<'p> HostPath<'p> {
+    /// Of the host, or of an image with this root.
+    fn open(found: &'p Found, image: Option<Reg>, plan: &mut Builder<'_>) -> Result<Self, Error> {
+        let mount = match image {
+            None => open(&found.path, plan)?,
+            Some(root) => {
+                let (path, out) = (plan.target(&found.path)?.path, plan.register()?);
+                plan.push(Step::OpenInRoot { root: root.into(), path, out });
+                plan.push(Step::OpenTreeOf { fd: out.into(), extent: Extent::All, out });
+                out
+            }
+        };
+        Ok(Self { path: &found.path, is_directory: found.is_directory, mount })
+    }
+
+    fn set(&self, set: u64, plan: &mut Builder<'_>) {
+        let propagation = u64::from(MountPropagationFlags::PRIVATE.bits());
+        let (mount, extent) = (self.mount.into(), Extent::All);
+        plan.push(Step::MountSetattr { mount, extent, set, clear: 0, propagation });
+    }
+}
+
+/// The program's own directories. They are in one file system, whose root is mounted on `/tmp` and is where
+/// relative paths begin until the last of them covers that: it is nowhere to be seen afterwards.
+fn own(
+    profile: &Profile,
+    host: &Host,
+    covers: &[Cover],
+    seen: &[HostPath<'_>],
+    plan: &mut Builder<'_>,
+) -> Result<(), Error> {
+    plan.at("own files");
+    let size = profile.limits.disk.map(|bytes| format!(",size={bytes}")).unwrap_or_default();
+    let data = plan.text(format!("mode=755{size}"))?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    plan.push(Step::Mount { source: c"tmpfs", target: c"/tmp", fstype: c"tmpfs", flags, data });
+    plan.push(Step::Chdir { path: c"/tmp" });
+    // What lies in another that is shown is there already.
+    let is_alone = |tree: &&HostPath<'_>| {
+        !seen.iter().any(|other| other.path != tree.path && tree.path.starts_with(other.path))
+    };
+    let parents = seen.iter().filter(is_alone);
+    let parents =
+        parents.filter_map(|tree| if tree.is_directory { Some(tree.path) } else { tree.path.parent() });
+    for made in view::directories(host, covers, parents) {
+        mkdir(&made.path, made.mode, plan)?;
+    }
+    for tree in seen.iter().filter(is_alone).filter(|tree| !tree.is_directory) {
+        if let Some(place) = view::place(tree.path, covers) {
+            let path = plan.text(place)?;
+            let out = plan.register()?;
+            let flags = OFlags::CREATE | OFlags::RDONLY;
+            plan.push(Step::Open { path, flags, mode: Mode::from_raw_mode(0o644), out });
+            plan.release(out);
+        }
+    }
+    Ok(())
+}
+
+/// Covers directories of a root with them, which an image may lack: then they are made. Returns the one at `/dev`.
+fn cover(
+    covers: &[Cover],
+    root: Reg,
+    is_image: bool,
+    rules: &LandlockRules,
+    plan: &mut Builder<'_>,
+) -> Result<Reg, Error> {
+    plan.at(if is_image { "rootfs" } else { "own files" });
+    let mut dev = None;
+    for cover in covers {
+        let (path, out) = (plan.text(cover.name)?, plan.register()?);
+        plan.push(Step::OpenTree { path, extent: Extent::Top, out });
+        rules.allow(out, plan);
+        if is_image {
+            // Where a symlink leads is not where the program looks for it.
+            let target = plan.target(&cover.path)?;
+            plan.push(Step::Attach { mount: out, root: root.into(), target, place: Place::Ordinary });
+        } else {
+            attach(out, &cover.path, root, plan)?;
+        }
+        match cover.path == Path::new("/dev") {
+            true => dev = Some(out),
+            false => plan.release(out),
+        }
+    }
+    dev.ok_or_else(|| plan.error("has something else than a directory at /dev"))
+}
+
+/// Puts a mount that is nowhere yet onto a place that is there, below a root.
+fn attach(mount: Reg, path: &Path, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
+    let (path, out) = (plan.target(path)?.path, plan.register()?);
+    plan.push(Step::OpenInRoot { root: root.into(), path, out });
+    plan.push(Step::MoveMount { mount: mount.into(), target: out.into() });
+    plan.release(out);
+    Ok(())
+}
+
+/// Something of the host, at its place.
+enum Layer<'t> {
+    /// As it is.
+    HostPath(&'t HostPath<'t>),
+    /// What is written to it is thrown away.
+    Overlay(&'t Found),
+}
+
+impl Layer<'_> {
+    fn path(&self) -> &Path {
+        match self {
+            Self::HostPath(tree) => tree.path,
+            Self::Overlay(found) => &found.path,
+        }
+    }
+}
+
+/// Puts a mount that is nowhere yet where it is on the host.
+fn put(tree: &HostPath<'_>, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
+    plan.at(format!("show {}", tree.path.display()));
+    attach(tree.mount, tree.path, root, plan)?;
+    plan.release(tree.mount);
+    Ok(())
+}
+
+/// Covers a directory with itself. What is written lies in the program's own file system, where nobody finds it.
+fn overlay(
+    index: usize,
+    found: &Found,
+    root: Reg,
+    rules: &LandlockRules,
+    plan: &mut Builder<'_>,
+) -> Result<(), Error> {
+    plan.at(format!("overlay {}", found.path.display()));
+    if !found.is_directory {
+        return Err(plan.error("is no directory"));
+    }
+    // overlayfs takes names, so it gets one in the program's own file system.
+    let lower = format!("lower-{index}");
+    let (path, place, copy) = (plan.target(&found.path)?.path, plan.register()?, plan.register()?);
+    plan.push(Step::OpenInRoot { root: root.into(), path, out: place });
+    plan.push(Step::OpenTreeOf { fd: place.into(), extent: Extent::Top, out: copy });
+    mkdir(Path::new(&lower), 0o755, plan)?;
+    mount_on_own(copy, &lower, plan)?;
+    plan.release(copy);
+    let layer = layer(&index.to_string(), &lower, plan)?;
+    rules.allow(layer, plan);
+    plan.push(Step::MoveMount { mount: layer.into(), target: place.into() });
+    plan.release(layer);
+    plan.release(place);
+    Ok(())
+}
+
+/// Devices, terminals and shared memory, in a directory of the program's own file system. Returns the null device,
+/// open for reading and writing.
+fn fill_dev(
+    directory: Reg,
+    devices: Vec<(&str, Reg)>,
+    host: &Host,
+    rules: &LandlockRules,
+    plan: &mut Builder<'_>,
+) -> Result<Reg, Error> {
+    plan.at("dev").push(Step::Fchdir { directory: directory.into() });
+    plan.release(directory);
+    for (name, mount) in devices {
+        let (path, out) = (plan.text(name)?, plan.register()?);
+        let flags = OFlags::CREATE | OFlags::RDONLY;
+        plan.push(Step::Open { path, flags, mode: Mode::from_raw_mode(0o666), out });
+        plan.push(Step::MoveMount { mount: mount.into(), target: out.into() });
+        plan.release(out);
+        plan.release(mount);
+    }
+    for (target, path) in LINKS {
+        plan.push(Step::Symlink { target, path });
+    }
+    mkdir(Path::new("shm"), 0o1777, plan)?;
+    mkdir(Path::new("pts"), 0o755, plan)?;
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    let data = c"newinstance,ptmxmode=0666,mode=620";
+    plan.push(Step::Mount { source: c"devpts", target: c"pts", fstype: c"devpts", flags, data });
+    if host.mqueue {
+        mqueue(rules, plan)?;
+    }
+    let null = plan.register()?;
+    plan.push(Step::Open { path: c"null", flags: OFlags::RDWR, mode: Mode::empty(), out: null });
+    Ok(null)
+}
+
+/// The message queues of the program's IPC namespace. They are files, in a file system that a Landlock rule has to allow
+/// although mq_open(3) needs no path to it.
+fn mqueue(rules: &LandlockRules, plan: &mut Builder<'_>) -> Result<(), Error> {
+    mkdir(Path::new("mqueue"), 0o1777, plan)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    plan.push(Step::Mount { source: c"mqueue", target: c"mqueue", fstype: c"mqueue", flags, data: c"" });
+    let (root, flags) = (plan.register()?, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW);
+    plan.push(Step::Open { path: c"mqueue", flags, mode: Mode::empty(), out: root });
+    rules.allow(root, plan);
+    plan.release(root);
+    Ok(())
+}
+
+/// A procfs of the program's own processes. That of the host is still mounted: without one the kernel lets nobody
+/// mount another in a user namespace (fs/namespace.c, `mount_too_revealing`).
+fn proc(
+    profile: &Profile,
+    host: &Host,
+    root: Reg,
+    rules: &LandlockRules,
+    plan: &mut Builder<'_>,
+) -> Result<(), Error> {
+    let (target, proc) = (plan.at(PROC).target(Path::new("/proc"))?, plan.register()?);
+    plan.push(Step::Fsopen { fstype: c"proc", out: proc });
+    plan.push(Step::Fsmount { fs: proc, attributes: NOSUID | NODEV | NOEXEC });
+    rules.allow(proc, plan);
+    plan.push(Step::Attach { mount: proc, root: root.into(), target, place: Place::Ordinary });
+    if host.limits_pids() {
+        limit_pids(&profile.limits, proc, plan)?;
+    }
+    not_its_own(host, proc, plan);
+    plan.release(proc);
+    Ok(())
+}
+
+/// Limits the processes of the pid namespace, of whomever. A cgroup would do so too, but moving a process there takes
+/// longer than the rest of a sandbox.
+fn limit_pids(limits: &Limits, proc: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
+    /// When all pids have been used, the kernel begins again with this one (kernel/pid.c, `RESERVED_PIDS`).
+    const FIRST: u64 = 300;
+    plan.at("limits");
+    let most = limits.most_processes().saturating_add(FIRST).min(MOST_PIDS);
+    let (bytes, out) = (plan.slice(most.to_string().as_bytes()), plan.register()?);
+    plan.push(Step::OpenInProc {
+        proc: proc.into(),
+        path: c"sys/kernel/pid_max",
+        flags: OFlags::WRONLY,
+        out,
+    });
+    plan.push(Step::Write { fd: out.into(), bytes });
+    plan.push(Step::Close { fd: out.into() });
+    plan.release(out);
+    plan.at(PROC);
+    Ok(())
+}
+
+/// What a program may not change although it belongs to its user. Of the first process's files some say what becomes
+/// of its memory, which is our own; the machine's settings are root's, who needs no capability to change them.
+fn not_its_own(host: &Host, proc: Reg, plan: &mut Builder<'_>) {
+    plan.push(Step::ReadOnly { root: proc.into(), path: c"1" });
+    if host.uid == 0 {
+        for path in [c"sys", c"sysrq-trigger", c"irq", c"bus", c"fs"] {
+            plan.push(Step::ReadOnly { root: proc.into(), path });
+        }
+    }
+}
+
+/// Covers what is to be hidden: a directory with an empty one, anything else with the null device.
+fn hide(found: &Found, root: Reg, null: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
+    plan.at(format!("hide {}", found.path.display()));
+    let cover = plan.register()?;
+    if found.is_directory {
+        plan.push(Step::Fsopen { fstype: c"tmpfs", out: cover });
+        plan.push(Step::FsconfigString { fs: cover, key: c"mode", value: c"555" });
+        plan.push(Step::Fsmount { fs: cover, attributes: RDONLY | NOSUID | NODEV });
+    } else {
+        plan.push(Step::OpenTreeOf { fd: null.into(), extent: Extent::Top, out: cover });
+    }
+    attach(cover, &found.path, root, plan)?;
+    plan.release(cover);
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! A program in the file system of an image.
+//!
+//! The image is put below the program's own file system, gets the program's own directories and what its bundle
+//! mounts there, and then becomes the root of the program's mount namespace; the host's files are gone from there.
+//! Not before: while the old root lies on the new one, `..` in the new root leads to the host's files, for
+//! `RESOLVE_IN_ROOT` too (fs/namei.c, `follow_dotdot`). Places below the new root are looked up in it, whatever
+//! symlinks an image has. Places that it lacks are made in a layer above, unless it is to be written to.
+
+use super::landlock::LandlockRules;
+use super::layers::{NODEV, NOSUID, RDONLY, layer, mount_on_own};
+use crate::bundle::is_own;
+use crate::host::Host;
+use crate::profile::{Access, Image};
+use husk_bundle::container::{Mount, Source};
+use husk_plan::{Builder, Error};
+use husk_script::sys::file::{Mode, OFlags};
+use husk_script::sys::mount::{Extent, MountPropagationFlags};
+use husk_script::{Place, Reg, Step};
+
+const PRIVATE: u64 = MountPropagationFlags::PRIVATE.bits() as u64;
+
+/// What an image consists of, opened before anything of the host is covered.
+pub(crate) struct Opened<'p> {
+    image: &'p Image,
+    tree: Reg,
+    /// What is bound, with its place in the list of mounts.
+    binds: Vec<(usize, Reg)>,
+}
+
+/// An image that is to be the program's root.
+pub(crate) struct Placed<'p> {
+    opened: Opened<'p>,
+    pub(crate) root: Reg,
+    is_layered: bool,
+}
+
+/// The mounts of an image's bundle that are not the sandbox's own.
+pub(crate) fn mounts(image: &Image) -> impl Iterator<Item = (usize, &Mount)> {
+    let mounts = image.bundle.iter().flat_map(|container| container.mounts.iter().enumerate());
+    mounts.filter(|(_, mount)| !is_own(mount) && !matches!(mount.source, Source::Cgroup { .. }))
+}
+
+/// The root of an image, as it is on the host.
+pub(crate) fn open(image: &Image, plan: &mut Builder<'_>) -> Result<Reg, Error> {
+    let (path, out) = (plan.at("rootfs").text(&image.directory)?, plan.register()?);
+    plan.push(Step::Open { path, flags: OFlags::PATH | OFlags::DIRECTORY, mode: Mode::empty(), out });
+    Ok(out)
+}
+
+impl<'p> Opened<'p> {
+    pub(crate) fn new(image: &'p Image, root: Reg, plan: &mut Builder<'_>) -> Result<Self, Error> {
+        let mut binds = Vec::new();
+        for (index, mount) in mounts(image) {
+            let Source::Bind { path, recursive } = &mount.source else { continue };
+            plan.at(format!("mounts[{index}] {}", mount.destination.display()));
+            let (path, out) = (plan.text(path)?, plan.register()?);
+            let extent = if *recursive { Extent::All } else { Extent::Top };
+            plan.push(Step::OpenTree { path, extent, out });
+            let set = mount.attributes.set | NOSUID | NODEV;
+            let (mount, clear) = (out.into(), mount.attributes.clear);
+            plan.push(Step::MountSetattr { mount, extent, set, clear, propagation: PRIVATE });
+            binds.push((index, out));
+        }
+        plan.at("rootfs");
+        let tree = plan.register()?;
+        plan.push(Step::OpenTreeOf { fd: root.into(), extent: Extent::All, out: tree });
+        let set = if image.access == Access::Write { NOSUID | NODEV } else { RDONLY | NOSUID | NODEV };
+        let (mount, extent) = (tree.into(), Extent::All);
+        plan.push(Step::MountSetattr { mount, extent, set, clear: 0, propagation: PRIVATE });
+        Ok(Self { image, tree, binds })
+    }
+
+    /// Puts it below the program's own file system, which is the working directory.
+    pub(crate) fn place(
+        self,
+        host: &Host,
+        rules: &LandlockRules,
+        plan: &mut Builder<'_>,
+    ) -> Result<Placed<'p>, Error> {
+        let access = self.image.access;
+        let is_layered = access == Access::Overlay || (access == Access::Read && host.lacks_places);
+        plan.at("rootfs");
+        plan.push(Step::Mkdir { path: c"root", mode: Mode::from_raw_mode(0o755), tolerate: None });
+        mount_on_own(self.tree, "root", plan)?;
+        if !is_layered {
+            let root = self.tree;
+            if access == Access::Write {
+                rules.allow(root, plan);
+            }
+            return Ok(Placed { opened: self, root, is_layered });
+        }
+        plan.release(self.tree);
+        let root = layer("root", "root", plan)?;
+        if access == Access::Overlay {
+            rules.allow(root, plan);
+        }
+        mount_on_own(root, "root", plan)?;
+        Ok(Placed { opened: self, root, is_layered })
+    }
+}
+
+impl Placed<'_> {
+    /// Makes the places that it lacks, if it can be written to.
+    pub(crate) fn make_places(&self, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
+        if self.opened.image.access == Access::Read && !self.is_layered {
+            return Ok(());
+        }
+        let (target, out) = (plan.target(&host.cwd)?, plan.register()?);
+        plan.push(Step::EnsureDirectory { root: self.root.into(), target, out });
+        plan.release(out);
+        Ok(())
+    }
+
+    /// What its bundle mounts and covers.
+    pub(crate) fn furnish(
+        &self,
+        null: Reg,
+        rules: &LandlockRules,
+        plan: &mut Builder<'_>,
+    ) -> Result<(), Error> {
+        let image = self.opened.image;
+        for (index, mount) in mounts(image) {
+            plan.at(format!("mounts[{index}] {}", mount.destination.display()));
+            let bound = self.opened.binds.iter().find(|(bound, _)| *bound == index);
+            let made = match (&mount.source, bound) {
+                (Source::New { fstype, options, .. }, _) => new(fstype, options, mount.attributes.set, plan)?,
+                (_, Some((_, out))) => *out,
+                _ => continue,
+            };
+            rules.allow_mount(made, mount.attributes.set, plan);
+            let target = plan.target(&mount.destination)?;
+            plan.push(Step::Attach { mount: made, root: self.root.into(), target, place: Place::Alike });
+            plan.release(made);
+        }
+        let Some(container) = &image.bundle else { return Ok(()) };
+        if !container.masked_paths.is_empty() {
+            plan.at("linux.maskedPaths");
+            let empty = plan.fresh_register()?;
+            for path in &container.masked_paths {
+                let path = plan.target(path)?.path;
+                plan.push(Step::Mask { root: self.root.into(), path, null: null.into(), empty });
+            }
+        }
+        plan.at("linux.readonlyPaths");
+        for path in &container.readonly_paths {
+            let path = plan.target(path)?.path;
+            plan.push(Step::ReadOnly { root: self.root.into(), path });
+        }
+        Ok(())
+    }
+
+    /// Makes it the root, and takes the host's files away.
+    pub(crate) fn enter(self, plan: &mut Builder<'_>) {
+        plan.at("rootfs");
+        if self.is_layered && self.opened.image.access == Access::Read {
+            let (mount, extent) = (self.root.into(), Extent::Top);
+            plan.push(Step::MountSetattr { mount, extent, set: RDONLY, clear: 0, propagation: 0 });
+        }
+        plan.push(Step::Fchdir { directory: self.root.into() });
+        // The old root lands on top of the new one, and is taken away before anything else is done.
+        plan.push(Step::PivotRoot { new_root: c".", put_old: c"." });
+        plan.push(Step::UmountDetach { target: c"." });
+    }
+}
+
+/// A new file system that is nowhere yet.
+fn new(fstype: &str, options: &[String], set: u64, plan: &mut Builder<'_>) -> Result<Reg, Error> {
+    let (fstype, fs) = (plan.text(fstype)?, plan.register()?);
+    plan.push(Step::Fsopen { fstype, out: fs });
+    husk_plan::options(fs, options, plan)?;
+    plan.push(Step::Fsmount { fs, attributes: set | NOSUID | NODEV });
+    Ok(fs)
+}

@@ -1,0 +1,143 @@
+//! Where things are in the program's own file system: which of the host's directories it stands in for, and
+//! what of the host is shown below them nevertheless.
+
+use super::environment;
+use crate::host::Host;
+use std::path::{Path, PathBuf};
+
+/// A directory of the host that one of the program's own covers.
+pub(crate) struct Cover {
+    /// The directory.
+    pub(crate) path: PathBuf,
+    /// The name of the program's own, in the root of its file system.
+    pub(crate) name: &'static str,
+    /// Its permissions.
+    pub(crate) mode: u32,
+}
+
+/// The directories that the program has for its own. `/tmp` is last: the root of the file system that they
+/// are in is mounted there until then.
+pub(crate) fn covers(host: &Host) -> Vec<Cover> {
+    const OWN: [(&str, &str, u32); 4] = [
+        ("/dev", "dev", 0o755),
+        ("/run", "run", 0o755),
+        ("/var/tmp", "var-tmp", 0o1777),
+        ("/tmp", "tmp", 0o1777),
+    ];
+    let is_here = |path: &Path| host.own.iter().any(|own| own == path);
+    let own = OWN.into_iter().filter(|(path, ..)| is_here(Path::new(path)));
+    let mut covers: Vec<_> = own.map(|(path, name, mode)| Cover { path: path.into(), name, mode }).collect();
+    if let Some(home) = &host.home
+        && covers.iter().all(|cover| !home.starts_with(&cover.path))
+    {
+        covers.insert(0, Cover { path: home.clone(), name: "home", mode: 0o700 });
+    }
+    covers
+}
+
+/// Where a path of the host is below the root of the program's own file system, if it is covered.
+pub(crate) fn place(path: &Path, covers: &[Cover]) -> Option<PathBuf> {
+    covers.iter().find_map(|cover| {
+        let below = path.strip_prefix(&cover.path).ok()?;
+        Some(Path::new(cover.name).join(below))
+    })
+}
+
+/// A directory to be made.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Directory {
+    /// Below the root of the program's own file system.
+    pub(crate) path: PathBuf,
+    /// Its permissions.
+    pub(crate) mode: u32,
+}
+
+/// Every directory of the program's own, parents first: the covers, its home and runtime directory, and
+/// those that lead to what is shown.
+pub(crate) fn directories<'p>(
+    host: &Host,
+    covers: &[Cover],
+    shown: impl Iterator<Item = &'p Path>,
+) -> Vec<Directory> {
+    let mut directories: Vec<_> =
+        covers.iter().map(|cover| Directory { path: cover.name.into(), mode: cover.mode }).collect();
+    for private in [environment::home(host), environment::runtime_directory(host)] {
+        with_parents(&private, 0o700, covers, &mut directories);
+    }
+    for path in shown {
+        with_parents(path, 0o755, covers, &mut directories);
+    }
+    directories
+}
+
+fn with_parents(path: &Path, mode: u32, covers: &[Cover], directories: &mut Vec<Directory>) {
+    let Some(place) = place(path, covers) else { return };
+    let mut missing: Vec<_> = place
+        .ancestors()
+        .filter(|ancestor| !ancestor.as_os_str().is_empty())
+        .take_while(|ancestor| directories.iter().all(|known| known.path != *ancestor))
+        .map(|ancestor| Directory { path: ancestor.to_owned(), mode: 0o755 })
+        .collect();
+    if let Some(last) = missing.first_mut() {
+        last.mode = mode;
+    }
+    missing.reverse();
+    directories.extend(missing);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cover, directories, place};
+    use crate::host::{Host, Procfs};
+    use std::path::{Path, PathBuf};
+
+    #[test]
+    fn what_is_covered_has_a_place() {
+        let covers = [Cover { path: "/tmp".into(), name: "tmp", mode: 0 }];
+        assert_eq!(place(Path::new("/tmp/a/b"), &covers), Some(PathBuf::from("tmp/a/b")));
+        assert_eq!(place(Path::new("/tmp"), &covers), Some(PathBuf::from("tmp/")));
+        assert_eq!(place(Path::new("/tmpfs"), &covers), None);
+    }
+
+    #[test]
+    fn directories_are_made_once_and_after_their_parents() {
+        let host = Host {
+            uid: 7,
+            gid: 7,
+            program: (7, 7),
+            cwd: "/tmp/a/b".into(),
+            project: "/tmp/a".into(),
+            home: Some("/tmp/home".into()),
+            environment: Vec::new(),
+            own: vec!["/tmp".into(), "/run".into()],
+            found: Vec::new(),
+            most: [None; 5],
+            cgroup: false,
+            has_pid_max: false,
+            user_namespace: true,
+            procfs: Procfs::Own,
+            clocks: Default::default(),
+            mqueue: false,
+            landlock: None,
+            written: [false; 3],
+            null_streams: Vec::new(),
+            lacks_places: false,
+        };
+        let covers = super::covers(&host);
+        let shown = [Path::new("/tmp/a/b"), Path::new("/tmp/a/c"), Path::new("/srv")];
+        let made = directories(&host, &covers, shown.into_iter());
+        let made: Vec<_> =
+            made.iter().map(|made| format!("{} {:o}", made.path.display(), made.mode)).collect();
+        let wanted = [
+            "run 755",
+            "tmp 1777",
+            "tmp/home 700",
+            "run/user 755",
+            "run/user/7 700",
+            "tmp/a 755",
+            "tmp/a/b 755",
+            "tmp/a/c 755",
+        ];
+        assert_eq!(made, wanted);
+    }
+}

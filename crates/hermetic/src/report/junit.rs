@@ -1,0 +1,230 @@
+//! Results in the XML that JUnit's tools read, as Maven's Surefire and Jenkins have it: a file with a suite for each
+//! binary. The file is written here and read here, a line for each end of an element, and by nobody between.
+
+use super::tested::{Attempt, Tested, Verdict};
+use std::fmt::{self, Display, Formatter, Write as _};
+use std::time::Duration;
+
+/// The tests of a binary.
+#[derive(Clone, Debug, Default)]
+pub struct Suite {
+    /// What it is called.
+    pub name: String,
+    /// What is never the same for two: a suite takes the place of an earlier one with the same.
+    pub id: String,
+    /// When it began, as RFC 3339 has it.
+    pub timestamp: String,
+    cases: String,
+    tests: usize,
+    failures: usize,
+    skipped: usize,
+    time: Duration,
+}
+
+const BEGIN: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"husk\">\n";
+const END: &str = "</testsuites>\n";
+const SUITE_BEGIN: &str = "<testsuite ";
+const SUITE_END: &str = "</testsuite>\n";
+
+impl Suite {
+    /// One with no tests so far.
+    #[must_use]
+    pub fn new(name: String, id: String, timestamp: String) -> Self {
+        Self { name, id, timestamp, ..Self::default() }
+    }
+
+    /// Adds a test.
+    pub fn add(&mut self, tested: &Tested) {
+        let verdict = tested.verdict();
+        self.tests += 1;
+        self.failures += usize::from(verdict == Verdict::Failed);
+        self.skipped += usize::from(verdict == Verdict::Ignored);
+        self.time += tested.wall();
+        let text = case(&self.name, tested, verdict);
+        self.cases.push_str(&text);
+    }
+
+    /// The document with this suite, and what was in it before.
+    ///
+    /// # Errors
+    ///
+    /// If there is a document that was not written here.
+    pub fn into_document(&self, before: &str) -> Result<String, Foreign> {
+        let before = if before.is_empty() { "" } else { inner(before).ok_or(Foreign)? };
+        let id = format!(" id=\"{}\" ", Escaped(&self.id));
+        // Within text there is no '<': each of these begins a suite.
+        let others = before.split_inclusive(SUITE_END);
+        let others = others.filter(|suite| !suite.lines().next().is_some_and(|line| line.contains(&id)));
+        Ok([BEGIN, &others.collect::<String>(), &self.to_string(), END].concat())
+    }
+}
+
+/// The suites of a document.
+fn inner(document: &str) -> Option<&str> {
+    let suites = document.strip_prefix(BEGIN)?.strip_suffix(END)?;
+    (suites.is_empty() || suites.starts_with(SUITE_BEGIN) && suites.ends_with(SUITE_END)).then_some(suites)
+}
+
+/// A document that is somebody else's.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("is there, and is no report of husk's")]
+pub struct Foreign;
+
+impl Display for Suite {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { name, id, timestamp, cases, tests, failures, skipped, time } = self;
+        let (name, id, timestamp) = (Escaped(name), Escaped(id), Escaped(timestamp));
+        write!(
+            f,
+            "{SUITE_BEGIN}name=\"{name}\" id=\"{id}\" timestamp=\"{timestamp}\" tests=\"{tests}\" \
+             failures=\"{failures}\" errors=\"0\" skipped=\"{skipped}\" time=\"{:.3}\">\n{cases}{SUITE_END}",
+            time.as_secs_f64()
+        )
+    }
+}
+
+fn case(suite: &str, tested: &Tested, verdict: Verdict) -> String {
+    let (name, suite, time) = (Escaped(&tested.name), Escaped(suite), tested.wall().as_secs_f64());
+    let mut text = format!("<testcase name=\"{name}\" classname=\"{suite}\" time=\"{time:.3}\">\n");
+    let mut add = |element: String| {
+        text.push_str(&element);
+        text.push('\n');
+    };
+    let (last, earlier) = match tested.attempts.split_last() {
+        Some((last, earlier)) => (Some(last), earlier),
+        None => (None, [].as_slice()),
+    };
+    match (verdict, last) {
+        (Verdict::Failed, Some(last)) => add(failure("failure", last)),
+        (Verdict::Ignored, _) => {
+            let why = tested.ignored.as_deref().map(|why| format!(" message=\"{}\"", Escaped(why)));
+            add(format!("<skipped{}/>", why.unwrap_or_default()));
+        }
+        _ => {}
+    }
+    let earlier_is = if verdict == Verdict::Failed { "rerunFailure" } else { "flakyFailure" };
+    earlier.iter().for_each(|attempt| add(failure(earlier_is, attempt)));
+    if let Some(last) = last {
+        if last.passed() && !last.said.is_empty() {
+            add(format!("<system-out>{}</system-out>", Escaped(&last.said)));
+        }
+        add(format!("<system-err>{}</system-err>", Escaped(&used(last))));
+    }
+    text.push_str("</testcase>\n");
+    text
+}
+
+/// An attempt that failed.
+fn failure(element: &str, attempt: &Attempt) -> String {
+    let remarks = attempt.remarks().join("; ");
+    // As a rule what a test says of why it failed comes last.
+    let (kind, message) = match (&attempt.ended.reached, remarks.is_empty()) {
+        (Some(_), _) => ("limit", remarks),
+        (None, false) => ("end", remarks),
+        (None, true) => ("failure", "failed".to_owned()),
+    };
+    format!(
+        "<{element} type=\"{kind}\" message=\"{}\">{}</{element}>",
+        Escaped(&message),
+        Escaped(&attempt.said)
+    )
+}
+
+/// What an attempt used and left. There is no element for that.
+fn used(attempt: &Attempt) -> String {
+    let usage = &attempt.ended.usage;
+    let mut text = format!(
+        "husk: {:.3} s of a processor, {} KiB of memory at most\n",
+        usage.cpu_micros as f64 / 1e6,
+        usage.peak_kib
+    );
+    for remark in attempt.remarks() {
+        // Writing to a string does not fail.
+        writeln!(text, "husk: {remark}").unwrap_or(());
+    }
+    text
+}
+
+/// Text in an element or an attribute. What XML has no way to say is shown by the picture that there is for it.
+struct Escaped<'t>(&'t str);
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|char| match char {
+            '&' => f.write_str("&amp;"),
+            '<' => f.write_str("&lt;"),
+            '>' => f.write_str("&gt;"),
+            '"' => f.write_str("&quot;"),
+            '\n' | '\t' => f.write_char(char),
+            '\r' => f.write_str("&#13;"),
+            '\0'..='\x1f' => {
+                f.write_char(char::from_u32(0x2400 + char as u32).unwrap_or(char::REPLACEMENT_CHARACTER))
+            }
+            '\u{fffe}' | '\u{ffff}' => f.write_char(char::REPLACEMENT_CHARACTER),
+            _ => f.write_char(char),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Escaped, Foreign, Suite};
+    use crate::{Attempt, Ended, Tested};
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::ExitStatus;
+    use std::time::Duration;
+
+    fn attempt(code: i32, said: &str) -> Attempt {
+        let (status, usage) = (ExitStatus::from_raw(code << 8), Default::default());
+        let wall = Duration::from_millis(5);
+        let ended = Ended {
+            status,
+            wall,
+            usage,
+            remaining: Vec::new(),
+            reached: None,
+            had_terminal: false,
+            losses: Vec::new(),
+        };
+        Attempt { ended, said: said.to_owned() }
+    }
+
+    fn suite(id: &str, attempts: Vec<Attempt>) -> Suite {
+        let mut suite = Suite { name: "web".to_owned(), id: id.to_owned(), ..Suite::default() };
+        suite.add(&Tested { name: "a::b".to_owned(), mode: None, attempts, ignored: None });
+        suite
+    }
+
+    #[test]
+    fn what_xml_cannot_say_is_shown() {
+        assert_eq!(Escaped("a<b>&\"c\x1b[1m\0\r\n").to_string(), "a&lt;b&gt;&amp;&quot;c␛[1m␀&#13;\n");
+    }
+
+    #[test]
+    fn a_flaky_test_tells_of_its_failures() {
+        let text = suite("1", vec![attempt(101, "no <"), attempt(0, "")]).into_document("").unwrap();
+        let wanted = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>
+<testsuites name=\"husk\">
+<testsuite name=\"web\" id=\"1\" timestamp=\"\" tests=\"1\" failures=\"0\" errors=\"0\" skipped=\"0\" time=\"0.010\">
+<testcase name=\"a::b\" classname=\"web\" time=\"0.010\">
+<flakyFailure type=\"failure\" message=\"failed\">no &lt;</flakyFailure>
+<system-err>husk: 0.000 s of a processor, 0 KiB of memory at most
+</system-err>
+</testcase>
+</testsuite>
+</testsuites>
+";
+        assert_eq!(text, wanted);
+    }
+
+    #[test]
+    fn a_suite_takes_the_place_of_its_like() {
+        let one = suite("1", vec![attempt(101, "</testsuite>\n id=\"2\" ")]).into_document("").unwrap();
+        let two = suite("2", vec![attempt(0, "")]).into_document(&one).unwrap();
+        assert_eq!(two.matches("<testsuite ").count(), 2);
+        let again = suite("1", vec![attempt(0, "better")]).into_document(&two).unwrap();
+        assert_eq!(again.matches("<testsuite ").count(), 2);
+        assert!(!again.contains("<failure"), "{again}");
+        assert_eq!(suite("1", Vec::new()).into_document("<mine/>").unwrap_err(), Foreign);
+    }
+}

@@ -1,0 +1,275 @@
+//! All tests of a binary: each in a sandbox of its own, as many at a time as there are processors.
+
+mod list;
+mod output;
+
+use crate::error::{Error, Loss};
+use crate::libtest::request::Request;
+use crate::libtest::said::said;
+use crate::profile::Profile;
+use crate::report::results::Results;
+use crate::report::tested::{Attempt, Screen, Tested, Verdict};
+use crate::sandbox::watch::{Held, Sandbox, watch};
+use crate::sandbox::{Machine, Run, explain};
+use output::Output;
+use std::collections::{BTreeMap, VecDeque};
+use std::io::Write;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Which tests of a binary are run, and who hears of each.
+pub struct Choice<'a> {
+    /// One part of so many: the first is 1. Every test is in one of them.
+    pub shard: Option<(usize, usize)>,
+    /// Whether the first that fails is the last that is begun.
+    pub fails_fast: bool,
+    /// How a test is run.
+    pub setting: &'a dyn Fn(&str) -> Result<Rc<Setting>, Error>,
+    /// The terminal, if results are written to one.
+    pub screen: Option<Screen>,
+    /// Hears how each test ended.
+    pub record: &'a mut dyn FnMut(&Tested),
+}
+
+/// How a test is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// In what sandbox. Its program is the binary.
+    pub profile: Profile,
+    /// How often one is run again that has failed.
+    pub retries: usize,
+}
+
+/// How all tests of a binary ended.
+#[derive(Debug)]
+pub struct Tests {
+    /// Whether all were run and none failed.
+    pub success: bool,
+    /// Where they were less isolated than is promised.
+    pub losses: Vec<Loss>,
+}
+
+/// Runs each test of a binary in a sandbox of its own, and writes what libtest would write. `None` if the binary is
+/// none of libtest's.
+///
+/// # Errors
+///
+/// If a sandbox cannot be made, or nothing be written.
+pub fn run_tests(
+    profile: &Profile,
+    how: Run,
+    choice: &mut Choice<'_>,
+    out: &mut dyn Write,
+) -> Result<Option<Tests>, Error> {
+    let Some(request) = Request::read(profile.args.get(1..).unwrap_or_default()) else { return Ok(None) };
+    let mut machine = Machine::of(profile, how)?;
+    let Some(mut names) = list::list(profile, request.to_list(), &mut machine)? else { return Ok(None) };
+    let mut listed = |arguments: Option<_>| {
+        arguments.map(|arguments| list::list(profile, arguments, &mut machine)).transpose()
+    };
+    let all = listed(request.to_list_all())?.flatten().map_or(names.len(), |all| all.len());
+    let ignored = listed(request.to_list_ignored())?.flatten().unwrap_or_default();
+    if let Some((part, parts)) = choice.shard {
+        let mut place = 0..;
+        names.retain(|_| place.next().is_some_and(|place: usize| place % parts == part - 1));
+    }
+    let ignored = ignored.iter().filter(|name| names.contains(name));
+    let ignored = list::reasons(profile, ignored.collect(), &mut machine)?;
+    let results = Results::begin((names.len(), all - names.len()), &request, choice.screen, out);
+    let results = results.map_err(written)?;
+    let runner = Runner {
+        request: &request,
+        threads: request.threads(),
+        setting: choice.setting,
+        machines: Vec::new(),
+        first: machine,
+        ignored,
+        waiting: names.into_iter().map(|name| Waiting { name, attempts: Vec::new() }).collect(),
+        running: Vec::new(),
+        results,
+    };
+    runner.run(choice.fails_fast, choice.record)
+}
+
+fn written(reason: std::io::Error) -> Error {
+    Error::Look { act: "write results".to_owned(), reason }
+}
+
+/// A test to be run, again if it has been.
+struct Waiting {
+    name: String,
+    attempts: Vec<Attempt>,
+}
+
+/// One that runs.
+struct Running {
+    test: Waiting,
+    setting: Rc<Setting>,
+    since: Instant,
+    /// Whether it was said that it takes long.
+    is_slow: bool,
+    sandbox: Sandbox,
+    output: Output,
+}
+
+/// For each test that runs so many may be being taken down.
+const MOST_ENDING: usize = 4;
+
+/// After so long libtest says that a test takes long.
+const SLOW: Duration = Duration::from_secs(60);
+
+struct Runner<'a> {
+    request: &'a Request,
+    threads: usize,
+    setting: &'a dyn Fn(&str) -> Result<Rc<Setting>, Error>,
+    /// What a machine is depends on what is asked of it.
+    machines: Vec<(Rc<Setting>, Machine)>,
+    first: Machine,
+    ignored: BTreeMap<String, Tested>,
+    waiting: VecDeque<Waiting>,
+    running: Vec<Running>,
+    results: Results<'a>,
+}
+
+impl Runner<'_> {
+    fn run(mut self, fails_fast: bool, record: &mut dyn FnMut(&Tested)) -> Result<Option<Tests>, Error> {
+        let started = Instant::now();
+        let held = Held::all().map_err(|error| Error::Step { origin: "signals".to_owned(), error })?;
+        let mut has_failed = false;
+        loop {
+            while self.has_room(fails_fast)
+                && !held.is_interrupted()
+                && !(fails_fast && has_failed)
+                && let Some(test) = self.waiting.pop_front()
+            {
+                match self.ignored.remove(&test.name) {
+                    Some(ignored) => {
+                        record(&ignored);
+                        self.results.tell(&ignored, false).map_err(written)?;
+                    }
+                    None => self.start(test)?,
+                }
+            }
+            if self.running.is_empty() {
+                break;
+            }
+            for tested in self.turn(&held)? {
+                has_failed |= tested.verdict() == Verdict::Failed;
+                record(&tested);
+            }
+        }
+        let losses = self.machines.into_iter().map(|(_, machine)| machine).chain([self.first]);
+        let losses = losses.flat_map(|machine| machine.losses).fold(Vec::new(), |mut all, loss| {
+            if !all.contains(&loss) {
+                all.push(loss);
+            }
+            all
+        });
+        let success = self.results.finish(started.elapsed(), self.waiting.len()).map_err(written)?;
+        Ok(Some(Tests { success, losses }))
+    }
+
+    /// Whether another test may begin. Where several run at a time, one whose sandbox is being taken down has as good as
+    /// ended.
+    fn has_room(&self, fails_fast: bool) -> bool {
+        let running = self.running.len();
+        if self.threads == 1 || fails_fast {
+            return running < self.threads;
+        }
+        let ending = self.running.iter().filter(|running| running.sandbox.is_ending()).count();
+        running - ending < self.threads && ending < MOST_ENDING * self.threads
+    }
+
+    fn start(&mut self, test: Waiting) -> Result<(), Error> {
+        let setting = (self.setting)(&test.name)?;
+        let known = self.machines.iter().position(|(known, _)| Rc::ptr_eq(known, &setting));
+        let place = match known {
+            Some(place) => place,
+            None => {
+                let machine = self.first.like(&setting.profile)?;
+                self.machines.push((setting.clone(), machine));
+                self.machines.len() - 1
+            }
+        };
+        let Some((_, machine)) = self.machines.get_mut(place) else { return Ok(()) };
+        let output = if self.request.is_uncaptured { Output::live() } else { Output::captured() }?;
+        let profile = list::with_arguments(&setting.profile, self.request.to_run(&test.name));
+        let home = machine.home(&profile.limits)?;
+        let plan = machine.plan(&profile, output.streams())?;
+        let sandbox = Sandbox::start(plan, &profile.limits, home);
+        let sandbox =
+            sandbox.map_err(|failed| explain(failed.error, &failed.plan, &profile, &machine.host))?;
+        let output = output.begun();
+        let since = Instant::now();
+        self.running.push(Running { test, setting, since, is_slow: false, sandbox, output });
+        Ok(())
+    }
+
+    /// Waits until something happens, and tells of what has ended and is not run again.
+    fn turn(&mut self, held: &Held) -> Result<Vec<Tested>, Error> {
+        let running = self.running.iter().map(|running| (running.test.name.as_str(), running.since));
+        let redraw = self.results.progress(running).map_err(written)?;
+        let slow = self.running.iter().filter(|running| !running.is_slow);
+        let slow = slow.map(|running| SLOW.saturating_sub(running.since.elapsed())).min();
+        let wake = redraw.into_iter().chain(slow).min();
+        let (sandboxes, outputs): (Vec<_>, Vec<_>) =
+            self.running.iter_mut().map(|running| (&mut running.sandbox, &running.output)).unzip();
+        let outputs: Vec<_> = outputs.into_iter().filter_map(Output::arriving).collect();
+        let watched = watch(sandboxes, held, &outputs, wake);
+        let mut ended = watched.map_err(|error| Error::Step { origin: "tests".to_owned(), error })?;
+        self.hear()?;
+        let mut over = Vec::new();
+        // From the last, so that the places of the others stay.
+        while let Some((place, ended)) = ended.pop() {
+            let running = self.running.remove(place);
+            let machine = self.machines.iter().find(|(known, _)| Rc::ptr_eq(known, &running.setting));
+            let host = machine.map_or(&self.first.host, |(_, machine)| &machine.host);
+            let profile = &running.setting.profile;
+            let ended = ended.map_err(|error| explain(error, running.sandbox.plan(), profile, host))?;
+            let Running { mut test, setting, output, .. } = running;
+            let is_begun = self.threads == 1 && output.is_known();
+            let heard = output.heard();
+            let output = output.finish()?;
+            let said = said(&test.name, &output);
+            let text = if self.request.is_uncaptured {
+                // What has been kept although it was not the end. The rest has been seen.
+                let rest = output.get(heard..said.end).unwrap_or_default();
+                self.results.hear(rest).map_err(written)?;
+                said.captured
+            } else {
+                said.text
+            };
+            test.attempts.push(Attempt { ended, said: text });
+            if test.attempts.last().is_some_and(|last| !last.passed())
+                && test.attempts.len() <= setting.retries
+                && !held.is_interrupted()
+            {
+                self.waiting.push_front(test);
+                continue;
+            }
+            let Waiting { name, attempts } = test;
+            let tested = Tested { name, mode: said.mode, attempts, ignored: None };
+            self.results.tell(&tested, is_begun).map_err(written)?;
+            over.push(tested);
+        }
+        Ok(over)
+    }
+
+    /// Writes what tests have said that are heard while they run, and says which of them take long.
+    fn hear(&mut self) -> Result<(), Error> {
+        for running in &mut self.running {
+            let name = running.test.name.as_str();
+            let (line, said) = running.output.hear(name)?;
+            // With one at a time libtest begins a test's line when the test begins.
+            if self.threads == 1 {
+                self.results.hear(line).map_err(written)?;
+            }
+            self.results.hear(said).map_err(written)?;
+            if !running.is_slow && running.since.elapsed() >= SLOW {
+                running.is_slow = true;
+                self.results.is_slow(name, SLOW.as_secs()).map_err(written)?;
+            }
+        }
+        Ok(())
+    }
+}

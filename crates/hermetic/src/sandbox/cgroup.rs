@@ -1,0 +1,163 @@
+//! A cgroup of the program's own, where limits are to hold for all of its processes together.
+
+use crate::profile::Limits;
+use husk_cgroup::resources::Memory;
+use husk_cgroup::{Cgroup, CgroupPaths, Error, Layout, Resources};
+use std::fmt::{self, Display, Formatter};
+use std::os::unix::fs::MetadataExt as _;
+use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use std::{fs, process};
+
+/// How long is waited for processes that have been killed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How many there have been.
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+/// Done before the first is made.
+static SWEPT: Once = Once::new();
+
+/// A cgroup that is gone when this is.
+pub(crate) struct Home {
+    layout: Layout,
+    place: CgroupPaths,
+    cgroup: Cgroup,
+    resources: Resources,
+}
+
+impl Home {
+    /// A cgroup for limits that only a cgroup keeps: for all processes together, or a limit of processes where there
+    /// is no other.
+    pub(crate) fn of(limits: &Limits, is_unlimited: bool) -> Option<Result<Self, Error>> {
+        let number = |limit: Option<u64>| limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
+        let processes = if is_unlimited { Some(limits.most_processes()) } else { limits.processes };
+        let (memory, pids_limit) = (number(limits.memory), number(processes));
+        if memory.is_none() && pids_limit.is_none() {
+            return None;
+        }
+        // Without swap, which would only make it slower.
+        let memory = Memory { limit: memory, swap: memory, ..Memory::default() };
+        Some(Self::make(Resources { memory, pids_limit, ..Resources::default() }))
+    }
+
+    fn make(resources: Resources) -> Result<Self, Error> {
+        let layout = Layout::detect()?;
+        let owner = Owner::this();
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let place = layout.place(None, &format!("{PREFIX}{owner}-{number}"))?;
+        SWEPT.call_once(|| sweep(&layout, &place, owner));
+        let cgroup = layout.create(&place, &resources)?;
+        let home = Self { layout, place, cgroup, resources };
+        // What has no meaning here is what was not asked for.
+        home.cgroup.apply_early(&home.resources).map(drop)?;
+        home.cgroup.apply_late(&home.resources)?;
+        Ok(home)
+    }
+
+    /// Moves a process there.
+    pub(crate) fn join(&self, pid: u32) -> Result<(), Error> {
+        self.cgroup.join(i32::try_from(pid).unwrap_or(i32::MAX))
+    }
+
+    /// Whether the kernel has killed one of its processes for want of memory.
+    pub(crate) fn has_run_out(&self) -> bool {
+        self.cgroup.oom_kills().is_ok_and(|kills| kills != 0)
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        // Tolerated: one that cannot be removed is empty, and nobody is left to tell.
+        self.layout.remove(&self.place, PATIENCE).unwrap_or(());
+    }
+}
+
+/// How the names begin.
+const PREFIX: &str = "husk-hermetic-";
+
+/// Removes the cgroups of those that were killed and could not. Their programs have ended with them.
+fn sweep(layout: &Layout, place: &CgroupPaths, owner: Owner) {
+    // Tolerated, as below: what cannot be looked at or removed now is in nobody's way, and the next one tries again.
+    for name in layout.beside(place).unwrap_or_default() {
+        let known = name.strip_prefix(PREFIX).and_then(Owner::read);
+        if known.is_some_and(|known| known.is_gone(owner)) {
+            let left = layout.place(None, &name);
+            left.and_then(|left| layout.remove(&left, Duration::ZERO)).unwrap_or(());
+        }
+    }
+}
+
+/// A process that makes cgroups, as their names have it. A pid alone may be another process by now, or one of another
+/// pid namespace that has cgroups here too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Owner {
+    /// The inode of its pid namespace.
+    namespace: u64,
+    pid: u32,
+    /// When it began, in ticks since the machine did.
+    start: u64,
+}
+
+impl Owner {
+    fn this() -> Self {
+        let namespace = fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino());
+        let pid = process::id();
+        Self { namespace, pid, start: start(pid).unwrap_or_default() }
+    }
+
+    /// Of a name without its beginning.
+    fn read(name: &str) -> Option<Self> {
+        let mut parts = name.split('-');
+        let namespace = parts.next()?.parse().ok()?;
+        let pid = parts.next()?.parse().ok()?;
+        let start = parts.next()?.parse().ok()?;
+        parts.next()?.parse::<u64>().ok()?;
+        parts.next().is_none().then_some(Self { namespace, pid, start })
+    }
+
+    /// Whether it has ended, as far as `ours`, which is this process, can see.
+    fn is_gone(self, ours: Self) -> bool {
+        // Without a procfs of ours nothing is known.
+        let is_visible = ours.namespace != 0 && ours.start != 0 && self.namespace == ours.namespace;
+        is_visible && start(self.pid) != Some(self.start)
+    }
+}
+
+impl Display for Owner {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}-{}", self.namespace, self.pid, self.start)
+    }
+}
+
+/// When a process began (proc_pid_stat(5)). Its name, before that, may hold anything.
+fn start(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    rest.split(' ').nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Owner;
+
+    #[test]
+    fn a_name_says_whose_it_is() {
+        let ours = Owner::this();
+        assert_eq!(Owner::read(&format!("{ours}-7")), Some(ours));
+        for other in ["", "1-2-3", "1-2-3-x", "1-2-3-4-5", "1-x-3-4"] {
+            assert_eq!(Owner::read(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn only_one_that_has_ended_is_gone() {
+        let ours = Owner::this();
+        assert!(!ours.is_gone(ours));
+        // Another process has its number.
+        assert!(Owner { start: ours.start - 1, ..ours }.is_gone(ours));
+        // It may live where we do not look.
+        assert!(!Owner { namespace: 1, ..ours }.is_gone(ours));
+    }
+}

@@ -1,0 +1,229 @@
+//! What this machine and its caller are.
+
+use crate::error::Error;
+use crate::host::{Found, Host, Landlock, Procfs};
+use crate::plan::image;
+use crate::profile::{Image, Profile};
+use husk_script::sys::at::is_null_device;
+use husk_script::sys::limits::getrlimit;
+use husk_script::sys::{Errno, Fd};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fcntl_getfl, fstat, open, openat2, readlink};
+use rustix::process::{getegid, geteuid, getuid};
+use rustix::system::uname;
+use rustix::time::{ClockId, clock_gettime};
+use std::ffi::OsString;
+use std::io::{stderr, stdin, stdout};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{env, fs, io};
+
+/// Looks at everything that the profile's plan depends on, as far as it can be known without trying.
+///
+/// # Errors
+///
+/// If a path of the profile is not there, or there is no working directory.
+pub fn probe(profile: &Profile) -> Result<Host, Error> {
+    let failed = |act: &str, path: &Path| {
+        let act = format!("{act} {}", path.display());
+        move |reason| Error::Look { act, reason }
+    };
+    // By which a program would come to its host's files, read-only or not.
+    let streams = [
+        ("standard input", fstat(stdin())),
+        ("standard output", fstat(stdout())),
+        ("standard error", fstat(stderr())),
+    ];
+    let is_directory = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+    if let Some((name, _)) = streams.iter().find(|(_, stat)| stat.as_ref().is_ok_and(is_directory)) {
+        return Err(Error::Stream(name));
+    }
+    let image = profile.image.as_ref().map(Inside::of).transpose()?;
+    let cwd = match &profile.image {
+        Some(image) => image.process().map_or("/".into(), |process| process.cwd.clone()),
+        None => env::current_dir().map_err(failed("find the working directory", Path::new("")))?,
+    };
+    let home = if image.is_none() { home() } else { None };
+    let home = home.and_then(|home| fs::canonicalize(home).ok());
+    // One that holds the system, or everything, is nobody's home.
+    let home = home.filter(|home| {
+        home.components().count() > 1 && home.is_dir() && !Path::new("/usr").starts_with(home)
+    });
+    let found = profile.shown.iter().map(|show| {
+        let found = match &image {
+            Some(image) => image.find(&show.path),
+            None => fs::canonicalize(&show.path).map(Found::of_host),
+        };
+        found.map_err(failed("find", &show.path))
+    });
+    let own = ["/dev", "/run", "/var/tmp", "/tmp"].map(PathBuf::from).into_iter();
+    let is_directory = |path: &PathBuf| match &image {
+        Some(image) => image.has_own(path),
+        None => fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()),
+    };
+    let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+    let lacks = |path: &Path| image.as_ref().is_some_and(|image| !image.has(path));
+    let mounts = profile.image.iter().flat_map(image::mounts);
+    let places = mounts.map(|(_, mount)| mount.destination.as_path());
+    let lacks_places = places.chain([&*cwd, "/dev".as_ref(), "/proc".as_ref(), "/tmp".as_ref()]).any(lacks);
+    Ok(Host {
+        uid,
+        gid,
+        program: {
+            let process = profile.image.as_ref().and_then(Image::process);
+            process.map_or((uid, gid), |process| (process.uid, process.gid))
+        },
+        project: project(&cwd, home.as_deref()),
+        cwd,
+        home,
+        environment: env::vars_os().collect(),
+        own: own.filter(is_directory).collect(),
+        found: found.collect::<Result<_, _>>()?,
+        most: profile
+            .limits
+            .resources()
+            .map(|(resource, asked)| asked.and_then(|_| getrlimit(resource).maximum)),
+        cgroup: false,
+        has_pid_max: is_release(uname().release().to_bytes(), (6, 14)),
+        user_namespace: true,
+        procfs: Procfs::Own,
+        clocks: (clock(ClockId::Monotonic), clock(ClockId::Boottime)),
+        mqueue: Path::new("/proc/sys/fs/mqueue").exists(),
+        landlock: Landlock::probe(),
+        written: [is_written(stdin()), is_written(stdout()), is_written(stderr())],
+        null_streams: null_streams(),
+        lacks_places,
+    })
+}
+
+fn null_streams() -> Vec<Fd> {
+    let streams = [Fd::STDIN, Fd::STDOUT, Fd::STDERR];
+    // Tolerated: a stream that is closed is none.
+    streams.into_iter().filter(|stream| is_null_device(*stream).unwrap_or(false)).collect()
+}
+
+/// Whether a release of Linux is this one or a later one.
+fn is_release(release: &[u8], least: (u32, u32)) -> bool {
+    let mut numbers = release.split(|byte| !byte.is_ascii_digit());
+    let mut next = || std::str::from_utf8(numbers.next()?).ok()?.parse().ok();
+    next().zip(next()).is_some_and(|release| release >= least)
+}
+
+/// Whether a stream is open for writing.
+fn is_written(stream: impl AsFd) -> bool {
+    fcntl_getfl(stream).is_ok_and(|flags| flags.intersects(OFlags::WRONLY | OFlags::RDWR))
+}
+
+fn clock(clock: ClockId) -> Duration {
+    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
+}
+
+impl Found {
+    fn of_host(path: PathBuf) -> Self {
+        Self { is_directory: path.is_dir(), path }
+    }
+}
+
+/// A look into an image, in which its root is where absolute paths begin.
+struct Inside {
+    directory: PathBuf,
+    root: OwnedFd,
+}
+
+impl Inside {
+    fn of(image: &Image) -> Result<Self, Error> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = |directory: PathBuf| {
+            let root = open(&directory, flags, Mode::empty())?;
+            Ok(Self { directory, root })
+        };
+        fs::canonicalize(&image.directory)
+            .and_then(open)
+            .map_err(|reason| Error::Look { act: format!("open {}", image.directory.display()), reason })
+    }
+
+    fn find(&self, path: &Path) -> io::Result<Found> {
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let found = loop {
+            match openat2(&self.root, path, flags, Mode::empty(), resolve) {
+                // Something was renamed or mounted on the machine while there was a `..` on the way (openat2(2)).
+                Err(Errno::AGAIN) => {}
+                found => break found?,
+            }
+        };
+        let kind = FileType::from_raw_mode(fstat(&found)?.st_mode);
+        let source = readlink(format!("/proc/self/fd/{}", found.as_raw_fd()), Vec::new())?;
+        let source = PathBuf::from(OsString::from_vec(source.into_bytes()));
+        let below = source.strip_prefix(&self.directory).map_err(io::Error::other)?;
+        Ok(Found { path: Path::new("/").join(below), is_directory: kind == FileType::Directory })
+    }
+
+    fn has(&self, path: &Path) -> bool {
+        self.find(path).is_ok()
+    }
+
+    /// Whether a directory of the program's own may be there: not where something else is, a symlink that leads
+    /// nowhere among it.
+    fn has_own(&self, path: &Path) -> bool {
+        match self.find(path) {
+            Ok(found) => found.is_directory && found.path == path,
+            Err(_) => {
+                let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let entry = openat2(&self.root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT);
+                let is_missing = entry.is_err_and(|errno| errno == Errno::NOENT);
+                is_missing && (path == Path::new("/dev") || path == Path::new("/tmp"))
+            }
+        }
+    }
+}
+
+/// The caller's home directory: where they say it is, or else where the list of users has it. The C library would look in
+/// other places too, and for that load programs and a resolver into us.
+fn home() -> Option<PathBuf> {
+    let said = env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    said.or_else(|| home_in(&fs::read_to_string("/etc/passwd").ok()?, getuid().as_raw()))
+}
+
+fn home_in(users: &str, uid: u32) -> Option<PathBuf> {
+    let uid = uid.to_string();
+    let mut users = users.lines().map(|user| user.split(':').skip(2));
+    let mut user = users.find_map(|mut fields| (fields.next() == Some(&uid)).then_some(fields))?;
+    user.nth(2).filter(|home| !home.is_empty()).map(PathBuf::from)
+}
+
+/// The repository that a directory is in, unless that is more than a project: somebody's home, or what holds it.
+fn project(cwd: &Path, home: Option<&Path>) -> PathBuf {
+    let holds_home = |path: &Path| home.is_some_and(|home| home.starts_with(path));
+    let mut above = cwd.ancestors().take_while(|path| !holds_home(path) && path.components().count() > 2);
+    above.find(|path| path.join(".git").exists()).unwrap_or(cwd).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{home_in, is_release, project};
+    use std::path::Path;
+
+    #[test]
+    fn a_users_home_is_in_the_list() {
+        let users =
+            "root:x:0:0:root:/root:/bin/sh\nbroken\nwho:x:1000:1000::/home/who:/bin/sh\nnowhere:x:7:7:::\n";
+        assert_eq!(home_in(users, 1000).as_deref(), Some(Path::new("/home/who")));
+        assert_eq!((home_in(users, 7), home_in(users, 100)), (None, None));
+    }
+
+    #[test]
+    fn releases_are_compared_by_number() {
+        let is = |release: &str| is_release(release.as_bytes(), (6, 14));
+        assert!(is("6.14.0") && is("6.18.44-fc") && is("7.0-rc1") && is("10.1"));
+        assert!(!is("6.13.9") && !is("6.2.0-39-generic") && !is("5.15") && !is("6") && !is("x"));
+    }
+
+    #[test]
+    fn a_project_is_a_repository_or_the_directory_itself() {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        assert_eq!(project(Path::new("/usr/bin"), None), Path::new("/usr/bin"));
+        assert_eq!(project(here, Some(here)), here);
+    }
+}

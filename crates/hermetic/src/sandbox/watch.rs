@@ -1,0 +1,320 @@
+//! One program in its sandbox, from its start to its end, and the loop that watches any number of them.
+
+use super::cgroup::Home;
+use super::ended::{Ended, Reached, RemainingProcess};
+use super::terminal::Terminal;
+use crate::plan::SandboxPlan;
+use crate::profile::Limits;
+use husk_script::Request;
+use husk_script::sys::Errno;
+use husk_script::sys::signal::{Signal, SignalSet, read_signalfd, rt_sigaction_default, rt_sigprocmask};
+use husk_spawn::{Child, Command, Error, signalfd};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
+use std::cell::Cell;
+use std::fs;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// A program that was not started.
+pub(crate) struct Failed {
+    pub(crate) plan: SandboxPlan,
+    pub(crate) error: Fault,
+}
+
+/// What can go wrong with a sandbox.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    /// What is asked for cannot be done.
+    #[error(transparent)]
+    Plan(#[from] husk_plan::Error),
+    /// It cannot be made or watched.
+    #[error(transparent)]
+    Child(#[from] Error),
+    /// Its program cannot be moved into its cgroup.
+    #[error(transparent)]
+    Cgroup(#[from] husk_cgroup::Error),
+}
+
+/// A program that runs.
+pub(crate) struct Sandbox {
+    child: Child,
+    limits: Limits,
+    home: Option<Rc<Home>>,
+    plan: SandboxPlan,
+    started: Instant,
+    is_late: bool,
+    /// Whether it asks for nothing any more. The kernel takes a while to end a namespace.
+    is_ending: bool,
+    remaining: Vec<RemainingProcess>,
+    terminal: Option<Terminal>,
+}
+
+impl Sandbox {
+    /// Starts the plan's child.
+    pub(crate) fn start(
+        plan: SandboxPlan,
+        limits: &Limits,
+        home: Option<Rc<Home>>,
+    ) -> Result<Self, Box<Failed>> {
+        let refused = Arc::new(OnceLock::new());
+        let (sketch, refusal) = (plan.clone(), Arc::clone(&refused));
+        let mut command = Command::of_steps(move |writer| match sketch.plan(writer.memory()) {
+            Ok(plan) => {
+                plan.steps.iter().for_each(|step| writer.push(*step));
+                Ok(())
+            }
+            Err(error) => {
+                refusal.get_or_init(|| error);
+                Err(Error::new("plan", Errno::INVAL))
+            }
+        });
+        command.kill_on_drop().new_namespaces(plan.namespaces());
+        let started = Instant::now();
+        match command.spawn() {
+            Ok(child) => Ok(Self {
+                child,
+                limits: limits.clone(),
+                home,
+                plan,
+                started,
+                is_late: false,
+                is_ending: false,
+                remaining: Vec::new(),
+                terminal: None,
+            }),
+            Err(error) => {
+                drop(command);
+                let refused = Arc::into_inner(refused).and_then(OnceLock::into_inner);
+                let error = refused.map_or_else(|| error.into(), Fault::Plan);
+                Err(Box::new(Failed { plan, error }))
+            }
+        }
+    }
+
+    /// Says that its program has taken the caller's terminal.
+    pub(crate) fn lend(&mut self, terminal: Option<Terminal>) {
+        self.terminal = terminal;
+    }
+
+    /// Whether only the kernel is still at it, which waits for other processors to let go of its mounts.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.is_ending && self.remaining.is_empty()
+    }
+
+    /// What its child performs.
+    pub(crate) fn plan(&self) -> &SandboxPlan {
+        &self.plan
+    }
+
+    /// The same, of one that has ended.
+    pub(crate) fn into_plan(self) -> SandboxPlan {
+        self.plan
+    }
+
+    /// How much of its time is left.
+    fn left(&self) -> Option<Duration> {
+        let wall = self.limits.wall.filter(|_| !self.is_late)?;
+        Some(wall.saturating_sub(self.started.elapsed()))
+    }
+
+    /// Looks at whether it has ended, at its time, and at what its first process asks.
+    fn turn(&mut self, asks: bool) -> Result<Option<Ended>, Fault> {
+        if let Some(status) = self.child.try_wait()? {
+            let reached = match self.limits.wall.filter(|_| self.is_late) {
+                Some(wall) => Some(Reached::Wall(wall)),
+                None => reached(status, &self.limits, self.home.as_deref()),
+            };
+            let usage = self.child.usage().unwrap_or_default();
+            let (wall, remaining) = (self.started.elapsed(), std::mem::take(&mut self.remaining));
+            let had_terminal = self.terminal.take().is_some_and(Terminal::end);
+            let losses = Vec::new();
+            return Ok(Some(Ended { status, wall, usage, remaining, reached, had_terminal, losses }));
+        }
+        if self.left() == Some(Duration::ZERO) {
+            self.is_late = true;
+            self.child.kill()?;
+        }
+        if asks {
+            match self.child.next_request()? {
+                Some(Request::Leftovers) => self.remaining = below(self.child.id()),
+                Some(Request::Cgroup) => self.join()?,
+                Some(Request::Stopped) => {
+                    // Which waits for signals again.
+                    self.child.go_on()?;
+                    return self.stop().map(|()| None);
+                }
+                _ => {
+                    self.is_ending = true;
+                    return Ok(None);
+                }
+            }
+            self.child.go_on()?;
+        }
+        Ok(None)
+    }
+
+    /// Moves the program into its cgroup: the one child that the first process has.
+    fn join(&self) -> Result<(), husk_cgroup::Error> {
+        let Some(home) = &self.home else { return Ok(()) };
+        below(self.child.id()).iter().try_for_each(|program| home.join(program.pid))
+    }
+
+    /// Stops with a program that its terminal has stopped, and has it continued afterwards. What has been stopped by
+    /// somebody else stays so.
+    fn stop(&self) -> Result<(), Fault> {
+        let Some(terminal) = &self.terminal else { return Ok(()) };
+        terminal.stop(below(self.child.id()).first().map(|program| program.pid));
+        Ok(self.child.signal(Signal::CONT)?)
+    }
+}
+
+/// The limit that ended a program, as far as the kernel tells.
+fn reached(status: ExitStatus, limits: &Limits, home: Option<&Home>) -> Option<Reached> {
+    if !status.success() && home.is_some_and(Home::has_run_out) {
+        return limits.memory.map(Reached::Memory);
+    }
+    let by = |signal: Signal| status.signal() == Some(signal.number());
+    if by(Signal::XCPU) {
+        limits.cpu_seconds.map(Reached::Cpu)
+    } else if by(Signal::XFSZ) {
+        limits.file_size.map(Reached::FileSize)
+    } else {
+        None
+    }
+}
+
+/// One of several that has ended: its place among them, and how.
+pub(crate) type Over = (usize, Result<Ended, Fault>);
+
+/// Waits until something happens to one of them, or there is something to read, or this time is over; and returns those
+/// that have ended, with their places.
+pub(crate) fn watch<'s>(
+    sandboxes: impl IntoIterator<Item = &'s mut Sandbox>,
+    held: &Held,
+    outputs: &[BorrowedFd<'_>],
+    wake: Option<Duration>,
+) -> Result<Vec<Over>, Error> {
+    let failed = |errno| Error::new("watch the program", errno);
+    let mut sandboxes: Vec<_> = sandboxes.into_iter().collect();
+    let left = sandboxes.iter().filter_map(|sandbox| sandbox.left()).chain(wake).min();
+    let left = left.and_then(|left| Timespec::try_from(left).ok());
+    let (arrived, asks) = {
+        let mut polled = vec![PollFd::new(&held.arriving, PollFlags::IN)];
+        for sandbox in &sandboxes {
+            let process = sandbox.child.as_fd();
+            let channel = sandbox.child.release_fd().filter(|_| !sandbox.is_ending);
+            for fd in [process, channel.unwrap_or(process)] {
+                polled.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            }
+        }
+        polled.extend(outputs.iter().map(|output| PollFd::from_borrowed_fd(*output, PollFlags::IN)));
+        retry_on_intr(|| poll(&mut polled, left.as_ref())).map_err(failed)?;
+        let ready = |polled: &PollFd<'_>| !polled.revents().is_empty();
+        let (signals, others) = polled.split_at(1);
+        let asks: Vec<_> = others.chunks(2).map(|pair| pair.last().is_some_and(ready)).collect();
+        (signals.iter().any(ready), asks)
+    };
+    if arrived {
+        held.pass_on(&sandboxes)?;
+    }
+    let turns = sandboxes.iter_mut().zip(asks).enumerate();
+    let turns = turns.filter_map(|(place, (sandbox, asks))| Some((place, sandbox.turn(asks).transpose()?)));
+    Ok(turns.collect())
+}
+
+/// What somebody sends who has seen enough.
+const ENDING: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
+
+/// Signals that wait until they are passed on.
+pub(crate) struct Held {
+    before: SignalSet,
+    arriving: OwnedFd,
+    is_interrupted: Cell<bool>,
+}
+
+impl Held {
+    /// All but faults, which are of our own making, and what stops and continues us. Who holds SIGTTOU back may
+    /// take a terminal that it has lent.
+    pub(crate) fn all() -> Result<Self, Error> {
+        const LEFT: [Signal; 9] = [
+            Signal::SEGV,
+            Signal::BUS,
+            Signal::FPE,
+            Signal::ILL,
+            Signal::TRAP,
+            Signal::SYS,
+            Signal::TSTP,
+            Signal::TTIN,
+            Signal::CONT,
+        ];
+        let failed = |errno| Error::new("hold signals", errno);
+        let set = LEFT.into_iter().fold(SignalSet::FULL, SignalSet::without);
+        // If our caller ignores the ends of children, the kernel keeps no status of any.
+        rt_sigaction_default(Signal::CHLD).map_err(failed)?;
+        let before = rt_sigprocmask(set).map_err(failed)?;
+        let arriving = signalfd(set)?;
+        Ok(Self { before, arriving, is_interrupted: Cell::new(false) })
+    }
+
+    /// Whether one of them was to end us.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.is_interrupted.get()
+    }
+
+    /// Passes on all signals that have come.
+    fn pass_on(&self, sandboxes: &[&mut Sandbox]) -> Result<(), Error> {
+        loop {
+            match read_signalfd(&self.arriving) {
+                Ok(arrived) if arrived.signal == Signal::CHLD => {}
+                Ok(arrived) => {
+                    if ENDING.contains(&arrived.signal) {
+                        self.is_interrupted.set(true);
+                    }
+                    sandboxes.iter().try_for_each(|sandbox| sandbox.child.signal(arrived.signal))?;
+                }
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(errno) => return Err(Error::new("take a signal", errno)),
+            }
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Tolerated: it was the mask before.
+        rt_sigprocmask(self.before).map(drop).unwrap_or(());
+    }
+}
+
+/// All that descend from a process, itself not among them.
+fn below(pid: u32) -> Vec<RemainingProcess> {
+    let mut found = Vec::new();
+    let mut parents = vec![pid];
+    while let Some(parent) = parents.pop() {
+        // One that has ended meanwhile has none.
+        let children =
+            fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+        for pid in children.split_whitespace().filter_map(|pid| pid.parse().ok()) {
+            parents.push(pid);
+            found.push(RemainingProcess { pid, command: command(pid) });
+        }
+    }
+    found
+}
+
+/// What it was started with; for what says nothing of that, its name.
+fn command(pid: u32) -> String {
+    const MOST_CHARACTERS: usize = 80;
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let line = String::from_utf8_lossy(&line).trim_end_matches('\0').replace('\0', " ");
+    let text = match line.is_empty() {
+        true => fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned(),
+        false => line,
+    };
+    text.chars().map(|char| if char.is_control() { ' ' } else { char }).take(MOST_CHARACTERS).collect()
+}

@@ -1,0 +1,74 @@
+//! The environment of the program: inherited, changed, or made anew.
+
+use crate::Error;
+use crate::memory::writer::Writer;
+use husk_script::sys::{CArray, CPtr};
+use std::collections::BTreeMap;
+use std::ffi::{CStr, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+/// What a command says of the environment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Environment {
+    /// Whether nothing is inherited.
+    cleared: bool,
+    /// Variables set, and with `None` removed.
+    changes: BTreeMap<OsString, Option<OsString>>,
+}
+
+impl Environment {
+    pub(crate) fn set(&mut self, name: &OsStr, value: &OsStr) {
+        self.changes.insert(name.to_owned(), Some(value.to_owned()));
+    }
+
+    pub(crate) fn remove(&mut self, name: &OsStr) {
+        if self.cleared {
+            self.changes.remove(name);
+        } else {
+            self.changes.insert(name.to_owned(), None);
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.cleared = true;
+        self.changes.clear();
+    }
+
+    /// The PATH that the program will have.
+    pub(crate) fn path(&self) -> Option<OsString> {
+        match self.changes.get(OsStr::new("PATH")) {
+            Some(change) => change.clone(),
+            None if self.cleared => None,
+            None => std::env::var_os("PATH"),
+        }
+    }
+
+    /// The whole of it, as exec wants it.
+    pub(crate) fn write<'b>(&self, writer: &Writer<'b>) -> Result<CArray<'b>, Error> {
+        let inherited = if self.cleared { None } else { Some(writer.environment()) };
+        if let Some(inherited) = inherited
+            && self.changes.is_empty()
+        {
+            return Ok(inherited.array());
+        }
+        let variables = inherited.map_or(&[][..], |inherited| inherited.variables());
+        let mut pointers = writer.pointers(variables.len() + self.changes.len() + 1);
+        let kept = variables.iter().filter(|variable| !self.changes.contains_key(name_of(variable)));
+        pointers.extend(kept.map(|variable| CPtr::from(*variable)));
+        for (name, value) in &self.changes {
+            let Some(value) = value else { continue };
+            let mut variable = OsString::with_capacity(name.len() + 1 + value.len());
+            variable.extend([name.as_os_str(), OsStr::new("="), value.as_os_str()]);
+            pointers.push(writer.text(&variable)?.into());
+        }
+        pointers.push(CPtr::NULL);
+        Ok(CArray::new(pointers.into_bump_slice()).expect("ends with the only null pointer"))
+    }
+}
+
+/// What stands before the first `=` that is not the first byte, as std splits a variable.
+fn name_of(variable: &CStr) -> &OsStr {
+    let bytes = variable.to_bytes();
+    let end = bytes.iter().skip(1).position(|byte| *byte == b'=').map_or(bytes.len(), |index| index + 1);
+    OsStr::from_bytes(&bytes[..end])
+}

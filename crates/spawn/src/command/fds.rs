@@ -1,0 +1,142 @@
+//! Which descriptors the program gets, under which numbers.
+//!
+//! The numbers a program wants may be in use for what another of its descriptors is made from, as
+//! when standard output and standard error change places. Everything is settled here, before the
+//! clone: the result is a list of steps that is right for any overlap.
+
+use crate::Error;
+use crate::memory::writer::Writer;
+use husk_script::sys::Fd;
+use husk_script::{Handle, Step};
+
+/// One descriptor of the program.
+#[derive(Clone, Copy)]
+pub(crate) struct Mapping {
+    /// What it is made from.
+    pub(crate) from: Handle,
+    /// Its number.
+    pub(crate) to: Fd,
+}
+
+/// Writes the steps after which the program has the descriptors of `mappings` and those standard
+/// streams that are not among them, and no others. Each `to` occurs once.
+pub(crate) fn arrange(mappings: &mut [Mapping], writer: &mut Writer<'_>) -> Result<(), Error> {
+    // Everything goes but what the steps below put in its place. Marked and not closed: the
+    // sources are still needed, and so is the channel.
+    writer.push(Step::CloseRangeOnExec { first: Fd::FIRST_EXTRA, last: Fd::MAX });
+
+    let mut pending = mappings;
+    let mut spare = None;
+    while !pending.is_empty() {
+        // A number that nothing else is made from any more can be taken.
+        let free = pending.iter().position(|mapping| {
+            !pending.iter().any(|other| made_from(other, mapping.to) && other.to != mapping.to)
+        });
+        let Some(index) = free else {
+            // What is left goes in circles: stdout to stderr, stderr to stdout. One duplicate
+            // opens a circle; its register is free again before the next circle needs it.
+            let spare = match spare {
+                Some(register) => register,
+                None => *spare.insert(writer.register()?),
+            };
+            let least = above(pending);
+            let first = &mut pending[0];
+            writer.push(Step::Dup { from: first.from, least, out: spare });
+            first.from = spare.into();
+            continue;
+        };
+        pending.swap(index, 0);
+        let (first, rest) = pending.split_at_mut(1);
+        let Mapping { from, to } = first[0];
+        writer.push(if from == Handle::Number(to) {
+            Step::KeepOnExec { fd: to }
+        } else {
+            Step::Dup3 { from, to }
+        });
+        pending = rest;
+    }
+    Ok(())
+}
+
+fn made_from(mapping: &Mapping, number: Fd) -> bool {
+    mapping.from == Handle::Number(number)
+}
+
+/// A number that is above all those the program wants.
+pub(crate) fn above(mappings: &[Mapping]) -> Fd {
+    let highest = mappings.iter().map(|mapping| mapping.to).max().map_or(0, Fd::number);
+    Fd::new(highest.saturating_add(1)).unwrap_or(Fd::MAX).max(Fd::FIRST_EXTRA)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::writer::Memory;
+    use std::collections::BTreeMap;
+
+    fn fd(number: i32) -> Fd {
+        Fd::new(number).unwrap()
+    }
+
+    /// Performs the steps on a table of numbers, as the kernel would.
+    fn performed(pairs: &[(i32, i32)], open: &[i32]) -> BTreeMap<i32, i32> {
+        let memory = Memory::default();
+        let mut writer = Writer::new(&memory);
+        let mut mappings: Vec<_> =
+            pairs.iter().map(|&(from, to)| Mapping { from: Handle::Number(fd(from)), to: fd(to) }).collect();
+        arrange(&mut mappings, &mut writer).unwrap();
+
+        // Number -> (the file, by the number it had at first; whether exec keeps it).
+        let mut table: BTreeMap<i32, (i32, bool)> =
+            open.iter().map(|&number| (number, (number, true))).collect();
+        let mut registers = BTreeMap::new();
+        for step in writer.finish() {
+            let number = |handle, registers: &BTreeMap<u8, i32>| match handle {
+                Handle::Number(fd) => fd.number(),
+                Handle::Register(register) => registers[&register.index()],
+            };
+            match *step {
+                Step::CloseRangeOnExec { first, .. } => {
+                    table
+                        .iter_mut()
+                        .filter(|(number, _)| **number >= first.number())
+                        .for_each(|(_, file)| file.1 = false);
+                }
+                Step::Dup { from, least, out } => {
+                    let file = table[&number(from, &registers)].0;
+                    let new = (least.number()..).find(|number| !table.contains_key(number)).unwrap();
+                    table.insert(new, (file, false));
+                    registers.insert(out.index(), new);
+                }
+                Step::Dup3 { from, to } => {
+                    let from = number(from, &registers);
+                    assert_ne!(from, to.number(), "dup3 refuses this");
+                    let file = table[&from].0;
+                    table.insert(to.number(), (file, true));
+                }
+                Step::KeepOnExec { fd } => table.get_mut(&fd.number()).unwrap().1 = true,
+                _ => panic!("not a step about descriptors"),
+            }
+        }
+        table.into_iter().filter(|(_, (_, kept))| *kept).map(|(number, (file, _))| (number, file)).collect()
+    }
+
+    #[test]
+    fn every_way_to_map_four_descriptors_is_right() {
+        let open = [0, 1, 2, 3, 4, 5, 6];
+        // Every choice of sources for the numbers 0, 1, 3 and 4, the circles among them.
+        for choice in 0..7_i32.pow(4) {
+            let sources = [choice % 7, choice / 7 % 7, choice / 49 % 7, choice / 343];
+            let pairs: Vec<_> = sources.into_iter().zip([0, 1, 3, 4]).collect();
+            let mut wanted = BTreeMap::from([(2, 2)]);
+            wanted.extend(pairs.iter().map(|&(from, to)| (to, from)));
+            assert_eq!(performed(&pairs, &open), wanted, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_kept_that_was_not_asked_for() {
+        assert_eq!(performed(&[], &[0, 1, 2, 3, 9]), BTreeMap::from([(0, 0), (1, 1), (2, 2)]));
+        assert_eq!(performed(&[(9, 9)], &[0, 3, 9]), BTreeMap::from([(0, 0), (9, 9)]));
+    }
+}

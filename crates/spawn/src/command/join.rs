@@ -1,0 +1,16 @@
+//! Namespaces of somebody else that a process is to be in.
+
+use husk_script::sys::namespace::Namespaces;
+use std::os::fd::OwnedFd;
+
+/// Namespaces of somebody else, to be joined.
+#[derive(Debug)]
+pub(crate) struct Join {
+    /// A namespace, or the pidfd of a process in those to join.
+    pub(crate) fd: OwnedFd,
+    /// The kinds to join.
+    pub(crate) kinds: Namespaces,
+}
+
+/// Namespaces that cannot be joined in shared memory, so the parent joins them (`time_namespace.rs`).
+pub(crate) const IN_PARENT: Namespaces = Namespaces::TIME;
