@@ -5,8 +5,9 @@
 //! container's: until a process is recorded it may have been somebody else's all the time.
 
 use crate::error::Error;
-use crate::probe::is_first_user_namespace;
-use crate::record::Record;
+use crate::namespaces::is_unprivileged;
+use crate::record::{Kept, KeptUnit, Membership, Record};
+use crate::store::Entry;
 use husk_bundle::container::{IdMapping, NamespaceKind, Source};
 use husk_bundle::{Container, Field, Warning};
 use husk_cgroup::devices::built_in;
@@ -14,7 +15,6 @@ use husk_cgroup::systemd::{self, Hierarchy, Owner, Systemd, Unit};
 use husk_cgroup::{Cgroup, Layout, Place, Resources};
 use husk_plan::CgroupEntry;
 use rustix::process::geteuid;
-use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
@@ -39,26 +39,6 @@ pub enum CgroupManager {
     Systemd,
     /// Nobody: the container stays in the caller's.
     Disabled,
-}
-
-/// The cgroup of a container, as it is written down.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Kept {
-    /// Where it is, by controller.
-    #[serde(rename = "directories")]
-    place: Place,
-    /// The unit, if it is systemd's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    unit: Option<KeptUnit>,
-}
-
-/// What names a unit.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct KeptUnit {
-    cgroups_path: Option<String>,
-    id: String,
-    /// Whether it is the user's systemd that has it.
-    user: bool,
 }
 
 impl KeptUnit {
@@ -135,6 +115,24 @@ impl Kept {
 fn with_reason(error: &dyn std::error::Error) -> String {
     let reason = error.source().map(|reason| format!(": {}", with_reason(reason)));
     format!("{error}{}", reason.unwrap_or_default())
+}
+
+/// Leaves nothing of what the container has beside its directory. An empty cgroup that stays is a warning.
+pub(crate) fn leave(record: &Record) -> Result<Option<Warning>, Error> {
+    let stays = record.cgroup.as_ref().map_or(Ok(None), Kept::remove)?;
+    record.resctrl.as_ref().map_or(Ok(()), Membership::leave)?;
+    Ok(stays)
+}
+
+/// Leaves nothing of a container. Takes no descriptor if nothing was recorded: a creator that has run out of them
+/// leaves no empty entry.
+pub(crate) fn remove(entry: &Entry) -> Result<(), Error> {
+    if entry.has_record()
+        && let Some(record) = entry.known()?
+    {
+        leave(&record)?;
+    }
+    entry.discard()
 }
 
 /// Sets other limits.
@@ -288,11 +286,6 @@ pub(crate) fn let_die(record: &Record) -> Result<(), Error> {
 
 fn warning(warning: husk_cgroup::Warning) -> Warning {
     Warning::new(Field::new(&warning.field), warning.text.into_owned())
-}
-
-/// Whether we have no privileges over the host, whatever our name is.
-pub(crate) fn is_unprivileged() -> bool {
-    !geteuid().is_root() || !is_first_user_namespace()
 }
 
 /// The cgroup that a child comes into.

@@ -6,9 +6,10 @@ use crate::criu::protocol::{self, Feature, Kind, option};
 use crate::criu::{self, Directories, Settings, Start, Switch, failure};
 use crate::delete::forget;
 use crate::error::Error;
-use crate::kill;
 use crate::notify;
 use crate::probe;
+use crate::process;
+use crate::record::Kept;
 use crate::status::{self, Status};
 use crate::store::Store;
 use crate::streams;
@@ -85,7 +86,7 @@ pub fn checkpoint(
         _ => return Err(Error::State("Container cannot be checkpointed before it is created")),
     };
     let init =
-        kill::open(process)?.ok_or(Error::State("Container cannot be checkpointed in stopped state"))?;
+        process::open(process)?.ok_or(Error::State("Container cannot be checkpointed in stopped state"))?;
     let settings = &request.settings;
     let (mut container, _) = husk_bundle::load(&record.bundle, record.config.as_deref())?;
     notify::show_again(&entry, &mut container);
@@ -108,7 +109,7 @@ pub fn checkpoint(
             .bytes(option::PARENT_IMG, parent.as_os_str().as_encoded_bytes())
             .flag(option::TRACK_MEM, true);
     }
-    if let Some(freezer) = record.cgroup.as_ref().and_then(cgroups::Kept::freezer) {
+    if let Some(freezer) = record.cgroup.as_ref().and_then(Kept::freezer) {
         options.bytes(option::FREEZE_CGROUP, freezer.as_os_str().as_encoded_bytes());
     }
     leave_namespaces(&container, process.pid, &mut options)?;
@@ -144,7 +145,7 @@ pub fn checkpoint(
     if kind == Kind::PreDump || settings.is_on(Switch::LeaveRunning) {
         return Ok(());
     }
-    kill::wait(&init)?;
+    process::wait(&init)?;
     cgroups::kill_rest(&record)?;
     forget(&entry, &record, warn)
 }

@@ -4,12 +4,12 @@ use crate::cgroups::{self, CgroupManager, Home, New};
 use crate::delete::forget;
 use crate::descriptors;
 use crate::error::Error;
-use crate::hooks::Hook;
 use crate::interrupt::Interrupt;
 use crate::launch::{Launched, launch};
 use crate::notify;
 use crate::pidfd::Watcher;
-use crate::record::{Process, Record};
+use crate::process::Process;
+use crate::record::{Hook, Record};
 use crate::resctrl;
 use crate::serve::Arrival;
 use crate::store::{Entry, Store};
@@ -145,7 +145,7 @@ pub(crate) fn make_home<'c>(
     }
     if made.is_err() {
         // Tolerated: as for one that is dropped, which finds no record if somebody has deleted it meanwhile.
-        record.leave().unwrap_or(None);
+        cgroups::leave(record).unwrap_or(None);
     }
     made?;
     Ok(home.is_made().then_some(Home::New(Box::new(home))))
@@ -230,7 +230,7 @@ impl Drop for Creation {
         if !self.committed {
             // Tolerated: the error that brought us here is the one to hear of; `delete --force`
             // finishes what this could not.
-            self.entry.remove().unwrap_or(());
+            cgroups::remove(&self.entry).unwrap_or(());
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::cgroups;
 use crate::dismiss::dismiss;
 use crate::error::Error;
 use crate::hooks;
-use crate::kill;
+use crate::process;
 use crate::record::Record;
 use crate::status::{self, Status};
 use crate::store::{Entry, Store};
@@ -26,7 +26,7 @@ pub fn delete(store: &Store, id: &str, warn: impl FnMut(&[Warning])) -> Result<(
             forget(&entry, &record, warn)
         }
         Status::Created => end(&entry, warn),
-        status => Err(Error::NotStopped { id: id.to_owned(), status }),
+        status => Err(Error::NotStopped { id: id.to_owned(), status: status.name() }),
     }
 }
 
@@ -78,10 +78,10 @@ fn settled(entry: &Entry) -> Result<Option<Record>, Error> {
 fn kill_processes(record: &Record) -> Result<(), Error> {
     // Until one is known, what is in its cgroup may be somebody else's, who was there first.
     let Some(process) = record.process.or(record.creating) else { return Ok(()) };
-    if let Some(process) = kill::open(process)? {
-        kill::order(&process)?;
+    if let Some(process) = process::open(process)? {
+        process::order(&process)?;
         cgroups::let_die(record)?;
-        kill::wait_patiently(&process)?;
+        process::wait_patiently(&process)?;
     }
     cgroups::kill_all(record)
 }
@@ -90,7 +90,7 @@ fn kill_processes(record: &Record) -> Result<(), Error> {
 /// has it (runtime.md, "Lifecycle", 12 and 13): they find nothing of it any more.
 pub(crate) fn forget(entry: &Entry, record: &Record, mut warn: impl FnMut(&[Warning])) -> Result<(), Error> {
     // While it is still written down what that is.
-    if let Some(stays) = record.leave()? {
+    if let Some(stays) = cgroups::leave(record)? {
         warn(&[stays]);
     }
     if record.poststop.is_empty() {

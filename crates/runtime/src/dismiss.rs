@@ -6,7 +6,7 @@
 //! is all there is.
 
 use crate::error::Error;
-use crate::kill;
+use crate::process;
 use crate::store::Entry;
 use husk_script::sys::signal::pidfd_send_signal;
 use husk_script::sys::{Errno, Fd};
@@ -29,7 +29,7 @@ pub(crate) fn dismiss(entry: &Entry) -> Result<(), Error> {
         signal(&creator, Signal::TERM)?;
         if !leaves(entry, &creator)? {
             signal(&creator, Signal::KILL)?;
-            kill::wait_patiently(&creator)?;
+            process::wait_patiently(&creator)?;
         }
     }
     Ok(())
@@ -61,7 +61,7 @@ fn signal(process: &OwnedFd, signal: Signal) -> Result<(), Error> {
 fn leaves(entry: &Entry, creator: &OwnedFd) -> Result<bool, Error> {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
-        if kill::has_ended(creator, Some(&LOOK))? || entry.creator()?.is_none() {
+        if process::has_ended(creator, Some(&LOOK))? || entry.creator()?.is_none() {
             return Ok(true);
         }
     }

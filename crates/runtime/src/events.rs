@@ -2,7 +2,7 @@
 
 use crate::cgroups;
 use crate::error::Error;
-use crate::kill;
+use crate::process;
 use crate::record::Record;
 use crate::status::{self, Status};
 use crate::store::Store;
@@ -94,7 +94,7 @@ pub fn events(
     if matches!(status::of(&entry, &record)?, Status::Stopped | Status::Creating) {
         return Err(not_running(id));
     }
-    let first = record.process.map_or(Ok(None), kill::open)?.ok_or_else(|| not_running(id))?;
+    let first = record.process.map_or(Ok(None), process::open)?.ok_or_else(|| not_running(id))?;
     let mut tell =
         |event: &Event| tell(event).map_err(|reason| Error::Kernel { act: "tell of an event", reason });
     let cgroup = cgroups::of(&record)?;

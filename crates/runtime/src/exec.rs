@@ -5,13 +5,13 @@ use crate::create::write_pid;
 use crate::descriptors;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
-use crate::kill;
 use crate::launch::{Launched, command, enter, memory, perform};
 use crate::namespaces;
 use crate::null;
 use crate::pidfd::Watcher;
 use crate::probe::probe_process;
-use crate::record::{self, Record};
+use crate::process;
+use crate::record::Record;
 use crate::run::as_ended_by_signal;
 use crate::serve::Arrival;
 use crate::status::{self, Status};
@@ -114,7 +114,8 @@ pub fn exec(
         Status::Stopped => return Err(Error::State("cannot exec in a stopped container")),
         Status::Creating => return Err(Error::State("cannot exec in a container that is not created yet")),
     }
-    let init = record.process.map_or(Ok(None), kill::open)?.ok_or(Error::State("container not running"))?;
+    let init =
+        record.process.map_or(Ok(None), process::open)?.ok_or(Error::State("container not running"))?;
     let (mut container, mut warnings) = husk_bundle::load(&record.bundle, record.config.as_deref())?;
     let users = record.process.map(|init| format!("/proc/{}/root", init.pid)).unwrap_or_default();
     let users = Users::below(Path::new(&users));
@@ -207,7 +208,7 @@ fn begin(
 
 /// Whether the process of a created container may be entered. Its memory is undumpable until `start`, and the kernel then
 /// asks a caller for CAP_SYS_PTRACE in the user namespace that the container was created from (`ptrace_may_access`).
-fn check_is_open(init: record::Process) -> Result<(), Error> {
+fn check_is_open(init: process::Process) -> Result<(), Error> {
     match fs::read_link(format!("/proc/{}/ns/user", init.pid)) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(Error::State(
             "cannot exec in a container that has not been started: until 'start' only root can enter it",

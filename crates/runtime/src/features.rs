@@ -1,8 +1,8 @@
 //! `features`: what a configuration may ask for here (runtime-spec, features.md).
 
 use crate::criu::ANNOTATION;
-use crate::status::OCI_VERSION;
 use husk_bundle::{CRUN_ANNOTATIONS, CRUN_PREFIX, known};
+use husk_plan::hooks::OCI_VERSION;
 use husk_script::sys::process::seccomp_knows;
 use husk_seccomp::Flags;
 use serde_json::{Value, json};

@@ -6,7 +6,7 @@
 
 use crate::error::Error;
 use crate::interrupt::{Interrupt, Waited};
-use crate::record::Record;
+use crate::record::{Hook, Record};
 use husk_bundle::container::{self, Container};
 use husk_bundle::{CRUN_PREFIX, Field, Warning};
 use husk_plan::hooks;
@@ -17,28 +17,14 @@ use husk_spawn::{Child, Command, Signal};
 use log::debug;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
-use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
-
-/// A program to run, as it is written down for commands that come later.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hook {
-    /// `path`.
-    pub path: PathBuf,
-    /// `args`, its name first.
-    pub args: Vec<String>,
-    /// `env`, or what the caller has if nothing is said.
-    pub env: Option<Vec<String>>,
-    /// `timeout` in seconds.
-    pub timeout_seconds: Option<u64>,
-}
 
 impl Hook {
     /// A list of a configuration.

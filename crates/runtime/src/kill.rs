@@ -2,17 +2,14 @@
 
 use crate::cgroups;
 use crate::error::Error;
-use crate::record::Process;
+use crate::process::open;
 use crate::store::Store;
 use husk_cgroup::Cgroup;
 use husk_script::sys::signal::pidfd_send_signal;
 use husk_script::sys::{Errno, Fd};
 use husk_spawn::Signal;
 use log::debug;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use std::os::fd::OwnedFd;
 
 /// Who is sent a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,60 +88,6 @@ fn signal_all(cgroup: &Cgroup, signal: Signal) -> Result<(), Error> {
         }
     }
     Ok(())
-}
-
-/// Kills a process and waits until it is gone.
-pub(crate) fn end(pidfd: &OwnedFd) -> Result<(), Error> {
-    order(pidfd)?;
-    wait(pidfd)
-}
-
-/// Kills a process, which may not have ended yet.
-pub(crate) fn order(pidfd: &OwnedFd) -> Result<(), Error> {
-    match pidfd_send_signal(Fd::of(pidfd), Signal::KILL) {
-        Ok(()) | Err(Errno::SRCH) => Ok(()),
-        Err(errno) => Err(Error::kernel("kill the container's process", errno)),
-    }
-}
-
-/// Waits until a process is gone.
-pub(crate) fn wait(pidfd: &OwnedFd) -> Result<(), Error> {
-    has_ended(pidfd, None).map(drop)
-}
-
-/// Waits until a process is gone that has been killed. The first of a pid namespace is there until everybody has been waited
-/// for who joined it, and who should do that may be stopped.
-pub(crate) fn wait_patiently(pidfd: &OwnedFd) -> Result<(), Error> {
-    const PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
-    if has_ended(pidfd, Some(&PATIENCE))? {
-        return Ok(());
-    }
-    Err(Error::State(
-        "container init still running: it was killed 10 seconds ago, and waits for a device or an 'exec' that is stopped",
-    ))
-}
-
-pub(crate) fn has_ended(pidfd: &OwnedFd, patience: Option<&Timespec>) -> Result<bool, Error> {
-    let mut ended = [PollFd::new(pidfd, PollFlags::IN)];
-    let ready = retry_on_intr(|| poll(&mut ended, patience))
-        .map_err(|errno| Error::kernel("wait for the container's process", errno))?;
-    Ok(ready > 0)
-}
-
-/// The process itself, whatever becomes of its pid from here on; nothing if it has ended.
-///
-/// # Errors
-///
-/// If that cannot be known.
-pub(crate) fn open(process: Process) -> Result<Option<OwnedFd>, Error> {
-    let Some(pid) = process.pid() else { return Ok(None) };
-    let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
-        // Nobody is called so, or a thread of somebody else by now.
-        Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => return Ok(None),
-        pidfd => pidfd.map_err(|errno| Error::kernel("open the container's process", errno))?,
-    };
-    // The pid may have been another's when it was opened; now it is the same or never will be.
-    Ok(process.is_alive()?.then_some(pidfd))
 }
 
 /// The signal that a person or an engine means: a number, or a name with or without `SIG`.

@@ -7,9 +7,22 @@ use husk_script::sys::namespace::{Namespaces, ioctl_ns_get_nstype};
 use husk_script::sys::{Errno, Fd};
 use husk_spawn::{Command, Request, Step};
 use rustix::fs::{Mode, OFlags, fstat, fstatfs, open, stat};
+use rustix::process::geteuid;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+
+/// Whether we are in the first user namespace: the one whose inode has a number that never changes
+/// (`PROC_USER_INIT_INO`, linux/proc_ns.h).
+pub(crate) fn is_first_user_namespace() -> bool {
+    const FIRST: u64 = 0xeffffffd;
+    rustix::fs::stat("/proc/self/ns/user").is_ok_and(|namespace| namespace.st_ino == FIRST)
+}
+
+/// Whether we have no privileges over the host, whatever our name is.
+pub(crate) fn is_unprivileged() -> bool {
+    !geteuid().is_root() || !is_first_user_namespace()
+}
 
 /// What is at the path of a namespace, if it has one.
 pub(crate) fn look(namespace: &Namespace) -> Option<NamespacePath> {

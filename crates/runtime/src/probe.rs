@@ -1,13 +1,12 @@
 //! What this machine is.
 
-use crate::namespaces;
+use crate::namespaces::{self, is_first_user_namespace};
 use crate::nodes;
 use crate::procfs;
-use crate::resctrl;
 use crate::users::Users;
 use husk_bundle::Container;
 use husk_bundle::container::{Mount, Source};
-use husk_plan::{AppArmor, CgroupEntry, CgroupMount, Host, Selinux, makes_nodes};
+use husk_plan::{AppArmor, CgroupEntry, CgroupMount, Host, Resctrl, Selinux, makes_nodes};
 use husk_script::sys::Fd;
 use husk_script::sys::at::is_null_device;
 #[cfg(target_arch = "x86_64")]
@@ -36,7 +35,7 @@ pub(crate) fn probe(container: &Container) -> Host {
         },
         cgroup2: container.mounts.iter().any(is_cgroup2).then(cgroup2).flatten(),
         nodes,
-        resctrl: container.intel_rdt.as_ref().and_then(|_| resctrl::probe()),
+        resctrl: container.intel_rdt.as_ref().and_then(|_| resctrl()),
         ..process
     }
 }
@@ -75,13 +74,6 @@ fn null_streams() -> Vec<Fd> {
     let streams = [Fd::STDIN, Fd::STDOUT, Fd::STDERR];
     // Tolerated: one that is closed is none.
     streams.into_iter().filter(|stream| is_null_device(*stream).unwrap_or(false)).collect()
-}
-
-/// Whether we are in the first user namespace: the one whose inode has a number that never changes
-/// (`PROC_USER_INIT_INO`, linux/proc_ns.h).
-pub(crate) fn is_first_user_namespace() -> bool {
-    const FIRST: u64 = 0xeffffffd;
-    rustix::fs::stat("/proc/self/ns/user").is_ok_and(|namespace| namespace.st_ino == FIRST)
 }
 
 /// Which ways to make system calls this kernel has, as far as the container's profile asks and that can
@@ -187,6 +179,28 @@ pub(crate) fn cgroup() -> CgroupMount {
     CgroupMount::V1(hierarchies.collect())
 }
 
+/// Where the kernel has a directory for resctrl, if it has it at all.
+const RESCTRL: &str = "/sys/fs/resctrl";
+
+/// Where the resctrl file system is, and what it can do.
+pub(crate) fn resctrl() -> Option<Resctrl> {
+    let root = mounted_resctrl(&fs::read_to_string("/proc/self/mounts").ok()?)?;
+    let has = |name: &str| root.join("info").join(name).exists();
+    let (l3, mb) = (has("L3"), has("MB"));
+    Some(Resctrl { root, l3, mb })
+}
+
+/// Where resctrl is mounted: whoever mounts it may choose where; most do not.
+fn mounted_resctrl(mounts: &str) -> Option<PathBuf> {
+    let places = mounts.lines().filter_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        let place = fields.next()?;
+        (fields.next()? == "resctrl").then(|| PathBuf::from(place))
+    });
+    let places: Vec<_> = places.collect();
+    places.iter().find(|place| *place == Path::new(RESCTRL)).or(places.first()).cloned()
+}
+
 fn is_cgroup2(mount: &Mount) -> bool {
     matches!(&mount.source, Source::New { fstype, .. } if fstype == "cgroup2")
 }
@@ -201,4 +215,18 @@ pub(crate) fn cgroup2() -> Option<PathBuf> {
 fn home(container: &Container, users: &Users) -> PathBuf {
     let uid = container.process.as_ref().map(|process| process.uid);
     uid.and_then(|uid| users.home(uid)).unwrap_or_else(|| PathBuf::from("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resctrl_is_found_wherever_it_is_mounted() {
+        let elsewhere = "proc /proc proc rw 0 0\nresctrl /mnt/r resctrl rw 0 0\n";
+        assert_eq!(mounted_resctrl(elsewhere), Some(PathBuf::from("/mnt/r")));
+        let both = format!("{elsewhere}resctrl {RESCTRL} resctrl rw 0 0\n");
+        assert_eq!(mounted_resctrl(&both), Some(PathBuf::from(RESCTRL)));
+        assert_eq!(mounted_resctrl("proc /proc proc rw 0 0\n"), None);
+    }
 }

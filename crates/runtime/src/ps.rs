@@ -2,7 +2,7 @@
 
 use crate::cgroups;
 use crate::error::Error;
-use crate::record::Process;
+use crate::process::Process;
 use crate::store::Store;
 use husk_spawn::{Command, find_program};
 

@@ -4,55 +4,22 @@
 //! Groups are directories. One that was there before the container is somebody else's and stays.
 
 use crate::error::Error;
-use crate::record::Record;
+use crate::probe;
+use crate::record::{Membership, Record};
 use crate::store::Entry;
 use husk_bundle::Container;
 use husk_bundle::container::{IntelRdt, Monitoring};
 use husk_plan::Resctrl;
-use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
-
-/// Where the kernel has a directory for it, if it is there at all.
-const PLACE: &str = "/sys/fs/resctrl";
-
-/// What a container has of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Membership {
-    /// The group that its processes are in.
-    pub(crate) group: PathBuf,
-    /// The group that they are counted in beside.
-    pub(crate) monitoring: Option<PathBuf>,
-    /// Which of these was made for it, and goes with it.
-    made: Vec<PathBuf>,
-}
-
-/// Where the file system is, and what it can do.
-pub(crate) fn probe() -> Option<Resctrl> {
-    let root = mounted(&fs::read_to_string("/proc/self/mounts").ok()?)?;
-    let has = |name: &str| root.join("info").join(name).exists();
-    let (l3, mb) = (has("L3"), has("MB"));
-    Some(Resctrl { root, l3, mb })
-}
-
-/// Whoever mounts it may choose where; most do not.
-fn mounted(mounts: &str) -> Option<PathBuf> {
-    let places = mounts.lines().filter_map(|line| {
-        let mut fields = line.split(' ').skip(1);
-        let place = fields.next()?;
-        (fields.next()? == "resctrl").then(|| PathBuf::from(place))
-    });
-    let places: Vec<_> = places.collect();
-    places.iter().find(|place| *place == Path::new(PLACE)).or(places.first()).cloned()
-}
+use std::path::Path;
 
 /// Brings the container's process into the group that is asked for, and writes down which.
 pub(crate) fn join(container: &Container, pid: u32, record: &mut Record, entry: &Entry) -> Result<(), Error> {
     let Some(asked) = &container.intel_rdt else { return Ok(()) };
     let failed = |failure: String| Error::Step { origin: "linux.intelRdt".to_owned(), failure };
     let Resctrl { root, .. } =
-        probe().ok_or_else(|| failed("the resctrl file system has been unmounted".to_owned()))?;
+        probe::resctrl().ok_or_else(|| failed("the resctrl file system has been unmounted".to_owned()))?;
     let membership = Membership::planned(asked, &root, &record.id).map_err(failed)?;
     // Before anything is made, so that whatever becomes of us it is known.
     record.resctrl = Some(membership.clone());
@@ -75,7 +42,7 @@ pub(crate) fn update(record: &Record, [l3, bandwidth]: [Option<&str>; 2]) -> Res
     if l3.is_none() && bandwidth.is_none() {
         return Ok(());
     }
-    let probed = probe();
+    let probed = probe::resctrl();
     if l3.is_some() && !probed.as_ref().is_some_and(|resctrl| resctrl.l3) {
         return Err(Error::State("Intel RDT/CAT: l3 cache schema is not enabled"));
     }
@@ -169,6 +136,7 @@ fn schemata(asked: &IntelRdt) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
 
     const ASKED: IntelRdt = IntelRdt {
         clos_id: None,
@@ -242,14 +210,5 @@ mod tests {
         let whole = IntelRdt { clos_id: Some("/".to_owned()), ..ASKED };
         let membership = Membership::planned(&whole, root.path(), "c").unwrap();
         assert_eq!((membership.group.as_path(), membership.made.len()), (root.path(), 0));
-    }
-
-    #[test]
-    fn it_is_found_wherever_it_is_mounted() {
-        let elsewhere = "proc /proc proc rw 0 0\nresctrl /mnt/r resctrl rw 0 0\n";
-        assert_eq!(mounted(elsewhere), Some(PathBuf::from("/mnt/r")));
-        let both = format!("{elsewhere}resctrl {PLACE} resctrl rw 0 0\n");
-        assert_eq!(mounted(&both), Some(PathBuf::from(PLACE)));
-        assert_eq!(mounted("proc /proc proc rw 0 0\n"), None);
     }
 }

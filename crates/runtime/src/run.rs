@@ -178,7 +178,7 @@ fn begin(
         timings.begin("wait for exec");
         launched.wait_for_exec(interrupt)?;
         timings.end();
-        timings.add(launched);
+        timings.add(&launched.plan, &launched.child.times());
     }
     if !record.poststart.is_empty() {
         launched.wait_for_exec(interrupt)?;

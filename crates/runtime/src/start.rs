@@ -4,10 +4,10 @@ use crate::cgroups;
 use crate::delete;
 use crate::error::Error;
 use crate::hooks;
-use crate::kill;
 use crate::launch::died_before_program;
 use crate::notify::{Proxy, Until};
-use crate::record::{Record, Stage};
+use crate::process::{self, Stage};
+use crate::record::Record;
 use crate::status::{self, Status};
 use crate::store::{Entry, Store};
 use husk_bundle::Warning;
@@ -75,12 +75,12 @@ pub fn start(store: &Store, id: &str, mut warn: impl FnMut(&[Warning])) -> Resul
     let is_hook = |origin: &str| origin.starts_with("hooks.");
     let hooks = record.after_start.iter().filter(|(_, origin, _)| is_hook(origin));
     if let Some((_, origin, line)) = hooks.clone().find(|(step, ..)| done.is_none_or(|done| *step > done)) {
-        kill::wait(&pidfd)?;
+        process::wait(&pidfd)?;
         return Err(Error::step(origin, format!("{line}: the container's process has died")));
     }
     // Exec clears the flag that this looks at before it closes the connection (fs/exec.c, `begin_new_exec`).
     if matches!(process.stage()?, Stage::BeforeExec | Stage::Ended { before_exec: true }) {
-        kill::wait(&pidfd)?;
+        process::wait(&pidfd)?;
         return Err(died_before_program(process.end()));
     }
     debug!("init: closing the pipe to signal completion: {} has begun", process.pid);
@@ -103,7 +103,7 @@ fn failed(failure: Failure, child: &mut UnixStream, record: &Record, pidfd: &Own
     // Tolerated: the failure is known without the words of a hook.
     child.take(MOST_WORDS as u64).read_to_end(&mut words).unwrap_or(0);
     // It closes its end before it is seen to have stopped.
-    if let Err(error) = kill::wait(pidfd) {
+    if let Err(error) = process::wait(pidfd) {
         return error;
     }
     let step = record.after_start.iter().find(|(index, ..)| *index == failure.step);
@@ -129,7 +129,7 @@ fn poststart(
         Ok(()) => return Ok(()),
         Err(failed) => failed,
     };
-    kill::end(pidfd)?;
+    process::end(pidfd)?;
     // Tolerated: the hook's failure is the one to hear of; `delete` finishes what this could not.
     cgroups::kill_rest(record).and_then(|()| delete::forget(entry, record, warn)).unwrap_or(());
     Err(failed)

@@ -2,9 +2,11 @@
 
 use crate::cgroups;
 use crate::error::Error;
-use crate::record::{Record, Stage};
+use crate::process::Stage;
+use crate::record::Record;
 use crate::store::{Entry, Store};
 use crate::users::name_in;
+use husk_plan::hooks::OCI_VERSION;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
@@ -27,15 +29,22 @@ pub enum Status {
     Stopped,
 }
 
-impl Display for Status {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Status {
+    /// The specification's word for it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
             Self::Creating => "creating",
             Self::Created => "created",
             Self::Running => "running",
             Self::Paused => "paused",
             Self::Stopped => "stopped",
-        })
+        }
+    }
+}
+
+impl Display for Status {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -63,8 +72,6 @@ pub struct State {
     /// Who created it.
     pub owner: String,
 }
-
-pub use husk_plan::hooks::OCI_VERSION;
 
 /// What a container is now.
 ///

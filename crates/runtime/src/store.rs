@@ -7,9 +7,9 @@
 //! What a record says is obeyed, so a store that anybody but us or root could change is refused ([`trust`]), and a record is
 //! a file of theirs or of ours, of bounded size.
 
-use crate::error::Error;
+use crate::error::{Error, MOST_BYTES, NoRecord};
 use crate::record::Record;
-use crate::trust::{self, Distrust};
+use crate::trust;
 use crate::whole;
 use husk_script::sys::file::{LockHolder, fcntl_lock_holder};
 use husk_spawn::sys::Fd;
@@ -20,7 +20,6 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::Pid;
-use std::fmt::{self, Display, Formatter};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -33,9 +32,6 @@ const NOTIFY: &str = "notify";
 const ROOT: &str = "root";
 /// Says to a creator that its container is not wanted any more.
 const DELETED: &str = "deleted";
-
-/// More than this is no record: it holds less than the configuration, which may be as long.
-const MOST_BYTES: u64 = 64 << 20;
 
 /// The directory that holds containers.
 #[derive(Clone, Debug)]
@@ -278,6 +274,11 @@ impl Entry {
         Ok(text)
     }
 
+    /// Whether anything was recorded. Takes no descriptor.
+    pub(crate) fn has_record(&self) -> bool {
+        statat(&self.directory, RECORD, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
     /// The record, or nothing if there is none, or none that makes sense: it names no process, and nothing else. One that
     /// only we cannot read now is an error, for what it names would be lost.
     pub(crate) fn known(&self) -> Result<Option<Record>, Error> {
@@ -341,17 +342,6 @@ impl Entry {
         }
     }
 
-    /// Leaves nothing of a container. Takes no descriptor if nothing was recorded: a creator that has run out of them
-    /// leaves no empty entry.
-    pub(crate) fn remove(&self) -> Result<(), Error> {
-        if statat(&self.directory, RECORD, AtFlags::SYMLINK_NOFOLLOW).is_ok()
-            && let Some(record) = self.known()?
-        {
-            record.leave()?;
-        }
-        self.discard()
-    }
-
     /// Forgets the container. What is gone already is no error, so that a second try finishes what
     /// the first could not.
     pub(crate) fn discard(&self) -> Result<(), Error> {
@@ -382,27 +372,6 @@ impl Entry {
     fn has_its_name(&self) -> io::Result<bool> {
         let (named, own) = (statat(CWD, &self.path, AtFlags::SYMLINK_NOFOLLOW)?, fstat(&self.directory)?);
         Ok((named.st_dev, named.st_ino) == (own.st_dev, own.st_ino))
-    }
-}
-
-/// Why what is where a record should be is none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoRecord {
-    /// It is a symlink, a directory, a FIFO, or anything else that is not a regular file.
-    NoFile,
-    /// It is longer than a record can be.
-    TooLong,
-    /// Somebody else could have written it.
-    Distrusted(Distrust),
-}
-
-impl Display for NoRecord {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoFile => f.write_str("it is not a regular file"),
-            Self::TooLong => write!(f, "it is longer than {} MiB", MOST_BYTES >> 20),
-            Self::Distrusted(why) => why.fmt(f),
-        }
     }
 }
 

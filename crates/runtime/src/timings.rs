@@ -3,8 +3,8 @@
 //! Two lanes: ours, a span for each thing that we do one after the other, and the child's, a span for
 //! each step. Who does not ask pays for nothing but being asked.
 
-use crate::launch::Launched;
 use husk_listing::Line;
+use husk_plan::Plan;
 use husk_script::sys::time::monotonic;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -72,18 +72,17 @@ impl Timings {
     }
 
     /// The steps of a child that has become its program just now.
-    pub(crate) fn add(&self, launched: &mut Launched) {
+    pub(crate) fn add(&self, plan: &Plan<'_>, times: &[u64]) {
         let Some(spans) = &self.0 else { return };
         let released = monotonic();
-        let times = launched.child.times();
         let last = times.iter().rposition(|time| *time != 0);
-        for (index, (begin, step)) in times.iter().zip(launched.plan.steps).enumerate() {
+        for (index, (begin, step)) in times.iter().zip(plan.steps).enumerate() {
             let end = match times.get(index + 1) {
                 Some(0) | None if Some(index) == last => Some(released),
                 next => next.copied().filter(|next| *next != 0),
             };
             let (begin, end) = if *begin == 0 { (released, None) } else { (*begin, end) };
-            let (origin, text) = (launched.plan.origin(index).to_owned(), Line(step).to_string());
+            let (origin, text) = (plan.origin(index).to_owned(), Line(step).to_string());
             spans.borrow_mut().push(Span { lane: Lane::Child, origin, text, begin, end });
         }
     }

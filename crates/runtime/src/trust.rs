@@ -8,48 +8,18 @@
 //! `/` and `/run`, too. Such an owner is accepted above a store, where otherwise no rootless engine could have one, and never
 //! of the store itself.
 
-use crate::error::Error;
-use crate::probe::is_first_user_namespace;
+use crate::error::{Distrust, Error};
+use crate::namespaces::is_first_user_namespace;
 use crate::procfs;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Stat, readlinkat, statat};
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
 use std::ffi::OsString;
-use std::fmt::{self, Display, Formatter};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Component, Path, PathBuf};
 
 /// As many symlinks as the kernel follows in one path (`MAXSYMLINKS`).
 const MOST_LINKS: u32 = 40;
-
-/// What is wrong with who may change a file or directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Distrust {
-    /// It belongs to somebody who is neither root nor the caller.
-    Owner {
-        /// Who that is.
-        uid: u32,
-    },
-    /// Others may write to it.
-    Writable {
-        /// Its permissions.
-        mode: u32,
-    },
-}
-
-impl Display for Distrust {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Owner { uid } => {
-                let us = geteuid().as_raw();
-                write!(f, "it belongs to user {uid}, who is neither root nor the caller (user {us})")
-            }
-            Self::Writable { mode } => {
-                write!(f, "others may write to it (mode {mode:04o}): take that away with 'chmod go-w'")
-            }
-        }
-    }
-}
 
 /// Whether a directory, and what is in it, is for nobody but us and root to change.
 pub(crate) fn check(found: &Stat) -> Result<(), Distrust> {

@@ -5,7 +5,7 @@
 //! a pidfd that they had before.
 
 use crate::error::Error;
-use crate::kill;
+use crate::process;
 use crate::store::Store;
 use husk_script::sys::Fd;
 use husk_script::sys::process::ioctl_pidfd_exit;
@@ -20,10 +20,10 @@ use std::process::ExitStatus;
 pub fn wait(store: &Store, id: &str) -> Result<Option<ExitStatus>, Error> {
     let record = store.entry(id)?.read()?;
     let process = record.process.ok_or(Error::State("container not running"))?;
-    let Some(pidfd) = kill::open(process)? else {
+    let Some(pidfd) = process::open(process)? else {
         return Ok(process.end().or(record.ended.map(ExitStatus::from_raw)));
     };
-    kill::wait(&pidfd)?;
+    process::wait(&pidfd)?;
     Ok(process.end().or_else(|| {
         // Tolerated: a kernel that does not tell.
         let known = ioctl_pidfd_exit(Fd::of(&pidfd)).unwrap_or(None);

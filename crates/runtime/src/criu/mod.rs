@@ -14,10 +14,10 @@ pub(crate) mod protocol;
 mod settings;
 mod wire;
 
-use crate::cgroups::is_unprivileged;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::launch::enter;
+use crate::namespaces::is_unprivileged;
 use husk_bundle::{Field, Warning};
 use husk_script::sys::Errno;
 use husk_spawn::{Child, Command, Reason, Stdio, find_program};

@@ -1,6 +1,7 @@
 //! From what was found to what it means and what to do. Pure.
 
-use super::{Facts, Finding, Hierarchies, UserNamespaces, Verdict};
+use super::facts::{Facts, Hierarchies, UserNamespaces};
+use super::finding::{Finding, Verdict};
 use crate::seal::Sealed;
 use husk_script::sys::Errno;
 
