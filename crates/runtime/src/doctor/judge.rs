@@ -2,7 +2,7 @@
 
 use super::facts::{Facts, Hierarchies, UserNamespaces};
 use super::finding::{Finding, Verdict};
-use crate::seal::Sealed;
+use crate::host::seal::Sealed;
 use husk_script::sys::Errno;
 
 /// The oldest kernel that has all that is used without asking.
