@@ -6,78 +6,13 @@
 //! has it, and then read by one command that has the program's options and this one verb's. The other
 //! verbs' are never built: that would cost more than everything else `husk state` does.
 
-use crate::commands::{self, Verb};
 use crate::exit::Exit;
+use crate::options::{Global, Misuse, message, program};
+use crate::verb::{Verb, usage};
 use crate::{help, near, version};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgAction, ArgMatches, Args as _, Command, FromArgMatches as _, ValueEnum};
+use clap::{ArgAction, ArgMatches, Command, FromArgMatches as _};
 use std::ffi::OsString;
-use std::path::PathBuf;
-
-/// The options of the program itself, whatever the verb. What they are by default is not clap's to say: it would read
-/// those values too, each time husk starts.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub(crate) struct Global {
-    /// Where containers are known [default: /run/husk, or $XDG_RUNTIME_DIR/husk for a user]
-    #[arg(long, value_name = "DIRECTORY")]
-    pub(crate) root: Option<PathBuf>,
-    /// Write errors there too, warnings only there; syslog:NAME and journald:NAME are logs too
-    #[arg(long, value_name = "FILE")]
-    pub(crate) log: Option<PathBuf>,
-    /// How to write them there: text, or json for engines [default: text]
-    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
-    pub(crate) log_format: Option<LogFormat>,
-    /// What to write: error, warning too, or debug for all that is being done [default: warning]
-    #[arg(long, value_name = "LEVEL", hide_possible_values = true)]
-    pub(crate) log_level: Option<LogLevel>,
-    /// The same as --log-level debug
-    #[arg(long)]
-    pub(crate) debug: bool,
-    /// Have systemd make the cgroups
-    #[arg(long)]
-    pub(crate) systemd_cgroup: bool,
-    /// Who makes the cgroups: cgroupfs, systemd, or disabled for nobody [default: cgroupfs]
-    #[arg(long, value_name = "WHO", hide_possible_values = true)]
-    pub(crate) cgroup_manager: Option<CgroupManager>,
-    /// Accepted for runc's callers; husk finds out for itself [default: auto]
-    #[arg(long, value_name = "BOOL", hide_possible_values = true)]
-    pub(crate) rootless: Option<Rootless>,
-    /// Print the version
-    #[arg(short, long)]
-    pub(crate) version: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
-    #[default]
-    Text,
-    Json,
-}
-
-/// What is told, the levels before it included.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub(crate) enum LogLevel {
-    Error,
-    #[default]
-    Warning,
-    Debug,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CgroupManager {
-    #[default]
-    Cgroupfs,
-    Systemd,
-    Disabled,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Rootless {
-    #[default]
-    Auto,
-    True,
-    False,
-}
 
 /// What was asked for.
 pub(crate) enum Asked {
@@ -87,20 +22,11 @@ pub(crate) enum Asked {
     Verb { verb: &'static Verb, global: Global, matches: ArgMatches },
 }
 
-/// Arguments that could not be understood.
-pub(crate) struct Misuse {
-    /// What is wrong with them, on one line.
-    pub(crate) message: String,
-    /// What could be written instead.
-    pub(crate) hint: String,
-    /// What was understood nevertheless, for the log.
-    pub(crate) global: Global,
-    /// How husk ends.
-    pub(crate) exit: Exit,
-}
-
-/// Understands the arguments, which the program's name is not among.
-pub(crate) fn read(arguments: impl Iterator<Item = OsString>) -> Result<Asked, Box<Misuse>> {
+/// Understands the arguments, which the program's name is not among, of a program that has these verbs.
+pub(crate) fn read(
+    arguments: impl Iterator<Item = OsString>,
+    verbs: &'static [Verb],
+) -> Result<Asked, Box<Misuse>> {
     let mut arguments: Vec<_> = arguments.collect();
     // What engines ask each time they start, and takes no options to answer.
     if arguments == ["--version"] {
@@ -108,16 +34,16 @@ pub(crate) fn read(arguments: impl Iterator<Item = OsString>) -> Result<Asked, B
     }
     let program = program();
     let Some(place) = rewrite(&mut arguments, &program, Stop::AtFirstName) else {
-        return without_verb(program, &arguments);
+        return without_verb(program, &arguments, verbs);
     };
     let name = arguments.remove(place);
     let is_help = name == "help" || name == "h";
     let name = match arguments.get(place) {
         Some(about) if is_help => about.clone(),
-        None if is_help => return Ok(Asked::Text(help::program())),
+        None if is_help => return Ok(Asked::Text(help::program(verbs))),
         _ => name,
     };
-    let Some(verb) = commands::find(&name) else {
+    let Some(verb) = verbs.iter().find(|verb| name == verb.name) else {
         // The word may be the value of an option that there is not.
         let before = program.clone().try_get_matches_from(&arguments[..place]);
         if let Err(error) = before
@@ -133,7 +59,7 @@ pub(crate) fn read(arguments: impl Iterator<Item = OsString>) -> Result<Asked, B
         } else {
             format!("unknown command {name:?}")
         };
-        let names = commands::VERBS.iter().map(|verb| verb.name);
+        let names = verbs.iter().map(|verb| verb.name);
         let hint = hint("husk", near::question(&name.to_string_lossy(), names));
         return Err(misuse(program, &arguments, message, hint, Exit::UnknownCommand));
     };
@@ -161,26 +87,13 @@ pub(crate) fn read(arguments: impl Iterator<Item = OsString>) -> Result<Asked, B
     }
 }
 
-/// The program's own options.
-pub(crate) fn program() -> Command {
-    Global::augment_args(Command::new("husk"))
-        .no_binary_name(true)
-        // As everywhere: of two the last counts.
-        .args_override_self(true)
-}
-
-/// How a verb is written.
-pub(crate) fn usage(verb: &Verb) -> String {
-    format!("husk [OPTIONS] {} {}", verb.name, verb.usage).trim_end().to_owned()
-}
-
-fn without_verb(mut program: Command, arguments: &[OsString]) -> Result<Asked, Box<Misuse>> {
+fn without_verb(mut program: Command, arguments: &[OsString], verbs: &[Verb]) -> Result<Asked, Box<Misuse>> {
     let matches = program.try_get_matches_from_mut(arguments);
     match matches.and_then(|mut matches| Global::from_arg_matches_mut(&mut matches)) {
         Ok(Global { version: true, .. }) => Ok(Asked::Text(version::text())),
         // As runc: nothing asked for is a question.
-        Ok(_) => Ok(Asked::Text(help::program())),
-        Err(error) if error.kind() == ErrorKind::DisplayHelp => Ok(Asked::Text(help::program())),
+        Ok(_) => Ok(Asked::Text(help::program(verbs))),
+        Err(error) if error.kind() == ErrorKind::DisplayHelp => Ok(Asked::Text(help::program(verbs))),
         Err(error) => {
             let hint = hint("husk", asked_for(&error, &program));
             Err(misuse(program, arguments, message(&error), hint, Exit::Failed))
@@ -282,26 +195,4 @@ fn misuse(
     let matches = command.ignore_errors(true).try_get_matches_from(arguments);
     let global = matches.and_then(|matches| Global::from_arg_matches(&matches)).unwrap_or_default();
     Box::new(Misuse { message, hint, global, exit })
-}
-
-/// What clap has to say, on one line, without its advice.
-pub(crate) fn message(error: &clap::Error) -> String {
-    // podman asks whether an option is there by leaving its value out, and looks for these words.
-    if let (Some(ContextValue::String(option)), Some(ContextValue::String(value))) =
-        (error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue))
-        && value.is_empty()
-        && matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::WrongNumberOfValues)
-    {
-        let option = option.split(' ').next().unwrap_or_default();
-        return format!("flag needs an argument: {option}");
-    }
-    if let (ErrorKind::MissingRequiredArgument, Some(ContextValue::Strings(missing))) =
-        (error.kind(), error.get(ContextKind::InvalidArg))
-    {
-        let missing = missing.join(", ");
-        return format!("{} is missing", missing.replace(['<', '>'], ""));
-    }
-    let text = error.to_string();
-    let lines = text.trim_start_matches("error: ").lines().map(str::trim);
-    lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }

@@ -1,20 +1,20 @@
 //! Help, made of what clap knows of the options and what each verb says of itself.
 
-use crate::commands::{GROUPS, VERBS, Verb};
-use crate::{args, name};
+use crate::verb::{GROUPS, Verb, usage};
+use crate::{name, options};
 use std::fmt::Write as _;
 
-/// `husk --help`.
-pub(crate) fn program() -> String {
-    let width = VERBS.iter().map(|verb| verb.name.len()).max().unwrap_or(0);
+/// `husk --help`, of these verbs.
+pub(crate) fn program(verbs: &[Verb]) -> String {
+    let width = verbs.iter().map(|verb| verb.name.len()).max().unwrap_or(0);
     let mut text = BEGINNING.to_owned();
     for group in GROUPS {
         add(&mut text, format_args!("\n{}:\n", group.heading()));
-        for verb in VERBS.iter().filter(|verb| verb.group == group) {
+        for verb in verbs.iter().filter(|verb| verb.group == group) {
             add(&mut text, format_args!("  {:width$}  {}\n", verb.name, about(verb)));
         }
     }
-    let options = args::program().help_template("{options}").render_help().to_string();
+    let options = options::program().help_template("{options}").render_help().to_string();
     add(&mut text, format_args!("\nOPTIONS, BEFORE OR AFTER THE VERB:\n{}\n", options.trim_end()));
     text.push_str(EXAMPLES);
     name::in_commands(&text)
@@ -39,9 +39,9 @@ EXAMPLES:
 /// `husk VERB --help`.
 pub(crate) fn verb(verb: &Verb) -> String {
     // The program's options have a place of their own.
-    let command = (verb.define)(args::program().mut_args(|option| option.hide(true)));
+    let command = (verb.define)(options::program().mut_args(|option| option.hide(true)));
     let mut command = command
-        .override_usage(args::usage(verb))
+        .override_usage(usage(verb))
         .help_template("{about}\n\nUSAGE:\n  {usage}\n\n{all-args}")
         .after_help("");
     let rendered = command.render_help().to_string();
@@ -58,7 +58,7 @@ pub(crate) fn verb(verb: &Verb) -> String {
 
 /// What a verb does, on one line.
 pub(crate) fn about(verb: &Verb) -> String {
-    (verb.define)(args::program()).get_about().map(ToString::to_string).unwrap_or_default()
+    (verb.define)(options::program()).get_about().map(ToString::to_string).unwrap_or_default()
 }
 
 /// Writing to a string does not fail.

@@ -4,8 +4,8 @@
 //! its `level`, `msg` and `time` are those of runc; `code`, `field` and `warnings` are ours and stay as they are.
 //! The text form is logrus's, which runc writes.
 
-use crate::args::{Global, LogFormat, LogLevel, Misuse};
 use crate::name::{self, NAME};
+use crate::options::{Global, LogFormat, LogLevel, Misuse};
 use crate::{escape, output};
 use anyhow::{Context as _, Result};
 use std::fmt::Display;

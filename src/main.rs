@@ -18,23 +18,26 @@ mod help;
 mod log;
 mod name;
 mod near;
+mod options;
 mod output;
 mod report;
 mod session;
 mod settings;
 mod timings;
 mod trusted;
+mod verb;
 mod version;
 
 use crate::log::Log;
-use args::{Asked, Global};
+use args::Asked;
 use exit::Exit;
+use options::Global;
 use output::Unwritten;
 use session::Session;
 
 /// What the program does.
 fn run() -> Exit {
-    match args::read(std::env::args_os().skip(1)) {
+    match args::read(std::env::args_os().skip(1), &commands::VERBS) {
         Ok(Asked::Text(text)) => {
             let Err(error) = output::print(text) else { return Exit::Success };
             Log::standard(&Global::default()).failed(&error);
@@ -42,7 +45,7 @@ fn run() -> Exit {
         }
         Ok(Asked::Verb { verb, global, matches }) => {
             // Before anything else: what follows is done twice.
-            let sealed = session::seal(verb);
+            let sealed = session::seal(verb.seal);
             // For as long as there is somebody to tell.
             let log: &'static Log = match Log::open(&global) {
                 Ok(log) => Box::leak(Box::new(log)),

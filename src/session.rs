@@ -1,8 +1,7 @@
 //! What every verb needs: where containers are known, and where to say things.
 
-use crate::args::{CgroupManager, Global, Rootless};
-use crate::commands::Verb;
 use crate::log::Log;
+use crate::options::{CgroupManager, Global, Rootless};
 use anyhow::{Context as _, Result, ensure};
 use husk_runtime::{Environment, Error, Listed, Notice, Sealed, Store, Warning};
 use std::fs;
@@ -27,14 +26,12 @@ enum Root {
     Users(PathBuf),
 }
 
-/// Keeps our own binary from containers that could write it.
-pub(crate) fn seal(verb: &Verb) -> Result<Option<Sealed>> {
-    if !verb.makes_process || !husk_runtime::is_exposed() {
-        return Ok(None);
+/// Keeps our own binary from containers that could write it, if one is made.
+pub(crate) fn seal(environment: Option<Environment>) -> Result<Option<Sealed>> {
+    match environment.filter(|_| husk_runtime::is_exposed()) {
+        Some(environment) => Ok(Some(husk_runtime::seal(environment)?)),
+        None => Ok(None),
     }
-    // The others may have hooks to run, which inherit what our caller has.
-    let environment = if verb.name == "exec" { Environment::OurOwn } else { Environment::Callers };
-    Ok(Some(husk_runtime::seal(environment)?))
 }
 
 impl<'a> Session<'a> {

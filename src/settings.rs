@@ -226,7 +226,7 @@ impl Reader<'_> {
         // Each alone, so that its line can be named.
         let alone = words.iter().cloned().chain(["--runner", "--", "program"].map(OsString::from));
         let read = self.command.clone().try_get_matches_from(alone);
-        read.map_err(|error| self.wrong(value.span(), crate::args::message(&error)))?;
+        read.map_err(|error| self.wrong(value.span(), crate::options::message(&error)))?;
         Ok(Said { option: name.to_owned(), words })
     }
 

@@ -1,9 +1,9 @@
 //! `checkpoint`.
 
-use super::Perform;
 use crate::entry;
 use crate::exit::Exit;
 use crate::session::{Session, absolute};
+use crate::verb::Perform;
 use anyhow::{Context as _, Result, bail, ensure};
 use husk_runtime::checkpoint::{Extent, Request, StatusFd};
 use husk_runtime::{CgroupMode, Settings, Switch};

@@ -3,11 +3,12 @@
 //! The scripts are a few lines each and ask husk, which has its options from where it reads them: nothing is written
 //! twice. Where there is nothing to suggest, shells suggest files.
 
-use super::{Perform, VERBS, Verb, find};
-use crate::args;
+use crate::commands::{VERBS, find};
 use crate::exit::Exit;
 use crate::help::about;
+use crate::options;
 use crate::session::{Session, absolute};
+use crate::verb::{Perform, Verb};
 use crate::{escape, output};
 use anyhow::Result;
 use clap::{Arg, Command, ValueEnum};
@@ -137,7 +138,7 @@ struct Typed {
 
 impl Typed {
     fn read(words: &[String]) -> Self {
-        let command = args::program();
+        let command = options::program();
         let mut typed = Self { verb: None, command, expecting: None, names: 0, root: None };
         for word in words {
             typed.add(word);
@@ -166,7 +167,7 @@ impl Typed {
             self.names += 1;
         } else if let Some(verb) = find(word.as_ref()) {
             self.verb = Some(verb);
-            self.command = (verb.define)(args::program());
+            self.command = (verb.define)(options::program());
         }
     }
 }

@@ -1,8 +1,8 @@
 //! `create`.
 
-use super::Perform;
 use crate::exit::Exit;
 use crate::session::{Session, absolute};
+use crate::verb::Perform;
 use anyhow::Result;
 use husk_runtime::{Keyring, NewRoot, Request, Timings};
 use std::path::PathBuf;

@@ -1,9 +1,9 @@
 //! `delete`.
 
-use super::Perform;
 use super::each::Named;
 use crate::exit::Exit;
 use crate::session::Session;
+use crate::verb::Perform;
 use anyhow::Result;
 use husk_runtime::Warning;
 

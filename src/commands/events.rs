@@ -1,8 +1,8 @@
 //! `events`.
 
-use super::Perform;
 use crate::output::{self, Reader};
 use crate::session::Session;
+use crate::verb::Perform;
 use crate::{escape, exit::Exit};
 use anyhow::{Context as _, Result};
 use husk_runtime::Event;

@@ -1,8 +1,8 @@
 //! `exec`.
 
-use super::Perform;
 use crate::exit::Exit;
 use crate::session::{Session, absolute};
+use crate::verb::Perform;
 use anyhow::Result;
 use husk_runtime::exec::{Changes, NoNewPrivileges, Paused, Program, Request, Wait};
 use std::path::PathBuf;

@@ -1,9 +1,9 @@
 //! `features`, as engines read it.
 
-use super::Perform;
 use crate::exit::Exit;
 use crate::output;
 use crate::session::Session;
+use crate::verb::Perform;
 use crate::version;
 use anyhow::Result;
 use serde::Serialize as _;
@@ -31,7 +31,7 @@ impl Perform for Features {
 /// What else is to be known of husk. Engines look for the first by runc's name; of runc's other ones
 /// none is ours: a version would have to be one of runc's.
 fn annotations() -> Value {
-    let has_checkpoint = super::find(OsStr::new("checkpoint")).is_some();
+    let has_checkpoint = crate::commands::find(OsStr::new("checkpoint")).is_some();
     let mut annotations = json!({
         "org.opencontainers.runc.checkpoint.enabled": has_checkpoint.to_string(),
         "io.github.husk-containers.husk.version": version::VERSION,

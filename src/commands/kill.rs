@@ -1,9 +1,9 @@
 //! `kill`.
 
-use super::Perform;
 use super::each::Named;
 use crate::exit::Exit;
 use crate::session::Session;
+use crate::verb::Perform;
 use anyhow::{Context as _, Result};
 use husk_runtime::Whom;
 

@@ -1,8 +1,8 @@
 //! `list`, as runc prints it: engines read the JSON, people the table.
 
-use super::Perform;
 use crate::exit::Exit;
 use crate::session::Session;
+use crate::verb::Perform;
 use crate::{escape, output};
 use anyhow::Result;
 use clap::ValueEnum;

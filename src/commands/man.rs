@@ -1,11 +1,12 @@
 //! `man`: the manual, made of what `--help` is made of.
 
-use super::{GROUPS, Perform, VERBS, Verb, find};
-use crate::args;
+use crate::commands::{VERBS, find};
 use crate::exit::Exit;
 use crate::help::about;
+use crate::options;
 use crate::output;
 use crate::session::Session;
+use crate::verb::{GROUPS, Perform, Verb};
 use anyhow::{Context as _, Result};
 use clap::Arg;
 
@@ -44,7 +45,7 @@ fn program() -> String {
         }
     }
     page += ".SH OPTIONS\nBefore or after the verb:\n";
-    page.extend(args::program().get_arguments().map(option));
+    page.extend(options::program().get_arguments().map(option));
     page + EXITS
 }
 
@@ -75,7 +76,7 @@ Where root's containers are known; a user's are in
 ";
 
 fn verb(verb: &Verb) -> String {
-    let command = (verb.define)(args::program().mut_args(|option| option.hide(true)));
+    let command = (verb.define)(options::program().mut_args(|option| option.hide(true)));
     let mut page = head(&format!("husk-{}", verb.name), &about(verb));
     page += &format!(".SH SYNOPSIS\n.B husk\n[OPTIONS] {} {}\n", text(verb.name), text(verb.usage));
     let options: String =

@@ -1,4 +1,5 @@
-//! The verbs: a file each, that turns arguments into one call of the runtime and prints what it says.
+//! The verbs: a file each, that turns arguments into one call of the runtime and prints what it says. The table
+//! of them is here; `verb.rs` says what a verb is.
 
 mod checkpoint;
 mod completion;
@@ -29,74 +30,29 @@ mod validate;
 mod wait;
 
 use crate::exit::Exit;
-use crate::session::Session;
-use anyhow::Result;
-use clap::{ArgMatches, Args, Command};
+use crate::verb::{Group, Verb, verb, verb_that};
+use husk_runtime::Environment;
 use std::ffi::OsStr;
-
-/// What a verb's arguments can do.
-trait Perform: Args {
-    fn perform(self, session: &Session<'_>) -> Result<Exit>;
-}
-
-/// A verb, with all that is said of it.
-pub(crate) struct Verb {
-    pub(crate) name: &'static str,
-    pub(crate) group: Group,
-    /// How it is written, after its name.
-    pub(crate) usage: &'static str,
-    /// What its help ends with.
-    pub(crate) more: &'static str,
-    /// Whether it makes a process of a container, which must not reach our binary.
-    pub(crate) makes_process: bool,
-    /// How husk ends if the verb fails.
-    pub(crate) failure: Exit,
-    /// Adds its options.
-    pub(crate) define: fn(Command) -> Command,
-    pub(crate) perform: fn(&ArgMatches, &Session<'_>) -> Result<Exit>,
-}
-
-/// Verbs that belong together.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Group {
-    Life,
-    Look,
-    Prepare,
-    Test,
-}
-
-pub(crate) const GROUPS: [Group; 4] = [Group::Life, Group::Look, Group::Prepare, Group::Test];
-
-impl Group {
-    pub(crate) fn heading(self) -> &'static str {
-        match self {
-            Self::Life => "A CONTAINER'S LIFE",
-            Self::Look => "WHAT IS THERE",
-            Self::Prepare => "BEFORE THERE IS A CONTAINER",
-            Self::Test => "WITHOUT A CONTAINER",
-        }
-    }
-}
 
 /// Every verb, in the order of the help.
 pub(crate) static VERBS: [Verb; 25] = [
     Verb {
         usage: "[--bundle DIRECTORY] ID",
         more: run::MORE,
-        makes_process: true,
+        seal: Some(Environment::Callers),
         ..verb::<run::Run>("run", Group::Life)
     },
     Verb {
         usage: "[--bundle DIRECTORY] ID",
         more: create::MORE,
-        makes_process: true,
+        seal: Some(Environment::Callers),
         ..verb::<create::Create>("create", Group::Life)
     },
     Verb { usage: "ID", ..verb::<start::Start>("start", Group::Life) },
     Verb {
         usage: "[OPTIONS] ID (PROGRAM [ARGUMENTS] | --process FILE)",
         more: exec::MORE,
-        makes_process: true,
+        seal: Some(Environment::OurOwn),
         failure: Exit::NoProcess,
         ..verb::<exec::Exec>("exec", Group::Life)
     },
@@ -155,27 +111,4 @@ pub(crate) static VERBS: [Verb; 25] = [
 
 pub(crate) fn find(name: &OsStr) -> Option<&'static Verb> {
     VERBS.iter().find(|verb| name == verb.name)
-}
-
-/// A verb of which no more is said than its options say.
-const fn verb<V: Perform>(name: &'static str, group: Group) -> Verb {
-    verb_that::<V>(name, group, |matches, session| V::from_arg_matches(matches)?.perform(session))
-}
-
-/// The same of one that asks how its arguments were written.
-const fn verb_that<V: Args>(
-    name: &'static str,
-    group: Group,
-    perform: fn(&ArgMatches, &Session<'_>) -> Result<Exit>,
-) -> Verb {
-    Verb {
-        name,
-        group,
-        usage: "",
-        more: "",
-        makes_process: false,
-        failure: Exit::Failed,
-        define: V::augment_args,
-        perform,
-    }
 }

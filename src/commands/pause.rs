@@ -1,8 +1,8 @@
 //! `pause`.
 
-use super::Perform;
 use crate::exit::Exit;
 use crate::session::Session;
+use crate::verb::Perform;
 use anyhow::Result;
 
 /// Stop all processes of a container, until 'resume'

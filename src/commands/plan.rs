@@ -1,8 +1,8 @@
 //! `plan`.
 
-use super::Perform;
 use crate::exit::Exit;
 use crate::session::{Session, absolute};
+use crate::verb::Perform;
 use crate::{escape, output};
 use anyhow::{Result, bail};
 use husk_runtime::PlannedStep;

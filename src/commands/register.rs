@@ -1,8 +1,8 @@
 //! `register`.
 
-use super::Perform;
 use crate::exit::Exit;
 use crate::session::{Session, absolute};
+use crate::verb::Perform;
 use crate::{escape, output};
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;

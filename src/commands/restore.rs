@@ -1,9 +1,9 @@
 //! `restore`.
 
-use super::Perform;
 use super::checkpoint::Images;
 use crate::exit::Exit;
 use crate::session::{Session, absolute};
+use crate::verb::Perform;
 use anyhow::Result;
 use husk_runtime::restore::Request;
 use husk_runtime::{Afterwards, Foreground, Keyring, NewRoot, Orphans, Run, Timings};

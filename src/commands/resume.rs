@@ -1,8 +1,8 @@
 //! `resume`.
 
-use super::Perform;
 use crate::exit::Exit;
 use crate::session::Session;
+use crate::verb::Perform;
 use anyhow::Result;
 
 /// Let the processes of a paused container go on

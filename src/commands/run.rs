@@ -1,10 +1,10 @@
 //! `run`.
 
-use super::Perform;
 use super::create::Creation;
 use crate::exit::Exit;
 use crate::session::{Session, absolute};
 use crate::timings::Waterfall;
+use crate::verb::Perform;
 use crate::{escape, output};
 use anyhow::{Context as _, Result};
 use husk_runtime::{Afterwards, Foreground, Orphans, Timings};

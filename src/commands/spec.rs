@@ -3,10 +3,10 @@
 //! `spec.json` beside this file is what is written, key for key as runc writes it but for the name of
 //! the host. Where a user has no root, the lines that root alone can have are exchanged for others.
 
-use super::Perform;
-use crate::args::Rootless;
 use crate::exit::Exit;
+use crate::options::Rootless;
 use crate::session::{Session, absolute};
+use crate::verb::Perform;
 use anyhow::{Context as _, Result, bail};
 use clap::{Arg, Args as _, Command};
 use std::fs::OpenOptions;

@@ -1,8 +1,8 @@
 //! `start`.
 
-use super::Perform;
 use crate::exit::Exit;
 use crate::session::Session;
+use crate::verb::Perform;
 use anyhow::Result;
 
 /// Start the program of a created container

@@ -1,8 +1,8 @@
 //! `state`.
 
-use super::Perform;
 use crate::exit::Exit;
 use crate::session::Session;
+use crate::verb::Perform;
 use crate::{escape, output};
 use anyhow::Result;
 

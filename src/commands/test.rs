@@ -6,7 +6,7 @@ use crate::output::{self, Lasting};
 use crate::report::{self, Report};
 use crate::session::Session;
 use crate::settings::{Settings, Subject};
-use crate::{args, escape};
+use crate::{escape, options};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args as _, Command, FromArgMatches as _};
@@ -166,7 +166,7 @@ pub(super) fn perform(matches: &ArgMatches, session: &Session<'_>) -> Result<Exi
     {
         return test_init::perform(arguments);
     }
-    let command = Test::augment_args(args::program());
+    let command = Test::augment_args(options::program());
     let manifest = env::var_os("CARGO_MANIFEST_DIR").filter(|_| test.tests.runner).map(PathBuf::from);
     let directory = manifest.map_or_else(env::current_dir, Ok).context("find the working directory")?;
     match Settings::find(test.config.as_deref(), &directory, &command, session.log)? {
@@ -233,7 +233,7 @@ impl Configured {
         let words = self.settings.words(&overrides, is_runner).into_iter().chain(self.typed.iter().cloned());
         let words = words.chain(["--".into()]).chain(typed.program.iter().cloned());
         let matches = self.command.clone().try_get_matches_from(words);
-        let matches = matches.map_err(|error| anyhow!("husk.toml: {}", args::message(&error)))?;
+        let matches = matches.map_err(|error| anyhow!("husk.toml: {}", options::message(&error)))?;
         let test = Test::from_arg_matches(&matches)?;
         self.read.borrow_mut().insert(overrides, test.clone());
         Ok(test)

@@ -1,9 +1,9 @@
 //! `test init`: has cargo run each test of a project in a sandbox.
 
-use crate::args;
 use crate::directory::Directory;
 use crate::escape;
 use crate::exit::Exit;
+use crate::options;
 use crate::output::{self, Reader};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use clap::{Args as _, FromArgMatches as _};
@@ -30,9 +30,10 @@ const RUNNER: &str = "runner = [\"husk\", \"test\", \"--runner\"]\n";
 
 /// With what stands after `init`.
 pub(super) fn perform(arguments: &[OsString]) -> Result<Exit> {
-    let command = Init::augment_args(args::program()).override_usage("husk test init [--print | --yes]");
+    let command = Init::augment_args(options::program()).override_usage("husk test init [--print | --yes]");
     let matches = command.try_get_matches_from(arguments);
-    let init = Init::from_arg_matches(&matches.map_err(|error| anyhow!("init: {}", args::message(&error)))?)?;
+    let init =
+        Init::from_arg_matches(&matches.map_err(|error| anyhow!("init: {}", options::message(&error)))?)?;
     let project = project()?;
     let above = Directory::open(&project).with_context(|| format!("open {}", project.display()))?;
     let Configuration { name, before } = configuration(&above, &project.join(DIRECTORY))?;

@@ -1,8 +1,8 @@
 //! `update`.
 
-use super::Perform;
 use crate::exit::Exit;
 use crate::session::Session;
+use crate::verb::Perform;
 use anyhow::{Context as _, Result};
 use husk_runtime::{Resources, Update};
 use std::fs;

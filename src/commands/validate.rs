@@ -1,8 +1,8 @@
 //! `validate`.
 
-use super::Perform;
 use crate::exit::Exit;
 use crate::session::{Session, absolute};
+use crate::verb::Perform;
 use crate::{escape, output};
 use anyhow::Result;
 use husk_runtime::Severity;

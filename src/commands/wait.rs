@@ -1,9 +1,9 @@
 //! `wait`.
 
-use super::Perform;
 use crate::exit::{self, Exit};
 use crate::output;
 use crate::session::Session;
+use crate::verb::Perform;
 use anyhow::Result;
 
 pub(super) const MORE: &str = "
