@@ -7,9 +7,10 @@
 //! verbs' are never built: that would cost more than everything else `husk state` does.
 
 use crate::exit::Exit;
+use crate::help;
 use crate::options::{Global, Misuse, message, program};
+use crate::output::near;
 use crate::verb::{Verb, usage};
-use crate::{help, near, version};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, ArgMatches, Command, FromArgMatches as _};
 use std::ffi::OsString;
@@ -30,7 +31,7 @@ pub(crate) fn read(
     let mut arguments: Vec<_> = arguments.collect();
     // What engines ask each time they start, and takes no options to answer.
     if arguments == ["--version"] {
-        return Ok(Asked::Text(version::text()));
+        return Ok(Asked::Text(help::version()));
     }
     let program = program();
     let Some(place) = rewrite(&mut arguments, &program, Stop::AtFirstName) else {
@@ -71,7 +72,7 @@ pub(crate) fn read(
     rewrite(&mut arguments, &command, stop);
     let matches = command.try_get_matches_from_mut(&arguments);
     match matches.and_then(|mut matches| Ok((Global::from_arg_matches_mut(&mut matches)?, matches))) {
-        Ok((Global { version: true, .. }, _)) => Ok(Asked::Text(version::text())),
+        Ok((Global { version: true, .. }, _)) => Ok(Asked::Text(help::version())),
         Ok((global, matches)) => Ok(Asked::Verb { verb, global, matches }),
         Err(error) if error.kind() == ErrorKind::DisplayHelp => Ok(Asked::Text(help::verb(verb))),
         Err(error) => {
@@ -90,7 +91,7 @@ pub(crate) fn read(
 fn without_verb(mut program: Command, arguments: &[OsString], verbs: &[Verb]) -> Result<Asked, Box<Misuse>> {
     let matches = program.try_get_matches_from_mut(arguments);
     match matches.and_then(|mut matches| Global::from_arg_matches_mut(&mut matches)) {
-        Ok(Global { version: true, .. }) => Ok(Asked::Text(version::text())),
+        Ok(Global { version: true, .. }) => Ok(Asked::Text(help::version())),
         // As runc: nothing asked for is a question.
         Ok(_) => Ok(Asked::Text(help::program(verbs))),
         Err(error) if error.kind() == ErrorKind::DisplayHelp => Ok(Asked::Text(help::program(verbs))),

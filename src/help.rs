@@ -1,7 +1,8 @@
-//! Help, made of what clap knows of the options and what each verb says of itself.
+//! Help, made of what clap knows of the options and what each verb says of itself; and the version.
 
+use crate::options;
+use crate::output::name;
 use crate::verb::{GROUPS, Verb, usage};
-use crate::{name, options};
 use std::fmt::Write as _;
 
 /// `husk --help`, of these verbs.
@@ -65,4 +66,20 @@ pub(crate) fn about(verb: &Verb) -> String {
 fn add(text: &mut String, more: std::fmt::Arguments<'_>) {
     let written = text.write_fmt(more);
     debug_assert!(written.is_ok());
+}
+
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The commit that this was built from, where whoever built it said so.
+pub(crate) const COMMIT: Option<&str> = option_env!("HUSK_COMMIT");
+
+/// `--version`.
+///
+/// The form is runc's. dockerd splits at the word `version` and looks for `commit:`; podman prints what it gets;
+/// go-runc takes a version only after the words `runc version`, and goes on without one, as it does for crun. Where
+/// husk is called by another name, it begins with that, and the version says what it is all the same.
+pub(crate) fn version() -> String {
+    let commit = COMMIT.map(|commit| format!("commit: {commit}\n")).unwrap_or_default();
+    let what = if *name::NAME == "husk" { "" } else { "+husk" };
+    format!("{} version {VERSION}{what}\n{commit}spec: {}\n", *name::NAME, husk_runtime::OCI_VERSION)
 }

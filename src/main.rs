@@ -3,36 +3,27 @@
 //! It reads arguments, calls one verb of the runtime, and prints: the result to standard output, an
 //! error once to standard error, and to the log in the form that engines read. What it must not do is
 //! decide anything about containers. Read [`args`] for how arguments are understood, then
-//! [`commands`], a file a verb.
+//! [`commands`], where almost every verb has a file of its own.
 
 #![cfg_attr(all(target_env = "gnu", not(test)), no_main)]
 #![deny(unsafe_code)]
 
 mod args;
 mod commands;
-mod directory;
+mod each;
 mod entry;
-mod escape;
 mod exit;
 mod help;
-mod log;
-mod name;
-mod near;
 mod options;
 mod output;
-mod report;
 mod session;
-mod settings;
-mod timings;
-mod trusted;
 mod verb;
-mod version;
 
-use crate::log::Log;
 use args::Asked;
 use exit::Exit;
 use options::Global;
-use output::Unwritten;
+use output::log::Log;
+use output::{Unwritten, name};
 use session::Session;
 
 /// What the program does.

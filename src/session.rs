@@ -1,7 +1,7 @@
 //! What every verb needs: where containers are known, and where to say things.
 
-use crate::log::Log;
 use crate::options::{CgroupManager, Global, Rootless};
+use crate::output::log::Log;
 use anyhow::{Context as _, Result, ensure};
 use husk_runtime::{Environment, Error, Listed, Notice, Sealed, Store, Warning};
 use std::fs;

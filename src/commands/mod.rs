@@ -1,37 +1,17 @@
 //! The verbs: a file each, that turns arguments into one call of the runtime and prints what it says. The table
 //! of them is here; `verb.rs` says what a verb is.
 
-mod checkpoint;
-mod completion;
-mod create;
-mod delete;
-mod doctor;
-mod each;
-mod events;
-mod exec;
-mod features;
-mod kill;
-mod list;
-mod man;
-mod pause;
-mod plan;
-mod ps;
-mod register;
-mod restore;
-mod resume;
-mod run;
-mod spec;
-mod start;
-mod state;
+mod life;
+mod look;
+mod prepare;
 mod test;
-mod test_init;
-mod update;
-mod validate;
-mod wait;
 
 use crate::exit::Exit;
 use crate::verb::{Group, Verb, verb, verb_that};
 use husk_runtime::Environment;
+use life::{checkpoint, create, delete, exec, kill, pause, restore, run, start, update, wait};
+use look::{events, features, list, ps, state};
+use prepare::{completion, doctor, man, plan, register, spec, validate};
 use std::ffi::OsStr;
 
 /// Every verb, in the order of the help.
@@ -59,7 +39,7 @@ pub(crate) static VERBS: [Verb; 25] = [
     Verb { usage: "ID [SIGNAL]", more: kill::MORE, ..verb::<kill::Kill>("kill", Group::Life) },
     Verb { usage: "ID", more: wait::MORE, ..verb::<wait::Wait>("wait", Group::Life) },
     Verb { usage: "ID", ..verb::<pause::Pause>("pause", Group::Life) },
-    Verb { usage: "ID", ..verb::<resume::Resume>("resume", Group::Life) },
+    Verb { usage: "ID", ..verb::<pause::Resume>("resume", Group::Life) },
     Verb { usage: "[OPTIONS] ID", more: update::MORE, ..verb::<update::Change>("update", Group::Life) },
     Verb {
         usage: "[OPTIONS] ID",
