@@ -5,7 +5,8 @@ use crate::container::{
     TimeOffset,
 };
 use crate::error::{Error, Field, Kind, Warning};
-use crate::{absolute, id, network, resctrl, resources, seccomp};
+use crate::values::{absolute, id};
+use crate::{network, resctrl, resources, seccomp};
 use oci_spec::runtime::{self as oci, LinuxDeviceType, LinuxNamespaceType, LinuxPersonalityDomain};
 use std::collections::HashSet;
 use std::path::PathBuf;

@@ -5,8 +5,10 @@
 //! configuration, or puts something harmless in its place, and has it read again, until nothing is left
 //! to stop at. What then follows from what was taken out is nobody's fault and is not told.
 
+use crate::config::{read, resolve};
+use crate::container::Container;
 use crate::error::{Error, Field, Kind, Warning};
-use crate::{Container, read, resolve, tree, twice};
+use crate::{tree, twice};
 use serde_json::{Value, json};
 use std::path::Path;
 

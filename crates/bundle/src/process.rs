@@ -1,11 +1,9 @@
 //! `process`.
 
-use crate::container::{
-    Capabilities, CpuList, ExecAffinity, NoNewPrivileges, Process, Rlimit, Scheduler, Terminal,
-};
+use crate::container::{Capabilities, ExecAffinity, NoNewPrivileges, Process, Rlimit, Scheduler, Terminal};
 use crate::error::{Error, Field, Kind};
 use crate::gaps::Gaps;
-use crate::{absolute, id, string, strings};
+use crate::values::{absolute, cpu_list, id, string, strings};
 use oci_spec::runtime::{self as oci, IOPriorityClass, LinuxSchedulerPolicy, PosixRlimitType};
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -200,24 +198,4 @@ fn affinity(process: &oci::Process, field: &Field) -> Result<ExecAffinity, Error
         initial: list(affinity.initial(), "initial")?,
         finally: list(affinity.cpu_affinity_final(), "final")?,
     })
-}
-
-/// The kernel's own limit on CPU numbers is far below; this one bounds a mask.
-const MOST_CPUS: usize = 1 << 16;
-
-/// A list like `0-3,7`.
-pub(crate) fn cpu_list(list: &str, field: &Field) -> Result<CpuList, Error> {
-    let unknown = || field.error(Kind::Unknown(list.to_owned()));
-    let mut cpus = Vec::new();
-    for range in list.split(',').map(str::trim).filter(|range| !range.is_empty()) {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let number =
-            |text: &str| text.trim().parse::<usize>().ok().filter(|cpu| *cpu < MOST_CPUS).ok_or_else(unknown);
-        let (first, last) = (number(first)?, number(last)?);
-        if first > last {
-            return Err(unknown());
-        }
-        cpus.extend(first..=last);
-    }
-    Ok(cpus)
 }

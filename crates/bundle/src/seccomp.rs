@@ -1,8 +1,8 @@
 //! `linux.seccomp`, as the compiler of filters takes it.
 
-use crate::absolute;
 use crate::container::SeccompListener;
 use crate::error::{Error, Field, Kind};
+use crate::values::absolute;
 use husk_seccomp::{Action, Arch, Argument, Comparison, Condition, Flags, Profile, Rule};
 use oci_spec::runtime::{self as oci};
 use serde::Serialize;
