@@ -1,8 +1,10 @@
 //! The whole of config.json: from a file to a [`Container`].
 
 use crate::container::{Access, Container, MountContext, UnknownCalls};
+use crate::crun;
 use crate::error::{Error, Field, Kind, Warning};
-use crate::{crun, gaps, hooks, linux, mounts, process, tree, typed};
+use crate::fields::{hooks, linux, mounts, process, unread};
+use crate::json::{tree, typed};
 use oci_spec::runtime::Spec;
 use std::fs::OpenOptions;
 use std::io::Read as _;
@@ -60,7 +62,7 @@ pub(crate) fn resolve(
 ) -> Result<(Container, Vec<Warning>), Error> {
     let mut warnings = Vec::new();
     tree::settle(&mut config, &mut warnings)?;
-    let gaps = gaps::take(&mut config, &mut warnings)?;
+    let gaps = unread::take(&mut config, &mut warnings)?;
     let spec: Spec = typed::read(config, &Field::default())?;
 
     let root = spec.root().as_ref().ok_or_else(|| Field::new("root").error(Kind::Missing))?;

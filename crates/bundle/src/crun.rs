@@ -2,7 +2,7 @@
 
 use crate::container::{Container, MountContext, SeccompListener, UnknownCalls};
 use crate::error::{Error, Field, Kind, Warning};
-use crate::values::absolute;
+use crate::fields::values::absolute;
 use std::path::PathBuf;
 
 /// The prefix of crun's annotations.

@@ -1,7 +1,7 @@
 //! `linux.resources`, of a configuration or by itself, as an update has it.
 
 use crate::error::{Error, Field, Kind, Warning};
-use crate::{tree, typed};
+use crate::json::{tree, typed};
 use husk_cgroup::Resources;
 use husk_cgroup::devices::{Access, Rule, Type};
 use husk_cgroup::resources::{BlockIo, Cpu, HugepageLimit, Memory, Network, Rdma, Throttle, WeightDevice};

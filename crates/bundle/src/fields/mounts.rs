@@ -2,8 +2,8 @@
 
 use crate::container::{Container, IdMapping, Mount, MountIdMapping, NamespaceKind, Reconfiguration, Source};
 use crate::error::{Error, Field, Kind, Warning};
-use crate::linux::mappings;
-use crate::options::{Options, attr};
+use crate::fields::linux::mappings;
+use crate::fields::options::{Options, attr};
 use oci_spec::runtime as oci;
 use std::path::Path;
 

@@ -2,8 +2,8 @@
 
 use crate::container::{Capabilities, ExecAffinity, NoNewPrivileges, Process, Rlimit, Scheduler, Terminal};
 use crate::error::{Error, Field, Kind};
-use crate::gaps::Gaps;
-use crate::values::{absolute, cpu_list, id, string, strings};
+use crate::fields::unread::Gaps;
+use crate::fields::values::{absolute, cpu_list, id, string, strings};
 use oci_spec::runtime::{self as oci, IOPriorityClass, LinuxSchedulerPolicy, PosixRlimitType};
 use std::collections::HashMap;
 use std::ffi::CString;

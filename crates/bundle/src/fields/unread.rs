@@ -5,7 +5,8 @@
 
 use crate::container::MemoryPolicy;
 use crate::error::{Error, Field, Kind, Notice, Warning};
-use crate::{memory, resources, typed};
+use crate::fields::{memory, resources};
+use crate::json::typed;
 use caps::Capability;
 use serde_json::{Map, Value};
 use std::str::FromStr;

@@ -8,7 +8,7 @@
 use crate::config::{read, resolve};
 use crate::container::Container;
 use crate::error::{Error, Field, Kind, Warning};
-use crate::{tree, twice};
+use crate::json::{tree, twice};
 use serde_json::{Value, json};
 use std::path::Path;
 

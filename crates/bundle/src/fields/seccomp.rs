@@ -2,7 +2,7 @@
 
 use crate::container::SeccompListener;
 use crate::error::{Error, Field, Kind};
-use crate::values::absolute;
+use crate::fields::values::absolute;
 use husk_seccomp::{Action, Arch, Argument, Comparison, Condition, Flags, Profile, Rule};
 use oci_spec::runtime::{self as oci};
 use serde::Serialize;

@@ -1,12 +1,12 @@
 //! `linux`.
 
 use crate::container::{
-    Clock, Container, Device, DeviceKind, IdMapping, Namespace, NamespaceKind, Propagation, PropagationKind,
-    TimeOffset,
+    Clock, Container, Device, DeviceKind, IdMapping, IntelRdt, Monitoring, Namespace, NamespaceKind,
+    NetDevice, Propagation, PropagationKind, TimeOffset,
 };
 use crate::error::{Error, Field, Kind, Warning};
-use crate::values::{absolute, id};
-use crate::{network, resctrl, resources, seccomp};
+use crate::fields::values::{absolute, id};
+use crate::fields::{resources, seccomp};
 use oci_spec::runtime::{self as oci, LinuxDeviceType, LinuxNamespaceType, LinuxPersonalityDomain};
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -37,8 +37,8 @@ pub(crate) fn resolve(
     container.seccomp_listener =
         profile.map(|profile| seccomp::listener(profile, &field.key("seccomp"))).transpose()?.flatten();
     container.personality = personality(linux, &field.key("personality"), warnings);
-    container.net_devices = network::devices(linux, &field.key("netDevices"))?;
-    container.intel_rdt = resctrl::resolve(linux, &field.key("intelRdt"))?;
+    container.net_devices = net_devices(linux, &field.key("netDevices"))?;
+    container.intel_rdt = intel_rdt(linux, &field.key("intelRdt"))?;
     let cgroups_path = linux.cgroups_path().as_ref().map(|path| path.display().to_string());
     container.cgroups_path = cgroups_path.filter(|path| !path.is_empty());
     if let Some(resources) = linux.resources() {
@@ -239,4 +239,52 @@ fn paths(paths: &Option<Vec<String>>, field: &Field) -> Result<Vec<PathBuf>, Err
 fn each_once(paths: Vec<PathBuf>) -> Vec<PathBuf> {
     let mut seen = HashSet::new();
     paths.into_iter().filter(|path| seen.insert(path.clone())).collect()
+}
+
+/// `linux.netDevices`.
+fn net_devices(linux: &oci::Linux, field: &Field) -> Result<Vec<NetDevice>, Error> {
+    let mut devices = Vec::new();
+    for (name, device) in linux.net_devices().iter().flatten() {
+        let field = field.key(name);
+        check_device_name(name, &field)?;
+        let new_name = device.name().clone().filter(|name| !name.is_empty());
+        if let Some(new_name) = &new_name {
+            check_device_name(new_name, &field.key("name"))?;
+        }
+        devices.push(NetDevice { name: name.clone(), new_name: new_name.unwrap_or_else(|| name.clone()) });
+    }
+    // A map has no order; the same configuration gives the same plan.
+    devices.sort();
+    Ok(devices)
+}
+
+/// What the kernel takes for a name (net/core/dev.c, `dev_valid_name`): 15 bytes that are no path and
+/// have no blank in them.
+fn check_device_name(name: &str, field: &Field) -> Result<(), Error> {
+    const MOST: usize = 15;
+    let is_bad = |byte: u8| matches!(byte, b'/' | b':' | 0) || byte.is_ascii_whitespace() || byte == 0x0b;
+    if name.is_empty() || name.len() > MOST || matches!(name, "." | "..") || name.bytes().any(is_bad) {
+        return Err(field.error(Kind::Conflict("is no name for a network device")));
+    }
+    Ok(())
+}
+
+/// `linux.intelRdt`.
+fn intel_rdt(linux: &oci::Linux, field: &Field) -> Result<Option<IntelRdt>, Error> {
+    let Some(rdt) = linux.intel_rdt() else { return Ok(None) };
+    let said = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    let clos_id = said(rdt.clos_id());
+    // The name of a directory, or "/", which is the group of all who are in no other.
+    let is_path =
+        |id: &str| id == "." || id == ".." || (id.len() > 1 && id.contains('/')) || id.contains('\0');
+    if clos_id.as_deref().is_some_and(is_path) {
+        return Err(field.key("closID").error(Kind::Conflict("is no name of a directory")));
+    }
+    Ok(Some(IntelRdt {
+        clos_id,
+        l3_cache_schema: said(rdt.l3_cache_schema()),
+        mem_bw_schema: said(rdt.mem_bw_schema()),
+        schemata: rdt.schemata().clone().unwrap_or_default(),
+        monitoring: if *rdt.enable_monitoring() == Some(true) { Monitoring::Own } else { Monitoring::None },
+    }))
 }

@@ -2,8 +2,8 @@
 
 use crate::container::{Hook, HookStreams, Hooks};
 use crate::error::{Error, Field, Kind};
-use crate::process::environment;
-use crate::values::{absolute, strings};
+use crate::fields::process::environment;
+use crate::fields::values::{absolute, strings};
 use oci_spec::runtime::Spec;
 
 /// The kinds of hooks, in the order in which they are run.

@@ -2,8 +2,8 @@
 
 use crate::container::MemoryPolicy;
 use crate::error::{Error, Field, Kind};
-use crate::typed;
-use crate::values::cpu_list;
+use crate::fields::values::cpu_list;
+use crate::json::typed;
 use serde::Deserialize;
 use serde_json::Value;
 

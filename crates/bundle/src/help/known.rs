@@ -1,7 +1,7 @@
 //! The names that a configuration may use, sorted, out of the tables that it is read by.
 
-use crate::hooks::HOOKS;
-use crate::{linux, memory, options};
+use crate::fields::hooks::HOOKS;
+use crate::fields::{linux, memory, options};
 use husk_seccomp::{Action, Arch, Comparison, Flags};
 
 /// Keys of `hooks`.

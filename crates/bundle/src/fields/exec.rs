@@ -2,10 +2,10 @@
 
 use crate::container::{NoNewPrivileges, Process, Terminal};
 use crate::error::{Error, Field, Kind, Warning};
-use crate::gaps;
-use crate::process::{environment, resolve};
-use crate::typed;
-use crate::values::{absolute, strings};
+use crate::fields::process::{environment, resolve};
+use crate::fields::unread;
+use crate::fields::values::{absolute, strings};
+use crate::json::typed;
 use caps::Capability;
 use serde_json::json;
 use std::path::PathBuf;
@@ -50,7 +50,7 @@ pub fn process(bytes: &[u8], own: &Process) -> Result<(Process, Vec<Warning>), E
     let (has_capabilities, has_affinity) = (is_said("capabilities"), is_said("execCPUAffinity"));
     let mut warnings = Vec::new();
     let mut config = json!({ "process": process });
-    let gaps = gaps::take(&mut config, &mut warnings)?;
+    let gaps = unread::take(&mut config, &mut warnings)?;
     let process = typed::read(config["process"].take(), &file)?;
     let mut process = resolve(&process, &gaps)?;
     // As runc. Not so limits, and `noNewPrivileges`: who writes JSON by Go leaves out what is false.
@@ -142,7 +142,7 @@ mod tests {
         let config: oci_spec::runtime::Process =
             serde_json::from_slice(br#"{ "args": ["sh"], "cwd": "/", "user": { "uid": 0, "gid": 0 } }"#)
                 .unwrap();
-        let nothing = resolve(&config, &gaps::Gaps::default()).unwrap();
+        let nothing = resolve(&config, &unread::Gaps::default()).unwrap();
         process(text, &nothing).unwrap().0
     }
 
