@@ -7,9 +7,10 @@
 
 use crate::builder::{Builder, Error, Plan, mode};
 use crate::host::{CgroupEntry, Host};
+use crate::invocation::Call;
 use crate::seccomp::When;
 use crate::terminal::Shown;
-use crate::{Call, identity, keyring, lsm, process, procfs, seccomp, terminal};
+use crate::{identity, keyring, lsm, process, procfs, seccomp, terminal};
 use bumpalo::Bump;
 use husk_bundle::Container;
 use husk_bundle::container::{ExecAffinity, NoNewPrivileges};

@@ -2,7 +2,8 @@
 
 use crate::builder::{Builder, Error};
 use crate::host::Host;
-use crate::{Start, namespaces, process};
+use crate::invocation::Start;
+use crate::namespaces;
 use husk_bundle::Container;
 use husk_bundle::container::IdMapping;
 use husk_script::sys::namespace::Namespaces;
@@ -84,7 +85,7 @@ pub(crate) fn become_root(container: &Container, host: &Host, start: Start, plan
     if is_needed(uids) {
         plan.at("linux.uidMappings").push(Step::Setresuid { uid: Uid::from_raw(0) });
         // The kernel forgets this signal when ids change.
-        process::die_with_creator(start, plan);
+        namespaces::die_with_creator(start, plan);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The session keyring: one of the container's own, so that the program cannot find its caller's keys.
 
 use crate::builder::{Builder, Error};
-use crate::{Call, Keyring};
+use crate::invocation::{Call, Keyring};
 use husk_bundle::Container;
 use husk_bundle::container::NamespaceKind;
 use husk_script::sys::Errno;

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod attach;
 mod builder;
 mod cgroup;
 mod devices;
@@ -18,6 +19,7 @@ pub mod hooks;
 mod host;
 mod identity;
 mod ids;
+mod invocation;
 mod kernel;
 mod keyring;
 mod legacy;
@@ -29,100 +31,31 @@ mod network;
 mod places;
 mod process;
 mod procfs;
-mod program;
 mod resctrl;
 mod rootfs;
 mod seccomp;
 mod terminal;
+mod words;
 
+pub use attach::options;
 pub use builder::{Builder, Error, Meaning, Plan};
 pub use devices::{default_devices, makes_nodes};
 pub use exec::{Target, cpu_mask, exec};
 pub use host::{AppArmor, CgroupEntry, CgroupMount, Host, JoinedIds, NamespacePath, Resctrl, Selinux};
-pub use mounts::options;
+pub use invocation::{Call, Keyring, NewRoot, Start};
 pub use namespaces::apart;
 pub use places::places;
 pub use process::{keeps_null_streams, rlimits};
-pub use program::not_begun;
 pub use seccomp::decisions;
+pub use words::not_begun;
 
 use bumpalo::Bump;
 use husk_bundle::Container;
 use husk_bundle::container::{Access, NamespaceKind, NoNewPrivileges};
 use husk_script::Step;
-use husk_script::sys::Fd;
 use kernel::Writer;
 use seccomp::When;
 use terminal::Shown;
-
-/// What the command line adds to the configuration.
-#[derive(Clone, Copy, Debug)]
-pub struct Call<'a> {
-    /// The container's name.
-    pub id: &'a str,
-    /// When the program begins.
-    pub start: Start,
-    /// How the root file system becomes the root.
-    pub new_root: NewRoot,
-    /// Whose session keyring the program has.
-    pub keyring: Keyring,
-    /// How many of the caller's descriptors, from 3 upwards, are sockets that the program is to listen
-    /// on (sd_listen_fds(3)).
-    pub listen_fds: u32,
-    /// How many of the caller's descriptors, from there upwards, are passed on to the program.
-    pub preserve_fds: u32,
-}
-
-impl Call<'_> {
-    /// The lowest descriptor that is not the program's.
-    fn first_closed(&self) -> Fd {
-        let passed = self.listen_fds.saturating_add(self.preserve_fds);
-        let first =
-            i32::try_from(passed).ok().and_then(|passed| passed.checked_add(Fd::FIRST_EXTRA.number()));
-        first.and_then(Fd::new).unwrap_or(Fd::MAX)
-    }
-}
-
-impl Default for Call<'_> {
-    /// A program that begins at once, with nothing said on the command line.
-    fn default() -> Self {
-        Self {
-            id: "ID",
-            start: Start::AtOnce,
-            new_root: NewRoot::Pivot,
-            keyring: Keyring::New,
-            listen_fds: 0,
-            preserve_fds: 0,
-        }
-    }
-}
-
-/// How the root file system becomes the root.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NewRoot {
-    /// By `pivot_root`: no name of the old root is left.
-    Pivot,
-    /// By moving it onto the old one, which a root on a ramdisk has to: that cannot be pivoted.
-    Move,
-}
-
-/// Whose session keyring the program has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keyring {
-    /// Its own.
-    New,
-    /// The caller's.
-    Callers,
-}
-
-/// Where the child waits for `start`.
-#[derive(Clone, Copy, Debug)]
-pub enum Start {
-    /// It does not: it execs as soon as everything is ready.
-    AtOnce,
-    /// On this socket.
-    On(Fd),
-}
 
 /// Writes the plan of a container into `memory`.
 ///
@@ -185,7 +118,7 @@ pub fn create<'b>(
     procfs::close(proc, &mut plan);
     // What is made is made with the permissions that are asked for.
     plan.at("process.user.umask").push(Step::Umask { mask: builder::mode(0) });
-    let late = mounts::attach(&mounts::Around { container, host, root }, &mut plan)?;
+    let late = mounts::attach(&attach::Around { container, host, root }, &mut plan)?;
     devices::create(container, host, root, &mut plan)?;
     // "After the runtime environment has been created" and "before the `pivot_root`" (config.md); and while
     // they can still change what is covered or made read-only below.
@@ -217,7 +150,7 @@ pub fn create<'b>(
     }
     terminal::control(container, &mut plan);
     // The kernel forgets this signal when ids change.
-    process::die_with_creator(start, &mut plan);
+    namespaces::die_with_creator(start, &mut plan);
     if process.no_new_privileges == NoNewPrivileges::Set {
         plan.at("process.noNewPrivileges").push(Step::NoNewPrivs);
     }

@@ -12,14 +12,14 @@
 //! somebody's pid namespace is seen by those who live there, and they may be allowed to trace it. So a
 //! container's process appears there last, when it has shed all that its program will not have.
 
-use crate::Start;
 use crate::builder::{Builder, Error, mode};
 use crate::host::{CgroupEntry, Host, NamespacePath};
-use crate::process;
+use crate::invocation::Start;
 use husk_bundle::Container;
 use husk_bundle::container::{Namespace, NamespaceKind, Source};
 use husk_script::sys::file::OFlags;
 use husk_script::sys::namespace::Namespaces;
+use husk_script::sys::signal::Signal;
 use husk_script::{Request, Step};
 
 /// The namespaces that are made.
@@ -145,7 +145,7 @@ pub(crate) fn appears_last(container: &Container, host: &Host) -> bool {
 fn go_on(container: &Container, host: &Host, now: Birth, start: Start, plan: &mut Builder<'_>) {
     let made = if now == Birth::Entered { new(container) } else { Namespaces::EMPTY };
     plan.push(Step::CloneParent { namespaces: made.intersection(Namespaces::PID) });
-    process::die_with_creator(start, plan);
+    die_with_creator(start, plan);
     if birth(container, host) == now {
         plan.at("process").push(Step::Setsid);
     }
@@ -247,5 +247,12 @@ pub(crate) fn appear(container: &Container, host: &Host, start: Start, plan: &mu
         plan.at("linux.namespaces");
         plan.push(Step::Undumpable);
         go_on(container, host, Birth::Last, start, plan);
+    }
+}
+
+/// Until it waits for `start` a process dies with who creates it, so that nothing half made is left.
+pub(crate) fn die_with_creator(start: Start, plan: &mut Builder<'_>) {
+    if let Start::On(_) = start {
+        plan.at("process").push(Step::ParentDeathSignal { signal: Signal::KILL, parent: None });
     }
 }

@@ -2,7 +2,8 @@
 //! makes no directories.
 
 use crate::builder::{Builder, Error, Plan, mode};
-use crate::{Host, mounts, rootfs};
+use crate::host::Host;
+use crate::{attach, mounts, rootfs};
 use bumpalo::Bump;
 use husk_bundle::Container;
 use husk_bundle::container::{Namespace, NamespaceKind, Source};
@@ -35,7 +36,7 @@ pub fn places<'b>(container: &Container, host: &Host, memory: &'b Bump) -> Resul
     plan.push(Step::CloseOthers { first: Fd::FIRST_EXTRA, keep: None });
     plan.push(Step::Umask { mask: mode(0) });
     let root = rootfs::attach(&container, &mut plan)?;
-    let _late = mounts::attach(&mounts::Around { container: &container, host, root }, &mut plan)?;
+    let _late = mounts::attach(&attach::Around { container: &container, host, root }, &mut plan)?;
     plan.at("mounts").push(Step::Request { what: Request::Parked });
     Ok(plan.finish(Namespaces::MOUNT))
 }

@@ -1,9 +1,9 @@
 //! The program: its session, limits, directory, environment, and its beginning.
 
 use crate::builder::{Builder, Error, mode};
-use crate::devices;
 use crate::host::Host;
-use crate::{Call, Start};
+use crate::invocation::{Call, Start};
+use crate::{devices, namespaces};
 use husk_bundle::Container;
 use husk_bundle::container::{MemoryPolicy, Process, Scheduler, Terminal};
 use husk_script::sys::file::OFlags;
@@ -18,7 +18,7 @@ use std::path::Path;
 /// No disposition of ours, and no descriptor but the one that is still needed.
 pub(crate) fn detach(call: &Call<'_>, host: &Host, needed: Option<Fd>, plan: &mut Builder<'_>) {
     plan.at("process");
-    die_with_creator(call.start, plan);
+    namespaces::die_with_creator(call.start, plan);
     // Among them our own copy of the other end of the channel, with which the end of a creator that
     // is gone would never be seen.
     plan.push(match needed {
@@ -45,13 +45,6 @@ pub(crate) fn close_others<'b>(call: &Call<'_>) -> Step<'b> {
         Start::On(listener) => Some(listener),
     };
     Step::CloseOthers { first: call.first_closed(), keep }
-}
-
-/// Until it waits for `start` a process dies with who creates it, so that nothing half made is left.
-pub(crate) fn die_with_creator(start: Start, plan: &mut Builder<'_>) {
-    if let Start::On(_) = start {
-        plan.at("process").push(Step::ParentDeathSignal { signal: Signal::KILL, parent: None });
-    }
 }
 
 /// How soon the OOM killer takes it. If nothing is said, that is inherited. While memory is shared it is

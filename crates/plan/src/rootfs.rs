@@ -1,8 +1,8 @@
 //! The root file system: a mount of its own at first, the root in the end.
 
-use crate::NewRoot;
 use crate::builder::{Builder, Error, mode};
 use crate::host::Host;
+use crate::invocation::NewRoot;
 use crate::namespaces;
 use husk_bundle::Container;
 use husk_bundle::container::{Access, NamespaceKind, Propagation, PropagationKind};
