@@ -10,52 +10,37 @@
 
 #![forbid(unsafe_code)]
 
-mod attach;
 mod builder;
-mod cgroup;
-mod devices;
-mod exec;
 pub mod hooks;
 mod host;
-mod identity;
-mod ids;
 mod invocation;
-mod kernel;
-mod keyring;
-mod legacy;
-mod lsm;
-mod masks;
 mod mounts;
 mod namespaces;
-mod network;
-mod places;
-mod process;
-mod procfs;
-mod resctrl;
-mod rootfs;
-mod seccomp;
-mod terminal;
+mod program;
 mod words;
 
-pub use attach::options;
 pub use builder::{Builder, Error, Meaning, Plan};
-pub use devices::{default_devices, makes_nodes};
-pub use exec::{Target, cpu_mask, exec};
 pub use host::{AppArmor, CgroupEntry, CgroupMount, Host, JoinedIds, NamespacePath, Resctrl, Selinux};
 pub use invocation::{Call, Keyring, NewRoot, Start};
+pub use mounts::attach::options;
+pub use mounts::devices::{default_devices, makes_nodes};
+pub use mounts::places::places;
 pub use namespaces::apart;
-pub use places::places;
-pub use process::{keeps_null_streams, rlimits};
-pub use seccomp::decisions;
+pub use program::exec::{Target, cpu_mask, exec};
+pub use program::process::{keeps_null_streams, rlimits};
+pub use program::seccomp::decisions;
 pub use words::not_begun;
 
 use bumpalo::Bump;
 use husk_bundle::Container;
 use husk_bundle::container::{Access, NamespaceKind, NoNewPrivileges};
 use husk_script::Step;
-use kernel::Writer;
-use seccomp::When;
-use terminal::Shown;
+use mounts::{attach, devices, masks, rootfs};
+use namespaces::kernel::Writer;
+use namespaces::{ids, kernel, procfs};
+use program::seccomp::When;
+use program::terminal::Shown;
+use program::{identity, keyring, lsm, process, seccomp, terminal};
 
 /// Writes the plan of a container into `memory`.
 ///
@@ -82,7 +67,7 @@ pub fn create<'b>(
     };
     refuse_on_host(container, &mut plan)?;
 
-    resctrl::check(container, host, &mut plan)?;
+    host::check_resctrl(container, host, &mut plan)?;
     process::detach(call, host, None, &mut plan);
     namespaces::lead_session(container, host, &mut plan);
     let streams = hooks::open_streams(container, &mut plan)?;
@@ -98,7 +83,7 @@ pub fn create<'b>(
     // Before anything is made that the container's limits should count, and before another process is born.
     namespaces::settle(container, host, &mut plan);
     // Before kernel parameters, some of which are of a device.
-    network::devices(container, host, &mut plan)?;
+    kernel::net_devices(container, host, &mut plan)?;
     keyring::join(container, call, proc, &mut plan)?;
     kernel::names(container, &mut plan)?;
     kernel::sysctl(container, host, proc, Writer::Caller, &mut plan)?;

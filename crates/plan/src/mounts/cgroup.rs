@@ -1,8 +1,8 @@
 //! Mounts of type `cgroup`: whatever hierarchies the host has.
 
-use crate::attach::{Around, New, attr, change, put};
 use crate::builder::{Builder, Error};
 use crate::host::CgroupMount;
+use crate::mounts::attach::{Around, New, attr, change, put};
 use crate::namespaces;
 use husk_bundle::container::{Attributes, Mount, NamespaceKind};
 use husk_script::sys::Errno;

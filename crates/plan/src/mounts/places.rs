@@ -3,7 +3,8 @@
 
 use crate::builder::{Builder, Error, Plan, mode};
 use crate::host::Host;
-use crate::{attach, mounts, rootfs};
+use crate::mounts;
+use crate::mounts::{attach, rootfs};
 use bumpalo::Bump;
 use husk_bundle::Container;
 use husk_bundle::container::{Namespace, NamespaceKind, Source};

@@ -12,6 +12,10 @@
 //! somebody's pid namespace is seen by those who live there, and they may be allowed to trace it. So a
 //! container's process appears there last, when it has shed all that its program will not have.
 
+pub(crate) mod ids;
+pub(crate) mod kernel;
+pub(crate) mod procfs;
+
 use crate::builder::{Builder, Error, mode};
 use crate::host::{CgroupEntry, Host, NamespacePath};
 use crate::invocation::Start;

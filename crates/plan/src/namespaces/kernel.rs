@@ -1,14 +1,14 @@
 //! What is set in namespaces that are not the host's: names, kernel parameters, clocks, the loopback
-//! device.
+//! device; and the devices that are moved into a network namespace.
 
 use crate::builder::{Builder, Error};
 use crate::host::{Host, NamespacePath};
+use crate::namespaces::procfs;
 use crate::namespaces::{all, joined, new};
-use crate::procfs;
 use husk_bundle::Container;
 use husk_bundle::container::{Clock, NamespaceKind};
 use husk_script::sys::namespace::Namespaces;
-use husk_script::{Reg, Step};
+use husk_script::{Reg, Request, Step};
 use std::ffi::CStr;
 
 /// The host's names, of a namespace that is the container's own.
@@ -212,4 +212,20 @@ pub(crate) fn loopback(container: &Container, plan: &mut Builder<'_>) {
     if new(container).contains(Namespaces::NET) {
         plan.at("linux.namespaces").push(Step::LoopbackUp);
     }
+}
+
+/// `linux.netDevices`: moved by the parent, who is in the namespace that they are in.
+pub(crate) fn net_devices(container: &Container, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
+    if container.net_devices.is_empty() {
+        return Ok(());
+    }
+    plan.at("linux.netDevices");
+    if !container.namespaces.iter().any(|namespace| namespace.kind == NamespaceKind::Network) {
+        return Err(plan.error("unable to move network devices without a NET namespace"));
+    }
+    if host.euid != 0 {
+        return Err(plan.error("network devices are not supported for rootless containers"));
+    }
+    plan.push(Step::Request { what: Request::NetDevices });
+    Ok(())
 }

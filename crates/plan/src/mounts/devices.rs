@@ -1,8 +1,8 @@
 //! `/dev`: the nodes that every container has, those of `linux.devices`, and the usual links.
 
-use crate::attach::attr;
 use crate::builder::{Builder, Error, mode};
 use crate::host::Host;
+use crate::mounts::attach::attr;
 use crate::namespaces;
 use husk_bundle::Container;
 use husk_bundle::container::{Device, DeviceKind, Mount, NamespaceKind, Source};

@@ -1,7 +1,7 @@
 //! `process.apparmorProfile` and `process.selinuxLabel`: what confines the program from exec on.
 //!
 //! The kernel is told by writing to procfs, and a container that could choose what is written to would
-//! not be confined: see `procfs.rs`.
+//! not be confined: see `namespaces/procfs.rs`.
 
 use crate::builder::{Builder, Error};
 use crate::host::{AppArmor, Host, Selinux};

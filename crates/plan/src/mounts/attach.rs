@@ -2,7 +2,7 @@
 
 use crate::builder::{Builder, Error, LAYER};
 use crate::host::Host;
-use crate::rootfs;
+use crate::mounts::rootfs;
 use husk_bundle::Container;
 use husk_bundle::container::{Attributes, Mount};
 use husk_script::sys::mount::{Extent, MountPropagationFlags};

@@ -3,9 +3,10 @@
 use crate::builder::{Builder, Error};
 use crate::host::Host;
 use crate::invocation::Call;
-use crate::process::Cwd;
-use crate::seccomp::When;
-use crate::{ids, process, seccomp};
+use crate::namespaces::ids;
+use crate::program::process::Cwd;
+use crate::program::seccomp::When;
+use crate::program::{process, seccomp};
 use husk_bundle::Container;
 use husk_bundle::container::{Process, Terminal};
 use husk_script::sys::process::{Capabilities, KeepCaps};

@@ -1,8 +1,17 @@
-//! `mounts`, one after the other: made where nobody sees it, configured, put in place by descriptor.
+//! Everything that is mounted, and the root file system that it is mounted in. Here are `mounts`, one after the other:
+//! made where nobody sees it, configured, put in place by descriptor.
 
-use crate::attach::{Around, New, attr, change, options, propagate, put};
+pub(crate) mod attach;
+mod cgroup;
+pub(crate) mod devices;
+mod legacy;
+pub(crate) mod masks;
+pub(crate) mod places;
+pub(crate) mod rootfs;
+
 use crate::builder::{Builder, Error};
-use crate::{cgroup, legacy, namespaces};
+use crate::namespaces;
+use attach::{Around, New, attr, change, options, propagate, put};
 use husk_bundle::container::{Attributes, Mount, MountIdMapping, NamespaceKind, Reconfiguration, Source};
 use husk_script::sys::mount::Extent;
 use husk_script::{Place, Reg, Step, Target};

@@ -4,8 +4,8 @@
 //! options together. It wants a place in the file system tree, so the new file system is mounted in a tmpfs that covers
 //! the container's root for a moment. A copy of the mount is kept, and tmpfs and mount are taken away again.
 
-use crate::attach::{LONGEST, New, attr};
 use crate::builder::{Builder, Error, mode};
+use crate::mounts::attach::{LONGEST, New, attr};
 use husk_script::sys::mount::{Extent, MountFlags};
 use husk_script::{Reg, Step};
 

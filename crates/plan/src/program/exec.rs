@@ -8,9 +8,10 @@
 use crate::builder::{Builder, Error, Plan, mode};
 use crate::host::{CgroupEntry, Host};
 use crate::invocation::Call;
-use crate::seccomp::When;
-use crate::terminal::Shown;
-use crate::{identity, keyring, lsm, process, procfs, seccomp, terminal};
+use crate::namespaces::procfs;
+use crate::program::seccomp::When;
+use crate::program::terminal::Shown;
+use crate::program::{identity, keyring, lsm, process, seccomp, terminal};
 use bumpalo::Bump;
 use husk_bundle::Container;
 use husk_bundle::container::{ExecAffinity, NoNewPrivileges};

@@ -3,7 +3,8 @@
 use crate::builder::{Builder, Error, mode};
 use crate::host::Host;
 use crate::invocation::{Call, Start};
-use crate::{devices, namespaces};
+use crate::mounts::devices;
+use crate::namespaces;
 use husk_bundle::Container;
 use husk_bundle::container::{MemoryPolicy, Process, Scheduler, Terminal};
 use husk_script::sys::file::OFlags;
