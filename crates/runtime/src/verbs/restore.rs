@@ -61,7 +61,7 @@ pub struct Request {
     pub lsm_mount_context: Option<String>,
 }
 
-/// Restores a container. In the foreground it does as [`run`](crate::verbs::run()). `warn` hears what is carried
+/// Restores a container. In the foreground it does as [`run`](crate::run()). `warn` hears what is carried
 /// out otherwise than written, and of hooks that failed after its end.
 ///
 /// # Errors
