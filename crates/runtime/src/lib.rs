@@ -41,7 +41,7 @@ pub use inspect::wait::wait;
 pub use store::Store;
 pub use store::record::{Hook, Record, now};
 pub use store::whole::{write_whole, write_whole_in};
-pub use verbs::create::{Request, create};
+pub use verbs::create::{CreateRequest, create};
 pub use verbs::delete::{delete, force_delete};
 pub use verbs::kill::{Whom, check, kill, signal};
 pub use verbs::pause::{pause, resume};

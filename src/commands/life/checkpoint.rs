@@ -5,7 +5,7 @@ use crate::exit::Exit;
 use crate::session::{Session, absolute};
 use crate::verb::Perform;
 use anyhow::{Context as _, Result, bail, ensure};
-use husk_runtime::checkpoint::{Extent, Request, StatusFd};
+use husk_runtime::checkpoint::{CheckpointRequest, CheckpointScope, StatusFd};
 use husk_runtime::{CgroupMode, Settings, Switch};
 use std::path::PathBuf;
 
@@ -125,9 +125,9 @@ impl Perform for Checkpoint {
             (self.tcp_skip_in_flight, Switch::TcpSkipInFlight),
             (self.link_remap, Switch::LinkRemap),
         ])?;
-        let request = Request {
+        let request = CheckpointRequest {
             settings,
-            extent: if self.pre_dump { Extent::Memory } else { Extent::Whole },
+            scope: if self.pre_dump { CheckpointScope::Memory } else { CheckpointScope::Whole },
             parent: self.parent_path.filter(|path| !path.as_os_str().is_empty()),
             page_server: self
                 .page_server

@@ -4,7 +4,7 @@ use crate::exit::Exit;
 use crate::session::{Session, absolute};
 use crate::verb::Perform;
 use anyhow::Result;
-use husk_runtime::{Keyring, NewRoot, Request, Timings};
+use husk_runtime::{CreateRequest, Keyring, NewRoot, Timings};
 use std::path::PathBuf;
 
 pub(crate) const MORE: &str = "
@@ -67,9 +67,9 @@ pub(crate) struct Creation {
 }
 
 impl Creation {
-    pub(crate) fn request(&self, session: &Session<'_>) -> Result<Request> {
+    pub(crate) fn request(&self, session: &Session<'_>) -> Result<CreateRequest> {
         let path = |path: &Option<PathBuf>| path.as_deref().map(absolute).transpose();
-        Ok(Request {
+        Ok(CreateRequest {
             id: self.id.clone(),
             bundle: absolute(&self.bundle)?,
             config: path(&self.config)?,

@@ -4,7 +4,7 @@ use crate::exit::Exit;
 use crate::session::{Session, absolute};
 use crate::verb::Perform;
 use anyhow::Result;
-use husk_runtime::exec::{Changes, NoNewPrivileges, Paused, Program, Request, Wait};
+use husk_runtime::exec::{Changes, ExecRequest, NoNewPrivileges, Paused, Program, Wait};
 use std::path::PathBuf;
 
 pub(crate) const MORE: &str = "
@@ -87,7 +87,7 @@ impl Perform for Exec {
 }
 
 impl Exec {
-    fn request(self) -> Result<Request> {
+    fn request(self) -> Result<ExecRequest> {
         let path = |path: Option<PathBuf>| path.as_deref().map(absolute).transpose();
         let program = match path(self.process)? {
             Some(file) => Program::File(file),
@@ -107,7 +107,7 @@ impl Exec {
                 user: self.user,
             },
         };
-        Ok(Request {
+        Ok(ExecRequest {
             id: self.id,
             program,
             pid_file: path(self.pid_file)?,

@@ -5,7 +5,7 @@ use crate::exit::Exit;
 use crate::session::{Session, absolute};
 use crate::verb::Perform;
 use anyhow::Result;
-use husk_runtime::restore::Request;
+use husk_runtime::restore::RestoreRequest;
 use husk_runtime::{Afterwards, Foreground, Keyring, NewRoot, Orphans, Run, Timings};
 use std::path::PathBuf;
 
@@ -58,11 +58,11 @@ impl Perform for Restore {
         session.prepare()?;
         let path = |path: &Option<PathBuf>| path.as_deref().map(absolute).transpose();
         let said = |text: Option<String>| text.filter(|text| !text.is_empty());
-        let request = Request {
+        let request = RestoreRequest {
             settings: self.images.settings(&[])?,
             lsm_profile: said(self.lsm_profile),
             lsm_mount_context: said(self.lsm_mount_context),
-            creation: husk_runtime::Request {
+            creation: husk_runtime::CreateRequest {
                 id: self.id,
                 bundle: absolute(&self.bundle)?,
                 config: None,

@@ -26,13 +26,13 @@ const STATISTICS: &str = "stats-dump";
 
 /// What `checkpoint` is asked.
 #[derive(Debug)]
-pub struct Request {
+pub struct CheckpointRequest {
     /// The container's name.
     pub id: String,
     /// What restore is asked, too.
     pub settings: Settings,
     /// How much is saved.
-    pub extent: Extent,
+    pub scope: CheckpointScope,
     /// Images of before, relative to these: only what has changed since is saved.
     pub parent: Option<PathBuf>,
     /// Where a server takes the pages: an address and a port.
@@ -52,7 +52,7 @@ pub struct StatusFd {
 
 /// How much of a container is saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
+pub enum CheckpointScope {
     /// All of it.
     Whole,
     /// What is in memory, ahead of time: it runs on.
@@ -66,7 +66,7 @@ pub enum Extent {
 /// If it does not run, or CRIU is not there or cannot do it. The container then runs on.
 pub fn checkpoint(
     store: &Store,
-    mut request: Request,
+    mut request: CheckpointRequest,
     mut warn: impl FnMut(&[Warning]),
 ) -> Result<(), Error> {
     criu::warn(&mut warn);
@@ -113,12 +113,12 @@ pub fn checkpoint(
         options.bytes(option::FREEZE_CGROUP, freezer.as_os_str().as_encoded_bytes());
     }
     leave_namespaces(&container, process.pid, &mut options)?;
-    let kind = match request.extent {
-        Extent::Memory => {
+    let kind = match request.scope {
+        CheckpointScope::Memory => {
             criu::need(Feature::MemTrack)?;
             Kind::PreDump
         }
-        Extent::Whole => {
+        CheckpointScope::Whole => {
             name_mounts(&container, &probe::cgroup(), process.pid, &mut options)?;
             streams::keep(&record, &directories.images)?;
             Kind::Dump
@@ -158,7 +158,7 @@ fn make_images(settings: &Settings) -> Result<(), Error> {
 }
 
 /// Whether there are images of before.
-fn check_parent(request: &Request, directories: &Directories) -> Result<(), Error> {
+fn check_parent(request: &CheckpointRequest, directories: &Directories) -> Result<(), Error> {
     let Some(parent) = &request.parent else { return Ok(()) };
     let invalid = |reason: String| Error::Argument { option: "invalid --parent-path", reason };
     if parent.is_absolute() {

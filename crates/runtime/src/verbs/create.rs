@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 
 /// What `create` and `run` are asked.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct CreateRequest {
     /// The container's name.
     pub id: String,
     /// The bundle, an absolute path.
@@ -56,7 +56,7 @@ pub struct Request {
     pub timings: Timings,
 }
 
-impl Request {
+impl CreateRequest {
     /// The same for the planner, for a program that begins as `start` says.
     pub(crate) fn call(&self, start: Start) -> Result<Call<'_>, Error> {
         let Self { new_root, keyring, preserve_fds, .. } = *self;
@@ -73,7 +73,7 @@ impl Request {
 ///
 /// If the name is taken, the configuration cannot be carried out, or a step or hook fails. Nothing is
 /// then left of the container.
-pub fn create(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])) -> Result<(), Error> {
+pub fn create(store: &Store, request: &CreateRequest, mut warn: impl FnMut(&[Warning])) -> Result<(), Error> {
     let (mut container, warnings) = husk_bundle::load(&request.bundle, request.config.as_deref())?;
     warn(&warnings);
     // Before there is anything that a signal could have us leave behind, and before anybody keeps us waiting.
@@ -109,7 +109,7 @@ pub fn create(store: &Store, request: &Request, mut warn: impl FnMut(&[Warning])
 /// Makes what the container's process needs, and starts it.
 fn begin<'c>(
     container: &'c Container,
-    request: &Request,
+    request: &CreateRequest,
     creation: &Creation,
     record: &mut Record,
     warn: &mut impl FnMut(&[Warning]),
@@ -124,7 +124,7 @@ fn begin<'c>(
 /// Writes down that there will be a container, and makes its cgroup.
 pub(crate) fn make_home<'c>(
     container: &'c Container,
-    request: &Request,
+    request: &CreateRequest,
     creation: &Creation,
     record: &mut Record,
     warn: &mut impl FnMut(&[Warning]),
@@ -155,7 +155,7 @@ fn park(
     launched: &mut Launched<'_>,
     container: &Container,
     console: &mut Console,
-    request: &Request,
+    request: &CreateRequest,
     creation: &Creation,
     record: &mut Record,
     interrupt: &Interrupt,
@@ -247,7 +247,7 @@ pub(crate) fn write_pid(pid_file: Option<&Path>, pid: u32) -> Result<(), Error> 
     }
 }
 
-pub(crate) fn record(request: &Request, container: &Container) -> Record {
+pub(crate) fn record(request: &CreateRequest, container: &Container) -> Record {
     Record {
         id: request.id.clone(),
         bundle: request.bundle.clone(),

@@ -37,7 +37,7 @@ pub use husk_bundle::exec::Changes;
 
 /// What `exec` is asked.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct ExecRequest {
     /// The container's name.
     pub id: String,
     /// The process.
@@ -98,7 +98,7 @@ pub enum Wait {
 /// If the container does not run, the process makes no sense, or a step fails.
 pub fn exec(
     store: &Store,
-    request: &Request,
+    request: &ExecRequest,
     warn: impl FnOnce(&[Warning]),
 ) -> Result<Option<ExitStatus>, Error> {
     let entry = store.entry(&request.id)?;
@@ -190,7 +190,7 @@ fn begin(
     record: &mut Record,
     console: &mut Console,
     watcher: &Watcher,
-    request: &Request,
+    request: &ExecRequest,
     interrupt: &Interrupt,
 ) -> Result<(), Error> {
     // A child that failed before asks nothing; the wait says at what.
@@ -231,7 +231,7 @@ fn affinity(container: &Container) -> Result<(), Error> {
     Ok(())
 }
 
-impl Request {
+impl ExecRequest {
     fn call(&self, record: &Record) -> Result<Call<'_>, Error> {
         let (listen_fds, preserve_fds) = (inherited::listen_fds(), self.preserve_fds);
         inherited::check_descriptors(listen_fds, preserve_fds)?;
@@ -241,7 +241,7 @@ impl Request {
 }
 
 fn process(
-    request: &Request,
+    request: &ExecRequest,
     container: &Container,
     users: &Users,
     warnings: &mut Vec<Warning>,

@@ -50,9 +50,9 @@ const STATISTICS: &str = "stats-restore";
 
 /// What `restore` is asked.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct RestoreRequest {
     /// What `create` is asked, too.
-    pub creation: create::Request,
+    pub creation: create::CreateRequest,
     /// What checkpoint is asked, too.
     pub settings: Settings,
     /// The label of processes that is to be instead of the one that was: `TYPE:NAME`.
@@ -69,7 +69,7 @@ pub struct Request {
 /// If the name is taken, or CRIU is not there or cannot do it. Nothing is then left of the container.
 pub fn restore(
     store: &Store,
-    request: &Request,
+    request: &RestoreRequest,
     how: Run,
     mut warn: impl FnMut(&[Warning]),
 ) -> Result<Option<ExitStatus>, Error> {
@@ -126,7 +126,7 @@ pub fn restore(
 
 /// A container that is being restored.
 struct Restoring<'c, 'r> {
-    request: &'r Request,
+    request: &'r RestoreRequest,
     container: &'c Container,
     creation: &'r Creation,
     record: &'r mut Record,

@@ -13,7 +13,7 @@ use crate::sockets::notify::{self, Proxy, Until};
 use crate::sockets::pidfd::Watcher;
 use crate::store::Store;
 use crate::store::record::Record;
-use crate::verbs::create::{self, Creation, Request};
+use crate::verbs::create::{self, CreateRequest, Creation};
 use husk_bundle::container::NamespaceKind;
 use husk_bundle::{Container, Field, Warning};
 use husk_plan::Start;
@@ -59,7 +59,7 @@ pub enum Afterwards {
 /// As `create` and `start`. Nothing is then left of the container.
 pub fn run(
     store: &Store,
-    request: &Request,
+    request: &CreateRequest,
     how: Run,
     mut warn: impl FnMut(&[Warning]),
 ) -> Result<Option<ExitStatus>, Error> {
@@ -144,7 +144,7 @@ fn begin(
     launched: &mut Launched<'_>,
     container: &Container,
     console: &mut Console,
-    request: &Request,
+    request: &CreateRequest,
     creation: &Creation,
     record: &mut Record,
     interrupt: &Interrupt,
