@@ -4,7 +4,7 @@ use husk_script::sys::Fd;
 
 /// What the command line adds to the configuration.
 #[derive(Clone, Copy, Debug)]
-pub struct Call<'a> {
+pub struct Invocation<'a> {
     /// The container's name.
     pub id: &'a str,
     /// When the program begins.
@@ -20,7 +20,7 @@ pub struct Call<'a> {
     pub preserve_fds: u32,
 }
 
-impl Call<'_> {
+impl Invocation<'_> {
     /// The lowest descriptor that is not the program's.
     pub(crate) fn first_closed(&self) -> Fd {
         let passed = self.listen_fds.saturating_add(self.preserve_fds);
@@ -30,7 +30,7 @@ impl Call<'_> {
     }
 }
 
-impl Default for Call<'_> {
+impl Default for Invocation<'_> {
     /// A program that begins at once, with nothing said on the command line.
     fn default() -> Self {
         Self {

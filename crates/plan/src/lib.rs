@@ -21,12 +21,12 @@ mod words;
 
 pub use builder::{Builder, Error, Meaning, Plan};
 pub use host::{AppArmor, CgroupEntry, CgroupMount, Host, JoinedIds, NamespacePath, Resctrl, Selinux};
-pub use invocation::{Call, Keyring, NewRoot, Start};
+pub use invocation::{Invocation, Keyring, NewRoot, Start};
 pub use mounts::attach::options;
 pub use mounts::devices::{default_devices, makes_nodes};
 pub use mounts::places::places;
 pub use namespaces::apart;
-pub use program::exec::{Target, cpu_mask, exec};
+pub use program::exec::{JoinTarget, cpu_mask, exec};
 pub use program::process::{keeps_null_streams, rlimits};
 pub use program::seccomp::decisions;
 pub use words::not_begun;
@@ -53,10 +53,10 @@ use program::{identity, keyring, lsm, process, seccomp, terminal};
 pub fn create<'b>(
     container: &Container,
     host: &Host,
-    call: &Call<'_>,
+    invocation: &Invocation<'_>,
     memory: &'b Bump,
 ) -> Result<Plan<'b>, Error> {
-    let start = call.start;
+    let start = invocation.start;
     let mut plan = Builder::new(memory);
     let Some(process) = &container.process else {
         // The specification lets `create` do without one, and refuses `start` then (runtime.md, "Start"). As
@@ -68,7 +68,7 @@ pub fn create<'b>(
     refuse_on_host(container, &mut plan)?;
 
     host::check_resctrl(container, host, &mut plan)?;
-    process::detach(call, host, None, &mut plan);
+    process::detach(invocation, host, None, &mut plan);
     namespaces::lead_session(container, host, &mut plan);
     let streams = hooks::open_streams(container, &mut plan)?;
     // The caller's, before there is another.
@@ -84,7 +84,7 @@ pub fn create<'b>(
     namespaces::settle(container, host, &mut plan);
     // Before kernel parameters, some of which are of a device.
     kernel::net_devices(container, host, &mut plan)?;
-    keyring::join(container, call, proc, &mut plan)?;
+    keyring::join(container, invocation, proc, &mut plan)?;
     kernel::names(container, &mut plan)?;
     kernel::sysctl(container, host, proc, Writer::Caller, &mut plan)?;
     // Before another process is born, which would enter a new time namespace.
@@ -107,7 +107,7 @@ pub fn create<'b>(
     devices::create(container, host, root, &mut plan)?;
     // "After the runtime environment has been created" and "before the `pivot_root`" (config.md); and while
     // they can still change what is covered or made read-only below.
-    hooks::before_pivot(container, call.id, root, streams, &mut plan)?;
+    hooks::before_pivot(container, invocation.id, root, streams, &mut plan)?;
     process::make_cwd(container, root, &mut plan)?;
     // While the host's null device can still be mounted; and on descriptors below the new root, so it
     // makes no difference that it is not yet the root.
@@ -118,7 +118,7 @@ pub fn create<'b>(
     // Now that devices, mounts and the console are in them.
     late.seal(&mut plan);
     masks::read_only(container, root, &mut plan)?;
-    rootfs::enter(container, host, call.new_root, root, &mut plan)?;
+    rootfs::enter(container, host, invocation.new_root, root, &mut plan)?;
     process::null_streams(container, host, &mut plan)?;
 
     // After everything that is run for the container and not in it, which would be confined too.
@@ -127,7 +127,7 @@ pub fn create<'b>(
     if !namespaces::appears_last(container, host) {
         process::scheduler(container, &mut plan);
     }
-    identity::assume(container, host, call, &mut plan)?;
+    identity::assume(container, host, invocation, &mut plan)?;
     // Everything that needs privilege is done.
     namespaces::appear(container, host, start, &mut plan);
     if namespaces::appears_last(container, host) {
@@ -149,8 +149,8 @@ pub fn create<'b>(
     process::hide_memory(&mut plan);
     process::wait(start, &mut plan);
     seccomp::load(container, host, When::Last, &mut plan)?;
-    let environment = process::environment(process, host, call, &mut plan)?;
-    hooks::before_exec(container, call.id, environment, &mut plan)?;
+    let environment = process::environment(process, host, invocation, &mut plan)?;
+    hooks::before_exec(container, invocation.id, environment, &mut plan)?;
     process::exec(process, environment, &mut plan)?;
     Ok(plan.finish(namespaces::born_in(container, host)))
 }

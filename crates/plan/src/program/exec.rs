@@ -7,7 +7,7 @@
 
 use crate::builder::{Builder, Error, Plan, mode};
 use crate::host::{CgroupEntry, Host};
-use crate::invocation::Call;
+use crate::invocation::Invocation;
 use crate::namespaces::procfs;
 use crate::program::seccomp::When;
 use crate::program::terminal::Shown;
@@ -22,7 +22,7 @@ use husk_script::{Reg, Request, Step};
 
 /// The container that a process is to be in.
 #[derive(Clone, Copy, Debug)]
-pub struct Target {
+pub struct JoinTarget {
     /// The pidfd of its first process.
     pub init: Fd,
     /// The kinds of namespaces that it does not share with us.
@@ -37,13 +37,13 @@ pub struct Target {
 /// If it asks for something that cannot be done on this machine.
 pub fn exec<'b>(
     container: &Container,
-    target: Target,
+    target: JoinTarget,
     host: &Host,
-    call: &Call<'_>,
+    invocation: &Invocation<'_>,
     memory: &'b Bump,
 ) -> Result<Plan<'b>, Error> {
     let mut plan = Builder::new(memory);
-    process::detach(call, host, Some(target.init), &mut plan);
+    process::detach(invocation, host, Some(target.init), &mut plan);
     if host.entry == CgroupEntry::Moved {
         plan.at("exec").push(Step::Request { what: Request::Cgroup });
     }
@@ -67,14 +67,14 @@ pub fn exec<'b>(
     }
     let label = lsm::open(container, host, proc, &mut plan)?;
     join(target, &mut plan);
-    keyring::join(container, call, proc, &mut plan)?;
+    keyring::join(container, invocation, proc, &mut plan)?;
     procfs::close(proc, &mut plan);
     let root = root(&mut plan)?;
     terminal::open(container, root, Shown::Nowhere, &mut plan)?;
     plan.release(root);
     // Whatever process it goes on in has this from the one before.
     lsm::confine(label, &mut plan);
-    identity::assume(container, host, call, &mut plan)?;
+    identity::assume(container, host, invocation, &mut plan)?;
     if let Some(process) = &container.process {
         if process.no_new_privileges == NoNewPrivileges::Set {
             plan.at("process.noNewPrivileges").push(Step::NoNewPrivs);
@@ -86,9 +86,9 @@ pub fn exec<'b>(
         terminal::control(container, &mut plan);
         // Not later: nobody may be left to hand its listener over.
         seccomp::load(container, host, When::Attended, &mut plan)?;
-        process::wait(call.start, &mut plan);
+        process::wait(invocation.start, &mut plan);
         seccomp::load(container, host, When::Last, &mut plan)?;
-        let environment = process::environment(process, host, call, &mut plan)?;
+        let environment = process::environment(process, host, invocation, &mut plan)?;
         process::exec(process, environment, &mut plan)?;
     }
     Ok(plan.finish(Namespaces::EMPTY))
@@ -123,7 +123,7 @@ fn root(plan: &mut Builder<'_>) -> Result<Reg, Error> {
 }
 
 /// Is seen inside from here on: with no more than the program will have, and with nothing of the host's.
-fn appear(target: Target, plan: &mut Builder<'_>) {
+fn appear(target: JoinTarget, plan: &mut Builder<'_>) {
     plan.at("exec");
     if target.namespaces.contains(Namespaces::PID) {
         plan.push(Step::CloneParent { namespaces: Namespaces::EMPTY });
@@ -133,7 +133,7 @@ fn appear(target: Target, plan: &mut Builder<'_>) {
 
 /// Joins all at once: either we are inside or we are not. The pid namespace among them holds for children
 /// only.
-fn join(target: Target, plan: &mut Builder<'_>) {
+fn join(target: JoinTarget, plan: &mut Builder<'_>) {
     let namespaces = target.namespaces;
     plan.at("exec").push(Step::Setns { fd: target.init.into(), namespaces });
     if namespaces.contains(Namespaces::USER) {

@@ -2,7 +2,7 @@
 
 use crate::builder::{Builder, Error};
 use crate::host::Host;
-use crate::invocation::Call;
+use crate::invocation::Invocation;
 use crate::namespaces::ids;
 use crate::program::process::Cwd;
 use crate::program::seccomp::When;
@@ -17,7 +17,7 @@ use husk_script::{Devices, Step};
 pub(crate) fn assume<'b>(
     container: &Container,
     host: &Host,
-    call: &Call<'_>,
+    invocation: &Invocation<'_>,
     plan: &mut Builder<'b>,
 ) -> Result<(), Error> {
     bounding(container, plan);
@@ -26,7 +26,7 @@ pub(crate) fn assume<'b>(
     if let Some(cwd) = cwd {
         cwd.enter_as_user(plan);
     }
-    process::find(container, call, plan)?;
+    process::find(container, invocation, plan)?;
     // It needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs. As late as can be: from here on
     // the profile decides which calls may be made, and an old one knows none of the newer.
     seccomp::load(container, host, When::Privileged, plan)?;

@@ -1,7 +1,7 @@
 //! The session keyring: one of the container's own, so that the program cannot find its caller's keys.
 
 use crate::builder::{Builder, Error};
-use crate::invocation::{Call, Keyring};
+use crate::invocation::{Invocation, Keyring};
 use husk_bundle::Container;
 use husk_bundle::container::NamespaceKind;
 use husk_script::sys::Errno;
@@ -16,11 +16,11 @@ const OTHERS_SEARCH: u32 = 0x0000_0008;
 /// Joins it. Where it has to have a label, that is told through `proc`.
 pub(crate) fn join(
     container: &Container,
-    call: &Call<'_>,
+    invocation: &Invocation<'_>,
     proc: Option<Reg>,
     plan: &mut Builder<'_>,
 ) -> Result<(), Error> {
-    if call.keyring == Keyring::Callers {
+    if invocation.keyring == Keyring::Callers {
         return Ok(());
     }
     let in_user_namespace =
@@ -40,7 +40,7 @@ pub(crate) fn join(
         _ => None,
     };
     plan.at("process");
-    let name = plan.text(format!("_ses.{}", call.id))?;
+    let name = plan.text(format!("_ses.{}", invocation.id))?;
     // A kernel without keyrings has no keys to hide.
     plan.push(Step::JoinSessionKeyring { name, permissions, tolerate: Some(Errno::NOSYS) });
     if let Some(create) = create {

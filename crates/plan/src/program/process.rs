@@ -2,7 +2,7 @@
 
 use crate::builder::{Builder, Error, mode};
 use crate::host::Host;
-use crate::invocation::{Call, Start};
+use crate::invocation::{Invocation, Start};
 use crate::mounts::devices;
 use crate::namespaces;
 use husk_bundle::Container;
@@ -17,21 +17,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// No disposition of ours, and no descriptor but the one that is still needed.
-pub(crate) fn detach(call: &Call<'_>, host: &Host, needed: Option<Fd>, plan: &mut Builder<'_>) {
+pub(crate) fn detach(invocation: &Invocation<'_>, host: &Host, needed: Option<Fd>, plan: &mut Builder<'_>) {
     plan.at("process");
-    namespaces::die_with_creator(call.start, plan);
+    namespaces::die_with_creator(invocation.start, plan);
     // Among them our own copy of the other end of the channel, with which the end of a creator that
     // is gone would never be seen.
     plan.push(match needed {
-        Some(fd) => Step::CloseOthers { first: call.first_closed(), keep: Some(fd) },
-        None => close_others(call),
+        Some(fd) => Step::CloseOthers { first: invocation.first_closed(), keep: Some(fd) },
+        None => close_others(invocation),
     });
     // What is ignored stays so over exec: SIGPIPE by Rust, SIGHUP by nohup(1).
     let signals = (1..=Signal::MAX).filter_map(|number| Signal::new(number.into()));
     for signal in signals.filter(|signal| host.ignored.contains(*signal)) {
         plan.push(Step::DefaultAction { signal });
     }
-    if let Start::On(_) = call.start {
+    if let Start::On(_) = invocation.start {
         ENDING.into_iter().for_each(|signal| plan.push(Step::ExitOnSignal { signal }));
     }
 }
@@ -40,12 +40,12 @@ pub(crate) fn detach(call: &Call<'_>, host: &Host, needed: Option<Fd>, plan: &mu
 /// are taken is settled before.
 const ENDING: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
 
-pub(crate) fn close_others<'b>(call: &Call<'_>) -> Step<'b> {
-    let keep = match call.start {
+pub(crate) fn close_others<'b>(invocation: &Invocation<'_>) -> Step<'b> {
+    let keep = match invocation.start {
         Start::AtOnce => None,
         Start::On(listener) => Some(listener),
     };
-    Step::CloseOthers { first: call.first_closed(), keep }
+    Step::CloseOthers { first: invocation.first_closed(), keep }
 }
 
 /// How soon the OOM killer takes it. If nothing is said, that is inherited. While memory is shared it is
@@ -200,7 +200,11 @@ impl<'b> Cwd<'b> {
 }
 
 /// Finds the program, so that one that is missing fails `create` and not `start`.
-pub(crate) fn find(container: &Container, call: &Call<'_>, plan: &mut Builder<'_>) -> Result<(), Error> {
+pub(crate) fn find(
+    container: &Container,
+    invocation: &Invocation<'_>,
+    plan: &mut Builder<'_>,
+) -> Result<(), Error> {
     let Some(process) = &container.process else { return Ok(()) };
     plan.at("process.args[0]");
     let candidates = candidates(process, plan)?;
@@ -209,7 +213,7 @@ pub(crate) fn find(container: &Container, call: &Call<'_>, plan: &mut Builder<'_
     plan.push(Step::CheckExecutable { candidates });
     plan.at("process");
     // Nothing of ours stays open, not even while it waits. What is left closes on exec.
-    plan.push(close_others(call));
+    plan.push(close_others(invocation));
     Ok(())
 }
 
@@ -282,13 +286,13 @@ pub(crate) fn exec<'b>(
 pub(crate) fn environment<'b>(
     process: &Process,
     host: &Host,
-    call: &Call<'_>,
+    invocation: &Invocation<'_>,
     plan: &mut Builder<'b>,
 ) -> Result<CArray<'b>, Error> {
     plan.at("process.env");
     // Where the caller passes sockets it is not the configuration's to say how many and to whom.
     let is_ours = |variable: &[u8]| {
-        call.listen_fds != 0
+        invocation.listen_fds != 0
             && [&b"LISTEN_FDS="[..], b"LISTEN_PID="].iter().any(|name| variable.starts_with(name))
     };
     let said = process.env.iter().filter(|variable| {
@@ -298,8 +302,8 @@ pub(crate) fn environment<'b>(
     });
     let variables = said.map(|variable| plan.text(OsStr::from_bytes(variable.to_bytes())));
     let mut variables = variables.collect::<Result<Vec<&CStr>, _>>()?;
-    if call.listen_fds != 0 {
-        variables.push(plan.text(format!("LISTEN_FDS={}", call.listen_fds))?);
+    if invocation.listen_fds != 0 {
+        variables.push(plan.text(format!("LISTEN_FDS={}", invocation.listen_fds))?);
         variables.push(c"LISTEN_PID=1");
     }
     if variable(process, b"HOME").is_none_or(<[u8]>::is_empty) {

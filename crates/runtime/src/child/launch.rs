@@ -12,7 +12,7 @@ use crate::interrupt::Interrupt;
 use bumpalo::Bump;
 use husk_bundle::Container;
 use husk_listing::{Kinds, Line};
-use husk_plan::{Call, CgroupMount, Host, Meaning, NewRoot, Plan, keeps_null_streams};
+use husk_plan::{CgroupMount, Host, Invocation, Meaning, NewRoot, Plan, keeps_null_streams};
 use husk_script::Step;
 use husk_script::sys::Errno;
 use husk_spawn::{Child, Command, Reason, Request, Signal};
@@ -88,13 +88,13 @@ impl Launched<'_> {
 /// Plans the container and starts its process.
 pub(crate) fn launch<'c>(
     container: &Container,
-    call: &Call<'_>,
+    invocation: &Invocation<'_>,
     home: Option<Home<'c>>,
     timings: &Timings,
 ) -> Result<Launched<'c>, Error> {
     timings.begin("look at the machine");
     let mut host = probe(container);
-    if call.new_root == NewRoot::Move {
+    if invocation.new_root == NewRoot::Move {
         host.revealing = revealing(&container.rootfs);
     }
     if keeps_null_streams(container) {
@@ -105,7 +105,7 @@ pub(crate) fn launch<'c>(
         show_own(&mut host, home);
     }
     timings.begin("plan");
-    let plan = husk_plan::create(container, &host, call, memory())?;
+    let plan = husk_plan::create(container, &host, invocation, memory())?;
     let mut command = command(&plan);
     let asks = |step: &Step<'_>| matches!(step, Step::Request { what: Request::IdMaps });
     if plan.steps.iter().any(asks) {

@@ -5,7 +5,7 @@ use crate::host::probe::{cgroup, probe};
 use bumpalo::Bump;
 use husk_bundle::Warning;
 use husk_listing::Line;
-use husk_plan::{Call, CgroupEntry, CgroupMount};
+use husk_plan::{CgroupEntry, CgroupMount, Invocation};
 use serde::Serialize;
 use std::path::Path;
 
@@ -53,7 +53,7 @@ pub fn plan(bundle: &Path) -> Result<Planned, Error> {
         CgroupMount::V2 => CgroupEntry::Born,
     };
     let memory = Bump::new();
-    let plan = husk_plan::create(&container, &host, &Call::default(), &memory)?;
+    let plan = husk_plan::create(&container, &host, &Invocation::default(), &memory)?;
     let steps = plan.steps.iter().enumerate();
     let steps = steps.map(|(index, step)| planned(index, plan.origin(index), Line(step).to_string()));
     let (decisions, unknown_calls) = husk_plan::decisions(&container, &host)?.unzip();

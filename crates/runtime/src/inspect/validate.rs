@@ -4,7 +4,7 @@ use crate::host::probe::probe;
 use bumpalo::Bump;
 use husk_bundle::Container;
 use husk_bundle::container::Source;
-use husk_plan::Call;
+use husk_plan::Invocation;
 use std::path::Path;
 
 /// Something that is not as it should be.
@@ -77,7 +77,7 @@ fn here(container: &Container) -> Vec<Finding> {
         }
     }
     // Planning stops at the first thing that it cannot plan, which may be one of those above.
-    if let Err(reason) = husk_plan::create(container, &host, &Call::default(), &Bump::new()) {
+    if let Err(reason) = husk_plan::create(container, &host, &Invocation::default(), &Bump::new()) {
         let field = reason.origin().split(' ').next().unwrap_or_default();
         if found.iter().any(|finding| finding.field.starts_with(field)) {
             return found;

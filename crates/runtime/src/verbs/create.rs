@@ -20,7 +20,7 @@ use crate::verbs::delete::forget;
 use husk_bundle::container::NamespaceKind;
 use husk_bundle::{Container, Warning};
 use husk_listing::Line;
-use husk_plan::{Call, Keyring, NewRoot, Plan, Start};
+use husk_plan::{Invocation, Keyring, NewRoot, Plan, Start};
 use husk_script::Step;
 use husk_script::sys::Fd;
 use husk_spawn::Child;
@@ -58,11 +58,11 @@ pub struct CreateRequest {
 
 impl CreateRequest {
     /// The same for the planner, for a program that begins as `start` says.
-    pub(crate) fn call(&self, start: Start) -> Result<Call<'_>, Error> {
+    pub(crate) fn invocation(&self, start: Start) -> Result<Invocation<'_>, Error> {
         let Self { new_root, keyring, preserve_fds, .. } = *self;
         let listen_fds = inherited::listen_fds();
         inherited::check_descriptors(listen_fds, preserve_fds)?;
-        Ok(Call { id: &self.id, start, new_root, keyring, listen_fds, preserve_fds })
+        Ok(Invocation { id: &self.id, start, new_root, keyring, listen_fds, preserve_fds })
     }
 }
 
@@ -117,8 +117,8 @@ fn begin<'c>(
     let socket = creation.entry.socket();
     let listener = UnixListener::bind(&socket).map_err(|reason| Error::file("bind", &socket, reason))?;
     let home = make_home(container, request, creation, record, warn)?;
-    let call = request.call(Start::On(Fd::of(&listener)))?;
-    launch(container, &call, home, &request.timings)
+    let invocation = request.invocation(Start::On(Fd::of(&listener)))?;
+    launch(container, &invocation, home, &request.timings)
 }
 
 /// Writes down that there will be a container, and makes its cgroup.

@@ -22,7 +22,7 @@ use crate::verbs::run::as_ended_by_signal;
 use husk_bundle::container::{Process, Terminal};
 use husk_bundle::{Container, Warning};
 use husk_listing::Why;
-use husk_plan::{Call, CgroupEntry, Host, Keyring, Target};
+use husk_plan::{CgroupEntry, Host, Invocation, JoinTarget, Keyring};
 use husk_script::sys::limits::sched_setaffinity;
 use husk_script::sys::{Errno, Fd};
 use husk_spawn::{Namespaces, Reason};
@@ -129,7 +129,7 @@ pub fn exec(
     let mut console = Console::of(request.console_socket.as_deref(), &container, stay, &interrupt)?;
     let watcher = Watcher::of(request.pidfd_socket.as_deref(), None, &interrupt)?;
 
-    let target = Target { init: Fd::of(&init), namespaces: Namespaces::from_bits(record.namespaces) };
+    let target = JoinTarget { init: Fd::of(&init), namespaces: Namespaces::from_bits(record.namespaces) };
     let mut host = probe_process(&container, &users);
     if container.process.as_ref().is_some_and(|process| process.terminal == Terminal::No) {
         null::shield(&host)?;
@@ -141,7 +141,7 @@ pub fn exec(
     let start = |home: Option<Home<'static>>| {
         let entry = home.as_ref().map_or(CgroupEntry::None, Home::entry);
         let host = Host { entry, ..host.clone() };
-        let plan = husk_plan::exec(&container, target, &host, &request.call(&record)?, memory())?;
+        let plan = husk_plan::exec(&container, target, &host, &request.invocation(&record)?, memory())?;
         let mut command = command(&plan);
         if container.resources.limits_memory() {
             // The limit is in force already, and the kernel kills everybody who shares its victim's memory.
@@ -232,11 +232,11 @@ fn affinity(container: &Container) -> Result<(), Error> {
 }
 
 impl ExecRequest {
-    fn call(&self, record: &Record) -> Result<Call<'_>, Error> {
+    fn invocation(&self, record: &Record) -> Result<Invocation<'_>, Error> {
         let (listen_fds, preserve_fds) = (inherited::listen_fds(), self.preserve_fds);
         inherited::check_descriptors(listen_fds, preserve_fds)?;
         let keyring = if record.callers_keyring { Keyring::Callers } else { Keyring::New };
-        Ok(Call { id: &self.id, keyring, listen_fds, preserve_fds, ..Call::default() })
+        Ok(Invocation { id: &self.id, keyring, listen_fds, preserve_fds, ..Invocation::default() })
     }
 }
 

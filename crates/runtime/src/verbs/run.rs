@@ -87,7 +87,7 @@ pub fn run(
     let mut proxy = offered.map_err(|error| creation.entry.explain(error))?;
     timings.begin("make the cgroup");
     let launched = create::make_home(&container, request, &creation, &mut record, &mut warn)
-        .and_then(|home| launch(&container, &request.call(Start::AtOnce)?, home, timings));
+        .and_then(|home| launch(&container, &request.invocation(Start::AtOnce)?, home, timings));
     let mut launched = launched.map_err(|error| creation.entry.explain(error))?;
     let begun = begin(&mut launched, &container, &mut console, request, &creation, &mut record, &interrupt);
     let begun = begun.and_then(|()| watcher.tell(&launched.child, &interrupt));
