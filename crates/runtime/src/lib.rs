@@ -39,7 +39,7 @@ pub use inspect::state::{Listed, State, Status, list, state};
 pub use inspect::validate::{Finding, Severity, validate};
 pub use inspect::wait::wait;
 pub use store::Store;
-pub use store::record::{Hook, Record, now};
+pub use store::record::{Record, RecordedHook, now};
 pub use store::whole::{write_whole, write_whole_in};
 pub use verbs::create::{CreateRequest, create};
 pub use verbs::delete::{delete, force_delete};

@@ -3,7 +3,7 @@
 use super::recorded::{Below, warning};
 use crate::error::Error;
 use crate::host::namespaces::is_unprivileged;
-use crate::store::record::{Kept, KeptUnit, Record};
+use crate::store::record::{Record, RecordedCgroup, RecordedUnit};
 use husk_bundle::container::{IdMapping, NamespaceKind, Source};
 use husk_bundle::{Container, Warning};
 use husk_cgroup::devices::built_in;
@@ -32,7 +32,7 @@ pub enum CgroupManager {
 }
 
 /// The cgroup that one more process of a container comes into.
-pub(crate) fn company(record: &Record, below: &Below) -> Result<Option<Home<'static>>, Error> {
+pub(crate) fn company(record: &Record, below: &Below) -> Result<Option<ChildCgroup<'static>>, Error> {
     let Some(kept) = &record.cgroup else {
         let asked = !below.is_empty();
         return if asked { Err(Error::State("the container has no cgroup")) } else { Ok(None) };
@@ -55,14 +55,14 @@ pub(crate) fn company(record: &Record, below: &Below) -> Result<Option<Home<'sta
         }
     }
     match Layout::detect()?.find(&Place::new(directories))? {
-        Some(cgroup) => Ok(Some(Home::Known(cgroup))),
+        Some(cgroup) => Ok(Some(ChildCgroup::Known(cgroup))),
         // Not the caller's, where none of the container's limits hold.
         None => of_process(record)?.map(Some).ok_or(Error::State("the container's cgroup does not exist")),
     }
 }
 
 /// The cgroup of version 2 that the container's first process is in by now, wherever it has moved.
-pub(crate) fn of_process(record: &Record) -> Result<Option<Home<'static>>, Error> {
+pub(crate) fn of_process(record: &Record) -> Result<Option<ChildCgroup<'static>>, Error> {
     let Some(process) = record.process else { return Ok(None) };
     let path = format!("/proc/{}/cgroup", process.pid);
     let text = fs::read_to_string(&path).map_err(|reason| Error::file("read", path, reason))?;
@@ -72,19 +72,19 @@ pub(crate) fn of_process(record: &Record) -> Result<Option<Home<'static>>, Error
         return Ok(None);
     };
     let directory = tree.mount_point().join(own.trim_start_matches('/'));
-    Ok(layout.find(&Place::new([(String::new(), directory)].into()))?.map(Home::Known))
+    Ok(layout.find(&Place::new([(String::new(), directory)].into()))?.map(ChildCgroup::Known))
 }
 
 /// The cgroup that a child comes into.
 #[derive(Debug)]
-pub(crate) enum Home<'c> {
+pub(crate) enum ChildCgroup<'c> {
     /// It is being made for it.
-    New(Box<New<'c>>),
+    New(Box<NewCgroup<'c>>),
     /// It has been there.
     Known(Cgroup),
 }
 
-impl Home<'_> {
+impl ChildCgroup<'_> {
     fn cgroup(&self) -> Option<&Cgroup> {
         match self {
             Self::New(new) => new.cgroup.as_ref(),
@@ -153,17 +153,17 @@ impl Home<'_> {
 
 /// A cgroup that is being made.
 #[derive(Debug)]
-pub(crate) struct New<'c> {
+pub(crate) struct NewCgroup<'c> {
     container: &'c Container,
     /// Its resources, with the devices that every container has.
     resources: Resources,
     layout: Layout,
-    kept: Kept,
+    kept: RecordedCgroup,
     cgroup: Option<Cgroup>,
     warnings: Vec<Warning>,
 }
 
-impl<'c> New<'c> {
+impl<'c> NewCgroup<'c> {
     /// Where it will be; none, if nobody makes one.
     pub(crate) fn find(
         container: &'c Container,
@@ -181,16 +181,16 @@ impl<'c> New<'c> {
         let kept = match manager {
             CgroupManager::Systemd => {
                 let user = is_unprivileged();
-                let unit = KeptUnit { cgroups_path: path.map(str::to_owned), id: id.to_owned(), user };
+                let unit = RecordedUnit { cgroups_path: path.map(str::to_owned), id: id.to_owned(), user };
                 let manager = if user {
                     unit.systemd()?.control_group().map_err(husk_cgroup::Error::from)?
                 } else {
                     String::new()
                 };
                 let path = unit.unit()?.cgroup(&manager).map_err(husk_cgroup::Error::from)?;
-                Kept { place: layout.place(Some(&path), id)?, unit: Some(unit) }
+                RecordedCgroup { place: layout.place(Some(&path), id)?, unit: Some(unit) }
             }
-            _ => Kept { place: layout.place(path, id)?, unit: None },
+            _ => RecordedCgroup { place: layout.place(path, id)?, unit: None },
         };
         let mut resources = container.resources.clone();
         // Behind those of the configuration, whose first is a denial of all (config-linux.md, "Default
@@ -200,13 +200,13 @@ impl<'c> New<'c> {
     }
 
     /// Where it will be.
-    pub(crate) fn kept(&self) -> &Kept {
+    pub(crate) fn kept(&self) -> &RecordedCgroup {
         &self.kept
     }
 
     /// What is to be written down of it before it is made: nothing of a unit, which ends with its
     /// processes, and which until then may be somebody else's.
-    pub(crate) fn announced(&self) -> Option<Kept> {
+    pub(crate) fn announced(&self) -> Option<RecordedCgroup> {
         self.kept.unit.is_none().then(|| self.kept.clone())
     }
 

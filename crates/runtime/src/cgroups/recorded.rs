@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::store::Entry;
-use crate::store::record::{Kept, KeptUnit, Membership, Record};
+use crate::store::record::{Membership, Record, RecordedCgroup, RecordedUnit};
 use husk_bundle::{Field, Warning};
 use husk_cgroup::systemd::{self, Owner, Systemd, Unit};
 use husk_cgroup::{Cgroup, Layout, Resources};
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// How long is waited for processes that were killed, or whose first process was.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-impl KeptUnit {
+impl RecordedUnit {
     fn owner(&self) -> Owner {
         if self.user { Owner::User } else { Owner::Host }
     }
@@ -33,7 +33,7 @@ impl KeptUnit {
     }
 }
 
-impl Display for Kept {
+impl Display for RecordedCgroup {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let directories = self.place.directories().iter();
         let directories = directories.map(|(controller, path)| format!("{controller}:{}", path.display()));
@@ -41,7 +41,7 @@ impl Display for Kept {
     }
 }
 
-impl Kept {
+impl RecordedCgroup {
     /// The one by which its processes are stopped.
     pub(crate) fn freezer(&self) -> Option<&Path> {
         self.place.path("freezer").or_else(|| self.place.path(""))
@@ -92,7 +92,7 @@ fn with_reason(error: &dyn std::error::Error) -> String {
 
 /// Leaves nothing of what the container has beside its directory. An empty cgroup that stays is a warning.
 pub(crate) fn leave(record: &Record) -> Result<Option<Warning>, Error> {
-    let stays = record.cgroup.as_ref().map_or(Ok(None), Kept::remove)?;
+    let stays = record.cgroup.as_ref().map_or(Ok(None), RecordedCgroup::remove)?;
     record.resctrl.as_ref().map_or(Ok(()), Membership::leave)?;
     Ok(stays)
 }
@@ -138,7 +138,7 @@ pub(crate) fn update(record: &Record, resources: &Resources) -> Result<Vec<Warni
 
 /// The cgroup of a container that is recorded, if it is there.
 pub(crate) fn find(record: &Record) -> Result<Option<Cgroup>, Error> {
-    record.cgroup.as_ref().map_or(Ok(None), Kept::find)
+    record.cgroup.as_ref().map_or(Ok(None), RecordedCgroup::find)
 }
 
 /// The same where nothing can be done without one.

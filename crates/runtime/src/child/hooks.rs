@@ -6,7 +6,7 @@
 
 use crate::error::Error;
 use crate::interrupt::{Interrupt, Waited};
-use crate::store::record::{Hook, Record};
+use crate::store::record::{Record, RecordedHook};
 use husk_bundle::container::{self, Container};
 use husk_bundle::{CRUN_PREFIX, Field, Warning};
 use husk_plan::hooks;
@@ -26,7 +26,7 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-impl Hook {
+impl RecordedHook {
     /// A list of a configuration.
     pub(crate) fn list(hooks: &[container::Hook]) -> Vec<Self> {
         // They come from JSON, so they are text.
@@ -52,8 +52,8 @@ pub(crate) fn before_pivot(
 ) -> Result<(), Error> {
     let hooks = &container.hooks;
     let state = state(record, "creating", Some(pid));
-    all("prestart", &Hook::list(&hooks.prestart), record, &state, Some(interrupt))?;
-    all("createRuntime", &Hook::list(&hooks.create_runtime), record, &state, Some(interrupt))
+    all("prestart", &RecordedHook::list(&hooks.prestart), record, &state, Some(interrupt))?;
+    all("createRuntime", &RecordedHook::list(&hooks.create_runtime), record, &state, Some(interrupt))
 }
 
 /// Those for a program that has begun. Without an `interrupt` no signal is blocked, and one that ends us ends them too.
@@ -82,7 +82,7 @@ pub(crate) fn poststop(record: &Record, mut warn: impl FnMut(&[Warning])) {
 /// One after the other, until one fails.
 fn all(
     kind: &'static str,
-    hooks: &[Hook],
+    hooks: &[RecordedHook],
     record: &Record,
     state: &[u8],
     interrupt: Option<&Interrupt>,
@@ -132,7 +132,7 @@ enum Death {
 
 /// Runs a hook to its end. If it takes too long, or a signal comes meanwhile, it is killed with its process group.
 fn run(
-    hook: &Hook,
+    hook: &RecordedHook,
     death: Death,
     state: &[u8],
     record: &Record,

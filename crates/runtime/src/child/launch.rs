@@ -1,6 +1,6 @@
 //! From a plan to a child that performs it.
 
-use crate::cgroups::Home;
+use crate::cgroups::ChildCgroup;
 use crate::child::hooks;
 use crate::child::inherited;
 use crate::child::timings::Timings;
@@ -28,7 +28,7 @@ pub(crate) struct Launched<'c> {
     pub(crate) child: Child,
     pub(crate) plan: Plan<'static>,
     /// The cgroup that is made for it.
-    pub(crate) home: Option<Home<'c>>,
+    pub(crate) home: Option<ChildCgroup<'c>>,
 }
 
 impl Launched<'_> {
@@ -89,7 +89,7 @@ impl Launched<'_> {
 pub(crate) fn launch<'c>(
     container: &Container,
     invocation: &Invocation<'_>,
-    home: Option<Home<'c>>,
+    home: Option<ChildCgroup<'c>>,
     timings: &Timings,
 ) -> Result<Launched<'c>, Error> {
     timings.begin("look at the machine");
@@ -119,14 +119,14 @@ pub(crate) fn launch<'c>(
         command.own_memory();
     }
     timings.begin("clone, map ids");
-    if let Some(directory) = home.as_ref().and_then(Home::directory) {
+    if let Some(directory) = home.as_ref().and_then(ChildCgroup::directory) {
         enter(&mut command, directory)?;
     }
     Ok(Launched { home, ..perform(&command, plan)? })
 }
 
 /// What a mount of type `cgroup` shows is the container's own, and not the caller's.
-pub(crate) fn show_own(host: &mut Host, home: &Home<'_>) {
+pub(crate) fn show_own(host: &mut Host, home: &ChildCgroup<'_>) {
     if let CgroupMount::V1(hierarchies) = &mut host.cgroup {
         for (hierarchy, directory) in hierarchies {
             if let Some(own) = home.directory_in(hierarchy) {

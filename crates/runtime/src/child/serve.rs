@@ -1,6 +1,6 @@
 //! What the child asks of us on its way.
 
-use crate::cgroups::Home;
+use crate::cgroups::ChildCgroup;
 use crate::child::hooks;
 use crate::child::launch::Launched;
 use crate::child::net_devices;
@@ -53,7 +53,7 @@ impl Launched<'_> {
             match request {
                 Request::Parked => {
                     // Not before: they could slow down, stop or kill it on its way.
-                    self.home.as_ref().map_or(Ok(()), Home::limit)?;
+                    self.home.as_ref().map_or(Ok(()), ChildCgroup::limit)?;
                     return Ok(Arrival::Ready);
                 }
                 Request::Hooks => hooks::before_pivot(container, record, child.id(), interrupt)?,

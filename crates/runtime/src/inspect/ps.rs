@@ -3,7 +3,7 @@
 use crate::cgroups;
 use crate::error::Error;
 use crate::store::Store;
-use crate::store::process::Process;
+use crate::store::process::ProcessId;
 use husk_spawn::{Command, find_program};
 
 /// The pids of a container's processes.
@@ -15,7 +15,7 @@ pub fn pids(store: &Store, id: &str) -> Result<Vec<i32>, Error> {
     let record = store.entry(id)?.read()?;
     match cgroups::find(&record)? {
         Some(cgroup) => Ok(cgroup.pids()?),
-        None if !record.process.map_or(Ok(false), Process::is_alive)? => Ok(Vec::new()),
+        None if !record.process.map_or(Ok(false), ProcessId::is_alive)? => Ok(Vec::new()),
         None => Err(Error::State("the container has no cgroup that knows its processes")),
     }
 }

@@ -17,7 +17,7 @@ use std::process::ExitStatus;
 
 /// A process, told from another that has got its pid by when it started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Process {
+pub struct ProcessId {
     /// Its pid.
     pub pid: i32,
     /// Clock ticks from boot to its start (proc_pid_stat(5), field 22), as they are outside of time namespaces.
@@ -44,7 +44,7 @@ const TICKS: i64 = 100;
 /// `PF_FORKNOEXEC` of linux/sched.h: cleared by exec.
 const HAS_NOT_EXECED: u32 = 0x40;
 
-impl Process {
+impl ProcessId {
     /// The process that has this pid now.
     pub(crate) fn of(pid: i32) -> Result<Self, Error> {
         let stat = read(pid)?.ok_or(Error::State("the container's process is gone"))?;
@@ -183,7 +183,7 @@ pub(crate) fn has_ended(pidfd: &OwnedFd, patience: Option<&Timespec>) -> Result<
 /// # Errors
 ///
 /// If that cannot be known.
-pub(crate) fn open(process: Process) -> Result<Option<OwnedFd>, Error> {
+pub(crate) fn open(process: ProcessId) -> Result<Option<OwnedFd>, Error> {
     let Some(pid) = process.pid() else { return Ok(None) };
     let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
         // Nobody is called so, or a thread of somebody else by now.
@@ -196,13 +196,13 @@ pub(crate) fn open(process: Process) -> Result<Option<OwnedFd>, Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::Process;
+    use super::ProcessId;
 
     #[test]
     fn a_process_is_the_same_only_with_its_start_time() {
-        let own = Process::of(i32::try_from(std::process::id()).unwrap()).unwrap();
+        let own = ProcessId::of(i32::try_from(std::process::id()).unwrap()).unwrap();
         assert!(own.is_alive().unwrap());
-        assert!(!Process { start_time: own.start_time + 1, ..own }.is_alive().unwrap());
+        assert!(!ProcessId { start_time: own.start_time + 1, ..own }.is_alive().unwrap());
         assert_eq!(own.end(), None);
     }
 }

@@ -1,6 +1,6 @@
 //! What is written down of a container, for commands that come later.
 
-use crate::store::process::Process;
+use crate::store::process::ProcessId;
 use husk_cgroup::Place;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -32,17 +32,17 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) callers_keyring: bool,
     /// Its first process, once there is one.
-    pub process: Option<Process>,
+    pub process: Option<ProcessId>,
     /// The process that is on its way to be the first one. It is written down where others than the creator may keep it
     /// waiting: hooks, a seccomp agent, the receiver of a terminal. If its creator is killed meanwhile it is known by this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) creating: Option<Process>,
+    pub(crate) creating: Option<ProcessId>,
     /// How that ended, if it was waited for by one of us and the container kept, in the bits of wait(2).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ended: Option<i32>,
     /// Its cgroup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) cgroup: Option<Kept>,
+    pub(crate) cgroup: Option<RecordedCgroup>,
     /// Whether its processes may outlive its first one: it has no new pid namespace.
     #[serde(default)]
     pub shares_pids: bool,
@@ -57,26 +57,26 @@ pub struct Record {
     pub after_start: Vec<(u32, String, String)>,
     /// `hooks.poststart`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub poststart: Vec<Hook>,
+    pub poststart: Vec<RecordedHook>,
     /// `hooks.poststop`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub poststop: Vec<Hook>,
+    pub poststop: Vec<RecordedHook>,
 }
 
 /// The cgroup of a container, as it is written down.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct RecordedCgroup {
     /// Where it is, by controller.
     #[serde(rename = "directories")]
     pub(crate) place: Place,
     /// The unit, if it is systemd's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) unit: Option<KeptUnit>,
+    pub(crate) unit: Option<RecordedUnit>,
 }
 
 /// What names a unit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct KeptUnit {
+pub(crate) struct RecordedUnit {
     pub(crate) cgroups_path: Option<String>,
     pub(crate) id: String,
     /// Whether it is the user's systemd that has it.
@@ -96,7 +96,7 @@ pub(crate) struct Membership {
 
 /// A program to run, as it is written down for commands that come later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hook {
+pub struct RecordedHook {
     /// `path`.
     pub path: PathBuf,
     /// `args`, its name first.

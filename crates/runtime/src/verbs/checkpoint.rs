@@ -11,7 +11,7 @@ use crate::inspect::state::{self as status, Status};
 use crate::sockets::notify;
 use crate::store::Store;
 use crate::store::process;
-use crate::store::record::Kept;
+use crate::store::record::RecordedCgroup;
 use crate::verbs::delete::forget;
 use husk_bundle::Warning;
 use rustix::fs::{Mode, OFlags, fcntl_getfl, openat};
@@ -109,7 +109,7 @@ pub fn checkpoint(
             .bytes(option::PARENT_IMG, parent.as_os_str().as_encoded_bytes())
             .flag(option::TRACK_MEM, true);
     }
-    if let Some(freezer) = record.cgroup.as_ref().and_then(Kept::freezer) {
+    if let Some(freezer) = record.cgroup.as_ref().and_then(RecordedCgroup::freezer) {
         options.bytes(option::FREEZE_CGROUP, freezer.as_os_str().as_encoded_bytes());
     }
     leave_namespaces(&container, process.pid, &mut options)?;

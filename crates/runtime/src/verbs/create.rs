@@ -1,7 +1,7 @@
 //! `create`: everything up to the program, which waits.
 
 use crate::cgroups::resctrl;
-use crate::cgroups::{self, CgroupManager, Home, New};
+use crate::cgroups::{self, CgroupManager, ChildCgroup, NewCgroup};
 use crate::child::inherited;
 use crate::child::launch::{Launched, launch};
 use crate::child::serve::Arrival;
@@ -12,8 +12,8 @@ use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::sockets::notify;
 use crate::sockets::pidfd::Watcher;
-use crate::store::process::Process;
-use crate::store::record::{self, Hook, Record};
+use crate::store::process::ProcessId;
+use crate::store::record::{self, Record, RecordedHook};
 use crate::store::whole::write_whole;
 use crate::store::{Entry, Store};
 use crate::verbs::delete::forget;
@@ -87,7 +87,7 @@ pub fn create(store: &Store, request: &CreateRequest, mut warn: impl FnMut(&[War
         .and_then(|()| begin(&container, request, &creation, &mut record, &mut warn));
     let mut launched = begun.map_err(|error| creation.entry.explain(error))?;
     let parked = park(&mut launched, &container, &mut console, request, &creation, &mut record, &interrupt);
-    warn(&launched.home.as_mut().map(Home::take_warnings).unwrap_or_default());
+    warn(&launched.home.as_mut().map(ChildCgroup::take_warnings).unwrap_or_default());
     match parked.and_then(|()| watcher.tell(&launched.child, &interrupt)) {
         Ok(()) => {
             launched.child.let_go();
@@ -128,8 +128,8 @@ pub(crate) fn make_home<'c>(
     creation: &Creation,
     record: &mut Record,
     warn: &mut impl FnMut(&[Warning]),
-) -> Result<Option<Home<'c>>, Error> {
-    let Some(mut home) = New::find(container, &request.id, request.cgroups)? else {
+) -> Result<Option<ChildCgroup<'c>>, Error> {
+    let Some(mut home) = NewCgroup::find(container, &request.id, request.cgroups)? else {
         creation.entry.write(record)?;
         return Ok(None);
     };
@@ -147,7 +147,7 @@ pub(crate) fn make_home<'c>(
         cgroups::leave(record).unwrap_or(None);
     }
     made?;
-    Ok(home.is_made().then_some(Home::New(Box::new(home))))
+    Ok(home.is_made().then_some(ChildCgroup::New(Box::new(home))))
 }
 
 /// Brings the child to where it waits for `start`.
@@ -234,8 +234,8 @@ impl Drop for Creation {
     }
 }
 
-pub(crate) fn process(child: &Child) -> Result<Process, Error> {
-    Process::of(child.id().cast_signed())
+pub(crate) fn process(child: &Child) -> Result<ProcessId, Error> {
+    ProcessId::of(child.id().cast_signed())
 }
 
 pub(crate) fn write_pid(pid_file: Option<&Path>, pid: u32) -> Result<(), Error> {
@@ -269,8 +269,8 @@ pub(crate) fn record(request: &CreateRequest, container: &Container) -> Record {
         resctrl: None,
         streams: streams::ours(container),
         after_start: Vec::new(),
-        poststart: Hook::list(&container.hooks.poststart),
-        poststop: Hook::list(&container.hooks.poststop),
+        poststart: RecordedHook::list(&container.hooks.poststart),
+        poststop: RecordedHook::list(&container.hooks.poststop),
     }
 }
 

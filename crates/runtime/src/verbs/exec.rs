@@ -1,6 +1,6 @@
 //! `exec`: one more process in a container that runs.
 
-use crate::cgroups::{self, Home};
+use crate::cgroups::{self, ChildCgroup};
 use crate::child::inherited;
 use crate::child::launch::{Launched, command, enter, memory, perform};
 use crate::child::serve::Arrival;
@@ -138,8 +138,8 @@ pub fn exec(
         // It is joined here, whoever made it.
         host.joined_ids = record.process.and_then(|init| namespaces::ids_of(init.pid.unsigned_abs()));
     }
-    let start = |home: Option<Home<'static>>| {
-        let entry = home.as_ref().map_or(CgroupEntry::None, Home::entry);
+    let start = |home: Option<ChildCgroup<'static>>| {
+        let entry = home.as_ref().map_or(CgroupEntry::None, ChildCgroup::entry);
         let host = Host { entry, ..host.clone() };
         let plan = husk_plan::exec(&container, target, &host, &request.invocation(&record)?, memory())?;
         let mut command = command(&plan);
@@ -147,7 +147,7 @@ pub fn exec(
             // The limit is in force already, and the kernel kills everybody who shares its victim's memory.
             command.own_memory();
         }
-        if let Some(directory) = home.as_ref().and_then(Home::directory) {
+        if let Some(directory) = home.as_ref().and_then(ChildCgroup::directory) {
             enter(&mut command, directory)?;
         }
         Ok(Launched { home, ..perform(&command, plan)? })
@@ -208,7 +208,7 @@ fn begin(
 
 /// Whether the process of a created container may be entered. Its memory is undumpable until `start`, and the kernel then
 /// asks a caller for CAP_SYS_PTRACE in the user namespace that the container was created from (`ptrace_may_access`).
-fn check_is_open(init: process::Process) -> Result<(), Error> {
+fn check_is_open(init: process::ProcessId) -> Result<(), Error> {
     match fs::read_link(format!("/proc/{}/ns/user", init.pid)) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(Error::State(
             "cannot exec in a container that has not been started: until 'start' only root can enter it",

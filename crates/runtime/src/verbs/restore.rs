@@ -6,7 +6,7 @@
 //! ([`husk_plan::places`]).
 
 use crate::cgroups::resctrl;
-use crate::cgroups::{self, Home};
+use crate::cgroups::{self, ChildCgroup};
 use crate::child::hooks;
 use crate::child::launch::{command, memory, perform, show_own};
 use crate::child::serve::Arrival;
@@ -23,7 +23,7 @@ use crate::host::probe::probe;
 use crate::interrupt::Interrupt;
 use crate::sockets::notify;
 use crate::store::Store;
-use crate::store::process::Process;
+use crate::store::process::ProcessId;
 use crate::store::record::Record;
 use crate::verbs::create::{self, Creation};
 use crate::verbs::run::{Run, as_ended_by_signal, orphans};
@@ -103,7 +103,7 @@ pub fn restore(
         interrupt: &interrupt,
     };
     let restored = restoring.bring_back(&mut console);
-    warn(&restoring.home.as_mut().map(Home::take_warnings).unwrap_or_default());
+    warn(&restoring.home.as_mut().map(ChildCgroup::take_warnings).unwrap_or_default());
     let restored = restored.and_then(|process| creation.entry.release().map(|()| process));
     let ended = restored.and_then(|mut process| {
         let ended = match &signals {
@@ -130,7 +130,7 @@ struct Restoring<'c, 'r> {
     container: &'c Container,
     creation: &'r Creation,
     record: &'r mut Record,
-    home: Option<Home<'c>>,
+    home: Option<ChildCgroup<'c>>,
     interrupt: &'r Interrupt,
 }
 
@@ -155,7 +155,7 @@ impl Restoring<'_, '_> {
             options.bytes(option::LSM_MOUNT_CONTEXT, context);
         }
         mount_names(self.container, &host.cgroup, &mut options)?;
-        let start = Start::new()?.in_cgroup(self.home.as_ref().and_then(Home::directory))?;
+        let start = Start::new()?.in_cgroup(self.home.as_ref().and_then(ChildCgroup::directory))?;
         let mut start = if matches!(console, Console::Absent) { start } else { start.silent() };
         let namespaces = enter_namespaces(self.container, Start::FIRST_FREE, &mut options)?;
         for (number, namespace) in (Start::FIRST_FREE..).zip(namespaces) {
@@ -172,7 +172,7 @@ impl Restoring<'_, '_> {
         self.settle(&criu, &mut options)?;
 
         // Whoever deletes the container finds CRIU by this, if we are killed.
-        self.record.creating = Some(Process::of(criu.pid().cast_signed())?);
+        self.record.creating = Some(ProcessId::of(criu.pid().cast_signed())?);
         self.creation.entry.write(self.record)?;
         let mut restored = None;
         let request = protocol::request(Kind::Restore, Some(&options));
@@ -255,8 +255,8 @@ impl Restoring<'_, '_> {
                 let pid = process.id();
                 *restored = Some(process);
                 resctrl::join(self.container, pid, self.record, &self.creation.entry)?;
-                self.home.as_ref().map_or(Ok(()), Home::limit)?;
-                self.record.process = Some(Process::of(pid.cast_signed())?);
+                self.home.as_ref().map_or(Ok(()), ChildCgroup::limit)?;
+                self.record.process = Some(ProcessId::of(pid.cast_signed())?);
                 self.record.creating = None;
                 // CRIU makes one, whatever there was, for clocks that go on where they stood.
                 if is_apart(pid, "time") {

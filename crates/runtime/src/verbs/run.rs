@@ -1,6 +1,6 @@
 //! `run`: a container is created and started in one go, and watched to its end unless it is let go.
 
-use crate::cgroups::Home;
+use crate::cgroups::ChildCgroup;
 use crate::cgroups::resctrl;
 use crate::child::hooks;
 use crate::child::launch::{Launched, launch};
@@ -91,7 +91,7 @@ pub fn run(
     let mut launched = launched.map_err(|error| creation.entry.explain(error))?;
     let begun = begin(&mut launched, &container, &mut console, request, &creation, &mut record, &interrupt);
     let begun = begun.and_then(|()| watcher.tell(&launched.child, &interrupt));
-    warn(&launched.home.as_mut().map(Home::take_warnings).unwrap_or_default());
+    warn(&launched.home.as_mut().map(ChildCgroup::take_warnings).unwrap_or_default());
     let ended = begun.and_then(|()| match &signals {
         None => launched.wait_for_exec(&interrupt).map(|()| None),
         Some(signals) => {
