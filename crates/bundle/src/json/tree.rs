@@ -134,8 +134,8 @@ const FREE: [&str; 6] = ["annotations", "netDevices", "rdma", "sysctl", "timeOff
 /// What is for other systems.
 const ELSEWHERE: [&str; 5] = ["freebsd", "solaris", "vm", "windows", "zos"];
 
-/// Every key of runtime-spec 1.3.0 for Linux, sorted.
-const KEYS: [&str; 151] = [
+/// Every key of runtime-spec 1.3.0 for Linux, and those of 1.2 that it has no more, sorted.
+const KEYS: &[&str] = &[
     "access",
     "action",
     "additionalGids",
@@ -291,8 +291,9 @@ const KEYS: [&str; 151] = [
 
 #[cfg(test)]
 mod tests {
-    use super::{KEYS, settle};
+    use super::{ELSEWHERE, KEYS, settle};
     use serde_json::{Value, json};
+    use std::collections::BTreeSet;
 
     fn settled(mut config: Value) -> Result<(Value, Vec<String>), String> {
         let mut warnings = Vec::new();
@@ -303,6 +304,38 @@ mod tests {
     #[test]
     fn keys_are_sorted() {
         assert!(KEYS.is_sorted());
+    }
+
+    /// The keys of every object in a JSON schema.
+    fn keys_of(schema: &Value, found: &mut BTreeSet<String>) {
+        if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
+            found.extend(properties.keys().cloned());
+        }
+        match schema {
+            Value::Object(members) => members.values().for_each(|member| keys_of(member, found)),
+            Value::Array(elements) => elements.iter().for_each(|element| keys_of(element, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn keys_are_those_of_the_schema() {
+        let mut wanted = BTreeSet::new();
+        for schema in [
+            include_str!("../../tests/schema/config-schema.json"),
+            include_str!("../../tests/schema/config-linux.json"),
+            include_str!("../../tests/schema/defs.json"),
+            include_str!("../../tests/schema/defs-linux.json"),
+        ] {
+            keys_of(&serde_json::from_str(schema).unwrap(), &mut wanted);
+        }
+        // Names below `timeOffsets`, which may be any.
+        for other in ELSEWHERE.iter().chain(&["boottime", "monotonic"]) {
+            assert!(wanted.remove(*other), "{other} is not in the schema");
+        }
+        // Keys of 1.2.
+        wanted.extend(["enableCMT", "enableMBM"].map(str::to_owned));
+        assert_eq!(KEYS.iter().copied().map(str::to_owned).collect::<BTreeSet<_>>(), wanted);
     }
 
     #[test]
