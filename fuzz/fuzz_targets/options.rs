@@ -7,7 +7,7 @@
 mod machines;
 
 use bumpalo::Bump;
-use husk_plan::{Call, create};
+use husk_plan::{Invocation, create};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -35,7 +35,7 @@ fuzz_target!(|given: (u8, &str, &str, Vec<(u32, u32, u32)>)| {
     };
     for host in [machines::v1_root, machines::v2_root, machines::v2_rootless] {
         let memory = Bump::new();
-        match create(&container, &host(&container), &Call::default(), &memory) {
+        match create(&container, &host(&container), &Invocation::default(), &memory) {
             Ok(plan) => assert_eq!(plan.to_string().lines().count(), plan.steps.len()),
             Err(error) => assert!(!error.origin().is_empty()),
         }

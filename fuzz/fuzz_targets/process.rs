@@ -6,7 +6,7 @@
 mod machines;
 
 use bumpalo::Bump;
-use husk_plan::{Call, Target, exec};
+use husk_plan::{Invocation, JoinTarget, exec};
 use husk_script::sys::{Fd, namespace::Namespaces};
 use libfuzzer_sys::fuzz_target;
 use std::path::Path;
@@ -22,9 +22,9 @@ fuzz_target!(|bytes: &[u8]| {
     container.process = Some(process);
     for host in [machines::v1_root, machines::v2_root, machines::v2_rootless] {
         for namespaces in [Namespaces::EMPTY, Namespaces::USER | Namespaces::PID | Namespaces::MOUNT] {
-            let target = Target { init: Fd::new(9).unwrap(), namespaces };
+            let target = JoinTarget { init: Fd::new(9).unwrap(), namespaces };
             let memory = Bump::new();
-            match exec(&container, target, &host(&container), &Call::default(), &memory) {
+            match exec(&container, target, &host(&container), &Invocation::default(), &memory) {
                 Ok(plan) => assert_eq!(plan.to_string().lines().count(), plan.steps.len()),
                 Err(error) => assert!(!error.origin().is_empty()),
             }

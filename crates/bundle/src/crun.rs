@@ -1,8 +1,8 @@
 //! crun's annotations, which stand for fields that config.json does not have.
 
 use crate::container::{Container, MountContext, SeccompListener, UnknownCalls};
-use crate::error::{Error, Field, Kind};
-use crate::{Warning, absolute};
+use crate::error::{Error, Field, Kind, Warning};
+use crate::fields::values::absolute;
 use std::path::PathBuf;
 
 /// The prefix of crun's annotations.

@@ -2,7 +2,7 @@
 
 use husk_bundle::resources::parse;
 use husk_cgroup::Resources;
-use husk_cgroup::devices::{DevicePermissions as Access, Rule, Type};
+use husk_cgroup::devices::{DevicePermissions, Rule, Type};
 use husk_cgroup::resources::{BlockIo, Cpu, HugepageLimit, Memory, Network, Rdma, Throttle, WeightDevice};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -48,7 +48,7 @@ fn every_field_is_read() {
         kind,
         major: numbers.0,
         minor: numbers.1,
-        access: Access::parse(access).unwrap(),
+        access: DevicePermissions::parse(access).unwrap(),
     };
     let throttle = |rate| vec![Throttle { major: 8, minor: 0, rate }];
     let expected = Resources {

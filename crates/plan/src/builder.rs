@@ -1,7 +1,7 @@
 //! Writing a plan: each step together with the field it comes from, so that the two cannot drift
 //! apart.
 
-use crate::{mounts, program};
+use crate::words;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as BumpVec;
 use core::fmt::{self, Display, Formatter};
@@ -18,6 +18,9 @@ use std::rc::Rc;
 
 /// `SCHED_DEADLINE`.
 const SCHED_DEADLINE: u32 = 6;
+
+/// The parameter that adds a layer to an overlay, since Linux 6.8.
+pub(crate) const LAYER: &CStr = c"lowerdir+";
 
 /// What will be done.
 pub struct Plan<'b> {
@@ -57,7 +60,7 @@ impl Plan<'_> {
     fn adds_layers(&self, step: usize) -> bool {
         let mut steps = self.steps.iter().enumerate();
         steps.any(|(other, added)| {
-            matches!(added, Step::FsconfigString { key, .. } if *key == mounts::LAYER)
+            matches!(added, Step::FsconfigString { key, .. } if *key == LAYER)
                 && self.origin(other) == self.origin(step)
         })
     }
@@ -75,9 +78,9 @@ impl Plan<'_> {
                 "options longer than 4095 bytes with lowerdir need Linux 6.8"
             }
             (Step::CheckExecutable { .. }, errno) => {
-                return program::not_found(&self.program, errno).map(Meaning::Whole);
+                return words::not_found(&self.program, errno).map(Meaning::Whole);
             }
-            (Step::ExecveFirst { .. }, errno) => program::not_begun(errno)?,
+            (Step::ExecveFirst { .. }, errno) => words::not_begun(errno)?,
             (Step::Attach { place: Place::Ordinary, .. }, Errno::NOTDIR) => {
                 "must be mounted on ordinary directory"
             }

@@ -11,118 +11,36 @@
 #![forbid(unsafe_code)]
 
 mod builder;
-mod cgroup;
-mod devices;
-mod exec;
 pub mod hooks;
 mod host;
-mod identity;
-mod ids;
-mod kernel;
-mod keyring;
-mod legacy;
-mod lsm;
-mod masks;
+mod invocation;
 mod mounts;
 mod namespaces;
-mod network;
-mod places;
-mod process;
-mod procfs;
 mod program;
-mod resctrl;
-mod rootfs;
-mod seccomp;
-mod terminal;
+mod words;
 
 pub use builder::{Builder, Error, Meaning, Plan};
-pub use devices::{default_devices, makes_nodes};
-pub use exec::{Target, cpu_mask, exec};
 pub use host::{AppArmor, CgroupEntry, CgroupMount, Host, JoinedIds, NamespacePath, Resctrl, Selinux};
-pub use mounts::options;
+pub use invocation::{Invocation, Keyring, NewRoot, Start};
+pub use mounts::attach::options;
+pub use mounts::devices::{default_devices, makes_nodes};
+pub use mounts::places::places;
 pub use namespaces::apart;
-pub use places::places;
-pub use process::{keeps_null_streams, rlimits};
-pub use program::not_begun;
-pub use seccomp::decisions;
+pub use program::exec::{JoinTarget, cpu_mask, exec};
+pub use program::process::{keeps_null_streams, rlimits};
+pub use program::seccomp::decisions;
+pub use words::not_begun;
 
 use bumpalo::Bump;
 use husk_bundle::Container;
 use husk_bundle::container::{Access, NamespaceKind, NoNewPrivileges};
 use husk_script::Step;
-use husk_script::sys::Fd;
-use kernel::Writer;
-use seccomp::When;
-use terminal::Shown;
-
-/// What the command line adds to the configuration.
-#[derive(Clone, Copy, Debug)]
-pub struct Call<'a> {
-    /// The container's name.
-    pub id: &'a str,
-    /// When the program begins.
-    pub start: Start,
-    /// How the root file system becomes the root.
-    pub new_root: NewRoot,
-    /// Whose session keyring the program has.
-    pub keyring: Keyring,
-    /// How many of the caller's descriptors, from 3 upwards, are sockets that the program is to listen
-    /// on (sd_listen_fds(3)).
-    pub listen_fds: u32,
-    /// How many of the caller's descriptors, from there upwards, are passed on to the program.
-    pub preserve_fds: u32,
-}
-
-impl Call<'_> {
-    /// The lowest descriptor that is not the program's.
-    fn first_closed(&self) -> Fd {
-        let passed = self.listen_fds.saturating_add(self.preserve_fds);
-        let first =
-            i32::try_from(passed).ok().and_then(|passed| passed.checked_add(Fd::FIRST_EXTRA.number()));
-        first.and_then(Fd::new).unwrap_or(Fd::MAX)
-    }
-}
-
-impl Default for Call<'_> {
-    /// A program that begins at once, with nothing said on the command line.
-    fn default() -> Self {
-        Self {
-            id: "ID",
-            start: Start::AtOnce,
-            new_root: NewRoot::Pivot,
-            keyring: Keyring::New,
-            listen_fds: 0,
-            preserve_fds: 0,
-        }
-    }
-}
-
-/// How the root file system becomes the root.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NewRoot {
-    /// By `pivot_root`: no name of the old root is left.
-    Pivot,
-    /// By moving it onto the old one, which a root on a ramdisk has to: that cannot be pivoted.
-    Move,
-}
-
-/// Whose session keyring the program has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keyring {
-    /// Its own.
-    New,
-    /// The caller's.
-    Callers,
-}
-
-/// Where the child waits for `start`.
-#[derive(Clone, Copy, Debug)]
-pub enum Start {
-    /// It does not: it execs as soon as everything is ready.
-    AtOnce,
-    /// On this socket.
-    On(Fd),
-}
+use mounts::{attach, devices, masks, rootfs};
+use namespaces::kernel::Writer;
+use namespaces::{ids, kernel, procfs};
+use program::seccomp::When;
+use program::terminal::Shown;
+use program::{identity, keyring, lsm, process, seccomp, terminal};
 
 /// Writes the plan of a container into `memory`.
 ///
@@ -135,10 +53,10 @@ pub enum Start {
 pub fn create<'b>(
     container: &Container,
     host: &Host,
-    call: &Call<'_>,
+    invocation: &Invocation<'_>,
     memory: &'b Bump,
 ) -> Result<Plan<'b>, Error> {
-    let start = call.start;
+    let start = invocation.start;
     let mut plan = Builder::new(memory);
     let Some(process) = &container.process else {
         // The specification lets `create` do without one, and refuses `start` then (runtime.md, "Start"). As
@@ -149,8 +67,8 @@ pub fn create<'b>(
     };
     refuse_on_host(container, &mut plan)?;
 
-    resctrl::check(container, host, &mut plan)?;
-    process::detach(call, host, None, &mut plan);
+    host::check_resctrl(container, host, &mut plan)?;
+    process::detach(invocation, host, None, &mut plan);
     namespaces::lead_session(container, host, &mut plan);
     let streams = hooks::open_streams(container, &mut plan)?;
     // The caller's, before there is another.
@@ -165,8 +83,8 @@ pub fn create<'b>(
     // Before anything is made that the container's limits should count, and before another process is born.
     namespaces::settle(container, host, &mut plan);
     // Before kernel parameters, some of which are of a device.
-    network::devices(container, host, &mut plan)?;
-    keyring::join(container, call, proc, &mut plan)?;
+    kernel::net_devices(container, host, &mut plan)?;
+    keyring::join(container, invocation, proc, &mut plan)?;
     kernel::names(container, &mut plan)?;
     kernel::sysctl(container, host, proc, Writer::Caller, &mut plan)?;
     // Before another process is born, which would enter a new time namespace.
@@ -185,11 +103,11 @@ pub fn create<'b>(
     procfs::close(proc, &mut plan);
     // What is made is made with the permissions that are asked for.
     plan.at("process.user.umask").push(Step::Umask { mask: builder::mode(0) });
-    let late = mounts::attach(&mounts::Around { container, host, root }, &mut plan)?;
+    let late = mounts::attach(&attach::Around { container, host, root }, &mut plan)?;
     devices::create(container, host, root, &mut plan)?;
     // "After the runtime environment has been created" and "before the `pivot_root`" (config.md); and while
     // they can still change what is covered or made read-only below.
-    hooks::before_pivot(container, call.id, root, streams, &mut plan)?;
+    hooks::before_pivot(container, invocation.id, root, streams, &mut plan)?;
     process::make_cwd(container, root, &mut plan)?;
     // While the host's null device can still be mounted; and on descriptors below the new root, so it
     // makes no difference that it is not yet the root.
@@ -200,7 +118,7 @@ pub fn create<'b>(
     // Now that devices, mounts and the console are in them.
     late.seal(&mut plan);
     masks::read_only(container, root, &mut plan)?;
-    rootfs::enter(container, host, call.new_root, root, &mut plan)?;
+    rootfs::enter(container, host, invocation.new_root, root, &mut plan)?;
     process::null_streams(container, host, &mut plan)?;
 
     // After everything that is run for the container and not in it, which would be confined too.
@@ -209,7 +127,7 @@ pub fn create<'b>(
     if !namespaces::appears_last(container, host) {
         process::scheduler(container, &mut plan);
     }
-    identity::assume(container, host, call, &mut plan)?;
+    identity::assume(container, host, invocation, &mut plan)?;
     // Everything that needs privilege is done.
     namespaces::appear(container, host, start, &mut plan);
     if namespaces::appears_last(container, host) {
@@ -217,7 +135,7 @@ pub fn create<'b>(
     }
     terminal::control(container, &mut plan);
     // The kernel forgets this signal when ids change.
-    process::die_with_creator(start, &mut plan);
+    namespaces::die_with_creator(start, &mut plan);
     if process.no_new_privileges == NoNewPrivileges::Set {
         plan.at("process.noNewPrivileges").push(Step::NoNewPrivs);
     }
@@ -231,8 +149,8 @@ pub fn create<'b>(
     process::hide_memory(&mut plan);
     process::wait(start, &mut plan);
     seccomp::load(container, host, When::Last, &mut plan)?;
-    let environment = process::environment(process, host, call, &mut plan)?;
-    hooks::before_exec(container, call.id, environment, &mut plan)?;
+    let environment = process::environment(process, host, invocation, &mut plan)?;
+    hooks::before_exec(container, invocation.id, environment, &mut plan)?;
     process::exec(process, environment, &mut plan)?;
     Ok(plan.finish(namespaces::born_in(container, host)))
 }

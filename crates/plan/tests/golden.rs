@@ -5,7 +5,7 @@ mod machines;
 
 use bumpalo::Bump;
 use husk_bundle::Container;
-use husk_plan::{Call, Host, create, places};
+use husk_plan::{Host, Invocation, create, places};
 use machines::{v1_root, v2_root, v2_rootless};
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use std::path::Path;
 #[track_caller]
 fn agrees(example: &str, machine: &str, host: fn(&Container) -> Host) {
     let plan = |container: &Container, host: &Host| {
-        create(container, host, &Call::default(), &Bump::new()).unwrap().to_string()
+        create(container, host, &Invocation::default(), &Bump::new()).unwrap().to_string()
     };
     is_golden(example, &format!("plan-{machine}.txt"), host, plan);
 }

@@ -4,7 +4,7 @@
 mod machines;
 
 use bumpalo::Bump;
-use husk_plan::{Call, create};
+use husk_plan::{Invocation, create};
 use machines::{v1_root, v2_root, v2_rootless};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -93,7 +93,7 @@ fn no_configuration_makes_planning_panic() {
             };
             for host in [v1_root, v2_root, v2_rootless] {
                 let memory = Bump::new();
-                match create(&container, &host(&container), &Call::default(), &memory) {
+                match create(&container, &host(&container), &Invocation::default(), &memory) {
                     Ok(plan) => {
                         planned += 1;
                         assert_eq!(plan.to_string().lines().count(), plan.steps.len(), "{config}");

@@ -3,7 +3,7 @@
 use bumpalo::Bump;
 use husk_bundle::Container;
 use husk_plan::{
-    AppArmor, Call, CgroupEntry, CgroupMount, Host, Keyring, Plan, Selinux, Target, create, exec,
+    AppArmor, CgroupEntry, CgroupMount, Host, Invocation, JoinTarget, Keyring, Plan, Selinux, create, exec,
 };
 use husk_script::sys::Fd;
 use husk_script::sys::namespace::Namespaces;
@@ -36,9 +36,9 @@ fn host() -> Host {
 }
 
 /// The plan of a container whose process has `field`, without what stands before each step.
-fn listing(field: &str, host: &Host, call: &Call<'_>) -> Result<Vec<String>, String> {
+fn listing(field: &str, host: &Host, invocation: &Invocation<'_>) -> Result<Vec<String>, String> {
     let memory = Bump::new();
-    create(&container(field), host, call, &memory).map(lines).map_err(|error| error.to_string())
+    create(&container(field), host, invocation, &memory).map(lines).map_err(|error| error.to_string())
 }
 
 fn lines(plan: Plan<'_>) -> Vec<String> {
@@ -71,7 +71,7 @@ fn in_order(lines: &[String], wanted: &[&str]) {
 fn a_profile_is_told_through_the_callers_procfs_after_the_root_has_changed() {
     let field = r#""apparmorProfile": "a profile""#;
     let apart = Host { apparmor: AppArmor::Apart, ..host() };
-    let lines = listing(field, &apart, &Call::default()).unwrap();
+    let lines = listing(field, &apart, &Invocation::default()).unwrap();
     in_order(
         &lines,
         &[
@@ -86,10 +86,10 @@ fn a_profile_is_told_through_the_callers_procfs_after_the_root_has_changed() {
     );
     let alone = Host { apparmor: AppArmor::Alone, ..host() };
     in_order(
-        &listing(field, &alone, &Call::default()).unwrap(),
+        &listing(field, &alone, &Invocation::default()).unwrap(),
         &["r1 = open in proc thread-self/attr/exec", "write r1 \"exec a profile\""],
     );
-    let refused = listing(field, &host(), &Call::default()).unwrap_err();
+    let refused = listing(field, &host(), &Invocation::default()).unwrap_err();
     assert_eq!(refused, "process.apparmorProfile: apparmor: config provided but apparmor not supported");
 }
 
@@ -98,10 +98,10 @@ fn its_file_is_opened_by_who_writes_to_it() {
     let host = Host { apparmor: AppArmor::Apart, ..host() };
     // In another process: who shares its memory cannot join a time namespace.
     let namespaces = Namespaces::PID | Namespaces::TIME;
-    let target = Target { init: Fd::new(7).unwrap(), namespaces };
+    let target = JoinTarget { init: Fd::new(7).unwrap(), namespaces };
     let memory = Bump::new();
     let container = container(r#""apparmorProfile": "a""#);
-    let lines = lines(exec(&container, target, &host, &Call::default(), &memory).unwrap());
+    let lines = lines(exec(&container, target, &host, &Invocation::default(), &memory).unwrap());
     let opened = "r1 = open in proc thread-self/attr/apparmor/exec";
     in_order(&lines, &["clone-parent", opened, "join pid,time 7", "write r1 \"exec a\"", "clone-parent"]);
 }
@@ -119,19 +119,19 @@ fn a_label_is_the_keyrings_too() {
         "close r1",
     ];
     let program = ["r1 = open in proc thread-self/attr/exec", "pivot-root . .", "write r1 \"u:r:t:s0\""];
-    let lines = listing(field, &on, &Call::default()).unwrap();
+    let lines = listing(field, &on, &Invocation::default()).unwrap();
     in_order(&lines, &[&keyring[..], &program[..]].concat());
-    let callers = Call { keyring: Keyring::Callers, ..Call::default() };
+    let callers = Invocation { keyring: Keyring::Callers, ..Invocation::default() };
     let lines = listing(field, &on, &callers).unwrap();
     in_order(&lines, &program);
     assert!(!lines.iter().any(|line| line.contains("key")), "{lines:?}");
     let memory = Bump::new();
-    let target = Target { init: Fd::new(7).unwrap(), namespaces: Namespaces::PID };
-    let joining = self::lines(exec(&container(field), target, &on, &Call::default(), &memory).unwrap());
+    let target = JoinTarget { init: Fd::new(7).unwrap(), namespaces: Namespaces::PID };
+    let joining = self::lines(exec(&container(field), target, &on, &Invocation::default(), &memory).unwrap());
     let keyring = ["r0 = open /proc", "r1 = open in proc thread-self/attr/exec"];
     let then =
         ["r2 = open in proc thread-self/attr/keycreate", "close r2", "close r0", "write r1 \"u:r:t:s0\""];
     in_order(&joining, &[&keyring[..], &then[..]].concat());
-    let refused = listing(field, &host(), &Call::default()).unwrap_err();
+    let refused = listing(field, &host(), &Invocation::default()).unwrap_err();
     assert!(refused.contains("selinux is disabled or not supported"), "{refused}");
 }

@@ -4,7 +4,7 @@
 mod machines;
 
 use bumpalo::Bump;
-use husk_plan::{Call, Error, create};
+use husk_plan::{Error, Invocation, create};
 use machines::v2_root;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -19,7 +19,7 @@ fn ptmx_of_the_host_is_not_removed() {
             "linux": { "namespaces": [{ "type": "mount" }] }
         });
         let (container, _) = husk_bundle::parse(config.to_string().as_bytes(), Path::new("/bundle")).unwrap();
-        create(&container, &v2_root(&container), &Call::default(), &Bump::new()).unwrap().to_string()
+        create(&container, &v2_root(&container), &Invocation::default(), &Bump::new()).unwrap().to_string()
     };
     assert!(plan("rootfs").contains("unlink"), "{}", plan("rootfs"));
     assert!(!plan("/").contains("unlink"), "{}", plan("/"));
@@ -43,7 +43,7 @@ fn plan(mount: &Value, namespaces: &[&str]) -> Result<String, Error> {
     });
     let (container, _) = husk_bundle::parse(config.to_string().as_bytes(), Path::new("/bundle")).unwrap();
     let memory = Bump::new();
-    Ok(create(&container, &v2_root(&container), &Call::default(), &memory)?.to_string())
+    Ok(create(&container, &v2_root(&container), &Invocation::default(), &memory)?.to_string())
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! What can go wrong with a container.
 
-use crate::status::Status;
-use crate::store::NoRecord;
-use crate::trust::Distrust;
 use husk_script::sys::Errno;
+use rustix::process::geteuid;
 use std::fmt::{self, Display, Formatter};
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// More than this is no record: it holds less than the configuration, which may be as long.
+pub(crate) const MOST_BYTES: u64 = 64 << 20;
 
 /// Why a verb failed. The words that engines look for are runc's.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +40,7 @@ pub enum Error {
         why: NoRecord,
     },
     /// A store that somebody else could change.
-    #[error("store {}: {}{why}", store.display(), Place(store, place))]
+    #[error("store {}: {}{why}", store.display(), UntrustedPath(store, place))]
     Distrusted {
         /// The directory of the containers.
         store: PathBuf,
@@ -57,7 +58,7 @@ pub enum Error {
         /// Its name.
         id: String,
         /// What it is.
-        status: Status,
+        status: &'static str,
     },
     /// A user or group that nobody is.
     #[error("{what} {text:?}: {reason}")]
@@ -184,11 +185,61 @@ impl Error {
 }
 
 /// Which place it is that others could change, if it is not the store itself.
-struct Place<'e>(&'e Path, &'e Path);
+struct UntrustedPath<'e>(&'e Path, &'e Path);
 
-impl Display for Place<'_> {
+impl Display for UntrustedPath<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self(store, place) = self;
         if store == place { Ok(()) } else { write!(f, "{}: ", place.display()) }
+    }
+}
+
+/// What is wrong with who may change a file or directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Distrust {
+    /// It belongs to somebody who is neither root nor the caller.
+    Owner {
+        /// Who that is.
+        uid: u32,
+    },
+    /// Others may write to it.
+    Writable {
+        /// Its permissions.
+        mode: u32,
+    },
+}
+
+impl Display for Distrust {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Owner { uid } => {
+                let us = geteuid().as_raw();
+                write!(f, "it belongs to user {uid}, who is neither root nor the caller (user {us})")
+            }
+            Self::Writable { mode } => {
+                write!(f, "others may write to it (mode {mode:04o}): take that away with 'chmod go-w'")
+            }
+        }
+    }
+}
+
+/// Why what is where a record should be is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoRecord {
+    /// It is a symlink, a directory, a FIFO, or anything else that is not a regular file.
+    NoFile,
+    /// It is longer than a record can be.
+    TooLong,
+    /// Somebody else could have written it.
+    Distrusted(Distrust),
+}
+
+impl Display for NoRecord {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoFile => f.write_str("it is not a regular file"),
+            Self::TooLong => write!(f, "it is longer than {} MiB", MOST_BYTES >> 20),
+            Self::Distrusted(why) => why.fmt(f),
+        }
     }
 }

@@ -53,7 +53,7 @@ impl Interrupt {
         Ok(Self { before: Some(before), arriving: OnceCell::new() })
     }
 
-    /// The signals are blocked already, and stay so: [`Signals`](crate::supervise::Signals) passes them on later.
+    /// The signals are blocked already, and stay so: [`Signals`](crate::child::supervise::Signals) passes them on later.
     pub(crate) fn held() -> Self {
         Self { before: None, arriving: OnceCell::new() }
     }

@@ -11,7 +11,7 @@
 use super::Message;
 use super::protocol::{numbered, option, pair};
 use crate::error::Error;
-use crate::probe::{cgroup2, unescaped};
+use crate::host::probe::{cgroup2, unescaped};
 use husk_bundle::Container;
 use husk_bundle::container::{NamespaceKind, Source};
 use husk_plan::CgroupMount;

@@ -2,7 +2,7 @@
 
 use super::settings::Directories;
 use crate::error::Error;
-use crate::regular;
+use crate::host::files;
 use rustix::fs::ResolveFlags;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
@@ -23,7 +23,7 @@ pub(crate) fn explain(error: Error, directories: &Directories, directory: &Path,
 
 fn errors(directories: &Directories, name: &str) -> Vec<String> {
     // A link would lead to what others have written.
-    let Ok(file) = regular::open(directories.of_log(), name, ResolveFlags::NO_SYMLINKS) else {
+    let Ok(file) = files::open_regular(directories.of_log(), name, ResolveFlags::NO_SYMLINKS) else {
         return Vec::new();
     };
     let lines = BufReader::new(file.take(MOST_BYTES)).split(b'\n').map_while(Result::ok);

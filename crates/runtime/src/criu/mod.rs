@@ -12,12 +12,13 @@ pub(crate) mod external;
 pub(crate) mod failure;
 pub(crate) mod protocol;
 mod settings;
+pub(crate) mod streams;
 mod wire;
 
-use crate::cgroups::is_unprivileged;
+use crate::child::launch::enter;
 use crate::error::Error;
+use crate::host::namespaces::is_unprivileged;
 use crate::interrupt::Interrupt;
-use crate::launch::enter;
 use husk_bundle::{Field, Warning};
 use husk_script::sys::Errno;
 use husk_spawn::{Child, Command, Reason, Stdio, find_program};

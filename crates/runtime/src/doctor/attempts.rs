@@ -48,7 +48,7 @@ pub(super) fn overlay() -> Outcome {
 /// A mount of the root file system with other ids.
 pub(super) fn idmapped_mount() -> Outcome {
     let map = || vec![IdMapping { container_id: 0, host_id: 1, size: 1 }];
-    let Ok(users) = crate::trees::make(&(map(), map())) else { return Err(Errno::NOSPC) };
+    let Ok(users) = crate::child::trees::make(&(map(), map())) else { return Err(Errno::NOSPC) };
     let tree = open_tree(CWD, c"/", OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)?;
     mount_setattr_idmap(Fd::of(&tree), Extent::Top, Fd::of(&users))
 }

@@ -1,9 +1,9 @@
 //! What is found on a machine. Plain data: tests write down machines that are not there.
 
 use super::attempts::{self, Outcome};
-use crate::seal::{self, Sealed};
-use crate::users::Users;
-use crate::{probe, procfs};
+use crate::host::seal::{self, Sealed};
+use crate::host::users::Users;
+use crate::host::{files, probe};
 use husk_cgroup::systemd::{Owner, Systemd};
 use husk_plan::CgroupMount;
 use husk_script::sys::{Errno, landlock};
@@ -165,7 +165,7 @@ fn cgroups(is_root: bool) -> Cgroups {
     match probe::cgroup() {
         CgroupMount::V2 => {
             let below = |path: &str| top.join(path.trim_start_matches('/'));
-            let own = procfs::read("/proc/self/cgroup").unwrap_or_default();
+            let own = files::read_procfs("/proc/self/cgroup").unwrap_or_default();
             let own = own.lines().find_map(|line| line.strip_prefix("0::")).map(below);
             let uid = geteuid().as_raw();
             // What systemd has for a user wherever they logged in from.
@@ -215,7 +215,7 @@ fn has_privileges(path: &Path) -> bool {
 }
 
 fn line(path: &str) -> Option<String> {
-    procfs::read(path).ok().map(|text| text.trim_end().to_owned())
+    files::read_procfs(path).ok().map(|text| text.trim_end().to_owned())
 }
 
 fn number(path: &str) -> Option<u64> {

@@ -1,7 +1,8 @@
 //! From what was found to what it means and what to do. Pure.
 
-use super::{Facts, Finding, Hierarchies, UserNamespaces, Verdict};
-use crate::seal::Sealed;
+use super::facts::{Facts, Hierarchies, UserNamespaces};
+use super::finding::{Finding, Verdict};
+use crate::host::seal::Sealed;
 use husk_script::sys::Errno;
 
 /// The oldest kernel that has all that is used without asking.

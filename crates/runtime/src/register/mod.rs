@@ -8,7 +8,7 @@ mod containerd;
 mod json;
 
 use crate::error::Error;
-use crate::whole::{self, Draft};
+use crate::store::whole::{self, Draft};
 use rustix::fs::{AtFlags, Gid, Mode, Uid, fchmod, fchown, fstat, statat};
 use rustix::io::Errno;
 use std::fs;

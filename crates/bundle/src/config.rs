@@ -1,0 +1,112 @@
+//! The whole of config.json: from a file to a [`Container`].
+
+use crate::container::{Access, Container, MountContext, UnknownCalls};
+use crate::crun;
+use crate::error::{Error, Field, Kind, Warning};
+use crate::fields::{hooks, linux, mounts, process, unread};
+use crate::json::{tree, typed};
+use oci_spec::runtime::Spec;
+use std::fs::OpenOptions;
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+/// Reads the configuration of the bundle in `directory`, an absolute path: its `config.json`, if it is not in another
+/// file.
+///
+/// # Errors
+///
+/// If the file cannot be read or asks for something that no machine can do.
+pub fn load(directory: &Path, config: Option<&Path>) -> Result<(Container, Vec<Warning>), Error> {
+    let bytes = match config {
+        Some(file) => read(file).map_err(|kind| Field::new(&file.to_string_lossy()).error(kind)),
+        None => read(&directory.join("config.json")).map_err(|kind| Field::new("config.json").error(kind)),
+    };
+    parse(&bytes?, directory)
+}
+
+/// More than this is no configuration: one with 100,000 mounts has a fifth of it.
+const MOST_BYTES: u64 = 64 << 20;
+
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Kind> {
+    // Opening a FIFO would wait for a writer.
+    let nonblock = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = OpenOptions::new().read(true).custom_flags(nonblock).open(path).map_err(Kind::Read)?;
+    let metadata = file.metadata().map_err(Kind::Read)?;
+    if !metadata.is_file() {
+        return Err(Kind::NoFile);
+    }
+    // With room for one byte more, so that the end is seen at once. What is said to be longer than can be is
+    // not believed.
+    let length = usize::try_from(metadata.len().min(MOST_BYTES)).unwrap_or_default();
+    let mut bytes = Vec::with_capacity(length.min(1 << 20) + 1);
+    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(Kind::Read)?;
+    if bytes.len() as u64 > MOST_BYTES { Err(Kind::TooLong(MOST_BYTES)) } else { Ok(bytes) }
+}
+
+/// The same of bytes that were read elsewhere.
+///
+/// # Errors
+///
+/// As [`load`].
+pub fn parse(bytes: &[u8], directory: &Path) -> Result<(Container, Vec<Warning>), Error> {
+    let config = serde_json::from_slice(bytes)
+        .map_err(|error| Field::new("config.json").error(Kind::Json(error.to_string())))?;
+    resolve(config, directory)
+}
+
+/// The same of JSON that was read elsewhere.
+pub(crate) fn resolve(
+    mut config: serde_json::Value,
+    directory: &Path,
+) -> Result<(Container, Vec<Warning>), Error> {
+    let mut warnings = Vec::new();
+    tree::settle(&mut config, &mut warnings)?;
+    let gaps = unread::take(&mut config, &mut warnings)?;
+    let spec: Spec = typed::read(config, &Field::default())?;
+
+    let root = spec.root().as_ref().ok_or_else(|| Field::new("root").error(Kind::Missing))?;
+    if root.path().as_os_str().is_empty() {
+        return Err(Field::new("root.path").error(Kind::Empty));
+    }
+    let process = spec.process().as_ref();
+    let process = process.map(|process| process::resolve(process, &gaps)).transpose()?;
+    let mut container = Container {
+        bundle: directory.to_owned(),
+        rootfs: directory.join(root.path()),
+        rootfs_access: if root.readonly() == Some(true) { Access::ReadOnly } else { Access::ReadWrite },
+        rootfs_propagation: None,
+        process,
+        mounts: mounts::resolve(spec.mounts().as_deref().unwrap_or_default(), directory, &mut warnings)?,
+        hostname: spec.hostname().clone().filter(|name| !name.is_empty()),
+        domainname: spec.domainname().clone().filter(|name| !name.is_empty()),
+        namespaces: Vec::new(),
+        uid_mappings: Vec::new(),
+        gid_mappings: Vec::new(),
+        time_offsets: Vec::new(),
+        devices: Vec::new(),
+        sysctl: Default::default(),
+        masked_paths: Vec::new(),
+        readonly_paths: Vec::new(),
+        mount_label: None,
+        seccomp: None,
+        seccomp_listener: None,
+        unknown_calls: UnknownCalls::Ignored,
+        mount_context: MountContext::Whole,
+        pidfd_receiver: None,
+        personality: None,
+        memory_policy: gaps.memory_policy,
+        net_devices: Vec::new(),
+        intel_rdt: None,
+        cgroups_path: None,
+        resources: Default::default(),
+        hooks: hooks::resolve(&spec)?,
+        annotations: spec.annotations().clone().unwrap_or_default().into_iter().collect(),
+    };
+    if let Some(linux) = spec.linux() {
+        linux::resolve(linux, gaps.resources, &mut container, &mut warnings)?;
+    }
+    mounts::settle(&mut container, &mut warnings);
+    crun::apply(&mut container, &mut warnings)?;
+    Ok((container, warnings))
+}

@@ -1,0 +1,223 @@
+//! The process of an `exec`: a file of its own, or the container's own process with changes.
+
+use crate::container::{NoNewPrivileges, Process, Terminal};
+use crate::error::{Error, Field, Kind, Warning};
+use crate::fields::process::{environment, resolve};
+use crate::fields::unread;
+use crate::fields::values::{absolute, strings};
+use crate::json::typed;
+use caps::Capability;
+use serde_json::json;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// What the command line of an `exec` says of its process.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// The program and its arguments.
+    pub args: Vec<String>,
+    /// Variables that join those of the container's process, or replace them.
+    pub env: Vec<String>,
+    /// Another working directory.
+    pub cwd: Option<PathBuf>,
+    /// Whether it has a terminal; that of the container's process is not passed on.
+    pub terminal: bool,
+    /// Another user, and group if one is said.
+    pub user: Option<(u32, Option<u32>)>,
+    /// More groups.
+    pub additional_gids: Vec<u32>,
+    /// More capabilities, by name.
+    pub capabilities: Vec<String>,
+    /// Another AppArmor profile.
+    pub apparmor_profile: Option<String>,
+    /// Another SELinux label.
+    pub selinux_label: Option<String>,
+    /// Whether it may gain privileges, if that is said.
+    pub no_new_privileges: Option<NoNewPrivileges>,
+}
+
+/// Reads a file that holds what `process` of a config.json holds. How the process is confined and scheduled is as
+/// for the container's `own`, where the file does not say it.
+///
+/// # Errors
+///
+/// If it asks for something that no machine can do.
+pub fn process(bytes: &[u8], own: &Process) -> Result<(Process, Vec<Warning>), Error> {
+    let file = Field::new("process");
+    let process: serde_json::Value =
+        serde_json::from_slice(bytes).map_err(|error| file.error(Kind::Json(error.to_string())))?;
+    let is_said = |name: &str| process.get(name).is_some_and(|value| !value.is_null());
+    let (has_capabilities, has_affinity) = (is_said("capabilities"), is_said("execCPUAffinity"));
+    let mut warnings = Vec::new();
+    let mut config = json!({ "process": process });
+    let gaps = unread::take(&mut config, &mut warnings)?;
+    let process = typed::read(config["process"].take(), &file)?;
+    let mut process = resolve(&process, &gaps)?;
+    // As runc. Not so limits, and `noNewPrivileges`: who writes JSON by Go leaves out what is false.
+    if !has_capabilities {
+        process.capabilities = own.capabilities;
+    }
+    if !has_affinity {
+        process.exec_affinity.clone_from(&own.exec_affinity);
+    }
+    process.apparmor_profile = process.apparmor_profile.or_else(|| own.apparmor_profile.clone());
+    process.selinux_label = process.selinux_label.or_else(|| own.selinux_label.clone());
+    process.oom_score_adj = process.oom_score_adj.or(own.oom_score_adj);
+    process.scheduler = process.scheduler.or(own.scheduler);
+    process.io_priority = process.io_priority.or(own.io_priority);
+    Ok((process, warnings))
+}
+
+impl Changes {
+    /// The container's process with these changes.
+    ///
+    /// # Errors
+    ///
+    /// If one of them cannot be made.
+    pub fn apply(&self, mut process: Process) -> Result<Process, Error> {
+        let args = Field::new("args");
+        process.args = strings(&self.args, &args)?;
+        if process.args.is_empty() {
+            return Err(args.error(Kind::Empty));
+        }
+        let mut env =
+            process.env.iter().map(|variable| variable.to_string_lossy().into_owned()).collect::<Vec<_>>();
+        env.extend_from_slice(&self.env);
+        process.env = environment(&env, &Field::new("--env"))?;
+        if let Some(cwd) = &self.cwd {
+            absolute(cwd, &Field::new("--cwd"))?;
+            process.cwd.clone_from(cwd);
+        }
+        process.terminal = match (self.terminal, process.terminal) {
+            (false, _) => Terminal::No,
+            (true, Terminal::Yes(size)) => Terminal::Yes(size),
+            (true, Terminal::No) => Terminal::Yes(None),
+        };
+        if let Some((uid, gid)) = self.user {
+            process.uid = uid;
+            process.gid = gid.unwrap_or(process.gid);
+        }
+        process.additional_gids.extend_from_slice(&self.additional_gids);
+        self.add_capabilities(&mut process)?;
+        if let Some(profile) = &self.apparmor_profile {
+            process.apparmor_profile = Some(profile.clone());
+        }
+        if let Some(label) = &self.selinux_label {
+            process.selinux_label = Some(label.clone());
+        }
+        if let Some(wanted) = self.no_new_privileges {
+            process.no_new_privileges = wanted;
+        }
+        Ok(process)
+    }
+
+    /// Inheritable capabilities are never added: a program's file could then give what nobody asked for
+    /// (CVE-2022-29162). Ambient ones need them, so they are only added beside some that are there.
+    fn add_capabilities(&self, process: &mut Process) -> Result<(), Error> {
+        for (index, name) in self.capabilities.iter().enumerate() {
+            let unknown = || Field::new("--cap").index(index).error(Kind::Unknown(name.clone()));
+            let upper = name.to_ascii_uppercase();
+            let full = if upper.starts_with("CAP_") { upper } else { format!("CAP_{upper}") };
+            let bit = Capability::from_str(&full).map_err(|_| unknown())?.bitmask();
+            let sets = &mut process.capabilities;
+            sets.bounding |= bit;
+            sets.effective |= bit;
+            sets.permitted |= bit;
+            if sets.inheritable & bit != 0 {
+                sets.ambient |= bit;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::container::Capabilities;
+
+    fn base() -> Process {
+        let text = br#"{ "args": ["sh"], "cwd": "/", "user": { "uid": 0, "gid": 0 }, "env": ["A=1", "B=2"], "terminal": true,
+            "capabilities": { "bounding": ["CAP_CHOWN"], "inheritable": ["CAP_KILL"] } }"#;
+        let config: oci_spec::runtime::Process =
+            serde_json::from_slice(br#"{ "args": ["sh"], "cwd": "/", "user": { "uid": 0, "gid": 0 } }"#)
+                .unwrap();
+        let nothing = resolve(&config, &unread::Gaps::default()).unwrap();
+        process(text, &nothing).unwrap().0
+    }
+
+    #[test]
+    fn a_file_that_does_not_say_how_is_confined_as_the_container_is() {
+        let own = Process {
+            apparmor_profile: Some("confined".to_owned()),
+            selinux_label: Some("label".to_owned()),
+            oom_score_adj: Some(7),
+            io_priority: Some((2, 3)),
+            no_new_privileges: NoNewPrivileges::Set,
+            ..base()
+        };
+        let read = |text: &str| process(text.as_bytes(), &own).unwrap().0;
+        let silent =
+            read(r#"{ "args": ["sh"], "cwd": "/", "user": { "uid": 1, "gid": 0 }, "capabilities": null }"#);
+        let wanted = Process {
+            uid: 1,
+            env: Vec::new(),
+            terminal: Terminal::No,
+            no_new_privileges: NoNewPrivileges::Unset,
+            ..own.clone()
+        };
+        assert_eq!(format!("{silent:?}"), format!("{wanted:?}"));
+        let said = read(
+            r#"{ "args": ["sh"], "cwd": "/", "user": { "uid": 0, "gid": 0 }, "capabilities": {},
+            "apparmorProfile": "unconfined", "selinuxLabel": "other", "oomScoreAdj": 0 }"#,
+        );
+        assert_eq!(said.capabilities, Capabilities::default());
+        assert_eq!(
+            (said.apparmor_profile.as_deref(), said.selinux_label.as_deref()),
+            (Some("unconfined"), Some("other"))
+        );
+        assert_eq!(said.oom_score_adj, Some(0));
+    }
+
+    #[test]
+    fn what_is_not_said_is_the_containers() {
+        let changed = Changes { args: vec!["ls".to_owned()], ..Changes::default() }.apply(base()).unwrap();
+        assert_eq!(changed.args, [c"ls".to_owned()]);
+        assert_eq!(changed.env, base().env);
+        assert_eq!(changed.capabilities, base().capabilities);
+        assert_eq!(changed.terminal, Terminal::No);
+    }
+
+    #[test]
+    fn what_is_said_replaces_it() {
+        let changes = Changes {
+            args: vec!["ls".to_owned()],
+            env: vec!["B=3".to_owned(), "C=4".to_owned()],
+            user: Some((7, None)),
+            capabilities: vec!["CAP_KILL".to_owned(), "net_admin".to_owned()],
+            ..Changes::default()
+        };
+        let changed = changes.apply(base()).unwrap();
+        assert_eq!(changed.env, [c"A=1".to_owned(), c"B=3".to_owned(), c"C=4".to_owned()]);
+        assert_eq!((changed.uid, changed.gid), (7, 0));
+        let (kill, admin) = (Capability::CAP_KILL.bitmask(), Capability::CAP_NET_ADMIN.bitmask());
+        assert_eq!(changed.capabilities.permitted, kill | admin);
+        assert_eq!(changed.capabilities.inheritable, kill, "nothing is added to what files may give");
+        assert_eq!(changed.capabilities.ambient, kill);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let refused = |changes: Changes| changes.apply(base()).unwrap_err().to_string();
+        let args = vec!["ls".to_owned()];
+        assert_eq!(refused(Changes::default()), "args: is empty");
+        let env = vec!["B".to_owned()];
+        assert!(refused(Changes { args: args.clone(), env, ..Changes::default() }).contains("NAME=VALUE"));
+        let capabilities = vec!["CAP_X".to_owned()];
+        assert!(
+            refused(Changes { args, capabilities, ..Changes::default() }).contains("\"CAP_X\" is unknown")
+        );
+        assert_eq!(process(b"{}", &base()).unwrap_err().to_string(), "process.cwd: is missing");
+        assert!(process(b"[", &base()).is_err());
+    }
+}

@@ -1,0 +1,80 @@
+//! `linux.memoryPolicy`. What is wrong with it is said in runc's words; oci-spec would say it in its own.
+
+use crate::container::MemoryPolicy;
+use crate::error::{Error, Field, Kind};
+use crate::fields::values::cpu_list;
+use crate::json::typed;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// As it is written.
+#[derive(Deserialize)]
+struct Written {
+    #[serde(default)]
+    mode: String,
+    #[serde(default)]
+    nodes: String,
+    #[serde(default)]
+    flags: Vec<String>,
+}
+
+/// Modes by their number (linux/mempolicy.h), and which nodes they take.
+pub(crate) const MODES: [(&str, Nodes); 7] = [
+    ("MPOL_DEFAULT", Nodes::None),
+    ("MPOL_PREFERRED", Nodes::Any),
+    ("MPOL_BIND", Nodes::Some),
+    ("MPOL_INTERLEAVE", Nodes::Some),
+    ("MPOL_LOCAL", Nodes::None),
+    ("MPOL_PREFERRED_MANY", Nodes::Some),
+    ("MPOL_WEIGHTED_INTERLEAVE", Nodes::Some),
+];
+
+#[derive(Clone, Copy)]
+pub(crate) enum Nodes {
+    None,
+    Some,
+    Any,
+}
+
+/// `MPOL_F_*` of linux/mempolicy.h.
+pub(crate) const FLAGS: [(&str, u32); 3] = [
+    ("MPOL_F_NUMA_BALANCING", 1 << 13),
+    ("MPOL_F_RELATIVE_NODES", 1 << 14),
+    ("MPOL_F_STATIC_NODES", 1 << 15),
+];
+
+/// Takes it out of `linux`.
+pub(crate) fn take(linux: &mut Value) -> Result<Option<MemoryPolicy>, Error> {
+    let Some(written) = linux.as_object_mut().and_then(|linux| linux.remove("memoryPolicy")) else {
+        return Ok(None);
+    };
+    let field = Field::new("linux").key("memoryPolicy");
+    let Written { mode, nodes: list, flags } = typed::read(written, &field)?;
+    let known = MODES.iter().zip(0_u32..).find(|((name, _), _)| *name == mode);
+    let Some((&(_, takes), number)) = known else {
+        return Err(field.key("mode").error(Kind::Phrase(format!("invalid memory policy mode {mode:?}"))));
+    };
+    let nodes = cpu_list(&list, &field.key("nodes")).map_err(|_| {
+        field.key("nodes").error(Kind::Phrase(format!("invalid memory policy nodes {list:?}")))
+    })?;
+    match (takes, nodes.len()) {
+        (Nodes::None, 1..) => {
+            let text = format!("memory policy mode requires 0 nodes but got {}", nodes.len());
+            return Err(field.key("nodes").error(Kind::Phrase(text)));
+        }
+        (Nodes::Some, 0) => {
+            let text = "memory policy mode requires at least one node but got 0".to_owned();
+            return Err(field.key("nodes").error(Kind::Phrase(text)));
+        }
+        _ => {}
+    }
+    let mut bits = number;
+    for (index, flag) in flags.iter().enumerate() {
+        let Some((_, bit)) = FLAGS.iter().find(|(name, _)| name == flag) else {
+            let text = format!("invalid memory policy flag {flag:?}");
+            return Err(field.key("flags").index(index).error(Kind::Phrase(text)));
+        };
+        bits |= bit;
+    }
+    Ok(Some(MemoryPolicy { mode: bits, nodes }))
+}

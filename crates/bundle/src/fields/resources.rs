@@ -1,0 +1,222 @@
+//! `linux.resources`, of a configuration or by itself, as an update has it.
+
+use crate::error::{Error, Field, Kind, Warning};
+use crate::json::{tree, typed};
+use husk_cgroup::Resources;
+use husk_cgroup::devices::{DevicePermissions, Rule, Type};
+use husk_cgroup::resources::{BlockIo, Cpu, HugepageLimit, Memory, Network, Rdma, Throttle, WeightDevice};
+use oci_spec::runtime::{self as oci, LinuxDeviceType};
+use serde_json::{Map, Value, json};
+
+/// Where a configuration has them.
+pub(crate) const FIELD: &str = "linux.resources";
+
+/// Reads resources that stand by themselves. What they do not name stays unsaid.
+///
+/// # Errors
+///
+/// If they are no JSON, or ask for what no machine has.
+pub fn parse(bytes: &[u8]) -> Result<(Resources, Vec<Warning>), Error> {
+    let field = Field::new(FIELD);
+    let value: Value =
+        serde_json::from_slice(bytes).map_err(|error| field.error(Kind::Json(error.to_string())))?;
+    let mut warnings = Vec::new();
+    // In its place, so that what is said of it names the field.
+    let mut config = json!({ "linux": { "resources": value } });
+    tree::settle(&mut config, &mut warnings)?;
+    let mut value = config.pointer_mut("/linux/resources").map(Value::take).unwrap_or_default();
+    let gaps = take(&mut value)?;
+    let resources: oci::LinuxResources = typed::read(value, &field)?;
+    let resources = resolve(&resources, gaps, &mut warnings)?;
+    Ok((resources, warnings))
+}
+
+/// What of resources oci-spec cannot read.
+#[derive(Debug, Default)]
+pub(crate) struct Gaps {
+    /// `pids.limit`, of which oci-spec cannot say that it is not there. 0 is a limit.
+    pub(crate) pids_limit: Option<i64>,
+    /// `hugepageLimits`, of which oci-spec reads half the range.
+    hugepage_limits: Vec<HugepageLimit>,
+}
+
+/// Takes that out of the JSON.
+pub(crate) fn take(resources: &mut Value) -> Result<Gaps, Error> {
+    let field = Field::new(FIELD);
+    let Some(resources) = resources.as_object_mut() else {
+        // serde would take a list for the members in their order.
+        return Err(field.error(Kind::Json("is not an object".to_owned())));
+    };
+    let mut gaps = Gaps::default();
+    for device in resources.get_mut("devices").and_then(Value::as_array_mut).into_iter().flatten() {
+        // Go's nothing, which some engines write out.
+        if let Some(device) = device.as_object_mut().filter(|device| device.get("type") == Some(&"".into())) {
+            device.remove("type");
+        }
+    }
+    if let Some(pids) = resources.remove("pids") {
+        let field = field.key("pids").key("limit");
+        gaps.pids_limit = pids.get("limit").map(|limit| read(limit, &field)).transpose()?;
+    }
+    let field = field.key("hugepageLimits");
+    let limits: Vec<Map<String, Value>> = match resources.remove("hugepageLimits") {
+        None => Vec::new(),
+        Some(limits) => read(&limits, &field)?,
+    };
+    for (index, limit) in limits.iter().enumerate() {
+        let field = field.index(index);
+        let member = |key| limit.get(key).ok_or_else(|| field.key(key).error(Kind::Missing));
+        let page_size: String = read(member("pageSize")?, &field.key("pageSize"))?;
+        // It becomes a part of a file's name.
+        if page_size.is_empty() || !page_size.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            return Err(field.key("pageSize").error(Kind::Unknown(page_size)));
+        }
+        let limit = read(member("limit")?, &field.key("limit"))?;
+        gaps.hugepage_limits.push(HugepageLimit { page_size, limit });
+    }
+    Ok(gaps)
+}
+
+fn read<T: serde::de::DeserializeOwned>(value: &Value, field: &Field) -> Result<T, Error> {
+    T::deserialize(value).map_err(|error| field.error(Kind::Json(error.to_string())))
+}
+
+/// Resources with all names looked up.
+pub(crate) fn resolve(
+    resources: &oci::LinuxResources,
+    gaps: Gaps,
+    warnings: &mut Vec<Warning>,
+) -> Result<Resources, Error> {
+    let field = Field::new(FIELD);
+    let memory = resources.memory().as_ref();
+    if let Some(memory) = memory {
+        warn_of_memory(memory, &field.key("memory"), warnings);
+    }
+    Ok(Resources {
+        devices: devices(resources.devices().as_deref().unwrap_or_default(), &field.key("devices"))?,
+        memory: memory.map(self::memory).unwrap_or_default(),
+        cpu: resources.cpu().as_ref().map(cpu).unwrap_or_default(),
+        pids_limit: gaps.pids_limit,
+        block_io: resources.block_io().as_ref().map(block_io).unwrap_or_default(),
+        hugepage_limits: gaps.hugepage_limits,
+        network: resources.network().as_ref().map(network).unwrap_or_default(),
+        rdma: resources
+            .rdma()
+            .iter()
+            .flatten()
+            .map(|(device, limits)| (device.clone(), rdma(limits)))
+            .collect(),
+        unified: resources.unified().clone().unwrap_or_default().into_iter().collect(),
+    })
+}
+
+fn devices(devices: &[oci::LinuxDeviceCgroup], field: &Field) -> Result<Vec<Rule>, Error> {
+    let devices = devices.iter().enumerate();
+    devices.map(|(index, device)| rule(device, &field.index(index))).collect()
+}
+
+fn rule(device: &oci::LinuxDeviceCgroup, field: &Field) -> Result<Rule, Error> {
+    let kind = match device.typ() {
+        None | Some(LinuxDeviceType::A) => Type::All,
+        Some(LinuxDeviceType::B) => Type::Block,
+        Some(LinuxDeviceType::C) => Type::Character,
+        Some(other) => return Err(field.key("type").error(Kind::Unknown(other.as_str().to_owned()))),
+    };
+    let number = |number: Option<i64>, key| match number {
+        // -1 is any to those who have no nothing.
+        None | Some(-1) => Ok(None),
+        Some(number) => match u32::try_from(number) {
+            Ok(number) => Ok(Some(number)),
+            Err(_) => Err(field.key(key).error(Kind::Range(number.into()))),
+        },
+    };
+    let letters = device.access().as_deref().unwrap_or_default();
+    let access = field.key("access");
+    if letters.is_empty() {
+        return Err(access.error(Kind::Empty));
+    }
+    // The letter of a type that means all of them is found here too; as for runc it says nothing.
+    let known = letters.replace('a', "");
+    Ok(Rule {
+        allow: device.allow(),
+        kind,
+        major: number(device.major(), "major")?,
+        minor: number(device.minor(), "minor")?,
+        access: DevicePermissions::parse(&known)
+            .ok_or_else(|| access.error(Kind::Unknown(letters.to_owned())))?,
+    })
+}
+
+/// What has gone from kernels, and what there never was another value of in version 2.
+fn warn_of_memory(memory: &oci::LinuxMemory, field: &Field, warnings: &mut Vec<Warning>) {
+    let asked = [
+        ("kernel", memory.kernel().is_some()),
+        ("kernelTCP", memory.kernel_tcp().is_some()),
+        ("useHierarchy", memory.use_hierarchy() == Some(false)),
+    ];
+    for (key, _) in asked.into_iter().filter(|(_, asked)| *asked) {
+        let text = "is ignored: kernels do not have this any more".to_owned();
+        warnings.push(Warning::new(field.key(key), text));
+    }
+}
+
+fn memory(memory: &oci::LinuxMemory) -> Memory {
+    Memory {
+        limit: memory.limit(),
+        reservation: memory.reservation(),
+        swap: memory.swap(),
+        swappiness: memory.swappiness(),
+        disable_oom_killer: memory.disable_oom_killer() == Some(true),
+        check_before_update: memory.check_before_update() == Some(true),
+    }
+}
+
+fn cpu(cpu: &oci::LinuxCpu) -> Cpu {
+    Cpu {
+        shares: cpu.shares(),
+        quota: cpu.quota(),
+        period: cpu.period(),
+        burst: cpu.burst(),
+        idle: cpu.idle(),
+        realtime_runtime: cpu.realtime_runtime(),
+        realtime_period: cpu.realtime_period(),
+        cpus: cpu.cpus().clone().filter(|cpus| !cpus.is_empty()),
+        mems: cpu.mems().clone().filter(|mems| !mems.is_empty()),
+    }
+}
+
+fn block_io(block_io: &oci::LinuxBlockIo) -> BlockIo {
+    let throttles = |devices: &Option<Vec<oci::LinuxThrottleDevice>>| {
+        let devices = devices.iter().flatten();
+        devices
+            .map(|device| Throttle { major: device.major(), minor: device.minor(), rate: device.rate() })
+            .collect()
+    };
+    let weights = block_io.weight_device().iter().flatten().map(|device| WeightDevice {
+        major: device.major(),
+        minor: device.minor(),
+        weight: device.weight(),
+        leaf_weight: device.leaf_weight(),
+    });
+    BlockIo {
+        weight: block_io.weight(),
+        leaf_weight: block_io.leaf_weight(),
+        weight_devices: weights.collect(),
+        read_bytes: throttles(block_io.throttle_read_bps_device()),
+        write_bytes: throttles(block_io.throttle_write_bps_device()),
+        read_operations: throttles(block_io.throttle_read_iops_device()),
+        write_operations: throttles(block_io.throttle_write_iops_device()),
+    }
+}
+
+fn network(network: &oci::LinuxNetwork) -> Network {
+    let priorities = network.priorities().iter().flatten();
+    Network {
+        class_id: network.class_id(),
+        priorities: priorities.map(|each| (each.name().clone(), each.priority())).collect(),
+    }
+}
+
+fn rdma(limits: &oci::LinuxRdma) -> Rdma {
+    Rdma { hca_handles: limits.hca_handles(), hca_objects: limits.hca_objects() }
+}

@@ -1,0 +1,279 @@
+//! Every problem of a configuration at once, for people who write one.
+//!
+//! There is one reading of a configuration, [`parse`](crate::parse), and it stops at the first problem.
+//! So that there is no second one to disagree with it, this takes what it stopped at out of the
+//! configuration, or puts something harmless in its place, and has it read again, until nothing is left
+//! to stop at. What then follows from what was taken out is nobody's fault and is not told.
+
+use crate::config::{read, resolve};
+use crate::container::Container;
+use crate::error::{Error, Field, Kind, Warning};
+use crate::json::{tree, twice};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// What is wrong with a configuration.
+#[derive(Debug)]
+pub struct Problems {
+    /// What is in the way, in the order of reading.
+    pub errors: Vec<Error>,
+    /// What is carried out otherwise than written.
+    pub warnings: Vec<Warning>,
+    /// What was asked, if nothing is in the way.
+    pub container: Option<Container>,
+}
+
+/// More problems than that nobody reads, and each costs a reading.
+const MOST: usize = 200;
+
+/// Everything that is wrong with `config.json` of the bundle in `directory`, an absolute path.
+#[must_use]
+pub fn problems(directory: &Path) -> Problems {
+    match read(&directory.join("config.json")) {
+        Ok(bytes) => problems_in(&bytes, directory),
+        Err(kind) => unreadable(kind),
+    }
+}
+
+/// The same of bytes that were read elsewhere.
+#[must_use]
+pub fn problems_in(bytes: &[u8], directory: &Path) -> Problems {
+    match serde_json::from_slice(bytes) {
+        Ok(config) => {
+            let mut problems = of(config, directory);
+            // Tolerated: JSON that can be read is UTF-8.
+            let json = std::str::from_utf8(bytes).unwrap_or_default();
+            problems.warnings.extend(twice::keys(json, MOST));
+            problems
+        }
+        Err(error) => unreadable(Kind::Json(error.to_string())),
+    }
+}
+
+fn unreadable(kind: Kind) -> Problems {
+    let errors = vec![Field::new("config.json").error(kind)];
+    Problems { errors, warnings: Vec::new(), container: None }
+}
+
+fn of(mut config: Value, directory: &Path) -> Problems {
+    let mut unknown = tree::unknown(&config);
+    let mut errors: Vec<Error> = Vec::new();
+    let mut mended = Mended::default();
+    let mut read = None;
+    // Each round takes something out, so there is an end.
+    for _ in 0..10 * MOST {
+        let error = match resolve(config.clone(), directory) {
+            Ok(found) => {
+                read = Some(found);
+                break;
+            }
+            Err(error) => error,
+        };
+        let field = error.field.to_string();
+        let follows = mended.is_behind(&field);
+        if !follows {
+            errors.push(Error { field: mended.restored(&error.field), ..error });
+        }
+        if errors.len() == MOST || !mended.mend(&mut config, &field, follows) {
+            break;
+        }
+    }
+    let (container, warnings) = read.unzip();
+    let warnings = warnings.into_iter().flatten();
+    unknown.extend(warnings.map(|warning| Warning { field: mended.restored(&warning.field), ..warning }));
+    Problems { container: container.filter(|_| errors.is_empty()), errors, warnings: unknown }
+}
+
+/// What was changed to read on.
+#[derive(Default)]
+struct Mended {
+    /// The fields, as they were called when it was done.
+    fields: Vec<String>,
+    /// Of those the elements of arrays, taken out so that those behind have moved up.
+    elements: Vec<(String, usize)>,
+}
+
+impl Mended {
+    /// Whether a problem of this field follows from what was changed: it is that field, or holds it.
+    fn is_behind(&self, field: &str) -> bool {
+        self.fields.iter().any(|mended| {
+            mended.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        })
+    }
+
+    /// Changes the configuration so that it is no longer in the way. `again` says that something harmless
+    /// in its place did not help.
+    fn mend(&mut self, config: &mut Value, field: &str, again: bool) -> bool {
+        let (parent, last) = split(field);
+        self.fields.push(field.to_owned());
+        let Some(place) = find(config, parent) else {
+            // What is in the way is not there; what it should be in is taken out.
+            return !parent.is_empty() && self.mend(config, parent, true);
+        };
+        match (place, last) {
+            (Value::Object(members), Last::Key(key)) => {
+                let spelled = members.keys().find(|member| member.eq_ignore_ascii_case(key)).cloned();
+                let harmless = if again { None } else { harmless(key) };
+                match (spelled, harmless) {
+                    (spelled, Some(harmless)) => {
+                        members.insert(spelled.unwrap_or_else(|| key.to_owned()), harmless);
+                        true
+                    }
+                    (Some(spelled), None) => members.remove(&spelled).is_some(),
+                    (None, None) => !parent.is_empty() && self.mend(config, parent, true),
+                }
+            }
+            (Value::Array(elements), Last::Index(index)) if index < elements.len() => {
+                elements.remove(index);
+                self.elements.push((parent.to_owned(), index));
+                // The next one has its name now.
+                self.fields.retain(|mended| !mended.starts_with(field));
+                self.fields.push(format!("{parent}[]"));
+                true
+            }
+            _ => !parent.is_empty() && self.mend(config, parent, true),
+        }
+    }
+
+    /// The name that a field has in the file, before elements were taken out.
+    fn restored(&self, field: &Field) -> Field {
+        let mut name = field.to_string();
+        for (array, removed) in self.elements.iter().rev() {
+            let Some(rest) = name.strip_prefix(array.as_str()).and_then(|rest| rest.strip_prefix('[')) else {
+                continue;
+            };
+            let Some((index, rest)) = rest.split_once(']') else { continue };
+            if let Some(index) = index.parse::<usize>().ok().filter(|index| index >= removed) {
+                name = format!("{array}[{}]{rest}", index + 1);
+            }
+        }
+        Field::new(&name)
+    }
+}
+
+/// What can stand in place of what has to be there.
+fn harmless(key: &str) -> Option<Value> {
+    Some(match key {
+        "ociVersion" => json!("1.3.0"),
+        "root" => json!({ "path": "rootfs" }),
+        "path" | "destination" | "cwd" => json!("/"),
+        "args" => json!(["/"]),
+        "user" => json!({ "uid": 0, "gid": 0 }),
+        "uid" | "gid" => json!(0),
+        _ => return None,
+    })
+}
+
+/// The last part of a field's name.
+enum Last<'a> {
+    Key(&'a str),
+    Index(usize),
+}
+
+/// A field's name as what it is in, and what it is there.
+fn split(field: &str) -> (&str, Last<'_>) {
+    if let Some((parent, index)) = field.strip_suffix(']').and_then(|field| field.rsplit_once('['))
+        && let Ok(index) = index.parse()
+    {
+        return (parent, Last::Index(index));
+    }
+    // Names that somebody chose may have dots in them.
+    for map in ["annotations.", "linux.sysctl.", "linux.resources.unified."] {
+        if let Some(key) = field.strip_prefix(map) {
+            return (map.trim_end_matches('.'), Last::Key(key));
+        }
+    }
+    let (parent, key) = field.rsplit_once('.').unwrap_or(("", field));
+    (parent, Last::Key(key))
+}
+
+/// The value that a field's name names, whatever case its keys have.
+fn find<'a>(value: &'a mut Value, field: &str) -> Option<&'a mut Value> {
+    if field.is_empty() {
+        return Some(value);
+    }
+    let (parent, last) = split(field);
+    match (find(value, parent)?, last) {
+        (Value::Object(members), Last::Key(key)) => {
+            members.iter_mut().find(|(member, _)| member.eq_ignore_ascii_case(key)).map(|(_, value)| value)
+        }
+        (Value::Array(elements), Last::Index(index)) => elements.get_mut(index),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Problems, of};
+    use serde_json::{Value, json};
+    use std::path::Path;
+
+    fn told(config: Value) -> (Vec<String>, Vec<String>) {
+        let Problems { errors, warnings, container } = of(config, Path::new("/bundle"));
+        assert_eq!(container.is_some(), errors.is_empty());
+        (errors.iter().map(ToString::to_string).collect(), warnings.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn what_is_right_has_no_problem() {
+        let config = json!({ "ociVersion": "1.3.0", "root": { "path": "r" },
+            "process": { "user": { "uid": 0, "gid": 0 }, "args": ["sh"], "cwd": "/" } });
+        assert_eq!(told(config), (vec![], vec![]));
+    }
+
+    #[test]
+    fn every_problem_is_told_once_and_under_the_name_it_has() {
+        let tmpfs = |options: Value| json!({ "destination": "/a", "type": "tmpfs", "options": options });
+        let (errors, warnings) = told(json!({
+            "root": {},
+            "process": {
+                "user": { "uid": -1, "gid": 0 },
+                "args": [],
+                "cwd": "here",
+                "env": ["A=1", "B", "C=1", "D", "E\0=1"],
+                "rlimits": [{ "type": "RLIMIT_NONSENSE", "soft": 1, "hard": 1 }],
+                "capabilities": { "bounding": ["CAP_NONSENSE"] }
+            },
+            "mounts": [tmpfs(json!([])), tmpfs(json!("ro")), { "destination": "/b" }, tmpfs(json!([1])), {}],
+            "linux": {
+                "namespaces": [{ "type": "pid" }, { "type": "pod" }, { "type": "pid" }],
+                "sysctl": { "net.ipv4.ip_forward": 1 },
+                "maskedpaths": ["proc"],
+                "colour": "red"
+            }
+        }));
+        let wanted = [
+            "process.env[4]: holds a NUL byte",
+            "root.path: is empty",
+            "process.user.uid: invalid value",
+            "process.args: is empty",
+            "process.cwd: \"here\" is not an absolute path",
+            "process.env[1]: is not of the form NAME=VALUE",
+            "process.env[3]: is not of the form NAME=VALUE",
+            "process.rlimits[0].type: unknown variant",
+            "mounts[1].options: invalid type",
+            "mounts[2].type: is missing",
+            "mounts[3].options[0]: invalid type",
+            "mounts[4].destination: is missing",
+            "mounts[4].type: is missing",
+            "linux.namespaces[1].type: unknown variant",
+            "linux.namespaces[2].type: \"pid\" is there twice",
+            "linux.sysctl.net.ipv4.ip_forward: invalid type",
+            "linux.maskedPaths[0]: \"proc\" is not an absolute path",
+        ];
+        for start in wanted {
+            assert_eq!(
+                errors.iter().filter(|error| error.starts_with(start)).count(),
+                1,
+                "{start}: {errors:#?}"
+            );
+        }
+        assert_eq!(errors.len(), wanted.len(), "{errors:#?}");
+        let wanted = [
+            "linux.colour: is unknown and ignored",
+            "linux.maskedpaths: is taken as \"maskedPaths\"",
+            "process.capabilities.bounding[0]: \"CAP_NONSENSE\" is unknown and ignored",
+        ];
+        assert_eq!(warnings, wanted);
+    }
+}

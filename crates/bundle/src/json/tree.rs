@@ -1,0 +1,368 @@
+//! The configuration as JSON, before anybody asks what it means: what Go, and so runc, reads otherwise
+//! than serde is made the same, and what no field can hold is refused.
+
+use crate::error::{Error, Field, Kind, Warning};
+use serde_json::{Map, Value};
+
+/// Makes the tree one that serde reads as Go does.
+///
+/// Go takes null for absent everywhere; serde only where there is an `Option`. Go takes a key whatever
+/// its case; a key that is misspelled so, and ignored as one that is unknown, could be `maskedpaths`. A
+/// string with a NUL byte is none that the kernel can be told. (Of a key that is there twice the last
+/// counts, in Go as in serde_json's tree.)
+pub(crate) fn settle(config: &mut Value, warnings: &mut Vec<Warning>) -> Result<(), Error> {
+    if !config.is_object() {
+        return Err(Place::Top.field().error(Kind::Json("is no JSON object".to_owned())));
+    }
+    walk(config, &Place::Top, warnings)
+}
+
+fn walk(value: &mut Value, place: &Place<'_>, warnings: &mut Vec<Warning>) -> Result<(), Error> {
+    match value {
+        Value::String(text) if text.contains('\0') => Err(place.field().error(Kind::Nul)),
+        Value::Object(members) => {
+            members.retain(|_, member| !member.is_null());
+            let names_are_free = place.key().is_some_and(|key| FREE.contains(&key));
+            if names_are_free {
+                if let Some(key) = members.keys().find(|key| key.contains('\0')) {
+                    return Err(Place::Key(place, key).field().error(Kind::Nul));
+                }
+            } else {
+                spell(members, place, warnings)?;
+            }
+            for (key, member) in members {
+                walk(member, &Place::Key(place, key), warnings)?;
+            }
+            Ok(())
+        }
+        Value::Array(elements) => {
+            let elements = elements.iter_mut().enumerate();
+            for (index, element) in elements.filter(|(_, element)| !element.is_null()) {
+                walk(element, &Place::Index(place, index), warnings)?;
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Every key that the specification does not have. It says to ignore them (config.md, "Extensibility"),
+/// and one who writes a configuration wants to know.
+pub(crate) fn unknown(config: &Value) -> Vec<Warning> {
+    fn look(value: &Value, place: &Place<'_>, found: &mut Vec<Warning>) {
+        match value {
+            Value::Object(members) => {
+                let names_are_free = place.key().is_some_and(|key| FREE.contains(&key));
+                for (key, member) in members {
+                    let here = Place::Key(place, key);
+                    let is = |known: &&str| known.eq_ignore_ascii_case(key);
+                    if names_are_free || KEYS.iter().any(&is) {
+                        look(member, &here, found);
+                    } else if !(matches!(place, Place::Top) && ELSEWHERE.iter().any(is)) {
+                        found.push(Warning::new(here.field(), "is unknown and ignored".to_owned()));
+                    }
+                }
+            }
+            Value::Array(elements) => {
+                let elements = elements.iter().enumerate();
+                elements.for_each(|(index, element)| look(element, &Place::Index(place, index), found));
+            }
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    look(config, &Place::Top, &mut found);
+    found
+}
+
+/// Gives each key the specification's spelling.
+fn spell(
+    members: &mut Map<String, Value>,
+    place: &Place<'_>,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), Error> {
+    let misspelled = |key: &String| {
+        if KEYS.binary_search(&key.as_str()).is_ok() {
+            return None;
+        }
+        let known = KEYS.iter().find(|known| known.eq_ignore_ascii_case(key));
+        known.map(|known| (key.clone(), *known))
+    };
+    let found: Vec<_> = members.keys().filter_map(misspelled).collect();
+    for (key, known) in found {
+        let field = Place::Key(place, &key).field();
+        let Some(member) = members.remove(&key) else { continue };
+        match (members.get_mut(known), member) {
+            (None, member) => drop(members.insert(known.to_owned(), member)),
+            // As Go, and so runc, has it: what both say of one thing is put together.
+            (Some(Value::Object(there)), Value::Object(more)) => there.extend(more),
+            (Some(_), _) => return Err(field.error(Kind::Twice(known.to_owned()))),
+        }
+        warnings.push(Warning::new(field, format!("is taken as {known:?}")));
+    }
+    Ok(())
+}
+
+/// Where in the tree a value is, in words only when somebody asks.
+enum Place<'a> {
+    Top,
+    Key(&'a Place<'a>, &'a str),
+    Index(&'a Place<'a>, usize),
+}
+
+impl Place<'_> {
+    fn field(&self) -> Field {
+        match self {
+            Self::Top => Field::new("config.json"),
+            Self::Key(Self::Top, key) => Field::new(key),
+            Self::Key(parent, key) => parent.field().key(key),
+            Self::Index(parent, index) => parent.field().index(*index),
+        }
+    }
+
+    fn key(&self) -> Option<&str> {
+        match self {
+            Self::Key(_, key) => Some(key),
+            _ => None,
+        }
+    }
+}
+
+/// Objects whose keys are names that somebody chose.
+const FREE: [&str; 6] = ["annotations", "netDevices", "rdma", "sysctl", "timeOffsets", "unified"];
+
+/// What is for other systems.
+const ELSEWHERE: [&str; 5] = ["freebsd", "solaris", "vm", "windows", "zos"];
+
+/// Every key of runtime-spec 1.3.0 for Linux, and those of 1.2 that it has no more, sorted.
+const KEYS: &[&str] = &[
+    "access",
+    "action",
+    "additionalGids",
+    "allow",
+    "ambient",
+    "annotations",
+    "apparmorProfile",
+    "architectures",
+    "args",
+    "blockIO",
+    "bounding",
+    "burst",
+    "capabilities",
+    "cgroupsPath",
+    "checkBeforeUpdate",
+    "class",
+    "classID",
+    "closID",
+    "commandLine",
+    "consoleSize",
+    "containerID",
+    "cpu",
+    "cpus",
+    "createContainer",
+    "createRuntime",
+    "cwd",
+    "deadline",
+    "defaultAction",
+    "defaultErrnoRet",
+    "destination",
+    "devices",
+    "disableOOMKiller",
+    "domain",
+    "domainname",
+    "effective",
+    "enableCMT",
+    "enableMBM",
+    "enableMonitoring",
+    "env",
+    "errnoRet",
+    "execCPUAffinity",
+    "fileMode",
+    "final",
+    "flags",
+    "gid",
+    "gidMappings",
+    "hard",
+    "hcaHandles",
+    "hcaObjects",
+    "height",
+    "hooks",
+    "hostID",
+    "hostname",
+    "hugepageLimits",
+    "idle",
+    "index",
+    "inheritable",
+    "initial",
+    "intelRdt",
+    "ioPriority",
+    "kernel",
+    "kernelTCP",
+    "l3CacheSchema",
+    "leafWeight",
+    "limit",
+    "linux",
+    "listenerMetadata",
+    "listenerPath",
+    "major",
+    "maskedPaths",
+    "memBwSchema",
+    "memory",
+    "memoryPolicy",
+    "mems",
+    "minor",
+    "mode",
+    "mountLabel",
+    "mounts",
+    "name",
+    "names",
+    "namespaces",
+    "nanosecs",
+    "netDevices",
+    "network",
+    "nice",
+    "noNewPrivileges",
+    "nodes",
+    "ociVersion",
+    "oomScoreAdj",
+    "op",
+    "options",
+    "pageSize",
+    "path",
+    "period",
+    "permitted",
+    "personality",
+    "pids",
+    "policy",
+    "poststart",
+    "poststop",
+    "prestart",
+    "priorities",
+    "priority",
+    "process",
+    "quota",
+    "rate",
+    "rdma",
+    "readonly",
+    "readonlyPaths",
+    "realtimePeriod",
+    "realtimeRuntime",
+    "reservation",
+    "resources",
+    "rlimits",
+    "root",
+    "rootfsPropagation",
+    "runtime",
+    "scheduler",
+    "schemata",
+    "seccomp",
+    "secs",
+    "selinuxLabel",
+    "shares",
+    "size",
+    "soft",
+    "source",
+    "startContainer",
+    "swap",
+    "swappiness",
+    "syscalls",
+    "sysctl",
+    "terminal",
+    "throttleReadBpsDevice",
+    "throttleReadIOPSDevice",
+    "throttleWriteBpsDevice",
+    "throttleWriteIOPSDevice",
+    "timeOffsets",
+    "timeout",
+    "type",
+    "uid",
+    "uidMappings",
+    "umask",
+    "unified",
+    "useHierarchy",
+    "user",
+    "username",
+    "value",
+    "valueTwo",
+    "weight",
+    "weightDevice",
+    "width",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::{ELSEWHERE, KEYS, settle};
+    use serde_json::{Value, json};
+    use std::collections::BTreeSet;
+
+    fn settled(mut config: Value) -> Result<(Value, Vec<String>), String> {
+        let mut warnings = Vec::new();
+        settle(&mut config, &mut warnings).map_err(|error| error.to_string())?;
+        Ok((config, warnings.iter().map(ToString::to_string).collect()))
+    }
+
+    #[test]
+    fn keys_are_sorted() {
+        assert!(KEYS.is_sorted());
+    }
+
+    /// The keys of every object in a JSON schema.
+    fn keys_of(schema: &Value, found: &mut BTreeSet<String>) {
+        if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
+            found.extend(properties.keys().cloned());
+        }
+        match schema {
+            Value::Object(members) => members.values().for_each(|member| keys_of(member, found)),
+            Value::Array(elements) => elements.iter().for_each(|element| keys_of(element, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn keys_are_those_of_the_schema() {
+        let mut wanted = BTreeSet::new();
+        for schema in [
+            include_str!("../../tests/schema/config-schema.json"),
+            include_str!("../../tests/schema/config-linux.json"),
+            include_str!("../../tests/schema/defs.json"),
+            include_str!("../../tests/schema/defs-linux.json"),
+        ] {
+            keys_of(&serde_json::from_str(schema).unwrap(), &mut wanted);
+        }
+        // Names below `timeOffsets`, which may be any.
+        for other in ELSEWHERE.iter().chain(&["boottime", "monotonic"]) {
+            assert!(wanted.remove(*other), "{other} is not in the schema");
+        }
+        // Keys of 1.2.
+        wanted.extend(["enableCMT", "enableMBM"].map(str::to_owned));
+        assert_eq!(KEYS.iter().copied().map(str::to_owned).collect::<BTreeSet<_>>(), wanted);
+    }
+
+    #[test]
+    fn a_key_has_one_spelling() {
+        let (config, warnings) = settled(json!({ "Linux": { "maskedpaths": [], "x": 1 } })).unwrap();
+        assert_eq!(config, json!({ "linux": { "maskedPaths": [], "x": 1 } }));
+        let wanted = ["Linux: is taken as \"linux\"", "linux.maskedpaths: is taken as \"maskedPaths\""];
+        assert_eq!(warnings, wanted);
+        let (config, _) = settled(json!({ "linux": { "sysctl": {} }, "Linux": { "devices": [] } })).unwrap();
+        assert_eq!(config, json!({ "linux": { "sysctl": {}, "devices": [] } }));
+        let twice = settled(json!({ "hostname": "a", "hostName": "b" }));
+        assert_eq!(twice.unwrap_err(), "hostName: \"hostname\" is there twice");
+        let (config, warnings) = settled(json!({ "annotations": { "PATH": "" } })).unwrap();
+        assert_eq!((config, warnings), (json!({ "annotations": { "PATH": "" } }), vec![]));
+    }
+
+    #[test]
+    fn no_string_holds_a_nul() {
+        let nul = settled(json!({ "mounts": [{}, { "options": ["a", "b\0"] }] })).unwrap_err();
+        assert_eq!(nul, "mounts[1].options[1]: holds a NUL byte");
+        let nul = settled(json!({ "linux": { "sysctl": { "a\0": "" } } })).unwrap_err();
+        assert_eq!(nul, "linux.sysctl.a\\0: holds a NUL byte");
+    }
+
+    #[test]
+    fn null_is_absent_but_an_element() {
+        let (config, _) = settled(json!({ "a": null, "b": [null, { "c": null }] })).unwrap();
+        assert_eq!(config, json!({ "b": [null, {}] }));
+    }
+}

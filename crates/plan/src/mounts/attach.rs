@@ -1,0 +1,166 @@
+//! What mounts are made of: new file systems with their options, attributes, and the way into their place.
+
+use crate::builder::{Builder, Error, LAYER};
+use crate::host::Host;
+use crate::mounts::rootfs;
+use husk_bundle::Container;
+use husk_bundle::container::{Attributes, Mount};
+use husk_script::sys::mount::{Extent, MountPropagationFlags};
+use husk_script::{Place, Reg, Step, Target};
+use std::ffi::CStr;
+
+/// `MOUNT_ATTR_*` of linux/mount.h.
+pub(crate) mod attr {
+    pub(crate) const RDONLY: u64 = 0x01;
+    pub(crate) const NOSUID: u64 = 0x02;
+    pub(crate) const NODEV: u64 = 0x04;
+    pub(crate) const NOEXEC: u64 = 0x08;
+    pub(crate) const ATIME: u64 = 0x70;
+    pub(crate) const NODIRATIME: u64 = 0x80;
+    pub(crate) const NOSYMFOLLOW: u64 = 0x0020_0000;
+    /// What an outer user namespace can lock, beside the ways to keep access times.
+    pub(crate) const LOCKABLE: u64 = RDONLY | NOSUID | NODEV | NOEXEC;
+}
+
+/// What the mounts of one container have in common.
+pub(crate) struct Around<'a> {
+    pub(crate) container: &'a Container,
+    pub(crate) host: &'a Host,
+    pub(crate) root: Reg,
+}
+
+/// A new file system.
+pub(crate) struct New<'a> {
+    pub(crate) fstype: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) options: &'a [String],
+    pub(crate) attributes: Attributes,
+    pub(crate) label: Option<(&'static str, &'a str)>,
+}
+
+impl New<'_> {
+    /// Makes it for no place in particular.
+    pub(crate) fn mount(&self, plan: &mut Builder<'_>) -> Result<Reg, Error> {
+        let fs = self.configure(plan)?;
+        plan.push(Step::Fsmount { fs, attributes: self.attributes.set });
+        Ok(fs)
+    }
+
+    /// Sets what it is to be, short of making it.
+    pub(crate) fn configure(&self, plan: &mut Builder<'_>) -> Result<Reg, Error> {
+        let fs = plan.register()?;
+        let fstype = plan.text(self.fstype)?;
+        plan.push(Step::Fsopen { fstype, out: fs });
+        if !self.name.is_empty() {
+            string(fs, c"source", self.name, plan)?;
+        }
+        options(fs, self.options, plan)?;
+        if let Some((option, label)) = self.label {
+            let key = plan.text(option)?;
+            string(fs, key, label, plan)?;
+        }
+        if let Some(fd) = plan.pid_namespace.filter(|_| self.fstype == "proc") {
+            plan.push(Step::FsconfigFd { fs, key: c"pidns", fd: fd.into() });
+        }
+        Ok(fs)
+    }
+}
+
+/// Sets the options of a file system that is being made.
+///
+/// # Errors
+///
+/// If one of them has a NUL byte in it, or is longer than the kernel takes.
+pub fn options(fs: Reg, options: &[String], plan: &mut Builder<'_>) -> Result<(), Error> {
+    for option in options {
+        match option.split_once('=') {
+            Some(("lowerdir", value)) if value.len() > LONGEST => layers(fs, value, plan)?,
+            Some((key, value)) => {
+                let key = plan.text(key)?;
+                string(fs, key, value, plan)?;
+            }
+            None => {
+                let key = plan.text(option)?;
+                plan.push(Step::FsconfigFlag { fs, key });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The longest string that fsconfig(2) takes (fs/fsopen.c).
+pub(crate) const LONGEST: usize = 255;
+
+/// Sets a parameter to a string.
+fn string<'b>(fs: Reg, key: &'b CStr, value: &str, plan: &mut Builder<'b>) -> Result<(), Error> {
+    if value.len() > LONGEST {
+        let (key, length) = (key.to_string_lossy(), value.len());
+        return Err(plan.error(format!("{key}: a value of {length} bytes, and the kernel takes {LONGEST}")));
+    }
+    let value = plan.text(value)?;
+    plan.push(Step::FsconfigString { fs, key, value });
+    Ok(())
+}
+
+/// Sets the layers of an overlay one by one, for they are longer than a string may be, and longer than
+/// mount(2) takes. Here a colon or a backslash of a path stands for itself, and layers after an empty one hold data only
+/// (overlayfs.rst, "Data-only lower layers").
+fn layers(fs: Reg, value: &str, plan: &mut Builder<'_>) -> Result<(), Error> {
+    let (mut key, mut layer, mut is_escaped) = (LAYER, String::new(), false);
+    for char in value.chars().chain([':']) {
+        match char {
+            ':' if !is_escaped && layer.is_empty() => key = c"datadir+",
+            ':' if !is_escaped => string(fs, key, &std::mem::take(&mut layer), plan)?,
+            '\\' if !is_escaped => {
+                is_escaped = true;
+                continue;
+            }
+            char => layer.push(char),
+        }
+        is_escaped = false;
+    }
+    Ok(())
+}
+
+/// Gives a mount that was there before these attributes and no others, as runc does: one that is not
+/// mentioned is cleared, unless an outer user namespace has locked it. If nothing is said it stays as it is;
+/// and so does how access times are kept unless a way to keep them is named, as with mount(2).
+pub(crate) fn change(mount: Reg, attributes: Attributes, plan: &mut Builder<'_>) {
+    if attributes == Attributes::default() {
+        return;
+    }
+    let Attributes { set, clear } = attributes;
+    let is_said = set | clear;
+    let names_times = is_said & attr::ATIME != 0 || set & attr::NODIRATIME != 0;
+    let times = if names_times { attr::ATIME | attr::NODIRATIME & !set } else { 0 };
+    let clear = clear & !attr::NODIRATIME | attr::NOSYMFOLLOW & !set | times;
+    let unlocked = attr::LOCKABLE & !is_said;
+    plan.push(Step::MountSetattrUnlocked { mount: mount.into(), set, clear, unlocked });
+}
+
+/// Puts a mount that is nowhere yet where it belongs.
+pub(crate) fn put<'b>(
+    tree: Reg,
+    place: Place,
+    target: Target<'b>,
+    mount: &Mount,
+    root: Reg,
+    plan: &mut Builder<'b>,
+) {
+    let Attributes { set, clear } = mount.recursive_attributes;
+    if (set, clear) != (0, 0) {
+        plan.push(Step::MountSetattr { mount: tree.into(), extent: Extent::All, set, clear, propagation: 0 });
+    }
+    plan.push(Step::Attach { mount: tree, root: root.into(), target, place });
+    propagate(tree, mount, plan);
+}
+
+/// In their order, and only once it is in place: an unattached mount has no peers.
+pub(crate) fn propagate(tree: Reg, mount: &Mount, plan: &mut Builder<'_>) {
+    for propagation in &mount.propagation {
+        let extent = if propagation.recursive { Extent::All } else { Extent::Top };
+        let flags = rootfs::flags(*propagation).difference(MountPropagationFlags::REC);
+        let propagation = u64::from(flags.bits());
+        plan.push(Step::MountSetattr { mount: tree.into(), extent, set: 0, clear: 0, propagation });
+    }
+}

@@ -1,0 +1,115 @@
+//! Mounts of type `cgroup`: whatever hierarchies the host has.
+
+use crate::builder::{Builder, Error};
+use crate::host::CgroupMount;
+use crate::mounts::attach::{Around, New, attr, change, put};
+use crate::namespaces;
+use husk_bundle::container::{Attributes, Mount, NamespaceKind};
+use husk_script::sys::Errno;
+use husk_script::sys::mount::Extent;
+use husk_script::{Place, Reg, Step, Target};
+use std::path::{Path, PathBuf};
+
+/// What a mount of a hierarchy has whatever is asked, as runc has it.
+const ALWAYS: u64 = attr::NOSUID | attr::NODEV | attr::NOEXEC;
+
+pub(crate) fn attach<'b>(
+    mount: &Mount,
+    options: &[String],
+    target: Target<'b>,
+    around: &Around<'_>,
+    plan: &mut Builder<'b>,
+) -> Result<(), Error> {
+    let has_own = namespaces::has(around.container, NamespaceKind::Cgroup);
+    match &around.host.cgroup {
+        // See `hosts`.
+        CgroupMount::V2 if !has_own => show(Path::new("/sys/fs/cgroup"), mount, target, around, plan)?,
+        CgroupMount::V2 => {
+            let attributes = mount.attributes;
+            let new = New { fstype: "cgroup2", name: "cgroup", options, attributes, label: None };
+            let tree = new.mount(plan)?;
+            put(tree, Place::Directory, target, mount, around.root, plan);
+            plan.release(tree);
+        }
+        CgroupMount::V1(hierarchies) => {
+            let tmpfs = v1(hierarchies, has_own, mount, target, around.root, plan)?;
+            plan.release(tmpfs);
+        }
+    }
+    Ok(())
+}
+
+/// The host's mount of cgroup v2 that a mount of type `cgroup2` shows, if the container is in the host's cgroup
+/// namespace. A new mount there would set the flags of the host's hierarchy (kernel/cgroup/cgroup.c,
+/// `apply_cgroup_root_flags`): the host would lose `memory_recursiveprot`. A user namespace cannot mount it there at
+/// all.
+pub(crate) fn hosts<'a>(fstype: &str, around: &Around<'a>) -> Option<&'a Path> {
+    let has_own = namespaces::has(around.container, NamespaceKind::Cgroup);
+    around.host.cgroup2.as_deref().filter(|_| fstype == "cgroup2" && !has_own)
+}
+
+/// Shows a mount of the host.
+pub(crate) fn show<'b>(
+    path: &Path,
+    mount: &Mount,
+    target: Target<'b>,
+    around: &Around<'_>,
+    plan: &mut Builder<'b>,
+) -> Result<(), Error> {
+    let (tree, path) = (plan.register()?, plan.text(path)?);
+    plan.push(Step::OpenTree { path, extent: Extent::Top, out: tree });
+    change(tree, mount.attributes, plan);
+    put(tree, Place::Directory, target, mount, around.root, plan);
+    plan.release(tree);
+    Ok(())
+}
+
+/// The hierarchies of cgroup v1 side by side on a tmpfs, each of them as the container's own root
+/// where it has a cgroup namespace, else the caller's cgroup of it, read-only if the mount is.
+fn v1<'b>(
+    hierarchies: &[(String, PathBuf)],
+    own: bool,
+    mount: &Mount,
+    target: Target<'b>,
+    root: Reg,
+    plan: &mut Builder<'b>,
+) -> Result<Reg, Error> {
+    let read_only = mount.attributes.set & attr::RDONLY;
+    let attributes = Attributes { set: ALWAYS, clear: 0 };
+    let options = ["mode=755".to_owned()];
+    let new = New { fstype: "tmpfs", name: "tmpfs", options: &options, attributes, label: None };
+    let tmpfs = new.mount(plan)?;
+    put(tmpfs, Place::Directory, target, mount, root, plan);
+    for (name, path) in hierarchies {
+        let tree = if own {
+            let attributes = Attributes { set: ALWAYS | read_only, clear: 0 };
+            let options: Vec<_> = match name.strip_prefix("name=") {
+                Some(_) => vec![name.clone(), "none".to_owned()],
+                None => name.split(',').map(str::to_owned).collect(),
+            };
+            New { fstype: "cgroup", name: "cgroup", options: &options, attributes, label: None }
+                .mount(plan)?
+        } else {
+            let tree = plan.register()?;
+            let path = plan.text(path)?;
+            plan.push(Step::OpenTree { path, extent: Extent::Top, out: tree });
+            change(tree, mount.attributes, plan);
+            tree
+        };
+        let shown = name.strip_prefix("name=").unwrap_or(name);
+        let target = plan.target(Path::new(shown))?;
+        plan.push(Step::Attach { mount: tree, root: tmpfs.into(), target, place: Place::Directory });
+        plan.release(tree);
+        // Controllers that share a hierarchy are looked for by the name of each.
+        for controller in shown.split(',').filter(|controller| *controller != shown) {
+            let (name, target) = (plan.text(controller)?, plan.text(shown)?);
+            let (directory, tolerate) = (tmpfs.into(), Some(Errno::EXIST));
+            plan.push(Step::SymlinkIn { directory, name, target, tolerate });
+        }
+    }
+    if read_only != 0 {
+        let (set, extent) = (attr::RDONLY, Extent::Top);
+        plan.push(Step::MountSetattr { mount: tmpfs.into(), extent, set, clear: 0, propagation: 0 });
+    }
+    Ok(tmpfs)
+}

@@ -1,0 +1,70 @@
+//! File systems made by mount(2), for options that fsconfig(2) does not take.
+//!
+//! fsconfig(2) takes 255 bytes for a value, and an overlay of many layers needs more. mount(2) takes a page for all
+//! options together. It wants a place in the file system tree, so the new file system is mounted in a tmpfs that covers
+//! the container's root for a moment. A copy of the mount is kept, and tmpfs and mount are taken away again.
+
+use crate::builder::{Builder, Error, mode};
+use crate::mounts::attach::{LONGEST, New, attr};
+use husk_script::sys::mount::{Extent, MountFlags};
+use husk_script::{Reg, Step};
+
+/// The kernel reads one page of options, and its last byte ends the string (fs/namespace.c, `copy_mount_options`).
+const PAGE: usize = 4095;
+
+/// Returns the options of a file system as mount(2) takes them, if fsconfig(2) does not take one of them. Layers of an
+/// overlay that a page does not hold are left to fsconfig(2), which takes them one by one.
+pub(crate) fn data(new: &New<'_>, plan: &Builder<'_>) -> Result<Option<String>, Error> {
+    // These have steps of their own between their options and their mount.
+    if matches!(new.fstype, "tmpfs" | "proc") {
+        return Ok(None);
+    }
+    let is_long = |option: &String| option.split_once('=').is_some_and(|(_, value)| value.len() > LONGEST);
+    if new.name.len() <= LONGEST && !new.options.iter().any(is_long) {
+        return Ok(None);
+    }
+    let options = new.options.iter().filter(|option| flag(option).is_none()).cloned();
+    // A label has commas in it.
+    let label = new.label.map(|(option, label)| format!("{option}=\"{label}\""));
+    let data = options.chain(label).collect::<Vec<_>>().join(",");
+    match data.len() {
+        ..=PAGE => Ok(Some(data)),
+        _ if data.contains("lowerdir=") => Ok(None),
+        length => Err(plan.error(format!("options of {length} bytes in all, and the kernel takes {PAGE}"))),
+    }
+}
+
+/// Makes a file system and returns a mount of it that is not attached anywhere.
+pub(crate) fn mount(new: &New<'_>, data: &str, root: Reg, plan: &mut Builder<'_>) -> Result<Reg, Error> {
+    let (tmpfs, out) = (plan.register()?, plan.register()?);
+    plan.push(Step::Fsopen { fstype: c"tmpfs", out: tmpfs });
+    plan.push(Step::Fsmount { fs: tmpfs, attributes: attr::NOSUID | attr::NODEV | attr::NOEXEC });
+    plan.push(Step::MoveMount { mount: tmpfs.into(), target: root.into() });
+    plan.push(Step::Fchdir { directory: tmpfs.into() });
+    plan.push(Step::Mkdir { path: c"new", mode: mode(0o700), tolerate: None });
+    let flags = new.options.iter().filter_map(|option| flag(option)).collect();
+    let (source, fstype, data) = (plan.text(new.name)?, plan.text(new.fstype)?, plan.text(data)?);
+    plan.push(Step::Mount { source, target: c"new", fstype, flags, data });
+    plan.push(Step::OpenTree { path: c"new", extent: Extent::Top, out });
+    plan.push(Step::UmountDetach { target: c"." });
+    plan.push(Step::Close { fd: tmpfs.into() });
+    plan.release(tmpfs);
+    let set = new.attributes.set;
+    let clear = if set & attr::ATIME == 0 { 0 } else { attr::ATIME };
+    if set != 0 {
+        plan.push(Step::MountSetattr { mount: out.into(), extent: Extent::Top, set, clear, propagation: 0 });
+    }
+    Ok(out)
+}
+
+/// The flag of mount(2) for an option that is not part of its string. One that undoes a flag is none.
+fn flag(option: &str) -> Option<MountFlags> {
+    Some(match option {
+        "sync" => MountFlags::SYNCHRONOUS,
+        "dirsync" => MountFlags::DIRSYNC,
+        "lazytime" => MountFlags::LAZYTIME,
+        "mand" => MountFlags::PERMIT_MANDATORY_FILE_LOCKING,
+        "async" | "nolazytime" | "nomand" => MountFlags::empty(),
+        _ => return None,
+    })
+}

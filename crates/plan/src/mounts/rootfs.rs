@@ -1,0 +1,167 @@
+//! The root file system: a mount of its own at first, the root in the end.
+
+use crate::builder::{Builder, Error, mode};
+use crate::host::Host;
+use crate::invocation::NewRoot;
+use crate::namespaces;
+use husk_bundle::Container;
+use husk_bundle::container::{Access, NamespaceKind, Propagation, PropagationKind};
+use husk_script::sys::file::OFlags;
+use husk_script::sys::mount::{Extent, MountPropagationFlags};
+use husk_script::{Reg, Step};
+
+/// `MOUNT_ATTR_RDONLY`.
+const RDONLY: u64 = 0x1;
+
+/// What every runtime takes where nothing is said: mounts of the host arrive, ours do not leave.
+const DEFAULT_PROPAGATION: Propagation = Propagation { kind: PropagationKind::Slave, recursive: true };
+
+fn propagation(container: &Container) -> Propagation {
+    container.rootfs_propagation.unwrap_or(DEFAULT_PROPAGATION)
+}
+
+/// Whether no mount reaches the host: none, for one that is left as it was is the host's too, and is taken away from the
+/// host with the old root.
+fn is_private(propagation: Propagation) -> bool {
+    propagation.recursive && matches!(propagation.kind, PropagationKind::Slave | PropagationKind::Private)
+}
+
+/// Mounts the root file system over itself and leaves its descriptor in a register. Without a mount
+/// namespace it is only found: a mount would be the host's.
+pub(crate) fn attach(container: &Container, plan: &mut Builder<'_>) -> Result<Reg, Error> {
+    let flags_of_directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    if !namespaces::has(container, NamespaceKind::Mount) {
+        plan.at("root.path");
+        let path = plan.text(&container.rootfs)?;
+        let root = plan.register()?;
+        plan.push(Step::Open { path, flags: flags_of_directory, mode: mode(0), out: root });
+        return Ok(root);
+    }
+    let propagation = propagation(container);
+    plan.at("linux.rootfsPropagation");
+    plan.push(Step::MountChange { target: c"/", flags: flags(propagation) });
+
+    plan.at("root.path");
+    let path = plan.text(&container.rootfs)?;
+    let place = plan.register()?;
+    let root = plan.register()?;
+    plan.push(Step::Open { path, flags: flags_of_directory, mode: mode(0), out: place });
+    if !is_private(propagation) {
+        // The mount that it lies on: what is mounted there would be mounted on the host too, and the kernel
+        // makes no root of what lies on a shared mount (pivot_root(2)). A slave is not shared and still receives
+        // what the host mounts.
+        let apart = match propagation.kind {
+            PropagationKind::Slave => MountPropagationFlags::DOWNSTREAM,
+            _ => MountPropagationFlags::PRIVATE,
+        };
+        let propagation = u64::from(apart.bits());
+        plan.at("linux.rootfsPropagation");
+        plan.push(Step::MountSetattrAbove { directory: place.into(), propagation });
+        plan.at("root.path");
+    }
+    plan.push(Step::OpenTree { path, extent: Extent::All, out: root });
+    plan.push(Step::MoveMount { mount: root.into(), target: place.into() });
+    plan.release(place);
+    Ok(root)
+}
+
+/// Makes it the root.
+pub(crate) fn enter(
+    container: &Container,
+    host: &Host,
+    new_root: NewRoot,
+    root: Reg,
+    plan: &mut Builder<'_>,
+) -> Result<(), Error> {
+    if container.rootfs_access == Access::ReadOnly {
+        plan.at("root.readonly").push(Step::MountSetattr {
+            mount: root.into(),
+            extent: Extent::Top,
+            set: RDONLY,
+            clear: 0,
+            propagation: 0,
+        });
+    }
+    plan.at("root.path");
+    if !namespaces::has(container, NamespaceKind::Mount) {
+        change_root(root, plan);
+        plan.release(root);
+        return Ok(());
+    }
+    match new_root {
+        NewRoot::Pivot => pivot(container, root, plan)?,
+        NewRoot::Move => over(container, host, root, plan)?,
+    }
+    plan.release(root);
+    let propagation = propagation(container);
+    if !is_private(propagation) {
+        // Not before: a shared mount cannot become the root, and one that is shared while it lies on the
+        // host's would be shared with it.
+        plan.at("linux.rootfsPropagation");
+        plan.push(Step::MountChange { target: c"/", flags: flags(propagation) });
+    }
+    Ok(())
+}
+
+/// The old root lands on top of the new one and is taken away from there, so no directory is needed for it
+/// and no name of it is left.
+fn pivot(container: &Container, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
+    let is_private = is_private(propagation(container));
+    let old = if is_private { None } else { Some(open_root(plan)?) };
+    plan.push(Step::Fchdir { directory: root.into() });
+    plan.push(Step::PivotRoot { new_root: c".", put_old: c"." });
+    if let Some(old) = old {
+        // What is taken away must not be taken away from the host.
+        let propagation = u64::from(MountPropagationFlags::DOWNSTREAM.bits());
+        let (mount, extent) = (old.into(), Extent::All);
+        plan.push(Step::MountSetattr { mount, extent, set: 0, clear: 0, propagation });
+        plan.release(old);
+    }
+    plan.push(Step::UmountDetach { target: c"." });
+    plan.push(Step::Chdir { path: c"/" });
+    Ok(())
+}
+
+/// Moves it onto the old root, which stays beneath. With chroot alone in its way, whoever gets out of
+/// the new root could mount a procfs or sysfs with nothing covered, for the kernel permits that where there
+/// is one already (fs/namespace.c, `mount_too_revealing`). So those of the host go first, as runc does it.
+fn over(container: &Container, host: &Host, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
+    if propagation(container).kind == PropagationKind::Private {
+        plan.at("linux.rootfsPropagation");
+        return Err(plan.error("rootfsPropagation of [r]private is not safe without pivot_root"));
+    }
+    plan.at("--no-pivot");
+    for path in &host.revealing {
+        let path = plan.text(path)?;
+        plan.push(Step::Hide { path });
+    }
+    plan.at("root.path");
+    let old = open_root(plan)?;
+    plan.push(Step::MoveMount { mount: root.into(), target: old.into() });
+    plan.release(old);
+    change_root(root, plan);
+    Ok(())
+}
+
+fn open_root(plan: &mut Builder<'_>) -> Result<Reg, Error> {
+    let old = plan.register()?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    plan.push(Step::Open { path: c"/", flags, mode: mode(0), out: old });
+    Ok(old)
+}
+
+fn change_root(root: Reg, plan: &mut Builder<'_>) {
+    plan.push(Step::Fchdir { directory: root.into() });
+    plan.push(Step::Chroot { path: c"." });
+    plan.push(Step::Chdir { path: c"/" });
+}
+
+pub(crate) fn flags(propagation: Propagation) -> MountPropagationFlags {
+    let kind = match propagation.kind {
+        PropagationKind::Shared => MountPropagationFlags::SHARED,
+        PropagationKind::Slave => MountPropagationFlags::DOWNSTREAM,
+        PropagationKind::Private => MountPropagationFlags::PRIVATE,
+        PropagationKind::Unbindable => MountPropagationFlags::UNBINDABLE,
+    };
+    if propagation.recursive { kind | MountPropagationFlags::REC } else { kind }
+}

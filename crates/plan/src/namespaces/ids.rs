@@ -1,0 +1,105 @@
+//! The ids of a user namespace.
+
+use crate::builder::{Builder, Error};
+use crate::host::Host;
+use crate::invocation::Start;
+use crate::namespaces;
+use husk_bundle::Container;
+use husk_bundle::container::IdMapping;
+use husk_script::sys::namespace::Namespaces;
+use husk_script::sys::{Gid, Uid};
+use husk_script::{Request, Step};
+
+/// The user and group ids that the container's user namespace maps, if it has one: as the
+/// configuration has it, or as the namespace has it that is joined.
+fn mappings<'a>(container: &'a Container, host: &'a Host) -> Option<[&'a [IdMapping]; 2]> {
+    if namespaces::joined(container).contains(Namespaces::USER) {
+        return host.joined_ids.as_ref().map(|joined| [&*joined.uids, &*joined.gids]);
+    }
+    let is_new = namespaces::new(container).contains(Namespaces::USER);
+    is_new.then_some([&*container.uid_mappings, &*container.gid_mappings])
+}
+
+/// Has the ids of a new user namespace mapped.
+pub(crate) fn map(container: &Container, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
+    let is_new = namespaces::new(container).contains(Namespaces::USER);
+    let is_joined = namespaces::joined(container).contains(Namespaces::USER);
+    if host.euid != 0 && !is_new && !is_joined {
+        let why = "rootless container requires user namespaces: add one of type \"user\"";
+        return Err(plan.at("linux.namespaces").error(why));
+    }
+    let joined = mappings(container, host).filter(|_| is_joined);
+    let maps = [
+        ("linux.uidMappings", "uid", &container.uid_mappings),
+        ("linux.gidMappings", "gid", &container.gid_mappings),
+    ];
+    for (index, (field, id, mappings)) in maps.into_iter().enumerate() {
+        plan.at(field);
+        if is_new && mappings.is_empty() {
+            let hint = "containerID 0, hostID your own, size 1";
+            let why = format!("is missing: a new user namespace has no {id}s of its own (map one: {hint})");
+            return Err(plan.error(why));
+        }
+        if !is_new && !is_joined && !mappings.is_empty() {
+            return Err(plan.error("is there without a new user namespace to map ids of"));
+        }
+        // Engines say both: which namespace, and what is known to be mapped in it.
+        let found = joined.and_then(|joined| joined.get(index).copied());
+        if let Some(found) = found.filter(|found| !mappings.is_empty() && !same(found, mappings)) {
+            let list = found.iter().map(|map| format!("{} {} {}", map.container_id, map.host_id, map.size));
+            let list = list.collect::<Vec<_>>().join(", ");
+            let phrase =
+                "user namespaces enabled, but both namespace path and non-matching mapping specified";
+            return Err(plan.error(format!("{phrase} -- that namespace has {list}")));
+        }
+    }
+    if is_new {
+        plan.at("linux.uidMappings").push(Step::Request { what: Request::IdMaps });
+    }
+    Ok(())
+}
+
+/// Whether two maps say the same, in whatever order.
+fn same(one: &[IdMapping], other: &[IdMapping]) -> bool {
+    let sorted = |maps: &[IdMapping]| {
+        let mut maps = maps.to_vec();
+        maps.sort_by_key(|map| map.container_id);
+        maps
+    };
+    sorted(one) == sorted(other)
+}
+
+/// Becomes root of the user namespace, so that what is made from here on belongs to an id that is mapped
+/// there. Until now it was the caller, who is nobody there.
+pub(crate) fn become_root(container: &Container, host: &Host, start: Start, plan: &mut Builder<'_>) {
+    let Some([uids, gids]) = mappings(container, host) else { return };
+    let is_new = namespaces::new(container).contains(Namespaces::USER);
+    // Where a caller without privileges maps his own id alone, he is root already, or nobody can be.
+    let is_needed = |maps: &[IdMapping]| {
+        let own_alone = is_new && host.euid != 0 && matches!(maps, [map] if map.size == 1);
+        !own_alone && maps.iter().any(|map| map.container_id == 0)
+    };
+    if is_needed(gids) {
+        plan.at("linux.gidMappings").push(Step::Setresgid { gid: Gid::from_raw(0) });
+    }
+    if is_needed(uids) {
+        plan.at("linux.uidMappings").push(Step::Setresuid { uid: Uid::from_raw(0) });
+        // The kernel forgets this signal when ids change.
+        namespaces::die_with_creator(start, plan);
+    }
+}
+
+/// Whether the container's processes may change their groups (user_namespaces(7)).
+pub(crate) fn may_set_groups(container: &Container, host: &Host) -> bool {
+    if let Some(joined) = &host.joined_ids {
+        return joined.may_set_groups;
+    }
+    if namespaces::joined(container).contains(Namespaces::USER) {
+        return true;
+    }
+    // A user without privileges who maps his own group alone gives it up for that.
+    let gives_up = namespaces::new(container).contains(Namespaces::USER)
+        && host.euid != 0
+        && matches!(&*container.gid_mappings, [mapping] if mapping.size == 1 && mapping.host_id == host.egid);
+    host.may_set_groups && !gives_up
+}

@@ -1,0 +1,218 @@
+//! The cgroup that a record names: looked for, limited, killed and removed.
+
+use crate::error::Error;
+use crate::store::Entry;
+use crate::store::record::{Membership, Record, RecordedCgroup, RecordedUnit};
+use husk_bundle::{Field, Warning};
+use husk_cgroup::systemd::{self, Owner, Systemd, Unit};
+use husk_cgroup::{Cgroup, Layout, Resources};
+use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
+use std::path::Path;
+use std::time::Duration;
+
+/// How long is waited for processes that were killed, or whose first process was.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl RecordedUnit {
+    fn owner(&self) -> Owner {
+        if self.user { Owner::User } else { Owner::Host }
+    }
+
+    pub(super) fn unit(&self) -> Result<Unit, Error> {
+        let unit = Unit::new(self.cgroups_path.as_deref(), &self.id, self.owner());
+        Ok(unit.map_err(husk_cgroup::Error::from)?)
+    }
+
+    pub(super) fn systemd(&self) -> Result<Systemd, Error> {
+        Ok(Systemd::connect(self.owner()).map_err(husk_cgroup::Error::from)?)
+    }
+
+    fn stop(&self) -> Result<(), Error> {
+        Ok(self.systemd()?.stop(&self.unit()?).map_err(husk_cgroup::Error::from)?)
+    }
+}
+
+impl Display for RecordedCgroup {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let directories = self.place.directories().iter();
+        let directories = directories.map(|(controller, path)| format!("{controller}:{}", path.display()));
+        f.write_str(&directories.collect::<Vec<_>>().join(" "))
+    }
+}
+
+impl RecordedCgroup {
+    /// The one by which its processes are stopped.
+    pub(crate) fn freezer(&self) -> Option<&Path> {
+        self.place.path("freezer").or_else(|| self.place.path(""))
+    }
+
+    /// The cgroup itself, if it is there.
+    pub(crate) fn find(&self) -> Result<Option<Cgroup>, Error> {
+        Ok(Layout::detect()?.find(&self.place)?)
+    }
+
+    /// Leaves nothing of it. Processes that are ending are waited for. A cgroup that nobody is in and that the kernel does not
+    /// let us remove is a warning: a container could otherwise see to it that it is never deleted.
+    pub(crate) fn remove(&self) -> Result<Option<Warning>, Error> {
+        let layout = Layout::detect()?;
+        if let Some(unit) = &self.unit {
+            // One that has failed may have no cgroup any more and still be known.
+            let is_there = layout.find(&self.place)?.is_some();
+            match unit.stop() {
+                // Tolerated: systemd is gone too, as a user's is with the last session.
+                Err(_) if !is_there => {}
+                stopped => stopped?,
+            }
+        }
+        match layout.remove(&self.place, PATIENCE) {
+            Err(error) if self.stays_empty(&layout, &error)? => Ok(Some(Warning::new(
+                Field::new("linux.cgroupsPath"),
+                format!("{}; the container is deleted, and its cgroup stays", with_reason(&error)),
+            ))),
+            removed => Ok(removed.map(|()| None)?),
+        }
+    }
+
+    /// Whether what keeps it from being removed is neither a process in it nor anything that passes.
+    fn stays_empty(&self, layout: &Layout, error: &husk_cgroup::Error) -> Result<bool, Error> {
+        if !error.is_permission() {
+            return Ok(error.is_about_an_empty_cgroup());
+        }
+        // A caller without permission is told so before the kernel looks for processes.
+        Ok(layout.find(&self.place)?.map_or(Ok(true), |cgroup| cgroup.pids().map(|pids| pids.is_empty()))?)
+    }
+}
+
+/// An error with what caused it, which it does not say itself.
+fn with_reason(error: &dyn std::error::Error) -> String {
+    let reason = error.source().map(|reason| format!(": {}", with_reason(reason)));
+    format!("{error}{}", reason.unwrap_or_default())
+}
+
+/// Leaves nothing of what the container has beside its directory. An empty cgroup that stays is a warning.
+pub(crate) fn leave(record: &Record) -> Result<Option<Warning>, Error> {
+    let stays = record.cgroup.as_ref().map_or(Ok(None), RecordedCgroup::remove)?;
+    record.resctrl.as_ref().map_or(Ok(()), Membership::leave)?;
+    Ok(stays)
+}
+
+/// Leaves nothing of a container. Takes no descriptor if nothing was recorded: a creator that has run out of them
+/// leaves no empty entry.
+pub(crate) fn remove(entry: &Entry) -> Result<(), Error> {
+    if entry.has_record()
+        && let Some(record) = entry.known()?
+    {
+        leave(&record)?;
+    }
+    entry.discard()
+}
+
+/// Sets other limits.
+pub(crate) fn update(record: &Record, resources: &Resources) -> Result<Vec<Warning>, Error> {
+    if *resources == Resources::default() {
+        return Ok(Vec::new());
+    }
+    let mut cgroup = of(record)?;
+    if let (Some(kept), Cgroup::V2(_)) = (&record.cgroup, &cgroup) {
+        // A limit may need a controller that nothing needed so far.
+        cgroup = Layout::detect()?.complete(&kept.place, resources)?;
+    }
+    let mut resources = resources.clone();
+    if let Some(unit) = record.cgroup.as_ref().and_then(|kept| kept.unit.as_ref()) {
+        let failed = husk_cgroup::Error::from;
+        let mut systemd = unit.systemd()?;
+        let version = systemd.version().map_err(failed)?;
+        let properties = match &cgroup {
+            Cgroup::V1(_) => systemd::resources_v1(&resources, version),
+            Cgroup::V2(cgroup) => {
+                resources = cgroup.completed(&resources)?;
+                systemd::resources_v2(&resources, version)
+            }
+        };
+        systemd.set(&unit.unit()?, &properties.map_err(failed)?).map_err(failed)?;
+        resources = systemd::aligned(&resources);
+    }
+    Ok(cgroup.update(&resources)?.into_iter().map(warning).collect())
+}
+
+/// The cgroup of a container that is recorded, if it is there.
+pub(crate) fn find(record: &Record) -> Result<Option<Cgroup>, Error> {
+    record.cgroup.as_ref().map_or(Ok(None), RecordedCgroup::find)
+}
+
+/// The same where nothing can be done without one.
+pub(crate) fn of(record: &Record) -> Result<Cgroup, Error> {
+    find(record)?.ok_or(Error::State("the container has no cgroup"))
+}
+
+/// Cgroups below a container's, by controller; for all controllers, or version 2, by no name.
+pub(crate) type Below = BTreeMap<String, String>;
+
+/// Reads `PATH` or `CONTROLLER[,CONTROLLER]:PATH`.
+///
+/// # Errors
+///
+/// If it is neither, or a path leads out of the container's cgroup.
+pub(crate) fn below(wanted: &[String]) -> Result<Below, Error> {
+    let invalid = |reason| Error::Argument { option: "invalid --cgroup argument", reason };
+    let mut below = Below::new();
+    for text in wanted {
+        let (controllers, path) = match text.split_once(':') {
+            Some(parts) => parts,
+            None if wanted.len() == 1 => ("", text.as_str()),
+            None => return Err(invalid(format!("{text} (missing <controller>: prefix)"))),
+        };
+        let mut depth = 0_usize;
+        for part in path.split('/').filter(|part| !matches!(*part, "" | ".")) {
+            let deeper = if part == ".." { depth.checked_sub(1) } else { depth.checked_add(1) };
+            depth = deeper.ok_or_else(|| invalid(format!("bad sub cgroup path: {path}")))?;
+        }
+        for controller in controllers.split(',') {
+            if controller.is_empty() && text.contains(':') {
+                return Err(invalid(format!("{text} (empty <controller> prefix)")));
+            }
+            // There are no symlinks among cgroups, so what is written is where it leads.
+            if below.insert(controller.to_owned(), husk_cgroup::clean(path)).is_some() {
+                return Err(invalid(format!("controller {controller} specified multiple times")));
+            }
+        }
+    }
+    Ok(below)
+}
+
+/// Whether the container's processes are stopped. What cannot be looked at is not.
+pub(crate) fn is_frozen(record: &Record) -> bool {
+    record.cgroup.as_ref().is_some_and(|kept| kept.place.is_frozen().unwrap_or(false))
+}
+
+/// Kills what the container's first process does not take with it when it ends.
+pub(crate) fn kill_rest(record: &Record) -> Result<(), Error> {
+    match &record.cgroup {
+        Some(kept) if record.shares_pids => kept.find()?.map_or(Ok(()), |cgroup| Ok(cgroup.kill()?)),
+        _ => Ok(()),
+    }
+}
+
+/// Kills whoever is in its cgroup: who is about to join it, too, and who was moved there.
+pub(crate) fn kill_all(record: &Record) -> Result<(), Error> {
+    match find(record)? {
+        Some(cgroup) if !cgroup.pids()?.is_empty() => Ok(cgroup.kill()?),
+        _ => Ok(()),
+    }
+}
+
+/// Lets processes that were killed end: in version 1 what is stopped does not.
+pub(crate) fn let_die(record: &Record) -> Result<(), Error> {
+    match &record.cgroup {
+        Some(kept) if kept.place.is_frozen()? => match kept.find()? {
+            Some(cgroup @ Cgroup::V1(_)) => Ok(cgroup.thaw()?),
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn warning(warning: husk_cgroup::Warning) -> Warning {
+    Warning::new(Field::new(&warning.field), warning.text.into_owned())
+}

@@ -1,0 +1,150 @@
+//! `linux.netDevices`: devices of ours that become the container's.
+//!
+//! They keep their permanent addresses of global scope (config-linux.md, "Network Devices"), which the
+//! kernel takes from a device that changes its namespace.
+
+use crate::child::netlink::{
+    ACKNOWLEDGE, CREATE_NEW, DUMP, GET_ADDRESS, GET_LINK, Message, NEW_ADDRESS, NEW_LINK, Socket, attributes,
+    number,
+};
+use crate::error::Error;
+use husk_bundle::container::NetDevice;
+use husk_script::sys::namespace::{Namespaces, setns};
+use husk_script::sys::{Errno, Fd};
+use husk_spawn::Child;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::thread;
+
+/// `struct ifinfomsg` and `struct ifaddrmsg` (linux/rtnetlink.h, linux/if_addr.h).
+const LINK: usize = 16;
+const ADDRESS: usize = 8;
+
+const IFLA_IFNAME: u16 = 3;
+const IFLA_NET_NS_FD: u16 = 28;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const IFA_BROADCAST: u16 = 4;
+const IFA_FLAGS: u16 = 8;
+const IFA_F_PERMANENT: u32 = 0x80;
+const IFF_UP: u32 = 1;
+const RT_SCOPE_UNIVERSE: u8 = 0;
+
+/// Moves them into the network namespace that the child is in.
+pub(crate) fn hand_over(child: &Child, devices: &[NetDevice]) -> Result<(), Error> {
+    let path = format!("/proc/{}/ns/net", child.id());
+    let namespace = File::open(&path).map_err(|reason| Error::file("open", path, reason))?;
+    let failed = |errno| Error::kernel("speak to the network", errno);
+    let mut ours = Socket::open().map_err(failed)?;
+    let mut theirs = open_in(&namespace).map_err(failed)?;
+    for device in devices {
+        move_device(device, &namespace, &mut ours, &mut theirs).map_err(|(act, errno)| Error::Step {
+            origin: format!("linux.netDevices.{}", device.name),
+            failure: format!("{act}: {}", std::io::Error::from(errno)),
+        })?;
+    }
+    Ok(())
+}
+
+/// A socket belongs to the namespace that its maker is in: a thread that goes there for it.
+fn open_in(namespace: &File) -> Result<Socket, Errno> {
+    let namespace = Fd::of(namespace);
+    let opened = thread::spawn(move || setns(namespace, Namespaces::NET).and_then(|()| Socket::open()));
+    opened.join().unwrap_or(Err(Errno::CANCELED))
+}
+
+/// What was tried, and why it failed.
+type Failure = (&'static str, Errno);
+
+fn move_device(
+    device: &NetDevice,
+    namespace: &File,
+    ours: &mut Socket,
+    theirs: &mut Socket,
+) -> Result<(), Failure> {
+    let at = |act| move |errno| (act, errno);
+    let index = find(ours, &device.name).map_err(at("find the device"))?;
+    let addresses = addresses(ours, index).map_err(at("list its addresses"))?;
+    // The kernel moves it first and would then refuse the name (net/core/rtnetlink.c, `do_setlink`): a
+    // virtual device would be lost with the container.
+    match find(theirs, &device.new_name) {
+        Err(Errno::NODEV) => {}
+        other => return Err(("name it in the container", other.err().unwrap_or(Errno::EXIST))),
+    }
+    // The kernel sets it down for that, and leaves it as it is if it cannot be moved.
+    rename_into(ours, index, &device.new_name, namespace).map_err(at("move it to the container"))?;
+    let index = find(theirs, &device.new_name).map_err(at("find the device in the container"))?;
+    for address in &addresses {
+        add(theirs, index, address).map_err(at("set an address"))?;
+    }
+    set_up(theirs, index).map_err(at("set it up"))
+}
+
+/// `struct ifinfomsg`: of this device, with these flags among those in `change`.
+fn link(index: u32, flags: u32, change: u32) -> [u8; LINK] {
+    let mut structure = [0; LINK];
+    structure[4..8].copy_from_slice(&index.to_ne_bytes());
+    structure[8..12].copy_from_slice(&flags.to_ne_bytes());
+    structure[12..].copy_from_slice(&change.to_ne_bytes());
+    structure
+}
+
+fn name(text: &str) -> Vec<u8> {
+    [text.as_bytes(), &[0]].concat()
+}
+
+/// The number of the device of this name.
+fn find(socket: &mut Socket, device: &str) -> Result<u32, Errno> {
+    let mut message = Message::new(GET_LINK, ACKNOWLEDGE, &link(0, 0, 0));
+    message.attribute(IFLA_IFNAME, &name(device))?;
+    let found = socket.ask(&message, NEW_LINK)?;
+    found.first().and_then(|body| number(body, 4)).ok_or(Errno::NODEV)
+}
+
+fn set_up(socket: &mut Socket, index: u32) -> Result<(), Errno> {
+    let message = Message::new(NEW_LINK, ACKNOWLEDGE, &link(index, IFF_UP, IFF_UP));
+    socket.ask(&message, NEW_LINK).map(drop)
+}
+
+fn rename_into(socket: &mut Socket, index: u32, to: &str, namespace: &File) -> Result<(), Errno> {
+    let mut message = Message::new(NEW_LINK, ACKNOWLEDGE, &link(index, 0, 0));
+    message.attribute(IFLA_IFNAME, &name(to))?;
+    message.attribute(IFLA_NET_NS_FD, &namespace.as_raw_fd().to_ne_bytes())?;
+    socket.ask(&message, NEW_LINK).map(drop)
+}
+
+/// An address as it is set again.
+struct Address {
+    family: u8,
+    prefix: u8,
+    attributes: Vec<(u16, Vec<u8>)>,
+}
+
+/// The addresses of a device that are its own wherever it is: those that last, and reach everybody.
+fn addresses(socket: &mut Socket, index: u32) -> Result<Vec<Address>, Errno> {
+    let found = socket.ask(&Message::new(GET_ADDRESS, DUMP, &[0; ADDRESS]), NEW_ADDRESS)?;
+    Ok(found.iter().filter_map(|body| address(body, index)).collect())
+}
+
+fn address(body: &[u8], index: u32) -> Option<Address> {
+    let [family, prefix, flags, scope] = *body.first_chunk()?;
+    // The wider flags where the kernel has them.
+    let wide = attributes(body, ADDRESS).find(|(kind, _)| *kind == IFA_FLAGS);
+    let flags = wide.and_then(|(_, value)| number(value, 0)).unwrap_or(flags.into());
+    let is_kept =
+        number(body, 4) == Some(index) && flags & IFA_F_PERMANENT != 0 && scope == RT_SCOPE_UNIVERSE;
+    let attributes = attributes(body, ADDRESS)
+        .filter(|(kind, _)| matches!(*kind, IFA_ADDRESS | IFA_LOCAL | IFA_BROADCAST))
+        .map(|(kind, value)| (kind, value.to_vec()));
+    is_kept.then(|| Address { family, prefix, attributes: attributes.collect() })
+}
+
+fn add(socket: &mut Socket, index: u32, address: &Address) -> Result<(), Errno> {
+    let mut structure = [address.family, address.prefix, 0, RT_SCOPE_UNIVERSE, 0, 0, 0, 0];
+    structure[4..].copy_from_slice(&index.to_ne_bytes());
+    let mut message = Message::new(NEW_ADDRESS, ACKNOWLEDGE | CREATE_NEW, &structure);
+    for (kind, value) in &address.attributes {
+        message.attribute(*kind, value)?;
+    }
+    socket.ask(&message, NEW_ADDRESS).map(drop)
+}

@@ -1,0 +1,312 @@
+//! The foreground: one loop over the container's process, our signals and its terminal.
+//!
+//! `run` and `exec` share it. Signals are held back by [`Signals::hold`] before there is a process, so that none
+//! is lost in its first instant, and wait until [`supervise`] passes them on.
+
+use crate::child::terminal::{End, Relay};
+use crate::error::Error;
+use crate::interrupt::{ENDING, is_ending};
+use husk_script::sys::Errno;
+use husk_script::sys::signal::{read_signalfd, rt_sigaction_default, rt_sigprocmask, rt_sigwait};
+use husk_spawn::{Adopted, Child, Signal, SignalSet, signalfd};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, WaitId, WaitIdOptions, set_child_subreaper, waitid};
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+
+/// What is never looked at: news of sockets, and faults, which are of our own making.
+const OURS: [Signal; 7] =
+    [Signal::URG, Signal::SEGV, Signal::BUS, Signal::FPE, Signal::ILL, Signal::TRAP, Signal::SYS];
+
+/// Whose children we wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Orphans {
+    /// Our own.
+    Others,
+    /// Those too that the container's processes leave behind, where no pid namespace of its own ends
+    /// them and reaps them.
+    Ours,
+}
+
+/// A process that is watched.
+pub(crate) trait Watched: AsFd {
+    fn id(&self) -> u32;
+    fn signal(&mut self, signal: Signal) -> Result<(), husk_spawn::Error>;
+    /// Whether its program has begun, or will never begin. Does not wait.
+    fn has_begun(&mut self) -> Result<bool, husk_spawn::Error>;
+    /// A descriptor that is hung up when the program begins, or the process ends before.
+    fn beginning(&self) -> Option<BorrowedFd<'_>>;
+    /// Kills it, and waits for its end.
+    fn end(&mut self) -> Result<(), husk_spawn::Error>;
+    fn try_wait(&mut self) -> Result<Option<ExitStatus>, husk_spawn::Error>;
+}
+
+impl Watched for Child {
+    fn id(&self) -> u32 {
+        self.id()
+    }
+
+    fn signal(&mut self, signal: Signal) -> Result<(), husk_spawn::Error> {
+        Self::signal(self, signal)
+    }
+
+    fn has_begun(&mut self) -> Result<bool, husk_spawn::Error> {
+        Self::has_begun(self)
+    }
+
+    fn beginning(&self) -> Option<BorrowedFd<'_>> {
+        self.release_fd()
+    }
+
+    fn end(&mut self) -> Result<(), husk_spawn::Error> {
+        self.kill()?;
+        match self.wait() {
+            // That the list was not performed to its end is what was asked for.
+            Ok(_) => Ok(()),
+            Err(error) if error.step().is_some() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn try_wait(&mut self) -> Result<Option<ExitStatus>, husk_spawn::Error> {
+        self.try_wait()
+    }
+}
+
+impl Watched for Adopted {
+    fn id(&self) -> u32 {
+        self.id()
+    }
+
+    fn signal(&mut self, signal: Signal) -> Result<(), husk_spawn::Error> {
+        Self::signal(self, signal)
+    }
+
+    /// It goes on where it was.
+    fn has_begun(&mut self) -> Result<bool, husk_spawn::Error> {
+        Ok(true)
+    }
+
+    fn beginning(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn end(&mut self) -> Result<(), husk_spawn::Error> {
+        Self::signal(self, Signal::KILL)?;
+        self.wait().map(drop)
+    }
+
+    fn try_wait(&mut self) -> Result<Option<ExitStatus>, husk_spawn::Error> {
+        self.try_wait()
+    }
+}
+
+/// Signals held back.
+pub(crate) struct Signals {
+    set: SignalSet,
+    orphans: Orphans,
+}
+
+impl Signals {
+    /// Holds back all signals that are the container's, and the one that tells of its end, before there is a
+    /// container.
+    pub(crate) fn hold(orphans: Orphans) -> Result<Self, Error> {
+        let set = OURS.into_iter().fold(SignalSet::FULL, SignalSet::without);
+        let become_reaper = || match orphans {
+            Orphans::Others => Ok(()),
+            // Any pid turns it on.
+            Orphans::Ours => set_child_subreaper(Some(Pid::INIT)),
+        };
+        // If our caller ignores the ends of children, the kernel keeps no status of any.
+        rt_sigaction_default(Signal::CHLD)
+            .and_then(|()| become_reaper())
+            .and_then(|()| rt_sigprocmask(set))
+            .map_err(|errno| Error::kernel("hold signals", errno))?;
+        Ok(Self { set, orphans })
+    }
+}
+
+/// What one turn of the loop waits for.
+#[derive(Clone, Copy)]
+enum Source {
+    Process,
+    Signals,
+    Terminal(End),
+}
+
+/// Passes signals on, and copies what goes over the terminal, until the process ends.
+pub(crate) fn supervise(
+    child: &mut dyn Watched,
+    signals: &Signals,
+    relay: Option<Relay>,
+) -> Result<ExitStatus, husk_spawn::Error> {
+    match relay {
+        Some(relay) => with_terminal(child, signals, relay),
+        None => with_signals(child, signals),
+    }
+}
+
+/// Without a terminal signals are all there is to wait for, the one among them that tells of the end. That takes no
+/// descriptor.
+fn with_signals(child: &mut dyn Watched, signals: &Signals) -> Result<ExitStatus, husk_spawn::Error> {
+    loop {
+        match rt_sigwait(signals.set) {
+            Ok(Signal::CHLD) => {
+                if let Some(status) = child.try_wait()? {
+                    return Ok(status);
+                }
+                reap(child, signals.orphans);
+            }
+            // There is nothing that is to be as large.
+            Ok(Signal::WINCH) | Err(Errno::INTR) => {}
+            Ok(signal) => {
+                if let Passed::Ended(status) = send(child, signals, signal)? {
+                    return Ok(status);
+                }
+            }
+            Err(errno) => return Err(husk_spawn::Error::new("wait for signals", errno)),
+        }
+    }
+}
+
+/// One loop over the process, the signals and both sides of the terminal.
+fn with_terminal(
+    child: &mut dyn Watched,
+    signals: &Signals,
+    mut relay: Relay,
+) -> Result<ExitStatus, husk_spawn::Error> {
+    let failed = |errno| husk_spawn::Error::new("watch the container", errno);
+    let arriving = signalfd(signals.set)?;
+    loop {
+        let ready = wait(child, &arriving, &relay).map_err(failed)?;
+        for (source, events) in ready {
+            match source {
+                Source::Process => {
+                    let Some(status) = child.try_wait()? else { continue };
+                    // The end is no reason to leave what was printed last.
+                    let others = signals.set.without(Signal::CHLD).without(Signal::WINCH);
+                    let interrupt = signalfd(others)?;
+                    return relay.drain(interrupt.as_fd()).map_err(failed).map(|()| status);
+                }
+                Source::Signals => {
+                    if let Passed::Ended(status) = pass_on(child, signals, &arriving, &mut relay)? {
+                        return Ok(status);
+                    }
+                }
+                Source::Terminal(end) => relay.turn(end, events),
+            }
+        }
+    }
+}
+
+/// Waits until there is something to do.
+fn wait(child: &dyn Watched, arriving: &OwnedFd, relay: &Relay) -> Result<Vec<(Source, PollFlags)>, Errno> {
+    let mut sources = vec![Source::Process, Source::Signals];
+    let mut polled =
+        vec![PollFd::from_borrowed_fd(child.as_fd(), PollFlags::IN), PollFd::new(arriving, PollFlags::IN)];
+    for (end, fd, flags) in relay.ends() {
+        sources.push(Source::Terminal(end));
+        polled.push(PollFd::from_borrowed_fd(fd, flags));
+    }
+    retry_on_intr(|| poll(&mut polled, None))?;
+    let ready = sources.into_iter().zip(polled.iter().map(PollFd::revents));
+    // Signals before the process, so that one that came first is not lost on it.
+    let mut ready: Vec<_> = ready.filter(|(_, events)| !events.is_empty()).collect();
+    ready.reverse();
+    Ok(ready)
+}
+
+/// Passes on all signals that have come.
+fn pass_on(
+    child: &mut dyn Watched,
+    signals: &Signals,
+    arriving: &OwnedFd,
+    relay: &mut Relay,
+) -> Result<Passed, husk_spawn::Error> {
+    loop {
+        let arrived = match read_signalfd(arriving) {
+            Ok(arrived) => arrived,
+            Err(Errno::AGAIN) => return Ok(Passed::On),
+            Err(errno) => return Err(husk_spawn::Error::new("take a signal", errno)),
+        };
+        match arrived.signal {
+            Signal::CHLD => reap(child, signals.orphans),
+            Signal::WINCH => relay.resize(),
+            // A pipe of our own that nobody reads.
+            Signal::PIPE if arrived.sender == std::process::id() => {}
+            signal => {
+                if signal == Signal::CONT {
+                    relay.come_forward();
+                }
+                if let ended @ Passed::Ended(_) = send(child, signals, signal)? {
+                    return Ok(ended);
+                }
+            }
+        }
+    }
+}
+
+/// What became of a signal that was to be passed on.
+enum Passed {
+    /// The process has it.
+    On,
+    /// It has ended the process before the program began, which counts as the program's end.
+    Ended(ExitStatus),
+}
+
+/// Sends it a signal. It may have ended; whoever waits for that is told so. Until its program has begun the process is
+/// still ours, and others may stop it: one that is told to end then is killed, and for other signals the program is waited
+/// for.
+fn send(child: &mut dyn Watched, signals: &Signals, signal: Signal) -> Result<Passed, husk_spawn::Error> {
+    if !child.has_begun()? {
+        let ending = if is_ending(signal) { Some(signal) } else { await_program(child, signals)? };
+        if let Some(ending) = ending {
+            child.end()?;
+            return Ok(Passed::Ended(ExitStatus::from_raw(ending.number())));
+        }
+    }
+    match child.signal(signal) {
+        Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(Passed::On),
+        sent => sent.map(|()| Passed::On),
+    }
+}
+
+/// Waits until the program has begun, or until a signal comes that tells us to end.
+fn await_program(child: &mut dyn Watched, signals: &Signals) -> Result<Option<Signal>, husk_spawn::Error> {
+    let failed = |errno| husk_spawn::Error::new("wait for the program", errno);
+    let ending = ENDING.into_iter().filter(|signal| signals.set.contains(*signal));
+    let arriving = signalfd(ending.fold(SignalSet::EMPTY, SignalSet::with))?;
+    while !child.has_begun()? {
+        let Some(beginning) = child.beginning() else { return Ok(None) };
+        let mut polled =
+            [PollFd::from_borrowed_fd(beginning, PollFlags::empty()), PollFd::new(&arriving, PollFlags::IN)];
+        retry_on_intr(|| poll(&mut polled, None)).map_err(failed)?;
+        if !polled[1].revents().is_empty() {
+            match read_signalfd(&arriving) {
+                Ok(arrived) => return Ok(Some(arrived.signal)),
+                Err(Errno::AGAIN) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Waits for the children that have become ours and have ended, and leaves the container's process alone,
+/// whose status is not to be lost here.
+fn reap(child: &dyn Watched, orphans: Orphans) {
+    if orphans == Orphans::Others {
+        return;
+    }
+    // Tolerated: a kernel without this list leaves zombies until we end.
+    let ours = fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+    let pids = ours.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?));
+    for orphan in pids.filter(|pid| pid.as_raw_pid().unsigned_abs() != child.id()) {
+        // Tolerated: one that still runs, or that was never to be waited for.
+        let _ended =
+            waitid(WaitId::Pid(orphan), WaitIdOptions::EXITED | WaitIdOptions::NOHANG).unwrap_or(None);
+    }
+}

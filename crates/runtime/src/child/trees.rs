@@ -1,0 +1,162 @@
+//! What is mounted in a container and only we can open: sources that the container's root may not reach,
+//! and those whose ids are mapped.
+//!
+//! They are opened in the container's mount namespace, when the child comes to them. Not before, and not in
+//! ours: what an earlier mount shows may be the source of a later one; and the kernel locks
+//! mounts together, and their attributes, when they are copied into the namespace of a less privileged user
+//! (mount_namespaces(7)), which a copy of ours would not be: the container could take a mount of it away and
+//! see what is beneath.
+
+use crate::error::Error;
+use crate::host::nodes;
+use husk_bundle::Container;
+use husk_bundle::container::{IdMapping, Mount, MountIdMapping, NamespaceKind, Source};
+use husk_script::sys::mount::{Extent, mount_setattr_idmap};
+use husk_script::sys::namespace::{setns, unshare_fs};
+use husk_script::sys::{Errno, Fd};
+use husk_spawn::{Child, Command, IdMap, Namespaces, Request, Signal, Step};
+use rustix::fs::CWD;
+use rustix::mount::{OpenTreeFlags, open_tree};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::thread;
+
+/// The mounts of a container, and the user namespaces that map their ids.
+pub(crate) struct Trees {
+    mounts: Vec<Mount>,
+    own: MountIdMapping,
+    joined: Option<PathBuf>,
+    made: Vec<(Maps, File)>,
+    /// The nodes of `linux.devices`, once one is asked for.
+    nodes: Option<Vec<OwnedFd>>,
+}
+
+/// Ids of users and of groups.
+type Maps = (Vec<IdMapping>, Vec<IdMapping>);
+
+impl Trees {
+    pub(crate) fn of(container: &Container) -> Self {
+        let own = MountIdMapping {
+            recursive: false,
+            uids: container.uid_mappings.clone(),
+            gids: container.gid_mappings.clone(),
+        };
+        let mut namespaces = container.namespaces.iter();
+        let user = namespaces.find(|namespace| namespace.kind == NamespaceKind::User);
+        let joined = user.and_then(|namespace| namespace.path.clone());
+        Self { mounts: container.mounts.clone(), own, joined, made: Vec::new(), nodes: None }
+    }
+
+    /// Opens what the child asks for, and answers with it.
+    pub(crate) fn send(&mut self, child: &mut Child, container: &Container) -> Result<(), Error> {
+        // The numbers of devices follow those of mounts.
+        let device = child.about().and_then(|index| index.checked_sub(self.mounts.len()));
+        if let Some(index) = device.filter(|index| *index < container.devices.len()) {
+            let nodes = match &mut self.nodes {
+                Some(nodes) => nodes,
+                nodes @ None => nodes.insert(nodes::make(container)?),
+            };
+            let node = nodes
+                .get(index)
+                .ok_or(Error::State("the container's process asks for a device that is none"))?;
+            return Ok(child.go_on_with(node.as_fd())?);
+        }
+        let tree = self.open(child)?;
+        Ok(child.go_on_with(tree.as_fd())?)
+    }
+
+    fn open(&mut self, child: &Child) -> Result<OwnedFd, Error> {
+        let index = child.about().unwrap_or(usize::MAX);
+        let Some(Mount { destination, source: Source::Bind { path, recursive }, id_mapping, .. }) =
+            self.mounts.get(index).cloned()
+        else {
+            return Err(Error::State("the container's process asks for a mount that is none"));
+        };
+        let failed = |act: String, reason: io::Error| {
+            let origin = format!("mounts[{index}] {}", destination.display());
+            Error::Step { origin, failure: format!("{act}: {reason}") }
+        };
+        let extent = if recursive { Extent::All } else { Extent::Top };
+        let tree = open_in(child, &path, extent)
+            .map_err(|reason| failed(format!("open-tree {}", path.display()), reason))?;
+        if let Some(ids) = &id_mapping {
+            let users = self.user_namespace(ids).map_err(|reason| {
+                failed(format!("make a user namespace for the ids of {}", path.display()), reason)
+            })?;
+            let extent = if ids.recursive { Extent::All } else { Extent::Top };
+            mount_setattr_idmap(Fd::of(&tree), extent, Fd::of(users)).map_err(|errno| {
+                let hint = match errno {
+                    Errno::INVAL => " (maybe the filesystem does not support it)",
+                    _ => "",
+                };
+                failed(format!("failed to set MOUNT_ATTR_IDMAP on {}{hint}", path.display()), errno.into())
+            })?;
+        }
+        Ok(tree)
+    }
+
+    /// The user namespace that maps ids as this mount says, or as the container's own does.
+    fn user_namespace(&mut self, ids: &MountIdMapping) -> io::Result<&File> {
+        let said = if ids.uids.is_empty() { &self.own } else { ids };
+        let maps = (said.uids.clone(), said.gids.clone());
+        let index = match self.made.iter().position(|(other, _)| *other == maps) {
+            Some(index) => index,
+            None => {
+                let users = match &self.joined {
+                    Some(path) if ids.uids.is_empty() => File::open(path)?,
+                    _ => make(&maps)?,
+                };
+                self.made.push((maps, users));
+                self.made.len() - 1
+            }
+        };
+        Ok(&self.made[index].1)
+    }
+}
+
+/// Opens a source in the mount namespace of the child, with our privileges.
+fn open_in(child: &Child, path: &Path, extent: Extent) -> io::Result<OwnedFd> {
+    let mut flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    if extent == Extent::All {
+        flags |= OpenTreeFlags::AT_RECURSIVE;
+    }
+    let pidfd = child.as_fd();
+    // A thread, which is there and not here from then on, and ends there.
+    thread::scope(|scope| {
+        let open = scope.spawn(|| {
+            unshare_fs()?;
+            setns(Fd::of(&pidfd), Namespaces::MOUNT)?;
+            Ok(open_tree(CWD, path, flags)?)
+        });
+        open.join().unwrap_or_else(|_| Err(io::Error::other("a thread failed")))
+    })
+}
+
+/// A user namespace with these maps, for which nobody lives.
+pub(crate) fn make(maps: &Maps) -> io::Result<File> {
+    let (uids, gids) = (id_maps(&maps.0), id_maps(&maps.1));
+    let mut command = Command::of_steps(|writer| {
+        writer.push(Step::ParentDeathSignal { signal: Signal::KILL, parent: None });
+        // Among them its copy of our end of the channel, without which it ends when we do.
+        writer.push(Step::CloseOthers { first: Fd::FIRST_EXTRA, keep: None });
+        writer.push(Step::Request { what: Request::IdMaps });
+        // Never answered: it is there for as long as its namespace is wanted.
+        writer.push(Step::Request { what: Request::Parked });
+        Ok(())
+    });
+    command.kill_on_drop().new_namespaces(Namespaces::USER).uid_map(&uids).gid_map(&gids);
+    let child = command.spawn().map_err(io::Error::other)?;
+    File::open(format!("/proc/{}/ns/user", child.id()))
+}
+
+/// Maps as the kernel is told them.
+pub(crate) fn id_maps(mappings: &[IdMapping]) -> Vec<IdMap> {
+    let map = |mapping: &IdMapping| IdMap {
+        inside: mapping.container_id,
+        outside: mapping.host_id,
+        count: mapping.size,
+    };
+    mappings.iter().map(map).collect()
+}

@@ -1,0 +1,194 @@
+//! The users that an image knows: its /etc/passwd and /etc/group, found below its root and nowhere else.
+
+use crate::error::Error;
+use crate::host::files;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat};
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// More than this is no list of users.
+const MOST: u64 = 1 << 20;
+
+/// The lists of one image. A list that is not there, or no file, has nobody in it.
+pub(crate) struct Users {
+    root: Option<OwnedFd>,
+}
+
+/// Who a program runs as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) uid: u32,
+    /// The group, if one was said or the user has one.
+    pub(crate) gid: Option<u32>,
+    /// The other groups of a user who was named.
+    pub(crate) groups: Vec<u32>,
+}
+
+impl Users {
+    /// Those of the image at `root`.
+    pub(crate) fn below(root: &Path) -> Self {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Self { root: openat(CWD, root, flags, Mode::empty()).ok() }
+    }
+
+    /// The home directory of a user.
+    pub(crate) fn home(&self, uid: u32) -> Option<PathBuf> {
+        let uid = uid.to_string();
+        let list = self.read("etc/passwd")?;
+        let user = fields(&list).find(|fields| fields.get(2) == Some(&uid.as_str()))?;
+        user.get(5).filter(|home| !home.is_empty()).map(PathBuf::from)
+    }
+
+    /// The name of a user.
+    pub(crate) fn name(&self, uid: u32) -> Option<String> {
+        name_in(&self.read("etc/passwd")?, uid)
+    }
+
+    /// Who `USER[:GROUP]` means. What looks like a number is one, and an error where it is out of range:
+    /// a number taken for a name, or cut to fit, would be somebody else.
+    pub(crate) fn find(&self, text: &str) -> Result<Identity, Error> {
+        let (user, group) = match text.split_once(':') {
+            Some((user, group)) => (user, Some(group)),
+            None => (text, None),
+        };
+        let mut identity = match number(user)? {
+            Some(uid) => Identity { uid, gid: None, groups: Vec::new() },
+            None => self.named(user)?,
+        };
+        if let Some(group) = group {
+            let named = || {
+                let list = self.read("etc/group").unwrap_or_default();
+                let found = fields(&list).find(|fields| fields.first() == Some(&group));
+                found.and_then(|fields| fields.get(2)?.parse().ok())
+            };
+            let gid = match number(group)? {
+                Some(gid) => Some(gid),
+                None => named(),
+            };
+            identity.gid = Some(gid.ok_or_else(|| unknown("group", group))?);
+        }
+        Ok(identity)
+    }
+
+    fn named(&self, name: &str) -> Result<Identity, Error> {
+        let list = self.read("etc/passwd").unwrap_or_default();
+        let user = fields(&list).find(|fields| fields.first() == Some(&name));
+        let ids = user.and_then(|fields| Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?)));
+        let (uid, gid) = ids.ok_or_else(|| unknown("user", name))?;
+        let list = self.read("etc/group").unwrap_or_default();
+        let member = |fields: &Vec<&str>| {
+            fields.get(3).is_some_and(|members| members.split(',').any(|one| one == name))
+        };
+        let groups = fields(&list).filter(member).filter_map(|fields| fields.get(2)?.parse().ok());
+        Ok(Identity { uid, gid: Some(gid), groups: groups.collect() })
+    }
+
+    fn read(&self, path: &str) -> Option<Vec<u8>> {
+        let file = files::open_regular(self.root.as_ref()?, path, ResolveFlags::IN_ROOT).ok()?;
+        let mut text = Vec::new();
+        file.take(MOST).read_to_end(&mut text).ok()?;
+        Some(text)
+    }
+}
+
+/// The fields of each line that is text. One that is not names nobody, and hides no other.
+fn fields(list: &[u8]) -> impl Iterator<Item = Vec<&str>> {
+    let lines = list.split(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
+    lines.map(|line| line.strip_suffix('\r').unwrap_or(line).split(':').collect())
+}
+
+/// The name that a list of users has for an id.
+pub(crate) fn name_in(list: &[u8], uid: u32) -> Option<String> {
+    let uid = uid.to_string();
+    let user = fields(list).find(|fields| fields.get(2) == Some(&uid.as_str()))?;
+    user.first().map(ToString::to_string)
+}
+
+fn unknown(what: &'static str, name: &str) -> Error {
+    Error::Identity { what, text: name.to_owned(), reason: "the container knows none of this name" }
+}
+
+/// What looks like a number, if it does.
+fn number(text: &str) -> Result<Option<u32>, Error> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if text.is_empty() {
+        return Err(Error::Identity { what: "user or group", text: text.to_owned(), reason: "is empty" });
+    }
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(None);
+    }
+    // The last number means "leave it as it is" to the kernel.
+    match text.parse() {
+        Ok(id) if id != u32::MAX && digits == text => Ok(Some(id)),
+        _ => Err(Error::Identity { what: "user or group", text: text.to_owned(), reason: "is no id" }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    fn image() -> tempfile::TempDir {
+        let image = tempfile::tempdir().unwrap();
+        fs::create_dir(image.path().join("etc")).unwrap();
+        let passwd =
+            "root:x:0:0::/root:/bin/sh\nbroken\nwho:x:7:8::/home/who:/bin/sh\n4294967296:x:0:0::/:\n";
+        fs::write(image.path().join("etc/passwd"), passwd).unwrap();
+        fs::write(image.path().join("etc/group"), "staff:x:50:who,other\nwheel:x:10:other\n").unwrap();
+        image
+    }
+
+    #[test]
+    fn a_user_is_a_number_or_a_name() {
+        let image = image();
+        let find = |text| Users::below(image.path()).find(text).map_err(|error| error.to_string());
+        let identity = |uid, gid, groups: &[u32]| Ok(Identity { uid, gid, groups: groups.to_vec() });
+        assert_eq!(find("1"), identity(1, None, &[]));
+        assert_eq!(find("1:2"), identity(1, Some(2), &[]));
+        assert_eq!(find("who"), identity(7, Some(8), &[50]));
+        assert_eq!(find("who:staff"), identity(7, Some(50), &[50]));
+        for wrong in [
+            "",
+            ":",
+            "1:",
+            ":1",
+            "-1",
+            "+1",
+            "4294967295",
+            "4294967296",
+            "1:-1",
+            "1:4294967296",
+            "nobody",
+            "1:none",
+        ] {
+            assert!(find(wrong).is_err(), "{wrong} is nobody");
+        }
+    }
+
+    #[test]
+    fn a_byte_that_is_not_utf_8_loses_one_line() {
+        let image = image();
+        let mut list = b"caf\xe9:x:5:5:Ren\xe9:/home/cafe:/bin/sh\r\n".to_vec();
+        list.extend(b"who:x:7:8::/home/who:/bin/sh\r\n");
+        fs::write(image.path().join("etc/passwd"), list).unwrap();
+        fs::write(image.path().join("etc/group"), b"\xff:x:40:who\nstaff:x:50:who\n").unwrap();
+        let users = Users::below(image.path());
+        assert_eq!((users.home(5), users.home(7)), (None, Some("/home/who".into())));
+        assert_eq!(users.name(7).as_deref(), Some("who"));
+        assert_eq!(users.find("who").unwrap(), Identity { uid: 7, gid: Some(8), groups: vec![50] });
+    }
+
+    #[test]
+    fn a_list_is_the_images_or_none() {
+        let image = image();
+        assert_eq!(Users::below(image.path()).home(7), Some("/home/who".into()));
+        assert_eq!(Users::below(image.path()).home(9), None);
+        fs::remove_file(image.path().join("etc/passwd")).unwrap();
+        symlink("/etc/passwd", image.path().join("etc/passwd")).unwrap();
+        assert_eq!(Users::below(image.path()).home(0), None, "the link leads to itself below the root");
+        assert_eq!(Users::below(&image.path().join("missing")).home(0), None);
+    }
+}

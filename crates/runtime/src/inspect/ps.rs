@@ -1,0 +1,51 @@
+//! `ps`: which processes a container has, as the host sees them.
+
+use crate::cgroups;
+use crate::error::Error;
+use crate::store::Store;
+use crate::store::process::ProcessId;
+use husk_spawn::{Command, find_program};
+
+/// The pids of a container's processes.
+///
+/// # Errors
+///
+/// If it has no cgroup to tell.
+pub fn pids(store: &Store, id: &str) -> Result<Vec<i32>, Error> {
+    let record = store.entry(id)?.read()?;
+    match cgroups::find(&record)? {
+        Some(cgroup) => Ok(cgroup.pids()?),
+        None if !record.process.map_or(Ok(false), ProcessId::is_alive)? => Ok(Vec::new()),
+        None => Err(Error::State("the container has no cgroup that knows its processes")),
+    }
+}
+
+/// What the host's ps(1) prints with these arguments, of which only the lines about these processes are left.
+///
+/// # Errors
+///
+/// If it fails, or prints no pids.
+pub fn table(pids: &[i32], arguments: &[String]) -> Result<String, Error> {
+    let wrong = |reason| Error::Argument { option: "ps", reason };
+    let program = find_program("ps").ok_or_else(|| wrong("is not there: install procps".to_owned()))?;
+    let output = Command::new(program).arg0("ps").args(arguments).output()?;
+    if !output.status.success() {
+        let (said, more) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
+        return Err(wrong(format!("{}: {}{}", output.status, said.trim(), more.trim())));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut lines = text.lines();
+    let title = lines.next().unwrap_or_default();
+    let column = title.split_whitespace().position(|name| name == "PID");
+    let column = column.ok_or_else(|| wrong("couldn't find PID field in ps output".to_owned()))?;
+    let mut table = format!("{title}\n");
+    for line in lines.filter(|line| !line.trim().is_empty()) {
+        let pid = line.split_whitespace().nth(column).unwrap_or_default();
+        let pid: i32 = pid.parse().map_err(|_| wrong(format!("unable to parse pid: {pid:?}")))?;
+        if pids.contains(&pid) {
+            table.push_str(line);
+            table.push('\n');
+        }
+    }
+    Ok(table)
+}

@@ -1,0 +1,154 @@
+//! `state` and `list`: what a container is, computed and never stored.
+
+use crate::cgroups;
+use crate::error::Error;
+use crate::host::users::name_in;
+use crate::store::process::Stage;
+use crate::store::record::Record;
+use crate::store::{Entry, Store};
+use husk_plan::hooks::OCI_VERSION;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
+use std::fs;
+use std::path::PathBuf;
+
+/// What the specification calls the status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// On its way.
+    Creating,
+    /// Its process waits for `start`.
+    Created,
+    /// Its program runs.
+    Running,
+    /// Its processes are kept from running.
+    Paused,
+    /// Its process has ended.
+    Stopped,
+}
+
+impl Status {
+    /// The specification's word for it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Creating => "creating",
+            Self::Created => "created",
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+impl Display for Status {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What is told of a container, with runc's names in runc's order.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct State {
+    /// The version of the specification that this runtime follows.
+    pub oci_version: &'static str,
+    /// Its name.
+    pub id: String,
+    /// The pid of its process, or 0 when it has ended.
+    pub pid: i32,
+    /// What it is.
+    pub status: Status,
+    /// Its bundle.
+    pub bundle: PathBuf,
+    /// Its root file system.
+    pub rootfs: PathBuf,
+    /// When it was created.
+    pub created: String,
+    /// The annotations of its configuration.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// Who created it.
+    pub owner: String,
+}
+
+/// What a container is now.
+///
+/// # Errors
+///
+/// If there is none of this name.
+pub fn state(store: &Store, id: &str) -> Result<State, Error> {
+    // As runc, which names the owner in lists only.
+    read(store, id).map(|(state, _)| state)
+}
+
+fn read(store: &Store, id: &str) -> Result<(State, u32), Error> {
+    let entry = store.entry(id)?;
+    let record = entry.read()?;
+    let status = of(&entry, &record)?;
+    let alive = record.process.filter(|_| matches!(status, Status::Created | Status::Running));
+    let state = State {
+        oci_version: OCI_VERSION,
+        id: record.id,
+        pid: alive.map_or(0, |process| process.pid),
+        status,
+        bundle: record.bundle,
+        rootfs: record.rootfs,
+        created: record.created,
+        annotations: record.annotations,
+        owner: String::new(),
+    };
+    Ok((state, record.owner))
+}
+
+/// A container in a list, or its name and why it cannot be read.
+pub type Listed = Result<State, (String, Error)>;
+
+/// What every container is now, with the name of who created it; one that cannot be read is an error
+/// of its own, under its name, and hides no other.
+///
+/// # Errors
+///
+/// If the store cannot be read.
+pub fn list(store: &Store) -> Result<Vec<Listed>, Error> {
+    let users = fs::read("/etc/passwd").unwrap_or_default();
+    let one = |id: String| match read(store, &id) {
+        Ok((state, owner)) => Ok(State { owner: user_name(&users, owner), ..state }),
+        Err(error) => Err((id, error)),
+    };
+    Ok(store.ids()?.into_iter().map(one).collect())
+}
+
+/// The name that a list of users has for an id, or `#` and the id.
+fn user_name(users: &[u8], uid: u32) -> String {
+    name_in(users, uid).unwrap_or_else(|| format!("#{uid}"))
+}
+
+/// # Errors
+///
+/// If it cannot be known whether its process is alive.
+pub(crate) fn of(entry: &Entry, record: &Record) -> Result<Status, Error> {
+    let Some(process) = record.process else { return Ok(Status::Creating) };
+    let stage = process.stage()?;
+    Ok(match stage {
+        Stage::Ended { .. } => Status::Stopped,
+        _ if cgroups::is_frozen(record) => Status::Paused,
+        // Whoever started it may have been killed before the socket was taken away.
+        Stage::BeforeExec if entry.has_socket() => Status::Created,
+        _ => Status::Running,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::user_name;
+
+    #[test]
+    fn an_owner_has_a_name_or_a_number() {
+        let users = b"root:x:0:0::/root:/bin/sh\n\xff:x:1000:1000::/:\nwho:x:1000:1000::/:/bin/sh\n";
+        assert_eq!(user_name(users, 1000), "who");
+        assert_eq!(user_name(users, 1001), "#1001");
+        assert_eq!(user_name(b"broken\n", 0), "#0");
+    }
+}

@@ -1,0 +1,91 @@
+//! `validate`: everything that is wrong with a bundle, in itself and for this machine.
+
+use crate::host::probe::probe;
+use bumpalo::Bump;
+use husk_bundle::Container;
+use husk_bundle::container::Source;
+use husk_plan::Invocation;
+use std::path::Path;
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Where: a field of config.json.
+    pub field: String,
+    /// What.
+    pub text: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+/// How bad something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// There can be no such container.
+    Error,
+    /// It is carried out otherwise than written.
+    Warning,
+}
+
+/// Everything that is wrong with the bundle in a directory, an absolute path.
+#[must_use]
+pub fn validate(bundle: &Path) -> Vec<Finding> {
+    let problems = husk_bundle::problems(bundle);
+    let mut found: Vec<_> = problems
+        .errors
+        .iter()
+        .map(|error| Finding {
+            severity: Severity::Error,
+            field: error.field.to_string(),
+            text: error.kind.to_string(),
+            hint: error.hint(),
+        })
+        .collect();
+    if let Some(container) = &problems.container {
+        found.extend(here(container));
+    }
+    found.extend(problems.warnings.into_iter().map(|warning| Finding {
+        severity: Severity::Warning,
+        field: warning.field.to_string(),
+        text: warning.text,
+        hint: None,
+    }));
+    found
+}
+
+/// What this machine lacks for a container that could be elsewhere.
+fn here(container: &Container) -> Vec<Finding> {
+    let error = |field: String, text: String, hint: &str| Finding {
+        severity: Severity::Error,
+        field,
+        text,
+        hint: Some(hint.to_owned()).filter(|hint| !hint.is_empty()),
+    };
+    let mut found = Vec::new();
+    if !container.rootfs.is_dir() {
+        let text = format!("{} is no directory", container.rootfs.display());
+        found.push(error("root.path".to_owned(), text, "unpack an image there"));
+    }
+    let host = probe(container);
+    for (index, mount) in container.mounts.iter().enumerate() {
+        let Source::Bind { path, .. } = &mount.source else { continue };
+        if !path.exists() {
+            let text = format!("{} is not there", path.display());
+            found.push(error(format!("mounts[{index}].source"), text, "make it, or mount something else"));
+        }
+    }
+    // Planning stops at the first thing that it cannot plan, which may be one of those above.
+    if let Err(reason) = husk_plan::create(container, &host, &Invocation::default(), &Bump::new()) {
+        let field = reason.origin().split(' ').next().unwrap_or_default();
+        if found.iter().any(|finding| finding.field.starts_with(field)) {
+            return found;
+        }
+        let text = reason.to_string();
+        let text =
+            text.strip_prefix(reason.origin()).map_or(text.as_str(), |text| text.trim_start_matches(": "));
+        found.push(error(reason.origin().to_owned(), text.to_owned(), ""));
+    }
+    found
+}

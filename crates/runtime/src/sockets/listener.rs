@@ -1,0 +1,97 @@
+//! The seccomp listener: fetched from the child and given to the agent that decides about its calls.
+//!
+//! config-linux.md, "The Container Process State", says in what form.
+
+use crate::error::Error;
+use crate::interrupt::Interrupt;
+use crate::sockets::patient::Elsewhere;
+use crate::store::record::Record;
+use husk_bundle::Container;
+use husk_bundle::container::NamespaceKind;
+use husk_plan::hooks::OCI_VERSION;
+use husk_script::sys::Errno;
+use husk_script::sys::process::{Dumpable, prctl_get_dumpable, prctl_set_dumpable};
+use husk_spawn::{Child, Reason};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// What the agent is told.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ContainerProcessState<'a> {
+    oci_version: &'a str,
+    /// The names of the descriptors that come with it.
+    fds: [&'a str; 1],
+    pid: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<&'a str>,
+    state: State<'a>,
+}
+
+/// runtime.md, "State".
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct State<'a> {
+    oci_version: &'a str,
+    id: &'a str,
+    status: &'a str,
+    pid: u32,
+    bundle: &'a Path,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    annotations: &'a BTreeMap<String, String>,
+}
+
+/// Fetches the listener that the child has just asked about, and sends it away.
+pub(crate) fn hand_over(
+    child: &mut Child,
+    container: &Container,
+    record: &Record,
+    interrupt: &Interrupt,
+) -> Result<(), Error> {
+    let agent = container.seccomp_listener.as_ref();
+    let agent = agent.ok_or(Error::State("seccomp listenerPath is not set"))?;
+    let listener = fetch(child, container)?;
+    let pid = child.id();
+    let state = ContainerProcessState {
+        oci_version: OCI_VERSION,
+        fds: ["seccompFd"],
+        pid,
+        metadata: agent.metadata.as_deref(),
+        state: State {
+            oci_version: OCI_VERSION,
+            id: &record.id,
+            status: "creating",
+            pid,
+            bundle: &record.bundle,
+            annotations: &record.annotations,
+        },
+    };
+    let state = serde_json::to_vec(&state).map_err(Error::Record)?;
+    let act = "linux.seccomp.listenerPath: failed to connect with seccomp agent at";
+    let socket = Elsewhere::connect(act, &agent.path, interrupt)?;
+    socket.send("linux.seccomp.listenerPath: send to", &state, &listener, interrupt)
+}
+
+fn fetch(child: &mut Child, container: &Container) -> Result<OwnedFd, Error> {
+    let mut namespaces = container.namespaces.iter();
+    let has_new_users =
+        namespaces.any(|namespace| namespace.kind == NamespaceKind::User && namespace.path.is_none());
+    match child.requested_fd() {
+        // A child that has become another user has made its memory undumpable, and a caller without privileges may
+        // look into no such process, be it its own child. The memory is dumpable for this one call. Nobody else is in the
+        // child's user namespace yet; in one that was there before, somebody could look into it meanwhile.
+        Err(error) if error.reason() == Reason::Errno(Errno::PERM) && has_new_users => {
+            let failed = |errno| Error::kernel("fetch the seccomp listener", errno);
+            let before = prctl_get_dumpable().map_err(failed)?;
+            prctl_set_dumpable(Dumpable::Yes).map_err(failed)?;
+            let fetched = child.requested_fd();
+            if before != Dumpable::Yes {
+                prctl_set_dumpable(Dumpable::No).map_err(failed)?;
+            }
+            Ok(fetched?)
+        }
+        fetched => Ok(fetched?),
+    }
+}

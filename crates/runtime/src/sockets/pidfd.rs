@@ -1,0 +1,48 @@
+//! `--pidfd-socket`, and crun's annotation `run.oci.pidfd_receiver`: a program is sent the pidfd of the container's process.
+
+use crate::error::Error;
+use crate::interrupt::Interrupt;
+use crate::sockets::patient::Elsewhere;
+use husk_spawn::Child;
+use std::path::Path;
+
+/// The program that is sent the pidfd, if one was named, and by what it was named.
+pub(crate) struct Watcher(Option<(Elsewhere, Origin)>);
+
+#[derive(Clone, Copy)]
+struct Origin {
+    connect: &'static str,
+    send: &'static str,
+}
+
+const OPTION: Origin =
+    Origin { connect: "--pidfd-socket: connect", send: "--pidfd-socket: send the pidfd to" };
+const ANNOTATION: Origin = Origin {
+    connect: "annotations.run.oci.pidfd_receiver: connect",
+    send: "annotations.run.oci.pidfd_receiver: send the pidfd to",
+};
+
+impl Watcher {
+    /// Connects, before there is a process. The option counts more than the annotation.
+    pub(crate) fn of(
+        option: Option<&Path>,
+        annotation: Option<&Path>,
+        interrupt: &Interrupt,
+    ) -> Result<Self, Error> {
+        let named = option.map(|path| (path, OPTION)).or(annotation.map(|path| (path, ANNOTATION)));
+        let connect = |(path, origin): (&Path, Origin)| {
+            Elsewhere::connect(origin.connect, path, interrupt).map(|socket| (socket, origin))
+        };
+        named.map(connect).transpose().map(Self)
+    }
+
+    /// Sends the pidfd.
+    pub(crate) fn tell(&self, child: &Child, interrupt: &Interrupt) -> Result<(), Error> {
+        /// The message beside the descriptor. runc says `standard` or `setns`, and receivers ignore it.
+        const NAME: &[u8] = b"pidfd";
+        match &self.0 {
+            Some((socket, origin)) => socket.send(origin.send, NAME, child, interrupt),
+            None => Ok(()),
+        }
+    }
+}

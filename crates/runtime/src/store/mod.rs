@@ -1,0 +1,403 @@
+//! Where containers are known: a directory for each, named after it, below one root.
+//!
+//! Making that directory is what reserves the name: mkdir(2) is atomic, so of two who create the same
+//! container one fails. Everything in it is written beside its place and renamed, so it is never seen
+//! half written.
+//!
+//! What a record says is obeyed, so a store that anybody but us or root could change is refused ([`trust`]), and a record is
+//! a file of theirs or of ours, of bounded size.
+
+pub(crate) mod process;
+pub(crate) mod record;
+mod trust;
+pub(crate) mod whole;
+
+use crate::error::{Error, MOST_BYTES, NoRecord};
+use husk_script::sys::file::{LockHolder, fcntl_lock_holder};
+use husk_spawn::sys::Fd;
+use log::debug;
+use record::Record;
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, fchmod, fcntl_lock, flock, fstat, mkdirat,
+    openat, statat, unlinkat,
+};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process::Pid;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read as _};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+const RECORD: &str = "state.json";
+const SOCKET: &str = "start.sock";
+const NOTIFY: &str = "notify";
+const ROOT: &str = "root";
+/// Says to a creator that its container is not wanted any more.
+const DELETED: &str = "deleted";
+
+/// The directory that holds containers.
+#[derive(Clone, Debug)]
+pub struct Store {
+    root: PathBuf,
+}
+
+/// The directory of one container.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    path: PathBuf,
+    directory: OwnedFd,
+}
+
+impl Store {
+    /// The store below `root`, an absolute path.
+    #[must_use]
+    pub fn new(root: PathBuf) -> Self {
+        Self { root }
+    }
+
+    /// Reserves the name `id`.
+    pub(crate) fn reserve(&self, id: &str) -> Result<Entry, Error> {
+        check(id)?;
+        let root = self.make()?;
+        let path = self.root.join(id);
+        match mkdirat(&root, id, Mode::RWXU) {
+            Ok(()) => Entry::open(&root, id, path).and_then(Entry::held).inspect_err(|_| {
+                // Tolerated: the error is why it cannot be opened. Only an empty directory is removed, so a creator
+                // that has reserved the same name since then loses nothing that it has written.
+                unlinkat(&root, id, AtFlags::REMOVEDIR).unwrap_or(());
+            }),
+            Err(Errno::EXIST) => Err(Error::Exists),
+            Err(errno) => Err(Error::file("mkdir", path, errno)),
+        }
+    }
+
+    /// The container `id`.
+    pub(crate) fn entry(&self, id: &str) -> Result<Entry, Error> {
+        check(id)?;
+        match self.open() {
+            Ok(root) => Entry::open(&root, id, self.root.join(id)),
+            Err(error) if is_missing(&error) => Err(Error::Missing),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Every name there is.
+    pub(crate) fn ids(&self) -> Result<Vec<String>, Error> {
+        let root = self.open()?;
+        let failed = |errno| Error::file("read", &self.root, errno);
+        let mut ids = Vec::new();
+        for entry in Dir::new(root).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            // What is no container's name is not ours.
+            let name = entry.file_name().to_str().ok().filter(|name| check(name).is_ok());
+            // Some file systems do not tell the type here.
+            if matches!(entry.file_type(), FileType::Directory | FileType::Unknown) {
+                ids.extend(name.map(str::to_owned));
+            }
+        }
+        ids.sort();
+        Ok(ids)
+    }
+
+    /// Makes the store, unless it is there, and sets the sticky bit. Without it whoever tidies up `$XDG_RUNTIME_DIR` may take
+    /// the store away (XDG Base Directory Specification).
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be made, or somebody else could change it.
+    pub fn make_sticky(&self) -> Result<(), Error> {
+        let root = self.make()?;
+        fchmod(root, Mode::RWXU | Mode::SVTX).map_err(|errno| Error::file("chmod", &self.root, errno))
+    }
+
+    /// Opens the directory, which is made if it is not there.
+    fn make(&self) -> Result<OwnedFd, Error> {
+        match self.open() {
+            Err(error) if is_missing(&error) => {}
+            opened => return opened,
+        }
+        let made = DirBuilder::new().mode(0o700).recursive(true).create(&self.root);
+        made.map_err(|reason| Error::file("mkdir", &self.root, reason))?;
+        self.open()
+    }
+
+    /// Opens the directory, if nobody but us and root could change what is in it.
+    fn open(&self) -> Result<OwnedFd, Error> {
+        let failed = |errno| Error::file("open", &self.root, errno);
+        // Of a path that nobody else can change, so it does not matter that it is looked up once more.
+        let path = trust::resolve(&self.root)?;
+        let root = openat(CWD, &path, DIRECTORY, Mode::empty()).map_err(failed)?;
+        check_directory(&self.root, &path, &root)?;
+        Ok(root)
+    }
+}
+
+/// How a directory is opened that is no symlink.
+const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+fn check_directory(store: &Path, place: &Path, directory: &OwnedFd) -> Result<(), Error> {
+    let found = fstat(directory).map_err(|errno| Error::file("stat", place, errno))?;
+    let distrusted = |why| Error::Distrusted { store: store.to_owned(), place: place.to_owned(), why };
+    trust::check(&found).map_err(distrusted)
+}
+
+/// Whether it is that a file or directory is not there.
+fn is_missing(error: &Error) -> bool {
+    matches!(error, Error::File { reason, .. } if reason.kind() == io::ErrorKind::NotFound)
+}
+
+impl Entry {
+    /// Marks the directory as that of a container which this process is creating, until [`release`](Self::release) or the
+    /// end of this process. The mark is a lock of fcntl(2): it belongs to this process, not to its children, and the
+    /// kernel says whose it is. It is lost when this process closes any descriptor of the directory.
+    fn held(self) -> Result<Self, Error> {
+        match fcntl_lock(&self.directory, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => Ok(self),
+            Err(errno) => Err(Error::file("lock", self.path, errno)),
+        }
+    }
+
+    /// The container is created: whoever deletes it need not ask this process.
+    pub(crate) fn release(&self) -> Result<(), Error> {
+        fcntl_lock(&self.directory, FlockOperation::NonBlockingUnlock)
+            .map_err(|errno| Error::file("unlock", &self.path, errno))
+    }
+
+    /// The process that is creating the container, if there still is one.
+    pub(crate) fn creator(&self) -> Result<Option<Pid>, Error> {
+        let holder = fcntl_lock_holder(Fd::of(&self.directory));
+        match holder.map_err(|errno| Error::file("look for the creator of", &self.path, errno))? {
+            None => Ok(None),
+            Some(LockHolder::Process(pid)) => Ok(Some(pid)),
+            Some(LockHolder::Elsewhere) => {
+                Err(Error::State("the container is being created by a process of another pid namespace"))
+            }
+            // husk takes no such lock, and there is no process that could be told to let it go.
+            Some(LockHolder::Description) => {
+                Err(Error::State("the container's directory is locked by a program that is not husk"))
+            }
+        }
+    }
+
+    fn open(root: &OwnedFd, id: &str, path: PathBuf) -> Result<Self, Error> {
+        match openat(root, id, DIRECTORY, Mode::empty()) {
+            Ok(directory) => {
+                check_directory(path.parent().unwrap_or(&path), &path, &directory)?;
+                Ok(Self { path, directory })
+            }
+            Err(Errno::NOENT) => Err(Error::Missing),
+            Err(errno) => Err(Error::file("open", path, errno)),
+        }
+    }
+
+    /// Keeps other commands that change the container waiting until this entry is dropped.
+    pub(crate) fn lock(&self) -> Result<(), Error> {
+        retry_on_intr(|| flock(&self.directory, FlockOperation::LockExclusive))
+            .map_err(|errno| Error::file("lock", &self.path, errno))
+    }
+
+    /// A path to something in it that is short however long the directory's own is: a socket's may
+    /// have 107 bytes.
+    fn short(&self, name: &str) -> PathBuf {
+        Path::new("/proc/self/fd").join(self.directory.as_raw_fd().to_string()).join(name)
+    }
+
+    /// Where a created container listens for `start`.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.short(SOCKET)
+    }
+
+    /// Whether it does.
+    pub(crate) fn has_socket(&self) -> bool {
+        statat(&self.directory, SOCKET, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
+    /// Takes the socket away: the container has been started.
+    pub(crate) fn remove_socket(&self) -> Result<(), Error> {
+        self.take_away(SOCKET).map(drop)
+    }
+
+    /// The directory of the socket at which a container says that it is ready.
+    pub(crate) fn notify(&self) -> PathBuf {
+        self.short(NOTIFY)
+    }
+
+    /// The same by a path that is not only ours.
+    pub(crate) fn notify_source(&self) -> PathBuf {
+        self.path.join(NOTIFY)
+    }
+
+    /// Makes a directory for CRIU to mount the root file system on, and names it without symlinks.
+    pub(crate) fn make_root(&self) -> Result<PathBuf, Error> {
+        let root = self.path.join(ROOT);
+        let made = DirBuilder::new().mode(0o700).create(&root).and_then(|()| fs::canonicalize(&root));
+        made.map_err(|reason| Error::file("mkdir", root, reason))
+    }
+
+    pub(crate) fn write(&self, record: &Record) -> Result<(), Error> {
+        let text = serde_json::to_vec(record).map_err(Error::Record)?;
+        let written = if text.len() as u64 > MOST_BYTES {
+            Err(Errno::FBIG.into())
+        } else {
+            whole::write(&self.directory, RECORD.as_ref(), Mode::RUSR | Mode::WUSR, &text)
+        };
+        written.map_err(|reason| self.failed("write", reason))
+    }
+
+    pub(crate) fn read(&self) -> Result<Record, Error> {
+        serde_json::from_slice(&self.read_text()?).map_err(Error::Record)
+    }
+
+    fn read_text(&self) -> Result<Vec<u8>, Error> {
+        let no_record = |why| Error::NoRecord { path: self.path.join(RECORD), why };
+        let failed = |errno: Errno| self.failed("read", errno.into());
+        // A FIFO must not keep us waiting, and a terminal not become ours.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = match openat(&self.directory, RECORD, flags, Mode::empty()) {
+            // A symlink, or a socket.
+            Err(Errno::LOOP | Errno::NXIO) => return Err(no_record(NoRecord::NoFile)),
+            opened => opened.map_err(failed)?,
+        };
+        let found = fstat(&file).map_err(failed)?;
+        if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
+            return Err(no_record(NoRecord::NoFile));
+        }
+        // Its mode says little: whoever made it may have had no umask, and only we get into the directory.
+        trust::check_is_ours(&found).map_err(|why| no_record(NoRecord::Distrusted(why)))?;
+        let length = u64::try_from(found.st_size).unwrap_or(u64::MAX);
+        if length > MOST_BYTES {
+            return Err(no_record(NoRecord::TooLong));
+        }
+        // With room for one byte more, so that the end is seen at once.
+        let mut text = Vec::with_capacity(usize::try_from(length).unwrap_or_default() + 1);
+        let read = File::from(file).take(MOST_BYTES).read_to_end(&mut text);
+        read.map_err(|reason| self.failed("read", reason))?;
+        Ok(text)
+    }
+
+    /// Whether anything was recorded. Takes no descriptor.
+    pub(crate) fn has_record(&self) -> bool {
+        statat(&self.directory, RECORD, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
+    /// The record, or nothing if there is none, or none that makes sense: it names no process, and nothing else. One that
+    /// only we cannot read now is an error, for what it names would be lost.
+    pub(crate) fn known(&self) -> Result<Option<Record>, Error> {
+        match self.read() {
+            Ok(record) => Ok(Some(record)),
+            Err(Error::Record(_) | Error::NoRecord { .. } | Error::Deleted(_)) => Ok(None),
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Why something cannot be done with the record: if it is not there any more, because somebody has deleted it.
+    fn failed(&self, act: &'static str, reason: io::Error) -> Error {
+        let is_gone = reason.kind() == io::ErrorKind::NotFound;
+        let error = Error::file(act, self.path.join(RECORD), reason);
+        if is_gone { self.explain(error) } else { error }
+    }
+
+    /// This error, unless the container was deleted meanwhile, which is then the reason for it.
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        let is_marked = statat(&self.directory, DELETED, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        // Where that cannot be known, the error stays what it is.
+        let has_its_name =
+            self.has_its_name().unwrap_or_else(|error| error.kind() != io::ErrorKind::NotFound);
+        if has_its_name && !is_marked { error } else { Error::Deleted(self.id()) }
+    }
+
+    fn id(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Says to the creator that its container is not wanted any more.
+    pub(crate) fn mark_deleted(&self) {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // Tolerated: in a full store, and without descriptors, the creator is told to end all the same, and says so in
+        // other words.
+        openat(&self.directory, DELETED, flags, Mode::from_raw_mode(0o600)).map(drop).unwrap_or(());
+    }
+
+    /// Removes a directory in which nothing is, and says whether that was so.
+    pub(crate) fn remove_empty(&self) -> Result<bool, Error> {
+        match fs::remove_dir(&self.path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
+            Err(reason) => Err(Error::file("remove", &self.path, reason)),
+        }
+    }
+
+    /// Takes the record away, which can be done once: whether it was still there.
+    pub(crate) fn claim(&self) -> Result<bool, Error> {
+        self.take_away(RECORD)
+    }
+
+    /// Takes a file away: whether it was there.
+    fn take_away(&self, name: &str) -> Result<bool, Error> {
+        match unlinkat(&self.directory, name, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(Error::file("remove", self.path.join(name), errno)),
+        }
+    }
+
+    /// Forgets the container. What is gone already is no error, so that a second try finishes what
+    /// the first could not.
+    pub(crate) fn discard(&self) -> Result<(), Error> {
+        match self.has_its_name().and_then(|ours| if ours { self.remove_directory() } else { Ok(()) }) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::file("remove", &self.path, error))
+            }
+            _ => {
+                debug!("delete: nothing is left in {}", self.path.display());
+                Ok(())
+            }
+        }
+    }
+
+    /// Removes what almost every container has by name, which takes no descriptor, and then whatever else is there.
+    fn remove_directory(&self) -> io::Result<()> {
+        for name in [RECORD, SOCKET, DELETED] {
+            // Tolerated: what is still there is found below, and said.
+            unlinkat(&self.directory, name, AtFlags::empty()).unwrap_or(());
+        }
+        match fs::remove_dir(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => fs::remove_dir_all(&self.path),
+            removed => removed,
+        }
+    }
+
+    /// Whether the name is still its own: somebody else may have deleted it, and another may be called so by now.
+    fn has_its_name(&self) -> io::Result<bool> {
+        let (named, own) = (statat(CWD, &self.path, AtFlags::SYMLINK_NOFOLLOW)?, fstat(&self.directory)?);
+        Ok((named.st_dev, named.st_ino) == (own.st_dev, own.st_ino))
+    }
+}
+
+/// Names that runc takes, and no path.
+fn check(id: &str) -> Result<(), Error> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_+.-".contains(&byte);
+    if id.is_empty() || id == "." || id == ".." || !id.bytes().all(allowed) {
+        return Err(Error::Id(id.to_owned()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+
+    #[test]
+    fn a_name_is_no_path() {
+        for id in ["a", "web-1", "a_b.c+d", "0"] {
+            assert!(check(id).is_ok(), "{id}");
+        }
+        for id in ["", ".", "..", "a/b", "../a", "a b", "a\n", "ä"] {
+            assert!(check(id).is_err(), "{id}");
+        }
+    }
+}

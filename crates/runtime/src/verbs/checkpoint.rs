@@ -1,0 +1,184 @@
+//! `checkpoint`: what a container's processes are is written down by CRIU, and they end, unless they are to go on.
+
+use crate::cgroups;
+use crate::criu::external::{leave_namespaces, name_mounts};
+use crate::criu::protocol::{self, Feature, Kind, option};
+use crate::criu::streams;
+use crate::criu::{self, Directories, Settings, Start, Switch, failure};
+use crate::error::Error;
+use crate::host::probe;
+use crate::inspect::state::{self as status, Status};
+use crate::sockets::notify;
+use crate::store::Store;
+use crate::store::process;
+use crate::store::record::RecordedCgroup;
+use crate::verbs::delete::forget;
+use husk_bundle::Warning;
+use rustix::fs::{Mode, OFlags, fcntl_getfl, openat};
+use std::fs::DirBuilder;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
+
+const LOG: &str = "dump.log";
+/// Where CRIU writes numbers, beside it.
+const STATISTICS: &str = "stats-dump";
+
+/// What `checkpoint` is asked.
+#[derive(Debug)]
+pub struct CheckpointRequest {
+    /// The container's name.
+    pub id: String,
+    /// What restore is asked, too.
+    pub settings: Settings,
+    /// How much is saved.
+    pub scope: CheckpointScope,
+    /// Images of before, relative to these: only what has changed since is saved.
+    pub parent: Option<PathBuf>,
+    /// Where a server takes the pages: an address and a port.
+    pub page_server: Option<(String, u16)>,
+    /// A descriptor of the caller's to which a zero byte is written when pages can be asked for.
+    pub status_fd: Option<StatusFd>,
+}
+
+/// A descriptor that the caller has named by its number.
+#[derive(Debug)]
+pub struct StatusFd {
+    /// The number.
+    pub number: i32,
+    /// The descriptor, which is closed when it has been written to. `None` if the caller has left none open.
+    pub descriptor: Option<OwnedFd>,
+}
+
+/// How much of a container is saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckpointScope {
+    /// All of it.
+    Whole,
+    /// What is in memory, ahead of time: it runs on.
+    Memory,
+}
+
+/// Saves a container that runs. `warn` hears of what has not been tried, and of hooks that fail.
+///
+/// # Errors
+///
+/// If it does not run, or CRIU is not there or cannot do it. The container then runs on.
+pub fn checkpoint(
+    store: &Store,
+    mut request: CheckpointRequest,
+    mut warn: impl FnMut(&[Warning]),
+) -> Result<(), Error> {
+    criu::warn(&mut warn);
+    let entry = store.entry(&request.id)?;
+    // Nobody deletes it meanwhile.
+    entry.lock()?;
+    let record = entry.read()?;
+    // The words are runc's.
+    let process = match (status::of(&entry, &record)?, record.process) {
+        (Status::Running | Status::Paused, Some(process)) => process,
+        (Status::Created, _) => {
+            return Err(Error::State("Container cannot be checkpointed in created state"));
+        }
+        (Status::Stopped, _) => {
+            return Err(Error::State("Container cannot be checkpointed in stopped state"));
+        }
+        _ => return Err(Error::State("Container cannot be checkpointed before it is created")),
+    };
+    let init =
+        process::open(process)?.ok_or(Error::State("Container cannot be checkpointed in stopped state"))?;
+    let settings = &request.settings;
+    let (mut container, _) = husk_bundle::load(&record.bundle, record.config.as_deref())?;
+    notify::show_again(&entry, &mut container);
+    let mut options = criu::options(settings, LOG, &record.annotations)?;
+    make_images(settings)?;
+    let directories = Directories::open(settings)?;
+    directories.clear([LOG, STATISTICS])?;
+    check_parent(&request, &directories)?;
+    criu::check()?;
+
+    directories.tell(&mut options);
+    options
+        .bytes(option::ROOT, record.rootfs.as_os_str().as_encoded_bytes())
+        .number(option::PID, process.pid);
+    if let Some((address, port)) = &request.page_server {
+        options.message(option::PAGE_SERVER, &protocol::numbered(address, i32::from(*port)));
+    }
+    if let Some(parent) = &request.parent {
+        options
+            .bytes(option::PARENT_IMG, parent.as_os_str().as_encoded_bytes())
+            .flag(option::TRACK_MEM, true);
+    }
+    if let Some(freezer) = record.cgroup.as_ref().and_then(RecordedCgroup::freezer) {
+        options.bytes(option::FREEZE_CGROUP, freezer.as_os_str().as_encoded_bytes());
+    }
+    leave_namespaces(&container, process.pid, &mut options)?;
+    let kind = match request.scope {
+        CheckpointScope::Memory => {
+            criu::need(Feature::MemTrack)?;
+            Kind::PreDump
+        }
+        CheckpointScope::Whole => {
+            name_mounts(&container, &probe::cgroup(), process.pid, &mut options)?;
+            streams::keep(&record, &directories.images)?;
+            Kind::Dump
+        }
+    };
+    let mut status_fd = None;
+    if settings.is_on(Switch::LazyPages) {
+        criu::need(Feature::LazyPages)?;
+        status_fd = request.status_fd.take().map(check_status_fd).transpose()?;
+    }
+
+    let criu = Start::new()?.silent().start()?;
+    let dumped = criu.serve(kind, &protocol::request(kind, Some(&options)), |notification| {
+        if notification.script == "status-ready"
+            && let Some(fd) = status_fd.take()
+        {
+            // Tolerated: who does not look any more need not be told.
+            rustix::io::write(&fd, b"\0").unwrap_or(0);
+        }
+        Ok(())
+    });
+    let directory = settings.work.as_deref().unwrap_or(&settings.images);
+    dumped.map_err(|error| failure::explain(error, &directories, directory, LOG))?;
+    if kind == Kind::PreDump || settings.is_on(Switch::LeaveRunning) {
+        return Ok(());
+    }
+    process::wait(&init)?;
+    cgroups::kill_rest(&record)?;
+    forget(&entry, &record, warn)
+}
+
+/// Makes the directory of the images, with its parents, unless it is there. What a container has in memory is not
+/// for everybody.
+fn make_images(settings: &Settings) -> Result<(), Error> {
+    let made = DirBuilder::new().mode(0o700).recursive(true).create(&settings.images);
+    made.map_err(|reason| Error::file("mkdir", &settings.images, reason))
+}
+
+/// Whether there are images of before.
+fn check_parent(request: &CheckpointRequest, directories: &Directories) -> Result<(), Error> {
+    let Some(parent) = &request.parent else { return Ok(()) };
+    let invalid = |reason: String| Error::Argument { option: "invalid --parent-path", reason };
+    if parent.is_absolute() {
+        return Err(Error::Argument { option: "--parent-path", reason: "must be relative".to_owned() });
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(&directories.images, parent, flags, Mode::empty())
+        .map(drop)
+        .map_err(|errno| invalid(format!("{}: {errno}", parent.display())))
+}
+
+/// A descriptor that the caller has, and that can be written to.
+fn check_status_fd(StatusFd { number, descriptor }: StatusFd) -> Result<OwnedFd, Error> {
+    let invalid = |reason: &str| Error::Argument {
+        option: "invalid --status-fd argument",
+        reason: format!("{number}: {reason}"),
+    };
+    let descriptor = descriptor.ok_or_else(|| invalid("is not open"))?;
+    match fcntl_getfl(&descriptor) {
+        Ok(flags) if flags & OFlags::ACCMODE != OFlags::RDONLY => Ok(descriptor),
+        _ => Err(invalid("not writable")),
+    }
+}

@@ -1,0 +1,284 @@
+//! `create`: everything up to the program, which waits.
+
+use crate::cgroups::resctrl;
+use crate::cgroups::{self, CgroupManager, ChildCgroup, NewCgroup};
+use crate::child::inherited;
+use crate::child::launch::{Launched, launch};
+use crate::child::serve::Arrival;
+use crate::child::terminal::{Console, Stay};
+use crate::child::timings::Timings;
+use crate::criu::streams;
+use crate::error::Error;
+use crate::interrupt::Interrupt;
+use crate::sockets::notify;
+use crate::sockets::pidfd::Watcher;
+use crate::store::process::ProcessId;
+use crate::store::record::{self, Record, RecordedHook};
+use crate::store::whole::write_whole;
+use crate::store::{Entry, Store};
+use crate::verbs::delete::forget;
+use husk_bundle::container::NamespaceKind;
+use husk_bundle::{Container, Warning};
+use husk_listing::Line;
+use husk_plan::{Invocation, Keyring, NewRoot, Plan, Start};
+use husk_script::Step;
+use husk_script::sys::Fd;
+use husk_spawn::Child;
+use log::debug;
+use rustix::process::geteuid;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+/// What `create` and `run` are asked.
+#[derive(Clone, Debug)]
+pub struct CreateRequest {
+    /// The container's name.
+    pub id: String,
+    /// The bundle, an absolute path.
+    pub bundle: PathBuf,
+    /// Its configuration, an absolute path, if that is not its config.json.
+    pub config: Option<PathBuf>,
+    /// Where to write the pid of the container's process.
+    pub pid_file: Option<PathBuf>,
+    /// Where somebody listens who is sent the terminal.
+    pub console_socket: Option<PathBuf>,
+    /// Where somebody listens who is sent the pidfd of the container's process.
+    pub pidfd_socket: Option<PathBuf>,
+    /// How the root file system becomes the root.
+    pub new_root: NewRoot,
+    /// Whose session keyring the program has.
+    pub keyring: Keyring,
+    /// How many of the caller's descriptors, from 3 upwards, are passed on to the program.
+    pub preserve_fds: u32,
+    /// Who makes the cgroup.
+    pub cgroups: CgroupManager,
+    /// Where to write down when things happen.
+    pub timings: Timings,
+}
+
+impl CreateRequest {
+    /// The same for the planner, for a program that begins as `start` says.
+    pub(crate) fn invocation(&self, start: Start) -> Result<Invocation<'_>, Error> {
+        let Self { new_root, keyring, preserve_fds, .. } = *self;
+        let listen_fds = inherited::listen_fds();
+        inherited::check_descriptors(listen_fds, preserve_fds)?;
+        Ok(Invocation { id: &self.id, start, new_root, keyring, listen_fds, preserve_fds })
+    }
+}
+
+/// Creates a container: its process exists and waits for `start`. `warn` hears what is carried out
+/// otherwise than written, and of hooks that failed after the container itself.
+///
+/// # Errors
+///
+/// If the name is taken, the configuration cannot be carried out, or a step or hook fails. Nothing is
+/// then left of the container.
+pub fn create(store: &Store, request: &CreateRequest, mut warn: impl FnMut(&[Warning])) -> Result<(), Error> {
+    let (mut container, warnings) = husk_bundle::load(&request.bundle, request.config.as_deref())?;
+    warn(&warnings);
+    // Before there is anything that a signal could have us leave behind, and before anybody keeps us waiting.
+    let interrupt = Interrupt::hold()?;
+    let mut console = Console::of(request.console_socket.as_deref(), &container, Stay::Detached, &interrupt)?;
+    let (option, annotation) = (request.pidfd_socket.as_deref(), container.pidfd_receiver.as_deref());
+    let watcher = Watcher::of(option, annotation, &interrupt)?;
+    let creation = Creation::begin(store, &request.id)?;
+    let mut record = record(request, &container);
+    let begun = notify::offer(&creation.entry, &mut container, &mut warn)
+        .and_then(|()| begin(&container, request, &creation, &mut record, &mut warn));
+    let mut launched = begun.map_err(|error| creation.entry.explain(error))?;
+    let parked = park(&mut launched, &container, &mut console, request, &creation, &mut record, &interrupt);
+    warn(&launched.home.as_mut().map(ChildCgroup::take_warnings).unwrap_or_default());
+    match parked.and_then(|()| watcher.tell(&launched.child, &interrupt)) {
+        Ok(()) => {
+            launched.child.let_go();
+            creation.commit();
+            Ok(())
+        }
+        Err(error) => {
+            let error = creation.entry.explain(error);
+            // Its process first.
+            drop(launched);
+            // From here on another signal ends us, whatever hooks do.
+            drop(interrupt);
+            creation.end(&record, warn);
+            Err(error)
+        }
+    }
+}
+
+/// Makes what the container's process needs, and starts it.
+fn begin<'c>(
+    container: &'c Container,
+    request: &CreateRequest,
+    creation: &Creation,
+    record: &mut Record,
+    warn: &mut impl FnMut(&[Warning]),
+) -> Result<Launched<'c>, Error> {
+    let socket = creation.entry.socket();
+    let listener = UnixListener::bind(&socket).map_err(|reason| Error::file("bind", &socket, reason))?;
+    let home = make_home(container, request, creation, record, warn)?;
+    let invocation = request.invocation(Start::On(Fd::of(&listener)))?;
+    launch(container, &invocation, home, &request.timings)
+}
+
+/// Writes down that there will be a container, and makes its cgroup.
+pub(crate) fn make_home<'c>(
+    container: &'c Container,
+    request: &CreateRequest,
+    creation: &Creation,
+    record: &mut Record,
+    warn: &mut impl FnMut(&[Warning]),
+) -> Result<Option<ChildCgroup<'c>>, Error> {
+    let Some(mut home) = NewCgroup::find(container, &request.id, request.cgroups)? else {
+        creation.entry.write(record)?;
+        return Ok(None);
+    };
+    debug!("cgroup: {}", home.kept());
+    record.cgroup = home.announced();
+    creation.entry.write(record)?;
+    let made = home.make(warn);
+    if !home.is_made() {
+        // What is there may be somebody else's, and is not to be removed.
+        record.cgroup = None;
+        creation.entry.write(record)?;
+    }
+    if made.is_err() {
+        // Tolerated: as for one that is dropped, which finds no record if somebody has deleted it meanwhile.
+        cgroups::leave(record).unwrap_or(None);
+    }
+    made?;
+    Ok(home.is_made().then_some(ChildCgroup::New(Box::new(home))))
+}
+
+/// Brings the child to where it waits for `start`.
+fn park(
+    launched: &mut Launched<'_>,
+    container: &Container,
+    console: &mut Console,
+    request: &CreateRequest,
+    creation: &Creation,
+    record: &mut Record,
+    interrupt: &Interrupt,
+) -> Result<(), Error> {
+    if waits_for_others(container, console) {
+        record_on_its_way(launched, creation, record)?;
+    }
+    if launched.serve(container, record, console, interrupt)? == Arrival::Failed {
+        // The wait says at what.
+        launched.wait_for_exec(interrupt)?;
+        return Err(Error::State("the container's process never waited"));
+    }
+    resctrl::join(container, launched.child.id(), record, &creation.entry)?;
+    record.after_start = after_start(&launched.plan);
+    record.process = Some(process(&launched.child)?);
+    record.creating = None;
+    creation.entry.write(record)?;
+    write_pid(request.pid_file.as_deref(), launched.child.id())?;
+    launched.go_on()?;
+    // Until the channel ends our death is the child's.
+    launched.next_request(interrupt)?;
+    debug!("init: closing the pipe to signal completion: {} waits for start", launched.child.id());
+    Ok(())
+}
+
+/// Whether somebody else may keep the child waiting, or us, before the child is the container's process.
+pub(crate) fn waits_for_others(container: &Container, console: &Console) -> bool {
+    let hooks = &container.hooks;
+    let hooks = [&hooks.prestart, &hooks.create_runtime, &hooks.create_container];
+    hooks.iter().any(|hooks| !hooks.is_empty())
+        || container.seccomp_listener.is_some()
+        || matches!(console, Console::Elsewhere(_))
+}
+
+/// Writes down the child as one that is on its way.
+pub(crate) fn record_on_its_way(
+    launched: &Launched<'_>,
+    creation: &Creation,
+    record: &mut Record,
+) -> Result<(), Error> {
+    record.creating = Some(process(&launched.child)?);
+    creation.entry.write(record)
+}
+
+/// A container on its way: whoever drops it before it is committed leaves nothing of it.
+pub(crate) struct Creation {
+    pub(crate) entry: Entry,
+    committed: bool,
+}
+
+impl Creation {
+    pub(crate) fn begin(store: &Store, id: &str) -> Result<Self, Error> {
+        Ok(Self { entry: store.reserve(id)?, committed: false })
+    }
+
+    pub(crate) fn commit(mut self) {
+        self.committed = true;
+    }
+
+    /// Leaves nothing of a container whose process there was.
+    pub(crate) fn end(self, record: &Record, warn: impl FnMut(&[Warning])) {
+        // Tolerated: as for one that is dropped.
+        cgroups::kill_rest(record).unwrap_or(());
+        forget(&self.entry, record, warn).unwrap_or(());
+        self.commit();
+    }
+}
+
+impl Drop for Creation {
+    fn drop(&mut self) {
+        if !self.committed {
+            // Tolerated: the error that brought us here is the one to hear of; `delete --force`
+            // finishes what this could not.
+            cgroups::remove(&self.entry).unwrap_or(());
+        }
+    }
+}
+
+pub(crate) fn process(child: &Child) -> Result<ProcessId, Error> {
+    ProcessId::of(child.id().cast_signed())
+}
+
+pub(crate) fn write_pid(pid_file: Option<&Path>, pid: u32) -> Result<(), Error> {
+    match pid_file {
+        // Without a newline: engines parse the whole file as a number.
+        Some(path) => write_whole(path, 0o666, pid.to_string().as_bytes())
+            .map_err(|reason| Error::file("write", path, reason)),
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn record(request: &CreateRequest, container: &Container) -> Record {
+    Record {
+        id: request.id.clone(),
+        bundle: request.bundle.clone(),
+        config: request.config.clone(),
+        rootfs: container.rootfs.clone(),
+        created: record::now(),
+        owner: geteuid().as_raw(),
+        annotations: container.annotations.clone(),
+        namespaces: husk_plan::apart(container).bits(),
+        callers_keyring: request.keyring == Keyring::Callers,
+        process: None,
+        creating: None,
+        ended: None,
+        cgroup: None,
+        shares_pids: !container
+            .namespaces
+            .iter()
+            .any(|namespace| namespace.kind == NamespaceKind::Pid && namespace.path.is_none()),
+        resctrl: None,
+        streams: streams::ours(container),
+        after_start: Vec::new(),
+        poststart: RecordedHook::list(&container.hooks.poststart),
+        poststop: RecordedHook::list(&container.hooks.poststop),
+    }
+}
+
+fn after_start(plan: &Plan<'_>) -> Vec<(u32, String, String)> {
+    let steps = plan.steps.iter().enumerate();
+    let after = steps.skip_while(|(_, step)| !matches!(step, Step::Park { .. })).skip(1);
+    let line = |(index, step): (usize, &Step<'_>)| {
+        Some((u32::try_from(index).ok()?, plan.origin(index).to_owned(), Line(step).to_string()))
+    };
+    after.filter_map(line).collect()
+}

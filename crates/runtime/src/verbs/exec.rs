@@ -1,0 +1,267 @@
+//! `exec`: one more process in a container that runs.
+
+use crate::cgroups::{self, ChildCgroup};
+use crate::child::inherited;
+use crate::child::launch::{Launched, command, enter, memory, perform};
+use crate::child::serve::Arrival;
+use crate::child::supervise::{Orphans, Signals, supervise};
+use crate::child::terminal::{Console, Stay};
+use crate::error::Error;
+use crate::host::namespaces;
+use crate::host::null;
+use crate::host::probe::probe_process;
+use crate::host::users::Users;
+use crate::inspect::state::{self as status, Status};
+use crate::interrupt::Interrupt;
+use crate::sockets::pidfd::Watcher;
+use crate::store::Store;
+use crate::store::process;
+use crate::store::record::Record;
+use crate::verbs::create::write_pid;
+use crate::verbs::run::as_ended_by_signal;
+use husk_bundle::container::{Process, Terminal};
+use husk_bundle::{Container, Warning};
+use husk_listing::Why;
+use husk_plan::{CgroupEntry, Host, Invocation, JoinTarget, Keyring};
+use husk_script::sys::limits::sched_setaffinity;
+use husk_script::sys::{Errno, Fd};
+use husk_spawn::{Namespaces, Reason};
+use log::{Level, debug, log_enabled};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+pub use husk_bundle::container::NoNewPrivileges;
+pub use husk_bundle::exec::Changes;
+
+/// What `exec` is asked.
+#[derive(Clone, Debug)]
+pub struct ExecRequest {
+    /// The container's name.
+    pub id: String,
+    /// The process.
+    pub program: Program,
+    /// Where to write its pid.
+    pub pid_file: Option<PathBuf>,
+    /// Where somebody listens who is sent the terminal.
+    pub console_socket: Option<PathBuf>,
+    /// Where somebody listens who is sent its pidfd.
+    pub pidfd_socket: Option<PathBuf>,
+    /// How many of the caller's descriptors, from 3 upwards, are passed on to the program.
+    pub preserve_fds: u32,
+    /// Whether to wait for its end.
+    pub wait: Wait,
+    /// What becomes of it in a container that is paused.
+    pub paused: Paused,
+    /// The cgroups below the container's that it comes into: `PATH`, or `CONTROLLER[,CONTROLLER]:PATH`.
+    pub cgroups: Vec<String>,
+}
+
+/// What becomes of a process in a container that is paused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paused {
+    /// It is not made.
+    Refused,
+    /// It waits until the container goes on.
+    Waits,
+}
+
+/// The process that an `exec` is to make.
+#[derive(Clone, Debug)]
+pub enum Program {
+    /// As a file has it, in the form of a config.json's `process`.
+    File(PathBuf),
+    /// As the container's own, with these changes.
+    Changed {
+        /// The changes.
+        changes: Changes,
+        /// `USER[:GROUP]`, names or numbers of the container.
+        user: Option<String>,
+    },
+}
+
+/// Whether a command waits for the process that it made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Until its end, passing signals on.
+    Foreground,
+    /// Until it has begun.
+    Detached,
+}
+
+/// Starts a process in a container; its status, if it was waited for. `warn` hears what is carried out
+/// otherwise than written, before the program begins.
+///
+/// # Errors
+///
+/// If the container does not run, the process makes no sense, or a step fails.
+pub fn exec(
+    store: &Store,
+    request: &ExecRequest,
+    warn: impl FnOnce(&[Warning]),
+) -> Result<Option<ExitStatus>, Error> {
+    let entry = store.entry(&request.id)?;
+    let mut record = entry.read()?;
+    match status::of(&entry, &record)? {
+        Status::Created => record.process.map_or(Ok(()), check_is_open)?,
+        Status::Running => {}
+        Status::Paused if request.paused == Paused::Waits => {}
+        Status::Paused => {
+            let text = "cannot exec in a paused container (use --ignore-paused to override)";
+            return Err(Error::State(text));
+        }
+        Status::Stopped => return Err(Error::State("cannot exec in a stopped container")),
+        Status::Creating => return Err(Error::State("cannot exec in a container that is not created yet")),
+    }
+    let init =
+        record.process.map_or(Ok(None), process::open)?.ok_or(Error::State("container not running"))?;
+    let (mut container, mut warnings) = husk_bundle::load(&record.bundle, record.config.as_deref())?;
+    let users = record.process.map(|init| format!("/proc/{}/root", init.pid)).unwrap_or_default();
+    let users = Users::below(Path::new(&users));
+    container.process = Some(process(request, &container, &users, &mut warnings)?);
+    warn(&warnings);
+    let (signals, interrupt) = match request.wait {
+        Wait::Foreground => (Some(Signals::hold(Orphans::Others)?), Interrupt::held()),
+        Wait::Detached => (None, Interrupt::hold()?),
+    };
+    let stay = if request.wait == Wait::Foreground { Stay::Foreground } else { Stay::Detached };
+    let mut console = Console::of(request.console_socket.as_deref(), &container, stay, &interrupt)?;
+    let watcher = Watcher::of(request.pidfd_socket.as_deref(), None, &interrupt)?;
+
+    let target = JoinTarget { init: Fd::of(&init), namespaces: Namespaces::from_bits(record.namespaces) };
+    let mut host = probe_process(&container, &users);
+    if container.process.as_ref().is_some_and(|process| process.terminal == Terminal::No) {
+        null::shield(&host)?;
+    }
+    if target.namespaces.contains(Namespaces::USER) {
+        // It is joined here, whoever made it.
+        host.joined_ids = record.process.and_then(|init| namespaces::ids_of(init.pid.unsigned_abs()));
+    }
+    let start = |home: Option<ChildCgroup<'static>>| {
+        let entry = home.as_ref().map_or(CgroupEntry::None, ChildCgroup::entry);
+        let host = Host { entry, ..host.clone() };
+        let plan = husk_plan::exec(&container, target, &host, &request.invocation(&record)?, memory())?;
+        let mut command = command(&plan);
+        if container.resources.limits_memory() {
+            // The limit is in force already, and the kernel kills everybody who shares its victim's memory.
+            command.own_memory();
+        }
+        if let Some(directory) = home.as_ref().and_then(ChildCgroup::directory) {
+            enter(&mut command, directory)?;
+        }
+        Ok(Launched { home, ..perform(&command, plan)? })
+    };
+    affinity(&container)?;
+    let cgroups = cgroups::below(&request.cgroups)?;
+    let mut launched = match start(cgroups::company(&record, &cgroups)?) {
+        // With controllers for cgroups of its own below, the container's cgroup has no room for processes:
+        // its first one will have moved (cgroup-v2.rst, "No Internal Process Constraint").
+        Err(Error::Spawn(error)) if cgroups.is_empty() && error.reason() == Reason::Errno(Errno::BUSY) => {
+            start(cgroups::of_process(&record)?)?
+        }
+        Err(Error::Spawn(error)) if error.reason() == Reason::Errno(Errno::BUSY) => {
+            return Err(Error::kernel("adding pid of a new process to cgroups", Errno::BUSY));
+        }
+        started => started?,
+    };
+    let begun = begin(&mut launched, &container, &mut record, &mut console, &watcher, request, &interrupt);
+    match signals {
+        Some(signals) => as_ended_by_signal(begun.and_then(|()| {
+            if log_enabled!(Level::Debug) {
+                launched.wait_for_exec(&interrupt)?;
+            }
+            let ended = supervise(&mut launched.child, &signals, console.relay());
+            ended.map(Some).map_err(|error| launched.explain(error))
+        })),
+        None => {
+            begun?;
+            launched.wait_for_exec(&interrupt)?;
+            launched.child.let_go();
+            Ok(None)
+        }
+    }
+}
+
+/// Lets the program begin, and tells who wants to know.
+fn begin(
+    launched: &mut Launched<'_>,
+    container: &Container,
+    record: &mut Record,
+    console: &mut Console,
+    watcher: &Watcher,
+    request: &ExecRequest,
+    interrupt: &Interrupt,
+) -> Result<(), Error> {
+    // A child that failed before asks nothing; the wait says at what.
+    if launched.serve(container, record, console, interrupt)? == Arrival::Failed {
+        return Ok(());
+    }
+    watcher.tell(&launched.child, interrupt)?;
+    write_pid(request.pid_file.as_deref(), launched.child.id())?;
+    if let Some(process) = &container.process {
+        let Process { args, uid, gid, .. } = process;
+        debug!("setns_init: about to exec {args:?} as user {uid}, group {gid}");
+    }
+    Ok(launched.child.go_on()?)
+}
+
+/// Whether the process of a created container may be entered. Its memory is undumpable until `start`, and the kernel then
+/// asks a caller for CAP_SYS_PTRACE in the user namespace that the container was created from (`ptrace_may_access`).
+fn check_is_open(init: process::ProcessId) -> Result<(), Error> {
+    match fs::read_link(format!("/proc/{}/ns/user", init.pid)) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(Error::State(
+            "cannot exec in a container that has not been started: until 'start' only root can enter it",
+        )),
+        // Any other error is one of the join, which follows.
+        _ => Ok(()),
+    }
+}
+
+/// Until it is in the container's cgroup the process has the processors that we have.
+fn affinity(container: &Container) -> Result<(), Error> {
+    let initial = container.process.as_ref().and_then(|process| process.exec_affinity.initial.as_ref());
+    let Some(mask) = initial.map(|cpus| husk_plan::cpu_mask(cpus)) else { return Ok(()) };
+    sched_setaffinity(&mask).map_err(|errno| Error::Step {
+        origin: "process.execCPUAffinity.initial".to_owned(),
+        failure: format!("sched_setaffinity: {}", Why(errno)),
+    })?;
+    let digits: String = mask.iter().rev().map(|word| format!("{word:016x}")).collect();
+    debug!("nsexec: affinity: 0x{}", digits.trim_start_matches('0'));
+    Ok(())
+}
+
+impl ExecRequest {
+    fn invocation(&self, record: &Record) -> Result<Invocation<'_>, Error> {
+        let (listen_fds, preserve_fds) = (inherited::listen_fds(), self.preserve_fds);
+        inherited::check_descriptors(listen_fds, preserve_fds)?;
+        let keyring = if record.callers_keyring { Keyring::Callers } else { Keyring::New };
+        Ok(Invocation { id: &self.id, keyring, listen_fds, preserve_fds, ..Invocation::default() })
+    }
+}
+
+fn process(
+    request: &ExecRequest,
+    container: &Container,
+    users: &Users,
+    warnings: &mut Vec<Warning>,
+) -> Result<Process, Error> {
+    let own = container.process.as_ref().ok_or(Error::State("the container has no process to go by"))?;
+    match &request.program {
+        Program::File(path) => {
+            let bytes = fs::read(path).map_err(|reason| Error::file("read", path, reason))?;
+            let (process, more) = husk_bundle::exec::process(&bytes, own)?;
+            warnings.extend(more);
+            Ok(process)
+        }
+        Program::Changed { changes, user } => {
+            let mut changes = changes.clone();
+            if let Some(user) = user {
+                let identity = users.find(user)?;
+                changes.user = Some((identity.uid, identity.gid));
+                changes.additional_gids.extend(identity.groups);
+            }
+            Ok(changes.apply(own.clone())?)
+        }
+    }
+}

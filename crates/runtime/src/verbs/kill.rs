@@ -1,0 +1,169 @@
+//! `kill`: a signal to the container's process.
+
+use crate::cgroups;
+use crate::error::Error;
+use crate::store::Store;
+use crate::store::process::open;
+use husk_cgroup::Cgroup;
+use husk_script::sys::signal::pidfd_send_signal;
+use husk_script::sys::{Errno, Fd};
+use husk_spawn::Signal;
+use log::debug;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+/// Who is sent a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// The container's first process.
+    First,
+    /// All that are in its cgroup. That there is none is no error.
+    All,
+}
+
+/// Sends `signal` to a container's process, or to all. Who is killed and takes nobody with it, for want of
+/// a pid namespace of the container's, is killed with all the others.
+///
+/// # Errors
+///
+/// `container not running` if it has ended.
+pub fn kill(store: &Store, id: &str, signal: Signal, whom: Whom) -> Result<(), Error> {
+    let record = store.entry(id)?.read()?;
+    let first = record.process.map_or(Ok(None), open)?;
+    let cgroup = match whom {
+        // Until there is a process, who is in it may be somebody else.
+        Whom::All if record.process.is_some() => cgroups::find(&record)?,
+        // What it leaves behind, too.
+        _ if signal == Signal::KILL && record.shares_pids && record.process.is_some() => {
+            let cgroup = cgroups::find(&record)?;
+            match cgroup {
+                Some(cgroup) if !cgroup.pids()?.is_empty() => Some(cgroup),
+                _ => None,
+            }
+        }
+        _ => None,
+    };
+    match (&cgroup, first) {
+        (Some(cgroup), _) => {
+            if signal == Signal::KILL {
+                cgroup.kill()?;
+            } else {
+                signal_all(cgroup, signal)?;
+            }
+            debug!("kill: signal {} to every process of the cgroup", signal.number());
+        }
+        (None, Some(process)) => match pidfd_send_signal(Fd::of(&process), signal) {
+            Ok(()) => debug!("kill: signal {} to the container's process", signal.number()),
+            Err(Errno::SRCH) if whom == Whom::All => {}
+            Err(Errno::SRCH) => return Err(Error::State("container not running")),
+            Err(errno) => return Err(Error::kernel("signal the container's process", errno)),
+        },
+        (None, None) if whom == Whom::All => {}
+        (None, None) => return Err(Error::State("container not running")),
+    }
+    if signal == Signal::KILL { cgroups::let_die(&record) } else { Ok(()) }
+}
+
+/// Whether there is a process to be sent a signal, which is what signal 0 asks.
+///
+/// # Errors
+///
+/// `container not running` if it has ended.
+pub fn check(store: &Store, id: &str) -> Result<(), Error> {
+    let process = store.entry(id)?.read()?.process;
+    process.map_or(Ok(None), open)?.map(drop).ok_or(Error::State("container not running"))
+}
+
+/// Sends it to each, unless it has ended.
+fn signal_all(cgroup: &Cgroup, signal: Signal) -> Result<(), Error> {
+    for pid in cgroup.pids()?.into_iter().filter_map(Pid::from_raw) {
+        let process = match pidfd_open(pid, PidfdFlags::empty()) {
+            Err(Errno::SRCH) => continue,
+            process => {
+                process.map_err(|errno| Error::kernel("open one of the container's processes", errno))?
+            }
+        };
+        match pidfd_send_signal(Fd::of(&process), signal) {
+            Ok(()) | Err(Errno::SRCH) => {}
+            Err(errno) => return Err(Error::kernel("signal the container's processes", errno)),
+        }
+    }
+    Ok(())
+}
+
+/// The signal that a person or an engine means: a number, or a name with or without `SIG`.
+#[must_use]
+pub fn signal(text: &str) -> Option<Signal> {
+    if let Ok(number) = text.parse() {
+        return Signal::new(number);
+    }
+    let name = text.to_ascii_uppercase();
+    let name = name.strip_prefix("SIG").unwrap_or(&name);
+    let named = NAMES.iter().find(|(known, _)| *known == name).map(|(_, signal)| *signal);
+    named.or_else(|| real_time(name))
+}
+
+/// `RTMIN+3`, `RTMAX-1`: numbered as libc does, which keeps the first two for itself.
+fn real_time(name: &str) -> Option<Signal> {
+    const FIRST: i32 = 34;
+    let rest = |prefix| name.strip_prefix(prefix);
+    if let Some(above) = rest("RTMIN") {
+        let above: i32 = if above.is_empty() { 0 } else { above.strip_prefix('+')?.parse().ok()? };
+        return Signal::new(FIRST.checked_add(above)?);
+    }
+    let below = rest("RTMAX")?;
+    let below: i32 = if below.is_empty() { 0 } else { below.strip_prefix('-')?.parse().ok()? };
+    Signal::new(i32::from(Signal::MAX).checked_sub(below)?).filter(|signal| signal.number() >= FIRST)
+}
+
+const NAMES: [(&str, Signal); 31] = [
+    ("HUP", Signal::HUP),
+    ("INT", Signal::INT),
+    ("QUIT", Signal::QUIT),
+    ("ILL", Signal::ILL),
+    ("TRAP", Signal::TRAP),
+    ("ABRT", Signal::ABRT),
+    ("IOT", Signal::ABRT),
+    ("BUS", Signal::BUS),
+    ("FPE", Signal::FPE),
+    ("KILL", Signal::KILL),
+    ("USR1", Signal::USR1),
+    ("SEGV", Signal::SEGV),
+    ("USR2", Signal::USR2),
+    ("PIPE", Signal::PIPE),
+    ("ALRM", Signal::ALRM),
+    ("TERM", Signal::TERM),
+    ("CHLD", Signal::CHLD),
+    ("CONT", Signal::CONT),
+    ("STOP", Signal::STOP),
+    ("TSTP", Signal::TSTP),
+    ("TTIN", Signal::TTIN),
+    ("TTOU", Signal::TTOU),
+    ("URG", Signal::URG),
+    ("XCPU", Signal::XCPU),
+    ("XFSZ", Signal::XFSZ),
+    ("VTALRM", Signal::VTALRM),
+    ("PROF", Signal::PROF),
+    ("WINCH", Signal::WINCH),
+    ("IO", Signal::IO),
+    ("PWR", Signal::PWR),
+    ("SYS", Signal::SYS),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::signal;
+
+    #[test]
+    fn signals_have_names_and_numbers() {
+        let number = |text| signal(text).map(husk_spawn::Signal::number);
+        assert_eq!(number("9"), Some(9));
+        assert_eq!(number("KILL"), Some(9));
+        assert_eq!(number("sigterm"), Some(15));
+        assert_eq!(number("37"), Some(37));
+        assert_eq!(number("RTMIN+3"), Some(37));
+        assert_eq!(number("SIGRTMAX"), Some(64));
+        for unknown in ["0x9", "", "SIG", "65", "-1", "RTMIN+31", "RTMAX-31", "NONE"] {
+            assert_eq!(number(unknown), None, "{unknown}");
+        }
+    }
+}

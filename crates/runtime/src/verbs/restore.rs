@@ -1,0 +1,323 @@
+//! `restore`: a container goes on where a checkpoint has left it, as a child of ours that CRIU makes.
+//!
+//! CRIU mounts by paths. So that nothing is left of that on the host, however it ends, it has a mount namespace of
+//! its own, in which the root file system is mounted on a directory of the container's; and the places that
+//! it mounts on are made before, by a process that looks them up as one that is created does
+//! ([`husk_plan::places`]).
+
+use crate::cgroups::resctrl;
+use crate::cgroups::{self, ChildCgroup};
+use crate::child::hooks;
+use crate::child::launch::{command, memory, perform, show_own};
+use crate::child::serve::Arrival;
+use crate::child::supervise::{Signals, supervise};
+use crate::child::terminal::{Console, Stay};
+use crate::criu::external::{enter_namespaces, mount_names};
+use crate::criu::protocol::{self, Kind, option, pair};
+use crate::criu::streams;
+use crate::criu::{self, Criu, Directories, Message, Notification, Settings, Start, failure};
+use crate::error::Error;
+use crate::host::files;
+use crate::host::null;
+use crate::host::probe::probe;
+use crate::interrupt::Interrupt;
+use crate::sockets::notify;
+use crate::store::Store;
+use crate::store::process::ProcessId;
+use crate::store::record::Record;
+use crate::verbs::create::{self, Creation};
+use crate::verbs::run::{Run, as_ended_by_signal, orphans};
+use husk_bundle::container::NamespaceKind;
+use husk_bundle::{Container, Warning};
+use husk_plan::{CgroupEntry, Host};
+use husk_script::sys::namespace::{self, setns, unshare};
+use husk_script::sys::{Errno, Fd};
+use husk_spawn::{Adopted, Namespaces, Signal};
+use rustix::fs::CWD;
+use rustix::mount::{
+    MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount_change, move_mount, open_tree,
+};
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::thread;
+
+const LOG: &str = "restore.log";
+/// Where CRIU writes numbers, beside it.
+const STATISTICS: &str = "stats-restore";
+
+/// What `restore` is asked.
+#[derive(Clone, Debug)]
+pub struct RestoreRequest {
+    /// What `create` is asked, too.
+    pub creation: create::CreateRequest,
+    /// What checkpoint is asked, too.
+    pub settings: Settings,
+    /// The label of processes that is to be instead of the one that was: `TYPE:NAME`.
+    pub lsm_profile: Option<String>,
+    /// The label of mounts that is to be instead of the one that was.
+    pub lsm_mount_context: Option<String>,
+}
+
+/// Restores a container. In the foreground it does as [`run`](crate::run()). `warn` hears what is carried
+/// out otherwise than written, and of hooks that failed after its end.
+///
+/// # Errors
+///
+/// If the name is taken, or CRIU is not there or cannot do it. Nothing is then left of the container.
+pub fn restore(
+    store: &Store,
+    request: &RestoreRequest,
+    how: Run,
+    mut warn: impl FnMut(&[Warning]),
+) -> Result<Option<ExitStatus>, Error> {
+    criu::warn(&mut warn);
+    let (mut container, warnings) =
+        husk_bundle::load(&request.creation.bundle, request.creation.config.as_deref())?;
+    warn(&warnings);
+    let (signals, interrupt) = match how {
+        Run::Detached => (None, Interrupt::hold()?),
+        Run::Foreground(foreground) => {
+            (Some(Signals::hold(orphans(&container, foreground))?), Interrupt::held())
+        }
+    };
+    let stay = if how == Run::Detached { Stay::Detached } else { Stay::Foreground };
+    let socket = request.creation.console_socket.as_deref();
+    let mut console = Console::of(socket, &container, stay, &interrupt)?;
+    // Before there is anything of the container.
+    Directories::open(&request.settings)?.check_images([LOG, STATISTICS])?;
+    criu::check()?;
+    let creation = Creation::begin(store, &request.creation.id)?;
+    let mut record = create::record(&request.creation, &container);
+    let home = notify::offer(&creation.entry, &mut container, &mut warn)
+        .and_then(|()| create::make_home(&container, &request.creation, &creation, &mut record, &mut warn));
+    let home = home.map_err(|error| creation.entry.explain(error))?;
+    let mut restoring = Restoring {
+        request,
+        container: &container,
+        creation: &creation,
+        record: &mut record,
+        home,
+        interrupt: &interrupt,
+    };
+    let restored = restoring.bring_back(&mut console);
+    warn(&restoring.home.as_mut().map(ChildCgroup::take_warnings).unwrap_or_default());
+    let restored = restored.and_then(|process| creation.entry.release().map(|()| process));
+    let ended = restored.and_then(|mut process| {
+        let ended = match &signals {
+            None => Ok(None),
+            Some(signals) => supervise(&mut process, signals, console.relay()).map(Some),
+        };
+        ended.or_else(|error| end(process).and(Err(error.into())))
+    });
+    let ended = ended.map_err(|error| creation.entry.explain(error));
+    match (&ended, how) {
+        (Ok(_), Run::Detached) => creation.commit(),
+        _ => {
+            // From here on another signal ends a detached `restore`, whatever hooks do.
+            drop(interrupt);
+            creation.end(&record, warn);
+        }
+    }
+    if how == Run::Detached { ended } else { as_ended_by_signal(ended) }
+}
+
+/// A container that is being restored.
+struct Restoring<'c, 'r> {
+    request: &'r RestoreRequest,
+    container: &'c Container,
+    creation: &'r Creation,
+    record: &'r mut Record,
+    home: Option<ChildCgroup<'c>>,
+    interrupt: &'r Interrupt,
+}
+
+impl Restoring<'_, '_> {
+    fn bring_back(&mut self, console: &mut Console) -> Result<Adopted, Error> {
+        let settings = &self.request.settings;
+        let mut options = criu::options(settings, LOG, &self.record.annotations)?;
+        let mut host = probe(self.container);
+        // The standard streams of CRIU take the place of pipes.
+        null::shield(&host)?;
+        if let Some(home) = &self.home {
+            show_own(&mut host, home);
+        }
+        self.make_places(&host)?;
+        let root = self.creation.entry.make_root()?;
+        options.flag(option::EVASIVE_DEVICES, true).flag(option::RST_SIBLING, true);
+        options.bytes(option::ROOT, root.as_os_str().as_bytes());
+        if let Some(profile) = &self.request.lsm_profile {
+            options.bytes(option::LSM_PROFILE, profile);
+        }
+        if let Some(context) = &self.request.lsm_mount_context {
+            options.bytes(option::LSM_MOUNT_CONTEXT, context);
+        }
+        mount_names(self.container, &host.cgroup, &mut options)?;
+        let start = Start::new()?.in_cgroup(self.home.as_ref().and_then(ChildCgroup::directory))?;
+        let mut start = if matches!(console, Console::Absent) { start } else { start.silent() };
+        let namespaces = enter_namespaces(self.container, Start::FIRST_FREE, &mut options)?;
+        for (number, namespace) in (Start::FIRST_FREE..).zip(namespaces) {
+            start.command.fd(number, namespace);
+        }
+        // The directories are opened there too: CRIU mounts in the one in which it works.
+        let (directories, criu) =
+            apart(&self.container.rootfs, &root, || Ok((Directories::open(settings)?, start.start()?)))?;
+        directories.clear([LOG, STATISTICS])?;
+        directories.tell(&mut options);
+        if matches!(console, Console::Absent) {
+            streams::replace(&directories.images, &mut options)?;
+        }
+        self.settle(&criu, &mut options)?;
+
+        // Whoever deletes the container finds CRIU by this, if we are killed.
+        self.record.creating = Some(ProcessId::of(criu.pid().cast_signed())?);
+        self.creation.entry.write(self.record)?;
+        let mut restored = None;
+        let request = protocol::request(Kind::Restore, Some(&options));
+        let interrupt = self.interrupt;
+        let served = criu.serve_unless(interrupt, Kind::Restore, &request, |notification| {
+            self.hear(notification, console, &mut restored)
+        });
+        // Tolerated: it goes with the container.
+        fs::remove_dir(&root).unwrap_or(());
+        match (served, restored) {
+            (Ok(_), Some(process)) => {
+                match create::write_pid(self.request.creation.pid_file.as_deref(), process.id()) {
+                    Ok(()) => Ok(process),
+                    Err(error) => end(process).and(Err(error)),
+                }
+            }
+            (Ok(_), None) => Err(Error::Criu("criu failed: it has restored nothing".to_owned())),
+            (Err(error), process) => {
+                process.map_or(Ok(()), end)?;
+                if matches!(error, Error::Interrupted(_)) {
+                    // What CRIU had made so far waits for CRIU, which was killed.
+                    cgroups::kill_all(self.record)?;
+                    return Err(error);
+                }
+                let directory = settings.work.as_deref().unwrap_or(&settings.images);
+                Err(failure::explain(error, &directories, directory, LOG))
+            }
+        }
+    }
+
+    /// Makes what is missing of the places that are mounted on.
+    fn make_places(&mut self, host: &Host) -> Result<(), Error> {
+        let mut places = {
+            let plan = husk_plan::places(self.container, host, memory())?;
+            perform(&command(&plan), plan)?
+        };
+        match places.serve(self.container, self.record, &mut Console::Absent, self.interrupt)? {
+            Arrival::Ready => Ok(()),
+            // The wait says at what.
+            Arrival::Failed => places.wait_for_exec(self.interrupt),
+        }
+    }
+
+    /// Brings CRIU into the cgroup, and so what it makes, and says where that is.
+    fn settle(&mut self, criu: &Criu, options: &mut Message) -> Result<(), Error> {
+        if let Some(home) = self.home.as_mut().filter(|home| home.entry() != CgroupEntry::Born) {
+            home.join(criu.pid(), self.record)?;
+        }
+        let path = format!("/proc/{}/cgroup", criu.pid());
+        let text = files::read_procfs(&path).map_err(|reason| Error::file("read", path, reason))?;
+        for line in text.lines() {
+            let mut fields = line.splitn(3, ':').skip(1);
+            let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+            for controller in controllers.split(',') {
+                options.message(option::CG_ROOT, &pair(controller, path));
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what is to be done at a point on CRIU's way.
+    fn hear(
+        &mut self,
+        notification: Notification,
+        console: &mut Console,
+        restored: &mut Option<Adopted>,
+    ) -> Result<(), Error> {
+        let nobody = || Error::Criu("criu failed: it tells of no process".to_owned());
+        match notification.script.as_str() {
+            "setup-namespaces" => {
+                let pid = notification.pid.ok_or_else(nobody)?.unsigned_abs();
+                if is_new(self.container, NamespaceKind::Network) {
+                    loopback_up(pid)?;
+                }
+                hooks::before_pivot(self.container, self.record, pid, self.interrupt)
+            }
+            // Everything is there, and nothing runs yet.
+            "post-restore" => {
+                let process = Adopted::new(notification.pid.ok_or_else(nobody)?)?;
+                let pid = process.id();
+                *restored = Some(process);
+                resctrl::join(self.container, pid, self.record, &self.creation.entry)?;
+                self.home.as_ref().map_or(Ok(()), ChildCgroup::limit)?;
+                self.record.process = Some(ProcessId::of(pid.cast_signed())?);
+                self.record.creating = None;
+                // CRIU makes one, whatever there was, for clocks that go on where they stood.
+                if is_apart(pid, "time") {
+                    self.record.namespaces |= Namespaces::TIME.bits();
+                }
+                self.creation.entry.write(self.record)
+            }
+            "orphan-pts-master" => match notification.fd {
+                Some(master) => console.receive(master, self.interrupt),
+                None => Err(Error::Criu("criu failed: a terminal did not come".to_owned())),
+            },
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Does something where the root file system is mounted on a directory that nothing else lies on, and nobody else
+/// sees it: in a thread with a mount namespace of its own, which ends with it and with who it starts.
+fn apart<T: Send>(
+    rootfs: &Path,
+    root: &Path,
+    act: impl FnOnce() -> Result<T, Error> + Send,
+) -> Result<T, Error> {
+    let mount = || {
+        unshare(Namespaces::MOUNT)?;
+        // As in the container: what is mounted on the host arrives, and nothing leaves.
+        mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        let tree = open_tree(CWD, rootfs, flags | OpenTreeFlags::AT_RECURSIVE)?;
+        move_mount(&tree, "", CWD, root, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+    };
+    let failed = |errno| Error::kernel("mount the root file system for CRIU", errno);
+    let act = || mount().map_err(failed).and_then(|()| act());
+    thread::scope(|scope| scope.spawn(act).join())
+        .unwrap_or_else(|_| Err(Error::State("a thread of ours has failed")))
+}
+
+/// Whether a process is in another namespace than we.
+fn is_apart(pid: u32, kind: &str) -> bool {
+    let inode =
+        |process: &str| fs::metadata(format!("/proc/{process}/ns/{kind}")).map(|found| found.ino()).ok();
+    inode(&pid.to_string()) != inode("self")
+}
+
+/// Sets the loopback device up, before anything that listens there is restored: CRIU leaves it as it came.
+fn loopback_up(pid: u32) -> Result<(), Error> {
+    let failed = |errno| Error::kernel("set the loopback device up", errno);
+    let namespace = fs::File::open(format!("/proc/{pid}/ns/net"));
+    let namespace =
+        namespace.map_err(|reason| Error::Kernel { act: "open the network namespace", reason })?;
+    let there = move || setns(Fd::of(&namespace), Namespaces::NET).and_then(|()| namespace::loopback_up());
+    thread::spawn(there).join().unwrap_or(Err(Errno::IO)).map_err(failed)
+}
+
+fn is_new(container: &Container, kind: NamespaceKind) -> bool {
+    container.namespaces.iter().any(|namespace| namespace.kind == kind && namespace.path.is_none())
+}
+
+/// Ends a process that has no container any more.
+fn end(mut process: Adopted) -> Result<(), Error> {
+    process.signal(Signal::KILL)?;
+    process.wait()?;
+    Ok(())
+}

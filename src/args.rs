@@ -1,0 +1,199 @@
+//! What was typed, understood.
+//!
+//! clap holds every option and reads them. What it does not know is how runc's callers write: long
+//! options with one dash (`-no-subreaper`), switches with a value (`--debug=false`), options of the
+//! program before and after the verb. So the verb is found first, what was typed is written as clap
+//! has it, and then read by one command that has the program's options and this one verb's. The other
+//! verbs' are never built: that would cost more than everything else `husk state` does.
+
+use crate::exit::Exit;
+use crate::help;
+use crate::options::{Global, Misuse, message, program};
+use crate::output::near;
+use crate::verb::{Verb, usage};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgAction, ArgMatches, Command, FromArgMatches as _};
+use std::ffi::OsString;
+
+/// What was asked for.
+pub(crate) enum Asked {
+    /// Text to be printed: help or the version.
+    Text(String),
+    /// A verb, with what it was given.
+    Verb { verb: &'static Verb, global: Global, matches: ArgMatches },
+}
+
+/// Understands the arguments, which the program's name is not among, of a program that has these verbs.
+pub(crate) fn read(
+    arguments: impl Iterator<Item = OsString>,
+    verbs: &'static [Verb],
+) -> Result<Asked, Box<Misuse>> {
+    let mut arguments: Vec<_> = arguments.collect();
+    // What engines ask each time they start, and takes no options to answer.
+    if arguments == ["--version"] {
+        return Ok(Asked::Text(help::version()));
+    }
+    let program = program();
+    let Some(place) = rewrite(&mut arguments, &program, Stop::AtFirstName) else {
+        return without_verb(program, &arguments, verbs);
+    };
+    let name = arguments.remove(place);
+    let is_help = name == "help" || name == "h";
+    let name = match arguments.get(place) {
+        Some(about) if is_help => about.clone(),
+        None if is_help => return Ok(Asked::Text(help::program(verbs))),
+        _ => name,
+    };
+    let Some(verb) = verbs.iter().find(|verb| name == verb.name) else {
+        // The word may be the value of an option that there is not.
+        let before = program.clone().try_get_matches_from(&arguments[..place]);
+        if let Err(error) = before
+            && error.kind() == ErrorKind::UnknownArgument
+        {
+            let hint = hint("husk", asked_for(&error, &program));
+            return Err(misuse(program, &arguments, message(&error), hint, Exit::Failed));
+        }
+        let wants_help = is_help || arguments.iter().any(|word| word == "-h" || word == "--help");
+        let message = if wants_help {
+            // As runc says it.
+            format!("No help topic for '{}'", name.display())
+        } else {
+            format!("unknown command {name:?}")
+        };
+        let names = verbs.iter().map(|verb| verb.name);
+        let hint = hint("husk", near::question(&name.to_string_lossy(), names));
+        return Err(misuse(program, &arguments, message, hint, Exit::UnknownCommand));
+    };
+    if is_help {
+        return Ok(Asked::Text(help::verb(verb)));
+    }
+    let mut command = (verb.define)(program).override_usage(usage(verb));
+    let stop = if takes_rest(&command) { Stop::AtFirstName } else { Stop::Never };
+    rewrite(&mut arguments, &command, stop);
+    let matches = command.try_get_matches_from_mut(&arguments);
+    match matches.and_then(|mut matches| Ok((Global::from_arg_matches_mut(&mut matches)?, matches))) {
+        Ok((Global { version: true, .. }, _)) => Ok(Asked::Text(help::version())),
+        Ok((global, matches)) => Ok(Asked::Verb { verb, global, matches }),
+        Err(error) if error.kind() == ErrorKind::DisplayHelp => Ok(Asked::Text(help::verb(verb))),
+        Err(error) => {
+            let hint = hint(&format!("husk {}", verb.name), asked_for(&error, &command));
+            let message = format!("{}: {}", verb.name, message(&error));
+            let exit = match verb.failure {
+                // As runc has it.
+                Exit::NoProcess => Exit::Failed,
+                failure => failure,
+            };
+            Err(misuse(command, &arguments, message, hint, exit))
+        }
+    }
+}
+
+fn without_verb(mut program: Command, arguments: &[OsString], verbs: &[Verb]) -> Result<Asked, Box<Misuse>> {
+    let matches = program.try_get_matches_from_mut(arguments);
+    match matches.and_then(|mut matches| Global::from_arg_matches_mut(&mut matches)) {
+        Ok(Global { version: true, .. }) => Ok(Asked::Text(help::version())),
+        // As runc: nothing asked for is a question.
+        Ok(_) => Ok(Asked::Text(help::program(verbs))),
+        Err(error) if error.kind() == ErrorKind::DisplayHelp => Ok(Asked::Text(help::program(verbs))),
+        Err(error) => {
+            let hint = hint("husk", asked_for(&error, &program));
+            Err(misuse(program, arguments, message(&error), hint, Exit::Failed))
+        }
+    }
+}
+
+/// How far options are looked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    /// To the first argument that is no option: a verb, or the container in which what follows is run.
+    AtFirstName,
+    /// To the end.
+    Never,
+}
+
+/// Writes what was typed as clap reads it. Returns where the first argument that is no option is.
+fn rewrite(arguments: &mut Vec<OsString>, command: &Command, stop: Stop) -> Option<usize> {
+    let mut first = None;
+    let mut index = 0;
+    while let Some(argument) = arguments.get(index) {
+        let text = argument.to_str().unwrap_or_default();
+        if text == "--" {
+            break;
+        }
+        let Some(dashed) = text.strip_prefix('-').filter(|rest| !rest.is_empty()) else {
+            first = first.or(Some(index));
+            if stop == Stop::AtFirstName {
+                break;
+            }
+            index += 1;
+            continue;
+        };
+        let (name, value) = match dashed.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (dashed, None),
+        };
+        let name = name.strip_prefix('-').unwrap_or(name);
+        let Some(option) = command.get_arguments().find(|option| option.get_long() == Some(name)) else {
+            index += if value.is_none() && takes_value_short(command, name) { 2 } else { 1 };
+            continue;
+        };
+        let is_switch = matches!(option.get_action(), ArgAction::SetTrue);
+        match value.map(str::to_ascii_lowercase).as_deref() {
+            Some("true" | "t" | "1") if is_switch => arguments[index] = format!("--{name}").into(),
+            Some("false" | "f" | "0") if is_switch => {
+                arguments.remove(index);
+                continue;
+            }
+            Some(_) => arguments[index] = format!("--{}", dashed.trim_start_matches('-')).into(),
+            None => {
+                arguments[index] = format!("--{name}").into();
+                // The next one is its value, whatever it looks like.
+                let has_value = option.get_num_args().is_none_or(|number| number.min_values() > 0);
+                index += usize::from(!is_switch && has_value);
+            }
+        }
+        index += 1;
+    }
+    first
+}
+
+/// Whether this is a letter of an option that is followed by its value.
+fn takes_value_short(command: &Command, name: &str) -> bool {
+    let mut letters = name.chars();
+    let (Some(letter), None) = (letters.next(), letters.next()) else { return false };
+    let mut options = command.get_arguments();
+    options.any(|option| option.get_short() == Some(letter) && option.get_action().takes_values())
+}
+
+/// Whether the verb leaves everything after the container to somebody else.
+fn takes_rest(command: &Command) -> bool {
+    command.get_positionals().any(clap::Arg::is_trailing_var_arg_set)
+}
+
+fn hint(command: &str, question: Option<String>) -> String {
+    let question = question.map(|question| question + "\n").unwrap_or_default();
+    format!("{question}see '{command} --help'")
+}
+
+/// Which option was probably meant by one that there is not.
+fn asked_for(error: &clap::Error, command: &Command) -> Option<String> {
+    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else { return None };
+    let options = command.get_arguments().filter(|option| !option.is_hide_set());
+    let names: Vec<_> = options.filter_map(|option| Some(format!("--{}", option.get_long()?))).collect();
+    (error.kind() == ErrorKind::UnknownArgument)
+        .then(|| near::question(typed, names.iter().map(String::as_str)))
+        .flatten()
+}
+
+fn misuse(
+    command: Command,
+    arguments: &[OsString],
+    message: String,
+    hint: String,
+    exit: Exit,
+) -> Box<Misuse> {
+    // Whatever else is wrong with them, the log is where it was said to be.
+    let matches = command.ignore_errors(true).try_get_matches_from(arguments);
+    let global = matches.and_then(|matches| Global::from_arg_matches(&matches)).unwrap_or_default();
+    Box::new(Misuse { message, hint, global, exit })
+}

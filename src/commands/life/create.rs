@@ -1,0 +1,86 @@
+//! `create`.
+
+use crate::exit::Exit;
+use crate::session::{Session, absolute};
+use crate::verb::Perform;
+use anyhow::Result;
+use husk_runtime::{CreateRequest, Keyring, NewRoot, Timings};
+use std::path::PathBuf;
+
+pub(crate) const MORE: &str = "
+The program waits until 'husk start ID'. If anything fails, nothing is left of the container.
+
+EXAMPLES:
+  husk create --bundle web --pid-file web.pid web-1
+";
+
+/// Create a container: everything up to its program, which waits for 'start'
+#[derive(Debug, clap::Args)]
+pub(crate) struct Create {
+    #[command(flatten)]
+    creation: Creation,
+    /// Accepted for callers who say it to 'run' too; nobody stays who could adopt anything
+    #[arg(long)]
+    no_subreaper: bool,
+}
+
+impl Perform for Create {
+    fn perform(self, session: &Session<'_>) -> Result<Exit> {
+        // As the option's help says.
+        let Self { no_subreaper: _, .. } = self;
+        session.prepare()?;
+        let request = self.creation.request(session)?;
+        husk_runtime::create(&session.store, &request, |warnings| session.warn(warnings))?;
+        Ok(Exit::Success)
+    }
+}
+
+// What `create` and `run` have in common. (No doc comment: clap would take it for the verb's.)
+#[derive(Debug, clap::Args)]
+pub(crate) struct Creation {
+    /// The bundle's directory
+    #[arg(short, long, value_name = "DIRECTORY", default_value = ".")]
+    pub(crate) bundle: PathBuf,
+    /// Its configuration, if not its config.json
+    #[arg(short = 'f', long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Write the pid of the container's process there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pid_file: Option<PathBuf>,
+    /// Send the terminal to whoever listens there
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) console_socket: Option<PathBuf>,
+    /// Send the pidfd of the container's process to whoever listens there
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) pidfd_socket: Option<PathBuf>,
+    /// Move the root file system onto / instead of pivoting, as a root on a ramdisk needs it
+    #[arg(long)]
+    pub(crate) no_pivot: bool,
+    /// Leave the container in the caller's session keyring
+    #[arg(long)]
+    pub(crate) no_new_keyring: bool,
+    /// Pass on N descriptors more than the standard ones and LISTEN_FDS
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) preserve_fds: u32,
+    /// The container's name
+    pub(crate) id: String,
+}
+
+impl Creation {
+    pub(crate) fn request(&self, session: &Session<'_>) -> Result<CreateRequest> {
+        let path = |path: &Option<PathBuf>| path.as_deref().map(absolute).transpose();
+        Ok(CreateRequest {
+            id: self.id.clone(),
+            bundle: absolute(&self.bundle)?,
+            config: path(&self.config)?,
+            pid_file: path(&self.pid_file)?,
+            console_socket: path(&self.console_socket)?,
+            pidfd_socket: path(&self.pidfd_socket)?,
+            new_root: if self.no_pivot { NewRoot::Move } else { NewRoot::Pivot },
+            keyring: if self.no_new_keyring { Keyring::Callers } else { Keyring::New },
+            preserve_fds: self.preserve_fds,
+            cgroups: session.cgroups,
+            timings: Timings::default(),
+        })
+    }
+}

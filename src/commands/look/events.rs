@@ -1,0 +1,101 @@
+//! `events`.
+
+use crate::exit::Exit;
+use crate::output::escape;
+use crate::output::{self, Reader};
+use crate::session::Session;
+use crate::verb::Perform;
+use anyhow::{Context as _, Result};
+use husk_runtime::Event;
+use std::io::ErrorKind;
+use std::time::Duration;
+
+pub(crate) const MORE: &str = "
+Each is a line of JSON.
+
+EXAMPLES:
+  husk events --stats web-1          what it uses now
+  husk events --interval 1m30s web-1
+";
+
+/// Print what a container uses, and when its memory runs out
+#[derive(Debug, clap::Args)]
+pub(crate) struct Events {
+    /// How often
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    interval: String,
+    /// Once, and no more
+    #[arg(long)]
+    stats: bool,
+    /// The container's name
+    id: String,
+}
+
+impl Perform for Events {
+    fn perform(self, session: &Session<'_>) -> Result<Exit> {
+        let interval = duration(&self.interval).filter(|interval| !interval.is_zero());
+        let interval = interval.context("duration interval must be greater than 0")?;
+        if self.stats {
+            print(&husk_runtime::stats(&session.store, &self.id)?)?;
+            return Ok(Exit::Success);
+        }
+        // Why nothing more can be written, if that is why it ends.
+        let mut end = None;
+        let told = husk_runtime::events(&session.store, &self.id, interval, |event| match print(event) {
+            Ok(Reader::There) => Ok(()),
+            printed => {
+                end = Some(printed);
+                Err(ErrorKind::BrokenPipe.into())
+            }
+        });
+        match end {
+            Some(printed) => printed.map(|_| Exit::Success),
+            None => Ok(told.map(|()| Exit::Success)?),
+        }
+    }
+}
+
+fn print(event: &Event) -> Result<Reader> {
+    output::print(escape::json(serde_json::to_string(event)?) + "\n")
+}
+
+/// A time as Go has it: `5s`, `1m30s`, `100ms`, `1.5h`.
+fn duration(text: &str) -> Option<Duration> {
+    let mut rest = text;
+    let mut seconds = 0.0;
+    while !rest.is_empty() {
+        let number = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
+        let (number, after) = rest.split_at(number);
+        let unit = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let (unit, after) = after.split_at(unit);
+        let unit = match unit {
+            "ns" => 1e-9,
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        seconds += number.parse::<f64>().ok()? * unit;
+        rest = after;
+    }
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::duration;
+    use std::time::Duration;
+
+    #[test]
+    fn times_are_written_as_go_has_them() {
+        let table = [("5s", 5000), ("1m30s", 90_000), ("100ms", 100), ("1.5h", 5_400_000), ("0s", 0)];
+        for (text, millis) in table {
+            assert_eq!(duration(text), Some(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["5", "s", "5x", "-1s", "1..5s"] {
+            assert_eq!(duration(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! `list`, as runc prints it: engines read the JSON, people the table.
+
+use crate::exit::Exit;
+use crate::output::{self, escape};
+use crate::session::Session;
+use crate::verb::Perform;
+use anyhow::Result;
+use clap::ValueEnum;
+use husk_runtime::State;
+use std::fmt::Write as _;
+
+/// Print what every container is
+#[derive(Debug, clap::Args)]
+pub(crate) struct List {
+    /// table for people, json for programs
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", hide_possible_values = true)]
+    format: Format,
+    /// Names only
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Table,
+    Json,
+}
+
+impl Perform for List {
+    fn perform(self, session: &Session<'_>) -> Result<Exit> {
+        let mut states = Vec::new();
+        for found in session.containers()? {
+            match found {
+                Ok(state) => states.push(state),
+                Err((id, error)) => session.log.warning(&format!("{id}: {error}")),
+            }
+        }
+        output::print(match (self.quiet, self.format) {
+            (true, _) => states.iter().map(|state| format!("{}\n", state.id)).collect(),
+            (false, Format::Json) => json(&states)?,
+            (false, Format::Table) => table(&states),
+        })?;
+        Ok(Exit::Success)
+    }
+}
+
+/// A JSON array on one line; `null` where there is nothing, as Go prints it.
+fn json(states: &[State]) -> Result<String> {
+    let text = if states.is_empty() { "null".to_owned() } else { serde_json::to_string(states)? };
+    Ok(escape::json(text) + "\n")
+}
+
+/// A column for each of these, as wide as its widest cell and three more, and at least twelve.
+fn table(states: &[State]) -> String {
+    const COLUMNS: usize = 6;
+    let head = ["ID", "PID", "STATUS", "BUNDLE", "CREATED", "OWNER"].map(str::to_owned);
+    let row = |state: &State| {
+        [
+            state.id.clone(),
+            state.pid.to_string(),
+            state.status.to_string(),
+            state.bundle.display().to_string(),
+            state.created.clone(),
+            state.owner.clone(),
+        ]
+        .map(|cell| escape::cell(&cell).into_owned())
+    };
+    let rows: Vec<[String; COLUMNS]> = std::iter::once(head).chain(states.iter().map(row)).collect();
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count() + 3).max().unwrap_or(0).max(12);
+    let widths: [usize; COLUMNS] = std::array::from_fn(width);
+    rows.iter().fold(String::new(), |mut text, row| {
+        for (index, (cell, width)) in row.iter().zip(widths).enumerate() {
+            // The last column ends where its cell does. Writing to a string does not fail.
+            let width = if index + 1 == COLUMNS { 0 } else { width };
+            let written = write!(text, "{cell:width$}");
+            debug_assert!(written.is_ok());
+        }
+        text.push('\n');
+        text
+    })
+}

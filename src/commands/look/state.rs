@@ -1,0 +1,23 @@
+//! `state`.
+
+use crate::exit::Exit;
+use crate::output::{self, escape};
+use crate::session::Session;
+use crate::verb::Perform;
+use anyhow::Result;
+
+/// Print what a container is, as JSON
+#[derive(Debug, clap::Args)]
+pub(crate) struct State {
+    /// The container's name
+    id: String,
+}
+
+impl Perform for State {
+    fn perform(self, session: &Session<'_>) -> Result<Exit> {
+        // As runc: no newline at the end.
+        let state = husk_runtime::state(&session.store, &self.id)?;
+        output::print(escape::json(serde_json::to_string_pretty(&state)?))?;
+        Ok(Exit::Success)
+    }
+}

@@ -1,0 +1,94 @@
+//! The verbs: a file each, that turns arguments into one call of the runtime and prints what it says. The table
+//! of them is here; `verb.rs` says what a verb is.
+
+mod life;
+mod look;
+mod prepare;
+mod test;
+
+use crate::exit::Exit;
+use crate::verb::{Group, Verb, verb, verb_that};
+use husk_runtime::Environment;
+use life::{checkpoint, create, delete, exec, kill, pause, restore, run, start, update, wait};
+use look::{events, features, list, ps, state};
+use prepare::{completion, doctor, man, plan, register, spec, validate};
+use std::ffi::OsStr;
+
+/// Every verb, in the order of the help.
+pub(crate) static VERBS: [Verb; 25] = [
+    Verb {
+        usage: "[--bundle DIRECTORY] ID",
+        more: run::MORE,
+        seal: Some(Environment::Callers),
+        ..verb::<run::Run>("run", Group::Life)
+    },
+    Verb {
+        usage: "[--bundle DIRECTORY] ID",
+        more: create::MORE,
+        seal: Some(Environment::Callers),
+        ..verb::<create::Create>("create", Group::Life)
+    },
+    Verb { usage: "ID", ..verb::<start::Start>("start", Group::Life) },
+    Verb {
+        usage: "[OPTIONS] ID (PROGRAM [ARGUMENTS] | --process FILE)",
+        more: exec::MORE,
+        seal: Some(Environment::OurOwn),
+        failure: Exit::NoProcess,
+        ..verb::<exec::Exec>("exec", Group::Life)
+    },
+    Verb { usage: "ID [SIGNAL]", more: kill::MORE, ..verb::<kill::Kill>("kill", Group::Life) },
+    Verb { usage: "ID", more: wait::MORE, ..verb::<wait::Wait>("wait", Group::Life) },
+    Verb { usage: "ID", ..verb::<pause::Pause>("pause", Group::Life) },
+    Verb { usage: "ID", ..verb::<pause::Resume>("resume", Group::Life) },
+    Verb { usage: "[OPTIONS] ID", more: update::MORE, ..verb::<update::Change>("update", Group::Life) },
+    Verb {
+        usage: "[OPTIONS] ID",
+        more: checkpoint::MORE,
+        ..verb::<checkpoint::Checkpoint>("checkpoint", Group::Life)
+    },
+    Verb { usage: "[OPTIONS] ID", more: restore::MORE, ..verb::<restore::Restore>("restore", Group::Life) },
+    Verb { usage: "[--force] ID", ..verb::<delete::Delete>("delete", Group::Life) },
+    Verb { usage: "ID", ..verb::<state::State>("state", Group::Look) },
+    Verb { usage: "[--format FORMAT]", ..verb::<list::List>("list", Group::Look) },
+    Verb { usage: "[--format FORMAT] ID [PS OPTIONS]", more: ps::MORE, ..verb::<ps::Ps>("ps", Group::Look) },
+    Verb { usage: "[--stats] ID", more: events::MORE, ..verb::<events::Events>("events", Group::Look) },
+    verb::<features::Features>("features", Group::Look),
+    Verb {
+        usage: "[--bundle DIRECTORY] [--rootless]",
+        more: spec::MORE,
+        define: spec::define,
+        ..verb::<spec::Spec>("spec", Group::Prepare)
+    },
+    Verb { usage: "[BUNDLE]", more: plan::MORE, ..verb::<plan::Plan>("plan", Group::Prepare) },
+    Verb {
+        usage: "[BUNDLE]",
+        more: validate::MORE,
+        ..verb::<validate::Validate>("validate", Group::Prepare)
+    },
+    Verb {
+        usage: "[--format FORMAT]",
+        more: doctor::MORE,
+        ..verb::<doctor::Doctor>("doctor", Group::Prepare)
+    },
+    Verb {
+        usage: "[OPTIONS] ENGINE",
+        more: register::MORE,
+        ..verb::<register::Register>("register", Group::Prepare)
+    },
+    Verb {
+        usage: "SHELL",
+        more: completion::MORE,
+        ..verb::<completion::Completion>("completion", Group::Prepare)
+    },
+    Verb { usage: "[VERB]", more: man::MORE, ..verb::<man::Man>("man", Group::Prepare) },
+    Verb {
+        usage: "[OPTIONS] [--] PROGRAM [ARGUMENTS]",
+        more: test::MORE,
+        failure: Exit::NoSandbox,
+        ..verb_that::<test::Test>("test", Group::Test, test::perform)
+    },
+];
+
+pub(crate) fn find(name: &OsStr) -> Option<&'static Verb> {
+    VERBS.iter().find(|verb| name == verb.name)
+}

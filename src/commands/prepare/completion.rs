@@ -1,0 +1,188 @@
+//! `completion`: what a shell completes husk's words with.
+//!
+//! The scripts are a few lines each and ask husk, which has its options from where it reads them: nothing is written
+//! twice. Where there is nothing to suggest, shells suggest files.
+
+use crate::commands::{VERBS, find};
+use crate::exit::Exit;
+use crate::help::about;
+use crate::options;
+use crate::output::{self, escape};
+use crate::session::{Session, absolute};
+use crate::verb::{Perform, Verb};
+use anyhow::Result;
+use clap::{Arg, Command, ValueEnum};
+use husk_runtime::Store;
+use std::path::Path;
+
+pub(crate) const MORE: &str = "
+SHELL is bash, zsh or fish. 'words' is what their scripts call: it prints what the last of the words could be.
+
+EXAMPLES:
+  eval \"$(husk completion bash)\"                            for this shell
+  husk completion zsh >/usr/share/zsh/site-functions/_husk
+  husk completion fish >~/.config/fish/completions/husk.fish
+";
+
+/// Print a script by which a shell completes options, verbs and containers
+#[derive(Debug, clap::Args)]
+pub(crate) struct Completion {
+    /// Which shell
+    #[arg(value_name = "SHELL", hide_possible_values = true)]
+    what: What,
+    /// What was typed, without the program's name
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    words: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum What {
+    Bash,
+    Zsh,
+    Fish,
+    Words,
+}
+
+impl Perform for Completion {
+    fn perform(self, session: &Session<'_>) -> Result<Exit> {
+        output::print(match self.what {
+            What::Bash => BASH.to_owned(),
+            What::Zsh => ZSH.to_owned(),
+            What::Fish => FISH.to_owned(),
+            What::Words => {
+                let found = candidates(self.words, &session.store).into_iter();
+                found.map(|(word, about)| format!("{}\t{about}\n", escape::cell(&word))).collect()
+            }
+        })?;
+        Ok(Exit::Success)
+    }
+}
+
+const BASH: &str = r#"# bash completion for husk
+_husk() {
+    local IFS=$'\n'
+    COMPREPLY=($(husk completion words -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null | cut -f1))
+}
+complete -o default -F _husk husk
+"#;
+
+const ZSH: &str = r#"#compdef husk
+_husk() {
+    local -a found
+    found=("${(@f)$(husk completion words -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+    if [[ -n "$found" ]]; then
+        found=("${(@)found//:/\\:}")
+        found=("${(@)found/$'\t'/:}")
+        _describe husk found
+    else
+        _files
+    fi
+}
+if [[ "$funcstack[1]" = _husk ]]; then _husk "$@"; else compdef _husk husk; fi
+"#;
+
+const FISH: &str = r#"# fish completion for husk
+function __husk
+    set -l words (commandline -opc) (commandline -ct)
+    set -l found (husk completion words -- $words[2..] 2>/dev/null)
+    if set -q found[1]
+        printf '%s\n' $found
+    else
+        __fish_complete_path (commandline -ct)
+    end
+end
+complete -c husk -f -a '(__husk)'
+"#;
+
+/// What the last word could be, and what that means.
+fn candidates(mut words: Vec<String>, store: &Store) -> Vec<(String, String)> {
+    let last = words.pop().unwrap_or_default();
+    // bash takes the sign for a word.
+    let last = if last == "=" { String::new() } else { last };
+    words.retain(|word| word != "=");
+    let typed = Typed::read(&words);
+    let found = if let Some(option) = typed.expecting {
+        values(&option)
+    } else if last.starts_with('-') {
+        let options = typed.command.get_arguments().filter(|option| !option.is_hide_set());
+        let long = |option: &Arg| Some((format!("--{}", option.get_long()?), help(option)));
+        options.filter_map(long).chain([("--help".to_owned(), "Print help".to_owned())]).collect()
+    } else if typed.verb.is_some() {
+        match typed.command.get_positionals().nth(typed.names) {
+            // Every verb calls a container so.
+            Some(argument) if argument.get_id() == "id" => {
+                let said = typed.root.and_then(|root| Some(Store::new(absolute(Path::new(&root)).ok()?)));
+                containers(said.as_ref().unwrap_or(store))
+            }
+            Some(argument) => values(argument),
+            None => Vec::new(),
+        }
+    } else {
+        VERBS.iter().map(|verb| (verb.name.to_owned(), about(verb))).collect()
+    };
+    found.into_iter().filter(|(word, _)| word.starts_with(&last)).collect()
+}
+
+/// What the words before the last say.
+struct Typed {
+    verb: Option<&'static Verb>,
+    /// With the options of the program, and of the verb if there is one.
+    command: Command,
+    /// The option whose value comes next.
+    expecting: Option<Arg>,
+    /// How many words of the verb's are no options.
+    names: usize,
+    /// What `--root` says.
+    root: Option<String>,
+}
+
+impl Typed {
+    fn read(words: &[String]) -> Self {
+        let command = options::program();
+        let mut typed = Self { verb: None, command, expecting: None, names: 0, root: None };
+        for word in words {
+            typed.add(word);
+        }
+        typed
+    }
+
+    fn add(&mut self, word: &str) {
+        if let Some(option) = self.expecting.take() {
+            if option.get_long() == Some("root") {
+                self.root = Some(word.to_owned());
+            }
+        } else if let Some(name) = word.strip_prefix('-').map(|name| name.trim_start_matches('-')) {
+            let (name, value) =
+                name.split_once('=').map_or((name, None), |(name, value)| (name, Some(value)));
+            let is_meant = |option: &&Arg| {
+                option.get_long() == Some(name)
+                    || option.get_short().is_some_and(|short| name == short.to_string())
+            };
+            let option = self.command.get_arguments().find(is_meant);
+            self.expecting = option.filter(|option| option.get_action().takes_values()).cloned();
+            if let Some(value) = value {
+                self.add(value);
+            }
+        } else if self.verb.is_some() {
+            self.names += 1;
+        } else if let Some(verb) = find(word.as_ref()) {
+            self.verb = Some(verb);
+            self.command = (verb.define)(options::program());
+        }
+    }
+}
+
+fn values(argument: &Arg) -> Vec<(String, String)> {
+    let values = argument.get_possible_values().into_iter();
+    values.map(|value| (value.get_name().to_owned(), String::new())).collect()
+}
+
+fn containers(store: &Store) -> Vec<(String, String)> {
+    // Tolerated: where none can be looked up there is none to suggest.
+    let found = husk_runtime::list(store).unwrap_or_default();
+    found.into_iter().flatten().map(|state| (state.id.clone(), state.status.to_string())).collect()
+}
+
+fn help(option: &Arg) -> String {
+    option.get_help().map(ToString::to_string).unwrap_or_default()
+}

@@ -1,0 +1,75 @@
+//! `doctor`.
+
+use crate::exit::Exit;
+use crate::output::{self, escape};
+use crate::session::Session;
+use crate::verb::Perform;
+use anyhow::Result;
+use clap::ValueEnum;
+use husk_runtime::doctor::{self, Finding, Verdict};
+use std::fmt::Write as _;
+use std::io::{IsTerminal as _, stdout};
+
+pub(crate) const MORE: &str = "
+Tries what containers need, in processes of its own, and changes nothing. As root it looks at what root's containers
+need, and warns of what users would miss; as a user at what that user's need. Ends with 1 if there is a problem:
+there can be no containers then.
+
+EXAMPLES:
+  husk doctor                    as yourself, and with sudo for root's containers
+  husk doctor --format json | jq '.[] | select(.verdict != \"ok\")'
+";
+
+/// Say whether this machine can run containers, and what to do about it
+#[derive(Debug, clap::Args)]
+pub(crate) struct Doctor {
+    /// table for people, json for programs
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", hide_possible_values = true)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Table,
+    Json,
+}
+
+impl Perform for Doctor {
+    fn perform(self, _session: &Session<'_>) -> Result<Exit> {
+        let found = doctor::examine();
+        output::print(match self.format {
+            Format::Json => escape::json(serde_json::to_string_pretty(&found)?) + "\n",
+            Format::Table => table(&found, stdout().is_terminal()),
+        })?;
+        let is_ill = found.iter().any(|finding| finding.verdict == Verdict::Problem);
+        Ok(if is_ill { Exit::Failed } else { Exit::Success })
+    }
+}
+
+fn table(found: &[Finding], is_coloured: bool) -> String {
+    let width = found.iter().map(|finding| finding.topic.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    let mut add = |more: std::fmt::Arguments<'_>| {
+        // Writing to a string does not fail.
+        let written = text.write_fmt(more);
+        debug_assert!(written.is_ok());
+    };
+    for finding in found {
+        let (word, colour) = match finding.verdict {
+            Verdict::Ok => ("ok", 32),
+            Verdict::Warning => ("warning", 33),
+            Verdict::Problem => ("problem", 31),
+        };
+        let word = format!("{word:7}");
+        let word = if is_coloured { format!("\x1b[{colour}m{word}\x1b[0m") } else { word };
+        add(format_args!("{word}  {:width$}  {}\n", finding.topic, escape::line(&finding.text)));
+        if let Some(fix) = &finding.fix {
+            add(format_args!("{:9}{:width$}  to do: {}\n", "", "", escape::line(fix)));
+        }
+    }
+    let is_ill = found.iter().any(|finding| finding.verdict == Verdict::Problem);
+    let who = if rustix::process::geteuid().is_root() { "root" } else { "you" };
+    let verdict = if is_ill { "cannot" } else { "can" };
+    add(format_args!("\n{who} {verdict} run containers here\n"));
+    text
+}

@@ -1,0 +1,127 @@
+//! `man`: the manual, made of what `--help` is made of.
+
+use crate::commands::{VERBS, find};
+use crate::exit::Exit;
+use crate::help::about;
+use crate::options;
+use crate::output;
+use crate::session::Session;
+use crate::verb::{GROUPS, Perform, Verb};
+use anyhow::{Context as _, Result};
+use clap::Arg;
+
+pub(crate) const MORE: &str = "
+EXAMPLES:
+  husk man run | man -l -
+  husk man >/usr/share/man/man1/husk.1
+";
+
+/// Print a page of the manual, for man(1)
+#[derive(Debug, clap::Args)]
+pub(crate) struct Man {
+    /// Of this verb [default: of husk itself]
+    verb: Option<String>,
+}
+
+impl Perform for Man {
+    fn perform(self, _session: &Session<'_>) -> Result<Exit> {
+        let page = match &self.verb {
+            Some(name) => verb(find(name.as_ref()).with_context(|| format!("unknown command {name:?}"))?),
+            None => program(),
+        };
+        output::print(page)?;
+        Ok(Exit::Success)
+    }
+}
+
+fn program() -> String {
+    let mut page = head("husk", "an OCI container runtime");
+    page += ".SH SYNOPSIS\n.B husk\n[OPTIONS] VERB [ARGUMENTS]\n";
+    page += ".SH DESCRIPTION\nStarts containers as the OCI runtime specification has it, with runc's command line.\n";
+    for group in GROUPS {
+        page += &format!(".SS {}\n", text(group.heading()));
+        for verb in VERBS.iter().filter(|verb| verb.group == group) {
+            page += &format!(".TP\n.BR husk\\-{} (1)\n{}\n", text(verb.name), text(&about(verb)));
+        }
+    }
+    page += ".SH OPTIONS\nBefore or after the verb:\n";
+    page.extend(options::program().get_arguments().map(option));
+    page + EXITS
+}
+
+const EXITS: &str = r".SH EXIT STATUS
+.TP
+.B 0
+Done.
+.TP
+.B 1
+It failed, and standard error says why; so it is with arguments that cannot be understood.
+.TP
+.B 3
+There is no such verb.
+.TP
+.B 255
+.B husk exec
+came to no process.
+.PP
+.B husk run
+and
+.B husk exec
+end as the program does otherwise, with its code or with 128 and its signal.
+.SH FILES
+.TP
+.I /run/husk
+Where root's containers are known; a user's are in
+.IR $XDG_RUNTIME_DIR/husk .
+";
+
+fn verb(verb: &Verb) -> String {
+    let command = (verb.define)(options::program().mut_args(|option| option.hide(true)));
+    let mut page = head(&format!("husk-{}", verb.name), &about(verb));
+    page += &format!(".SH SYNOPSIS\n.B husk\n[OPTIONS] {} {}\n", text(verb.name), text(verb.usage));
+    let options: String =
+        command.get_arguments().filter(|option| !option.is_hide_set()).map(option).collect();
+    if !options.is_empty() {
+        page += &format!(".SH OPTIONS\n{options}");
+    }
+    let (more, examples) = verb.more.trim().split_once("EXAMPLES:\n").unwrap_or((verb.more.trim(), ""));
+    for (heading, lines) in [("DESCRIPTION", more), ("EXAMPLES", examples)] {
+        if !lines.is_empty() {
+            // As it is: what stands in columns is to stay in them.
+            page += &format!(".SH {heading}\n.nf\n{}\n.fi\n", text(lines.trim_end()));
+        }
+    }
+    page + ".SH SEE ALSO\n.BR husk (1)\n"
+}
+
+fn head(name: &str, about: &str) -> String {
+    let (name, version) = (text(name), env!("CARGO_PKG_VERSION"));
+    let title = name.to_uppercase();
+    format!(".TH \"{title}\" 1 \"\" \"husk {version}\" \"husk\"\n.SH NAME\n{name} \\- {}\n", text(about))
+}
+
+/// An option, or an argument, and what it is for.
+fn option(option: &Arg) -> String {
+    let short = option.get_short().map(|short| format!("-{short}"));
+    let long = option.get_long().map(|long| format!("--{long}"));
+    let names: Vec<_> = short.into_iter().chain(long).collect();
+    let takes_value = option.get_action().takes_values();
+    let values = option.get_value_names().unwrap_or_default().iter().map(|name| name.as_str());
+    let values = values.collect::<Vec<_>>().join(" ");
+    let names = match (names.is_empty(), takes_value) {
+        (true, _) => values,
+        (false, true) => format!("{} {values}", names.join(", ")),
+        (false, false) => names.join(", "),
+    };
+    let help = option.get_help().map(ToString::to_string).unwrap_or_default();
+    format!(".TP\n.B {}\n{}\n", text(&names), text(&help))
+}
+
+/// Text that is none of troff's own: a dash that can be copied, and no line that begins as a request does.
+fn text(text: &str) -> String {
+    let lines = text.lines().map(|line| {
+        let line = line.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq");
+        if line.starts_with('.') { format!("\\&{line}") } else { line }
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,9 @@
+//! Verbs for the time before there is a container: bundles, this machine, engines, shells and the manual.
+
+pub(super) mod completion;
+pub(super) mod doctor;
+pub(super) mod man;
+pub(super) mod plan;
+pub(super) mod register;
+pub(super) mod spec;
+pub(super) mod validate;

@@ -1,0 +1,122 @@
+//! `spec`: a config.json to begin with.
+//!
+//! `spec.json` beside this file is what is written, key for key as runc writes it but for the name of
+//! the host. Where a user has no root, the lines that root alone can have are exchanged for others.
+
+use crate::exit::Exit;
+use crate::options::Rootless;
+use crate::session::{Session, absolute};
+use crate::verb::Perform;
+use anyhow::{Context as _, Result, bail};
+use clap::{Arg, Args as _, Command};
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+
+pub(crate) const MORE: &str = "
+It runs 'sh' in a terminal, with the root file system in the directory 'rootfs', read-only.
+
+EXAMPLES:
+  mkdir -p web/rootfs && tar -C web/rootfs -xf image.tar
+  husk spec --bundle web
+  husk plan web
+";
+
+/// Write a config.json to begin with
+#[derive(Debug, clap::Args)]
+pub(crate) struct Spec {
+    /// The bundle's directory
+    #[arg(short, long, value_name = "DIRECTORY", default_value = ".")]
+    bundle: PathBuf,
+    /// Which file to write there
+    #[arg(short, long, value_name = "FILE", default_value = "config.json")]
+    file: PathBuf,
+}
+
+/// `--rootless` is an option of the program, with a value. Here, as runc has it, it may go without.
+pub(crate) fn define(command: Command) -> Command {
+    let rootless = |option: Arg| {
+        let option = option.num_args(0..=1).require_equals(true).default_missing_value("true");
+        option.hide(false).help("For a container that needs no root")
+    };
+    Spec::augment_args(command.mut_arg("rootless", rootless))
+}
+
+impl Perform for Spec {
+    fn perform(self, session: &Session<'_>) -> Result<Exit> {
+        let mut text = TEXT.to_owned();
+        if session.rootless == Rootless::True {
+            let ids = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+            text = rootless(&text, ids);
+        }
+        // As runc: where the host has one tree of cgroups, a container sees its own part of it as all.
+        if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
+            text = text.replace(LAST_NAMESPACE, &format!("{LAST_NAMESPACE}{}", namespace("cgroup")));
+        }
+        let path = absolute(&self.bundle)?.join(self.file);
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(mut file) => file.write_all(text.as_bytes()),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                let name = path.file_name().unwrap_or_default().display();
+                bail!("File {name} exists. Remove it first")
+            }
+            Err(error) => Err(error),
+        }
+        .with_context(|| format!("write {}", path.display()))?;
+        Ok(Exit::Success)
+    }
+}
+
+const TEXT: &str = include_str!("spec.json");
+
+const LAST_NAMESPACE: &str = "\n\t\t\t{\n\t\t\t\t\"type\": \"mount\"\n\t\t\t}";
+
+fn namespace(kind: &str) -> String {
+    format!(",\n\t\t\t{{\n\t\t\t\t\"type\": \"{kind}\"\n\t\t\t}}")
+}
+
+/// What a user cannot have, and what they have instead.
+fn rootless(text: &str, (uid, gid): (u32, u32)) -> String {
+    let map = |name, id| {
+        format!(
+            "\"{name}\": [\n\t\t\t{{\n\t\t\t\t\"containerID\": 0,\n\t\t\t\t\"hostID\": {id},\n\t\t\t\t\"size\": 1\n\t\t\t}}\n\t\t]"
+        )
+    };
+    let resources = "\"resources\": {\n\t\t\t\"devices\": [\n\t\t\t\t{\n\t\t\t\t\t\"allow\": false,\n\t\t\t\t\t\"access\": \"rwm\"\n\t\t\t\t}\n\t\t\t]\n\t\t}";
+    // A group that is not mapped.
+    text.replace(",\n\t\t\t\t\"gid=5\"", "")
+        // Only who owns a network namespace may mount a sysfs that shows it.
+        .replace(
+            "\"type\": \"sysfs\",\n\t\t\t\"source\": \"sysfs\",\n\t\t\t\"options\": [",
+            "\"type\": \"none\",\n\t\t\t\"source\": \"/sys\",\n\t\t\t\"options\": [\n\t\t\t\t\"rbind\",",
+        )
+        .replace(resources, &format!("{},\n\t\t{}", map("uidMappings", uid), map("gidMappings", gid)))
+        // A network of its own would be an empty one.
+        .replace(&namespace("network"), "")
+        .replace(LAST_NAMESPACE, &format!("{LAST_NAMESPACE}{}", namespace("user")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TEXT, rootless};
+    use serde_json::{Value, json};
+
+    #[test]
+    fn without_root_every_line_of_roots_is_exchanged() {
+        let (full, mut own): (Value, Value) =
+            (serde_json::from_str(TEXT).unwrap(), serde_json::from_str(&rootless(TEXT, (7, 8))).unwrap());
+        assert_eq!(own["linux"]["uidMappings"], json!([{ "containerID": 0, "hostID": 7, "size": 1 }]));
+        assert_eq!(own["linux"]["gidMappings"], json!([{ "containerID": 0, "hostID": 8, "size": 1 }]));
+        assert_eq!(own["linux"]["resources"], Value::Null);
+        let kinds = ["pid", "ipc", "uts", "mount", "user"].map(|kind| json!({ "type": kind }));
+        assert_eq!(own["linux"]["namespaces"], json!(kinds));
+        let sys = json!({ "destination": "/sys", "type": "none", "source": "/sys",
+            "options": ["rbind", "nosuid", "noexec", "nodev", "ro"] });
+        assert_eq!(own["mounts"][5], sys);
+        assert!(!own["mounts"].to_string().contains("gid="));
+        // And nothing else.
+        own["linux"] = full["linux"].clone();
+        own["mounts"] = full["mounts"].clone();
+        assert_eq!(own, full);
+    }
+}

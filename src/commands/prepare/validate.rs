@@ -1,0 +1,50 @@
+//! `validate`.
+
+use crate::exit::Exit;
+use crate::output::{self, escape};
+use crate::session::{Session, absolute};
+use crate::verb::Perform;
+use anyhow::Result;
+use husk_runtime::Severity;
+use std::path::PathBuf;
+
+pub(crate) const MORE: &str = "
+Says every problem at once: where in config.json, what, and what to write instead. Ends with 1 if one of them
+is in the way of a container; what is only carried out otherwise than written is a warning.
+
+EXAMPLES:
+  husk validate web && husk run --bundle web web-1
+";
+
+/// Say everything that is wrong with a bundle, and do nothing
+#[derive(Debug, clap::Args)]
+pub(crate) struct Validate {
+    /// The bundle's directory
+    #[arg(value_name = "BUNDLE", default_value = ".")]
+    bundle: PathBuf,
+}
+
+impl Perform for Validate {
+    fn perform(self, _session: &Session<'_>) -> Result<Exit> {
+        let found = husk_runtime::validate(&absolute(&self.bundle)?);
+        let number = |severity| found.iter().filter(|finding| finding.severity == severity).count();
+        let (errors, warnings) = (number(Severity::Error), number(Severity::Warning));
+        let mut text = String::new();
+        for finding in &found {
+            let severity = match finding.severity {
+                Severity::Error => "error",
+                Severity::Warning => "warning",
+            };
+            let line = format!("{severity}: {}: {}", finding.field, finding.text);
+            text.extend([&*escape::line(&line), "\n"]);
+            if let Some(hint) = &finding.hint {
+                text.extend(["  ", &*escape::line(hint), "\n"]);
+            }
+        }
+        let counted =
+            |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+        let counts = format!("{}, {}\n", counted(errors, "error"), counted(warnings, "warning"));
+        output::print(text + &counts)?;
+        Ok(if errors == 0 { Exit::Success } else { Exit::Failed })
+    }
+}

@@ -1,0 +1,500 @@
+//! `husk test`: its options, its file husk.toml, and the files that it writes.
+
+mod directory;
+mod init;
+mod report;
+mod settings;
+mod trusted;
+
+use crate::exit::Exit;
+use crate::options;
+use crate::output::escape;
+use crate::output::{self, Lasting};
+use crate::session::Session;
+use anyhow::{Context as _, Result, anyhow, bail};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Args as _, Command, FromArgMatches as _};
+use husk_hermetic::{
+    Access, BinaryKind, Choice, Ended, Error, Image, Limits, Net, Profile, Run, Screen, Setting, Show,
+    Variable,
+};
+use report::Report;
+use rustix::termios::tcgetwinsize;
+use settings::{Settings, Subject};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{ErrorKind, LineWriter, Write as _, stdout};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{self, Path, PathBuf};
+use std::process;
+use std::rc::Rc;
+use std::time::Duration;
+use std::{env, fs};
+
+pub(crate) const MORE: &str = "
+The program has the host's files, but cannot write to them; /tmp, /var/tmp, /run, /dev and its home directory are its
+own and are gone afterwards. It has its own processes and network, the host name localhost, the time zone UTC, and of
+the environment what is on a list. What it leaves running is ended, and named. It takes no root and no preparation.
+
+husk ends as the program does: with its code, or by the signal that killed it; with 124 if a limit ended it, and with
+125, 126 or 127 if there was no sandbox, or no program that can be run, or none at all.
+
+EXAMPLES:
+  husk test -- ./check                      a test
+  husk test --write target -- make test     with a directory to write to
+  husk test --overlay . -- make test        the same, and what is written is thrown away
+  husk test --timeout 10s --memory 512m -- ./check
+  husk test --rootfs image -- /bin/check    a test in the files of an image
+  husk test --bundle bundle                 a bundle's program, in its root file system
+  husk test --plan -- ./check               what would be done
+
+What is the same each time may stand in husk.toml, which is looked for where the package is and above, up to the first
+directory that others may write to: a key is an option's name, and [[override]] is for some tests, binaries or packages,
+with '*' in their names for anything:
+  timeout = \"60s\"
+  [[override]]
+  test = \"slow::*\"
+  timeout = \"10m\"
+
+Cargo runs each test of a project so when 'husk test init' has added this to its .cargo/config.toml, after asking
+(--print prints it, --yes does not ask). A program of the name 'init' stands behind '--'.
+  [target.'cfg(target_os = \"linux\")']
+  runner = [\"husk\", \"test\", \"--runner\"]
+";
+
+/// Run a program that sees nothing of its surroundings and leaves nothing behind
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Test {
+    /// A directory to be its root file system, in place of the host's: paths are in there
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["bundle", "runner"])]
+    rootfs: Option<PathBuf>,
+    /// An OCI bundle: its root file system, and what its configuration says of the process
+    #[arg(long, value_name = "DIR", conflicts_with = "runner")]
+    bundle: Option<PathBuf>,
+    /// A directory or file that it may write to
+    #[arg(long, value_name = "PATH")]
+    write: Vec<PathBuf>,
+    /// A directory that it may write to; what it writes is thrown away
+    #[arg(long, value_name = "PATH")]
+    overlay: Vec<PathBuf>,
+    /// A path that it sees although it is below a directory of its own
+    #[arg(long, value_name = "PATH")]
+    read: Vec<PathBuf>,
+    /// A path that it does not see
+    #[arg(long, value_name = "PATH")]
+    hide: Vec<PathBuf>,
+    /// A variable: the caller's, or one with this value
+    #[arg(short, long, value_name = "NAME[=VALUE]")]
+    env: Vec<OsString>,
+    /// Its network: none, loopback, or the host's
+    #[arg(long, value_name = "NET", default_value = "loopback", hide_possible_values = true)]
+    net: Network,
+    /// For how long the machine seems to have been up: 0s, 50d
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    uptime: Option<Duration>,
+    /// How long it may take: 10s, 500ms, 2m
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    timeout: Option<Duration>,
+    /// How many seconds of a processor each of its processes may use
+    #[arg(long, value_name = "SECONDS")]
+    cpu: Option<u64>,
+    /// How much memory it may have: 512m
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    memory: Option<u64>,
+    /// How many processes and threads it may have
+    #[arg(long, value_name = "NUMBER")]
+    pids: Option<u64>,
+    /// How many files each of its processes may have open
+    #[arg(long, value_name = "NUMBER")]
+    files: Option<u64>,
+    /// How large a file it may write
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    file_size: Option<u64>,
+    /// How much it may write to its own directories
+    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "2g")]
+    disk: u64,
+    /// Let it mount file systems in namespaces of its own: without Landlock, which forbids mounts
+    #[arg(long)]
+    nested: bool,
+    /// Refuse where this machine cannot isolate it completely
+    #[arg(long)]
+    strict: bool,
+    #[command(flatten)]
+    tests: Tests,
+    /// Options that are the same each time [default: husk.toml here or above]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print what would be done, a line a step, and do nothing
+    #[arg(long)]
+    plan: bool,
+    /// The program with its arguments
+    #[arg(value_name = "PROGRAM", required_unless_present = "bundle", trailing_var_arg = true)]
+    program: Vec<OsString>,
+}
+
+/// What is about many tests.
+#[derive(Clone, Debug, clap::Args)]
+struct Tests {
+    /// Run a test binary as cargo has it run: each of its tests in a sandbox of its own
+    #[arg(long, conflicts_with = "plan")]
+    runner: bool,
+    /// Of such a binary only one part of so many, for machines that share the work: 1/3
+    #[arg(long, value_name = "PART/PARTS", value_parser = shard, requires = "runner")]
+    shard: Option<(usize, usize)>,
+    /// Begin no test of such a binary after one that failed
+    #[arg(long, requires = "runner")]
+    fail_fast: bool,
+    /// Run a test again that has failed, so many times at most; if it passes then, it is flaky
+    #[arg(long, value_name = "NUMBER", default_value = "0", hide_default_value = true, requires = "runner")]
+    retries: usize,
+    /// Add a line of JSON for each test to this file ('-': stdout)
+    #[arg(long, value_name = "FILE", requires = "runner")]
+    json: Option<PathBuf>,
+    /// Put a suite of JUnit's XML for each binary into this file ('-': stdout)
+    #[arg(long, value_name = "FILE", requires = "runner")]
+    junit: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Network {
+    None,
+    Loopback,
+    Host,
+}
+
+/// Reads what was typed together with what husk.toml says, if there is one.
+pub(crate) fn perform(matches: &ArgMatches, session: &Session<'_>) -> Result<Exit> {
+    let test = Test::from_arg_matches(matches)?;
+    if let Some((name, arguments)) = test.program.split_first()
+        && name == "init"
+        && !env::args_os().any(|word| word == "--")
+    {
+        return init::perform(arguments);
+    }
+    let command = Test::augment_args(options::program());
+    let manifest = env::var_os("CARGO_MANIFEST_DIR").filter(|_| test.tests.runner).map(PathBuf::from);
+    let directory = manifest.map_or_else(env::current_dir, Ok).context("find the working directory")?;
+    match Settings::find(test.config.as_deref(), &directory, &command, session.log)? {
+        None => run(test, &|_| Ok(None), session),
+        Some(settings) => {
+            let file =
+                Configured { settings, typed: typed(matches, &command), command, read: RefCell::default() };
+            let test = file.test(&test, None)?;
+            run(test.clone(), &|name| file.test(&test, Some(name)).map(Some), session)
+        }
+    }
+}
+
+/// What was typed, in clap's own way of writing.
+fn typed(matches: &ArgMatches, command: &Command) -> Vec<OsString> {
+    let is_typed =
+        |option: &&Arg| matches.value_source(option.get_id().as_str()) == Some(ValueSource::CommandLine);
+    let mut words = Vec::new();
+    for option in command.get_arguments().filter(is_typed) {
+        let Some(long) = option.get_long() else { continue };
+        if !option.get_action().takes_values() {
+            words.push(format!("--{long}").into());
+        }
+        for value in matches
+            .get_raw(option.get_id().as_str())
+            .into_iter()
+            .flatten()
+            .filter(|_| option.get_action().takes_values())
+        {
+            let mut word = OsString::from(format!("--{long}="));
+            word.push(value);
+            words.push(word);
+        }
+    }
+    words
+}
+
+/// What husk.toml says, and what was typed.
+struct Configured {
+    settings: Settings,
+    typed: Vec<OsString>,
+    command: Command,
+    /// What came of it, by the overrides that are for a test.
+    read: RefCell<BTreeMap<Vec<usize>, Test>>,
+}
+
+impl Configured {
+    /// What is to be done for a test, or if none is named for whatever the program is.
+    fn test(&self, typed: &Test, name: Option<&str>) -> Result<Test> {
+        let is_runner = typed.tests.runner;
+        let binary = typed.program.first().map(Path::new).and_then(Path::file_name);
+        let binary = binary.unwrap_or_default().to_string_lossy();
+        let binary = binary.rsplit_once('-').filter(|_| is_runner).map_or(&*binary, |(name, _hash)| name);
+        // nextest has a process run one test, and names it.
+        let words = typed.program.iter().skip(1).filter_map(|word| word.to_str());
+        let only = env::var_os("NEXTEST_TEST_PHASE")
+            .and_then(|_| words.into_iter().find(|word| !word.starts_with('-')));
+        let package = env::var("CARGO_PKG_NAME").ok();
+        let test = name.or(only.filter(|_| is_runner));
+        let overrides = self.settings.applying(Subject { test, binary, package: package.as_deref() });
+        if let Some(test) = self.read.borrow().get(&overrides) {
+            return Ok(test.clone());
+        }
+        let words = self.settings.words(&overrides, is_runner).into_iter().chain(self.typed.iter().cloned());
+        let words = words.chain(["--".into()]).chain(typed.program.iter().cloned());
+        let matches = self.command.clone().try_get_matches_from(words);
+        let matches = matches.map_err(|error| anyhow!("husk.toml: {}", options::message(&error)))?;
+        let test = Test::from_arg_matches(&matches)?;
+        self.read.borrow_mut().insert(overrides, test.clone());
+        Ok(test)
+    }
+}
+
+/// What is said for a test of this name, if that is something else.
+type Named<'a> = &'a dyn Fn(&str) -> Result<Option<Test>>;
+
+fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
+    let how = if test.strict { Run::Strict } else { Run::Possible };
+    let (is_plan, tests) = (test.plan, test.tests.clone());
+    let mut of_bundle = Profile::default();
+    if let Some(directory) = &test.bundle {
+        let warnings;
+        (of_bundle, warnings) = husk_hermetic::bundle(directory)?;
+        warnings.iter().for_each(|warning| session.log.warning(warning));
+    }
+    let mut profile = test.profile(of_bundle);
+    let mut report = None;
+    if tests.runner {
+        let kind = husk_hermetic::binary_kind(&profile);
+        if kind == BinaryKind::Other {
+            return as_it_is(&profile);
+        }
+        husk_hermetic::show(&mut profile);
+        tests.refuse_reports(&profile)?;
+        let mut told = Report::begin(&profile, tests.shard, tests.json.as_deref(), tests.junit.as_deref())?;
+        if kind == BinaryKind::Tests
+            && let Some((done, written)) = run_tests(&profile, how, &tests, named, &mut told)?
+        {
+            done.losses.iter().for_each(|loss| session.log.warning(loss));
+            told.finish()?;
+            written?;
+            return Ok(if done.success { Exit::Success } else { Exit::Tests });
+        }
+        report = Some(told);
+    }
+    if is_plan {
+        output::print(&*escape::text(&husk_hermetic::listing(&profile)?))?;
+        return Ok(Exit::Success);
+    }
+    match husk_hermetic::run(&profile, how) {
+        Ok(ended) => {
+            if let Some(mut report) = report {
+                report.add_program(&profile, &ended);
+                report.finish()?;
+            }
+            Ok(tell(&ended, session))
+        }
+        Err(error @ Error::Program { .. }) => {
+            let Error::Program { reason, .. } = &error else { return Err(error.into()) };
+            let exit = if reason.kind() == ErrorKind::NotFound { Exit::NotFound } else { Exit::NoProgram };
+            session.log.failed(&anyhow!(error));
+            Ok(exit)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Runs each test of a binary, if it is one of libtest's. Says how they ended, and whether results could be written:
+/// tests run, and are reported, even if they could not.
+fn run_tests(
+    profile: &Profile,
+    how: Run,
+    tests: &Tests,
+    named: Named<'_>,
+    report: &mut Report,
+) -> Result<Option<(husk_hermetic::Tests, Result<()>)>> {
+    // Few are different: a sandbox is planned for each that is.
+    let usual = Rc::new(Setting { profile: profile.clone(), retries: tests.retries });
+    let known = RefCell::new(vec![usual.clone()]);
+    let setting = |name: &str| {
+        let wrong = |error: anyhow::Error| Error::Setting(format!("{error:#}"));
+        let setting = match named(name).map_err(wrong)? {
+            Some(test) => {
+                let retries = test.tests.retries;
+                let mut profile = test.profile(Profile::default());
+                husk_hermetic::show(&mut profile);
+                tests.refuse_reports(&profile).map_err(wrong)?;
+                Some(Setting { profile, retries })
+            }
+            None => None,
+        };
+        let mut known = known.borrow_mut();
+        let is_known = known.iter().find(|known| setting.as_ref().is_none_or(|setting| *setting == ***known));
+        Ok(match (is_known.cloned(), setting) {
+            (None, Some(setting)) => {
+                let setting = Rc::new(setting);
+                known.push(setting.clone());
+                setting
+            }
+            (is_known, _) => is_known.unwrap_or_else(|| usual.clone()),
+        })
+    };
+    let mut choice = Choice {
+        shard: tests.shard,
+        fails_fast: tests.fail_fast,
+        setting: &setting,
+        screen: tcgetwinsize(stdout()).ok().map(|size| screen(size.ws_col.into())),
+        record: &mut |tested| report.add(tested),
+    };
+    let mut results = LineWriter::new(Lasting::default());
+    let done = husk_hermetic::run_tests(profile, how, &mut choice, &mut results)?;
+    results.flush()?;
+    Ok(done.map(|done| (done, results.get_ref().finish())))
+}
+
+impl Tests {
+    /// Refuses reports where a test may write: it could put something else in their place, or change what they say.
+    fn refuse_reports(&self, profile: &Profile) -> Result<()> {
+        let written = profile.shown.iter().filter(|show| show.access == Access::Write);
+        let written = written.map(|show| {
+            fs::canonicalize(&show.path).with_context(|| format!("find {}", show.path.display()))
+        });
+        let written = written.collect::<Result<Vec<_>>>()?;
+        for (option, report) in [("--json", &self.json), ("--junit", &self.junit)] {
+            let Some(report) = report.as_ref().filter(|report| report::descriptor(report).is_none()) else {
+                continue;
+            };
+            // As much of it as is there: the rest is made.
+            let there = path::absolute(report).with_context(|| format!("find {}", report.display()))?;
+            let there = there.ancestors().skip(1).find_map(|above| fs::canonicalize(above).ok());
+            let place = there.zip(report.file_name()).map(|(there, name)| there.join(name));
+            if let Some(within) =
+                written.iter().find(|path| place.iter().any(|place| place.starts_with(path)))
+            {
+                bail!(
+                    "{option} {}: is below --write {}, where a test could change it",
+                    report.display(),
+                    within.display()
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Test {
+    /// What is asked for beside what a bundle says.
+    fn profile(self, of_bundle: Profile) -> Profile {
+        let mut image = of_bundle.image.or(self.rootfs.map(Image::of));
+        let shown = [
+            (self.write, Access::Write),
+            (self.overlay, Access::Overlay),
+            (self.read, Access::Read),
+            (self.hide, Access::Hide),
+        ];
+        let shown = shown.into_iter();
+        let shown =
+            shown.flat_map(|(paths, access)| paths.into_iter().map(move |path| Show { path, access }));
+        let mut shown: Vec<_> = shown.collect();
+        if let Some(image) = &mut image {
+            // The root itself is no place in it.
+            let (roots, others): (Vec<_>, _) =
+                shown.into_iter().partition(|show| show.path == Path::new("/"));
+            image.access = roots.last().map_or(image.access, |show| show.access);
+            shown = others;
+        } else {
+            // What is named is not hidden.
+            let program = self.program.first().map(PathBuf::from);
+            let program = program.filter(|program| program.components().count() > 1 && program.is_file());
+            shown.extend(program.map(|path| Show { path, access: Access::Read }));
+        }
+        Profile {
+            args: if self.program.is_empty() { of_bundle.args } else { self.program },
+            env: self.env.into_iter().map(variable).collect(),
+            shown,
+            uptime: self.uptime,
+            nested: self.nested,
+            image,
+            net: match self.net {
+                Network::None => Net::None,
+                Network::Loopback => Net::Loopback,
+                Network::Host => Net::Host,
+            },
+            limits: Limits {
+                wall: self.timeout,
+                cpu_seconds: self.cpu,
+                memory: self.memory.or(of_bundle.limits.memory),
+                processes: self.pids.or(of_bundle.limits.processes),
+                files: self.files,
+                file_size: self.file_size,
+                disk: Some(self.disk),
+            },
+        }
+    }
+}
+
+/// A terminal that may not say how wide it is.
+fn screen(columns: usize) -> Screen {
+    Screen { columns: if columns == 0 { 80 } else { columns } }
+}
+
+/// Becomes the program, without a sandbox.
+fn as_it_is(profile: &Profile) -> Result<Exit> {
+    let (program, arguments) = profile.args.split_first().context("no program")?;
+    let error = process::Command::new(program).args(arguments).exec();
+    Err(error).with_context(|| program.display().to_string())
+}
+
+fn variable(text: OsString) -> Variable {
+    let bytes = text.as_bytes();
+    match bytes.iter().position(|byte| *byte == b'=') {
+        Some(place) => {
+            let (name, value) = (bytes[..place].to_vec(), bytes[place + 1..].to_vec());
+            Variable::Set(OsString::from_vec(name), OsString::from_vec(value))
+        }
+        None => Variable::Pass(text),
+    }
+}
+
+/// Says what is worth a word, and how husk ends.
+fn tell(ended: &Ended, session: &Session<'_>) -> Exit {
+    for loss in &ended.losses {
+        session.log.warning(loss);
+    }
+    for process in &ended.remaining {
+        session.log.warning(&format!("left running, and ended: {} (pid {})", process.command, process.pid));
+    }
+    if let Some(reached) = &ended.reached {
+        session.log.failed(&anyhow!("killed: {reached}"));
+        return Exit::Limit;
+    }
+    husk_hermetic::end_alike(ended);
+    Exit::Program(ended.status)
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let units = [("", 1.0), ("s", 1.0), ("ms", 0.001), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
+    let time = with_unit(text, &units).and_then(|(number, factor)| {
+        let seconds = number.parse::<f64>().ok()? * factor;
+        Duration::try_from_secs_f64(seconds).ok()
+    });
+    time.ok_or_else(|| "is no time: 10s, 500ms, 2m".to_owned())
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let units = [("", 1), ("k", 1 << 10), ("m", 1 << 20), ("g", 1 << 30), ("t", 1 << 40)];
+    let bytes =
+        with_unit(text, &units).and_then(|(number, factor)| number.parse::<u64>().ok()?.checked_mul(factor));
+    bytes.ok_or_else(|| "is no number of bytes: 4096, 512k, 64m, 2g".to_owned())
+}
+
+fn shard(text: &str) -> Result<(usize, usize), String> {
+    let parts =
+        text.split_once('/').and_then(|(part, parts)| Some((part.parse().ok()?, parts.parse().ok()?)));
+    let parts = parts.filter(|(part, parts)| (1..=*parts).contains(part));
+    parts.ok_or_else(|| "is no part: 1/3 is the first of three".to_owned())
+}
+
+/// A number and the factor that the letters behind it stand for.
+fn with_unit<'t, T: Copy>(text: &'t str, units: &[(&str, T)]) -> Option<(&'t str, T)> {
+    let number = text.trim_end_matches(|char: char| char.is_ascii_alphabetic());
+    let unit = text.strip_prefix(number)?.to_ascii_lowercase();
+    units.iter().find(|(name, _)| *name == unit).map(|(_, factor)| (number, *factor))
+}

@@ -1,0 +1,185 @@
+//! What is told of tests to other programs: lines of JSON and JUnit's XML. Cargo runs a binary after the other, and each
+//! has a husk of its own: all of them add to the same files.
+
+use super::directory::Directory;
+use crate::output::Unwritten;
+use crate::output::escape;
+use anyhow::{Context as _, Result};
+use husk_hermetic::junit::Suite;
+use husk_hermetic::{Attempt, Ended, Profile, Tested};
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, ErrorKind, Write as _};
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+
+pub(crate) struct Report {
+    binary: String,
+    lines: Option<File>,
+    /// The first line that could not be written is the last that was tried.
+    written: Result<()>,
+    junit: Option<(Document, Suite)>,
+}
+
+/// Where JUnit's XML goes.
+enum Document {
+    /// A file. Its directory is opened before a test could change the way there.
+    File { path: PathBuf, directory: Directory, name: OsString },
+    /// A descriptor that the caller gave us, which gets a document of its own.
+    Stream(File),
+}
+
+/// The descriptor that a path names as one of the caller's, and that is open already: `-` is standard output. Such a report is
+/// written to the descriptor, and the path is not opened: a pipe or a socket could not be, and a file would be another open
+/// file with a position of its own.
+pub(crate) fn descriptor(path: &Path) -> Option<i32> {
+    let number = match path.to_str()? {
+        "-" | "/dev/stdout" => "1",
+        "/dev/stderr" => "2",
+        path => path.strip_prefix("/dev/fd/").or_else(|| path.strip_prefix("/proc/self/fd/"))?,
+    };
+    number.parse().ok().filter(|_| number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Duplicates a descriptor of this process.
+fn duplicate(number: i32) -> io::Result<File> {
+    let duplicate = match number {
+        0 => io::stdin().as_fd().try_clone_to_owned()?,
+        1 => io::stdout().as_fd().try_clone_to_owned()?,
+        2 => io::stderr().as_fd().try_clone_to_owned()?,
+        // No owner of the number is known here, so no safe function can borrow it. In a container an engine's seccomp
+        // profile may forbid this call.
+        _ => pidfd_getfd(pidfd_open(getpid(), PidfdFlags::empty())?, number, PidfdGetfdFlags::empty())?,
+    };
+    Ok(duplicate.into())
+}
+
+impl Report {
+    /// Of the tests of a profile's program, or a part of them.
+    pub(crate) fn begin(
+        profile: &Profile,
+        shard: Option<(usize, usize)>,
+        json: Option<&Path>,
+        junit: Option<&Path>,
+    ) -> Result<Self> {
+        let stream = |path: &Path| {
+            let stream = descriptor(path).map(duplicate).transpose();
+            stream.with_context(|| format!("write to {}", path.display()))
+        };
+        let open = |path: &Path| {
+            if let Some(stream) = stream(path)? {
+                return Ok(stream);
+            }
+            let file = Directory::of(path).and_then(|(directory, name)| directory.append(&name));
+            file.with_context(|| format!("open {}", path.display()))
+        };
+        let document = |path: &Path| {
+            if let Some(stream) = stream(path)? {
+                return Ok(Document::Stream(stream));
+            }
+            let (directory, name) =
+                Directory::of(path).with_context(|| format!("open the directory of {}", path.display()))?;
+            anyhow::Ok(Document::File { path: path.to_owned(), directory, name })
+        };
+        let binary = profile.args.first().map(PathBuf::from).unwrap_or_default();
+        let file = binary.file_name().unwrap_or_default().to_string_lossy();
+        let target = file.rsplit_once('-').map_or(&*file, |(name, _hash)| name);
+        let name = match env::var("CARGO_PKG_NAME") {
+            Ok(package) if package.replace('-', "_") != target => format!("{package}::{target}"),
+            Ok(package) => package,
+            Err(_) => target.to_owned(),
+        };
+        let id = shard.map_or(file.to_string(), |(part, parts)| format!("{file} {part}/{parts}"));
+        let suite = Suite::new(name, id, husk_runtime::now());
+        Ok(Self {
+            lines: json.map(open).transpose()?,
+            written: Ok(()),
+            junit: junit.map(document).transpose()?.map(|document| (document, suite)),
+            binary: binary.to_string_lossy().into_owned(),
+        })
+    }
+
+    /// Adds how a test ended.
+    pub(crate) fn add(&mut self, tested: &Tested) {
+        if let Some((_, suite)) = &mut self.junit {
+            suite.add(tested);
+        }
+        let Some(file) = self.lines.as_mut().filter(|_| self.written.is_ok()) else { return };
+        let line = escape::json(line(&self.binary, tested).to_string());
+        // At once, so that two that write at the same time do not mix.
+        self.written = write(file, &(line + "\n")).context(Unwritten("JSON"));
+    }
+
+    /// Adds how a program ended that is one test, or that has to run all of its tests itself.
+    pub(crate) fn add_program(&mut self, profile: &Profile, ended: &Ended) {
+        let words = profile.args.iter().skip(1).map(|word| word.to_string_lossy());
+        let words: Vec<_> = words.filter(|word| !word.starts_with('-')).collect();
+        let name = if words.is_empty() { self.binary.clone() } else { words.join(" ") };
+        if let Some((_, suite)) = &mut self.junit {
+            suite.id = format!("{} {name}", suite.id);
+        }
+        let attempts = vec![Attempt { ended: ended.clone(), said: String::new() }];
+        self.add(&Tested { name, mode: None, attempts, ignored: None });
+    }
+
+    /// Writes what is written at the end.
+    pub(crate) fn finish(self) -> Result<()> {
+        self.written?;
+        match self.junit {
+            None => Ok(()),
+            Some((Document::Stream(mut stream), suite)) => {
+                write(&mut stream, &suite.into_document("")?).context(Unwritten("JUnit"))
+            }
+            Some((Document::File { path, directory, name }, suite)) => {
+                add_suite(&directory, &name, suite).with_context(|| path.display().to_string())
+            }
+        }
+    }
+}
+
+/// Writes all of `text`. It is not an error if the reader of a pipe has closed its end.
+fn write(file: &mut File, text: &str) -> io::Result<()> {
+    match file.write_all(text.as_bytes()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+/// Adds to a document. Whoever reads it meanwhile sees all of it, with the suite or without.
+fn add_suite(directory: &Directory, name: &OsStr, suite: Suite) -> Result<()> {
+    // The directory and not the file, which will be another one. It is free again when it is closed.
+    flock(directory, FlockOperation::LockExclusive).context("lock its directory")?;
+    let before = directory.read(name).context("read it")?.unwrap_or_default();
+    let document = suite.into_document(&before)?;
+    directory.replace(name, &document).context(Unwritten("JUnit"))
+}
+
+fn line(binary: &str, tested: &Tested) -> serde_json::Value {
+    let verdict = tested.verdict().word();
+    let Some(last) = tested.attempts.last() else {
+        return serde_json::json!({
+            "binary": binary,
+            "test": tested.name,
+            "verdict": verdict,
+            "attempts": 0,
+            "why": tested.ignored,
+        });
+    };
+    let Ended { status, wall, usage, remaining, reached, .. } = &last.ended;
+    serde_json::json!({
+        "binary": binary,
+        "test": tested.name,
+        "verdict": verdict,
+        "attempts": tested.attempts.len(),
+        "status": status.to_string(),
+        "limit": reached.map(|reached| reached.to_string()),
+        "wall_ms": wall.as_secs_f64() * 1000.0,
+        "cpu_ms": usage.cpu_micros as f64 / 1000.0,
+        "peak_kib": usage.peak_kib,
+        "left_running": remaining.iter().map(|process| &process.command).collect::<Vec<_>>(),
+        "output": if last.passed() { None } else { Some(&last.said) },
+    })
+}

@@ -1,0 +1,300 @@
+//! `husk.toml`: options of `test` that are the same each time, for all tests or for some.
+//!
+//! A key is the name of an option, and its value is what would be typed after it: there is no second list of options.
+//! What is typed counts more, and an override more than what stands before it. A file that somebody else could have
+//! written is not obeyed unless it is named.
+//!
+//! ```toml
+//! timeout = "60s"
+//! hide = ["secrets"]
+//!
+//! [[override]]
+//! test = "slow::*"
+//! timeout = "10m"
+//! ```
+
+use super::trusted::{self, Found};
+use crate::output::log::Log;
+use anyhow::{Context as _, Result, anyhow};
+use clap::builder::ValueParser;
+use clap::{ArgAction, Command};
+use std::ffi::OsString;
+use std::fs;
+use std::ops::Range;
+use std::path::Path;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// What it is called.
+const NAME: &str = "husk.toml";
+const OVERRIDE: &str = "override";
+/// What an override is for.
+const CONDITIONS: [&str; 3] = ["test", "binary", "package"];
+/// What is about all tests of a binary.
+const TOGETHER: [&str; 5] = ["shard", "fail-fast", "json", "junit", "strict"];
+/// What only the runner knows.
+const RUNNER: [&str; 5] = ["shard", "fail-fast", "json", "junit", "retries"];
+/// What says what husk does, and not how.
+const TYPED: [&str; 4] = ["config", "runner", "plan", "help"];
+
+/// What a file says.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    all: Vec<Said>,
+    overrides: Vec<Override>,
+}
+
+#[derive(Debug, Default)]
+struct Override {
+    /// For each of the conditions its patterns, if there is one.
+    patterns: [Option<Vec<String>>; 3],
+    said: Vec<Said>,
+}
+
+/// An option, and what would be typed for it.
+#[derive(Debug)]
+struct Said {
+    option: String,
+    words: Vec<OsString>,
+}
+
+/// What is run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'s> {
+    pub(crate) test: Option<&'s str>,
+    pub(crate) binary: &'s str,
+    pub(crate) package: Option<&'s str>,
+}
+
+impl Settings {
+    /// Reads the file that is named, or the nearest in this directory and those that it is in, and says which one it
+    /// was. One that is named may be anybody's.
+    pub(crate) fn find(
+        named: Option<&Path>,
+        directory: &Path,
+        command: &Command,
+        log: &Log,
+    ) -> Result<Option<Self>> {
+        let (path, text) = match named {
+            Some(path) => {
+                let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+                (path.to_owned(), text)
+            }
+            None => {
+                let found = trusted::nearest(NAME, directory);
+                match found.with_context(|| format!("look for {NAME} from {}", directory.display()))? {
+                    Found::File(path, text) => {
+                        log.note(&format!("options from {}", path.display()));
+                        (path, text)
+                    }
+                    Found::Distrusted(path, why) => {
+                        let path = path.display();
+                        log.warning(&format!("{path} is not used: {why} ('--config {path}' uses it)"));
+                        return Ok(None);
+                    }
+                    Found::Nothing => return Ok(None),
+                }
+            }
+        };
+        Self::parse(&text, &path, command).map(Some)
+    }
+
+    fn parse(text: &str, path: &Path, command: &Command) -> Result<Self> {
+        let reader = Reader { text, path, command };
+        let table = DeTable::parse(text)
+            .map_err(|error| reader.wrong(error.span().unwrap_or_default(), error.message()))?;
+        let mut settings = Self::default();
+        for (key, value) in in_order(table.get_ref()) {
+            if key.get_ref() != OVERRIDE {
+                settings.all.push(reader.option(key, value)?);
+                continue;
+            }
+            let wrong = || reader.wrong(key.span(), "is a table of its own for each: [[override]]");
+            for one in value.get_ref().as_array().ok_or_else(wrong)?.iter() {
+                settings
+                    .overrides
+                    .push(reader.one_override(one.get_ref().as_table().ok_or_else(wrong)?, one.span())?);
+            }
+        }
+        Ok(settings)
+    }
+
+    /// Which overrides are for this.
+    pub(crate) fn applying(&self, subject: Subject<'_>) -> Vec<usize> {
+        let of = [subject.test, Some(subject.binary), subject.package];
+        let applies = |one: &Override| {
+            let mut conditions = one.patterns.iter().zip(of);
+            conditions.all(|(patterns, name)| match (patterns, name) {
+                (None, _) => true,
+                (Some(_), None) => false,
+                (Some(patterns), Some(name)) => patterns.iter().any(|pattern| is_like(name, pattern)),
+            })
+        };
+        let all = self.overrides.iter().enumerate();
+        all.filter(|(_, one)| applies(one)).map(|(place, _)| place).collect()
+    }
+
+    /// What would be typed for these overrides.
+    pub(crate) fn words(&self, overrides: &[usize], is_runner: bool) -> Vec<OsString> {
+        let overrides = overrides.iter().filter_map(|place| self.overrides.get(*place));
+        let said = self.all.iter().chain(overrides.flat_map(|one| &one.said));
+        let said = said.filter(|said| is_runner || !RUNNER.contains(&said.option.as_str()));
+        said.flat_map(|said| said.words.iter().cloned()).collect()
+    }
+}
+
+/// As they stand in the file, for what is said later counts more.
+fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Vec<(&'t Key<'i>, &'t Value<'i>)> {
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    entries
+}
+
+type Key<'i> = Spanned<std::borrow::Cow<'i, str>>;
+type Value<'i> = Spanned<DeValue<'i>>;
+
+struct Reader<'r> {
+    text: &'r str,
+    path: &'r Path,
+    /// Has the options.
+    command: &'r Command,
+}
+
+impl Reader<'_> {
+    fn wrong(&self, place: Range<usize>, what: impl std::fmt::Display) -> anyhow::Error {
+        let before = self.text.get(..place.start).unwrap_or(self.text);
+        let line = before.matches('\n').count() + 1;
+        anyhow!("{}:{line}: {what}", self.path.display())
+    }
+
+    fn one_override(&self, table: &DeTable<'_>, place: Range<usize>) -> Result<Override> {
+        let mut one = Override::default();
+        for (key, value) in in_order(table) {
+            let name = key.get_ref().as_ref();
+            let condition =
+                CONDITIONS.iter().zip(&mut one.patterns).find(|(condition, _)| **condition == name);
+            if let Some((_, patterns)) = condition {
+                *patterns = Some(self.texts(name, value)?);
+            } else if TOGETHER.contains(&name) {
+                let what =
+                    format!("{name} is about all tests together: it stands before the first [[{OVERRIDE}]]");
+                return Err(self.wrong(key.span(), what));
+            } else {
+                one.said.push(self.option(key, value)?);
+            }
+        }
+        if one.patterns.iter().all(Option::is_none) {
+            let what = format!("says not what it is for: {}", CONDITIONS.join(", "));
+            return Err(self.wrong(place, format!("this [[{OVERRIDE}]] {what}")));
+        }
+        Ok(one)
+    }
+
+    /// An option as it would be typed.
+    fn option(&self, key: &Key<'_>, value: &Value<'_>) -> Result<Said> {
+        let name = key.get_ref().as_ref();
+        let options = || self.command.get_arguments().filter(|option| !option.is_global_set());
+        let known =
+            |option: &clap::Arg| option.get_long().filter(|long| !TYPED.contains(long)).map(str::to_owned);
+        let option = options().find(|option| known(option).as_deref() == Some(name));
+        let Some(option) = option else {
+            let names = options().filter_map(known).chain([OVERRIDE.to_owned()]);
+            let hint = nearest(name, names).map(|near| format!(": is it '{near}'?")).unwrap_or_default();
+            return Err(self.wrong(key.span(), format!("there is no option '{name}'{hint}")));
+        };
+        let is_switch = matches!(option.get_action(), ArgAction::SetTrue);
+        let words = match (value.get_ref(), is_switch) {
+            (DeValue::Boolean(true), true) => vec![format!("--{name}").into()],
+            (DeValue::Boolean(false), true) => Vec::new(),
+            (_, true) => return Err(self.wrong(value.span(), format!("{name} is true or false"))),
+            (DeValue::Array(_), false) if !matches!(option.get_action(), ArgAction::Append) => {
+                return Err(self.wrong(value.span(), format!("{name} has one value")));
+            }
+            (_, false) => {
+                let is_path = option.get_value_parser().type_id() == ValueParser::path_buf().type_id();
+                let typed = |text: String| {
+                    let mut word = OsString::from(format!("--{name}="));
+                    let is_stream = ["json", "junit"].contains(&name) && text == "-";
+                    // A relative path is relative to the directory of the file that it stands in.
+                    let base = self.path.parent().filter(|_| is_path && !is_stream).unwrap_or(Path::new(""));
+                    word.push(base.join(text));
+                    word
+                };
+                self.texts(name, value)?.into_iter().map(typed).collect()
+            }
+        };
+        // Each alone, so that its line can be named.
+        let alone = words.iter().cloned().chain(["--runner", "--", "program"].map(OsString::from));
+        let read = self.command.clone().try_get_matches_from(alone);
+        read.map_err(|error| self.wrong(value.span(), crate::options::message(&error)))?;
+        Ok(Said { option: name.to_owned(), words })
+    }
+
+    /// A value, or several.
+    fn texts(&self, name: &str, value: &Value<'_>) -> Result<Vec<String>> {
+        let values = match value.get_ref() {
+            DeValue::Array(values) => values.iter().collect(),
+            _ => vec![value],
+        };
+        let text = |value: &Value<'_>| match value.get_ref() {
+            DeValue::String(text) => Ok(text.clone().into_owned()),
+            DeValue::Integer(number) => Ok(number.to_string()),
+            _ => Err(self.wrong(value.span(), format!("{name} is a text or a number"))),
+        };
+        values.into_iter().map(text).collect()
+    }
+}
+
+/// Whether a name is like a pattern, in which `*` is anything.
+fn is_like(name: &str, pattern: &str) -> bool {
+    let Some((begin, rest)) = pattern.split_once('*') else { return name == pattern };
+    let Some(name) = name.strip_prefix(begin) else { return false };
+    let places = name.char_indices().map(|(place, _)| place).chain([name.len()]);
+    places.filter_map(|place| name.get(place..)).any(|name| is_like(name, rest))
+}
+
+/// The name that is most like one that is wrong, if any is.
+fn nearest(wrong: &str, names: impl Iterator<Item = String>) -> Option<String> {
+    let named = names.map(|name| (distance(wrong, &name), name));
+    named.filter(|(distance, name)| *distance <= name.len() / 3 + 1).min().map(|(_, name)| name)
+}
+
+/// How many letters have to be changed, left out or added.
+fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<_> = (0..=other.len()).collect();
+    for (place, letter) in one.bytes().enumerate() {
+        let mut before = std::mem::replace(&mut row[0], place + 1);
+        for (other_place, other_letter) in other.bytes().enumerate() {
+            let changed = before + usize::from(letter != other_letter);
+            before = row[other_place + 1];
+            row[other_place + 1] = changed.min(before + 1).min(row[other_place] + 1);
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{distance, is_like, nearest};
+
+    #[test]
+    fn a_star_is_anything() {
+        for (name, pattern, is) in [
+            ("a::b", "a::*", true),
+            ("a", "a*", true),
+            ("xay", "*a*", true),
+            ("b", "a*", false),
+            ("ab", "a", false),
+        ] {
+            assert_eq!(is_like(name, pattern), is, "{name} {pattern}");
+        }
+    }
+
+    #[test]
+    fn what_is_meant_is_near() {
+        assert_eq!((distance("timout", "timeout"), distance("", "net")), (1, 3));
+        let names = || ["timeout", "net", "write"].map(str::to_owned).into_iter();
+        assert_eq!(nearest("timout", names()).as_deref(), Some("timeout"));
+        assert_eq!(nearest("colour", names()), None);
+    }
+}

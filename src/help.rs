@@ -1,0 +1,85 @@
+//! Help, made of what clap knows of the options and what each verb says of itself; and the version.
+
+use crate::options;
+use crate::output::name;
+use crate::verb::{GROUPS, Verb, usage};
+use std::fmt::Write as _;
+
+/// `husk --help`, of these verbs.
+pub(crate) fn program(verbs: &[Verb]) -> String {
+    let width = verbs.iter().map(|verb| verb.name.len()).max().unwrap_or(0);
+    let mut text = BEGINNING.to_owned();
+    for group in GROUPS {
+        add(&mut text, format_args!("\n{}:\n", group.heading()));
+        for verb in verbs.iter().filter(|verb| verb.group == group) {
+            add(&mut text, format_args!("  {:width$}  {}\n", verb.name, about(verb)));
+        }
+    }
+    let options = options::program().help_template("{options}").render_help().to_string();
+    add(&mut text, format_args!("\nOPTIONS, BEFORE OR AFTER THE VERB:\n{}\n", options.trim_end()));
+    text.push_str(EXAMPLES);
+    name::in_commands(&text)
+}
+
+const BEGINNING: &str = "\
+NAME:
+  husk - Open Container Initiative runtime: small, static, fast
+
+USAGE:
+  husk [OPTIONS] VERB [ARGUMENTS]
+";
+
+const EXAMPLES: &str = "
+EXAMPLES:
+  husk spec                       write a config.json to begin with
+  husk plan                       what would be done for it, a line a step
+  husk run --bundle web web-1     run it, in the foreground
+  husk help create                more about one verb
+";
+
+/// `husk VERB --help`.
+pub(crate) fn verb(verb: &Verb) -> String {
+    // The program's options have a place of their own.
+    let command = (verb.define)(options::program().mut_args(|option| option.hide(true)));
+    let mut command = command
+        .override_usage(usage(verb))
+        .help_template("{about}\n\nUSAGE:\n  {usage}\n\n{all-args}")
+        .after_help("");
+    let rendered = command.render_help().to_string();
+    let mut text = format!("NAME:\n  husk {} - {}\n", verb.name, rendered.trim_end());
+    for heading in ["Arguments:", "Options:"] {
+        text = text.replace(&format!("\n{heading}\n"), &format!("\n{}\n", heading.to_uppercase()));
+    }
+    if !verb.more.is_empty() {
+        add(&mut text, format_args!("\n{}\n", verb.more.trim()));
+    }
+    text.push_str("\nThe options of husk itself are in 'husk --help'.\n");
+    name::in_commands(&text)
+}
+
+/// What a verb does, on one line.
+pub(crate) fn about(verb: &Verb) -> String {
+    (verb.define)(options::program()).get_about().map(ToString::to_string).unwrap_or_default()
+}
+
+/// Writing to a string does not fail.
+fn add(text: &mut String, more: std::fmt::Arguments<'_>) {
+    let written = text.write_fmt(more);
+    debug_assert!(written.is_ok());
+}
+
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The commit that this was built from, where whoever built it said so.
+pub(crate) const COMMIT: Option<&str> = option_env!("HUSK_COMMIT");
+
+/// `--version`.
+///
+/// The form is runc's. dockerd splits at the word `version` and looks for `commit:`; podman prints what it gets;
+/// go-runc takes a version only after the words `runc version`, and goes on without one, as it does for crun. Where
+/// husk is called by another name, it begins with that, and the version says what it is all the same.
+pub(crate) fn version() -> String {
+    let commit = COMMIT.map(|commit| format!("commit: {commit}\n")).unwrap_or_default();
+    let what = if *name::NAME == "husk" { "" } else { "+husk" };
+    format!("{} version {VERSION}{what}\n{commit}spec: {}\n", *name::NAME, husk_runtime::OCI_VERSION)
+}

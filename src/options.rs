@@ -1,0 +1,113 @@
+//! The options of the program itself, whatever the verb, and how clap's errors are worded.
+
+use crate::exit::Exit;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args as _, Command, ValueEnum};
+use std::path::PathBuf;
+
+/// The options of the program itself, whatever the verb. What they are by default is not clap's to say: it would read
+/// those values too, each time husk starts.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Global {
+    /// Where containers are known [default: /run/husk, or $XDG_RUNTIME_DIR/husk for a user]
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) root: Option<PathBuf>,
+    /// Write errors there too, warnings only there; syslog:NAME and journald:NAME are logs too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log: Option<PathBuf>,
+    /// How to write them there: text, or json for engines [default: text]
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
+    pub(crate) log_format: Option<LogFormat>,
+    /// What to write: error, warning too, or debug for all that is being done [default: warning]
+    #[arg(long, value_name = "LEVEL", hide_possible_values = true)]
+    pub(crate) log_level: Option<LogLevel>,
+    /// The same as --log-level debug
+    #[arg(long)]
+    pub(crate) debug: bool,
+    /// Have systemd make the cgroups
+    #[arg(long)]
+    pub(crate) systemd_cgroup: bool,
+    /// Who makes the cgroups: cgroupfs, systemd, or disabled for nobody [default: cgroupfs]
+    #[arg(long, value_name = "WHO", hide_possible_values = true)]
+    pub(crate) cgroup_manager: Option<CgroupManager>,
+    /// Accepted for runc's callers; husk finds out for itself [default: auto]
+    #[arg(long, value_name = "BOOL", hide_possible_values = true)]
+    pub(crate) rootless: Option<Rootless>,
+    /// Print the version
+    #[arg(short, long)]
+    pub(crate) version: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+/// What is told, the levels before it included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum LogLevel {
+    Error,
+    #[default]
+    Warning,
+    Debug,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CgroupManager {
+    #[default]
+    Cgroupfs,
+    Systemd,
+    Disabled,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Rootless {
+    #[default]
+    Auto,
+    True,
+    False,
+}
+
+/// Arguments that could not be understood.
+pub(crate) struct Misuse {
+    /// What is wrong with them, on one line.
+    pub(crate) message: String,
+    /// What could be written instead.
+    pub(crate) hint: String,
+    /// What was understood nevertheless, for the log.
+    pub(crate) global: Global,
+    /// How husk ends.
+    pub(crate) exit: Exit,
+}
+
+/// The program's own options.
+pub(crate) fn program() -> Command {
+    Global::augment_args(Command::new("husk"))
+        .no_binary_name(true)
+        // As everywhere: of two the last counts.
+        .args_override_self(true)
+}
+
+/// What clap has to say, on one line, without its advice.
+pub(crate) fn message(error: &clap::Error) -> String {
+    // podman asks whether an option is there by leaving its value out, and looks for these words.
+    if let (Some(ContextValue::String(option)), Some(ContextValue::String(value))) =
+        (error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue))
+        && value.is_empty()
+        && matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::WrongNumberOfValues)
+    {
+        let option = option.split(' ').next().unwrap_or_default();
+        return format!("flag needs an argument: {option}");
+    }
+    if let (ErrorKind::MissingRequiredArgument, Some(ContextValue::Strings(missing))) =
+        (error.kind(), error.get(ContextKind::InvalidArg))
+    {
+        let missing = missing.join(", ");
+        return format!("{} is missing", missing.replace(['<', '>'], ""));
+    }
+    let text = error.to_string();
+    let lines = text.trim_start_matches("error: ").lines().map(str::trim);
+    lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,273 @@
+//! Errors and warnings, for people and for engines.
+//!
+//! People read standard error. Engines give a file by `--log`, and read the last JSON object in it:
+//! its `level`, `msg` and `time` are those of runc; `code`, `field` and `warnings` are ours and stay as they are.
+//! The text form is logrus's, which runc writes.
+
+use crate::options::{Global, LogFormat, LogLevel, Misuse};
+use crate::output::name::{self, NAME};
+use crate::output::{self, escape};
+use anyhow::{Context as _, Result};
+use std::fmt::Display;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub(crate) struct Log {
+    place: Place,
+    format: LogFormat,
+    level: LogLevel,
+    /// Warnings that are written when the verb has ended.
+    held: Mutex<Vec<String>>,
+}
+
+/// Where lines are written.
+enum Place {
+    /// Standard error, where people read them too.
+    Standard,
+    File(File),
+    /// A datagram a line, as syslog(3) sends it, from whom.
+    Syslog(UnixDatagram, String),
+    /// A datagram a line, in journald's own form, from whom.
+    Journal(UnixDatagram, String),
+}
+
+impl Place {
+    /// As crun has it, the kind of log may stand before the place.
+    fn open(said: &Path) -> Result<Self> {
+        let kind = said.to_str().and_then(|text| text.split_once(':'));
+        match kind {
+            Some(("syslog", who)) => Ok(Self::Syslog(connect("/dev/log")?, named(who))),
+            Some(("journald", who)) => Ok(Self::Journal(connect("/run/systemd/journal/socket")?, named(who))),
+            Some(("file", path)) => append(Path::new(path)),
+            _ => append(said),
+        }
+    }
+}
+
+fn append(path: &Path) -> Result<Place> {
+    Ok(Place::File(OpenOptions::new().append(true).create(true).open(path)?))
+}
+
+fn connect(path: &str) -> Result<UnixDatagram> {
+    let socket = UnixDatagram::unbound()?;
+    socket.connect(path).with_context(|| format!("connect {path}"))?;
+    Ok(socket)
+}
+
+fn named(who: &str) -> String {
+    if who.is_empty() { NAME.clone() } else { who.to_owned() }
+}
+
+impl Log {
+    /// Opens the log, and makes it if it is not there: engines look into it whatever happens.
+    pub(crate) fn open(global: &Global) -> Result<Self> {
+        let Some(said) = &global.log else { return Ok(Self::standard(global)) };
+        let place = Place::open(said).with_context(|| format!("open --log {}", said.display()))?;
+        Ok(Self { place, ..Self::standard(global) })
+    }
+
+    /// The log where none can be opened.
+    pub(crate) fn standard(global: &Global) -> Self {
+        let level = if global.debug { LogLevel::Debug } else { global.log_level.unwrap_or_default() };
+        let format = global.log_format.unwrap_or_default();
+        Self { place: Place::Standard, format, level, held: Mutex::default() }
+    }
+
+    /// Tells of an error, the last thing that is said.
+    pub(crate) fn failed(&self, error: &anyhow::Error) {
+        let message = in_gos_words(name::in_error(&format!("{error:#}")));
+        let known = error.downcast_ref::<husk_runtime::Error>();
+        let code = known.map_or("failed", husk_runtime::Error::code);
+        let field = known.and_then(husk_runtime::Error::field);
+        self.error(&message, code, field.as_deref());
+        if self.is_for_people() {
+            output::tell(&format!("{}: {}\n", *NAME, escape::line(&message)));
+        }
+    }
+
+    /// Tells of arguments that could not be understood.
+    pub(crate) fn misused(&self, misuse: &Misuse) {
+        self.error(&misuse.message, "usage", None);
+        if self.is_for_people() {
+            let (message, hint) = (escape::cell(&misuse.message), name::in_commands(&misuse.hint));
+            output::tell(&format!("{}: {message}\n{}\n", *NAME, escape::text(&hint)));
+        }
+    }
+
+    /// Tells people what is done.
+    pub(crate) fn note(&self, note: &impl Display) {
+        if self.level >= LogLevel::Warning && self.is_for_people() {
+            output::tell(&format!("{}: {}\n", *NAME, escape::line(&note.to_string())));
+        }
+    }
+
+    /// Tells of a warning: on standard error, or where `--log` says and nowhere else. Under an engine standard error
+    /// belongs to the container, whose output it would be.
+    pub(crate) fn warning(&self, warning: &impl Display) {
+        if self.level < LogLevel::Warning {
+            return;
+        }
+        let warning = in_gos_words(warning.to_string());
+        match (&self.place, self.format) {
+            (Place::Standard, LogFormat::Text) => {
+                output::tell(&format!("{}: warning: {}\n", *NAME, escape::line(&warning)));
+            }
+            // A reader of JSON on standard error expects an error.
+            (Place::Standard, LogFormat::Json) => {}
+            // podman reads the file as one object and would lose an error after a warning.
+            (Place::File(_), LogFormat::Json) => self.held().push(warning),
+            _ => self.line(LogLevel::Warning, &warning, None),
+        }
+    }
+
+    /// Writes the warnings of a verb that ended without an error.
+    pub(crate) fn finish(&self) {
+        self.held().drain(..).for_each(|warning| self.line(LogLevel::Warning, &warning, None));
+    }
+
+    fn held(&self) -> MutexGuard<'_, Vec<String>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the runtime tell here what it does, if anybody asked.
+    pub(crate) fn listen(&'static self) {
+        if self.level == LogLevel::Debug && ::log::set_logger(self).is_ok() {
+            ::log::set_max_level(::log::LevelFilter::Debug);
+        }
+    }
+
+    /// Whether standard error is read by people: always, but where JSON was asked for and no file to
+    /// write it to.
+    fn is_for_people(&self) -> bool {
+        self.is_elsewhere() || self.format == LogFormat::Text
+    }
+
+    fn is_elsewhere(&self) -> bool {
+        !matches!(self.place, Place::Standard)
+    }
+
+    fn error(&self, message: &str, code: &'static str, field: Option<&str>) {
+        if self.is_elsewhere() || self.format == LogFormat::Json {
+            self.line(LogLevel::Error, message, Some((code, field)));
+        }
+    }
+
+    fn line(&self, level: LogLevel, message: &str, what: Option<(&'static str, Option<&str>)>) {
+        // Numbers as syslog(3) has them.
+        let (name, severity) = match level {
+            LogLevel::Error => ("error", 3),
+            LogLevel::Warning => ("warning", 4),
+            LogLevel::Debug => ("debug", 7),
+        };
+        let time = husk_runtime::now();
+        let line = match (self.format, &self.place) {
+            // Which writes the time and the level itself.
+            (LogFormat::Text, Place::Syslog(..) | Place::Journal(..)) => escape::line(message).into_owned(),
+            // logrus quotes as Go does; JSON's quotes are read by whatever reads those.
+            (LogFormat::Text, _) => {
+                let message = escape::json(serde_json::json!(message).to_string());
+                format!("time=\"{time}\" level={name} msg={message}")
+            }
+            (LogFormat::Json, _) => {
+                let mut object = serde_json::json!({ "level": name, "msg": message, "time": time });
+                if let Some((code, field)) = what {
+                    object["code"] = code.into();
+                    if let Some(field) = field {
+                        object["field"] = field.into();
+                    }
+                    let held = std::mem::take(&mut *self.held());
+                    if !held.is_empty() {
+                        object["warnings"] = held.into();
+                    }
+                }
+                escape::json(object.to_string())
+            }
+        };
+        let written = match &self.place {
+            Place::Standard => return output::tell(&format!("{line}\n")),
+            // In one write, for others may write there too.
+            Place::File(file) => (&*file).write_all(format!("{line}\n").as_bytes()),
+            Place::Syslog(socket, who) => {
+                // LOG_USER.
+                let (facility, pid) = (1 << 3, std::process::id());
+                send(socket, format!("<{}>{who}[{pid}]: {line}", facility | severity).as_bytes())
+            }
+            Place::Journal(socket, who) => send(socket, &entry(severity, who, &line)),
+        };
+        // Tolerated: there is nowhere left to say that it failed.
+        written.unwrap_or(());
+    }
+}
+
+fn send(socket: &UnixDatagram, datagram: &[u8]) -> io::Result<()> {
+    socket.send(datagram).map(drop)
+}
+
+/// An entry of the journal: its fields, each with its length, for there may be line breaks in it (systemd's
+/// "Journal Native Protocol").
+fn entry(severity: u8, who: &str, message: &str) -> Vec<u8> {
+    let priority = severity.to_string();
+    let fields = [("PRIORITY", &*priority), ("SYSLOG_IDENTIFIER", who), ("MESSAGE", message)];
+    let field = |(name, value): (&str, &str)| {
+        [name.as_bytes(), b"\n", &(value.len() as u64).to_le_bytes(), value.as_bytes(), b"\n"].concat()
+    };
+    fields.into_iter().flat_map(field).collect()
+}
+
+impl ::log::Log for Log {
+    fn enabled(&self, _: &::log::Metadata<'_>) -> bool {
+        self.level == LogLevel::Debug
+    }
+
+    fn log(&self, record: &::log::Record<'_>) {
+        self.line(LogLevel::Debug, &record.args().to_string(), None);
+    }
+
+    fn flush(&self) {}
+}
+
+/// The same with the kernel's errors as Go has them, which engines look for: `permission denied`, where std says
+/// `Permission denied (os error 13)`.
+fn in_gos_words(mut text: String) -> String {
+    const NUMBER: &str = " (os error ";
+    let mut seen = 0;
+    while let Some(found) = text.get(seen..).and_then(|rest| rest.find(NUMBER)) {
+        let begin = seen + found + NUMBER.len();
+        let digits = text[begin..].bytes().take_while(u8::is_ascii_digit).count();
+        let said = text[begin..begin + digits].parse().map(io::Error::from_raw_os_error);
+        let said = said.map(|error| error.to_string()).unwrap_or_default();
+        seen = begin + digits;
+        let Some(before) = text.get(..=seen).and_then(|until| until.strip_suffix(&said)) else { continue };
+        let (place, words) = (before.len(), said.split(NUMBER).next().unwrap_or_default().to_lowercase());
+        text.replace_range(place..=seen, &words);
+        seen = place + words.len();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_gos_words;
+
+    #[test]
+    fn the_kernels_errors_are_in_gos_words() {
+        let table = [
+            ("open /x: No such file or directory (os error 2)", "open /x: no such file or directory"),
+            (
+                "a: File exists (os error 17): b: Is a directory (os error 21).",
+                "a: file exists: b: is a directory.",
+            ),
+            // Somebody else's, who has other words for it, or none.
+            ("Datei fehlt (os error 2)", "Datei fehlt (os error 2)"),
+            ("é (os error 99999999999) (os error ", "é (os error 99999999999) (os error "),
+            ("é (os error 2", "é (os error 2"),
+            ("", ""),
+        ];
+        for (text, words) in table {
+            assert_eq!(in_gos_words(text.to_owned()), words);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What every verb needs: where containers are known, and where to say things.
+
+use crate::options::{CgroupManager, Global, Rootless};
+use crate::output::log::Log;
+use anyhow::{Context as _, Result, ensure};
+use husk_runtime::{Environment, Error, Listed, Notice, Sealed, Store, Warning};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+pub(crate) struct Session<'a> {
+    pub(crate) store: Store,
+    pub(crate) log: &'a Log,
+    root: Root,
+    pub(crate) rootless: Rootless,
+    pub(crate) cgroups: husk_runtime::CgroupManager,
+}
+
+/// Where containers are known.
+enum Root {
+    /// Where it was said on the command line.
+    Said(PathBuf),
+    /// Root's own place.
+    System,
+    /// A user's.
+    Users(PathBuf),
+}
+
+/// Keeps our own binary from containers that could write it, if one is made.
+pub(crate) fn seal(environment: Option<Environment>) -> Result<Option<Sealed>> {
+    match environment.filter(|_| husk_runtime::is_exposed()) {
+        Some(environment) => Ok(Some(husk_runtime::seal(environment)?)),
+        None => Ok(None),
+    }
+}
+
+impl<'a> Session<'a> {
+    pub(crate) fn open(global: Global, log: &'a Log, sealed: Option<Sealed>) -> Result<Self> {
+        match sealed {
+            Some(Sealed::Mount) => ::log::debug!("exeseal: /proc/self/exe is on a read-only mount"),
+            Some(Sealed::Memory) => ::log::debug!("exeseal: /proc/self/exe is a sealed copy in memory"),
+            None => {}
+        }
+        let systemd = global.systemd_cgroup.then_some(CgroupManager::Systemd);
+        let cgroups = match systemd.or(global.cgroup_manager).unwrap_or_default() {
+            CgroupManager::Cgroupfs => husk_runtime::CgroupManager::Cgroupfs,
+            CgroupManager::Systemd => husk_runtime::CgroupManager::Systemd,
+            CgroupManager::Disabled => husk_runtime::CgroupManager::Disabled,
+        };
+        let root = match global.root {
+            Some(root) => {
+                let root = absolute(&root).context("--root")?;
+                ensure!(root != Path::new("/"), "Option --root argument should not be set to /");
+                Root::Said(root)
+            }
+            None => match std::env::var_os("XDG_RUNTIME_DIR") {
+                Some(directory) if !directory.is_empty() && is_user() => {
+                    Root::Users(Path::new(&directory).join("husk"))
+                }
+                _ => Root::System,
+            },
+        };
+        ::log::debug!("root: {}", root.path().display());
+        let rootless = global.rootless.unwrap_or_default();
+        Ok(Self { store: Store::new(root.path().to_owned()), log, root, rootless, cgroups })
+    }
+
+    pub(crate) fn warn(&self, warnings: &[Warning]) {
+        for warning in warnings {
+            match warning.notice {
+                Notice::Always => self.log.warning(warning),
+                Notice::OnRequest => ::log::debug!("{warning}"),
+            }
+        }
+    }
+
+    /// Every container.
+    pub(crate) fn containers(&self) -> Result<Vec<Listed>, Error> {
+        match husk_runtime::list(&self.store) {
+            // Nothing was ever created there. A place that somebody named should be there.
+            Err(Error::File { reason, .. })
+                if reason.kind() == ErrorKind::NotFound && !matches!(self.root, Root::Said(_)) =>
+            {
+                Ok(Vec::new())
+            }
+            found => found,
+        }
+    }
+
+    /// What has to be so before a container is made.
+    pub(crate) fn prepare(&self) -> Result<()> {
+        if let Root::Users(_) = &self.root {
+            self.store.make_sticky().context("$XDG_RUNTIME_DIR")?;
+        }
+        Ok(())
+    }
+}
+
+impl Root {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Said(path) | Self::Users(path) => path,
+            Self::System => Path::new("/run/husk"),
+        }
+    }
+}
+
+/// Whether we are somebody who cannot write to root's place: not root, or one who is root in a user
+/// namespace of theirs and does not go by root's name. (podman's children there have no name.)
+fn is_user() -> bool {
+    if !rustix::process::geteuid().is_root() {
+        return true;
+    }
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let everybody = map.split_whitespace().eq(["0", "0", "4294967295"]);
+    !everybody && !map.is_empty() && std::env::var_os("USER").is_none_or(|name| name != "root")
+}
+
+/// Independent of the working directory, with `.` and `..` taken out as they are written: as runc has it.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
+    let path = std::path::absolute(path).with_context(|| path.display().to_string())?;
+    Ok(path.components().fold(PathBuf::new(), |mut clean, component| {
+        match component {
+            std::path::Component::ParentDir => drop(clean.pop()),
+            component => clean.push(component),
+        }
+        clean
+    }))
+}
