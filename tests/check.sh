@@ -17,7 +17,7 @@ if have cargo clippy; then cargo clippy --quiet "$@" --all-targets -- -D warning
 RUSTDOCFLAGS='-D warnings' cargo doc --quiet "$@" --no-deps
 cargo test --quiet "$@" --lib
 cargo test --quiet --package husk-plan --test golden
-cargo test --quiet --package husk --test tests -- house:: dependencies::
+cargo test --quiet --package husk --test tests -- house:: dependencies:: documents::
 if have cargo deny; then
     cargo deny --offline --log-level error check bans licenses sources
     if cargo deny fetch db >/dev/null 2>&1; then

@@ -18,6 +18,8 @@ mod dependencies;
 mod devices;
 /// What husk says of the machine that it is on.
 mod doctor;
+/// Files and tests that documents name exist.
+mod documents;
 /// The very words that engines type.
 mod engines;
 /// One more process in a container that runs.
