@@ -8,6 +8,7 @@ use crate::options::{Global, LogFormat, LogLevel, Misuse};
 use crate::output::name::{self, NAME};
 use crate::output::{self, escape};
 use anyhow::{Context as _, Result};
+use husk_runtime::tolerate;
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -197,8 +198,7 @@ impl Log {
             }
             Place::Journal(socket, who) => send(socket, &entry(severity, who, &line)),
         };
-        // Tolerated: there is nowhere left to say that it failed.
-        written.unwrap_or(());
+        tolerate(written, "there is no other place to report it");
     }
 }
 

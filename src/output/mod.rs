@@ -15,6 +15,7 @@ pub(crate) mod near;
 pub(crate) mod timings;
 
 use anyhow::{Context as _, Result};
+use husk_runtime::tolerate;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, retry_on_intr, write};
 use rustix::stdio::stdout;
@@ -67,8 +68,7 @@ fn write_all(mut data: &[u8]) -> Result<(), Errno> {
 
 /// Writes a message to standard error, in one write: others may write there too.
 pub(crate) fn tell(message: &str) {
-    // Tolerated: there is nowhere left to say that it failed.
-    io::stderr().write_all(message.as_bytes()).unwrap_or(());
+    tolerate(io::stderr().write_all(message.as_bytes()), "there is no other place to report it");
 }
 
 /// Standard output for a verb that goes on whether or not its output can be written. The first failure is kept, and

@@ -7,6 +7,7 @@
 use crate::error::Error;
 use husk_script::sys::Errno;
 use husk_script::sys::signal::{ignored, read_signalfd, rt_sigprocmask};
+use husk_script::sys::tolerate;
 use husk_spawn::{Signal, SignalSet, signalfd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::OnceCell;
@@ -114,8 +115,7 @@ impl Interrupt {
 impl Drop for Interrupt {
     fn drop(&mut self) {
         if let Some(before) = self.before {
-            // Tolerated: no failure of this call is known.
-            rt_sigprocmask(before).map(drop).unwrap_or(());
+            tolerate(rt_sigprocmask(before), "the mask was valid before");
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::sys::process::{
     End, execve, getpid, getppid, kill_group, poll_end, prctl_set_pdeathsig, setpgid, waitid_pidfd,
 };
 use crate::sys::signal::{Signal, SignalSet, pidfd_send_signal, rt_sigprocmask};
+use crate::sys::tolerate;
 use crate::sys::{CArray, Errno, Fd, Pid, Result, clone, errno, file};
 use core::ffi::CStr;
 
@@ -90,8 +91,7 @@ pub(crate) fn run(
         let reason = become_hook(child, hook, streams, parent);
         // Those that calls return to programs end at 133.
         let number = u8::try_from(reason.raw_os_error()).unwrap_or(0);
-        // Tolerated: a parent that is gone needs no reason.
-        let _written = file::write(writer, &[number]).unwrap_or(0);
+        tolerate(file::write(writer, &[number]), "a parent that is gone needs no reason");
         crate::SETUP_FAILED
     })?;
     file::close(child, writer);

@@ -3,6 +3,7 @@
 use crate::Journal;
 use crate::report::{self, Failure};
 use crate::sys::clone::InChild;
+use crate::sys::tolerate;
 use crate::sys::{Errno, Fd, Result, file};
 
 /// Where a step leaves a descriptor that a later step uses: one of [`Reg::COUNT`] places on the
@@ -96,8 +97,7 @@ impl Registers {
     pub(crate) fn passed(&self, journal: &Journal) {
         if let Some(reporter) = self.reporter {
             let passed = Failure { step: journal.step(), errno: 0 };
-            // Tolerated: a starter that is gone is nobody to wait for.
-            let _sent = file::send(reporter, &passed.to_bytes()).unwrap_or(0);
+            tolerate(file::send(reporter, &passed.to_bytes()), "`start` may have ended");
         }
     }
 
@@ -106,12 +106,11 @@ impl Registers {
         if let Some(reporter) = self.reporter {
             let failure =
                 Failure { step: u32::try_from(step).unwrap_or(u32::MAX), errno: errno.raw_os_error() };
-            // Tolerated: if nobody listens any more, nobody is left to be told.
-            let _sent = file::write(reporter, &failure.to_bytes()).unwrap_or(0);
+            tolerate(file::write(reporter, &failure.to_bytes()), "`start` may have ended");
         }
         if let Some(said) = self.said {
-            // Tolerated: that it failed is known without its words.
-            report::hook_output(said, self.reporter, channel).unwrap_or(());
+            let sent = report::hook_output(said, self.reporter, channel);
+            tolerate(sent, "the failure is known without the hook's output");
         }
     }
 

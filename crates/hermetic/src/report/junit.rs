@@ -2,6 +2,7 @@
 //! binary. The file is written here and read here, a line for each end of an element, and by nobody between.
 
 use super::tested::{Attempt, Tested, Verdict};
+use husk_script::sys::tolerate;
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::time::Duration;
 
@@ -139,8 +140,7 @@ fn used(attempt: &Attempt) -> String {
         usage.peak_kib
     );
     for remark in attempt.remarks() {
-        // Writing to a string does not fail.
-        writeln!(text, "husk: {remark}").unwrap_or(());
+        tolerate(writeln!(text, "husk: {remark}"), "writing to a string does not fail");
     }
     text
 }

@@ -3,6 +3,7 @@
 use crate::profile::Limits;
 use husk_cgroup::resources::Memory;
 use husk_cgroup::{Cgroup, CgroupPaths, Error, Layout, Resources};
+use husk_script::sys::tolerate;
 use std::fmt::{self, Display, Formatter};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Once;
@@ -69,8 +70,7 @@ impl Home {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        // Tolerated: one that cannot be removed is empty, and nobody is left to tell.
-        self.layout.remove(&self.place, PATIENCE).unwrap_or(());
+        tolerate(self.layout.remove(&self.place, PATIENCE), "the next run tries to remove it again");
     }
 }
 
@@ -84,7 +84,8 @@ fn sweep(layout: &Layout, place: &CgroupPaths, owner: Owner) {
         let known = name.strip_prefix(PREFIX).and_then(Owner::read);
         if known.is_some_and(|known| known.is_gone(owner)) {
             let left = layout.place(None, &name);
-            left.and_then(|left| layout.remove(&left, Duration::ZERO)).unwrap_or(());
+            let removed = left.and_then(|left| layout.remove(&left, Duration::ZERO));
+            tolerate(removed, "the next run tries to remove it again");
         }
     }
 }

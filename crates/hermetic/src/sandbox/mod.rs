@@ -19,6 +19,7 @@ use husk_plan::Plan;
 use husk_script::Step;
 use husk_script::sys::Errno;
 use husk_script::sys::signal::{Signal, rt_sigaction_default};
+use husk_script::sys::tolerate;
 use husk_spawn::Reason;
 use probe::probe;
 use rustix::process::{getpid, kill_current_process_group, kill_process};
@@ -162,15 +163,14 @@ pub fn end_alike(ended: &Ended) {
     let Some((ours, theirs)) = signal.and_then(|raw| Signal::new(raw).zip(Named::from_named_raw(raw))) else {
         return;
     };
-    // What Rust has installed for faults takes one that was sent for none. Tolerated: SIGKILL has no handler.
-    rt_sigaction_default(ours).unwrap_or(());
+    // Rust's handler for faults would also catch a signal that another process sent.
+    tolerate(rt_sigaction_default(ours), "SIGKILL has no handler");
     let is_typed = ended.had_terminal && [Named::INT, Named::QUIT].contains(&theirs);
     let sent = match is_typed {
         true => kill_current_process_group(theirs),
         false => kill_process(getpid(), theirs),
     };
-    // Tolerated: then the caller says it by a code.
-    sent.unwrap_or(());
+    tolerate(sent, "the caller's exit code says the same");
 }
 
 /// What [`run`] would do, a line a step.

@@ -5,6 +5,7 @@
 //! own there, which no signal leaves; what could type into the terminal its filter refuses.
 
 use crate::plan::layers::Streams;
+use husk_script::sys::tolerate;
 use rustix::process::{Signal, getpgrp, kill_current_process_group};
 use rustix::stdio::{stdin, stdout};
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
@@ -37,8 +38,7 @@ impl Terminal {
     pub(crate) fn stop(&self, program: Option<u32>) {
         let was_foreground = self.take_back();
         if was_foreground || !is_ours() {
-            // Tolerated: it cannot fail for who is a member of the group.
-            kill_current_process_group(Signal::TSTP).unwrap_or(());
+            tolerate(kill_current_process_group(Signal::TSTP), "a member may always signal its group");
         }
         let program = program.and_then(|pid| rustix::process::Pid::from_raw(i32::try_from(pid).ok()?));
         if let Some(program) = program.filter(|_| is_ours()) {
@@ -50,8 +50,7 @@ impl Terminal {
     pub(crate) fn end(self) -> bool {
         let was_foreground = self.take_back();
         if was_foreground {
-            // Tolerated: a terminal that is gone needs nothing.
-            tcsetattr(stdin(), OptionalActions::Now, &self.before).unwrap_or(());
+            tolerate(tcsetattr(stdin(), OptionalActions::Now, &self.before), "the terminal may be gone");
         }
         was_foreground
     }

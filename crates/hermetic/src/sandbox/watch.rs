@@ -8,6 +8,7 @@ use crate::profile::Limits;
 use husk_script::Request;
 use husk_script::sys::Errno;
 use husk_script::sys::signal::{Signal, SignalSet, read_signalfd, rt_sigaction_default, rt_sigprocmask};
+use husk_script::sys::tolerate;
 use husk_spawn::{Child, Command, Error, signalfd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
@@ -286,8 +287,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // Tolerated: it was the mask before.
-        rt_sigprocmask(self.before).map(drop).unwrap_or(());
+        tolerate(rt_sigprocmask(self.before), "the mask was valid before");
     }
 }
 

@@ -14,6 +14,7 @@ use husk_bundle::container::NamespaceKind;
 use husk_script::sys::Fd;
 use husk_script::sys::file::fcntl_is_kept_on_exec;
 use husk_script::sys::limits::{Rlimit, getrlimit, setrlimit};
+use husk_script::sys::tolerate;
 use std::env;
 
 /// How many sockets we were given to listen on: the variables are meant for us only if they say so.
@@ -43,8 +44,8 @@ pub(crate) fn make_room(container: &Container) {
     for (_, resource, wanted) in husk_plan::rlimits(process) {
         let ours = getrlimit(resource);
         if is_above(wanted.maximum, ours.maximum) {
-            // Tolerated: it may be more than we are allowed, and the child's error has the field.
-            setrlimit(resource, Rlimit { maximum: wanted.maximum, ..ours }).unwrap_or(());
+            let raised = setrlimit(resource, Rlimit { maximum: wanted.maximum, ..ours });
+            tolerate(raised, "the error of the child's own call names the field");
         }
     }
 }

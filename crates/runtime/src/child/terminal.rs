@@ -11,6 +11,7 @@ use crate::sockets::patient::Elsewhere;
 use husk_bundle::Container;
 use husk_bundle::container::Terminal;
 use husk_script::sys::Errno;
+use husk_script::sys::tolerate;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, open};
 use rustix::io::{read, retry_on_intr, write};
@@ -112,8 +113,7 @@ fn is_in_front() -> bool {
 
 fn restore(before: &Termios) {
     if is_in_front() {
-        // Tolerated: a terminal that is gone needs nothing.
-        tcsetattr(stdin(), OptionalActions::Now, before).unwrap_or(());
+        tolerate(tcsetattr(stdin(), OptionalActions::Now, before), "the terminal may be gone");
     }
 }
 
@@ -266,8 +266,7 @@ impl Relay {
     /// Gives the container's terminal the size of ours.
     pub(crate) fn resize(&self) {
         if let (Some(master), Some(size)) = (&self.master, our_size()) {
-            // Tolerated: a terminal that nobody has any more has no size.
-            tcsetwinsize(master, size).unwrap_or(());
+            tolerate(tcsetwinsize(master, size), "the other end of the terminal may be closed");
         }
     }
 

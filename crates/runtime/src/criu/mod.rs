@@ -21,6 +21,7 @@ use crate::host::namespaces::is_unprivileged;
 use crate::interrupt::Interrupt;
 use husk_bundle::{Field, Warning};
 use husk_script::sys::Errno;
+use husk_script::sys::tolerate;
 use husk_spawn::{Child, Command, Reason, Stdio, find_program};
 use log::debug;
 use protocol::{Feature, Kind, Response};
@@ -123,8 +124,7 @@ impl Criu {
 
     /// Waits for CRIU's end. What it answered counts, if it did.
     fn end(&mut self, kind: Kind, answer: Result<Response, Error>) -> Result<Response, Error> {
-        // Tolerated: one that has ended has closed its end.
-        shutdown(&self.socket, Shutdown::Both).unwrap_or(());
+        tolerate(shutdown(&self.socket, Shutdown::Both), "CRIU may have ended and closed its end");
         let status = self.process.wait()?;
         let answer = answer?;
         // After that one CRIU waits for more, and calls it a failure that nothing comes.

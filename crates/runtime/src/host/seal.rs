@@ -12,6 +12,7 @@ use crate::error::Error;
 use husk_script::sys::mount::{Extent, mount_setattr};
 use husk_script::sys::process::execveat_empty;
 use husk_script::sys::signal::rt_sigaction_ignore;
+use husk_script::sys::tolerate;
 use husk_script::sys::{CArray, CPtr, Errno, Fd};
 use husk_spawn::Signal;
 use rustix::fs::{
@@ -169,6 +170,5 @@ pub fn settle() {
             }
         }
     }
-    // Tolerated: the kernel refuses it for no signal that can be ignored.
-    rt_sigaction_ignore(Signal::PIPE).unwrap_or(());
+    tolerate(rt_sigaction_ignore(Signal::PIPE), "this signal can always be ignored");
 }

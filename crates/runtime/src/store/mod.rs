@@ -14,6 +14,7 @@ pub(crate) mod whole;
 
 use crate::error::{Error, MOST_BYTES, NoRecord};
 use husk_script::sys::file::{LockHolder, fcntl_lock_holder};
+use husk_script::sys::tolerate;
 use husk_spawn::sys::Fd;
 use log::debug;
 use record::Record;
@@ -63,9 +64,9 @@ impl Store {
         let path = self.root.join(id);
         match mkdirat(&root, id, Mode::RWXU) {
             Ok(()) => Entry::open(&root, id, path).and_then(Entry::held).inspect_err(|_| {
-                // Tolerated: the error is why it cannot be opened. Only an empty directory is removed, so a creator
-                // that has reserved the same name since then loses nothing that it has written.
-                unlinkat(&root, id, AtFlags::REMOVEDIR).unwrap_or(());
+                // Only an empty directory is removed, so a creator that has reserved the same name since then loses
+                // nothing that it has written.
+                tolerate(unlinkat(&root, id, AtFlags::REMOVEDIR), "the error of opening it is reported");
             }),
             Err(Errno::EXIST) => Err(Error::Exists),
             Err(errno) => Err(Error::file("mkdir", path, errno)),
@@ -316,9 +317,8 @@ impl Entry {
     /// Says to the creator that its container is not wanted any more.
     pub(crate) fn mark_deleted(&self) {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // Tolerated: in a full store, and without descriptors, the creator is told to end all the same, and says so in
-        // other words.
-        openat(&self.directory, DELETED, flags, Mode::from_raw_mode(0o600)).map(drop).unwrap_or(());
+        let marked = openat(&self.directory, DELETED, flags, Mode::from_raw_mode(0o600));
+        tolerate(marked, "without the file the creator ends too, and says so in other words");
     }
 
     /// Removes a directory in which nothing is, and says whether that was so.
@@ -362,8 +362,10 @@ impl Entry {
     /// Removes what almost every container has by name, which takes no descriptor, and then whatever else is there.
     fn remove_directory(&self) -> io::Result<()> {
         for name in [RECORD, SOCKET, DELETED] {
-            // Tolerated: what is still there is found below, and said.
-            unlinkat(&self.directory, name, AtFlags::empty()).unwrap_or(());
+            tolerate(
+                unlinkat(&self.directory, name, AtFlags::empty()),
+                "what is still there is reported below",
+            );
         }
         match fs::remove_dir(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => fs::remove_dir_all(&self.path),

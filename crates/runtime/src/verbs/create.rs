@@ -23,6 +23,7 @@ use husk_listing::Line;
 use husk_plan::{Invocation, Keyring, NewRoot, Plan, Start};
 use husk_script::Step;
 use husk_script::sys::Fd;
+use husk_script::sys::tolerate;
 use husk_spawn::Child;
 use log::debug;
 use rustix::process::geteuid;
@@ -217,9 +218,9 @@ impl Creation {
 
     /// Leaves nothing of a container whose process there was.
     pub(crate) fn end(self, record: &Record, warn: impl FnMut(&[Warning])) {
-        // Tolerated: as for one that is dropped.
-        cgroups::kill_rest(record).unwrap_or(());
-        forget(&self.entry, record, warn).unwrap_or(());
+        let why = "the error that ended the creation is reported, and `delete --force` finishes this";
+        tolerate(cgroups::kill_rest(record), why);
+        tolerate(forget(&self.entry, record, warn), why);
         self.commit();
     }
 }
@@ -227,9 +228,8 @@ impl Creation {
 impl Drop for Creation {
     fn drop(&mut self) {
         if !self.committed {
-            // Tolerated: the error that brought us here is the one to hear of; `delete --force`
-            // finishes what this could not.
-            cgroups::remove(&self.entry).unwrap_or(());
+            let why = "the error that ended the creation is reported, and `delete --force` finishes this";
+            tolerate(cgroups::remove(&self.entry), why);
         }
     }
 }

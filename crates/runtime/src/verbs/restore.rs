@@ -31,6 +31,7 @@ use husk_bundle::container::NamespaceKind;
 use husk_bundle::{Container, Warning};
 use husk_plan::{CgroupEntry, Host};
 use husk_script::sys::namespace::{self, setns, unshare};
+use husk_script::sys::tolerate;
 use husk_script::sys::{Errno, Fd};
 use husk_spawn::{Adopted, Namespaces, Signal};
 use rustix::fs::CWD;
@@ -180,8 +181,7 @@ impl Restoring<'_, '_> {
         let served = criu.serve_unless(interrupt, Kind::Restore, &request, |notification| {
             self.hear(notification, console, &mut restored)
         });
-        // Tolerated: it goes with the container.
-        fs::remove_dir(&root).unwrap_or(());
+        tolerate(fs::remove_dir(&root), "it is removed with the container");
         match (served, restored) {
             (Ok(_), Some(process)) => {
                 match create::write_pid(self.request.creation.pid_file.as_deref(), process.id()) {

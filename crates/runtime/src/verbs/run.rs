@@ -17,6 +17,7 @@ use crate::verbs::create::{self, CreateRequest, Creation};
 use husk_bundle::container::NamespaceKind;
 use husk_bundle::{Container, Field, Warning};
 use husk_plan::Start;
+use husk_script::sys::tolerate;
 use log::{Level, log_enabled};
 use std::os::fd::AsFd as _;
 use std::os::unix::process::ExitStatusExt as _;
@@ -114,8 +115,7 @@ pub fn run(
         }
         (Ok(status), Run::Foreground(Foreground { afterwards: Afterwards::Keep, .. })) => {
             record.ended = status.map(ExitStatus::into_raw);
-            // Tolerated: 'wait' then says that it does not know.
-            creation.entry.write(&record).unwrap_or(());
+            tolerate(creation.entry.write(&record), "'wait' then says that it does not know");
             creation.commit();
         }
         _ => {

@@ -14,6 +14,7 @@ use husk_bundle::Warning;
 use husk_listing::Why;
 use husk_script::report::{Failure, MOST_WORDS};
 use husk_script::sys::Errno;
+use husk_script::sys::tolerate;
 use log::debug;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
@@ -130,7 +131,7 @@ fn poststart(
         Err(failed) => failed,
     };
     process::end(pidfd)?;
-    // Tolerated: the hook's failure is the one to hear of; `delete` finishes what this could not.
-    cgroups::kill_rest(record).and_then(|()| delete::forget(entry, record, warn)).unwrap_or(());
+    let removed = cgroups::kill_rest(record).and_then(|()| delete::forget(entry, record, warn));
+    tolerate(removed, "the hook's failure is reported, and `delete` finishes this");
     Err(failed)
 }

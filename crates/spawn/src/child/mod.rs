@@ -14,6 +14,7 @@ use husk_script::journal::Progress;
 use husk_script::report::{GO_ON, HOOK_OUTPUT_MARK, MOST_BYTES, MOST_WORDS, WITH_NUMBER};
 use husk_script::sys::process::{Usage, kill_group};
 use husk_script::sys::signal::{Signal, pidfd_send_signal};
+use husk_script::sys::tolerate;
 use husk_script::sys::{Errno, Fd, Pid};
 use husk_script::{Request, Script, Step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -520,12 +521,10 @@ impl Child {
     /// Ends a child whose request cannot be answered: it finds the channel closed.
     pub(crate) fn give_up(&mut self) {
         if let Some(channel) = self.channel.take() {
-            // Not closed alone: the child may have a copy of our end. Tolerated: a socket that is
-            // connected to nobody has ended as well.
-            shutdown(&channel, Shutdown::Both).unwrap_or(());
+            // Closing alone is not enough: the child may have a copy of this end.
+            tolerate(shutdown(&channel, Shutdown::Both), "the other end may be closed");
         }
-        // Tolerated: its error is that nobody answered, and the caller knows why.
-        drop(self.wait());
+        tolerate(self.wait(), "its error is that nobody answered, and the caller knows why");
     }
 }
 
@@ -559,8 +558,7 @@ impl Debug for Child {
 impl Drop for Child {
     fn drop(&mut self) {
         if self.kill_on_drop && self.status.is_none() && self.kill().is_ok() {
-            // Tolerated: nobody is left to tell.
-            drop(self.wait());
+            tolerate(self.wait(), "a destructor cannot report it");
         }
     }
 }
