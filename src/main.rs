@@ -28,7 +28,7 @@ use session::Session;
 
 /// What the program does.
 fn run() -> Exit {
-    match args::read(std::env::args_os().skip(1), &commands::VERBS) {
+    match args::read(std::env::args_os().skip(1), commands::VERBS) {
         Ok(Asked::Text(text)) => {
             let Err(error) = output::print(text) else { return Exit::Success };
             Log::standard(&Global::default()).failed(&error);

@@ -15,7 +15,7 @@ use prepare::{completion, doctor, man, plan, register, spec, validate};
 use std::ffi::OsStr;
 
 /// Every verb, in the order of the help.
-pub(crate) static VERBS: [Verb; 25] = [
+pub(crate) static VERBS: &[Verb] = &[
     Verb {
         usage: "[--bundle DIRECTORY] ID",
         more: run::MORE,

@@ -26,8 +26,8 @@ pub enum Controller {
 
 impl Controller {
     /// Each, in the order of their names.
-    pub const ALL: [Self; 8] =
-        [Self::Cpu, Self::Cpuset, Self::Hugetlb, Self::Io, Self::Memory, Self::Misc, Self::Pids, Self::Rdma];
+    pub const ALL: &[Self] =
+        &[Self::Cpu, Self::Cpuset, Self::Hugetlb, Self::Io, Self::Memory, Self::Misc, Self::Pids, Self::Rdma];
 
     /// As the kernel spells it.
     #[must_use]
@@ -47,7 +47,7 @@ impl Controller {
     /// The one of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|controller| controller.name() == name)
+        Self::ALL.iter().copied().find(|controller| controller.name() == name)
     }
 
     /// The one that a file belongs to: `memory` of `memory.max`.
@@ -133,7 +133,7 @@ impl Controllers {
 
     /// Each of them.
     pub fn iter(self) -> impl Iterator<Item = Controller> {
-        Controller::ALL.into_iter().filter(move |controller| self.contains(*controller))
+        Controller::ALL.iter().copied().filter(move |controller| self.contains(*controller))
     }
 }
 

@@ -15,7 +15,7 @@ use std::path::Path;
 const ALWAYS: u64 = 0x6;
 
 /// What every sandbox has, whatever a bundle mounts there.
-const OWN: [&str; 7] = ["/proc", "/dev", "/dev/pts", "/dev/shm", "/tmp", "/var/tmp", "/run"];
+const OWN: &[&str] = &["/proc", "/dev", "/dev/pts", "/dev/shm", "/tmp", "/var/tmp", "/run"];
 
 /// The file systems that a sandbox can mount elsewhere.
 const NEW: [&str; 3] = ["tmpfs", "mqueue", "sysfs"];

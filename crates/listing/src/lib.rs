@@ -379,7 +379,7 @@ struct Attributes(&'static str, u64);
 impl Display for Attributes {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         const ATIME: u64 = 0x70;
-        const NAMES: [(u64, &str); 6] = [
+        const NAMES: &[(u64, &str)] = &[
             (0x01, "ro"),
             (0x02, "nosuid"),
             (0x04, "nodev"),
@@ -442,7 +442,7 @@ impl Display for Limit {
 
 /// A policy in the words of sched(7), with the numbers that it takes.
 fn scheduler(attr: &SchedAttr, f: &mut Formatter<'_>) -> fmt::Result {
-    const NAMES: [(u32, &str); 7] = [
+    const NAMES: &[(u32, &str)] = &[
         (0, "SCHED_OTHER"),
         (1, "SCHED_FIFO"),
         (2, "SCHED_RR"),

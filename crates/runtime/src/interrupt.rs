@@ -14,20 +14,17 @@ use std::cell::OnceCell;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// The signals by which a process is told to end.
-pub(crate) const ENDING: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
-
 /// Whether a process is told to end by this signal.
 pub(crate) fn is_ending(signal: Signal) -> bool {
-    ENDING.contains(&signal)
+    Signal::ENDING.contains(&signal)
 }
 
 /// This set with those signals in it.
 fn with_ending(set: SignalSet) -> SignalSet {
-    ENDING.into_iter().fold(set, SignalSet::with)
+    Signal::ENDING.into_iter().fold(set, SignalSet::with)
 }
 
-/// The signals of [`ENDING`], blocked, and read where the verb waits.
+/// The signals of [`Signal::ENDING`], blocked, and read where the verb waits.
 pub(crate) struct Interrupt {
     /// What was blocked before, if that is to be so again.
     before: Option<SignalSet>,

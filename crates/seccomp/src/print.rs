@@ -155,7 +155,7 @@ impl Display for Action {
 }
 
 /// The error numbers that profiles use. (For others a reader has errno(1).)
-const ERRNOS: [(u16, &str); 7] = [
+const ERRNOS: &[(u16, &str)] = &[
     (1, "EPERM"),
     (2, "ENOENT"),
     (13, "EACCES"),

@@ -32,6 +32,9 @@ impl Signal {
     /// The largest number a signal has.
     pub const MAX: u8 = 64;
 
+    /// The signals that ask a process to end.
+    pub const ENDING: [Self; 4] = [Self::HUP, Self::INT, Self::QUIT, Self::TERM];
+
     /// The signal with this number, if there is one.
     #[must_use]
     pub const fn new(number: i32) -> Option<Self> {

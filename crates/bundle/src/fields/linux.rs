@@ -108,7 +108,7 @@ fn checked(mappings: Vec<IdMapping>, field: &Field) -> Result<Vec<IdMapping>, Er
 }
 
 /// Every kind of namespace, with the specification's name.
-pub(crate) const NAMESPACES: [(&str, LinuxNamespaceType, NamespaceKind); 8] = [
+pub(crate) const NAMESPACES: &[(&str, LinuxNamespaceType, NamespaceKind)] = &[
     ("cgroup", LinuxNamespaceType::Cgroup, NamespaceKind::Cgroup),
     ("ipc", LinuxNamespaceType::Ipc, NamespaceKind::Ipc),
     ("mount", LinuxNamespaceType::Mount, NamespaceKind::Mount),
@@ -123,7 +123,7 @@ fn namespaces(linux: &oci::Linux, field: &Field) -> Result<Vec<Namespace>, Error
     let mut found: Vec<Namespace> = Vec::new();
     for (index, namespace) in linux.namespaces().iter().flatten().enumerate() {
         let field = field.index(index);
-        let known = NAMESPACES.into_iter().find(|(_, read, _)| *read == namespace.typ());
+        let known = NAMESPACES.iter().copied().find(|(_, read, _)| *read == namespace.typ());
         let Some((name, _, kind)) = known else {
             return Err(field.key("type").error(Kind::Unknown(namespace.typ().to_string())));
         };

@@ -19,7 +19,7 @@ struct Written {
 }
 
 /// Modes by their number (linux/mempolicy.h), and which nodes they take.
-pub(crate) const MODES: [(&str, Nodes); 7] = [
+pub(crate) const MODES: &[(&str, Nodes)] = &[
     ("MPOL_DEFAULT", Nodes::None),
     ("MPOL_PREFERRED", Nodes::Any),
     ("MPOL_BIND", Nodes::Some),

@@ -139,7 +139,7 @@ fn source(
 /// A bind mount shows a file system that has its options already. Those that every file system has, the
 /// kernel ignores; to ignore the others, as it would too, could be to ignore what somebody relies on.
 fn bind_options(options: &Options, field: &Field, warnings: &mut Vec<Warning>) -> Result<(), Error> {
-    const EVERY: [&str; 7] = ["sync", "async", "dirsync", "mand", "nomand", "lazytime", "nolazytime"];
+    const EVERY: &[&str] = &["sync", "async", "dirsync", "mand", "nomand", "lazytime", "nolazytime"];
     let field = field.key("options");
     for option in &options.file_system {
         if !EVERY.contains(&option.as_str()) {

@@ -114,7 +114,7 @@ fn take_capabilities(
 }
 
 /// `SCHED_FLAG_*` of linux/sched.h, in the specification's names.
-const SCHEDULER_FLAGS: [(&str, u64); 7] = [
+const SCHEDULER_FLAGS: &[(&str, u64)] = &[
     ("SCHED_FLAG_RESET_ON_FORK", 0x01),
     ("SCHED_FLAG_RECLAIM", 0x02),
     ("SCHED_FLAG_DL_OVERRUN", 0x04),

@@ -129,7 +129,7 @@ impl Place<'_> {
 }
 
 /// Objects whose keys are names that somebody chose.
-const FREE: [&str; 6] = ["annotations", "netDevices", "rdma", "sysctl", "timeOffsets", "unified"];
+const FREE: &[&str] = &["annotations", "netDevices", "rdma", "sysctl", "timeOffsets", "unified"];
 
 /// What is for other systems.
 const ELSEWHERE: [&str; 5] = ["freebsd", "solaris", "vm", "windows", "zos"];

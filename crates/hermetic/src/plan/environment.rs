@@ -9,18 +9,18 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 /// What is the caller's by name: where programs are, and who is asking.
-const NAMES: [&str; 6] = ["PATH", "USER", "LOGNAME", "LD_LIBRARY_PATH", "OUT_DIR", "VIRTUAL_ENV"];
+const NAMES: &[&str] = &["PATH", "USER", "LOGNAME", "LD_LIBRARY_PATH", "OUT_DIR", "VIRTUAL_ENV"];
 
 /// What the terminal can do.
-const OF_TERMINAL: [&str; 8] =
-    ["TERM", "COLORTERM", "COLUMNS", "LINES", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR"];
+const OF_TERMINAL: &[&str] =
+    &["TERM", "COLORTERM", "COLUMNS", "LINES", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR"];
 
 /// Where programs are in an image that does not say it.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// What is the caller's by how it begins: what test harnesses tell tests.
-const PREFIXES: [&str; 9] =
-    ["CARGO_", "RUST_", "RUSTDOC_", "RUSTUP_", "NEXTEST", "PROPTEST_", "INSTA_", "PYTEST_", "GOTEST"];
+const PREFIXES: &[&str] =
+    &["CARGO_", "RUST_", "RUSTDOC_", "RUSTUP_", "NEXTEST", "PROPTEST_", "INSTA_", "PYTEST_", "GOTEST"];
 
 /// Endings of what is secret, whatever it begins with.
 const SECRETS: [&str; 4] = ["_TOKEN", "_SECRET", "_PASSWORD", "_KEY"];
@@ -30,7 +30,7 @@ pub(crate) fn variables(profile: &Profile, host: &Host) -> BTreeMap<OsString, Os
     let (image, process) = (profile.image.as_ref(), profile.image.as_ref().and_then(Image::process));
     // Of the caller's nothing but what the terminal can do means the same in an image.
     let callers = host.environment.iter().filter(|(name, _)| match image {
-        Some(_) => OF_TERMINAL.into_iter().any(|known| name == known),
+        Some(_) => OF_TERMINAL.iter().any(|known| name == *known),
         None => is_let_through(name),
     });
     let mut variables: BTreeMap<_, _> = callers.cloned().collect();
@@ -86,7 +86,7 @@ fn is_let_through(name: &OsStr) -> bool {
     let is = |known: &str| name == known.as_bytes();
     let begins = |prefix: &str| name.starts_with(prefix.as_bytes());
     let is_secret = SECRETS.iter().any(|ending| name.ends_with(ending.as_bytes()));
-    NAMES.into_iter().chain(OF_TERMINAL).any(is) || (PREFIXES.into_iter().any(begins) && !is_secret)
+    NAMES.iter().chain(OF_TERMINAL).copied().any(is) || (PREFIXES.iter().copied().any(begins) && !is_secret)
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ const MOST_PIDS: u64 = 4 << 20;
 pub(crate) const PROC: &str = "proc";
 
 /// The devices that every program may expect.
-const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
 
 const LINKS: [(&CStr, &CStr); 5] = [
     (c"/proc/self/fd", c"fd"),
@@ -64,7 +64,7 @@ pub(crate) fn files(
     }
     plan.at("dev");
     let mut devices = Vec::new();
-    for name in DEVICES {
+    for &name in DEVICES {
         let mount = plan.register()?;
         let path = plan.text(Path::new("/dev").join(name))?;
         plan.push(Step::OpenTree { path, extent: Extent::Top, out: mount });

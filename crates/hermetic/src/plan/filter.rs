@@ -19,7 +19,7 @@ const EAFNOSUPPORT: u16 = 97;
 
 /// Keyrings are a user's and not a namespace's; a profile of the processor sees the whole machine; what io_uring does
 /// for a program goes past this filter.
-const ABSENT: [&str; 10] = [
+const ABSENT: &[&str] = &[
     "add_key",
     "bpf",
     "io_uring_enter",
@@ -33,7 +33,7 @@ const ABSENT: [&str; 10] = [
 ];
 
 /// What would change or tell of the machine. Without privileges the kernel refuses most of it anyway.
-const REFUSED: [&str; 17] = [
+const REFUSED: &[&str] = &[
     "acct",
     "adjtimex",
     "clock_adjtime",
@@ -94,8 +94,8 @@ pub(crate) fn profile() -> Profile {
         architectures: architectures.to_vec(),
         flags: Flags::SPEC_ALLOW,
         rules: vec![
-            rule(&ABSENT, ENOSYS),
-            rule(&REFUSED, EPERM),
+            rule(ABSENT, ENOSYS),
+            rule(REFUSED, EPERM),
             with("socket", EAFNOSUPPORT, 0, AF_VSOCK),
             with("ioctl", EPERM, 1, TIOCSTI),
             with("ioctl", EPERM, 1, TIOCLINUX),

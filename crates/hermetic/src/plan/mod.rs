@@ -40,8 +40,8 @@ use std::time::Duration;
 const HOSTNAME: &[u8] = b"localhost";
 
 /// Signals whose being ignored a caller hands on.
-const INHERITED: [Signal; 7] =
-    [Signal::HUP, Signal::INT, Signal::QUIT, Signal::PIPE, Signal::TERM, Signal::CHLD, Signal::TSTP];
+const INHERITED: &[Signal] =
+    &[Signal::HUP, Signal::INT, Signal::QUIT, Signal::PIPE, Signal::TERM, Signal::CHLD, Signal::TSTP];
 
 /// All that a plan depends on: it is written where the child finds it, which is freed when the child is gone, and
 /// written once more if there is something to say of a step.
@@ -78,7 +78,7 @@ pub fn plan<'b>(
 ) -> Result<Plan<'b>, Error> {
     let mut plan = Builder::new(memory);
     plan.at("signals");
-    INHERITED.into_iter().for_each(|signal| plan.push(Step::DefaultAction { signal }));
+    INHERITED.iter().copied().for_each(|signal| plan.push(Step::DefaultAction { signal }));
     ids(profile, host, &mut plan)?;
     clocks(profile, host, &mut plan);
     // Nothing of it outlives us.

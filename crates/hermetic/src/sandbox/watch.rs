@@ -228,9 +228,6 @@ pub(crate) fn watch<'s>(
     Ok(turns.collect())
 }
 
-/// What somebody sends who has seen enough.
-const ENDING: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
-
 /// Signals that wait until they are passed on.
 pub(crate) struct Held {
     before: SignalSet,
@@ -242,7 +239,7 @@ impl Held {
     /// All but faults, which are of our own making, and what stops and continues us. Who holds SIGTTOU back may
     /// take a terminal that it has lent.
     pub(crate) fn all() -> Result<Self, Error> {
-        const LEFT: [Signal; 9] = [
+        const LEFT: &[Signal] = &[
             Signal::SEGV,
             Signal::BUS,
             Signal::FPE,
@@ -254,7 +251,7 @@ impl Held {
             Signal::CONT,
         ];
         let failed = |errno| Error::new("hold signals", errno);
-        let set = LEFT.into_iter().fold(SignalSet::FULL, SignalSet::without);
+        let set = LEFT.iter().copied().fold(SignalSet::FULL, SignalSet::without);
         // If our caller ignores the ends of children, the kernel keeps no status of any.
         rt_sigaction_default(Signal::CHLD).map_err(failed)?;
         let before = rt_sigprocmask(set).map_err(failed)?;
@@ -273,7 +270,7 @@ impl Held {
             match read_signalfd(&self.arriving) {
                 Ok(arrived) if arrived.signal == Signal::CHLD => {}
                 Ok(arrived) => {
-                    if ENDING.contains(&arrived.signal) {
+                    if Signal::ENDING.contains(&arrived.signal) {
                         self.is_interrupted.set(true);
                     }
                     sandboxes.iter().try_for_each(|sandbox| sandbox.child.signal(arrived.signal))?;

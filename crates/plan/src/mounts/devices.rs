@@ -14,8 +14,8 @@ use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 
 /// What a container has without asking (config-linux.md, "Default Devices").
-const DEFAULTS: [(&str, u32, u32); 6] =
-    [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
+const DEFAULTS: &[(&str, u32, u32)] =
+    &[("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
 
 const LINKS: [(&CStr, &CStr); 5] = [
     (c"fd", c"/proc/self/fd"),

@@ -98,7 +98,7 @@ pub(crate) fn sysctl(
 
 /// Whether a kernel parameter belongs to an IPC namespace.
 fn is_ipc(key: &str) -> bool {
-    const IPC: [&str; 8] = [
+    const IPC: &[&str] = &[
         "kernel.msgmax",
         "kernel.msgmnb",
         "kernel.msgmni",

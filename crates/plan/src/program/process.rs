@@ -32,13 +32,11 @@ pub(crate) fn detach(invocation: &Invocation<'_>, host: &Host, needed: Option<Fd
         plan.push(Step::DefaultAction { signal });
     }
     if let Start::On(_) = invocation.start {
-        ENDING.into_iter().for_each(|signal| plan.push(Step::ExitOnSignal { signal }));
+        // As with runc these end a container that waits for `start`. A filter may be loaded by then, so how they are
+        // taken is settled before.
+        Signal::ENDING.into_iter().for_each(|signal| plan.push(Step::ExitOnSignal { signal }));
     }
 }
-
-/// By which a container is ended that waits for `start`, as with runc. A filter may be loaded by then, so how they
-/// are taken is settled before.
-const ENDING: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
 
 pub(crate) fn close_others<'b>(invocation: &Invocation<'_>) -> Step<'b> {
     let keep = match invocation.start {
@@ -148,7 +146,7 @@ pub(crate) fn request_scheduler(container: &Container, plan: &mut Builder<'_>) {
 const ALL_CPUS: [u64; 128] = [u64::MAX; 128];
 
 /// Resources by their number (asm-generic/resource.h).
-const RESOURCES: [Resource; 16] = [
+const RESOURCES: &[Resource] = &[
     Resource::Cpu,
     Resource::Fsize,
     Resource::Data,
@@ -259,7 +257,7 @@ pub(crate) fn wait(start: Start, plan: &mut Builder<'_>) {
             plan.push(Step::Request { what: Request::Parked });
         }
         Start::On(listener) => {
-            let blocked = ENDING.into_iter().fold(SignalSet::FULL, SignalSet::without);
+            let blocked = Signal::ENDING.into_iter().fold(SignalSet::FULL, SignalSet::without);
             plan.push(Step::SignalMask { blocked });
             plan.push(Step::Park { listener });
         }

@@ -5,7 +5,7 @@
 
 use crate::child::terminal::{End, Relay};
 use crate::error::Error;
-use crate::interrupt::{ENDING, is_ending};
+use crate::interrupt::is_ending;
 use husk_script::sys::Errno;
 use husk_script::sys::signal::{read_signalfd, rt_sigaction_default, rt_sigprocmask, rt_sigwait};
 use husk_spawn::{Adopted, Child, Signal, SignalSet, signalfd};
@@ -18,8 +18,8 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
 /// What is never looked at: news of sockets, and faults, which are of our own making.
-const OURS: [Signal; 7] =
-    [Signal::URG, Signal::SEGV, Signal::BUS, Signal::FPE, Signal::ILL, Signal::TRAP, Signal::SYS];
+const OURS: &[Signal] =
+    &[Signal::URG, Signal::SEGV, Signal::BUS, Signal::FPE, Signal::ILL, Signal::TRAP, Signal::SYS];
 
 /// Whose children we wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl Signals {
     /// Holds back all signals that are the container's, and the one that tells of its end, before there is a
     /// container.
     pub(crate) fn hold(orphans: Orphans) -> Result<Self, Error> {
-        let set = OURS.into_iter().fold(SignalSet::FULL, SignalSet::without);
+        let set = OURS.iter().copied().fold(SignalSet::FULL, SignalSet::without);
         let become_reaper = || match orphans {
             Orphans::Others => Ok(()),
             // Any pid turns it on.
@@ -277,7 +277,7 @@ fn send(child: &mut dyn Watched, signals: &Signals, signal: Signal) -> Result<Pa
 /// Waits until the program has begun, or until a signal comes that tells us to end.
 fn await_program(child: &mut dyn Watched, signals: &Signals) -> Result<Option<Signal>, husk_spawn::Error> {
     let failed = |errno| husk_spawn::Error::new("wait for the program", errno);
-    let ending = ENDING.into_iter().filter(|signal| signals.set.contains(*signal));
+    let ending = Signal::ENDING.into_iter().filter(|signal| signals.set.contains(*signal));
     let arriving = signalfd(ending.fold(SignalSet::EMPTY, SignalSet::with))?;
     while !child.has_begun()? {
         let Some(beginning) = child.beginning() else { return Ok(None) };

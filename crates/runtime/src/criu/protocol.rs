@@ -15,11 +15,11 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 6] =
-        [Self::Dump, Self::Restore, Self::PreDump, Self::Notify, Self::FeatureCheck, Self::Version];
+    const ALL: &[Self] =
+        &[Self::Dump, Self::Restore, Self::PreDump, Self::Notify, Self::FeatureCheck, Self::Version];
 
     fn from_number(number: i32) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| *kind as i32 == number)
+        Self::ALL.iter().copied().find(|kind| *kind as i32 == number)
     }
 
     /// Its name in the protocol.

@@ -46,7 +46,7 @@ pub enum Environment {
 
 impl Environment {
     fn keeps(self, name: &OsStr) -> bool {
-        const OURS: [&str; 6] = [
+        const OURS: &[&str] = &[
             "PATH",
             "LISTEN_FDS",
             "LISTEN_PID",

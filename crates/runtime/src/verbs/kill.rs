@@ -115,7 +115,7 @@ fn real_time(name: &str) -> Option<Signal> {
     Signal::new(i32::from(Signal::MAX).checked_sub(below)?).filter(|signal| signal.number() >= FIRST)
 }
 
-const NAMES: [(&str, Signal); 31] = [
+const NAMES: &[(&str, Signal)] = &[
     ("HUP", Signal::HUP),
     ("INT", Signal::INT),
     ("QUIT", Signal::QUIT),
