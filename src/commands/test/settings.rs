@@ -255,27 +255,13 @@ fn is_like(name: &str, pattern: &str) -> bool {
 
 /// The name that is most like one that is wrong, if any is.
 fn nearest(wrong: &str, names: impl Iterator<Item = String>) -> Option<String> {
-    let named = names.map(|name| (distance(wrong, &name), name));
+    let named = names.map(|name| (strsim::levenshtein(wrong, &name), name));
     named.filter(|(distance, name)| *distance <= name.len() / 3 + 1).min().map(|(_, name)| name)
-}
-
-/// How many letters have to be changed, left out or added.
-fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<_> = (0..=other.len()).collect();
-    for (place, letter) in one.bytes().enumerate() {
-        let mut before = std::mem::replace(&mut row[0], place + 1);
-        for (other_place, other_letter) in other.bytes().enumerate() {
-            let changed = before + usize::from(letter != other_letter);
-            before = row[other_place + 1];
-            row[other_place + 1] = changed.min(before + 1).min(row[other_place] + 1);
-        }
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{distance, is_like, nearest};
+    use super::{is_like, nearest};
 
     #[test]
     fn a_star_is_anything() {
@@ -292,7 +278,6 @@ mod tests {
 
     #[test]
     fn what_is_meant_is_near() {
-        assert_eq!((distance("timout", "timeout"), distance("", "net")), (1, 3));
         let names = || ["timeout", "net", "write"].map(str::to_owned).into_iter();
         assert_eq!(nearest("timout", names()).as_deref(), Some("timeout"));
         assert_eq!(nearest("colour", names()), None);
