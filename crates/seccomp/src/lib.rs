@@ -93,6 +93,7 @@
 //! the tests it is a second opinion on comparisons.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod arch;
 mod emit;

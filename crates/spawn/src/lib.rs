@@ -70,6 +70,8 @@
 //! to be born in, chosen pids and a new time namespace cannot be had. The clocks of a new time namespace can be
 //! set from Linux 6.2 on, by a step before exec; without, who is born in one has entered it.
 
+#![warn(missing_docs)]
+
 mod child;
 mod clone;
 mod command;
