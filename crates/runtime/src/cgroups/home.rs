@@ -1,4 +1,4 @@
-//! The cgroup that a child comes into: found or made, entered and limited.
+//! Finds or makes the cgroup of a container's process, moves the process into it and sets its limits.
 
 use super::recorded::{Below, warning};
 use crate::error::Error;
@@ -19,19 +19,19 @@ use std::path::Path;
 /// `MOUNT_ATTR_RDONLY` of linux/mount.h.
 const RDONLY: u64 = 0x01;
 
-/// Who makes the cgroup.
+/// How the container's cgroup is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CgroupManager {
-    /// We, in the file system.
+    /// husk makes directories in the cgroup file system.
     #[default]
     Cgroupfs,
-    /// Systemd, whom we ask for it.
+    /// systemd makes it, at husk's request.
     Systemd,
-    /// Nobody: the container stays in the caller's.
+    /// It is not made: the container stays in the caller's cgroup.
     Disabled,
 }
 
-/// The cgroup that one more process of a container comes into.
+/// Returns the cgroup for another process of a container (`exec`), or its sub-cgroup that `below` names.
 pub(crate) fn company(record: &Record, below: &Below) -> Result<Option<ChildCgroup<'static>>, Error> {
     let Some(kept) = &record.cgroup else {
         let asked = !below.is_empty();
@@ -56,12 +56,12 @@ pub(crate) fn company(record: &Record, below: &Below) -> Result<Option<ChildCgro
     }
     match Layout::detect()?.find(&CgroupPaths::new(directories))? {
         Some(cgroup) => Ok(Some(ChildCgroup::Known(cgroup))),
-        // Not the caller's, where none of the container's limits hold.
+        // Not the caller's cgroup: the container's limits do not hold there.
         None => of_process(record)?.map(Some).ok_or(Error::State("the container's cgroup does not exist")),
     }
 }
 
-/// The cgroup of version 2 that the container's first process is in by now, wherever it has moved.
+/// Returns the version 2 cgroup that the container's first process is in now, even if the process was moved.
 pub(crate) fn of_process(record: &Record) -> Result<Option<ChildCgroup<'static>>, Error> {
     let Some(process) = record.process else { return Ok(None) };
     let path = format!("/proc/{}/cgroup", process.pid);
@@ -75,12 +75,12 @@ pub(crate) fn of_process(record: &Record) -> Result<Option<ChildCgroup<'static>>
     Ok(layout.find(&CgroupPaths::new([(String::new(), directory)].into()))?.map(ChildCgroup::Known))
 }
 
-/// The cgroup that a child comes into.
+/// The cgroup that a child process enters.
 #[derive(Debug)]
 pub(crate) enum ChildCgroup<'c> {
-    /// It is being made for it.
+    /// A cgroup that is made for this child.
     New(Box<NewCgroup<'c>>),
-    /// It has been there.
+    /// A cgroup that already exists.
     Known(Cgroup),
 }
 
@@ -92,7 +92,7 @@ impl ChildCgroup<'_> {
         }
     }
 
-    /// How the child comes into it.
+    /// Returns how the child enters it: cloned into it or moved there.
     pub(crate) fn entry(&self) -> CgroupEntry {
         match self.cgroup() {
             Some(Cgroup::V2(_)) => CgroupEntry::Born,
@@ -100,7 +100,7 @@ impl ChildCgroup<'_> {
         }
     }
 
-    /// What was carried out otherwise than written.
+    /// Takes the warnings about settings that were not applied as written.
     pub(crate) fn take_warnings(&mut self) -> Vec<Warning> {
         match self {
             Self::New(new) => std::mem::take(&mut new.warnings),
@@ -108,19 +108,19 @@ impl ChildCgroup<'_> {
         }
     }
 
-    /// Where the child can be born.
+    /// Returns the directory that the child can be cloned into (`CLONE_INTO_CGROUP`).
     pub(crate) fn directory(&self) -> Option<BorrowedFd<'_>> {
         self.cgroup().and_then(Cgroup::directory)
     }
 
-    /// Its directory in a hierarchy of version 1, by the controllers of that or its name.
+    /// Returns its directory in a version 1 hierarchy, which is given by its controllers or its name.
     pub(crate) fn directory_in(&self, hierarchy: &str) -> Option<&Path> {
         let Self::New(new) = self else { return None };
         let of = |controller| new.kept.place.path(controller);
         of(hierarchy).or_else(|| hierarchy.split(',').find_map(of))
     }
 
-    /// Moves the child into it, which asks for that, and notes in the record what has become the container's.
+    /// Moves the child into it, when the child asks for that. Records a cgroup that systemd has made.
     pub(crate) fn join(&mut self, pid: u32, record: &mut Record) -> Result<(), Error> {
         match self {
             Self::New(new) => new.join(pid, record),
@@ -128,11 +128,11 @@ impl ChildCgroup<'_> {
         }
     }
 
-    /// What to say of a child that was killed because its memory limit left no room for it, if it was.
+    /// Returns an error text if the kernel killed the child because the memory limit is too low for it.
     pub(crate) fn memory_ran_out(&self) -> Option<String> {
         let Self::New(new) = self else { return None };
         let cgroup = new.cgroup.as_ref()?;
-        // Tolerated: a cgroup that tells nothing has killed nobody as far as can be known.
+        // Tolerated: if the cgroup's counter cannot be read, no OOM kill is known.
         cgroup.oom_kills().ok().filter(|kills| *kills > 0)?;
         let needed = cgroup.stats().map_or(0, |stats| stats.memory.usage.max);
         let text = "container init was OOM-killed (memory limit too low?)";
@@ -142,7 +142,7 @@ impl ChildCgroup<'_> {
         })
     }
 
-    /// Sets what could slow down, stop or kill a child on its way.
+    /// Sets the limits that could slow down, stop or kill a child during its setup.
     pub(crate) fn limit(&self) -> Result<(), Error> {
         match self {
             Self::New(new) => new.limit(),
@@ -151,11 +151,11 @@ impl ChildCgroup<'_> {
     }
 }
 
-/// A cgroup that is being made.
+/// A cgroup that is made for a new container.
 #[derive(Debug)]
 pub(crate) struct NewCgroup<'c> {
     container: &'c Container,
-    /// Its resources, with the devices that every container has.
+    /// The container's resources, with the rules for default devices.
     resources: Resources,
     layout: Layout,
     kept: RecordedCgroup,
@@ -164,7 +164,7 @@ pub(crate) struct NewCgroup<'c> {
 }
 
 impl<'c> NewCgroup<'c> {
-    /// Where it will be; none, if nobody makes one.
+    /// Determines its path. Returns `None` if no cgroup is to be made.
     pub(crate) fn find(
         container: &'c Container,
         id: &str,
@@ -193,28 +193,29 @@ impl<'c> NewCgroup<'c> {
             _ => RecordedCgroup { place: layout.place(path, id)?, unit: None },
         };
         let mut resources = container.resources.clone();
-        // Behind those of the configuration, whose first is a denial of all (config-linux.md, "Default
+        // After the rules of the configuration, the first of which denies everything (config-linux.md, "Default
         // Devices").
         resources.devices.extend(built_in());
         Ok(Some(Self { container, resources, layout, kept, cgroup: None, warnings: Vec::new() }))
     }
 
-    /// Where it will be.
+    /// Returns its paths and its systemd unit, as the record keeps them.
     pub(crate) fn kept(&self) -> &RecordedCgroup {
         &self.kept
     }
 
-    /// What is to be written down of it before it is made: nothing of a unit, which ends with its
-    /// processes, and which until then may be somebody else's.
+    /// Returns what to record before the cgroup is made. A systemd unit is not recorded yet: it ends with its
+    /// processes, and until it is started a unit of that name may belong to another container.
     pub(crate) fn announced(&self) -> Option<RecordedCgroup> {
         self.kept.unit.is_none().then(|| self.kept.clone())
     }
 
-    /// Makes it, with all that has to be before there is a process. Systemd makes none without a process,
-    /// so it is asked later, if nobody is there. If there is none to be had and none is needed, that is no error.
+    /// Makes the cgroup and applies every setting that must precede the first process. systemd makes no unit without
+    /// a process, so for systemd this only checks that the cgroup is unused; `join` asks for the unit.
+    /// A caller without permission gets no cgroup and no error if the container does not need one.
     pub(crate) fn make(&mut self, warn: &mut impl FnMut(&[Warning])) -> Result<(), Error> {
         if self.kept.unit.is_some() {
-            // A process that systemd moves to where all stop would never come to ask for more.
+            // A child that systemd moved into a frozen cgroup would never send its next request.
             return Ok(self.layout.check_unused(&self.kept.place)?);
         }
         let made = self.layout.create(&self.kept.place, &self.resources);
@@ -230,15 +231,15 @@ impl<'c> NewCgroup<'c> {
         Ok(())
     }
 
-    /// Whether it is there, or will be as soon as there is a process.
+    /// Whether the cgroup exists, or will as soon as there is a process.
     pub(crate) fn is_made(&self) -> bool {
         self.cgroup.is_some() || self.kept.unit.is_some()
     }
 
-    /// What has to be before the container's process does anything in it.
+    /// Applies the settings that must be in force before the container's process does anything.
     fn prepare(&self, cgroup: &Cgroup) -> Result<Vec<Warning>, Error> {
         match cgroup.set_devices(&self.resources.devices) {
-            // Who has no privileges over the host's devices can open none.
+            // A caller without privileges over the host's devices cannot open any of them.
             Err(error) if error.is_permission() && is_unprivileged() => {}
             set => set?,
         }
@@ -249,7 +250,7 @@ impl<'c> NewCgroup<'c> {
         Ok(warnings.into_iter().map(warning).collect())
     }
 
-    /// What is written to the cgroup's files.
+    /// Returns the resources as they are written to the cgroup's files.
     fn in_files(&self) -> Cow<'_, Resources> {
         match self.kept.unit {
             Some(_) => Cow::Owned(systemd::aligned(&self.resources)),
@@ -277,7 +278,7 @@ impl<'c> NewCgroup<'c> {
         record.cgroup = Some(self.kept.clone());
         let place = &self.kept.place;
         let cgroup = match self.layout.complete(place, resources) {
-            // What a user's systemd was given is all there is.
+            // A user's systemd may not get all controllers; the cgroup is used as it is.
             Err(error) if error.is_permission() && is_unprivileged() => self.layout.find(place)?,
             completed => Some(completed?),
         };
@@ -286,7 +287,8 @@ impl<'c> NewCgroup<'c> {
             let pid = i32::try_from(pid).unwrap_or(i32::MAX);
             cgroup.join(pid)?;
         }
-        // What systemd has no words for is set in the files, and so are device rules: it leaves ours alone.
+        // Settings without a systemd property are written to the files. So are device rules: systemd does not touch
+        // those.
         self.warnings = self.prepare(&cgroup)?;
         self.cgroup = Some(cgroup);
         Ok(())
@@ -297,7 +299,8 @@ impl<'c> NewCgroup<'c> {
     }
 }
 
-/// Moves a process into each that it cannot have been born in.
+/// Moves a process into the cgroup, except into a unified hierarchy beside version 1: the process was cloned into
+/// that.
 pub(crate) fn join(cgroup: &Cgroup, pid: u32) -> Result<(), Error> {
     let pid = i32::try_from(pid).unwrap_or(i32::MAX);
     match cgroup {
@@ -306,13 +309,13 @@ pub(crate) fn join(cgroup: &Cgroup, pid: u32) -> Result<(), Error> {
     }
 }
 
-/// Whether the container can do without a cgroup.
+/// Whether the container needs no cgroup.
 fn asks_nothing(container: &Container) -> bool {
     container.cgroups_path.is_none() && !container.resources.has_limits()
 }
 
-/// Who is to own the cgroup: the program's user, where a container of a cgroup namespace of its own can
-/// write to what it sees.
+/// Returns the user who is to own the cgroup: the program's, if the container has its own cgroup namespace and a
+/// writable cgroup mount. `None` if that is the caller.
 fn delegate(container: &Container) -> Option<rustix::fs::Uid> {
     let own = |kind| {
         container.namespaces.iter().any(|namespace| namespace.kind == kind && namespace.path.is_none())

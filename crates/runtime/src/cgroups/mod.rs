@@ -1,8 +1,8 @@
-//! A container's cgroup: named before it exists, made, entered, limited and removed. Its resctrl group is here too.
+//! Names, makes, enters, limits and removes a container's cgroup and its resctrl group.
 //!
-//! It is named in the record before it is made, so that whoever deletes the container knows what to
-//! remove however its maker ended. What is in one is killed only if it is known to have been the
-//! container's: until a process is recorded it may have been somebody else's all the time.
+//! The record names the cgroup before it is made. So `delete` knows what to remove even if the creating process was
+//! killed. Processes in it are killed only once the record names a process: until then, the cgroup may belong to
+//! another container.
 
 mod home;
 mod recorded;

@@ -1,4 +1,4 @@
-//! The cgroup that a record names: looked for, limited, killed and removed.
+//! Finds, limits, kills and removes the cgroup that a record names.
 
 use crate::error::Error;
 use crate::store::Entry;
@@ -11,7 +11,7 @@ use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long is waited for processes that were killed, or whose first process was.
+/// How long removal waits for killed processes to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl RecordedUnit {
@@ -42,25 +42,25 @@ impl Display for RecordedCgroup {
 }
 
 impl RecordedCgroup {
-    /// The one by which its processes are stopped.
+    /// Returns the directory whose freezer stops its processes.
     pub(crate) fn freezer(&self) -> Option<&Path> {
         self.place.path("freezer").or_else(|| self.place.path(""))
     }
 
-    /// The cgroup itself, if it is there.
+    /// Opens the cgroup. `None` if it does not exist.
     pub(crate) fn find(&self) -> Result<Option<Cgroup>, Error> {
         Ok(Layout::detect()?.find(&self.place)?)
     }
 
-    /// Leaves nothing of it. Processes that are ending are waited for. A cgroup that nobody is in and that the kernel does not
-    /// let us remove is a warning: a container could otherwise see to it that it is never deleted.
+    /// Removes the cgroup, after waiting for processes that are ending. If the kernel does not let husk remove an
+    /// empty cgroup, that is a warning: otherwise a container could prevent its own deletion.
     pub(crate) fn remove(&self) -> Result<Option<Warning>, Error> {
         let layout = Layout::detect()?;
         if let Some(unit) = &self.unit {
-            // One that has failed may have no cgroup any more and still be known.
+            // A failed unit may have lost its cgroup and still be loaded.
             let is_there = layout.find(&self.place)?.is_some();
             match unit.stop() {
-                // Tolerated: systemd is gone too, as a user's is with the last session.
+                // Tolerated: systemd is gone too. A user's systemd ends with the user's last session.
                 Err(_) if !is_there => {}
                 stopped => stopped?,
             }
@@ -74,31 +74,31 @@ impl RecordedCgroup {
         }
     }
 
-    /// Whether what keeps it from being removed is neither a process in it nor anything that passes.
+    /// Whether the cgroup cannot be removed for a permanent reason other than a process in it.
     fn stays_empty(&self, layout: &Layout, error: &husk_cgroup::Error) -> Result<bool, Error> {
         if !error.is_permission() {
             return Ok(error.is_about_an_empty_cgroup());
         }
-        // A caller without permission is told so before the kernel looks for processes.
+        // The kernel checks the caller's permission before it looks for processes.
         Ok(layout.find(&self.place)?.map_or(Ok(true), |cgroup| cgroup.pids().map(|pids| pids.is_empty()))?)
     }
 }
 
-/// An error with what caused it, which it does not say itself.
+/// Formats an error with its causes, which its own text leaves out.
 fn with_reason(error: &dyn std::error::Error) -> String {
     let reason = error.source().map(|reason| format!(": {}", with_reason(reason)));
     format!("{error}{}", reason.unwrap_or_default())
 }
 
-/// Leaves nothing of what the container has beside its directory. An empty cgroup that stays is a warning.
+/// Removes a container's cgroup and resctrl groups. An empty cgroup that cannot be removed is a warning.
 pub(crate) fn leave(record: &Record) -> Result<Option<Warning>, Error> {
     let stays = record.cgroup.as_ref().map_or(Ok(None), RecordedCgroup::remove)?;
     record.resctrl.as_ref().map_or(Ok(()), Membership::leave)?;
     Ok(stays)
 }
 
-/// Leaves nothing of a container. Takes no descriptor if nothing was recorded: a creator that has run out of them
-/// leaves no empty entry.
+/// Removes everything a container has, its entry included. Opens no descriptor if nothing was recorded: a creator
+/// that has run out of descriptors still removes its empty entry.
 pub(crate) fn remove(entry: &Entry) -> Result<(), Error> {
     if entry.has_record()
         && let Some(record) = entry.known()?
@@ -108,14 +108,14 @@ pub(crate) fn remove(entry: &Entry) -> Result<(), Error> {
     entry.discard()
 }
 
-/// Sets other limits.
+/// Changes a container's limits.
 pub(crate) fn update(record: &Record, resources: &Resources) -> Result<Vec<Warning>, Error> {
     if *resources == Resources::default() {
         return Ok(Vec::new());
     }
     let mut cgroup = of(record)?;
     if let (Some(kept), Cgroup::V2(_)) = (&record.cgroup, &cgroup) {
-        // A limit may need a controller that nothing needed so far.
+        // A limit may need a controller that was not enabled before.
         cgroup = Layout::detect()?.complete(&kept.place, resources)?;
     }
     let mut resources = resources.clone();
@@ -136,17 +136,17 @@ pub(crate) fn update(record: &Record, resources: &Resources) -> Result<Vec<Warni
     Ok(cgroup.update(&resources)?.into_iter().map(warning).collect())
 }
 
-/// The cgroup of a container that is recorded, if it is there.
+/// Opens a container's cgroup. `None` if it has none or it does not exist.
 pub(crate) fn find(record: &Record) -> Result<Option<Cgroup>, Error> {
     record.cgroup.as_ref().map_or(Ok(None), RecordedCgroup::find)
 }
 
-/// The same where nothing can be done without one.
+/// Like [`find`], but a container without a cgroup is an error.
 pub(crate) fn of(record: &Record) -> Result<Cgroup, Error> {
     find(record)?.ok_or(Error::State("the container has no cgroup"))
 }
 
-/// Cgroups below a container's, by controller; for all controllers, or version 2, by no name.
+/// Paths below a container's cgroup, by controller. The empty name stands for all controllers, or version 2.
 pub(crate) type Below = BTreeMap<String, String>;
 
 /// Reads `PATH` or `CONTROLLER[,CONTROLLER]:PATH`.
@@ -172,7 +172,7 @@ pub(crate) fn below(wanted: &[String]) -> Result<Below, Error> {
             if controller.is_empty() && text.contains(':') {
                 return Err(invalid(format!("{text} (empty <controller> prefix)")));
             }
-            // There are no symlinks among cgroups, so what is written is where it leads.
+            // A cgroup file system has no symlinks, so a path can be normalised as text.
             if below.insert(controller.to_owned(), husk_cgroup::clean(path)).is_some() {
                 return Err(invalid(format!("controller {controller} specified multiple times")));
             }
@@ -181,12 +181,12 @@ pub(crate) fn below(wanted: &[String]) -> Result<Below, Error> {
     Ok(below)
 }
 
-/// Whether the container's processes are stopped. What cannot be looked at is not.
+/// Whether the container's cgroup is frozen. `false` if that cannot be read.
 pub(crate) fn is_frozen(record: &Record) -> bool {
     record.cgroup.as_ref().is_some_and(|kept| kept.place.is_frozen().unwrap_or(false))
 }
 
-/// Kills what the container's first process does not take with it when it ends.
+/// Kills the processes that do not end with the container's first process: those of a shared pid namespace.
 pub(crate) fn kill_rest(record: &Record) -> Result<(), Error> {
     match &record.cgroup {
         Some(kept) if record.shares_pids => kept.find()?.map_or(Ok(()), |cgroup| Ok(cgroup.kill()?)),
@@ -194,7 +194,7 @@ pub(crate) fn kill_rest(record: &Record) -> Result<(), Error> {
     }
 }
 
-/// Kills whoever is in its cgroup: who is about to join it, too, and who was moved there.
+/// Kills every process in the container's cgroup, including those of an `exec` and those that others moved there.
 pub(crate) fn kill_all(record: &Record) -> Result<(), Error> {
     match find(record)? {
         Some(cgroup) if !cgroup.pids()?.is_empty() => Ok(cgroup.kill()?),
@@ -202,7 +202,7 @@ pub(crate) fn kill_all(record: &Record) -> Result<(), Error> {
     }
 }
 
-/// Lets processes that were killed end: in version 1 what is stopped does not.
+/// Thaws a frozen version 1 cgroup, so that killed processes can end; in version 2 they end frozen.
 pub(crate) fn let_die(record: &Record) -> Result<(), Error> {
     match &record.cgroup {
         Some(kept) if kept.place.is_frozen()? => match kept.find()? {

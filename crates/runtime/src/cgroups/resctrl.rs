@@ -1,7 +1,7 @@
-//! `linux.intelRdt`: the group of processes that share a part of the processor's caches and of the way to
-//! memory (Documentation/filesystems/resctrl.rst).
+//! `linux.intelRdt`: a group of processes that shares part of the processor's caches and memory bandwidth
+//! (Documentation/filesystems/resctrl.rst).
 //!
-//! Groups are directories. One that was there before the container is somebody else's and stays.
+//! Groups are directories. A group that existed before the container belongs to another user and is not removed.
 
 use crate::error::Error;
 use crate::host::probe;
@@ -14,18 +14,18 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Brings the container's process into the group that is asked for, and writes down which.
+/// Moves the container's process into its group and records the group.
 pub(crate) fn join(container: &Container, pid: u32, record: &mut Record, entry: &Entry) -> Result<(), Error> {
     let Some(asked) = &container.intel_rdt else { return Ok(()) };
     let failed = |failure: String| Error::Step { origin: "linux.intelRdt".to_owned(), failure };
     let Resctrl { root, .. } =
         probe::resctrl().ok_or_else(|| failed("the resctrl file system has been unmounted".to_owned()))?;
     let membership = Membership::planned(asked, &root, &record.id).map_err(failed)?;
-    // Before anything is made, so that whatever becomes of us it is known.
+    // Recorded before anything is made, so that the group can be removed even if husk is killed.
     record.resctrl = Some(membership.clone());
     entry.write(record)?;
     membership.join(asked, pid).map_err(|(act, reason)| {
-        // Beside the number the kernel has words.
+        // The kernel explains the error number in this file.
         let words = fs::read_to_string(root.join("info/last_cmd_status")).unwrap_or_default();
         let words = words.trim();
         let more = if words.is_empty() || words == "ok" { String::new() } else { format!(" ({words})") };
@@ -33,11 +33,11 @@ pub(crate) fn join(container: &Container, pid: u32, record: &mut Record, entry: 
     })
 }
 
-/// Gives a container another share of the L3 cache and of the way to memory.
+/// Changes a container's share of the L3 cache and of the memory bandwidth.
 ///
 /// # Errors
 ///
-/// If this machine does not share them out, or the container has no group.
+/// If the kernel does not partition them, or the container has no group.
 pub(crate) fn update(record: &Record, [l3, bandwidth]: [Option<&str>; 2]) -> Result<(), Error> {
     if l3.is_none() && bandwidth.is_none() {
         return Ok(());
@@ -58,10 +58,10 @@ pub(crate) fn update(record: &Record, [l3, bandwidth]: [Option<&str>; 2]) -> Res
 }
 
 impl Membership {
-    /// What there will be, by what there is.
+    /// Determines the groups and which of them have to be made.
     fn planned(asked: &IntelRdt, root: &Path, id: &str) -> Result<Self, String> {
         let group = match asked.clos_id.as_deref() {
-            // The group of all who are in no other.
+            // The root group, with every process that is in no other group.
             Some("/") => root.to_owned(),
             Some(shared) => root.join(shared),
             None => root.join(id),
@@ -78,7 +78,7 @@ impl Membership {
         if let Some(monitoring) = monitoring.as_ref().filter(|path| !path.exists()) {
             made.push(monitoring.clone());
         }
-        // One with a name of its own outlives the container, for others to join.
+        // A named group outlives the container, so that others can join it.
         if !exists && asked.clos_id.is_none() {
             made.push(group.clone());
         }
@@ -106,7 +106,7 @@ impl Membership {
         Ok(())
     }
 
-    /// Removes what was made for the container. What is gone already is no error.
+    /// Removes the groups that were made for the container. A group that is already gone is not an error.
     pub(crate) fn leave(&self) -> Result<(), Error> {
         for path in &self.made {
             match fs::remove_dir(path) {
@@ -127,7 +127,7 @@ fn make(path: &Path) -> io::Result<()> {
     }
 }
 
-/// A line for each; `schemata` last, so that it counts where it says something else.
+/// Joins the schemas to lines. `schemata` comes last and so overrides the others.
 fn schemata(asked: &IntelRdt) -> String {
     let lines = asked.l3_cache_schema.iter().chain(&asked.mem_bw_schema).chain(&asked.schemata);
     lines.filter(|line| !line.is_empty()).map(|line| format!("{line}\n")).collect()
@@ -156,7 +156,7 @@ mod tests {
         fs::read_to_string(path).unwrap()
     }
 
-    /// As the kernel does when a group is removed.
+    /// Removes a group's files, as the kernel does when the group is removed.
     fn empty(path: &Path) {
         for name in ["tasks", "schemata"] {
             fs::remove_file(path.join(name)).unwrap();

@@ -1,9 +1,9 @@
-//! Files of procfs, and regular files in trees that others have written: images, and directories of checkpoints.
+//! Reads files of procfs, and regular files in trees that others have written: images and checkpoint directories.
 //!
-//! What has a file's name in such a tree may be a FIFO, at which opening waits for somebody, or a device node, which does something
-//! when it is opened: a watchdog begins to count, a tape winds back. A container may make such a node, which its
-//! devices cgroup keeps from itself; but we are not in that cgroup. So a descriptor that opens nothing (`O_PATH`) says
-//! first what is there, and the very same inode is then opened by it.
+//! A name in such a tree may be a FIFO, where open(2) blocks, or a device node, where open(2) has effects: a watchdog
+//! starts, a tape rewinds. A container can make a device node that its devices cgroup does not let it open; husk is
+//! not in that cgroup. So husk first opens the name with `O_PATH`, which has no effect, and checks the type. Then it
+//! opens that same inode through the descriptor.
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::io::Errno;
@@ -12,7 +12,7 @@ use std::io::{self, Read as _};
 use std::os::fd::{AsFd, AsRawFd as _};
 use std::path::Path;
 
-/// Opens the regular file at `path` below `directory` to be read. Anything else there is `EINVAL`.
+/// Opens the regular file at `path` below `directory` for reading. Any other type of file is `EINVAL`.
 pub(crate) fn open_regular(
     directory: impl AsFd,
     path: impl AsRef<Path>,
@@ -24,15 +24,15 @@ pub(crate) fn open_regular(
         return Err(Errno::INVAL.into());
     }
     let own = format!("/proc/self/fd/{}", found.as_raw_fd());
-    // Breaking a lease of somebody's must not keep us waiting (fcntl(2)).
+    // Must not block until another process gives up its lease of the file (fcntl(2)).
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     Ok(openat(CWD, own, flags, Mode::empty())?.into())
 }
 
-/// Reads a file of procfs, which does not say how long it is, in as few pieces as the kernel gives it in.
+/// Reads a file of procfs, whose size is unknown, in as few calls as the kernel allows.
 pub(crate) fn read_procfs(path: &str) -> io::Result<String> {
     let mut file = File::open(path)?;
-    // A page is what most of these files fit in; with room left over the end is found at once.
+    // Most of these files fit in a page. If there is room left, the next read returns 0, the end.
     let mut text = vec![0; 4096];
     let mut length = 0;
     loop {

@@ -1,4 +1,4 @@
-//! The machine: what it is, what it has, and what of it a container must not reach.
+//! Examines the host, and protects what a container must not reach: husk's binary and the null device.
 
 pub(crate) mod files;
 pub(crate) mod namespaces;

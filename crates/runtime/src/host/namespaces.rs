@@ -1,4 +1,4 @@
-//! What is known of somebody else's namespaces before a container joins them.
+//! Examines existing namespaces before a container joins them.
 
 use husk_bundle::Container;
 use husk_bundle::container::{IdMapping, Namespace, NamespaceKind};
@@ -12,19 +12,18 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// Whether we are in the first user namespace: the one whose inode has a number that never changes
-/// (`PROC_USER_INIT_INO`, linux/proc_ns.h).
+/// Whether husk is in the first user namespace, whose inode number is fixed (`PROC_USER_INIT_INO`, linux/proc_ns.h).
 pub(crate) fn is_first_user_namespace() -> bool {
     const FIRST: u64 = 0xeffffffd;
     rustix::fs::stat("/proc/self/ns/user").is_ok_and(|namespace| namespace.st_ino == FIRST)
 }
 
-/// Whether we have no privileges over the host, whatever our name is.
+/// Whether husk lacks privileges over the host. True also for root of another user namespace.
 pub(crate) fn is_unprivileged() -> bool {
     !geteuid().is_root() || !is_first_user_namespace()
 }
 
-/// What is at the path of a namespace, if it has one.
+/// Examines the file at the path of a namespace. `None` if the configuration gives no path.
 pub(crate) fn look(namespace: &Namespace) -> Option<NamespacePath> {
     let path = namespace.path.as_ref()?;
     let found = match open_namespace(path) {
@@ -37,16 +36,16 @@ pub(crate) fn look(namespace: &Namespace) -> Option<NamespacePath> {
     Some(NamespacePath::Namespace { kind, own: is_own(&found, kind) })
 }
 
-/// `NSFS_MAGIC`: the file system that namespaces are files of.
+/// `NSFS_MAGIC`: the type of the file system that holds namespaces.
 const NSFS_MAGIC: rustix::fs::FsWord = 0x6e73_6673;
 
-/// Whatever is there, nothing waits for it.
+/// Opens a path without blocking, whatever type of file is there.
 fn open_namespace(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     open(path, flags, Mode::empty())
 }
 
-/// Whether this process is in it: a namespace has one inode, however it is reached.
+/// Whether this process is in the namespace. A namespace has one inode, whatever path leads to it.
 fn is_own(namespace: &OwnedFd, kind: Namespaces) -> bool {
     let Some((_, name)) = Namespaces::NAMES.into_iter().find(|(known, _)| *known == kind) else {
         return false;
@@ -57,15 +56,15 @@ fn is_own(namespace: &OwnedFd, kind: Namespaces) -> bool {
     }
 }
 
-/// What the user namespace maps that the container joins: a process that has joined it is asked, for a
-/// path alone does not say. Nothing if it cannot be joined, which the container's own process says better.
+/// Returns the id maps of the user namespace that the container joins. They can be read only of a process in it, so a
+/// child joins it. `None` if that fails: the container's own process will report a better error.
 pub(crate) fn joined_ids(container: &Container) -> Option<JoinedIds> {
     let user = container.namespaces.iter().find(|namespace| namespace.kind == NamespaceKind::User)?;
     let namespace = open_namespace(user.path.as_ref()?).ok()?;
     let fd = Fd::of(&namespace);
     let mut command = Command::of_steps(move |writer| {
         writer.push(Step::Setns { fd: fd.into(), namespaces: Namespaces::USER });
-        // There is nothing to be written; it waits while we look.
+        // Nothing is written in answer: the child only waits while its maps are read.
         writer.push(Step::Request { what: Request::IdMaps });
         Ok(())
     });
@@ -74,14 +73,14 @@ pub(crate) fn joined_ids(container: &Container) -> Option<JoinedIds> {
     ids_of(child.id())
 }
 
-/// What the user namespace of a process maps.
+/// Returns the id maps of a process's user namespace.
 pub(crate) fn ids_of(pid: u32) -> Option<JoinedIds> {
     let read = |file| fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
     let (uids, gids) = (mappings(&read("uid_map")?)?, mappings(&read("gid_map")?)?);
     Some(JoinedIds { uids, gids, may_set_groups: read("setgroups")?.trim() == "allow" })
 }
 
-/// A map as the kernel shows it.
+/// Parses a map as the kernel prints it.
 fn mappings(text: &str) -> Option<Vec<IdMapping>> {
     let line = |line: &str| {
         let mut numbers = line.split_whitespace().map(|number| number.parse().ok());
@@ -91,8 +90,8 @@ fn mappings(text: &str) -> Option<Vec<IdMapping>> {
     text.lines().map(line).collect()
 }
 
-/// Whether a procfs can be told which pid namespace to show: tried, where one is joined and where it
-/// will be done, in the user namespace of the container.
+/// Whether procfs supports the `pidns` option. If the container joins a pid namespace, a child tries it in the
+/// container's user namespace, where it will be used.
 pub(crate) fn procfs_takes_pidns(container: &Container) -> bool {
     let path = |kind| {
         let mut namespaces = container.namespaces.iter();
@@ -109,7 +108,7 @@ pub(crate) fn procfs_takes_pidns(container: &Container) -> bool {
         let fs = writer.register()?;
         writer.push(Step::Fsopen { fstype: c"proc", out: fs });
         writer.push(Step::FsconfigFd { fs, key: c"pidns", fd: pid.into() });
-        // It came so far.
+        // The child sends this request only if every step before it worked.
         writer.push(Step::Request { what: Request::Parked });
         Ok(())
     });

@@ -1,7 +1,8 @@
-//! Device nodes for containers in a user namespace, whose root can make none.
+//! Device nodes for containers in a user namespace, where even root cannot make any.
 //!
-//! A node works only on a file system that was mounted in the first user namespace. Root makes the nodes there, in a
-//! private tmpfs, and the container gets a mount of each. For any other caller the host's nodes are mounted.
+//! A node works only on a file system that was mounted in the first user namespace. So root makes the nodes there, in
+//! a private tmpfs, and the container gets a bind mount of each. Any other caller gets bind mounts of the host's
+//! nodes.
 
 use crate::error::Error;
 use crate::host::files;
@@ -19,12 +20,13 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// For each of the container's devices a node of the host.
+/// Returns the host's node for each of the container's devices, or `None` where there is none.
 pub(crate) fn of_host(devices: &[Device]) -> Vec<Option<PathBuf>> {
     devices.iter().map(|device| find(device).filter(|path| is(path, device.kind))).collect()
 }
 
-/// The device's own path if the host has the same there, or else where the kernel says its node is.
+/// Returns the device's own path if the host has the same node there, and otherwise the path that the kernel gives
+/// it.
 fn find(device: &Device) -> Option<PathBuf> {
     if is(&device.path, device.kind) {
         return Some(device.path.clone());
@@ -43,7 +45,7 @@ fn is(path: &Path, kind: DeviceKind) -> bool {
     stat(path).is_ok_and(|found| (FileType::from_raw_mode(found.st_mode), found.st_rdev) == numbers(kind))
 }
 
-/// The type and the device number of a node, as mknod(2) takes them.
+/// Returns the type and the device number of a node, as mknod(2) takes them.
 fn numbers(kind: DeviceKind) -> (FileType, u64) {
     match kind {
         DeviceKind::Character(major, minor) => (FileType::CharacterDevice, makedev(major, minor)),
@@ -52,8 +54,8 @@ fn numbers(kind: DeviceKind) -> (FileType, u64) {
     }
 }
 
-/// Makes a node of each of the container's devices, with the owner and the mode that were asked for, and returns a
-/// mount of each that is attached nowhere.
+/// Makes a node for each of the container's devices, with the requested owner and mode. Returns a detached mount of
+/// each.
 pub(crate) fn make(container: &Container) -> Result<Vec<OwnedFd>, Error> {
     let joined = namespaces::joined_ids(container);
     let [uids, gids] = match &joined {
@@ -70,7 +72,7 @@ pub(crate) fn make(container: &Container) -> Result<Vec<OwnedFd>, Error> {
         };
         owners.push((host("uid", uids, device.uid)?, host("gid", gids, device.gid)?));
     }
-    // A thread, because a mount namespace is made for this alone and ends with it.
+    // In a thread of its own, whose mount namespace ends with it.
     thread::scope(|scope| {
         let made = scope.spawn(|| make_all(&container.devices, &owners));
         made.join().unwrap_or_else(|_| Err(io::Error::other("a thread failed")))
@@ -90,7 +92,7 @@ fn make_all(devices: &[Device], owners: &[(u32, u32)]) -> io::Result<Vec<OwnedFd
     rustix::mount::fsconfig_create(&fs)?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     let root = rustix::mount::fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
-    // Before Linux 6.15 nothing can be copied of a mount that is attached nowhere.
+    // Before Linux 6.15 a detached mount cannot be cloned.
     rustix::mount::move_mount(&root, "", CWD, "/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
     let mut nodes = Vec::new();
     for (index, (device, (uid, gid))) in devices.iter().zip(owners).enumerate() {

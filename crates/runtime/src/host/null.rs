@@ -1,4 +1,4 @@
-//! The host's null device as a standard stream of a process in a container.
+//! Protects the host's null device when it is a standard stream of a container's process.
 
 use crate::error::Error;
 use husk_plan::Host;
@@ -13,17 +13,17 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 /// `MOUNT_ATTR_RDONLY`.
 const RDONLY: u64 = 0x1;
 
-/// Opens the standard streams that are the null device again, through a read-only mount of it.
+/// Reopens standard streams that are the null device, through a read-only mount of it.
 ///
-/// A process with the privilege for it can change the owner and permissions of a file through a descriptor. The kernel
-/// refuses that where the file was opened through a read-only mount; a device can be read and written all the same.
+/// A privileged process can change the owner and mode of a file through a descriptor. The kernel refuses that if the
+/// file was opened through a read-only mount. A device on such a mount can still be read and written.
 pub(crate) fn shield(host: &Host) -> Result<(), Error> {
     if host.null_streams.is_empty() || host.euid != 0 {
         return Ok(());
     }
     let null = match open_read_only() {
-        // Only a process without CAP_SYS_ADMIN over its mount namespace. Elsewhere than in the first user namespace it
-        // made no container that maps the host's root.
+        // husk lacks CAP_SYS_ADMIN over its mount namespace. Outside the first user namespace it then cannot have
+        // made a container that maps the host's root.
         Err(Errno::PERM) if !host.is_first_user_namespace => return Ok(()),
         opened => opened.map_err(|errno| Error::kernel("opening /dev/null read-only", errno))?,
     };

@@ -1,4 +1,4 @@
-//! What this machine is.
+//! Collects the facts about the host that plans depend on.
 
 use crate::host::files;
 use crate::host::namespaces::{self, is_first_user_namespace};
@@ -19,7 +19,7 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// Looks at everything of the machine that the container's plan depends on.
+/// Collects every fact that the container's plan depends on.
 pub(crate) fn probe(container: &Container) -> Host {
     let users = Users::below(&container.rootfs);
     let process = probe_process(container, &users);
@@ -40,14 +40,14 @@ pub(crate) fn probe(container: &Container) -> Host {
     }
 }
 
-/// The same of what the plan of another process in the container depends on.
+/// Collects the facts that the plan of another process in the container (`exec`) depends on.
 pub(crate) fn probe_process(container: &Container, users: &Users) -> Host {
     let is_first_user_namespace = is_first_user_namespace();
     Host {
         euid: geteuid().as_raw(),
         egid: getegid().as_raw(),
         is_first_user_namespace,
-        // Which denies it to nobody.
+        // The first user namespace always allows it.
         may_set_groups: is_first_user_namespace
             || files::read_procfs("/proc/self/setgroups")
                 .is_ok_and(|setgroups| setgroups.trim_end() != "deny"),
@@ -58,7 +58,7 @@ pub(crate) fn probe_process(container: &Container, users: &Users) -> Host {
         cgroup: CgroupMount::V2,
         cgroup2: None,
         entry: CgroupEntry::None,
-        // Tolerated: without an answer for one signal nothing is known to be ignored.
+        // Tolerated: if one signal cannot be queried, none counts as ignored.
         ignored: ignored().unwrap_or_default(),
         null_streams: null_streams(),
         nodes: Vec::new(),
@@ -70,15 +70,15 @@ pub(crate) fn probe_process(container: &Container, users: &Users) -> Host {
     }
 }
 
-/// Which of our standard streams are the null device.
+/// Returns the standard streams of husk that are the null device.
 fn null_streams() -> Vec<Fd> {
     let streams = [Fd::STDIN, Fd::STDOUT, Fd::STDERR];
-    // Tolerated: one that is closed is none.
+    // Tolerated: a closed stream is not the null device.
     streams.into_iter().filter(|stream| is_null_device(*stream).unwrap_or(false)).collect()
 }
 
-/// Which ways to make system calls this kernel has, as far as the container's profile asks and that can
-/// be known for less than the instructions cost.
+/// Returns the system call ABIs that this kernel supports. Checks only ABIs that the container's profile names, and
+/// only where the check costs less than the filter instructions that it saves.
 fn machine(container: &Container) -> Machine {
     let machine = Machine::new(NATIVE);
     match &container.seccomp {
@@ -92,7 +92,7 @@ fn only_what_runs(mut machine: Machine, named: &[Arch]) -> Machine {
     if named.contains(&Arch::X32) && knows_x32() == Some(false) {
         machine = machine.without(Abi::X32);
     }
-    // A file that only a kernel has that runs 32-bit programs (arch/x86/entry/vdso/vdso32-setup.c).
+    // Only kernels that run 32-bit programs have this file (arch/x86/entry/vdso/vdso32-setup.c).
     let lacks_x86 = || Path::new("/proc/sys").exists() && !Path::new("/proc/sys/abi/vsyscall32").exists();
     if named.contains(&Arch::X86) && lacks_x86() {
         machine = machine.without(Abi::X86);
@@ -105,7 +105,7 @@ fn only_what_runs(machine: Machine, _: &[Arch]) -> Machine {
     machine
 }
 
-/// Whether there is AppArmor, for a container that asks for a profile.
+/// Returns which AppArmor interface the kernel has, for a container that asks for a profile.
 fn apparmor(container: &Container) -> AppArmor {
     let asked = container.process.as_ref().is_some_and(|process| process.apparmor_profile.is_some());
     let enabled = || fs::read("/sys/module/apparmor/parameters/enabled");
@@ -118,7 +118,7 @@ fn apparmor(container: &Container) -> AppArmor {
     }
 }
 
-/// Whether there is SELinux, for a container that asks for a label.
+/// Whether SELinux is enabled, for a container that asks for a label.
 fn selinux(container: &Container) -> Selinux {
     let asked = container.process.as_ref().is_some_and(|process| process.selinux_label.is_some());
     let asked = asked || container.mount_label.is_some();
@@ -130,7 +130,7 @@ const NATIVE: Abi = Abi::X86_64;
 #[cfg(target_arch = "aarch64")]
 const NATIVE: Abi = Abi::Aarch64;
 
-/// The mount points of every procfs and sysfs that shows all of it, outside of `rootfs`.
+/// Returns the mount points outside of `rootfs` of every procfs and sysfs that is mounted whole.
 pub(crate) fn revealing(rootfs: &Path) -> Vec<PathBuf> {
     let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
     let lines = mounts.split(|byte| *byte == b'\n');
@@ -146,7 +146,7 @@ pub(crate) fn revealing(rootfs: &Path) -> Vec<PathBuf> {
     revealing.collect()
 }
 
-/// A path of mountinfo: what could be mistaken for a separator is three octal digits.
+/// Decodes a path of mountinfo, where separators within a path are written as three octal digits.
 pub(crate) fn unescaped(path: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     let mut rest = path;
@@ -163,7 +163,7 @@ pub(crate) fn unescaped(path: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// What a mount of cgroups shows here.
+/// Returns the cgroup hierarchies that a cgroup mount shows on this host.
 pub(crate) fn cgroup() -> CgroupMount {
     if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
         return CgroupMount::V2;
@@ -172,7 +172,7 @@ pub(crate) fn cgroup() -> CgroupMount {
     let hierarchies = own.lines().filter_map(|line| {
         let (_, rest) = line.split_once(':')?;
         let (controllers, path) = rest.split_once(':')?;
-        // Where it is mounted: under the names of its controllers, or of the hierarchy itself.
+        // A hierarchy is mounted under the names of its controllers, or under its own name.
         let directory = controllers.strip_prefix("name=").unwrap_or(controllers);
         let path = Path::new("/sys/fs/cgroup").join(directory).join(path.trim_start_matches('/'));
         (!controllers.is_empty() && path.exists()).then(|| (controllers.to_owned(), path))
@@ -180,10 +180,10 @@ pub(crate) fn cgroup() -> CgroupMount {
     CgroupMount::V1(hierarchies.collect())
 }
 
-/// Where the kernel has a directory for resctrl, if it has it at all.
+/// The mount point that a kernel with resctrl provides.
 const RESCTRL: &str = "/sys/fs/resctrl";
 
-/// Where the resctrl file system is, and what it can do.
+/// Returns the mount point of the resctrl file system and what it can allocate.
 pub(crate) fn resctrl() -> Option<Resctrl> {
     let root = mounted_resctrl(&fs::read_to_string("/proc/self/mounts").ok()?)?;
     let has = |name: &str| root.join("info").join(name).exists();
@@ -191,7 +191,7 @@ pub(crate) fn resctrl() -> Option<Resctrl> {
     Some(Resctrl { root, l3, mb })
 }
 
-/// Where resctrl is mounted: whoever mounts it may choose where; most do not.
+/// Finds the resctrl mount. It can be mounted anywhere; the usual mount point is preferred.
 fn mounted_resctrl(mounts: &str) -> Option<PathBuf> {
     let places = mounts.lines().filter_map(|line| {
         let mut fields = line.split(' ').skip(1);
@@ -206,13 +206,13 @@ fn is_cgroup2(mount: &Mount) -> bool {
     matches!(&mount.source, Source::New { fstype, .. } if fstype == "cgroup2")
 }
 
-/// Where the host has cgroup v2 mounted: alone, or beside version 1.
+/// Returns the host's mount point of cgroup v2, alone or beside version 1.
 pub(crate) fn cgroup2() -> Option<PathBuf> {
     let places = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(PathBuf::from);
     places.into_iter().find(|place| place.join("cgroup.controllers").exists())
 }
 
-/// The home directory of the program's user.
+/// Returns the home directory of the program's user, or `/`.
 fn home(container: &Container, users: &Users) -> PathBuf {
     let uid = container.process.as_ref().map(|process| process.uid);
     uid.and_then(|uid| users.home(uid)).unwrap_or_else(|| PathBuf::from("/"))

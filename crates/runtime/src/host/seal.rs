@@ -1,12 +1,12 @@
-//! Puts husk's own binary out of a container's reach (CVE-2019-5736).
+//! Protects husk's own binary from containers (CVE-2019-5736).
 //!
-//! Until a container's process has become its program, its `/proc/PID/exe` is husk, and whoever is root
-//! in a container without a user namespace is root over that file too; with one, over a file that its user owns.
-//! So husk starts itself once more, from a mount of its own file that is read-only, attached nowhere and so out of
-//! reach of any remount: `/proc/PID/exe` is then on a read-only mount for whoever opens it. Where such a mount cannot be
-//! made, from a sealed copy in memory.
+//! Until a container's process executes its program, its `/proc/PID/exe` is husk. Root of a container without a user
+//! namespace can write that file. With a user namespace, root can still write it if the container's user owns it. So
+//! husk re-executes itself from a detached read-only mount of its own file. Every open of `/proc/PID/exe` is then on
+//! that read-only mount, and a detached mount cannot be remounted. Where such a mount cannot be made, husk uses a
+//! sealed copy in memory.
 //!
-//! Here is, too, what every program of husk does before anything else: see [`settle`].
+//! [`settle`] is here too: every program of husk calls it first.
 
 use crate::error::Error;
 use husk_script::sys::mount::{Extent, mount_setattr};
@@ -34,13 +34,13 @@ use std::process::abort;
 /// `MOUNT_ATTR_RDONLY`.
 const RDONLY: u64 = 0x1;
 
-/// What of our caller's environment we keep.
+/// Which part of its caller's environment husk keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Environment {
-    /// All of it: there may be hooks that inherit it.
+    /// All of it: hooks may inherit it.
     Callers,
-    /// What we look at. A process that joins a container is a copy of us until it is its program, and who may trace
-    /// it there would read the rest.
+    /// Only the variables that husk reads. A process that joins a container is a copy of husk until it executes its
+    /// program. A process in the container that may trace it could read the rest.
     OurOwn,
 }
 
@@ -58,8 +58,9 @@ impl Environment {
     }
 }
 
-/// Whether a container may be able to write this program: as root, whose container may be root on the host; and where it
-/// is the caller's own, who is root in a container with a user namespace.
+/// Whether a container may be able to write this program. As root, always: the container's root may be root on the
+/// host. Otherwise if the caller owns the file or may write it: the caller is root in a container with a user
+/// namespace.
 #[must_use]
 pub fn is_exposed() -> bool {
     const OWN: &str = "/proc/self/exe";
@@ -68,17 +69,17 @@ pub fn is_exposed() -> bool {
     user.is_root() || is_users() || access(OWN, Access::WRITE_OK).is_ok()
 }
 
-/// Starts this program once more from where it cannot be written, with as much of the environment as is to be kept.
-/// Returns if all that is done already.
+/// Re-executes this program from a file that cannot be written, with the variables that `environment` keeps. Returns
+/// if that is already done.
 ///
 /// # Errors
 ///
-/// If neither way works. To go on regardless would leave the binary open.
+/// If neither way works. To continue would leave the binary unprotected.
 pub fn seal(environment: Environment) -> Result<Sealed, Error> {
     let failed = |errno| Error::kernel("seal /proc/self/exe", errno);
     let is_kept = env::vars_os().all(|(name, _)| environment.keeps(&name));
     if let Some(sealed) = sealed().map_err(failed)?.filter(|_| is_kept) {
-        // A program without a path is named after its descriptor, which tells nobody anything.
+        // A program that was executed without a path is named after its descriptor number.
         rustix::thread::set_name(c"husk").map_err(failed)?;
         return Ok(sealed);
     }
@@ -96,7 +97,7 @@ pub fn seal(environment: Environment) -> Result<Sealed, Error> {
     };
     match read_only_mount() {
         Ok(mount) => Err(failed(execveat_empty(Fd::of(&mount), argv, envp))),
-        // Without CAP_SYS_ADMIN here, or on a file system that cannot be mounted twice.
+        // husk lacks CAP_SYS_ADMIN here, or the file system cannot be mounted a second time.
         Err(_) => {
             let copy = sealed_copy().map_err(|reason| Error::file("seal", "/proc/self/exe", reason))?;
             Err(failed(execveat_empty(Fd::of(&copy), argv, envp)))
@@ -104,16 +105,16 @@ pub fn seal(environment: Environment) -> Result<Sealed, Error> {
     }
 }
 
-/// How a binary cannot be written.
+/// How the binary is protected from writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sealed {
-    /// It is a file of a read-only mount.
+    /// It is on a read-only mount.
     Mount,
-    /// It is in memory that is sealed.
+    /// It is a sealed copy in memory.
     Memory,
 }
 
-/// Which of the ways works here.
+/// Tries which way works on this host.
 pub(crate) fn examine() -> io::Result<Sealed> {
     match read_only_mount() {
         Ok(_) => Ok(Sealed::Mount),
@@ -126,7 +127,7 @@ fn sealed() -> Result<Option<Sealed>, Errno> {
         return Ok(Some(Sealed::Mount));
     }
     let own = rustix::fs::open("/proc/self/exe", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty())?;
-    // EINVAL: no file of memory.
+    // EINVAL: not a memfd.
     let is_sealed = rustix::fs::fcntl_get_seals(own).is_ok_and(|seals| seals.contains(SEALS));
     Ok(is_sealed.then_some(Sealed::Memory))
 }
@@ -150,7 +151,7 @@ fn sealed_copy() -> io::Result<File> {
 }
 
 fn strings(strings: impl Iterator<Item = OsString>) -> Vec<CString> {
-    // What came from the kernel as a string holds no NUL.
+    // Strings from the kernel contain no NUL.
     strings.filter_map(|string| CString::new(string.into_vec()).ok()).collect()
 }
 
@@ -158,10 +159,11 @@ fn pointers(strings: &[CString]) -> Vec<CPtr<'_>> {
     strings.iter().map(|string| CPtr::from(string.as_c_str())).chain([CPtr::NULL]).collect()
 }
 
-/// Has a program that begins without Rust's runtime begin as with it: standard streams that its caller has closed are
-/// open, so that no file of ours is taken for one, and to write to who has gone is an error and no signal.
+/// Does what Rust's runtime does at startup, for programs that start without it. Opens /dev/null for standard streams
+/// that the caller closed, so that no other file gets their numbers. Ignores `SIGPIPE`, so that writing to a closed
+/// pipe is an error.
 pub fn settle() {
-    // The lowest first: what is opened gets the lowest number.
+    // In this order, because a new descriptor gets the lowest free number.
     for stream in [stdin(), stdout(), stderr()] {
         if fcntl_getfd(stream).is_err() {
             match open("/dev/null", OFlags::RDWR, Mode::empty()) {

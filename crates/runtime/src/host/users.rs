@@ -1,4 +1,4 @@
-//! The users that an image knows: its /etc/passwd and /etc/group, found below its root and nowhere else.
+//! Looks up users in an image's /etc/passwd and /etc/group, which are opened below its root only.
 
 use crate::error::Error;
 use crate::host::files;
@@ -7,32 +7,32 @@ use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// More than this is no list of users.
+/// A longer list is cut off here.
 const MOST: u64 = 1 << 20;
 
-/// The lists of one image. A list that is not there, or no file, has nobody in it.
+/// The lists of one image. A list that is missing or not a regular file counts as empty.
 pub(crate) struct Users {
     root: Option<OwnedFd>,
 }
 
-/// Who a program runs as.
+/// The user and groups that a program runs as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) uid: u32,
-    /// The group, if one was said or the user has one.
+    /// The group that was given, or that the user has in the list.
     pub(crate) gid: Option<u32>,
-    /// The other groups of a user who was named.
+    /// The supplementary groups of a user who was given by name.
     pub(crate) groups: Vec<u32>,
 }
 
 impl Users {
-    /// Those of the image at `root`.
+    /// Opens the lists of the image at `root`.
     pub(crate) fn below(root: &Path) -> Self {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Self { root: openat(CWD, root, flags, Mode::empty()).ok() }
     }
 
-    /// The home directory of a user.
+    /// Returns the home directory of a user.
     pub(crate) fn home(&self, uid: u32) -> Option<PathBuf> {
         let uid = uid.to_string();
         let list = self.read("etc/passwd")?;
@@ -40,13 +40,13 @@ impl Users {
         user.get(5).filter(|home| !home.is_empty()).map(PathBuf::from)
     }
 
-    /// The name of a user.
+    /// Returns the name of a user.
     pub(crate) fn name(&self, uid: u32) -> Option<String> {
         name_in(&self.read("etc/passwd")?, uid)
     }
 
-    /// Who `USER[:GROUP]` means. What looks like a number is one, and an error where it is out of range:
-    /// a number taken for a name, or cut to fit, would be somebody else.
+    /// Resolves `USER[:GROUP]`. Text that looks like a number is a number, and an error if it is out of range: taken
+    /// as a name or truncated, it would be another user.
     pub(crate) fn find(&self, text: &str) -> Result<Identity, Error> {
         let (user, group) = match text.split_once(':') {
             Some((user, group)) => (user, Some(group)),
@@ -92,13 +92,13 @@ impl Users {
     }
 }
 
-/// The fields of each line that is text. One that is not names nobody, and hides no other.
+/// Splits each line that is UTF-8 into fields. Other lines are skipped.
 fn fields(list: &[u8]) -> impl Iterator<Item = Vec<&str>> {
     let lines = list.split(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
     lines.map(|line| line.strip_suffix('\r').unwrap_or(line).split(':').collect())
 }
 
-/// The name that a list of users has for an id.
+/// Returns the name of a user id in a list.
 pub(crate) fn name_in(list: &[u8], uid: u32) -> Option<String> {
     let uid = uid.to_string();
     let user = fields(list).find(|fields| fields.get(2) == Some(&uid.as_str()))?;
@@ -109,7 +109,7 @@ fn unknown(what: &'static str, name: &str) -> Error {
     Error::Identity { what, text: name.to_owned(), reason: "the container knows none of this name" }
 }
 
-/// What looks like a number, if it does.
+/// Parses an id. `None` if the text does not look like a number.
 fn number(text: &str) -> Result<Option<u32>, Error> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     if text.is_empty() {
@@ -118,7 +118,7 @@ fn number(text: &str) -> Result<Option<u32>, Error> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Ok(None);
     }
-    // The last number means "leave it as it is" to the kernel.
+    // `u32::MAX` means "leave it unchanged" to the kernel.
     match text.parse() {
         Ok(id) if id != u32::MAX && digits == text => Ok(Some(id)),
         _ => Err(Error::Identity { what: "user or group", text: text.to_owned(), reason: "is no id" }),

@@ -1,6 +1,6 @@
-//! The seccomp listener: fetched from the child and given to the agent that decides about its calls.
+//! Fetches the seccomp listener from the child and sends it to the seccomp agent.
 //!
-//! config-linux.md, "The Container Process State", says in what form.
+//! config-linux.md, "The Container Process State", defines the message.
 
 use crate::error::Error;
 use crate::interrupt::Interrupt;
@@ -17,12 +17,12 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// What the agent is told.
+/// The message to the agent.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ContainerProcessState<'a> {
     oci_version: &'a str,
-    /// The names of the descriptors that come with it.
+    /// The names of the descriptors that are sent with the message.
     fds: [&'a str; 1],
     pid: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,7 +43,7 @@ struct State<'a> {
     annotations: &'a BTreeMap<String, String>,
 }
 
-/// Fetches the listener that the child has just asked about, and sends it away.
+/// Fetches the listener that the child has just announced, and sends it to the agent.
 pub(crate) fn hand_over(
     child: &mut Child,
     container: &Container,
@@ -79,9 +79,10 @@ fn fetch(child: &mut Child, container: &Container) -> Result<OwnedFd, Error> {
     let has_new_users =
         namespaces.any(|namespace| namespace.kind == NamespaceKind::User && namespace.path.is_none());
     match child.requested_fd() {
-        // A child that has become another user has made its memory undumpable, and a caller without privileges may
-        // look into no such process, be it its own child. The memory is dumpable for this one call. Nobody else is in the
-        // child's user namespace yet; in one that was there before, somebody could look into it meanwhile.
+        // A child that changes its user makes its memory undumpable, and it shares that memory with husk. An
+        // unprivileged caller cannot fetch a descriptor from such a process, even its own child. So the memory is
+        // made dumpable for this one call. In a new user namespace there is no other process yet; in an existing one,
+        // a process could trace the child meanwhile.
         Err(error) if error.reason() == Reason::Errno(Errno::PERM) && has_new_users => {
             let failed = |errno| Error::kernel("fetch the seccomp listener", errno);
             let before = prctl_get_dumpable().map_err(failed)?;

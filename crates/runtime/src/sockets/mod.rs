@@ -1,5 +1,4 @@
-//! Sockets with somebody else at the other end: a terminal's receiver, a seccomp agent, an init that says when it is
-//! ready.
+//! Sockets to other programs: receivers of terminals and pidfds, seccomp agents, and service managers.
 
 pub(crate) mod listener;
 pub(crate) mod notify;

@@ -1,11 +1,11 @@
-//! `NOTIFY_SOCKET`: a container that says itself when it is ready (sd_notify(3)).
+//! `NOTIFY_SOCKET`: a container that reports itself when it is ready (sd_notify(3)).
 //!
-//! Where the variable is set for us, somebody waits for `READY=1`, and believes it from us and not from a process
-//! in a container. So the container is shown a socket of ours, and what arrives there is told on: that it is
-//! ready, and which process it is now. Nothing else goes through: the rest of the protocol tells the service
-//! manager what to do with descriptors, watchdogs and pids of its own namespace.
+//! If the variable is set for husk, a service manager waits for `READY=1`, and accepts it from husk but not from a
+//! process in a container. So husk gives the container a socket of its own, and forwards two messages: that the
+//! container is ready, and the pid of its main process. Nothing else is forwarded: the rest of the protocol tells the
+//! service manager what to do with descriptors, watchdogs and pids of its own namespace.
 //!
-//! Where the variable is not set none of this is done.
+//! If the variable is not set, none of this is done.
 
 use crate::error::Error;
 use crate::store::Entry;
@@ -27,24 +27,24 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::time::Duration;
 
-/// Where the container finds the socket.
+/// The mount point of the socket's directory in the container.
 const DIRECTORY: &str = "/run/notify";
 const SOCKET: &str = "notify.sock";
 const VARIABLE: &str = "NOTIFY_SOCKET=/run/notify/notify.sock";
 
-/// For how long who listens is given to say that everything arrived. Not everybody knows how to.
+/// How long the service manager may take to confirm the messages. Not every one supports `BARRIER`.
 const LONGEST_BARRIER: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
-/// For how long who listens may leave what is said unread.
+/// How long the service manager may leave messages unread.
 const LONGEST_SEND: Duration = Duration::from_secs(30);
 
-/// Who wants to hear of it.
+/// Returns the socket of the service manager, if one is set.
 fn asked() -> Option<OsString> {
     env::var_os("NOTIFY_SOCKET").filter(|socket| !socket.is_empty())
 }
 
-/// The socket of whoever wants to hear of it. An unreachable one is a warning, because the container runs whether or not
-/// somebody hears that it is ready: the variable may be left from a service manager that is gone.
+/// Connects to the service manager. An unreachable one is a warning, because the container runs whether or not its
+/// readiness is reported. The variable may come from a service manager that is gone.
 fn listener(warn: &mut impl FnMut(&[Warning])) -> Option<UnixDatagram> {
     let theirs = asked()?;
     let connected = connect(&theirs);
@@ -56,7 +56,7 @@ fn listener(warn: &mut impl FnMut(&[Warning])) -> Option<UnixDatagram> {
     connected.ok()
 }
 
-/// Shows the container where to say that it is ready, if somebody listens.
+/// Gives the container a directory for its socket, and the variable, if there is a service manager.
 pub(crate) fn offer(
     entry: &Entry,
     container: &mut Container,
@@ -70,18 +70,18 @@ pub(crate) fn offer(
     DirBuilder::new()
         .mode(0o755)
         .create(&ours)
-        // Whatever our umask is: the container's users are others.
+        // Independent of husk's umask, because the container's users are other users.
         .and_then(|()| fs::set_permissions(&ours, Permissions::from_mode(0o755)))
         .map_err(|reason| Error::file("mkdir", &ours, reason))?;
     container.mounts.push(mount(entry));
-    // A configuration that has one has its own ideas.
+    // A variable of the configuration is kept.
     if !process.env.iter().any(|variable| variable.as_bytes().starts_with(b"NOTIFY_SOCKET=")) {
         process.env.extend(std::ffi::CString::new(VARIABLE));
     }
     Ok(())
 }
 
-/// Adds what a container that was [offered](offer) a socket has and its configuration has not.
+/// Adds the socket's mount to the configuration of a container that was [offered](offer) one.
 pub(crate) fn show_again(entry: &Entry, container: &mut Container) {
     if entry.notify().exists() {
         container.mounts.push(mount(entry));
@@ -93,34 +93,34 @@ fn mount(entry: &Entry) -> Mount {
     husk_bundle::bind_mount(&entry.notify_source(), Path::new(DIRECTORY), options)
 }
 
-/// Until when somebody listens.
+/// How long messages are forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// The container is ready.
+    /// Until the container is ready.
     Ready,
-    /// Its process has ended.
+    /// Until its process has ended.
     End,
 }
 
-/// Our socket, and the one that it is told on to.
+/// The container's socket, and the service manager's to which messages are forwarded.
 pub(crate) struct Proxy {
     ours: UnixDatagram,
     theirs: UnixDatagram,
 }
 
 impl Proxy {
-    /// Opens both, if somebody wants to hear of a container that was told where to say it.
+    /// Opens both sockets, if the container was [offered](offer) one and there is a service manager.
     pub(crate) fn open(entry: &Entry, warn: &mut impl FnMut(&[Warning])) -> Result<Option<Self>, Error> {
         if !entry.notify().exists() {
             return Ok(None);
         }
         let Some(theirs) = listener(warn) else { return Ok(None) };
-        // Who does not read what is said keeps nobody waiting for ever.
+        // A service manager that does not read must not block husk for ever.
         theirs
             .set_write_timeout(Some(LONGEST_SEND))
             .map_err(|reason| Error::Kernel { act: "NOTIFY_SOCKET: limit the time to send", reason })?;
         let path = entry.notify().join(SOCKET);
-        // Of a `start` that failed.
+        // Left by a `start` that failed.
         match fs::remove_file(&path) {
             Err(reason) if reason.kind() != io::ErrorKind::NotFound => {
                 return Err(Error::file("remove", path, reason));
@@ -134,7 +134,7 @@ impl Proxy {
         Ok(Some(Self { ours, theirs }))
     }
 
-    /// Tells on what the container says. `main` is the process that is to be watched for it.
+    /// Forwards the container's messages. `main` is the pid that the service manager is to watch.
     pub(crate) fn run(&self, process: BorrowedFd<'_>, main: u32, until: Until) -> Result<(), Error> {
         self.tell_on(process, main, until).map_err(|reason| Error::Kernel {
             act: "NOTIFY_SOCKET: tell that the container is ready",
@@ -148,7 +148,7 @@ impl Proxy {
             let said = PollFd::from_borrowed_fd(self.ours.as_fd(), PollFlags::IN);
             let mut events = [said, PollFd::from_borrowed_fd(process, PollFlags::IN)];
             retry_on_intr(|| poll(&mut events, None))?;
-            // What was said before the end is heard before it.
+            // Messages that were sent before the process ended are read first.
             if events[0].revents().is_empty() {
                 return Ok(());
             }
@@ -163,8 +163,8 @@ impl Proxy {
         }
     }
 
-    /// Says that it is ready, and waits until that was heard: who says it is looked up by its pid, which has
-    /// to be there until then.
+    /// Reports that the container is ready, and waits until the service manager has read it. The service manager
+    /// looks up the sender by pid, so husk must not end before that.
     fn tell(&self, ready: &[u8], main: u32) -> io::Result<()> {
         self.theirs.send(&[ready, b"\n"].concat())?;
         self.theirs.send(format!("MAINPID={main}\n").as_bytes())?;

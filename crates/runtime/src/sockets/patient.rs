@@ -1,7 +1,7 @@
-//! Sockets at which somebody else listens: the receiver of a terminal or of a pidfd, a seccomp agent.
+//! Connections to other programs: the receiver of a terminal or of a pidfd, a seccomp agent.
 //!
-//! Whoever listens there may be slow, stopped, or hostile. Neither connecting nor sending waits for longer than
-//! [`PATIENCE`], and a signal that tells us to end ends the wait.
+//! The other program may be slow, stopped, or hostile. Connecting and sending block no longer than [`PATIENCE`], and
+//! a termination signal interrupts them.
 
 use crate::error::Error;
 use crate::interrupt::{Interrupt, Waited};
@@ -18,20 +18,20 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long somebody else may keep us waiting.
+/// How long another program may block husk.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long it takes until room is looked for again in a queue of connections, which no descriptor tells of.
+/// The interval of retries when the queue of connections is full, which cannot be polled.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A connection to somebody who listens at a path.
+/// A connection to a program that listens at a path.
 pub(crate) struct Elsewhere {
     socket: OwnedFd,
     path: PathBuf,
 }
 
 impl Elsewhere {
-    /// Connects. `act` is what an error begins with.
+    /// Connects. Error messages begin with `act`.
     pub(crate) fn connect(act: &'static str, path: &Path, interrupt: &Interrupt) -> Result<Self, Error> {
         let failed = |reason: io::Error| Error::file(act, path, reason);
         let address = SocketAddrUnix::new(path).map_err(|errno| failed(errno.into()))?;
@@ -43,7 +43,7 @@ impl Elsewhere {
             match connect(&socket, &address) {
                 Ok(()) => return Ok(Self { socket, path: path.to_owned() }),
                 Err(Errno::INTR) => {}
-                // Its queue of connections is full (net/unix/af_unix.c, `unix_stream_connect`).
+                // The queue of connections is full (net/unix/af_unix.c, `unix_stream_connect`).
                 Err(Errno::AGAIN) if Instant::now() < deadline => interrupt.pause(PAUSE)?,
                 Err(Errno::AGAIN) => return Err(failed(too_long("nobody accepts connections"))),
                 Err(errno) => return Err(failed(errno.into())),
@@ -51,7 +51,7 @@ impl Elsewhere {
         }
     }
 
-    /// Sends these bytes, and a descriptor with the first of them. `act` is what an error begins with.
+    /// Sends these bytes, and a descriptor with the first of them. Error messages begin with `act`.
     pub(crate) fn send(
         &self,
         act: &'static str,
@@ -86,7 +86,7 @@ fn too_long(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, text)
 }
 
-/// Sends as many of the bytes as there is room for.
+/// Sends as many of the bytes as there is room for, without blocking.
 fn send_now(socket: &OwnedFd, bytes: &[u8], fd: Option<BorrowedFd<'_>>) -> Result<usize, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);

@@ -1,4 +1,5 @@
-//! `--pidfd-socket`, and crun's annotation `run.oci.pidfd_receiver`: a program is sent the pidfd of the container's process.
+//! `--pidfd-socket` and crun's annotation `run.oci.pidfd_receiver`: sends the pidfd of the container's process to a
+//! program.
 
 use crate::error::Error;
 use crate::interrupt::Interrupt;
@@ -6,7 +7,7 @@ use crate::sockets::patient::Elsewhere;
 use husk_spawn::Child;
 use std::path::Path;
 
-/// The program that is sent the pidfd, if one was named, and by what it was named.
+/// The program that receives the pidfd, if any, with the texts for errors.
 pub(crate) struct Watcher(Option<(Elsewhere, Origin)>);
 
 #[derive(Clone, Copy)]
@@ -23,7 +24,7 @@ const ANNOTATION: Origin = Origin {
 };
 
 impl Watcher {
-    /// Connects, before there is a process. The option counts more than the annotation.
+    /// Connects, before there is a process. The option overrides the annotation.
     pub(crate) fn of(
         option: Option<&Path>,
         annotation: Option<&Path>,
@@ -36,9 +37,9 @@ impl Watcher {
         named.map(connect).transpose().map(Self)
     }
 
-    /// Sends the pidfd.
+    /// Sends the pidfd, if a program is to receive it.
     pub(crate) fn tell(&self, child: &Child, interrupt: &Interrupt) -> Result<(), Error> {
-        /// The message beside the descriptor. runc says `standard` or `setns`, and receivers ignore it.
+        /// The message that carries the descriptor. runc sends `standard` or `setns`, and receivers ignore it.
         const NAME: &[u8] = b"pidfd";
         match &self.0 {
             Some((socket, origin)) => socket.send(origin.send, NAME, child, interrupt),
