@@ -186,7 +186,7 @@ pub(crate) fn is_frozen(record: &Record) -> bool {
     record.cgroup.as_ref().is_some_and(|kept| kept.place.is_frozen().unwrap_or(false))
 }
 
-/// Kills the processes that do not end with the container's first process: those of a shared pid namespace.
+/// Kills the processes that may outlive the container's first process, if it has no new pid namespace.
 pub(crate) fn kill_rest(record: &Record) -> Result<(), Error> {
     match &record.cgroup {
         Some(kept) if record.shares_pids => kept.find()?.map_or(Ok(()), |cgroup| Ok(cgroup.kill()?)),

@@ -1,12 +1,10 @@
-//! What of a container is not in its images: mounts of what belongs to the host, and namespaces that
-//! are somebody else's.
+//! Mounts of the host's files, and joined namespaces, which are not part of a container's images.
 //!
-//! CRIU knows such a mount by a name, which it is told at checkpoint with the place where the mount is, and
-//! at restore with what is to be mounted there. It makes one string of each pair, `mnt[PLACE]:NAME` or
-//! `mnt[NAME]:SOURCE`, and finds it by its beginning. So a place that held `]:` could pass for another mount of
-//! the container's, with another source (CVE-2026-119614): such a mount is refused, wherever it comes from. The
-//! name is the mount's destination as it is written in the configuration, and no mount of any other kind has one
-//! that begins with a slash.
+//! CRIU knows such a mount by a name. At checkpoint husk tells it the name and the mount point, at restore the name
+//! and the source to mount there. CRIU joins each pair into one string, `mnt[MOUNT POINT]:NAME` or
+//! `mnt[NAME]:SOURCE`, and finds it by its prefix. So a mount point with `]:` in it could pass for another mount with
+//! another source (CVE-2026-119614). Such a mount is refused, wherever it comes from. The name is the mount's
+//! destination in the configuration. Names of mounts of any other kind do not begin with a slash.
 
 use super::Message;
 use super::protocol::{numbered, option, pair};
@@ -24,26 +22,26 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// The name of what covers files that must not be seen.
+/// The name for the mount that covers masked files.
 const MASK: &str = "mask";
 const NULL: &str = "/dev/null";
 
-/// A mount of something of the host's.
+/// A mount of one of the host's files or directories.
 struct External {
-    /// The field of config.json.
+    /// The field of config.json that asks for it.
     origin: String,
-    /// Its destination.
+    /// The mount's path in the container, which is also its name.
     destination: PathBuf,
-    /// What is mounted.
+    /// The host's path.
     source: PathBuf,
 }
 
-/// All of them that a container may have.
+/// Returns every such mount that a container may have.
 fn all(container: &Container, cgroups: &CgroupMount) -> Result<Vec<External>, Error> {
     let mut all = Vec::new();
     let own_cgroups = has(container, NamespaceKind::Cgroup);
     for (index, mount) in container.mounts.iter().enumerate() {
-        // As where it was mounted: what is written as it is on the host is meant to be that very place.
+        // As when it was mounted: a destination that begins with the path of the rootfs means the path below it.
         let below = mount.destination.strip_prefix(&container.rootfs).unwrap_or(&mount.destination);
         let destination = Path::new("/").join(below);
         let origin = format!("mounts[{index}] {}", destination.display());
@@ -55,7 +53,7 @@ fn all(container: &Container, cgroups: &CgroupMount) -> Result<Vec<External>, Er
             (Source::Bind { path, .. }, _) => {
                 all.push(External { origin, destination, source: path.clone() });
             }
-            // Each hierarchy is one, on a tmpfs that is the container's own.
+            // Each hierarchy is an external mount, on a tmpfs that is the container's own.
             (Source::Cgroup { .. }, CgroupMount::V1(hierarchies)) if !own_cgroups => {
                 all.extend(hierarchies.iter().map(|(name, directory)| External {
                     origin: origin.clone(),
@@ -63,7 +61,7 @@ fn all(container: &Container, cgroups: &CgroupMount) -> Result<Vec<External>, Er
                     source: directory.clone(),
                 }));
             }
-            // In the host's cgroup namespace the host's mount is shown.
+            // Without a cgroup namespace of its own, the container shows the host's mount.
             (Source::Cgroup { .. }, CgroupMount::V2) if !own_cgroups => {
                 all.push(External { origin, destination, source: PathBuf::from("/sys/fs/cgroup") });
             }
@@ -73,7 +71,7 @@ fn all(container: &Container, cgroups: &CgroupMount) -> Result<Vec<External>, Er
             _ => {}
         }
     }
-    // Where no node can be made the host's is mounted.
+    // Where a node cannot be made, the host's is mounted.
     let defaults = husk_plan::default_devices();
     let devices = defaults.chain(container.devices.iter().map(|device| device.path.clone()));
     for path in devices {
@@ -89,19 +87,19 @@ fn all(container: &Container, cgroups: &CgroupMount) -> Result<Vec<External>, Er
     Ok(all)
 }
 
-/// Refuses what would not come apart as it was put together.
+/// Refuses a path that CRIU could not split from the string that it joins.
 fn check(origin: &str, path: &Path) -> Result<(), Error> {
     let bytes = path.as_os_str().as_bytes();
     let comes_apart = |pair: &[u8]| pair == b"]:";
     if bytes.windows(2).any(comes_apart) || bytes.ends_with(b"]") || bytes.iter().any(u8::is_ascii_control) {
         let failure = format!("CRIU cannot be told of {path:?}: it holds ']:', ends with ']', or is no line");
-        // A message is one line.
+        // An error message is one line.
         return Err(Error::Step { origin: origin.escape_debug().to_string(), failure });
     }
     Ok(())
 }
 
-/// Names the mounts that are there in a running container.
+/// Tells CRIU the names of the mounts that exist in a running container.
 pub(crate) fn name_mounts(
     container: &Container,
     cgroups: &CgroupMount,
@@ -119,7 +117,7 @@ pub(crate) fn name_mounts(
         }
     }
     for (index, path) in container.masked_paths.iter().enumerate() {
-        // A directory is covered by one of the container's own.
+        // A masked directory is covered by a file system of the container's own.
         if let Some(place) = inside.mount_point(path).filter(|_| !inside.is_directory(path)) {
             check(&format!("linux.maskedPaths[{index}]"), &place)?;
             options.message(option::EXT_MNT, &pair(place.as_os_str().as_bytes(), MASK));
@@ -128,7 +126,7 @@ pub(crate) fn name_mounts(
     Ok(())
 }
 
-/// Says what the names stand for in a container that is to be restored.
+/// Tells CRIU what to mount for each name at restore.
 pub(crate) fn mount_names(
     container: &Container,
     cgroups: &CgroupMount,
@@ -142,7 +140,7 @@ pub(crate) fn mount_names(
     Ok(())
 }
 
-/// What a running container has mounted, by the numbers of its mounts.
+/// The root of a running container, and its mount points by mount id.
 struct Inside {
     root: OwnedFd,
     points: BTreeMap<u64, PathBuf>,
@@ -165,16 +163,16 @@ impl Inside {
         Ok(Self { root: opened, points: points.collect() })
     }
 
-    /// What is at a path, without the host's root for one moment.
+    /// Opens a path as the container resolves it. Symlinks never lead outside of its root.
     fn find(&self, path: &Path) -> Option<OwnedFd> {
         let below = path.strip_prefix("/").unwrap_or(path);
         let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        // Tolerated: what is not there is not mounted.
+        // Tolerated: a path that does not exist is not mounted.
         openat2(&self.root, below, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve).ok()
     }
 
-    /// Where the mount is whose root a path leads to.
+    /// Returns the mount point of a mount, if the path leads to the mount's root.
     fn mount_point(&self, path: &Path) -> Option<PathBuf> {
         /// `STATX_ATTR_MOUNT_ROOT` of linux/stat.h.
         const MOUNT_ROOT: u64 = 0x2000;
@@ -190,15 +188,15 @@ impl Inside {
     }
 }
 
-/// The namespaces that CRIU leaves alone, with their keys.
+/// The namespaces that CRIU can leave as they are, with their keys.
 const LEFT_ALONE: [(NamespaceKind, &str, &str); 2] =
     [(NamespaceKind::Network, "net", "extRootNetNS"), (NamespaceKind::Pid, "pid", "extRootPidNS")];
 
-/// Says which namespaces are not the container's to be saved.
+/// Tells CRIU which namespaces the container has joined and are not to be saved.
 pub(crate) fn leave_namespaces(container: &Container, pid: i32, options: &mut Message) -> Result<(), Error> {
     for (kind, name, key) in LEFT_ALONE {
         if joined(container, kind).is_some() {
-            // The one that it is in, whatever is at the path by now.
+            // The namespace that the process is in, whatever is at the configured path now.
             let path = format!("/proc/{pid}/ns/{name}");
             let found = fs::metadata(&path).map_err(|reason| Error::file("stat", path, reason))?;
             options.bytes(option::EXTERNAL, format!("{name}[{}]:{key}", found.ino()));
@@ -207,13 +205,13 @@ pub(crate) fn leave_namespaces(container: &Container, pid: i32, options: &mut Me
     Ok(())
 }
 
-/// Opens the namespaces that a container comes into, which CRIU is to have from descriptor `first` on.
+/// Opens the namespaces that the container joins. CRIU will inherit them as descriptors from `first` on.
 pub(crate) fn enter_namespaces(
     container: &Container,
     first: i32,
     options: &mut Message,
 ) -> Result<Vec<OwnedFd>, Error> {
-    /// The kinds that CRIU joins itself.
+    /// The kinds of namespaces that CRIU joins by path.
     const JOINED: [(NamespaceKind, &str); 5] = [
         (NamespaceKind::Mount, "mnt"),
         (NamespaceKind::Ipc, "ipc"),

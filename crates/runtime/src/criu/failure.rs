@@ -1,4 +1,4 @@
-//! What CRIU has written down of a failure, which its answer says little of.
+//! Adds the errors of CRIU's log to a failure, because CRIU's answer says little.
 
 use super::settings::Directories;
 use crate::error::Error;
@@ -7,22 +7,22 @@ use rustix::fs::ResolveFlags;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
-/// As much is looked at of a log, and as much told of it.
+/// How much of a log is read, and how many of its errors are quoted.
 const MOST_BYTES: u64 = 16 << 20;
 const MOST_LINES: usize = 8;
 
-/// A failure with the lines of the log that tell of errors, and where there is more.
+/// Adds the log's error lines and its path to a failure of CRIU.
 pub(crate) fn explain(error: Error, directories: &Directories, directory: &Path, name: &str) -> Error {
     let Error::Criu(failure) = error else { return error };
     let errors = errors(directories, name);
-    // The first may be what CRIU has answered.
+    // The answer may already contain one of them.
     let new = errors.iter().filter(|line| !failure.contains(*line));
     let quoted: String = new.map(|line| format!("; {line}")).collect();
     Error::Criu(format!("{failure}{quoted} (see {})", directory.join(name).display()))
 }
 
 fn errors(directories: &Directories, name: &str) -> Vec<String> {
-    // A link would lead to what others have written.
+    // Another user may have put a link there.
     let Ok(file) = files::open_regular(directories.of_log(), name, ResolveFlags::NO_SYMLINKS) else {
         return Vec::new();
     };
@@ -35,7 +35,7 @@ fn errors(directories: &Directories, name: &str) -> Vec<String> {
     errors
 }
 
-/// Text of CRIU's on one line: names of a container's may stand in it.
+/// Makes one line of CRIU's text by escaping control characters, which file names of a container may contain.
 pub(crate) fn line(text: &str) -> String {
     text.trim()
         .chars()

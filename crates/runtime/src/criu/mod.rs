@@ -1,12 +1,13 @@
-//! CRIU, which saves processes and brings them back: asked over a socket, in its own protocol.
+//! Asks CRIU over a socket, in its own protocol, to save processes and restore them.
 //!
-//! `criu swrk 3` serves one request and ends. Between request and answer it sends notifications, and waits
-//! for an answer to each. What it is told is fields of a message, and never part of a line that is taken apart
-//! again; where CRIU itself puts fields together, [`external`] sees to it that they come apart the same way.
+//! `criu swrk 3` serves one request and ends. Before the answer it sends notifications, and waits for an answer to
+//! each. It gets its options as fields of a message, never as part of a line that it would have to split. Where CRIU
+//! itself joins fields, [`external`] checks that they split again the same way.
 //!
-//! CRIU is never killed by us while it saves a container: it may hold its processes in an unnatural state. When our end of
-//! the socket is closed it gives up, and puts them back as they were. A CRIU that restores one is killed if we are told to
-//! end: it may wait for a file for ever, and what it has made so far ends with the container's cgroup.
+//! husk never kills a CRIU that saves a container: its processes may be in a modified state. When husk closes the
+//! socket, CRIU gives up and puts them back as they were. husk kills a CRIU that restores a container if husk itself
+//! is told to end. Such a CRIU may wait for a file for ever, and the processes that it has made end with the
+//! container's cgroup.
 
 pub(crate) mod external;
 pub(crate) mod failure;
@@ -38,20 +39,20 @@ pub(crate) use settings::{ANNOTATION, Directories, options};
 pub use settings::{CgroupMode, Settings, Switch};
 pub(crate) use wire::Message;
 
-/// The oldest CRIU that is asked for anything, of 2021: what namespaces, freezers, notifications and labels
-/// take was all there by then.
+/// The oldest supported CRIU, 3.16 of 2021. It has all that husk uses for namespaces, freezers, notifications and
+/// labels.
 const OLDEST: i32 = 31_600;
 
-/// More than this is no answer.
+/// The largest answer that is accepted.
 const MOST: usize = 40 << 10;
 
-/// A CRIU that serves us.
+/// A running CRIU that serves husk.
 pub(crate) struct Criu {
     process: Child,
     socket: OwnedFd,
 }
 
-/// The command that starts one, to which more may be said.
+/// The command that starts a CRIU, which the caller may extend.
 pub(crate) struct Start {
     pub(crate) command: Command,
     socket: OwnedFd,
@@ -71,7 +72,8 @@ impl Start {
         Ok(Self { command, socket: ours })
     }
 
-    /// Has it started without our standard streams, and out of reach of our terminal's keys.
+    /// Makes it start without husk's standard streams, in a session of its own that the terminal's keys do not
+    /// signal.
     pub(crate) fn silent(mut self) -> Self {
         self.command.new_session();
         self.command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -98,11 +100,11 @@ fn missing() -> Error {
     Error::Criu("criu is not there: install CRIU 3.16 or newer, and see 'criu check'".to_owned())
 }
 
-/// Something that CRIU tells on its way, and waits to be answered.
+/// A notification from CRIU, which waits for an answer.
 pub(crate) struct Notification {
     pub(crate) script: String,
     pub(crate) pid: Option<i32>,
-    /// The descriptor that came with it.
+    /// The descriptor that came with it, if any.
     pub(crate) fd: Option<OwnedFd>,
 }
 
@@ -111,7 +113,7 @@ impl Criu {
         self.process.id()
     }
 
-    /// Asks, hears notifications until there is an answer, and waits for CRIU's end.
+    /// Sends the request, handles notifications until the answer arrives, and waits until CRIU has ended.
     pub(crate) fn serve(
         mut self,
         kind: Kind,
@@ -122,19 +124,19 @@ impl Criu {
         self.end(kind, answer)
     }
 
-    /// Waits for CRIU's end. What it answered counts, if it did.
+    /// Waits until CRIU has ended. An error in `answer` takes precedence over its exit status.
     fn end(&mut self, kind: Kind, answer: Result<Response, Error>) -> Result<Response, Error> {
         tolerate(shutdown(&self.socket, Shutdown::Both), "CRIU may have ended and closed its end");
         let status = self.process.wait()?;
         let answer = answer?;
-        // After that one CRIU waits for more, and calls it a failure that nothing comes.
+        // After a pre-dump CRIU waits for another request, and fails because none arrives.
         if status.success() || kind == Kind::PreDump {
             return Ok(answer);
         }
         Err(Error::Criu(format!("criu failed: type {}: {status}", kind.name())))
     }
 
-    /// As [`serve`](Self::serve), but a signal ends the wait, and CRIU.
+    /// Like [`serve`](Self::serve), but a signal ends the wait and kills CRIU.
     pub(crate) fn serve_unless(
         mut self,
         interrupt: &Interrupt,
@@ -170,7 +172,7 @@ impl Criu {
         }
     }
 
-    /// Hears one thing: an answer, or a notification, which is answered.
+    /// Receives one message. Returns an answer; handles a notification and answers it.
     fn hear(
         &self,
         kind: Kind,
@@ -223,12 +225,12 @@ impl Criu {
     }
 }
 
-/// Asks a CRIU of its own.
+/// Starts a CRIU for one question and returns its answer.
 fn question(kind: Kind, request: &Message) -> Result<Response, Error> {
     Start::new()?.silent().start()?.serve(kind, request, |_| Ok(()))
 }
 
-/// Says what has not been tried: CRIU asks for privileges over the host.
+/// Warns that this is untested without privileges over the host, which CRIU needs.
 pub(crate) fn warn(warn: &mut impl FnMut(&[Warning])) {
     if is_unprivileged() {
         let text = "saving and restoring is untested with rootless containers".to_owned();
@@ -236,7 +238,7 @@ pub(crate) fn warn(warn: &mut impl FnMut(&[Warning])) {
     }
 }
 
-/// Whether CRIU is there and not too old.
+/// Checks that CRIU is installed and not too old.
 pub(crate) fn check() -> Result<(), Error> {
     let version = question(Kind::Version, &protocol::request(Kind::Version, None))?.version;
     if version >= OLDEST {
@@ -246,12 +248,12 @@ pub(crate) fn check() -> Result<(), Error> {
     Err(Error::Criu(format!("CRIU {major}.{minor} is too old: 3.16 or newer is needed")))
 }
 
-/// Whether CRIU and the kernel have this.
+/// Checks that CRIU and the kernel support a feature.
 pub(crate) fn need(feature: Feature) -> Result<(), Error> {
     let answer = question(Kind::FeatureCheck, &protocol::feature_request(feature))?;
     if answer.features.contains(&(feature as u32)) {
         return Ok(());
     }
-    // runc's words.
+    // The wording of runc.
     Err(Error::Criu(format!("criu is missing features: [{feature:?}]")))
 }

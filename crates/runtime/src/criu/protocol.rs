@@ -1,5 +1,4 @@
-//! CRIU's messages (criu, images/rpc.proto), as far as they are used here: the numbers of their fields, and
-//! what an answer says.
+//! CRIU's messages (criu, images/rpc.proto), as far as husk uses them: field numbers, and the parsing of answers.
 
 use super::wire::{Message, Value, fields};
 
@@ -22,7 +21,7 @@ impl Kind {
         Self::ALL.iter().copied().find(|kind| *kind as i32 == number)
     }
 
-    /// Its name in the protocol.
+    /// Returns its name in the protocol.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Dump => "DUMP",
@@ -35,7 +34,7 @@ impl Kind {
     }
 }
 
-/// Fields of `criu_opts`. Those that are a switch are in [`Switch`](super::Switch).
+/// Fields of `criu_opts`. Boolean options are in [`Switch`](super::Switch).
 pub(crate) mod option {
     pub(crate) const IMAGES_DIR_FD: u32 = 1;
     pub(crate) const PID: u32 = 2;
@@ -64,16 +63,16 @@ pub(crate) mod option {
     pub(crate) const LSM_MOUNT_CONTEXT: u32 = 63;
 }
 
-/// What the running CRIU and kernel are asked for: fields of `criu_features`.
+/// Features to query in CRIU and the kernel: fields of `criu_features`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feature {
-    /// Pages that were written since the last look.
+    /// Tracking of pages that were written since the last dump.
     MemTrack = 1,
-    /// Pages that come when they are used.
+    /// Pages that are loaded when they are used.
     LazyPages = 2,
 }
 
-/// A request with options.
+/// Encodes a request with options.
 pub(crate) fn request(kind: Kind, options: Option<&Message>) -> Message {
     let mut request = Message::default();
     request.number(1, kind as i32);
@@ -83,7 +82,7 @@ pub(crate) fn request(kind: Kind, options: Option<&Message>) -> Message {
     request
 }
 
-/// The question whether there is this feature.
+/// Encodes the question whether a feature is supported.
 pub(crate) fn feature_request(feature: Feature) -> Message {
     let mut features = Message::default();
     features.flag(feature as u32, true);
@@ -92,46 +91,46 @@ pub(crate) fn feature_request(feature: Feature) -> Message {
     request
 }
 
-/// The answer to a notification.
+/// Encodes the answer to a notification.
 pub(crate) fn go_on() -> Message {
     let mut request = request(Kind::Notify, None);
     request.flag(3, true);
     request
 }
 
-/// A pair of strings, as `ext_mount_map`, `join_namespace` and `cgroup_root` are.
+/// Encodes a pair of strings: `ext_mount_map`, `join_namespace`, `cgroup_root`.
 pub(crate) fn pair(first: impl AsRef<[u8]>, second: impl AsRef<[u8]>) -> Message {
     let mut pair = Message::default();
     pair.bytes(1, first).bytes(2, second);
     pair
 }
 
-/// A string with a number: `inherit_fd`, `criu_page_server_info`.
+/// Encodes a string with a number: `inherit_fd`, `criu_page_server_info`.
 pub(crate) fn numbered(name: impl AsRef<[u8]>, number: i32) -> Message {
     let mut numbered = Message::default();
     numbered.bytes(1, name).number(2, number);
     numbered
 }
 
-/// What CRIU says.
+/// A message from CRIU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Response {
     pub(crate) kind: Option<Kind>,
     pub(crate) success: bool,
-    /// What a notification is called.
+    /// The name of a notification.
     pub(crate) script: String,
-    /// The first process of the tree, in our pid namespace, of a notification.
+    /// In a notification: the first process of the tree, as a pid of husk's pid namespace.
     pub(crate) pid: Option<i32>,
     pub(crate) errno: i32,
     pub(crate) message: String,
-    /// Fields of `criu_features` that are there.
+    /// The fields of `criu_features` that are supported.
     pub(crate) features: Vec<u32>,
     /// As one number: 31701 is 3.17.1.
     pub(crate) version: i32,
 }
 
 impl Response {
-    /// Reads a message, if it is one.
+    /// Parses a message. `None` if it is malformed.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let mut response = Self::default();
         let text = |value: Value<'_>| value.bytes().map(|text| String::from_utf8_lossy(text).into_owned());

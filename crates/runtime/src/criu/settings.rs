@@ -1,4 +1,4 @@
-//! What can be asked of both, checkpoint and restore, and how CRIU is told.
+//! The settings that checkpoint and restore share, and their encoding for CRIU.
 
 use super::Message;
 use super::protocol::option;
@@ -11,18 +11,17 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// What checkpoint and restore are asked alike.
+/// The settings that checkpoint and restore share.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Where the images are.
+    /// The directory of the images.
     pub images: PathBuf,
-    /// Where CRIU works and writes its log, if not there.
+    /// The directory where CRIU works and writes its log, if not `images`.
     pub work: Option<PathBuf>,
-    /// What is turned on.
     pub switches: Vec<Switch>,
-    /// What CRIU does with cgroups.
+    /// How CRIU handles cgroups.
     pub cgroups: CgroupMode,
-    /// The file of CRIU's own options, an absolute path, if not the usual one.
+    /// The file of CRIU's own options, an absolute path. `None` for the usual one.
     pub configuration: Option<PathBuf>,
 }
 
@@ -32,47 +31,47 @@ impl Settings {
     }
 }
 
-/// Something to turn on, by the number of its field in `criu_opts`.
+/// A boolean option, with its field number in `criu_opts`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
-    /// The container runs on.
+    /// Leave the container running.
     LeaveRunning = 3,
-    /// Sockets of the Unix domain whose other end is elsewhere.
+    /// Allow Unix sockets whose peer is outside of the container.
     ExtUnixSk = 4,
-    /// TCP connections that are open.
+    /// Allow open TCP connections.
     TcpEstablished = 5,
-    /// A session whose leader is elsewhere.
+    /// Allow a session whose leader is outside of the container.
     ShellJob = 7,
-    /// Locks on files.
+    /// Allow file locks.
     FileLocks = 8,
-    /// Pages that a newer image has are dropped from an older one.
+    /// Drop pages from an older image that a newer one has.
     AutoDedup = 16,
-    /// Files that have no name any more get one.
+    /// Give unlinked files a name.
     LinkRemap = 18,
-    /// TCP connections that are about to be are left out.
+    /// Skip TCP connections that are not yet established.
     TcpSkipInFlight = 46,
-    /// Pages come when they are used.
+    /// Load pages when they are used.
     LazyPages = 48,
 }
 
-/// What CRIU does with cgroups: `criu_cg_mode`.
+/// How CRIU handles cgroups: `criu_cg_mode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CgroupMode {
-    /// Nothing.
+    /// Leaves them alone.
     Ignore = 0,
-    /// Properties of those that it makes.
+    /// Restores properties of the cgroups that it makes.
     Soft = 3,
-    /// Properties of all.
+    /// Restores properties of all cgroups.
     Full = 4,
-    /// Properties of all, none of which may be there.
+    /// Restores properties of all cgroups, none of which may exist before.
     Strict = 5,
-    /// What it does if it is not told.
+    /// CRIU's default.
     #[default]
     Default = 6,
 }
 
 impl CgroupMode {
-    /// The mode of this name; without a name, the one that CRIU has without being told.
+    /// Returns the mode of this name. An empty name is CRIU's default.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         match name {
@@ -86,24 +85,24 @@ impl CgroupMode {
     }
 }
 
-/// Where images and logs are, open for as long as CRIU looks for them among our descriptors.
+/// The directories of images and logs. They stay open while CRIU opens them through husk's descriptors.
 pub(crate) struct Directories {
     pub(crate) images: OwnedFd,
     work: Option<OwnedFd>,
 }
 
 impl Directories {
-    /// Opens both. The one to work in is made if it is not there.
+    /// Opens both directories. Makes the work directory if it does not exist.
     pub(crate) fn open(settings: &Settings) -> Result<Self, Error> {
         let images = open_directory(&settings.images)?;
         let work = settings.work.as_deref().map(|work| make(work).and_then(|()| open_directory(work)));
         Ok(Self { images, work: work.transpose()? })
     }
 
-    /// Looks whether everything among the images is a file or a directory: CRIU opens what it finds there, and would wait
-    /// for ever for the other end of a fifo. What [`clear`](Self::clear) will take away is not looked at.
+    /// Checks that every image is a regular file or a directory. CRIU opens every entry, and would wait for ever at a
+    /// FIFO. Files that [`clear`](Self::clear) will remove are not checked.
     pub(crate) fn check_images(&self, cleared: [&str; 2]) -> Result<(), Error> {
-        /// More is no chain that anybody makes.
+        /// A longer chain is taken for a loop.
         const LONGEST_CHAIN: usize = 1000;
         let cleared: &[&str] = if self.work.is_none() { &cleared } else { &[] };
         let mut parent = check_directory(self.images.as_fd(), cleared)?;
@@ -116,7 +115,7 @@ impl Directories {
         Err(Error::Criu("the chain of parent images has no end".to_owned()))
     }
 
-    /// Says where they are.
+    /// Adds their descriptors to the options.
     pub(crate) fn tell(&self, options: &mut Message) {
         options.number(option::IMAGES_DIR_FD, Fd::of(&self.images).number());
         if let Some(work) = &self.work {
@@ -124,7 +123,8 @@ impl Directories {
         }
     }
 
-    /// Takes away what stands where CRIU is going to write: it goes where links lead, and waits for who reads from a fifo.
+    /// Removes files at the paths that CRIU will write. CRIU would follow a symlink, or wait for the reader of a
+    /// FIFO.
     pub(crate) fn clear(&self, names: [&str; 2]) -> Result<(), Error> {
         for name in names {
             match unlinkat(self.of_log(), name, AtFlags::empty()) {
@@ -135,15 +135,15 @@ impl Directories {
         Ok(())
     }
 
-    /// Where CRIU writes its log.
+    /// Returns the directory of CRIU's log.
     pub(crate) fn of_log(&self) -> &OwnedFd {
         self.work.as_ref().unwrap_or(&self.images)
     }
 }
 
-/// Looks at one directory of images. Returns the directory of those that they add to, if there is one.
+/// Checks one directory of images. Returns the directory of its parent images, if there is one.
 fn check_directory(directory: BorrowedFd<'_>, cleared: &[&str]) -> Result<Option<OwnedFd>, Error> {
-    /// A link to those (criu, `CR_PARENT_LINK`).
+    /// The link to the parent images (criu, `CR_PARENT_LINK`).
     const PARENT: &str = "parent";
     let failed = |act, name: &str, errno: Errno| Error::file(act, name, errno);
     for entry in Dir::read_from(directory).map_err(|errno| failed("read", "images", errno))? {
@@ -154,7 +154,7 @@ fn check_directory(directory: BorrowedFd<'_>, cleared: &[&str]) -> Result<Option
         }
         let found = match statat(directory, entry.file_name(), AtFlags::empty()) {
             Ok(found) => FileType::from_raw_mode(found.st_mode),
-            // A link that leads nowhere keeps nobody waiting.
+            // A dangling link cannot make CRIU wait.
             Err(Errno::NOENT) => continue,
             Err(errno) => return Err(failed("look at the image", &name, errno)),
         };
@@ -170,7 +170,7 @@ fn check_directory(directory: BorrowedFd<'_>, cleared: &[&str]) -> Result<Option
     }
 }
 
-/// Makes a directory that only we look into, unless it is there.
+/// Makes a directory that only the caller can access, unless it exists.
 fn make(path: &Path) -> Result<(), Error> {
     match mkdirat(CWD, path, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
@@ -183,14 +183,14 @@ fn open_directory(path: &Path) -> Result<OwnedFd, Error> {
     open(path, flags, Mode::empty()).map_err(|errno| Error::file("open", path, errno))
 }
 
-/// The annotation that names a file of criu's options.
+/// The annotation that names a file of CRIU's options.
 pub(crate) const ANNOTATION: &str = "org.criu.config";
 
-/// What users of runc have written for it.
+/// The default, which is the file that runc uses.
 const CONFIGURATION: &str = "/etc/criu/runc.conf";
 
-/// The file of CRIU's options. They name scripts that CRIU runs, so the caller decides which file it is: an annotation, which
-/// whoever wrote an image may have put there, can name no other.
+/// Returns the file of CRIU's options. The file can name scripts that CRIU runs, so the caller decides which file it
+/// is. An annotation can name no other file, because the author of an image may have written it.
 fn configuration<'s>(
     settings: &'s Settings,
     annotations: &BTreeMap<String, String>,
@@ -208,7 +208,7 @@ fn configuration<'s>(
     }
 }
 
-/// The options that both have.
+/// Encodes the options that checkpoint and restore share.
 pub(crate) fn options(
     settings: &Settings,
     log: &str,
@@ -220,16 +220,16 @@ pub(crate) fn options(
         .number(option::LOG_LEVEL, 4)
         .bytes(option::LOG_FILE, log)
         .flag(option::NOTIFY_SCRIPTS, true)
-        // For who does not know the second.
+        // For a CRIU that does not know `MANAGE_CGROUPS_MODE`.
         .flag(option::MANAGE_CGROUPS, true)
         .number(option::MANAGE_CGROUPS_MODE, settings.cgroups as i32)
-        // Neither have we made the devices of a network namespace, nor do we make them again.
+        // husk neither makes a network namespace's devices nor restores them.
         .number(option::EMPTY_NS, i64::from(Namespaces::NET.bits()))
         .flag(option::ORPHAN_PTS_MASTER, true);
     for switch in &settings.switches {
         options.flag(*switch as u32, true);
     }
-    // What stands in that file goes before what is said here.
+    // The file's options override these.
     options.bytes(option::CONFIG_FILE, configuration.as_os_str().as_bytes());
     Ok(options)
 }

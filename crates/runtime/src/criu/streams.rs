@@ -1,6 +1,5 @@
-//! The standard streams that a container was given. Those that are pipes have their other end elsewhere: at restore
-//! their place is taken by the streams of who restores it. They are written down beside the images, in the
-//! file and the form that runc has for that.
+//! Records a container's standard streams. At restore, the caller's streams replace those that are pipes, whose other
+//! ends are outside of the container. The record is beside the images, in the file and format that runc uses.
 
 use crate::criu::Message;
 use crate::criu::protocol::{numbered, option};
@@ -17,10 +16,10 @@ use std::os::fd::OwnedFd;
 
 const FILE: &str = "descriptors.json";
 
-/// More than this is no such list.
+/// The most that is read of the file.
 const MOST: u64 = 1 << 20;
 
-/// What we give to a container that has no terminal.
+/// Returns the names of the streams that husk gives to a container. Empty if it has a terminal.
 pub(crate) fn ours(container: &Container) -> Vec<String> {
     let terminal = container.process.as_ref().map_or(Terminal::No, |process| process.terminal);
     if terminal != Terminal::No {
@@ -30,14 +29,14 @@ pub(crate) fn ours(container: &Container) -> Vec<String> {
     (0..3).map(|number| name(number).to_string_lossy().into_owned()).collect()
 }
 
-/// Writes down what the container was given.
+/// Writes the container's streams to the images.
 pub(crate) fn keep(record: &Record, images: &OwnedFd) -> Result<(), Error> {
     let text = serde_json::to_vec(&record.streams).map_err(Error::Record)?;
     whole::write(images, FILE.as_ref(), Mode::RUSR | Mode::WUSR, &text)
         .map_err(|reason| Error::file("write", FILE, reason))
 }
 
-/// Puts our standard streams in the place of pipes. What the list says otherwise is nothing to us.
+/// Tells CRIU to replace each pipe by husk's standard stream of that number. Other entries are ignored.
 pub(crate) fn replace(images: &OwnedFd, options: &mut Message) -> Result<(), Error> {
     let mut text = Vec::new();
     match files::open_regular(images, FILE, ResolveFlags::NO_SYMLINKS) {
@@ -54,7 +53,7 @@ pub(crate) fn replace(images: &OwnedFd, options: &mut Message) -> Result<(), Err
     Ok(())
 }
 
-/// `pipe:[4711]`.
+/// Whether the name of a stream is that of a pipe: `pipe:[4711]`.
 fn is_pipe(stream: &str) -> bool {
     let inode = stream.strip_prefix("pipe:[").and_then(|rest| rest.strip_suffix(']'));
     inode.is_some_and(|inode| inode.parse::<u64>().is_ok())

@@ -1,12 +1,12 @@
-//! The part of protobuf's encoding that CRIU's messages need: numbers, and bytes with their length
-//! before them (protobuf.dev, "Encoding"). Knows no message.
+//! The part of protobuf's encoding that CRIU's messages need: numbers, and length-prefixed bytes (protobuf.dev,
+//! "Encoding"). It knows no message types.
 
-/// A message being written.
+/// A message that is being encoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Message(Vec<u8>);
 
 impl Message {
-    /// Adds a number. A negative one is written in two's complement.
+    /// Adds a number. A negative one is encoded in two's complement.
     pub(crate) fn number(&mut self, field: u32, value: impl Into<i64>) -> &mut Self {
         self.varint(u64::from(field) << 3 | NUMBER);
         self.varint(value.into().cast_unsigned());
@@ -33,7 +33,7 @@ impl Message {
         &self.0
     }
 
-    /// Seven bits at a time, the lowest first; all but the last are marked.
+    /// Writes seven bits at a time, the lowest first. All bytes except the last have the top bit set.
     fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.0.push(low_bits(value) | 0x80);
@@ -48,7 +48,7 @@ const EIGHT: u64 = 1;
 const BYTES: u64 = 2;
 const FOUR: u64 = 5;
 
-/// What a field holds.
+/// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value<'a> {
     Number(u64),
@@ -56,10 +56,10 @@ pub(crate) enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// A number of 32 bits.
+    /// Returns the value as a 32-bit number.
     pub(crate) fn number(self) -> Option<i32> {
         match self {
-            // Sign-extended to 64 bits where it is negative; the upper half says nothing more.
+            // A negative number is sign-extended to 64 bits.
             Self::Number(value) => i32::try_from(value.cast_signed()).ok(),
             Self::Bytes(_) => None,
         }
@@ -73,8 +73,8 @@ impl<'a> Value<'a> {
     }
 }
 
-/// The fields of a message, in their order, or nothing if it is none. What has a fixed length, which
-/// nobody here asks for, is left out.
+/// Returns the fields of a message in order, or `None` if it is malformed. Skips fixed-length fields, which are not
+/// used.
 pub(crate) fn fields(mut bytes: &[u8]) -> Option<Vec<(u32, Value<'_>)>> {
     let mut fields = Vec::new();
     while !bytes.is_empty() {

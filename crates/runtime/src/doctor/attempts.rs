@@ -1,6 +1,6 @@
-//! What is tried rather than guessed, each in a process of its own that ends with it.
+//! Attempts at privileged operations, each in a child process, which gives surer answers than guessing.
 //!
-//! The process performs a list in a copy of our memory. When it has come to the end it is killed.
+//! The child performs a list of steps in a copy of husk's memory. After the last step it is killed.
 
 use crate::error::Error;
 use husk_bundle::container::IdMapping;
@@ -12,40 +12,41 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 use rustix::process::{Gid, Uid, getegid, geteuid};
 use std::ffi::CStr;
 
-/// Whether it can be done.
+/// The result of an attempt.
 pub(super) type Outcome = Result<(), Errno>;
 
-/// Namespaces without a user namespace, for which privileges are needed.
+/// Makes namespaces without a user namespace, which needs privileges.
 pub(super) fn namespaces() -> Outcome {
     let all = [Namespaces::PID, Namespaces::NET, Namespaces::IPC, Namespaces::UTS, Namespaces::CGROUP];
     let namespaces = all.into_iter().fold(Namespaces::MOUNT, |all, one| all | one);
     attempt(&[Step::Unshare { namespaces }])
 }
 
-/// A user namespace, by somebody without privileges.
+/// Makes a user namespace without privileges.
 pub(super) fn user_namespace() -> Outcome {
     in_user_namespace(Namespaces::EMPTY, &[])
 }
 
-/// A file system in it. What gives who is in one no privileges lets it be made, and refuses this.
+/// Makes a file system in a user namespace. A machine that grants no privileges there allows the namespace but not
+/// this.
 pub(super) fn mount() -> Outcome {
     in_user_namespace(Namespaces::MOUNT, &file_system(c"tmpfs", None))
 }
 
-/// A procfs, which the kernel refuses where one that is there is covered in part (`mount_too_revealing`).
+/// Makes a procfs. The kernel refuses that if the existing one is partly covered (`mount_too_revealing`).
 pub(super) fn procfs() -> Outcome {
-    // The pid namespace holds for children: the list goes on in its first process.
+    // A new pid namespace applies to children only, so the list continues in its first process.
     let mut steps = vec![Step::CloneParent { namespaces: Namespaces::EMPTY }];
     steps.extend(file_system(c"proc", None));
     in_user_namespace(Namespaces::MOUNT | Namespaces::PID, &steps)
 }
 
-/// An overlay, which is what images are put together by.
+/// Makes an overlay, which engines need to assemble images.
 pub(super) fn overlay() -> Outcome {
     in_user_namespace(Namespaces::MOUNT, &file_system(c"overlay", Some((c"lowerdir", c"/etc:/usr"))))
 }
 
-/// A mount of the root file system with other ids.
+/// Makes an idmapped mount of the root file system.
 pub(super) fn idmapped_mount() -> Outcome {
     let map = || vec![IdMapping { container_id: 0, host_id: 1, size: 1 }];
     let Ok(users) = crate::child::trees::make(&(map(), map())) else { return Err(Errno::NOSPC) };
@@ -53,7 +54,7 @@ pub(super) fn idmapped_mount() -> Outcome {
     mount_setattr_idmap(Fd::of(&tree), Extent::Top, Fd::of(&users))
 }
 
-/// A process with all the ids that a user has been given: by newuidmap, and who may use it.
+/// Runs a process with all the ids that the user has been given, by means of newuidmap and newgidmap.
 pub(super) fn many_ids(uids: [u32; 2], gids: [u32; 2]) -> Result<(), Error> {
     let maps = |own: u32, [first, count]: [u32; 2]| {
         [IdMap { inside: 0, outside: own, count: 1 }, IdMap { inside: 1, outside: first, count }]
@@ -64,7 +65,7 @@ pub(super) fn many_ids(uids: [u32; 2], gids: [u32; 2]) -> Result<(), Error> {
     Ok(command.status().map(drop)?)
 }
 
-/// Does it in a user namespace and others that belong to it. Root tries it as nobody.
+/// Performs steps in a new user namespace and `others` that belong to it. Root tries it as nobody.
 fn in_user_namespace(others: Namespaces, then: &[Step<'static>]) -> Outcome {
     let mut steps = as_nobody();
     steps.push(Step::Unshare { namespaces: Namespaces::USER | others });
@@ -72,7 +73,8 @@ fn in_user_namespace(others: Namespaces, then: &[Step<'static>]) -> Outcome {
     attempt(&steps)
 }
 
-/// The steps by which root becomes a user without privileges. Root without the privilege to do so is one already.
+/// Returns the steps by which root becomes an unprivileged user. Empty if the caller lacks the privilege, because
+/// then it already is one.
 fn as_nobody() -> Vec<Step<'static>> {
     const NOBODY: u32 = 65534;
     let steps = [
@@ -84,7 +86,7 @@ fn as_nobody() -> Vec<Step<'static>> {
     if may { steps.to_vec() } else { Vec::new() }
 }
 
-/// A new file system, mounted nowhere.
+/// Returns the steps that make a new file system, which is not mounted.
 fn file_system(fstype: &'static CStr, option: Option<(&'static CStr, &'static CStr)>) -> Vec<Step<'static>> {
     let fs = Reg::new(0).expect("the first register");
     let mut steps = vec![Step::Fsopen { fstype, out: fs }];
@@ -93,15 +95,15 @@ fn file_system(fstype: &'static CStr, option: Option<(&'static CStr, &'static CS
     steps
 }
 
-/// Performs the steps in a process of its own, and says whether it came to their end.
+/// Performs the steps in a child process. Returns the error of the step that fails.
 fn attempt(steps: &[Step<'static>]) -> Outcome {
     let steps = steps.to_vec();
     let mut command = Command::of_steps(move |writer| {
         writer.push(Step::ParentDeathSignal { signal: Signal::KILL, parent: None });
-        // Among them its copy of our end of the channel, without which it ends when we do.
+        // Closes also the child's copy of husk's end of the channel. So the child ends when husk does.
         writer.push(Step::CloseOthers { first: Fd::FIRST_EXTRA, keep: None });
         steps.iter().for_each(|step| writer.push(*step));
-        // Never answered: it is killed.
+        // Never answered: the child is killed.
         writer.push(Step::Request { what: Request::Parked });
         Ok(())
     });
@@ -112,7 +114,7 @@ fn attempt(steps: &[Step<'static>]) -> Outcome {
     });
     outcome.map_err(|error| match error.reason() {
         Reason::Errno(errno) => errno,
-        // By a filter of system calls, which is a refusal.
+        // Killed by a seccomp filter, which is a refusal.
         _ => Errno::PERM,
     })
 }

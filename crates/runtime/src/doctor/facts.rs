@@ -1,4 +1,4 @@
-//! What is found on a machine. Plain data: tests write down machines that are not there.
+//! The facts about a machine. They are plain data, so that tests can describe other machines.
 
 use super::attempts::{self, Outcome};
 use crate::host::seal::{self, Sealed};
@@ -15,94 +15,86 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// What was found.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     /// The kernel's release.
     pub(super) release: String,
-    /// `openat2`, which is refused where nothing newer is known either.
+    /// Whether `openat2` works. A seccomp filter that refuses it is older than the system calls that husk needs.
     pub(super) openat2: Outcome,
-    /// Who asks.
     pub(super) euid: u32,
-    /// Namespaces, by who asks.
+    /// Whether the caller can make namespaces.
     pub(super) namespaces: Outcome,
-    /// User namespaces, by somebody without privileges.
+    /// What an unprivileged process can do in user namespaces.
     pub(super) users: UserNamespaces,
-    /// How husk gets out of a container's reach; root's containers only.
+    /// How husk can protect its binary from containers. `None` unless root asks.
     pub(super) seal: Option<Result<Sealed, String>>,
-    /// `newuidmap` and `newgidmap`, where they are, and whether they have privileges.
+    /// The paths of `newuidmap` and `newgidmap`, and whether these have privileges.
     pub(super) helpers: [Option<(PathBuf, bool)>; 2],
-    /// How many ids of users and of groups there are for who asks, beside their own.
+    /// How many subordinate user and group ids the caller has.
     pub(super) subids: [u64; 2],
-    /// Whether a process can have them; unless there are none, or for root, who needs no help.
+    /// Whether a process can be given these ids. `None` if there are none, and for root, who needs no helpers.
     pub(super) many_ids: Option<Result<(), String>>,
-    /// The cgroups.
     pub(super) cgroups: Cgroups,
-    /// Systemd's version, or why it does not answer; none where it does not run.
+    /// systemd's version, or why it does not answer. `None` if it does not run.
     pub(super) systemd: Option<Result<u32, String>>,
-    /// What filters of system calls can do, if there are any.
+    /// The actions that seccomp filters can take. `None` if the kernel does not support filters.
     pub(super) seccomp: Option<String>,
-    /// Whether there is AppArmor.
     pub(super) apparmor: bool,
-    /// Whether there is SELinux.
     pub(super) selinux: bool,
-    /// The version of Landlock's interface.
+    /// The version of Landlock's ABI.
     pub(super) landlock: Result<u32, Errno>,
-    /// A mount of the root file system with other ids; root only.
+    /// Whether the root file system can be mounted with mapped ids. `None` unless root asks.
     pub(super) idmapped_mount: Option<Outcome>,
-    /// Where criu is.
     pub(super) criu: Option<PathBuf>,
-    /// The bound of open files.
+    /// The hard limit of open files. `None` if there is no limit.
     pub(super) most_files: Option<u64>,
-    /// Whether it can be raised.
+    /// Whether the caller can raise hard limits.
     pub(super) may_raise_limits: bool,
 }
 
-/// User namespaces, by somebody without privileges.
+/// What an unprivileged process can do in user namespaces.
 #[derive(Clone, Debug)]
 pub(super) struct UserNamespaces {
-    /// Whether one can be made.
+    /// Whether it can make one.
     pub(super) made: Outcome,
-    /// Whether a file system can be mounted in one.
+    /// Whether it can make a file system there.
     pub(super) mount: Outcome,
-    /// Whether that can be a procfs.
+    /// Whether it can make a procfs there.
     pub(super) procfs: Outcome,
-    /// Whether that can be an overlay.
+    /// Whether it can make an overlay there.
     pub(super) overlay: Outcome,
     /// `user.max_user_namespaces`.
     pub(super) most: Option<u64>,
-    /// `kernel.unprivileged_userns_clone`, which Debian's kernels had.
+    /// `kernel.unprivileged_userns_clone` of Debian's older kernels.
     pub(super) debian: Option<u64>,
-    /// `kernel.apparmor_restrict_unprivileged_userns`, which Ubuntu's have.
+    /// `kernel.apparmor_restrict_unprivileged_userns` of Ubuntu's kernels.
     pub(super) ubuntu: Option<u64>,
 }
 
 /// The cgroups that containers can have.
 #[derive(Clone, Debug)]
 pub(super) struct Cgroups {
-    /// Which there are.
     pub(super) kind: Hierarchies,
-    /// Whose a container's could be: root's at the top, or those of a user.
+    /// The controllers of the cgroup below which containers get theirs: the top for root, a user's own otherwise.
     pub(super) controllers: Vec<String>,
-    /// Whether who asks may make some.
+    /// Whether the caller may make cgroups there.
     pub(super) writable: bool,
 }
 
-/// Which cgroups there are.
+/// The cgroup hierarchies of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hierarchies {
-    /// None.
     None,
-    /// Version 1.
+    /// Version 1 only.
     V1,
-    /// Version 1, and version 2 beside it without controllers.
+    /// Version 1, beside a version 2 without controllers.
     Hybrid,
-    /// Version 2.
+    /// Version 2 only.
     V2,
 }
 
 impl Facts {
-    /// Looks at this machine.
+    /// Collects the facts about this machine.
     pub(super) fn gather() -> Self {
         let euid = geteuid().as_raw();
         let is_root = euid == 0;
@@ -158,7 +150,7 @@ impl Facts {
     }
 }
 
-/// The cgroups of who asks.
+/// Examines the cgroups that the caller can use.
 fn cgroups(is_root: bool) -> Cgroups {
     let is_writable = |path: &Path| accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok();
     let top = Path::new("/sys/fs/cgroup");
@@ -168,7 +160,7 @@ fn cgroups(is_root: bool) -> Cgroups {
             let own = files::read_procfs("/proc/self/cgroup").unwrap_or_default();
             let own = own.lines().find_map(|line| line.strip_prefix("0::")).map(below);
             let uid = geteuid().as_raw();
-            // What systemd has for a user wherever they logged in from.
+            // systemd gives a user this cgroup, however the user logged in.
             let users = below(&format!("user.slice/user-{uid}.slice/user@{uid}.service"));
             let mut places = if is_root { vec![top.to_owned()] } else { vec![users] };
             places.extend(own.filter(|_| !is_root));
@@ -192,7 +184,7 @@ fn cgroups(is_root: bool) -> Cgroups {
     }
 }
 
-/// The ranges that a user has in a list of subuid(5), the first and how many.
+/// Returns a user's ranges in a list of subuid(5), each as first id and count.
 fn ranges(file: &Path, uid: u32, name: Option<&str>) -> Vec<[u32; 2]> {
     let list = fs::read_to_string(file).unwrap_or_default();
     let uid = uid.to_string();
@@ -205,7 +197,7 @@ fn ranges(file: &Path, uid: u32, name: Option<&str>) -> Vec<[u32; 2]> {
     list.lines().filter_map(range).collect()
 }
 
-/// Whether a program has privileges that its caller has not: as root's with the bit for it, or by capabilities.
+/// Whether a program gives its caller privileges: root's by the setuid bit, or file capabilities.
 fn has_privileges(path: &Path) -> bool {
     const SETUID: u32 = 0o4000;
     let is_setuid = |found: fs::Metadata| found.uid() == 0 && found.mode() & SETUID != 0;

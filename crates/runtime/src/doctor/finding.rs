@@ -1,29 +1,24 @@
-//! What the doctor has to say about one topic.
+//! A finding of `doctor` about one topic.
 
 use serde::Serialize;
 
-/// Something that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What.
     pub topic: &'static str,
-    /// Whether it is as it should be.
     pub verdict: Verdict,
-    /// What was found.
     pub text: String,
-    /// What to do about it.
+    /// How to fix it, if it needs fixing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
 
-/// Whether something is as it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It is.
+    /// Everything works.
     Ok,
-    /// Some containers will miss something.
+    /// Some containers will lack something.
     Warning,
-    /// There can be no containers for who asks.
+    /// The caller cannot run containers.
     Problem,
 }

@@ -1,24 +1,24 @@
-//! From what was found to what it means and what to do. Pure.
+//! Turns facts into findings: what they mean, and how to fix problems. It does no I/O.
 
 use super::facts::{Facts, Hierarchies, UserNamespaces};
 use super::finding::{Finding, Verdict};
 use crate::host::seal::Sealed;
 use husk_script::sys::Errno;
 
-/// The oldest kernel that has all that is used without asking.
+/// The oldest kernel with every feature that husk uses without checking.
 const OLDEST: (u32, u32) = (5, 14);
 
-/// What to do for a user who has no ids beside their own.
+/// The fix for a user without subordinate ids.
 const SUBIDS: &str = "usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER";
 
-/// A finding for everything that was looked at, in the order in which things fail.
+/// Returns a finding for every topic, in the order in which failures would occur.
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut found = vec![kernel(facts), calls(facts)];
     found.push(if facts.euid == 0 { namespaces(facts) } else { user_namespaces(facts) });
     if facts.euid == 0 {
         found.push(user_namespaces(facts));
     }
-    // Without them there is nothing to be said of what is in them.
+    // Without user namespaces there is nothing to say about file systems in them.
     if facts.users.made.is_ok() && facts.users.mount.is_ok() {
         found.extend([procfs(facts), overlay(facts)]);
     }
@@ -41,7 +41,7 @@ impl Finding {
 }
 
 impl Facts {
-    /// How bad it is if something is missing that only users need.
+    /// Returns the severity of a lack that affects unprivileged users only.
     fn for_users(&self) -> Verdict {
         if self.euid == 0 { Verdict::Warning } else { Verdict::Problem }
     }
@@ -326,7 +326,7 @@ fn idmapped_mounts(facts: &Facts) -> Option<Finding> {
 
 fn limits(facts: &Facts) -> Finding {
     const TOPIC: &str = "limits";
-    /// What engines ask for, unless they are told otherwise.
+    /// The limit that engines ask for by default.
     const WANTED: u64 = 1_048_576;
     match facts.most_files {
         Some(most) if most < WANTED && !facts.may_raise_limits && facts.euid == 0 => Finding::bad(
@@ -364,7 +364,7 @@ mod tests {
     use super::*;
     use crate::doctor::facts::Cgroups;
 
-    /// A machine on which everything works, for root.
+    /// Returns the facts of a machine on which everything works, for root.
     fn good() -> Facts {
         Facts {
             release: "6.12.3-generic".into(),
@@ -401,7 +401,7 @@ mod tests {
         }
     }
 
-    /// The same for a user.
+    /// Like [`good`], for an unprivileged user.
     fn users() -> Facts {
         Facts {
             euid: 1000,
@@ -413,7 +413,7 @@ mod tests {
         }
     }
 
-    /// What is not as it should be, and what is said to do about it.
+    /// Asserts that there is exactly one finding that is not `Ok`, and that its fix contains `fix`.
     #[track_caller]
     fn finds(facts: &Facts, topic: &str, verdict: Verdict, fix: &str) {
         let found = judge(facts);

@@ -1,7 +1,7 @@
-//! `doctor`: whether this machine can run containers, and what to do about it.
+//! `doctor`: reports whether this machine can run containers, and how to fix what is missing.
 //!
-//! `Facts` are what was found, most of it by trying in a process of its own; `judge` makes findings of
-//! them and looks at nothing. Nothing here changes the machine.
+//! `Facts` holds what was found, most of it by attempts in a separate process. `judge` turns facts into findings and
+//! looks at nothing else. Nothing here changes the machine.
 
 mod attempts;
 mod facts;
@@ -13,7 +13,7 @@ use judge::judge;
 
 pub use finding::{Finding, Verdict};
 
-/// Looks at the machine, as who asks sees it.
+/// Examines the machine as the caller sees it.
 #[must_use]
 pub fn examine() -> Vec<Finding> {
     judge(&Facts::gather())

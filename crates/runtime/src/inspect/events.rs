@@ -1,4 +1,4 @@
-//! `events`: what a container uses, and that its memory has run out.
+//! `events`: reports a container's resource usage and when it runs out of memory.
 
 use crate::cgroups;
 use crate::error::Error;
@@ -14,49 +14,47 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// What is told of a container, with runc's names.
+/// A report about a container, with runc's field names.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Event {
-    /// What it uses.
+    /// The container's resource usage.
     Stats {
-        /// Its name.
+        /// The container's id.
         id: String,
-        /// What it uses.
         data: Box<Used>,
     },
-    /// The kernel ran out of its memory.
+    /// The kernel killed a process because the container's memory limit was reached.
     Oom {
-        /// Its name.
+        /// The container's id.
         id: String,
     },
 }
 
-/// What a container uses.
+/// A container's resource usage.
 #[derive(Clone, Debug, Serialize)]
 pub struct Used {
-    /// By its cgroup.
+    /// What its cgroup counts.
     #[serde(flatten)]
     pub cgroup: Stats,
-    /// Of resctrl.
     pub intel_rdt: Resctrl,
-    /// Of the network, which the runtime makes none of.
+    /// Always `None`, because husk makes no network interfaces.
     pub network_interfaces: Option<()>,
 }
 
-/// What a container has of resctrl.
+/// A container's resctrl group.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Resctrl {
-    /// Its group's shares.
+    /// The contents of the group's `schemata`. `None` if there is no group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schemata: Option<String>,
 }
 
-/// What a container uses now.
+/// Returns the container's current resource usage.
 ///
 /// # Errors
 ///
-/// If it has ended.
+/// If it has no live process, or no cgroup.
 pub fn stats(store: &Store, id: &str) -> Result<Event, Error> {
     let entry = store.entry(id)?;
     let record = entry.read()?;
@@ -72,17 +70,17 @@ fn not_running(id: &str) -> Error {
 
 fn used(record: &Record, cgroup: &Cgroup) -> Result<Event, Error> {
     let group = record.resctrl.as_ref().map(|membership| membership.group.join("schemata"));
-    // Tolerated: a group that is gone has none.
+    // Tolerated: a group may have been removed.
     let schemata = group.and_then(|file| fs::read_to_string(file).ok());
     let data = Used { cgroup: cgroup.stats()?, intel_rdt: Resctrl { schemata }, network_interfaces: None };
     Ok(Event::Stats { id: record.id.clone(), data: Box::new(data) })
 }
 
-/// Tells what a container uses, at every `interval`, and each time that its memory runs out, until it ends.
+/// Reports resource usage at every `interval`, and each time that memory runs out, until the container ends.
 ///
 /// # Errors
 ///
-/// If it has ended before, cannot be watched, or nobody listens.
+/// If it has already ended, cannot be watched, or `tell` fails.
 pub fn events(
     store: &Store,
     id: &str,
@@ -113,11 +111,12 @@ pub fn events(
         }
         let now = cgroup.oom_kills().unwrap_or(kills);
         if news && !ended && matches!(cgroup, Cgroup::V1(_)) {
-            // Version 1 says so before it kills, and does not say it again (mem_cgroup_oom_notify).
+            // Version 1 reports this before it kills, and only once (mem_cgroup_oom_notify).
             tell(&Event::Oom { id: record.id.clone() })?;
             kills = kills.saturating_add(1).max(now);
         } else if now > kills {
-            // A limit that was met is news too, and so is the end of the cgroup.
+            // `watch` also fires when a limit is reached or the cgroup is removed, so only the count of kills is
+            // reliable.
             tell(&Event::Oom { id: record.id.clone() })?;
             kills = now;
         }
@@ -126,7 +125,7 @@ pub fn events(
         }
         if Instant::now() >= next {
             match used(&record, &cgroup) {
-                // It has ended and been deleted since we looked.
+                // The container has ended and been deleted in the meantime.
                 Err(_) if status::of(&entry, &record).is_ok_and(|status| status == Status::Stopped) => {
                     return Ok(());
                 }

@@ -1,4 +1,4 @@
-//! `features`: what a configuration may ask for here (runtime-spec, features.md).
+//! `features`: lists what a configuration may ask for (runtime-spec, features.md).
 
 use crate::criu::ANNOTATION;
 use husk_bundle::{CRUN_ANNOTATIONS, CRUN_PREFIX, known};
@@ -7,15 +7,14 @@ use husk_script::sys::process::seccomp_knows;
 use husk_seccomp::Flags;
 use serde_json::{Value, json};
 
-/// All of it but the annotations. What is said of this machine is what its kernel knows; nothing is changed to find
-/// that out.
+/// Returns every field except `annotations`. The kernel's features are queried without changing anything.
 #[must_use]
 pub fn features() -> Value {
     let flags = known::seccomp_flags();
     let supported = flags.iter().filter(|(_, flag)| kernel_takes(*flag)).map(|(name, _)| *name);
     let enabled = json!({ "enabled": true });
-    // They change more than the container: systemd's unit of it, what CRIU does, which files hooks write. A name that
-    // ends with a dot is a prefix.
+    // Annotations with effects outside the container: systemd's unit of it, what CRIU does, which files hooks write.
+    // A name that ends with a dot is a prefix.
     let ours = [husk_cgroup::systemd::ANNOTATIONS.to_owned(), ANNOTATION.to_owned()];
     let of_crun = CRUN_ANNOTATIONS.iter().map(|name| format!("{CRUN_PREFIX}{name}"));
     let annotations: Vec<_> = ours.into_iter().chain(of_crun).collect();
@@ -50,7 +49,7 @@ pub fn features() -> Value {
     })
 }
 
-/// Whether the kernel takes a flag. One is for listeners only, and refused without.
+/// Whether the kernel supports a flag. One flag is valid only together with `NEW_LISTENER`.
 fn kernel_takes(flag: Flags) -> bool {
     seccomp_knows(flag.bits()) || seccomp_knows((flag | Flags::NEW_LISTENER).bits())
 }

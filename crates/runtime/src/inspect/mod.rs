@@ -1,4 +1,4 @@
-//! The verbs that change nothing. They look at containers, at bundles, and at this program.
+//! The verbs that change nothing. They inspect containers, bundles and this program.
 
 pub(crate) mod events;
 pub(crate) mod features;

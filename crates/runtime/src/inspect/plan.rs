@@ -1,4 +1,4 @@
-//! `plan`: what would be done, and nothing is.
+//! `plan`: shows the steps that `create` would perform, and performs none.
 
 use crate::error::Error;
 use crate::host::probe::{cgroup, probe};
@@ -9,45 +9,45 @@ use husk_plan::{CgroupEntry, CgroupMount, Invocation};
 use serde::Serialize;
 use std::path::Path;
 
-/// What would be done.
+/// The plan of a container.
 #[derive(Clone, Debug)]
 pub struct Planned {
-    /// The list as text, a line a step.
+    /// The steps as text, one on a line.
     pub listing: String,
-    /// The same for programs.
+    /// The steps as data.
     pub steps: Vec<PlannedStep>,
-    /// What the seccomp profile decides, if there is one.
+    /// The decisions of the seccomp profile. `None` if there is no profile.
     pub decisions: Option<String>,
-    /// What it names that is no system call.
+    /// The names in the profile that are not system calls.
     pub unknown_calls: Vec<String>,
-    /// What is carried out otherwise than written.
+    /// Settings that are not applied as written.
     pub warnings: Vec<Warning>,
 }
 
-/// A step, as programs read it.
+/// A step as data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PlannedStep {
-    /// Its number, from 0.
+    /// Its index, from 0.
     pub step: usize,
     /// The field of config.json that it comes from: `mounts[1]`.
     pub field: String,
-    /// The field, and what it says where that helps: `mounts[1] /dev`.
+    /// The field, with its value where that helps: `mounts[1] /dev`.
     pub origin: String,
     /// The kind of step: `fsconfig`.
     pub kind: String,
-    /// What is done: `fsconfig r0 mode=755`.
+    /// The step as text: `fsconfig r0 mode=755`.
     pub text: String,
 }
 
-/// What would be done for the container in `bundle`.
+/// Plans the container in `bundle`.
 ///
 /// # Errors
 ///
-/// If the configuration cannot be read or carried out.
+/// If the configuration cannot be read or planned.
 pub fn plan(bundle: &Path) -> Result<Planned, Error> {
     let (container, warnings) = husk_bundle::load(bundle, None)?;
     let mut host = probe(&container);
-    // As it is where the container is made by us.
+    // As it is when husk makes the cgroup itself.
     host.entry = match cgroup() {
         CgroupMount::V1(_) => CgroupEntry::Moved,
         CgroupMount::V2 => CgroupEntry::Born,
@@ -67,7 +67,7 @@ pub fn plan(bundle: &Path) -> Result<Planned, Error> {
 }
 
 fn planned(step: usize, origin: &str, text: String) -> PlannedStep {
-    // `r2 = fsopen tmpfs`: what a step leaves behind stands before what it does.
+    // `r2 = fsopen tmpfs`: the register that a step fills precedes its kind.
     let act = text.split_once(" = ").filter(|(register, _)| !register.contains(' '));
     let act = act.map_or(text.as_str(), |(_, act)| act);
     let first = |text: &str| text.split(' ').next().unwrap_or_default().to_owned();

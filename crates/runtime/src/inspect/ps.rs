@@ -1,4 +1,4 @@
-//! `ps`: which processes a container has, as the host sees them.
+//! `ps`: lists a container's processes as the host sees them.
 
 use crate::cgroups;
 use crate::error::Error;
@@ -6,11 +6,11 @@ use crate::store::Store;
 use crate::store::process::ProcessId;
 use husk_spawn::{Command, find_program};
 
-/// The pids of a container's processes.
+/// Returns the pids of a container's processes.
 ///
 /// # Errors
 ///
-/// If it has no cgroup to tell.
+/// If it runs without a cgroup.
 pub fn pids(store: &Store, id: &str) -> Result<Vec<i32>, Error> {
     let record = store.entry(id)?.read()?;
     match cgroups::find(&record)? {
@@ -20,11 +20,11 @@ pub fn pids(store: &Store, id: &str) -> Result<Vec<i32>, Error> {
     }
 }
 
-/// What the host's ps(1) prints with these arguments, of which only the lines about these processes are left.
+/// Runs the host's ps(1) with these arguments and keeps only the lines about these processes.
 ///
 /// # Errors
 ///
-/// If it fails, or prints no pids.
+/// If ps fails, or prints no pids.
 pub fn table(pids: &[i32], arguments: &[String]) -> Result<String, Error> {
     let wrong = |reason| Error::Argument { option: "ps", reason };
     let program = find_program("ps").ok_or_else(|| wrong("is not there: install procps".to_owned()))?;

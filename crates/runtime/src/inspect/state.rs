@@ -1,4 +1,4 @@
-//! `state` and `list`: what a container is, computed and never stored.
+//! `state` and `list`: compute the state of containers, which is never stored.
 
 use crate::cgroups;
 use crate::error::Error;
@@ -13,24 +13,24 @@ use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::path::PathBuf;
 
-/// What the specification calls the status.
+/// The status of a container, as the specification defines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// On its way.
+    /// It is being created.
     Creating,
     /// Its process waits for `start`.
     Created,
     /// Its program runs.
     Running,
-    /// Its processes are kept from running.
+    /// Its processes are frozen.
     Paused,
     /// Its process has ended.
     Stopped,
 }
 
 impl Status {
-    /// The specification's word for it.
+    /// Returns the specification's word for it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Creating => "creating",
@@ -48,38 +48,33 @@ impl Display for Status {
     }
 }
 
-/// What is told of a container, with runc's names in runc's order.
+/// The state of a container, with runc's field names in runc's order.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct State {
-    /// The version of the specification that this runtime follows.
+    /// The version of the specification that husk implements.
     pub oci_version: &'static str,
-    /// Its name.
     pub id: String,
-    /// The pid of its process, or 0 when it has ended.
+    /// The pid of its process, or 0 if it has ended.
     pub pid: i32,
-    /// What it is.
     pub status: Status,
-    /// Its bundle.
     pub bundle: PathBuf,
-    /// Its root file system.
     pub rootfs: PathBuf,
-    /// When it was created.
     pub created: String,
     /// The annotations of its configuration.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// Who created it.
+    /// The name of the user who created it, or `#` and the uid. Empty except in lists.
     pub owner: String,
 }
 
-/// What a container is now.
+/// Returns the state of a container.
 ///
 /// # Errors
 ///
-/// If there is none of this name.
+/// If there is no container with this id.
 pub fn state(store: &Store, id: &str) -> Result<State, Error> {
-    // As runc, which names the owner in lists only.
+    // Like runc, which names the owner in lists only.
     read(store, id).map(|(state, _)| state)
 }
 
@@ -102,11 +97,11 @@ fn read(store: &Store, id: &str) -> Result<(State, u32), Error> {
     Ok((state, record.owner))
 }
 
-/// A container in a list, or its name and why it cannot be read.
+/// A container in a list, or its id and the reason why it cannot be read.
 pub type Listed = Result<State, (String, Error)>;
 
-/// What every container is now, with the name of who created it; one that cannot be read is an error
-/// of its own, under its name, and hides no other.
+/// Returns the state of every container, with the name of its owner. A container that cannot be read is an error of
+/// its own and does not hide the others.
 ///
 /// # Errors
 ///
@@ -120,21 +115,23 @@ pub fn list(store: &Store) -> Result<Vec<Listed>, Error> {
     Ok(store.ids()?.into_iter().map(one).collect())
 }
 
-/// The name that a list of users has for an id, or `#` and the id.
+/// Returns the name of a user id in a list, or `#` and the id.
 fn user_name(users: &[u8], uid: u32) -> String {
     name_in(users, uid).unwrap_or_else(|| format!("#{uid}"))
 }
 
+/// Computes the status of a container.
+///
 /// # Errors
 ///
-/// If it cannot be known whether its process is alive.
+/// If the state of its process cannot be read.
 pub(crate) fn of(entry: &Entry, record: &Record) -> Result<Status, Error> {
     let Some(process) = record.process else { return Ok(Status::Creating) };
     let stage = process.stage()?;
     Ok(match stage {
         Stage::Ended { .. } => Status::Stopped,
         _ if cgroups::is_frozen(record) => Status::Paused,
-        // Whoever started it may have been killed before the socket was taken away.
+        // The socket alone proves nothing: a `start` that was killed may have left it.
         Stage::BeforeExec if entry.has_socket() => Status::Created,
         _ => Status::Running,
     })

@@ -1,4 +1,4 @@
-//! `validate`: everything that is wrong with a bundle, in itself and for this machine.
+//! `validate`: reports every problem of a bundle, in itself and on this machine.
 
 use crate::host::probe::probe;
 use bumpalo::Bump;
@@ -7,29 +7,27 @@ use husk_bundle::container::Source;
 use husk_plan::Invocation;
 use std::path::Path;
 
-/// Something that is not as it should be.
+/// A problem of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is.
     pub severity: Severity,
-    /// Where: a field of config.json.
+    /// The field of config.json.
     pub field: String,
-    /// What.
     pub text: String,
-    /// What to do about it.
+    /// How to fix it, if known.
     pub hint: Option<String>,
 }
 
-/// How bad something is.
+/// How serious a problem is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// There can be no such container.
+    /// The container cannot be created.
     Error,
-    /// It is carried out otherwise than written.
+    /// A setting is not applied as written.
     Warning,
 }
 
-/// Everything that is wrong with the bundle in a directory, an absolute path.
+/// Returns every problem of the bundle in a directory, which is an absolute path.
 #[must_use]
 pub fn validate(bundle: &Path) -> Vec<Finding> {
     let problems = husk_bundle::problems(bundle);
@@ -55,7 +53,7 @@ pub fn validate(bundle: &Path) -> Vec<Finding> {
     found
 }
 
-/// What this machine lacks for a container that could be elsewhere.
+/// Returns what this machine lacks for the container.
 fn here(container: &Container) -> Vec<Finding> {
     let error = |field: String, text: String, hint: &str| Finding {
         severity: Severity::Error,
@@ -76,7 +74,7 @@ fn here(container: &Container) -> Vec<Finding> {
             found.push(error(format!("mounts[{index}].source"), text, "make it, or mount something else"));
         }
     }
-    // Planning stops at the first thing that it cannot plan, which may be one of those above.
+    // Planning stops at the first problem, which may be one of those above.
     if let Err(reason) = husk_plan::create(container, &host, &Invocation::default(), &Bump::new()) {
         let field = reason.origin().split(' ').next().unwrap_or_default();
         if found.iter().any(|finding| finding.field.starts_with(field)) {

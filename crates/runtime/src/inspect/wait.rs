@@ -1,8 +1,8 @@
-//! `wait`: until a container's process has ended, and how it did.
+//! `wait`: waits until a container's process has ended, and returns its exit status.
 //!
-//! Its status belongs to its parent, who need not be one of us: an engine, or whoever adopted it when `create` was
-//! gone. Others learn it while nobody has waited for it yet, as a zombie, and since Linux 6.15 afterwards too, by
-//! a pidfd that they had before.
+//! The kernel gives the status to the parent, which may be an engine, or the process that adopted it after `create`
+//! ended. Other processes can read it while the process is a zombie. Since Linux 6.15 a pidfd that was opened before
+//! also gives it after the process was reaped.
 
 use crate::error::Error;
 use crate::store::Store;
@@ -12,7 +12,7 @@ use husk_script::sys::process::ioctl_pidfd_exit;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
-/// Waits until the container's process has ended. How it did, if that can be known.
+/// Waits until the container's process has ended. Returns its exit status, or `None` if that is unknown.
 ///
 /// # Errors
 ///
@@ -25,7 +25,7 @@ pub fn wait(store: &Store, id: &str) -> Result<Option<ExitStatus>, Error> {
     };
     process::wait(&pidfd)?;
     Ok(process.end().or_else(|| {
-        // Tolerated: a kernel that does not tell.
+        // Tolerated: an older kernel does not tell.
         let known = ioctl_pidfd_exit(Fd::of(&pidfd)).unwrap_or(None);
         known.map(ExitStatus::from_raw)
     }))

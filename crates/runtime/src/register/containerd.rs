@@ -1,7 +1,7 @@
-//! containerd: tables at the end of its own file, between two lines that say whose they are.
+//! containerd: appends tables to its configuration file, between two marker lines.
 //!
-//! Not in a file that it imports: what that says of a plugin takes the place of all that the first file says of it
-//! (containerd 1.6, services/server/config/config.go, `mergeConfig`).
+//! Not in an imported file: its tables for a plugin replace all tables for that plugin in the first file (containerd
+//! 1.6, services/server/config/config.go, `mergeConfig`).
 
 use super::{Change, Registration};
 use crate::error::Error;
@@ -10,10 +10,10 @@ use toml::{Table, Value};
 const BEGIN: &str = "\n# Written by 'husk register', which also takes it away ('--undo').\n";
 const END: &str = "# The end of what 'husk register' wrote.\n";
 
-/// What there has to be for tables to be of a version.
+/// The file that is written if there is none. Tables need a version.
 const EMPTY: &str = "version = 2\n";
 
-/// The name of the default runtime, and what marks a line of ours that says it.
+/// The key of the default runtime, and the marker of a line in which husk has set it.
 const DEFAULT: &str = "default_runtime_name";
 const WAS: &str = " # by 'husk register', was: ";
 
@@ -34,7 +34,7 @@ pub(super) fn change(registration: &Registration, program: Option<&str>) -> Resu
     })
 }
 
-/// The configuration without what is ours.
+/// Returns the configuration without husk's entries.
 fn without(text: &str) -> String {
     let ours = text.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
     let text = ours.map_or_else(|| text.to_owned(), |(head, tail)| head.to_owned() + tail);
@@ -56,7 +56,7 @@ fn parse(registration: &Registration, text: &str) -> Result<Table, Error> {
     })
 }
 
-/// The configuration with husk among its runtimes.
+/// Returns the configuration with husk among its runtimes.
 fn with(registration: &Registration, program: &str, others: &str) -> Result<String, Error> {
     let table = parse(registration, others)?;
     let version = table.get("version").and_then(Value::as_integer).unwrap_or(1);
@@ -75,13 +75,13 @@ fn with(registration: &Registration, program: &str, others: &str) -> Result<Stri
             None => ours += &format!("{name}]\n{DEFAULT} = \"husk\"\n"),
         }
     }
-    // A list of runtimes takes the place of the one that is built in, which has the default (containerd 1.6 does not
-    // serve Kubernetes without it).
+    // A list of runtimes replaces the built-in one, which has the default `runc`. Without that runtime containerd 1.6
+    // does not serve Kubernetes.
     let runtimes = find(&table, &containerd).and_then(|table| table.get("runtimes")?.as_table());
     if runtimes.is_none() {
         ours += &format!("{name}.runtimes.runc]\nruntime_type = \"io.containerd.runc.v2\"\n");
     }
-    // One driver of cgroups serves all runtimes of a node: the kubelet's.
+    // All runtimes of a node use the kubelet's cgroup driver.
     let runc = runtimes.and_then(|runtimes| runtimes.get("runc")?.get("options")?.get("SystemdCgroup"));
     let systemd = registration.systemd_cgroup || runc.and_then(Value::as_bool).unwrap_or(false);
     let systemd = if systemd { "SystemdCgroup = true\n" } else { "" };
@@ -89,7 +89,7 @@ fn with(registration: &Registration, program: &str, others: &str) -> Result<Stri
     text += &format!(
         "{BEGIN}{ours}{name}.runtimes.husk]\n{runtime}\n{name}.runtimes.husk.options]\nBinaryName = {program}\n{systemd}{END}"
     );
-    // What is written in another way than tables of their own cannot be added to.
+    // Settings that are not written as separate tables cannot be extended by appending tables.
     let written: Option<Table> = text.parse().ok();
     let said = written.as_ref().and_then(|table| find(table, &containerd)?.get(DEFAULT)?.as_str());
     if written.is_none() || registration.default && said != Some("husk") {
@@ -103,7 +103,8 @@ fn find<'a>(table: &'a Table, path: &[&str]) -> Option<&'a Table> {
     path.iter().try_fold(table, |table, key| table.get(*key)?.as_table())
 }
 
-/// The text with husk as the default in the table of this name, if it has that. The line says what it said before.
+/// Sets husk as the default in the table of this name, and keeps the previous line in a comment. `None` without that
+/// table.
 fn with_default(text: &str, table: &str) -> Option<String> {
     let lines: Vec<_> = text.split_inclusive('\n').collect();
     let is_table = |line: &&str| line.trim().replace('\'', "\"").starts_with(table);
@@ -116,7 +117,7 @@ fn with_default(text: &str, table: &str) -> Option<String> {
     };
     let line = if was.is_empty() { lines[head] } else { was };
     let indent = &line[..line.len() - line.trim_start().len()];
-    // The head may be the last line.
+    // The table's header may be the file's last line, without a line break.
     let end = if before.last().is_some_and(|line| line.ends_with('\n')) { "" } else { "\n" };
     let was = was.trim();
     Some(format!("{}{end}{indent}{DEFAULT} = \"husk\"{WAS}{was}\n{}", before.concat(), after.concat()))

@@ -1,12 +1,12 @@
-//! A key of a JSON object that others write too, put in and taken out of its text. What else is in the text stays
-//! as it is, to the byte; what was put in and is taken out leaves no trace.
+//! Adds and removes a key in the text of a JSON object that others write too. The rest of the text is unchanged, to
+//! the byte, and adding and then removing a key restores the text.
 
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
 type Result<T> = std::result::Result<T, String>;
 
-/// The text of a member's value, if there is one.
+/// Returns the text of a member's value.
 pub(super) fn member<'a>(object: &'a str, key: &str) -> Result<Option<&'a str>> {
     Ok(members(object)?.get(key).copied())
 }
@@ -15,26 +15,26 @@ pub(super) fn is_empty(object: &str) -> Result<bool> {
     Ok(members(object)?.is_empty())
 }
 
-/// The object with a member more, before all others.
+/// Adds a member before all others.
 pub(super) fn with_key(object: &str, key: &str, value: &str) -> Result<String> {
     let (head, rest) = object.split_once('{').ok_or("is no object")?;
     let inner = rest.trim_start();
     Ok(if is_empty(object)? {
         format!("{head}{{\n  \"{key}\": {value}\n{inner}")
     } else {
-        // As far in as the one that was the first.
+        // Indented like the member that was the first.
         let space = &rest[..rest.len() - inner.len()];
         format!("{head}{{{space}\"{key}\": {value},{rest}")
     })
 }
 
-/// The object without a member.
+/// Removes a member.
 pub(super) fn without_key(object: &str, key: &str) -> Result<String> {
     let Some(value) = member(object, key)? else { return Ok(object.to_owned()) };
     let range = range(object, value);
     let before = object[..range.start].trim_end().strip_suffix(':').map(str::trim_end);
     let before = before.and_then(|before| before.strip_suffix(&format!("\"{key}\"")));
-    // One that is written with escapes.
+    // Fails for a key that is written with escapes.
     let before = before.ok_or_else(|| format!("{key} is written in an unusual way"))?.trim_end();
     let after = &object[range.end..];
     Ok(match after.trim_start().strip_prefix(',') {
@@ -43,7 +43,7 @@ pub(super) fn without_key(object: &str, key: &str) -> Result<String> {
     })
 }
 
-/// The same for a member of a member, which is made if it is not there.
+/// Adds a member to the member `outer`, which is made if it does not exist.
 pub(super) fn with(object: &str, outer: &str, key: &str, value: &str) -> Result<String> {
     match member(object, outer)? {
         Some(inner) => Ok(replaced(object, inner, &with_key(inner, key, value)?)),
@@ -51,7 +51,7 @@ pub(super) fn with(object: &str, outer: &str, key: &str, value: &str) -> Result<
     }
 }
 
-/// The same without it, and without the outer one where that leaves nothing in it.
+/// Removes a member from the member `outer`, and `outer` too if that leaves it empty.
 pub(super) fn without(object: &str, outer: &str, key: &str) -> Result<String> {
     let Some(inner) = member(object, outer)? else { return Ok(object.to_owned()) };
     if member(inner, key)?.is_none() {
@@ -67,7 +67,7 @@ fn members(object: &str) -> Result<BTreeMap<String, &str>> {
     Ok(members.into_iter().map(|(key, value)| (key, value.get())).collect())
 }
 
-/// Where `part`, which is a part of `whole`, is in it.
+/// Returns the range of `part` in `whole`. `part` must be a slice of `whole`.
 fn range(whole: &str, part: &str) -> std::ops::Range<usize> {
     let start = part.as_ptr().addr() - whole.as_ptr().addr();
     start..start + part.len()

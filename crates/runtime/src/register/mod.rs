@@ -1,8 +1,8 @@
-//! `register`: what engines are configured with so that they know husk.
+//! `register`: configures engines so that they can use husk.
 //!
-//! Where an engine reads a directory of drop-in files, one of them is ours and nobody else's. docker and containerd
-//! have one file, in which ours is put in and taken out and no other byte is touched. What is to be written is worked
-//! out first, as a [`Change`], and carried out by [`Change::apply`].
+//! An engine that reads drop-in files gets one that belongs to husk alone. docker and containerd have one file; husk
+//! adds and removes its own entries there and changes no other byte. A [`Change`] is computed first, and written by
+//! [`Change::apply`].
 
 mod containerd;
 mod json;
@@ -16,47 +16,43 @@ use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
-/// Who starts containers.
+/// An engine that starts containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
-    /// podman, and buildah.
+    /// podman and buildah.
     Podman,
-    /// containerd, for Kubernetes.
+    /// containerd's CRI plugin, for Kubernetes.
     Containerd,
-    /// docker.
     Docker,
-    /// CRI-O.
     CriO,
 }
 
-/// What an engine is told.
+/// What to configure in an engine.
 #[derive(Clone, Debug)]
 pub struct Registration {
-    /// Who is told.
     pub engine: Engine,
-    /// Where its configuration is: `/etc`, or what a user has in its place.
+    /// The directory of its configuration: `/etc`, or a user's equivalent.
     pub etc: PathBuf,
-    /// Our binary.
+    /// The path of husk's binary.
     pub program: PathBuf,
-    /// Whether we are to be used where nobody asks for another.
+    /// Whether husk becomes the engine's default runtime.
     pub default: bool,
-    /// Whether systemd is to make the cgroups, as far as this is said here.
+    /// Whether systemd makes the cgroups, if this engine configures that for each runtime.
     pub systemd_cgroup: bool,
 }
 
-/// A file that is to be otherwise than it is, or that is as it should be.
+/// The text of one file, now and as it is to be. Both are equal if nothing has to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Which.
     pub path: PathBuf,
-    /// What is in it, if it is there.
+    /// The text now. `None` if the file does not exist.
     pub before: Option<String>,
-    /// What is to be in it, if it is to be there.
+    /// The new text. `None` if the file is to be removed.
     pub after: Option<String>,
 }
 
 impl Change {
-    /// To the file `name` below `etc`, which was there before anybody configured anything.
+    /// Computes the change to the file `name` below `etc`.
     fn new(
         etc: &Path,
         name: &str,
@@ -72,7 +68,7 @@ impl Change {
         Ok(Self { path, before, after })
     }
 
-    /// Carries it out, at once or not at all.
+    /// Writes the change, atomically.
     ///
     /// # Errors
     ///
@@ -83,10 +79,10 @@ impl Change {
         }
         let failed = |act| move |reason| Error::file(act, &self.path, reason);
         let Some(after) = &self.after else {
-            // Its directory may have been there before, and stays.
+            // Its directory stays, because it may have existed before.
             return fs::remove_file(&self.path).map_err(failed("remove"));
         };
-        // What is linked to is what is meant.
+        // If the path is a symlink, its target is replaced.
         let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
         let directory = path.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(directory).map_err(failed("make the directory of"))?;
@@ -94,8 +90,8 @@ impl Change {
     }
 }
 
-/// Puts a file in the place of one, with its owner and permissions. It has both before it has the name, so that at no
-/// moment it may be read or written by anybody who might not before.
+/// Replaces a file atomically and keeps its owner and permissions. The new file gets both before its name, so that at
+/// no time can another user read or write it who could not before.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (directory, name) = whole::parent(path)?;
     let before = match statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -112,24 +108,24 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
             let (uid, gid) = (Uid::from_raw(before.st_uid), Gid::from_raw(before.st_gid));
             fchown(draft.file(), Some(uid), Some(gid))?;
         }
-        // After the owner, a change of which takes bits away.
+        // After fchown(2), which clears mode bits.
         fchmod(draft.file(), Mode::from_raw_mode(before.st_mode))?;
     }
     draft.place(name)
 }
 
-/// The mode of a file that replaces another, until it gets that one's.
+/// The mode of a replacement, until it gets the mode of the file that it replaces.
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// The mode of a new file, less what the umask takes away.
+/// The mode of a new file, before the umask.
 const READABLE: Mode = PRIVATE.union(Mode::RGRP).union(Mode::ROTH);
 
 impl Registration {
-    /// What is to be written so that the engine knows us.
+    /// Computes the change that adds husk to the engine's configuration.
     ///
     /// # Errors
     ///
-    /// If what is there cannot be read, or says otherwise.
+    /// If the existing configuration cannot be read or conflicts with it.
     pub fn change(&self) -> Result<Change, Error> {
         let program = self.program.to_str().ok_or_else(|| self.error("the path of husk is no text"))?;
         let quoted = serde_json::to_string(program).map_err(|error| self.error(&error.to_string()))?;
@@ -141,11 +137,11 @@ impl Registration {
         }
     }
 
-    /// What is to be written or removed so that the engine forgets us.
+    /// Computes the change that removes husk from the engine's configuration.
     ///
     /// # Errors
     ///
-    /// If what is there cannot be read.
+    /// If the existing configuration cannot be read.
     pub fn undoing(&self) -> Result<Change, Error> {
         match self.engine {
             Engine::Podman | Engine::CriO => self.drop_in(None),
@@ -162,7 +158,7 @@ impl Registration {
         Change::new(&self.etc, name, |_| Ok(text))
     }
 
-    /// Without our keys, and then with them as they are to be.
+    /// Removes husk's keys from the text, and then adds them with their new values.
     fn daemon_json(&self, program: Option<&str>) -> Result<Change, Error> {
         let name = "docker/daemon.json";
         let edit = |before: Option<&str>| {
@@ -197,9 +193,8 @@ impl Registration {
 
 const BY: &str = "# Written by 'husk register', which also takes it away ('--undo').\n";
 
-/// A list in a drop-in file takes the place of the one before, so what podman knows itself is here too
-/// (containers/common, pkg/config/default.go). What its manual calls `runtime_supports_nocgroups` is read without
-/// the last letter (config.go).
+/// A list in a drop-in file replaces the previous one, so podman's own entries are repeated here (containers/common,
+/// pkg/config/default.go). The manual's `runtime_supports_nocgroups` is read without its last letter (config.go).
 fn podman(program: &str, is_default: bool) -> String {
     let default = if is_default { "runtime = \"husk\"\n" } else { "" };
     format!(

@@ -1,4 +1,4 @@
-//! Registering and forgetting, for every engine, in a tree of the test's own.
+//! Registers and unregisters husk with every engine, in a temporary tree.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ fn apply(change: Result<Change, Error>) {
     change.unwrap().apply().unwrap();
 }
 
-/// Every file below, with what is in it.
+/// Returns every file below a directory, with its contents.
 fn files(directory: &Path) -> BTreeMap<PathBuf, String> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     entries
@@ -63,7 +63,7 @@ fn who_registers_and_undoes_leaves_everything_as_it_was() {
             assert_ne!(files(etc.path()), before);
             let again = with.change().unwrap();
             assert_eq!(again.before, again.after);
-            // What is asked for last counts.
+            // The last request wins.
             apply(registration(engine, &etc).change());
             let text: String = files(etc.path()).into_values().collect();
             assert!(
@@ -73,7 +73,7 @@ fn who_registers_and_undoes_leaves_everything_as_it_was() {
             apply(with.undoing());
             let mut after = files(etc.path());
             if engine == Engine::Docker && document.trim().len() <= 3 {
-                // A file that says nothing is not kept.
+                // An empty configuration file is removed.
                 after.insert(etc.path().join("docker/daemon.json"), document.to_owned());
             }
             assert_eq!(after, before, "{engine:?}");
@@ -167,8 +167,8 @@ fn containerd_is_told_in_the_version_that_it_has() {
     apply(registration(Engine::Containerd, &etc).change());
 }
 
-/// What `containerd config default` writes, as far as its form matters: version 2 indents and quotes twice, version 3
-/// quotes once.
+/// The output of `containerd config default`, reduced to what matters for its form. Version 2 indents and uses double
+/// quotes, version 3 single quotes.
 const DEFAULTS: [&str; 2] = [
     r#"disabled_plugins = []
 oom_score = 0
@@ -229,7 +229,7 @@ fn containerds_own_default_configuration_is_understood() {
         assert_eq!(containerd["default_runtime_name"].as_str(), Some("husk"));
         let options = &containerd["runtimes"]["husk"]["options"];
         assert_eq!(options["BinaryName"].as_str(), Some("/usr/bin/husk"));
-        // As runc has it.
+        // Copied from runc's options.
         assert_eq!(options["SystemdCgroup"].as_bool(), Some(true));
         assert_eq!(with.change().unwrap().after, Some(fs::read_to_string(&path).unwrap()));
         apply(with.undoing());
