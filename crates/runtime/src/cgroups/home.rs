@@ -204,18 +204,18 @@ impl<'c> NewCgroup<'c> {
         &self.kept
     }
 
-    /// Returns what to record before the cgroup is made. A systemd unit is not recorded yet: it ends with its
-    /// processes, and until it is started a unit of that name may belong to another container.
+    /// Returns what to record before the cgroup is made. A systemd unit is not recorded yet, because it ends with its
+    /// processes. Until husk starts it, a unit of that name may belong to another container.
     pub(crate) fn announced(&self) -> Option<RecordedCgroup> {
         self.kept.unit.is_none().then(|| self.kept.clone())
     }
 
     /// Makes the cgroup and applies every setting that must precede the first process. systemd makes no unit without
-    /// a process, so for systemd this only checks that the cgroup is unused; `join` asks for the unit.
-    /// A caller without permission gets no cgroup and no error if the container does not need one.
+    /// a process. So for systemd this only checks that the cgroup is unused, and `join` asks for the unit later. A
+    /// caller without permission gets no cgroup and no error if the container does not need one.
     pub(crate) fn make(&mut self, warn: &mut impl FnMut(&[Warning])) -> Result<(), Error> {
         if self.kept.unit.is_some() {
-            // A child that systemd moved into a frozen cgroup would never send its next request.
+            // This also refuses a frozen cgroup: a child that systemd moved there would never send its next request.
             return Ok(self.layout.check_unused(&self.kept.place)?);
         }
         let made = self.layout.create(&self.kept.place, &self.resources);
@@ -278,7 +278,7 @@ impl<'c> NewCgroup<'c> {
         record.cgroup = Some(self.kept.clone());
         let place = &self.kept.place;
         let cgroup = match self.layout.complete(place, resources) {
-            // A user's systemd may not get all controllers; the cgroup is used as it is.
+            // A user's systemd has only the controllers that were delegated to it.
             Err(error) if error.is_permission() && is_unprivileged() => self.layout.find(place)?,
             completed => Some(completed?),
         };
@@ -299,7 +299,7 @@ impl<'c> NewCgroup<'c> {
     }
 }
 
-/// Moves a process into the cgroup, except into a unified hierarchy beside version 1: the process was cloned into
+/// Moves a process into the cgroup. A unified hierarchy beside version 1 is left out: the process was cloned into
 /// that.
 pub(crate) fn join(cgroup: &Cgroup, pid: u32) -> Result<(), Error> {
     let pid = i32::try_from(pid).unwrap_or(i32::MAX);

@@ -1,7 +1,7 @@
 //! `linux.intelRdt`: a group of processes that shares part of the processor's caches and memory bandwidth
 //! (Documentation/filesystems/resctrl.rst).
 //!
-//! Groups are directories. A group that existed before the container belongs to another user and is not removed.
+//! Groups are directories. A group that existed before the container was made by others and is not removed.
 
 use crate::error::Error;
 use crate::host::probe;
@@ -127,7 +127,7 @@ fn make(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Joins the schemas to lines. `schemata` comes last and so overrides the others.
+/// Writes each schema on a line. `schemata` comes last and so overrides the others.
 fn schemata(asked: &IntelRdt) -> String {
     let lines = asked.l3_cache_schema.iter().chain(&asked.mem_bw_schema).chain(&asked.schemata);
     lines.filter(|line| !line.is_empty()).map(|line| format!("{line}\n")).collect()

@@ -4,10 +4,11 @@
 //! each. It gets its options as fields of a message, never as part of a line that it would have to split. Where CRIU
 //! itself joins fields, [`external`] checks that they split again the same way.
 //!
-//! husk never kills a CRIU that saves a container: its processes may be in a modified state. When husk closes the
-//! socket, CRIU gives up and puts them back as they were. husk kills a CRIU that restores a container if husk itself
-//! is told to end. Such a CRIU may wait for a file for ever, and the processes that it has made end with the
-//! container's cgroup.
+//! husk never kills a CRIU that saves a container, because the processes may be in a modified state. When husk closes
+//! the socket, CRIU gives up and puts them back as they were.
+//!
+//! A CRIU that restores a container is killed if husk is told to end: it may wait for a file for ever. The processes
+//! that it has made end with the container's cgroup.
 
 pub(crate) mod external;
 pub(crate) mod failure;

@@ -1,4 +1,4 @@
-//! Attempts at privileged operations, each in a child process, which gives surer answers than guessing.
+//! Attempts at privileged operations, each in a child process, because guesses are unreliable.
 //!
 //! The child performs a list of steps in a copy of husk's memory. After the last step it is killed.
 

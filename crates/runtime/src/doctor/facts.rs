@@ -24,7 +24,7 @@ pub(super) struct Facts {
     pub(super) euid: u32,
     /// Whether the caller can make namespaces.
     pub(super) namespaces: Outcome,
-    /// What an unprivileged process can do in user namespaces.
+    /// The abilities of an unprivileged process in user namespaces.
     pub(super) users: UserNamespaces,
     /// How husk can protect its binary from containers. `None` unless root asks.
     pub(super) seal: Option<Result<Sealed, String>>,
@@ -52,7 +52,7 @@ pub(super) struct Facts {
     pub(super) may_raise_limits: bool,
 }
 
-/// What an unprivileged process can do in user namespaces.
+/// The abilities of an unprivileged process in user namespaces.
 #[derive(Clone, Debug)]
 pub(super) struct UserNamespaces {
     /// Whether it can make one.

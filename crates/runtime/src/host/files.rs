@@ -1,9 +1,9 @@
 //! Reads files of procfs, and regular files in trees that others have written: images and checkpoint directories.
 //!
-//! A name in such a tree may be a FIFO, where open(2) blocks, or a device node, where open(2) has effects: a watchdog
-//! starts, a tape rewinds. A container can make a device node that its devices cgroup does not let it open; husk is
-//! not in that cgroup. So husk first opens the name with `O_PATH`, which has no effect, and checks the type. Then it
-//! opens that same inode through the descriptor.
+//! A name in such a tree may be a FIFO, where open(2) blocks. It may be a device node, where open(2) has effects: a
+//! watchdog starts, a tape rewinds. A container can make device nodes that its devices cgroup does not let it open;
+//! husk is not in that cgroup. So husk first opens the name with `O_PATH`, which has no effect, and checks the type.
+//! Then it opens that same inode through the descriptor.
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::io::Errno;

@@ -1,10 +1,9 @@
 //! Protects husk's own binary from containers (CVE-2019-5736).
 //!
 //! Until a container's process executes its program, its `/proc/PID/exe` is husk. Root of a container without a user
-//! namespace can write that file. With a user namespace, root can still write it if the container's user owns it. So
-//! husk re-executes itself from a detached read-only mount of its own file. Every open of `/proc/PID/exe` is then on
-//! that read-only mount, and a detached mount cannot be remounted. Where such a mount cannot be made, husk uses a
-//! sealed copy in memory.
+//! namespace can write that file. Root of a container with one can if the caller owns it. So husk re-executes itself
+//! from a detached read-only mount of its own file. Every open of `/proc/PID/exe` is then on that read-only mount,
+//! and a detached mount cannot be remounted. If such a mount cannot be made, husk uses a sealed copy in memory.
 //!
 //! [`settle`] is here too: every program of husk calls it first.
 
@@ -70,7 +69,7 @@ pub fn is_exposed() -> bool {
 }
 
 /// Re-executes this program from a file that cannot be written, with the variables that `environment` keeps. Returns
-/// if that is already done.
+/// if the program already runs that way.
 ///
 /// # Errors
 ///

@@ -45,8 +45,8 @@ impl Users {
         name_in(&self.read("etc/passwd")?, uid)
     }
 
-    /// Resolves `USER[:GROUP]`. Text that looks like a number is a number, and an error if it is out of range: taken
-    /// as a name or truncated, it would be another user.
+    /// Resolves `USER[:GROUP]`. Text that looks like a number is never taken for a name. A number that is out of
+    /// range is an error, because a truncated one would be another user.
     pub(crate) fn find(&self, text: &str) -> Result<Identity, Error> {
         let (user, group) = match text.split_once(':') {
             Some((user, group)) => (user, Some(group)),

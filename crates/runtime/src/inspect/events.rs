@@ -34,7 +34,7 @@ pub enum Event {
 /// A container's resource usage.
 #[derive(Clone, Debug, Serialize)]
 pub struct Used {
-    /// What its cgroup counts.
+    /// The counters of its cgroup.
     #[serde(flatten)]
     pub cgroup: Stats,
     pub intel_rdt: Resctrl,

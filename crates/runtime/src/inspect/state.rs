@@ -55,7 +55,7 @@ pub struct State {
     /// The version of the specification that husk implements.
     pub oci_version: &'static str,
     pub id: String,
-    /// The pid of its process, or 0 if it has ended.
+    /// The pid of its process while it is created or running, otherwise 0.
     pub pid: i32,
     pub status: Status,
     pub bundle: PathBuf,

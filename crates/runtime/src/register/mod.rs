@@ -1,8 +1,8 @@
 //! `register`: configures engines so that they can use husk.
 //!
-//! An engine that reads drop-in files gets one that belongs to husk alone. docker and containerd have one file; husk
-//! adds and removes its own entries there and changes no other byte. A [`Change`] is computed first, and written by
-//! [`Change::apply`].
+//! An engine that reads drop-in files gets one that belongs to husk alone. docker and containerd have one file, in
+//! which husk adds and removes its own entries and changes no other byte. A [`Change`] is computed first, and written
+//! by [`Change::apply`].
 
 mod containerd;
 mod json;
@@ -27,7 +27,7 @@ pub enum Engine {
     CriO,
 }
 
-/// What to configure in an engine.
+/// A request to configure an engine for husk.
 #[derive(Clone, Debug)]
 pub struct Registration {
     pub engine: Engine,

@@ -1,8 +1,8 @@
 //! `NOTIFY_SOCKET`: a container that reports itself when it is ready (sd_notify(3)).
 //!
-//! If the variable is set for husk, a service manager waits for `READY=1`, and accepts it from husk but not from a
-//! process in a container. So husk gives the container a socket of its own, and forwards two messages: that the
-//! container is ready, and the pid of its main process. Nothing else is forwarded: the rest of the protocol tells the
+//! If the variable is set for husk, a service manager waits for `READY=1`. It accepts that from husk but not from a
+//! process in a container. So husk gives the container a socket of its own. It forwards that the container is ready,
+//! and tells the service manager the container's pid. Nothing else is forwarded: the rest of the protocol tells the
 //! service manager what to do with descriptors, watchdogs and pids of its own namespace.
 //!
 //! If the variable is not set, none of this is done.
