@@ -65,7 +65,7 @@ pub(super) fn many_ids(uids: [u32; 2], gids: [u32; 2]) -> Result<(), Error> {
     Ok(command.status().map(drop)?)
 }
 
-/// Performs steps in a new user namespace and `others` that belong to it. Root tries it as nobody.
+/// Performs steps in a new user namespace and `others` that belong to it. Root first becomes the user nobody.
 fn in_user_namespace(others: Namespaces, then: &[Step<'static>]) -> Outcome {
     let mut steps = as_nobody();
     steps.push(Step::Unshare { namespaces: Namespaces::USER | others });

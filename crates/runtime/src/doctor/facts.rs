@@ -46,7 +46,7 @@ pub(super) struct Facts {
     /// Whether the root file system can be mounted with mapped ids. `None` unless root asks.
     pub(super) idmapped_mount: Option<Outcome>,
     pub(super) criu: Option<PathBuf>,
-    /// The hard limit of open files. `None` if there is no limit.
+    /// The hard limit of open files. `None` if unlimited.
     pub(super) most_files: Option<u64>,
     /// Whether the caller can raise hard limits.
     pub(super) may_raise_limits: bool,

@@ -1,7 +1,7 @@
 //! `doctor`: reports whether this machine can run containers, and how to fix what is missing.
 //!
 //! `Facts` holds what was found, most of it by attempts in a separate process. `judge` turns facts into findings and
-//! looks at nothing else. Nothing here changes the machine.
+//! examines nothing itself. Nothing here changes the machine.
 
 mod attempts;
 mod facts;

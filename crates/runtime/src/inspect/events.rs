@@ -45,7 +45,7 @@ pub struct Used {
 /// A container's resctrl group.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Resctrl {
-    /// The contents of the group's `schemata`. `None` if there is no group.
+    /// The contents of the group's `schemata`. `None` without a group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schemata: Option<String>,
 }

@@ -16,7 +16,7 @@ pub struct Planned {
     pub listing: String,
     /// The steps as data.
     pub steps: Vec<PlannedStep>,
-    /// The decisions of the seccomp profile. `None` if there is no profile.
+    /// The decisions of the seccomp profile. `None` without a profile.
     pub decisions: Option<String>,
     /// The names in the profile that are not system calls.
     pub unknown_calls: Vec<String>,

@@ -72,7 +72,7 @@ pub struct State {
 ///
 /// # Errors
 ///
-/// If there is no container with this id.
+/// If this container does not exist.
 pub fn state(store: &Store, id: &str) -> Result<State, Error> {
     // Like runc, which names the owner in lists only.
     read(store, id).map(|(state, _)| state)
