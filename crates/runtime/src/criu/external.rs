@@ -71,7 +71,7 @@ fn all(container: &Container, cgroups: &CgroupMount) -> Result<Vec<External>, Er
             _ => {}
         }
     }
-    // Where a node cannot be made, the host's is mounted.
+    // The host's node is mounted if none can be made.
     let defaults = husk_plan::default_devices();
     let devices = defaults.chain(container.devices.iter().map(|device| device.path.clone()));
     for path in devices {

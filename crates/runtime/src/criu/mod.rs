@@ -7,7 +7,7 @@
 //! husk never kills a CRIU that saves a container, because the processes may be in a modified state. When husk closes
 //! the socket, CRIU gives up and puts them back as they were.
 //!
-//! A CRIU that restores a container is killed if husk is told to end: it may wait for a file for ever. The processes
+//! A CRIU that restores a container is killed if a signal ends husk: it may wait for a file for ever. The processes
 //! that it has made end with the container's cgroup.
 
 pub(crate) mod external;

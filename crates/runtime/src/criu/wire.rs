@@ -131,11 +131,11 @@ mod tests {
 
     #[test]
     fn it_is_protobuf() {
-        // As the specification of the encoding writes them.
+        // The example of the specification of the encoding.
         let mut message = Message::default();
         message.number(1, 150).bytes(2, "testing");
         assert_eq!(message.as_bytes(), b"\x08\x96\x01\x12\x07testing");
-        // Numbers of a fixed length, which are passed over.
+        // Fixed-length numbers, which are skipped.
         assert_eq!(fields(b"\x09abcdefgh\x0dabcd\x08\x01"), Some(vec![(1, Value::Number(1))]));
     }
 

@@ -1,7 +1,7 @@
 //! `register`: configures engines so that they can use husk.
 //!
-//! An engine that reads drop-in files gets one that belongs to husk alone. docker and containerd have one file, in
-//! which husk adds and removes its own entries and changes no other byte. A [`Change`] is computed first, and written
+//! An engine that reads drop-in files gets one that belongs to husk alone. docker and containerd have only one file.
+//! There husk adds and removes its own entries and changes no other byte. A [`Change`] is computed first, and written
 //! by [`Change::apply`].
 
 mod containerd;

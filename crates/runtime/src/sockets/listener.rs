@@ -81,8 +81,8 @@ fn fetch(child: &mut Child, container: &Container) -> Result<OwnedFd, Error> {
     match child.requested_fd() {
         // A child that changes its user makes its memory undumpable, and it shares that memory with husk. An
         // unprivileged caller cannot fetch a descriptor from such a process, even its own child. So the memory is
-        // made dumpable for this one call. A new user namespace does not contain other processes yet; in an existing one,
-        // a process could trace the child meanwhile.
+        // made dumpable for this one call. A new user namespace does not contain other processes yet. In an existing
+        // one, a process could trace the child meanwhile.
         Err(error) if error.reason() == Reason::Errno(Errno::PERM) && has_new_users => {
             let failed = |errno| Error::kernel("fetch the seccomp listener", errno);
             let before = prctl_get_dumpable().map_err(failed)?;
