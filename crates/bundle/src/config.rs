@@ -36,7 +36,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Kind> {
     if !metadata.is_file() {
         return Err(Kind::NoFile);
     }
-    // One byte more, so that the first read already sees the end of the file. A reported length above the limit is
+    // Allocates one byte more, so that the first read already sees the end of the file. A reported length above the limit is
     // not used for the allocation.
     let length = usize::try_from(metadata.len().min(MOST_BYTES)).unwrap_or_default();
     let mut bytes = Vec::with_capacity(length.min(1 << 20) + 1);

@@ -172,7 +172,7 @@ pub struct Capabilities {
     pub ambient: u64,
 }
 
-/// One of `process.rlimits`.
+/// An element of `process.rlimits`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rlimit {
     /// The number of an `RLIMIT_*` constant.
@@ -270,7 +270,7 @@ pub struct MemoryPolicy {
     pub nodes: Vec<usize>,
 }
 
-/// One of `linux.netDevices`.
+/// An entry of `linux.netDevices`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NetDevice {
     /// The name on the host.
@@ -303,7 +303,7 @@ pub enum Monitoring {
 /// CPU numbers.
 pub type CpuList = Vec<usize>;
 
-/// One of `linux.namespaces`.
+/// An element of `linux.namespaces`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace {
     /// `type`.
@@ -333,7 +333,7 @@ pub enum NamespaceKind {
     Time,
 }
 
-/// One of `linux.uidMappings` or `linux.gidMappings`.
+/// An element of `linux.uidMappings` or `linux.gidMappings`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdMapping {
     /// `containerID`: the first id in the container.
@@ -355,7 +355,7 @@ impl IdMapping {
     }
 }
 
-/// One of `linux.timeOffsets`.
+/// An entry of `linux.timeOffsets`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeOffset {
     pub clock: Clock,
@@ -373,7 +373,7 @@ pub enum Clock {
     Boottime,
 }
 
-/// One of `linux.devices`.
+/// An element of `linux.devices`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// `path`, absolute in the container.
@@ -449,7 +449,7 @@ pub struct Hook {
     pub timeout_seconds: Option<u64>,
 }
 
-/// One of `mounts`.
+/// An element of `mounts`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
     /// `destination`, absolute.

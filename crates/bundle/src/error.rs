@@ -102,7 +102,7 @@ pub enum Kind {
     Conflict(&'static str),
 }
 
-/// Who sees a warning.
+/// The audience of a warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// Every user.
@@ -114,11 +114,11 @@ pub enum Notice {
 /// A field that is not carried out as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// Who sees the warning.
+    /// The users who see the warning.
     pub notice: Notice,
     /// The field that the warning is about.
     pub field: Field,
-    /// What husk does instead.
+    /// A description of the action that husk takes instead.
     pub text: String,
 }
 

@@ -225,7 +225,7 @@ impl<'b> Builder<'b> {
         }
     }
 
-    /// Returns a register that no later step needs. Its descriptor is closed by the next step that uses the
+    /// Frees a register that no later step needs. Its descriptor is closed by the next step that uses the
     /// register, or before the program starts.
     pub fn release(&mut self, register: Reg) {
         self.free.push(register);

@@ -38,7 +38,7 @@ pub fn state(
     (before, after)
 }
 
-/// Quotes a JSON string.
+/// Quotes a string as JSON.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -17,7 +17,7 @@ pub struct Host {
     pub euid: u32,
     /// The caller's effective group id.
     pub egid: u32,
-    /// Whether the caller is in the initial user namespace, in which alone root controls devices.
+    /// Whether the caller is in the initial user namespace. Only there does root control devices.
     pub is_first_user_namespace: bool,
     /// Whether the caller's user namespace lets processes change their groups.
     pub may_set_groups: bool,
@@ -25,7 +25,7 @@ pub struct Host {
     pub namespaces: Vec<Option<NamespacePath>>,
     /// The ids that the user namespace to join maps.
     pub joined_ids: Option<JoinedIds>,
-    /// Whether a mount of procfs accepts the pid namespace that it shows (Linux 6.17).
+    /// Whether procfs has a mount option for the pid namespace that it shows (Linux 6.17).
     pub procfs_takes_pidns: bool,
     /// The host's uncovered procfs and sysfs mounts outside the root file system. Filled only when needed.
     pub revealing: Vec<PathBuf>,

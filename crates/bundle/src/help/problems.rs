@@ -23,7 +23,7 @@ pub struct Problems {
     pub container: Option<Container>,
 }
 
-/// The most errors that are reported. Nobody reads more, and finding each takes another parse.
+/// The most errors that are reported. More would not be read, and finding each takes another parse.
 const MOST: usize = 200;
 
 /// Returns all problems of `config.json` in the bundle `directory`, an absolute path.

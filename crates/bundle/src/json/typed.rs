@@ -122,7 +122,7 @@ impl<'de> Deserializer<'de> for Node {
         }
     }
 
-    /// Accepts objects only. serde would also accept an array of the field values, which nobody intends.
+    /// Accepts objects only. serde would also accept an array of the field values, which no author intends.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _: &'static str,

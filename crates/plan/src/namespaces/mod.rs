@@ -236,7 +236,8 @@ fn check(kind: Namespaces, found: Option<&NamespacePath>, plan: &Builder<'_>) ->
     }
 }
 
-/// Continues in the first process of a new pid namespace, or in one that later mounts need inside its namespaces.
+/// Continues in another process if one is needed after the namespaces are entered. It is the first process of a
+/// new pid namespace, or is inside a joined one so that a procfs mount shows that namespace.
 pub(crate) fn be_born(container: &Container, host: &Host, start: Start, plan: &mut Builder<'_>) {
     if birth(container, host) == Birth::Entered {
         plan.at("linux.namespaces");

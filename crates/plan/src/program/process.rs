@@ -176,8 +176,8 @@ pub(crate) struct Cwd<'b> {
 
 impl<'b> Cwd<'b> {
     /// Enters the directory while the process has privileges, because the program may start in a directory that it
-    /// cannot enter itself. Where root is denied, such as on some network file systems, the program's user enters
-    /// it later. Magic links are refused: `/proc/self/fd/7` would name one of the runtime's descriptors.
+    /// cannot enter itself. Where root is denied, as on a file system that does not trust root, the program's user
+    /// enters it later. Magic links are refused: `/proc/self/fd/7` would name one of the runtime's descriptors.
     pub(crate) fn enter(container: &Container, plan: &mut Builder<'b>) -> Result<Option<Self>, Error> {
         let Some(process) = &container.process else { return Ok(None) };
         plan.at("process.cwd");
@@ -243,10 +243,9 @@ fn has_own_memory(container: &Container, host: &Host, start: Start) -> bool {
     wants && !is_fetched_from
 }
 
-/// Makes the process undumpable until exec, so that processes in the container cannot read its memory. It is the
-/// runtime's memory, or a copy of it. Reading it then takes CAP_SYS_PTRACE in the user namespace in which the
-/// runtime started. Memory that is already undumpable stays so; if the runtime is root's it is so from the clone
-/// on.
+/// Makes the process undumpable until exec, so that processes in the container cannot read the runtime's memory,
+/// or its copy. Reading it then requires CAP_SYS_PTRACE in the user namespace in which the runtime started. Memory
+/// that is already undumpable stays so; if the runtime is root's it is so from the clone on.
 pub(crate) fn hide_memory(plan: &mut Builder<'_>) {
     plan.at("process").push(Step::Undumpable);
 }
