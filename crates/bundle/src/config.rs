@@ -36,8 +36,8 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Kind> {
     if !metadata.is_file() {
         return Err(Kind::NoFile);
     }
-    // Allocates one byte more, so that the first read already sees the end of the file. A reported length above the limit is
-    // not used for the allocation.
+    // Allocates one byte more, so that the first read already sees the end of the file. A reported length above
+    // the limit does not size the buffer.
     let length = usize::try_from(metadata.len().min(MOST_BYTES)).unwrap_or_default();
     let mut bytes = Vec::with_capacity(length.min(1 << 20) + 1);
     file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(Kind::Read)?;

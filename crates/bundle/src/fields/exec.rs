@@ -18,19 +18,19 @@ pub struct Changes {
     pub args: Vec<String>,
     /// Variables that are added to those of the container's process or replace them.
     pub env: Vec<String>,
-    /// The working directory, if it differs from the container's process.
+    /// The working directory; `None` keeps that of the container's process.
     pub cwd: Option<PathBuf>,
     /// Whether it has a terminal. The terminal setting of the container's process does not apply.
     pub terminal: bool,
-    /// The user, and optionally the group, if they differ from the container's process.
+    /// The user and optionally the group; `None` keeps those of the container's process.
     pub user: Option<(u32, Option<u32>)>,
     /// Supplementary groups to add.
     pub additional_gids: Vec<u32>,
     /// Names of capabilities to add.
     pub capabilities: Vec<String>,
-    /// The AppArmor profile, if it differs.
+    /// The AppArmor profile; `None` keeps that of the container's process.
     pub apparmor_profile: Option<String>,
-    /// The SELinux label, if it differs.
+    /// The SELinux label; `None` keeps that of the container's process.
     pub selinux_label: Option<String>,
     /// Whether it may gain privileges; `None` leaves the setting unchanged.
     pub no_new_privileges: Option<NoNewPrivileges>,

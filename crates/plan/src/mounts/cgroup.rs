@@ -22,7 +22,7 @@ pub(crate) fn attach<'b>(
 ) -> Result<(), Error> {
     let has_own = namespaces::has(around.container, NamespaceKind::Cgroup);
     match &around.host.cgroup {
-        // A new mount would change the flags of the host's hierarchy: see [`hosts`].
+        // A new mount would change the flags of the host's hierarchy: see `hosts`.
         CgroupMount::V2 if !has_own => show(Path::new("/sys/fs/cgroup"), mount, target, around, plan)?,
         CgroupMount::V2 => {
             let attributes = mount.attributes;

@@ -20,8 +20,8 @@ fn propagation(container: &Container) -> Propagation {
     container.rootfs_propagation.unwrap_or(DEFAULT_PROPAGATION)
 }
 
-/// Whether no mount propagates to the host. A mount left unchanged is still the host's, and would be unmounted on
-/// the host together with the old root.
+/// Whether no mount propagates to the host. Non-recursive propagation leaves other mounts as they are. The unmount
+/// of the old root would remove those on the host too.
 fn is_private(propagation: Propagation) -> bool {
     propagation.recursive && matches!(propagation.kind, PropagationKind::Slave | PropagationKind::Private)
 }

@@ -27,7 +27,7 @@ pub(crate) fn assume<'b>(
         cwd.enter_as_user(plan);
     }
     process::find(container, invocation, plan)?;
-    // Loading needs no_new_privs or CAP_SYS_ADMIN, which the next line gives up. As late as possible, because the
+    // Loading needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs. As late as possible, because the
     // filter applies to every later call, and an old profile does not know newer calls.
     seccomp::load(container, host, When::Privileged, plan)?;
     shed(container, plan);

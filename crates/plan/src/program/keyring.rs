@@ -8,12 +8,13 @@ use husk_script::sys::Errno;
 use husk_script::sys::file::OFlags;
 use husk_script::{Reg, Step};
 
-/// `KEY_USR_SEARCH` and `KEY_OTH_SEARCH` let another process that joined the keyring find it, such as a process
-/// started by `exec`. In a user namespace that process is not the keyring's owner.
+/// `KEY_USR_SEARCH` and `KEY_OTH_SEARCH` let a process find a keyring that another process created, as a process
+/// started by `exec` must. In a user namespace that process is not the keyring's owner.
 const OWNER_SEARCHES: u32 = 0x0008_0000;
 const OTHERS_SEARCH: u32 = 0x0000_0008;
 
-/// Joins a new session keyring. An SELinux label for it is set through `proc`.
+/// Joins the container's session keyring, and creates it if it does not exist. An SELinux label for it is set
+/// through `proc`.
 pub(crate) fn join(
     container: &Container,
     invocation: &Invocation<'_>,
