@@ -128,7 +128,8 @@ fn namespaces(linux: &oci::Linux, field: &Field) -> Result<Vec<Namespace>, Error
         let Some((name, _, kind)) = known else {
             return Err(field.key("type").error(Kind::Unknown(namespace.typ().to_string())));
         };
-        // config-linux.md: "If a namespace type is specified more than once the runtime MUST generate an error."
+        // config-linux.md: "If a `namespaces` field contains duplicated namespaces with same `type`, the runtime
+        // MUST generate an error."
         if found.iter().any(|other| other.kind == kind) {
             return Err(field.key("type").error(Kind::Twice(name.to_owned())));
         }
@@ -160,7 +161,8 @@ fn time_offsets(linux: &oci::Linux, field: &Field) -> Result<Vec<TimeOffset>, Er
     Ok(offsets)
 }
 
-/// The default permissions of a node, which every runtime uses. The umask is not applied (config.md, "Devices").
+/// The default permissions of a node, which every runtime uses. The umask is not applied. The specification does
+/// not name a default (config-linux.md, "Devices").
 const DEFAULT_DEVICE_MODE: u32 = 0o666;
 
 fn devices(linux: &oci::Linux, field: &Field) -> Result<Vec<Device>, Error> {

@@ -160,7 +160,8 @@ fn id_mapping(
     is_bind: bool,
     field: &Field,
 ) -> Result<Option<MountIdMapping>, Error> {
-    // Mappings imply the option "idmap" (config.md).
+    // Mappings make an idmapped mount even without the option, which only SHOULD accompany them (config.md,
+    // "mounts").
     if options.id_map.is_none() && uids.is_empty() && gids.is_empty() {
         return Ok(None);
     }

@@ -95,7 +95,8 @@ fn rlimits(process: &oci::Process, field: &Field) -> Result<Vec<Rlimit>, Error> 
     let mut found: Vec<Rlimit> = Vec::new();
     for (index, limit) in process.rlimits().iter().flatten().enumerate() {
         let resource = resource(limit.typ());
-        // config.md: "If rlimits contains duplicated entries with same type, the runtime MUST generate an error."
+        // config.md: "If `rlimits` contains duplicated entries with same `type`, the runtime MUST generate an
+        // error."
         if found.iter().any(|other| other.resource == resource) {
             return Err(field.index(index).error(Kind::Twice(limit.typ().to_string())));
         }

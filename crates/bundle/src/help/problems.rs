@@ -60,7 +60,7 @@ fn of(mut config: Value, directory: &Path) -> Problems {
     let mut errors: Vec<Error> = Vec::new();
     let mut mended = Mended::default();
     let mut read = None;
-    // Each round removes a field, so the loop ends.
+    // Each round removes or replaces a field, so the loop ends.
     for _ in 0..10 * MOST {
         let error = match resolve(config.clone(), directory) {
             Ok(found) => {
