@@ -1,4 +1,4 @@
-//! The whole of config.json: from a file to a [`Container`].
+//! Reads a whole config.json into a [`Container`].
 
 use crate::container::{Access, Container, MountContext, UnknownCalls};
 use crate::crun;
@@ -11,12 +11,12 @@ use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// Reads the configuration of the bundle in `directory`, an absolute path: its `config.json`, if it is not in another
-/// file.
+/// Reads the configuration of the bundle in `directory`, an absolute path: `config`, or the bundle's `config.json`
+/// if `config` is `None`.
 ///
 /// # Errors
 ///
-/// If the file cannot be read or asks for something that no machine can do.
+/// Fails if the file cannot be read or asks for something that no machine can do.
 pub fn load(directory: &Path, config: Option<&Path>) -> Result<(Container, Vec<Warning>), Error> {
     let bytes = match config {
         Some(file) => read(file).map_err(|kind| Field::new(&file.to_string_lossy()).error(kind)),
@@ -25,37 +25,37 @@ pub fn load(directory: &Path, config: Option<&Path>) -> Result<(Container, Vec<W
     parse(&bytes?, directory)
 }
 
-/// More than this is no configuration: one with 100,000 mounts has a fifth of it.
+/// A longer file cannot be a configuration: one with 100,000 mounts has a fifth of this size.
 const MOST_BYTES: u64 = 64 << 20;
 
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Kind> {
-    // Opening a FIFO would wait for a writer.
+    // Without this flag, opening a FIFO would wait for a writer.
     let nonblock = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = OpenOptions::new().read(true).custom_flags(nonblock).open(path).map_err(Kind::Read)?;
     let metadata = file.metadata().map_err(Kind::Read)?;
     if !metadata.is_file() {
         return Err(Kind::NoFile);
     }
-    // With room for one byte more, so that the end is seen at once. What is said to be longer than can be is
-    // not believed.
+    // Allocates one byte more, so that the first read already sees the end of the file. A reported length above
+    // the limit does not size the buffer.
     let length = usize::try_from(metadata.len().min(MOST_BYTES)).unwrap_or_default();
     let mut bytes = Vec::with_capacity(length.min(1 << 20) + 1);
     file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(Kind::Read)?;
     if bytes.len() as u64 > MOST_BYTES { Err(Kind::TooLong(MOST_BYTES)) } else { Ok(bytes) }
 }
 
-/// The same of bytes that were read elsewhere.
+/// Reads a configuration from bytes.
 ///
 /// # Errors
 ///
-/// As [`load`].
+/// Fails like [`load`].
 pub fn parse(bytes: &[u8], directory: &Path) -> Result<(Container, Vec<Warning>), Error> {
     let config = serde_json::from_slice(bytes)
         .map_err(|error| Field::new("config.json").error(Kind::Json(error.to_string())))?;
     resolve(config, directory)
 }
 
-/// The same of JSON that was read elsewhere.
+/// Reads a configuration from parsed JSON.
 pub(crate) fn resolve(
     mut config: serde_json::Value,
     directory: &Path,

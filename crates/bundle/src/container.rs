@@ -1,15 +1,15 @@
-//! What was asked: a configuration with every default resolved and every name looked up.
+//! The resolved configuration, with every default filled in and every name looked up.
 //!
-//! Plain data. Absent, null and explicitly default are the same here; an `Option` is left only where
-//! "nothing" is itself something to ask for. Nothing of it depends on the machine: what the kernel
-//! can do of it, and how, is for the planner.
+//! These are plain data. Absent, null and explicitly default values are the same here; an `Option` remains only
+//! where "nothing" is a choice of its own. No value depends on the machine: what the kernel supports is for the
+//! planner to find out.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 
-/// A container that was asked for.
+/// A container as its configuration describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
     /// The bundle's directory, absolute.
@@ -18,90 +18,87 @@ pub struct Container {
     pub rootfs: PathBuf,
     /// `root.readonly`.
     pub rootfs_access: Access,
-    /// `linux.rootfsPropagation`.
+    /// `linux.rootfsPropagation`; `None` if absent or empty.
     pub rootfs_propagation: Option<Propagation>,
-    /// `process`, which the specification lets a container do without.
+    /// `process`, which the specification makes optional.
     pub process: Option<Process>,
-    /// `mounts`, in their order.
+    /// `mounts`, in the order of the file.
     pub mounts: Vec<Mount>,
-    /// `hostname`.
+    /// `hostname`; `None` if absent or empty.
     pub hostname: Option<String>,
-    /// `domainname`.
+    /// `domainname`; `None` if absent or empty.
     pub domainname: Option<String>,
-    /// `linux.namespaces`.
+    /// `linux.namespaces`, each kind at most once.
     pub namespaces: Vec<Namespace>,
     /// `linux.uidMappings`.
     pub uid_mappings: Vec<IdMapping>,
     /// `linux.gidMappings`.
     pub gid_mappings: Vec<IdMapping>,
-    /// `linux.timeOffsets`.
+    /// `linux.timeOffsets`, monotonic before boottime.
     pub time_offsets: Vec<TimeOffset>,
-    /// `linux.devices`.
+    /// `linux.devices`, in the order of the file.
     pub devices: Vec<Device>,
-    /// `linux.sysctl`, keys with dots.
+    /// `linux.sysctl`, with dots as separators in the keys.
     pub sysctl: BTreeMap<String, String>,
-    /// `linux.maskedPaths`.
+    /// `linux.maskedPaths`, absolute and without duplicates.
     pub masked_paths: Vec<PathBuf>,
-    /// `linux.readonlyPaths`.
+    /// `linux.readonlyPaths`, absolute.
     pub readonly_paths: Vec<PathBuf>,
-    /// `linux.mountLabel`.
+    /// `linux.mountLabel`; `None` if absent or empty.
     pub mount_label: Option<String>,
-    /// `linux.seccomp`.
+    /// `linux.seccomp`, not compiled yet.
     pub seccomp: Option<husk_seccomp::Profile>,
     /// `linux.seccomp.listenerPath` with `listenerMetadata`.
     pub seccomp_listener: Option<SeccompListener>,
     /// How unknown system calls in the profile are treated; crun's `seccomp_fail_unknown_syscall`.
     pub unknown_calls: UnknownCalls,
-    /// The mount option that `linux.mountLabel` is given by; crun's `mount_context_type`.
+    /// The mount option that passes `linux.mountLabel`; crun's `mount_context_type`.
     pub mount_context: MountContext,
-    /// The socket that the pidfd of the container's process is sent to; crun's `pidfd_receiver`.
+    /// The socket that receives the pidfd of the container's process; crun's `pidfd_receiver`.
     pub pidfd_receiver: Option<PathBuf>,
     /// `linux.personality.domain`: `PER_*`.
     pub personality: Option<u32>,
     /// `linux.memoryPolicy`.
     pub memory_policy: Option<MemoryPolicy>,
-    /// `linux.netDevices`, by their names on the host.
+    /// `linux.netDevices`, sorted by their names on the host.
     pub net_devices: Vec<NetDevice>,
     /// `linux.intelRdt`.
     pub intel_rdt: Option<IntelRdt>,
-    /// `linux.cgroupsPath`.
+    /// `linux.cgroupsPath`; `None` if absent or empty.
     pub cgroups_path: Option<String>,
     /// `linux.resources`.
     pub resources: husk_cgroup::Resources,
-    /// `hooks`.
     pub hooks: Hooks,
-    /// `annotations`.
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Whether a tree may be written to.
+/// Whether the root file system is writable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It may.
+    /// Writable.
     ReadWrite,
-    /// It may not.
+    /// Read-only.
     ReadOnly,
 }
 
-/// Who hears of mounts made below a mount.
+/// How mount events pass between a mount and its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Propagation {
-    /// The kind.
     pub kind: PropagationKind,
-    /// Whether for the mounts below it too.
+    /// Whether it applies to the mounts below as well.
     pub recursive: bool,
 }
 
 /// The four kinds of mount propagation (mount_namespaces(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PropagationKind {
-    /// Both ways.
+    /// In both directions.
     Shared,
-    /// From the outside only.
+    /// From the master to this mount only.
     Slave,
-    /// Nobody.
+    /// In neither direction.
     Private,
-    /// Nobody, and it cannot be bound elsewhere.
+    /// In neither direction, and the mount cannot be bind mounted.
     Unbindable,
 }
 
@@ -110,7 +107,7 @@ pub enum PropagationKind {
 pub struct Process {
     /// `args`, at least one.
     pub args: Vec<CString>,
-    /// `env`: each with its `=`, each name once, the last one of it.
+    /// `env` as NAME=VALUE, each name once. The last value of a name counts.
     pub env: Vec<CString>,
     /// `cwd`, absolute.
     pub cwd: PathBuf,
@@ -120,25 +117,21 @@ pub struct Process {
     pub gid: u32,
     /// `user.additionalGids`.
     pub additional_gids: Vec<u32>,
-    /// Whether the caller's supplementary groups stay; crun's `keep_original_groups`.
+    /// Whether the caller's supplementary groups are kept; crun's `keep_original_groups`.
     pub keeps_groups: bool,
-    /// `user.umask`.
+    /// `user.umask`, 022 by default.
     pub umask: u32,
     /// `terminal` with `consoleSize`.
     pub terminal: Terminal,
-    /// `capabilities`.
     pub capabilities: Capabilities,
-    /// `rlimits`.
     pub rlimits: Vec<Rlimit>,
-    /// `noNewPrivileges`.
     pub no_new_privileges: NoNewPrivileges,
-    /// `apparmorProfile`.
+    /// `None` if absent or empty.
     pub apparmor_profile: Option<String>,
-    /// `selinuxLabel`.
+    /// `None` if absent or empty.
     pub selinux_label: Option<String>,
-    /// `oomScoreAdj`: left alone if nothing is said.
+    /// `oomScoreAdj`; `None` keeps the inherited score.
     pub oom_score_adj: Option<i32>,
-    /// `scheduler`.
     pub scheduler: Option<Scheduler>,
     /// `ioPriority`: class and level.
     pub io_priority: Option<(u8, u8)>,
@@ -149,44 +142,44 @@ pub struct Process {
 /// Whether the process has a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Terminal {
-    /// None.
+    /// No terminal.
     No,
-    /// One of its own, of this many rows and columns if that was said.
+    /// A terminal of its own, with this many rows and columns if the configuration gives them.
     Yes(Option<(u16, u16)>),
 }
 
-/// Whether exec may give privileges.
+/// Whether exec may grant privileges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoNewPrivileges {
-    /// It may not.
+    /// exec may not.
     Set,
-    /// It may.
+    /// exec may.
     Unset,
 }
 
-/// The five sets, a bit for each capability by its number.
+/// The five capability sets, with a bit for each capability number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// What can ever be gained.
+    /// The limit of what the process can ever gain.
     pub bounding: u64,
-    /// What is in force.
+    /// The capabilities that the kernel checks.
     pub effective: u64,
-    /// What files may give on exec.
+    /// The capabilities that a file may grant on exec.
     pub inheritable: u64,
-    /// What may be put in force.
+    /// The capabilities that the process may make effective.
     pub permitted: u64,
-    /// What survives exec without files.
+    /// The capabilities that stay across exec of an ordinary file.
     pub ambient: u64,
 }
 
-/// One of `process.rlimits`.
+/// An element of `process.rlimits`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rlimit {
-    /// `RLIMIT_*` by its number.
+    /// The number of an `RLIMIT_*` constant.
     pub resource: u32,
-    /// What is enforced; `u64::MAX` is unlimited.
+    /// The limit that is enforced; `u64::MAX` is unlimited.
     pub soft: u64,
-    /// How far the process may raise it.
+    /// The highest value to which the process may raise the soft limit.
     pub hard: u64,
 }
 
@@ -201,7 +194,7 @@ pub struct Scheduler {
     pub nice: i32,
     /// For the real-time policies.
     pub priority: u32,
-    /// For `SCHED_DEADLINE`, as the other two.
+    /// For `SCHED_DEADLINE`, in nanoseconds, like the next two.
     pub runtime: u64,
     /// See `runtime`.
     pub deadline: u64,
@@ -212,25 +205,25 @@ pub struct Scheduler {
 /// `process.execCPUAffinity`: CPU lists, for `exec` only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecAffinity {
-    /// Before the process is moved to the container's cgroup.
+    /// The CPUs before the process moves to the container's cgroup.
     pub initial: Option<CpuList>,
-    /// After.
+    /// The CPUs after the move.
     pub finally: Option<CpuList>,
 }
 
-/// Who decides about the system calls that a profile notifies of.
+/// The receiver of a profile's notifications, which decides about the calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeccompListener {
-    /// `listenerPath`: the socket where it waits, absolute.
+    /// `listenerPath`: the socket on which the receiver listens, absolute.
     pub path: PathBuf,
-    /// `listenerMetadata`, for it alone.
+    /// `listenerMetadata`, which is sent to the receiver only.
     pub metadata: Option<String>,
 }
 
-/// How a name in a seccomp profile is treated that is not a system call.
+/// How a profile's name that is not a system call is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownCalls {
-    /// It is left out.
+    /// The name is ignored.
     Ignored,
     /// The container is refused.
     Refused,
@@ -261,7 +254,7 @@ impl MountContext {
         Self::NAMES.into_iter().find(|(_, known)| *known == name).map(|(context, _)| context)
     }
 
-    /// The name of the option.
+    /// Returns the name of the mount option.
     #[must_use]
     pub fn name(self) -> &'static str {
         Self::NAMES.into_iter().find(|(context, _)| *context == self).map_or("context", |(_, name)| name)
@@ -271,86 +264,83 @@ impl MountContext {
 /// `linux.memoryPolicy`, in the numbers of set_mempolicy(2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryPolicy {
-    /// `MPOL_*` with `MPOL_F_*`.
+    /// An `MPOL_*` constant with `MPOL_F_*` flags.
     pub mode: u32,
-    /// Nodes by number.
+    /// The numbers of the nodes.
     pub nodes: Vec<usize>,
 }
 
-/// One of `linux.netDevices`.
+/// An entry of `linux.netDevices`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NetDevice {
-    /// Its name on the host.
+    /// The name on the host.
     pub name: String,
-    /// `name`: its name in the container.
+    /// `name`: the name in the container; the host's if absent.
     pub new_name: String,
 }
 
 /// `linux.intelRdt`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntelRdt {
-    /// `closID`: a group that is shared, or the container's own if there is none.
+    /// `closID`: the name of a shared group. `None` gives the container a group of its own.
     pub clos_id: Option<String>,
-    /// `l3CacheSchema`.
     pub l3_cache_schema: Option<String>,
-    /// `memBwSchema`.
     pub mem_bw_schema: Option<String>,
-    /// `schemata`, a line each.
+    /// `schemata`, one line for each element.
     pub schemata: Vec<String>,
-    /// `enableMonitoring`.
     pub monitoring: Monitoring,
 }
 
 /// Whether a container has a resctrl monitoring group of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Monitoring {
-    /// It has.
+    /// The container has one.
     Own,
-    /// It has none.
+    /// The container has none.
     None,
 }
 
-/// CPUs by number.
+/// CPU numbers.
 pub type CpuList = Vec<usize>;
 
-/// One of `linux.namespaces`.
+/// An element of `linux.namespaces`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace {
     /// `type`.
     pub kind: NamespaceKind,
-    /// `path`: the namespace to join, or a new one if there is none.
+    /// `path`: the namespace to join; `None` for a new one.
     pub path: Option<PathBuf>,
 }
 
 /// The eight kinds of namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NamespaceKind {
-    /// Ids and capabilities.
+    /// User and group ids, and capabilities.
     User,
-    /// The file system tree.
+    /// The mount tree.
     Mount,
-    /// Process numbers.
+    /// Process ids.
     Pid,
-    /// Devices, addresses, ports.
+    /// Network devices, addresses and ports.
     Network,
     /// System V objects and POSIX message queues.
     Ipc,
     /// Host name and domain name.
     Uts,
-    /// What looks like the root of the cgroup tree.
+    /// The root of the visible cgroup tree.
     Cgroup,
     /// Clock offsets.
     Time,
 }
 
-/// One of `linux.uidMappings` or `linux.gidMappings`.
+/// An element of `linux.uidMappings` or `linux.gidMappings`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdMapping {
-    /// `containerID`.
+    /// `containerID`: the first id in the container.
     pub container_id: u32,
-    /// `hostID`.
+    /// `hostID`: the first id on the host.
     pub host_id: u32,
-    /// `size`.
+    /// `size`: the number of ids.
     pub size: u32,
 }
 
@@ -365,18 +355,16 @@ impl IdMapping {
     }
 }
 
-/// One of `linux.timeOffsets`.
+/// An entry of `linux.timeOffsets`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeOffset {
-    /// Which clock.
     pub clock: Clock,
-    /// Seconds.
     pub secs: i64,
-    /// Nanoseconds.
+    /// Below 1,000,000,000.
     pub nanosecs: u32,
 }
 
-/// The clocks that a time namespace has.
+/// The clocks that a time namespace can offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     /// `CLOCK_MONOTONIC`.
@@ -385,22 +373,20 @@ pub enum Clock {
     Boottime,
 }
 
-/// One of `linux.devices`.
+/// An element of `linux.devices`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// `path`, absolute in the container.
     pub path: PathBuf,
-    /// `type` with its numbers.
+    /// `type` with the device numbers.
     pub kind: DeviceKind,
-    /// `fileMode`, permissions only.
+    /// `fileMode`, reduced to the permission bits.
     pub mode: u32,
-    /// `uid`.
     pub uid: u32,
-    /// `gid`.
     pub gid: u32,
 }
 
-/// What a device node is.
+/// The type and number of a device node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceKind {
     /// `c` or `u`.
@@ -421,73 +407,73 @@ impl Display for DeviceKind {
     }
 }
 
-/// `hooks`, each list in its order.
+/// `hooks`, each list in the order of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hooks {
-    /// In the runtime's namespaces, after the container's exist.
+    /// Run in the runtime's namespaces, after the container's namespaces exist.
     pub prestart: Vec<Hook>,
-    /// The same, right after.
+    /// Run directly after `prestart`, also in the runtime's namespaces.
     pub create_runtime: Vec<Hook>,
-    /// In the container's namespaces, before the root is changed.
+    /// Run in the container's namespaces, before the root is changed.
     pub create_container: Vec<Hook>,
-    /// In the container, before its program starts.
+    /// Run in the container, before its program starts.
     pub start_container: Vec<Hook>,
-    /// In the runtime's namespaces, after its program started.
+    /// Run in the runtime's namespaces, after the program has started.
     pub poststart: Vec<Hook>,
-    /// In the runtime's namespaces, after the container is deleted.
+    /// Run in the runtime's namespaces, after the container is deleted.
     pub poststop: Vec<Hook>,
-    /// Where the standard output and the standard error of all hooks are appended; crun's `hooks.stdout` and
-    /// `hooks.stderr`.
+    /// The files to which the output of all hooks is appended; crun's `hooks.stdout` and `hooks.stderr`.
     pub streams: HookStreams,
 }
 
-/// Files for the output of hooks.
+/// Files for the output of hooks; `None` where crun's annotation is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HookStreams {
-    /// For standard output.
+    /// The file for standard output.
     pub stdout: Option<PathBuf>,
-    /// For standard error.
+    /// The file for standard error.
     pub stderr: Option<PathBuf>,
 }
 
-/// A program to run at one point of a container's life.
+/// A program that runs at one point of a container's life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hook {
     /// `path`, absolute.
     pub path: PathBuf,
-    /// `args`, its name first.
+    /// `args`, with the program's name first.
     pub args: Vec<CString>,
-    /// `env`, or what the caller has if nothing is said.
+    /// `env`. Without it `startContainer` hooks get the program's environment, `createContainer` hooks an empty
+    /// one, and the others the runtime's.
     pub env: Option<Vec<CString>>,
-    /// `timeout` in seconds.
+    /// `timeout` in seconds; `None` waits without limit.
     pub timeout_seconds: Option<u64>,
 }
 
-/// One of `mounts`.
+/// An element of `mounts`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
     /// `destination`, absolute.
     pub destination: PathBuf,
-    /// What is mounted there.
+    /// The file system or tree that is mounted.
     pub source: Source,
-    /// What its own mount gets.
+    /// The attributes of the mount itself.
     pub attributes: Attributes,
-    /// What it and all mounts below it get.
+    /// The attributes of the mount and of all mounts below it.
     pub recursive_attributes: Attributes,
-    /// Who hears of mounts below it, one after the other.
+    /// The propagation changes, applied in this order.
     pub propagation: Vec<Propagation>,
-    /// The ids its files show.
+    /// The id mapping of an idmapped mount.
     pub id_mapping: Option<MountIdMapping>,
 }
 
-/// What a mount shows.
+/// The contents of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A file or directory of the host, absolute.
+    /// A file or directory of the host.
     Bind {
-        /// What to show.
+        /// The absolute path on the host.
         path: PathBuf,
-        /// Whether with the mounts below it.
+        /// Whether the mounts below the path are included.
         recursive: bool,
     },
     /// A new file system.
@@ -496,33 +482,33 @@ pub enum Source {
         fstype: String,
         /// `source`.
         name: String,
-        /// What of `options` is for the file system itself: `mode=755`, `sync`.
+        /// The part of `options` for the file system itself: `mode=755`, `sync`.
         options: Vec<String>,
-        /// Whether what the image has there is copied into it, `tmpcopyup`.
+        /// `tmpcopyup`: whether the image's files at the destination are copied into the new file system.
         copy_up: bool,
     },
-    /// What is mounted there already, which changes.
+    /// A change to an existing mount.
     Remount {
-        /// What changes of the file system itself, or `None` if its mount alone does.
+        /// The change to the file system itself; `None` if only the mount changes.
         file_system: Option<Reconfiguration>,
     },
-    /// The container's cgroups, whatever hierarchy the host has.
+    /// The container's cgroups, in whichever hierarchies the host has.
     Cgroup {
         /// The options for the file system of cgroup v2, such as `nsdelegate`.
         options: Vec<String>,
     },
 }
 
-/// A change to a file system that is mounted.
+/// A change to a mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reconfiguration {
     /// `type`.
     pub fstype: String,
-    /// What of `options` is for the file system itself.
+    /// The part of `options` for the file system itself.
     pub options: Vec<String>,
 }
 
-/// Mount attributes in the bits of mount_setattr(2).
+/// Mount attributes as bits for mount_setattr(2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// `attr_set`.
@@ -531,13 +517,13 @@ pub struct Attributes {
     pub clear: u64,
 }
 
-/// The ids that the files of a mount show.
+/// How a mount translates the ids of its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountIdMapping {
-    /// Whether for the mounts below it too, `ridmap`.
+    /// `ridmap`: whether the mounts below it are idmapped too.
     pub recursive: bool,
-    /// `uidMappings`, or the container's own if there are none.
+    /// `uidMappings`; the container's own mappings if empty.
     pub uids: Vec<IdMapping>,
-    /// `gidMappings`, or the container's own if there are none.
+    /// `gidMappings`; the container's own mappings if empty.
     pub gids: Vec<IdMapping>,
 }

@@ -1,4 +1,4 @@
-//! crun's annotations, which stand for fields that config.json does not have.
+//! Applies crun's annotations, which replace fields that config.json does not have.
 
 use crate::container::{Container, MountContext, SeccompListener, UnknownCalls};
 use crate::error::{Error, Field, Kind, Warning};
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// The prefix of crun's annotations.
 pub const PREFIX: &str = "run.oci.";
 
-/// Those that have an effect, without the prefix.
+/// The annotations that have an effect, without the prefix.
 pub const ANNOTATIONS: &[&str] = &[
     "hooks.stderr",
     "hooks.stdout",
@@ -20,7 +20,7 @@ pub const ANNOTATIONS: &[&str] = &[
     "systemd.subgroup",
 ];
 
-/// Applies the annotations that husk knows, and warns of others, which have no effect.
+/// Applies the annotations that husk supports, and warns about others, which have no effect.
 pub(crate) fn apply(container: &mut Container, warnings: &mut Vec<Warning>) -> Result<(), Error> {
     let known = container.annotations.range(PREFIX.to_owned()..);
     let known = known.map_while(|(key, value)| Some((key.strip_prefix(PREFIX)?.to_owned(), value.clone())));
@@ -58,7 +58,7 @@ pub(crate) fn apply(container: &mut Container, warnings: &mut Vec<Warning>) -> R
                 container.unknown_calls = UnknownCalls::Refused
             }
             "seccomp_fail_unknown_syscall" => {}
-            // husk makes no cgroup below a systemd unit's own, which is what an empty name asks for.
+            // An empty name asks for no cgroup below the systemd unit's own. husk never makes one.
             "systemd.subgroup" if value.is_empty() => {}
             _ => {
                 let text =

@@ -1,31 +1,31 @@
-//! What can be wrong with a configuration, and where.
+//! The errors and warnings about a configuration, each with the field that it is about.
 
 use core::fmt::{self, Display, Formatter};
 use std::io;
 
-/// A place in config.json: `mounts[3].options[0]`.
+/// The name of a field in config.json, such as `mounts[3].options[0]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Field(String);
 
 impl Field {
-    /// The field of this name at the top.
+    /// Returns the top-level field of this name.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self(name.to_owned())
     }
 
-    /// A member of this object.
+    /// Returns the member of this object with the given name.
     #[must_use]
     pub fn key(&self, name: &str) -> Self {
         Self(format!("{}.{name}", self.0))
     }
 
-    /// Like [`key`](Self::key), but `name` stands alone if this is the top level of the file.
+    /// Like [`key`](Self::key), but returns `name` alone if this is the top level of the file.
     pub(crate) fn key_or_top(&self, name: &str) -> Self {
         if self.0.is_empty() { Self::new(name) } else { self.key(name) }
     }
 
-    /// An element of this array.
+    /// Returns the element of this array with the given index.
     #[must_use]
     pub fn index(&self, index: usize) -> Self {
         Self(format!("{}[{index}]", self.0))
@@ -38,7 +38,7 @@ impl Field {
 
 impl Display for Field {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        // A key may hold anything; a message is one line.
+        // A key may contain control characters; a message must stay on one line.
         if self.0.contains(char::is_control) {
             write!(f, "{}", self.0.escape_debug())
         } else {
@@ -47,83 +47,83 @@ impl Display for Field {
     }
 }
 
-/// A configuration that cannot be carried out, whatever the machine.
+/// A configuration that no machine can carry out.
 #[derive(Debug, thiserror::Error)]
 #[error("{field}: {kind}")]
 pub struct Error {
-    /// Where.
+    /// The field, or the file if it cannot be read at all.
     pub field: Field,
-    /// What.
+    /// The problem with the field.
     pub kind: Kind,
 }
 
-/// What is wrong with a field.
+/// The problem with a field.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Kind {
     /// The file cannot be read.
     #[error("cannot be read: {0}")]
     Read(io::Error),
-    /// It is a directory, a device or a pipe.
+    /// The path is a directory, a device or a pipe.
     #[error("is no file")]
     NoFile,
-    /// It has more bytes than any configuration.
+    /// The file is longer than any real configuration.
     #[error("has more than {0} bytes")]
     TooLong(u64),
-    /// It is no JSON, or a value is of another type or not one of those that there are.
+    /// The file is not JSON, or a value has the wrong type or is not a known name.
     #[error("{0}")]
     Json(String),
-    /// It has to be there.
+    /// A required field is absent.
     #[error("is missing")]
     Missing,
-    /// It has to have something in it.
+    /// A field that must not be empty is empty.
     #[error("is empty")]
     Empty,
-    /// A path that has to begin at the root.
+    /// A path that must be absolute is relative.
     #[error("{0:?} is not an absolute path")]
     Relative(String),
-    /// A string with a NUL byte, which the kernel cannot be told.
+    /// A string contains a NUL byte, which cannot be passed to the kernel.
     #[error("holds a NUL byte")]
     Nul,
-    /// A value that is not one of those that there are.
+    /// A name is not one of the known values.
     #[error("{0:?} is unknown")]
     Unknown(String),
-    /// A number beyond what the kernel takes.
+    /// A number exceeds the range that the kernel accepts.
     #[error("{0} is out of range")]
     Range(i128),
-    /// Something that may be said once was said twice.
+    /// An entry that may occur once occurs twice.
     #[error("{0:?} is there twice")]
     Twice(String),
-    /// Something that is said in runc's words.
+    /// An error in runc's wording.
     #[error("{0}")]
     Phrase(String),
-    /// Two things that exclude each other, or one that needs another.
+    /// Two settings exclude each other, or one needs another.
     #[error("{0}")]
     Conflict(&'static str),
 }
 
-/// The readers of a warning.
+/// The audience of a warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// Everybody.
+    /// Every user.
     Always,
-    /// Only somebody who asks for details, with `--debug` or `validate`.
+    /// Only users who ask for details with `--debug` or `validate`.
     OnRequest,
 }
 
-/// Something that is carried out otherwise than written, and how.
+/// A field that is not carried out as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// Its readers.
+    /// The users who see the warning.
     pub notice: Notice,
-    /// Where.
+    /// The field that the warning is about.
     pub field: Field,
-    /// What was made of it.
+    /// A description of the action that husk takes instead.
     pub text: String,
 }
 
 impl Warning {
-    /// A warning that everybody should see.
+    /// Returns a warning for every user.
     #[must_use]
     pub fn new(field: Field, text: String) -> Self {
         Self { notice: Notice::Always, field, text }

@@ -1,11 +1,11 @@
-//! config.json of an OCI bundle: read, checked, resolved.
+//! Reads config.json of an OCI bundle, checks it and resolves it.
 //!
-//! Bytes become a [`Container`]: what was asked, with every default filled in and every name looked
-//! up. This is the only crate that sees oci-spec and caps. It reads one file and looks at nothing
-//! else: whether the machine can do what was asked is for the planner to find.
+//! The result is a [`Container`]: the configuration with every default filled in and every name looked up. This is
+//! the only crate that uses oci-spec and caps. It reads one file and nothing else. Whether the machine supports
+//! the container is for the planner to find out.
 //!
-//! Every error names a field of the file. What is carried out otherwise than written is a
-//! [`Warning`], returned beside the container.
+//! Every error names a field of the file. A [`Warning`], returned beside the container, reports a field that is
+//! not carried out as written.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,4 @@
-//! What becomes of a configuration: the message of each that is refused, and the container of one
-//! that is not.
+//! Checks the message for each refused configuration, and the container for accepted ones.
 
 use husk_bundle::container::{
     Access, Attributes, Capabilities, DeviceKind, NoNewPrivileges, Scheduler, Source, Terminal,
@@ -16,7 +15,7 @@ fn minimal() -> Value {
     })
 }
 
-/// The minimal configuration with `value` at `pointer`, whose last part may be new.
+/// Returns the minimal configuration with `value` at `pointer`. The last part of the pointer may be new.
 fn with(pointer: &str, value: Value) -> Value {
     let mut config = minimal();
     let (parent, key) = pointer.rsplit_once('/').unwrap();
@@ -67,7 +66,7 @@ fn each_refusal_names_its_field() {
         (with("/root", json!({})), "root.path: is empty"),
         (with("/root/path", json!("")), "root.path: is empty"),
         (with("/process/args", json!([])), "process.args: is empty"),
-        // setresuid(-1) changes nothing: root would stay root.
+        // setresuid(-1) changes nothing, so the program would stay root.
         (with("/process/user/uid", json!(u32::MAX)), "process.user.uid: 4294967295 is out of range"),
         (with("/process/user/gid", json!(u32::MAX)), "process.user.gid: 4294967295 is out of range"),
         (

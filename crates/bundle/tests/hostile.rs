@@ -1,7 +1,7 @@
-//! What nobody would write, and somebody will send: every value of a configuration that has all there
-//! are, of every other type, one at a time; and what a seeded generator makes of it.
+//! Parses hostile configurations. Each value of a complete configuration is replaced by every other type, one at a
+//! time; a seeded generator makes more.
 //!
-//! The generator is `fuzz/`'s companion for a stable compiler: the same in every run, and bounded.
+//! The generator complements `fuzz/`, which needs a nightly compiler. It is bounded and the same in every run.
 
 use husk_bundle::{parse, problems_in};
 use serde_json::{Value, json};
@@ -11,13 +11,13 @@ fn everything() -> Value {
     serde_json::from_str(include_str!("everything.json")).unwrap()
 }
 
-/// What is wrong with it, if anything.
+/// Returns the error of a configuration, if there is one.
 fn wrong(config: &Value) -> Option<String> {
     let parsed = parse(config.to_string().as_bytes(), Path::new("/bundle"));
     parsed.err().map(|error| error.to_string())
 }
 
-/// Every place in a tree, as a JSON pointer and as an error names it.
+/// Collects every value in a tree, as a JSON pointer and as the field name in errors.
 fn places(value: &Value, pointer: &str, field: &str, found: &mut Vec<(String, String)>) {
     if !field.is_empty() {
         found.push((pointer.to_owned(), field.to_owned()));
@@ -67,7 +67,7 @@ fn a_value_of_another_type_is_refused_by_the_name_of_its_field() {
                 continue;
             };
             let named = error.split_once(": ").map_or("", |(named, _)| named);
-            // The value itself, something in it, or the object that it is a part of.
+            // The error may name the value itself, something in it, or the object that contains it.
             let parent = field.rsplit_once(['.', '[']).map_or(field.as_str(), |(parent, _)| parent);
             let is_named = named.starts_with(field) || named == parent;
             assert!(is_named, "{field} = {other}: {error}");
@@ -107,14 +107,14 @@ fn what_is_no_json_is_refused() {
         let error = refused(bytes);
         assert!(error.starts_with("config.json: "), "{error}");
     }
-    // Nothing that recursion could be brought to its end with.
+    // Deep nesting must not overflow the stack.
     for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
         let deep = format!("{}1{}", open.repeat(1_000_000), close.repeat(1_000_000));
         assert!(refused(deep.as_bytes()).contains("recursion limit exceeded"));
     }
 }
 
-/// xorshift64*: small, and the same everywhere.
+/// xorshift64*: small, and the same on every machine.
 struct Dice(u64);
 
 impl Dice {
@@ -165,14 +165,14 @@ fn no_mutation_makes_it_panic() {
                 0 => bytes[at] = u8::try_from(dice.below(256)).unwrap(),
                 1 => drop(bytes.remove(at)),
                 2 => bytes.truncate(at.max(1)),
-                // A piece of it once more, somewhere else.
+                // Copies a piece to another position.
                 3 => {
                     let end = (at + dice.below(64)).min(bytes.len());
                     let (piece, to) = (bytes[at..end].to_vec(), dice.below(bytes.len()));
                     drop(bytes.splice(to..to, piece));
                 }
                 4 => drop(bytes.splice(at..at, words[dice.below(words.len())].iter().copied())),
-                // A value in place of another.
+                // Replaces one value by another.
                 _ => {
                     let is_end = |byte: &u8| b",]}\n".contains(byte);
                     let end = bytes[at..].iter().position(is_end).map_or(bytes.len(), |length| at + length);
@@ -182,10 +182,10 @@ fn no_mutation_makes_it_panic() {
         }
         let first = parse(&bytes, Path::new("/bundle")).err().map(|error| error.to_string());
         parsed += usize::from(first.is_none());
-        // All problems begin with the one that reading stops at.
+        // The list of all problems starts with the one at which parsing stops.
         let all = problems_in(&bytes, Path::new("/bundle")).errors;
         assert_eq!(all.first().map(ToString::to_string), first);
     }
-    // What is refused for what it asks for is refused here too, so this counts little.
+    // Contents are refused here as well as syntax, so this bound is weak.
     assert!(parsed < RUNS);
 }

@@ -1,4 +1,4 @@
-//! What becomes of `linux.resources`, in a configuration and by itself.
+//! Checks how `linux.resources` is resolved, in a configuration and alone.
 
 use husk_bundle::resources::parse;
 use husk_cgroup::Resources;
@@ -99,7 +99,7 @@ fn every_field_is_read() {
     };
     assert_eq!(parsed(&everything), (expected.clone(), vec![]));
 
-    // The same as a part of a configuration.
+    // The same resources as part of a configuration.
     let config = json!({
         "ociVersion": "1.3.0",
         "root": { "path": "rootfs" },

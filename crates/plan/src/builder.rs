@@ -1,5 +1,4 @@
-//! Writing a plan: each step together with the field it comes from, so that the two cannot drift
-//! apart.
+//! Writes a plan: each step is stored together with the field it comes from, so that the two cannot drift apart.
 
 use crate::words;
 use bumpalo::Bump;
@@ -16,41 +15,41 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 use std::rc::Rc;
 
-/// `SCHED_DEADLINE`.
+/// The policy `SCHED_DEADLINE` of linux/sched.h.
 const SCHED_DEADLINE: u32 = 6;
 
-/// The parameter that adds a layer to an overlay, since Linux 6.8.
+/// The fsconfig(2) key that adds one layer to an overlay, since Linux 6.8.
 pub(crate) const LAYER: &CStr = c"lowerdir+";
 
-/// What will be done.
+/// A list of steps, and for each step the field of config.json that it comes from.
 pub struct Plan<'b> {
-    /// The child's list.
+    /// The steps, in the order in which the child performs them.
     pub steps: &'b [Step<'b>],
-    /// The namespaces that the child is born in.
+    /// The namespaces that the clone of the child creates.
     pub namespaces: Namespaces,
-    /// For each step the field it comes from.
+    /// For each step, the field that it comes from.
     origins: Vec<Rc<str>>,
-    /// The program, as it was asked for.
+    /// The program as config.json names it.
     program: String,
 }
 
-/// What is to be said of a step that failed.
+/// The text that describes a failed step.
 #[derive(Debug)]
 pub enum Meaning {
-    /// This, and nothing of the step.
+    /// Replaces the description of the step and the kernel's error.
     Whole(String),
-    /// This, after what the step was and the kernel said.
+    /// Follows the description of the step and the kernel's error.
     Added(&'static str),
 }
 
 impl Plan<'_> {
-    /// The field of config.json that a step comes from: `mounts[3] /dev/shm`.
+    /// Returns the field of config.json that a step comes from, such as `mounts[3] /dev/shm`.
     #[must_use]
     pub fn origin(&self, step: usize) -> &str {
         self.origins.get(step).map_or("", |origin| origin)
     }
 
-    /// Whether the child has to begin in a copy of the runtime's memory.
+    /// Whether the child must start in a copy of the runtime's memory.
     #[must_use]
     pub fn needs_own_memory(&self) -> bool {
         self.steps.iter().any(|step| matches!(step, Step::ForgetMemory))
@@ -65,15 +64,15 @@ impl Plan<'_> {
         })
     }
 
-    /// What the failure of a step means, where the kernel has no words for it.
+    /// Explains the failure of a step, if the kernel's error does not explain it.
     #[must_use]
     pub fn meaning(&self, step: usize, errno: Errno) -> Option<Meaning> {
         Some(Meaning::Added(match (self.steps.get(step)?, errno) {
-            // sched_setattr(2): who has a deadline has to be allowed on every processor.
+            // sched_setattr(2): a deadline thread must be allowed to run on every processor.
             (Step::SchedSetattr { attr }, Errno::PERM) if attr.policy == SCHED_DEADLINE => {
                 "a deadline takes CAP_SYS_NICE, and process scheduler can't be used together with AllowedCPUs"
             }
-            // An older kernel may take any parameter and refuse it when the file system is made.
+            // An older kernel may accept any parameter and refuse it only when the file system is made.
             (Step::FsconfigString { .. } | Step::Fsmount { .. }, Errno::INVAL) if self.adds_layers(step) => {
                 "options longer than 4095 bytes with lowerdir need Linux 6.8"
             }
@@ -97,7 +96,7 @@ impl Plan<'_> {
 }
 
 impl Display for Plan<'_> {
-    /// A line a step.
+    /// Prints one line for each step.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let width = self.origins.iter().map(|origin| origin.len()).max().unwrap_or(0);
         for (index, (step, origin)) in self.steps.iter().zip(&self.origins).enumerate() {
@@ -107,7 +106,7 @@ impl Display for Plan<'_> {
     }
 }
 
-/// A container that cannot be planned.
+/// Says why a container cannot be planned.
 #[derive(Debug, thiserror::Error)]
 #[error("{origin}: {reason}")]
 pub struct Error {
@@ -120,33 +119,33 @@ impl Error {
         Self { origin: origin.to_owned(), reason }
     }
 
-    /// The field of config.json that it comes from.
+    /// Returns the field of config.json that the error is about.
     #[must_use]
     pub fn origin(&self) -> &str {
         &self.origin
     }
 }
 
-/// A plan being written: of a container here, or of whatever else is a list of steps.
+/// A plan that is being written, for a container or for any other list of steps.
 pub struct Builder<'b> {
     memory: &'b Bump,
     steps: BumpVec<'b, Step<'b>>,
     origins: Vec<Rc<str>>,
     origin: Rc<str>,
     free: Vec<Reg>,
-    /// Registers from this one on have never been used.
+    /// The lowest register that has never been used; all higher ones are unused too.
     most_used: u8,
-    /// The pid namespace that a procfs is to show, if it is another than that of who mounts it.
+    /// The pid namespace that a procfs shows, if it is not that of the process that mounts it.
     pub(crate) pid_namespace: Option<Reg>,
-    /// The program, as it was asked for.
+    /// The program as config.json names it.
     pub(crate) program: String,
 }
 
 impl<'b> Builder<'b> {
-    /// A plan of no steps yet, to lie in this memory.
+    /// Starts an empty plan in this memory.
     #[must_use]
     pub fn new(memory: &'b Bump) -> Self {
-        // The lowest is taken first, so that listings are easy to follow.
+        // The lowest free register is taken first, which keeps listings easy to follow.
         let free = (0..Reg::COUNT).rev().filter_map(Reg::new).collect();
         let steps = BumpVec::with_capacity_in(96, memory);
         Self {
@@ -161,10 +160,10 @@ impl<'b> Builder<'b> {
         }
     }
 
-    /// Says where the steps from here on come from.
+    /// Sets the field that the following steps come from.
     pub fn at(&mut self, origin: impl Into<Rc<str>>) -> &mut Self {
         let origin = origin.into();
-        // A path of a configuration may hold anything; a line of a listing is one line.
+        // A path of a configuration may contain control characters; a listing needs one line for each step.
         self.origin = match origin.contains(char::is_control) {
             true => origin.escape_debug().to_string().into(),
             false => origin,
@@ -172,35 +171,35 @@ impl<'b> Builder<'b> {
         self
     }
 
-    /// Where the last steps come from.
+    /// Returns the field that the next step comes from.
     pub(crate) fn origin(&self) -> Rc<str> {
         self.origin.clone()
     }
 
-    /// Adds a step.
+    /// Adds a step that comes from the current field.
     pub fn push(&mut self, step: Step<'b>) {
         self.steps.push(step);
         self.origins.push(self.origin.clone());
     }
 
-    /// An error of where the last steps come from.
+    /// Returns an error about the current field.
     #[must_use]
     pub fn error(&self, reason: impl Into<String>) -> Error {
         Error { origin: self.origin.to_string(), reason: reason.into() }
     }
 
-    /// The plan, with the namespaces that the child is to be born in.
+    /// Returns the plan. The clone of the child creates `namespaces`.
     #[must_use]
     pub fn finish(self, namespaces: Namespaces) -> Plan<'b> {
         let Self { steps, origins, program, .. } = self;
         Plan { steps: steps.into_bump_slice(), namespaces, origins, program }
     }
 
-    /// A register that no step uses.
+    /// Takes a register that no step uses.
     ///
     /// # Errors
     ///
-    /// If all [`Reg::COUNT`] are taken.
+    /// Fails if all [`Reg::COUNT`] registers are taken.
     pub fn register(&mut self) -> Result<Reg, Error> {
         let register =
             self.free.pop().ok_or_else(|| self.error("more descriptors at a time than there is room for"))?;
@@ -208,11 +207,11 @@ impl<'b> Builder<'b> {
         Ok(register)
     }
 
-    /// A register that no step has used, for a step that looks whether there is anything in it.
+    /// Takes a register that no step has ever used, for a step that checks whether it is empty.
     ///
     /// # Errors
     ///
-    /// If there is none left.
+    /// Fails if every register has been used.
     pub fn fresh_register(&mut self) -> Result<Reg, Error> {
         let used = |register: &Reg| register.index() < self.most_used;
         let fresh = self.free.iter().rposition(|register| !used(register));
@@ -226,17 +225,17 @@ impl<'b> Builder<'b> {
         }
     }
 
-    /// Gives a register back that no later step needs. What is in it is closed by the next step that
-    /// uses the register, or before the program begins.
+    /// Frees a register that no later step needs. Its descriptor is closed by the next step that uses the
+    /// register, or before the program starts.
     pub fn release(&mut self, register: Reg) {
         self.free.push(register);
     }
 
-    /// A string for a step.
+    /// Copies a string for a step.
     ///
     /// # Errors
     ///
-    /// If there is a NUL byte in it.
+    /// Fails if the string contains a NUL byte.
     pub fn text(&self, string: impl AsRef<Path>) -> Result<&'b CStr, Error> {
         let bytes = string.as_ref().as_os_str().as_bytes();
         let copy = self.memory.alloc_slice_fill_copy(bytes.len() + 1, 0);
@@ -244,7 +243,7 @@ impl<'b> Builder<'b> {
         CStr::from_bytes_with_nul(copy).map_err(|_| self.error("holds a NUL byte"))
     }
 
-    /// Bytes, numbers or ids for a step.
+    /// Copies bytes, numbers or ids for a step.
     #[must_use]
     pub fn slice<T: Copy>(&self, values: &[T]) -> &'b [T] {
         self.memory.alloc_slice_copy(values)
@@ -254,7 +253,7 @@ impl<'b> Builder<'b> {
         self.memory.alloc(value)
     }
 
-    /// Strings for exec.
+    /// Copies pointers to strings for exec, followed by a null pointer.
     #[must_use]
     pub fn array(&self, strings: impl IntoIterator<Item = &'b CStr>) -> husk_script::sys::CArray<'b> {
         let pointers = strings.into_iter().map(CPtr::from).chain([CPtr::NULL]);
@@ -262,17 +261,17 @@ impl<'b> Builder<'b> {
         husk_script::sys::CArray::new(pointers).expect("ends with the only null pointer")
     }
 
-    /// A place below a root, whatever way it is written: `//dev/./pts/` is `dev/pts`.
+    /// Normalises a path below a root: `//dev/./pts/` becomes `dev/pts`.
     ///
     /// # Errors
     ///
-    /// If there is a NUL byte in it.
+    /// Fails if the path contains a NUL byte.
     pub fn target(&self, path: &Path) -> Result<Target<'b>, Error> {
         let mut plain = std::path::PathBuf::new();
         for component in path.components() {
             match component {
                 Component::Normal(name) => plain.push(name),
-                // As below any root, the parent of the root is the root.
+                // The parent of a root is the root itself.
                 Component::ParentDir => {
                     plain.pop();
                 }
@@ -284,7 +283,7 @@ impl<'b> Builder<'b> {
     }
 }
 
-/// Permissions as steps have them.
+/// Converts permission bits to the type that steps use.
 pub(crate) fn mode(bits: u32) -> Mode {
     Mode::from_raw_mode(bits)
 }

@@ -1,9 +1,9 @@
-//! Hooks: those that the child runs, and where it asks the parent to run the others.
+//! Plans the hooks that the child runs, and the point at which the child asks the parent to run others.
 //!
-//! The specification has six kinds (config.md, "POSIX-platform Hooks"). Before the root is changed the
-//! parent runs `prestart` and `createRuntime` in its own namespaces, then the child `createContainer`; after
-//! `start` the child runs `startContainer`. `poststart` and `poststop` are no part of a plan: they are run
-//! for a container that there is, and by commands that have no plan.
+//! The specification has six kinds (config.md, "POSIX-platform Hooks"). Before the root is changed, the parent
+//! runs `prestart` and `createRuntime` in its own namespaces; then the child runs `createContainer`. After `start`
+//! the child runs `startContainer`. `poststart` and `poststop` are not part of a plan: commands that have no plan
+//! run them, for a container that exists.
 
 use crate::builder::{Builder, Error, mode};
 use husk_bundle::Container;
@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 /// The version of the specification that husk follows.
 pub const OCI_VERSION: &str = "1.3.0";
 
-/// What hooks are told of a container on standard input: its state as the specification has it
-/// (runtime.md, "State"), before the pid and after it.
+/// Returns the state that hooks read from standard input, in two parts: before the pid and after it. The
+/// specification defines its contents (runtime.md, "State").
 #[must_use]
 pub fn state(
     id: &str,
@@ -38,16 +38,16 @@ pub fn state(
     (before, after)
 }
 
-/// A JSON string.
+/// Quotes a string as JSON.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Where the standard output and standard error of hooks go, if not into an error.
+/// The standard output and standard error of hooks; `None` for a stream whose text becomes part of an error.
 type Streams = [Option<Handle>; 2];
 
-/// Opens the files for the output of `createContainer` hooks, while the child is still where the caller is.
-/// `startContainer` hooks run after everything of the host's is closed.
+/// Opens the files for the output of `createContainer` hooks while the caller's paths are still accessible.
+/// `startContainer` hooks run after all descriptors of the host are closed, so these files are not for them.
 pub(crate) fn open_streams(container: &Container, plan: &mut Builder<'_>) -> Result<Streams, Error> {
     let hooks = &container.hooks;
     if hooks.create_container.is_empty() {
@@ -64,7 +64,7 @@ pub(crate) fn open_streams(container: &Container, plan: &mut Builder<'_>) -> Res
     Ok([open("stdout", &hooks.streams.stdout)?, open("stderr", &hooks.streams.stderr)?])
 }
 
-/// Those in the namespaces of the runtime and those in the container's, while the old root is still there.
+/// Runs the hooks that run before the old root goes away: the parent's in its namespaces, then the container's.
 pub(crate) fn before_pivot(
     container: &Container,
     id: &str,
@@ -86,19 +86,19 @@ pub(crate) fn before_pivot(
         return Ok(());
     }
     plan.at("hooks.createContainer");
-    // Files that they make are not for everybody to write, unlike what the steps before make, whose
-    // permissions are the configuration's.
+    // Files that hooks create must not be writable by everyone. The steps before set permissions from the
+    // configuration.
     plan.push(Step::Umask { mask: mode(0o022) });
-    // As runc, where the specification is silent (rootfs_linux.go, `prepareRootfs`).
+    // The specification does not name the directory; runc uses this one (rootfs_linux.go, `prepareRootfs`).
     plan.push(Step::Fchdir { directory: root.into() });
-    // As runc, which here has a hook without `env` inherit nothing of its caller's environment.
+    // As in runc, a hook of this kind without `env` inherits no environment from the caller.
     let environment = plan.array([]);
     let batch = Batch { kind: "createContainer", hooks: &hooks.create_container, environment, streams };
     batch.run(&state(id, "creating", &container.bundle, &container.annotations), plan)
 }
 
-/// Those in the container, with the identity and the directory of the program. And with its seccomp filter:
-/// what they run is as little trusted.
+/// Runs `startContainer` hooks in the container, with the program's identity and directory. The program's seccomp
+/// filter applies too, because these hooks are as untrusted as the program.
 pub(crate) fn before_exec<'b>(
     container: &Container,
     id: &str,
@@ -114,13 +114,14 @@ pub(crate) fn before_exec<'b>(
 struct Batch<'a, 'b> {
     kind: &'static str,
     hooks: &'a [Hook],
-    /// For hooks that have none of their own.
+    /// The environment for hooks without `env`.
     environment: CArray<'b>,
     streams: Streams,
 }
 
 impl<'b> Batch<'_, 'b> {
-    /// Runs them one after the other. They read the container's state, which is in two parts around its pid.
+    /// Runs the hooks one after the other. Each reads the container's state: the two parts with the pid between
+    /// them.
     fn run(&self, (before, after): &(String, String), plan: &mut Builder<'b>) -> Result<(), Error> {
         if self.hooks.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What the planner has to know of a machine.
+//! The facts about a machine that the planner needs.
 
 use crate::builder::{Builder, Error};
 use husk_bundle::Container;
@@ -9,130 +9,129 @@ use husk_script::sys::signal::SignalSet;
 use husk_seccomp::Machine;
 use std::path::PathBuf;
 
-/// A machine, and who asks. Plain data: probing is the runtime's, and tests write down machines that
-/// are not there.
+/// Describes a machine and the caller. This is plain data: the runtime probes the machine, and tests describe
+/// machines that do not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// The caller's effective user.
+    /// The caller's effective user id.
     pub euid: u32,
-    /// The caller's effective group.
+    /// The caller's effective group id.
     pub egid: u32,
-    /// Whether the caller is in the first user namespace, whose root is root over devices.
+    /// Whether the caller is in the initial user namespace. Only there does root control devices.
     pub is_first_user_namespace: bool,
     /// Whether the caller's user namespace lets processes change their groups.
     pub may_set_groups: bool,
-    /// For each of the container's namespaces what is at its path, if it has one.
+    /// The result of checking the path of each of the container's namespaces; `None` for one without a path.
     pub namespaces: Vec<Option<NamespacePath>>,
-    /// What the user namespace maps that the container joins.
+    /// The ids that the user namespace to join maps.
     pub joined_ids: Option<JoinedIds>,
-    /// Whether a procfs can be told which pid namespace to show (Linux 6.17).
+    /// Whether procfs has a mount option for the pid namespace that it shows (Linux 6.17).
     pub procfs_takes_pidns: bool,
-    /// Where the host has a procfs or sysfs with nothing covered, outside of the root file system; only
-    /// looked for where it is asked for.
+    /// The host's uncovered procfs and sysfs mounts outside the root file system. Filled only when needed.
     pub revealing: Vec<PathBuf>,
-    /// What a mount of type `cgroup` shows.
+    /// The hierarchies that a mount of type `cgroup` shows.
     pub cgroup: CgroupMount,
-    /// Where the host has cgroup v2 mounted. Only looked for where a mount of type `cgroup2` asks for it.
+    /// The path of the host's cgroup v2 mount. Filled only when a mount of type `cgroup2` needs it.
     pub cgroup2: Option<PathBuf>,
-    /// How the child comes into the container's cgroup.
+    /// How the child enters the container's cgroup.
     pub entry: CgroupEntry,
-    /// The signals that the caller ignores, which exec would leave so.
+    /// The signals that the caller ignores; the program would inherit that at exec.
     pub ignored: SignalSet,
-    /// Which of the caller's standard streams are the null device.
+    /// The caller's standard streams that are the null device.
     pub null_streams: Vec<Fd>,
-    /// For each of `linux.devices` where the host has a node of it. Only looked for where no node can be made.
+    /// For each of `linux.devices`, the host's node of that device. Filled only where nodes cannot be made.
     pub nodes: Vec<Option<PathBuf>>,
-    /// What confines programs by profiles.
+    /// Whether AppArmor is on, and which file sets a profile.
     pub apparmor: AppArmor,
-    /// What confines programs by labels.
+    /// Whether SELinux is on.
     pub selinux: Selinux,
-    /// What shares out caches and the way to memory, if it is mounted.
+    /// The mounted resctrl file system, which allocates cache and memory bandwidth; `None` if not mounted.
     pub resctrl: Option<Resctrl>,
-    /// The ways to make system calls that the kernel knows.
+    /// The system call ABIs that the kernel supports.
     pub machine: Machine,
-    /// The home directory that the image's /etc/passwd has for the container's user.
+    /// The home directory that the image's /etc/passwd gives the container's user.
     pub home: PathBuf,
 }
 
-/// Whether the kernel confines programs by AppArmor profiles, and where it is told which.
+/// Whether the kernel confines programs by AppArmor profiles, and which file sets the profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppArmor {
-    /// It does not.
+    /// AppArmor is off.
     Off,
-    /// In `attr/exec`, which was the only place before Linux 5.8.
+    /// `attr/exec`, which was the only file before Linux 5.8.
     Alone,
-    /// In `attr/apparmor/exec`, which is AppArmor's own.
+    /// `attr/apparmor/exec`, which only AppArmor uses.
     Apart,
 }
 
 /// Whether the kernel confines programs by SELinux labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selinux {
-    /// It does not.
+    /// SELinux is off.
     Off,
-    /// It does.
+    /// SELinux is on.
     On,
 }
 
 /// A resctrl file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resctrl {
-    /// Where it is.
+    /// The mount point.
     pub root: PathBuf,
-    /// Whether it shares out the L3 cache.
+    /// Whether it allocates the L3 cache.
     pub l3: bool,
-    /// Whether it shares out the way to memory.
+    /// Whether it allocates memory bandwidth.
     pub mb: bool,
 }
 
-/// What is at the path of a namespace to join.
+/// The file at the path of a namespace to join.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamespacePath {
     /// A namespace.
     Namespace {
-        /// Of this kind.
+        /// The kind of the namespace.
         kind: Namespaces,
         /// Whether the caller is in it.
         own: bool,
     },
-    /// Something else.
+    /// Not a namespace.
     Other,
-    /// Something that cannot be opened, for this reason.
+    /// The file cannot be opened, for this reason.
     Unreadable(String),
 }
 
-/// What a user namespace maps, as the caller sees it.
+/// The ids that a user namespace maps, as the caller sees them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinedIds {
-    /// Its user ids.
+    /// The mapped user ids.
     pub uids: Vec<IdMapping>,
-    /// Its group ids.
+    /// The mapped group ids.
     pub gids: Vec<IdMapping>,
     /// Whether its processes may change their groups.
     pub may_set_groups: bool,
 }
 
-/// How the child comes into the container's cgroup.
+/// How the child enters the container's cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CgroupEntry {
-    /// There is none: it stays in the caller's.
+    /// The container has no cgroup; the child stays in the caller's.
     None,
-    /// It is born there, as in version 2.
+    /// The child is cloned into it, as with cgroup v2.
     Born,
-    /// Its parent moves it there when it asks.
+    /// The parent moves the child there at the child's request.
     Moved,
 }
 
-/// What a mount of type `cgroup` shows.
+/// The hierarchies that a mount of type `cgroup` shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CgroupMount {
-    /// The one hierarchy of cgroup v2.
+    /// The single hierarchy of cgroup v2.
     V2,
-    /// The hierarchies of cgroup v1: the name of each, and the caller's cgroup in it.
+    /// The hierarchies of cgroup v1, each with its name and the path of the caller's cgroup in it.
     V1(Vec<(String, PathBuf)>),
 }
 
-/// `linux.intelRdt`: whether this machine has what is asked for. The group itself is the parent's to make.
+/// Checks that this machine supports `linux.intelRdt`. The parent makes the group itself.
 pub(crate) fn check_resctrl(container: &Container, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
     let Some(asked) = &container.intel_rdt else { return Ok(()) };
     plan.at("linux.intelRdt");

@@ -1,27 +1,27 @@
-//! What the command line adds to the configuration.
+//! The command line's part of a plan.
 
 use husk_script::sys::Fd;
 
-/// What the command line adds to the configuration.
+/// The settings that the command line adds to the configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Invocation<'a> {
-    /// The container's name.
+    /// The container's id.
     pub id: &'a str,
-    /// When the program begins.
+    /// When the program starts.
     pub start: Start,
     /// How the root file system becomes the root.
     pub new_root: NewRoot,
-    /// Whose session keyring the program has.
+    /// Which session keyring the program gets.
     pub keyring: Keyring,
-    /// How many of the caller's descriptors, from 3 upwards, are sockets that the program is to listen
-    /// on (sd_listen_fds(3)).
+    /// How many of the caller's descriptors, from 3 upwards, are listening sockets for the program
+    /// (sd_listen_fds(3)).
     pub listen_fds: u32,
-    /// How many of the caller's descriptors, from there upwards, are passed on to the program.
+    /// How many of the caller's next descriptors are passed on to the program.
     pub preserve_fds: u32,
 }
 
 impl Invocation<'_> {
-    /// The lowest descriptor that is not the program's.
+    /// Returns the lowest descriptor that is not passed to the program.
     pub(crate) fn first_closed(&self) -> Fd {
         let passed = self.listen_fds.saturating_add(self.preserve_fds);
         let first =
@@ -31,7 +31,7 @@ impl Invocation<'_> {
 }
 
 impl Default for Invocation<'_> {
-    /// A program that begins at once, with nothing said on the command line.
+    /// A program that starts immediately, without options on the command line.
     fn default() -> Self {
         Self {
             id: "ID",
@@ -47,26 +47,26 @@ impl Default for Invocation<'_> {
 /// How the root file system becomes the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewRoot {
-    /// By `pivot_root`: no name of the old root is left.
+    /// By `pivot_root`: the old root is no longer reachable by any path.
     Pivot,
-    /// By moving it onto the old one, which a root on a ramdisk has to: that cannot be pivoted.
+    /// By moving it onto the old root. A root on a ramdisk requires this, because pivot_root fails there.
     Move,
 }
 
-/// Whose session keyring the program has.
+/// Which session keyring the program gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keyring {
-    /// Its own.
+    /// A new one.
     New,
     /// The caller's.
     Callers,
 }
 
-/// Where the child waits for `start`.
+/// When the program starts, and on which socket the child waits for `start`.
 #[derive(Clone, Copy, Debug)]
 pub enum Start {
-    /// It does not: it execs as soon as everything is ready.
+    /// As soon as everything is ready.
     AtOnce,
-    /// On this socket.
+    /// After `start`, for which the child waits on this socket.
     On(Fd),
 }

@@ -1,12 +1,11 @@
-//! A container as a list of steps.
+//! Plans a container as a list of steps.
 //!
-//! What was asked ([`Container`]) and what this machine is ([`Host`]) become what will be done
-//! ([`Plan`]): a flat list that a child performs, with the field of config.json that each step comes
-//! from beside it. The list is text too; that text is the dry run, the golden test and the error
-//! message.
+//! [`create`] turns a configuration ([`Container`]) and the facts of a machine ([`Host`]) into a [`Plan`]. A plan
+//! is a flat list of steps that a child performs, each with the field of config.json that it comes from. The list
+//! also prints as text, which serves as the dry run, the golden test and the error message.
 //!
-//! This crate is pure. It makes no system call: what depends on the machine stands in [`Host`], so
-//! the plan for another machine can be written, read and compared on this one.
+//! This crate is pure: it makes no system call. Everything that depends on the machine is in [`Host`], so the plan
+//! for another machine can be written, read and compared on this one.
 
 #![forbid(unsafe_code)]
 
@@ -44,12 +43,11 @@ use program::{identity, keyring, lsm, process, seccomp, terminal};
 
 /// Writes the plan of a container into `memory`.
 ///
-/// The order of these lines is the order of the system calls. A line that must stand where it stands
-/// says why.
+/// The order of these lines is the order of the system calls. Comments say why a line cannot move.
 ///
 /// # Errors
 ///
-/// If the container asks for something that cannot be done, or not yet, on this machine.
+/// Fails if the container asks for something that cannot be done on this machine, or that husk cannot do yet.
 pub fn create<'b>(
     container: &Container,
     host: &Host,
@@ -59,8 +57,8 @@ pub fn create<'b>(
     let start = invocation.start;
     let mut plan = Builder::new(memory);
     let Some(process) = &container.process else {
-        // The specification lets `create` do without one, and refuses `start` then (runtime.md, "Start"). As
-        // with runc a container is made around its program, so it is said at once and not at the second step.
+        // The specification lets `create` succeed without a process and makes `start` fail (runtime.md, "Start").
+        // husk, like runc, creates a container around its program, so `create` fails already.
         return Err(plan
             .at("process")
             .error("must not be empty: a container is created together with its program"));
@@ -71,81 +69,82 @@ pub fn create<'b>(
     process::detach(invocation, host, None, &mut plan);
     namespaces::lead_session(container, host, &mut plan);
     let streams = hooks::open_streams(container, &mut plan)?;
-    // The caller's, before there is another.
+    // Opens the caller's procfs, before the container mounts another one.
     let needs_procfs = lsm::needs_procfs(container).or_else(|| kernel::needs_procfs(container));
     let proc = procfs::open(needs_procfs, &mut plan)?;
-    // A lower score needs a privilege that is gone in a user namespace.
+    // Lowering the score needs a privilege that the child loses in a user namespace.
     process::oom_score(container, &mut plan);
     let offsets = kernel::open_offsets(container, proc, &mut plan)?;
     namespaces::enter(container, host, start, &mut plan)?;
-    // Before anything that needs an id: until ids are mapped the child has none.
+    // Before every step that needs an id: the child has no id in its user namespace until ids are mapped.
     ids::map(container, host, &mut plan)?;
-    // Before anything is made that the container's limits should count, and before another process is born.
+    // Before making anything that counts against the container's limits, and before creating another process.
     namespaces::settle(container, host, &mut plan);
-    // Before kernel parameters, some of which are of a device.
+    // Before kernel parameters, because some belong to a network device.
     kernel::net_devices(container, host, &mut plan)?;
     keyring::join(container, invocation, proc, &mut plan)?;
     kernel::names(container, &mut plan)?;
     kernel::sysctl(container, host, proc, Writer::Caller, &mut plan)?;
-    // Before another process is born, which would enter a new time namespace.
+    // Before creating another process, which would enter a new time namespace.
     kernel::clocks(container, proc, offsets, &mut plan)?;
     kernel::loopback(container, &mut plan);
     namespaces::be_born(container, host, start, &mut plan);
-    // Of the process that is to be the program.
+    // Opened by the process that becomes the program: a process can write only its own label.
     let label = lsm::open(container, host, proc, &mut plan)?;
 
     let root = rootfs::attach(container, &mut plan)?;
-    // After the root file system was found, which may be where only the caller may look; and before
-    // anything is made, which has to belong to somebody. Another identity may not write to /proc/self.
+    // After the root file system is attached: its path may be accessible to the caller only. Before files are
+    // made, because they must belong to an id that is mapped. Another identity may not write to /proc/self.
     ids::become_root(container, host, start, &mut plan);
     kernel::sysctl(container, host, proc, Writer::Root, &mut plan)?;
-    // Before anything of the image is looked at.
+    // Before any path of the image is resolved.
     procfs::close(proc, &mut plan);
-    // What is made is made with the permissions that are asked for.
+    // Clears the umask, so that files and directories get exactly the permissions that the configuration gives.
     plan.at("process.user.umask").push(Step::Umask { mask: builder::mode(0) });
     let late = mounts::attach(&attach::Around { container, host, root }, &mut plan)?;
     devices::create(container, host, root, &mut plan)?;
-    // "After the runtime environment has been created" and "before the `pivot_root`" (config.md); and while
-    // they can still change what is covered or made read-only below.
+    // config.md: "after the runtime environment has been created" and "before the `pivot_root`". At this point
+    // hooks can still change files that are masked or made read-only below.
     hooks::before_pivot(container, invocation.id, root, streams, &mut plan)?;
     process::make_cwd(container, root, &mut plan)?;
-    // While the host's null device can still be mounted; and on descriptors below the new root, so it
-    // makes no difference that it is not yet the root.
+    // While the host's null device can still be mounted. Paths are resolved below the new root's descriptor, so it
+    // need not be the root yet.
     masks::cover(container, root, &mut plan)?;
-    // On what the container's mounts are by now; after what must not be seen is covered, and before what
-    // must not be written, for `/dev/console` is made.
+    // After the container's mounts, because it needs their devpts. After masking, and before read-only paths,
+    // because `/dev/console` is created.
     terminal::open(container, root, Shown::AsConsole, &mut plan)?;
-    // Now that devices, mounts and the console are in them.
+    // After devices, mounts and the console have been created in these mounts.
     late.seal(&mut plan);
     masks::read_only(container, root, &mut plan)?;
     rootfs::enter(container, host, invocation.new_root, root, &mut plan)?;
     process::null_streams(container, host, &mut plan)?;
 
-    // After everything that is run for the container and not in it, which would be confined too.
+    // After everything that runs on behalf of the container but outside it; the label would confine that too.
     lsm::confine(label, &mut plan);
     process::limits(container, &mut plan);
     if !namespaces::appears_last(container, host) {
         process::scheduler(container, &mut plan);
     }
     identity::assume(container, host, invocation, &mut plan)?;
-    // Everything that needs privilege is done.
+    // After the last step that needs privilege.
     namespaces::appear(container, host, start, &mut plan);
     if namespaces::appears_last(container, host) {
         process::request_scheduler(container, &mut plan);
     }
     terminal::control(container, &mut plan);
-    // The kernel forgets this signal when ids change.
+    // The kernel clears the parent-death signal when ids change.
     namespaces::die_with_creator(start, &mut plan);
     if process.no_new_privileges == NoNewPrivileges::Set {
         plan.at("process.noNewPrivileges").push(Step::NoNewPrivs);
     }
-    // Not later: nobody may be left to hand its listener over.
+    // Must not be later: the parent must still be there to hand over the filter's listener.
     seccomp::load(container, host, When::Attended, &mut plan)?;
-    // Not earlier: what the steps before refer to is given up too. Not later: when it waits, others may come into
-    // the container.
+    // Must not be earlier: it also frees the memory that earlier steps refer to. Must not be later: once the
+    // process waits for `start`, other processes may enter the container.
     process::forget_memory(container, host, start, &mut plan);
-    // Not earlier: a caller without privileges maps ids and fetches the listener through `/proc`, whose files
-    // of an undumpable process belong to root. Not later: when it waits, others may come into the container.
+    // Must not be earlier: a caller without privileges maps ids and fetches the listener through `/proc`. Root
+    // owns the `/proc` files of an undumpable process. Must not be later: once the process waits, others may enter
+    // the container.
     process::hide_memory(&mut plan);
     process::wait(start, &mut plan);
     seccomp::load(container, host, When::Last, &mut plan)?;
@@ -155,7 +154,7 @@ pub fn create<'b>(
     Ok(plan.finish(namespaces::born_in(container, host)))
 }
 
-/// Refuses what would be done to the host's own file system tree, without a mount namespace.
+/// Refuses settings that would change the host's own file system tree because there is no mount namespace.
 fn refuse_on_host(container: &Container, plan: &mut Builder<'_>) -> Result<(), Error> {
     if namespaces::has(container, NamespaceKind::Mount) {
         return Ok(());

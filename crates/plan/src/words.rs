@@ -1,11 +1,11 @@
-//! Why there is no program, in the words that engines look for.
+//! Explains why a program cannot start, in the words that engines look for.
 //!
-//! They are those of Go's `os/exec`, with which runc looks for the program. By them engines tell apart a program
-//! that is not there (127) from one that may not be run (126).
+//! The words are those of Go's `os/exec`, which runc uses to find the program. Engines parse them to tell a
+//! missing program (127) from one that may not be executed (126).
 
 use husk_script::sys::Errno;
 
-/// Why what was asked for is not found.
+/// Explains why the program was not found.
 pub(crate) fn not_found(program: &str, errno: Errno) -> Option<String> {
     let reason = match errno {
         Errno::NOENT if !program.contains('/') => "executable file not found in $PATH".to_owned(),
@@ -13,18 +13,19 @@ pub(crate) fn not_found(program: &str, errno: Errno) -> Option<String> {
         Errno::NOTDIR => format!("stat {program}: not a directory"),
         Errno::LOOP => format!("stat {program}: too many levels of symbolic links"),
         Errno::ACCESS => "permission denied".to_owned(),
-        // Go says the first only, execve(2) the second: docker 20 knows no other reason for 126.
+        // Go prints only the first half and execve(2) reports the second. docker 20 recognises only the second as
+        // 126.
         Errno::ISDIR => "is a directory: permission denied".to_owned(),
         _ => return None,
     };
     Some(format!("exec: {program:?}: {reason}"))
 }
 
-/// Why one that was found does not begin.
+/// Explains why a program that was found cannot be executed.
 #[must_use]
 pub fn not_begun(errno: Errno) -> Option<&'static str> {
     match errno {
-        // It was there when it was looked for.
+        // The program itself existed when it was looked up, so its interpreter is missing.
         Errno::NOENT => Some("the interpreter that it names is not there"),
         Errno::NOEXEC => Some("it is no program of this machine, and no script that names its interpreter"),
         _ => None,

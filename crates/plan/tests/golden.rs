@@ -1,5 +1,5 @@
-//! The plans of the example bundles, on machines that are written down here. `make golden` writes the
-//! listings anew; the difference is the review.
+//! Compares the plans of the example bundles with golden files, on machines described in this directory. `make
+//! golden` rewrites the listings, and the diff is what gets reviewed.
 
 mod machines;
 
@@ -27,7 +27,7 @@ fn is_golden(
 ) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(example);
     let config = fs::read(directory.join("config.json")).unwrap();
-    // As if the bundle were elsewhere: a listing must not depend on where this tree is.
+    // Pretends that the bundle is elsewhere: a listing must not depend on the path of this source tree.
     let (container, _) = husk_bundle::parse(&config, Path::new("/bundle")).unwrap();
     let found = plan(&container, &host(&container));
 

@@ -1,5 +1,5 @@
-//! Configurations that nobody would write, planned: a value in place of another, or of none, by a seeded
-//! generator, the same in every run. What does not parse is the bundle's affair, so these mostly do.
+//! Plans hostile configurations: a seeded generator, the same in every run, replaces or removes values. Parse
+//! errors are the bundle crate's to test, so most of these configurations parse.
 
 mod machines;
 
@@ -9,7 +9,7 @@ use machines::{v1_root, v2_root, v2_rootless};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// xorshift64*: small, and the same everywhere.
+/// xorshift64*: small, and the same on every machine.
 struct Dice(u64);
 
 impl Dice {
@@ -21,7 +21,7 @@ impl Dice {
     }
 }
 
-/// Changes one value somewhere in the tree to one of the same type, or takes it out.
+/// Changes one value somewhere in the tree to another of its type, or removes it.
 fn change(value: &mut Value, dice: &mut Dice) {
     const STRINGS: [&str; 14] = [
         "",
@@ -77,7 +77,7 @@ fn no_configuration_makes_planning_panic() {
         let base: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
         for _ in 0..RUNS {
             let mut config = base.clone();
-            // What the examples do not ask for.
+            // Adds fields that the examples do not use.
             if dice.below(3) == 0 {
                 config["linux"]["devices"] =
                     json!([{ "path": "/dev/x", "type": "c", "major": 1, "minor": 3 }]);
@@ -103,6 +103,6 @@ fn no_configuration_makes_planning_panic() {
             }
         }
     }
-    // Otherwise this would be a test of refusals only.
+    // Otherwise only refusals would be tested.
     assert!(planned > RUNS, "{planned}");
 }

@@ -1,4 +1,4 @@
-//! Where in a plan a program is told what confines it, on machines with AppArmor or SELinux.
+//! Checks at which steps of a plan the AppArmor profile or SELinux label is set.
 
 use bumpalo::Bump;
 use husk_bundle::Container;
@@ -35,7 +35,7 @@ fn host() -> Host {
     }
 }
 
-/// The plan of a container whose process has `field`, without what stands before each step.
+/// Returns the steps of the plan of a container whose process has `field`, without number and origin.
 fn listing(field: &str, host: &Host, invocation: &Invocation<'_>) -> Result<Vec<String>, String> {
     let memory = Bump::new();
     create(&container(field), host, invocation, &memory).map(lines).map_err(|error| error.to_string())
@@ -58,7 +58,7 @@ fn container(field: &str) -> Container {
     husk_bundle::parse(config.as_bytes(), Path::new("/bundle")).unwrap().0
 }
 
-/// That these lines are among the others in this order, and where.
+/// Asserts that these lines appear among the others in this order.
 #[track_caller]
 fn in_order(lines: &[String], wanted: &[&str]) {
     let mut rest = lines.iter();
@@ -96,7 +96,7 @@ fn a_profile_is_told_through_the_callers_procfs_after_the_root_has_changed() {
 #[test]
 fn its_file_is_opened_by_who_writes_to_it() {
     let host = Host { apparmor: AppArmor::Apart, ..host() };
-    // In another process: who shares its memory cannot join a time namespace.
+    // In another process, because a process that shares its memory cannot join a time namespace.
     let namespaces = Namespaces::PID | Namespaces::TIME;
     let target = JoinTarget { init: Fd::new(7).unwrap(), namespaces };
     let memory = Bump::new();

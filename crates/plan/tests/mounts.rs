@@ -1,4 +1,4 @@
-//! How mounts are planned that no machine at hand has.
+//! Plans mounts that the machines at hand cannot make.
 
 #[expect(dead_code, reason = "machines of other tests")]
 mod machines;
@@ -25,7 +25,7 @@ fn ptmx_of_the_host_is_not_removed() {
     assert!(!plan("/").contains("unlink"), "{}", plan("/"));
 }
 
-/// The lines of the plan of a container with this mount and these namespaces that come from the mount.
+/// Returns the steps that come from the mount, in the plan of a container with this mount and these namespaces.
 fn lines(mount: &Value, namespaces: &[&str]) -> Vec<String> {
     let plan = plan(mount, namespaces).unwrap();
     let lines = plan.lines().filter(|line| line.contains("mounts[0]"));
@@ -79,7 +79,7 @@ fn options_longer_than_fsconfig_takes_are_given_to_mount() {
         let wanted = format!("{},metacopy=on", option.replace('\\', r"\\"));
         assert!(mount.contains(&wanted), "{mount} {wanted}");
     }
-    // fsconfig(2) where they fit.
+    // Options that fit are given to fsconfig(2).
     let found = lines(&overlay(&["lowerdir=/a:/b"]), &["mount"]);
     assert!(found.iter().any(|line| line.ends_with("lowerdir=/a:/b")), "{found:#?}");
 }

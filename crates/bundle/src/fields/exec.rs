@@ -1,4 +1,4 @@
-//! The process of an `exec`: a file of its own, or the container's own process with changes.
+//! Resolves the process of an `exec`, from a file of its own or from the container's process with changes.
 
 use crate::container::{NoNewPrivileges, Process, Terminal};
 use crate::error::{Error, Field, Kind, Warning};
@@ -11,37 +11,37 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// What the command line of an `exec` says of its process.
+/// The settings of an `exec` command line for its process.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     /// The program and its arguments.
     pub args: Vec<String>,
-    /// Variables that join those of the container's process, or replace them.
+    /// Variables that are added to those of the container's process or replace them.
     pub env: Vec<String>,
-    /// Another working directory.
+    /// The working directory; `None` keeps that of the container's process.
     pub cwd: Option<PathBuf>,
-    /// Whether it has a terminal; that of the container's process is not passed on.
+    /// Whether it has a terminal. The terminal setting of the container's process does not apply.
     pub terminal: bool,
-    /// Another user, and group if one is said.
+    /// The user and optionally the group; `None` keeps those of the container's process.
     pub user: Option<(u32, Option<u32>)>,
-    /// More groups.
+    /// Supplementary groups to add.
     pub additional_gids: Vec<u32>,
-    /// More capabilities, by name.
+    /// Names of capabilities to add.
     pub capabilities: Vec<String>,
-    /// Another AppArmor profile.
+    /// The AppArmor profile; `None` keeps that of the container's process.
     pub apparmor_profile: Option<String>,
-    /// Another SELinux label.
+    /// The SELinux label; `None` keeps that of the container's process.
     pub selinux_label: Option<String>,
-    /// Whether it may gain privileges, if that is said.
+    /// Whether it may gain privileges; `None` leaves the setting unchanged.
     pub no_new_privileges: Option<NoNewPrivileges>,
 }
 
-/// Reads a file that holds what `process` of a config.json holds. How the process is confined and scheduled is as
-/// for the container's `own`, where the file does not say it.
+/// Reads a file with the contents of a `process` object in config.json. Confinement and scheduling that the file
+/// does not set are taken from the container's `own` process.
 ///
 /// # Errors
 ///
-/// If it asks for something that no machine can do.
+/// Fails if it asks for something that no machine can do.
 pub fn process(bytes: &[u8], own: &Process) -> Result<(Process, Vec<Warning>), Error> {
     let file = Field::new("process");
     let process: serde_json::Value =
@@ -53,7 +53,7 @@ pub fn process(bytes: &[u8], own: &Process) -> Result<(Process, Vec<Warning>), E
     let gaps = unread::take(&mut config, &mut warnings)?;
     let process = typed::read(config["process"].take(), &file)?;
     let mut process = resolve(&process, &gaps)?;
-    // As runc. Not so limits, and `noNewPrivileges`: who writes JSON by Go leaves out what is false.
+    // As in runc. Limits and `noNewPrivileges` are not inherited, because Go's encoder omits false values.
     if !has_capabilities {
         process.capabilities = own.capabilities;
     }
@@ -69,11 +69,11 @@ pub fn process(bytes: &[u8], own: &Process) -> Result<(Process, Vec<Warning>), E
 }
 
 impl Changes {
-    /// The container's process with these changes.
+    /// Returns the container's process with these changes.
     ///
     /// # Errors
     ///
-    /// If one of them cannot be made.
+    /// Fails if a change is invalid.
     pub fn apply(&self, mut process: Process) -> Result<Process, Error> {
         let args = Field::new("args");
         process.args = strings(&self.args, &args)?;
@@ -111,8 +111,9 @@ impl Changes {
         Ok(process)
     }
 
-    /// Inheritable capabilities are never added: a program's file could then give what nobody asked for
-    /// (CVE-2022-29162). Ambient ones need them, so they are only added beside some that are there.
+    /// Adds capabilities except to the inheritable set, through which a program's file could grant unrequested
+    /// ones (CVE-2022-29162). Ambient capabilities must be inheritable, so they are added only where that is so
+    /// already.
     fn add_capabilities(&self, process: &mut Process) -> Result<(), Error> {
         for (index, name) in self.capabilities.iter().enumerate() {
             let unknown = || Field::new("--cap").index(index).error(Kind::Unknown(name.clone()));

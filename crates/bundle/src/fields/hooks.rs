@@ -1,4 +1,4 @@
-//! `hooks`.
+//! Resolves `hooks`.
 
 use crate::container::{Hook, HookStreams, Hooks};
 use crate::error::{Error, Field, Kind};
@@ -6,7 +6,7 @@ use crate::fields::process::environment;
 use crate::fields::values::{absolute, strings};
 use oci_spec::runtime::Spec;
 
-/// The kinds of hooks, in the order in which they are run.
+/// The kinds of hooks, in the order in which they run.
 pub(crate) const HOOKS: [&str; 6] =
     ["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"];
 
@@ -35,7 +35,7 @@ fn resolve_hook(hook: &oci_spec::runtime::Hook, field: &Field) -> Result<Hook, E
     let timeout = match hook.timeout() {
         None => None,
         Some(seconds) => {
-            // "timeout MUST be greater than zero" (config.md, "POSIX-platform Hooks").
+            // config.md, "POSIX-platform Hooks": "timeout MUST be greater than zero".
             let positive = u64::try_from(seconds).ok().filter(|seconds| *seconds > 0);
             Some(positive.ok_or_else(|| field.key("timeout").error(Kind::Range(seconds.into())))?)
         }

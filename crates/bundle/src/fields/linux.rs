@@ -1,4 +1,4 @@
-//! `linux`.
+//! Resolves `linux`.
 
 use crate::container::{
     Clock, Container, Device, DeviceKind, IdMapping, IntelRdt, Monitoring, Namespace, NamespaceKind,
@@ -23,11 +23,11 @@ pub(crate) fn resolve(
     container.gid_mappings = checked(mappings(linux.gid_mappings()), &field.key("gidMappings"))?;
     container.time_offsets = time_offsets(linux, &field.key("timeOffsets"))?;
     container.devices = devices(linux, &field.key("devices"))?;
-    // Both spellings are in use: net/ipv4/conf and net.ipv4.conf.
+    // Keys are written in two ways: net/ipv4/conf and net.ipv4.conf.
     let sysctl = linux.sysctl().clone().unwrap_or_default();
     container.sysctl = sysctl.into_iter().map(|(key, value)| (dotted(&key), value)).collect();
     container.rootfs_propagation = propagation(linux, &field.key("rootfsPropagation"))?;
-    // One cover is enough.
+    // Masking a path once is enough.
     container.masked_paths = each_once(paths(linux.masked_paths(), &field.key("maskedPaths"))?);
     container.readonly_paths = paths(linux.readonly_paths(), &field.key("readonlyPaths"))?;
     container.mount_label = linux.mount_label().clone().filter(|label| !label.is_empty());
@@ -47,7 +47,8 @@ pub(crate) fn resolve(
     Ok(())
 }
 
-/// `PER_*` of linux/personality.h. As with runc flags have no meaning: the specification names none.
+/// Returns a `PER_*` value of linux/personality.h. Flags are ignored, as in runc, because the specification
+/// defines none.
 fn personality(linux: &oci::Linux, field: &Field, warnings: &mut Vec<Warning>) -> Option<u32> {
     let personality = linux.personality().as_ref()?;
     if let Some(flags) = personality.flags().as_ref().filter(|flags| !flags.is_empty()) {
@@ -69,10 +70,10 @@ pub(crate) fn mappings(mappings: &Option<Vec<oci::LinuxIdMapping>>) -> Vec<IdMap
     mappings.iter().flatten().map(mapping).collect()
 }
 
-/// How many lines the kernel takes (include/linux/user_namespace.h, `UID_GID_MAP_MAX_EXTENTS`).
+/// The most lines in a map that the kernel accepts (include/linux/user_namespace.h, `UID_GID_MAP_MAX_EXTENTS`).
 const MOST_MAPPINGS: usize = 340;
 
-/// Refuses maps that the kernel would refuse without saying why.
+/// Refuses maps for which the kernel's error would give no reason.
 fn checked(mappings: Vec<IdMapping>, field: &Field) -> Result<Vec<IdMapping>, Error> {
     if mappings.len() > MOST_MAPPINGS {
         return Err(field.error(Kind::Conflict("are more than 340, which the kernel takes no more of")));
@@ -82,7 +83,7 @@ fn checked(mappings: Vec<IdMapping>, field: &Field) -> Result<Vec<IdMapping>, Er
         if one.size == 0 {
             return Err(field.key("size").error(Kind::Range(0)));
         }
-        // The highest number stands for "no id".
+        // The highest number means "no id".
         for (key, first) in [("containerID", one.container_id), ("hostID", one.host_id)] {
             let last = u64::from(first) + u64::from(one.size) - 1;
             if last >= u64::from(u32::MAX) {
@@ -107,7 +108,7 @@ fn checked(mappings: Vec<IdMapping>, field: &Field) -> Result<Vec<IdMapping>, Er
     Ok(mappings)
 }
 
-/// Every kind of namespace, with the specification's name.
+/// Every kind of namespace and its name in the specification.
 pub(crate) const NAMESPACES: &[(&str, LinuxNamespaceType, NamespaceKind)] = &[
     ("cgroup", LinuxNamespaceType::Cgroup, NamespaceKind::Cgroup),
     ("ipc", LinuxNamespaceType::Ipc, NamespaceKind::Ipc),
@@ -127,7 +128,8 @@ fn namespaces(linux: &oci::Linux, field: &Field) -> Result<Vec<Namespace>, Error
         let Some((name, _, kind)) = known else {
             return Err(field.key("type").error(Kind::Unknown(namespace.typ().to_string())));
         };
-        // "If a namespace type is specified more than once the runtime MUST generate an error."
+        // config-linux.md: "If a `namespaces` field contains duplicated namespaces with same `type`, the runtime
+        // MUST generate an error."
         if found.iter().any(|other| other.kind == kind) {
             return Err(field.key("type").error(Kind::Twice(name.to_owned())));
         }
@@ -154,13 +156,13 @@ fn time_offsets(linux: &oci::Linux, field: &Field) -> Result<Vec<TimeOffset>, Er
         }
         offsets.push(TimeOffset { clock, secs, nanosecs });
     }
-    // A map has no order; the same configuration gives the same plan.
+    // A map has no order, but the same configuration must give the same plan.
     offsets.sort_by_key(|offset| offset.clock == Clock::Boottime);
     Ok(offsets)
 }
 
-/// The permissions of a node for which none are said (config.md, "Devices": the umask is not
-/// applied, and every runtime uses these).
+/// The default permissions of a node, which every runtime uses. The umask is not applied. The specification does
+/// not name a default (config-linux.md, "Devices").
 const DEFAULT_DEVICE_MODE: u32 = 0o666;
 
 fn devices(linux: &oci::Linux, field: &Field) -> Result<Vec<Device>, Error> {
@@ -184,7 +186,7 @@ fn devices(linux: &oci::Linux, field: &Field) -> Result<Vec<Device>, Error> {
         found.push(Device {
             path: device.path().clone(),
             kind,
-            // Some engines hand over the whole st_mode.
+            // Some engines pass the whole st_mode.
             mode: device.file_mode().unwrap_or(DEFAULT_DEVICE_MODE) & 0o7777,
             uid: id(device.uid().unwrap_or_default(), &field.key("uid"))?,
             gid: id(device.gid().unwrap_or_default(), &field.key("gid"))?,
@@ -194,8 +196,8 @@ fn devices(linux: &oci::Linux, field: &Field) -> Result<Vec<Device>, Error> {
 }
 
 fn dotted(key: &str) -> String {
-    // As sysctl(8): whichever of the two stands first is the separator, and the other is part of a
-    // name, as in net.ipv4.conf.eth0/1.forwarding.
+    // As in sysctl(8), the first of the two characters is the separator. The other is part of a name, as in
+    // net.ipv4.conf.eth0/1.forwarding.
     match key.find(['.', '/']).map(|index| key.as_bytes()[index]) {
         Some(b'/') => key
             .chars()
@@ -241,7 +243,6 @@ fn each_once(paths: Vec<PathBuf>) -> Vec<PathBuf> {
     paths.into_iter().filter(|path| seen.insert(path.clone())).collect()
 }
 
-/// `linux.netDevices`.
 fn net_devices(linux: &oci::Linux, field: &Field) -> Result<Vec<NetDevice>, Error> {
     let mut devices = Vec::new();
     for (name, device) in linux.net_devices().iter().flatten() {
@@ -253,13 +254,13 @@ fn net_devices(linux: &oci::Linux, field: &Field) -> Result<Vec<NetDevice>, Erro
         }
         devices.push(NetDevice { name: name.clone(), new_name: new_name.unwrap_or_else(|| name.clone()) });
     }
-    // A map has no order; the same configuration gives the same plan.
+    // A map has no order, but the same configuration must give the same plan.
     devices.sort();
     Ok(devices)
 }
 
-/// What the kernel takes for a name (net/core/dev.c, `dev_valid_name`): 15 bytes that are no path and
-/// have no blank in them.
+/// Checks a device name by the kernel's rules (net/core/dev.c, `dev_valid_name`). It has at most 15 bytes, without
+/// a slash, colon or white space, and is neither `.` nor `..`.
 fn check_device_name(name: &str, field: &Field) -> Result<(), Error> {
     const MOST: usize = 15;
     let is_bad = |byte: u8| matches!(byte, b'/' | b':' | 0) || byte.is_ascii_whitespace() || byte == 0x0b;
@@ -269,12 +270,11 @@ fn check_device_name(name: &str, field: &Field) -> Result<(), Error> {
     Ok(())
 }
 
-/// `linux.intelRdt`.
 fn intel_rdt(linux: &oci::Linux, field: &Field) -> Result<Option<IntelRdt>, Error> {
     let Some(rdt) = linux.intel_rdt() else { return Ok(None) };
     let said = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let clos_id = said(rdt.clos_id());
-    // The name of a directory, or "/", which is the group of all who are in no other.
+    // closID is the name of a directory, or "/" for the default group of all tasks in no other group.
     let is_path =
         |id: &str| id == "." || id == ".." || (id.len() > 1 && id.contains('/')) || id.contains('\0');
     if clos_id.as_deref().is_some_and(is_path) {

@@ -1,4 +1,4 @@
-//! `linux.memoryPolicy`. What is wrong with it is said in runc's words; oci-spec would say it in its own.
+//! Resolves `linux.memoryPolicy`. This module reports errors in runc's words; oci-spec would use its own.
 
 use crate::container::MemoryPolicy;
 use crate::error::{Error, Field, Kind};
@@ -7,7 +7,7 @@ use crate::json::typed;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// As it is written.
+/// The object in the file.
 #[derive(Deserialize)]
 struct Written {
     #[serde(default)]
@@ -18,7 +18,7 @@ struct Written {
     flags: Vec<String>,
 }
 
-/// Modes by their number (linux/mempolicy.h), and which nodes they take.
+/// The modes, indexed by their number (linux/mempolicy.h), and whether each takes nodes.
 pub(crate) const MODES: &[(&str, Nodes)] = &[
     ("MPOL_DEFAULT", Nodes::None),
     ("MPOL_PREFERRED", Nodes::Any),
@@ -36,14 +36,14 @@ pub(crate) enum Nodes {
     Any,
 }
 
-/// `MPOL_F_*` of linux/mempolicy.h.
+/// The `MPOL_F_*` flags of linux/mempolicy.h.
 pub(crate) const FLAGS: [(&str, u32); 3] = [
     ("MPOL_F_NUMA_BALANCING", 1 << 13),
     ("MPOL_F_RELATIVE_NODES", 1 << 14),
     ("MPOL_F_STATIC_NODES", 1 << 15),
 ];
 
-/// Takes it out of `linux`.
+/// Removes the policy from `linux` and resolves it.
 pub(crate) fn take(linux: &mut Value) -> Result<Option<MemoryPolicy>, Error> {
     let Some(written) = linux.as_object_mut().and_then(|linux| linux.remove("memoryPolicy")) else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! The fields of config.json, resolved: a file for each part of it.
+//! Resolves the fields of config.json, with one file for each part of it.
 
 pub mod exec;
 pub(crate) mod hooks;

@@ -1,4 +1,4 @@
-//! `mounts`.
+//! Resolves `mounts`.
 
 use crate::container::{Container, IdMapping, Mount, MountIdMapping, NamespaceKind, Reconfiguration, Source};
 use crate::error::{Error, Field, Kind, Warning};
@@ -16,7 +16,7 @@ pub(crate) fn resolve(
     mounts.map(|(index, mount)| one(mount, bundle, &Field::new("mounts").index(index), warnings)).collect()
 }
 
-/// A mount that no configuration has: a directory of ours, with options as a configuration has them.
+/// Returns a bind mount for the runtime's own use, with options as in a configuration.
 #[must_use]
 pub fn bind_mount<const N: usize>(source: &Path, destination: &Path, options: [&str; N]) -> Mount {
     let options = Options::sort(options.map(str::to_owned));
@@ -30,7 +30,7 @@ pub fn bind_mount<const N: usize>(source: &Path, destination: &Path, options: [&
     }
 }
 
-/// Changes the mounts that depend on the container's namespaces.
+/// Adjusts the mounts that depend on the container's namespaces.
 pub(crate) fn settle(container: &mut Container, warnings: &mut Vec<Warning>) {
     let has = |kind| container.namespaces.iter().any(|namespace| namespace.kind == kind);
     let has_cgroups = has(NamespaceKind::Cgroup);
@@ -45,7 +45,7 @@ pub(crate) fn settle(container: &mut Container, warnings: &mut Vec<Warning>) {
             options.clear();
         }
         match &mut mount.source {
-            // A new sysfs takes privileges over the network namespace (fs/sysfs/mount.c, `sysfs_init_fs_context`).
+            // A new sysfs needs privileges over the network namespace (fs/sysfs/mount.c, `sysfs_init_fs_context`).
             Source::New { fstype, .. } if fstype == "sysfs" && has_no_sysfs => {
                 let text = "is the host's /sys, read-only: without a network namespace of its own a user namespace \
                             cannot mount a new sysfs";
@@ -136,8 +136,9 @@ fn source(
     }
 }
 
-/// A bind mount shows a file system that has its options already. Those that every file system has, the
-/// kernel ignores; to ignore the others, as it would too, could be to ignore what somebody relies on.
+/// Checks the file system options of a bind mount, whose file system is configured already. The kernel ignores
+/// options that every file system has, so they only cause a warning. Other options are errors, because the user
+/// may rely on them.
 fn bind_options(options: &Options, field: &Field, warnings: &mut Vec<Warning>) -> Result<(), Error> {
     const EVERY: &[&str] = &["sync", "async", "dirsync", "mand", "nomand", "lazytime", "nolazytime"];
     let field = field.key("options");
@@ -159,7 +160,8 @@ fn id_mapping(
     is_bind: bool,
     field: &Field,
 ) -> Result<Option<MountIdMapping>, Error> {
-    // Mappings without the option ask for the same ("idmap" is implied by them, config.md).
+    // Mappings make an idmapped mount even without the option, which only SHOULD accompany them (config.md,
+    // "mounts").
     if options.id_map.is_none() && uids.is_empty() && gids.is_empty() {
         return Ok(None);
     }

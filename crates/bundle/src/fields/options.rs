@@ -2,28 +2,28 @@
 
 use crate::container::{Attributes, Propagation, PropagationKind};
 
-/// What an option means.
+/// The effect of a mount option.
 #[derive(Clone, Copy)]
 pub(crate) enum Meaning {
-    /// Attributes of the mount, set or cleared; with `Tree::All` of those below it too.
+    /// Sets attributes of the mount, or clears them in `Clear`; with `Tree::All` also of mounts below it.
     Set(u64, Tree),
     Clear(u64, Tree),
-    /// Takes back this way to keep access times; the others are as they were.
+    /// Resets access time handling if this value was chosen; other values stay.
     Undo(u64),
     Propagation(PropagationKind, Tree),
     Bind(Tree),
     IdMap(Tree),
     CopyUp,
-    /// A change to something already mounted: what it changes the other options say.
+    /// Changes an existing mount. The other options say what changes.
     Remount,
-    /// One of the file system's own, which the mount API passes on under its name (fs/fs_context.c,
-    /// `common_set_sb_flag` and `common_clear_sb_flag`).
+    /// An option of the file system, which the mount API passes on by name (fs/fs_context.c, `common_set_sb_flag`
+    /// and `common_clear_sb_flag`).
     FileSystem,
-    /// What is so anyway, or what the mount API has no word for because it only quiets the log.
+    /// No effect: either it is always true, or it only silences the log and the mount API cannot express it.
     Nothing,
 }
 
-/// How far an option reaches.
+/// Whether an option covers the mount only or also mounts below it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tree {
     Top,
@@ -36,7 +36,7 @@ pub(crate) mod attr {
     pub(super) const NOSUID: u64 = 0x02;
     pub(super) const NODEV: u64 = 0x04;
     pub(super) const NOEXEC: u64 = 0x08;
-    /// The two bits in which one of the next three is said.
+    /// The bits of the field that holds one of the next three values.
     pub(super) const ATIME: u64 = 0x70;
     pub(super) const RELATIME: u64 = 0x00;
     pub(super) const NOATIME: u64 = 0x10;
@@ -45,7 +45,7 @@ pub(crate) mod attr {
     pub(super) const NOSYMFOLLOW: u64 = 0x0020_0000;
 }
 
-/// Every option there is; one that is not here is the file system's own: `size=64k`.
+/// Every known option. All others belong to the file system, such as `size=64k`.
 pub(crate) const MEANINGS: [(&str, Meaning); 62] = {
     use Meaning::{Bind, Clear, CopyUp, FileSystem, IdMap, Nothing, Propagation, Remount, Set, Undo};
     use PropagationKind::{Private, Shared, Slave, Unbindable};
@@ -109,8 +109,8 @@ pub(crate) const MEANINGS: [(&str, Meaning); 62] = {
         ("nolazytime", FileSystem),
         ("mand", FileSystem),
         ("nomand", FileSystem),
-        // MS_I_VERSION and MS_SILENT: the new mount API has no word for either (fs/fs_context.c,
-        // `vfs_parse_sb_flag`), and what they did is now every file system's own affair.
+        // MS_I_VERSION and MS_SILENT. The new mount API cannot express them (fs/fs_context.c,
+        // `vfs_parse_sb_flag`), and each file system now decides about their effect itself.
         ("iversion", Nothing),
         ("noiversion", Nothing),
         ("silent", Nothing),
@@ -118,27 +118,27 @@ pub(crate) const MEANINGS: [(&str, Meaning); 62] = {
     ]
 };
 
-/// The options of one mount, sorted.
+/// The options of one mount, sorted by their effect.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) attributes: Attributes,
     pub(crate) recursive_attributes: Attributes,
     pub(crate) propagation: Vec<Propagation>,
-    /// A bind mount, and whether of the mounts below it too.
+    /// Set for a bind mount: whether mounts below the source are included.
     pub(crate) bind: Option<Recursive>,
-    /// An idmapped mount, and whether of the mounts below it too.
+    /// Set for an idmapped mount: whether mounts below it are included.
     pub(crate) id_map: Option<Recursive>,
     pub(crate) copy_up: bool,
     pub(crate) remount: bool,
-    /// What is left for the file system.
+    /// The remaining options, for the file system.
     pub(crate) file_system: Vec<String>,
 }
 
-/// Whether something holds for a whole tree.
+/// Whether an option covers a whole tree.
 pub(crate) type Recursive = bool;
 
 impl Options {
-    /// Sorts options by what they mean. A later one undoes an earlier one that it contradicts.
+    /// Sorts options by their effect. A later option overrides an earlier one that contradicts it.
     pub(crate) fn sort(options: impl IntoIterator<Item = String>) -> Self {
         let mut sorted = Self::default();
         for option in options.into_iter().flat_map(split) {
@@ -152,7 +152,7 @@ impl Options {
                 Some(Meaning::Propagation(kind, tree)) => {
                     sorted.propagation.push(Propagation { kind, recursive: tree == Tree::All });
                 }
-                // Flags that add up, unlike `idmap` and `ridmap`: `bind` does not make an earlier `rbind` smaller.
+                // `bind` and `rbind` add up, unlike `idmap` and `ridmap`: `bind` does not undo an earlier `rbind`.
                 Some(Meaning::Bind(tree)) => {
                     sorted.bind = Some(sorted.bind == Some(true) || tree == Tree::All);
                 }
@@ -172,9 +172,9 @@ impl Options {
     }
 }
 
-/// The options that one string holds. An engine may pass several as `size=1m,mode=700`, or an empty string, as
-/// podman 5 does in systemd mode. A comma in double quotes (`context="...c1,c2"`) or after a backslash belongs to
-/// the value, as the kernel has it for mount(2).
+/// Splits a string into options. An engine may pass several as `size=1m,mode=700`, or an empty string, as podman 5
+/// does in systemd mode. A comma in double quotes (`context="...c1,c2"`) or after a backslash belongs to the
+/// value, as in mount(2).
 fn split(string: String) -> Vec<String> {
     let (mut is_quoted, mut is_escaped) = (false, false);
     let parts = string.split(|char| {
@@ -186,8 +186,8 @@ fn split(string: String) -> Vec<String> {
     parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
-/// The way access times are kept is one value in two bits, not two flags: to set it, both are
-/// cleared first (mount_setattr(2)).
+/// Sets attributes. Access time handling is one value in two bits, not two flags, so both bits are cleared before
+/// it is set (mount_setattr(2)).
 fn set(attributes: &mut Attributes, bits: u64) {
     let is_atime = bits == attr::RELATIME || bits & attr::ATIME != 0;
     let field = if is_atime { attr::ATIME } else { bits };
@@ -260,7 +260,7 @@ mod tests {
         for options in [&["rbind", "rprivate", "ro", "bind"][..], &["bind", "rbind"], &["rbind"]] {
             assert_eq!(sorted(options).bind, Some(true), "{options:?}");
         }
-        // Recursive propagation does not make the mount itself recursive.
+        // Recursive propagation does not make the bind mount recursive.
         assert_eq!(sorted(&["bind", "rprivate"]).bind, Some(false));
         assert_eq!(sorted(&["rprivate"]).bind, None);
     }

@@ -1,4 +1,4 @@
-//! `process`.
+//! Resolves `process`.
 
 use crate::container::{Capabilities, ExecAffinity, NoNewPrivileges, Process, Rlimit, Scheduler, Terminal};
 use crate::error::{Error, Field, Kind};
@@ -8,7 +8,7 @@ use oci_spec::runtime::{self as oci, IOPriorityClass, LinuxSchedulerPolicy, Posi
 use std::collections::HashMap;
 use std::ffi::CString;
 
-/// What runc and crun set when the configuration says nothing.
+/// The default of runc and crun.
 const DEFAULT_UMASK: u32 = 0o022;
 
 pub(crate) fn resolve(process: &oci::Process, gaps: &Gaps) -> Result<Process, Error> {
@@ -54,12 +54,12 @@ fn additional_gids(user: &oci::User, field: &Field) -> Result<Vec<u32>, Error> {
     gids.map(|(index, gid)| id(*gid, &field.index(index))).collect()
 }
 
-/// Go's zero value for a name, which engines write, is the empty string.
+/// Engines write Go's zero value, which is the empty string for a name.
 fn named(name: &Option<String>) -> Option<String> {
     name.clone().filter(|name| !name.is_empty())
 }
 
-/// Each variable once, the last one of a name; one without `=` is refused, as by runc.
+/// Keeps each variable once, with its last value. A variable without `=` is refused, as in runc.
 pub(crate) fn environment(variables: &[String], field: &Field) -> Result<Vec<CString>, Error> {
     let mut kept: Vec<CString> = Vec::with_capacity(variables.len());
     let mut places = HashMap::new();
@@ -95,7 +95,8 @@ fn rlimits(process: &oci::Process, field: &Field) -> Result<Vec<Rlimit>, Error> 
     let mut found: Vec<Rlimit> = Vec::new();
     for (index, limit) in process.rlimits().iter().flatten().enumerate() {
         let resource = resource(limit.typ());
-        // "If rlimits contains duplicated entries with same type, the runtime MUST generate an error."
+        // config.md: "If `rlimits` contains duplicated entries with same `type`, the runtime MUST generate an
+        // error."
         if found.iter().any(|other| other.resource == resource) {
             return Err(field.index(index).error(Kind::Twice(limit.typ().to_string())));
         }
@@ -104,7 +105,7 @@ fn rlimits(process: &oci::Process, field: &Field) -> Result<Vec<Rlimit>, Error> 
     Ok(found)
 }
 
-/// `RLIMIT_*` of asm-generic/resource.h: the same numbers on x86_64 and aarch64.
+/// The `RLIMIT_*` numbers of asm-generic/resource.h, which are the same on x86_64 and aarch64.
 fn resource(limit: PosixRlimitType) -> u32 {
     match limit {
         PosixRlimitType::RlimitCpu => 0,
@@ -131,7 +132,7 @@ fn resolve_scheduler(scheduler: &oci::Scheduler, gaps: &Gaps) -> Result<Schedule
     let priority = scheduler.priority().unwrap_or_default();
     check_scheduler(scheduler, &field)?;
     Ok(Scheduler {
-        // linux/sched.h.
+        // Numbers from linux/sched.h.
         policy: match scheduler.policy() {
             LinuxSchedulerPolicy::SchedOther => 0,
             LinuxSchedulerPolicy::SchedFifo => 1,
@@ -151,7 +152,7 @@ fn resolve_scheduler(scheduler: &oci::Scheduler, gaps: &Gaps) -> Result<Schedule
     })
 }
 
-/// What belongs to another policy is refused, as by runc: the kernel would take it and forget it.
+/// Refuses settings of another policy, as runc does. The kernel would accept and ignore them.
 fn check_scheduler(scheduler: &oci::Scheduler, field: &Field) -> Result<(), Error> {
     let policy = scheduler.policy();
     let nice = scheduler.nice().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `linux.resources`, of a configuration or by itself, as an update has it.
+//! Resolves `linux.resources`, as part of a configuration or alone for an update.
 
 use crate::error::{Error, Field, Kind, Warning};
 use crate::json::{tree, typed};
@@ -8,20 +8,20 @@ use husk_cgroup::resources::{BlockIo, Cpu, HugepageLimit, Memory, Network, Rdma,
 use oci_spec::runtime::{self as oci, LinuxDeviceType};
 use serde_json::{Map, Value, json};
 
-/// Where a configuration has them.
+/// The field of a configuration that contains the resources.
 pub(crate) const FIELD: &str = "linux.resources";
 
-/// Reads resources that stand by themselves. What they do not name stays unsaid.
+/// Reads resources that are not part of a configuration. Absent values stay unset.
 ///
 /// # Errors
 ///
-/// If they are no JSON, or ask for what no machine has.
+/// Fails if the bytes are not JSON, or ask for something that no machine can do.
 pub fn parse(bytes: &[u8]) -> Result<(Resources, Vec<Warning>), Error> {
     let field = Field::new(FIELD);
     let value: Value =
         serde_json::from_slice(bytes).map_err(|error| field.error(Kind::Json(error.to_string())))?;
     let mut warnings = Vec::new();
-    // In its place, so that what is said of it names the field.
+    // Wrapped in its usual parents, so that errors and warnings name the field.
     let mut config = json!({ "linux": { "resources": value } });
     tree::settle(&mut config, &mut warnings)?;
     let mut value = config.pointer_mut("/linux/resources").map(Value::take).unwrap_or_default();
@@ -31,25 +31,25 @@ pub fn parse(bytes: &[u8]) -> Result<(Resources, Vec<Warning>), Error> {
     Ok((resources, warnings))
 }
 
-/// What of resources oci-spec cannot read.
+/// The parts of resources that oci-spec cannot read.
 #[derive(Debug, Default)]
 pub(crate) struct Gaps {
-    /// `pids.limit`, of which oci-spec cannot say that it is not there. 0 is a limit.
+    /// `pids.limit`; oci-spec cannot represent its absence. 0 is a limit.
     pub(crate) pids_limit: Option<i64>,
-    /// `hugepageLimits`, of which oci-spec reads half the range.
+    /// `hugepageLimits`, of which oci-spec reads only half the range.
     hugepage_limits: Vec<HugepageLimit>,
 }
 
-/// Takes that out of the JSON.
+/// Removes these parts from the JSON and reads them.
 pub(crate) fn take(resources: &mut Value) -> Result<Gaps, Error> {
     let field = Field::new(FIELD);
     let Some(resources) = resources.as_object_mut() else {
-        // serde would take a list for the members in their order.
+        // serde would accept a list of the members in order.
         return Err(field.error(Kind::Json("is not an object".to_owned())));
     };
     let mut gaps = Gaps::default();
     for device in resources.get_mut("devices").and_then(Value::as_array_mut).into_iter().flatten() {
-        // Go's nothing, which some engines write out.
+        // Some engines write Go's zero value.
         if let Some(device) = device.as_object_mut().filter(|device| device.get("type") == Some(&"".into())) {
             device.remove("type");
         }
@@ -67,7 +67,7 @@ pub(crate) fn take(resources: &mut Value) -> Result<Gaps, Error> {
         let field = field.index(index);
         let member = |key| limit.get(key).ok_or_else(|| field.key(key).error(Kind::Missing));
         let page_size: String = read(member("pageSize")?, &field.key("pageSize"))?;
-        // It becomes a part of a file's name.
+        // The size becomes part of a file name.
         if page_size.is_empty() || !page_size.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Err(field.key("pageSize").error(Kind::Unknown(page_size)));
         }
@@ -81,7 +81,7 @@ fn read<T: serde::de::DeserializeOwned>(value: &Value, field: &Field) -> Result<
     T::deserialize(value).map_err(|error| field.error(Kind::Json(error.to_string())))
 }
 
-/// Resources with all names looked up.
+/// Resolves resources, looking up all names.
 pub(crate) fn resolve(
     resources: &oci::LinuxResources,
     gaps: Gaps,
@@ -123,7 +123,7 @@ fn rule(device: &oci::LinuxDeviceCgroup, field: &Field) -> Result<Rule, Error> {
         Some(other) => return Err(field.key("type").error(Kind::Unknown(other.as_str().to_owned()))),
     };
     let number = |number: Option<i64>, key| match number {
-        // -1 is any to those who have no nothing.
+        // Engines without a null value write -1 for "any".
         None | Some(-1) => Ok(None),
         Some(number) => match u32::try_from(number) {
             Ok(number) => Ok(Some(number)),
@@ -135,7 +135,7 @@ fn rule(device: &oci::LinuxDeviceCgroup, field: &Field) -> Result<Rule, Error> {
     if letters.is_empty() {
         return Err(access.error(Kind::Empty));
     }
-    // The letter of a type that means all of them is found here too; as for runc it says nothing.
+    // `a` is the letter of a type that means all of them. It may appear here and has no effect, as in runc.
     let known = letters.replace('a', "");
     Ok(Rule {
         allow: device.allow(),
@@ -147,7 +147,7 @@ fn rule(device: &oci::LinuxDeviceCgroup, field: &Field) -> Result<Rule, Error> {
     })
 }
 
-/// What has gone from kernels, and what there never was another value of in version 2.
+/// Warns about settings that kernels no longer have, or that have only one value in cgroup v2.
 fn warn_of_memory(memory: &oci::LinuxMemory, field: &Field, warnings: &mut Vec<Warning>) {
     let asked = [
         ("kernel", memory.kernel().is_some()),

@@ -1,4 +1,4 @@
-//! `linux.seccomp`, as the compiler of filters takes it.
+//! Resolves `linux.seccomp` into the profile that the filter compiler takes.
 
 use crate::container::SeccompListener;
 use crate::error::{Error, Field, Kind};
@@ -24,7 +24,7 @@ pub(crate) fn resolve(seccomp: &oci::LinuxSeccomp, field: &Field) -> Result<Prof
         )?,
         architectures: architectures.collect::<Result<_, _>>()?,
         flags: match seccomp.flags() {
-            // Nothing said is not the same as nothing wanted.
+            // Absent flags mean the defaults; an empty list means no flags.
             None => Flags::default(),
             Some(flags) => {
                 let flags = flags.iter().filter_map(|flag| Flags::from_oci(&name(flag)));
@@ -35,7 +35,7 @@ pub(crate) fn resolve(seccomp: &oci::LinuxSeccomp, field: &Field) -> Result<Prof
     })
 }
 
-/// Where somebody waits who decides about calls.
+/// Returns the socket of the process that decides about notified calls.
 pub(crate) fn listener(seccomp: &oci::LinuxSeccomp, field: &Field) -> Result<Option<SeccompListener>, Error> {
     let metadata = seccomp.listener_metadata().clone().filter(|metadata| !metadata.is_empty());
     match seccomp.listener_path().clone().filter(|path| !path.as_os_str().is_empty()) {
@@ -76,11 +76,11 @@ fn action(action: oci::LinuxSeccompAction, errno: Option<u32>, field: &Field) ->
         .map_err(|_| field.error(Kind::Conflict("does not go with the errno beside it")))
 }
 
-/// The name that the specification has for it, which is how it is written.
+/// Returns the specification's name of a value, which is how the value is serialized.
 fn name(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(name)) => name,
-        // These enumerations are written as strings and nothing else.
+        // These enumerations are always serialized as strings.
         _ => String::new(),
     }
 }

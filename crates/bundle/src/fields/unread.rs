@@ -1,7 +1,7 @@
-//! What a valid configuration may say and the oci-spec crate cannot read.
+//! Reads the parts of a valid configuration that the oci-spec crate cannot read.
 //!
-//! Each is taken out of the JSON before oci-spec sees it, and kept here. The list was made against
-//! oci-spec 0.10.0 and runtime-spec 1.3.0; a newer crate may shorten it.
+//! Each part is removed from the JSON before oci-spec reads it, and kept here. The list is correct for oci-spec
+//! 0.10.0 and runtime-spec 1.3.0; a newer crate may make it shorter.
 
 use crate::container::MemoryPolicy;
 use crate::error::{Error, Field, Kind, Notice, Warning};
@@ -11,25 +11,24 @@ use caps::Capability;
 use serde_json::{Map, Value};
 use std::str::FromStr;
 
-/// What was taken out.
+/// The parts that were removed.
 #[derive(Debug, Default)]
 pub(crate) struct Gaps {
-    /// `process.capabilities`, in the order bounding, effective, inheritable, permitted, ambient.
-    /// oci-spec refuses names that it does not know, where the specification wants a warning
-    /// (config.md, "capabilities").
+    /// `process.capabilities`, in the order bounding, effective, inheritable, permitted, ambient. oci-spec refuses
+    /// unknown names, but the specification asks for a warning (config.md, "capabilities").
     pub(crate) capabilities: [u64; 5],
-    /// `process.scheduler.flags`. oci-spec spells two of them otherwise than the specification.
+    /// `process.scheduler.flags`. oci-spec spells two of them differently from the specification.
     pub(crate) scheduler_flags: u64,
-    /// `linux.memoryPolicy`.
+    /// `linux.memoryPolicy`. oci-spec would not report its errors in runc's words.
     pub(crate) memory_policy: Option<MemoryPolicy>,
-    /// What of `linux.resources` is read here.
+    /// The parts of `linux.resources` that are read here.
     pub(crate) resources: resources::Gaps,
 }
 
-/// The names of the five capability sets.
+/// The names of the five capability sets, in the order of [`Gaps::capabilities`].
 pub(crate) const SETS: [&str; 5] = ["bounding", "effective", "inheritable", "permitted", "ambient"];
 
-/// Takes out what oci-spec cannot read.
+/// Removes and reads the parts that oci-spec cannot read.
 pub(crate) fn take(config: &mut Value, warnings: &mut Vec<Warning>) -> Result<Gaps, Error> {
     let mut gaps = Gaps::default();
     let no_pids_is_no_limit = is_before_1_3(config);
@@ -56,22 +55,22 @@ pub(crate) fn take(config: &mut Value, warnings: &mut Vec<Warning>) -> Result<Ga
         gaps.scheduler_flags = take_scheduler_flags(scheduler, &field.key("scheduler").key("flags"))?;
     }
     if let Some(affinity) = process.get_mut("execCPUAffinity").and_then(Value::as_object_mut) {
-        // The specification allows an empty list, which says nothing.
+        // The specification allows an empty list, which has no effect.
         affinity.retain(|_, value| value.as_str() != Some(""));
     }
     Ok(gaps)
 }
 
-/// Until runtime-spec 1.3 said that 0 processes are a limit, every runtime took them for none, and engines of
-/// that time say it so: podman 4 for `--pids-limit -1`.
+/// Whether a pids limit of 0 means no limit. Runtime-spec 1.3 made 0 a limit. Until then every runtime treated it
+/// as no limit, and engines of that time write it so: podman 4 for `--pids-limit -1`.
 fn is_before_1_3(config: &Value) -> bool {
     let mut version = config.get("ociVersion").and_then(Value::as_str).unwrap_or_default().split('.');
     let mut number = || version.next()?.parse::<u32>().ok();
     matches!((number(), number()), (Some(major), Some(minor)) if (major, minor) < (1, 3))
 }
 
-/// Drops ambient capabilities that are not inheritable and permitted too (capabilities(7)), as runc and crun do. Engines
-/// name such capabilities for every container, so the warning is shown on request only.
+/// Drops ambient capabilities that are not also inheritable and permitted (capabilities(7)), as runc and crun do.
+/// Engines request such capabilities for every container, so the warning is shown on request only.
 fn keep_what_can_be_ambient(sets: &mut [u64; 5], field: &Field, warnings: &mut Vec<Warning>) {
     let [.., inheritable, permitted, ambient] = sets;
     let lost = *ambient & !(*inheritable & *permitted);
@@ -84,7 +83,7 @@ fn keep_what_can_be_ambient(sets: &mut [u64; 5], field: &Field, warnings: &mut V
     }
 }
 
-/// Go, and so runc, takes an absent number for 0, and an absent user for root.
+/// Adds missing ids: Go, and so runc, treats an absent number as 0 and an absent user as root.
 fn name_root(process: &mut Value) {
     let Some(process) = process.as_object_mut() else { return };
     let user = process.entry("user").or_insert_with(|| Value::Object(Map::new()));
@@ -113,7 +112,7 @@ fn take_capabilities(
     Ok(bits)
 }
 
-/// `SCHED_FLAG_*` of linux/sched.h, in the specification's names.
+/// The `SCHED_FLAG_*` bits of linux/sched.h, with the specification's names.
 const SCHEDULER_FLAGS: &[(&str, u64)] = &[
     ("SCHED_FLAG_RESET_ON_FORK", 0x01),
     ("SCHED_FLAG_RECLAIM", 0x02),

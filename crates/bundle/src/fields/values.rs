@@ -1,11 +1,11 @@
-//! Values that several fields have: text, ids, paths, and lists of CPUs.
+//! Converts values that several fields share: strings, ids, paths and CPU lists.
 
 use crate::container::CpuList;
 use crate::error::{Error, Field, Kind};
 use std::ffi::CString;
 use std::path::Path;
 
-/// Strings as the kernel wants them.
+/// Converts strings to the NUL-terminated form that the kernel takes.
 pub(crate) fn strings(values: &[String], field: &Field) -> Result<Vec<CString>, Error> {
     let values = values.iter().enumerate();
     values.map(|(index, value)| string(value, &field.index(index))).collect()
@@ -15,8 +15,8 @@ pub(crate) fn string(value: &str, field: &Field) -> Result<CString, Error> {
     CString::new(value).map_err(|_| field.error(Kind::Nul))
 }
 
-/// The id of a user or a group. The highest number is none: it tells the kernel to leave the id as it
-/// is, which would be root's (setresuid(2)).
+/// Checks a user or group id. The highest number is not an id: it tells the kernel to keep the current one, which
+/// would be root's (setresuid(2)).
 pub(crate) fn id(id: u32, field: &Field) -> Result<u32, Error> {
     if id == u32::MAX { Err(field.error(Kind::Range(id.into()))) } else { Ok(id) }
 }
@@ -28,10 +28,10 @@ pub(crate) fn absolute(path: &Path, field: &Field) -> Result<(), Error> {
     Err(field.error(Kind::Relative(path.display().to_string())))
 }
 
-/// The kernel's own limit on CPU numbers is far below; this one bounds a mask.
+/// Bounds the size of a mask. The kernel's own limit on CPU numbers is far lower.
 const MOST_CPUS: usize = 1 << 16;
 
-/// A list like `0-3,7`.
+/// Parses a list such as `0-3,7`.
 pub(crate) fn cpu_list(list: &str, field: &Field) -> Result<CpuList, Error> {
     let unknown = || field.error(Kind::Unknown(list.to_owned()));
     let mut cpus = Vec::new();

@@ -1,9 +1,9 @@
-//! What to write instead: a sentence for each kind of problem that has one answer.
+//! Suggests what to write instead, in one sentence for each kind of problem with an obvious answer.
 
 use crate::error::{Error, Kind};
 
 impl Error {
-    /// What to write instead, where that can be said.
+    /// Returns what to write instead, if there is an obvious answer.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let field = self.field.to_string();
@@ -32,9 +32,9 @@ impl Error {
     }
 }
 
-/// The value of a field, as it is often written.
+/// Returns a typical value of a field.
 fn example(key: &str) -> Option<&'static str> {
-    // An element is written as its array is.
+    // An array element has the example of the array.
     let (key, is_element) = key.split_once('[').map_or((key, false), |(key, _)| (key, true));
     Some(match (key, is_element) {
         ("ociVersion", _) => "\"ociVersion\": \"1.3.0\"",

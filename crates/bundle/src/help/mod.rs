@@ -1,4 +1,4 @@
-//! What people are told of a configuration: all of its problems, what to write instead, and what may be written.
+//! Help for authors of a configuration: all its problems, what to write instead, and which names are valid.
 
 mod hint;
 pub mod known;

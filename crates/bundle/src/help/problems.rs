@@ -1,9 +1,9 @@
-//! Every problem of a configuration at once, for people who write one.
+//! Finds every problem of a configuration at once, for its authors.
 //!
-//! There is one reading of a configuration, [`parse`](crate::parse), and it stops at the first problem.
-//! So that there is no second one to disagree with it, this takes what it stopped at out of the
-//! configuration, or puts something harmless in its place, and has it read again, until nothing is left
-//! to stop at. What then follows from what was taken out is nobody's fault and is not told.
+//! [`parse`](crate::parse) is the only reader of a configuration, and it stops at the first problem. A second
+//! reader could disagree with it. So this module removes the field with the problem, or replaces it by something
+//! harmless, and parses again until no problem is left. Problems that only follow from such a change are not
+//! reported.
 
 use crate::config::{read, resolve};
 use crate::container::Container;
@@ -12,21 +12,21 @@ use crate::json::{tree, twice};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// What is wrong with a configuration.
+/// The problems of a configuration.
 #[derive(Debug)]
 pub struct Problems {
-    /// What is in the way, in the order of reading.
+    /// The errors, in the order in which they were found.
     pub errors: Vec<Error>,
-    /// What is carried out otherwise than written.
+    /// Fields that are not carried out as written.
     pub warnings: Vec<Warning>,
-    /// What was asked, if nothing is in the way.
+    /// The resolved container; `None` if there are errors.
     pub container: Option<Container>,
 }
 
-/// More problems than that nobody reads, and each costs a reading.
+/// The most errors that are reported. More would not be read, and finding each takes another parse.
 const MOST: usize = 200;
 
-/// Everything that is wrong with `config.json` of the bundle in `directory`, an absolute path.
+/// Returns all problems of `config.json` in the bundle `directory`, an absolute path.
 #[must_use]
 pub fn problems(directory: &Path) -> Problems {
     match read(&directory.join("config.json")) {
@@ -35,13 +35,13 @@ pub fn problems(directory: &Path) -> Problems {
     }
 }
 
-/// The same of bytes that were read elsewhere.
+/// Returns all problems of a configuration in memory.
 #[must_use]
 pub fn problems_in(bytes: &[u8], directory: &Path) -> Problems {
     match serde_json::from_slice(bytes) {
         Ok(config) => {
             let mut problems = of(config, directory);
-            // Tolerated: JSON that can be read is UTF-8.
+            // This cannot fail: serde_json accepted the bytes, so they are UTF-8.
             let json = std::str::from_utf8(bytes).unwrap_or_default();
             problems.warnings.extend(twice::keys(json, MOST));
             problems
@@ -60,7 +60,7 @@ fn of(mut config: Value, directory: &Path) -> Problems {
     let mut errors: Vec<Error> = Vec::new();
     let mut mended = Mended::default();
     let mut read = None;
-    // Each round takes something out, so there is an end.
+    // Each round removes or replaces a field, so the loop ends.
     for _ in 0..10 * MOST {
         let error = match resolve(config.clone(), directory) {
             Ok(found) => {
@@ -84,30 +84,31 @@ fn of(mut config: Value, directory: &Path) -> Problems {
     Problems { container: container.filter(|_| errors.is_empty()), errors, warnings: unknown }
 }
 
-/// What was changed to read on.
+/// The changes made so far in order to continue parsing.
 #[derive(Default)]
 struct Mended {
-    /// The fields, as they were called when it was done.
+    /// The changed fields, under the names they had at the time.
     fields: Vec<String>,
-    /// Of those the elements of arrays, taken out so that those behind have moved up.
+    /// The removed array elements: the array and the index. Later elements have moved up.
     elements: Vec<(String, usize)>,
 }
 
 impl Mended {
-    /// Whether a problem of this field follows from what was changed: it is that field, or holds it.
+    /// Whether a problem with this field follows from a change, because the field was changed or contains a
+    /// changed one.
     fn is_behind(&self, field: &str) -> bool {
         self.fields.iter().any(|mended| {
             mended.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         })
     }
 
-    /// Changes the configuration so that it is no longer in the way. `again` says that something harmless
-    /// in its place did not help.
+    /// Changes the configuration so that `field` no longer causes an error. `again` means that a harmless value
+    /// did not help. Returns whether anything was changed.
     fn mend(&mut self, config: &mut Value, field: &str, again: bool) -> bool {
         let (parent, last) = split(field);
         self.fields.push(field.to_owned());
         let Some(place) = find(config, parent) else {
-            // What is in the way is not there; what it should be in is taken out.
+            // The field does not exist, so the object that should contain it is removed.
             return !parent.is_empty() && self.mend(config, parent, true);
         };
         match (place, last) {
@@ -126,7 +127,7 @@ impl Mended {
             (Value::Array(elements), Last::Index(index)) if index < elements.len() => {
                 elements.remove(index);
                 self.elements.push((parent.to_owned(), index));
-                // The next one has its name now.
+                // The next element now has this name.
                 self.fields.retain(|mended| !mended.starts_with(field));
                 self.fields.push(format!("{parent}[]"));
                 true
@@ -135,7 +136,7 @@ impl Mended {
         }
     }
 
-    /// The name that a field has in the file, before elements were taken out.
+    /// Returns the name of a field in the original file, before elements were removed.
     fn restored(&self, field: &Field) -> Field {
         let mut name = field.to_string();
         for (array, removed) in self.elements.iter().rev() {
@@ -151,7 +152,7 @@ impl Mended {
     }
 }
 
-/// What can stand in place of what has to be there.
+/// Returns a harmless value for a required field.
 fn harmless(key: &str) -> Option<Value> {
     Some(match key {
         "ociVersion" => json!("1.3.0"),
@@ -170,14 +171,14 @@ enum Last<'a> {
     Index(usize),
 }
 
-/// A field's name as what it is in, and what it is there.
+/// Splits a field's name into its parent and its last part.
 fn split(field: &str) -> (&str, Last<'_>) {
     if let Some((parent, index)) = field.strip_suffix(']').and_then(|field| field.rsplit_once('['))
         && let Ok(index) = index.parse()
     {
         return (parent, Last::Index(index));
     }
-    // Names that somebody chose may have dots in them.
+    // Keys chosen by the user may contain dots.
     for map in ["annotations.", "linux.sysctl.", "linux.resources.unified."] {
         if let Some(key) = field.strip_prefix(map) {
             return (map.trim_end_matches('.'), Last::Key(key));
@@ -187,7 +188,7 @@ fn split(field: &str) -> (&str, Last<'_>) {
     (parent, Last::Key(key))
 }
 
-/// The value that a field's name names, whatever case its keys have.
+/// Finds the value of a field, ignoring the case of keys.
 fn find<'a>(value: &'a mut Value, field: &str) -> Option<&'a mut Value> {
     if field.is_empty() {
         return Some(value);

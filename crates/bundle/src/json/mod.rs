@@ -1,4 +1,5 @@
-//! JSON as Go reads it, which engines write for: into a tree, out of it into types, and with keys that are there twice.
+//! Reads JSON as Go does, because engines write for Go: into a tree and then into types. It also finds duplicate
+//! keys.
 
 pub(crate) mod tree;
 pub(crate) mod twice;

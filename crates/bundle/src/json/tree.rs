@@ -1,15 +1,15 @@
-//! The configuration as JSON, before anybody asks what it means: what Go, and so runc, reads otherwise
-//! than serde is made the same, and what no field can hold is refused.
+//! Normalises the configuration as JSON before it is converted to types. It aligns serde with Go, and so with
+//! runc, and refuses values that no field can hold.
 
 use crate::error::{Error, Field, Kind, Warning};
 use serde_json::{Map, Value};
 
-/// Makes the tree one that serde reads as Go does.
+/// Changes the tree so that serde reads it as Go does.
 ///
-/// Go takes null for absent everywhere; serde only where there is an `Option`. Go takes a key whatever
-/// its case; a key that is misspelled so, and ignored as one that is unknown, could be `maskedpaths`. A
-/// string with a NUL byte is none that the kernel can be told. (Of a key that is there twice the last
-/// counts, in Go as in serde_json's tree.)
+/// Go treats null as absent everywhere; serde does so only for an `Option`. Go ignores the case of keys; otherwise
+/// a misspelled key such as `maskedpaths` would be ignored as unknown. A string with a NUL byte is refused,
+/// because it cannot be passed to the kernel. For a duplicate key the last one counts, both in Go and in
+/// serde_json's tree.
 pub(crate) fn settle(config: &mut Value, warnings: &mut Vec<Warning>) -> Result<(), Error> {
     if !config.is_object() {
         return Err(Place::Top.field().error(Kind::Json("is no JSON object".to_owned())));
@@ -46,8 +46,8 @@ fn walk(value: &mut Value, place: &Place<'_>, warnings: &mut Vec<Warning>) -> Re
     }
 }
 
-/// Every key that the specification does not have. It says to ignore them (config.md, "Extensibility"),
-/// and one who writes a configuration wants to know.
+/// Warns about every key that the specification does not define. The specification says to ignore them (config.md,
+/// "Extensibility"), but authors of a configuration want to know.
 pub(crate) fn unknown(config: &Value) -> Vec<Warning> {
     fn look(value: &Value, place: &Place<'_>, found: &mut Vec<Warning>) {
         match value {
@@ -75,7 +75,7 @@ pub(crate) fn unknown(config: &Value) -> Vec<Warning> {
     found
 }
 
-/// Gives each key the specification's spelling.
+/// Renames each key to the specification's spelling.
 fn spell(
     members: &mut Map<String, Value>,
     place: &Place<'_>,
@@ -94,7 +94,7 @@ fn spell(
         let Some(member) = members.remove(&key) else { continue };
         match (members.get_mut(known), member) {
             (None, member) => drop(members.insert(known.to_owned(), member)),
-            // As Go, and so runc, has it: what both say of one thing is put together.
+            // As in Go, and so in runc, the two objects are merged.
             (Some(Value::Object(there)), Value::Object(more)) => there.extend(more),
             (Some(_), _) => return Err(field.error(Kind::Twice(known.to_owned()))),
         }
@@ -103,7 +103,7 @@ fn spell(
     Ok(())
 }
 
-/// Where in the tree a value is, in words only when somebody asks.
+/// The position of a value in the tree. The field's name is built only on demand.
 enum Place<'a> {
     Top,
     Key(&'a Place<'a>, &'a str),
@@ -128,13 +128,13 @@ impl Place<'_> {
     }
 }
 
-/// Objects whose keys are names that somebody chose.
+/// Objects whose keys are chosen by the user.
 const FREE: &[&str] = &["annotations", "netDevices", "rdma", "sysctl", "timeOffsets", "unified"];
 
-/// What is for other systems.
+/// Top-level keys for other systems.
 const ELSEWHERE: [&str; 5] = ["freebsd", "solaris", "vm", "windows", "zos"];
 
-/// Every key of runtime-spec 1.3.0 for Linux, and those of 1.2 that it has no more, sorted.
+/// Every key of runtime-spec 1.3.0 for Linux, and those of 1.2 that 1.3.0 removed, sorted.
 const KEYS: &[&str] = &[
     "access",
     "action",
@@ -306,7 +306,7 @@ mod tests {
         assert!(KEYS.is_sorted());
     }
 
-    /// The keys of every object in a JSON schema.
+    /// Collects the keys of every object in a JSON schema.
     fn keys_of(schema: &Value, found: &mut BTreeSet<String>) {
         if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
             found.extend(properties.keys().cloned());
@@ -329,11 +329,11 @@ mod tests {
         ] {
             keys_of(&serde_json::from_str(schema).unwrap(), &mut wanted);
         }
-        // Names below `timeOffsets`, which may be any.
+        // Clock names below `timeOffsets`, where any key is allowed.
         for other in ELSEWHERE.iter().chain(&["boottime", "monotonic"]) {
             assert!(wanted.remove(*other), "{other} is not in the schema");
         }
-        // Keys of 1.2.
+        // Keys of runtime-spec 1.2.
         wanted.extend(["enableCMT", "enableMBM"].map(str::to_owned));
         assert_eq!(KEYS.iter().copied().map(str::to_owned).collect::<BTreeSet<_>>(), wanted);
     }

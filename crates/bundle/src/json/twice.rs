@@ -1,7 +1,7 @@
-//! Keys of JSON that are there twice in one object.
+//! Finds duplicate keys in JSON objects.
 //!
-//! RFC 8259 leaves open which of them counts: here, as in Go, the last. Somebody who reads the file may see the first,
-//! and another program may take that one.
+//! RFC 8259 leaves open which of them counts; here, as in Go, it is the last one. A reader of the file may see
+//! only the first, and another program may use it.
 
 use crate::error::{Field, Warning};
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Everything that is there twice in JSON that can be read, up to `most`.
+/// Returns a warning for each duplicate key in valid JSON, at most `most` of them.
 pub(crate) fn keys(json: &str, most: usize) -> Vec<Warning> {
     let mut search = Search { json, most, found: Vec::new() };
     search.look(json, &Field::default());
@@ -24,7 +24,7 @@ struct Search<'j> {
 }
 
 impl<'j> Search<'j> {
-    /// Looks at a value and what is in it. What is no JSON has been told of by who read it before.
+    /// Searches a value and everything in it. Invalid JSON is skipped, because the caller has already reported it.
     fn look(&mut self, value: &'j str, field: &Field) {
         match value.trim_start().as_bytes().first() {
             Some(b'{') => {
@@ -56,7 +56,7 @@ impl<'j> Search<'j> {
         }
     }
 
-    /// The line on which a value begins, which is a part of the JSON.
+    /// Returns the number of the line on which a value starts. The value must be part of `json`.
     fn line(&self, value: &RawValue) -> usize {
         let place = value.get().as_ptr().addr().saturating_sub(self.json.as_ptr().addr());
         let before = self.json.as_bytes().get(..place).unwrap_or_default();
@@ -64,7 +64,7 @@ impl<'j> Search<'j> {
     }
 }
 
-/// The members of an object, in their order and with those that are there twice.
+/// The members of an object in order, including duplicates.
 struct Members<'j>(Vec<(String, &'j RawValue)>);
 
 impl<'j> Deserialize<'j> for Members<'j> {

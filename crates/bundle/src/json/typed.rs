@@ -1,7 +1,7 @@
-//! JSON as the types that say what it means. Where it does not fit, the error names the field.
+//! Converts JSON to types, with errors that name the field.
 //!
-//! A failure learns its field on the way out: what holds a value puts the value's name before it. So nothing is noted
-//! on the way in, and there is one layer of code between a type and its JSON.
+//! A failure collects the field's name on its way out: each enclosing value puts its own name before it. So
+//! reading records nothing on the way in, and there is one layer of code between a type and its JSON.
 
 use crate::error::{Error, Field, Kind};
 use serde::de::value::StrDeserializer;
@@ -15,7 +15,7 @@ use std::fmt::{self, Display, Formatter};
 use std::iter::Enumerate;
 use std::vec;
 
-/// Reads the value of `field`; that of no name is the whole configuration.
+/// Reads the value of `field`. An empty field stands for the whole configuration.
 pub(crate) fn read<T: DeserializeOwned>(value: Value, field: &Field) -> Result<T, Error> {
     T::deserialize(Node(value)).map_err(|Failure { way, kind }| {
         let whole = way.iter().rev().fold(field.to_string(), |whole, name| whole + name);
@@ -26,10 +26,10 @@ pub(crate) fn read<T: DeserializeOwned>(value: Value, field: &Field) -> Result<T
     })
 }
 
-/// What does not fit.
+/// A value that does not fit its type.
 #[derive(Debug)]
 struct Failure {
-    /// The names of what holds it, the innermost first: `[3]`, `.mounts`.
+    /// The names of the enclosing values, innermost first: `[3]`, `.mounts`.
     way: Vec<String>,
     kind: Kind,
 }
@@ -59,7 +59,7 @@ impl Display for Failure {
     }
 }
 
-/// A value that is to be read.
+/// A value to deserialize.
 struct Node(Value);
 
 impl Node {
@@ -122,7 +122,7 @@ impl<'de> Deserializer<'de> for Node {
         }
     }
 
-    /// An object only: an array of what its fields hold is not what anybody means.
+    /// Accepts objects only. serde would also accept an array of the field values, which no author intends.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -132,7 +132,7 @@ impl<'de> Deserializer<'de> for Node {
         self.deserialize_map(visitor)
     }
 
-    /// A name: nothing in a configuration is an object of which one of several may be there.
+    /// Accepts names only, because a configuration has no enum with data.
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -172,7 +172,7 @@ impl<'de> SeqAccess<'de> for Elements {
 
 struct Members {
     members: serde_json::map::IntoIter,
-    /// The one of which the key has been read.
+    /// The member whose key has been read but whose value has not.
     next: Option<(String, Value)>,
 }
 

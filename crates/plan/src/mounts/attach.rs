@@ -1,4 +1,4 @@
-//! What mounts are made of: new file systems with their options, attributes, and the way into their place.
+//! Builds mounts: creates file systems with their options, sets attributes, and attaches the result.
 
 use crate::builder::{Builder, Error, LAYER};
 use crate::host::Host;
@@ -18,18 +18,18 @@ pub(crate) mod attr {
     pub(crate) const ATIME: u64 = 0x70;
     pub(crate) const NODIRATIME: u64 = 0x80;
     pub(crate) const NOSYMFOLLOW: u64 = 0x0020_0000;
-    /// What an outer user namespace can lock, beside the ways to keep access times.
+    /// Attributes that an outer user namespace can lock, besides those for access times.
     pub(crate) const LOCKABLE: u64 = RDONLY | NOSUID | NODEV | NOEXEC;
 }
 
-/// What the mounts of one container have in common.
+/// The parts that all mounts of a container share.
 pub(crate) struct Around<'a> {
     pub(crate) container: &'a Container,
     pub(crate) host: &'a Host,
     pub(crate) root: Reg,
 }
 
-/// A new file system.
+/// The options and attributes of a new file system.
 pub(crate) struct New<'a> {
     pub(crate) fstype: &'a str,
     pub(crate) name: &'a str,
@@ -39,14 +39,14 @@ pub(crate) struct New<'a> {
 }
 
 impl New<'_> {
-    /// Makes it for no place in particular.
+    /// Makes the file system and returns a detached mount of it.
     pub(crate) fn mount(&self, plan: &mut Builder<'_>) -> Result<Reg, Error> {
         let fs = self.configure(plan)?;
         plan.push(Step::Fsmount { fs, attributes: self.attributes.set });
         Ok(fs)
     }
 
-    /// Sets what it is to be, short of making it.
+    /// Sets the options of the file system without making it.
     pub(crate) fn configure(&self, plan: &mut Builder<'_>) -> Result<Reg, Error> {
         let fs = plan.register()?;
         let fstype = plan.text(self.fstype)?;
@@ -66,11 +66,11 @@ impl New<'_> {
     }
 }
 
-/// Sets the options of a file system that is being made.
+/// Sets the options of a file system before it is made.
 ///
 /// # Errors
 ///
-/// If one of them has a NUL byte in it, or is longer than the kernel takes.
+/// Fails if an option contains a NUL byte or is longer than the kernel accepts.
 pub fn options(fs: Reg, options: &[String], plan: &mut Builder<'_>) -> Result<(), Error> {
     for option in options {
         match option.split_once('=') {
@@ -102,8 +102,8 @@ fn string<'b>(fs: Reg, key: &'b CStr, value: &str, plan: &mut Builder<'b>) -> Re
     Ok(())
 }
 
-/// Sets the layers of an overlay one by one, for they are longer than a string may be, and longer than
-/// mount(2) takes. Here a colon or a backslash of a path stands for itself, and layers after an empty one hold data only
+/// Sets the layers of an overlay one by one, because together they exceed the limits of fsconfig(2) and mount(2).
+/// A colon or backslash in a path needs no escape here. Layers after an empty one contain data only
 /// (overlayfs.rst, "Data-only lower layers").
 fn layers(fs: Reg, value: &str, plan: &mut Builder<'_>) -> Result<(), Error> {
     let (mut key, mut layer, mut is_escaped) = (LAYER, String::new(), false);
@@ -122,9 +122,9 @@ fn layers(fs: Reg, value: &str, plan: &mut Builder<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Gives a mount that was there before these attributes and no others, as runc does: one that is not
-/// mentioned is cleared, unless an outer user namespace has locked it. If nothing is said it stays as it is;
-/// and so does how access times are kept unless a way to keep them is named, as with mount(2).
+/// Sets the attributes of an existing mount exactly, as in runc. An attribute that is not mentioned is cleared,
+/// unless an outer user namespace has locked it. Without any attributes the mount stays as it is. As with
+/// mount(2), access time handling changes only if an option names it.
 pub(crate) fn change(mount: Reg, attributes: Attributes, plan: &mut Builder<'_>) {
     if attributes == Attributes::default() {
         return;
@@ -138,7 +138,7 @@ pub(crate) fn change(mount: Reg, attributes: Attributes, plan: &mut Builder<'_>)
     plan.push(Step::MountSetattrUnlocked { mount: mount.into(), set, clear, unlocked });
 }
 
-/// Puts a mount that is nowhere yet where it belongs.
+/// Attaches a detached mount to its mount point.
 pub(crate) fn put<'b>(
     tree: Reg,
     place: Place,
@@ -155,7 +155,7 @@ pub(crate) fn put<'b>(
     propagate(tree, mount, plan);
 }
 
-/// In their order, and only once it is in place: an unattached mount has no peers.
+/// Sets the propagation in the given order, after attaching: a detached mount has no peers.
 pub(crate) fn propagate(tree: Reg, mount: &Mount, plan: &mut Builder<'_>) {
     for propagation in &mount.propagation {
         let extent = if propagation.recursive { Extent::All } else { Extent::Top };

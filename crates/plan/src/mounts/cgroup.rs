@@ -1,4 +1,4 @@
-//! Mounts of type `cgroup`: whatever hierarchies the host has.
+//! Plans mounts of type `cgroup`, which show whatever hierarchies the host has.
 
 use crate::builder::{Builder, Error};
 use crate::host::CgroupMount;
@@ -10,7 +10,7 @@ use husk_script::sys::mount::Extent;
 use husk_script::{Place, Reg, Step, Target};
 use std::path::{Path, PathBuf};
 
-/// What a mount of a hierarchy has whatever is asked, as runc has it.
+/// The attributes of every cgroup v1 mount, whatever the configuration asks for, as in runc.
 const ALWAYS: u64 = attr::NOSUID | attr::NODEV | attr::NOEXEC;
 
 pub(crate) fn attach<'b>(
@@ -22,7 +22,7 @@ pub(crate) fn attach<'b>(
 ) -> Result<(), Error> {
     let has_own = namespaces::has(around.container, NamespaceKind::Cgroup);
     match &around.host.cgroup {
-        // See `hosts`.
+        // A new mount would change the flags of the host's hierarchy: see `hosts`.
         CgroupMount::V2 if !has_own => show(Path::new("/sys/fs/cgroup"), mount, target, around, plan)?,
         CgroupMount::V2 => {
             let attributes = mount.attributes;
@@ -39,16 +39,16 @@ pub(crate) fn attach<'b>(
     Ok(())
 }
 
-/// The host's mount of cgroup v2 that a mount of type `cgroup2` shows, if the container is in the host's cgroup
-/// namespace. A new mount there would set the flags of the host's hierarchy (kernel/cgroup/cgroup.c,
-/// `apply_cgroup_root_flags`): the host would lose `memory_recursiveprot`. A user namespace cannot mount it there at
-/// all.
+/// Returns the host's cgroup v2 mount that a mount of type `cgroup2` shows, if the container shares the host's
+/// cgroup namespace. A new mount there would set the flags of the host's hierarchy (kernel/cgroup/cgroup.c,
+/// `apply_cgroup_root_flags`), and the host would lose `memory_recursiveprot`. A process in a user namespace
+/// cannot mount it there at all.
 pub(crate) fn hosts<'a>(fstype: &str, around: &Around<'a>) -> Option<&'a Path> {
     let has_own = namespaces::has(around.container, NamespaceKind::Cgroup);
     around.host.cgroup2.as_deref().filter(|_| fstype == "cgroup2" && !has_own)
 }
 
-/// Shows a mount of the host.
+/// Bind mounts a mount of the host.
 pub(crate) fn show<'b>(
     path: &Path,
     mount: &Mount,
@@ -64,8 +64,8 @@ pub(crate) fn show<'b>(
     Ok(())
 }
 
-/// The hierarchies of cgroup v1 side by side on a tmpfs, each of them as the container's own root
-/// where it has a cgroup namespace, else the caller's cgroup of it, read-only if the mount is.
+/// Mounts the hierarchies of cgroup v1 side by side on a tmpfs. With a cgroup namespace each shows the container's
+/// own root, otherwise the caller's cgroup. They are read-only if the mount is.
 fn v1<'b>(
     hierarchies: &[(String, PathBuf)],
     own: bool,
@@ -100,7 +100,7 @@ fn v1<'b>(
         let target = plan.target(Path::new(shown))?;
         plan.push(Step::Attach { mount: tree, root: tmpfs.into(), target, place: Place::Directory });
         plan.release(tree);
-        // Controllers that share a hierarchy are looked for by the name of each.
+        // Programs look for a controller by its own name, even if it shares a hierarchy.
         for controller in shown.split(',').filter(|controller| *controller != shown) {
             let (name, target) = (plan.text(controller)?, plan.text(shown)?);
             let (directory, tolerate) = (tmpfs.into(), Some(Errno::EXIST));

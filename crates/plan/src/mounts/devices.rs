@@ -1,4 +1,4 @@
-//! `/dev`: the nodes that every container has, those of `linux.devices`, and the usual links.
+//! Plans `/dev`: the nodes that every container has, those of `linux.devices`, and the usual links.
 
 use crate::builder::{Builder, Error, mode};
 use crate::host::Host;
@@ -13,7 +13,7 @@ use husk_script::{Place, Reg, Step};
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 
-/// What a container has without asking (config-linux.md, "Default Devices").
+/// The nodes of every container (config-linux.md, "Default Devices").
 const DEFAULTS: &[(&str, u32, u32)] =
     &[("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
 
@@ -25,7 +25,7 @@ const LINKS: [(&CStr, &CStr); 5] = [
     (c"ptmx", c"pts/ptmx"),
 ];
 
-/// The places of the nodes that every container has.
+/// Returns the paths of the nodes that every container has.
 pub fn default_devices() -> impl Iterator<Item = PathBuf> {
     DEFAULTS.iter().map(|(name, ..)| Path::new("/dev").join(name))
 }
@@ -36,10 +36,10 @@ pub(crate) fn create(
     root: Reg,
     plan: &mut Builder<'_>,
 ) -> Result<(), Error> {
-    // A /dev of the host has its nodes already, and they are the host's.
+    // If /dev is the host's, it has its nodes already and they must not be changed.
     let is_hosts =
         container.mounts.iter().any(|mount| covers_dev(mount) && matches!(mount.source, Source::Bind { .. }));
-    // Without a mount namespace they would be made in the image, to stay there.
+    // Without a mount namespace the nodes would be made in the image and stay there.
     if is_hosts || !namespaces::has(container, NamespaceKind::Mount) {
         plan.at("linux.devices");
         return match container.devices.is_empty() || is_hosts {
@@ -64,7 +64,7 @@ pub(crate) fn create(
     let asked = container.devices.iter().cloned().enumerate();
     let asked = asked.map(|(index, device)| (Some(index), device));
     for (index, device) in defaults.map(|device| (None, device)).chain(asked) {
-        // What is called so is one of the links below.
+        // /dev/ptmx is one of the links made below.
         if device.path == Path::new("/dev/ptmx") {
             continue;
         }
@@ -74,7 +74,7 @@ pub(crate) fn create(
             continue;
         }
         let node = match index {
-            // Every host has these, and as every container should.
+            // Every host has these nodes, with the numbers and permissions that a container needs.
             None => show(&device, &device.path, plan)?,
             Some(index) if makes_nodes(host) => request(container, index, plan)?,
             Some(index) => match host.nodes.get(index) {
@@ -91,12 +91,12 @@ pub(crate) fn create(
         plan.release(node);
     }
     plan.at("linux.devices");
-    // Where the root is the host's own, so is /dev, and nothing of it is removed.
+    // If the root is the host's own root, so is /dev, and nothing in it is removed.
     let stays = container.mounts.iter().any(covers_dev) || container.rootfs == Path::new("/");
     for (name, target) in LINKS {
         let directory = dev.into();
         if name == c"ptmx" && !stays {
-            // One of the image's own would be another instance's.
+            // A /dev/ptmx of the image would belong to another devpts instance.
             plan.push(Step::UnlinkIn { directory, name });
         }
         plan.push(Step::SymlinkIn { directory, name, target, tolerate: Some(Errno::EXIST) });
@@ -105,7 +105,7 @@ pub(crate) fn create(
     Ok(())
 }
 
-/// Whether the null device is in the container what it is everywhere, and can be opened.
+/// Whether the container's `/dev/null` is a null device that can be opened.
 pub(crate) fn has_null(container: &Container) -> bool {
     const NULL: DeviceKind = DeviceKind::Character(1, 3);
     let dev = container.mounts.iter().rfind(|mount| covers_dev(mount));
@@ -138,27 +138,27 @@ fn make(device: &Device, root: Reg, dev: Reg, plan: &mut Builder<'_>) -> Result<
     Ok(())
 }
 
-/// Whether the caller can make device nodes: root in the first user namespace.
+/// Whether the caller can make device nodes, which requires root in the initial user namespace.
 #[must_use]
 pub fn makes_nodes(host: &Host) -> bool {
     host.euid == 0 && host.is_first_user_namespace
 }
 
-/// Opens a node of the host, which keeps its owner and mode.
+/// Opens a node of the host as a detached mount, which keeps the host's owner and mode.
 fn show(device: &Device, path: &Path, plan: &mut Builder<'_>) -> Result<Reg, Error> {
     let (path, out) = (plan.text(path)?, plan.register()?);
     plan.push(Step::OpenDevice { path, node: node(device), out });
-    // Read-only, because the container's root could otherwise change the device's owner and permissions if the host's
-    // root has an id in the container. That does not keep anybody from writing to the device.
+    // Read-only: if the host's root has an id in the container, the container's root could otherwise change the
+    // device's owner and permissions. Writing to the device still works on a read-only mount.
     let (mount, set) = (out.into(), attr::RDONLY | attr::NOSUID | attr::NOEXEC);
     plan.push(Step::MountSetattr { mount, extent: Extent::Top, set, clear: 0, propagation: 0 });
     Ok(out)
 }
 
-/// Has the parent make a node, which the container's root cannot.
+/// Asks the parent to make a node, because the container's root cannot.
 fn request(container: &Container, index: usize, plan: &mut Builder<'_>) -> Result<Reg, Error> {
     let out = plan.register()?;
-    // The numbers of devices follow those of mounts.
+    // Devices are numbered after the mounts.
     let mount = u32::try_from(container.mounts.len().saturating_add(index));
     let mount = mount.map_err(|_| plan.error("one device too many"))?;
     plan.push(Step::RequestTree { mount, out });

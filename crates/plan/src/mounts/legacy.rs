@@ -1,21 +1,22 @@
-//! File systems made by mount(2), for options that fsconfig(2) does not take.
+//! Makes file systems with mount(2), for options that fsconfig(2) does not take.
 //!
-//! fsconfig(2) takes 255 bytes for a value, and an overlay of many layers needs more. mount(2) takes a page for all
-//! options together. It wants a place in the file system tree, so the new file system is mounted in a tmpfs that covers
-//! the container's root for a moment. A copy of the mount is kept, and tmpfs and mount are taken away again.
+//! fsconfig(2) takes at most 255 bytes for a value, but an overlay of many layers needs more. mount(2) takes a
+//! page for all options together. It needs a mount point in the tree. So a tmpfs covers the container's root for a
+//! moment, and the new file system is mounted in it. A copy of the mount is kept; the mount and the tmpfs are
+//! removed.
 
 use crate::builder::{Builder, Error, mode};
 use crate::mounts::attach::{LONGEST, New, attr};
 use husk_script::sys::mount::{Extent, MountFlags};
 use husk_script::{Reg, Step};
 
-/// The kernel reads one page of options, and its last byte ends the string (fs/namespace.c, `copy_mount_options`).
+/// The kernel reads one page of options, and the last byte ends the string (fs/namespace.c, `copy_mount_options`).
 const PAGE: usize = 4095;
 
-/// Returns the options of a file system as mount(2) takes them, if fsconfig(2) does not take one of them. Layers of an
-/// overlay that a page does not hold are left to fsconfig(2), which takes them one by one.
+/// Returns the options of a file system as a string for mount(2), if fsconfig(2) does not take one of them.
+/// Overlay layers that do not fit in a page are left to fsconfig(2), which takes them one by one.
 pub(crate) fn data(new: &New<'_>, plan: &Builder<'_>) -> Result<Option<String>, Error> {
-    // These have steps of their own between their options and their mount.
+    // These need steps of their own between setting options and mounting.
     if matches!(new.fstype, "tmpfs" | "proc") {
         return Ok(None);
     }
@@ -24,7 +25,7 @@ pub(crate) fn data(new: &New<'_>, plan: &Builder<'_>) -> Result<Option<String>, 
         return Ok(None);
     }
     let options = new.options.iter().filter(|option| flag(option).is_none()).cloned();
-    // A label has commas in it.
+    // A label may contain commas, so it is quoted.
     let label = new.label.map(|(option, label)| format!("{option}=\"{label}\""));
     let data = options.chain(label).collect::<Vec<_>>().join(",");
     match data.len() {
@@ -34,7 +35,7 @@ pub(crate) fn data(new: &New<'_>, plan: &Builder<'_>) -> Result<Option<String>, 
     }
 }
 
-/// Makes a file system and returns a mount of it that is not attached anywhere.
+/// Makes a file system and returns a mount that is not attached anywhere.
 pub(crate) fn mount(new: &New<'_>, data: &str, root: Reg, plan: &mut Builder<'_>) -> Result<Reg, Error> {
     let (tmpfs, out) = (plan.register()?, plan.register()?);
     plan.push(Step::Fsopen { fstype: c"tmpfs", out: tmpfs });
@@ -57,7 +58,8 @@ pub(crate) fn mount(new: &New<'_>, data: &str, root: Reg, plan: &mut Builder<'_>
     Ok(out)
 }
 
-/// The flag of mount(2) for an option that is not part of its string. One that undoes a flag is none.
+/// Returns the mount(2) flag for an option that does not go into the option string. Options that undo a flag
+/// return an empty set.
 fn flag(option: &str) -> Option<MountFlags> {
     Some(match option {
         "sync" => MountFlags::SYNCHRONOUS,

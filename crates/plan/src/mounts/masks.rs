@@ -1,4 +1,4 @@
-//! `linux.maskedPaths` and `linux.readonlyPaths`.
+//! Plans `linux.maskedPaths` and `linux.readonlyPaths`.
 
 use crate::builder::{Builder, Error, mode};
 use husk_bundle::Container;

@@ -1,5 +1,5 @@
-//! Everything that is mounted, and the root file system that it is mounted in. Here are `mounts`, one after the other:
-//! made where nobody sees it, configured, put in place by descriptor.
+//! Plans the container's mounts and its root file system. `mounts` are handled one after the other: each is
+//! created detached, configured, and attached by descriptor.
 
 pub(crate) mod attach;
 mod cgroup;
@@ -18,7 +18,7 @@ use husk_script::{Place, Reg, Step, Target};
 use std::path::Path;
 use std::rc::Rc;
 
-/// Mounts that become read-only when everything is in them that belongs there.
+/// Mounts that become read-only after everything inside them has been created.
 #[derive(Default)]
 pub(crate) struct Late(Vec<(Rc<str>, Reg)>);
 
@@ -33,12 +33,12 @@ impl Late {
     }
 }
 
-/// Mounts everything. What is left to be done is to [seal](Late::seal) what is returned.
+/// Mounts everything. The caller must [seal](Late::seal) the result later.
 pub(crate) fn attach(around: &Around<'_>, plan: &mut Builder<'_>) -> Result<Late, Error> {
     let mut late = Late::default();
     for (index, mount) in around.container.mounts.iter().enumerate() {
         plan.at(format!("mounts[{index}] {}", mount.destination.display()));
-        // As runc: a place that is written as it is on the host is meant to be that very one.
+        // As in runc, a destination below the rootfs's path on the host means that path itself.
         let below = mount.destination.strip_prefix(&around.container.rootfs);
         let target = plan.target(below.unwrap_or(&mount.destination))?;
         let place = place(mount, target, plan)?;
@@ -84,15 +84,15 @@ pub(crate) fn attach(around: &Around<'_>, plan: &mut Builder<'_>) -> Result<Late
     Ok(late)
 }
 
-/// Whether something is put into it after it is mounted: devices, or what is mounted below it.
+/// Whether devices or other mounts are created in this mount after it is attached.
 fn is_filled(mount: &Mount, fstype: &str) -> bool {
     fstype == "tmpfs" || mount.destination == Path::new("/dev")
 }
 
-/// What a mount is put on, if it may be put there at all. What leads into procfs without saying so, the
-/// child finds.
+/// Returns what the mount point must be, if a mount is allowed there. The child detects a path that leads into
+/// procfs through links.
 fn place(mount: &Mount, target: Target<'_>, plan: &Builder<'_>) -> Result<Place, Error> {
-    /// What programs such as lxcfs stand in for, as every runtime has it.
+    /// Files in procfs that programs such as lxcfs replace; every runtime allows them.
     const STAND_INS: &[&str] = &[
         "cpuinfo",
         "diskstats",
@@ -130,8 +130,8 @@ fn place(mount: &Mount, target: Target<'_>, plan: &Builder<'_>) -> Result<Place,
     }
 }
 
-/// The label of its files, for the types that take one where they are mounted. procfs and sysfs label
-/// their own, and mqueue takes one later.
+/// Returns the label of the files, for file system types that take one as a mount option. procfs and sysfs label
+/// their files themselves, and mqueue is labelled after mounting.
 fn label<'a>(
     fstype: &str,
     around: &Around<'a>,
@@ -146,13 +146,13 @@ fn label<'a>(
         .then_some((around.container.mount_context.name(), label)))
 }
 
-/// Makes a new file system for a place.
+/// Makes a new file system for a mount point.
 fn make<'b>(new: &New<'_>, root: Reg, target: Target<'b>, plan: &mut Builder<'b>) -> Result<Reg, Error> {
     if let Some(data) = legacy::data(new, plan)? {
         return legacy::mount(new, &data, root, plan);
     }
     let fs = new.configure(plan)?;
-    // As runc: what covers a directory of the image looks like it.
+    // As in runc, a tmpfs that covers a directory of the image takes the mode of that directory.
     if new.fstype == "tmpfs" && !new.options.iter().any(|option| option.starts_with("mode=")) {
         plan.push(Step::FsconfigModeOf { fs, root: root.into(), path: target.path });
     }
@@ -160,7 +160,7 @@ fn make<'b>(new: &New<'_>, root: Reg, target: Target<'b>, plan: &mut Builder<'b>
     Ok(fs)
 }
 
-/// A copy of what is to be shown.
+/// Returns a detached copy of the tree to bind mount.
 fn open_tree(
     index: usize,
     path: &Path,
@@ -183,16 +183,16 @@ fn open_tree(
     let mount = u32::try_from(index).map_err(|_| plan.error("one mount too many"))?;
     let path = plan.text(path)?;
     plan.push(match ids {
-        // It takes privileges over the file system.
+        // An idmapped mount needs privileges over the file system.
         Some(_) => Step::RequestTree { mount, out },
-        // The container's root is nobody on the host, who may not look everywhere.
+        // The container's root is an unprivileged user on the host and may not be able to open the path.
         None if has_user_namespace && is_root => Step::OpenTreeOrRequest { path, extent, mount, out },
         None => Step::OpenTree { path, extent, out },
     });
     Ok(out)
 }
 
-/// Changes what is mounted already: its mount, and unless that is all that is meant its file system.
+/// Changes an existing mount, and also its file system if the options require it.
 fn remount<'b>(
     mount: &Mount,
     file_system: Option<&Reconfiguration>,

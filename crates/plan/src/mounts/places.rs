@@ -1,5 +1,4 @@
-//! The places of a container's mounts, for a container that somebody else mounts: CRIU, which restores it and
-//! makes no directories.
+//! Makes the missing mount points of a container, for CRIU, which restores mounts but makes no directories.
 
 use crate::builder::{Builder, Error, Plan, mode};
 use crate::host::Host;
@@ -13,19 +12,19 @@ use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::signal::Signal;
 use husk_script::{Request, Step};
 
-/// Writes the plan of a process that makes what is missing of the places of the container's mounts, as the
-/// container's own process would: by mounting everything, in a mount namespace that ends with the process. It
-/// says when it is done, and waits to be killed.
+/// Writes the plan of a process that makes the missing mount points. It mounts everything, as the container's own
+/// process would, in a mount namespace that ends with the process. It reports when it is done, and waits to be
+/// killed.
 ///
 /// # Errors
 ///
-/// As for [`create`](crate::create).
+/// Fails like [`create`](crate::create).
 pub fn places<'b>(container: &Container, host: &Host, memory: &'b Bump) -> Result<Plan<'b>, Error> {
     let mut container = container.clone();
-    // Nobody else is to hear of these mounts, whoever hears of the container's.
+    // These mounts must not propagate to other namespaces, even if the container's mounts do.
     container.rootfs_propagation = None;
     container.namespaces = vec![Namespace { kind: NamespaceKind::Mount, path: None }];
-    // There may be no cgroup yet, and its place is all that is wanted.
+    // There may be no cgroup yet, and only the mount point is needed.
     let cgroups = container.mounts.iter_mut().filter(|mount| matches!(mount.source, Source::Cgroup { .. }));
     for mount in cgroups {
         let (fstype, name) = ("tmpfs".to_owned(), "cgroup".to_owned());

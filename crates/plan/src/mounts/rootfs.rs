@@ -1,4 +1,4 @@
-//! The root file system: a mount of its own at first, the root in the end.
+//! Prepares the root file system as a mount of its own, and finally makes it the root.
 
 use crate::builder::{Builder, Error, mode};
 use crate::host::Host;
@@ -10,24 +10,24 @@ use husk_script::sys::file::OFlags;
 use husk_script::sys::mount::{Extent, MountPropagationFlags};
 use husk_script::{Reg, Step};
 
-/// `MOUNT_ATTR_RDONLY`.
+/// `MOUNT_ATTR_RDONLY` of linux/mount.h.
 const RDONLY: u64 = 0x1;
 
-/// What every runtime takes where nothing is said: mounts of the host arrive, ours do not leave.
+/// The default of every runtime: mounts of the host propagate into the container, but not back.
 const DEFAULT_PROPAGATION: Propagation = Propagation { kind: PropagationKind::Slave, recursive: true };
 
 fn propagation(container: &Container) -> Propagation {
     container.rootfs_propagation.unwrap_or(DEFAULT_PROPAGATION)
 }
 
-/// Whether no mount reaches the host: none, for one that is left as it was is the host's too, and is taken away from the
-/// host with the old root.
+/// Whether no mount propagates to the host. Non-recursive propagation leaves other mounts as they are. The unmount
+/// of the old root would remove those on the host too.
 fn is_private(propagation: Propagation) -> bool {
     propagation.recursive && matches!(propagation.kind, PropagationKind::Slave | PropagationKind::Private)
 }
 
-/// Mounts the root file system over itself and leaves its descriptor in a register. Without a mount
-/// namespace it is only found: a mount would be the host's.
+/// Mounts the root file system over itself and leaves its descriptor in a register. Without a mount namespace it
+/// only opens the directory, because a mount would be the host's.
 pub(crate) fn attach(container: &Container, plan: &mut Builder<'_>) -> Result<Reg, Error> {
     let flags_of_directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
     if !namespaces::has(container, NamespaceKind::Mount) {
@@ -47,9 +47,9 @@ pub(crate) fn attach(container: &Container, plan: &mut Builder<'_>) -> Result<Re
     let root = plan.register()?;
     plan.push(Step::Open { path, flags: flags_of_directory, mode: mode(0), out: place });
     if !is_private(propagation) {
-        // The mount that it lies on: what is mounted there would be mounted on the host too, and the kernel
-        // makes no root of what lies on a shared mount (pivot_root(2)). A slave is not shared and still receives
-        // what the host mounts.
+        // Changes the mount on which the directory lies. Otherwise mounts made there would propagate to the host,
+        // and the kernel refuses a root below a shared mount (pivot_root(2)). A slave is not shared but still
+        // receives the host's mounts.
         let apart = match propagation.kind {
             PropagationKind::Slave => MountPropagationFlags::DOWNSTREAM,
             _ => MountPropagationFlags::PRIVATE,
@@ -65,7 +65,7 @@ pub(crate) fn attach(container: &Container, plan: &mut Builder<'_>) -> Result<Re
     Ok(root)
 }
 
-/// Makes it the root.
+/// Makes the root file system the root.
 pub(crate) fn enter(
     container: &Container,
     host: &Host,
@@ -95,23 +95,23 @@ pub(crate) fn enter(
     plan.release(root);
     let propagation = propagation(container);
     if !is_private(propagation) {
-        // Not before: a shared mount cannot become the root, and one that is shared while it lies on the
-        // host's would be shared with it.
+        // Must not be earlier: a shared mount cannot become the root. A mount made shared while below the host's
+        // mounts would also share with them.
         plan.at("linux.rootfsPropagation");
         plan.push(Step::MountChange { target: c"/", flags: flags(propagation) });
     }
     Ok(())
 }
 
-/// The old root lands on top of the new one and is taken away from there, so no directory is needed for it
-/// and no name of it is left.
+/// Stacks the old root on top of the new one and unmounts it there. So it needs no directory, and no path to it
+/// remains.
 fn pivot(container: &Container, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
     let is_private = is_private(propagation(container));
     let old = if is_private { None } else { Some(open_root(plan)?) };
     plan.push(Step::Fchdir { directory: root.into() });
     plan.push(Step::PivotRoot { new_root: c".", put_old: c"." });
     if let Some(old) = old {
-        // What is taken away must not be taken away from the host.
+        // Prevents the unmount from propagating to the host.
         let propagation = u64::from(MountPropagationFlags::DOWNSTREAM.bits());
         let (mount, extent) = (old.into(), Extent::All);
         plan.push(Step::MountSetattr { mount, extent, set: 0, clear: 0, propagation });
@@ -122,9 +122,9 @@ fn pivot(container: &Container, root: Reg, plan: &mut Builder<'_>) -> Result<(),
     Ok(())
 }
 
-/// Moves it onto the old root, which stays beneath. With chroot alone in its way, whoever gets out of
-/// the new root could mount a procfs or sysfs with nothing covered, for the kernel permits that where there
-/// is one already (fs/namespace.c, `mount_too_revealing`). So those of the host go first, as runc does it.
+/// Moves the new root onto the old root, which stays beneath it. Only chroot then confines the program. If it
+/// escaped the chroot, it could mount an uncovered procfs or sysfs, because the kernel permits that where one
+/// exists already (fs/namespace.c, `mount_too_revealing`). So, as in runc, the host's are removed first.
 fn over(container: &Container, host: &Host, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
     if propagation(container).kind == PropagationKind::Private {
         plan.at("linux.rootfsPropagation");

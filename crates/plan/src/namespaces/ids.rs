@@ -1,4 +1,4 @@
-//! The ids of a user namespace.
+//! Plans the ids of a user namespace.
 
 use crate::builder::{Builder, Error};
 use crate::host::Host;
@@ -10,8 +10,8 @@ use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::{Gid, Uid};
 use husk_script::{Request, Step};
 
-/// The user and group ids that the container's user namespace maps, if it has one: as the
-/// configuration has it, or as the namespace has it that is joined.
+/// Returns the user and group ids that the container's user namespace maps, if it has one. A new namespace has
+/// those of the configuration; a joined one has its own.
 fn mappings<'a>(container: &'a Container, host: &'a Host) -> Option<[&'a [IdMapping]; 2]> {
     if namespaces::joined(container).contains(Namespaces::USER) {
         return host.joined_ids.as_ref().map(|joined| [&*joined.uids, &*joined.gids]);
@@ -20,7 +20,7 @@ fn mappings<'a>(container: &'a Container, host: &'a Host) -> Option<[&'a [IdMapp
     is_new.then_some([&*container.uid_mappings, &*container.gid_mappings])
 }
 
-/// Has the ids of a new user namespace mapped.
+/// Asks the parent to map the ids of a new user namespace, after checking the mappings.
 pub(crate) fn map(container: &Container, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
     let is_new = namespaces::new(container).contains(Namespaces::USER);
     let is_joined = namespaces::joined(container).contains(Namespaces::USER);
@@ -43,7 +43,7 @@ pub(crate) fn map(container: &Container, host: &Host, plan: &mut Builder<'_>) ->
         if !is_new && !is_joined && !mappings.is_empty() {
             return Err(plan.error("is there without a new user namespace to map ids of"));
         }
-        // Engines say both: which namespace, and what is known to be mapped in it.
+        // Engines set both a path and mappings; that is accepted if they agree.
         let found = joined.and_then(|joined| joined.get(index).copied());
         if let Some(found) = found.filter(|found| !mappings.is_empty() && !same(found, mappings)) {
             let list = found.iter().map(|map| format!("{} {} {}", map.container_id, map.host_id, map.size));
@@ -59,7 +59,7 @@ pub(crate) fn map(container: &Container, host: &Host, plan: &mut Builder<'_>) ->
     Ok(())
 }
 
-/// Whether two maps say the same, in whatever order.
+/// Whether two mappings are equal, in any order.
 fn same(one: &[IdMapping], other: &[IdMapping]) -> bool {
     let sorted = |maps: &[IdMapping]| {
         let mut maps = maps.to_vec();
@@ -69,12 +69,12 @@ fn same(one: &[IdMapping], other: &[IdMapping]) -> bool {
     sorted(one) == sorted(other)
 }
 
-/// Becomes root of the user namespace, so that what is made from here on belongs to an id that is mapped
-/// there. Until now it was the caller, who is nobody there.
+/// Becomes root of the user namespace, so that new files belong to an id that is mapped there. Until then the
+/// process has the caller's id, which may not be mapped.
 pub(crate) fn become_root(container: &Container, host: &Host, start: Start, plan: &mut Builder<'_>) {
     let Some([uids, gids]) = mappings(container, host) else { return };
     let is_new = namespaces::new(container).contains(Namespaces::USER);
-    // Where a caller without privileges maps his own id alone, he is root already, or nobody can be.
+    // A caller without privileges that maps only its own id is already root, or no id can be root.
     let is_needed = |maps: &[IdMapping]| {
         let own_alone = is_new && host.euid != 0 && matches!(maps, [map] if map.size == 1);
         !own_alone && maps.iter().any(|map| map.container_id == 0)
@@ -84,7 +84,7 @@ pub(crate) fn become_root(container: &Container, host: &Host, start: Start, plan
     }
     if is_needed(uids) {
         plan.at("linux.uidMappings").push(Step::Setresuid { uid: Uid::from_raw(0) });
-        // The kernel forgets this signal when ids change.
+        // The kernel clears the parent-death signal when ids change.
         namespaces::die_with_creator(start, plan);
     }
 }
@@ -97,7 +97,7 @@ pub(crate) fn may_set_groups(container: &Container, host: &Host) -> bool {
     if namespaces::joined(container).contains(Namespaces::USER) {
         return true;
     }
-    // A user without privileges who maps his own group alone gives it up for that.
+    // An unprivileged user who maps only their own group must give up setgroups to do so.
     let gives_up = namespaces::new(container).contains(Namespaces::USER)
         && host.euid != 0
         && matches!(&*container.gid_mappings, [mapping] if mapping.size == 1 && mapping.host_id == host.egid);

@@ -1,5 +1,5 @@
-//! What is set in namespaces that are not the host's: names, kernel parameters, clocks, the loopback
-//! device; and the devices that are moved into a network namespace.
+//! Sets names, kernel parameters, clocks and the loopback device in namespaces that are not the host's, and moves
+//! devices into a network namespace.
 
 use crate::builder::{Builder, Error};
 use crate::host::{Host, NamespacePath};
@@ -11,7 +11,7 @@ use husk_script::sys::namespace::Namespaces;
 use husk_script::{Reg, Request, Step};
 use std::ffi::CStr;
 
-/// The host's names, of a namespace that is the container's own.
+/// Sets the host name and domain name, if the container does not share the caller's UTS namespace.
 pub(crate) fn names(container: &Container, plan: &mut Builder<'_>) -> Result<(), Error> {
     let own = all(container).contains(Namespaces::UTS);
     for (field, name) in [("hostname", &container.hostname), ("domainname", &container.domainname)] {
@@ -31,10 +31,10 @@ pub(crate) fn names(container: &Container, plan: &mut Builder<'_>) -> Result<(),
     Ok(())
 }
 
-/// Set by a system call: its file is writable by the host's root alone.
+/// Set by a system call, because only the host's root can write its file.
 const DOMAINNAME: &str = "kernel.domainname";
 
-/// The field that is set through procfs, if one is.
+/// Returns the field that is set through procfs, if there is one.
 pub(crate) fn needs_procfs(container: &Container) -> Option<&'static str> {
     if container.sysctl.keys().any(|key| key != DOMAINNAME) {
         Some("linux.sysctl")
@@ -45,13 +45,13 @@ pub(crate) fn needs_procfs(container: &Container) -> Option<&'static str> {
     }
 }
 
-/// Who writes a kernel parameter.
+/// Which identity writes a kernel parameter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Writer {
-    /// The caller, or the child as whom it was born.
+    /// The caller, or the child with its initial identity.
     Caller,
-    /// Root of the container's user namespace: it owns the parameters of an IPC namespace, and nobody else may write
-    /// them (ipc/ipc_sysctl.c, `ipc_permissions`).
+    /// Root of the container's user namespace. It owns the parameters of an IPC namespace, and no other user may
+    /// write them (ipc/ipc_sysctl.c, `ipc_permissions`).
     Root,
 }
 
@@ -62,8 +62,8 @@ impl Writer {
     }
 }
 
-/// Kernel parameters, of namespaces that are the container's own. Which are allowed is what runc allows
-/// (libcontainer/configs/validate), in its words.
+/// Sets the kernel parameters of the container's own namespaces. It allows the same parameters as runc
+/// (libcontainer/configs/validate), with the same error texts.
 pub(crate) fn sysctl(
     container: &Container,
     host: &Host,
@@ -81,7 +81,7 @@ pub(crate) fn sysctl(
             plan.push(Step::Setdomainname { name: bytes });
             continue;
         }
-        // Dots part the components, and a slash stands for a dot in a name.
+        // Dots separate the components, and a slash represents a dot in a name.
         let path: String = key
             .chars()
             .map(|char| match char {
@@ -111,10 +111,10 @@ fn is_ipc(key: &str) -> bool {
     IPC.contains(&key) || key.starts_with("fs.mqueue.")
 }
 
-/// Why a kernel parameter may not be set.
+/// Says why a kernel parameter may not be set.
 fn refusal(key: &str, container: &Container, host: &Host) -> Option<&'static str> {
     let has = |kind| all(container).contains(kind);
-    // A name that could leave its directory belongs to nothing.
+    // An empty component could become `..` and lead out of the directory.
     if key.split(['.', '/']).any(str::is_empty) {
         return Some("is not in a separate kernel namespace");
     }
@@ -134,7 +134,7 @@ fn refusal(key: &str, container: &Container, host: &Host) -> Option<&'static str
         "kernel.hostname" if has(Namespaces::UTS) => {
             Some("is not allowed as it conflicts with the OCI \"hostname\" field")
         }
-        // These belong to whoever writes them.
+        // ucounts belong to the user namespace of the process that writes them.
         _ if key.starts_with("user.") => {
             (!has(Namespaces::USER)).then_some("is not allowed: setting ucounts without a user namespace")
         }
@@ -142,7 +142,7 @@ fn refusal(key: &str, container: &Container, host: &Host) -> Option<&'static str
     }
 }
 
-/// Whether the network namespace to join is the one that we are in.
+/// Whether the network namespace to join is the caller's own.
 fn is_callers_network(container: &Container, host: &Host) -> bool {
     let kinds = container.namespaces.iter().map(|namespace| namespace.kind);
     kinds.zip(&host.namespaces).any(|(kind, found)| {
@@ -150,10 +150,10 @@ fn is_callers_network(container: &Container, host: &Host) -> bool {
     })
 }
 
-/// Opens the file of the clocks' offsets while a caller without privileges still can. Before it joins a user
-/// namespace its memory becomes undumpable, and then the files of its process belong to root. The kernel takes
-/// the offsets from whoever opened the file with privileges over the new time namespace, which the owner of the
-/// user namespace has (kernel/time/namespace.c, `proc_timens_set_offset`).
+/// Opens the file of clock offsets while a caller without privileges still can. Joining a user namespace makes the
+/// process undumpable, and root then owns the files of its /proc directory. The kernel requires that the opener of
+/// the file has privileges over the new time namespace, and the user namespace's owner has them
+/// (kernel/time/namespace.c, `proc_timens_set_offset`).
 pub(crate) fn open_offsets(
     container: &Container,
     proc: Option<Reg>,
@@ -167,11 +167,11 @@ pub(crate) fn open_offsets(
     procfs::open_file(proc, OFFSETS, plan).map(Some)
 }
 
-/// Below procfs.
+/// Relative to procfs.
 const OFFSETS: &CStr = c"self/timens_offsets";
 
-/// The clocks of a new time namespace, before anybody has entered it: that happens when another process is born, with
-/// memory of one's own. In the process that has opened the file of `offsets`, if one has.
+/// Sets the clocks of a new time namespace before a process enters it. A process enters when it is cloned with
+/// memory of its own. `offsets` is the file that [`open_offsets`] opened in the same process, if it did.
 pub(crate) fn clocks(
     container: &Container,
     proc: Option<Reg>,
@@ -207,14 +207,14 @@ pub(crate) fn clocks(
     }
 }
 
-/// A new network namespace has a loopback device, but nobody has switched it on.
+/// Switches on the loopback device of a new network namespace, which is down at first.
 pub(crate) fn loopback(container: &Container, plan: &mut Builder<'_>) {
     if new(container).contains(Namespaces::NET) {
         plan.at("linux.namespaces").push(Step::LoopbackUp);
     }
 }
 
-/// `linux.netDevices`: moved by the parent, who is in the namespace that they are in.
+/// Has the parent move `linux.netDevices`, because it is in their present network namespace.
 pub(crate) fn net_devices(container: &Container, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
     if container.net_devices.is_empty() {
         return Ok(());

@@ -1,16 +1,15 @@
-//! How a container's process comes into its namespaces: those that are made and those that are
-//! somebody else's.
+//! Plans how a container's process enters its namespaces, both new ones and existing ones that it joins.
 //!
-//! Mostly a child is born in new namespaces by the one call that makes it. Not so where
-//! - a user namespace is joined: the new ones are to belong to it, so they are made afterwards;
-//! - others are joined and a user namespace is made: who has privileges here joins them while he has
-//!   them, for there he has none over them;
-//! - a pid namespace is joined, which holds only for who is born afterwards;
-//! - a time namespace is joined, which asks for memory of one's own.
+//! Usually the clone that makes the child also creates its namespaces. Four cases need separate steps:
+//! - The container joins a user namespace. The new namespaces must belong to it, so they are made after joining.
+//! - The container makes a user namespace and joins others. A privileged caller has no privileges over the others
+//!   from inside the new user namespace, so the child joins them first.
+//! - The container joins a pid namespace, which takes effect only for children.
+//! - The container joins a time namespace, which requires memory that is not shared.
 //!
-//! There the list comes by them in steps, and goes on in another process where it must. A process in
-//! somebody's pid namespace is seen by those who live there, and they may be allowed to trace it. So a
-//! container's process appears there last, when it has shed all that its program will not have.
+//! In these cases steps make and join the namespaces, and the list continues in another process where necessary.
+//! Processes in a joined pid namespace see every process there and may be allowed to trace it. So the container's
+//! process enters that namespace last, after it has given up everything that its program will not have.
 
 pub(crate) mod ids;
 pub(crate) mod kernel;
@@ -26,17 +25,17 @@ use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::signal::Signal;
 use husk_script::{Request, Step};
 
-/// The namespaces that are made.
+/// Returns the kinds of namespaces that are created for the container.
 pub(crate) fn new(container: &Container) -> Namespaces {
     kinds(container, |namespace| namespace.path.is_none())
 }
 
-/// The namespaces that are somebody else's.
+/// Returns the kinds of namespaces that the container joins.
 pub(crate) fn joined(container: &Container) -> Namespaces {
     kinds(container, |namespace| namespace.path.is_some())
 }
 
-/// The namespaces that are not the caller's.
+/// Returns the kinds of namespaces that the container creates or joins.
 pub(crate) fn all(container: &Container) -> Namespaces {
     kinds(container, |_| true)
 }
@@ -46,13 +45,13 @@ fn kinds(container: &Container, wanted: impl Fn(&Namespace) -> bool) -> Namespac
     namespaces.fold(Namespaces::EMPTY, |all, namespace| all | flag(namespace.kind))
 }
 
-/// The kinds of namespaces that the container does not share with who creates it.
+/// Returns the kinds of namespaces that the container does not share with its creator.
 #[must_use]
 pub fn apart(container: &Container) -> Namespaces {
     container.namespaces.iter().fold(Namespaces::EMPTY, |all, namespace| all | flag(namespace.kind))
 }
 
-/// Whether the container has a namespace of this kind, of its own or one that it joins.
+/// Whether the container creates or joins a namespace of this kind.
 pub(crate) fn has(container: &Container, kind: NamespaceKind) -> bool {
     container.namespaces.iter().any(|namespace| namespace.kind == kind)
 }
@@ -70,11 +69,11 @@ fn flag(kind: NamespaceKind) -> Namespaces {
     }
 }
 
-/// Whether the new namespaces are made by steps, and not by the call that makes the child.
+/// Whether steps make the new namespaces, instead of the clone that makes the child.
 fn in_steps(container: &Container, host: &Host) -> bool {
     const LATE: Namespaces = Namespaces::USER.union(Namespaces::PID).union(Namespaces::TIME);
     let joined = joined(container);
-    // The privilege that an OOM score may need is gone in a user namespace, too.
+    // An OOM score may also need a privilege that the child loses in a user namespace.
     let scored = container.process.as_ref().is_some_and(|process| process.oom_score_adj.is_some());
     let uses_privilege = host.euid == 0 && (!joined.is_empty() || scored);
     !joined.intersection(LATE).is_empty()
@@ -82,20 +81,21 @@ fn in_steps(container: &Container, host: &Host) -> bool {
         || has_clocks(container)
 }
 
-/// Whether it has clocks of its own. Before Linux 6.2 nobody enters a time namespace at exec, and who is born in one
-/// can set no clock any more: it is made, its clocks are set, and another process is born.
+/// Whether the container has a time namespace of its own. Before Linux 6.2 a process does not enter one at exec,
+/// and a process cloned into one can no longer set its clocks. So it is made, its clocks are set, and another
+/// process is cloned.
 fn has_clocks(container: &Container) -> bool {
     new(container).contains(Namespaces::TIME)
 }
 
-/// The namespaces that the child is born in.
+/// Returns the namespaces that the clone of the child creates.
 pub(crate) fn born_in(container: &Container, host: &Host) -> Namespaces {
     if in_steps(container, host) { Namespaces::EMPTY } else { at_once(container, host) }
 }
 
-/// The new namespaces without one whose root is the cgroup that its maker is in, if that is not yet the
-/// container's. (At its birth in another cgroup a process has that one as the root: cgroup_post_fork in
-/// kernel/cgroup/cgroup.c.)
+/// Returns the new namespaces that can be made before the process enters the container's cgroup. A new cgroup
+/// namespace has its maker's cgroup as the root, so it waits if the process still has to be moved. A process
+/// cloned directly into another cgroup has that one as the root (cgroup_post_fork in kernel/cgroup/cgroup.c).
 fn at_once(container: &Container, host: &Host) -> Namespaces {
     match host.entry {
         CgroupEntry::None | CgroupEntry::Born => new(container),
@@ -103,16 +103,16 @@ fn at_once(container: &Container, host: &Host) -> Namespaces {
     }
 }
 
-/// When the list goes on in the process that becomes the program.
+/// When the list continues in the process that becomes the program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Birth {
-    /// From the beginning.
+    /// The first process becomes the program.
     First,
-    /// Before a time namespace is joined.
+    /// Before joining a time namespace.
     BeforeJoining,
-    /// When its namespaces are there.
+    /// After entering the namespaces.
     Entered,
-    /// When it is what the program will be.
+    /// After giving up everything that the program will not have.
     Last,
 }
 
@@ -122,7 +122,8 @@ fn birth(container: &Container, host: &Host) -> Birth {
         .iter()
         .any(|mount| matches!(&mount.source, Source::New { fstype, .. } if fstype == "proc"));
     if joined(container).contains(Namespaces::PID) {
-        // A procfs shows the pid namespace of who mounts it, unless the kernel can be told another one.
+        // A procfs shows the pid namespace of the process that mounts it, unless the kernel takes another one as
+        // an option.
         if mounts_proc && !host.procfs_takes_pidns { Birth::Entered } else { Birth::Last }
     } else if has_clocks(container) || in_steps(container, host) && new(container).contains(Namespaces::PID) {
         Birth::Entered
@@ -133,19 +134,19 @@ fn birth(container: &Container, host: &Host) -> Birth {
     }
 }
 
-/// A session of its own, unless this process only makes way for the one that is to have it.
+/// Starts a session, unless another process becomes the program and starts it.
 pub(crate) fn lead_session(container: &Container, host: &Host, plan: &mut Builder<'_>) {
     if birth(container, host) == Birth::First {
         plan.push(Step::Setsid);
     }
 }
 
-/// Whether the process that is to be the program is born when everything else is done.
+/// Whether the process that becomes the program is cloned after everything else is done.
 pub(crate) fn appears_last(container: &Container, host: &Host) -> bool {
     birth(container, host) == Birth::Last
 }
 
-/// Goes on in another process. What the kernel does not hand on to it is said once more.
+/// Continues the list in another process, and repeats the settings that a clone does not inherit.
 fn go_on(container: &Container, host: &Host, now: Birth, start: Start, plan: &mut Builder<'_>) {
     let made = if now == Birth::Entered { new(container) } else { Namespaces::EMPTY };
     plan.push(Step::CloneParent { namespaces: made.intersection(Namespaces::PID) });
@@ -155,14 +156,14 @@ fn go_on(container: &Container, host: &Host, now: Birth, start: Start, plan: &mu
     }
 }
 
-/// Joins the namespaces that are somebody else's, and makes those that the child was not born in.
+/// Joins the existing namespaces, and makes those that the child's clone did not create.
 pub(crate) fn enter(
     container: &Container,
     host: &Host,
     start: Start,
     plan: &mut Builder<'_>,
 ) -> Result<(), Error> {
-    // All of them before any is joined: afterwards the paths might be others', or closed to us.
+    // Opens all of them before joining any: afterwards a path may name another file or be inaccessible.
     let mut opened = Vec::new();
     for (index, namespace) in container.namespaces.iter().enumerate() {
         let Some(path) = &namespace.path else { continue };
@@ -171,7 +172,7 @@ pub(crate) fn enter(
         check(flag(namespace.kind), host.namespaces.get(index).and_then(Option::as_ref), plan)?;
         let register = plan.register()?;
         let path = plan.text(path)?;
-        // Whatever came to be there since it was looked at, nothing waits for it.
+        // The file may have been replaced since it was checked; opening it must not block.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         plan.push(Step::Open { path, flags, mode: mode(0), out: register });
         opened.push((origin, flag(namespace.kind), register));
@@ -180,17 +181,17 @@ pub(crate) fn enter(
         go_on(container, host, Birth::BeforeJoining, start, plan);
     }
     if joined(container).contains(Namespaces::USER) {
-        // Processes with capabilities over that namespace may trace the child as soon as it is there.
+        // Processes with capabilities over that namespace may trace the child as soon as it joins.
         plan.at("linux.namespaces").push(Step::Undumpable);
     }
-    // With privileges here the user namespace last, because there are none over the others afterwards;
-    // without, first, because it gives some.
+    // A privileged caller joins the user namespace last, because inside it has no privileges over the others. A
+    // caller without privileges joins it first to gain some.
     opened.sort_by_key(|(_, kind, _)| (*kind == Namespaces::USER) == (host.euid == 0));
     for (origin, kind, register) in opened {
         plan.at(origin);
         plan.push(Step::Setns { fd: register.into(), namespaces: kind });
         if kind == Namespaces::PID && birth(container, host) == Birth::Last {
-            // Every procfs that is mounted needs to be told of it.
+            // Every procfs mount needs this descriptor, to show the joined pid namespace.
             plan.pid_namespace = Some(register);
         } else {
             plan.release(register);
@@ -203,8 +204,8 @@ pub(crate) fn enter(
     Ok(())
 }
 
-/// Comes into the container's cgroup, if it was not born there, and makes the cgroup namespace of which
-/// that is the root.
+/// Moves the process into the container's cgroup unless it was cloned there, and makes the cgroup namespace whose
+/// root is that cgroup.
 pub(crate) fn settle(container: &Container, host: &Host, plan: &mut Builder<'_>) {
     if host.entry == CgroupEntry::Moved {
         plan.at("linux.cgroupsPath").push(Step::Request { what: Request::Cgroup });
@@ -215,7 +216,7 @@ pub(crate) fn settle(container: &Container, host: &Host, plan: &mut Builder<'_>)
     }
 }
 
-/// Refuses a path that is no namespace of its kind, with better words than the kernel has.
+/// Refuses a path that is not a namespace of the right kind, with a clearer message than the kernel's.
 fn check(kind: Namespaces, found: Option<&NamespacePath>, plan: &Builder<'_>) -> Result<(), Error> {
     let name = |kind| {
         let names = Namespaces::NAMES;
@@ -235,7 +236,8 @@ fn check(kind: Namespaces, found: Option<&NamespacePath>, plan: &Builder<'_>) ->
     }
 }
 
-/// The first process of a pid namespace, or one that has to be in it for the mounts to come.
+/// Continues in another process if one is needed after the namespaces are entered. It is the first process of a
+/// new pid namespace, or is inside a joined one so that a procfs mount shows that namespace.
 pub(crate) fn be_born(container: &Container, host: &Host, start: Start, plan: &mut Builder<'_>) {
     if birth(container, host) == Birth::Entered {
         plan.at("linux.namespaces");
@@ -243,9 +245,9 @@ pub(crate) fn be_born(container: &Container, host: &Host, start: Start, plan: &m
     }
 }
 
-/// Appears in a pid namespace that others live in. All privilege that the program will not have is shed
-/// before, and so is everything else that one who may trace it would find: descriptors of the host's
-/// file systems, and memory that is shared with a process of more privilege.
+/// Continues in a process inside the joined pid namespace, whose processes may trace it. Before that it has given
+/// up every privilege that the program will not have. It has also closed descriptors of the host's file systems,
+/// and shares no memory with a more privileged process.
 pub(crate) fn appear(container: &Container, host: &Host, start: Start, plan: &mut Builder<'_>) {
     if appears_last(container, host) {
         plan.at("linux.namespaces");
@@ -254,7 +256,7 @@ pub(crate) fn appear(container: &Container, host: &Host, start: Start, plan: &mu
     }
 }
 
-/// Until it waits for `start` a process dies with who creates it, so that nothing half made is left.
+/// Makes the process die with its creator until it waits for `start`, so that no half-made container remains.
 pub(crate) fn die_with_creator(start: Start, plan: &mut Builder<'_>) {
     if let Start::On(_) = start {
         plan.at("process").push(Step::ParentDeathSignal { signal: Signal::KILL, parent: None });

@@ -1,8 +1,9 @@
-//! Files of procfs that are written for the container.
+//! Writes files of procfs for the container.
 //!
-//! Whoever chooses which file such a write reaches chooses what root writes to the kernel (CVE-2019-16884,
-//! CVE-2025-52881). So files are opened below the caller's procfs, which is opened before a mount namespace is joined
-//! and before any mount is the container's. The kernel resolves them in there, without what is mounted over them.
+//! A container that can redirect such a write controls what root writes to the kernel (CVE-2019-16884,
+//! CVE-2025-52881). So files are opened below the caller's procfs, which is opened before joining a mount
+//! namespace and before any mount of the container. The kernel resolves each path inside that procfs and ignores
+//! anything mounted over it.
 
 use crate::builder::{Builder, Error};
 use husk_script::sys::file::OFlags;
@@ -18,8 +19,8 @@ pub(crate) fn open(field: Option<&'static str>, plan: &mut Builder<'_>) -> Resul
     Ok(Some(proc))
 }
 
-/// Writes a file of the procfs that [`open`] opened. Which file a name stands for depends on the namespaces of the
-/// process that opens it, so it is opened only now.
+/// Opens and writes a file of the procfs that [`open`] opened. The namespaces of the opening process decide which
+/// file a name means, so it is opened only now.
 pub(crate) fn write<'b>(
     proc: Option<Reg>,
     path: &'b CStr,
@@ -39,14 +40,14 @@ pub(crate) fn open_file<'b>(proc: Reg, path: &'b CStr, plan: &mut Builder<'b>) -
     Ok(file)
 }
 
-/// Writes the file and closes it.
+/// Writes the file that [`open_file`] opened, and closes it.
 pub(crate) fn write_file<'b>(file: Reg, bytes: &'b [u8], plan: &mut Builder<'b>) {
     plan.push(Step::Write { fd: file.into(), bytes });
     plan.push(Step::Close { fd: file.into() });
     plan.release(file);
 }
 
-/// Closes procfs, when nothing more is opened through it.
+/// Closes procfs after the last file has been opened through it.
 pub(crate) fn close(proc: Option<Reg>, plan: &mut Builder<'_>) {
     if let Some(proc) = proc {
         plan.push(Step::Close { fd: proc.into() });

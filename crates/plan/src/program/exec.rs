@@ -1,9 +1,9 @@
-//! `exec`: another process in a container that runs.
+//! Plans `exec`, which starts another process in a running container.
 //!
-//! Whoever lives in the container's pid namespace sees every process in it, and with CAP_SYS_PTRACE may
-//! look into those that hold no more than it does itself. So everything that needs privilege is done
-//! before the process is seen inside: it sheds what the program will not have, and only then is born
-//! into the pid namespace (`Step::CloneParent`).
+//! Every process in the container's pid namespace can see the new process. With CAP_SYS_PTRACE it may trace a
+//! process that holds no more privileges than itself. So all privileged work is done before the process enters: it
+//! gives up everything the program will not have. Only then is it cloned into the pid namespace
+//! (`Step::CloneParent`).
 
 use crate::builder::{Builder, Error, Plan, mode};
 use crate::host::{CgroupEntry, Host};
@@ -20,21 +20,20 @@ use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::{Fd, Gid, Uid};
 use husk_script::{Reg, Request, Step};
 
-/// The container that a process is to be in.
+/// The container that a process joins.
 #[derive(Clone, Copy, Debug)]
 pub struct JoinTarget {
-    /// The pidfd of its first process.
+    /// The pidfd of the container's first process.
     pub init: Fd,
-    /// The kinds of namespaces that it does not share with us.
+    /// The kinds of namespaces that the container does not share with the caller.
     pub namespaces: Namespaces,
 }
 
-/// Writes the plan of a process that joins a container into `memory`. Its `process` is the one of
-/// `container`.
+/// Writes the plan of a process that joins a container into `memory`. The process is the `process` of `container`.
 ///
 /// # Errors
 ///
-/// If it asks for something that cannot be done on this machine.
+/// Fails if the process asks for something that cannot be done on this machine.
 pub fn exec<'b>(
     container: &Container,
     target: JoinTarget,
@@ -47,9 +46,9 @@ pub fn exec<'b>(
     if host.entry == CgroupEntry::Moved {
         plan.at("exec").push(Step::Request { what: Request::Cgroup });
     }
-    // The caller's, which no container has prepared.
+    // Opens the caller's procfs, which no container can have tampered with.
     let proc = procfs::open(lsm::needs_procfs(container), &mut plan)?;
-    // What would need privilege over the host, which is given up next.
+    // May need privileges over the host, which the process gives up next.
     process::oom_score(container, &mut plan);
     process::limits(container, &mut plan);
     let is_born_again =
@@ -58,11 +57,11 @@ pub fn exec<'b>(
         process::scheduler(container, &mut plan);
     }
     affinity(container, &mut plan);
-    // Nobody inside looks into what we are until we are the program.
+    // Keeps processes in the container from tracing this one until exec.
     plan.at("exec").push(Step::Undumpable);
     if target.namespaces.contains(Namespaces::TIME) {
-        // One of time cannot be joined by who shares its memory. Before the label's file is opened, which the kernel
-        // takes a label through only from who opened it.
+        // A process that shares its memory cannot join a time namespace. This comes before the label's file is
+        // opened, because the kernel accepts a label only from the process that opened the file.
         plan.push(Step::CloneParent { namespaces: Namespaces::EMPTY });
     }
     let label = lsm::open(container, host, proc, &mut plan)?;
@@ -72,7 +71,7 @@ pub fn exec<'b>(
     let root = root(&mut plan)?;
     terminal::open(container, root, Shown::Nowhere, &mut plan)?;
     plan.release(root);
-    // Whatever process it goes on in has this from the one before.
+    // The label is inherited by the process in which the list continues.
     lsm::confine(label, &mut plan);
     identity::assume(container, host, invocation, &mut plan)?;
     if let Some(process) = &container.process {
@@ -84,7 +83,7 @@ pub fn exec<'b>(
             process::request_scheduler(container, &mut plan);
         }
         terminal::control(container, &mut plan);
-        // Not later: nobody may be left to hand its listener over.
+        // Must not be later: the parent must still be there to hand over the filter's listener.
         seccomp::load(container, host, When::Attended, &mut plan)?;
         process::wait(invocation.start, &mut plan);
         seccomp::load(container, host, When::Last, &mut plan)?;
@@ -94,7 +93,7 @@ pub fn exec<'b>(
     Ok(plan.finish(Namespaces::EMPTY))
 }
 
-/// A bit for each processor.
+/// Returns a bit mask with a bit for each processor.
 #[must_use]
 pub fn cpu_mask(cpus: &[usize]) -> Vec<u64> {
     let mut mask = vec![0_u64; cpus.iter().max().map_or(0, |highest| highest / 64 + 1)];
@@ -102,7 +101,7 @@ pub fn cpu_mask(cpus: &[usize]) -> Vec<u64> {
     mask
 }
 
-/// The processors that were asked for, in place of all.
+/// Limits the process to the processors of `execCPUAffinity`, if it is set.
 fn affinity(container: &Container, plan: &mut Builder<'_>) {
     let Some(ExecAffinity { initial, finally }) =
         container.process.as_ref().map(|process| &process.exec_affinity)
@@ -115,14 +114,15 @@ fn affinity(container: &Container, plan: &mut Builder<'_>) {
     }
 }
 
-/// The container's root, which is ours by now.
+/// Opens the root directory, which is the container's after joining.
 fn root(plan: &mut Builder<'_>) -> Result<Reg, Error> {
     let root = plan.at("exec").register()?;
     plan.push(Step::Open { path: c"/", flags: OFlags::PATH | OFlags::DIRECTORY, mode: mode(0), out: root });
     Ok(root)
 }
 
-/// Is seen inside from here on: with no more than the program will have, and with nothing of the host's.
+/// Enters the pid namespace, where the container sees the process. Until then it has given up all descriptors of
+/// the host and all privileges that the program will not have.
 fn appear(target: JoinTarget, plan: &mut Builder<'_>) {
     plan.at("exec");
     if target.namespaces.contains(Namespaces::PID) {
@@ -131,13 +131,13 @@ fn appear(target: JoinTarget, plan: &mut Builder<'_>) {
     plan.push(Step::Setsid);
 }
 
-/// Joins all at once: either we are inside or we are not. The pid namespace among them holds for children
-/// only.
+/// Joins all namespaces with one setns(2), which either succeeds or changes nothing. The pid namespace takes
+/// effect for children only.
 fn join(target: JoinTarget, plan: &mut Builder<'_>) {
     let namespaces = target.namespaces;
     plan.at("exec").push(Step::Setns { fd: target.init.into(), namespaces });
     if namespaces.contains(Namespaces::USER) {
-        // Until now we are whoever called us, who may be nobody in there.
+        // Until then the process has the caller's id, which the user namespace may not map.
         plan.push(Step::Setresgid { gid: Gid::from_raw(0) });
         plan.push(Step::Setresuid { uid: Uid::from_raw(0) });
     }

@@ -1,4 +1,4 @@
-//! Who the program is and what it may do.
+//! Plans the identity and the capabilities of the program.
 
 use crate::builder::{Builder, Error};
 use crate::host::Host;
@@ -13,7 +13,7 @@ use husk_script::sys::process::{Capabilities, KeepCaps};
 use husk_script::sys::{Gid, Uid};
 use husk_script::{Devices, Step};
 
-/// Becomes who the program is, in its directory and with its file found, and is left with its capabilities.
+/// Takes on the program's ids, working directory and capabilities, and checks that its file exists.
 pub(crate) fn assume<'b>(
     container: &Container,
     host: &Host,
@@ -27,14 +27,14 @@ pub(crate) fn assume<'b>(
         cwd.enter_as_user(plan);
     }
     process::find(container, invocation, plan)?;
-    // It needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs. As late as can be: from here on
-    // the profile decides which calls may be made, and an old one knows none of the newer.
+    // Loading needs CAP_SYS_ADMIN, which the next line gives up, or no_new_privs. As late as possible, because the
+    // filter applies to every later call, and an old profile does not know newer calls.
     seccomp::load(container, host, When::Privileged, plan)?;
     shed(container, plan);
     Ok(())
 }
 
-/// The bounding set, while there is still the privilege to reduce it.
+/// Reduces the bounding set while the process still has the privilege for it.
 fn bounding(container: &Container, plan: &mut Builder<'_>) {
     if let Some(process) = &container.process {
         plan.at("process.capabilities.bounding");
@@ -42,15 +42,15 @@ fn bounding(container: &Container, plan: &mut Builder<'_>) {
     }
 }
 
-/// `CAP_SYS_ADMIN`, by its bit.
+/// The bit of `CAP_SYS_ADMIN`.
 const SYS_ADMIN: u64 = 1 << 21;
 
-/// The program's ids and capabilities. Capabilities last: each of the others needs one. One that is still
-/// needed to load a filter [is shed](shed) after that.
+/// Sets the program's ids and capabilities. Capabilities come last, because each of the other steps needs one. A
+/// capability that loading a filter still needs [is shed](shed) after that.
 fn become_user(container: &Container, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
     let Some(process) = &container.process else { return Ok(()) };
     plan.at("process.user").push(Step::KeepCaps { keep: KeepCaps::Yes });
-    // While there is the privilege to; they were the caller's.
+    // Gives the caller's streams to the program's user while the process has the privilege for it.
     let devices = if process.terminal == Terminal::No { Devices::Hosts } else { Devices::Containers };
     plan.push(Step::FchownStreams { uid: Uid::from_raw(process.uid), devices });
     groups(container, process, host, plan)?;
@@ -63,7 +63,7 @@ fn become_user(container: &Container, host: &Host, plan: &mut Builder<'_>) -> Re
     Ok(())
 }
 
-/// Is left with the program's capabilities and no other.
+/// Leaves the process with exactly the program's capabilities.
 fn shed(container: &Container, plan: &mut Builder<'_>) {
     let Some(process) = &container.process else { return };
     if seccomp::wanted(container) == Some(When::Privileged) {
@@ -89,13 +89,13 @@ fn groups(
     plan: &mut Builder<'_>,
 ) -> Result<(), Error> {
     plan.at("process.user.additionalGids");
-    // Engines still name the groups of the image's user in `additionalGids`. crun ignores them too.
+    // Even then engines list the groups of the image's user in `additionalGids`. crun ignores them too.
     if process.keeps_groups {
         return Ok(());
     }
     if !ids::may_set_groups(container, host) {
         if process.additional_gids.is_empty() {
-            // There are no groups to be rid of, but those that nobody can be rid of.
+            // Only groups that cannot be dropped remain.
             return Ok(());
         }
         let phrase = "cannot set any additional groups in a rootless container";

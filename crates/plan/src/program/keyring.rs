@@ -1,4 +1,4 @@
-//! The session keyring: one of the container's own, so that the program cannot find its caller's keys.
+//! Gives the container its own session keyring, so that the program cannot find its caller's keys.
 
 use crate::builder::{Builder, Error};
 use crate::invocation::{Invocation, Keyring};
@@ -8,12 +8,13 @@ use husk_script::sys::Errno;
 use husk_script::sys::file::OFlags;
 use husk_script::{Reg, Step};
 
-/// `KEY_USR_SEARCH` and `KEY_OTH_SEARCH`: who may find a keyring that somebody else has joined, as a
-/// process that `exec` brings into the container. In a user namespace that is a stranger to its owner.
+/// `KEY_USR_SEARCH` and `KEY_OTH_SEARCH` let a process find a keyring that another process created, as a process
+/// started by `exec` must. In a user namespace that process is not the keyring's owner.
 const OWNER_SEARCHES: u32 = 0x0008_0000;
 const OTHERS_SEARCH: u32 = 0x0000_0008;
 
-/// Joins it. Where it has to have a label, that is told through `proc`.
+/// Joins the container's session keyring, and creates it if it does not exist. An SELinux label for it is set
+/// through `proc`.
 pub(crate) fn join(
     container: &Container,
     invocation: &Invocation<'_>,
@@ -41,7 +42,7 @@ pub(crate) fn join(
     };
     plan.at("process");
     let name = plan.text(format!("_ses.{}", invocation.id))?;
-    // A kernel without keyrings has no keys to hide.
+    // ENOSYS means that the kernel has no keyrings, so there are no keys to hide.
     plan.push(Step::JoinSessionKeyring { name, permissions, tolerate: Some(Errno::NOSYS) });
     if let Some(create) = create {
         plan.at("process.selinuxLabel").push(Step::Write { fd: create.into(), bytes: b"" });

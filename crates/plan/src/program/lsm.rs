@@ -1,7 +1,7 @@
-//! `process.apparmorProfile` and `process.selinuxLabel`: what confines the program from exec on.
+//! Plans `process.apparmorProfile` and `process.selinuxLabel`, which confine the program from exec on.
 //!
-//! The kernel is told by writing to procfs, and a container that could choose what is written to would
-//! not be confined: see `namespaces/procfs.rs`.
+//! The profile or label is written to procfs. A container that could redirect the write would escape confinement:
+//! see `namespaces/procfs.rs`.
 
 use crate::builder::{Builder, Error};
 use crate::host::{AppArmor, Host, Selinux};
@@ -9,22 +9,22 @@ use husk_bundle::Container;
 use husk_script::sys::file::OFlags;
 use husk_script::{Reg, Step};
 
-/// A file that takes what the program is confined by.
+/// An open file in procfs and the profile or label to write to it.
 pub(crate) struct Label<'b> {
     origin: &'static str,
     file: Reg,
     bytes: &'b [u8],
 }
 
-/// The field for which procfs has to be open, if the program is to be confined.
+/// Returns the field that needs procfs, if the program is to be confined.
 pub(crate) fn needs_procfs(container: &Container) -> Option<&'static str> {
     let process = container.process.as_ref()?;
     let apparmor = process.apparmor_profile.as_ref().map(|_| "process.apparmorProfile");
     apparmor.or(process.selinux_label.as_ref().map(|_| "process.selinuxLabel"))
 }
 
-/// Opens the files, of the process that is to be the program: a process can only write its own
-/// (fs/proc/base.c, `proc_pid_attr_write`).
+/// Opens the label files of the process that becomes the program. They must be opened in that process, because a
+/// process can write only its own (fs/proc/base.c, `proc_pid_attr_write`).
 pub(crate) fn open<'b>(
     container: &Container,
     host: &Host,
@@ -63,7 +63,7 @@ pub(crate) fn open<'b>(
     Ok(labels)
 }
 
-/// Writes them.
+/// Writes the labels and closes the files.
 pub(crate) fn confine<'b>(labels: Vec<Label<'b>>, plan: &mut Builder<'b>) {
     for Label { origin, file, bytes } in labels {
         plan.at(origin).push(Step::Write { fd: file.into(), bytes });

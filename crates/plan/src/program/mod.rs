@@ -1,4 +1,4 @@
-//! The program: who it is, what it may do, what it has, and how it begins.
+//! Plans the program: its identity, privileges, resources and start.
 
 pub(crate) mod exec;
 pub(crate) mod identity;

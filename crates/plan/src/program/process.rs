@@ -1,4 +1,4 @@
-//! The program: its session, limits, directory, environment, and its beginning.
+//! Plans the program's session, limits, directory, environment and start.
 
 use crate::builder::{Builder, Error, mode};
 use crate::host::Host;
@@ -16,24 +16,24 @@ use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// No disposition of ours, and no descriptor but the one that is still needed.
+/// Resets inherited signal dispositions and closes all descriptors that the program does not need.
 pub(crate) fn detach(invocation: &Invocation<'_>, host: &Host, needed: Option<Fd>, plan: &mut Builder<'_>) {
     plan.at("process");
     namespaces::die_with_creator(invocation.start, plan);
-    // Among them our own copy of the other end of the channel, with which the end of a creator that
-    // is gone would never be seen.
+    // Also closes this process's copy of the other end of the channel. Otherwise the channel would never report
+    // that the creator is gone.
     plan.push(match needed {
         Some(fd) => Step::CloseOthers { first: invocation.first_closed(), keep: Some(fd) },
         None => close_others(invocation),
     });
-    // What is ignored stays so over exec: SIGPIPE by Rust, SIGHUP by nohup(1).
+    // Ignored signals stay ignored over exec. Rust ignores SIGPIPE, and nohup(1) ignores SIGHUP.
     let signals = (1..=Signal::MAX).filter_map(|number| Signal::new(number.into()));
     for signal in signals.filter(|signal| host.ignored.contains(*signal)) {
         plan.push(Step::DefaultAction { signal });
     }
     if let Start::On(_) = invocation.start {
-        // As with runc these end a container that waits for `start`. A filter may be loaded by then, so how they are
-        // taken is settled before.
+        // As in runc, these signals end a container that waits for `start`. A filter may be loaded before the
+        // wait, so their handlers are set here.
         Signal::ENDING.into_iter().for_each(|signal| plan.push(Step::ExitOnSignal { signal }));
     }
 }
@@ -46,8 +46,9 @@ pub(crate) fn close_others<'b>(invocation: &Invocation<'_>) -> Step<'b> {
     Step::CloseOthers { first: invocation.first_closed(), keep }
 }
 
-/// How soon the OOM killer takes it. If nothing is said, that is inherited. While memory is shared it is
-/// our score too (fs/proc/base.c, `__set_oom_adj`): that of `run`, which ends with the container anyway.
+/// Sets the OOM score, which is inherited if it is unset. While the child shares memory with its parent, the
+/// parent's score changes too (fs/proc/base.c, `__set_oom_adj`). Only `run` is affected, and it ends with the
+/// container anyway.
 pub(crate) fn oom_score(container: &Container, plan: &mut Builder<'_>) {
     if let Some(score) = container.process.as_ref().and_then(|process| process.oom_score_adj) {
         let bytes = plan.slice(score.to_string().as_bytes());
@@ -56,7 +57,7 @@ pub(crate) fn oom_score(container: &Container, plan: &mut Builder<'_>) {
     }
 }
 
-/// Makes the working directory where it is missing.
+/// Makes the working directory if it is missing.
 pub(crate) fn make_cwd(container: &Container, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
     let Some(process) = &container.process else { return Ok(()) };
     plan.at("process.cwd");
@@ -67,7 +68,8 @@ pub(crate) fn make_cwd(container: &Container, root: Reg, plan: &mut Builder<'_>)
     Ok(())
 }
 
-/// Standard streams that are the null device become the container's own: CRIU saves no file of another's mounts.
+/// Replaces standard streams that are the null device by the container's own null device. CRIU cannot save a file
+/// on a mount outside the container.
 pub(crate) fn null_streams(container: &Container, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
     if host.null_streams.is_empty() || has_terminal(container) || !devices::has_null(container) {
         return Ok(());
@@ -83,7 +85,7 @@ pub(crate) fn null_streams(container: &Container, host: &Host, plan: &mut Builde
     Ok(())
 }
 
-/// Whether the program gets the caller's standard streams where they are the null device.
+/// Whether the program keeps the caller's standard streams that are the null device.
 #[must_use]
 pub fn keeps_null_streams(container: &Container) -> bool {
     !has_terminal(container) && !devices::has_null(container)
@@ -93,13 +95,13 @@ fn has_terminal(container: &Container) -> bool {
     container.process.as_ref().is_some_and(|process| process.terminal != Terminal::No)
 }
 
-/// Limits and scheduling, while there is still the privilege to raise them.
+/// Sets limits and scheduling while the process has the privilege to raise them.
 pub(crate) fn limits(container: &Container, plan: &mut Builder<'_>) {
     let Some(process) = &container.process else { return };
     for (index, resource, limit) in rlimits(process) {
         plan.at(format!("process.rlimits[{index}]")).push(Step::Setrlimit { resource, limit });
     }
-    // The caller's is not inherited: what the container's cgroup allows is its own (runc does the same).
+    // Do not inherit the caller's mask: the container may use every processor that its cgroup allows, as in runc.
     plan.at("process").push(Step::SchedSetaffinity { mask: &ALL_CPUS });
     if let Some((class, level)) = process.io_priority {
         plan.at("process.ioPriority").push(Step::IoprioSet { class, level });
@@ -116,7 +118,7 @@ pub(crate) fn limits(container: &Container, plan: &mut Builder<'_>) {
     }
 }
 
-/// `process.rlimits` as the kernel has them, each with its place in the list.
+/// Returns `process.rlimits` in the kernel's form, each with its index in the list.
 pub fn rlimits(process: &Process) -> impl Iterator<Item = (usize, Resource, Rlimit)> + '_ {
     let bound = |value: u64| (value != u64::MAX).then_some(value);
     process.rlimits.iter().enumerate().filter_map(move |(index, limit)| {
@@ -125,7 +127,7 @@ pub fn rlimits(process: &Process) -> impl Iterator<Item = (usize, Resource, Rlim
     })
 }
 
-/// How it is scheduled, while there is still the privilege to say so.
+/// Sets the scheduling policy while the process still has the privilege for it.
 pub(crate) fn scheduler(container: &Container, plan: &mut Builder<'_>) {
     let Some(scheduler) = container.process.as_ref().and_then(|process| process.scheduler) else { return };
     let Scheduler { policy, flags, nice, priority, runtime, deadline, period } = scheduler;
@@ -133,19 +135,19 @@ pub(crate) fn scheduler(container: &Container, plan: &mut Builder<'_>) {
     plan.at("process.scheduler").push(Step::SchedSetattr { attr });
 }
 
-/// The same for a list that goes on in another process, which would not have it from the one before
-/// (sched(7), "The reset-on-fork flag for child processes"; who has a deadline may not even make one). By then
-/// the privilege is gone, so the parent does it.
+/// Has the parent set the scheduling policy, where the list continues in another process. That process does not
+/// inherit it (sched(7), "The reset-on-fork flag for child processes") and has no privilege to set it. A deadline
+/// process may not even create a child.
 pub(crate) fn request_scheduler(container: &Container, plan: &mut Builder<'_>) {
     if container.process.as_ref().is_some_and(|process| process.scheduler.is_some()) {
         plan.at("process.scheduler").push(Step::Request { what: Request::Scheduler });
     }
 }
 
-/// More than any kernel has (`NR_CPUS`, at most 8192); it ignores those it has not.
+/// As many bits as `NR_CPUS` can have (8192). The kernel ignores bits of processors that do not exist.
 const ALL_CPUS: [u64; 128] = [u64::MAX; 128];
 
-/// Resources by their number (asm-generic/resource.h).
+/// Resources by number (asm-generic/resource.h).
 const RESOURCES: &[Resource] = &[
     Resource::Cpu,
     Resource::Fsize,
@@ -165,7 +167,7 @@ const RESOURCES: &[Resource] = &[
     Resource::Rttime,
 ];
 
-/// The way into the working directory.
+/// The directory that the program starts in, before and after the change of identity.
 pub(crate) struct Cwd<'b> {
     root: Reg,
     path: &'b CStr,
@@ -173,9 +175,9 @@ pub(crate) struct Cwd<'b> {
 }
 
 impl<'b> Cwd<'b> {
-    /// Enters it while there is privilege: the program may have to start where it could not go itself. Where
-    /// that is not enough, as on a file system that trusts no root, the program's user may still do.
-    /// Without magic links: `/proc/self/fd/7` would be one of ours.
+    /// Enters the directory while the process has privileges, because the program may start in a directory that it
+    /// cannot enter itself. Where root is denied, as on a file system that does not trust root, the program's user
+    /// enters it later. Magic links are refused: `/proc/self/fd/7` would name one of the runtime's descriptors.
     pub(crate) fn enter(container: &Container, plan: &mut Builder<'b>) -> Result<Option<Self>, Error> {
         let Some(process) = &container.process else { return Ok(None) };
         plan.at("process.cwd");
@@ -187,7 +189,7 @@ impl<'b> Cwd<'b> {
         Ok(Some(Self { root, path, entered }))
     }
 
-    /// Enters it with the program's identity, if it has not been entered yet.
+    /// Enters the directory with the program's identity, unless it is entered already.
     pub(crate) fn enter_as_user(self, plan: &mut Builder<'b>) {
         let Self { root, path, entered } = self;
         plan.at("process.cwd");
@@ -197,7 +199,7 @@ impl<'b> Cwd<'b> {
     }
 }
 
-/// Finds the program, so that one that is missing fails `create` and not `start`.
+/// Checks that the program exists, so that a missing one fails `create` and not `start`.
 pub(crate) fn find(
     container: &Container,
     invocation: &Invocation<'_>,
@@ -210,27 +212,27 @@ pub(crate) fn find(
         process.args.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default();
     plan.push(Step::CheckExecutable { candidates });
     plan.at("process");
-    // Nothing of ours stays open, not even while it waits. What is left closes on exec.
+    // Closes every descriptor of the runtime before the wait; the remaining ones close on exec.
     plan.push(close_others(invocation));
     Ok(())
 }
 
-/// Gives up all memory but what the remaining steps need. The child's memory is a copy of the runtime's, in which the
-/// caller's environment and all of config.json are. A process in the container that has CAP_SYS_PTRACE and no user
-/// namespace of its own may read it, whether it is dumpable or not.
+/// Gives up all memory except what the remaining steps need. The child's memory is a copy of the runtime's, which
+/// contains the caller's environment and all of config.json. A process of the container with CAP_SYS_PTRACE and
+/// without a user namespace of its own may read it, dumpable or not.
 pub(crate) fn forget_memory(container: &Container, host: &Host, start: Start, plan: &mut Builder<'_>) {
     if has_own_memory(container, host, start) {
         plan.at("process").push(Step::ForgetMemory);
     }
 }
 
-/// Whether the child begins in a copy of the runtime's memory and does not share it.
+/// Whether the child starts in a copy of the runtime's memory instead of sharing it. It does in three cases:
 ///
-/// - A process that waits for `start` has no reason to keep ours, in which the caller's environment is.
-/// - A memory limit is in force before the program runs, and the kernel kills everybody who shares the memory
-///   of its victim (mm/oom_kill.c, `__oom_kill_process`).
-/// - A `startContainer` hook is a program of the image beside a process that has not execed. With
-///   CAP_SYS_PTRACE it may look into that one, whether its memory is dumpable or not.
+/// - A process that waits for `start` does not need the runtime's memory, which contains the caller's environment.
+/// - A memory limit applies before the program runs, and the kernel kills every process that shares the victim's
+///   memory (mm/oom_kill.c, `__oom_kill_process`).
+/// - A `startContainer` hook is a program of the image that runs beside a process before exec. With CAP_SYS_PTRACE
+///   the hook may read that process's memory, dumpable or not.
 ///
 /// A caller without privileges can fetch a seccomp listener only from memory that it can make dumpable itself.
 fn has_own_memory(container: &Container, host: &Host, start: Start) -> bool {
@@ -241,19 +243,19 @@ fn has_own_memory(container: &Container, host: &Host, start: Start) -> bool {
     wants && !is_fetched_from
 }
 
-/// Closes the memory to everybody in the container until exec, which opens the program's own. It is the
-/// runtime's, or was; CAP_SYS_PTRACE is then needed in the user namespace that the runtime was started in. Memory
-/// that is undumpable already, as from the clone on if the runtime is root's, stays so.
+/// Makes the process undumpable until exec, so that processes in the container cannot read the runtime's memory,
+/// or its copy. Reading it then requires CAP_SYS_PTRACE in the user namespace in which the runtime started. Memory
+/// that is already undumpable stays so; if the runtime is root's it is so from the clone on.
 pub(crate) fn hide_memory(plan: &mut Builder<'_>) {
     plan.at("process").push(Step::Undumpable);
 }
 
-/// Waits for `start` if there is to be one, with signals held back that are the program's.
+/// Waits for `start` if the plan has one, and holds back signals that are meant for the program.
 pub(crate) fn wait(start: Start, plan: &mut Builder<'_>) {
     plan.at("process");
     match start {
         Start::AtOnce => {
-            // Whoever hears of the program must find the container's state written down.
+            // The container's state must be recorded before the program becomes visible to others.
             plan.push(Step::Request { what: Request::Parked });
         }
         Start::On(listener) => {
@@ -265,7 +267,7 @@ pub(crate) fn wait(start: Start, plan: &mut Builder<'_>) {
     plan.push(Step::SignalMask { blocked: SignalSet::EMPTY });
 }
 
-/// Becomes the program.
+/// Executes the program.
 pub(crate) fn exec<'b>(
     process: &Process,
     environment: CArray<'b>,
@@ -288,14 +290,14 @@ pub(crate) fn environment<'b>(
     plan: &mut Builder<'b>,
 ) -> Result<CArray<'b>, Error> {
     plan.at("process.env");
-    // Where the caller passes sockets it is not the configuration's to say how many and to whom.
+    // If the caller passes sockets, the runtime sets these variables; the configuration must not override them.
     let is_ours = |variable: &[u8]| {
         invocation.listen_fds != 0
             && [&b"LISTEN_FDS="[..], b"LISTEN_PID="].iter().any(|name| variable.starts_with(name))
     };
     let said = process.env.iter().filter(|variable| {
         let variable = variable.as_bytes();
-        // An empty HOME is none.
+        // An empty HOME counts as unset.
         variable != b"HOME=" && !is_ours(variable)
     });
     let variables = said.map(|variable| plan.text(OsStr::from_bytes(variable.to_bytes())));
@@ -316,12 +318,12 @@ fn variable<'a>(process: &'a Process, name: &[u8]) -> Option<&'a [u8]> {
     process.env.iter().find_map(|variable| variable.to_bytes().strip_prefix(name)?.strip_prefix(b"="))
 }
 
-/// The places where the program may be: itself if it is a path, else below each directory of the
-/// container's PATH.
+/// Returns the paths at which the program may be. A path with a slash stands for itself; a plain name is looked up
+/// in each directory of the container's PATH.
 fn candidates<'b>(process: &Process, plan: &Builder<'b>) -> Result<&'b [&'b CStr], Error> {
     let program = process.args.first().map_or(&[][..], |program| program.to_bytes());
     if program.is_empty() {
-        // In Go's words, by which engines tell that there is no program (127).
+        // Engines recognise a missing program (127) by Go's wording.
         return Err(plan.error("exec: \"\": executable file not found in $PATH"));
     }
     if program.contains(&b'/') {

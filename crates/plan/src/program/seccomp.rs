@@ -1,4 +1,4 @@
-//! `linux.seccomp`: compiled here, loaded by the child.
+//! Compiles `linux.seccomp` into a filter, which the child loads.
 
 use crate::builder::{Builder, Error};
 use crate::host::Host;
@@ -8,25 +8,24 @@ use husk_script::Step;
 use husk_script::sys::process::Instruction;
 use husk_seccomp::{Action, Profile, Table};
 
-/// When a filter is loaded.
+/// At which point a filter is loaded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
-    /// While there is CAP_SYS_ADMIN, which a program that may gain privileges needs for it.
+    /// While the process has CAP_SYS_ADMIN. A program without no_new_privs needs that to load a filter.
     Privileged,
-    /// While the parent is there to hand over the listener, for a program that may not gain privileges.
+    /// While the parent can still hand over the listener. The program has no_new_privs.
     Attended,
-    /// As the last thing before the program, which may not gain privileges.
+    /// Last, directly before exec. The program has no_new_privs.
     Last,
 }
 
 const FIELD: &str = "linux.seccomp";
 
-/// What the container's profile decides on this machine, which prints itself, and the names in it that
-/// are no call's.
+/// Returns the profile's decisions on this machine, which can be printed, and the names that are not system calls.
 ///
 /// # Errors
 ///
-/// If the profile contradicts itself.
+/// Fails if the profile contradicts itself.
 pub fn decisions(container: &Container, host: &Host) -> Result<Option<(Table, Vec<String>)>, Error> {
     let Some(profile) = &container.seccomp else { return Ok(None) };
     let (table, unknown) = Table::new(profile, &host.machine).map_err(|error| Error::seccomp(&error))?;
@@ -34,7 +33,7 @@ pub fn decisions(container: &Container, host: &Host) -> Result<Option<(Table, Ve
 }
 
 impl Error {
-    /// The words begin with the field that they are about.
+    /// The message of the error starts with the field that it is about.
     fn seccomp(error: &husk_seccomp::Error) -> Self {
         let text = error.to_string();
         let (field, reason) = text.split_once(": ").unwrap_or((FIELD, &text));
@@ -42,7 +41,7 @@ impl Error {
     }
 }
 
-/// When the container's filter is loaded, if it has one.
+/// Returns when the container's filter is loaded, if it has one.
 pub(crate) fn wanted(container: &Container) -> Option<When> {
     let (profile, process) = (container.seccomp.as_ref()?, container.process.as_ref()?);
     Some(match process.no_new_privileges {
@@ -68,7 +67,7 @@ pub(crate) fn load(
     if notifies(profile) && container.seccomp_listener.is_none() {
         return Err(plan.at("linux.seccomp.listenerPath").error("seccomp listenerPath is not set"));
     }
-    // Names that no machine knows are of calls that nobody can make.
+    // Names that no machine knows belong to calls that no program can make.
     let (table, unknown) = Table::new(profile, &host.machine).map_err(|error| Error::seccomp(&error))?;
     if let Some(unknown) = unknown.first().filter(|_| container.unknown_calls == UnknownCalls::Refused) {
         let reason =

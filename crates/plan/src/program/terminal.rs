@@ -1,8 +1,8 @@
-//! `process.terminal`: a terminal of the container's own devpts for its program.
+//! Plans `process.terminal`: a terminal from the container's own devpts for its program.
 //!
-//! It is known by its two descriptors and never by a name, which an image could have prepared. One end
-//! becomes the program's standard streams and, in view of programs that ask for it by name,
-//! `/dev/console`; the other goes to the parent.
+//! The terminal is identified by its two descriptors and never by name, because an image could have prepared the
+//! name. One end becomes the program's standard streams, and also `/dev/console` for programs that open it by
+//! name. The other end goes to the parent.
 
 use crate::builder::{Builder, Error};
 use husk_bundle::Container;
@@ -12,19 +12,19 @@ use husk_script::sys::mount::Extent;
 use husk_script::{Place, Reg, Request, Step};
 use std::path::Path;
 
-/// Where terminals are, relative to the root.
+/// The directory of terminals, relative to the root.
 const DEVPTS: &std::ffi::CStr = c"dev/pts";
 
-/// What the container's root file system shows of a terminal.
+/// How the terminal appears in the container's file system.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shown {
-    /// `/dev/console`.
+    /// As `/dev/console`.
     AsConsole,
-    /// Nothing: the container may have a console already.
+    /// Not at all: the container may already have a console.
     Nowhere,
 }
 
-/// Makes a terminal, sends one end to the parent and makes the other the standard streams.
+/// Makes a terminal, sends one end to the parent, and makes the other one the standard streams.
 pub(crate) fn open(
     container: &Container,
     root: Reg,
@@ -46,7 +46,7 @@ pub(crate) fn open(
     if shown == Shown::AsConsole {
         console(root, slave, plan)?;
     }
-    // Only now, so that whoever gets it finds the terminal as it will be.
+    // Sent last, so that the receiver finds the terminal fully set up.
     plan.push(Step::RequestWith { what: Request::Terminal, fd: master.into() });
     plan.push(Step::Close { fd: master.into() });
     for to in [Fd::STDIN, Fd::STDOUT, Fd::STDERR] {
@@ -58,7 +58,7 @@ pub(crate) fn open(
     Ok(())
 }
 
-/// Makes it the terminal of the program's session, which the process that will be the program leads.
+/// Makes it the controlling terminal of the session that the program's process leads.
 pub(crate) fn control(container: &Container, plan: &mut Builder<'_>) {
     let is_asked = |process: &Process| process.terminal != Terminal::No;
     if container.process.as_ref().is_some_and(is_asked) {
@@ -66,7 +66,7 @@ pub(crate) fn control(container: &Container, plan: &mut Builder<'_>) {
     }
 }
 
-/// Shows the terminal as `/dev/console` too.
+/// Shows the terminal also as `/dev/console`.
 fn console(root: Reg, slave: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
     let shown = plan.register()?;
     let target = plan.target(Path::new("/dev/console"))?;
@@ -77,8 +77,8 @@ fn console(root: Reg, slave: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a mount may bring terminals: a devpts, or some tree of the host that may hold one. What it
-/// really is, the step looks at.
+/// Whether a mount may contain terminals: a devpts, or a bind mount of a host directory that may have one. The
+/// step checks what it really is.
 fn may_have_terminals(mount: &Mount) -> bool {
     let is_there = |place: &str| mount.destination == Path::new(place);
     match &mount.source {

@@ -1,4 +1,4 @@
-//! Machines that are not there, for tests and for `fuzz/`.
+//! Describes machines for tests and for `fuzz/`.
 
 use husk_bundle::Container;
 use husk_plan::{AppArmor, CgroupEntry, CgroupMount, Host, Selinux};
@@ -6,7 +6,7 @@ use husk_script::sys::signal::{Signal, SignalSet};
 use husk_seccomp::{Abi, Machine};
 use std::path::{Path, PathBuf};
 
-/// Cgroup v2, as root.
+/// Root on a machine with cgroup v2.
 pub(crate) fn v2_root(container: &Container) -> Host {
     Host {
         euid: 0,
@@ -31,12 +31,12 @@ pub(crate) fn v2_root(container: &Container) -> Host {
     }
 }
 
-/// The same as an ordinary user.
+/// An ordinary user on the same machine.
 pub(crate) fn v2_rootless(container: &Container) -> Host {
     Host { euid: 1000, egid: 1000, ..v2_root(container) }
 }
 
-/// Two hierarchies of cgroup v1, as root.
+/// Root on a machine with two hierarchies of cgroup v1.
 pub(crate) fn v1_root(container: &Container) -> Host {
     let hierarchies = ["cpu,cpuacct", "name=systemd"];
     let mounted = |name: &str| {
