@@ -303,6 +303,8 @@ fn a_container_is_paused_and_goes_on() {
     runtime.call("resume", &["c"]).fails(1, "container not paused");
     runtime.call("pause", &["c"]).succeeds();
     assert_eq!(runtime.status(), "paused");
+    let state: serde_json::Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
+    assert_eq!(state["pid"], pids(&runtime.call("ps", &["--format", "json", "c"]))[0]);
     let refused = "cannot exec in a paused container (use --ignore-paused to override)";
     runtime.call("exec", &["c", "/guest", "exit", "0"]).fails(255, refused);
     runtime.call("pause", &["c"]).fails(1, "container not running");

@@ -55,7 +55,7 @@ pub struct State {
     /// The version of the specification that husk implements.
     pub oci_version: &'static str,
     pub id: String,
-    /// The pid of its process while it is created or running, otherwise 0.
+    /// The pid of its process while that is alive, otherwise 0.
     pub pid: i32,
     pub status: Status,
     pub bundle: PathBuf,
@@ -82,7 +82,7 @@ fn read(store: &Store, id: &str) -> Result<(State, u32), Error> {
     let entry = store.entry(id)?;
     let record = entry.read()?;
     let status = of(&entry, &record)?;
-    let alive = record.process.filter(|_| matches!(status, Status::Created | Status::Running));
+    let alive = record.process.filter(|_| matches!(status, Status::Created | Status::Running | Status::Paused));
     let state = State {
         oci_version: OCI_VERSION,
         id: record.id,
