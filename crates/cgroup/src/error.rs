@@ -17,7 +17,11 @@ pub type Field = Cow<'static, str>;
 pub enum Error {
     /// A value that no kernel accepts, or two values that exclude each other.
     #[error("{field}: {reason}")]
-    Invalid { field: Field, reason: Cow<'static, str> },
+    Invalid {
+        field: Field,
+        /// A phrase that follows the field in the message.
+        reason: Cow<'static, str>,
+    },
     /// A setting needs a controller that this cgroup does not have.
     #[error("{field}: this cgroup has no {controller} controller: {hint}")]
     NoController {
@@ -241,7 +245,11 @@ pub enum SystemdError {
     },
     /// A field of the configuration cannot be passed to systemd.
     #[error("{field}: {reason}")]
-    Field { field: String, reason: String },
+    Field {
+        field: String,
+        /// A phrase that follows the field in the message.
+        reason: String,
+    },
 }
 
 impl SystemdError {

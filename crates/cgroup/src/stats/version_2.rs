@@ -93,12 +93,12 @@ fn memory(files: &Files<'_>) -> Result<Memory, Error> {
 fn amount(files: &Files<'_>, [current, max, peak]: [&str; 3]) -> Result<Option<Amount>, Error> {
     let Some(usage) = files.number(current)? else { return Ok(None) };
     let limit = files.number(max)?.unwrap_or(u64::MAX);
-    // Linux 5.19, and 6.5 for swap.
+    // Needs Linux 5.19, for swap 6.5.
     let max = files.number(peak)?.unwrap_or(0);
     Ok(Some(Amount { limit, usage, max, failcnt: 0 }))
 }
 
-/// They can be counted without the controller.
+/// Counts the processes, which does not need the controller.
 fn processes(files: &Files<'_>) -> Result<Pids, Error> {
     let text = match files::text(files.directory.as_fd(), "cgroup.procs") {
         Err(rustix::io::Errno::OPNOTSUPP) => files.text("cgroup.threads")?,
@@ -126,7 +126,7 @@ fn blkio(files: &Files<'_>) -> Result<Blkio, Error> {
 fn hugetlb(files: &Files<'_>) -> Result<BTreeMap<String, Hugetlb>, Error> {
     let mut sizes = BTreeMap::new();
     for size in page_sizes(files, ".current")? {
-        // What is reserved counts, where the kernel counts it.
+        // Reservations are preferred where the kernel counts them.
         let usage = match files.number(&format!("hugetlb.{size}.rsvd.current"))? {
             None => files.number(&format!("hugetlb.{size}.current"))?,
             reserved => reserved,
