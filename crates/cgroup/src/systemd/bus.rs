@@ -112,9 +112,9 @@ pub struct Bus {
     serial: u32,
     /// Bytes that were received but not parsed yet.
     input: Vec<u8>,
-    /// Jobs that have ended: their paths and results.
+    /// The paths and results of jobs that have ended.
     ended: Vec<(String, String)>,
-    /// How long an answer may take.
+    /// How long a call may take.
     patience: Duration,
 }
 
