@@ -172,12 +172,13 @@ impl Abi {
 pub struct Machine {
     /// The ABI of the calling program. A profile always applies to it, listed or not.
     pub native: Abi,
-    /// The other ABIs that the kernel may run. Support for them is optional; [`Machine::without`] removes one.
+    /// The other ABIs that the kernel may run. Kernels can be built without them; [`Machine::without`] removes
+    /// one that is known to be missing.
     pub others: Vec<Abi>,
 }
 
 impl Machine {
-    /// Creates a machine that may run all ABIs related to `native`.
+    /// Creates a machine with the native ABI and all others that its kernel may run.
     #[must_use]
     pub fn new(native: Abi) -> Self {
         let others = match native {

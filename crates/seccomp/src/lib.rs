@@ -19,12 +19,13 @@
 //! There are three stages, each with a type. A [`Profile`] holds a configuration's rules. A [`Table`] holds
 //! their meaning for every number of every architecture, and can be printed. A [`Program`] is the filter for
 //! the kernel. All decisions are made between the first two.
+//!
 //! The crate makes no system call and reads no file. A profile and a [`Machine`] always give the same program,
 //! so there is no need for a cache. `rules.rs` and `table.rs` define the meaning; `emit.rs` generates the code.
 //!
 //! # The tree
 //!
-//! When a filter is installed, the kernel compiles it to machine code. Then it runs it once for every call's
+//! When a filter is installed, the kernel compiles it to machine code. Then it runs the filter once for every
 //! number, with interrupts off, to find the calls that are always allowed. Those calls never run the filter
 //! again. So both the program's length and the instructions executed for each number matter. Neighbouring
 //! numbers with the same decision are merged to ranges (66 of x86-64 in Docker's profile), and the program
@@ -44,7 +45,7 @@
 //! The meaning is that of libseccomp 2.5 as runc and crun use it; `tests/libseccomp.rs` compares.
 //!
 //! - The native architecture is always in a filter. A call of an architecture that is not listed kills the
-//!   thread. x32 counts as an architecture, except for the number -1, which tracers set to skip a call.
+//!   thread. So does an x32 number if x32 is not listed, except for -1, which tracers set to skip a call.
 //! - A rule with the default action is ignored. So is a name that is not a system call, with a warning.
 //! - If two conditions of a rule are on the same argument, each of its conditions becomes a rule of its own.
 //! - On 32-bit architectures, including x32, only the lower halves of arguments and values are compared. A mask
@@ -69,9 +70,9 @@
 //! follows the rules. No engine's profile contains such a case.
 //!
 //! - It compares halves, and rules that begin alike share comparisons of the upper half. If a condition before
-//!   a rule's last is for order or inequality, the last may be tried for the other rule too. For example, `a0 >
-//!   5 and a1 == 1` with `a0 > 10 and a1 == 2` allows a0 of 7 with a1 of 2. Or the later rule is lost, or
-//!   rejected.
+//!   a rule's last is for order or inequality, the last may be tried for the other rule too. For example,
+//!   `a0 > 5 and a1 == 1` with `a0 > 10 and a1 == 2` allows a0 of 7 with a1 of 2. Or the later rule is lost,
+//!   or rejected.
 //! - It may confuse a condition with its opposite when it looks for redundant rules. On 32-bit architectures,
 //!   `a0 == 1 and a4 > 9` is lost next to `a4 <= 9`.
 //! - It may forget that it has loaded a lower half when it continues with the next test of an upper half. With

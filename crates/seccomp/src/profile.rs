@@ -56,12 +56,12 @@ pub enum BadAction {
     /// There is no action with this name.
     #[error("unknown action")]
     Unknown,
-    /// The action takes no error number, so the specification requires an error.
+    /// An `errnoRet` for an action that does not return it, which the specification forbids.
     #[error("the action takes no errnoRet")]
     Errno,
 }
 
-/// The error number of an action that can return one, if the configuration does not set it.
+/// The `errnoRet` of an action that takes one, if the configuration does not set it.
 const EPERM: u32 = 1;
 
 impl Action {
@@ -149,19 +149,19 @@ impl Argument {
 /// The condition on an argument. Numbers are unsigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
-    /// `!=`
+    /// Not equal to this value.
     NotEqual(u64),
-    /// `<`
+    /// Less than this value.
     Less(u64),
-    /// `<=`
+    /// Less than or equal to this value.
     LessOrEqual(u64),
-    /// `==`
+    /// Equal to this value.
     Equal(u64),
-    /// `>=`
+    /// Greater than or equal to this value.
     GreaterOrEqual(u64),
-    /// `>`
+    /// Greater than this value.
     Greater(u64),
-    /// `==` in the bits of the mask.
+    /// Equal to the value in the bits of the mask.
     MaskedEqual {
         /// The bits that are compared.
         mask: u64,

@@ -44,7 +44,7 @@ pub struct Section {
 pub enum Presence {
     /// It is native, or the profile lists it.
     Listed,
-    /// The kernel counts its numbers as another ABI's: x32 on x86-64.
+    /// The profile does not list it, but the kernel reports another ABI's architecture for it: x32 on x86-64.
     Unlisted,
     /// Like `Unlisted`, but the profile lists it and this kernel does not run it.
     NotRun,
