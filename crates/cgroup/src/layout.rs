@@ -27,8 +27,8 @@ pub enum Layout {
 }
 
 impl CgroupPaths {
-    /// Returns whether the processes of these cgroups are frozen. In version 2 it does not matter which
-    /// ancestor is frozen. Status queries call this, so it reads only the cgroup that freezes, and no mounts.
+    /// Returns whether the processes of these cgroups are frozen. In version 2, a frozen ancestor counts too.
+    /// Status queries call this, so it reads only the freezer's cgroup and no mounts.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl Layout {
         }
     }
 
-    /// Returns the names of all cgroups next to those at `place`, in any tree.
+    /// Returns the names of the siblings of the cgroups at `place`, in all trees.
     ///
     /// # Errors
     ///
@@ -228,7 +228,7 @@ impl Cgroup {
         ///
         /// If the process cannot be moved.
         join(pid: i32) -> Result<(), Error>;
-        /// Applies the settings that must, or may, be in force before there is a process.
+        /// Applies the settings that must, or may, be in force before a process exists.
         ///
         /// # Errors
         ///
@@ -282,7 +282,7 @@ impl Cgroup {
         ///
         /// If a process cannot be signalled, unless it has exited.
         signal(signal: Signal) -> Result<(), Error>;
-        /// Returns when there is no process in the cgroups or below them.
+        /// Returns when the cgroups and those below them are empty.
         ///
         /// # Errors
         ///
@@ -298,7 +298,7 @@ impl Cgroup {
         ///
         /// # Errors
         ///
-        /// If there is no memory controller.
+        /// If the memory controller is missing.
         watch_oom() -> Result<OomWatch, Error>;
         /// Returns how many of the processes the OOM killer has killed.
         ///

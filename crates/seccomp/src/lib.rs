@@ -21,7 +21,7 @@
 //! the kernel. All decisions are made between the first two.
 //!
 //! The crate makes no system call and reads no file. A profile and a [`Machine`] always give the same program,
-//! so there is no need for a cache. `rules.rs` and `table.rs` define the meaning; `emit.rs` generates the code.
+//! so nothing has to be cached. `rules.rs` and `table.rs` define the meaning; `emit.rs` generates the code.
 //!
 //! # The tree
 //!
@@ -62,8 +62,8 @@
 //!   before `<` and `<=`, and those before `>` and `>=`. Then a higher value comes first (for `<` and `<=` a
 //!   lower one), then the earlier rule. Rules that begin with the same condition stay together, and their
 //!   remaining conditions are sorted in the same way.
-//! - runc adds a rule that crun does not: a call newer than all calls in the profile gets `ENOSYS`, so that C
-//!   libraries fall back to an older call. This does not apply if the default action lets calls pass. The
+//! - Like runc, but not crun, a call newer than all calls in the profile gets `ENOSYS`. C libraries then fall
+//!   back to an older call. This does not apply if the default action lets calls pass. The
 //!   separate number ranges of x32 and ARM do not make a profile newer; in runc they do.
 //!
 //! libseccomp deviates from these rules in the following cases (2.5.4; 2.6.1 has the same code). This crate
@@ -77,8 +77,8 @@
 //!   `a0 == 1 and a4 > 9` is lost next to `a4 <= 9`.
 //! - It may forget that it has loaded a lower half when it continues with the next test of an upper half. With
 //!   `a0 <= 0xffff_fffe` and `a0 <= 0x8000_0000_8000_0000`, neither matches 0xffff_ffff.
-//! - It never loads the call's number if x32 is listed, all x86-64 calls in the profile have conditions, and a
-//!   call of another architecture has none.
+//! - It never loads the call's number in one case: x32 is listed, all x86-64 calls in the profile have
+//!   conditions, and a call of another architecture has none.
 //! - It sorts by upper halves first. So of a mask and another comparison, or of masks that differ in the upper
 //!   half, the earlier comes first. Two `!=` may come in either order.
 //! - It rejects conflicting rules for a call that no listed architecture has, and architectures of the other
@@ -89,8 +89,8 @@
 //! seccompiler's filters have one action besides the default and support one architecture. They check the
 //! architecture themselves, and kill the process if it is another. Each call takes five instructions, one call
 //! after the other: Docker's profile for three architectures exceeds the kernel's limit. Its conditions can
-//! only be used inside such a filter. That leaves the type of an instruction, whose four fields `program.rs`
-//! defines itself. The tests use seccompiler as a second opinion on comparisons.
+//! only be used inside such a filter. The only reusable part is the type of an instruction, whose four fields
+//! `program.rs` defines itself. The tests use seccompiler as a second opinion on comparisons.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

@@ -28,7 +28,7 @@ pub struct Rule {
     pub conditions: Vec<Condition>,
 }
 
-/// What the kernel does with a call.
+/// The kernel's action on a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Action {
     /// Ends the thread. `SCMP_ACT_KILL` is the same.
@@ -53,7 +53,7 @@ pub enum Action {
 /// The reason why an action is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAction {
-    /// There is no action with this name.
+    /// No action has this name.
     #[error("unknown action")]
     Unknown,
     /// An `errnoRet` for an action that does not return it, which the specification forbids.

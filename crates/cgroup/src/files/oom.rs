@@ -24,7 +24,7 @@ impl OomWatch {
         let failed = |source| Error::Act { act: "watch the memory of", path: path.to_owned(), source };
         let event = eventfd(0, EventfdFlags::CLOEXEC).map_err(failed)?;
         let control = files::open(directory, "memory.oom_control", OFlags::RDONLY).map_err(failed)?;
-        // The kernel keeps references to both descriptors (cgroup-v1/memory.rst, "OOM Control").
+        // The kernel keeps what it needs of both descriptors (cgroup-v1/memory.rst, "OOM Control").
         let line = format!("{} {}", event.as_raw_fd(), control.as_raw_fd());
         files::put(directory, "cgroup.event_control", &line).map_err(failed)?;
         Ok(Self(Kind::V1(event)))

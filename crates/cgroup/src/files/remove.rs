@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The longest pause between two tries in version 1.
+/// The longest pause between two tries where poll cannot wait.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Removes the cgroup `name`, which must have no child cgroups. Succeeds if it does not exist.
@@ -24,8 +24,8 @@ pub(crate) fn remove_one(above: BorrowedFd<'_>, name: &str) -> Result<(), Errno>
     }
 }
 
-/// Removes a cgroup after creating another one failed. Errors are ignored: the caller reports the first
-/// failure, and a process that has joined meanwhile may stay.
+/// Removes a new cgroup after a later step failed. Errors are ignored: the caller reports the failed step, and
+/// a process that has joined meanwhile may stay.
 pub(crate) fn undo(above: BorrowedFd<'_>, path: &Path) {
     if unlinkat(above, path, AtFlags::REMOVEDIR).is_err() {
         // Tolerated: see above.

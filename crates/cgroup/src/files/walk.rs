@@ -1,6 +1,6 @@
 //! Walks a tree of cgroups.
 //!
-//! A container may decide how deep the tree is, so there is no recursion. At any depth the walk holds two
+//! A container may decide how deep the tree is, so the walk is not recursive. At any depth the walk holds two
 //! descriptors: the current cgroup and the one that it enters or returns to. It returns by `..`, which is safe
 //! because a cgroup is never moved below another.
 

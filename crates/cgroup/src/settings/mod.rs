@@ -24,12 +24,12 @@ pub(crate) struct Setting {
     pub(crate) file: Cow<'static, str>,
     /// The value; each line is written by itself.
     pub(crate) value: String,
-    /// What to do if the file does not exist.
+    /// The fallback if the file does not exist.
     pub(crate) missing: Missing,
     pub(crate) manner: Manner,
 }
 
-/// What to do with a setting whose file does not exist.
+/// The fallback for a setting whose file does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
     /// Return an error.

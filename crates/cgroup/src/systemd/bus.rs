@@ -30,7 +30,7 @@ pub enum Address {
     Path(PathBuf),
     /// A socket in the kernel's abstract namespace.
     Abstract(String),
-    /// The host's bus, or systemd's own socket if there is no bus.
+    /// The host's bus, or systemd's own socket if no bus is running.
     System,
 }
 

@@ -1,7 +1,7 @@
 //! Version 1: each controller, or group of them, has its own tree; a process is in one cgroup of each.
 //!
-//! A process cannot be spawned into these cgroups: it is moved by one write for each tree, and each write
-//! blocks every fork on the host. So a process is moved once, before the rest of its setup.
+//! A process cannot be spawned into these cgroups: it is moved by one write for each tree. Each write blocks
+//! every fork on the host, so a process is moved only once, before the rest of its setup.
 
 mod freezer;
 mod group;
@@ -35,7 +35,7 @@ const ROUNDS: u32 = 16;
 pub struct Cgroup {
     groups: Vec<Group>,
     /// The cgroup in version 2's tree, if one is mounted too. Processes are spawned into it and killed through
-    /// it, and it has the controllers that version 1 does not have.
+    /// it. Controllers that version 1 lacks are limited in it.
     unified: Option<v2::Cgroup>,
 }
 
@@ -95,7 +95,7 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Applies the settings that must, or may, be in force before there is a process.
+    /// Applies the settings that must, or may, be in force before a process exists.
     ///
     /// # Errors
     ///
@@ -255,7 +255,7 @@ impl Cgroup {
         v2::signal_each(&self.pids()?, signal).map_err(self.failed("signal the processes of"))
     }
 
-    /// Returns when there is no process in the cgroups or below them.
+    /// Returns when the cgroups and those below them are empty.
     ///
     /// # Errors
     ///
@@ -299,7 +299,7 @@ impl Cgroup {
     ///
     /// # Errors
     ///
-    /// If there is no memory controller.
+    /// If the memory controller is missing.
     pub fn watch_oom(&self) -> Result<OomWatch, Error> {
         let group = self.group("memory");
         let group = group.ok_or_else(|| self.failed("watch the memory of")(Errno::NOENT))?;

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::Duration;
 
-/// How long processes may take to freeze before they are killed, if there is no `cgroup.kill`.
+/// How long processes may take to freeze before they are killed, if the kernel has no `cgroup.kill`.
 const STOP: Duration = Duration::from_secs(2);
 
 /// How many times the processes are killed if they cannot be frozen, to catch those forked meanwhile.

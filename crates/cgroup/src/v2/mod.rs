@@ -60,7 +60,7 @@ impl Cgroup {
         moved.map_err(self.failed("move a process to"))
     }
 
-    /// Applies the settings that must, or may, be in force before there is a process.
+    /// Applies the settings that must, or may, be in force before a process exists.
     ///
     /// # Errors
     ///
@@ -162,7 +162,7 @@ impl Cgroup {
         if !memory.check_before_update {
             return Ok(());
         }
-        // Tolerated: without the memory controller there is no usage to compare with.
+        // Tolerated: without the memory controller the usage is unknown.
         let Ok(usage) = files::number(self.directory.as_fd(), "memory.current") else { return Ok(()) };
         let limits = [
             ("linux.resources.memory.swap", "memory+swap", memory.swap),
@@ -279,7 +279,7 @@ impl Cgroup {
         signal_each(&self.pids()?, signal).map_err(self.failed("signal the processes of"))
     }
 
-    /// Returns when there is no process in the cgroup or below it.
+    /// Returns when the cgroup and those below it are empty.
     ///
     /// # Errors
     ///
@@ -338,7 +338,7 @@ impl Cgroup {
     ///
     /// # Errors
     ///
-    /// If there is no memory controller.
+    /// If the memory controller is missing.
     pub fn watch_oom(&self) -> Result<OomWatch, Error> {
         OomWatch::version_2(self.directory(), &self.path)
     }
