@@ -50,8 +50,8 @@ struct Leaf {
     exceptions: Vec<(u32, DecisionId)>,
 }
 
-/// The most exceptions in a leaf. An exception costs one instruction, and without it there would be two more
-/// leaves, which cost two. But exceptions are tried one after the other.
+/// The most exceptions in a leaf. An exception costs one instruction; two leaves in its place would cost two.
+/// But exceptions are tried one after the other.
 const EXCEPTIONS: usize = 3;
 
 /// Returns the leaves for the numbers of sections that share an `AUDIT_ARCH`.

@@ -222,11 +222,11 @@ pub struct Flags(u32);
 impl Flags {
     /// No flags.
     pub const NONE: Self = Self(0);
-    /// Log every action except `ALLOW`.
+    /// Logs every action except `ALLOW`.
     pub const LOG: Self = Self(1 << 1);
-    /// Do not enable mitigations against speculative store bypass.
+    /// Leaves mitigations against speculative store bypass disabled.
     pub const SPEC_ALLOW: Self = Self(1 << 2);
-    /// Return a listener. A rule with `NOTIFY` sets this; a configuration cannot.
+    /// Makes seccomp(2) return a listener. A rule with `NOTIFY` sets this flag; a configuration cannot name it.
     pub const NEW_LISTENER: Self = Self(1 << 3);
     /// Once the listener has received a call, only fatal signals can interrupt it.
     pub const WAIT_KILLABLE_RECV: Self = Self(1 << 5);

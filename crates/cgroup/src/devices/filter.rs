@@ -6,7 +6,7 @@ use husk_sys::bpf::{self, Instruction};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
-/// The most programs that can be attached is `BPF_CGROUP_MAX_PROGS` (kernel/bpf/cgroup.c).
+/// The most programs that can be attached (`BPF_CGROUP_MAX_PROGS` in kernel/bpf/cgroup.c).
 const MOST_PROGRAMS: usize = 64;
 
 /// Attaches the program to a cgroup that does not have one.
@@ -20,8 +20,8 @@ pub(crate) fn attach(cgroup: &OwnedFd, program: &Program) -> Result<(), Error> {
     }
 }
 
-/// Replaces the programs that are attached to this cgroup. At every moment, the old or the new rules are in
-/// force.
+/// Replaces the programs that are attached to this cgroup. At every moment, the old rules, the new rules or
+/// both are in force.
 pub(crate) fn replace(cgroup: &OwnedFd, program: &Program) -> Result<(), Error> {
     let old = attached(cgroup)?;
     let attach = failed("attach the device filter");

@@ -1,7 +1,7 @@
 //! Translates rules to lines for version 1's `devices.allow` and `devices.deny`.
 //!
-//! Version 1's controller has a default and exceptions from it, each with a type, major, minor and accesses. It cannot
-//! make an exception from an exception. Denying only part of an allowed range silently has no effect
+//! Version 1's controller has a default and exceptions from it, each with a type, major, minor and accesses. It
+//! cannot make an exception from an exception. Denying only part of an allowed range silently has no effect
 //! (security/device_cgroup.c, `dev_exception_rm`); here it is an error.
 
 use super::rules::{DevicePermissions, Rule, Type};

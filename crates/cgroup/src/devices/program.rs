@@ -4,7 +4,7 @@
 //! final set of accesses is computed. The program is a tree of comparisons: type, major, minor. Each leaf is a
 //! set of accesses, and equal leaves are merged.
 //!
-//! This is for the verifier. A program that checks the rules in turn compares the same numbers repeatedly, and
+//! The tree makes verification fast. A program that checks the rules in turn compares the same numbers repeatedly, and
 //! the verifier follows every path for every earlier outcome. For the built-in rules alone that took 62
 //! instructions and 214 microseconds to load (Linux 6.18). The tree takes 33 instructions and 62 microseconds;
 //! the shortest program takes 16 microseconds.

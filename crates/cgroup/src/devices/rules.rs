@@ -159,8 +159,8 @@ pub fn allows(rules: &[Rule], request: &DeviceAccess) -> bool {
 }
 
 /// Returns the rules that apply to every container after its own, as in runc (libcontainer/specconv,
-/// `AllowedDevices`) and crun. They allow creating nodes, terminals, tun (which old tools rely on), and the
-/// devices that runtimes provide (config-linux.md, "Default Devices").
+/// `AllowedDevices`) and crun. They allow creating any device node. They also allow using terminals, tun (which
+/// old tools rely on) and the devices that runtimes provide (config-linux.md, "Default Devices").
 #[must_use]
 pub const fn built_in() -> [Rule; 11] {
     const fn node(major: u32, minor: Option<u32>) -> Rule {

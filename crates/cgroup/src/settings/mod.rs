@@ -32,13 +32,13 @@ pub(crate) struct Setting {
 /// The fallback for a setting whose file does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// Return an error.
+    /// Returns an error.
     Error,
-    /// Skip the setting, which would have no effect.
+    /// Skips the setting, which would have no effect.
     Ignore,
-    /// Skip the setting and return a warning.
+    /// Skips the setting and returns a warning.
     Warn(&'static str),
-    /// Write this value to this file instead.
+    /// Writes this value to this file instead.
     Instead(&'static str, String),
 }
 

@@ -107,7 +107,7 @@ fn memory(memory: &Memory, settings: &mut Vec<Setting>) -> Result<(), Error> {
         settings.push(Setting::late("linux.resources.memory.disableOOMKiller", "memory.oom_control", 1));
     }
     match memory.swappiness {
-        // -1 from engines that use unsigned numbers.
+        // -1, which means unset in engines that use signed numbers.
         None | Some(u64::MAX) => {}
         Some(swappiness @ ..=100) => {
             settings.push(Setting::early(

@@ -171,7 +171,7 @@ fn memory(memory: &Memory, settings: &mut Vec<Setting>) -> Result<(), Error> {
 }
 
 /// Limits huge pages; `what` is the end of the file's name. Also limits reservations where the kernel supports
-/// it: a page fault beyond the other limit kills the process.
+/// it: a page fault beyond the first limit kills the process.
 pub(crate) fn hugepages(limits: &[HugepageLimit], what: &str, settings: &mut Vec<Setting>) {
     for (index, HugepageLimit { page_size, limit }) in limits.iter().enumerate() {
         let field = format!("linux.resources.hugepageLimits[{index}]");

@@ -1,8 +1,8 @@
 //! Annotations `org.systemd.property.NAME`: unit properties with a value in GVariant's text format.
 //!
 //! Values are parsed to typed values and never inserted into another text, so they cannot inject anything. The
-//! parser supports booleans, numbers, text, and arrays of them. `@TYPE` or the name of a type may precede a
-//! value.
+//! parser supports booleans, numbers, text, variants and arrays. `@TYPE` or the name of a type before a value
+//! sets its type.
 
 use super::properties::Property;
 use super::value::{Value, first_type};

@@ -33,15 +33,15 @@ pub(super) fn array(properties: &[Property]) -> Value {
 pub struct Version(pub u32);
 
 impl Version {
-    /// Supports a period for CPU quotas.
+    /// The first version with a period for CPU quotas.
     const QUOTA_PERIOD: Self = Self(242);
-    /// Supports CPUs and memory nodes.
+    /// The first version with properties for CPUs and memory nodes.
     const CPUSET: Self = Self(244);
-    /// Supports device numbers without a device node.
+    /// The first version that accepts device numbers without a device node.
     const DEVICE_NUMBERS: Self = Self(240);
-    /// Supports `CPUWeight` of 0 for an idle unit.
+    /// The first version with a `CPUWeight` of 0, for an idle unit.
     const IDLE: Self = Self(252);
-    /// Supports `OOMPolicy` for scopes.
+    /// The first version with `OOMPolicy` for scopes.
     const OOM_POLICY: Self = Self(253);
 
     /// Parses the number from a text such as `257.4-1` or `v254`; 0 if there is none.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 const STATE: &str = "freezer.state";
 
-/// How long processes run again when they do not all stop. A process may wait uninterruptibly for one that is
+/// How long the processes run again if some of them do not stop. A process may wait uninterruptibly for one that is
 /// already frozen; it stops only after that one has run again.
 const BREATH: Duration = Duration::from_millis(10);
 
