@@ -8,7 +8,7 @@ use husk_cgroup::{Cgroup, Resources};
 use husk_spawn::{Command, Stdio};
 use rustix::fd::BorrowedFd;
 
-/// A xorshift64 generator with a fixed seed.
+/// An xorshift64 generator with a fixed seed.
 struct Random(u64);
 
 impl Random {

@@ -211,7 +211,7 @@ fn memory_beyond_the_limit_kills_and_is_counted() {
     };
     assert!(!is_ready());
     let procs = v1.place.path("memory").unwrap().join("cgroup.procs");
-    // tail must keep the whole endless line; without a limit it would take half a gigabyte.
+    // tail must keep the whole line, which never ends. Without a limit it would use half a gigabyte.
     let script = format!("echo $$ >{} && head -c 512M /dev/zero | tail -n1 >/dev/null", procs.display());
     let mut command = husk_spawn::Command::new("sh");
     let output = command.args(["-c", &script]).stderr(husk_spawn::Stdio::piped()).output().unwrap();

@@ -28,7 +28,7 @@ fn a_process_is_born_in_a_cgroup_and_the_cgroup_goes_when_it_has_gone() {
     assert_eq!(reader.child.wait().unwrap().signal(), Some(9));
     v2.tree.remove(&v2.name, PATIENCE).unwrap();
     assert!(v2.tree.find(&v2.name).unwrap().is_none());
-    // Removing it again succeeds.
+    // Removing a cgroup that is gone succeeds.
     v2.tree.remove(&v2.name, Duration::ZERO).unwrap();
 }
 

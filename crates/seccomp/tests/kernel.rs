@@ -64,7 +64,7 @@ fn an_architecture_that_is_not_listed_kills() {
     assert_eq!(answer.killed, Some(31), "SIGSYS");
 }
 
-/// Returns whether the kernel has no 32-bit calls. It then sends `SIGSEGV` before it runs a filter.
+/// Returns whether the kernel has no 32-bit calls. Such a kernel sends `SIGSEGV` before it runs a filter.
 fn has_no_32_bit_calls(answer: &Answer) -> bool {
     let none = answer.killed == Some(11);
     if none {

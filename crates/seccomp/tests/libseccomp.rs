@@ -173,7 +173,7 @@ fn random_comparison(random: &mut Random, last: bool, values: Values) -> Compari
     let low = *random.pick(&LOW);
     let high = if random.one_in(4) { 0 } else { *random.pick(&HIGH) };
     let value = if values == Values::Any { high << 32 | low } else { low };
-    // libseccomp shares the tests after a comparison of halves between rules that begin alike. That is wrong
+    // libseccomp shares the tests after a comparison of halves between rules that begin alike. This is wrong
     // unless the comparison is for equality.
     let kind = if last { random.below(7) } else { [3, 6][random.below(2)] };
     let kind = match (kind, values) {
@@ -210,8 +210,8 @@ struct Answer {
     program: Vec<Instruction>,
 }
 
-/// Returns whether a comparison can be reached with different values in the register. That is a bug in
-/// libseccomp 2.5.4 and 2.6.1. It forgets that a path to the next test of an argument's upper half may have
+/// Returns whether a comparison can be reached with different values in the register. This is a bug in
+/// libseccomp 2.5.4 and 2.6.1: it forgets that a path to the next test of an argument's upper half may have
 /// loaded the lower half.
 fn is_broken(program: &[Instruction]) -> bool {
     // The possible register values before each instruction: the offset of a word, with a mask.

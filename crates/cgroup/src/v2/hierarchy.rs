@@ -204,7 +204,7 @@ pub(super) struct PassedOn {
     pub(super) controllers: Controllers,
     /// Controllers that the tree has, at least among those that were wanted; `None` if not checked.
     pub(super) in_tree: Option<Controllers>,
-    /// The kernel's error when more were enabled.
+    /// The kernel's error if enabling one of them failed.
     pub(super) errno: Option<Errno>,
 }
 

@@ -113,7 +113,7 @@ impl Cgroup {
 
     /// Returns why the cgroup does not have the controller, or `None` if it does.
     pub(crate) fn lacks(&self, name: &str) -> Option<Hint> {
-        // Read the current list: the cgroup may have been opened and not created by us.
+        // Reads the current list: the cgroup may have been opened and not created by us.
         let text = files::text(self.directory.as_fd(), "cgroup.controllers").unwrap_or_default();
         if text.split_whitespace().any(|here| here == name) {
             return None;
@@ -211,8 +211,8 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Checks that a threaded ancestor does not exclude the processes or the requested controllers. If
-    /// possible, makes the cgroup threaded as well.
+    /// Rejects a cgroup below a threaded one if `asked` contains domain controllers. Otherwise makes it
+    /// threaded too if necessary.
     fn check_type(&self, asked: Controllers) -> Result<(), Error> {
         // Saves a read: a cgroup with a domain controller is not threaded.
         if !self.passed.controllers.intersection(Controllers::DOMAIN).is_empty() {
