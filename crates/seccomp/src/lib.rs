@@ -77,8 +77,8 @@
 //!   `a0 == 1 and a4 > 9` is lost next to `a4 <= 9`.
 //! - It may forget that it has loaded a lower half when it continues with the next test of an upper half. With
 //!   `a0 <= 0xffff_fffe` and `a0 <= 0x8000_0000_8000_0000`, neither matches 0xffff_ffff.
-//! - It never loads the call's number in one case: x32 is listed, all x86-64 calls in the profile have
-//!   conditions, and a call of another architecture has none.
+//! - It never loads the call's number if three things coincide. x32 is listed, all x86-64 calls in the profile
+//!   have conditions, and a call of another architecture has none.
 //! - It sorts by upper halves first. So of a mask and another comparison, or of masks that differ in the upper
 //!   half, the earlier comes first. Two `!=` may come in either order.
 //! - It rejects conflicting rules for a call that no listed architecture has, and architectures of the other

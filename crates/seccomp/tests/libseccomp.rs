@@ -211,7 +211,7 @@ struct Answer {
 }
 
 /// Returns whether a comparison can be reached with different values in the register. This is a bug in
-/// libseccomp 2.5.4 and 2.6.1: it forgets that a path to the next test of an argument's upper half may have
+/// libseccomp 2.5.4 and 2.6.1. It forgets that a path to the next test of an argument's upper half may have
 /// loaded the lower half.
 fn is_broken(program: &[Instruction]) -> bool {
     // The possible register values before each instruction: the offset of a word, with a mask.
