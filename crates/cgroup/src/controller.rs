@@ -1,35 +1,32 @@
-//! Controllers, and sets of them.
+//! Controllers of version 2, and sets of them.
 
 use core::fmt::{self, Display, Formatter};
 
-/// What a version 2 cgroup can be limited in.
+/// A resource controller of version 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Controller {
-    /// Time of processors.
+    /// CPU time.
     Cpu,
-    /// Which processors and memory nodes.
+    /// The CPUs and memory nodes that processes may use.
     Cpuset,
-    /// Huge pages.
     Hugetlb,
-    /// Block devices.
+    /// Bandwidth of block devices.
     Io,
     /// Memory and swap.
     Memory,
-    /// What drivers count.
+    /// Scalar resources that drivers register.
     Misc,
-    /// The number of processes.
     Pids,
-    /// Remote direct memory access.
     Rdma,
 }
 
 impl Controller {
-    /// Each, in the order of their names.
+    /// All controllers, sorted by name.
     pub const ALL: &[Self] =
         &[Self::Cpu, Self::Cpuset, Self::Hugetlb, Self::Io, Self::Memory, Self::Misc, Self::Pids, Self::Rdma];
 
-    /// As the kernel spells it.
+    /// Returns the kernel's name for the controller.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -44,30 +41,28 @@ impl Controller {
         }
     }
 
-    /// The one of this name.
+    /// Returns the controller with this name, if it is known.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|controller| controller.name() == name)
     }
 
-    /// The one that a file belongs to: `memory` of `memory.max`.
+    /// Returns the controller of a file: `memory` for `memory.max`.
     #[must_use]
     pub fn of_file(file: &str) -> Option<Self> {
         file.split_once('.').and_then(|(name, _)| Self::named(name))
     }
 }
 
-/// A set of controllers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Controllers(u16);
 
 impl Controllers {
-    /// None.
     pub const EMPTY: Self = Self(0);
-    /// Those that statistics are read from: in force for every cgroup, where they can be.
+    /// The controllers that statistics are read from. They are enabled for every cgroup where possible.
     pub const ACCOUNTING: Self =
         Self::of(&[Controller::Cpu, Controller::Io, Controller::Memory, Controller::Pids]);
-    /// Those that cannot be among threads (cgroup-v2.rst, "Threads").
+    /// The controllers that threaded cgroups cannot have (cgroup-v2.rst, "Threads").
     pub const DOMAIN: Self = Self::of(&[
         Controller::Hugetlb,
         Controller::Io,
@@ -76,7 +71,7 @@ impl Controllers {
         Controller::Rdma,
     ]);
 
-    /// These.
+    /// Returns the set of `controllers`.
     #[must_use]
     pub const fn of(controllers: &[Controller]) -> Self {
         let mut bits = 0;
@@ -88,50 +83,48 @@ impl Controllers {
         Self(bits)
     }
 
-    /// Those of a list with spaces; what is unknown is left out.
+    /// Returns the set of the controllers in a space-separated list, without unknown ones.
     #[must_use]
     pub fn parse(list: &str) -> Self {
         let known = list.split_whitespace().filter_map(Controller::named);
         known.fold(Self::EMPTY, |set, controller| set.with(controller))
     }
 
-    /// These and that one.
+    /// Returns the set with `controller` added.
     #[must_use]
     pub const fn with(self, controller: Controller) -> Self {
         Self(self.0 | 1 << controller as u8)
     }
 
-    /// Those of either.
+    /// Returns the controllers that are in either set.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Those of both.
+    /// Returns the controllers that are in both sets.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// These without those.
+    /// Returns the controllers that are not in `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Whether there is none.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether that one is among these.
     #[must_use]
     pub const fn contains(self, controller: Controller) -> bool {
         self.0 & 1 << controller as u8 != 0
     }
 
-    /// Each of them.
+    /// Iterates over the controllers, sorted by name.
     pub fn iter(self) -> impl Iterator<Item = Controller> {
         Controller::ALL.iter().copied().filter(move |controller| self.contains(*controller))
     }

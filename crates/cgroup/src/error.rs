@@ -1,4 +1,4 @@
-//! What can go wrong with a cgroup, and what is left out of one.
+//! Errors and warnings of cgroups.
 
 use crate::controller::Controllers;
 use core::fmt::{self, Display, Formatter};
@@ -8,138 +8,135 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A field of the configuration: `linux.resources.memory.limit`.
+/// A field of the configuration, such as `linux.resources.memory.limit`.
 pub type Field = Cow<'static, str>;
 
-/// Why a cgroup is not as it was asked for.
+/// The reason why a cgroup is not as requested.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A value that no kernel takes, or two that exclude each other.
+    /// A value that no kernel accepts, or two values that exclude each other.
     #[error("{field}: {reason}")]
     Invalid {
-        /// Where it stands.
         field: Field,
-        /// What is wrong with it.
+        /// A phrase that follows the field in the message.
         reason: Cow<'static, str>,
     },
-    /// What is asked for needs a controller that this cgroup does not have.
+    /// A setting needs a controller that this cgroup does not have.
     #[error("{field}: this cgroup has no {controller} controller: {hint}")]
     NoController {
-        /// What asks for it.
+        /// The field that needs the controller.
         field: Field,
-        /// Its name.
+        /// The controller's name.
         controller: String,
-        /// Why there is none.
+        /// Why the controller is missing.
         hint: Hint,
     },
-    /// The kernel does not take a setting.
+    /// The kernel rejects a setting.
     #[error("{field}: write {value:?} to {file}")]
     Set {
-        /// What asks for it.
+        /// The field that the setting comes from.
         field: Field,
-        /// The file below the cgroup.
+        /// The file's name in the cgroup.
         file: String,
-        /// What was written.
+        /// The value that was written.
         value: String,
-        /// What the kernel says.
+        /// The kernel's error.
         source: Errno,
     },
-    /// A limit on memory below what is in use.
+    /// A memory limit below the current usage.
     #[error("{field}: rejecting {what} limit {limit} <= usage {usage}")]
     InUse {
-        /// Which limit.
+        /// The limit's field.
         field: Field,
-        /// What it limits.
+        /// The limited quantity: `memory` or `memory+swap`.
         what: &'static str,
-        /// The limit asked for.
+        /// The requested limit in bytes.
         limit: u64,
-        /// What is in use.
+        /// The current usage in bytes.
         usage: u64,
     },
-    /// The kernel took another value than it was given.
+    /// The kernel stored a different value than the one written.
     #[error("{field}: the {bound} allowed is {taken}")]
     Clamped {
-        /// What asks for it.
+        /// The field that the setting comes from.
         field: Field,
         /// `maximum` or `minimum`.
         bound: &'static str,
-        /// What the kernel made of it.
+        /// The value that the kernel stored.
         taken: u64,
     },
     /// The device filter is not in force.
     #[error("linux.resources.devices: {act}")]
     Devices {
-        /// What was tried.
+        /// The step that failed.
         act: &'static str,
-        /// What the kernel says.
+        /// The kernel's error.
         source: Errno,
     },
-    /// There is no cgroup file system where there always is one.
+    /// No cgroup file system is mounted at a path that always has one.
     #[error("{}: no cgroup file system is mounted there", .0.display())]
     NotMounted(PathBuf),
-    /// A cgroup that is somebody else's (runtime.md, "create": an existing one "MUST be empty").
+    /// A cgroup with processes in it, which another program uses (runtime.md, "create": an existing one "MUST
+    /// be empty").
     #[error("container's cgroup is not empty: {count} process(es) found in {}", path.display())]
     NotEmpty {
-        /// Which.
         path: PathBuf,
-        /// How many processes are in it.
+        /// The number of processes in it.
         count: usize,
     },
-    /// A cgroup in which nothing would run.
+    /// A frozen cgroup, in which no process would run.
     #[error("container's cgroup unexpectedly frozen: {}", .0.display())]
     Frozen(PathBuf),
-    /// The root of a hierarchy, whose limits nobody sets and which nobody removes.
+    /// The root of a hierarchy, which can be neither limited nor removed.
     #[error("linux.cgroupsPath: {0:?} is the root of the cgroup tree")]
     Root(String),
-    /// A cgroup among threads, where processes and their limits cannot be.
+    /// A threaded cgroup, which cannot hold processes with these limits.
     #[error("{}: is a {kind} cgroup, which cannot have these limits", path.display())]
     Threaded {
-        /// Which.
         path: PathBuf,
-        /// The kernel's word for it.
+        /// The kernel's name for its type, from `cgroup.type`.
         kind: String,
     },
-    /// An act on a cgroup as a whole.
+    /// An operation on a whole cgroup failed.
     #[error("{act} {}", path.display())]
     Act {
-        /// What was tried.
+        /// The operation.
         act: &'static str,
-        /// With what.
+        /// Its cgroup or file.
         path: PathBuf,
-        /// What the kernel says.
+        /// The kernel's error.
         source: Errno,
     },
-    /// A file of the kernel's that does not read as it always does.
+    /// A kernel file whose contents do not have the usual form.
     #[error("{}: {text:?} was not expected there", path.display())]
     Unexpected {
-        /// The file.
         path: PathBuf,
-        /// What it says.
+        /// The file's contents.
         text: String,
     },
-    /// It took too long.
+    /// An operation did not finish in time.
     #[error("{act} {}: not done after {seconds} seconds{}", path.display(), Remaining(pids))]
     Deadline {
-        /// What was waited for.
+        /// The operation.
         act: &'static str,
-        /// Of which cgroup.
+        /// Its cgroup.
         path: PathBuf,
-        /// How long.
+        /// The time limit.
         seconds: u64,
-        /// The processes that are still there.
+        /// The processes that are still in the cgroup.
         pids: Vec<i32>,
     },
-    /// Systemd, or the way to it.
+    /// Systemd, or the connection to it, failed.
     #[error(transparent)]
     Systemd(#[from] SystemdError),
-    /// There is no freezer.
+    /// The cgroup has no freezer.
     #[error("freezer not supported: {}", .0.display())]
     NoFreezer(PathBuf),
 }
 
 impl Error {
-    /// What the kernel said, where it was the kernel.
+    /// Returns the kernel's error, if the kernel reported one.
     #[must_use]
     pub fn errno(&self) -> Option<Errno> {
         match self {
@@ -150,7 +147,7 @@ impl Error {
         }
     }
 
-    /// The field of the configuration that it is about.
+    /// Returns the field of the configuration that the error is about.
     #[must_use]
     pub fn field(&self) -> Option<&str> {
         match self {
@@ -165,15 +162,15 @@ impl Error {
         }
     }
 
-    /// Whether it is for want of permission, which a caller without privileges may pass over when no
-    /// limits are asked for.
+    /// Returns whether the error is a lack of permission. A caller without privileges may ignore it if no
+    /// limits are requested.
     #[must_use]
     pub fn is_permission(&self) -> bool {
         matches!(self.errno(), Some(Errno::ACCESS | Errno::PERM | Errno::ROFS))
     }
 
-    /// Whether it says that the kernel leaves a cgroup where it is although no process in it is known: the caller may not
-    /// remove it, or somebody else keeps making cgroups below it. Another try will not help.
+    /// Returns whether a cgroup could not be removed although no process in it is known. The caller may lack
+    /// permission, or another program keeps creating cgroups below it. Another try will not help.
     #[must_use]
     pub fn is_about_an_empty_cgroup(&self) -> bool {
         matches!(self, Self::Deadline { pids, .. } if pids.is_empty())
@@ -184,107 +181,105 @@ impl Error {
     }
 }
 
-/// How long systemd may take for a job.
+/// How long a call or job of systemd may take.
 pub const SYSTEMD_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Bytes that are no message of D-Bus.
+/// Bytes that are not a D-Bus message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("what came from the bus is no message")]
 pub struct Malformed;
 
-/// What can go wrong with systemd.
+/// Errors of systemd and of the bus to it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SystemdError {
-    /// There is no way to it.
+    /// The bus cannot be reached.
     #[error(
         "connect to systemd at {address} (without privileges it takes a session bus: install dbus-user-session)"
     )]
     Connect {
-        /// Where it was looked for.
+        /// The socket's address.
         address: String,
-        /// What the kernel says.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The environment does not say where the bus of the user is.
+    /// The environment does not name the user's bus.
     #[error("no user bus: neither DBUS_SESSION_BUS_ADDRESS nor XDG_RUNTIME_DIR leads to one")]
     NoUserBus,
-    /// The other end does not believe who we are.
+    /// The bus rejects our authentication.
     #[error("the bus refuses us: {0}")]
     Refused(String),
     /// The connection broke.
     #[error("talk to systemd: {act}")]
     Broken {
-        /// What was tried.
+        /// The step that failed.
         act: &'static str,
-        /// What the kernel says.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// What came is no D-Bus.
+    /// The bus sent something that is not D-Bus.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// It took too long.
+    /// Systemd did not answer in time.
     #[error("systemd: {act}: no answer after {} seconds", SYSTEMD_PATIENCE.as_secs())]
     Deadline {
-        /// What was waited for.
+        /// The call or job that was waited for.
         act: String,
     },
-    /// Systemd says no.
+    /// Systemd answered with an error.
     #[error("systemd: {member}: {text} ({name})")]
     Call {
-        /// What was asked for.
+        /// The method that was called.
         member: &'static str,
-        /// The name of the error.
+        /// The D-Bus name of the error.
         name: String,
-        /// What it says.
+        /// The error's message.
         text: String,
     },
-    /// The job came to another end.
+    /// The job did not end with `done`.
     #[error("systemd: unit {unit}: job {result}")]
     Job {
-        /// The unit.
         unit: String,
-        /// How it ended: `failed`, `timeout`, `canceled`.
+        /// The job's result: `failed`, `timeout`, `canceled`.
         result: String,
     },
-    /// A field of the configuration.
+    /// A field of the configuration cannot be passed to systemd.
     #[error("{field}: {reason}")]
     Field {
-        /// Which.
         field: String,
-        /// What is wrong with it.
+        /// A phrase that follows the field in the message.
         reason: String,
     },
 }
 
 impl SystemdError {
-    /// Whether systemd knows a unit of this name already.
+    /// Returns whether systemd already has a unit of this name.
     pub(crate) fn is_unit_exists(&self) -> bool {
         matches!(self, Self::Call { name, .. } if name == "org.freedesktop.systemd1.UnitExists")
     }
 
-    /// Whether it does not know one of this name.
+    /// Returns whether systemd has no unit of this name.
     pub(crate) fn is_no_such_unit(&self) -> bool {
         matches!(self, Self::Call { name, .. } if name == "org.freedesktop.systemd1.NoSuchUnit")
     }
 }
 
-/// Why a cgroup has no such controller.
+/// The reason why a cgroup does not have a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hint {
-    /// Nowhere in this hierarchy.
+    /// The hierarchy does not have the controller at all.
     NotInHierarchy {
-        /// What there is.
+        /// The controllers that the hierarchy has.
         available: Controllers,
     },
-    /// A cgroup above does not pass it on.
+    /// An ancestor does not enable the controller for its children.
     NotEnabled {
-        /// What is passed on.
+        /// The controllers that are enabled.
         available: Controllers,
-        /// What the kernel says to the wish.
+        /// The kernel's error when more were requested.
         errno: Option<Errno>,
     },
-    /// No hierarchy of version 1 with it is mounted.
+    /// No hierarchy of version 1 with the controller is mounted.
     NotMounted,
 }
 
@@ -311,7 +306,7 @@ impl Display for Hint {
     }
 }
 
-/// Pids at the end of a message.
+/// Prints pids at the end of a message.
 struct Remaining<'a>(&'a [i32]);
 
 impl Display for Remaining<'_> {
@@ -324,12 +319,10 @@ impl Display for Remaining<'_> {
     }
 }
 
-/// Something asked for that has no effect here, and why.
+/// A requested setting that has no effect here, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// Where it stands.
     pub field: Field,
-    /// Why it has none.
     pub text: Cow<'static, str>,
 }
 

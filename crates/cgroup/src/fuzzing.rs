@@ -1,4 +1,4 @@
-//! Doors for `fuzz/`, and for nobody else: what reads texts of the kernel, of systemd and of its bus.
+//! Entry points for `fuzz/` only: the parsers of text from the kernel, systemd and the bus.
 
 use crate::error::Error;
 use crate::stats::{Files, Stats, version_1, version_2};
@@ -8,7 +8,7 @@ use crate::{Resources, paths, settings};
 use rustix::fd::OwnedFd;
 use std::path::Path;
 
-/// What is read from a directory of files named as version 2's are, and as version 1's are.
+/// Reads statistics from a directory of files, once named as in version 2 and once as in version 1.
 pub fn statistics(directory: OwnedFd, controllers: &[&str]) -> [Result<Stats, Error>; 2] {
     let path = Path::new("/group");
     let controllers: Vec<_> = controllers.iter().map(|&name| name.to_owned()).collect();
@@ -17,7 +17,7 @@ pub fn statistics(directory: OwnedFd, controllers: &[&str]) -> [Result<Stats, Er
     [first, version_2::read(&directory, path)]
 }
 
-/// Finds trees in mountinfo and our own place in them.
+/// Finds the hierarchies in mountinfo and our own cgroup in them.
 pub fn trees(mountinfo: &str, own: &str) {
     for mount in hierarchies::mounts(mountinfo, own) {
         assert!(!mount.controllers.is_empty());
@@ -27,18 +27,18 @@ pub fn trees(mountinfo: &str, own: &str) {
     }
 }
 
-/// Reads one message of the bus, and writes what it understood.
+/// Parses one message of the bus, serialises it and parses the result again.
 pub fn message(bytes: &[u8]) {
     let Ok(Some(length)) = Message::length(bytes) else { return };
     let Some(bytes) = bytes.get(..length) else { return };
     if let Ok(Some(message)) = Message::read(bytes) {
-        // Who sent it is the bus's to say.
+        // Only the bus sets the sender.
         let message = Message { sender: None, ..message };
         assert_eq!(Message::read(&message.bytes()).ok().flatten(), Some(message));
     }
 }
 
-/// What is written for these resources: never to a file elsewhere.
+/// Checks that the settings for these resources name no file outside the cgroup.
 pub fn settings(resources: &Resources) {
     let second = settings::v2::settings(resources).map(|(settings, _)| settings).unwrap_or_default();
     let first = settings::v1::settings(resources).map(|(settings, _)| settings).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Which version a host has, and one way to use either.
+//! Detects the host's cgroup version, and offers one interface to both.
 
 use crate::error::{Error, Warning};
 use crate::files::oom::OomWatch;
@@ -14,25 +14,25 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-/// Where cgroups are mounted, since there are any.
+/// The mount point of the host's cgroup file systems.
 const MOUNT_POINT: &str = "/sys/fs/cgroup";
 
 /// The cgroup file systems of a host.
 #[derive(Debug)]
 pub enum Layout {
-    /// One tree.
+    /// A single tree of version 2.
     V2(v2::Hierarchy),
-    /// A tree for each controller, and perhaps one of version 2 beside them.
+    /// A tree for each controller, perhaps with a tree of version 2 next to them.
     V1(v1::Hierarchies),
 }
 
 impl CgroupPaths {
-    /// Whether the processes of these cgroups are stopped, in version 2 by whomever. It is asked for whoever looks at
-    /// a container, so only the cgroup that stops them is looked at, and not what is mounted.
+    /// Returns whether the processes of these cgroups are frozen. In version 2, a frozen ancestor counts too.
+    /// Status queries call this, so it reads only the freezer's cgroup and no mounts.
     ///
     /// # Errors
     ///
-    /// If it cannot be read. What is gone is not frozen.
+    /// If the state cannot be read. A removed cgroup is not frozen.
     pub fn is_frozen(&self) -> Result<bool, Error> {
         type IsFrozen = fn(&OwnedFd, &Path) -> Result<bool, Error>;
         let (path, is_frozen): (_, IsFrozen) = match (self.path("freezer"), self.path("")) {
@@ -49,8 +49,8 @@ impl CgroupPaths {
 }
 
 impl Layout {
-    /// Looks at what is mounted. With version 2 alone that is an open and a look at the file system's
-    /// type.
+    /// Detects the cgroup file systems that are mounted. With version 2 alone this costs one open and one
+    /// `fstatfs`.
     ///
     /// # Errors
     ///
@@ -68,14 +68,15 @@ impl Layout {
         Ok(Self::V1(hierarchies))
     }
 
-    /// Where the cgroup of `linux.cgroupsPath` is, or of the container `id` if that says nothing. An
-    /// absolute path counts from the top. Any other counts from the caller's own cgroup in version 1,
-    /// and in version 2 from the one above that: a cgroup with processes, as the caller's is, cannot
-    /// limit those below it.
+    /// Returns the paths for `linux.cgroupsPath`, or for the container `id` if that is not set.
+    ///
+    /// An absolute path starts at the root of the tree. In version 1, a relative path starts at the caller's
+    /// own cgroup. In version 2 it starts at the parent of the caller's cgroup: a cgroup with processes, like
+    /// the caller's, cannot limit its children.
     ///
     /// # Errors
     ///
-    /// If it is the root of a tree, or `/proc` cannot be read.
+    /// If the path is the root of a tree, or `/proc` cannot be read.
     pub fn place(&self, cgroups_path: Option<&str>, id: &str) -> Result<CgroupPaths, Error> {
         match self {
             Self::V1(hierarchies) => hierarchies.place(cgroups_path, id),
@@ -91,12 +92,12 @@ impl Layout {
         }
     }
 
-    /// Makes the cgroups of a place, ready to be given what `resources` says. Ones that are there
-    /// already have to be empty and not frozen.
+    /// Creates the cgroups at `place` with the controllers that `resources` needs. Cgroups that already exist
+    /// must be empty and not frozen.
     ///
     /// # Errors
     ///
-    /// If one cannot be made or is in use; then those that were made are gone again.
+    /// If one cannot be created or is in use. Those that were created are removed again.
     pub fn create(&self, place: &CgroupPaths, resources: &Resources) -> Result<Cgroup, Error> {
         match self {
             Self::V1(hierarchies) => hierarchies.create(place, resources).map(Cgroup::V1),
@@ -104,11 +105,11 @@ impl Layout {
         }
     }
 
-    /// Refuses a place that is somebody else's. One where nothing is yet is nobody's.
+    /// Checks that the cgroups at `place` are empty or do not exist.
     ///
     /// # Errors
     ///
-    /// [`Error::NotEmpty`], and [`Error::Frozen`] where nothing would run.
+    /// [`Error::NotEmpty`], or [`Error::Frozen`] if no process would run in one.
     pub fn check_unused(&self, place: &CgroupPaths) -> Result<(), Error> {
         match self {
             Self::V1(hierarchies) => hierarchies.check_unused(place),
@@ -118,12 +119,12 @@ impl Layout {
         }
     }
 
-    /// The cgroups of a place that somebody else has made, ready to be given what `resources` says: where
-    /// systemd uses not all controllers, those that are missing too.
+    /// Opens the cgroups at `place` that another program created, with the controllers that `resources` needs.
+    /// Creates the ones of controllers that systemd does not use.
     ///
     /// # Errors
     ///
-    /// If one cannot be opened or made.
+    /// If one cannot be opened or created.
     pub fn complete(&self, place: &CgroupPaths, resources: &Resources) -> Result<Cgroup, Error> {
         match self {
             Self::V1(hierarchies) => hierarchies.complete(place, resources).map(Cgroup::V1),
@@ -131,7 +132,7 @@ impl Layout {
         }
     }
 
-    /// The cgroups of a place, if there are any.
+    /// Opens the cgroups at `place`, if any exist.
     ///
     /// # Errors
     ///
@@ -143,7 +144,7 @@ impl Layout {
         }
     }
 
-    /// The names of all cgroups that are beside those of a place, in whichever tree.
+    /// Returns the names of the siblings of the cgroups at `place`, in all trees.
     ///
     /// # Errors
     ///
@@ -158,8 +159,8 @@ impl Layout {
         Ok(names)
     }
 
-    /// Removes the cgroups of a place and those below them, waiting for processes that are ending. It is
-    /// no error if there are none.
+    /// Removes the cgroups at `place` and those below them. Waits for processes that are exiting. Succeeds if
+    /// there are none.
     ///
     /// # Errors
     ///
@@ -172,13 +173,13 @@ impl Layout {
     }
 }
 
-/// The path of a place below the tree's root.
+/// Returns the path of `place` relative to the tree's root.
 fn in_tree<'p>(tree: &v2::Hierarchy, place: &'p CgroupPaths) -> Result<&'p str, Error> {
     let path = place.path("").ok_or_else(|| Error::NotMounted(tree.mount_point().to_owned()))?;
     paths::below(tree.mount_point(), path).ok_or_else(|| Error::NotMounted(path.to_owned()))
 }
 
-/// The caller's own cgroup of version 2.
+/// Returns the caller's own cgroup of version 2.
 fn own_unified() -> Result<String, Error> {
     let path = "/proc/self/cgroup";
     let text = files::text(CWD, path);
@@ -190,13 +191,13 @@ fn own_unified() -> Result<String, Error> {
 /// A container's cgroups.
 #[derive(Debug)]
 pub enum Cgroup {
-    /// One.
+    /// The one cgroup of version 2.
     V2(v2::Cgroup),
-    /// One for each tree.
+    /// One cgroup in each tree.
     V1(v1::Cgroup),
 }
 
-/// The same method of either.
+/// Defines methods that call the method of the same name on either variant.
 macro_rules! either {
     ($($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*) -> $returned:ty;)*) => {$(
         $(#[$doc])*
@@ -210,7 +211,7 @@ macro_rules! either {
 }
 
 impl Cgroup {
-    /// The directory of version 2 that a process can be born in, and needs no moving to.
+    /// Returns the version 2 directory that a process can be spawned into, so that it need not be moved.
     #[must_use]
     pub fn directory(&self) -> Option<BorrowedFd<'_>> {
         match self {
@@ -220,91 +221,90 @@ impl Cgroup {
     }
 
     either! {
-        /// Moves a process into all of them: 0 is the caller. What was born in
-        /// [`directory`](Self::directory) is where it belongs in version 2.
+        /// Moves a process into all of the cgroups; 0 is the caller. A process that was spawned into
+        /// [`directory`](Self::directory) is already in the cgroup of version 2.
         ///
         /// # Errors
         ///
-        /// If it cannot be moved.
+        /// If the process cannot be moved.
         join(pid: i32) -> Result<(), Error>;
-        /// Sets what has to be, or may be, before there is a process.
+        /// Applies the settings that must, or may, be in force before a process exists.
         ///
         /// # Errors
         ///
         /// The first field that cannot be set.
         apply_early(resources: &Resources) -> Result<Vec<Warning>, Error>;
-        /// Sets what could slow down, stop or kill a process that is being set up.
+        /// Applies the settings that could slow down, stop or kill a process during its setup.
         ///
         /// # Errors
         ///
         /// The first field that cannot be set.
         apply_late(resources: &Resources) -> Result<(), Error>;
-        /// Sets all of it on cgroups that are in use. Device rules are left alone.
+        /// Applies all settings except device rules to cgroups that are in use.
         ///
         /// # Errors
         ///
-        /// The first field that cannot be set; what stands before it is set.
+        /// The first field that cannot be set. Those before it stay set.
         update(resources: &Resources) -> Result<Vec<Warning>, Error>;
         /// Puts device rules in force in new cgroups.
         ///
         /// # Errors
         ///
-        /// Without privileges over the host's devices nobody can, and a caller in a user namespace may
-        /// pass over it.
+        /// If the caller has no privileges over the host's devices. A caller in a user namespace may ignore it.
         set_devices(rules: &[devices::Rule]) -> Result<(), Error>;
-        /// The processes in them and below.
+        /// Returns the processes in the cgroups and below them.
         ///
         /// # Errors
         ///
-        /// If they cannot be read.
+        /// If the processes cannot be read.
         pids() -> Result<Vec<i32>, Error>;
-        /// Stops their processes, and returns when they have stopped.
+        /// Freezes all processes, and returns when they have stopped.
         ///
         /// # Errors
         ///
-        /// [`Error::Deadline`] if one does not in time; then all go on.
+        /// [`Error::Deadline`] if a process does not stop in time. Then all of them are thawed.
         freeze(patience: Duration) -> Result<(), Error>;
-        /// Lets their processes go on.
+        /// Thaws all processes.
         ///
         /// # Errors
         ///
         /// If the freezer cannot be written to.
         thaw() -> Result<(), Error>;
-        /// Kills their processes, frozen ones too. They may not have ended yet.
+        /// Kills all processes, frozen ones too. They may still be exiting when this returns.
         ///
         /// # Errors
         ///
-        /// If one cannot be killed.
+        /// If a process cannot be killed.
         kill() -> Result<(), Error>;
-        /// Sends a signal to each of their processes.
+        /// Sends a signal to each process.
         ///
         /// # Errors
         ///
-        /// If one cannot be sent to, other than because it has ended.
+        /// If a process cannot be signalled, unless it has exited.
         signal(signal: Signal) -> Result<(), Error>;
-        /// Returns when there is no process in them or below.
+        /// Returns when the cgroups and those below them are empty.
         ///
         /// # Errors
         ///
-        /// [`Error::Deadline`] with those that still are.
+        /// [`Error::Deadline`] with the processes that are still there.
         wait_empty(patience: Duration) -> Result<(), Error>;
-        /// What their processes use.
+        /// Returns the resource usage of the processes.
         ///
         /// # Errors
         ///
-        /// If a file cannot be read or does not read as it always does.
+        /// If a file cannot be read or does not have the usual form.
         stats() -> Result<Stats, Error>;
-        /// Something that becomes ready when memory runs out.
+        /// Returns a descriptor that becomes ready when memory runs out.
         ///
         /// # Errors
         ///
-        /// If there is no memory controller here.
+        /// If the memory controller is missing.
         watch_oom() -> Result<OomWatch, Error>;
-        /// How often the kernel has killed one of their processes for want of memory.
+        /// Returns how many of the processes the OOM killer has killed.
         ///
         /// # Errors
         ///
-        /// If it cannot be read.
+        /// If the count cannot be read.
         oom_kills() -> Result<u64, Error>;
     }
 }

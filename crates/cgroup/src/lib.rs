@@ -1,16 +1,16 @@
-//! Cgroups: made, limited, watched and removed, in version 2, version 1 and through systemd.
+//! Creates, limits, watches and removes cgroups: version 2, version 1, and through systemd.
 //!
 //! ```no_run
 //! use husk_cgroup::{Layout, Resources};
 //! use std::time::Duration;
 //!
 //! let layout = Layout::detect()?;
-//! // Plain data, for the record that is written before the cgroup exists.
+//! // The paths are plain data: record them before the cgroup exists.
 //! let place = layout.place(Some("/engine/container"), "container")?;
 //! let resources = Resources { pids_limit: Some(100), ..Resources::default() };
 //! let cgroup = layout.create(&place, &resources)?;
 //! let warnings = cgroup.apply_early(&resources)?;
-//! // Here a process is born in `cgroup.directory()`, or joins: cgroup.join(pid)?
+//! // Here a process is spawned into `cgroup.directory()`, or joins: cgroup.join(pid)?
 //! cgroup.apply_late(&resources)?;
 //! cgroup.kill()?;
 //! layout.remove(&place, Duration::from_secs(10))?;
@@ -18,12 +18,12 @@
 //! # Ok::<(), husk_cgroup::Error>(())
 //! ```
 //!
-//! [`Resources`] is what is asked for, in the words of the OCI specification. `settings/v2.rs` and
-//! `settings/v1.rs` make of it a flat list of what to write where; `settings/mod.rs` writes it. Below a
-//! directory's descriptor everything is found by relative names.
+//! [`Resources`] holds the limits under the names of the OCI specification. `settings/v2.rs` and
+//! `settings/v1.rs` turn it into a flat list of files and values, which `settings/mod.rs` writes. All files are
+//! opened by names relative to a directory's descriptor.
 //!
-//! What is absent: nothing here knows what a container is, nothing prints, and no process is started.
-//! What is left out because it has no meaning here is a [`Warning`], returned.
+//! This crate knows nothing about containers, prints nothing and starts no process. For each setting that has
+//! no effect here, it returns a [`Warning`].
 
 #![forbid(unsafe_code)]
 

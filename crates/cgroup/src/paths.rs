@@ -1,38 +1,38 @@
-//! Where a container's cgroup is, of what a configuration calls it.
+//! Resolves the configuration's cgroup path to directories.
 //!
-//! Lexical only: the kernel's cgroup trees hold no symlinks, and nothing here looks at them. Whatever
-//! `..` a path has, it never leads out of the tree.
+//! This is purely lexical: cgroup trees hold no symlinks, and nothing here reads the file system. No `..` leads
+//! out of the tree.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Where a container's cgroups are: plain data, to be kept. A directory for each controller of version
-/// 1, by its name, and one of version 2, which has none.
+/// The directories of a container's cgroups, as plain data that can be recorded. Each controller of version 1
+/// has a directory under its name. The directory of version 2 has the empty name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CgroupPaths(BTreeMap<String, PathBuf>);
 
 impl CgroupPaths {
-    /// Paths that were recorded earlier.
+    /// Wraps paths that were recorded earlier.
     #[must_use]
     pub const fn new(directories: BTreeMap<String, PathBuf>) -> Self {
         Self(directories)
     }
 
-    /// The directories, for keeping.
+    /// Returns the directories by controller, for recording.
     #[must_use]
     pub const fn directories(&self) -> &BTreeMap<String, PathBuf> {
         &self.0
     }
 
-    /// The directory of this controller.
+    /// Returns the directory of `controller`; the empty name is version 2.
     #[must_use]
     pub fn path(&self, controller: &str) -> Option<&Path> {
         self.0.get(controller).map(PathBuf::as_path)
     }
 
-    /// Each directory once: controllers may share one.
+    /// Returns each directory once: controllers may share one.
     pub(crate) fn distinct(&self) -> impl Iterator<Item = &Path> {
         let mut seen: Vec<&Path> = Vec::new();
         self.0.values().map(PathBuf::as_path).filter(move |path| {
@@ -45,7 +45,7 @@ impl CgroupPaths {
     }
 }
 
-/// `path` without `.`, `..` and doubled slashes, relative to the top: `..` at the top stays there.
+/// Returns `path` relative to the root, without `.`, `..` and doubled slashes. `..` at the root stays there.
 #[must_use]
 pub fn clean(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
@@ -59,18 +59,18 @@ pub fn clean(path: &str) -> String {
     parts.join("/")
 }
 
-/// The cgroup, relative to the top of its hierarchy, that `wanted` names: an absolute path counts from
-/// the top, any other from `base`. Nothing said is the container's id below `base`.
+/// Returns the cgroup that `wanted` names, relative to the root of its hierarchy. An absolute path starts at
+/// the root, a relative one at `base`. Without a path it is the container's id below `base`.
 pub(crate) fn resolve(wanted: Option<&str>, id: &str, base: &str) -> String {
     let wanted = wanted.filter(|path| !path.is_empty());
     match wanted {
         Some(path) if path.starts_with('/') => clean(path),
-        // Cleaned by itself first: `..` does not lead out of the base either.
+        // Cleaned by itself first, so that `..` does not lead out of the base either.
         path => join(&clean(base), &clean(path.unwrap_or(id))),
     }
 }
 
-/// One path below another.
+/// Joins two paths; either may be empty.
 pub(crate) fn join(base: &str, path: &str) -> String {
     match (base.trim_end_matches('/'), path.trim_matches('/')) {
         ("", path) => path.to_owned(),
@@ -79,8 +79,7 @@ pub(crate) fn join(base: &str, path: &str) -> String {
     }
 }
 
-/// The path of a controller's cgroup in the text of `/proc/PID/cgroup`; of version 2's if the
-/// controller has no name.
+/// Returns the path of a controller's cgroup from the text of `/proc/PID/cgroup`. The empty name is version 2.
 pub(crate) fn own<'t>(text: &'t str, controller: &str) -> Option<&'t str> {
     text.lines().find_map(|line| {
         let (_, rest) = line.split_once(':')?;
@@ -89,17 +88,17 @@ pub(crate) fn own<'t>(text: &'t str, controller: &str) -> Option<&'t str> {
     })
 }
 
-/// What is above: `a/b` of `a/b/c`.
+/// Returns the parent: `a/b` for `a/b/c`.
 pub(crate) fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
-/// The last name of a path.
+/// Returns the last component of a path.
 pub(crate) fn name(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
-/// `path` relative to `top`, if it is below it.
+/// Returns `path` relative to `top`, if it is below it.
 pub(crate) fn below<'p>(top: &Path, path: &'p Path) -> Option<&'p str> {
     path.strip_prefix(top).ok().and_then(Path::to_str)
 }

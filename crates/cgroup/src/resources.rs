@@ -1,8 +1,7 @@
-//! What a group of processes may use: plain data, in the words of the OCI specification.
+//! Resource limits as plain data, under the names of the OCI specification.
 //!
-//! An `Option` is there where nothing said is something else than zero said: an update changes what
-//! it names and leaves alone what it does not. What a number means to a kernel is not decided here
-//! but in `settings/v2.rs` and `settings/v1.rs`.
+//! A field is an `Option` if leaving it out differs from zero: an update leaves unset fields as they are.
+//! `settings/v2.rs` and `settings/v1.rs` translate the numbers for the kernel.
 
 use crate::devices::Rule;
 use std::collections::BTreeMap;
@@ -10,14 +9,14 @@ use std::collections::BTreeMap;
 /// `linux.resources`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resources {
-    /// `devices`, in their order. They are looked at when a cgroup is made and never by an update,
-    /// which would undo what a hook has allowed since.
+    /// `devices`, in order. They are applied when a cgroup is created. An update ignores them: it would undo
+    /// what a hook has allowed since.
     pub devices: Vec<Rule>,
     /// `memory`.
     pub memory: Memory,
     /// `cpu`.
     pub cpu: Cpu,
-    /// `pids.limit`: -1 is no limit, and 0 is one.
+    /// `pids.limit`: -1 means unlimited; 0 is a limit.
     pub pids_limit: Option<i64>,
     /// `blockIO`.
     pub block_io: BlockIo,
@@ -27,33 +26,33 @@ pub struct Resources {
     pub network: Network,
     /// `rdma`, by the device's name.
     pub rdma: BTreeMap<String, Rdma>,
-    /// `unified`: files of a version 2 cgroup, and what is written to them after all else.
+    /// `unified`: files of a version 2 cgroup and their values, written after everything else.
     pub unified: BTreeMap<String, String>,
 }
 
-/// `linux.resources.memory`, in bytes; -1 is no limit.
+/// `linux.resources.memory`, in bytes; -1 means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// `limit`.
     pub limit: Option<i64>,
     /// `reservation`.
     pub reservation: Option<i64>,
-    /// `swap`: of memory and swap together.
+    /// `swap`: the sum of memory and swap.
     pub swap: Option<i64>,
     /// `swappiness`.
     pub swappiness: Option<u64>,
     /// `disableOOMKiller`.
     pub disable_oom_killer: bool,
-    /// `checkBeforeUpdate`: a limit below what is in use is refused.
+    /// `checkBeforeUpdate`: an update rejects a limit below the current usage.
     pub check_before_update: bool,
 }
 
-/// `linux.resources.cpu`, times in microseconds.
+/// `linux.resources.cpu`, with times in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cpu {
     /// `shares`.
     pub shares: Option<u64>,
-    /// `quota`: -1 is no limit.
+    /// `quota`: -1 means unlimited.
     pub quota: Option<i64>,
     /// `period`.
     pub period: Option<u64>,
@@ -65,9 +64,9 @@ pub struct Cpu {
     pub realtime_runtime: Option<i64>,
     /// `realtimePeriod`.
     pub realtime_period: Option<u64>,
-    /// `cpus`, a list.
+    /// `cpus`: a list such as `0-3,5`.
     pub cpus: Option<String>,
-    /// `mems`, a list.
+    /// `mems`: a list such as `0-1`.
     pub mems: Option<String>,
 }
 
@@ -90,7 +89,7 @@ pub struct BlockIo {
     pub write_operations: Vec<Throttle>,
 }
 
-/// One of `weightDevice`.
+/// An entry of `weightDevice`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WeightDevice {
     /// `major`.
@@ -103,21 +102,21 @@ pub struct WeightDevice {
     pub leaf_weight: Option<u16>,
 }
 
-/// One of `throttle*Device`.
+/// An entry of `throttle*Device`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throttle {
     /// `major`.
     pub major: i64,
     /// `minor`.
     pub minor: i64,
-    /// `rate`, a second.
+    /// `rate`, per second.
     pub rate: u64,
 }
 
-/// One of `linux.resources.hugepageLimits`.
+/// An entry of `linux.resources.hugepageLimits`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HugepageLimit {
-    /// `pageSize`: `2MB`.
+    /// `pageSize`, such as `2MB`.
     pub page_size: String,
     /// `limit`, in bytes.
     pub limit: u64,
@@ -128,11 +127,11 @@ pub struct HugepageLimit {
 pub struct Network {
     /// `classID`.
     pub class_id: Option<u32>,
-    /// `priorities`: the name of an interface and its priority.
+    /// `priorities`: pairs of interface name and priority.
     pub priorities: Vec<(String, u32)>,
 }
 
-/// One of `linux.resources.rdma`.
+/// An entry of `linux.resources.rdma`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rdma {
     /// `hcaHandles`.
@@ -142,7 +141,7 @@ pub struct Rdma {
 }
 
 impl Resources {
-    /// What of it is set in those controllers of version 1 that are wanted.
+    /// Returns a copy with only the settings of version 1 controllers for which `wanted` is true.
     pub(crate) fn only(&self, wanted: impl Fn(&str) -> bool) -> Self {
         let mut only = self.clone();
         let Cpu { cpus, mems, .. } = &self.cpu;
@@ -176,14 +175,14 @@ impl Resources {
         only
     }
 
-    /// Whether memory is limited, so that processes may be killed for using it.
+    /// Returns whether memory is limited, so that the OOM killer may kill processes.
     #[must_use]
     pub fn limits_memory(&self) -> bool {
         self.memory != Memory::default() || self.unified.keys().any(|file| file.starts_with("memory."))
     }
 
-    /// Whether there is a limit among them that needs a cgroup. Device rules do not count: without
-    /// privileges they cannot be had, and without privileges there are no devices to be opened.
+    /// Returns whether any limit needs a cgroup. Device rules do not count: an unprivileged caller can neither
+    /// set them nor open devices.
     #[must_use]
     pub fn has_limits(&self) -> bool {
         let Self { devices: _, memory, cpu, pids_limit, block_io, hugepage_limits, network, rdma, unified } =

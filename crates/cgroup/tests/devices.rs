@@ -1,4 +1,4 @@
-//! Device rules: the program against what they mean, and both against the kernel.
+//! Tests device programs against the rules' meaning, and both against the kernel.
 
 use crate::support::{V1, V2, need};
 use husk_cgroup::devices::{
@@ -8,7 +8,7 @@ use husk_cgroup::{Cgroup, Resources};
 use husk_spawn::{Command, Stdio};
 use rustix::fd::BorrowedFd;
 
-/// Numbers that look random and are the same each time (xorshift64).
+/// An xorshift64 generator with a fixed seed.
 struct Random(u64);
 
 impl Random {
@@ -23,7 +23,7 @@ impl Random {
         self.next() % end
     }
 
-    /// Few different numbers, so that rules meet; one that is negative to the program.
+    /// Returns one of a few numbers, so that rules overlap; `u32::MAX` is negative in the program.
     fn number(&mut self) -> u32 {
         [0, 1, 2, u32::MAX][usize::try_from(self.below(4)).unwrap()]
     }
@@ -77,12 +77,12 @@ fn what_allows_everything_is_no_program() {
     assert!(matches!(compile(&[]), Ok(Program::Instructions(_))));
 }
 
-/// Whether a process in the cgroup can do this, asked of one that tries.
+/// Returns whether a process in the cgroup can run the program without `EPERM`.
 fn can(cgroup: &dyn Fn(&mut Command), program: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);
     cgroup(&mut command);
     let null = || Stdio::null();
-    // What it says: a denial is EPERM.
+    // A denial shows in the error message for EPERM.
     let output =
         command.args(arguments).stdin(null()).stdout(null()).stderr(Stdio::piped()).output().unwrap();
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -122,13 +122,13 @@ fn the_kernel_opens_what_rules_allow() {
     assert!(can(&it, READ_ZERO.0, READ_ZERO.1));
     assert!(!can(&it, WRITE_ZERO.0, WRITE_ZERO.1));
     assert!(!can(&it, READ_FULL.0, READ_FULL.1));
-    // A hole in what an earlier rule allows, and in place of the first filter: else it would still
-    // deny the other device.
+    // A hole in what an earlier rule allows. The new filter must replace the first one, which would still deny
+    // the other device.
     cgroup.replace_devices(&[null, character(true, None, "rw"), character(false, Some(5), "r")]).unwrap();
     assert!(!can(&it, READ_ZERO.0, READ_ZERO.1));
     assert!(can(&it, WRITE_ZERO.0, WRITE_ZERO.1));
     assert!(can(&it, READ_FULL.0, READ_FULL.1));
-    // What runtimes put there.
+    // The devices that runtimes provide.
     cgroup.replace_devices(&built_in()).unwrap();
     assert!(can(&it, READ_ZERO.0, READ_ZERO.1));
     cgroup.replace_devices(&[null]).unwrap();
@@ -144,12 +144,12 @@ fn filters_are_replaced_and_do_not_pile_up() {
     let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
     need!(rustix::process::geteuid().is_root().then_some(()), "needs root");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
-    // Two, as if somebody else had put one there: both must allow.
+    // Two filters, as if another program had attached one: both must allow.
     cgroup.set_devices(&[character(true, None, "rw")]).unwrap();
     cgroup.set_devices(&[character(true, Some(3), "rw")]).unwrap();
     let it = born_in(cgroup.directory());
     assert!(!can(&it, READ_ZERO.0, READ_ZERO.1));
-    // The kernel takes 64.
+    // The kernel accepts 64 filters.
     for _ in 0..100 {
         cgroup.replace_devices(&[character(true, None, "rw")]).unwrap();
     }

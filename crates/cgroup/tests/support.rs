@@ -1,4 +1,4 @@
-//! What these tests share: cgroups of their own, and processes in them.
+//! Shared helpers: temporary cgroups, and processes in them.
 
 use husk_cgroup::{CgroupPaths, Layout, v2};
 use husk_spawn::{Child, Command, Stdio};
@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use std::{fs, process, thread};
 
-/// Longer than anything here takes.
+/// Longer than any step of these tests takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Ends the test if the machine lacks something.
+/// Skips the test if the machine lacks something.
 macro_rules! need {
     ($found:expr, $($reason:tt)*) => {
         match $found {
@@ -28,22 +28,21 @@ macro_rules! need {
 }
 pub(crate) use need;
 
-/// To the real standard error: what the print macros write is kept back from tests that pass.
+/// Writes to the real standard error: the test harness captures the print macros' output.
 pub(crate) fn tell_skipped(reason: Arguments<'_>) {
     let test = thread::current();
     let line = format!("skipped: {reason} ({})\n", test.name().unwrap_or("test"));
     std::io::stderr().write_all(line.as_bytes()).expect("standard error");
 }
 
-/// A name that no other test has.
+/// Returns a name that no other test uses.
 pub(crate) fn name() -> String {
     husk_deadline::watch(&[]);
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     format!("husk-cgroup-test-{}-{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A tree of version 2, if there is one in which we may make cgroups, and a name in it that is removed
-/// when dropped.
+/// A tree of version 2 in which we may create cgroups, and a name in it. Its cgroup is removed on drop.
 pub(crate) struct V2 {
     pub(crate) tree: v2::Hierarchy,
     pub(crate) name: String,
@@ -67,7 +66,7 @@ impl V2 {
         fs::read_to_string(self.path(file)).expect(file).trim_end().to_owned()
     }
 
-    /// Whether the tree has this controller.
+    /// Returns `Some` if the tree has this controller.
     pub(crate) fn has(&self, controller: &str) -> Option<()> {
         let list = fs::read_to_string(self.tree.mount_point().join("cgroup.controllers")).expect("a list");
         list.split_whitespace().any(|name| name == controller).then_some(())
@@ -83,7 +82,7 @@ impl Drop for V2 {
     }
 }
 
-/// A place in the trees of version 1, removed when dropped.
+/// Paths in the trees of version 1, whose cgroups are removed on drop.
 pub(crate) struct V1 {
     pub(crate) layout: Layout,
     pub(crate) place: CgroupPaths,
@@ -97,7 +96,7 @@ impl V1 {
         Some(Self { layout, place })
     }
 
-    /// Whether a tree has this controller.
+    /// Returns `Some` if a tree has this controller.
     pub(crate) fn has(&self, controller: &str) -> Option<()> {
         self.place.path(controller).map(drop)
     }
@@ -120,7 +119,7 @@ impl Drop for V1 {
     }
 }
 
-/// A process that reads until its input ends, which is when this is dropped.
+/// A process that reads until its input ends, which is on drop.
 pub(crate) struct Reader {
     pub(crate) child: Child,
     _input: OwnedFd,

@@ -1,4 +1,4 @@
-//! Cgroups on the kernel that there is: whatever is mounted is used, and what is not is skipped.
+//! Tests cgroups on the running kernel. Tests are skipped if their hierarchy is not mounted.
 
 mod devices;
 mod support;

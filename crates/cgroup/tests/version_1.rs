@@ -1,4 +1,4 @@
-//! Version 1: the same as for version 2, in as many trees as there are.
+//! Tests version 1 like version 2, in every tree that is mounted.
 
 use crate::support::{PATIENCE, Reader, V1, need};
 use husk_cgroup::resources::{Cpu, HugepageLimit, Memory};
@@ -57,7 +57,7 @@ fn memory_and_swap_are_raised_and_lowered_together() {
     let memory = Memory { limit: Some(-1), ..Memory::default() };
     cgroup.update(&Resources { memory, ..Resources::default() }).unwrap();
     assert!(v1.read("memory", "memory.memsw.limit_in_bytes").parse::<u64>().unwrap() > 1 << 60);
-    // Memory above memory and swap together is nothing that any order makes possible.
+    // No order of writes allows a memory limit above the limit of memory and swap.
     let memory = Memory { limit: Some(64 << 20), swap: Some(32 << 20), ..Memory::default() };
     let error = cgroup.update(&Resources { memory, ..Resources::default() }).unwrap_err().to_string();
     assert!(error.starts_with("linux.resources.memory."), "{error}");
@@ -104,7 +104,7 @@ fn a_process_joins_every_tree() {
     assert!(error.starts_with("container's cgroup is not empty: 1 process(es)"), "{error}");
     let error = v1.layout.remove(&v1.place, Duration::ZERO).unwrap_err();
     assert!(matches!(&error, Error::Deadline { pids, .. } if *pids == [reader.pid()]), "{error}");
-    // What could be removed is gone, nothing that the process is in.
+    // Only cgroups without the process have been removed.
     cgroup.kill().unwrap();
     assert_eq!(reader.child.wait().unwrap().signal(), Some(9));
     cgroup.wait_empty(PATIENCE).unwrap();
@@ -187,7 +187,7 @@ fn a_fork_beyond_the_limit_fails_and_time_is_counted() {
     let cgroup = v1.layout.create(&v1.place, &resources).unwrap();
     cgroup.apply_late(&resources).unwrap();
     let procs = v1.place.path("pids").unwrap().join("cgroup.procs");
-    // `:` in a subshell forks, and there may be no second process.
+    // `:` in a subshell forks, which the limit of one process forbids.
     let script = format!("echo $$ >{}; (:)", procs.display());
     let mut command = husk_spawn::Command::new("sh");
     let output = command.args(["-c", &script]).stderr(husk_spawn::Stdio::piped()).output().unwrap();
@@ -211,7 +211,7 @@ fn memory_beyond_the_limit_kills_and_is_counted() {
     };
     assert!(!is_ready());
     let procs = v1.place.path("memory").unwrap().join("cgroup.procs");
-    // One line that does not end, which tail has to keep. Without a limit it would take half a gigabyte.
+    // tail must keep the whole line, which never ends. Without a limit it would use half a gigabyte.
     let script = format!("echo $$ >{} && head -c 512M /dev/zero | tail -n1 >/dev/null", procs.display());
     let mut command = husk_spawn::Command::new("sh");
     let output = command.args(["-c", &script]).stderr(husk_spawn::Stdio::piped()).output().unwrap();
@@ -232,7 +232,7 @@ fn a_quota_is_counted_when_it_is_used_up() {
     let cgroup = v1.layout.create(&v1.place, &resources).unwrap();
     cgroup.apply_late(&resources).unwrap();
     let procs = v1.place.path("cpu").unwrap().join("cgroup.procs");
-    // Work until the kernel says that there was too much of it.
+    // Works until the kernel reports throttling.
     let stat = procs.with_file_name("cpu.stat");
     let work = format!("while ! grep -q '^nr_throttled [1-9]' {}; do :; done", stat.display());
     let script = format!("echo $$ >{} && {work}", procs.display());

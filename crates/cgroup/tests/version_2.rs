@@ -1,4 +1,4 @@
-//! Version 2: made, limited, filled, frozen, killed, removed.
+//! Tests version 2: creating, limiting, filling, freezing, killing and removing cgroups.
 
 use crate::support::{PATIENCE, Reader, V2, need};
 use husk_cgroup::resources::{Cpu, HugepageLimit, Memory};
@@ -18,7 +18,7 @@ fn a_process_is_born_in_a_cgroup_and_the_cgroup_goes_when_it_has_gone() {
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     let mut reader = Reader::born_in(cgroup.directory());
     assert_eq!(cgroup.pids().unwrap(), [reader.pid()]);
-    // Not while it is in use, and the message says by whom.
+    // Fails while the cgroup is in use, and the message names the process.
     let error = v2.tree.remove(&v2.name, Duration::ZERO).unwrap_err();
     assert!(matches!(&error, Error::Deadline { pids, .. } if *pids == [reader.pid()]));
     assert!(error.to_string().ends_with(&format!("; processes in it: {}", reader.pid())), "{error}");
@@ -28,7 +28,7 @@ fn a_process_is_born_in_a_cgroup_and_the_cgroup_goes_when_it_has_gone() {
     assert_eq!(reader.child.wait().unwrap().signal(), Some(9));
     v2.tree.remove(&v2.name, PATIENCE).unwrap();
     assert!(v2.tree.find(&v2.name).unwrap().is_none());
-    // What is gone is no error to remove.
+    // Removing a cgroup that is gone succeeds.
     v2.tree.remove(&v2.name, Duration::ZERO).unwrap();
 }
 
@@ -69,12 +69,12 @@ fn a_controller_that_is_not_there_is_named_with_the_field() {
     let expected =
         "linux.resources.cpu.quota: this cgroup has no cpu controller: the kernel has none in this";
     assert!(error.starts_with(expected), "{error}");
-    // The same by a name of the kernel's own.
+    // The same for a file of the kernel in `unified`.
     let resources =
         Resources { unified: [("cpu.weight".to_owned(), "1".to_owned())].into(), ..Resources::default() };
     let error = cgroup.apply_early(&resources).unwrap_err().to_string();
     assert!(error.starts_with("linux.resources.unified.cpu.weight: this cgroup has no cpu"), "{error}");
-    // And by one that no kernel has.
+    // The same for a controller that no kernel has.
     let resources =
         Resources { unified: [("nonsense.x".to_owned(), "1".to_owned())].into(), ..Resources::default() };
     let error = cgroup.apply_late(&resources).unwrap_err().to_string();
@@ -97,7 +97,7 @@ fn a_value_that_the_kernel_refuses_is_named_with_the_field() {
 fn a_cgroup_in_use_or_frozen_is_refused() {
     let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
-    // An empty one may be used again.
+    // An empty cgroup may be used again.
     v2.tree.create(&v2.name, &Resources::default()).unwrap();
     let reader = Reader::born_in(cgroup.directory());
     let error = v2.tree.create(&v2.name, &Resources::default()).unwrap_err().to_string();
@@ -156,7 +156,7 @@ fn cgroups_below_go_with_the_one_above() {
     let reader = Reader::born_in(inner.directory());
     assert_eq!(cgroup.pids().unwrap(), [reader.pid()]);
     cgroup.kill().unwrap();
-    // Nobody waits for it here: removal does.
+    // Without waiting here: the removal waits for the process.
     v2.tree.remove(&v2.name, PATIENCE).unwrap();
     assert!(!fs::exists(v2.path("")).unwrap());
 }
@@ -216,7 +216,7 @@ fn threads_have_no_place_for_limits_of_domains() {
     let error = v2.tree.create(&below, &hugepages(0)).unwrap_err().to_string();
     assert!(error.ends_with("is a domain invalid cgroup, which cannot have these limits"), "{error}");
     assert!(!fs::exists(v2.path("threads/new")).unwrap());
-    // Without them it can be one of the threads.
+    // Without these limits the cgroup can become threaded.
     v2.tree.create(&below, &Resources::default()).unwrap();
     assert_eq!(v2.read("threads/new/cgroup.type"), "threaded");
 }

@@ -1,10 +1,9 @@
-//! Architectures: the names a configuration may list, and what this kernel runs of them.
+//! The architectures that a configuration may list, and those that the kernel runs.
 
-/// An architecture that a configuration may list: those of runtime-spec 1.3, and libseccomp's
-/// `NATIVE`.
+/// An architecture that a configuration may list: those of runtime-spec 1.3, and libseccomp's `NATIVE`.
 ///
-/// Listing one that the kernel cannot run is no error and costs nothing: no instruction is made for
-/// it. (libseccomp refuses architectures of the other byte order.)
+/// An architecture that the kernel cannot run is not an error and adds no instructions. (libseccomp rejects
+/// architectures of the other byte order.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Arch {
@@ -35,7 +34,7 @@ pub enum Arch {
 }
 
 impl Arch {
-    /// All of them, with the name that a configuration gives them.
+    /// All architectures with their names in a configuration.
     pub const NAMES: [(&'static str, Self); 24] = [
         ("SCMP_ARCH_NATIVE", Self::Native),
         ("SCMP_ARCH_X86", Self::X86),
@@ -63,13 +62,13 @@ impl Arch {
         ("SCMP_ARCH_RISCV64", Self::Riscv64),
     ];
 
-    /// The architecture with this name in a configuration.
+    /// Returns the architecture with this name in a configuration.
     #[must_use]
     pub fn from_oci(name: &str) -> Option<Self> {
         Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, arch)| *arch)
     }
 
-    /// What makes system calls in its way, if husk knows the numbers of these.
+    /// Returns the ABI of this architecture, if husk knows its system call numbers.
     pub(crate) fn abi(self, machine: &Machine) -> Option<Abi> {
         match self {
             Self::Native => Some(machine.native),
@@ -83,39 +82,39 @@ impl Arch {
     }
 }
 
-/// A way to make system calls: an architecture whose numbers are known here.
+/// A system call ABI whose numbers this crate knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Abi {
     /// 64-bit x86.
     X86_64,
     /// 32-bit x86.
     X86,
-    /// x86-64 with 32-bit pointers. The kernel says `AUDIT_ARCH_X86_64` for it and sets
-    /// bit 30 in the number.
+    /// x86-64 with 32-bit pointers. The kernel reports `AUDIT_ARCH_X86_64` for it and sets bit 30 of the
+    /// number.
     X32,
     /// 64-bit ARM.
     Aarch64,
-    /// 32-bit ARM, its embedded ABI.
+    /// 32-bit ARM with the embedded ABI.
     Arm,
 }
 
-/// What marks the numbers of x32's calls (`__X32_SYSCALL_BIT`).
+/// The bit that marks x32 system call numbers (`__X32_SYSCALL_BIT`).
 pub(crate) const X32_BIT: u32 = 0x4000_0000;
 
-/// How many bits of an argument count.
+/// How many bits of an argument are compared.
 ///
-/// The kernel shows 64-bit arguments on every architecture, but a 32-bit program has no way to set
-/// the upper half; libseccomp compares only the lower one there, x32 included.
+/// The kernel shows 64-bit arguments on every architecture, but a 32-bit program cannot set the upper half.
+/// There libseccomp compares only the lower half, on x32 too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
-    /// The lower half.
+    /// The lower 32 bits.
     Word32,
-    /// All.
+    /// All 64 bits.
     Word64,
 }
 
 impl Abi {
-    /// What the kernel says for it in `seccomp_data.arch` (`AUDIT_ARCH_*` of `<linux/audit.h>`).
+    /// Returns the kernel's value in `seccomp_data.arch` (`AUDIT_ARCH_*` of `<linux/audit.h>`).
     #[must_use]
     pub const fn audit_arch(self) -> u32 {
         match self {
@@ -126,7 +125,7 @@ impl Abi {
         }
     }
 
-    /// How many bits of its arguments count.
+    /// Returns how many bits of an argument are compared.
     #[must_use]
     pub const fn width(self) -> Width {
         match self {
@@ -135,7 +134,7 @@ impl Abi {
         }
     }
 
-    /// Its name in a decision table.
+    /// Returns the name in a decision table.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -147,7 +146,7 @@ impl Abi {
         }
     }
 
-    /// The lowest and the highest number that may be one of its calls.
+    /// Returns the lowest and the highest number that the ABI's calls may have.
     pub(crate) const fn numbers(self) -> (u32, u32) {
         match self {
             Self::X86_64 => (0, X32_BIT - 1),
@@ -156,8 +155,8 @@ impl Abi {
         }
     }
 
-    /// The number below which new calls are added. What an ABI has above says nothing about how new
-    /// a profile is: ARM's private calls (`__ARM_NR_BASE`), and those that x32 has numbered apart
+    /// Returns the number below which Linux adds new calls. Numbers above do not show how new a profile is:
+    /// they are ARM's private calls (`__ARM_NR_BASE`) and x32's separate ones
     /// (arch/x86/entry/syscalls/syscall_64.tbl).
     pub(crate) const fn growth_limit(self) -> u32 {
         match self {
@@ -168,18 +167,18 @@ impl Abi {
     }
 }
 
-/// What the kernel runs.
+/// The ABIs that the kernel runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// The ABI of this program. A profile holds for it whether it lists it or not.
+    /// The ABI of the calling program. A profile always applies to it, listed or not.
     pub native: Abi,
-    /// The others that the kernel may run: not in every configuration of it, so [`Machine::without`]
-    /// takes out those it is known not to run.
+    /// The other ABIs that the kernel may run. Kernels can be built without them; [`Machine::without`] removes
+    /// one that is known to be missing.
     pub others: Vec<Abi>,
 }
 
 impl Machine {
-    /// A machine of which nothing but the native ABI is known.
+    /// Creates a machine with the native ABI and all others that its kernel may run.
     #[must_use]
     pub fn new(native: Abi) -> Self {
         let others = match native {
@@ -190,7 +189,7 @@ impl Machine {
         Self { native, others }
     }
 
-    /// The same machine with a kernel that does not run `abi`.
+    /// Removes an ABI that the kernel does not run.
     #[must_use]
     pub fn without(mut self, abi: Abi) -> Self {
         self.others.retain(|other| *other != abi);

@@ -1,11 +1,11 @@
-//! From the decision table to the program.
+//! Generates the program from the decision table.
 //!
-//! A jump in a program goes forward only, and a conditional one by 255 instructions at most. So the
-//! program is made from its end to its beginning: when an instruction is made, whatever it jumps to
-//! has its place already, and where that is too far, a step between is put right behind the
-//! instruction: a copy of the answer, or an unconditional jump, which later instructions may use too.
+//! Jumps go forwards only, and conditional jumps by at most 255 instructions. So the program is generated from
+//! its end to its start: when an instruction is emitted, the positions of its targets are known. If a target is
+//! too far, a copy of the answer or an unconditional jump is placed right behind the instruction. Later
+//! instructions may use it too.
 //!
-//! Nothing here decides what happens to a call.
+//! All decisions about calls are made before, in the table.
 
 use crate::arch::Width;
 use crate::error::Error;
@@ -15,15 +15,15 @@ use crate::rules::{Test, Then};
 use crate::table::{Decision, DecisionId, Range, Section, Table};
 
 impl Table {
-    /// The program that does what the table says.
+    /// Generates the program for the table.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLong`], if the kernel would not take it.
+    /// [`Error::TooLong`], if the kernel would reject it.
     pub fn program(&self) -> Result<Program, Error> {
         let mut assembler = Assembler::default();
         let mut foreign = Target::Return(Action::KillThread.value());
-        // From the last to the first, as everything here.
+        // From the last to the first, because the program is generated backwards.
         let spaces: Vec<_> =
             self.sections.chunk_by(|one, other| one.abi.audit_arch() == other.abi.audit_arch()).collect();
         for sections in spaces.into_iter().rev() {
@@ -42,19 +42,19 @@ impl Table {
     }
 }
 
-/// What a branch of the tree over numbers ends in.
+/// A leaf of the tree over numbers.
 struct Leaf {
     first: u32,
     decision: DecisionId,
-    /// Single numbers for which something else is decided.
+    /// Single numbers with another decision.
     exceptions: Vec<(u32, DecisionId)>,
 }
 
-/// How many exceptions a leaf may have. An exception costs one instruction, where two more leaves
-/// would cost two; but exceptions are tried one after the other.
+/// The most exceptions in a leaf. An exception costs one instruction; two leaves in its place would cost two.
+/// But exceptions are tried one after the other.
 const EXCEPTIONS: usize = 3;
 
-/// The leaves of a tree over the numbers of sections that share an `AUDIT_ARCH`.
+/// Returns the leaves for the numbers of sections that share an `AUDIT_ARCH`.
 fn leaves(sections: &[Section]) -> Vec<Leaf> {
     let mut leaves: Vec<Leaf> = Vec::new();
     let ranges: Vec<_> = sections.iter().flat_map(|section| &section.ranges).copied().collect();
@@ -67,7 +67,7 @@ fn leaves(sections: &[Section]) -> Vec<Leaf> {
                 leaf.exceptions.push((*first, *decision));
                 ranges = &rest[1..];
             }
-            // Where one section ends and the next begins.
+            // The border between two sections.
             (Some(leaf), _) if leaf.decision == *decision => ranges = rest,
             _ => {
                 leaves.push(Leaf { first: *first, decision: *decision, exceptions: Vec::new() });
@@ -78,30 +78,30 @@ fn leaves(sections: &[Section]) -> Vec<Leaf> {
     leaves
 }
 
-/// Where a jump goes.
+/// The target of a jump.
 #[derive(Clone, Copy)]
 enum Target {
-    /// To an answer, wherever one is.
+    /// Any instruction that returns this answer.
     Return(u32),
-    /// To an instruction, counted from the end of the program.
+    /// An instruction, counted from the end of the program.
     At(usize),
 }
 
-/// A program that is being made.
+/// A partial program.
 #[derive(Default)]
 struct Assembler {
-    /// Its instructions, the last one first.
+    /// The instructions, the last one first.
     backwards: Vec<Instruction>,
-    /// Where the nearest copy of each answer is.
+    /// The position of the nearest copy of each answer.
     answers: Vec<(u32, usize)>,
-    /// Where the nearest jump to an instruction is that was too far away.
+    /// Distant instructions, with the position of the nearest unconditional jump to each.
     stepping_stones: Vec<(usize, usize)>,
-    /// Where the tests of a decision are.
+    /// The position of each decision's tests.
     tests: Vec<(DecisionId, usize)>,
 }
 
 impl Assembler {
-    /// Tells numbers apart; expects the number in `A`.
+    /// Emits the bisection of numbers; expects the number in `A`.
     fn tree(&mut self, table: &Table, leaves: &[Leaf]) -> Target {
         if let [leaf] = leaves {
             let mut target = self.decision(table, leaf.decision);
@@ -134,7 +134,7 @@ impl Assembler {
         }
     }
 
-    /// Tests in their order; if none decides, `otherwise`.
+    /// Emits tests in order; `otherwise` follows if none matches.
     fn tests(&mut self, tests: &[Test], width: Width, otherwise: Target) -> Target {
         tests.iter().rev().fold(otherwise, |otherwise, test| {
             let then = match &test.then {
@@ -155,7 +155,7 @@ impl Assembler {
     ) -> Target {
         use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, MaskedEqual, NotEqual};
         let (high, low) = (offset::high(argument), offset::low(argument));
-        // A half whose bits do not count is not looked at.
+        // A half without compared bits is not loaded.
         let mask = match comparison {
             MaskedEqual { mask, .. } => mask,
             _ => u64::MAX,
@@ -183,7 +183,7 @@ impl Assembler {
         }
     }
 
-    /// Is a word of the arguments this in the bits of the mask?
+    /// Compares a word of the arguments with `value`, in the bits of the mask.
     fn equal(&mut self, word: u32, mask: u32, value: u32, yes: Target, no: Target) -> Target {
         let branch = match (mask, value) {
             (0, _) => return yes,
@@ -197,7 +197,7 @@ impl Assembler {
         self.load(word, branch)
     }
 
-    /// Is an argument greater than this, or at least this?
+    /// Tests whether an argument is greater than `value`, or at least `value`.
     fn ordered(
         &mut self,
         argument: u8,
@@ -222,7 +222,7 @@ impl Assembler {
         self.straight(code::LOAD, offset, next)
     }
 
-    /// An instruction that goes on to the next.
+    /// Emits an instruction that continues with the next one.
     fn straight(&mut self, code: u16, k: u32, next: Target) -> Target {
         if self.distance(next) != Some(0) {
             self.step(next);
@@ -231,7 +231,7 @@ impl Assembler {
     }
 
     fn branch(&mut self, code: u16, k: u32, yes: Target, no: Target) -> Target {
-        // A step that is put behind the instruction for one way makes the other longer.
+        // A step that is inserted for one target moves the other further away.
         loop {
             match (self.near(yes), self.near(no)) {
                 (Some(jt), Some(jf)) => return self.push(Instruction { code, jt, jf, k }),
@@ -241,12 +241,12 @@ impl Assembler {
         }
     }
 
-    /// How far a target is from the next instruction, if a conditional jump goes so far.
+    /// Returns the distance to a target, if a conditional jump can reach it.
     fn near(&self, target: Target) -> Option<u8> {
         self.distance(target).and_then(|distance| u8::try_from(distance).ok())
     }
 
-    /// How many instructions are between the next one and a target, or what leads there.
+    /// Returns the number of instructions between the next one and a target, or a jump to it.
     fn distance(&self, target: Target) -> Option<usize> {
         let place = match target {
             Target::Return(value) => find(&self.answers, value)?,
@@ -257,7 +257,7 @@ impl Assembler {
         Some(self.backwards.len() - 1 - place)
     }
 
-    /// Brings a target within reach of the next instruction.
+    /// Inserts an answer or a jump, so that the next instruction can reach the target.
     fn step(&mut self, target: Target) {
         let place = self.backwards.len();
         match target {
@@ -291,7 +291,7 @@ fn remember<K: Copy + PartialEq>(places: &mut Vec<(K, usize)>, key: K, place: us
     }
 }
 
-/// The upper and the lower half.
+/// Returns the upper and the lower half.
 #[expect(clippy::cast_possible_truncation, reason = "that is what is wanted")]
 const fn halves(value: u64) -> (u32, u32) {
     ((value >> 32) as u32, value as u32)

@@ -1,56 +1,57 @@
-//! What can be wrong with a profile, and what is odd about one.
+//! Errors and warnings about a profile.
 
 use crate::Abi;
 
-/// Why a profile cannot become a program. The words follow the field that is named in them.
+/// The reason why a profile cannot become a program. Each message begins with the field that it is about.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The listener would have to decide about the calls that hand it over.
+    /// `SCMP_ACT_NOTIFY` is the default action: the calls that hand over the listener would wait for it.
     #[error("linux.seccomp.defaultAction: SCMP_ACT_NOTIFY cannot be the default")]
     NotifyByDefault,
-    /// The same, for the one call that runc and crun do not allow to be notified.
+    /// `SCMP_ACT_NOTIFY` for `write`, which may be needed to hand over the listener. runc and crun reject it
+    /// too.
     #[error("linux.seccomp.syscalls[{rule}]: SCMP_ACT_NOTIFY cannot be used for the write syscall")]
     NotifyWrite {
-        /// The entry.
+        /// The index of the entry in `syscalls`.
         rule: usize,
     },
-    /// Two entries disagree about the same calls.
+    /// Two entries have different actions for the same call and conditions.
     #[error(
         "linux.seccomp.syscalls[{rule}].args: an earlier entry has another action for {call} under \
          these conditions (on {})", abi.name()
     )]
     Conflict {
-        /// The later entry.
+        /// The index of the later entry in `syscalls`.
         rule: usize,
-        /// The call.
+        /// The call's name.
         call: &'static str,
-        /// Where the conditions are the same; on others they may differ in an argument's upper half.
+        /// An ABI on which the conditions are equal. On others they may differ in an argument's upper half.
         abi: Abi,
     },
-    /// The kernel takes no program so long.
+    /// The program is longer than the kernel accepts.
     #[error(
         "linux.seccomp.syscalls: {length} instructions, and the kernel takes {}",
         crate::MAX_INSTRUCTIONS
     )]
     TooLong {
-        /// Its length.
+        /// Its length in instructions.
         length: usize,
     },
 }
 
-/// Something that was left out.
+/// A part of the profile that is ignored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
-    /// A name that no architecture has a call for: mistaken, or newer than husk. The rule holds for
+    /// A name that is not a call of any architecture: a mistake, or newer than husk. The rule still applies to
     /// its other names.
     #[error("linux.seccomp.syscalls[{rule}].names: unknown system call {name:?} ignored")]
     UnknownCall {
-        /// The entry.
+        /// The index of the entry in `syscalls`.
         rule: usize,
-        /// The name.
+        /// The unknown name.
         name: String,
     },
-    /// The kernel refuses the flag without a listener, where it would have no meaning.
+    /// The kernel rejects this flag without a listener.
     #[error("linux.seccomp.flags: SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV ignored without SCMP_ACT_NOTIFY")]
     NothingToReceive,
 }

@@ -1,23 +1,22 @@
-//! Runs a program as the kernel would: for tests, and for whoever wants to know beforehand what a
-//! filter will say about a call.
+//! Interprets a program like the kernel, for tests and for callers that want to predict a filter's answer.
 
 use crate::program::{Instruction, code};
 
-/// `struct seccomp_data`: a call as a filter sees it.
+/// `struct seccomp_data`: the data about a call that a filter sees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Data {
-    /// The number.
+    /// The system call number.
     pub number: u32,
     /// `AUDIT_ARCH_*`.
     pub arch: u32,
-    /// Where the call was made.
+    /// The address of the call's instruction.
     pub instruction_pointer: u64,
-    /// The arguments.
+    /// The six arguments.
     pub arguments: [u64; 6],
 }
 
 impl Data {
-    /// The word at an offset, if the structure has one there.
+    /// Returns the word at an offset, if it is aligned and in bounds.
     fn word(&self, offset: u32) -> Option<u32> {
         let half = |value: u64| {
             let halves = value.to_le_bytes();
@@ -37,17 +36,17 @@ impl Data {
     }
 }
 
-/// Why the kernel would not have taken a program: this instruction of it is unknown, reads or jumps
-/// out of bounds.
+/// The reason why the kernel would reject a program: the instruction at this index is unknown, or reads or
+/// jumps out of bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("instruction {0} is none that a filter may have")]
 pub struct Fault(pub usize);
 
-/// What the program returns for the call.
+/// Returns the program's answer for the call.
 ///
 /// # Errors
 ///
-/// See [`Fault`]. No program that is made here has one.
+/// [`Fault`]. Programs from this crate never cause one.
 pub fn run(program: &[Instruction], data: &Data) -> Result<u32, Fault> {
     let (mut accumulator, mut at) = (0_u32, 0_usize);
     loop {

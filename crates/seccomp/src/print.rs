@@ -1,4 +1,4 @@
-//! The decision table as text: what `husk plan --seccomp` shows, and what golden tests compare.
+//! Prints the decision table. `husk plan --seccomp` shows this text, and golden tests compare it.
 //!
 //! ```text
 //! x86_64
@@ -16,13 +16,13 @@ use crate::syscalls;
 use crate::table::{Decision, ENOSYS, Presence, Range, Section, Table};
 use core::fmt::{self, Display, Formatter};
 
-/// How wide the column of numbers is.
+/// The width of the column of numbers.
 const NUMBERS: usize = 13;
 
-/// How wide the column of actions is.
+/// The width of the column of actions.
 const ACTIONS: usize = 17;
 
-/// So many calls of a range are named one by one.
+/// The largest number of calls in a range that are all named.
 const NAMED: usize = 4;
 
 impl Display for Table {
@@ -72,7 +72,7 @@ impl Table {
     }
 }
 
-/// One line for each way through the tests that ends in an action.
+/// Prints one line for each path through the tests that ends in an action.
 fn print_tests(f: &mut Formatter<'_>, tests: &[Test], before: &mut Vec<Condition>) -> fmt::Result {
     for Test { condition, then } in tests {
         before.push(*condition);
@@ -88,7 +88,7 @@ fn print_tests(f: &mut Formatter<'_>, tests: &[Test], before: &mut Vec<Condition
     Ok(())
 }
 
-/// The numbers of a range, as the ABI counts them.
+/// The numbers of a range, without x32's bit.
 struct Numbers(Abi, Range);
 
 impl Display for Numbers {
@@ -106,7 +106,7 @@ impl Display for Numbers {
     }
 }
 
-/// A number, in the base it is usually written in.
+/// A number, in decimal if it is small and hexadecimal otherwise.
 struct Number(u32);
 
 impl Display for Number {
@@ -115,10 +115,10 @@ impl Display for Number {
     }
 }
 
-/// The calls of a range.
+/// The names of the calls in a range.
 struct Calls<'a> {
     names: &'a [(u32, &'static str)],
-    /// Whether the profile knows of no call so new.
+    /// Whether the range is newer than all calls in the profile.
     newer: bool,
 }
 
@@ -154,7 +154,7 @@ impl Display for Action {
     }
 }
 
-/// The error numbers that profiles use. (For others a reader has errno(1).)
+/// The names of the error numbers that profiles use. For others see errno(1).
 const ERRNOS: &[(u16, &str)] = &[
     (1, "EPERM"),
     (2, "ENOENT"),

@@ -1,4 +1,4 @@
-//! What a configuration asks for, in plain types. `bundle` fills them from `linux.seccomp`.
+//! A configuration's seccomp profile in plain types. `bundle` fills them from `linux.seccomp`.
 
 use crate::Arch;
 use core::ops::BitOr;
@@ -16,56 +16,56 @@ pub struct Profile {
     pub rules: Vec<Rule>,
 }
 
-/// One entry of `syscalls`.
+/// An entry of `syscalls`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// `names`. What is no call of any architecture is left out, with a warning.
+    /// `names`. A name that is not a call of any architecture is ignored with a warning.
     pub names: Vec<String>,
     /// `action`, with `errnoRet`.
     pub action: Action,
-    /// `args`: all must hold. If two are about the same argument, one is enough: that is how runc
-    /// and crun read such an entry, because libseccomp takes no two conditions on one argument.
+    /// `args`: all must match. If two are on the same argument, any condition of the entry suffices. runc and
+    /// crun read it that way, because libseccomp allows one condition per argument.
     pub conditions: Vec<Condition>,
 }
 
-/// What happens to a call.
+/// The kernel's action on a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Action {
-    /// The thread ends; `SCMP_ACT_KILL` is the same.
+    /// Ends the thread. `SCMP_ACT_KILL` is the same.
     #[default]
     KillThread,
-    /// The process ends.
+    /// Ends the process.
     KillProcess,
-    /// The thread gets `SIGSYS`.
+    /// Sends `SIGSYS` to the thread.
     Trap,
-    /// The call returns this error number.
+    /// Makes the call return this error number.
     Errno(u16),
-    /// A tracer is told, with this number; without one the call returns `ENOSYS`.
+    /// Notifies a tracer with this number. Without a tracer the call returns `ENOSYS`.
     Trace(u16),
-    /// The call is made and logged.
+    /// Makes the call and logs it.
     Log,
-    /// The call is made.
+    /// Makes the call.
     Allow,
-    /// Whoever holds the listener decides.
+    /// Lets the process that holds the listener decide.
     Notify,
 }
 
-/// Why an action cannot be.
+/// The reason why an action is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAction {
     /// No action has this name.
     #[error("unknown action")]
     Unknown,
-    /// An error number for an action that has no use for it. The specification wants this refused.
+    /// An `errnoRet` for an action that does not return it, which the specification forbids.
     #[error("the action takes no errnoRet")]
     Errno,
 }
 
-/// `EPERM`, what an action returns that may say an error number and does not.
+/// The `errnoRet` of an action that takes one, if the configuration does not set it.
 const EPERM: u32 = 1;
 
 impl Action {
-    /// All names that a configuration gives to actions.
+    /// All names of actions in a configuration.
     pub const NAMES: [&'static str; 9] = [
         "SCMP_ACT_ALLOW",
         "SCMP_ACT_ERRNO",
@@ -78,13 +78,13 @@ impl Action {
         "SCMP_ACT_TRAP",
     ];
 
-    /// The action with this name in a configuration, and with the `errnoRet` beside it.
+    /// Returns the action with this name in a configuration. `errno` is the entry's `errnoRet`.
     ///
     /// # Errors
     ///
     /// See [`BadAction`].
     pub fn from_oci(name: &str, errno: Option<u32>) -> Result<Self, BadAction> {
-        // libseccomp keeps the lower sixteen bits as well.
+        // libseccomp also keeps only the lower 16 bits.
         let data = (errno.unwrap_or(EPERM) & 0xffff) as u16;
         let action = match name {
             "SCMP_ACT_ERRNO" => return Ok(Self::Errno(data)),
@@ -100,7 +100,7 @@ impl Action {
         if errno.is_some() { Err(BadAction::Errno) } else { Ok(action) }
     }
 
-    /// What a program returns for it (`SECCOMP_RET_*` of `<linux/seccomp.h>`, and the data).
+    /// Returns the filter's return value (`SECCOMP_RET_*` of `<linux/seccomp.h>`, with the data).
     #[must_use]
     pub const fn value(self) -> u32 {
         match self {
@@ -116,7 +116,7 @@ impl Action {
     }
 }
 
-/// One entry of `args`.
+/// An entry of `args`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Condition {
     /// `index`.
@@ -132,46 +132,46 @@ pub struct Argument(u8);
 impl Argument {
     pub(crate) const FIRST: Self = Self(0);
 
-    /// The argument with this index, if a call has so many.
+    /// Returns the argument with this index, if it is below six.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "less than six")]
     pub const fn new(index: u32) -> Option<Self> {
         if index < 6 { Some(Self(index as u8)) } else { None }
     }
 
-    /// Its index.
+    /// Returns the index.
     #[must_use]
     pub const fn index(self) -> u8 {
         self.0
     }
 }
 
-/// What an argument must be. Numbers are without sign.
+/// The condition on an argument. Numbers are unsigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
-    /// Anything but this.
+    /// Not equal to this value.
     NotEqual(u64),
-    /// Less.
+    /// Less than this value.
     Less(u64),
-    /// Less, or the same.
+    /// Less than or equal to this value.
     LessOrEqual(u64),
-    /// The same.
+    /// Equal to this value.
     Equal(u64),
-    /// The same, or more.
+    /// Greater than or equal to this value.
     GreaterOrEqual(u64),
-    /// More.
+    /// Greater than this value.
     Greater(u64),
-    /// The same in the bits of the mask.
+    /// Equal to the value in the bits of the mask.
     MaskedEqual {
-        /// The bits that count.
+        /// The bits that are compared.
         mask: u64,
-        /// What they must be. Bits outside the mask do not matter, here neither.
+        /// Their value. Bits outside the mask are ignored.
         value: u64,
     },
 }
 
 impl Comparison {
-    /// All names that a configuration gives to comparisons.
+    /// All names of comparisons in a configuration.
     pub const NAMES: [&'static str; 7] = [
         "SCMP_CMP_EQ",
         "SCMP_CMP_GE",
@@ -182,7 +182,7 @@ impl Comparison {
         "SCMP_CMP_NE",
     ];
 
-    /// The comparison with this name in a configuration, and with `value` and `valueTwo` beside it.
+    /// Returns the comparison with this name in a configuration, with the entry's `value` and `valueTwo`.
     #[must_use]
     pub fn from_oci(name: &str, value: u64, value_two: u64) -> Option<Self> {
         Some(match name {
@@ -197,7 +197,7 @@ impl Comparison {
         })
     }
 
-    /// Whether an argument is what it must be.
+    /// Returns whether the argument matches.
     #[must_use]
     pub const fn holds(self, argument: u64) -> bool {
         match self {
@@ -212,26 +212,26 @@ impl Comparison {
     }
 }
 
-/// Flags of seccomp(2), the bits that the kernel gave them.
+/// Flags of seccomp(2), with the kernel's bits.
 ///
-/// The default is what runc and crun take where a configuration has no `flags` at all:
-/// [`Flags::SPEC_ALLOW`]. An empty list is [`Flags::NONE`].
+/// The default is [`Flags::SPEC_ALLOW`], as in runc and crun for a configuration without `flags`. An empty list
+/// in the configuration means [`Flags::NONE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flags(u32);
 
 impl Flags {
-    /// None.
+    /// No flags.
     pub const NONE: Self = Self(0);
-    /// Every action but `ALLOW` is logged.
+    /// Logs every action except `ALLOW`.
     pub const LOG: Self = Self(1 << 1);
-    /// Mitigations against speculative store bypass are not switched on.
+    /// Leaves mitigations against speculative store bypass disabled.
     pub const SPEC_ALLOW: Self = Self(1 << 2);
-    /// The call returns a listener. No configuration says so; a rule with `NOTIFY` does.
+    /// Makes seccomp(2) return a listener. A rule with `NOTIFY` sets this flag; a configuration cannot name it.
     pub const NEW_LISTENER: Self = Self(1 << 3);
-    /// A call that the listener has received can only be interrupted by a fatal signal.
+    /// Once the listener has received a call, only fatal signals can interrupt it.
     pub const WAIT_KILLABLE_RECV: Self = Self(1 << 5);
 
-    /// All names that a configuration gives to flags.
+    /// All names of flags in a configuration.
     pub const NAMES: [&'static str; 4] = [
         "SECCOMP_FILTER_FLAG_LOG",
         "SECCOMP_FILTER_FLAG_SPEC_ALLOW",
@@ -239,7 +239,7 @@ impl Flags {
         "SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV",
     ];
 
-    /// The flag with this name in a configuration. `TSYNC` is none: there is one thread.
+    /// Returns the flag with this name in a configuration. `TSYNC` is [`Flags::NONE`]: there is one thread.
     #[must_use]
     pub fn from_oci(name: &str) -> Option<Self> {
         Some(match name {
@@ -251,19 +251,19 @@ impl Flags {
         })
     }
 
-    /// Their bits.
+    /// Returns the kernel's bits.
     #[must_use]
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// Whether all of `other` are among them.
+    /// Returns whether all flags of `other` are set.
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// These without `other`.
+    /// Returns the flags without those of `other`.
     #[must_use]
     pub(crate) const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)

@@ -1,28 +1,28 @@
-//! The rules about one call: which of them count, and in which order they are tried. This is where
-//! libseccomp's meaning is made; the crate's documentation has it in words.
+//! Decides which rules for a call take effect, and in which order they are tried. This implements libseccomp's
+//! semantics, which the crate's documentation describes.
 
 use crate::arch::Width;
 use crate::profile::{Action, Comparison, Condition, Rule};
 
-/// A condition, and what follows if it holds.
+/// A condition, and the consequence if it matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Test {
-    /// The condition; its numbers fit the width.
+    /// The condition, with numbers truncated to the ABI's width.
     pub condition: Condition,
-    /// What follows.
+    /// The consequence.
     pub then: Then,
 }
 
-/// What follows a condition that holds.
+/// The consequence of a matching condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// The end.
+    /// Decides the call.
     Action(Action),
-    /// More tests. If none of them holds, the one beside the first is next.
+    /// Tries more tests. If none of them matches, the test after this one is tried.
     Tests(Vec<Test>),
 }
 
-/// A rule's conditions, in the order of their arguments. Several lists are alternatives.
+/// Returns a rule's conditions, sorted by argument. Several lists are alternatives.
 pub(crate) fn alternatives(rule: &Rule) -> Vec<Vec<Condition>> {
     let mut all = rule.conditions.clone();
     all.sort_by_key(|condition| condition.argument);
@@ -32,7 +32,7 @@ pub(crate) fn alternatives(rule: &Rule) -> Vec<Vec<Condition>> {
     vec![all]
 }
 
-/// The condition in as many bits as count, unless it holds always.
+/// Truncates a condition to the compared bits; `None` if it then always matches.
 pub(crate) fn narrow(condition: Condition, width: Width) -> Option<Condition> {
     use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, MaskedEqual, NotEqual};
     let bits = match width {
@@ -52,10 +52,10 @@ pub(crate) fn narrow(condition: Condition, width: Width) -> Option<Condition> {
     Some(Condition { comparison, ..condition })
 }
 
-/// Two rules disagree.
+/// Two rules have different actions for the same conditions.
 pub(crate) struct Conflict;
 
-/// Adds a rule to those of a number.
+/// Adds a rule to the tests for a number.
 pub(crate) fn add(tests: &mut Vec<Test>, chain: &[Condition], action: Action) -> Result<(), Conflict> {
     if holds_with(tests, chain, action) {
         return Ok(());
@@ -64,7 +64,7 @@ pub(crate) fn add(tests: &mut Vec<Test>, chain: &[Condition], action: Action) ->
     insert(tests, chain, action)
 }
 
-/// Whether a rule with this action holds wherever all these conditions do.
+/// Returns whether a rule with this action already matches whenever all these conditions do.
 fn holds_with(tests: &[Test], chain: &[Condition], action: Action) -> bool {
     tests.iter().any(|test| {
         let Some(place) = chain.iter().position(|condition| *condition == test.condition) else {
@@ -77,7 +77,7 @@ fn holds_with(tests: &[Test], chain: &[Condition], action: Action) -> bool {
     })
 }
 
-/// Removes the rules with this action that hold only where all these conditions do.
+/// Removes the rules with this action that match only if all these conditions do.
 fn remove_with(tests: &mut Vec<Test>, chain: &[Condition], action: Action) {
     tests.retain_mut(|test| {
         let chain = match chain {
@@ -100,9 +100,9 @@ fn insert(level: &mut Vec<Test>, chain: &[Condition], action: Action) -> Result<
         if test.condition == *condition {
             return match &mut test.then {
                 Then::Tests(tests) if !rest.is_empty() => insert(tests, rest, action),
-                // An earlier rule holds wherever this one does.
+                // An earlier rule matches whenever this one does.
                 Then::Action(_) if !rest.is_empty() => Ok(()),
-                // Of the earlier rules those with the same action have been removed.
+                // Earlier rules with the same action have been removed.
                 _ => Err(Conflict),
             };
         }
@@ -123,7 +123,7 @@ fn new_test(condition: Condition, rest: &[Condition], action: Action) -> Test {
     Test { condition, then }
 }
 
-/// Of two conditions the one with the higher rank is tested first; of equals the earlier.
+/// Returns the rank of a condition. Higher ranks are tested first; of equal ranks, the earlier rule's.
 fn rank(condition: Condition) -> (u8, u8, u64) {
     use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, MaskedEqual, NotEqual};
     let (kind, value) = match condition.comparison {
@@ -134,7 +134,7 @@ fn rank(condition: Condition) -> (u8, u8, u64) {
     (condition.argument.index(), kind, value)
 }
 
-/// What the first test decides that holds and leads to an action.
+/// Returns the action of the first test that matches and leads to one.
 pub(crate) fn first_that_holds(tests: &[Test], width: Width, arguments: &[u64; 6]) -> Option<Action> {
     tests.iter().find_map(|Test { condition, then }| {
         let argument = arguments[usize::from(condition.argument.index())];

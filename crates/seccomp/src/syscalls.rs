@@ -1,30 +1,29 @@
-//! The system calls by name and by number. The facts are in `syscalls.txt`, which says where they
-//! are from; they are read while this is compiled, into tables without a pointer, so that a static
-//! binary has nothing to relocate.
+//! System calls by name and by number. `syscalls.txt` holds the data and names its sources. It is parsed at
+//! compile time, into tables without pointers, so that a static binary needs no relocations for them.
 
 use crate::{Abi, arch::X32_BIT};
 
 static TEXT: &str = include_str!("syscalls.txt");
 
-/// The number of a call that an ABI does not have.
+/// Marks a call that an ABI does not have.
 const ABSENT: u32 = u32::MAX;
 
-/// A call. A copy of a line of `syscalls.txt`.
+/// A system call: one line of `syscalls.txt`.
 pub(crate) struct Call {
-    /// Where its name is in the text.
+    /// The start and length of its name in the text.
     name: (u16, u8),
-    /// Its number in each ABI, in the order of [`Abi`].
+    /// Its number in each ABI, in the order of [`Abi`], or [`ABSENT`].
     numbers: [u32; 5],
-    /// The call of x86 that does the same with a selector as its first argument.
+    /// The x86 call that does the same with a selector as its first argument.
     multiplexed: Option<Multiplexed>,
 }
 
-/// A call of 32-bit x86 that stands for several.
+/// A 32-bit x86 call that multiplexes several calls.
 #[derive(Clone, Copy)]
 pub(crate) struct Multiplexed {
-    /// `socketcall` or `ipc`.
+    /// The number of `socketcall` or `ipc`.
     pub(crate) number: u32,
-    /// Its first argument.
+    /// The value of its first argument.
     pub(crate) selector: u8,
 }
 
@@ -32,7 +31,7 @@ const COUNT: usize = count();
 
 static CALLS: [Call; COUNT] = parse();
 
-/// The index of each call, at its name's hash or the next free place behind it; else [`FREE`].
+/// A hash table with linear probing: the index of each call in [`CALLS`], or [`FREE`].
 static INDEX: [u16; PLACES] = index();
 
 const PLACES: usize = (COUNT * 2).next_power_of_two();
@@ -40,7 +39,7 @@ const PLACES: usize = (COUNT * 2).next_power_of_two();
 const FREE: u16 = u16::MAX;
 
 impl Call {
-    /// The call with this name on any architecture.
+    /// Returns the call with this name on any architecture.
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         let mut place = hash(name.as_bytes(), 0, name.len());
         loop {
@@ -52,33 +51,33 @@ impl Call {
         }
     }
 
-    /// Its name.
+    /// Returns the call's name.
     pub(crate) fn name(&self) -> &'static str {
         let start = usize::from(self.name.0);
         &TEXT[start..start + usize::from(self.name.1)]
     }
 
-    /// Its number, if the ABI has it.
+    /// Returns the call's number, if the ABI has it.
     pub(crate) fn number(&self, abi: Abi) -> Option<u32> {
         let number = self.numbers[abi as usize];
         let bit = if abi == Abi::X32 { X32_BIT } else { 0 };
         (number != ABSENT).then_some(number | bit)
     }
 
-    /// The call that does the same with a selector, if the ABI has such a thing.
+    /// Returns the call that does the same with a selector, if the ABI has one.
     pub(crate) fn multiplexed(&self, abi: Abi) -> Option<Multiplexed> {
         if abi == Abi::X86 { self.multiplexed } else { None }
     }
 }
 
-/// Name and number of every call of an ABI, by number. A number may have two names.
+/// Returns number and name of every call of an ABI, sorted by number. A number may have two names.
 pub(crate) fn by_number(abi: Abi) -> Vec<(u32, &'static str)> {
     let mut calls: Vec<_> = CALLS.iter().filter_map(|call| Some((call.number(abi)?, call.name()))).collect();
     calls.sort_unstable();
     calls
 }
 
-/// Where the line that starts at `position` ends.
+/// Returns the end of the line that starts at `position`.
 const fn line_end(position: usize) -> usize {
     let text = TEXT.as_bytes();
     let mut end = position;
@@ -136,7 +135,7 @@ const fn parse() -> [Call; COUNT] {
     calls
 }
 
-/// Where a name is to be looked for: the hash of Fowler, Noll and Vo.
+/// Returns the FNV-1a hash of a name, as a position in [`INDEX`].
 const fn hash(text: &[u8], start: usize, end: usize) -> usize {
     let (mut hash, mut position) = (0x811c_9dc5_u32, start);
     while position < end {
@@ -220,7 +219,7 @@ mod tests {
         assert!(accept.multiplexed(Abi::Arm).is_none());
     }
 
-    // A number that two calls share would make one of two rules unreachable.
+    // If two calls shared a number, one of their rules would be unreachable.
     #[test]
     fn only_aliases_share_a_number() {
         for abi in [Abi::X86_64, Abi::X86, Abi::X32, Abi::Aarch64, Abi::Arm] {

@@ -1,7 +1,7 @@
-//! The decision table: for every number of every architecture, what happens to the call.
+//! The decision table: what happens to a call, for every number of every architecture.
 //!
-//! The table is all that [`emit`](crate::emit) sees, and what a person reads. What the rules of a
-//! profile mean for one number is in [`rules`].
+//! [`emit`](crate::emit) sees nothing but the table, and `husk plan --seccomp` prints it. The meaning of a
+//! profile's rules for a single number is in [`rules`].
 
 use crate::arch::{Abi, Machine, Width};
 use crate::error::{Error, Warning};
@@ -10,83 +10,81 @@ use crate::profile::{Action, Argument, Comparison, Condition, Flags, Profile, Ru
 use crate::rules::{self, Test};
 use crate::syscalls::Call;
 
-/// `ENOSYS`, the same number wherever husk runs.
+/// The same number on all architectures that husk runs on.
 pub(crate) const ENOSYS: u16 = 38;
 
-/// What happens to every call.
+/// The decision for every system call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// What happens where no rule holds.
+    /// The action if no rule matches.
     pub default_action: Action,
-    /// How the filter is to be installed.
+    /// The flags to install the filter with.
     pub flags: Flags,
-    /// The architectures, the native one first, x32 right behind it. The thread that makes a call of
-    /// any other is killed.
+    /// The architectures: the native one first, then x32. A call of any other kills its thread.
     pub sections: Vec<Section>,
-    /// What ranges refer to. All differ.
+    /// The distinct decisions that ranges refer to.
     decisions: Vec<Decision>,
 }
 
-/// The calls of one architecture.
+/// The decisions for one ABI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// The architecture.
+    /// The ABI.
     pub abi: Abi,
-    /// Why it is here.
+    /// The reason why the table has this section.
     pub presence: Presence,
-    /// The highest number that the profile names, where new calls are added.
+    /// The highest number that the profile names, in the range where Linux adds new calls.
     pub newest: Option<u32>,
-    /// All its numbers, in order, without a gap. Neighbours differ.
+    /// All numbers of the ABI, in order and without gaps. Neighbours have different decisions.
     pub ranges: Vec<Range>,
 }
 
-/// Why a table has a section.
+/// The reason why a table has a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// It is native, or the profile lists it.
     Listed,
-    /// Its numbers are among those of another: x32 in the eyes of an x86-64 kernel.
+    /// The profile does not list it, but the kernel reports another ABI's architecture for it: x32 on x86-64.
     Unlisted,
-    /// The same, and the profile lists it, but this kernel has no such calls.
+    /// Like `Unlisted`, but the profile lists it and this kernel does not run it.
     NotRun,
 }
 
-/// Numbers that share a decision.
+/// Consecutive numbers that share a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// The first.
+    /// The first number.
     pub first: u32,
-    /// The last.
+    /// The last number.
     pub last: u32,
-    /// What happens to them.
     pub(crate) decision: DecisionId,
 }
 
-/// An index into the table's decisions: equal if the decisions are.
+/// An index into the table's decisions. Equal decisions have equal indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DecisionId(u16);
 
-/// What happens to a call.
+/// The decision for a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Always the same.
+    /// The same action for all arguments.
     Action(Action),
-    /// It depends on the arguments: the first test that holds and leads to an action decides. If none
-    /// does, it is the table's default action.
+    /// Depends on the arguments. The first test that matches and leads to an action decides; otherwise the
+    /// table's default action applies.
     Tests {
-        /// How much of an argument is compared.
+        /// How many bits of an argument are compared.
         width: Width,
-        /// In the order they are made.
+        /// The tests in the order in which they are tried.
         tests: Vec<Test>,
     },
 }
 
 impl Table {
-    /// What the profile means on the machine.
+    /// Computes the meaning of the profile on the machine.
     ///
     /// # Errors
     ///
-    /// If a notification would have to wait for itself, and if two rules disagree.
+    /// If a notification would have to wait for itself, or two rules conflict.
     pub fn new(profile: &Profile, machine: &Machine) -> Result<(Self, Vec<Warning>), Error> {
         let mut warnings = Vec::new();
         let flags = flags(profile, &mut warnings)?;
@@ -106,7 +104,7 @@ impl Table {
         Ok((table, warnings))
     }
 
-    /// The decision about a range of this table.
+    /// Returns the decision for a range of this table.
     #[must_use]
     pub fn decision(&self, range: Range) -> &Decision {
         self.decision_with(range.decision)
@@ -116,7 +114,7 @@ impl Table {
         &self.decisions[usize::from(id.0)]
     }
 
-    /// What happens to a call.
+    /// Returns the action for a call.
     #[must_use]
     pub fn look_up(&self, data: &Data) -> Action {
         let sections = self.sections.iter().filter(|section| section.abi.audit_arch() == data.arch);
@@ -124,7 +122,7 @@ impl Table {
             .flat_map(|section| &section.ranges)
             .find(|range| (range.first..=range.last).contains(&data.number));
         match range.map(|range| self.decision(*range)) {
-            // libseccomp's default for an architecture that is not in a filter.
+            // libseccomp's default for architectures that are not in a filter.
             None => Action::KillThread,
             Some(Decision::Action(action)) => *action,
             Some(Decision::Tests { width, tests }) => {
@@ -149,7 +147,7 @@ impl Table {
                 let newest_of_kind =
                     if number < abi.growth_limit() { &mut newest } else { &mut newest_apart };
                 *newest_of_kind = Some(number).max(*newest_of_kind);
-                // libseccomp refuses such a rule, so that runc and crun leave it out.
+                // libseccomp rejects a rule with the default action, so runc and crun skip it.
                 if profile.rules[rule].action != self.default_action {
                     entries.push(Entry { number, order: entries.len(), rule, call, selector });
                 }
@@ -178,8 +176,8 @@ impl Table {
         Ok(Section { abi, presence: Presence::Listed, newest, ranges: cover(first, last, &found, default) })
     }
 
-    /// As libseccomp has it: a call of an ABI that is not in the filter, except for the number that a
-    /// tracer sets to skip a call, which must not kill.
+    /// Creates the section of an ABI that is not in the filter. As in libseccomp, its calls kill the thread.
+    /// The exception is the number that a tracer sets to skip a call, which must not kill.
     fn unlisted(&mut self, abi: Abi) -> Section {
         let (first, last) = abi.numbers();
         let foreign = self.intern(Decision::Action(Action::KillThread));
@@ -188,7 +186,8 @@ impl Table {
         Section { abi, presence: Presence::Unlisted, newest: None, ranges }
     }
 
-    /// What the kernel would say itself, unless the profile is one that lets the kernel say it.
+    /// Creates the section of an ABI that the kernel does not run. Its calls get `ENOSYS`, as from the kernel,
+    /// unless the default action lets them pass to the kernel.
     fn not_run(&mut self, abi: Abi) -> Section {
         let (first, last) = abi.numbers();
         let action = if answers_newer_calls(self.default_action) {
@@ -210,24 +209,24 @@ impl Table {
     }
 }
 
-/// A call that a rule names.
+/// A rule's index, and a call that it names.
 struct Named {
     rule: usize,
     call: &'static Call,
 }
 
-/// A rule for a number.
+/// A rule for one number.
 struct Entry {
     number: u32,
-    /// Rules count in the order of the profile.
+    /// The position among all entries, in the order of the profile.
     order: usize,
     rule: usize,
     call: &'static Call,
-    /// What the first argument must be, for a multiplexed call.
+    /// The value of the first argument, for a multiplexed call.
     selector: Option<u8>,
 }
 
-/// The flags to install with, and whether notifications can work.
+/// Returns the flags to install with. Fails if a notification would have to wait for itself.
 fn flags(profile: &Profile, warnings: &mut Vec<Warning>) -> Result<Flags, Error> {
     if profile.default_action == Action::Notify {
         return Err(Error::NotifyByDefault);
@@ -245,7 +244,7 @@ fn flags(profile: &Profile, warnings: &mut Vec<Warning>) -> Result<Flags, Error>
     Ok(profile.flags.without(Flags::WAIT_KILLABLE_RECV))
 }
 
-/// The calls that rules name, in the order of the profile.
+/// Returns the calls that rules name, in the order of the profile.
 fn resolve(profile: &Profile, warnings: &mut Vec<Warning>) -> Vec<Named> {
     let mut named = Vec::with_capacity(profile.rules.iter().map(|rule| rule.names.len()).sum());
     for (rule, Rule { names, .. }) in profile.rules.iter().enumerate() {
@@ -259,7 +258,7 @@ fn resolve(profile: &Profile, warnings: &mut Vec<Warning>) -> Vec<Named> {
     named
 }
 
-/// The sections a table has.
+/// Returns the ABIs that get a section.
 fn abis(profile: &Profile, machine: &Machine) -> Vec<(Abi, Presence)> {
     let mut listed = vec![machine.native];
     for abi in profile.architectures.iter().filter_map(|arch| arch.abi(machine)) {
@@ -281,14 +280,14 @@ fn abis(profile: &Profile, machine: &Machine) -> Vec<(Abi, Presence)> {
     abis
 }
 
-/// Whether calls that are newer than the profile get `ENOSYS` instead of the default action, so that
-/// a program which tries a new call first goes on to the older one. So does runc, and for the same
-/// default actions (libcontainer/seccomp/patchbpf): what lets calls pass, lets new ones pass.
+/// Returns whether calls newer than the profile get `ENOSYS` instead of the default action. A program that
+/// tries a new call first then falls back to an older one. runc does the same for the same default actions
+/// (libcontainer/seccomp/patchbpf). If the default lets calls pass, new calls pass too.
 const fn answers_newer_calls(default_action: Action) -> bool {
     !matches!(default_action, Action::Allow | Action::Log | Action::Trace(_))
 }
 
-/// What several rules say about one number.
+/// Combines all rules for one number.
 fn decide(
     abi: Abi,
     entries: &[Entry],
@@ -303,7 +302,7 @@ fn decide(
             narrowed.clear();
             let chain = match entry.selector {
                 None => &chain[..],
-                // The selector takes the place of a condition on the first argument.
+                // The selector replaces a condition on the first argument.
                 Some(selector) => {
                     let comparison = Comparison::Equal(u64::from(selector));
                     narrowed.push(Condition { argument: Argument::FIRST, comparison });
@@ -324,8 +323,7 @@ fn decide(
     Ok(Decision::Tests { width: abi.width(), tests })
 }
 
-/// Ranges from `first` to `last`: those found, which are in order and apart, and the default between
-/// them.
+/// Returns ranges from `first` to `last`. `found` is sorted and without overlap; the gaps get the default.
 fn cover(first: u32, last: u32, found: &[(u32, u32, DecisionId)], default: DecisionId) -> Vec<Range> {
     let mut ranges: Vec<Range> = Vec::new();
     let mut add = |first, last, decision| match ranges.last_mut() {
@@ -372,12 +370,12 @@ mod tests {
         table
     }
 
-    /// What happens to a call of ioctl.
+    /// Returns the action for an ioctl call.
     fn ioctl(table: &Table, arguments: [u64; 6]) -> Action {
         table.look_up(&Data { number: 16, arch: Abi::X86_64.audit_arch(), arguments, ..Data::default() })
     }
 
-    /// The lines about one section, without its name.
+    /// Returns the printed lines of one section, without its name.
     fn section(table: &Table, abi: Abi) -> Vec<String> {
         let text = table.to_string();
         let lines = text.lines().map(str::trim).skip_while(|line| line.split(' ').next() != Some(abi.name()));
@@ -459,7 +457,7 @@ mod tests {
         assert!(matches!(error, Error::Conflict { rule: 1, .. }));
     }
 
-    // Else the second of these would be there to be in conflict with the third.
+    // Otherwise the second rule would stay and conflict with the third.
     #[test]
     fn a_rule_that_adds_nothing_is_in_no_conflict() {
         let rules = [
@@ -578,7 +576,7 @@ mod tests {
         assert_eq!(section(&table, Abi::X86_64)[0], "0-1 allow read write");
     }
 
-    // A call of another architecture is no mistake.
+    // A call of another architecture is not a mistake.
     #[test]
     fn names_of_other_architectures_are_left_out() {
         let profile =
@@ -605,7 +603,7 @@ mod tests {
             let table = table(&profile);
             let number =
                 |number| table.look_up(&Data { number, arch: Abi::X86_64.audit_arch(), ..Data::default() });
-            // Even a rule that is left out says how new the profile is.
+            // Even a rule that is ignored shows how new the profile is.
             assert_eq!(number(435), action);
             assert_eq!(number(436), if newer { Action::Errno(38) } else { action });
         }

@@ -1,5 +1,5 @@
-//! How long the programs of three engines' profiles are, and how long it takes to make them. Nothing
-//! is asserted: `cargo test --release -p husk-seccomp cost -- --ignored --nocapture`.
+//! Measures how long the programs of three engines' profiles are, and how long compiling takes. Asserts
+//! nothing: `cargo test --release -p husk-seccomp cost -- --ignored --nocapture`.
 
 use crate::util::{ENGINES, profile_of, x86_64};
 use husk_seccomp::{Abi, Machine, Table};

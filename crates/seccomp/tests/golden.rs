@@ -1,5 +1,5 @@
-//! The decision tables of three engines' default profiles, as text. `HUSK_GOLDEN=write` in the
-//! environment writes them anew; the difference is then to be reviewed.
+//! Compares the printed decision tables of three engines' default profiles. With `HUSK_GOLDEN=write` in the
+//! environment it rewrites the golden files; review the difference.
 
 use crate::util::{ENGINES, profile_of, x86_64};
 use husk_seccomp::{Abi, Arch, Machine, Profile, Table, Warning};

@@ -1,8 +1,7 @@
-//! The kernel takes the programs and does what they say.
+//! Tests that the kernel accepts the programs and acts on their answers.
 //!
-//! A small program in C, `oracle/kernel.c`, installs them in children of its own and makes calls; so
-//! there is no unsafe code here. Without a compiler, and where no filter may be installed, these tests
-//! say why they are skipped.
+//! A small C program, `oracle/kernel.c`, installs filters in child processes and makes calls, so this file
+//! needs no unsafe code. The tests are skipped without a C compiler, or where filters may not be installed.
 
 use crate::util::{self, ENGINES, profile_of, x86_64};
 use husk_seccomp::{Action, Arch, Flags, Profile, Program, Rule, Table};
@@ -22,7 +21,7 @@ fn docker_s_program_denies_and_allows() {
         "call 1b3 0 0",       // clone3
         "call 87 ffffffff 0", // personality
         "call 87 1 0",
-        "call 7ff 0 0",      // no call yet
+        "call 7ff 0 0",      // no such call yet
         "call 40000067 a 0", // syslog of x32
         "call 6e 0 0",       // getppid
     ];
@@ -65,7 +64,7 @@ fn an_architecture_that_is_not_listed_kills() {
     assert_eq!(answer.killed, Some(31), "SIGSYS");
 }
 
-/// Such a kernel sends `SIGSEGV` for the attempt, before any filter is asked.
+/// Returns whether the kernel has no 32-bit calls. Such a kernel sends `SIGSEGV` before it runs a filter.
 fn has_no_32_bit_calls(answer: &Answer) -> bool {
     let none = answer.killed == Some(11);
     if none {
@@ -76,7 +75,7 @@ fn has_no_32_bit_calls(answer: &Answer) -> bool {
 
 #[test]
 fn flags_and_long_programs_are_taken() {
-    // Enough for steps between, and for the kernel to refuse a jump that is wrong.
+    // Enough rules to need intermediate jumps, so that the kernel would reject a wrong one.
     let rules = (0..300)
         .map(|value| Rule {
             names: vec!["ioctl".to_owned(), "prctl".to_owned()],
@@ -103,7 +102,7 @@ fn flags_and_long_programs_are_taken() {
     assert!(answer.returned[3] > 0);
 }
 
-// Nothing is asserted about the time.
+// Prints the time without asserting it.
 #[test]
 fn engines_programs_are_taken() {
     for engine in ENGINES {
@@ -123,7 +122,7 @@ fn program_of(profile: &Profile) -> Program {
     Table::new(profile, &x86_64()).unwrap().0.program().unwrap()
 }
 
-/// What happened in the children.
+/// The results from the child processes.
 #[derive(Debug, Default)]
 struct Answer {
     load: Vec<u64>,
@@ -158,7 +157,7 @@ fn install(program: &Program, calls: &[&str]) -> Option<Answer> {
             "load" => answer.load.push(number.parse().unwrap()),
             "returned" => answer.returned.push(number.parse().unwrap()),
             "killed" => answer.killed = Some(number.parse().unwrap()),
-            // EINVAL says that the program is wrong; anything else that none may be installed.
+            // EINVAL means a wrong program; any other error, that filters may not be installed.
             _ if number == "22" => panic!("the kernel refuses the program"),
             _ => {
                 crate::util::skipped(format_args!("no filter may be installed (error number {number})"));

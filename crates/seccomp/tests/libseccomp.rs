@@ -1,8 +1,7 @@
-//! What libseccomp makes of the same profiles does the same.
+//! Compares programs with those of libseccomp for the same profiles.
 //!
-//! libseccomp is asked by a small program in C, `oracle/libseccomp.c`, which is compiled here where
-//! the machine has a compiler and libseccomp's headers (version 2.5.4 was the one to compare with).
-//! Elsewhere these tests say why they are skipped.
+//! A small C program, `oracle/libseccomp.c`, calls libseccomp. It is compiled here; without a compiler or
+//! libseccomp's headers the tests are skipped. The reference is version 2.5.4.
 
 use crate::util::{self, ENGINES, Random, call, profile_of, x86_64};
 use husk_seccomp::interpret::{Data, run};
@@ -26,7 +25,7 @@ fn engines_profiles_do_the_same() {
     }
 }
 
-// Whatever rules overlap, the outcome is the same where the outcome is.
+// With one action, overlapping rules cannot change the outcome.
 #[test]
 fn random_profiles_with_one_action_do_the_same() {
     compare_random(150, |random| {
@@ -35,7 +34,7 @@ fn random_profiles_with_one_action_do_the_same() {
     });
 }
 
-// Here the order counts in which rules are tried, and which of them are in conflict.
+// With several actions, the order of rules and their conflicts matter.
 #[test]
 fn random_profiles_with_several_actions_do_the_same() {
     compare_random(300, |random| {
@@ -68,14 +67,14 @@ fn compare_random(few: u64, make: impl Fn(&mut Random) -> Profile) {
     assert!(stricter * 50 < count);
 }
 
-/// How a comparison went, if it went well.
+/// The outcome of a comparison that found no error.
 #[derive(PartialEq)]
 enum Outcome {
-    /// The programs do the same.
+    /// The programs give the same answers.
     Same,
-    /// Two rules disagree in the eyes of both.
+    /// Both report a conflict between two rules.
     Conflict,
-    /// In those of libseccomp only: it has not seen that another rule makes one of them superfluous.
+    /// Only libseccomp reports a conflict: it did not see that one of the rules is redundant.
     Stricter,
 }
 
@@ -91,15 +90,15 @@ const ACTIONS: [Action; 9] = [
     Action::Notify,
 ];
 
-/// What random conditions compare with: only what libseccomp handles as its rules say. (See the
-/// crate's documentation for what it does not.)
+/// The values of random conditions, limited to those that libseccomp handles by its own rules. See the crate's
+/// documentation for its deviations.
 #[derive(Clone, Copy, PartialEq)]
 enum Values {
-    /// Anything, but no comparison is the contrary of another.
+    /// Any values, but no comparison is the opposite of another.
     Any,
     /// No upper halves, no `!=`, and `==` for equality.
     InOrder,
-    /// The same with masks for equality.
+    /// Like `InOrder`, but with masks for equality.
     InOrderMasked,
 }
 
@@ -109,7 +108,7 @@ fn random_profile(random: &mut Random, actions: &[Action], values: Values) -> Pr
         .filter(|line| !line.starts_with('#'))
         .map(|line| line.split(' ').next().unwrap())
         .collect();
-    // Few calls, so that rules meet; often those that x86 multiplexes.
+    // Few calls, so that rules overlap, and often those that x86 multiplexes.
     let mut pool: Vec<&str> = (0..random.below(8) + 2).map(|_| *random.pick(&names)).collect();
     let multiplexed = ["socket", "accept", "connect", "recvmmsg", "semop", "shmat", "socketcall", "ipc"];
     pool.extend((0..random.below(4)).map(|_| *random.pick(&multiplexed)));
@@ -123,8 +122,8 @@ fn random_profile(random: &mut Random, actions: &[Action], values: Values) -> Pr
     };
     let most = if random.one_in(8) { 60 } else { 12 };
     let count = random.below(most);
-    // libseccomp 2.5.4 and 2.6.1 forget to load the number of a call where all calls without
-    // conditions are those of other architectures, and x32 is in the filter. So there is one.
+    // libseccomp 2.5.4 and 2.6.1 forget to load a call's number if x32 is in the filter and only calls of other
+    // architectures have no conditions. So this adds such a rule.
     let always =
         Rule { names: vec!["getpid".to_owned()], action: other_than(default_action), conditions: vec![] };
     let rules = (0..count)
@@ -174,8 +173,8 @@ fn random_comparison(random: &mut Random, last: bool, values: Values) -> Compari
     let low = *random.pick(&LOW);
     let high = if random.one_in(4) { 0 } else { *random.pick(&HIGH) };
     let value = if values == Values::Any { high << 32 | low } else { low };
-    // libseccomp shares what follows a comparison of halves between rules that begin alike, and gets
-    // it wrong unless the comparison is for equality.
+    // libseccomp shares the tests after a comparison of halves between rules that begin alike. This is wrong
+    // unless the comparison is for equality.
     let kind = if last { random.below(7) } else { [3, 6][random.below(2)] };
     let kind = match (kind, values) {
         (0 | 6, Values::InOrder) => 3,
@@ -199,23 +198,23 @@ fn random_comparison(random: &mut Random, last: bool, values: Values) -> Compari
     }
 }
 
-/// What libseccomp says about a profile.
+/// libseccomp's answer for a profile.
 #[derive(Default)]
 struct Answer {
-    /// Names it does not know.
+    /// Names that it does not know.
     unknown: Vec<String>,
-    /// Names for which it has refused a rule.
+    /// Names for which it has rejected a rule.
     refused: Vec<String>,
-    /// The numbers it knows for names of the profile.
+    /// The numbers that it has for names of the profile.
     numbers: HashSet<(String, u32)>,
     program: Vec<Instruction>,
 }
 
-/// Whether a comparison is reached with different things in the register, which is a mistake of
-/// libseccomp's (2.5.4 and 2.6.1): it forgets that a way that leads to the next test of the upper half
-/// of an argument may have loaded the lower half.
+/// Returns whether a comparison can be reached with different values in the register. This is a bug in
+/// libseccomp 2.5.4 and 2.6.1. It forgets that a path to the next test of an argument's upper half may have
+/// loaded the lower half.
 fn is_broken(program: &[Instruction]) -> bool {
-    // What is in the register before an instruction: the word at an offset, with a mask.
+    // The possible register values before each instruction: the offset of a word, with a mask.
     let mut before: Vec<Vec<(u32, u32)>> = vec![Vec::new(); program.len() + 1];
     before[0] = vec![(u32::MAX, 0)];
     for (at, Instruction { code, jt, jf, k }) in program.iter().enumerate() {
@@ -237,7 +236,7 @@ fn is_broken(program: &[Instruction]) -> bool {
     false
 }
 
-/// Compares programs.
+/// Compares the answers of both programs.
 fn compare(what: &str, mut profile: Profile, answer: &mut Answer, random: &mut Random) -> Outcome {
     for rule in &mut profile.rules {
         rule.names.retain(|name| !answer.unknown.contains(name));
@@ -245,7 +244,7 @@ fn compare(what: &str, mut profile: Profile, answer: &mut Answer, random: &mut R
     let mut unknown = HashSet::new();
     for (abi, number) in profile.rules.iter().flat_map(|rule| &rule.names).flat_map(|name| numbers(name)) {
         let new = listed(&profile, abi) && answer.numbers.insert((abi.name().to_owned(), number));
-        // On x86 it does not say the numbers of what may be multiplexed, but has rules for them.
+        // On x86 the oracle does not print the numbers of multiplexed calls, but it has rules for them.
         if new && abi != Abi::X86 {
             println!("{what}: libseccomp has no number {number:#x} on {}", abi.name());
             unknown.insert((abi.audit_arch(), number));
@@ -258,7 +257,7 @@ fn compare(what: &str, mut profile: Profile, answer: &mut Answer, random: &mut R
         }
         other => other.unwrap_or_else(|error| panic!("{what}: {error}: {profile:#?}")),
     };
-    // A rule for a call that none of the architectures has is without effect here, there not quite.
+    // Here a rule has no effect if no listed architecture has its call. In libseccomp it may have one.
     answer.refused.retain(|name| numbers(name).iter().any(|(abi, _)| listed(&profile, *abi)));
     if !answer.refused.is_empty() {
         return Outcome::Stricter;
@@ -282,8 +281,8 @@ fn compare(what: &str, mut profile: Profile, answer: &mut Answer, random: &mut R
     Outcome::Same
 }
 
-/// Whether runc's answer is `ENOSYS`, because the call is newer than the profile. libseccomp knows
-/// nothing of that; runc puts a program in front of its.
+/// Returns whether runc answers `ENOSYS` because the call is newer than the profile. libseccomp does not do
+/// that; runc puts its own program in front of libseccomp's.
 fn newer(profile: &Profile, answer: &Answer, data: &Data) -> bool {
     if matches!(profile.default_action, Action::Allow | Action::Log | Action::Trace(_)) {
         return false;
@@ -294,8 +293,8 @@ fn newer(profile: &Profile, answer: &Answer, data: &Data) -> bool {
         (0x4000_0003, _) => "x86",
         _ => return false,
     };
-    // x32 has calls that are numbered apart. runc does not know: where a profile names one of them,
-    // runc takes no call below for newer.
+    // x32 has separately numbered calls. runc does not know: if a profile names one of them, runc treats no
+    // lower number as newer.
     let apart = |number: u32| number >= 0x4000_0200 && name == "x32";
     let numbers = answer.numbers.iter().filter(|(arch, _)| arch == name).map(|(_, number)| *number);
     let newest = numbers.clone().filter(|number| !apart(*number)).max();
@@ -306,7 +305,7 @@ fn newer(profile: &Profile, answer: &Answer, data: &Data) -> bool {
     }
 }
 
-/// Every number that may matter, and for those with conditions all arguments that may.
+/// Returns calls with every number that may matter. Calls with conditions get all arguments that may matter.
 fn calls(profile: &Profile, random: &mut Random) -> Vec<Data> {
     let mut conditions: HashMap<(u32, u32), Vec<Condition>> = HashMap::new();
     for rule in &profile.rules {
@@ -353,7 +352,7 @@ fn calls(profile: &Profile, random: &mut Random) -> Vec<Data> {
     calls
 }
 
-/// `socketcall` and `ipc` of x86.
+/// The numbers of x86's `socketcall` and `ipc`.
 const MULTIPLEXERS: [u32; 2] = [102, 117];
 
 fn listed(profile: &Profile, abi: Abi) -> bool {
@@ -365,7 +364,7 @@ fn listed(profile: &Profile, abi: Abi) -> bool {
     profile.architectures.contains(&arch)
 }
 
-/// Where a name may have a rule, from the list of calls.
+/// Returns the numbers for which a name may have a rule, from the list of calls.
 fn numbers(name: &str) -> Vec<(Abi, u32)> {
     let line = include_str!("../src/syscalls.txt").lines().find(|line| line.split(' ').next() == Some(name));
     let Some(line) = line else { return Vec::new() };
@@ -383,7 +382,7 @@ fn numbers(name: &str) -> Vec<(Abi, u32)> {
     numbers
 }
 
-/// Asks libseccomp, if it can be asked.
+/// Sends the profiles to libseccomp and returns its answers, if the oracle is available.
 fn ask(profiles: &[Profile]) -> Option<Vec<Answer>> {
     let oracle = match oracle() {
         Ok(oracle) => oracle,
@@ -428,21 +427,21 @@ fn ask(profiles: &[Profile]) -> Option<Vec<Answer>> {
     Some(answers)
 }
 
-/// A profile as the oracle reads it, and as runc and crun tell it to libseccomp: one rule for each
-/// name, none that does what is done anyway, and one for each condition where two are about the same
-/// argument.
+/// Prints a profile for the oracle, split into rules as runc and crun pass them to libseccomp. There is one
+/// rule for each name. Rules with the default action are left out. If two conditions are on the same argument,
+/// each condition becomes a rule.
 fn question(profile: &Profile) -> String {
     let mut text = format!("profile {:x}\n", profile.default_action.value());
     text += "arch x86_64\n";
     for (name, arch) in Arch::NAMES {
-        // It would make code for those that this machine cannot run, too.
+        // libseccomp would also generate code for architectures that this machine cannot run.
         let run = [Arch::X86, Arch::X32].contains(&arch);
         if run && profile.architectures.contains(&arch) {
             writeln!(text, "arch {}", name.strip_prefix("SCMP_ARCH_").unwrap().to_lowercase()).unwrap();
         }
     }
     for rule in &profile.rules {
-        // Such a rule still says how new the profile is.
+        // Such a rule still shows how new the profile is.
         let action = rule.action.value();
         if rule.action == profile.default_action {
             rule.names.iter().for_each(|name| writeln!(text, "named {name}").unwrap());
@@ -476,7 +475,7 @@ fn condition(condition: &Condition) -> String {
     format!(" {} {operator} {a:x} {b:x}", condition.argument.index())
 }
 
-/// The oracle, compiled; or why not.
+/// Compiles the oracle once, or returns why it is unavailable.
 fn oracle() -> &'static Result<PathBuf, String> {
     static ORACLE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     ORACLE.get_or_init(|| {

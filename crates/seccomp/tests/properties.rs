@@ -1,4 +1,4 @@
-//! What holds for every profile, asked of many that look random.
+//! Checks properties that hold for every profile, with pseudo-random profiles.
 
 use crate::util::{self, ENGINES, Random, call, profile_of, x86_64};
 use husk_seccomp::interpret::{Data, run};
@@ -23,7 +23,7 @@ fn programs_do_what_tables_say() {
     }
 }
 
-// Long programs need steps for jumps that are too long for one.
+// Long programs need intermediate jumps.
 #[test]
 fn long_programs_do_what_tables_say() {
     let mut longest = 0;
@@ -72,7 +72,7 @@ fn too_long_a_program_is_an_error() {
     assert!(text.ends_with(" instructions, and the kernel takes 4096"), "{text}");
 }
 
-// seccompiler compiles the same comparison on its own way.
+// seccompiler compiles the same comparisons independently.
 #[test]
 fn comparisons_are_those_of_seccompiler() {
     let random = &mut Random::new(3);
@@ -125,7 +125,7 @@ fn by_seccompiler(argument: u8, operator: seccompiler::SeccompCmpOp, value: u64)
     program.iter().map(|i| Instruction { code: i.code, jt: i.jt, jf: i.jf, k: i.k }).collect()
 }
 
-/// Checks all that holds for a table and its program.
+/// Checks all properties of a table and its program.
 fn check(what: &str, table: &Table, random: &mut Random) {
     ranges_have_no_gap(what, table);
     let program = match table.program() {
@@ -189,7 +189,7 @@ fn ranges_have_no_gap(what: &str, table: &Table) {
     }
 }
 
-/// What `bpf_check_classic` and `seccomp_check_filter` of the kernel look at.
+/// Checks the same as the kernel's `bpf_check_classic` and `seccomp_check_filter`.
 fn the_kernel_takes(what: &str, program: &[Instruction]) {
     assert_eq!(program.last().unwrap().code, code::RETURN, "{what}");
     for (at, instruction) in program.iter().enumerate() {
@@ -206,8 +206,8 @@ fn the_kernel_takes(what: &str, program: &[Instruction]) {
     }
 }
 
-/// What `seccomp_is_const_allow` of the kernel finds, which follows no load but that of the number
-/// and of the architecture: such calls do not run the program at all.
+/// Returns what the kernel's `seccomp_is_const_allow` finds. It follows only loads of the number and the
+/// architecture. Calls that are always allowed do not run the program.
 fn is_always_allowed(program: &[Instruction], number: u32, arch: u32) -> bool {
     let (mut accumulator, mut at) = (0, 0);
     loop {

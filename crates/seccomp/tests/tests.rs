@@ -1,16 +1,16 @@
-//! The tests that need more than one file of the crate.
+//! Tests that need more than one file of the crate.
 
 #![expect(clippy::disallowed_macros, reason = "a test that cannot print may fail")]
 
-/// What it costs to make a program. Ignored.
+/// Measures how long compiling takes. Ignored by default.
 mod cost;
-/// The decision tables of three engines' default profiles.
+/// Compares the decision tables of three engines' default profiles.
 mod golden;
-/// The kernel takes a program and does what it says.
+/// Tests that the kernel accepts programs and acts on their answers.
 mod kernel;
-/// libseccomp's programs do the same.
+/// Compares programs with libseccomp's.
 mod libseccomp;
-/// Programs do what their tables say; the kernel can follow them; seccompiler agrees.
+/// Compares programs with their tables and with seccompiler, and checks that the kernel can analyse them.
 mod properties;
-/// Profiles, calls and numbers for all of them.
+/// Provides profiles, calls and random numbers to all of them.
 mod util;

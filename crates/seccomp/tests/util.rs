@@ -1,4 +1,4 @@
-//! What several tests need: profiles from JSON, calls to ask about, numbers that look random.
+//! Shared helpers: profiles from JSON, calls to test with, and pseudo-random numbers.
 
 use husk_seccomp::interpret::Data;
 use husk_seccomp::{Abi, Action, Arch, Argument, Comparison, Condition, Flags, Machine, Profile, Rule};
@@ -6,21 +6,21 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The default profiles of three engines, for an unprivileged container. See `profiles/README.md`.
+/// Engines whose default profiles for an unprivileged container are tested. See `profiles/README.md`.
 pub(crate) const ENGINES: [&str; 3] = ["docker", "podman", "containerd"];
 
-/// A machine that runs all that x86-64 kernels may run.
+/// Returns a machine with all ABIs that x86-64 kernels may run.
 pub(crate) fn x86_64() -> Machine {
     Machine::new(Abi::X86_64)
 }
 
-/// An engine's profile.
+/// Reads an engine's profile.
 pub(crate) fn profile_of(engine: &str) -> Profile {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/profiles/{engine}.json"));
     profile_from(&serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap())
 }
 
-/// `linux.seccomp`.
+/// Parses `linux.seccomp`.
 pub(crate) fn profile_from(json: &Value) -> Profile {
     Profile {
         default_action: action(&json["defaultAction"], &json["defaultErrnoRet"]),
@@ -61,7 +61,7 @@ fn text(json: &Value) -> &str {
     json.as_str().unwrap()
 }
 
-/// Values on both sides of every border of a comparison, in both halves.
+/// Returns values on both sides of every border of a comparison, in both halves.
 pub(crate) fn values(comparison: Comparison) -> Vec<u64> {
     let (mask, value) = match comparison {
         Comparison::NotEqual(value)
@@ -96,8 +96,8 @@ pub(crate) fn values(comparison: Comparison) -> Vec<u64> {
     values
 }
 
-/// Arguments at all borders of a profile's conditions: for every argument the values that some
-/// condition of the call cares about, in all combinations as long as these are few, else at random.
+/// Returns arguments at all borders of a call's conditions. Takes all combinations of the interesting values if
+/// there are few, and random ones otherwise.
 pub(crate) fn arguments(conditions: &[Condition], random: &mut Random) -> Vec<[u64; 6]> {
     const MOST: usize = 600;
     let mut interesting: [Vec<u64>; 6] = Default::default();
@@ -133,18 +133,18 @@ pub(crate) fn arguments(conditions: &[Condition], random: &mut Random) -> Vec<[u
         .collect()
 }
 
-/// How many random profiles to try: `HUSK_ROUNDS` in the environment multiplies it.
+/// Returns how many random profiles to try: `few` times `HUSK_ROUNDS` of the environment.
 pub(crate) fn rounds(few: u64) -> u64 {
     let rounds = std::env::var("HUSK_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
     few * rounds.unwrap_or(1)
 }
 
-/// A call.
+/// Returns the data of a call.
 pub(crate) fn call(abi: Abi, number: u32, arguments: [u64; 6]) -> Data {
     Data { number, arch: abi.audit_arch(), instruction_pointer: 0x5555_5555_5000, arguments }
 }
 
-/// Numbers that look random and are the same in every run (Marsaglia's xorshift).
+/// Marsaglia's xorshift generator, with the same numbers in every run.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -176,7 +176,7 @@ impl Random {
     }
 }
 
-/// Compiles a program of `tests/oracle`, or says why not.
+/// Compiles a program of `tests/oracle`, or returns the compiler's error.
 pub(crate) fn compile<'a>(
     name: &str,
     libraries: impl IntoIterator<Item = &'a str>,
@@ -184,7 +184,7 @@ pub(crate) fn compile<'a>(
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/oracle/{name}.c"));
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let program = directory.join(format!("seccomp-{name}"));
-    // Another run of the tests may do the same at this moment.
+    // Another run of the tests may compile the same program now.
     let new = directory.join(format!("seccomp-{name}-{}", std::process::id()));
     let compiler = Command::new("cc").arg("-O2").arg("-o").arg(&new).arg(source).args(libraries).output();
     let compiler = compiler.map_err(|error| format!("cc: {error}"))?;
@@ -195,7 +195,7 @@ pub(crate) fn compile<'a>(
     Ok(program)
 }
 
-/// Says that a test was skipped, past the capture of output, so that it can be counted.
+/// Reports a skipped test, past the capture of output, so that it can be counted.
 pub(crate) fn skipped(reason: std::fmt::Arguments<'_>) {
     use std::io::Write as _;
     writeln!(std::io::stderr(), "skipped: {reason}").expect("a place to say it");

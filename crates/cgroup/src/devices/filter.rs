@@ -1,4 +1,4 @@
-//! Device programs in the kernel: loaded, attached to a cgroup, put in each other's place.
+//! Loads device programs into the kernel, attaches them to a cgroup and replaces them.
 
 use super::program::Program;
 use crate::error::Error;
@@ -6,10 +6,10 @@ use husk_sys::bpf::{self, Instruction};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
-/// More than can be attached (`BPF_CGROUP_MAX_PROGS` in kernel/bpf/cgroup.c).
+/// The most programs that can be attached (`BPF_CGROUP_MAX_PROGS` in kernel/bpf/cgroup.c).
 const MOST_PROGRAMS: usize = 64;
 
-/// Attaches the program of a cgroup that has none yet.
+/// Attaches the program to a cgroup that does not have one.
 pub(crate) fn attach(cgroup: &OwnedFd, program: &Program) -> Result<(), Error> {
     match program {
         Program::Everything => Ok(()),
@@ -20,8 +20,8 @@ pub(crate) fn attach(cgroup: &OwnedFd, program: &Program) -> Result<(), Error> {
     }
 }
 
-/// Puts the program in the place of whatever is attached to this cgroup. There is no moment at which
-/// less is denied than by the one or the other.
+/// Replaces the programs that are attached to this cgroup. At every moment, the old rules, the new rules or
+/// both are in force.
 pub(crate) fn replace(cgroup: &OwnedFd, program: &Program) -> Result<(), Error> {
     let old = attached(cgroup)?;
     let attach = failed("attach the device filter");
@@ -40,8 +40,7 @@ pub(crate) fn replace(cgroup: &OwnedFd, program: &Program) -> Result<(), Error> 
     }
 }
 
-/// The programs that are attached, but for those that are not for us to see: each of them can only
-/// deny more.
+/// Returns the attached programs, except those that are hidden from us. A hidden program can only deny more.
 fn attached(cgroup: &OwnedFd) -> Result<Vec<OwnedFd>, Error> {
     let mut ids = [0; MOST_PROGRAMS];
     let query = failed("query the device filters");
@@ -50,7 +49,7 @@ fn attached(cgroup: &OwnedFd) -> Result<Vec<OwnedFd>, Error> {
     for id in ids.into_iter().take(count) {
         match bpf::prog_get_fd_by_id(id) {
             Ok(program) => programs.push(program),
-            // Tolerated: gone since, or hidden by a security module.
+            // Tolerated: detached since, or hidden by a security module.
             Err(Errno::NOENT | Errno::PERM | Errno::ACCESS) => {}
             Err(errno) => return Err(failed("open an attached device filter")(errno)),
         }
@@ -59,7 +58,7 @@ fn attached(cgroup: &OwnedFd) -> Result<Vec<OwnedFd>, Error> {
 }
 
 fn load(instructions: &[Instruction]) -> Result<OwnedFd, Error> {
-    // It calls no function of the kernel's, so any licence will do.
+    // The program calls no kernel function, so any licence is accepted.
     bpf::prog_load_cgroup_device(instructions, c"Apache-2.0", &mut [])
         .map_err(failed("load the device filter"))
 }

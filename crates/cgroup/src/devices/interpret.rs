@@ -1,10 +1,10 @@
-//! An interpreter of device programs, for tests: what a program answers, without a kernel.
+//! Interprets device programs without a kernel, for tests.
 
 use super::program::code;
 use super::rules::{DeviceAccess, Type};
 use husk_sys::bpf::Instruction;
 
-/// What the program answers, or nothing if it does what no device program does.
+/// Returns the program's answer; `None` if it uses an instruction that device programs do not use.
 #[must_use]
 pub fn run(program: &[Instruction], request: &DeviceAccess) -> Option<bool> {
     let kind = match request.kind {
@@ -15,7 +15,7 @@ pub fn run(program: &[Instruction], request: &DeviceAccess) -> Option<bool> {
     let context = [kind | u32::from(request.access.bits()) << 16, request.major, request.minor];
     let mut registers = [0_u32; 11];
     let mut next = 0_usize;
-    // It only ever jumps forwards, so this is as often as it can go round.
+    // All jumps go forwards, so this is the most steps that there can be.
     for _ in 0..=program.len() {
         let Instruction { code, registers: names, offset, immediate } = *program.get(next)?;
         let to = usize::from(names & 0xf);

@@ -1,20 +1,20 @@
-//! Rules as lines for version 1's `devices.allow` and `devices.deny`.
+//! Translates rules to lines for version 1's `devices.allow` and `devices.deny`.
 //!
-//! That controller has a default and exceptions from it, each a type, a major, a minor and accesses. It
-//! cannot make an exception from an exception: taking away less than one allows has no effect there,
-//! and nobody is told (security/device_cgroup.c, `dev_exception_rm`). Here it is an error.
+//! Version 1's controller has a default and exceptions from it, each with a type, major, minor and accesses. It
+//! cannot make an exception from an exception. Denying only part of an allowed range silently has no effect
+//! (security/device_cgroup.c, `dev_exception_rm`); here it is an error.
 
 use super::rules::{DevicePermissions, Rule, Type};
 use crate::error::Error;
 use std::collections::BTreeMap;
 
-/// What an exception is about: never [`Type::All`].
+/// The devices of an exception; the type is never [`Type::All`].
 pub(crate) type Device = (Type, Option<u32>, Option<u32>);
 
-/// A line, and the file it is written to.
+/// The file, and the line to write to it.
 pub(crate) type Line = (&'static str, String);
 
-/// What rules come to: whether a device is allowed, and the exceptions from that.
+/// Reduces rules to a default (whether devices are allowed) and the exceptions from it.
 pub(crate) fn flatten(rules: &[Rule]) -> Result<(bool, BTreeMap<Device, DevicePermissions>), Error> {
     let mut default = false;
     let mut exceptions: BTreeMap<Device, DevicePermissions> = BTreeMap::new();
@@ -41,7 +41,7 @@ pub(crate) fn flatten(rules: &[Rule]) -> Result<(bool, BTreeMap<Device, DevicePe
     Ok((default, exceptions))
 }
 
-/// The lines for a new cgroup.
+/// Returns the lines for a new cgroup.
 pub(crate) fn lines(rules: &[Rule]) -> Result<Vec<Line>, Error> {
     let (default, exceptions) = flatten(rules)?;
     let (first, others) =
@@ -54,7 +54,7 @@ pub(crate) fn lines(rules: &[Rule]) -> Result<Vec<Line>, Error> {
     Ok(lines)
 }
 
-/// Takes `access` to `device` out of all exceptions.
+/// Removes `access` to `device` from all exceptions.
 fn take_back(
     exceptions: &mut BTreeMap<Device, DevicePermissions>,
     device: Device,

@@ -1,7 +1,7 @@
-//! Which devices a cgroup's processes may open and make.
+//! Controls which devices a cgroup's processes may open and create.
 //!
-//! `rules.rs` has what rules mean, `program.rs` makes an eBPF program of them for version 2, `list.rs`
-//! lines for version 1, `filter.rs` hands a program to the kernel.
+//! `rules.rs` defines the rules. `program.rs` compiles them to an eBPF program for version 2, which `filter.rs`
+//! loads. `list.rs` translates them to lines for version 1.
 
 mod filter;
 pub mod interpret;

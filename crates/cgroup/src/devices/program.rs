@@ -1,22 +1,21 @@
-//! Rules as an eBPF program.
+//! Compiles rules to an eBPF program.
 //!
-//! All deciding is done here and not in the kernel: for every kind of device that rules tell apart, it
-//! is known which accesses are allowed in the end. So the program is a tree of comparisons, type, then
-//! major, then minor, with a set of accesses at each leaf, and equal leaves are one.
+//! The rules are evaluated here and not in the kernel: for every class of devices that they distinguish, the
+//! final set of accesses is computed. The program is a tree of comparisons: type, major, minor. Each leaf is a
+//! set of accesses, and equal leaves are merged.
 //!
-//! That is for the verifier's sake. A program that goes through the rules one after the other compares
-//! the same numbers again and again, and the verifier follows each way through it for each outcome of
-//! the comparisons before. For the built-in rules alone that was 62 instructions and 214 microseconds
-//! to load them (Linux 6.18); these are 33 and 62, where the shortest program takes 16.
+//! The tree makes verification fast. A program that checks the rules in turn compares the same numbers repeatedly, and
+//! the verifier follows every path for every earlier outcome. For the built-in rules alone that took 62
+//! instructions and 214 microseconds to load (Linux 6.18). The tree takes 33 instructions and 62 microseconds;
+//! the shortest program takes 16 microseconds.
 //!
-//! The program is asked with a `struct bpf_cgroup_dev_ctx`: type and access in one word, major, minor.
+//! The program's argument is a `struct bpf_cgroup_dev_ctx`: type and access in one word, major, minor.
 
 use super::rules::{DeviceAccess, DevicePermissions, Rule, Type, allowed};
 use crate::error::Error;
 use husk_sys::bpf::Instruction;
 use std::collections::BTreeSet;
 
-/// Registers.
 const ANSWER: u8 = 0;
 const CONTEXT: u8 = 1;
 const KIND: u8 = 2;
@@ -24,7 +23,7 @@ const ACCESS: u8 = 3;
 const MAJOR: u8 = 4;
 const MINOR: u8 = 5;
 
-/// Operations (linux/bpf.h, linux/bpf_common.h), on 32 bits where there is a choice.
+/// Opcodes (linux/bpf.h, linux/bpf_common.h); the 32-bit variant where there are two.
 pub(crate) mod code {
     pub(crate) const LOAD_WORD: u8 = 0x61;
     pub(crate) const AND: u8 = 0x54;
@@ -36,15 +35,15 @@ pub(crate) mod code {
     pub(crate) const EXIT: u8 = 0x95;
 }
 
-/// `BPF_DEVCG_DEV_CHAR`; the other type is a block device.
+/// `BPF_DEVCG_DEV_CHAR`; the only other type is a block device.
 const CHARACTER: u32 = 2;
 
-/// What rules have become.
+/// The result of compiling rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// Everything is allowed: there is nothing to ask.
+    /// Everything is allowed, so no program is needed.
     Everything,
-    /// This decides.
+    /// The program to attach.
     Instructions(Vec<Instruction>),
 }
 
@@ -52,9 +51,9 @@ pub enum Program {
 ///
 /// # Errors
 ///
-/// If they are so many that a jump would have to be longer than there are.
+/// If there are so many rules that a jump is too long.
 pub fn compile(rules: &[Rule]) -> Result<Program, Error> {
-    // Nothing before a rule about everything matters.
+    // Rules before the last one about everything have no effect.
     let decisive = rules.iter().rposition(Rule::is_about_everything).unwrap_or(0);
     let rules = rules.get(decisive..).unwrap_or_default();
     let character = DecisionTree::of(rules, Type::Character);
@@ -81,18 +80,18 @@ pub fn compile(rules: &[Rule]) -> Result<Program, Error> {
     code.resolve().map(Program::Instructions)
 }
 
-/// Which accesses are allowed to the devices of one type.
+/// The accesses that are allowed to the devices of one type.
 #[derive(Debug, PartialEq, Eq)]
 struct DecisionTree {
-    /// The majors that differ.
+    /// The majors that differ from `others`.
     majors: Vec<(u32, Minors)>,
     others: Minors,
 }
 
-/// Which accesses are allowed to the devices of one major.
+/// The accesses that are allowed to the devices of one major.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Minors {
-    /// The minors that differ.
+    /// The minors that differ from `others`.
     minors: Vec<(u32, DevicePermissions)>,
     others: DevicePermissions,
 }
@@ -115,19 +114,19 @@ impl DecisionTree {
 }
 
 impl Minors {
-    /// Those of this major, or of one that no rule names.
+    /// Computes the accesses for `major`; `None` is any major that no rule names.
     fn of(rules: &[Rule], kind: Type, major: Option<u32>) -> Self {
         let about: Vec<Rule> = rules
             .iter()
             .filter(|rule| rule.kind == Type::All || rule.kind == kind)
             .filter(|rule| rule.major.is_none() || rule.major == major)
-            // The major has been looked at.
+            // The major has been compared already.
             .map(|rule| Rule { major: None, ..*rule })
             .collect();
         let named: BTreeSet<u32> = about.iter().filter_map(|rule| rule.minor).collect();
         let of =
             |minor| allowed(&about, &DeviceAccess { kind, major: 0, minor, access: DevicePermissions::NONE });
-        // A minor that no rule names is decided by the rules that name none.
+        // A minor that no rule names is decided by the rules without a minor.
         let unnamed: Vec<Rule> = about.iter().filter(|rule| rule.minor.is_none()).copied().collect();
         let others =
             allowed(&unnamed, &DeviceAccess { kind, major: 0, minor: 0, access: DevicePermissions::NONE });
@@ -136,18 +135,18 @@ impl Minors {
     }
 }
 
-/// A place that is jumped to.
+/// The target of a jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Label {
-    /// Where block devices are decided.
+    /// The comparisons for block devices.
     Block,
-    /// Where the devices of a major are, by its number among all of them.
+    /// The comparisons for a major, by its index among all majors of the program.
     Major(usize),
-    /// Where the answer is, for these accesses.
+    /// The instructions that answer for this set of accesses.
     Leaf(DevicePermissions),
 }
 
-/// Instructions, and jumps that have no length yet.
+/// Instructions, and jumps that are not resolved yet.
 #[derive(Default)]
 struct Code {
     instructions: Vec<Instruction>,
@@ -167,7 +166,7 @@ impl Code {
 
     fn jump(&mut self, code: u8, register: u8, value: u32, label: Label) {
         self.jumps.push((self.instructions.len(), label));
-        // The kernel compares 32 bits, whatever sign they have here.
+        // The kernel compares 32 bits; the sign does not matter.
         self.push(number(code, register, value.cast_signed()));
     }
 
@@ -191,7 +190,7 @@ impl Code {
         self.jump(code::JUMP, 0, 0, Label::Leaf(minors.others));
     }
 
-    /// The answers that are needed.
+    /// Emits the leaves that are jumped to.
     fn leaves(&mut self) {
         for bits in 0..=DevicePermissions::ALL.bits() {
             let access = DevicePermissions::from_bits(bits);
@@ -200,7 +199,7 @@ impl Code {
             }
             self.place(Label::Leaf(access));
             if access != DevicePermissions::NONE && access != DevicePermissions::ALL {
-                // What is asked for beyond that.
+                // Isolates the requested accesses that are not allowed.
                 self.push(number(code::AND, ACCESS, DevicePermissions::ALL.without(access).bits().into()));
                 self.push(instruction(code::JUMP_IF_EQUAL, ACCESS, 2, 0));
                 self.answer(false);
@@ -214,11 +213,11 @@ impl Code {
         self.push(instruction(code::EXIT, 0, 0, 0));
     }
 
-    /// Gives the jumps their lengths.
+    /// Fills in the offsets of the jumps.
     fn resolve(mut self) -> Result<Vec<Instruction>, Error> {
         for (from, label) in self.jumps {
             let to = self.places.iter().find(|(place, _)| *place == label).map(|(_, to)| *to);
-            // Counted from the next instruction. All go forwards.
+            // Offsets count from the next instruction. All jumps go forwards.
             let length = to.and_then(|to| i16::try_from(to.checked_sub(from + 1)?).ok());
             let length = length.ok_or_else(|| Error::invalid("linux.resources.devices", "too many rules"))?;
             if let Some(instruction) = self.instructions.get_mut(from) {

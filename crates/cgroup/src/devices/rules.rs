@@ -1,26 +1,26 @@
-//! Rules about devices, and what they mean.
+//! Rules about devices, and their meaning.
 //!
-//! All devices are denied, and rules change that one after the other (config-linux.md, "Allowed Device
-//! list": "entries MUST be applied in the listed order"): each access that is asked for, reading,
-//! writing or mknod, is decided by the last rule that is about this device and this access. A rule of
-//! type `a` is about block and character devices, and its numbers hold as those of any other.
+//! All devices are denied at first, and the rules apply in order (config-linux.md, "Allowed Device list":
+//! "entries MUST be applied in the listed order"). Each requested access (read, write or mknod) is decided by
+//! the last rule that covers the device and the access. A rule of type `a` covers block and character devices,
+//! and its numbers apply as usual.
 //!
-//! runc gives some rules another meaning, which is version 1's: one of type `a` resets everything,
-//! whatever numbers and accesses it names; and a denial of less than an earlier rule allows is an
-//! error. crun lets a request pass that a later rule denies in part.
+//! runc gives some rules version 1's meaning. There, a rule of type `a` resets everything, whatever its numbers
+//! and accesses. Denying less than an earlier rule allows is an error. crun allows a request that a later rule
+//! denies in part.
 
 use core::fmt::{self, Display, Formatter};
 
-/// One of `linux.resources.devices`.
+/// An entry of `linux.resources.devices`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// `allow`.
     pub allow: bool,
     /// `type`.
     pub kind: Type,
-    /// `major`, or any.
+    /// `major`; `None` is any.
     pub major: Option<u32>,
-    /// `minor`, or any.
+    /// `minor`; `None` is any.
     pub minor: Option<u32>,
     /// `access`.
     pub access: DevicePermissions,
@@ -29,7 +29,7 @@ pub struct Rule {
 /// The type of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Type {
-    /// Both.
+    /// Block and character devices.
     All,
     /// `b`.
     Block,
@@ -37,23 +37,21 @@ pub enum Type {
     Character,
 }
 
-/// What is done with a device: a set, in the kernel's bits (`BPF_DEVCG_ACC_*`).
+/// A set of accesses to a device, in the kernel's bits (`BPF_DEVCG_ACC_*`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DevicePermissions(u8);
 
 impl DevicePermissions {
-    /// Nothing.
     pub const NONE: Self = Self(0);
-    /// `m`: making a node for it.
+    /// `m`: creating a device node.
     pub const MKNOD: Self = Self(1);
     /// `r`.
     pub const READ: Self = Self(2);
     /// `w`.
     pub const WRITE: Self = Self(4);
-    /// Each.
     pub const ALL: Self = Self(7);
 
-    /// The set of these letters, if they are some of `rwm`.
+    /// Parses a non-empty string of the letters `rwm`.
     #[must_use]
     pub fn parse(letters: &str) -> Option<Self> {
         let letters = letters.chars().map(|letter| match letter {
@@ -69,31 +67,31 @@ impl DevicePermissions {
         (set != Self::NONE).then_some(set)
     }
 
-    /// The kernel's bits.
+    /// Returns the kernel's bits.
     #[must_use]
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// The set of these bits.
+    /// Returns the set of these bits; unknown bits are ignored.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits & 7)
     }
 
-    /// Those of either.
+    /// Returns the accesses that are in either set.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Those of both.
+    /// Returns the accesses that are in both sets.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// These without those.
+    /// Returns the accesses that are not in `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
@@ -108,21 +106,19 @@ impl Display for DevicePermissions {
     }
 }
 
-/// What the kernel asks a filter.
+/// The request that the kernel passes to a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceAccess {
-    /// Block or character.
+    /// Never [`Type::All`].
     pub kind: Type,
-    /// The major number.
     pub major: u32,
-    /// The minor number.
     pub minor: u32,
-    /// What is to be done with it.
+    /// The requested accesses.
     pub access: DevicePermissions,
 }
 
 impl Rule {
-    /// Whether the rule is about this device.
+    /// Returns whether the rule covers this device.
     #[must_use]
     pub fn is_about(&self, request: &DeviceAccess) -> bool {
         (self.kind == Type::All || self.kind == request.kind)
@@ -130,7 +126,7 @@ impl Rule {
             && self.minor.is_none_or(|minor| minor == request.minor)
     }
 
-    /// Whether it is about every access to every device, so that no earlier rule matters.
+    /// Returns whether the rule covers every access to every device, so that no earlier rule matters.
     pub(crate) fn is_about_everything(&self) -> bool {
         matches!(
             self,
@@ -139,7 +135,7 @@ impl Rule {
     }
 }
 
-/// What the rules allow to be done with a device, whatever is asked for.
+/// Returns the accesses to a device that the rules allow, whatever is requested.
 pub(crate) fn allowed(rules: &[Rule], request: &DeviceAccess) -> DevicePermissions {
     let (mut allowed, mut decided) = (DevicePermissions::NONE, DevicePermissions::NONE);
     for rule in rules.iter().rev().filter(|rule| rule.is_about(request)) {
@@ -154,16 +150,17 @@ pub(crate) fn allowed(rules: &[Rule], request: &DeviceAccess) -> DevicePermissio
     allowed
 }
 
-/// Whether the rules allow it. (No access at all, which access(2) can ask for, is allowed where any is.)
+/// Returns whether the rules allow the request. A request for no access, as by access(2), is allowed if any
+/// access is.
 #[must_use]
 pub fn allows(rules: &[Rule], request: &DeviceAccess) -> bool {
     let allowed = allowed(rules, request);
     allowed != DevicePermissions::NONE && request.access.without(allowed) == DevicePermissions::NONE
 }
 
-/// What every container may do, after all rules of its own, as in runc (libcontainer/specconv,
-/// `AllowedDevices`) and crun: make nodes; use the devices that runtimes put there (config-linux.md,
-/// "Default Devices"), terminals, and tun, which old tools count upon.
+/// Returns the rules that apply to every container after its own, as in runc (libcontainer/specconv,
+/// `AllowedDevices`) and crun. They allow creating any device node. They also allow using terminals, tun (which
+/// old tools rely on) and the devices that runtimes provide (config-linux.md, "Default Devices").
 #[must_use]
 pub const fn built_in() -> [Rule; 11] {
     const fn node(major: u32, minor: Option<u32>) -> Rule {
@@ -213,9 +210,9 @@ mod tests {
             let access = DevicePermissions::parse(access).unwrap();
             allows(rules, &DeviceAccess { kind: Type::Character, major: 1, minor: 3, access })
         };
-        // Two rules that each allow a part.
+        // Each rule allows a part.
         assert!(ask(&[rule(true, "r"), rule(true, "w")], "rw"));
-        // One that takes a part away again.
+        // The second rule denies a part again.
         let holed = [rule(true, "rwm"), rule(false, "w")];
         assert!(ask(&holed, "rm"));
         assert!(!ask(&holed, "rw"));

@@ -1,4 +1,4 @@
-//! Waiting for version 2's `cgroup.events`, which tells those who poll it of every change.
+//! Waits for changes of version 2's `cgroup.events`, which supports poll.
 
 use crate::files;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -7,8 +7,8 @@ use rustix::fs::OFlags;
 use rustix::io::{Errno, pread, retry_on_intr};
 use std::time::{Duration, Instant};
 
-/// Returns whether `key` has become `value` in time. A cgroup that is gone has neither processes nor
-/// anything frozen, so nobody waits for it.
+/// Returns whether `key` has become `value` in time. All values of a removed cgroup count as 0: it has no
+/// processes and nothing frozen.
 pub(crate) fn wait(
     directory: BorrowedFd<'_>,
     key: &str,
@@ -36,7 +36,7 @@ pub(crate) fn wait(
         if left.is_zero() {
             return Ok(false);
         }
-        // A change since the last read is told at once.
+        // Poll returns at once if the file has changed since the last read.
         let mut files = [PollFd::new(&file, PollFlags::PRI)];
         match poll(&mut files, Some(&timeout(left))) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -45,7 +45,7 @@ pub(crate) fn wait(
     }
 }
 
-/// A duration as poll takes it.
+/// Converts a duration for poll.
 pub(crate) fn timeout(left: Duration) -> Timespec {
     let seconds = i64::try_from(left.as_secs()).unwrap_or(i64::MAX);
     Timespec { tv_sec: seconds, tv_nsec: left.subsec_nanos().into() }

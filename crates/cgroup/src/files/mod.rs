@@ -1,5 +1,5 @@
-//! Files and directories of a cgroup, which are alike in both versions. Files are small, read at once and written at
-//! once, and found below a directory's descriptor.
+//! Files and directories of a cgroup, which work alike in both versions. Files are small: each is read and
+//! written as a whole, relative to a directory's descriptor.
 
 pub(crate) mod events;
 pub(crate) mod oom;
@@ -22,24 +22,24 @@ pub(crate) fn open(
     retry_on_intr(|| openat(directory, name, flags | OFlags::CLOEXEC, Mode::empty()))
 }
 
-/// Opens the directory `name` below `directory`, which may not be a symlink.
+/// Opens the directory `name` below `directory`; fails on a symlink.
 pub(crate) fn open_directory(directory: BorrowedFd<'_>, name: impl Arg + Copy) -> Result<OwnedFd, Errno> {
     open(directory, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW)
 }
 
-/// Writes `value` in one call: the kernel takes each call for a whole value.
+/// Writes `value` in one call: the kernel treats each call as a complete value.
 pub(crate) fn put(directory: BorrowedFd<'_>, name: &str, value: &str) -> Result<(), Errno> {
     let file = open(directory, name, OFlags::WRONLY)?;
     put_to(&file, value)
 }
 
 fn put_to(file: &OwnedFd, value: &str) -> Result<(), Errno> {
-    // Nothing is written by a call with nothing: an empty line is what empties a list.
+    // An empty write does nothing; an empty line clears a list.
     let value = if value.is_empty() { "\n" } else { value };
     retry_on_intr(|| write(file, value.as_bytes())).map(drop)
 }
 
-/// Writes each line of `value` in a call of its own, as files want that hold a line for each device.
+/// Writes each line of `value` in its own call, which files with a line for each device require.
 pub(crate) fn write_lines(directory: BorrowedFd<'_>, name: &str, value: &str) -> Result<(), Errno> {
     let file = open(directory, name, OFlags::WRONLY)?;
     if !value.trim_end_matches('\n').contains('\n') {
@@ -48,7 +48,7 @@ pub(crate) fn write_lines(directory: BorrowedFd<'_>, name: &str, value: &str) ->
     value.lines().filter(|line| !line.is_empty()).try_for_each(|line| put_to(&file, line))
 }
 
-/// What `name` says.
+/// Returns the contents of the file `name`.
 pub(crate) fn text(directory: BorrowedFd<'_>, name: &str) -> Result<String, Errno> {
     let file = open(directory, name, OFlags::RDONLY)?;
     let mut text = Vec::with_capacity(1024);
@@ -59,11 +59,11 @@ pub(crate) fn text(directory: BorrowedFd<'_>, name: &str) -> Result<String, Errn
             break;
         }
     }
-    // Names of devices and pages: the kernel's files are ASCII.
+    // The kernel's cgroup files are ASCII, including names of devices and pages.
     String::from_utf8(text).map_err(|_| Errno::ILSEQ)
 }
 
-/// What the short file `name` says, without an allocation: at most as much as there is room for.
+/// Returns the contents of a short file, without an allocation and cut off at the size of `room`.
 pub(crate) fn short<'b>(directory: BorrowedFd<'_>, name: &str, room: &'b mut [u8]) -> Result<&'b str, Errno> {
     let file = open(directory, name, OFlags::RDONLY)?;
     let length = retry_on_intr(|| read(&file, &mut *room))?;
@@ -71,13 +71,13 @@ pub(crate) fn short<'b>(directory: BorrowedFd<'_>, name: &str, room: &'b mut [u8
     core::str::from_utf8(text).map(str::trim_end).map_err(|_| Errno::ILSEQ)
 }
 
-/// The number that `name` holds; `max` and numbers below zero are the highest there is.
+/// Returns the number in the file `name`; `max` and -1 are `u64::MAX`.
 pub(crate) fn number(directory: BorrowedFd<'_>, name: &str) -> Result<u64, Errno> {
     let mut room = [0; 64];
     number_of(short(directory, name, &mut room)?).ok_or(Errno::ILSEQ)
 }
 
-/// A number as the kernel writes it.
+/// Parses a number as the kernel writes it; `max` and -1 are `u64::MAX`.
 pub(crate) fn number_of(text: &str) -> Option<u64> {
     match text.trim() {
         "max" | "-1" => Some(u64::MAX),
@@ -85,7 +85,7 @@ pub(crate) fn number_of(text: &str) -> Option<u64> {
     }
 }
 
-/// The value of `key` in lines of `KEY VALUE`.
+/// Returns the value of `key` in lines of `KEY VALUE`.
 pub(crate) fn keyed(text: &str, key: &str) -> Option<u64> {
     let values = text.lines().filter_map(|line| line.split_once(' '));
     values.filter(|(name, _)| *name == key).find_map(|(_, value)| number_of(value))
@@ -103,7 +103,7 @@ pub(crate) fn each_directory(
     })
 }
 
-/// The names of every directory in `directory`.
+/// Returns the names of all directories in `directory`.
 pub(crate) fn directories(directory: BorrowedFd<'_>) -> Result<Vec<String>, Errno> {
     let mut names = Vec::new();
     each_directory(directory, |name| {
@@ -123,12 +123,12 @@ pub(crate) fn each_file(directory: &OwnedFd, mut each: impl FnMut(&str)) -> Resu
     })
 }
 
-/// One that has been removed has none.
+/// Calls `each` for every entry. A directory that has been removed has no entries.
 fn each_entry(
     directory: BorrowedFd<'_>,
     mut each: impl FnMut(&str, FileType) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    // Read from its beginning, by a descriptor of its own.
+    // A new descriptor reads from the start.
     let again = match open_directory(directory, ".") {
         Err(Errno::NOENT) => return Ok(()),
         again => again?,

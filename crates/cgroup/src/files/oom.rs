@@ -1,4 +1,4 @@
-//! Hearing of it when the kernel runs out of a cgroup's memory.
+//! Reports when a cgroup runs out of memory.
 
 use crate::error::Error;
 use crate::files;
@@ -8,15 +8,14 @@ use rustix::fs::OFlags;
 use rustix::io::{Errno, pread, read, retry_on_intr};
 use std::path::Path;
 
-/// Something to be polled, which becomes ready when memory has run out; when the cgroup is removed too.
+/// A descriptor to poll, which becomes ready when memory has run out or the cgroup is removed.
 #[derive(Debug)]
 pub struct OomWatch(Kind);
 
 #[derive(Debug)]
 enum Kind {
-    /// An eventfd.
     V1(OwnedFd),
-    /// `memory.events`.
+    /// An open `memory.events`.
     V2(OwnedFd),
 }
 
@@ -25,7 +24,7 @@ impl OomWatch {
         let failed = |source| Error::Act { act: "watch the memory of", path: path.to_owned(), source };
         let event = eventfd(0, EventfdFlags::CLOEXEC).map_err(failed)?;
         let control = files::open(directory, "memory.oom_control", OFlags::RDONLY).map_err(failed)?;
-        // cgroup-v1/memory.rst, "OOM Control": the kernel keeps what it needs of the two.
+        // The kernel keeps what it needs of both descriptors (cgroup-v1/memory.rst, "OOM Control").
         let line = format!("{} {}", event.as_raw_fd(), control.as_raw_fd());
         files::put(directory, "cgroup.event_control", &line).map_err(failed)?;
         Ok(Self(Kind::V1(event)))
@@ -35,12 +34,12 @@ impl OomWatch {
         let failed = |source| Error::Act { act: "watch the memory of", path: path.to_owned(), source };
         let events = files::open(directory, "memory.events", OFlags::RDONLY).map_err(failed)?;
         let watch = Self(Kind::V2(events));
-        // What was before is not news.
+        // Discards earlier events.
         watch.take().map_err(failed)?;
         Ok(watch)
     }
 
-    /// What it is to be polled for.
+    /// Returns the flags to poll with.
     #[must_use]
     pub const fn flags(&self) -> PollFlags {
         match self.0 {
@@ -49,12 +48,12 @@ impl OomWatch {
         }
     }
 
-    /// Takes the news, so that it is ready again only with the next. What they are,
-    /// [`oom_kills`](crate::Cgroup::oom_kills) tells: in version 2 a limit that was met is news too.
+    /// Consumes the event, so that only the next one makes the descriptor ready again. Check
+    /// [`oom_kills`](crate::Cgroup::oom_kills): in version 2, reaching a limit is an event too.
     ///
     /// # Errors
     ///
-    /// If it cannot be read. It is no error that the cgroup is gone.
+    /// If the descriptor cannot be read. Succeeds if the cgroup is gone.
     pub fn take(&self) -> Result<(), Errno> {
         let mut room = [0; 512];
         let taken = match &self.0 {

@@ -1,11 +1,11 @@
-//! The processes of a cgroup.
+//! Lists the processes of a cgroup.
 
 use crate::files;
 use crate::files::walk::{Visitor, walk};
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
-/// Those in `directory` and below, in no order. What disappears meanwhile has none.
+/// Returns the processes in `directory` and below it, sorted. Cgroups that disappear meanwhile are skipped.
 pub(crate) fn all(directory: &OwnedFd) -> Result<Vec<i32>, Errno> {
     let mut collected = Collected(Vec::new());
     walk(directory.as_fd(), &mut collected)?;
@@ -32,11 +32,11 @@ impl Visitor for Collected {
     }
 }
 
-/// Those in `directory` alone. A process of another pid namespace than ours reads as 0 and is not
-/// one that we could do anything to.
+/// Returns the processes in `directory` alone. Those outside our pid namespace read as 0 and are left out: we
+/// could not signal them.
 fn own(directory: BorrowedFd<'_>) -> Result<Vec<i32>, Errno> {
     let text = match files::text(directory, "cgroup.procs") {
-        // A cgroup of threads has those of its processes in `cgroup.threads` only.
+        // A threaded cgroup lists its processes in `cgroup.threads` only.
         Err(Errno::OPNOTSUPP) => files::text(directory, "cgroup.threads")?,
         text => text?,
     };

@@ -1,8 +1,8 @@
-//! Removing cgroups, the deepest first, by descriptor.
+//! Removes cgroups by descriptor, the deepest first.
 //!
-//! A cgroup is a directory that rmdir takes away with all its files, unless there are cgroups below it
-//! or processes in it. A process that has been killed is in it until it has ended; in version 2 that
-//! is waited for by poll, and version 1 tells nobody, so there it is looked for again.
+//! rmdir removes a cgroup with all its files, unless it has child cgroups or processes. A killed process stays
+//! in its cgroup until it has exited. Version 2 reports that through poll; version 1 has no events, so this
+//! tries again.
 
 use crate::error::Error;
 use crate::files::walk::{Visitor, walk};
@@ -13,10 +13,10 @@ use rustix::io::Errno;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The longest pause between two looks where nothing can be waited for.
+/// The longest pause between two tries where poll cannot wait.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Removes the cgroup `name` below `above` that has none below it.
+/// Removes the cgroup `name`, which must have no child cgroups. Succeeds if it does not exist.
 pub(crate) fn remove_one(above: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     match unlinkat(above, name, AtFlags::REMOVEDIR) {
         Err(Errno::NOENT) => Ok(()),
@@ -24,17 +24,18 @@ pub(crate) fn remove_one(above: BorrowedFd<'_>, name: &str) -> Result<(), Errno>
     }
 }
 
-/// Removes a cgroup that was made for nothing. What is told is why; and who is in there by now may stay.
+/// Removes a new cgroup after a later step failed. Errors are ignored: the caller reports the failed step, and
+/// a process that has joined meanwhile may stay.
 pub(crate) fn undo(above: BorrowedFd<'_>, path: &Path) {
     if unlinkat(above, path, AtFlags::REMOVEDIR).is_err() {
         // Tolerated: see above.
     }
 }
 
-/// Removes the cgroup `name` below `above` with all that are below it. `path` is for messages.
+/// Removes the cgroup `name` in `above` and all below it. `path` is for messages.
 pub(crate) fn tree(above: BorrowedFd<'_>, name: &str, path: &Path, patience: Duration) -> Result<(), Error> {
     let failed = |source| Error::Act { act: "remove the cgroup", path: path.to_owned(), source };
-    // Almost always there is nothing in it, and this is all.
+    // Usually the cgroup is empty, and this is enough.
     match remove_one(above, name) {
         Err(Errno::BUSY | Errno::NOTEMPTY) => {}
         removed => return removed.map_err(failed),
@@ -61,7 +62,7 @@ pub(crate) fn tree(above: BorrowedFd<'_>, name: &str, path: &Path, patience: Dur
     }
 }
 
-/// Removes what is below `directory`, the deepest first. What is busy is left and the others go on.
+/// Removes all cgroups below `directory`, the deepest first, and skips busy ones.
 fn below(directory: &OwnedFd) -> Result<(), Errno> {
     let mut removal = Removal { busy: None };
     walk(directory.as_fd(), &mut removal)?;
@@ -69,12 +70,12 @@ fn below(directory: &OwnedFd) -> Result<(), Errno> {
 }
 
 struct Removal {
-    /// Why one was left.
+    /// Why a cgroup was skipped.
     busy: Option<Errno>,
 }
 
 impl Visitor for Removal {
-    /// Removes those that have none below them, and returns the others.
+    /// Removes the children that have none of their own, and returns the others.
     fn enter(&mut self, directory: BorrowedFd<'_>) -> Result<Vec<String>, Errno> {
         let mut left = Vec::new();
         files::each_directory(directory, |name| match remove_one(directory, name) {
@@ -96,13 +97,13 @@ impl Visitor for Removal {
     }
 }
 
-/// Returns when something may have changed.
+/// Waits until another try may succeed.
 fn await_change(directory: &OwnedFd, left: Duration, pause: &mut Duration) -> Result<(), Errno> {
     let is_version_2 = files::open(directory.as_fd(), "cgroup.events", rustix::fs::OFlags::PATH).is_ok();
     if is_version_2 && !events::wait(directory.as_fd(), "populated", 0, Duration::ZERO)? {
         events::wait(directory.as_fd(), "populated", 0, left)?;
     } else {
-        // Version 1, or an end that the kernel has not finished with.
+        // Version 1, or a process whose exit the kernel has not finished.
         std::thread::sleep((*pause).min(left));
         *pause = (*pause * 2).min(LONGEST_PAUSE);
     }

@@ -1,35 +1,35 @@
-//! Walking a tree of cgroups.
+//! Walks a tree of cgroups.
 //!
-//! How deep the tree is has been decided by whoever may make cgroups in it: a container, perhaps. So there is no recursion, and
-//! however deep the walk is, it has two descriptors open: that of where it is, and that of what it enters or returns
-//! to. It returns by `..`, which leads where it came from: a cgroup is never moved below another.
+//! A container may decide how deep the tree is, so the walk is not recursive. At any depth the walk holds two
+//! descriptors: the current cgroup and the one that it enters or returns to. It returns by `..`, which is safe
+//! because a cgroup is never moved below another.
 
 use crate::files;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
-/// The function that [`walk`] calls for each cgroup.
+/// The callbacks of [`walk`].
 pub(crate) trait Visitor {
-    /// Comes to a cgroup. Returns the names of those below it that are to be walked, too.
+    /// Called on entering a cgroup. Returns the names of the children to walk.
     fn enter(&mut self, directory: BorrowedFd<'_>) -> Result<Vec<String>, Errno>;
 
-    /// Has walked the cgroup `name` below `above`, with all below it.
+    /// Called after the cgroup `name` in `above` and all below it have been walked.
     fn leave(&mut self, above: BorrowedFd<'_>, name: &str) -> Result<(), Errno>;
 }
 
-/// A cgroup on the way from the top to where the walk is.
+/// A cgroup between the top and the current one.
 struct Level {
-    /// Its name in the one above.
+    /// Its name in the parent.
     name: String,
-    /// Those below the one above that are still to be walked.
+    /// The parent's other children that are still to be walked.
     siblings: Vec<String>,
 }
 
-/// Walks `top` and all below it, each after the one above it. A cgroup that disappears meanwhile is passed over.
+/// Walks `top` and all below it, parents first. Cgroups that disappear meanwhile are skipped.
 pub(crate) fn walk(top: BorrowedFd<'_>, visitor: &mut impl Visitor) -> Result<(), Errno> {
     let mut levels: Vec<Level> = Vec::new();
     let mut names = visitor.enter(top)?;
-    // Where the walk is; `top` itself if nothing.
+    // The current cgroup; `None` is `top`.
     let mut below: Option<OwnedFd> = None;
     loop {
         let current = below.as_ref().map_or(top, AsFd::as_fd);

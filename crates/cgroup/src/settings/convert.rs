@@ -1,10 +1,9 @@
-//! Numbers of version 1 in the scale of version 2, and values with a meaning of their own.
+//! Converts version 1 numbers and special values to those of version 2.
 
 use crate::error::Error;
 
-/// `cpu.weight` of CPU shares. 2 is 1, 262144 is 10000, and the default of 1024 is the default of 100:
-/// the curve through these that runc, crun and Kubernetes use (KEP-2254 had a straight line, which
-/// made 39 of the default).
+/// Converts CPU shares to `cpu.weight`: 2 to 1, the default 1024 to the default 100, and 262144 to 10000. runc,
+/// crun and Kubernetes use the same curve. KEP-2254 had a straight line, which mapped the default to 39.
 pub(crate) fn cpu_weight(shares: u64) -> u64 {
     if shares <= 2 {
         return 1;
@@ -12,7 +11,7 @@ pub(crate) fn cpu_weight(shares: u64) -> u64 {
     if shares >= 262_144 {
         return 10_000;
     }
-    // Exact, because it is below 2^18.
+    // Exact below 2^53, and shares are below 2^18 here.
     #[expect(clippy::cast_precision_loss, reason = "below 2^18")]
     let logarithm = (shares as f64).log2();
     let exponent = (logarithm * logarithm + 125.0 * logarithm) / 612.0 - 7.0 / 34.0;
@@ -21,18 +20,18 @@ pub(crate) fn cpu_weight(shares: u64) -> u64 {
     weight
 }
 
-/// `io.weight` of a weight from 10 to 1000.
+/// Converts a weight from 10 to 1000 to `io.weight`.
 pub(crate) fn io_weight(weight: u16) -> u64 {
     1 + u64::from(weight.max(10) - 10) * 9999 / 990
 }
 
-/// What is written to `memory.swap.max`, if anything: swap alone, where the configuration has memory
-/// and swap together. -1 is no limit.
+/// Returns the value for `memory.swap.max`, if it is to be written; -1 means unlimited. The kernel limits swap
+/// alone; the configuration limits the sum of memory and swap.
 pub(crate) fn swap_alone(limit: Option<i64>, swap: Option<i64>) -> Result<Option<i64>, Error> {
     const FIELD: &str = "linux.resources.memory.swap";
     let (limit, swap) = (limit.unwrap_or(0), swap.unwrap_or(0));
     match (limit, swap) {
-        // No limit on memory meant none on both in version 1.
+        // In version 1, unlimited memory implied unlimited swap.
         (-1, 0) => Ok(Some(-1)),
         (_, 0) => Ok(None),
         (_, -1) | (-1, _) => Ok(Some(swap)),
@@ -47,8 +46,8 @@ pub(crate) fn swap_alone(limit: Option<i64>, swap: Option<i64>) -> Result<Option
     }
 }
 
-/// `pids.max`. No process at all is 1, as it is for systemd: the container's own process is in its
-/// cgroup before the limit holds for anything.
+/// Returns the value for `pids.max`. 0 becomes 1, as in systemd: the container's own process is in its cgroup
+/// before the limit takes effect.
 pub(crate) fn pids_max(limit: i64) -> String {
     match limit {
         0 => "1".to_owned(),
@@ -68,7 +67,7 @@ mod tests {
         for (shares, weight) in table {
             assert_eq!(cpu_weight(shares), weight, "{shares}");
         }
-        // Never less for more.
+        // Larger shares never give a smaller weight.
         assert!((3..262_144).step_by(7).all(|shares| cpu_weight(shares) <= cpu_weight(shares + 1)));
     }
 

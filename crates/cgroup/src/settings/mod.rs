@@ -1,7 +1,7 @@
-//! Settings: what is written to which file of a cgroup, and what may come of it.
+//! Settings: the values to write to a cgroup's files, and how to handle failures.
 //!
-//! Resources become a flat list of these, where everything is decided; then one loop writes them
-//! below one descriptor of a directory. The list prints as text, which is what tests compare.
+//! Resources are first converted to a flat list of settings, which makes all decisions. Then one loop writes
+//! them relative to a directory's descriptor. Tests compare the list in its printed form.
 
 pub(crate) mod convert;
 pub(crate) mod v1;
@@ -14,60 +14,57 @@ use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::borrow::Cow;
 
-/// One thing to write.
+/// One file to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
-    /// When it is written.
     pub(crate) phase: Phase,
-    /// What asks for it.
+    /// The field of the configuration that it comes from.
     pub(crate) field: Field,
-    /// The file below the cgroup.
+    /// The file's name in the cgroup.
     pub(crate) file: Cow<'static, str>,
-    /// What is written to it, each line by itself.
+    /// The value; each line is written by itself.
     pub(crate) value: String,
-    /// What if the file is not there.
+    /// The fallback if the file does not exist.
     pub(crate) missing: Missing,
-    /// What if the kernel takes it otherwise than at once.
     pub(crate) manner: Manner,
 }
 
-/// What becomes of a setting whose file is not there.
+/// The fallback for a setting whose file does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// It is an error.
+    /// Returns an error.
     Error,
-    /// Nothing: it would have no effect.
+    /// Skips the setting, which would have no effect.
     Ignore,
-    /// The caller is told.
+    /// Skips the setting and returns a warning.
     Warn(&'static str),
-    /// This is written instead.
+    /// Writes this value to this file instead.
     Instead(&'static str, String),
 }
 
 /// How a setting is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// Once.
     Once,
-    /// If the kernel says that it does not go with others, which are written after it, then once
-    /// more after these.
+    /// Once, and if the kernel rejects it with `EINVAL`, again after all other settings. It may depend on one
+    /// of them.
     Retry,
-    /// And read back, because the kernel takes the nearest value that it likes.
+    /// Once, and then read it back, because the kernel silently clamps the value.
     Verify,
 }
 
-/// When settings are written.
+/// When a setting is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Before there is a process.
     Early,
-    /// When the process is about to run its program: what would slow down, stop or kill one that is
-    /// still being set up.
+    /// Just before the process runs its program. For settings that could slow down, stop or kill a process
+    /// during its setup.
     Late,
 }
 
 impl Setting {
-    /// A setting that is written before there is a process.
+    /// Creates a setting that is written before there is a process.
     pub(crate) fn early(
         field: impl Into<Field>,
         file: impl Into<Cow<'static, str>>,
@@ -76,7 +73,7 @@ impl Setting {
         Self::new(Phase::Early, field, file, value)
     }
 
-    /// A setting that is written when the process is about to run its program.
+    /// Creates a setting that is written just before the process runs its program.
     pub(crate) fn late(
         field: impl Into<Field>,
         file: impl Into<Cow<'static, str>>,
@@ -107,7 +104,7 @@ impl Setting {
         Error::Set { field: self.field.clone(), file: file.to_owned(), value: value.to_owned(), source }
     }
 
-    /// Writes it. `hint` says why a file is not there.
+    /// Writes the setting. `hint` says why a file does not exist.
     fn write(
         &self,
         directory: BorrowedFd<'_>,
@@ -138,7 +135,7 @@ impl Setting {
         }
     }
 
-    /// What version 1 says in place of reclaiming.
+    /// Returns the error for a version 1 memory limit below the usage that cannot be reclaimed.
     fn in_use(&self, directory: BorrowedFd<'_>, errno: Errno) -> Option<Error> {
         if errno != Errno::BUSY || self.file != "memory.limit_in_bytes" {
             return None;
@@ -189,8 +186,7 @@ impl Display for Setting {
     }
 }
 
-/// Writes those settings whose phase it is, in their order. Afterwards those that did not go with what
-/// was written after them.
+/// Writes the settings in order, then retries the rejected [`Manner::Retry`] ones.
 pub(crate) fn write_all<'a>(
     directory: BorrowedFd<'_>,
     settings: impl Iterator<Item = &'a Setting>,

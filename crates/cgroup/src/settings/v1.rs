@@ -1,16 +1,16 @@
-//! Resources as files of version 1 cgroups.
+//! Converts resources to files of version 1 cgroups.
 //!
-//! Zero is nothing said wherever runc takes it for that, as in `v2.rs`.
+//! Zero counts as unset wherever runc treats it so, as in `v2.rs`.
 
 use crate::error::{Error, Warning};
 use crate::resources::{BlockIo, Cpu, Memory, Network, Resources, Throttle};
 use crate::settings::v2::{hugepages, pids, rdma, said};
 use crate::settings::{Manner, Missing, Setting};
 
-/// A setting, and the controller in whose cgroup it is written.
+/// A controller, and a setting that is written in its cgroup.
 pub(crate) type Owned = (&'static str, Setting);
 
-/// All of it, in the order in which it is written.
+/// Returns all settings, in the order in which they are written.
 pub(crate) fn settings(resources: &Resources) -> Result<(Vec<Owned>, Vec<Warning>), Error> {
     if let Some(file) = resources.unified.keys().next() {
         let field = format!("linux.resources.unified.{file}");
@@ -37,7 +37,7 @@ pub(crate) fn settings(resources: &Resources) -> Result<(Vec<Owned>, Vec<Warning
 }
 
 fn cpuset(cpu: &Cpu, settings: &mut Vec<Setting>) {
-    // A hierarchy mounted with `noprefix` has the files without.
+    // In a hierarchy mounted with `noprefix` the file names have no prefix.
     let mut push = |field, file: &'static str, plain, value: &str| {
         let missing = Missing::Instead(plain, value.to_owned());
         settings.push(Setting::early(field, file, value).missing(missing));
@@ -51,7 +51,7 @@ fn cpuset(cpu: &Cpu, settings: &mut Vec<Setting>) {
 }
 
 fn cpu(cpu: &Cpu, settings: &mut Vec<Setting>) {
-    // A period, or a burst, that does not go with the old quota goes with the new one.
+    // The kernel may reject a period or burst with the old quota and accept it with the new one.
     let after = |other: bool| if other { Manner::Retry } else { Manner::Once };
     let quota = cpu.quota.filter(|quota| *quota != 0);
     if let Some(shares) = cpu.shares.filter(|shares| *shares != 0) {
@@ -86,8 +86,8 @@ fn cpu(cpu: &Cpu, settings: &mut Vec<Setting>) {
 fn memory(memory: &Memory, settings: &mut Vec<Setting>) -> Result<(), Error> {
     let said = |bytes: Option<i64>| bytes.filter(|bytes| *bytes != 0);
     let limit = said(memory.limit);
-    // Memory may not be above memory and swap together at any moment. Raised, the one is refused
-    // until the other has been raised; lowered, it goes first.
+    // The memory limit may never exceed the limit of memory and swap together. When both are raised, the first
+    // is rejected until the second is raised; when lowered, it goes first.
     let manner = if limit.is_some() { Manner::Retry } else { Manner::Once };
     if let Some(limit) = limit {
         let setting = Setting::late("linux.resources.memory.limit", "memory.limit_in_bytes", limit);
@@ -107,7 +107,7 @@ fn memory(memory: &Memory, settings: &mut Vec<Setting>) -> Result<(), Error> {
         settings.push(Setting::late("linux.resources.memory.disableOOMKiller", "memory.oom_control", 1));
     }
     match memory.swappiness {
-        // -1 of those who have no unsigned numbers.
+        // -1, which means unset in engines that use signed numbers.
         None | Some(u64::MAX) => {}
         Some(swappiness @ ..=100) => {
             settings.push(Setting::early(
@@ -125,7 +125,7 @@ fn memory(memory: &Memory, settings: &mut Vec<Setting>) -> Result<(), Error> {
 }
 
 fn block_io(block_io: &BlockIo, settings: &mut Vec<Setting>) {
-    // The file has another name where BFQ is the only scheduler that has weights.
+    // The file has another name where only the BFQ scheduler supports weights.
     let either = |field: String, file: &'static str, bfq, value: String| {
         Setting::early(field, file, value.clone()).missing(Missing::Instead(bfq, value))
     };

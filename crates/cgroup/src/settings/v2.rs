@@ -1,6 +1,6 @@
-//! Resources as files of a version 2 cgroup.
+//! Converts resources to files of a version 2 cgroup.
 //!
-//! Zero is nothing said wherever runc takes it for that: engines write it for what they leave open.
+//! Zero counts as unset wherever runc treats it so: engines write it for values that they leave open.
 
 use crate::controller::{Controller, Controllers};
 use crate::error::{Error, Warning};
@@ -9,10 +9,10 @@ use crate::settings::convert::{cpu_weight, io_weight, pids_max, swap_alone};
 use crate::settings::{Manner, Missing, Phase, Setting};
 use std::collections::BTreeMap;
 
-/// Why a warning is given for a field of version 1.
+/// The warning for fields that only version 1 supports.
 const VERSION_1_ONLY: &str = "has no counterpart in cgroup version 2 and is ignored";
 
-/// All of it, in the order in which it is written.
+/// Returns all settings, in the order in which they are written.
 pub(crate) fn settings(resources: &Resources) -> Result<(Vec<Setting>, Vec<Warning>), Error> {
     let mut settings = Vec::with_capacity(8);
     let mut warnings = ignored(resources);
@@ -23,14 +23,14 @@ pub(crate) fn settings(resources: &Resources) -> Result<(Vec<Setting>, Vec<Warni
     hugepages(&resources.hugepage_limits, "max", &mut settings);
     rdma(&resources.rdma, &mut settings);
     pids(resources.pids_limit, &mut settings);
-    // "unified" is what the configuration says in the kernel's own words: it has the last one.
+    // "unified" is last: it names the kernel's own files and so overrides the other fields.
     unified(&resources.unified, &mut settings)?;
     without_weight_of_idle(&mut settings, &mut warnings);
     Ok((settings, warnings))
 }
 
-/// Leaves out a weight that the kernel would refuse, for an idle group has none (kernel/sched/fair.c,
-/// `sched_group_set_shares`).
+/// Removes weights if the group is idle, because the kernel rejects weights of idle groups
+/// (kernel/sched/fair.c, `sched_group_set_shares`).
 fn without_weight_of_idle(settings: &mut Vec<Setting>, warnings: &mut Vec<Warning>) {
     let idle = settings.iter().rfind(|setting| setting.file == "cpu.idle");
     if idle.is_some_and(|idle| idle.value.trim() == "1") {
@@ -40,7 +40,7 @@ fn without_weight_of_idle(settings: &mut Vec<Setting>, warnings: &mut Vec<Warnin
     }
 }
 
-/// The controllers that the resources need.
+/// Returns the controllers that the resources need.
 pub(crate) fn controllers(resources: &Resources) -> Controllers {
     let Resources {
         devices: _,
@@ -106,8 +106,8 @@ fn cpu(cpu: &Cpu, settings: &mut Vec<Setting>) {
     let quota = cpu.quota.filter(|quota| *quota != 0);
     let period = cpu.period.filter(|period| *period != 0);
     if let Some(burst) = cpu.burst {
-        // A burst above the quota is refused, so it depends on the one to be whether the other can
-        // come first.
+        // The kernel rejects a burst above the quota. Whether burst or quota must be written first depends on
+        // the new values.
         let manner = if quota.is_some() { Manner::Retry } else { Manner::Once };
         settings.push(Setting::late("linux.resources.cpu.burst", "cpu.max.burst", burst).manner(manner));
     }
@@ -115,8 +115,8 @@ fn cpu(cpu: &Cpu, settings: &mut Vec<Setting>) {
         let field = if quota.is_some() { "linux.resources.cpu.quota" } else { "linux.resources.cpu.period" };
         let quota =
             quota.filter(|quota| *quota > 0).map_or_else(|| "max".to_owned(), |quota| quota.to_string());
-        // The kernel's default (cgroup-v2.rst, "cpu.max"), written out so that an update without a
-        // period means the same wherever it starts from.
+        // The kernel's default (cgroup-v2.rst, "cpu.max"). It is written explicitly, so that an update without
+        // a period does not depend on the old period.
         let period = period.unwrap_or(100_000);
         settings.push(Setting::late(field, "cpu.max", format_args!("{quota} {period}")));
     }
@@ -146,7 +146,7 @@ fn block_io(block_io: &BlockIo, settings: &mut Vec<Setting>) {
     for (name, key, devices) in throttles {
         for (index, Throttle { major, minor, rate }) in devices.iter().enumerate() {
             let field = format!("linux.resources.blockIO.{name}[{index}]");
-            // Zero is what took a limit away in version 1.
+            // In version 1, zero removed a limit.
             let rate = if *rate == 0 { "max".to_owned() } else { rate.to_string() };
             settings.push(Setting::late(field, "io.max", format_args!("{major}:{minor} {key}={rate}")));
         }
@@ -159,7 +159,7 @@ fn memory(memory: &Memory, settings: &mut Vec<Setting>) -> Result<(), Error> {
     }
     if let Some(swap) = swap_alone(memory.limit, memory.swap)? {
         let value = if swap == -1 { "max".to_owned() } else { swap.to_string() };
-        // Without swap there is nothing to limit, and nothing to be unlimited.
+        // Without swap there is nothing to limit, and "unlimited" has no effect.
         let missing = if swap <= 0 { Missing::Ignore } else { Missing::Error };
         let setting = Setting::late("linux.resources.memory.swap", "memory.swap.max", value);
         settings.push(setting.missing(missing));
@@ -170,8 +170,8 @@ fn memory(memory: &Memory, settings: &mut Vec<Setting>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Limits on huge pages, `what` being the end of the file's name. What is reserved for later use is
-/// limited too, where the kernel can: a fault beyond the other limit kills.
+/// Limits huge pages; `what` is the end of the file's name. Also limits reservations where the kernel supports
+/// it: a page fault beyond the first limit kills the process.
 pub(crate) fn hugepages(limits: &[HugepageLimit], what: &str, settings: &mut Vec<Setting>) {
     for (index, HugepageLimit { page_size, limit }) in limits.iter().enumerate() {
         let field = format!("linux.resources.hugepageLimits[{index}]");
@@ -181,7 +181,7 @@ pub(crate) fn hugepages(limits: &[HugepageLimit], what: &str, settings: &mut Vec
     }
 }
 
-/// Limits on RDMA devices, the same in both versions.
+/// Limits RDMA devices, in the same way in both versions.
 pub(crate) fn rdma(devices: &BTreeMap<String, Rdma>, settings: &mut Vec<Setting>) {
     for (device, Rdma { hca_handles, hca_objects }) in devices {
         let mut value = device.clone();
@@ -193,7 +193,7 @@ pub(crate) fn rdma(devices: &BTreeMap<String, Rdma>, settings: &mut Vec<Setting>
     }
 }
 
-/// The limit on processes, the same in both versions.
+/// Limits the number of processes, in the same way in both versions.
 pub(crate) fn pids(limit: Option<i64>, settings: &mut Vec<Setting>) {
     if let Some(limit) = limit {
         settings.push(Setting::late("linux.resources.pids.limit", "pids.max", pids_max(limit)));
@@ -208,7 +208,7 @@ fn unified(files: &BTreeMap<String, String>, settings: &mut Vec<Setting>) -> Res
     Ok(())
 }
 
-/// Returns when a `unified` entry is written. Only here the name of the file decides, because the user has chosen it.
+/// Returns when a `unified` entry is written. The file's name decides, because the user chooses the file.
 fn phase_of(file: &str) -> Phase {
     const EARLY: &[&str] = &[
         "blkio.bfq.weight",
@@ -231,7 +231,7 @@ fn phase_of(file: &str) -> Phase {
     if early { Phase::Early } else { Phase::Late }
 }
 
-/// The field of a `unified` entry, if that names a file that may be written to.
+/// Returns the field of a `unified` entry, or an error if it may not be set.
 pub(crate) fn unified_field(file: &str) -> Result<String, Error> {
     let field = format!("linux.resources.unified.{file}");
     if file.contains(['/', '\0']) {
@@ -250,16 +250,17 @@ pub(crate) fn unified_field(file: &str) -> Result<String, Error> {
     }
 }
 
-/// What of `cgroup.*` is a limit. The rest manages cgroups: `cgroup.procs` would move any process of the host here,
-/// `cgroup.type` changes what those beside this one may be, `cgroup.freeze` and `cgroup.kill` end what is being made.
+/// The `cgroup.*` files that are limits. The others manage cgroups. `cgroup.procs` would move any process of
+/// the host into this cgroup. `cgroup.type` changes which types the siblings may have. `cgroup.freeze` and
+/// `cgroup.kill` would stop or kill a container that is being created.
 const LIMITS_OF_CGROUPS: [&str; 2] = ["max.depth", "max.descendants"];
 
-/// A list that says something.
+/// Returns the list, unless it is missing or empty.
 pub(crate) fn said(list: &Option<String>) -> Option<&str> {
     list.as_deref().filter(|list| !list.is_empty())
 }
 
-/// Bytes as files of version 2 want them, unless nothing is said.
+/// Formats bytes for files of version 2; `None` if unset.
 fn bytes(bytes: Option<i64>) -> Option<String> {
     match bytes {
         None | Some(0) => None,
@@ -437,7 +438,7 @@ Late memory.high = 5";
             assert_eq!(settings.iter().map(|setting| &*setting.file).collect::<Vec<_>>(), ["cpu.idle"]);
             assert_eq!(warnings.iter().map(|warning| warning.field.to_string()).collect::<Vec<_>>(), [field]);
         }
-        // The last word is that it is not.
+        // `unified` overrides the field: the group is not idle, so the weight stays.
         let cpu = Resources { cpu: both, unified: unified(&[("cpu.idle", "0")]), ..Resources::default() };
         assert_eq!(settings(&cpu).unwrap().0.len(), 3);
     }

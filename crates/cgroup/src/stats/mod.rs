@@ -1,8 +1,8 @@
-//! What the processes of a cgroup use.
+//! Resource usage of a cgroup's processes.
 //!
-//! One structure for both versions, in the meaning and with the names of runc's `events`: engines read
-//! it. Times are nanoseconds, amounts bytes; a limit of `u64::MAX` is none, but for processes, where
-//! none is 0.
+//! One structure serves both versions. Engines parse it, so meaning and names are those of runc's `events`.
+//! Times are in nanoseconds, amounts in bytes. A limit of `u64::MAX` means unlimited, except for processes,
+//! where 0 does.
 
 mod parse;
 pub(crate) mod version_1;
@@ -17,32 +17,28 @@ use crate::files;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// All of it.
+/// The statistics of all controllers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Stats {
-    /// Processor time.
     pub cpu: Cpu,
-    /// Where processes may run; version 1 only.
+    /// CPUs and memory nodes that processes may use; version 1 only.
     pub cpuset: Cpuset,
-    /// Memory and swap.
     pub memory: Memory,
-    /// Processes.
     pub pids: Pids,
-    /// Block devices.
     pub blkio: Blkio,
-    /// Huge pages, by their size.
+    /// Huge pages, by page size.
     pub hugetlb: BTreeMap<String, Hugetlb>,
-    /// RDMA devices. runc's `events` leave them out, so they are not serialised.
+    /// RDMA devices. Not serialised, because runc's `events` omits them.
     #[serde(skip)]
     pub rdma: Rdma,
 }
 
-/// Whether a value is what Go leaves out of JSON.
+/// Returns whether Go would omit the value from JSON.
 fn absent<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// The sizes of huge pages that a cgroup has files for, which all end with `end`.
+/// Returns the huge page sizes that the cgroup has files for. `end` is the end of the files' names.
 fn page_sizes(files: &Files<'_>, end: &str) -> Result<Vec<String>, Error> {
     let mut sizes = Vec::new();
     let listed = files::each_file(files.directory, |name| {
@@ -54,81 +50,77 @@ fn page_sizes(files: &Files<'_>, end: &str) -> Result<Vec<String>, Error> {
     Ok(sizes)
 }
 
-/// Processor time.
+/// CPU time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Cpu {
-    /// What was used.
     #[serde(skip_serializing_if = "absent")]
     pub usage: CpuUsage,
-    /// What was refused.
     #[serde(skip_serializing_if = "absent")]
     pub throttling: Throttling,
-    /// How long was waited.
     #[serde(skip_serializing_if = "absent")]
     pub psi: Option<Psi>,
 }
 
-/// Processor time that was used.
+/// CPU time used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CpuUsage {
-    /// All.
     #[serde(skip_serializing_if = "absent")]
     pub total: u64,
-    /// By processor; version 1 only, as the next two.
+    /// Per CPU; version 1 only, like the next two.
     #[serde(skip_serializing_if = "absent")]
     pub percpu: Vec<u64>,
-    /// By processor, in the kernel.
+    /// Per CPU, in kernel mode.
     #[serde(skip_serializing_if = "absent")]
     pub percpu_kernel: Vec<u64>,
-    /// By processor, in programs.
+    /// Per CPU, in user mode.
     #[serde(skip_serializing_if = "absent")]
     pub percpu_user: Vec<u64>,
-    /// In the kernel.
+    /// In kernel mode.
     pub kernel: u64,
-    /// In programs.
+    /// In user mode.
     pub user: u64,
 }
 
-/// How often a quota was at its end.
+/// How often processes were throttled by the CPU quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Throttling {
-    /// Periods there were.
+    /// The number of periods.
     #[serde(skip_serializing_if = "absent")]
     pub periods: u64,
-    /// Those in which the quota did not suffice.
+    /// The number of periods in which the quota ran out.
     #[serde(skip_serializing_if = "absent")]
     pub throttled_periods: u64,
-    /// For how long.
+    /// The total time throttled.
     #[serde(skip_serializing_if = "absent")]
     pub throttled_time: u64,
 }
 
-/// Pressure (Documentation/accounting/psi.rst).
+/// Pressure stall information (Documentation/accounting/psi.rst).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Psi {
-    /// When at least one process waited.
+    /// While at least one process was stalled.
     #[serde(skip_serializing_if = "absent")]
     pub some: Pressure,
-    /// When all did.
+    /// While all processes were stalled.
     #[serde(skip_serializing_if = "absent")]
     pub full: Pressure,
 }
 
-/// A share of time.
+/// The share of time spent stalled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Pressure {
-    /// Of the last ten seconds, in percent.
+    /// Over the last ten seconds, in percent.
     pub avg10: f64,
-    /// Of the last minute.
+    /// Over the last minute, in percent.
     pub avg60: f64,
-    /// Of the last five minutes.
+    /// Over the last five minutes, in percent.
     pub avg300: f64,
-    /// Microseconds since the cgroup was made.
+    /// Microseconds since the cgroup was created.
     pub total: u64,
 }
 
-/// Where processes may run, by version 1's files.
+/// CPUs and memory nodes that processes may use, from version 1's files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "named as the kernel's files are, see cpusets.rst")]
 pub struct Cpuset {
@@ -147,104 +139,94 @@ pub struct Cpuset {
     pub sched_relax_domain_level: i64,
 }
 
-/// Memory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Memory {
     /// The page cache.
     #[serde(skip_serializing_if = "absent")]
     pub cache: u64,
-    /// Memory.
     #[serde(skip_serializing_if = "absent")]
     pub usage: Amount,
-    /// Memory and swap together.
+    /// The sum of memory and swap.
     #[serde(skip_serializing_if = "absent")]
     pub swap: Amount,
-    /// The kernel's own; version 1 only.
+    /// Kernel memory; version 1 only.
     #[serde(skip_serializing_if = "absent")]
     pub kernel: Amount,
-    /// What of that is TCP's; version 1 only.
+    /// TCP buffers in kernel memory; version 1 only.
     #[serde(rename = "kernelTCP", skip_serializing_if = "absent")]
     pub kernel_tcp: Amount,
-    /// `memory.stat` as it is.
+    /// All values of `memory.stat`.
     #[serde(skip_serializing_if = "absent")]
     pub raw: BTreeMap<String, u64>,
-    /// How long was waited.
     #[serde(skip_serializing_if = "absent")]
     pub psi: Option<Psi>,
 }
 
-/// Memory of some kind.
+/// Usage and limit of one kind of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Amount {
-    /// The most there may be.
     pub limit: u64,
-    /// What there is.
+    /// The current usage.
     #[serde(skip_serializing_if = "absent")]
     pub usage: u64,
-    /// The most there was.
+    /// The highest usage so far.
     #[serde(skip_serializing_if = "absent")]
     pub max: u64,
-    /// How often the limit was met; version 1 only.
+    /// How often the limit was reached; version 1 only.
     pub failcnt: u64,
 }
 
-/// Processes.
+/// The number of processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Pids {
-    /// How many there are.
     #[serde(skip_serializing_if = "absent")]
     pub current: u64,
-    /// How many there may be.
+    /// The limit; 0 means unlimited.
     #[serde(skip_serializing_if = "absent")]
     pub limit: u64,
 }
 
-/// Block devices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Blkio {
-    /// Bytes.
+    /// Bytes transferred.
     #[serde(skip_serializing_if = "absent")]
     pub io_service_bytes_recursive: Vec<BlkioEntry>,
-    /// Operations.
+    /// Operations done.
     #[serde(skip_serializing_if = "absent")]
     pub io_serviced_recursive: Vec<BlkioEntry>,
-    /// Operations that wait; version 1 with a scheduler that counts, as what follows.
+    /// Queued operations. This and the fields below need version 1 and a scheduler that counts them.
     #[serde(rename = "ioQueueRecursive", skip_serializing_if = "absent")]
     pub io_queued_recursive: Vec<BlkioEntry>,
-    /// Time between sending and end.
+    /// Time between dispatch and completion.
     #[serde(skip_serializing_if = "absent")]
     pub io_service_time_recursive: Vec<BlkioEntry>,
     /// Time in queues.
     #[serde(skip_serializing_if = "absent")]
     pub io_wait_time_recursive: Vec<BlkioEntry>,
-    /// Operations that became part of others.
+    /// Operations that were merged into others.
     #[serde(skip_serializing_if = "absent")]
     pub io_merged_recursive: Vec<BlkioEntry>,
-    /// Time of the device.
+    /// Time that the device was allocated to the cgroup.
     #[serde(skip_serializing_if = "absent")]
     pub io_time_recursive: Vec<BlkioEntry>,
-    /// Sectors.
+    /// Sectors transferred.
     #[serde(skip_serializing_if = "absent")]
     pub sectors_recursive: Vec<BlkioEntry>,
-    /// How long was waited.
     #[serde(skip_serializing_if = "absent")]
     pub psi: Option<Psi>,
 }
 
-/// A number about a block device.
+/// A statistic of a block device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct BlkioEntry {
-    /// Its major number.
     #[serde(skip_serializing_if = "absent")]
     pub major: u64,
-    /// Its minor number.
     #[serde(skip_serializing_if = "absent")]
     pub minor: u64,
-    /// `Read`, `Write`, and in version 1 more.
+    /// `Read` or `Write`; version 1 has more.
     #[serde(skip_serializing_if = "absent")]
     pub op: String,
-    /// The number.
     #[serde(skip_serializing_if = "absent")]
     pub value: u64,
 }
@@ -252,33 +234,28 @@ pub struct BlkioEntry {
 /// Huge pages of one size, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Hugetlb {
-    /// What there is.
+    /// The current usage.
     #[serde(skip_serializing_if = "absent")]
     pub usage: u64,
-    /// The most there was; version 1 only.
+    /// The highest usage so far; version 1 only.
     #[serde(skip_serializing_if = "absent")]
     pub max: u64,
-    /// How often the limit was met.
+    /// How often the limit was reached.
     pub failcnt: u64,
 }
 
-/// RDMA devices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rdma {
-    /// What there may be; `u32::MAX` is no limit.
+    /// The limits; `u32::MAX` means unlimited.
     pub limit: Vec<RdmaEntry>,
-    /// What there is.
+    /// The current usage.
     pub current: Vec<RdmaEntry>,
 }
 
-/// One RDMA device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RdmaEntry {
-    /// Its name.
     pub device: String,
-    /// Handles.
     pub hca_handles: u32,
-    /// Objects.
     pub hca_objects: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The forms that the kernel writes numbers in.
+//! Parses the number formats of the kernel's files.
 
 use super::{BlkioEntry, Pressure, Psi, RdmaEntry};
 use crate::error::Error;
@@ -7,19 +7,18 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::path::Path;
 
-/// The files of one cgroup.
 pub(crate) struct Files<'a> {
     pub(crate) directory: &'a OwnedFd,
     pub(crate) path: &'a Path,
 }
 
 impl Files<'_> {
-    /// What a file says, if it is there.
+    /// Returns the contents of a file, if it exists.
     pub(super) fn text(&self, name: &str) -> Result<Option<String>, Error> {
         self.found(name, files::text(self.directory.as_fd(), name))
     }
 
-    /// The number that a file holds, if it is there.
+    /// Returns the number in a file, if it exists.
     pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Error> {
         self.found(name, files::number(self.directory.as_fd(), name))
     }
@@ -27,18 +26,18 @@ impl Files<'_> {
     fn found<T>(&self, name: &str, read: Result<T, Errno>) -> Result<Option<T>, Error> {
         match read {
             Ok(found) => Ok(Some(found)),
-            // For want of a controller; or the cgroup is being removed. Pressure can be off.
+            // The controller is missing, the cgroup is being removed, or pressure accounting is off.
             Err(Errno::NOENT | Errno::NODEV | Errno::OPNOTSUPP) => Ok(None),
             Err(source) => Err(Error::Act { act: "read", path: self.path.join(name), source }),
         }
     }
 
-    /// What is not as it should be.
+    /// Returns the error for text that does not have the usual form.
     pub(super) fn unexpected(&self, name: &str, text: &str) -> Error {
         Error::Unexpected { path: self.path.join(name), text: text.to_owned() }
     }
 
-    /// Each line of `KEY VALUE` of a file that may be there.
+    /// Calls `each` for every `KEY VALUE` line of a file, if it exists.
     pub(super) fn keyed(&self, name: &str, mut each: impl FnMut(&str, u64)) -> Result<(), Error> {
         let Some(text) = self.text(name)? else { return Ok(()) };
         for line in text.lines() {
@@ -49,13 +48,13 @@ impl Files<'_> {
         Ok(())
     }
 
-    /// A file of pressure.
+    /// Reads a pressure file, if it exists.
     pub(super) fn psi(&self, name: &str) -> Result<Option<Psi>, Error> {
         let Some(text) = self.text(name)? else { return Ok(None) };
         psi(&text).map(Some).ok_or_else(|| self.unexpected(name, &text))
     }
 
-    /// A file of RDMA devices.
+    /// Reads a file of RDMA devices, if it exists.
     pub(super) fn rdma(&self, name: &str) -> Result<Vec<RdmaEntry>, Error> {
         Ok(self.text(name)?.map(|text| text.lines().filter_map(rdma).collect()).unwrap_or_default())
     }
@@ -89,11 +88,11 @@ fn pressure_of(values: &str) -> Option<Pressure> {
     Some(pressure)
 }
 
-/// A line of version 2's `io.stat`: bytes and operations of a device, in the names of version 1.
+/// Parses a line of version 2's `io.stat`: a device's bytes and operations, named as in version 1.
 pub(super) fn io(line: &str, bytes: &mut Vec<BlkioEntry>, operations: &mut Vec<BlkioEntry>) -> Option<()> {
     let mut words = line.split_ascii_whitespace();
     let (major, minor) = words.next()?.split_once(':')?;
-    // A device that is gone has a line of its own kind.
+    // Removed devices have lines of another form.
     let (Ok(major), Ok(minor)) = (major.parse(), minor.parse()) else { return Some(()) };
     for (key, value) in words.filter_map(|word| word.split_once('=')) {
         let (entries, op) = match key {
@@ -108,7 +107,7 @@ pub(super) fn io(line: &str, bytes: &mut Vec<BlkioEntry>, operations: &mut Vec<B
     Some(())
 }
 
-/// A line of version 1's `blkio.*`: `8:0 Read 4096`, `8:0 4096`; the sum at the end is none.
+/// Parses a line of version 1's `blkio.*`: `8:0 Read 4096` or `8:0 4096`. The total at the end is skipped.
 pub(super) fn blkio(line: &str) -> Option<Option<BlkioEntry>> {
     let words: Vec<&str> = line.split([' ', ':']).collect();
     let (major, minor, op, value) = match *words.as_slice() {
@@ -139,7 +138,7 @@ fn rdma(line: &str) -> Option<RdmaEntry> {
     Some(entry)
 }
 
-/// A list of numbers: `0-2,5`. Nothing if it is none.
+/// Parses a list of numbers such as `0-2,5`; `None` if it is malformed.
 pub(super) fn list(text: &str) -> Option<Vec<u16>> {
     let mut numbers = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {

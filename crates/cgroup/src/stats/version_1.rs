@@ -5,10 +5,10 @@ use super::{Amount, Blkio, BlkioEntry, Cpu, Cpuset, Hugetlb, Memory, Pids, Rdma,
 use crate::error::Error;
 use std::collections::BTreeMap;
 
-/// `cpuacct.stat` counts in these (`USER_HZ`, which is the same on every processor that we run on).
+/// The unit of `cpuacct.stat`: `USER_HZ` is 100 on all architectures that husk supports.
 const NANOSECONDS_A_TICK: u64 = 1_000_000_000 / 100;
 
-/// Reads the statistics of cgroups: of each the controllers of its tree, and its files.
+/// Reads the statistics of cgroups. Each comes with the controllers of its tree, and its files.
 pub(crate) fn read<'a>(groups: impl Iterator<Item = (&'a [String], Files<'a>)>) -> Result<Stats, Error> {
     let mut stats = Stats::default();
     for (controllers, files) in groups {
@@ -53,7 +53,7 @@ fn usage(files: &Files<'_>, cpu: &mut Cpu) -> Result<(), Error> {
     let text = files.text("cpuacct.usage_percpu")?.unwrap_or_default();
     let numbers: Option<_> = text.split_whitespace().map(|number| number.parse().ok()).collect();
     usage.percpu = numbers.ok_or_else(|| files.unexpected("cpuacct.usage_percpu", &text))?;
-    // A line for each processor below "cpu user system".
+    // The header "cpu user system", then a line for each CPU.
     let text = files.text("cpuacct.usage_all")?.unwrap_or_default();
     for line in text.lines().skip(1) {
         let mut words = line.split(' ').skip(1).map(|number| number.parse().ok());
@@ -122,7 +122,7 @@ fn pids(files: &Files<'_>) -> Result<Pids, Error> {
     Ok(Pids { current: files.number("pids.current")?.unwrap_or(0), limit })
 }
 
-/// Where the schedulers and the throttle count, the best first: the first that is there counts for
+/// File names of the schedulers and the throttle, in order of preference. The first that has entries supplies
 /// operations and bytes.
 const IO: [&str; 4] =
     ["blkio.bfq.{}_recursive", "blkio.{}_recursive", "blkio.throttle.{}_recursive", "blkio.throttle.{}"];
@@ -137,7 +137,7 @@ fn blkio(files: &Files<'_>) -> Result<Blkio, Error> {
         }
         blkio.io_serviced_recursive = operations;
         blkio.io_service_bytes_recursive = entries("io_service_bytes")?;
-        // What only schedulers know; empty where a file is not there.
+        // Only schedulers count these; files that do not exist read as empty.
         blkio.sectors_recursive = entries("sectors")?;
         blkio.io_service_time_recursive = entries("io_service_time")?;
         blkio.io_wait_time_recursive = entries("io_wait_time")?;
@@ -161,7 +161,7 @@ fn entries(files: &Files<'_>, name: &str) -> Result<Vec<BlkioEntry>, Error> {
 fn hugetlb(files: &Files<'_>) -> Result<BTreeMap<String, Hugetlb>, Error> {
     let mut sizes = BTreeMap::new();
     for size in page_sizes(files, ".usage_in_bytes")? {
-        // What is reserved counts, where the kernel counts it.
+        // Reservations are preferred where the kernel counts them.
         let reserved = format!("hugetlb.{size}.rsvd");
         let kind = match files.number(&format!("{reserved}.usage_in_bytes"))? {
             Some(_) => reserved,

@@ -1,5 +1,5 @@
-//! Statistics of a version 2 cgroup. Numbers have the meaning that version 1 gave them, which is what
-//! engines expect: swap is memory and swap together, times are nanoseconds.
+//! Statistics of a version 2 cgroup. Numbers have version 1's meaning, which engines expect: swap is the sum of
+//! memory and swap, and times are in nanoseconds.
 
 use super::parse::{self, Files};
 use super::{Amount, Blkio, Cpu, Hugetlb, Memory, Pids, Rdma, Stats, page_sizes};
@@ -14,7 +14,7 @@ pub(crate) fn read(directory: &OwnedFd, path: &Path) -> Result<Stats, Error> {
     let mut stats = Stats { cpu: cpu(files)?, ..Stats::default() };
     let controllers = files.text("cgroup.controllers")?.unwrap_or_default();
     count(&mut stats, files, &controllers)?;
-    // What is known without the controllers.
+    // These files do not need the controllers.
     let has = |name: &str| controllers.split_whitespace().any(|controller| controller == name);
     if !has("memory") {
         stats.memory.psi = files.psi("memory.pressure")?;
@@ -28,13 +28,13 @@ pub(crate) fn read(directory: &OwnedFd, path: &Path) -> Result<Stats, Error> {
     Ok(stats)
 }
 
-/// Adds what the controllers count that are in this tree and not in one of version 1.
+/// Adds the statistics of the controllers that are in this tree and not in one of version 1.
 pub(crate) fn add(stats: &mut Stats, directory: &OwnedFd, path: &Path) -> Result<(), Error> {
     let files = &Files { directory, path };
     count(stats, files, &files.text("cgroup.controllers")?.unwrap_or_default())
 }
 
-/// What these controllers count.
+/// Reads the statistics of these controllers.
 fn count(stats: &mut Stats, files: &Files<'_>, controllers: &str) -> Result<(), Error> {
     for controller in controllers.split_whitespace() {
         match controller {
@@ -51,7 +51,7 @@ fn count(stats: &mut Stats, files: &Files<'_>, controllers: &str) -> Result<(), 
     Ok(())
 }
 
-/// `cpu.stat` is there without the controller too.
+/// Reads `cpu.stat`, which exists without the controller too.
 fn cpu(files: &Files<'_>) -> Result<Cpu, Error> {
     let mut cpu = Cpu::default();
     files.keyed("cpu.stat", |key, value| match key {
@@ -75,7 +75,7 @@ fn memory(files: &Files<'_>) -> Result<Memory, Error> {
     let usage = amount(files, ["memory.current", "memory.max", "memory.peak"])?.unwrap_or_default();
     let mut swap = Amount::default();
     if let Some(alone) = amount(files, ["memory.swap.current", "memory.swap.max", "memory.swap.peak"])? {
-        // The most of each was perhaps not at one time, so of both together it is not known.
+        // The two peaks may be from different times, so the peak of the sum is unknown.
         swap = Amount {
             usage: alone.usage.saturating_add(usage.usage),
             limit: alone.limit.saturating_add(usage.limit),
@@ -93,12 +93,12 @@ fn memory(files: &Files<'_>) -> Result<Memory, Error> {
 fn amount(files: &Files<'_>, [current, max, peak]: [&str; 3]) -> Result<Option<Amount>, Error> {
     let Some(usage) = files.number(current)? else { return Ok(None) };
     let limit = files.number(max)?.unwrap_or(u64::MAX);
-    // Linux 5.19, and 6.5 for swap.
+    // Needs Linux 5.19, for swap 6.5.
     let max = files.number(peak)?.unwrap_or(0);
     Ok(Some(Amount { limit, usage, max, failcnt: 0 }))
 }
 
-/// They can be counted without the controller.
+/// Counts the processes, which does not need the controller.
 fn processes(files: &Files<'_>) -> Result<Pids, Error> {
     let text = match files::text(files.directory.as_fd(), "cgroup.procs") {
         Err(rustix::io::Errno::OPNOTSUPP) => files.text("cgroup.threads")?,
@@ -126,7 +126,7 @@ fn blkio(files: &Files<'_>) -> Result<Blkio, Error> {
 fn hugetlb(files: &Files<'_>) -> Result<BTreeMap<String, Hugetlb>, Error> {
     let mut sizes = BTreeMap::new();
     for size in page_sizes(files, ".current")? {
-        // What is reserved counts, where the kernel counts it.
+        // Reservations are preferred where the kernel counts them.
         let usage = match files.number(&format!("hugetlb.{size}.rsvd.current"))? {
             None => files.number(&format!("hugetlb.{size}.current"))?,
             reserved => reserved,

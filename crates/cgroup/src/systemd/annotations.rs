@@ -1,29 +1,28 @@
-//! Annotations `org.systemd.property.NAME` with a value in GVariant's text format: properties of the
-//! unit in systemd's own words.
+//! Annotations `org.systemd.property.NAME`: unit properties with a value in GVariant's text format.
 //!
-//! What is read is made into a typed value and never put into another text, so nothing can be smuggled
-//! in by it. Of the format there is what properties are made of: booleans, numbers, text, and arrays
-//! of these, with `@TYPE` or the name of a type before a value that does not tell by itself.
+//! Values are parsed to typed values and never inserted into another text, so they cannot inject anything. The
+//! parser supports booleans, numbers, text, variants and arrays. `@TYPE` or the name of a type before a value
+//! sets its type.
 
 use super::properties::Property;
 use super::value::{Value, first_type};
 use crate::error::SystemdError as Error;
 use std::collections::BTreeMap;
 
-/// What the keys of these annotations begin with.
+/// The prefix of these annotations' keys.
 pub const ANNOTATIONS: &str = "org.systemd.property.";
 
-/// How deep arrays and variants may be in each other.
+/// The deepest nesting of arrays and variants.
 const DEEPEST: u32 = 8;
 
-/// Properties that say which processes are in a unit: ours is, and no other of the host.
+/// Properties that set a unit's processes. Only our own process may be in the unit, and no other of the host.
 const PROCESSES: [&str; 2] = ["PIDs", "PIDFDs"];
 
-/// The properties among annotations.
+/// Returns the properties among the annotations.
 ///
 /// # Errors
 ///
-/// A name that no property has, or a value that is none; the annotation is named.
+/// If a name or value is invalid. The error names the annotation.
 pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Vec<Property>, Error> {
     let ours =
         annotations.iter().filter_map(|(key, value)| Some((key, key.strip_prefix(ANNOTATIONS)?, value)));
@@ -38,7 +37,7 @@ pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Vec<Pr
         }
         let value =
             parse(text).ok_or_else(|| wrong(&format!("{text:?} is no value in GVariant's text format")))?;
-        // Systemd's files have seconds, its bus has microseconds.
+        // Unit files use seconds, and the bus uses microseconds.
         let seconds = name.strip_suffix("Sec");
         match seconds.filter(|name| name.ends_with(|letter: char| letter.is_ascii_lowercase())) {
             Some(name) => {
@@ -70,7 +69,7 @@ fn microseconds(seconds: &Value) -> Option<Value> {
     whole.checked_mul(MILLION).map(Value::U64)
 }
 
-/// The value of a text.
+/// Parses a whole text.
 fn parse(text: &str) -> Option<Value> {
     let mut parser = Parser { rest: text };
     let value = parser.value(None, 0)?;
@@ -94,7 +93,7 @@ impl<'t> Parser<'t> {
         rest.is_some()
     }
 
-    /// What is up to a character that separates.
+    /// Reads up to the next separator.
     fn word(&mut self) -> &'t str {
         self.skip();
         let end = self.rest.find(|letter: char| letter.is_whitespace() || ",]>".contains(letter));
@@ -103,7 +102,7 @@ impl<'t> Parser<'t> {
         word
     }
 
-    /// A value: of this type, if one is said.
+    /// Parses a value, which must have the type `wanted` if that is given.
     fn value(&mut self, wanted: Option<&str>, depth: u32) -> Option<Value> {
         if depth > DEEPEST {
             return None;
@@ -150,7 +149,7 @@ impl<'t> Parser<'t> {
             if !values.is_empty() && !self.eat(",") {
                 return None;
             }
-            // Each is what the first is.
+            // All elements have the type of the first.
             let first = values.first().map(Value::signature);
             values.push(self.value(element.or(first.as_deref()), depth + 1)?);
         }
@@ -158,7 +157,7 @@ impl<'t> Parser<'t> {
         Some(Value::Array(element, values))
     }
 
-    /// Text in quotes, with escapes as in C.
+    /// Parses quoted text with escapes as in C.
     fn text(&mut self) -> Option<String> {
         let mut letters = self.rest.chars();
         let quote = letters.next()?;
@@ -178,7 +177,7 @@ impl<'t> Parser<'t> {
             }
         }
         self.rest = letters.as_str();
-        // D-Bus ends text with it.
+        // D-Bus terminates text with NUL.
         (!text.contains('\0')).then_some(text)
     }
 }
@@ -207,7 +206,7 @@ fn type_named(word: &str) -> Option<&'static str> {
     })
 }
 
-/// A boolean or a number; a whole one is `int32` if nothing else is said.
+/// Parses a boolean or a number. An integer without a given type is `int32`.
 fn scalar(word: &str, wanted: Option<&str>) -> Option<Value> {
     match (word, wanted) {
         ("true", None | Some("b")) => return Some(Value::Bool(true)),

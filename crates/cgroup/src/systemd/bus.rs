@@ -1,4 +1,4 @@
-//! A connection to a bus, or to systemd itself.
+//! A connection to a D-Bus daemon, or directly to systemd.
 
 use super::message::{Kind, Message};
 use super::unit::Owner;
@@ -15,31 +15,31 @@ const SYSTEMD: &str = "org.freedesktop.systemd1";
 const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
 
-/// How often it is tried again to connect to a bus that has too many waiting already. The first pause
-/// is this, and each is twice the one before.
+/// How many times to try to connect to a bus whose queue of connections is full. The pauses start with
+/// `FIRST_PAUSE` and double each time.
 const CONNECTS: u32 = 7;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest line of authentication that is waited for.
+/// The longest line of the authentication that is accepted.
 const LONGEST_LINE: usize = 4096;
 
-/// Where a bus is.
+/// The address of a bus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A bus, at a path.
+    /// A socket at a path.
     Path(PathBuf),
-    /// A bus, by a name in the kernel.
+    /// A socket in the kernel's abstract namespace.
     Abstract(String),
-    /// The host's bus, or systemd itself if there is none.
+    /// The host's bus, or systemd's own socket if no bus is running.
     System,
 }
 
 impl Address {
-    /// The bus of the host's systemd, or of the user's by the environment.
+    /// Returns the address of the host's bus, or of the user's from the environment.
     ///
     /// # Errors
     ///
-    /// If the environment names none.
+    /// If the environment does not name the user's bus.
     pub fn find(owner: Owner) -> Result<Self, Error> {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         match owner {
@@ -59,7 +59,7 @@ impl Address {
         }
     }
 
-    /// The first address of a list that we can use (D-Bus specification, "Server Addresses").
+    /// Returns the first usable address of a list (D-Bus specification, "Server Addresses").
     #[must_use]
     pub fn parse(list: &str) -> Option<Self> {
         list.split(';').filter_map(|address| address.strip_prefix("unix:")).find_map(|pairs| {
@@ -84,10 +84,10 @@ impl Address {
 }
 
 const SYSTEM_BUS: &str = "/run/dbus/system_bus_socket";
-/// Systemd's own socket, for root.
+/// Systemd's own socket, which only root may use.
 const PRIVATE: &str = "/run/systemd/private";
 
-/// Bytes are `%` and two digits in addresses.
+/// Decodes `%` and two hexadecimal digits in an address.
 fn unescape(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -105,25 +105,25 @@ fn unescape(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// A connection.
+/// An authenticated connection.
 #[derive(Debug)]
 pub struct Bus {
     stream: UnixStream,
     serial: u32,
-    /// What has come and is not read yet.
+    /// Bytes that were received but not parsed yet.
     input: Vec<u8>,
-    /// Jobs that have ended: their paths and results.
+    /// The paths and results of jobs that have ended.
     ended: Vec<(String, String)>,
-    /// How long an answer may take.
+    /// How long a call may take.
     patience: Duration,
 }
 
 impl Bus {
-    /// Connects.
+    /// Connects and authenticates.
     ///
     /// # Errors
     ///
-    /// If nobody listens there, or we are refused.
+    /// If nothing listens at the address, or the bus rejects us.
     pub fn connect(address: &Address) -> Result<Self, Error> {
         let path = |path: &Path| SocketAddr::from_pathname(path);
         let connected = match address {
@@ -131,7 +131,7 @@ impl Bus {
             Address::Abstract(name) => SocketAddr::from_abstract_name(name).and_then(|it| patiently(&it)),
             Address::System => match path(Path::new(SYSTEM_BUS)).and_then(|it| patiently(&it)) {
                 Ok(stream) => Ok(stream),
-                // A host without a bus, as while it boots: systemd listens itself, and is no bus.
+                // Without a bus, as during boot: systemd listens itself, and needs no `Hello`.
                 Err(error) => match UnixStream::connect(PRIVATE) {
                     Ok(stream) => return Self::authenticated(stream),
                     Err(_) => Err(error),
@@ -148,20 +148,20 @@ impl Bus {
         Self { stream, serial: 0, input: Vec::new(), ended: Vec::new(), patience: PATIENCE }
     }
 
-    /// When what begins now has taken too long.
+    /// Returns the deadline of a call that starts now.
     fn end(&self) -> Instant {
         Instant::now() + self.patience
     }
 
-    /// Says who we are.
+    /// Authenticates with the credentials that the kernel reports.
     fn authenticated(stream: UnixStream) -> Result<Self, Error> {
         let mut bus = Self::new(stream);
         let end = bus.end();
-        // We name nobody, so the other end asks the kernel: in a user namespace we do not know under
-        // which number it knows us.
+        // We send no uid, so the peer asks the kernel: in a user namespace we do not know our uid as the peer
+        // sees it.
         bus.send(b"\0AUTH EXTERNAL\r\n", end)?;
         let line = bus.read_line(end)?;
-        // Systemd before version 246 asks no further.
+        // Systemd before version 246 does not ask for data.
         if first_word(&line) != "OK" {
             expect("DATA", line)?;
             bus.send(b"DATA\r\n", end)?;
@@ -171,7 +171,7 @@ impl Bus {
         Ok(bus)
     }
 
-    /// Becomes one of the bus, and of those who are told of jobs that end.
+    /// Registers with the bus, and subscribes to the ends of jobs.
     fn enter(&mut self) -> Result<(), Error> {
         self.request(BUS, "/org/freedesktop/DBus", BUS, "Hello", Vec::new())?;
         let rule = format!(
@@ -185,7 +185,7 @@ impl Bus {
         self.request(SYSTEMD, MANAGER_PATH, MANAGER, member, body)
     }
 
-    /// A property of systemd's manager that is text.
+    /// Reads a text property of systemd's manager.
     pub(super) fn manager_property(&mut self, name: &str) -> Result<String, Error> {
         let body = vec![Value::text(MANAGER), Value::text(name)];
         let interface = "org.freedesktop.DBus.Properties";
@@ -193,13 +193,13 @@ impl Bus {
         found.first().and_then(Value::as_text).map(ToOwned::to_owned).ok_or_else(|| Malformed.into())
     }
 
-    /// Calls a method that starts a job, and returns how the job ended.
+    /// Calls a method that starts a job, and returns the job's result.
     pub(super) fn job(&mut self, member: &'static str, body: Vec<Value>) -> Result<String, Error> {
         let end = self.end();
         let reply = self.call(member, body)?;
         let Some(Value::Path(job)) = reply.first() else { return Err(Malformed.into()) };
         loop {
-            // It may have ended before the reply came.
+            // The job may have ended before the reply came.
             if let Some(index) = self.ended.iter().position(|(path, _)| path == job) {
                 return Ok(self.ended.swap_remove(index).1);
             }
@@ -208,7 +208,7 @@ impl Bus {
         }
     }
 
-    /// Calls a method and returns what it does.
+    /// Calls a method and returns the body of its reply.
     fn request(
         &mut self,
         destination: &str,
@@ -245,7 +245,7 @@ impl Bus {
         }
     }
 
-    /// Keeps a message that is no reply, if it says that a job has ended.
+    /// Records the end of a job; drops all other messages.
     fn note(&mut self, message: Message) {
         if message.kind == Kind::Signal && message.member.as_deref() == Some("JobRemoved") {
             // Number, job, unit, result.
@@ -262,7 +262,7 @@ impl Bus {
         written.map_err(|source| broken(act, source))
     }
 
-    /// Waits for more.
+    /// Receives more bytes into `input`.
     fn fill(&mut self, end: Instant, act: &str) -> Result<(), Error> {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -283,7 +283,7 @@ impl Bus {
         }
     }
 
-    /// The next message that is of a known kind.
+    /// Returns the next message of a known kind.
     fn receive(&mut self, end: Instant, act: &str) -> Result<Message, Error> {
         loop {
             let length = Message::length(&self.input)?.filter(|length| *length <= self.input.len());
@@ -298,7 +298,7 @@ impl Bus {
         }
     }
 
-    /// A line of authentication.
+    /// Returns the next line of the authentication.
     fn read_line(&mut self, end: Instant) -> Result<String, Error> {
         loop {
             if let Some(length) = self.input.windows(2).position(|bytes| bytes == b"\r\n") {
@@ -317,7 +317,7 @@ fn first_word(line: &str) -> &str {
     line.split(' ').next().unwrap_or_default()
 }
 
-/// Takes a line that begins with this word, and no other.
+/// Checks that the line begins with this word.
 fn expect(word: &str, line: String) -> Result<(), Error> {
     if first_word(&line) == word { Ok(()) } else { Err(Error::Refused(line)) }
 }
@@ -326,7 +326,7 @@ fn broken(act: &'static str, source: io::Error) -> Error {
     Error::Broken { act, source }
 }
 
-/// Connects; a bus that many wait for already is asked again.
+/// Connects; tries again while the bus's queue of connections is full.
 fn patiently(address: &SocketAddr) -> io::Result<UnixStream> {
     let mut pause = FIRST_PAUSE;
     for _ in 1..CONNECTS {
@@ -339,10 +339,10 @@ fn patiently(address: &SocketAddr) -> io::Result<UnixStream> {
     UnixStream::connect_addr(address)
 }
 
-/// For tests, which are at both ends.
+/// For tests, which play both ends.
 #[cfg(test)]
 impl Bus {
-    /// A connection to whatever is at the other end, which is a bus or is none.
+    /// Authenticates with the other end, which may be a bus or systemd itself.
     pub(super) fn of_stream(stream: UnixStream, is_bus: bool) -> Result<Self, Error> {
         let mut bus = Self::authenticated(stream)?;
         if is_bus {
@@ -351,7 +351,7 @@ impl Bus {
         Ok(bus)
     }
 
-    /// The other end, before anything has been said.
+    /// Plays the other end, before anything has been sent.
     pub(super) const fn other_end(stream: UnixStream) -> Self {
         Self::new(stream)
     }
@@ -373,7 +373,7 @@ impl Bus {
     }
 
     pub(super) fn take_name(&mut self, name: &str) -> Result<Vec<Value>, Error> {
-        // Not queued: at once or not at all.
+        // 4 is `DBUS_NAME_FLAG_DO_NOT_QUEUE`: get the name now or fail.
         let body = vec![Value::text(name), Value::U32(4)];
         self.request(BUS, "/org/freedesktop/DBus", BUS, "RequestName", body)
     }

@@ -1,9 +1,8 @@
-//! Messages of D-Bus (D-Bus specification, "Message Format").
+//! D-Bus messages (D-Bus specification, "Message Format").
 
 use super::value::{Reader, Value, align};
 use crate::error::Malformed;
 
-/// What a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Call = 1,
@@ -12,7 +11,6 @@ pub(crate) enum Kind {
     Signal = 4,
 }
 
-/// A message.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Message {
     pub(crate) kind: Kind,
@@ -35,15 +33,15 @@ mod field {
     pub(super) const ERROR_NAME: u8 = 4;
     pub(super) const REPLY_SERIAL: u8 = 5;
     pub(super) const DESTINATION: u8 = 6;
-    /// Put in by the bus, for the receiver.
+    /// Set by the bus, for the receiver.
     pub(super) const SENDER: u8 = 7;
     pub(super) const SIGNATURE: u8 = 8;
 }
 
-/// The part of the header that has a fixed length, up to the length of its fields.
+/// The length of the header's fixed part, up to and including the length of its fields.
 pub(crate) const FIXED: usize = 16;
 
-/// The longest message there may be.
+/// The longest message: 128 MiB.
 const LONGEST: usize = 1 << 27;
 
 impl Message {
@@ -62,7 +60,7 @@ impl Message {
         }
     }
 
-    /// Its bytes.
+    /// Returns the encoded message.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut body = Vec::with_capacity(512);
         self.body.iter().for_each(|value| value.write(&mut body));
@@ -91,10 +89,10 @@ impl Message {
         out
     }
 
-    /// How long the message is that begins with these bytes, once there are enough of them to know.
+    /// Returns the length of the message that begins with these bytes; `None` if there are too few to tell.
     pub(crate) fn length(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
         let Some(header) = bytes.first_chunk::<FIXED>() else { return Ok(None) };
-        // On one machine there is one byte order.
+        // Both ends are on one machine, so they use one byte order.
         let [b'l', _, _, 1, ..] = header else { return Err(Malformed) };
         let word = |at: usize| {
             let bytes = header.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default();
@@ -107,7 +105,7 @@ impl Message {
         Ok(Some((FIXED + fields).next_multiple_of(8) + body))
     }
 
-    /// The message of these bytes, or nothing if it is of a kind that is not known and is to be passed over.
+    /// Decodes a message; `None` if its kind is unknown, so that it must be ignored.
     pub(crate) fn read(bytes: &[u8]) -> Result<Option<Self>, Malformed> {
         let mut reader = Reader::new(bytes);
         let head = reader.values("yyyyuua(yv)")?;
@@ -144,7 +142,7 @@ impl Message {
             }
         }
         reader.align(8)?;
-        // Alignment of the body counts from its own beginning, which is aligned.
+        // Alignment counts from the start of the body, which is aligned.
         message.body = Reader::new(bytes.get(reader.position()..).ok_or(Malformed)?).values(&signature)?;
         Ok(Some(message))
     }
@@ -154,7 +152,7 @@ impl Message {
 mod tests {
     use super::*;
 
-    /// Put together by hand, field by field.
+    /// Encoded by hand, field by field.
     const HELLO: &[u8] = b"l\x01\0\x01\0\0\0\0\x01\0\0\0\x6d\0\0\0\
         \x01\x01o\0\x15\0\0\0/org/freedesktop/DBus\0\0\0\
         \x02\x01s\0\x14\0\0\0org.freedesktop.DBus\0\0\0\0\

@@ -1,10 +1,10 @@
-//! Cgroups that systemd makes, as transient units, and removes.
+//! Cgroups that systemd creates and removes, as transient units.
 //!
-//! A container's processes are in a scope. Systemd is asked for it over D-Bus, in one call with all
-//! properties; whoever asks waits for the job to end, having asked to be told before asking for the
-//! job. What systemd has no property for is written to the cgroup's files afterwards, as without it.
+//! A container's processes run in a scope. One D-Bus call asks systemd for it, with all properties. The caller
+//! subscribes to job signals first, and then waits for the job to end. Settings that systemd has no property
+//! for are written to the cgroup's files afterwards, as without systemd.
 //!
-//! Nothing here waits without an end, and the child is never made to wait for it.
+//! Every wait has a deadline, and the container's process never waits for systemd.
 
 mod annotations;
 mod bus;
@@ -23,7 +23,7 @@ pub use value::Value;
 
 pub use crate::error::{Malformed, SYSTEMD_PATIENCE as PATIENCE, SystemdError as Error};
 
-/// Systemd, by one connection.
+/// A connection to systemd.
 #[derive(Debug)]
 pub struct Systemd {
     bus: Bus,
@@ -31,26 +31,26 @@ pub struct Systemd {
 }
 
 impl Systemd {
-    /// Connects to the host's systemd, or to that of the user.
+    /// Connects to the host's systemd, or to the user's.
     ///
     /// # Errors
     ///
-    /// If there is none, or it refuses us.
+    /// If systemd is not running, or the bus rejects us.
     pub fn connect(owner: Owner) -> Result<Self, Error> {
         Bus::connect(&Address::find(owner)?).map(Self::over)
     }
 
-    /// Uses a connection.
+    /// Uses an existing connection.
     #[must_use]
     pub const fn over(bus: Bus) -> Self {
         Self { bus, version: None }
     }
 
-    /// Its version; the lowest there is if it does not say.
+    /// Returns systemd's version, or 0 if it cannot be parsed.
     ///
     /// # Errors
     ///
-    /// If it does not answer.
+    /// If systemd does not answer.
     pub fn version(&mut self) -> Result<Version, Error> {
         if let Some(version) = self.version {
             return Ok(version);
@@ -60,22 +60,21 @@ impl Systemd {
         Ok(version)
     }
 
-    /// The cgroup that the manager has for itself and all that it starts, which is not the top for a
-    /// user's.
+    /// Returns the cgroup of the manager, which contains all its units. A user's manager is not at the root.
     ///
     /// # Errors
     ///
-    /// If it does not answer.
+    /// If systemd does not answer.
     pub fn control_group(&mut self) -> Result<String, Error> {
         self.bus.manager_property("ControlGroup")
     }
 
-    /// Starts a transient unit, and returns when it is there. One that is left over in failure is
-    /// forgotten first. One that runs is an error: our processes would be outside of all limits.
+    /// Starts a transient unit, and returns when the job is done. Resets a failed unit of the same name first.
+    /// A running unit of that name is an error: our processes would be outside all limits.
     ///
     /// # Errors
     ///
-    /// If systemd refuses it or the job fails, or takes longer than [`PATIENCE`].
+    /// If systemd rejects it, the job fails, or it takes longer than [`PATIENCE`].
     pub fn start(&mut self, unit: &Unit, properties: &[Property]) -> Result<(), Error> {
         match self.start_once(unit, properties) {
             Err(error) if error.is_unit_exists() => {
@@ -91,7 +90,7 @@ impl Systemd {
             Value::text(unit.name()),
             Value::text("replace"),
             properties::array(properties),
-            // Units to be made on the way.
+            // Auxiliary units.
             Value::Array("(sa(sv))".to_owned(), Vec::new()),
         ];
         let ended = self.bus.job("StartTransientUnit", body);
@@ -103,18 +102,18 @@ impl Systemd {
             }
             Err(error) => {
                 if matches!(error, Error::Deadline { .. }) && self.reset_failed(unit).is_err() {
-                    // Tolerated: that it took too long is what is told.
+                    // Tolerated: the caller gets the error of the deadline.
                 }
                 Err(error)
             }
         }
     }
 
-    /// Stops a unit, and returns when it is gone. It is no error if there is none.
+    /// Stops a unit, and returns when it is gone. Succeeds if the unit does not exist.
     ///
     /// # Errors
     ///
-    /// If systemd refuses or takes longer than [`PATIENCE`].
+    /// If systemd rejects it or takes longer than [`PATIENCE`].
     pub fn stop(&mut self, unit: &Unit) -> Result<(), Error> {
         let body = vec![Value::text(unit.name()), Value::text("replace")];
         match self.bus.job("StopUnit", body) {
@@ -122,25 +121,25 @@ impl Systemd {
             Err(error) if error.is_no_such_unit() => return Ok(()),
             Err(error) => return Err(error),
         }
-        // One that has failed would be kept for somebody to look at.
+        // Systemd keeps failed units for inspection, unless they are reset.
         self.reset_failed(unit)
     }
 
-    /// Sets properties of a unit, until the machine is next booted.
+    /// Sets properties of a unit until the next reboot.
     ///
     /// # Errors
     ///
-    /// If systemd refuses them.
+    /// If systemd rejects them.
     pub fn set(&mut self, unit: &Unit, properties: &[Property]) -> Result<(), Error> {
         let body = vec![Value::text(unit.name()), Value::Bool(true), properties::array(properties)];
         self.bus.call("SetUnitProperties", body).map(drop)
     }
 
-    /// Moves processes to the unit's cgroup, or to one below it.
+    /// Moves processes to the unit's cgroup, or to the cgroup `below` it.
     ///
     /// # Errors
     ///
-    /// If systemd refuses.
+    /// If systemd rejects it.
     pub fn attach(&mut self, unit: &Unit, below: &str, pids: &[u32]) -> Result<(), Error> {
         let pids = pids.iter().copied().map(Value::U32).collect();
         let below = format!("/{}", crate::clean(below));

@@ -1,4 +1,4 @@
-//! Resources as properties of a unit (systemd.resource-control(5)).
+//! Converts resources to properties of a unit (systemd.resource-control(5)).
 
 use super::unit::Unit;
 use super::value::Value;
@@ -10,9 +10,7 @@ use crate::settings::convert::{cpu_weight, swap_alone};
 /// A property of a unit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Property {
-    /// Its name, of letters.
     pub name: String,
-    /// Its value.
     pub value: Value,
 }
 
@@ -22,7 +20,7 @@ impl Property {
     }
 }
 
-/// Properties as methods take them.
+/// Encodes properties as an argument of methods.
 pub(super) fn array(properties: &[Property]) -> Value {
     let structure = |property: &Property| {
         let value = Value::Variant(Box::new(property.value.clone()));
@@ -31,23 +29,22 @@ pub(super) fn array(properties: &[Property]) -> Value {
     Value::Array("(sv)".to_owned(), properties.iter().map(structure).collect())
 }
 
-/// The version of systemd.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(pub u32);
 
 impl Version {
-    /// CPU quotas have a period.
+    /// The first version with a period for CPU quotas.
     const QUOTA_PERIOD: Self = Self(242);
-    /// Units have processors and memory nodes.
+    /// The first version with properties for CPUs and memory nodes.
     const CPUSET: Self = Self(244);
-    /// Device numbers need no node.
+    /// The first version that accepts device numbers without a device node.
     const DEVICE_NUMBERS: Self = Self(240);
-    /// A weight of nothing is idle.
+    /// The first version with a `CPUWeight` of 0, for an idle unit.
     const IDLE: Self = Self(252);
-    /// Scopes have a policy for the OOM killer.
+    /// The first version with `OOMPolicy` for scopes.
     const OOM_POLICY: Self = Self(253);
 
-    /// The version in a text: `257.4-1`, `v254`.
+    /// Parses the number from a text such as `257.4-1` or `v254`; 0 if there is none.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let text = text.trim_start_matches(['"', 'v']);
@@ -56,22 +53,22 @@ impl Version {
     }
 }
 
-/// Which version of cgroups the host has.
+/// The host's cgroup version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hierarchy {
-    /// One for each controller.
+    /// A hierarchy for each controller.
     V1,
-    /// One.
+    /// A single hierarchy.
     V2,
 }
 
 const NO_LIMIT: Value = Value::U64(u64::MAX);
 
-/// What a unit is started with: `annotations` are what the configuration says in systemd's own words.
+/// Returns the properties that start a unit. `annotations` are properties from the configuration's annotations.
 ///
 /// # Errors
 ///
-/// A value that cannot be expressed.
+/// If a value has no counterpart in systemd.
 pub fn start(
     unit: &Unit,
     pid: Option<u32>,
@@ -89,7 +86,7 @@ pub fn start(
     } else {
         properties.push(Property::new("Slice", Value::Text(slice)));
         properties.push(Property::new("Delegate", Value::Bool(true)));
-        // One that has failed, for want of memory say, would be kept, and its name with it.
+        // Otherwise systemd keeps a failed unit, for example after an OOM kill, and its name stays taken.
         properties.push(Property::new("CollectMode", Value::text("inactive-or-failed")));
     }
     if let Some(pid) = pid {
@@ -99,7 +96,7 @@ pub fn start(
     for name in ["MemoryAccounting", "CPUAccounting", io, "TasksAccounting"] {
         properties.push(Property::new(name, Value::Bool(true)));
     }
-    // Else a container would be stopped early when the host shuts down, and ordered before things.
+    // Otherwise systemd stops the container early at shutdown, and orders it before other units.
     properties.push(Property::new("DefaultDependencies", Value::Bool(false)));
     properties.extend(devices(&resources.devices, version));
     properties.extend(match hierarchy {
@@ -119,12 +116,12 @@ pub fn start(
     Ok(properties)
 }
 
-/// Resources as properties of a unit of version 2, device rules excepted. What systemd has no property
-/// for, or this one not yet, has to be written to the cgroup's files.
+/// Converts resources, except device rules, to properties for version 2. Settings that this systemd has no
+/// property for must be written to the cgroup's files.
 ///
 /// # Errors
 ///
-/// A value that cannot be expressed.
+/// If a value has no counterpart in systemd.
 pub fn resources_v2(resources: &Resources, version: Version) -> Result<Vec<Property>, Error> {
     let mut properties = Vec::new();
     let mut push = |name, value| properties.push(Property::new(name, value));
@@ -158,11 +155,11 @@ pub fn resources_v2(resources: &Resources, version: Version) -> Result<Vec<Prope
     Ok(properties)
 }
 
-/// The same for version 1.
+/// Converts resources, except device rules, to properties for version 1.
 ///
 /// # Errors
 ///
-/// A value that cannot be expressed.
+/// If a value has no counterpart in systemd.
 pub fn resources_v1(resources: &Resources, version: Version) -> Result<Vec<Property>, Error> {
     let mut properties = Vec::new();
     let mut push = |name, value| properties.push(Property::new(name, value));
@@ -181,8 +178,8 @@ pub fn resources_v1(resources: &Resources, version: Version) -> Result<Vec<Prope
     Ok(properties)
 }
 
-/// The resources with the quota that systemd makes of theirs, so that what is written to the files does
-/// not come and go with what systemd writes there.
+/// Returns the resources with the CPU quota rounded as systemd rounds it. Otherwise the value in the file would
+/// alternate between ours and systemd's.
 #[must_use]
 pub fn aligned(resources: &Resources) -> Resources {
     let mut resources = resources.clone();
@@ -195,10 +192,11 @@ pub fn aligned(resources: &Resources) -> Resources {
     resources
 }
 
-/// The period of a quota for which none is said, in microseconds.
+/// The default period of a quota, in microseconds.
 const PERIOD: u64 = 100_000;
 
-/// Microseconds a second. Systemd counts in whole percents, and what is less would be nothing.
+/// Returns the quota in microseconds per second, rounded up to a whole percent. Systemd counts in percents, and
+/// a quota below one would become zero.
 fn quota_per_second(quota: i64, period: u64) -> u64 {
     const PERCENT: u128 = 10_000;
     let per_second = u128::from(quota.unsigned_abs()) * 1_000_000 / u128::from(period);
@@ -219,7 +217,7 @@ fn quota(quota: i64, period: u64, version: Version, properties: &mut Vec<Propert
 fn tasks(limit: Option<i64>, properties: &mut Vec<Property>) {
     let value = match limit {
         None => return,
-        // Systemd takes no zero.
+        // Systemd rejects zero.
         Some(0) => Value::U64(1),
         Some(limit) => u64::try_from(limit).map_or(NO_LIMIT, Value::U64),
     };
@@ -245,7 +243,7 @@ fn cpuset(cpu: &Cpu, version: Version, properties: &mut Vec<Property>) -> Result
     Ok(())
 }
 
-/// A list of numbers, `0-2,7`, as a bit for each.
+/// Converts a list of numbers such as `0-2,7` to a bit mask.
 fn bits(list: &str) -> Option<Value> {
     /// More than any machine has.
     const MOST: usize = 1 << 16;
@@ -265,7 +263,7 @@ fn bits(list: &str) -> Option<Value> {
     (!bytes.is_empty()).then(|| Value::Array("y".to_owned(), bytes))
 }
 
-/// A file of the kernel's, if systemd has a property for it.
+/// Converts a `unified` entry, if systemd has a property for the file.
 fn unified(
     file: &str,
     value: &str,
@@ -299,7 +297,7 @@ fn unified(
             self::quota(quota, period, version, properties);
             return Ok(());
         }
-        // The weight of an idle group is nothing.
+        // An idle group has no weight.
         "cpu.weight" if resources.unified.get("cpu.idle").is_some_and(|idle| is_idle(idle)) => return Ok(()),
         "cpu.weight" => "CPUWeight",
         "cpuset.cpus" | "cpuset.mems" => {
@@ -320,14 +318,14 @@ fn unified(
             return Ok(());
         }
         "pids.max" => "TasksMax",
-        // Written to the file.
+        // Written to the file instead.
         _ => return Ok(()),
     };
     properties.push(Property::new(name, number()?));
     Ok(())
 }
 
-/// What is wrong with a field, in our own words; `field` is for what names none.
+/// Converts an error to one of systemd's; `field` is used if the error does not name one.
 fn field_error(error: crate::Error, field: &str) -> Error {
     match error {
         crate::Error::Invalid { field, reason } => {
@@ -342,13 +340,13 @@ fn unified_error(file: &str, value: &str) -> Error {
     Error::Field { field, reason: format!("{value:?} is no value of it") }
 }
 
-/// Bytes; a negative number is no limit.
+/// Converts bytes; a negative number means unlimited.
 fn bytes(bytes: i64) -> Value {
     u64::try_from(bytes).map_or(NO_LIMIT, Value::U64)
 }
 
-/// Device rules. Where systemd cannot have the same, it has none, and leaves it to the filter that is
-/// put beside its own: of several filters each can only deny.
+/// Converts device rules. If systemd cannot express them, it gets none, and our own device filter applies them.
+/// With several filters, each can only deny more.
 fn devices(rules: &[Rule], version: Version) -> Vec<Property> {
     let policy = |policy, allow| {
         let allow = Value::Array("(ss)".to_owned(), allow);
@@ -356,7 +354,7 @@ fn devices(rules: &[Rule], version: Version) -> Vec<Property> {
     };
     match allowed(rules, version) {
         Some(allow) => {
-            // An empty list first: what is set is added to what there was.
+            // An empty list first, because new entries are added to the old ones.
             let mut properties = policy("strict", Vec::new());
             properties.push(Property::new("DeviceAllow", Value::Array("(ss)".to_owned(), allow)));
             properties
@@ -365,7 +363,7 @@ fn devices(rules: &[Rule], version: Version) -> Vec<Property> {
     }
 }
 
-/// `DeviceAllow`, if everything else is denied and it can say so.
+/// Returns the entries of `DeviceAllow`; `None` if the default is to allow or systemd cannot express a rule.
 fn allowed(rules: &[Rule], version: Version) -> Option<Vec<Value>> {
     let (default, exceptions) = flatten(rules).ok()?;
     if default || version < Version::DEVICE_NUMBERS {
@@ -428,7 +426,7 @@ mod tests {
             ("AllowedCPUs", &bits),
         ];
         assert_eq!(names(&resources_v2(&resources, NEW).unwrap()), expected);
-        // An old one has neither periods nor processors.
+        // An old systemd supports neither periods nor CPUs.
         let old = resources_v2(&resources, Version(239)).unwrap();
         assert!(
             old.iter()
@@ -502,7 +500,7 @@ mod tests {
         let properties = devices(&rules, NEW);
         assert_eq!(properties[1], Property::new("DevicePolicy", Value::text("strict")));
         assert_eq!(properties[2], Property::new("DeviceAllow", list));
-        // `*:3` is nothing that systemd knows.
+        // Systemd cannot express `*:3`.
         let properties = devices(&[rule(true, None, Some(3), "r")], NEW);
         assert_eq!(properties[1], Property::new("DevicePolicy", Value::text("auto")));
     }

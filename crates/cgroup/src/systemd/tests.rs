@@ -1,5 +1,5 @@
-//! The client against a systemd that these tests play: over a socket, where every byte is ours, and
-//! over a real bus, which has an opinion of its own about them.
+//! Tests the client against a fake systemd. One connection is a socket, where the tests control every byte. The
+//! other is a real bus, which checks the messages itself.
 
 use super::message::{Kind, Message};
 use super::*;
@@ -10,14 +10,14 @@ use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// A systemd: which units there are, and what it was asked for.
+/// A fake systemd: its units, and the calls that it received.
 #[derive(Debug, Default)]
 struct Fake {
     running: BTreeSet<String>,
     failed: BTreeSet<String>,
-    /// How jobs end.
+    /// The result of jobs.
     result: &'static str,
-    /// Whether a job ends before the answer that names it.
+    /// Whether a job ends before the reply that names it.
     hasty: bool,
     jobs: u32,
     calls: Vec<String>,
@@ -28,7 +28,7 @@ impl Fake {
         Self { result: "done", ..Self::default() }
     }
 
-    /// What it says to a call.
+    /// Returns the answers to a call.
     fn answer(&mut self, call: &Message) -> Vec<Message> {
         let member = call.member.clone().expect("a member");
         let text =
@@ -74,13 +74,13 @@ impl Fake {
             body: vec![Value::U32(number), path(number), Value::text(unit), Value::text(result)],
             ..Message::new(Kind::Signal)
         };
-        // Somebody else's job ends badly in between.
+        // A job of another caller fails in between.
         let other = removed(9999, "failed");
         let (reply, ours) = (reply(vec![path(self.jobs)]), removed(self.jobs, self.result));
         if self.hasty { vec![ours, other, reply] } else { vec![reply, other, ours] }
     }
 
-    /// Answers until the other end hangs up, and returns what became of it.
+    /// Answers until the client hangs up, and returns the final state.
     fn serve(mut self, mut bus: Bus) -> Self {
         let mut serial = 100;
         while let Ok(message) = bus.hear() {
@@ -90,7 +90,7 @@ impl Fake {
             for answer in self.answer(&message) {
                 serial += 1;
                 let answer = Message { serial, ..answer };
-                // One byte at a time would be heard as well; half and half will do.
+                // Split in two, so that the client must assemble messages.
                 let bytes = answer.bytes();
                 let (first, second) = bytes.split_at(bytes.len() / 2);
                 bus.say(first).and_then(|()| bus.say(second)).expect("heard");
@@ -99,7 +99,7 @@ impl Fake {
         self
     }
 
-    /// Plays a bus with systemd on it at one end of a socket, and connects to the other.
+    /// Plays a bus with systemd at one end of a socket, and connects to it.
     fn connected(self) -> (Systemd, JoinHandle<Self>) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let server = thread::spawn(move || {
@@ -133,7 +133,7 @@ fn a_unit_is_started_when_its_own_job_has_ended() {
         systemd.set(&unit(), &resources_v2(&resources, Version(257)).unwrap()).unwrap();
         systemd.attach(&unit(), "../a", &[1]).unwrap();
         systemd.stop(&unit()).unwrap();
-        // There is none any more, which is no error.
+        // Succeeds although the unit no longer exists.
         systemd.stop(&unit()).unwrap();
         drop(systemd);
         let calls = server.join().unwrap().calls;
@@ -190,10 +190,10 @@ fn whoever_is_refused_is_told() {
     assert_eq!(error, "the bus refuses us: REJECTED EXTERNAL");
 }
 
-/// A connection whose other end has let us in, and will say this.
+/// A connection whose peer accepts the authentication and then sends `says`.
 fn authenticated(says: &[u8]) -> (Systemd, UnixStream) {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
-    // At once, as systemd did before version 246.
+    // Accepts at once, as systemd did before version 246.
     theirs.write_all(b"OK x\r\n").unwrap();
     let bus = Bus::of_stream(ours, false).unwrap();
     theirs.write_all(says).unwrap();
@@ -216,7 +216,7 @@ fn nonsense_silence_and_the_end_are_errors() {
     drop(other);
 }
 
-/// A bus of our own, if the machine has one, that ends with this.
+/// A private bus daemon, if installed, which is killed on drop.
 struct Daemon(Child, Address);
 
 impl Daemon {
@@ -261,10 +261,10 @@ fn a_real_bus_takes_what_we_say() {
     let resources = crate::Resources { devices: rules, pids_limit: Some(5), ..crate::Resources::default() };
     let properties =
         start_properties(&unit(), Some(1), Hierarchy::V2, Version(257), &resources, &annotations);
-    // The bus checks every byte, passes on what it has not been told to keep, and puts in who says it.
+    // The bus validates every byte, forwards the messages and adds the sender.
     systemd.start(&unit(), &properties.unwrap()).unwrap();
     systemd.stop(&unit()).unwrap();
-    // Nobody has this method: an error of the other end's is not ours.
+    // The fake does not know this method, so its error must be returned.
     let error = systemd.bus.call("Nonsense", vec![]).unwrap_err().to_string();
     assert_eq!(error, "systemd: Nonsense: no (org.freedesktop.systemd1.NoSuchUnit)");
     drop(systemd);

@@ -1,24 +1,24 @@
-//! Units: their names, and where their cgroups are.
+//! Names of units, and the paths of their cgroups.
 
 use crate::error::SystemdError as Error;
 
-/// Whose systemd it is.
+/// Selects the systemd instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// The host's.
+    /// The host's systemd.
     Host,
-    /// That of the user who we are.
+    /// The systemd of the calling user.
     User,
 }
 
-/// A scope, or a slice, in a slice.
+/// A scope or slice, with the slice that contains it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
     name: String,
     slice: String,
 }
 
-/// A unit's name is no longer (systemd's `UNIT_NAME_MAX`).
+/// The longest name of a unit (systemd's `UNIT_NAME_MAX` less the final NUL).
 const LONGEST_NAME: usize = 255;
 
 const FIELD: &str = "linux.cgroupsPath";
@@ -28,13 +28,13 @@ fn wrong(reason: String) -> Error {
 }
 
 impl Unit {
-    /// The unit that `linux.cgroupsPath` names, as `slice:prefix:name`, or of the container `id` if that
-    /// says nothing. A name that ends with `.slice` is a slice of its own, any other a scope
+    /// Parses the unit from `linux.cgroupsPath`, which has the form `slice:prefix:name`. The default is a scope
+    /// for the container `id`. A name that ends with `.slice` is a slice; any other becomes the scope
     /// `prefix-name.scope`.
     ///
     /// # Errors
     ///
-    /// If it has not three parts, or one that is no name of a unit.
+    /// If the path does not have three parts, or a part is not valid in a unit's name.
     pub fn new(cgroups_path: Option<&str>, id: &str, owner: Owner) -> Result<Self, Error> {
         let path = cgroups_path.filter(|path| !path.is_empty());
         let parts: Vec<&str> = path.map_or_else(|| vec!["", "husk", id], |path| path.split(':').collect());
@@ -62,38 +62,37 @@ impl Unit {
         Ok(unit)
     }
 
-    /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The slice that it is in.
+    /// Returns the slice that contains the unit.
     #[must_use]
     pub fn slice(&self) -> &str {
         &self.slice
     }
 
-    /// Whether it is a slice itself.
+    /// Returns whether the unit itself is a slice.
     #[must_use]
     pub fn is_slice(&self) -> bool {
         self.name.ends_with(".slice")
     }
 
-    /// Its cgroup, as an absolute path in the tree: for [`Layout::place`](crate::Layout::place). The
-    /// manager's own cgroup comes first, which is the top for the host's.
+    /// Returns the unit's cgroup as an absolute path in the tree, for [`Layout::place`](crate::Layout::place).
+    /// `manager` is the manager's own cgroup: the root for the host's systemd.
     ///
     /// # Errors
     ///
-    /// If the slice is no name of one.
+    /// If the slice's name is invalid.
     pub fn cgroup(&self, manager: &str) -> Result<String, Error> {
         let manager = manager.trim_end_matches('/');
         Ok(format!("{manager}{}/{}", expand(&self.slice)?, self.name))
     }
 }
 
-/// Where a slice is: one whose name has dashes is in that of the name before the last dash. `a-b.slice`
-/// is at `/a.slice/a-b.slice`.
+/// Returns the path of a slice. Dashes in its name separate the slices that contain it: `a-b.slice` is at
+/// `/a.slice/a-b.slice`.
 fn expand(slice: &str) -> Result<String, Error> {
     let invalid = || wrong(format!("invalid slice name: {slice}"));
     let name = slice.strip_suffix(".slice").filter(|name| !name.is_empty() && !name.contains('/'));

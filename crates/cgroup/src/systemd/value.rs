@@ -1,13 +1,12 @@
-//! Values of D-Bus, and their bytes (D-Bus specification, "Type System" and "Marshaling").
+//! D-Bus values, and their encoding (D-Bus specification, "Type System" and "Marshaling").
 //!
-//! Pure. What comes from the other end is believed nothing: lengths, nesting and alignment are checked.
+//! Performs no I/O. Input is untrusted: lengths, nesting and alignment are checked.
 
 use crate::error::Malformed;
 
-/// How deep containers may be in each other (the specification: 32 arrays and 32 structures).
+/// The deepest nesting of containers (the specification: 32 arrays and 32 structures).
 const DEEPEST: u32 = 64;
 
-/// A value.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the types of D-Bus")]
 pub enum Value {
@@ -23,22 +22,21 @@ pub enum Value {
     Text(String),
     Path(String),
     Signature(String),
-    /// Values of one type, which an empty one has too.
+    /// The signature of the elements, which an empty array needs too, and the elements.
     Array(String, Vec<Value>),
     Struct(Vec<Value>),
-    /// An entry of a dictionary, which is an array of these.
+    /// An entry of a dictionary; a dictionary is an array of entries.
     Entry(Box<(Value, Value)>),
     Variant(Box<Value>),
 }
 
 impl Value {
-    /// Text.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
     }
 
-    /// Its type.
+    /// Returns the value's type signature.
     #[must_use]
     pub fn signature(&self) -> String {
         match self {
@@ -63,7 +61,7 @@ impl Value {
         }
     }
 
-    /// What it says, if it is text of some kind.
+    /// Returns the text of a string, path or signature, or of a variant with one.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         match self {
@@ -73,7 +71,7 @@ impl Value {
         }
     }
 
-    /// Appends its bytes. Alignment counts from the beginning of `out`.
+    /// Appends the encoded value. Alignment counts from the start of `out`.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Byte(value) => out.push(*value),
@@ -91,7 +89,7 @@ impl Value {
                 out.push(0);
             }
             Self::Signature(text) => {
-                // No signature is longer than 255, those of ours have a few letters.
+                // Signatures have at most 255 bytes; ours have a few.
                 out.push(u8::try_from(text.len()).unwrap_or(u8::MAX));
                 out.extend(text.as_bytes());
                 out.push(0);
@@ -99,7 +97,7 @@ impl Value {
             Self::Array(element, values) => {
                 put(out, [0; 4]);
                 let place = out.len() - 4;
-                // Padding before the first element does not count.
+                // Padding before the first element is not part of the length.
                 align(out, alignment(element.as_bytes().first().copied()));
                 let start = out.len();
                 values.iter().for_each(|value| value.write(out));
@@ -125,7 +123,7 @@ impl Value {
     }
 }
 
-/// The kernel's sockets take no message of more than this.
+/// Converts a length to 32 bits. D-Bus messages are at most 128 MiB long.
 fn length(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
@@ -139,7 +137,7 @@ pub(crate) fn align(out: &mut Vec<u8>, alignment: usize) {
     out.resize(out.len().next_multiple_of(alignment), 0);
 }
 
-/// The alignment of the type that begins with this letter.
+/// Returns the alignment of the type that begins with this letter.
 const fn alignment(first: Option<u8>) -> usize {
     match first {
         Some(b'y' | b'g' | b'v') => 1,
@@ -149,7 +147,7 @@ const fn alignment(first: Option<u8>) -> usize {
     }
 }
 
-/// The first complete type of a signature, and what follows it.
+/// Splits off the first complete type of a signature.
 pub(crate) fn first_type(signature: &str) -> Option<(&str, &str)> {
     let end = type_end(signature.as_bytes(), 0)?;
     signature.split_at_checked(end)
@@ -175,14 +173,14 @@ fn type_end(signature: &[u8], depth: u32) -> Option<usize> {
     Some(end + 1)
 }
 
-/// Bytes to be read.
+/// A decoder.
 pub(crate) struct Reader<'b> {
     bytes: &'b [u8],
     at: usize,
 }
 
 impl<'b> Reader<'b> {
-    /// Alignment counts from the beginning of `bytes`.
+    /// Creates a decoder. Alignment counts from the start of `bytes`.
     pub(crate) const fn new(bytes: &'b [u8]) -> Self {
         Self { bytes, at: 0 }
     }
@@ -191,7 +189,7 @@ impl<'b> Reader<'b> {
         self.at
     }
 
-    /// The values of a whole signature.
+    /// Decodes the values of a whole signature.
     pub(crate) fn values(&mut self, mut signature: &str) -> Result<Vec<Value>, Malformed> {
         let mut values = Vec::new();
         while !signature.is_empty() {
@@ -246,7 +244,7 @@ impl<'b> Reader<'b> {
             Some(b'n') => Value::I16(self.fixed().map(i16::from_le_bytes)?),
             Some(b'q') => Value::U16(self.fixed().map(u16::from_le_bytes)?),
             Some(b'i') => Value::I32(self.fixed().map(i32::from_le_bytes)?),
-            // A descriptor is known by its number among those that came with the message.
+            // A descriptor is an index into the descriptors that came with the message.
             Some(b'u' | b'h') => Value::U32(self.word()?),
             Some(b'x') => Value::I64(self.fixed().map(i64::from_le_bytes)?),
             Some(b't') => Value::U64(self.fixed().map(u64::from_le_bytes)?),
@@ -329,7 +327,7 @@ mod tests {
             ),
             Value::Array("ay".to_owned(), vec![Value::Array("y".to_owned(), vec![Value::Byte(1)])]),
         ];
-        // Each at every alignment.
+        // Every value at every alignment.
         for skew in 0..8 {
             let mut out = vec![0; skew];
             values.iter().for_each(|value| value.write(&mut out));
@@ -343,7 +341,7 @@ mod tests {
 
     #[test]
     fn bytes_are_those_of_the_specification() {
-        // An array of 64-bit numbers: length, padding that does not count, number.
+        // An array of 64-bit numbers: length, padding that is not part of it, number.
         let mut out = Vec::new();
         Value::Array("x".to_owned(), vec![Value::I64(5)]).write(&mut out);
         assert_eq!(out, [8, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
@@ -368,7 +366,7 @@ mod tests {
         for (signature, bytes) in table {
             assert!(Reader::new(bytes).values(signature).is_err(), "{signature} {bytes:?}");
         }
-        // Variants without end.
+        // Endlessly nested variants.
         assert!(Reader::new(&b"\x01v\0".repeat(100)).values("v").is_err());
         assert!(first_type(&"a".repeat(200)).is_none());
     }

@@ -1,4 +1,4 @@
-//! Version 1's freezer, which has no events and sometimes gives up half-way.
+//! Version 1's freezer, which sends no events and sometimes stops half-way.
 
 use super::group::Group;
 use crate::error::Error;
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 const STATE: &str = "freezer.state";
 
-/// How long processes are let run for a moment when they do not stop: one that waits for another that
-/// is stopped already, in a way that the freezer cannot interrupt, stops only after that one has gone on.
+/// How long the processes run again if some of them do not stop. A process may wait uninterruptibly for one that is
+/// already frozen; it stops only after that one has run again.
 const BREATH: Duration = Duration::from_millis(10);
 
-/// After how many tries.
+/// The number of failed tries before the processes run again.
 const TRIES: u32 = 50;
 
 fn failed(act: &'static str, path: &Path) -> impl Fn(Errno) -> Error {
@@ -25,7 +25,7 @@ fn failed(act: &'static str, path: &Path) -> impl Fn(Errno) -> Error {
 pub(super) fn freeze(group: &Group, patience: Duration) -> Result<(), Error> {
     let frozen = try_freeze(group, patience);
     if frozen.is_err() {
-        // Tolerated: what is told is why it could not be frozen.
+        // Tolerated: the caller gets the error of freezing.
         drop(thaw(group));
     }
     frozen
@@ -40,7 +40,7 @@ fn try_freeze(group: &Group, patience: Duration) -> Result<(), Error> {
             write("THAWED")?;
             std::thread::sleep(BREATH);
         }
-        // Written again each time: the kernel goes on with what is left.
+        // Written again each time: the kernel then freezes the remaining processes.
         write("FROZEN")?;
         match state(&group.directory, &group.path)? {
             Some(State::Frozen) => return Ok(()),
@@ -61,7 +61,7 @@ fn try_freeze(group: &Group, patience: Duration) -> Result<(), Error> {
     })
 }
 
-/// Lets all go on, in cgroups below too, which may have been frozen by themselves.
+/// Thaws the cgroup and all below it, which may have been frozen on their own.
 pub(super) fn thaw(group: &Group) -> Result<(), Error> {
     walk(group.directory.as_fd(), &mut Thaw).map_err(failed("thaw", &group.path))
 }
@@ -82,8 +82,8 @@ impl Visitor for Thaw {
     }
 }
 
-/// Whether this very cgroup has been frozen. One that is stopped because one above is frozen is not:
-/// it is not the one to thaw.
+/// Returns whether this cgroup itself has been frozen. A cgroup that is stopped because of a frozen ancestor
+/// does not count: thawing it would not help.
 pub(crate) fn is_frozen(directory: &OwnedFd, path: &Path) -> Result<bool, Error> {
     if !matches!(state(directory, path)?, Some(State::Frozen | State::Freezing)) {
         return Ok(false);
@@ -91,7 +91,7 @@ pub(crate) fn is_frozen(directory: &OwnedFd, path: &Path) -> Result<bool, Error>
     let mut room = [0; 16];
     match files::short(directory.as_fd(), "freezer.self_freezing", &mut room) {
         Ok(text) => Ok(text == "1"),
-        // Before Linux 3.9 there is no such file.
+        // Linux before 3.9 does not have this file.
         Err(Errno::NOENT) => Ok(true),
         Err(Errno::NODEV) => Ok(false),
         Err(errno) => Err(failed("read freezer.self_freezing of", path)(errno)),
@@ -105,7 +105,7 @@ enum State {
     Frozen,
 }
 
-/// The state, unless the cgroup is gone.
+/// Returns the state, or `None` if the cgroup is gone.
 fn state(directory: &OwnedFd, path: &Path) -> Result<Option<State>, Error> {
     let mut room = [0; 16];
     match files::short(directory.as_fd(), STATE, &mut room) {

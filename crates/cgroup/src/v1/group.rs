@@ -1,20 +1,19 @@
-//! One cgroup of version 1: its open directory, and what its tree is for.
+//! One cgroup of version 1: its open directory and the controllers of its tree.
 
 use crate::stats::Files;
 use rustix::fd::OwnedFd;
 use std::path::PathBuf;
 
-/// A cgroup of one tree.
 #[derive(Debug)]
 pub(super) struct Group {
-    /// What the tree is for: controllers, or a name.
+    /// The tree's controllers, or its name such as `name=systemd`.
     pub(super) controllers: Vec<String>,
     pub(super) directory: OwnedFd,
     pub(super) path: PathBuf,
 }
 
 impl Group {
-    /// The controllers, and the files from which their statistics are read.
+    /// Returns the controllers, and the files that hold their statistics.
     pub(super) fn files(&self) -> (&[String], Files<'_>) {
         (&self.controllers, Files { directory: &self.directory, path: &self.path })
     }

@@ -1,4 +1,4 @@
-//! The trees that are mounted, and cgroups made in all of them.
+//! Finds the mounted trees, and creates cgroups in all of them.
 
 use super::Cgroup;
 use super::freezer::is_frozen;
@@ -15,27 +15,26 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The trees of version 1, and version 2's if that is mounted beside.
+/// The trees of version 1, and version 2's if it is mounted too.
 #[derive(Debug)]
 pub struct Hierarchies {
     mounts: Vec<Mount>,
-    /// `/proc/self/cgroup`.
+    /// The text of `/proc/self/cgroup`.
     own: String,
     unified: Option<v2::Hierarchy>,
 }
 
-/// One tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
-    /// Controllers, or a name: `["cpu", "cpuacct"]`, `["name=systemd"]`.
+    /// The tree's controllers or its name: `["cpu", "cpuacct"]`, `["name=systemd"]`.
     pub(crate) controllers: Vec<String>,
     point: PathBuf,
-    /// What of the tree is mounted.
+    /// The directory of the tree that is mounted.
     root: String,
 }
 
 impl Hierarchies {
-    /// What is mounted, with the tree of version 2 that is beside.
+    /// Detects the trees of version 1. `unified` is version 2's tree, if it is mounted too.
     ///
     /// # Errors
     ///
@@ -53,23 +52,23 @@ impl Hierarchies {
         Ok(Self { mounts, own, unified })
     }
 
-    /// Whether there is none.
+    /// Returns whether no tree of version 1 is mounted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.mounts.is_empty()
     }
 
-    /// Where in each tree the cgroup is that `wanted` names.
+    /// Returns the path, in each tree, of the cgroup that `wanted` names.
     ///
     /// # Errors
     ///
-    /// If it is the root of a tree.
+    /// If the path is the root of a tree.
     pub fn place(&self, wanted: Option<&str>, id: &str) -> Result<CgroupPaths, Error> {
         let mut places = BTreeMap::new();
         for mount in &self.mounts {
             for controller in &mount.controllers {
                 let own = paths::own(&self.own, controller).unwrap_or("/");
-                // What is mounted may be a part of the tree, as in a container.
+                // Inside a container, only a part of the tree may be mounted.
                 let own = own.strip_prefix(mount.root.trim_end_matches('/')).unwrap_or("/");
                 let path = paths::resolve(wanted, id, own);
                 if path.is_empty() {
@@ -84,12 +83,12 @@ impl Hierarchies {
         Ok(CgroupPaths::new(places))
     }
 
-    /// Makes the cgroups of a place, ready to be given what `resources` says. Those that are there already
-    /// have to be empty and not frozen.
+    /// Creates the cgroups at `place` with the controllers that `resources` needs. Cgroups that already exist
+    /// must be empty and not frozen.
     ///
     /// # Errors
     ///
-    /// If one cannot be made, or is in use.
+    /// If one cannot be created or is in use.
     pub fn create(&self, place: &CgroupPaths, resources: &Resources) -> Result<Cgroup, Error> {
         let mut made = Vec::new();
         let created = self.make(place, resources, &mut made);
@@ -121,7 +120,7 @@ impl Hierarchies {
         Ok(cgroup)
     }
 
-    /// Refuses cgroups that somebody uses, or that nothing would run in.
+    /// Checks that the cgroups are empty and not frozen.
     ///
     /// # Errors
     ///
@@ -132,12 +131,13 @@ impl Hierarchies {
         cgroup.unified.as_ref().map_or(Ok(()), v2::Cgroup::check_unused)
     }
 
-    /// The cgroups of a place that systemd has made, ready to be given what `resources` says. It makes some: those of
-    /// controllers that it was asked to limit or count with. The others are made here, but none in the tree that is its own.
+    /// Opens the cgroups at `place` that systemd created, with the controllers that `resources` needs. Systemd
+    /// creates those of the controllers that it was asked to limit or count with. This creates the others,
+    /// except in systemd's own tree.
     ///
     /// # Errors
     ///
-    /// If one cannot be made or opened.
+    /// If one cannot be created or opened.
     pub fn complete(&self, place: &CgroupPaths, resources: &Resources) -> Result<Cgroup, Error> {
         let mut cgroup = Cgroup { groups: Vec::with_capacity(self.mounts.len()), unified: None };
         for (mount, path) in self.places(place) {
@@ -153,24 +153,24 @@ impl Hierarchies {
         Ok(cgroup)
     }
 
-    /// Where in each hierarchy of version 1 a place is.
+    /// Returns the path of `place` in each tree of version 1.
     fn places<'p>(&'p self, place: &'p CgroupPaths) -> impl Iterator<Item = (&'p Mount, &'p Path)> {
         let of = |mount: &Mount| mount.controllers.first().and_then(|controller| place.path(controller));
         self.mounts.iter().filter_map(move |mount| Some((mount, of(mount)?)))
     }
 
-    /// The same in the tree of version 2.
+    /// Returns the path of `place` in version 2's tree.
     fn unified_place<'p>(&'p self, place: &'p CgroupPaths) -> Option<(&'p v2::Hierarchy, &'p str)> {
         let (tree, path) = (self.unified.as_ref()?, place.path("")?);
         Some((tree, paths::below(tree.mount_point(), path).unwrap_or_default()))
     }
 
-    /// Of limits those that version 1 has no controller for.
+    /// Returns the limits that version 1 has no controller for.
     fn rest(&self, resources: &Resources) -> Resources {
         resources.only(|controller| !self.mounts.iter().any(|mount| mount.is_for(controller)))
     }
 
-    /// The cgroups of a place, if there is any.
+    /// Opens the cgroups at `place`, if any exist.
     ///
     /// # Errors
     ///
@@ -187,15 +187,15 @@ impl Hierarchies {
         Ok(found.then_some(cgroup))
     }
 
-    /// Removes the cgroups of a place and those below them: as many as can be, and the error is that
-    /// of the first that cannot.
+    /// Removes the cgroups at `place` and those below them. Removes as many as possible and returns the first
+    /// error.
     ///
     /// # Errors
     ///
     /// [`Error::Deadline`] with the processes that are still in one.
     pub fn remove(&self, place: &CgroupPaths, patience: Duration) -> Result<(), Error> {
         let mut result = Ok(());
-        // Who stays in one stays in all, and is waited for once.
+        // A process that stays in one cgroup stays in all, so all share one deadline.
         let end = Instant::now() + patience;
         for path in place.distinct() {
             let name = path.to_string_lossy();
@@ -224,7 +224,7 @@ impl Mount {
         }
     }
 
-    /// Makes the cgroup at `path`, with what is above it. `made` hears which were not there.
+    /// Creates the cgroup at `path` and its parents. Adds the paths that did not exist to `made`.
     fn make(&self, path: &Path, made: &mut Vec<PathBuf>) -> Result<Group, Error> {
         let failed = |act, path: &Path| {
             let path = path.to_owned();
@@ -252,7 +252,7 @@ impl Mount {
     }
 }
 
-/// Refuses a cgroup that somebody uses, or that nothing would run in.
+/// Checks that a cgroup is empty and not frozen.
 fn check_unused(group: &Group) -> Result<(), Error> {
     let pids = procs::all(&group.directory);
     let failed = |source| Error::Act { act: "list the processes of", path: group.path.clone(), source };
@@ -266,8 +266,8 @@ fn check_unused(group: &Group) -> Result<(), Error> {
     Ok(())
 }
 
-/// Gives a cgroup the processors and memory nodes of the one above: it has none to begin with, and no
-/// process can be where there are none.
+/// Copies the CPUs and memory nodes of the parent to a cgroup whose lists are empty. A new cgroup starts with
+/// empty lists, and then accepts no process.
 fn inherit(above: &OwnedFd, directory: &OwnedFd) -> Result<(), Errno> {
     for (name, plain) in [("cpuset.cpus", "cpus"), ("cpuset.mems", "mems")] {
         let name = match files::text(directory.as_fd(), name) {
@@ -284,8 +284,8 @@ fn inherit(above: &OwnedFd, directory: &OwnedFd) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The trees in the text of mountinfo, each once, with those of their options that are controllers of
-/// the process whose cgroups `own` lists.
+/// Returns the trees in the text of mountinfo, each once. Only mount options that are controllers of the
+/// process whose cgroups `own` lists count as controllers.
 pub(crate) fn mounts(mountinfo: &str, own: &str) -> Vec<Mount> {
     let controllers: Vec<&str> = own
         .lines()
@@ -304,7 +304,7 @@ pub(crate) fn mounts(mountinfo: &str, own: &str) -> Vec<Mount> {
     mounts
 }
 
-/// One line of mountinfo (proc_pid_mountinfo(5)), if it is a tree of version 1.
+/// Parses one line of mountinfo (proc_pid_mountinfo(5)), if it is a tree of version 1.
 fn mount(line: &str, controllers: &[&str]) -> Option<Mount> {
     let (place, what) = line.split_once(" - ")?;
     let mut what = what.split(' ');
@@ -322,7 +322,7 @@ fn mount(line: &str, controllers: &[&str]) -> Option<Mount> {
     })
 }
 
-/// Blanks and backslashes are octal in mountinfo.
+/// Decodes the octal escapes of blanks and backslashes in mountinfo.
 fn unescape(text: &str) -> String {
     [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")].into_iter().fold(
         text.to_owned(),

@@ -1,7 +1,7 @@
-//! Version 1: a tree for each controller, or for a few together, and a process is in a cgroup of each.
+//! Version 1: each controller, or group of them, has its own tree; a process is in one cgroup of each.
 //!
-//! A process cannot be born in these; it is moved, by one write for each tree, and each makes every
-//! fork on the host wait. So it is moved once, before anything else of it exists.
+//! A process cannot be spawned into these cgroups: it is moved by one write for each tree. Each write blocks
+//! every fork on the host, so a process is moved only once, before the rest of its setup.
 
 mod freezer;
 mod group;
@@ -24,18 +24,18 @@ use rustix::process::Signal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long processes are waited for to stop before they are killed.
+/// How long processes may take to freeze before they are killed anyway.
 const STOP: Duration = Duration::from_millis(500);
 
-/// How often processes are killed where they cannot be stopped first.
+/// How many times the processes are killed if they cannot be frozen first.
 const ROUNDS: u32 = 16;
 
-/// The cgroups of one container, one for each tree.
+/// The cgroups of one container, one in each tree.
 #[derive(Debug)]
 pub struct Cgroup {
     groups: Vec<Group>,
-    /// That of version 2's tree, where there is one beside: to be born in, to be killed by, and for limits of
-    /// controllers that version 1 has not.
+    /// The cgroup in version 2's tree, if one is mounted too. Processes are spawned into it and killed through
+    /// it. Controllers that version 1 lacks are limited in it.
     unified: Option<v2::Cgroup>,
 }
 
@@ -44,18 +44,18 @@ impl Cgroup {
         self.groups.iter().find(|group| group.controllers.iter().any(|name| name == controller))
     }
 
-    /// The cgroup of version 2's tree, for a process to be born in.
+    /// Returns the cgroup in version 2's tree, which processes can be spawned into.
     #[must_use]
     pub fn unified(&self) -> Option<&v2::Cgroup> {
         self.unified.as_ref()
     }
 
-    /// The one that tells which processes there are.
+    /// Returns the cgroup that processes are listed from.
     fn counting(&self) -> Option<&Group> {
         self.group("devices").or_else(|| self.group("pids")).or_else(|| self.groups.first())
     }
 
-    /// Where it is, for messages.
+    /// Returns the cgroup's path, for messages.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.counting().map_or(Path::new(""), |group| &group.path)
@@ -65,27 +65,26 @@ impl Cgroup {
         move |source| Error::Act { act, path: self.path().to_owned(), source }
     }
 
-    /// The directories of version 1, for a process that moves itself: by writing 0 to `cgroup.procs`
-    /// in each.
+    /// Returns the directories of version 1. A process moves itself by writing 0 to `cgroup.procs` in each.
     pub fn directories(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.groups.iter().map(|group| group.directory.as_fd())
     }
 
-    /// Moves a process into all of them, of version 2 too: 0 is the caller.
+    /// Moves a process into all of the cgroups, the one of version 2 too; 0 is the caller.
     ///
     /// # Errors
     ///
-    /// If it cannot be moved into one.
+    /// If the process cannot be moved into one.
     pub fn join(&self, pid: i32) -> Result<(), Error> {
         self.join_version_1(pid)?;
         self.unified.as_ref().map_or(Ok(()), |unified| unified.join(pid))
     }
 
-    /// Moves a process into those of version 1, that was born in the one of version 2.
+    /// Moves a process that was spawned into the cgroup of version 2 into those of version 1.
     ///
     /// # Errors
     ///
-    /// If it cannot be moved into one.
+    /// If the process cannot be moved into one.
     pub fn join_version_1(&self, pid: i32) -> Result<(), Error> {
         let pid = pid.to_string();
         for group in &self.groups {
@@ -96,7 +95,7 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Sets what has to be, or may be, before there is a process.
+    /// Applies the settings that must, or may, be in force before a process exists.
     ///
     /// # Errors
     ///
@@ -105,7 +104,7 @@ impl Cgroup {
         self.apply(resources, Some(Phase::Early))
     }
 
-    /// Sets what could slow down, stop or kill a process that is being set up.
+    /// Applies the settings that could slow down, stop or kill a process during its setup.
     ///
     /// # Errors
     ///
@@ -114,7 +113,7 @@ impl Cgroup {
         self.apply(resources, Some(Phase::Late)).map(drop)
     }
 
-    /// Sets all of it on cgroups that are in use, device rules excepted.
+    /// Applies all settings except device rules to cgroups that are in use.
     ///
     /// # Errors
     ///
@@ -132,7 +131,7 @@ impl Cgroup {
                 return Err(Error::NoController { field, controller, hint });
             }
         }
-        // Each tree by itself: what depends on the order is of one controller.
+        // Each tree by itself: the order matters only among the settings of one controller.
         for group in &self.groups {
             let its = settings
                 .iter()
@@ -151,7 +150,7 @@ impl Cgroup {
         Ok(warnings)
     }
 
-    /// Why there is no such controller, neither here nor in version 2's tree, if there is none.
+    /// Returns why the controller is missing, or `None` if version 1 or version 2's tree has it.
     fn lacks(&self, controller: &str) -> Option<Hint> {
         if self.group(controller).is_some() {
             return None;
@@ -167,8 +166,8 @@ impl Cgroup {
     ///
     /// # Errors
     ///
-    /// A rule that version 1 cannot express, or the kernel does not take. In a user namespace it takes
-    /// none, and a caller there may pass over it.
+    /// If version 1 cannot express a rule, or the kernel rejects it. In a user namespace the kernel rejects
+    /// all, and a caller there may ignore it.
     pub fn set_devices(&self, rules: &[devices::Rule]) -> Result<(), Error> {
         let lines = devices::lines(rules)?;
         let Some(group) = self.group("devices") else {
@@ -187,21 +186,21 @@ impl Cgroup {
         Ok(())
     }
 
-    /// The processes in them and below.
+    /// Returns the processes in the cgroups and below them.
     ///
     /// # Errors
     ///
-    /// If they cannot be read.
+    /// If the processes cannot be read.
     pub fn pids(&self) -> Result<Vec<i32>, Error> {
         let Some(group) = self.counting() else { return Ok(Vec::new()) };
         procs::all(&group.directory).map_err(self.failed("list the processes of"))
     }
 
-    /// Stops every process in them and below, and returns when they have.
+    /// Freezes every process in the cgroups and below them, and returns when they have stopped.
     ///
     /// # Errors
     ///
-    /// [`Error::Deadline`] if one does not stop in time; then all go on.
+    /// [`Error::Deadline`] if a process does not stop in time. Then all of them are thawed.
     pub fn freeze(&self, patience: Duration) -> Result<(), Error> {
         match (self.group("freezer"), &self.unified) {
             (Some(group), _) => freezer::freeze(group, patience),
@@ -210,11 +209,11 @@ impl Cgroup {
         }
     }
 
-    /// Lets them go on, those below too.
+    /// Thaws the processes, those below too.
     ///
     /// # Errors
     ///
-    /// If that cannot be written.
+    /// If the freezer cannot be written to.
     pub fn thaw(&self) -> Result<(), Error> {
         match (self.group("freezer"), &self.unified) {
             (Some(group), _) => freezer::thaw(group),
@@ -223,16 +222,17 @@ impl Cgroup {
         }
     }
 
-    /// Kills every process in them and below, frozen ones too. They may not have ended yet.
+    /// Kills every process in the cgroups and below them, frozen ones too. They may still be exiting when this
+    /// returns.
     ///
     /// # Errors
     ///
-    /// If one cannot be killed.
+    /// If a process cannot be killed.
     pub fn kill(&self) -> Result<(), Error> {
         if let Some(unified) = &self.unified {
             unified.kill()?;
         }
-        // Stopped, they cannot make others. One that does not stop in time is killed all the same.
+        // Frozen processes cannot fork. A process that does not freeze in time is killed anyway.
         let freezer = self.group("freezer");
         let stopped = freezer.is_some_and(|group| freezer::freeze(group, STOP).is_ok());
         for _ in 0..if stopped { 1 } else { ROUNDS } {
@@ -242,29 +242,29 @@ impl Cgroup {
             }
             v2::signal_each(&pids, Signal::KILL).map_err(self.failed("kill the processes of"))?;
         }
-        // What is stopped here does not even die (freezing has the upper hand in version 1).
+        // In version 1 a frozen process does not even exit after SIGKILL, so thaw.
         freezer.map_or(Ok(()), freezer::thaw)
     }
 
-    /// Sends a signal to every process in them and below.
+    /// Sends a signal to every process in the cgroups and below them.
     ///
     /// # Errors
     ///
-    /// If one cannot be sent to, other than because it has ended.
+    /// If a process cannot be signalled, unless it has exited.
     pub fn signal(&self, signal: Signal) -> Result<(), Error> {
         v2::signal_each(&self.pids()?, signal).map_err(self.failed("signal the processes of"))
     }
 
-    /// Returns when no process is in them or below.
+    /// Returns when the cgroups and those below them are empty.
     ///
     /// # Errors
     ///
-    /// [`Error::Deadline`] with those that still are.
+    /// [`Error::Deadline`] with the processes that are still there.
     pub fn wait_empty(&self, patience: Duration) -> Result<(), Error> {
         if let Some(unified) = &self.unified {
             unified.wait_empty(patience)?;
         }
-        // Nobody is told in version 1: it is looked again, at growing intervals.
+        // Version 1 sends no events, so this polls at growing intervals.
         let end = Instant::now() + patience;
         let mut pause = Duration::from_millis(1);
         loop {
@@ -282,11 +282,11 @@ impl Cgroup {
         }
     }
 
-    /// What their processes use.
+    /// Returns the resource usage of the processes.
     ///
     /// # Errors
     ///
-    /// If a file cannot be read or does not read as it always does.
+    /// If a file cannot be read or does not have the usual form.
     pub fn stats(&self) -> Result<Stats, Error> {
         let mut stats = crate::stats::version_1(self.groups.iter().map(Group::files))?;
         if let Some(unified) = &self.unified {
@@ -295,22 +295,22 @@ impl Cgroup {
         Ok(stats)
     }
 
-    /// Something that becomes ready when memory runs out.
+    /// Returns a descriptor that becomes ready when memory runs out.
     ///
     /// # Errors
     ///
-    /// If there is no memory controller here.
+    /// If the memory controller is missing.
     pub fn watch_oom(&self) -> Result<OomWatch, Error> {
         let group = self.group("memory");
         let group = group.ok_or_else(|| self.failed("watch the memory of")(Errno::NOENT))?;
         OomWatch::version_1(group.directory.as_fd(), &group.path)
     }
 
-    /// How often the kernel has killed a process here for want of memory (since Linux 4.13).
+    /// Returns how many of the processes the OOM killer has killed (since Linux 4.13; otherwise 0).
     ///
     /// # Errors
     ///
-    /// If it cannot be read.
+    /// If the count cannot be read.
     pub fn oom_kills(&self) -> Result<u64, Error> {
         let Some(group) = self.group("memory") else { return Ok(0) };
         match files::text(group.directory.as_fd(), "memory.oom_control") {

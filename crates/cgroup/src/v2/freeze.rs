@@ -1,4 +1,4 @@
-//! Stopping the processes of a version 2 cgroup, and letting them go on.
+//! Freezes and thaws the processes of a version 2 cgroup.
 
 use super::Cgroup;
 use crate::error::Error;
@@ -30,7 +30,7 @@ fn write(cgroup: &Cgroup, state: &str) -> Result<(), Error> {
     }
 }
 
-/// Whether this cgroup, or one above it, has been told to freeze and has.
+/// Returns whether the processes are frozen, through this cgroup or an ancestor.
 pub(crate) fn is_frozen(directory: &OwnedFd, path: &Path) -> Result<bool, Error> {
     let mut room = [0; 128];
     match files::short(directory.as_fd(), "cgroup.events", &mut room) {
@@ -40,7 +40,7 @@ pub(crate) fn is_frozen(directory: &OwnedFd, path: &Path) -> Result<bool, Error>
     }
 }
 
-/// Whether this very cgroup has been told to freeze.
+/// Returns whether this cgroup itself has been told to freeze.
 pub(crate) fn is_asked(cgroup: &Cgroup) -> Result<bool, Error> {
     let mut room = [0; 16];
     match files::short(cgroup.directory(), "cgroup.freeze", &mut room) {

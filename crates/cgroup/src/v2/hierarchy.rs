@@ -1,4 +1,4 @@
-//! The tree of version 2: cgroups made, found and removed in it, and controllers passed on.
+//! The tree of version 2: creates, finds and removes cgroups, and enables controllers.
 
 use super::Cgroup;
 use crate::controller::Controllers;
@@ -23,7 +23,7 @@ pub struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// The tree that is mounted there, if it is one.
+    /// Opens the tree that is mounted at `mount_point`; `None` if it is not a cgroup2 file system.
     ///
     /// # Errors
     ///
@@ -37,7 +37,7 @@ impl Hierarchy {
             Err(errno) => return Err(failed(errno)),
         };
         let magic = rustix::fs::fstatfs(&directory).map_err(failed)?.f_type;
-        // The type of the field depends on the processor; a magic number has 32 bits.
+        // The field's type depends on the architecture; magic numbers have 32 bits.
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -47,7 +47,6 @@ impl Hierarchy {
         Ok(is_cgroup2.then(|| Self { directory, mount_point: mount_point.to_owned() }))
     }
 
-    /// Where it is mounted.
     #[must_use]
     pub fn mount_point(&self) -> &Path {
         &self.mount_point
@@ -62,16 +61,15 @@ impl Hierarchy {
         move |source| Error::Act { act, path: path.clone(), source }
     }
 
-    /// Makes the cgroup at `path`, relative to the root and clean, with what it takes for `resources`
-    /// to be set. One that is there already has to be empty and not frozen.
+    /// Creates the cgroup at `path` and enables the controllers that `resources` needs. `path` is clean and
+    /// relative to the root. A cgroup that already exists must be empty and not frozen.
     ///
-    /// Of the controllers that are needed for statistics alone, those that cannot be had are left
-    /// out. Of those that `resources` needs too: it is an error to set what needs them, and that one
-    /// can say which field it was.
+    /// Controllers that cannot be enabled are skipped. If `resources` needs one, applying the setting fails
+    /// later, with an error that can name the field.
     ///
     /// # Errors
     ///
-    /// If it cannot be made, or is in use.
+    /// If it cannot be created, or is in use.
     pub fn create(&self, path: &str, resources: &Resources) -> Result<Cgroup, Error> {
         let asked = settings::v2::controllers(resources);
         let mut made = Vec::new();
@@ -89,7 +87,8 @@ impl Hierarchy {
         created
     }
 
-    /// The cgroup at `path`, whoever uses it, with what it takes for `resources` to be set.
+    /// Opens or creates the cgroup at `path`, even if it is in use, and enables the controllers for
+    /// `resources`.
     ///
     /// # Errors
     ///
@@ -116,7 +115,7 @@ impl Hierarchy {
         Ok(Cgroup { directory, path: self.path(path), passed })
     }
 
-    /// The cgroup above, made if it is not there, and what is above that.
+    /// Opens the parent cgroup. Creates it and its ancestors if they do not exist.
     fn above(&self, parent: &str, made: &mut Vec<String>) -> Result<OwnedFd, Error> {
         let name = if parent.is_empty() { "." } else { parent };
         let failed = self.failed("open the cgroup", parent);
@@ -135,7 +134,7 @@ impl Hierarchy {
         files::open_directory(self.directory.as_fd(), name).map_err(failed)
     }
 
-    /// Sees to it that `parent` passes on the controllers, and says which it does.
+    /// Makes `parent` enable the controllers for its children, and returns the ones that are enabled.
     fn pass_on(&self, parent: &str, above: &OwnedFd, wanted: Controllers) -> Result<PassedOn, Error> {
         let mut passed = PassedOn { controllers: enabled(above)?, in_tree: Some(wanted), errno: None };
         if wanted.without(passed.controllers).is_empty() {
@@ -149,7 +148,7 @@ impl Hierarchy {
         if possible.without(passed.controllers).is_empty() {
             return Ok(passed);
         }
-        // From the top, because a cgroup can pass on only what it was passed.
+        // From the root down: a cgroup can only enable controllers that its parent enables.
         let ends = parent.match_indices('/').map(|(end, _)| end).chain([parent.len()]);
         let levels =
             [""].into_iter().chain(ends.filter_map(|end| parent.get(..end)).filter(|path| !path.is_empty()));
@@ -166,7 +165,7 @@ impl Hierarchy {
         Ok(passed)
     }
 
-    /// The cgroup at `path`, relative to the root, if there is one.
+    /// Opens the cgroup at `path`, relative to the root, if it exists.
     ///
     /// # Errors
     ///
@@ -185,8 +184,8 @@ impl Hierarchy {
         }
     }
 
-    /// Removes the cgroup at `path` and those below it. It is no error if there is none. Processes that
-    /// are ending are waited for.
+    /// Removes the cgroup at `path` and those below it. Succeeds if it does not exist. Waits for processes that
+    /// are exiting.
     ///
     /// # Errors
     ///
@@ -199,13 +198,13 @@ impl Hierarchy {
     }
 }
 
-/// What the cgroup above passes on.
+/// The controllers that the parent enables for its children.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PassedOn {
     pub(super) controllers: Controllers,
-    /// What the tree has at all, of what was wanted at least, if it was looked at.
+    /// Controllers that the tree has, at least among those that were wanted; `None` if not checked.
     pub(super) in_tree: Option<Controllers>,
-    /// What the kernel said when more was asked of it.
+    /// The kernel's error if enabling one of them failed.
     pub(super) errno: Option<Errno>,
 }
 
@@ -216,8 +215,7 @@ fn enabled(directory: &OwnedFd) -> Result<Controllers, Error> {
     text.map(Controllers::parse).map_err(|source| Error::Act { act: "read", path: path(), source })
 }
 
-/// Enables controllers for the cgroups below: all at once, and if the kernel will not have that, each
-/// by itself.
+/// Enables controllers for the children: all at once, and if the kernel rejects that, one by one.
 fn enable(directory: &OwnedFd, controllers: Controllers) -> Result<(), Errno> {
     let mut line = String::with_capacity(64);
     for controller in controllers.iter() {
@@ -229,7 +227,7 @@ fn enable(directory: &OwnedFd, controllers: Controllers) -> Result<(), Errno> {
     }
     let put = |line: &str| files::put(directory.as_fd(), "cgroup.subtree_control", line);
     let Err(errno) = put(&line) else { return Ok(()) };
-    // Tolerated: what cannot be enabled is found missing, and why is what the first try said.
+    // Tolerated: controllers that cannot be enabled are found missing later, and the first error says why.
     let refused = line.split(' ').filter(|word| put(word).is_err()).count();
     if refused == 0 { Ok(()) } else { Err(errno) }
 }

@@ -1,4 +1,4 @@
-//! Killing all processes of a version 2 cgroup.
+//! Kills all processes of a version 2 cgroup.
 
 use super::Cgroup;
 use crate::error::Error;
@@ -7,21 +7,21 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::Duration;
 
-/// How long processes are waited for to stop before they are killed where `cgroup.kill` is not.
+/// How long processes may take to freeze before they are killed, if the kernel has no `cgroup.kill`.
 const STOP: Duration = Duration::from_secs(2);
 
-/// How often the processes that are there are killed, so that none that is being born is missed.
+/// How many times the processes are killed if they cannot be frozen, to catch those forked meanwhile.
 const ROUNDS: u32 = 16;
 
 pub(crate) fn kill(cgroup: &Cgroup) -> Result<(), Error> {
     match files::put(cgroup.directory(), "cgroup.kill", "1") {
         Ok(()) => return Ok(()),
-        // Gone, with all that was in it; or below threads, or a kernel before 5.14.
+        // NODEV: the cgroup and its processes are gone. Others: a threaded cgroup, or Linux before 5.14.
         Err(Errno::NODEV) => return Ok(()),
         Err(Errno::NOENT | Errno::OPNOTSUPP) => {}
         Err(errno) => return Err(cgroup.failed("kill the processes of")(errno)),
     }
-    // Stopped, they cannot make others. One that does not stop in time is killed all the same.
+    // Frozen processes cannot fork. A process that does not freeze in time is killed anyway.
     let stopped = cgroup.freeze(STOP);
     let killed = kill_rounds(cgroup, if stopped.is_ok() { 1 } else { ROUNDS });
     if stopped.is_ok() {
@@ -41,7 +41,7 @@ fn kill_rounds(cgroup: &Cgroup, rounds: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sends the signal to each, unless it has ended.
+/// Sends the signal to each process that has not exited.
 pub(crate) fn signal_each(pids: &[i32], signal: Signal) -> Result<(), Errno> {
     for pid in pids.iter().filter_map(|pid| Pid::from_raw(*pid)) {
         match kill_process(pid, signal) {

@@ -1,8 +1,8 @@
-//! Version 2: one tree, in which a process is in one cgroup.
+//! Version 2: one tree, in which each process is in exactly one cgroup.
 //!
-//! Everything is found below a descriptor of the tree's root, or of the cgroup itself, by relative
-//! names. A process is never moved into a cgroup that it can be born in (`CLONE_INTO_CGROUP`): moving
-//! one stops the whole host for a moment.
+//! All files are opened by names relative to a descriptor of the tree's root or of the cgroup. Processes are
+//! spawned into their cgroup where possible (`CLONE_INTO_CGROUP`): moving a process briefly stops the whole
+//! host.
 
 mod freeze;
 mod hierarchy;
@@ -26,7 +26,6 @@ use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A cgroup.
 #[derive(Debug)]
 pub struct Cgroup {
     directory: OwnedFd,
@@ -35,13 +34,12 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// The directory, for a process to be born in.
+    /// Returns the directory, which processes can be spawned into.
     #[must_use]
     pub fn directory(&self) -> BorrowedFd<'_> {
         self.directory.as_fd()
     }
 
-    /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -51,18 +49,18 @@ impl Cgroup {
         move |source| Error::Act { act, path: self.path.clone(), source }
     }
 
-    /// Moves a process into it: 0 is the caller. One that is born in it needs no moving, which stops
-    /// the whole host for a moment.
+    /// Moves a process into the cgroup; 0 is the caller. Moving briefly stops the whole host, so prefer to
+    /// spawn the process into the cgroup.
     ///
     /// # Errors
     ///
-    /// If it cannot be moved.
+    /// If the process cannot be moved.
     pub fn join(&self, pid: i32) -> Result<(), Error> {
         let moved = files::put(self.directory(), "cgroup.procs", &pid.to_string());
         moved.map_err(self.failed("move a process to"))
     }
 
-    /// Sets what has to be, or may be, before there is a process.
+    /// Applies the settings that must, or may, be in force before a process exists.
     ///
     /// # Errors
     ///
@@ -73,7 +71,7 @@ impl Cgroup {
         Ok(warnings)
     }
 
-    /// Sets what could slow down, stop or kill a process that is being set up.
+    /// Applies the settings that could slow down, stop or kill a process during its setup.
     ///
     /// # Errors
     ///
@@ -83,8 +81,8 @@ impl Cgroup {
         self.write(&settings, Some(Phase::Late), &mut Vec::new())
     }
 
-    /// Sets all of it on a cgroup that is in use, device rules excepted. Half of a pair that is not
-    /// said, CPU quota and period, stays as it is.
+    /// Applies all settings except device rules to a cgroup that is in use. If only one of CPU quota and period
+    /// is given, the other keeps its value.
     ///
     /// # Errors
     ///
@@ -106,16 +104,16 @@ impl Cgroup {
         write_all(self.directory.as_fd(), settings, &|file| self.hint(file), warnings)
     }
 
-    /// Why `file` is not there, if it is for want of its controller.
+    /// Returns the controller and why it is missing, if that is why `file` does not exist.
     fn hint(&self, file: &str) -> Option<(String, Hint)> {
         let (name, _) = file.split_once('.')?;
         let hint = if name == "cgroup" { None } else { self.lacks(name) };
         hint.map(|hint| (name.to_owned(), hint))
     }
 
-    /// Why it has no such controller, if it has none.
+    /// Returns why the cgroup does not have the controller, or `None` if it does.
     pub(crate) fn lacks(&self, name: &str) -> Option<Hint> {
-        // What is here now: the cgroup may have been opened and not made by us.
+        // Reads the current list: the cgroup may have been opened and not created by us.
         let text = files::text(self.directory.as_fd(), "cgroup.controllers").unwrap_or_default();
         if text.split_whitespace().any(|here| here == name) {
             return None;
@@ -127,8 +125,8 @@ impl Cgroup {
         })
     }
 
-    /// What is asked of a cgroup that is in use, with the halves of pairs that it leaves as they are: for
-    /// whoever is told of it before the files are.
+    /// Returns `resources` with the missing halves of pairs filled in from the cgroup's current values. Systemd
+    /// needs both halves, before the files are written.
     ///
     /// # Errors
     ///
@@ -151,7 +149,7 @@ impl Cgroup {
             }
         }
         let memory = &mut resources.memory;
-        // Swap alone is what is written, and of memory and swap together it takes memory to know it.
+        // The kernel limits swap alone, so the sum of memory and swap needs the memory limit.
         if memory.limit.is_none_or(|limit| limit == 0) && memory.swap.is_some_and(|swap| swap > 0) {
             let limit = files::number(self.directory.as_fd(), "memory.max").ok();
             memory.limit = limit.map(|limit| i64::try_from(limit).unwrap_or(-1));
@@ -164,7 +162,7 @@ impl Cgroup {
         if !memory.check_before_update {
             return Ok(());
         }
-        // Tolerated: without accounting there is no usage to compare with.
+        // Tolerated: without the memory controller the usage is unknown.
         let Ok(usage) = files::number(self.directory.as_fd(), "memory.current") else { return Ok(()) };
         let limits = [
             ("linux.resources.memory.swap", "memory+swap", memory.swap),
@@ -179,17 +177,16 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Puts the device rules in force in a cgroup that has none.
+    /// Puts the device rules in force in a cgroup that does not have any.
     ///
     /// # Errors
     ///
-    /// [`Error::Devices`]: without privileges over the host's devices nobody can, and a caller without
-    /// them may pass over it.
+    /// [`Error::Devices`] if the caller has no privileges over the host's devices. Such a caller may ignore it.
     pub fn set_devices(&self, rules: &[devices::Rule]) -> Result<(), Error> {
         devices::attach(&self.directory, &devices::compile(rules)?)
     }
 
-    /// The same for a cgroup that has some, which these replace.
+    /// Replaces the device rules of a cgroup that already has some.
     ///
     /// # Errors
     ///
@@ -198,7 +195,7 @@ impl Cgroup {
         devices::replace(&self.directory, &devices::compile(rules)?)
     }
 
-    /// Refuses a cgroup that somebody uses, or that nothing would run in.
+    /// Checks that the cgroup is empty and not frozen.
     pub(crate) fn check_unused(&self) -> Result<(), Error> {
         let mut room = [0; 128];
         let events = files::short(self.directory.as_fd(), "cgroup.events", &mut room);
@@ -207,16 +204,17 @@ impl Cgroup {
             let count = self.pids()?.len();
             return Err(Error::NotEmpty { path: self.path.clone(), count });
         }
-        // The wish and not the state: an empty cgroup below a frozen one is frozen too.
+        // `cgroup.freeze` decides, not the state: an empty cgroup below a frozen one is frozen too.
         if files::keyed(events, "frozen") != Some(0) || freeze::is_asked(self)? {
             return Err(Error::Frozen(self.path.clone()));
         }
         Ok(())
     }
 
-    /// Refuses a cgroup in which processes, or what is asked for, cannot be: one below threads.
+    /// Rejects a cgroup below a threaded one if `asked` contains domain controllers. Otherwise makes it
+    /// threaded too if necessary.
     fn check_type(&self, asked: Controllers) -> Result<(), Error> {
-        // A cgroup that has a domain controller is no threaded one, which saves a look.
+        // Saves a read: a cgroup with a domain controller is not threaded.
         if !self.passed.controllers.intersection(Controllers::DOMAIN).is_empty() {
             return Ok(());
         }
@@ -227,7 +225,7 @@ impl Cgroup {
         match kind {
             "domain" => Ok(()),
             _ if !asked.intersection(Controllers::DOMAIN).is_empty() => Err(threaded()),
-            // Without limits that need a domain there is a way: to be of the threads.
+            // Without limits that need a domain, the cgroup can become threaded.
             "domain invalid" => {
                 files::put(self.directory.as_fd(), "cgroup.type", "threaded").map_err(|_| threaded())
             }
@@ -235,56 +233,57 @@ impl Cgroup {
         }
     }
 
-    /// The processes in it and below.
+    /// Returns the processes in the cgroup and below it.
     ///
     /// # Errors
     ///
-    /// If they cannot be read. A cgroup that is gone has none.
+    /// If the processes cannot be read. A removed cgroup has none.
     pub fn pids(&self) -> Result<Vec<i32>, Error> {
         procs::all(&self.directory).map_err(self.failed("list the processes of"))
     }
 
-    /// Stops every process in it and below, and returns when they have.
+    /// Freezes every process in the cgroup and below it, and returns when they have stopped.
     ///
     /// # Errors
     ///
-    /// [`Error::Deadline`] if one does not stop in time; then all go on.
+    /// [`Error::Deadline`] if a process does not stop in time. Then all of them are thawed.
     pub fn freeze(&self, patience: Duration) -> Result<(), Error> {
         freeze::freeze(self, patience)
     }
 
-    /// Lets them go on.
+    /// Thaws the processes.
     ///
     /// # Errors
     ///
-    /// If that cannot be written.
+    /// If the freezer cannot be written to.
     pub fn thaw(&self) -> Result<(), Error> {
         freeze::thaw(self)
     }
 
-    /// Kills every process in it and below, frozen ones too. They may not have ended yet.
+    /// Kills every process in the cgroup and below it, frozen ones too. They may still be exiting when this
+    /// returns.
     ///
     /// # Errors
     ///
-    /// If one cannot be killed.
+    /// If a process cannot be killed.
     pub fn kill(&self) -> Result<(), Error> {
         kill::kill(self)
     }
 
-    /// Sends a signal to every process in it and below.
+    /// Sends a signal to every process in the cgroup and below it.
     ///
     /// # Errors
     ///
-    /// If one cannot be sent to, other than because it has ended.
+    /// If a process cannot be signalled, unless it has exited.
     pub fn signal(&self, signal: rustix::process::Signal) -> Result<(), Error> {
         signal_each(&self.pids()?, signal).map_err(self.failed("signal the processes of"))
     }
 
-    /// Returns when no process is in it or below.
+    /// Returns when the cgroup and those below it are empty.
     ///
     /// # Errors
     ///
-    /// [`Error::Deadline`] with those that still are.
+    /// [`Error::Deadline`] with the processes that are still there.
     pub fn wait_empty(&self, patience: Duration) -> Result<(), Error> {
         let waited = events::wait(self.directory(), "populated", 0, patience);
         match waited.map_err(self.failed("wait for the processes of"))? {
@@ -298,12 +297,12 @@ impl Cgroup {
         }
     }
 
-    /// Gives the directory and what may be written in it to the user who is root in the container, so
-    /// that it can make cgroups of its own (cgroups(7), "delegation").
+    /// Changes the owner of the directory and its delegatable files to `user`, the container's root user. It
+    /// can then create cgroups of its own (cgroups(7), "delegation").
     ///
     /// # Errors
     ///
-    /// If a file cannot be given away.
+    /// If the owner of a file cannot be changed.
     pub fn delegate(&self, user: rustix::fs::Uid) -> Result<(), Error> {
         let list = std::fs::read_to_string("/sys/kernel/cgroup/delegate");
         let list =
@@ -313,7 +312,7 @@ impl Cgroup {
         for name in list.lines().filter(|name| !name.contains('/')) {
             let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
             match rustix::fs::chownat(&self.directory, name, Some(user), None, flags) {
-                // Files of controllers that are not here.
+                // The file's controller is not enabled.
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(errno) => return Err(failed(errno)),
             }
@@ -321,35 +320,34 @@ impl Cgroup {
         Ok(())
     }
 
-    /// What its processes use.
+    /// Returns the resource usage of the processes.
     ///
     /// # Errors
     ///
-    /// If a file cannot be read or does not read as it always does. One that is not there, for want of
-    /// its controller, is left out.
+    /// If a file cannot be read or does not have the usual form. Files of missing controllers are skipped.
     pub fn stats(&self) -> Result<Stats, Error> {
         crate::stats::version_2(&self.directory, &self.path)
     }
 
-    /// Adds what the controllers that are here count, where others are in version 1.
+    /// Adds the statistics of this cgroup's controllers to those of version 1.
     pub(crate) fn add_stats(&self, stats: &mut Stats) -> Result<(), Error> {
         crate::stats::add_version_2(stats, &self.directory, &self.path)
     }
 
-    /// Something that becomes ready when memory runs out.
+    /// Returns a descriptor that becomes ready when memory runs out.
     ///
     /// # Errors
     ///
-    /// If there is no memory controller here.
+    /// If the memory controller is missing.
     pub fn watch_oom(&self) -> Result<OomWatch, Error> {
         OomWatch::version_2(self.directory(), &self.path)
     }
 
-    /// How often the kernel has killed a process here for want of memory.
+    /// Returns how many of the processes the OOM killer has killed.
     ///
     /// # Errors
     ///
-    /// If it cannot be read.
+    /// If the count cannot be read.
     pub fn oom_kills(&self) -> Result<u64, Error> {
         match files::text(self.directory.as_fd(), "memory.events") {
             Ok(text) => Ok(files::keyed(&text, "oom_kill").unwrap_or(0)),
