@@ -96,7 +96,7 @@ pub enum Error {
     /// A process could not be created or waited for.
     #[error(transparent)]
     Spawn(#[from] husk_spawn::Error),
-    /// CRIU is missing or failed; its message.
+    /// CRIU is missing or failed, with its message.
     #[error("{0}")]
     Criu(String),
     /// An operation on one of husk's files failed.

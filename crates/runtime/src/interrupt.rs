@@ -41,6 +41,7 @@ pub(crate) enum Waited {
 }
 
 impl Interrupt {
+    /// Blocks the signals until this is dropped.
     pub(crate) fn hold() -> Result<Self, Error> {
         let failed = |errno| Error::kernel("hold signals", errno);
         // Signals that are blocked already stay blocked throughout.
@@ -49,7 +50,7 @@ impl Interrupt {
         Ok(Self { before: Some(before), arriving: OnceCell::new() })
     }
 
-    /// The same for signals that are already blocked and stay so: [`Signals`](crate::child::supervise::Signals) passes
+    /// Leaves the signals, which are already blocked, as they are: [`Signals`](crate::child::supervise::Signals) passes
     /// them on later.
     pub(crate) fn held() -> Self {
         Self { before: None, arriving: OnceCell::new() }

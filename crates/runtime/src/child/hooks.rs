@@ -158,8 +158,8 @@ fn run(
         command.env_clear();
         command.envs(variables.iter().filter_map(|variable| variable.split_once('=')));
     }
-    // runc does this while it creates a container, and crun always. A missing bundle does not keep a hook from cleaning
-    // up.
+    // The hook runs in the bundle, as in runc while it creates a container, and as in crun always. A missing bundle
+    // does not keep it from cleaning up.
     let bundle = &record.bundle;
     command.current_dir(if bundle.is_dir() { bundle } else { Path::new("/") });
     // A process group of its own, so that it can be killed with all processes that it has started.
@@ -197,7 +197,7 @@ fn run(
 
 fn ending(status: ExitStatus) -> String {
     match status.signal() {
-        // From a seccomp filter that does not allow a system call.
+        // Sent by a seccomp filter for a system call that it does not allow.
         Some(31) => "killed by signal 31: bad system call".to_owned(),
         Some(signal) => format!("killed by signal {signal}"),
         None => format!("exit status {}", status.code().unwrap_or_default()),

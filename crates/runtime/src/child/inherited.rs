@@ -1,7 +1,7 @@
 //! What the program inherits from this process: descriptors, and limits that it could not raise itself.
 //!
 //! The descriptors are sockets to listen on (sd_listen_fds(3)) and those of `--preserve-fds`. They keep their numbers.
-//! None of husk's own can be among them: each number must be one that the caller left open across exec, and husk opens
+//! None of husk's own can be among them. Each number must be one that the caller left open across exec, and husk opens
 //! all of its own close-on-exec.
 //!
 //! A process in a user namespace has no privilege over the host, and may not raise a limit beyond what it inherited. So

@@ -26,7 +26,8 @@ const OURS: &[Signal] =
 pub enum Orphans {
     /// Only the container's process.
     Others,
-    /// Also the orphans of a container without a pid namespace of its own, which would end and reap them.
+    /// Also the orphans of the container's processes. For containers without a pid namespace, which would end and
+    /// reap them.
     Ours,
 }
 

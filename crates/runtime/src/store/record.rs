@@ -44,7 +44,7 @@ pub struct Record {
     pub shares_pids: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) resctrl: Option<Membership>,
-    /// The standard streams that it was given, as links of /proc/PID/fd.
+    /// The standard streams that it was given, as links of /proc/PID/fd. Empty if it has a terminal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) streams: Vec<String>,
     /// The steps that it performs after `start`: index, field of config.json and text. `start` runs in another process

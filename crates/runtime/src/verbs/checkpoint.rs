@@ -57,7 +57,7 @@ pub enum CheckpointScope {
     Memory,
 }
 
-/// Saves a running container. Calls `warn` about untested features, and with hooks that fail.
+/// Saves a running container. Calls `warn` if husk is rootless, which is untested, and with hooks that fail.
 ///
 /// # Errors
 ///

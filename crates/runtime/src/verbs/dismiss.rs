@@ -41,7 +41,7 @@ fn open(entry: &Entry) -> Result<Option<OwnedFd>, Error> {
             Err(Errno::SRCH) => continue,
             process => process.map_err(|errno| Error::kernel("open the container's creator", errno))?,
         };
-        // The pid may have been reused before it was opened. The creator still holds the mark, so it was not.
+        // The creator still holds the mark, so its pid was not reused before it was opened.
         if entry.creator()? == Some(pid) {
             return Ok(Some(process));
         }

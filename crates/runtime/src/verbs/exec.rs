@@ -152,7 +152,7 @@ pub fn exec(
     let cgroups = cgroups::below(&request.cgroups)?;
     let mut launched = match start(cgroups::company(&record, &cgroups)?) {
         // A cgroup that enables controllers for its children cannot hold processes (cgroup-v2.rst, "No Internal Process
-        // Constraint"). The container's first process will have moved to one of those children.
+        // Constraint"). The container's first process will have moved elsewhere.
         Err(Error::Spawn(error)) if cgroups.is_empty() && error.reason() == Reason::Errno(Errno::BUSY) => {
             start(cgroups::of_process(&record)?)?
         }
@@ -179,7 +179,7 @@ pub fn exec(
     }
 }
 
-/// Lets the program begin, and sends its pid and pidfd to those who asked for them.
+/// Lets the program begin, and writes its pid file, and sends its pidfd to the listening socket.
 fn begin(
     launched: &mut Launched<'_>,
     container: &Container,

@@ -161,7 +161,8 @@ impl Restoring<'_, '_> {
         for (number, namespace) in (Start::FIRST_FREE..).zip(namespaces) {
             start.command.fd(number, namespace);
         }
-        // The directories are opened in the new mount namespace too, because CRIU mounts in theirs.
+        // The directories are opened in the new mount namespace too, because CRIU mounts in the one in
+        // which it works.
         let (directories, criu) =
             apart(&self.container.rootfs, &root, || Ok((Directories::open(settings)?, start.start()?)))?;
         directories.clear([LOG, STATISTICS])?;
@@ -171,7 +172,7 @@ impl Restoring<'_, '_> {
         }
         self.settle(&criu, &mut options)?;
 
-        // If this process is killed, a deleter finds CRIU by this.
+        // If this process is killed, a deleter finds CRIU by this record.
         self.record.creating = Some(ProcessId::of(criu.pid().cast_signed())?);
         self.creation.entry.write(self.record)?;
         let mut restored = None;

@@ -38,7 +38,7 @@ pub enum Run {
 pub struct Foreground {
     /// What happens to the container when it ends.
     pub afterwards: Afterwards,
-    /// What happens to processes that outlive the container's first one.
+    /// Which processes besides the container's first one are waited for.
     pub orphans: Orphans,
 }
 

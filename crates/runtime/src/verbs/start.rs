@@ -103,7 +103,7 @@ fn failed(failure: Failure, child: &mut UnixStream, record: &Record, pidfd: &Own
     let mut words = Vec::new();
     // Tolerated: the failure is known without the output of a hook.
     child.take(MOST_WORDS as u64).read_to_end(&mut words).unwrap_or(0);
-    // The child closes its end before it is seen to have stopped.
+    // The child closes its end of the connection before it ends. Waiting makes the container's status `stopped`.
     if let Err(error) = process::wait(pidfd) {
         return error;
     }
