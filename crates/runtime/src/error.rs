@@ -1,4 +1,4 @@
-//! What can go wrong with a container.
+//! Errors of the verbs.
 
 use husk_script::sys::Errno;
 use rustix::process::geteuid;
@@ -6,131 +6,118 @@ use std::fmt::{self, Display, Formatter};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// More than this is no record: it holds less than the configuration, which may be as long.
+/// The length limit of a record. A record holds less than the configuration, which may be this long itself.
 pub(crate) const MOST_BYTES: u64 = 64 << 20;
 
-/// Why a verb failed. The words that engines look for are runc's.
+/// Why a verb failed. Messages that engines parse are worded as runc's.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A name that is no container's.
     #[error("invalid container ID {0:?}: letters, digits and _ + . - only")]
     Id(String),
-    /// A name that is another container's.
     #[error("container with given ID already exists")]
     Exists,
-    /// A container that is not there.
     #[error("container does not exist")]
     Missing,
-    /// A container that somebody else has deleted, while this verb was at work on it.
+    /// Another command deleted the container while this verb was working on it.
     #[error("container {0:?} was deleted meanwhile")]
     Deleted(String),
-    /// A signal has ended the verb before the container's program began.
+    /// The signal with this number ended the verb before the container's program began.
     #[error("ended by signal {0} before the program began")]
     Interrupted(i32),
-    /// A container whose record says nothing that can be understood.
+    /// The record is not valid JSON, or not that of a container.
     #[error("state of the container cannot be read: {0}")]
     Record(#[source] serde_json::Error),
-    /// A record that is not a file of ours.
+    /// The record's file cannot be trusted.
     #[error("state of the container cannot be read: {path}: {why}")]
     NoRecord {
-        /// Where it is.
+        /// The record's path.
         path: PathBuf,
-        /// What is wrong with it.
         why: NoRecord,
     },
-    /// A store that somebody else could change.
+    /// Another user could change the store.
     #[error("store {}: {}{why}", store.display(), UntrustedPath(store, place))]
     Distrusted {
-        /// The directory of the containers.
         store: PathBuf,
-        /// The directory or symlink that is the reason: itself, or one above.
+        /// The directory or symlink that is at fault: the store or one of its ancestors.
         place: PathBuf,
-        /// What is wrong with it.
         why: Distrust,
     },
-    /// A container that is in no state for this.
+    /// The container is in the wrong state for the verb.
     #[error("{0}")]
     State(&'static str),
-    /// A running container that was to be deleted.
+    /// The container to be deleted is not stopped.
     #[error("cannot delete container {id} that is not stopped: {status}")]
     NotStopped {
-        /// Its name.
+        /// The container's ID.
         id: String,
-        /// What it is.
+        /// The container's status.
         status: &'static str,
     },
-    /// A user or group that nobody is.
+    /// A user or group that does not exist.
     #[error("{what} {text:?}: {reason}")]
     Identity {
-        /// Which of the two.
+        /// `user`, `group` or `user or group`.
         what: &'static str,
-        /// What was said.
+        /// The text that the caller gave.
         text: String,
-        /// Why it is nobody.
         reason: &'static str,
     },
-    /// An option that makes no sense for this container.
+    /// An option that is invalid for this container.
     #[error("{option}: {reason}")]
     Argument {
-        /// Which.
+        /// The option's name, which may come with more words: `invalid --parent-path`.
         option: &'static str,
-        /// Why not.
         reason: String,
     },
-    /// A descriptor that is to be passed on and that the caller has not.
+    /// A descriptor that is to be passed on to the program but is not open.
     #[error("{option}: descriptor {number} is not open")]
     Descriptor {
-        /// What says that it is there.
+        /// The option or variable that announces the descriptor.
         option: &'static str,
-        /// Its number.
         number: u64,
     },
-    /// What was asked makes no sense.
+    /// The configuration is invalid.
     #[error(transparent)]
     Bundle(#[from] husk_bundle::Error),
-    /// Its cgroup.
     #[error(transparent)]
     Cgroup(#[from] husk_cgroup::Error),
-    /// What was asked cannot be done here.
+    /// This host cannot do what the configuration asks for.
     #[error(transparent)]
     Plan(#[from] husk_plan::Error),
-    /// A step of the child failed: the field it comes from, and what the child says.
+    /// A step of the child failed.
     #[error("{origin}: {failure}")]
     Step {
-        /// The field of config.json.
+        /// The field of config.json that the step comes from.
         origin: String,
-        /// The step and the reason.
+        /// The step and the reason, as the child reports them.
         failure: String,
     },
-    /// The process could not be made or waited for.
+    /// A process could not be created or waited for.
     #[error(transparent)]
     Spawn(#[from] husk_spawn::Error),
-    /// CRIU, or what it says.
+    /// CRIU is missing or failed, with its message.
     #[error("{0}")]
     Criu(String),
-    /// A file of ours.
+    /// An operation on one of husk's files failed.
     #[error("{act} {path}: {reason}")]
     File {
-        /// What was tried.
+        /// The operation, as a verb: `read`.
         act: &'static str,
-        /// With what.
         path: PathBuf,
-        /// Why it failed.
         reason: io::Error,
     },
-    /// Something else that the kernel refused.
+    /// Another system call failed.
     #[error("{act}: {reason}")]
     Kernel {
-        /// What was tried.
+        /// The operation, as a phrase with a verb: `open the network namespace`.
         act: &'static str,
-        /// Why it failed.
         reason: io::Error,
     },
 }
 
 impl Error {
-    /// A step that failed. Of a hook it is said as runc says it, too.
+    /// Returns the error of a failed step. A failed hook is also named in runc's words.
     pub(crate) fn step(origin: &str, failure: String) -> Self {
         let hook = origin.strip_prefix("hooks.").and_then(|hook| hook.strip_suffix(']')?.split_once('['));
         let failure = match hook {
@@ -140,7 +127,7 @@ impl Error {
         Self::Step { origin: origin.to_owned(), failure }
     }
 
-    /// A word for programs, which stays what it is.
+    /// A stable word for the error, to be matched by programs.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -161,10 +148,10 @@ impl Error {
         }
     }
 
-    /// The field of config.json that it comes from.
+    /// The field of config.json that the error comes from.
     #[must_use]
     pub fn field(&self) -> Option<String> {
-        // After the field stands what it says: `mounts[3] /dev/shm`.
+        // The origin continues with the field's value: `mounts[3] /dev/shm`.
         let field = |origin: &str| origin.split(' ').next().map(str::to_owned);
         match self {
             Self::Bundle(error) => Some(error.field.to_string()),
@@ -184,7 +171,7 @@ impl Error {
     }
 }
 
-/// Which place it is that others could change, if it is not the store itself.
+/// Displays the path that others could change, unless it is the store itself.
 struct UntrustedPath<'e>(&'e Path, &'e Path);
 
 impl Display for UntrustedPath<'_> {
@@ -194,17 +181,17 @@ impl Display for UntrustedPath<'_> {
     }
 }
 
-/// What is wrong with who may change a file or directory.
+/// Why the owner or permissions of a file or directory make it untrusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Distrust {
-    /// It belongs to somebody who is neither root nor the caller.
+    /// The owner is neither root nor the caller.
     Owner {
-        /// Who that is.
+        /// The owner's user ID.
         uid: u32,
     },
-    /// Others may write to it.
+    /// Other users may write to it.
     Writable {
-        /// Its permissions.
+        /// Its permission bits.
         mode: u32,
     },
 }
@@ -223,14 +210,14 @@ impl Display for Distrust {
     }
 }
 
-/// Why what is where a record should be is none.
+/// Why the file in a record's path is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoRecord {
     /// It is a symlink, a directory, a FIFO, or anything else that is not a regular file.
     NoFile,
-    /// It is longer than a record can be.
+    /// It exceeds the length limit of a record.
     TooLong,
-    /// Somebody else could have written it.
+    /// Another user could have written it.
     Distrusted(Distrust),
 }
 

@@ -1,8 +1,8 @@
 //! Signals that end a verb while it waits.
 //!
-//! Until a container's program has begun there is nobody to pass a signal on to. A verb that waits for a child, a
-//! hook or a socket of somebody else's ends when it is told to, and takes with it what it has begun. So these signals
-//! are blocked before there is anything to be taken along, and every wait looks at them as well.
+//! Until the container's program has begun there is no process to pass a signal on to. So a verb that waits for a
+//! child, a hook or another program's socket ends on a signal, and removes everything it has made. The signals are
+//! blocked before it makes anything, and every wait polls for them too.
 
 use crate::error::Error;
 use husk_script::sys::Errno;
@@ -14,30 +14,29 @@ use std::cell::OnceCell;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Whether a process is told to end by this signal.
+/// Returns whether the signal tells a process to end.
 pub(crate) fn is_ending(signal: Signal) -> bool {
     Signal::ENDING.contains(&signal)
 }
 
-/// This set with those signals in it.
+/// Adds the ending signals to a set.
 fn with_ending(set: SignalSet) -> SignalSet {
     Signal::ENDING.into_iter().fold(set, SignalSet::with)
 }
 
-/// The signals of [`Signal::ENDING`], blocked, and read where the verb waits.
+/// The signals of [`Signal::ENDING`], blocked and read from a signalfd during each wait.
 pub(crate) struct Interrupt {
-    /// What was blocked before, if that is to be so again.
+    /// The mask to restore on drop, if it is to be restored.
     before: Option<SignalSet>,
-    /// Opened by the first wait.
+    /// The signalfd, opened by the first wait.
     arriving: OnceCell<OwnedFd>,
 }
 
-/// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waited {
-    /// What was waited for has come.
+    /// The descriptor is ready.
     Came,
-    /// It has not come in time.
+    /// The deadline has passed.
     TooLong,
 }
 
@@ -45,22 +44,23 @@ impl Interrupt {
     /// Blocks the signals until this is dropped.
     pub(crate) fn hold() -> Result<Self, Error> {
         let failed = |errno| Error::kernel("hold signals", errno);
-        // What is blocked already stays so, without a moment in which it is not.
+        // Signals that are blocked already stay blocked throughout.
         let before = rt_sigprocmask(SignalSet::FULL).map_err(failed)?;
         rt_sigprocmask(with_ending(before)).map_err(failed)?;
         Ok(Self { before: Some(before), arriving: OnceCell::new() })
     }
 
-    /// The signals are blocked already, and stay so: [`Signals`](crate::child::supervise::Signals) passes them on later.
+    /// Leaves the signals, which are already blocked, as they are: [`Signals`](crate::child::supervise::Signals) passes
+    /// them on later.
     pub(crate) fn held() -> Self {
         Self { before: None, arriving: OnceCell::new() }
     }
 
-    /// Waits until one of `events` comes at `fd`, until it is too late, or until a signal comes.
+    /// Waits until one of `events` occurs on `fd`, the deadline passes or a signal arrives.
     ///
     /// # Errors
     ///
-    /// [`Error::Interrupted`] if a signal has come.
+    /// [`Error::Interrupted`] if a signal arrived.
     pub(crate) fn wait(
         &self,
         fd: BorrowedFd<'_>,
@@ -85,11 +85,11 @@ impl Interrupt {
         }
     }
 
-    /// Waits for so long, unless a signal comes.
+    /// Sleeps for the duration, unless a signal arrives.
     ///
     /// # Errors
     ///
-    /// As [`wait`](Self::wait).
+    /// As for [`wait`](Self::wait).
     pub(crate) fn pause(&self, pause: Duration) -> Result<(), Error> {
         let arriving = self.arriving()?;
         let pause = Timespec::try_from(pause).ok();
@@ -117,8 +117,8 @@ impl Drop for Interrupt {
     }
 }
 
-/// Takes the signals that have come. The first that our caller has not told us to ignore is an error: a blocked
-/// signal comes even if it is ignored.
+/// Reads the signals that have arrived. Fails with the first one that the caller has not set to be ignored: a blocked
+/// signal arrives even if it is ignored.
 fn take(arriving: BorrowedFd<'_>) -> Result<(), Error> {
     let failed = |errno| Error::kernel("take a signal", errno);
     loop {
@@ -131,7 +131,7 @@ fn take(arriving: BorrowedFd<'_>) -> Result<(), Error> {
     }
 }
 
-/// The time that is left. More than the kernel can count is no limit.
+/// Returns the time that is left. Waits without limit if it is more than the kernel can count.
 fn left(deadline: Option<Instant>) -> Option<Timespec> {
     let left = deadline?.saturating_duration_since(Instant::now());
     Timespec::try_from(left).ok()

@@ -1,9 +1,8 @@
-//! The life of a container.
+//! The life cycle of containers.
 //!
-//! One file for each verb, and the things they share: the [`Store`] in which a container's directory
-//! is, the [`Record`] in it, and the probe of the machine. Nothing here prints; what the
-//! user should hear beside a result is a [`Warning`] returned with it, and what is done is told to whoever
-//! listens to `log`. Where runc says the same its phrases are used, which its callers know.
+//! Each verb has its own file. They share the [`Store`] with a directory for each container, the [`Record`] in that
+//! directory, and the probe of the host. Nothing here prints. A [`Warning`] for the user is returned beside the result,
+//! and progress goes to `log`. Messages that runc has too are worded as runc's, because its callers know them.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! Hooks that are run in the namespaces of the runtime: those before the root is changed, after the
-//! program has begun, and after the container is gone. The others are steps of the plan.
+//! Runs hooks in the namespaces of the runtime: those before the root is changed, after the program has begun, and
+//! after the container is gone. The others are steps of the plan.
 //!
-//! A hook reads the container's state from a file in memory and writes to another, so nobody waits for
-//! anybody but we for its end, and a process that it leaves behind keeps nobody waiting.
+//! A hook reads the container's state from a file in memory and writes its output to another. So husk waits only for
+//! the hook's end, and not for processes that the hook leaves behind.
 
 use crate::error::Error;
 use crate::interrupt::{Interrupt, Waited};
@@ -27,9 +27,9 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 impl RecordedHook {
-    /// A list of a configuration.
+    /// Converts a configuration's list of hooks.
     pub(crate) fn list(hooks: &[container::Hook]) -> Vec<Self> {
-        // They come from JSON, so they are text.
+        // The strings come from JSON, so they are valid UTF-8.
         let text = |strings: &[std::ffi::CString]| {
             strings.iter().map(|string| string.to_string_lossy().into_owned()).collect()
         };
@@ -43,7 +43,7 @@ impl RecordedHook {
     }
 }
 
-/// Those for a process on its way, which waits meanwhile.
+/// Runs the hooks for a container that is being created, whose process waits meanwhile.
 pub(crate) fn before_pivot(
     container: &Container,
     record: &Record,
@@ -56,7 +56,8 @@ pub(crate) fn before_pivot(
     all("createRuntime", &RecordedHook::list(&hooks.create_runtime), record, &state, Some(interrupt))
 }
 
-/// Those for a program that has begun. Without an `interrupt` no signal is blocked, and one that ends us ends them too.
+/// Runs the hooks for a program that has begun. Without an `interrupt` no signal is blocked, and one that ends this
+/// process ends the hooks too.
 pub(crate) fn poststart(
     record: &Record,
     status: &str,
@@ -66,8 +67,8 @@ pub(crate) fn poststart(
     all("poststart", &record.poststart, record, &state(record, status, pid), interrupt)
 }
 
-/// Those for a container that is gone. "If any `poststop` hook fails, the runtime MUST log a warning, but
-/// the remaining hooks and lifecycle continue as if the hook had succeeded" (runtime.md, "Lifecycle").
+/// Runs the hooks for a container that is gone. "If any `poststop` hook fails, the runtime MUST log a warning, but the
+/// remaining hooks and lifecycle continue as if the hook had succeeded" (runtime.md, "Lifecycle").
 pub(crate) fn poststop(record: &Record, mut warn: impl FnMut(&[Warning])) {
     let state = state(record, "stopped", None);
     for (index, hook) in record.poststop.iter().enumerate() {
@@ -79,7 +80,7 @@ pub(crate) fn poststop(record: &Record, mut warn: impl FnMut(&[Warning])) {
     }
 }
 
-/// One after the other, until one fails.
+/// Runs hooks in order, until one fails.
 fn all(
     kind: &'static str,
     hooks: &[RecordedHook],
@@ -97,11 +98,10 @@ fn all(
     Ok(())
 }
 
-/// Why a hook failed.
 enum Failure {
-    /// The act and the reason.
+    /// The hook failed: which one, and why.
     Hook(String),
-    /// An error of ours, which has ended the hook.
+    /// An error of husk, which has ended the hook.
     Of(Error),
 }
 
@@ -114,23 +114,23 @@ impl Failure {
     }
 }
 
-/// What hooks read.
+/// Returns the container's state as hooks read it.
 fn state(record: &Record, status: &str, pid: Option<u32>) -> Vec<u8> {
     let (before, after) = hooks::state(&record.id, status, &record.bundle, &record.annotations);
     let pid = pid.map(|pid| format!(",\"pid\":{pid}"));
     [before, pid.unwrap_or_default(), after].concat().into_bytes()
 }
 
-/// When a hook is killed that still runs.
+/// Whether a running hook is killed when husk dies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Death {
-    /// When we are: what it prepares is of no use any more.
+    /// It is killed: what it prepares is of no use any more.
     WithUs,
-    /// Not for our end: it undoes what nobody else will.
+    /// It is not: it cleans up what no other process will.
     ItsOwn,
 }
 
-/// Runs a hook to its end. If it takes too long, or a signal comes meanwhile, it is killed with its process group.
+/// Runs a hook to its end. Kills it with its process group if it takes too long or a signal arrives.
 fn run(
     hook: &RecordedHook,
     death: Death,
@@ -158,11 +158,11 @@ fn run(
         command.env_clear();
         command.envs(variables.iter().filter_map(|variable| variable.split_once('=')));
     }
-    // As runc has it while it creates, and as crun has it always; one that is gone keeps no hook from
-    // cleaning up.
+    // The hook runs in the bundle, as in runc while it creates a container, and as in crun always. A missing bundle
+    // does not keep it from cleaning up.
     let bundle = &record.bundle;
     command.current_dir(if bundle.is_dir() { bundle } else { Path::new("/") });
-    // A group of its own, so that it can be killed with all that it has started.
+    // A process group of its own, so that it can be killed with all processes that it has started.
     command.stdin(input).stdout(stdout).stderr(stderr).kill_on_drop().process_group(0);
     if death == Death::WithUs {
         command.parent_death_signal(Signal::KILL);
@@ -170,7 +170,7 @@ fn run(
     let end = command.spawn().map_err(Error::Spawn).and_then(|mut child| {
         let waited = until_end(&child, hook.timeout_seconds, interrupt);
         if !matches!(waited, Ok(Waited::Came)) {
-            // While it has not been waited for, its number is that of no other group.
+            // Until it is waited for, its pid cannot be that of another group.
             child.kill_group()?;
         }
         let status = child.wait()?;
@@ -197,16 +197,16 @@ fn run(
 
 fn ending(status: ExitStatus) -> String {
     match status.signal() {
-        // What a filter does to who makes a call that it does not allow.
+        // Sent by a seccomp filter for a system call that it does not allow.
         Some(31) => "killed by signal 31: bad system call".to_owned(),
         Some(signal) => format!("killed by signal {signal}"),
         None => format!("exit status {}", status.code().unwrap_or_default()),
     }
 }
 
-/// Waits until it ends, but no longer than it may take.
+/// Waits until the hook ends or its timeout passes.
 fn until_end(child: &Child, seconds: Option<u64>, interrupt: Option<&Interrupt>) -> Result<Waited, Error> {
-    // More than a life's time is none.
+    // A timeout too long to represent is no timeout.
     let deadline = seconds.and_then(|seconds| Instant::now().checked_add(Duration::from_secs(seconds)));
     if let Some(interrupt) = interrupt {
         return interrupt.wait(child.as_fd(), PollFlags::IN, deadline);
@@ -223,7 +223,7 @@ fn until_end(child: &Child, seconds: Option<u64>, interrupt: Option<&Interrupt>)
     }
 }
 
-/// Opens a file to append to, which is made if it is not there.
+/// Opens a file to append to, and creates it if it does not exist.
 fn append(path: &Path) -> io::Result<File> {
     File::options()
         .append(true)
@@ -233,30 +233,30 @@ fn append(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// A file that only those have to whom it is given.
+/// Makes a file in memory, accessible only through its descriptor.
 fn memory() -> io::Result<File> {
     let file = match memfd_create(c"hook", MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL) {
-        // Linux before 6.3 does not know the second.
+        // Linux before 6.3 does not support `MFD_NOEXEC_SEAL`.
         Err(Errno::INVAL) => memfd_create(c"hook", MemfdFlags::CLOEXEC)?,
         made => made?,
     };
     Ok(file.into())
 }
 
-/// The end of what a hook said.
+/// Reads the end of a hook's output.
 fn last_words(output: &mut File) -> Vec<u8> {
     let mut words = Vec::new();
     let length = output.metadata().map_or(0, |metadata| metadata.len());
     let read = output
         .seek(SeekFrom::Start(length.saturating_sub(MOST_WORDS as u64)))
         .and_then(|_| output.take(MOST_WORDS as u64).read_to_end(&mut words));
-    // Tolerated: that it failed is known without its words.
+    // Tolerated: the failure is known without the output.
     read.unwrap_or(0);
     words
 }
 
-/// A failure with what the failed program printed, if anything. Its lines after the first are indented: none of them
-/// can pass for a line of husk's.
+/// Adds the output of a failed program to its failure. Lines after the first are indented, so that none can pass for
+/// one of husk's.
 pub(crate) fn with_words(failure: String, words: &[u8]) -> String {
     match String::from_utf8_lossy(words).trim() {
         "" => failure,

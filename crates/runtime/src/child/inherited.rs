@@ -1,12 +1,12 @@
-//! What the program inherits from us: descriptors, and limits that it could not raise itself.
+//! What the program inherits from this process: descriptors, and limits that it could not raise itself.
 //!
-//! The descriptors are those that the caller passes on to the program: sockets to listen on (sd_listen_fds(3)), and
-//! those of `--preserve-fds`. They keep the numbers they have. None of ours can be among them: each number has to be
-//! taken by what the caller left open over exec, and all that we open closes on exec.
+//! The descriptors are sockets to listen on (sd_listen_fds(3)) and those of `--preserve-fds`. They keep their numbers.
+//! None of husk's own can be among them. Each number must be one that the caller left open across exec, and husk opens
+//! all of its own close-on-exec.
 //!
-//! A process in a user namespace has no privilege over the machine, and may not raise a limit beyond what it has
-//! inherited. It inherits from us: so before it is born we raise our own upper bounds as far as its are to be raised,
-//! and leave alone what holds for us. The child then sets what was asked for, and says if it cannot.
+//! A process in a user namespace has no privilege over the host, and may not raise a limit beyond what it inherited. So
+//! before husk creates it, husk raises its own hard limits as far as needed, and leaves its soft limits alone. The
+//! child then sets the limits that were asked for, and reports those that fail.
 
 use crate::error::Error;
 use husk_bundle::Container;
@@ -17,13 +17,14 @@ use husk_script::sys::limits::{Rlimit, getrlimit, setrlimit};
 use husk_script::sys::tolerate;
 use std::env;
 
-/// How many sockets we were given to listen on: the variables are meant for us only if they say so.
+/// Returns the number of sockets that husk was given to listen on. The variables count only if `LISTEN_PID` is this
+/// process.
 pub(crate) fn listen_fds() -> u32 {
     let number = |name| env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
     if number("LISTEN_PID") == Some(std::process::id()) { number("LISTEN_FDS").unwrap_or(0) } else { 0 }
 }
 
-/// Whether they are all there.
+/// Checks that all these descriptors are open and are kept on exec.
 pub(crate) fn check_descriptors(listen_fds: u32, preserve_fds: u32) -> Result<(), Error> {
     let (first, listen_fds) = (u64::from(Fd::FIRST_EXTRA.number().unsigned_abs()), u64::from(listen_fds));
     let passed = first..first + listen_fds + u64::from(preserve_fds);
@@ -37,7 +38,7 @@ pub(crate) fn check_descriptors(listen_fds: u32, preserve_fds: u32) -> Result<()
     Ok(())
 }
 
-/// Makes room for the limits of a container with a user namespace. Nothing changes for another one.
+/// Raises this process's hard limits to those of a container with a user namespace. Does nothing for other containers.
 pub(crate) fn make_room(container: &Container) {
     let has_users = container.namespaces.iter().any(|namespace| namespace.kind == NamespaceKind::User);
     let Some(process) = container.process.as_ref().filter(|_| has_users) else { return };
@@ -50,7 +51,7 @@ pub(crate) fn make_room(container: &Container) {
     }
 }
 
-/// Whether one bound is above another. None is above all.
+/// Returns whether one limit is above another. `None` is unlimited.
 fn is_above(one: Option<u64>, other: Option<u64>) -> bool {
     match (one, other) {
         (_, None) => false,

@@ -1,4 +1,4 @@
-//! From a plan to a child that performs it.
+//! Starts a child that performs a plan.
 
 use crate::cgroups::ChildCgroup;
 use crate::child::hooks;
@@ -23,16 +23,15 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::task::Poll;
 
-/// A child together with the plan it performs.
 pub(crate) struct Launched<'c> {
     pub(crate) child: Child,
     pub(crate) plan: Plan<'static>,
-    /// The cgroup that is made for it.
+    /// The cgroup that was made for it.
     pub(crate) home: Option<ChildCgroup<'c>>,
 }
 
 impl Launched<'_> {
-    /// What the child asks next, and waits for. A signal ends the wait.
+    /// Returns the child's next request, for whose answer the child waits. A signal ends the wait.
     pub(crate) fn next_request(&mut self, interrupt: &Interrupt) -> Result<Option<Request>, Error> {
         loop {
             if let Some(channel) = self.child.release_fd() {
@@ -44,10 +43,10 @@ impl Launched<'_> {
         }
     }
 
-    /// Waits until the child has become its program. A signal ends the wait.
+    /// Waits until the child has executed its program. A signal ends the wait.
     pub(crate) fn wait_for_exec(&mut self, interrupt: &Interrupt) -> Result<(), Error> {
         if let Some(channel) = self.child.release_fd() {
-            // Its end alone: it comes with the program, or with the child's death.
+            // Polls for the hang-up only, which comes with exec or with the child's death.
             interrupt.wait(channel, PollFlags::empty(), None)?;
         }
         self.child.wait_for_exec().map_err(|error| self.explain(error))?;
@@ -55,19 +54,19 @@ impl Launched<'_> {
         Ok(())
     }
 
-    /// Tells the child that what it asked for is done. The error of one that is gone is why.
+    /// Tells the child that its request is done. If the child is gone, the error says why.
     pub(crate) fn go_on(&mut self) -> Result<(), Error> {
         match self.child.go_on() {
             Err(error) if error.reason() == Reason::Errno(Errno::PIPE) => {
                 self.child.wait_for_exec().map_err(|error| self.explain(error))?;
                 Err(Error::Spawn(error))
             }
-            // It waits for the answer, and is killed when it is dropped.
+            // The child still waits for the answer, and is killed when it is dropped.
             told => Ok(told?),
         }
     }
 
-    /// An error of the child's, with the limit that killed it, or what a hook has to say to it.
+    /// Explains an error of the child: the limit or filter that killed it, or the output of a hook.
     pub(crate) fn explain(&mut self, error: husk_spawn::Error) -> Error {
         if let Reason::Died(status) = error.reason()
             && status.signal() == Some(Signal::KILL.number())
@@ -125,7 +124,7 @@ pub(crate) fn launch<'c>(
     Ok(Launched { home, ..perform(&command, plan)? })
 }
 
-/// What a mount of type `cgroup` shows is the container's own, and not the caller's.
+/// Makes mounts of type `cgroup` show the container's own cgroups instead of the caller's.
 pub(crate) fn show_own(host: &mut Host, home: &ChildCgroup<'_>) {
     if let CgroupMount::V1(hierarchies) = &mut host.cgroup {
         for (hierarchy, directory) in hierarchies {
@@ -136,31 +135,31 @@ pub(crate) fn show_own(host: &mut Host, home: &ChildCgroup<'_>) {
     }
 }
 
-/// Has the child born in a cgroup.
+/// Starts the child in this cgroup.
 pub(crate) fn enter(command: &mut Command, directory: BorrowedFd<'_>) -> Result<(), Error> {
     let directory = directory.try_clone_to_owned();
     command.cgroup(directory.map_err(|reason| Error::Kernel { act: "keep the cgroup open", reason })?);
     Ok(())
 }
 
-/// Memory for a plan. It is never freed: the child may read it for longer than this process lives.
+/// Allocates memory for a plan. It is never freed, because the child may read it for longer than this process lives.
 pub(crate) fn memory() -> &'static Bump {
     Box::leak(Box::new(Bump::new()))
 }
 
-/// What starts a child that performs the plan.
+/// Returns the command that starts a child which performs the plan.
 pub(crate) fn command(plan: &Plan<'static>) -> Command {
     let steps = plan.steps;
     let mut command = Command::of_steps(move |writer| {
         steps.iter().for_each(|step| writer.push(*step));
         Ok(())
     });
-    // Whatever goes wrong from here on, no process is left of it.
+    // If anything fails from here on, the process is killed.
     command.kill_on_drop().new_namespaces(plan.namespaces);
     command
 }
 
-/// Starts it.
+/// Starts the command's child.
 pub(crate) fn perform<'c>(command: &Command, plan: Plan<'static>) -> Result<Launched<'c>, Error> {
     let told = log_enabled!(Level::Debug).then(|| tell(&plan));
     match command.spawn() {
@@ -172,7 +171,7 @@ pub(crate) fn perform<'c>(command: &Command, plan: Plan<'static>) -> Result<Laun
     }
 }
 
-/// What a child is told to do, in short.
+/// Summarizes the plan for the log.
 fn tell(plan: &Plan<'_>) -> String {
     let mut text = format!("{} steps, born in new namespaces: {}", plan.steps.len(), Kinds(plan.namespaces));
     for step in plan.steps {
@@ -188,8 +187,8 @@ fn tell(plan: &Plan<'_>) -> String {
     text
 }
 
-/// The error of a container whose process ended before it became the program: how, if that is known. Husk makes no system call
-/// that the kernel answers with SIGSYS, so that signal is a seccomp filter's.
+/// Returns the error of a process that ended before it executed the program, with the signal if that is known. husk
+/// makes no system call that the kernel answers with SIGSYS, so that signal comes from a seccomp filter.
 pub(crate) fn died_before_program(status: Option<ExitStatus>) -> Error {
     let signal = status.and_then(|status| status.signal());
     let (origin, how) = match signal {
@@ -202,7 +201,7 @@ pub(crate) fn died_before_program(status: Option<ExitStatus>) -> Error {
     Error::step(origin, format!("container process died{how} before the program began"))
 }
 
-/// An error with the field that its step comes from.
+/// Adds to an error the field of config.json that its step comes from.
 fn explain(error: husk_spawn::Error, plan: &Plan<'_>, words: &[u8]) -> Error {
     match error.step() {
         Some(step) => {

@@ -1,4 +1,4 @@
-//! A child: from a plan to the process that performs it, what it asks for on its way, and who waits for it.
+//! The container's process: launching it from a plan, serving its requests, and supervising it.
 
 pub(crate) mod hooks;
 pub(crate) mod inherited;

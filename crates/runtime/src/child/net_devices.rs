@@ -1,7 +1,7 @@
-//! `linux.netDevices`: devices of ours that become the container's.
+//! `linux.netDevices`: moves network devices of the host into the container.
 //!
-//! They keep their permanent addresses of global scope (config-linux.md, "Network Devices"), which the
-//! kernel takes from a device that changes its namespace.
+//! They keep their permanent addresses of global scope (config-linux.md, "Network Devices"), which the kernel removes
+//! when a device changes its namespace.
 
 use crate::child::netlink::{
     ACKNOWLEDGE, CREATE_NEW, DUMP, GET_ADDRESS, GET_LINK, Message, NEW_ADDRESS, NEW_LINK, Socket, attributes,
@@ -16,7 +16,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::thread;
 
-/// `struct ifinfomsg` and `struct ifaddrmsg` (linux/rtnetlink.h, linux/if_addr.h).
+/// The sizes of `struct ifinfomsg` and `struct ifaddrmsg` (linux/rtnetlink.h, linux/if_addr.h).
 const LINK: usize = 16;
 const ADDRESS: usize = 8;
 
@@ -30,7 +30,7 @@ const IFA_F_PERMANENT: u32 = 0x80;
 const IFF_UP: u32 = 1;
 const RT_SCOPE_UNIVERSE: u8 = 0;
 
-/// Moves them into the network namespace that the child is in.
+/// Moves the devices into the child's network namespace.
 pub(crate) fn hand_over(child: &Child, devices: &[NetDevice]) -> Result<(), Error> {
     let path = format!("/proc/{}/ns/net", child.id());
     let namespace = File::open(&path).map_err(|reason| Error::file("open", path, reason))?;
@@ -46,14 +46,14 @@ pub(crate) fn hand_over(child: &Child, devices: &[NetDevice]) -> Result<(), Erro
     Ok(())
 }
 
-/// A socket belongs to the namespace that its maker is in: a thread that goes there for it.
+/// Opens a socket in the namespace. A socket belongs to its creator's namespace, so a thread enters it.
 fn open_in(namespace: &File) -> Result<Socket, Errno> {
     let namespace = Fd::of(namespace);
     let opened = thread::spawn(move || setns(namespace, Namespaces::NET).and_then(|()| Socket::open()));
     opened.join().unwrap_or(Err(Errno::CANCELED))
 }
 
-/// What was tried, and why it failed.
+/// The operation that failed, and its error.
 type Failure = (&'static str, Errno);
 
 fn move_device(
@@ -65,13 +65,13 @@ fn move_device(
     let at = |act| move |errno| (act, errno);
     let index = find(ours, &device.name).map_err(at("find the device"))?;
     let addresses = addresses(ours, index).map_err(at("list its addresses"))?;
-    // The kernel moves it first and would then refuse the name (net/core/rtnetlink.c, `do_setlink`): a
-    // virtual device would be lost with the container.
+    // The kernel moves a device before it refuses a name that is taken (net/core/rtnetlink.c, `do_setlink`). A virtual
+    // device would then be lost with the container.
     match find(theirs, &device.new_name) {
         Err(Errno::NODEV) => {}
         other => return Err(("name it in the container", other.err().unwrap_or(Errno::EXIST))),
     }
-    // The kernel sets it down for that, and leaves it as it is if it cannot be moved.
+    // The kernel brings the device down for that. If the device cannot be moved, it stays as it is.
     rename_into(ours, index, &device.new_name, namespace).map_err(at("move it to the container"))?;
     let index = find(theirs, &device.new_name).map_err(at("find the device in the container"))?;
     for address in &addresses {
@@ -80,7 +80,7 @@ fn move_device(
     set_up(theirs, index).map_err(at("set it up"))
 }
 
-/// `struct ifinfomsg`: of this device, with these flags among those in `change`.
+/// Builds a `struct ifinfomsg` that sets the device's flags in `change` to those of `flags`.
 fn link(index: u32, flags: u32, change: u32) -> [u8; LINK] {
     let mut structure = [0; LINK];
     structure[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -93,7 +93,7 @@ fn name(text: &str) -> Vec<u8> {
     [text.as_bytes(), &[0]].concat()
 }
 
-/// The number of the device of this name.
+/// Returns the index of the device with this name.
 fn find(socket: &mut Socket, device: &str) -> Result<u32, Errno> {
     let mut message = Message::new(GET_LINK, ACKNOWLEDGE, &link(0, 0, 0));
     message.attribute(IFLA_IFNAME, &name(device))?;
@@ -113,14 +113,14 @@ fn rename_into(socket: &mut Socket, index: u32, to: &str, namespace: &File) -> R
     socket.ask(&message, NEW_LINK).map(drop)
 }
 
-/// An address as it is set again.
+/// An address that is set again after the move.
 struct Address {
     family: u8,
     prefix: u8,
     attributes: Vec<(u16, Vec<u8>)>,
 }
 
-/// The addresses of a device that are its own wherever it is: those that last, and reach everybody.
+/// Returns the device's addresses that are permanent and of global scope.
 fn addresses(socket: &mut Socket, index: u32) -> Result<Vec<Address>, Errno> {
     let found = socket.ask(&Message::new(GET_ADDRESS, DUMP, &[0; ADDRESS]), NEW_ADDRESS)?;
     Ok(found.iter().filter_map(|body| address(body, index)).collect())
@@ -128,7 +128,7 @@ fn addresses(socket: &mut Socket, index: u32) -> Result<Vec<Address>, Errno> {
 
 fn address(body: &[u8], index: u32) -> Option<Address> {
     let [family, prefix, flags, scope] = *body.first_chunk()?;
-    // The wider flags where the kernel has them.
+    // Prefers the wider flags of newer kernels.
     let wide = attributes(body, ADDRESS).find(|(kind, _)| *kind == IFA_FLAGS);
     let flags = wide.and_then(|(_, value)| number(value, 0)).unwrap_or(flags.into());
     let is_kept =

@@ -1,34 +1,33 @@
 //! Messages to and from the kernel about network devices and addresses (rtnetlink(7)).
 //!
-//! A message is built by appending, and its lengths are written when it is sent; what comes back is read
-//! through slices, so that a length that is a lie ends the reading and nothing else. (CVE-2021-43784 was a
-//! length that had wrapped.)
+//! A message is built by appending, and its lengths are written when it is sent. Answers are read through slices, so a
+//! false length only ends the reading. (CVE-2021-43784 was a length that had wrapped.)
 
 use husk_script::sys::Errno;
 use rustix::io::retry_on_intr;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 use std::os::fd::OwnedFd;
 
-/// What a message asks for or tells (linux/rtnetlink.h).
+/// Message types (linux/rtnetlink.h).
 pub(crate) const NEW_LINK: u16 = 16;
 pub(crate) const GET_LINK: u16 = 18;
 pub(crate) const NEW_ADDRESS: u16 = 20;
 pub(crate) const GET_ADDRESS: u16 = 22;
 
-/// How it asks (linux/netlink.h).
+/// Request flags (linux/netlink.h).
 pub(crate) const ACKNOWLEDGE: u16 = 0x4;
 pub(crate) const DUMP: u16 = 0x300;
 pub(crate) const CREATE_NEW: u16 = 0x600;
 const REQUEST: u16 = 0x1;
 
-/// What ends an answer.
+/// Message types that end an answer.
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
 
 const HEADER: usize = 16;
 const ATTRIBUTE_HEADER: usize = 4;
 
-/// A message on its way to the kernel.
+/// A message to the kernel.
 pub(crate) struct Message {
     kind: u16,
     flags: u16,
@@ -36,14 +35,13 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// One that begins with the structure that its kind has.
+    /// Returns a message that begins with the fixed structure of its type.
     pub(crate) fn new(kind: u16, flags: u16, structure: &[u8]) -> Self {
         let mut message = Self { kind, flags: flags | REQUEST, body: Vec::new() };
         message.append(structure);
         message
     }
 
-    /// Adds an attribute.
     pub(crate) fn attribute(&mut self, kind: u16, value: &[u8]) -> Result<&mut Self, Errno> {
         let length = u16::try_from(ATTRIBUTE_HEADER + value.len()).map_err(|_| Errno::MSGSIZE)?;
         let [a, b] = length.to_ne_bytes();
@@ -52,7 +50,7 @@ impl Message {
         Ok(self)
     }
 
-    /// Everything begins at a multiple of four.
+    /// Appends bytes, padded to a multiple of four.
     fn append(&mut self, bytes: &[u8]) {
         self.body.extend_from_slice(bytes);
         self.body.resize(self.body.len().next_multiple_of(4), 0);
@@ -65,14 +63,14 @@ impl Message {
         bytes.extend(self.kind.to_ne_bytes());
         bytes.extend(self.flags.to_ne_bytes());
         bytes.extend(sequence.to_ne_bytes());
-        // The kernel knows whose it is.
+        // The sender's port ID, which the kernel knows.
         bytes.extend(0_u32.to_ne_bytes());
         bytes.extend(&self.body);
         Ok(bytes)
     }
 }
 
-/// A socket to the kernel, for the network namespace that it was made in.
+/// A netlink socket, for the network namespace in which it was created.
 pub(crate) struct Socket {
     fd: OwnedFd,
     sequence: u32,
@@ -86,7 +84,7 @@ impl Socket {
         Ok(Self { fd, sequence: 0 })
     }
 
-    /// Asks, and returns the body of every message of the answer that is of this kind.
+    /// Sends a request, and returns the bodies of all messages of the answer that are of type `kind`.
     pub(crate) fn ask(&mut self, message: &Message, kind: u16) -> Result<Vec<Vec<u8>>, Errno> {
         self.sequence += 1;
         let bytes = message.to_bytes(self.sequence)?;
@@ -100,7 +98,7 @@ impl Socket {
             }
             for answer in messages(&room[..length]) {
                 match answer {
-                    // What belongs to no question of ours.
+                    // Not an answer to this request.
                     Answer { sequence, .. } if sequence != self.sequence => {}
                     Answer { kind: DONE, .. } => return Ok(found),
                     Answer { kind: ERROR, body, .. } => {
@@ -119,14 +117,13 @@ impl Socket {
     }
 }
 
-/// A message from the kernel.
 struct Answer<'a> {
     kind: u16,
     sequence: u32,
     body: &'a [u8],
 }
 
-/// The messages of a datagram.
+/// Iterates over the messages of a datagram.
 fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Answer<'_>> {
     std::iter::from_fn(move || {
         let length = usize::try_from(number(bytes, 0)?).ok()?;
@@ -137,9 +134,9 @@ fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Answer<'_>> {
     })
 }
 
-/// The attributes behind a structure of so many bytes.
+/// Iterates over the attributes that follow `structure` bytes.
 pub(crate) fn attributes(body: &[u8], structure: usize) -> impl Iterator<Item = (u16, &[u8])> {
-    /// `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER` are no part of the kind.
+    /// The bits of the type, without `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER`.
     const KIND: u16 = 0x3fff;
     let mut bytes = body.get(structure..).unwrap_or_default();
     std::iter::from_fn(move || {
@@ -150,7 +147,7 @@ pub(crate) fn attributes(body: &[u8], structure: usize) -> impl Iterator<Item = 
     })
 }
 
-/// The number at this place.
+/// Reads the number at offset `at`.
 pub(crate) fn number(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }

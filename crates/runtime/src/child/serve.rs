@@ -1,4 +1,4 @@
-//! What the child asks of us on its way.
+//! Serves the child's requests.
 
 use crate::cgroups::ChildCgroup;
 use crate::child::hooks;
@@ -19,21 +19,21 @@ use husk_spawn::{Child, Request};
 use log::debug;
 use rustix::process::Pid;
 
-/// Whether a child has come to where it waits.
+/// How serving a child has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// It has, and waits for an answer to that.
+    /// The child has reached the point where it waits, and still needs an answer.
     Ready,
-    /// It failed before; its wait says at what.
+    /// The child failed earlier. Waiting for it returns the step.
     Failed,
 }
 
 impl Launched<'_> {
-    /// Does what the child asks for until all is done that it needs us for.
+    /// Serves the child's requests until it needs nothing more from this process.
     ///
     /// # Errors
     ///
-    /// If something cannot be done, or a signal has come. The child still waits for the answer.
+    /// If a request cannot be served, or a signal arrives. The child then still waits for the answer.
     pub(crate) fn serve(
         &mut self,
         container: &Container,
@@ -46,13 +46,14 @@ impl Launched<'_> {
         while let Some(request) = self.next_request(interrupt)? {
             let child = &mut self.child;
             debug!("child process in init(): {}", Line(&Step::Request { what: request }));
-            // Who may trace the child may speak in its name: it gets what the list asks for, in that order, once.
+            // A process that may trace the child can send requests on its behalf. So each planned request is served
+            // once, in order.
             if !planned.any(|planned| planned == request) {
                 return Err(Error::State("the container's process asks for what its plan does not"));
             }
             match request {
                 Request::Parked => {
-                    // Not before: they could slow down, stop or kill it on its way.
+                    // Not earlier: the limits could slow down, stop or kill the child during its setup.
                     self.home.as_ref().map_or(Ok(()), ChildCgroup::limit)?;
                     return Ok(Arrival::Ready);
                 }
@@ -68,7 +69,7 @@ impl Launched<'_> {
                 }
                 Request::Terminal => console.receive(child.requested_fd()?, interrupt)?,
                 Request::Scheduler => schedule(child, container)?,
-                // Answered by whoever made the child; and of no container.
+                // `IdMaps` is answered by the code that creates the child. Containers do not use the others.
                 Request::IdMaps | Request::Leftovers | Request::Stopped => {
                     return Err(Error::State("the container's process asks for what it has"));
                 }
@@ -79,7 +80,7 @@ impl Launched<'_> {
     }
 }
 
-/// Sets how the child is scheduled.
+/// Sets the child's scheduling policy and attributes.
 fn schedule(child: &Child, container: &Container) -> Result<(), Error> {
     let Some(scheduler) = container.process.as_ref().and_then(|process| process.scheduler) else {
         return Ok(());

@@ -1,7 +1,7 @@
-//! The foreground: one loop over the container's process, our signals and its terminal.
+//! Supervises the container's process in the foreground, with its signals and its terminal.
 //!
-//! `run` and `exec` share it. Signals are held back by [`Signals::hold`] before there is a process, so that none
-//! is lost in its first instant, and wait until [`supervise`] passes them on.
+//! `run` and `exec` share this. [`Signals::hold`] blocks the signals before the process exists, so that none is lost.
+//! They stay pending until [`supervise`] passes them on.
 
 use crate::child::terminal::{End, Relay};
 use crate::error::Error;
@@ -17,29 +17,29 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
-/// What is never looked at: news of sockets, and faults, which are of our own making.
+/// Signals that are not held: URG, and faults, which this process causes itself.
 const OURS: &[Signal] =
     &[Signal::URG, Signal::SEGV, Signal::BUS, Signal::FPE, Signal::ILL, Signal::TRAP, Signal::SYS];
 
-/// Whose children we wait for.
+/// Which children are waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Orphans {
-    /// Our own.
+    /// Only the container's process.
     Others,
-    /// Those too that the container's processes leave behind, where no pid namespace of its own ends
-    /// them and reaps them.
+    /// Also the orphans of the container's processes. For containers without a pid namespace, which would end and
+    /// reap them.
     Ours,
 }
 
-/// A process that is watched.
+/// A process that is supervised.
 pub(crate) trait Watched: AsFd {
     fn id(&self) -> u32;
     fn signal(&mut self, signal: Signal) -> Result<(), husk_spawn::Error>;
-    /// Whether its program has begun, or will never begin. Does not wait.
+    /// Returns whether its program has begun, or never will. Does not wait.
     fn has_begun(&mut self) -> Result<bool, husk_spawn::Error>;
-    /// A descriptor that is hung up when the program begins, or the process ends before.
+    /// Returns a descriptor that is hung up when the program begins or the process ends before.
     fn beginning(&self) -> Option<BorrowedFd<'_>>;
-    /// Kills it, and waits for its end.
+    /// Kills the process and waits for its end.
     fn end(&mut self) -> Result<(), husk_spawn::Error>;
     fn try_wait(&mut self) -> Result<Option<ExitStatus>, husk_spawn::Error>;
 }
@@ -64,7 +64,7 @@ impl Watched for Child {
     fn end(&mut self) -> Result<(), husk_spawn::Error> {
         self.kill()?;
         match self.wait() {
-            // That the list was not performed to its end is what was asked for.
+            // The process was killed before it completed its steps, as intended.
             Ok(_) => Ok(()),
             Err(error) if error.step().is_some() => Ok(()),
             Err(error) => Err(error),
@@ -85,7 +85,7 @@ impl Watched for Adopted {
         Self::signal(self, signal)
     }
 
-    /// It goes on where it was.
+    /// A restored process continues in its program.
     fn has_begun(&mut self) -> Result<bool, husk_spawn::Error> {
         Ok(true)
     }
@@ -104,23 +104,22 @@ impl Watched for Adopted {
     }
 }
 
-/// Signals held back.
+/// The signals that are held.
 pub(crate) struct Signals {
     set: SignalSet,
     orphans: Orphans,
 }
 
 impl Signals {
-    /// Holds back all signals that are the container's, and the one that tells of its end, before there is a
-    /// container.
+    /// Blocks all signals that are meant for the container, and SIGCHLD, before there is a container.
     pub(crate) fn hold(orphans: Orphans) -> Result<Self, Error> {
         let set = OURS.iter().copied().fold(SignalSet::FULL, SignalSet::without);
         let become_reaper = || match orphans {
             Orphans::Others => Ok(()),
-            // Any pid turns it on.
+            // Any pid enables it.
             Orphans::Ours => set_child_subreaper(Some(Pid::INIT)),
         };
-        // If our caller ignores the ends of children, the kernel keeps no status of any.
+        // If the caller ignores SIGCHLD, the kernel keeps no exit status of any child.
         rt_sigaction_default(Signal::CHLD)
             .and_then(|()| become_reaper())
             .and_then(|()| rt_sigprocmask(set))
@@ -129,7 +128,7 @@ impl Signals {
     }
 }
 
-/// What one turn of the loop waits for.
+/// What [`wait`] reports as ready.
 #[derive(Clone, Copy)]
 enum Source {
     Process,
@@ -137,7 +136,7 @@ enum Source {
     Terminal(End),
 }
 
-/// Passes signals on, and copies what goes over the terminal, until the process ends.
+/// Passes signals on to the process and relays its terminal, until the process ends.
 pub(crate) fn supervise(
     child: &mut dyn Watched,
     signals: &Signals,
@@ -149,8 +148,8 @@ pub(crate) fn supervise(
     }
 }
 
-/// Without a terminal signals are all there is to wait for, the one among them that tells of the end. That takes no
-/// descriptor.
+/// Supervises a process without a terminal. Only signals have to be awaited, because SIGCHLD reports the end. That
+/// takes no descriptor.
 fn with_signals(child: &mut dyn Watched, signals: &Signals) -> Result<ExitStatus, husk_spawn::Error> {
     loop {
         match rt_sigwait(signals.set) {
@@ -160,7 +159,7 @@ fn with_signals(child: &mut dyn Watched, signals: &Signals) -> Result<ExitStatus
                 }
                 reap(child, signals.orphans);
             }
-            // There is nothing that is to be as large.
+            // There is no terminal to resize.
             Ok(Signal::WINCH) | Err(Errno::INTR) => {}
             Ok(signal) => {
                 if let Passed::Ended(status) = send(child, signals, signal)? {
@@ -172,7 +171,7 @@ fn with_signals(child: &mut dyn Watched, signals: &Signals) -> Result<ExitStatus
     }
 }
 
-/// One loop over the process, the signals and both sides of the terminal.
+/// Supervises a process with a terminal: polls the process, the signals and both sides of the terminal.
 fn with_terminal(
     child: &mut dyn Watched,
     signals: &Signals,
@@ -186,7 +185,7 @@ fn with_terminal(
             match source {
                 Source::Process => {
                     let Some(status) = child.try_wait()? else { continue };
-                    // The end is no reason to leave what was printed last.
+                    // Copies the rest of the output. Any other signal ends that.
                     let others = signals.set.without(Signal::CHLD).without(Signal::WINCH);
                     let interrupt = signalfd(others)?;
                     return relay.drain(interrupt.as_fd()).map_err(failed).map(|()| status);
@@ -202,7 +201,7 @@ fn with_terminal(
     }
 }
 
-/// Waits until there is something to do.
+/// Waits until a source is ready.
 fn wait(child: &dyn Watched, arriving: &OwnedFd, relay: &Relay) -> Result<Vec<(Source, PollFlags)>, Errno> {
     let mut sources = vec![Source::Process, Source::Signals];
     let mut polled =
@@ -213,13 +212,13 @@ fn wait(child: &dyn Watched, arriving: &OwnedFd, relay: &Relay) -> Result<Vec<(S
     }
     retry_on_intr(|| poll(&mut polled, None))?;
     let ready = sources.into_iter().zip(polled.iter().map(PollFd::revents));
-    // Signals before the process, so that one that came first is not lost on it.
+    // Signals are handled before the process's end, so that those that arrived first are still passed on.
     let mut ready: Vec<_> = ready.filter(|(_, events)| !events.is_empty()).collect();
     ready.reverse();
     Ok(ready)
 }
 
-/// Passes on all signals that have come.
+/// Passes on all pending signals.
 fn pass_on(
     child: &mut dyn Watched,
     signals: &Signals,
@@ -235,7 +234,7 @@ fn pass_on(
         match arrived.signal {
             Signal::CHLD => reap(child, signals.orphans),
             Signal::WINCH => relay.resize(),
-            // A pipe of our own that nobody reads.
+            // This process caused it by writing to a pipe without a reader.
             Signal::PIPE if arrived.sender == std::process::id() => {}
             signal => {
                 if signal == Signal::CONT {
@@ -249,17 +248,17 @@ fn pass_on(
     }
 }
 
-/// What became of a signal that was to be passed on.
+/// The outcome of passing on a signal.
 enum Passed {
-    /// The process has it.
+    /// The signal was sent, or the process has ended already.
     On,
-    /// It has ended the process before the program began, which counts as the program's end.
+    /// It ended the process before the program began, which counts as the program's end.
     Ended(ExitStatus),
 }
 
-/// Sends it a signal. It may have ended; whoever waits for that is told so. Until its program has begun the process is
-/// still ours, and others may stop it: one that is told to end then is killed, and for other signals the program is waited
-/// for.
+/// Sends the process a signal. A process that has ended is not an error, because waiting for it reports the end. Until
+/// the program has begun, the process runs husk's code and other processes may stop it. So an ending signal kills it
+/// then, and other signals wait for the program.
 fn send(child: &mut dyn Watched, signals: &Signals, signal: Signal) -> Result<Passed, husk_spawn::Error> {
     if !child.has_begun()? {
         let ending = if is_ending(signal) { Some(signal) } else { await_program(child, signals)? };
@@ -274,7 +273,7 @@ fn send(child: &mut dyn Watched, signals: &Signals, signal: Signal) -> Result<Pa
     }
 }
 
-/// Waits until the program has begun, or until a signal comes that tells us to end.
+/// Waits until the program has begun or an ending signal arrives, and returns that signal.
 fn await_program(child: &mut dyn Watched, signals: &Signals) -> Result<Option<Signal>, husk_spawn::Error> {
     let failed = |errno| husk_spawn::Error::new("wait for the program", errno);
     let ending = Signal::ENDING.into_iter().filter(|signal| signals.set.contains(*signal));
@@ -295,17 +294,17 @@ fn await_program(child: &mut dyn Watched, signals: &Signals) -> Result<Option<Si
     Ok(None)
 }
 
-/// Waits for the children that have become ours and have ended, and leaves the container's process alone,
-/// whose status is not to be lost here.
+/// Reaps the orphans that have become children of this process. Skips the container's process, whose status is still
+/// needed.
 fn reap(child: &dyn Watched, orphans: Orphans) {
     if orphans == Orphans::Others {
         return;
     }
-    // Tolerated: a kernel without this list leaves zombies until we end.
+    // Tolerated: on a kernel without this list zombies remain until this process ends.
     let ours = fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
     let pids = ours.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?));
     for orphan in pids.filter(|pid| pid.as_raw_pid().unsigned_abs() != child.id()) {
-        // Tolerated: one that still runs, or that was never to be waited for.
+        // Tolerated: the process still runs, or cannot be waited for.
         let _ended =
             waitid(WaitId::Pid(orphan), WaitIdOptions::EXITED | WaitIdOptions::NOHANG).unwrap_or(None);
     }

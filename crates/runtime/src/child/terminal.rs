@@ -1,9 +1,8 @@
 //! The parent's end of the container's terminal.
 //!
-//! Whoever looks at it is somebody else (`--console-socket`), or it is us, in the foreground: then our own
-//! terminal is made raw, so that every key is the container's, and bytes are copied both ways by a
-//! [`Relay`]. What is shared with others, our standard streams, is never made non-blocking: that would hold for
-//! everybody who has them, the shell too.
+//! Either another program receives it (`--console-socket`), or husk keeps it in the foreground. Then husk makes its own
+//! terminal raw, so that every key reaches the container, and a [`Relay`] copies bytes both ways. husk never makes its
+//! standard streams non-blocking: that would affect every process that shares them, the shell included.
 
 use crate::error::Error;
 use crate::interrupt::Interrupt;
@@ -26,27 +25,27 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic;
 use std::path::Path;
 
-/// Whether we stay for as long as the container does.
+/// Whether this process stays until the container ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stay {
-    /// We do.
     Foreground,
-    /// We go when it is created or started.
+    /// It exits when the container is created or started.
     Detached,
 }
 
-/// Where the container's terminal goes.
+/// The receiver of the container's terminal.
 pub(crate) enum Console {
-    /// There is none.
+    /// The container has no terminal.
     Absent,
-    /// To whoever listens at `--console-socket`.
+    /// The program that listens at `--console-socket`.
     Elsewhere(Elsewhere),
-    /// To us, who have it once the container's process has made it.
+    /// This process. `None` until the container's process has made the terminal.
     Here(Option<Relay>),
 }
 
 impl Console {
-    /// Looks whether what is asked for makes sense, and connects, before there is a container.
+    /// Checks that the options fit together, and connects to the socket. Called before anything of the container is
+    /// made.
     pub(crate) fn of(
         socket: Option<&Path>,
         container: &Container,
@@ -54,7 +53,7 @@ impl Console {
         interrupt: &Interrupt,
     ) -> Result<Self, Error> {
         let terminal = container.process.as_ref().map_or(Terminal::No, |process| process.terminal);
-        // The words are runc's.
+        // These messages are worded as runc's.
         match (terminal, stay, socket) {
             (Terminal::No, _, None) => Ok(Self::Absent),
             (Terminal::Yes(_), Stay::Foreground, None) => Ok(Self::Here(None)),
@@ -72,7 +71,7 @@ impl Console {
 
     /// Takes the terminal that the container's process has made.
     pub(crate) fn receive(&mut self, master: OwnedFd, interrupt: &Interrupt) -> Result<(), Error> {
-        /// The name that goes with it, as runc has it; receivers show it to people at most.
+        /// The text that runc sends with the descriptor. Receivers at most display it.
         const NAME: &[u8] = b"/dev/pts/ptmx";
         match self {
             Self::Absent => Err(Error::State("a terminal came that nobody asked for")),
@@ -86,7 +85,7 @@ impl Console {
         }
     }
 
-    /// What is to be looked after in the foreground.
+    /// Returns the relay, if the terminal is this process's to copy.
     pub(crate) fn relay(self) -> Option<Relay> {
         match self {
             Self::Here(relay) => relay,
@@ -95,18 +94,19 @@ impl Console {
     }
 }
 
-/// Makes standard input raw and returns how it was, unless it is no terminal, or another job's at the moment.
+/// Makes standard input raw and returns its previous settings. Does nothing if it is not a terminal or another job has
+/// it.
 fn make_raw() -> Option<Termios> {
     let before = tcgetattr(stdin()).ok().filter(|_| is_in_front())?;
     let mut raw = before.clone();
     raw.make_raw();
-    // As runc: lines still end as this terminal wants it, because the container's adds nothing.
+    // As in runc, this terminal still converts line ends, because the container's does not.
     raw.output_modes |= before.output_modes & OutputModes::OPOST;
     tcsetattr(stdin(), OptionalActions::Now, &raw).ok()?;
     Some(before)
 }
 
-/// Whether standard input is ours to set. Where there is no job control it is.
+/// Returns whether this process may set standard input: its job is in the foreground, or there is no job control.
 fn is_in_front() -> bool {
     tcgetpgrp(stdin()).map_or(true, |front| front == getpgrp())
 }
@@ -117,14 +117,14 @@ fn restore(before: &Termios) {
     }
 }
 
-/// The size of our own terminal, whichever standard stream it is.
+/// Returns the size of this process's terminal, whichever standard stream it is.
 fn our_size() -> Option<Winsize> {
     let sizes = [stdin(), stdout(), stderr()].into_iter().filter_map(|stream| tcgetwinsize(stream).ok());
-    // One that nobody has set says nothing.
+    // Zeros mean that the size was never set.
     sizes.into_iter().find(|size| size.ws_row != 0 && size.ws_col != 0)
 }
 
-/// Bytes on their way.
+/// Bytes that are read and not yet written.
 struct Buffer {
     bytes: Box<[u8; Self::SIZE]>,
     start: usize,
@@ -132,7 +132,7 @@ struct Buffer {
 }
 
 impl Buffer {
-    /// As much as the line discipline holds, and as a pipe takes at once when it is said to be writable.
+    /// As much as the line discipline holds. A pipe that polls as writable takes this much at once.
     const SIZE: usize = 4096;
 
     fn new() -> Self {
@@ -147,7 +147,7 @@ impl Buffer {
         (self.start, self.end) = (0, 0);
     }
 
-    /// Reads once. Only while it is empty.
+    /// Reads once. The buffer must be empty.
     fn fill(&mut self, from: impl AsFd) -> Result<usize, Errno> {
         let length = retry_on_intr(|| read(&from, &mut self.bytes[..]))?;
         (self.start, self.end) = (0, length);
@@ -161,10 +161,10 @@ impl Buffer {
     }
 }
 
-/// Where the container's output goes: our standard output.
+/// This process's standard output, which receives the container's output.
 struct Sink {
     fd: OwnedFd,
-    /// Whether a write never waits, or only after the kernel said that there is room.
+    /// Whether writes never block. Otherwise they may, unless poll(2) has reported room.
     never_waits: bool,
 }
 
@@ -173,7 +173,7 @@ impl Sink {
         let kind = FileType::from_raw_mode(fstat(stdout())?.st_mode);
         if kind == FileType::Fifo || isatty(stdout()) {
             let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-            // Opened once more it does not wait, and nobody else is concerned. Not everybody may.
+            // Opened again, it can be non-blocking without affecting other processes. The open may not be permitted.
             return match open("/proc/self/fd/1", flags, Mode::empty()) {
                 Ok(fd) => Ok(Self { fd, never_waits: true }),
                 Err(_) => Ok(Self { fd: rustix::io::fcntl_dupfd_cloexec(stdout(), 3)?, never_waits: false }),
@@ -184,25 +184,25 @@ impl Sink {
     }
 }
 
-/// Something that the relay waits for.
+/// A descriptor that the relay polls.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Our standard input.
+    /// This process's standard input.
     Input,
     /// The container's terminal.
     Master,
-    /// Our standard output.
+    /// This process's standard output.
     Output,
 }
 
-/// Copies between our standard streams and the container's terminal, which it holds.
+/// Copies between this process's standard streams and the container's terminal, which it owns.
 pub(crate) struct Relay {
-    /// How our own terminal was before it became raw.
+    /// The settings of this process's terminal before it became raw.
     before: Option<Termios>,
-    /// Gone when nobody can see any more what the container prints: it then finds its terminal hung up.
+    /// `None` once the output can no longer be written: the container then finds its terminal hung up.
     master: Option<OwnedFd>,
-    /// The other end, while the program holds none: otherwise the terminal would be hung up, for as long as
-    /// the program does not open it again, and a hang-up is never over for who polls.
+    /// The other end, held open while the program does not. Otherwise the terminal would stay hung up until the program
+    /// opens it again, and poll(2) would report that without end.
     held: Option<OwnedFd>,
     input: Buffer,
     input_state: Input,
@@ -210,24 +210,24 @@ pub(crate) struct Relay {
     sink: Sink,
 }
 
-/// What there is to be read.
+/// Whether standard input is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Input {
-    /// What comes.
+    /// It is read.
     Open,
-    /// Nothing for now: another job has our terminal.
+    /// Not now: another job has this process's terminal.
     Elsewhere,
-    /// Nothing any more.
+    /// It has ended.
     Ended,
 }
 
 impl Relay {
     fn new(master: OwnedFd) -> Result<Self, Errno> {
-        // The other end's settings, which both see. As runc: what the program prints arrives as printed.
+        // These settings apply to both ends. As in runc, the program's output arrives unchanged.
         let mut modes = tcgetattr(&master)?;
         modes.output_modes.remove(OutputModes::ONLCR);
         tcsetattr(&master, OptionalActions::Now, &modes)?;
-        // Nobody else has this one: the container's process closes its copy.
+        // No other process shares this descriptor: the container's process closes its copy.
         fcntl_setfl(&master, fcntl_getfl(&master)? | OFlags::NONBLOCK)?;
         let mut relay = Self {
             before: None,
@@ -242,7 +242,7 @@ impl Relay {
         Ok(relay)
     }
 
-    /// Takes our terminal, if we may: at the beginning, and when we are continued after a stop.
+    /// Makes this process's terminal raw if possible: at the start, and when a stopped husk continues.
     pub(crate) fn come_forward(&mut self) {
         let found = make_raw();
         self.input_state = match self.input_state {
@@ -250,10 +250,10 @@ impl Relay {
             _ if found.is_none() && isatty(stdin()) => Input::Elsewhere,
             _ => Input::Open,
         };
-        // What it was the first time is what it will be again.
+        // The settings that were found first are the ones to restore.
         if let (None, Some(before)) = (&self.before, found) {
             self.before = Some(before.clone());
-            // A panic aborts, and nothing would be dropped.
+            // A panic aborts, so nothing would be dropped.
             let say = panic::take_hook();
             panic::set_hook(Box::new(move |info| {
                 restore(&before);
@@ -263,14 +263,14 @@ impl Relay {
         self.resize();
     }
 
-    /// Gives the container's terminal the size of ours.
+    /// Gives the container's terminal the size of this process's.
     pub(crate) fn resize(&self) {
         if let (Some(master), Some(size)) = (&self.master, our_size()) {
             tolerate(tcsetwinsize(master, size), "the other end of the terminal may be closed");
         }
     }
 
-    /// What to wait for.
+    /// Returns the descriptors to poll, with their events.
     pub(crate) fn ends(&self) -> impl Iterator<Item = (End, BorrowedFd<'_>, PollFlags)> {
         let nothing = PollFlags::empty();
         let when = |wanted: bool, flag| if wanted { flag } else { nothing };
@@ -285,11 +285,11 @@ impl Relay {
             master_fd,
             Some((End::Output, self.sink.fd.as_fd(), output)),
         ];
-        // What is waited for in no way must not be polled: a hang-up is always told.
+        // A descriptor without events must not be polled, because poll(2) always reports hang-ups.
         ends.into_iter().flatten().filter(move |(.., flags)| *flags != nothing)
     }
 
-    /// Copies what can be copied at this end without waiting.
+    /// Copies what can be copied at this end without blocking.
     pub(crate) fn turn(&mut self, end: End, events: PollFlags) {
         match end {
             End::Input => self.take_input(),
@@ -313,7 +313,7 @@ impl Relay {
             Ok(0) => self.input_state = Input::Ended,
             Ok(_) => self.give_input(),
             Err(Errno::AGAIN) => {}
-            // A terminal that has become another job's, for we hold SIGTTIN back; or one that is gone.
+            // EIO on a terminal: another job has it, and SIGTTIN is blocked. Otherwise it is gone.
             Err(Errno::IO) if isatty(stdin()) => self.input_state = Input::Elsewhere,
             Err(_) => self.input_state = Input::Ended,
         }
@@ -323,7 +323,7 @@ impl Relay {
         let Some(master) = &self.master else { return self.input.clear() };
         match self.input.pour(master) {
             Ok(()) | Err(Errno::AGAIN) => {}
-            // Nobody has the terminal open, so nobody will read it.
+            // No process has the terminal open to read it.
             Err(_) => self.input.clear(),
         }
     }
@@ -334,7 +334,7 @@ impl Relay {
             Ok(0) => Taken::End,
             Ok(_) => Taken::Bytes,
             Err(Errno::AGAIN) => Taken::Nothing,
-            // EIO: nobody has the other end open.
+            // EIO: no process has the other end open.
             Err(_) => Taken::End,
         }
     }
@@ -342,7 +342,7 @@ impl Relay {
     fn give_output(&mut self) {
         match self.output.pour(&self.sink.fd) {
             Ok(()) | Err(Errno::AGAIN) => {}
-            // Nobody sees it any more, so the terminal is hung up.
+            // The output has no reader any more, so the terminal is hung up.
             Err(_) => {
                 self.output.clear();
                 self.master = None;
@@ -359,15 +359,14 @@ impl Relay {
         }
     }
 
-    /// After the program has ended: copies what it left, to the last byte, unless `interrupt` becomes
-    /// readable before.
+    /// Copies the output that the ended program has left, to the last byte, unless `interrupt` becomes readable first.
     pub(crate) fn drain(mut self, interrupt: BorrowedFd<'_>) -> Result<(), Errno> {
-        // From here on the end is one.
+        // From here on a hang-up is the end of the output.
         self.held = None;
         loop {
             if self.output.is_empty() && self.take_output() != Taken::Bytes {
-                // All that was printed by who has ended is here by now: the kernel hands it over before it
-                // says that there is nothing (drivers/tty/n_tty.c, `n_tty_read`).
+                // All output of processes that have ended is read. The kernel delivers it before it reports that there
+                // is none (drivers/tty/n_tty.c, `n_tty_read`).
                 return Ok(());
             }
             if self.sink.never_waits {
@@ -398,7 +397,7 @@ impl Drop for Relay {
     }
 }
 
-/// What there was to read.
+/// The result of reading from the terminal.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Taken {
     Bytes,

@@ -1,7 +1,7 @@
-//! When things happened, for somebody who asked.
+//! Records when things happen, if the caller asks for it.
 //!
-//! Two lanes: ours, a span for each thing that we do one after the other, and the child's, a span for
-//! each step. Who does not ask pays for nothing but being asked.
+//! There are two lanes: husk's, with a span for each of its successive phases, and the child's, with a span for each
+//! step. If times are not wanted, a check is all that it costs.
 
 use husk_listing::Line;
 use husk_plan::Plan;
@@ -9,43 +9,39 @@ use husk_script::sys::time::monotonic;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Something that took a while.
+/// A phase or step, and how long it took.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Who did it.
     pub lane: Lane,
-    /// Why: for a step, the field that it comes from.
+    /// The field of config.json that a step comes from. Empty for husk's phases.
     pub origin: String,
-    /// What was done.
     pub text: String,
     /// When it began, in nanoseconds of the monotonic clock.
     pub begin: u64,
-    /// When it ended, or nothing for a step that came after a system call filter: such a step asks for
-    /// no time, for the filter may not allow that.
+    /// When it ended. `None` for a step after a seccomp filter, which does not read the clock because the filter may
+    /// not allow that.
     pub end: Option<u64>,
 }
 
-/// Who does something.
+/// The process that did something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// husk.
     Husk,
-    /// The container's process.
     Child,
 }
 
-/// Where times are written down, if anybody asked.
+/// A shared list of spans, if times are wanted.
 #[derive(Clone, Debug, Default)]
 pub struct Timings(Option<Rc<RefCell<Vec<Span>>>>);
 
 impl Timings {
-    /// Times that somebody wants to see.
+    /// Returns a list that records spans.
     #[must_use]
     pub fn wanted() -> Self {
         Self(Some(Rc::default()))
     }
 
-    /// What was written down: ours in their order, then the child's in theirs.
+    /// Returns the recorded spans: husk's in order, then the child's in order.
     #[must_use]
     pub fn spans(&self) -> Vec<Span> {
         self.0.as_ref().map(|spans| spans.borrow().clone()).unwrap_or_default()
@@ -55,7 +51,7 @@ impl Timings {
         self.0.is_some()
     }
 
-    /// What we did until now has ended, and this begins.
+    /// Ends husk's current phase and begins the next one.
     pub(crate) fn begin(&self, text: &'static str) {
         let Some(spans) = &self.0 else { return };
         self.end();
@@ -63,7 +59,7 @@ impl Timings {
         spans.borrow_mut().push(Span { lane, origin, text: text.to_owned(), begin, end: None });
     }
 
-    /// What we did until now has ended.
+    /// Ends husk's current phase.
     pub(crate) fn end(&self) {
         let Some(spans) = &self.0 else { return };
         if let Some(last) = spans.borrow_mut().last_mut().filter(|last| last.end.is_none()) {
@@ -71,7 +67,7 @@ impl Timings {
         }
     }
 
-    /// The steps of a child that has become its program just now.
+    /// Adds the steps of a child that has just executed its program.
     pub(crate) fn add(&self, plan: &Plan<'_>, times: &[u64]) {
         let Some(spans) = &self.0 else { return };
         let released = monotonic();

@@ -1,11 +1,10 @@
-//! What is mounted in a container and only we can open: sources that the container's root may not reach,
-//! and those whose ids are mapped.
+//! Opens the mount sources that only this process can open: those out of reach of the container's root, and those with
+//! ID mappings.
 //!
-//! They are opened in the container's mount namespace, when the child comes to them. Not before, and not in
-//! ours: what an earlier mount shows may be the source of a later one; and the kernel locks
-//! mounts together, and their attributes, when they are copied into the namespace of a less privileged user
-//! (mount_namespaces(7)), which a copy of ours would not be: the container could take a mount of it away and
-//! see what is beneath.
+//! Each source is opened in the container's mount namespace, when the child asks for it. Not earlier, because an
+//! earlier mount may contain the source of a later one. Not in this process's namespace either: the kernel locks mounts
+//! and their attributes together only when it copies them into a less privileged namespace (mount_namespaces(7)). The
+//! container could unmount parts of a copy made here, and see what is beneath.
 
 use crate::error::Error;
 use crate::host::nodes;
@@ -23,17 +22,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// The mounts of a container, and the user namespaces that map their ids.
 pub(crate) struct Trees {
     mounts: Vec<Mount>,
     own: MountIdMapping,
     joined: Option<PathBuf>,
     made: Vec<(Maps, File)>,
-    /// The nodes of `linux.devices`, once one is asked for.
+    /// The nodes of `linux.devices`, made when the first one is requested.
     nodes: Option<Vec<OwnedFd>>,
 }
 
-/// Ids of users and of groups.
+/// The ID mappings of users and of groups.
 type Maps = (Vec<IdMapping>, Vec<IdMapping>);
 
 impl Trees {
@@ -49,9 +47,9 @@ impl Trees {
         Self { mounts: container.mounts.clone(), own, joined, made: Vec::new(), nodes: None }
     }
 
-    /// Opens what the child asks for, and answers with it.
+    /// Opens the source that the child requests, and answers with its descriptor.
     pub(crate) fn send(&mut self, child: &mut Child, container: &Container) -> Result<(), Error> {
-        // The numbers of devices follow those of mounts.
+        // The indexes of devices follow those of mounts.
         let device = child.about().and_then(|index| index.checked_sub(self.mounts.len()));
         if let Some(index) = device.filter(|index| *index < container.devices.len()) {
             let nodes = match &mut self.nodes {
@@ -97,7 +95,7 @@ impl Trees {
         Ok(tree)
     }
 
-    /// The user namespace that maps ids as this mount says, or as the container's own does.
+    /// Returns a user namespace with the mount's ID mappings, or with the container's if the mount has none.
     fn user_namespace(&mut self, ids: &MountIdMapping) -> io::Result<&File> {
         let said = if ids.uids.is_empty() { &self.own } else { ids };
         let maps = (said.uids.clone(), said.gids.clone());
@@ -116,14 +114,14 @@ impl Trees {
     }
 }
 
-/// Opens a source in the mount namespace of the child, with our privileges.
+/// Opens a source in the child's mount namespace, with this process's privileges.
 fn open_in(child: &Child, path: &Path, extent: Extent) -> io::Result<OwnedFd> {
     let mut flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     if extent == Extent::All {
         flags |= OpenTreeFlags::AT_RECURSIVE;
     }
     let pidfd = child.as_fd();
-    // A thread, which is there and not here from then on, and ends there.
+    // In a thread of its own, which stays in that namespace until it ends.
     thread::scope(|scope| {
         let open = scope.spawn(|| {
             unshare_fs()?;
@@ -134,15 +132,16 @@ fn open_in(child: &Child, path: &Path, extent: Extent) -> io::Result<OwnedFd> {
     })
 }
 
-/// A user namespace with these maps, for which nobody lives.
+/// Makes a user namespace with these maps. The process that is created for it does not outlive this call.
 pub(crate) fn make(maps: &Maps) -> io::Result<File> {
     let (uids, gids) = (id_maps(&maps.0), id_maps(&maps.1));
     let mut command = Command::of_steps(|writer| {
         writer.push(Step::ParentDeathSignal { signal: Signal::KILL, parent: None });
-        // Among them its copy of our end of the channel, without which it ends when we do.
+        // Also closes the child's copy of this process's end of the channel, so that the child ends when this process
+        // does.
         writer.push(Step::CloseOthers { first: Fd::FIRST_EXTRA, keep: None });
         writer.push(Step::Request { what: Request::IdMaps });
-        // Never answered: it is there for as long as its namespace is wanted.
+        // Never answered: the child waits until its namespace has been opened, and is then killed.
         writer.push(Step::Request { what: Request::Parked });
         Ok(())
     });
@@ -151,7 +150,7 @@ pub(crate) fn make(maps: &Maps) -> io::Result<File> {
     File::open(format!("/proc/{}/ns/user", child.id()))
 }
 
-/// Maps as the kernel is told them.
+/// Converts ID mappings to the form that the kernel is given.
 pub(crate) fn id_maps(mappings: &[IdMapping]) -> Vec<IdMap> {
     let map = |mapping: &IdMapping| IdMap {
         inside: mapping.container_id,

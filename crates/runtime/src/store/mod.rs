@@ -1,11 +1,10 @@
-//! Where containers are known: a directory for each, named after it, below one root.
+//! The store: one directory below the root for each container, named by its ID.
 //!
-//! Making that directory is what reserves the name: mkdir(2) is atomic, so of two who create the same
-//! container one fails. Everything in it is written beside its place and renamed, so it is never seen
-//! half written.
+//! Making the directory reserves the ID: mkdir(2) is atomic, so only one of two concurrent creators succeeds. Files are
+//! written under another name and renamed, so they are never seen half written.
 //!
-//! What a record says is obeyed, so a store that anybody but us or root could change is refused ([`trust`]), and a record is
-//! a file of theirs or of ours, of bounded size.
+//! husk acts on what a record says. So it refuses a store that a user other than root or the caller could change
+//! ([`trust`]). A record must be a regular file of root or the caller, of bounded size.
 
 pub(crate) mod process;
 pub(crate) mod record;
@@ -34,16 +33,14 @@ const RECORD: &str = "state.json";
 const SOCKET: &str = "start.sock";
 const NOTIFY: &str = "notify";
 const ROOT: &str = "root";
-/// Says to a creator that its container is not wanted any more.
+/// The file that tells a creator that its container has been deleted.
 const DELETED: &str = "deleted";
 
-/// The directory that holds containers.
 #[derive(Clone, Debug)]
 pub struct Store {
     root: PathBuf,
 }
 
-/// The directory of one container.
 #[derive(Debug)]
 pub(crate) struct Entry {
     path: PathBuf,
@@ -51,21 +48,21 @@ pub(crate) struct Entry {
 }
 
 impl Store {
-    /// The store below `root`, an absolute path.
+    /// Returns the store below `root`, an absolute path.
     #[must_use]
     pub fn new(root: PathBuf) -> Self {
         Self { root }
     }
 
-    /// Reserves the name `id`.
+    /// Makes the directory of the container `id`, and marks it as being created.
     pub(crate) fn reserve(&self, id: &str) -> Result<Entry, Error> {
         check(id)?;
         let root = self.make()?;
         let path = self.root.join(id);
         match mkdirat(&root, id, Mode::RWXU) {
             Ok(()) => Entry::open(&root, id, path).and_then(Entry::held).inspect_err(|_| {
-                // Only an empty directory is removed, so a creator that has reserved the same name since then loses
-                // nothing that it has written.
+                // Only an empty directory is removed. A creator that has reserved the same ID since then loses nothing
+                // that it has written.
                 tolerate(unlinkat(&root, id, AtFlags::REMOVEDIR), "the error of opening it is reported");
             }),
             Err(Errno::EXIST) => Err(Error::Exists),
@@ -73,7 +70,7 @@ impl Store {
         }
     }
 
-    /// The container `id`.
+    /// Opens the directory of the container `id`.
     pub(crate) fn entry(&self, id: &str) -> Result<Entry, Error> {
         check(id)?;
         match self.open() {
@@ -83,16 +80,16 @@ impl Store {
         }
     }
 
-    /// Every name there is.
+    /// Returns the IDs of all containers, sorted.
     pub(crate) fn ids(&self) -> Result<Vec<String>, Error> {
         let root = self.open()?;
         let failed = |errno| Error::file("read", &self.root, errno);
         let mut ids = Vec::new();
         for entry in Dir::new(root).map_err(failed)? {
             let entry = entry.map_err(failed)?;
-            // What is no container's name is not ours.
+            // Other names are not containers.
             let name = entry.file_name().to_str().ok().filter(|name| check(name).is_ok());
-            // Some file systems do not tell the type here.
+            // Some file systems do not report the type here.
             if matches!(entry.file_type(), FileType::Directory | FileType::Unknown) {
                 ids.extend(name.map(str::to_owned));
             }
@@ -101,18 +98,18 @@ impl Store {
         Ok(ids)
     }
 
-    /// Makes the store, unless it is there, and sets the sticky bit. Without it whoever tidies up `$XDG_RUNTIME_DIR` may take
-    /// the store away (XDG Base Directory Specification).
+    /// Makes the store, unless it exists, and sets its sticky bit. Otherwise a program that cleans up
+    /// `$XDG_RUNTIME_DIR` may remove it (XDG Base Directory Specification).
     ///
     /// # Errors
     ///
-    /// If it cannot be made, or somebody else could change it.
+    /// If it cannot be made, or another user could change it.
     pub fn make_sticky(&self) -> Result<(), Error> {
         let root = self.make()?;
         fchmod(root, Mode::RWXU | Mode::SVTX).map_err(|errno| Error::file("chmod", &self.root, errno))
     }
 
-    /// Opens the directory, which is made if it is not there.
+    /// Opens the directory, and makes it if it does not exist.
     fn make(&self) -> Result<OwnedFd, Error> {
         match self.open() {
             Err(error) if is_missing(&error) => {}
@@ -123,10 +120,10 @@ impl Store {
         self.open()
     }
 
-    /// Opens the directory, if nobody but us and root could change what is in it.
+    /// Opens the directory. Fails if a user other than root or the caller could change it.
     fn open(&self) -> Result<OwnedFd, Error> {
         let failed = |errno| Error::file("open", &self.root, errno);
-        // Of a path that nobody else can change, so it does not matter that it is looked up once more.
+        // No other user can change what this path refers to, so looking it up once more is safe.
         let path = trust::resolve(&self.root)?;
         let root = openat(CWD, &path, DIRECTORY, Mode::empty()).map_err(failed)?;
         check_directory(&self.root, &path, &root)?;
@@ -134,7 +131,7 @@ impl Store {
     }
 }
 
-/// How a directory is opened that is no symlink.
+/// The flags to open a directory that is not a symlink.
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -144,15 +141,15 @@ fn check_directory(store: &Path, place: &Path, directory: &OwnedFd) -> Result<()
     trust::check(&found).map_err(distrusted)
 }
 
-/// Whether it is that a file or directory is not there.
+/// Returns whether the error is that a file or directory does not exist.
 fn is_missing(error: &Error) -> bool {
     matches!(error, Error::File { reason, .. } if reason.kind() == io::ErrorKind::NotFound)
 }
 
 impl Entry {
-    /// Marks the directory as that of a container which this process is creating, until [`release`](Self::release) or the
-    /// end of this process. The mark is a lock of fcntl(2): it belongs to this process, not to its children, and the
-    /// kernel says whose it is. It is lost when this process closes any descriptor of the directory.
+    /// Marks the directory as one whose container this process is creating, until [`release`](Self::release) or the
+    /// process ends. The mark is an fcntl(2) lock: it belongs to this process and not to its children, and the kernel
+    /// reports its owner. It is lost when this process closes any descriptor of the directory.
     fn held(self) -> Result<Self, Error> {
         match fcntl_lock(&self.directory, FlockOperation::NonBlockingLockShared) {
             Ok(()) => Ok(self),
@@ -160,13 +157,14 @@ impl Entry {
         }
     }
 
-    /// The container is created: whoever deletes it need not ask this process.
+    /// Removes the mark of [`held`](Self::held): the container has been created, and a deleter may leave this process
+    /// alone.
     pub(crate) fn release(&self) -> Result<(), Error> {
         fcntl_lock(&self.directory, FlockOperation::NonBlockingUnlock)
             .map_err(|errno| Error::file("unlock", &self.path, errno))
     }
 
-    /// The process that is creating the container, if there still is one.
+    /// Returns the process that is creating the container, if there is one.
     pub(crate) fn creator(&self) -> Result<Option<Pid>, Error> {
         let holder = fcntl_lock_holder(Fd::of(&self.directory));
         match holder.map_err(|errno| Error::file("look for the creator of", &self.path, errno))? {
@@ -175,7 +173,7 @@ impl Entry {
             Some(LockHolder::Elsewhere) => {
                 Err(Error::State("the container is being created by a process of another pid namespace"))
             }
-            // husk takes no such lock, and there is no process that could be told to let it go.
+            // husk never takes such a lock, and there is no process that could be told to release it.
             Some(LockHolder::Description) => {
                 Err(Error::State("the container's directory is locked by a program that is not husk"))
             }
@@ -193,44 +191,43 @@ impl Entry {
         }
     }
 
-    /// Keeps other commands that change the container waiting until this entry is dropped.
+    /// Takes the lock that excludes other commands which change the container, until this entry is dropped.
     pub(crate) fn lock(&self) -> Result<(), Error> {
         retry_on_intr(|| flock(&self.directory, FlockOperation::LockExclusive))
             .map_err(|errno| Error::file("lock", &self.path, errno))
     }
 
-    /// A path to something in it that is short however long the directory's own is: a socket's may
-    /// have 107 bytes.
+    /// Returns a path to a file in the directory that stays short: a socket's path is limited to 107 bytes.
     fn short(&self, name: &str) -> PathBuf {
         Path::new("/proc/self/fd").join(self.directory.as_raw_fd().to_string()).join(name)
     }
 
-    /// Where a created container listens for `start`.
+    /// The path of the socket on which a created container waits for `start`.
     pub(crate) fn socket(&self) -> PathBuf {
         self.short(SOCKET)
     }
 
-    /// Whether it does.
+    /// Returns whether that socket exists.
     pub(crate) fn has_socket(&self) -> bool {
         statat(&self.directory, SOCKET, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
-    /// Takes the socket away: the container has been started.
+    /// Removes the socket, once the container has been started.
     pub(crate) fn remove_socket(&self) -> Result<(), Error> {
         self.take_away(SOCKET).map(drop)
     }
 
-    /// The directory of the socket at which a container says that it is ready.
+    /// The directory of the socket on which a container reports its readiness.
     pub(crate) fn notify(&self) -> PathBuf {
         self.short(NOTIFY)
     }
 
-    /// The same by a path that is not only ours.
+    /// The same directory by a path that is valid in other processes too.
     pub(crate) fn notify_source(&self) -> PathBuf {
         self.path.join(NOTIFY)
     }
 
-    /// Makes a directory for CRIU to mount the root file system on, and names it without symlinks.
+    /// Makes the directory on which CRIU mounts the root file system, and returns its path without symlinks.
     pub(crate) fn make_root(&self) -> Result<PathBuf, Error> {
         let root = self.path.join(ROOT);
         let made = DirBuilder::new().mode(0o700).create(&root).and_then(|()| fs::canonicalize(&root));
@@ -254,10 +251,10 @@ impl Entry {
     fn read_text(&self) -> Result<Vec<u8>, Error> {
         let no_record = |why| Error::NoRecord { path: self.path.join(RECORD), why };
         let failed = |errno: Errno| self.failed("read", errno.into());
-        // A FIFO must not keep us waiting, and a terminal not become ours.
+        // Does not block on a FIFO, and does not make a terminal the controlling one.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = match openat(&self.directory, RECORD, flags, Mode::empty()) {
-            // A symlink, or a socket.
+            // It is a symlink or a socket.
             Err(Errno::LOOP | Errno::NXIO) => return Err(no_record(NoRecord::NoFile)),
             opened => opened.map_err(failed)?,
         };
@@ -265,26 +262,27 @@ impl Entry {
         if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
             return Err(no_record(NoRecord::NoFile));
         }
-        // Its mode says little: whoever made it may have had no umask, and only we get into the directory.
+        // The mode is not checked: the file may have been written without a umask, and only root and the caller can
+        // enter the directory.
         trust::check_is_ours(&found).map_err(|why| no_record(NoRecord::Distrusted(why)))?;
         let length = u64::try_from(found.st_size).unwrap_or(u64::MAX);
         if length > MOST_BYTES {
             return Err(no_record(NoRecord::TooLong));
         }
-        // With room for one byte more, so that the end is seen at once.
+        // With room for one more byte, so that the last read sees the end of the file at once.
         let mut text = Vec::with_capacity(usize::try_from(length).unwrap_or_default() + 1);
         let read = File::from(file).take(MOST_BYTES).read_to_end(&mut text);
         read.map_err(|reason| self.failed("read", reason))?;
         Ok(text)
     }
 
-    /// Whether anything was recorded. Takes no descriptor.
+    /// Returns whether there is a record. Opens no descriptor.
     pub(crate) fn has_record(&self) -> bool {
         statat(&self.directory, RECORD, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
-    /// The record, or nothing if there is none, or none that makes sense: it names no process, and nothing else. One that
-    /// only we cannot read now is an error, for what it names would be lost.
+    /// Reads the record. Returns `None` if it is missing or invalid: then it names no process or anything else to clean
+    /// up. Any other failure to read it is an error, because what the record names would be lost.
     pub(crate) fn known(&self) -> Result<Option<Record>, Error> {
         match self.read() {
             Ok(record) => Ok(Some(record)),
@@ -294,17 +292,17 @@ impl Entry {
         }
     }
 
-    /// Why something cannot be done with the record: if it is not there any more, because somebody has deleted it.
+    /// Returns the error of an operation on the record. If the record is gone, [`explain`](Self::explain) says why.
     fn failed(&self, act: &'static str, reason: io::Error) -> Error {
         let is_gone = reason.kind() == io::ErrorKind::NotFound;
         let error = Error::file(act, self.path.join(RECORD), reason);
         if is_gone { self.explain(error) } else { error }
     }
 
-    /// This error, unless the container was deleted meanwhile, which is then the reason for it.
+    /// Returns [`Error::Deleted`] instead of the error if the container was deleted meanwhile.
     pub(crate) fn explain(&self, error: Error) -> Error {
         let is_marked = statat(&self.directory, DELETED, AtFlags::SYMLINK_NOFOLLOW).is_ok();
-        // Where that cannot be known, the error stays what it is.
+        // If that cannot be found out, the error stays as it is.
         let has_its_name =
             self.has_its_name().unwrap_or_else(|error| error.kind() != io::ErrorKind::NotFound);
         if has_its_name && !is_marked { error } else { Error::Deleted(self.id()) }
@@ -314,14 +312,14 @@ impl Entry {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Says to the creator that its container is not wanted any more.
+    /// Tells the creator that its container has been deleted.
     pub(crate) fn mark_deleted(&self) {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let marked = openat(&self.directory, DELETED, flags, Mode::from_raw_mode(0o600));
         tolerate(marked, "without the file the creator ends too, and says so in other words");
     }
 
-    /// Removes a directory in which nothing is, and says whether that was so.
+    /// Removes the directory if it is empty. Returns whether it is gone.
     pub(crate) fn remove_empty(&self) -> Result<bool, Error> {
         match fs::remove_dir(&self.path) {
             Ok(()) => Ok(true),
@@ -331,12 +329,12 @@ impl Entry {
         }
     }
 
-    /// Takes the record away, which can be done once: whether it was still there.
+    /// Removes the record, which only one caller can do. Returns whether it was this one.
     pub(crate) fn claim(&self) -> Result<bool, Error> {
         self.take_away(RECORD)
     }
 
-    /// Takes a file away: whether it was there.
+    /// Removes a file. Returns whether it existed.
     fn take_away(&self, name: &str) -> Result<bool, Error> {
         match unlinkat(&self.directory, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
@@ -345,8 +343,8 @@ impl Entry {
         }
     }
 
-    /// Forgets the container. What is gone already is no error, so that a second try finishes what
-    /// the first could not.
+    /// Removes the container's directory. Ignores what is gone already, so that a second attempt completes a failed
+    /// one.
     pub(crate) fn discard(&self) -> Result<(), Error> {
         match self.has_its_name().and_then(|ours| if ours { self.remove_directory() } else { Ok(()) }) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -359,7 +357,7 @@ impl Entry {
         }
     }
 
-    /// Removes what almost every container has by name, which takes no descriptor, and then whatever else is there.
+    /// Removes the files that almost every container has by name, which opens no descriptor, and then everything else.
     fn remove_directory(&self) -> io::Result<()> {
         for name in [RECORD, SOCKET, DELETED] {
             tolerate(
@@ -373,14 +371,15 @@ impl Entry {
         }
     }
 
-    /// Whether the name is still its own: somebody else may have deleted it, and another may be called so by now.
+    /// Returns whether the path still refers to this directory. Another command may have deleted it and another
+    /// container may have its ID.
     fn has_its_name(&self) -> io::Result<bool> {
         let (named, own) = (statat(CWD, &self.path, AtFlags::SYMLINK_NOFOLLOW)?, fstat(&self.directory)?);
         Ok((named.st_dev, named.st_ino) == (own.st_dev, own.st_ino))
     }
 }
 
-/// Names that runc takes, and no path.
+/// Checks that an ID consists of the characters that runc allows, and is not a path.
 fn check(id: &str) -> Result<(), Error> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_+.-".contains(&byte);
     if id.is_empty() || id == "." || id == ".." || !id.bytes().all(allowed) {

@@ -1,4 +1,4 @@
-//! The processes of containers: which is meant, how far it has come, and its end.
+//! The processes of containers: their identity, stage and end.
 
 use crate::error::Error;
 use crate::host::files;
@@ -15,58 +15,57 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
-/// A process, told from another that has got its pid by when it started.
+/// A process, identified by its pid and its start time, because pids are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessId {
-    /// Its pid.
     pub pid: i32,
-    /// Clock ticks from boot to its start (proc_pid_stat(5), field 22), as they are outside of time namespaces.
+    /// Clock ticks from boot to its start (proc_pid_stat(5), field 22), without the offset of a time namespace.
     pub start_time: u64,
 }
 
-/// How far a process has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// It has not become its program yet. One that CRIU has restored never does.
+    /// It has not executed its program yet. A process that CRIU has restored stays in this stage.
     BeforeExec,
-    /// It is its program.
+    /// It has executed its program.
     Program,
     /// It is gone, or a zombie.
     Ended {
-        /// Whether it never became its program, which only a zombie shows.
+        /// Whether it never executed its program. Known only of a zombie.
         before_exec: bool,
     },
 }
 
-/// Clock ticks of procfs in a second.
+/// The clock ticks per second that procfs reports.
 const TICKS: i64 = 100;
 
 /// `PF_FORKNOEXEC` of linux/sched.h: cleared by exec.
 const HAS_NOT_EXECED: u32 = 0x40;
 
 impl ProcessId {
-    /// The process that has this pid now.
+    /// Identifies the process that has this pid now.
     pub(crate) fn of(pid: i32) -> Result<Self, Error> {
         let stat = read(pid)?.ok_or(Error::State("the container's process is gone"))?;
         Ok(Self { pid, start_time: outside(stat.start_time)? })
     }
 
-    /// Whether it is alive: there, the same, and no zombie. That it cannot be known is an error: a container that runs
-    /// would be taken for one that may be forgotten.
+    /// Returns whether the process exists with this start time and is not a zombie. Fails if that cannot be known:
+    /// otherwise a running container could be deleted as a stopped one.
     pub(crate) fn is_alive(self) -> Result<bool, Error> {
         Ok(self.stat()?.is_some_and(|stat| !matches!(stat.state, 'Z' | 'X')))
     }
 
-    /// How it ended, if nobody has waited for it yet and we may know.
+    /// Returns its exit status while it is a zombie, if this process is permitted to know it.
     pub(crate) fn end(self) -> Option<ExitStatus> {
-        // Who may not trace it is told 0 (do_task_stat), and nothing of its namespaces. Looked at first: a pid that
-        // is still this process's afterwards was so before.
+        // The kernel shows 0 to processes that may not trace it (`do_task_stat`), and does not show them its
+        // namespaces. Checked before reading `stat`: if the pid is still this process's afterwards, it was during the
+        // check.
         fs::read_link(format!("/proc/{}/ns/user", self.pid)).ok()?;
         let stat = self.stat().ok()?.filter(|stat| stat.state == 'Z')?;
         Some(ExitStatus::from_raw(stat.exit_code))
     }
 
-    /// How far it has come. That it cannot be known is an error, as for [`is_alive`](Self::is_alive).
+    /// Returns its stage. Fails if that cannot be known, as [`is_alive`](Self::is_alive) does.
     pub(crate) fn stage(self) -> Result<Stage, Error> {
         Ok(match self.stat()? {
             None => Stage::Ended { before_exec: false },
@@ -84,18 +83,18 @@ impl ProcessId {
         Ok(is_same.then_some(stat))
     }
 
-    /// Its pid as rustix has it.
+    /// Returns the pid as a rustix type.
     pub(crate) fn pid(self) -> Option<Pid> {
         Pid::from_raw(self.pid)
     }
 }
 
-/// What is told of the time since boot is ahead of it by our time namespace's offset (time_namespaces(7)).
+/// Removes the offset of this process's time namespace from a time since boot (time_namespaces(7)).
 fn outside(told: u64) -> Result<u64, Error> {
     const OFFSETS: &str = "/proc/self/timens_offsets";
     let offsets = match files::read_procfs(OFFSETS) {
         Ok(offsets) => offsets,
-        // The kernel has no time namespaces.
+        // The kernel does not support time namespaces.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(told),
         Err(error) => return Err(Error::file("read", OFFSETS, error)),
     };
@@ -105,7 +104,7 @@ fn outside(told: u64) -> Result<u64, Error> {
     Ok(told.saturating_add_signed(seconds.saturating_mul(-TICKS)))
 }
 
-/// What /proc/PID/stat says of a process (proc_pid_stat(5)).
+/// The fields of /proc/PID/stat that are used (proc_pid_stat(5)).
 struct Stat {
     state: char,
     flags: u32,
@@ -113,7 +112,7 @@ struct Stat {
     exit_code: i32,
 }
 
-/// Nothing if it is gone.
+/// Reads the fields. Returns `None` if the process is gone.
 fn read(pid: i32) -> Result<Option<Stat>, Error> {
     let path = format!("/proc/{pid}/stat");
     match files::read_procfs(&path) {
@@ -121,7 +120,7 @@ fn read(pid: i32) -> Result<Option<Stat>, Error> {
             Some(stat) => Ok(Some(stat)),
             None => Err(Error::file("read", path, io::ErrorKind::InvalidData)),
         },
-        // It was there when it was opened.
+        // The process ended after the file was opened.
         Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(None),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::file("read", path, error)),
@@ -129,9 +128,9 @@ fn read(pid: i32) -> Result<Option<Stat>, Error> {
 }
 
 fn parse(stat: &str) -> Option<Stat> {
-    // The name, in parentheses, may hold anything, more parentheses too.
+    // The name, in parentheses, may contain any characters, including parentheses.
     let fields = &stat[stat.rfind(')')? + 1..];
-    // The first is the third of all, so these are the fields 3, 9, 22 and 52.
+    // The rest begins with field 3, so these are the fields 3, 9, 22 and 52.
     let mut fields = fields.split_whitespace();
     let state = fields.next()?.chars().next()?;
     let flags = fields.nth(5)?.parse().ok()?;
@@ -140,13 +139,13 @@ fn parse(stat: &str) -> Option<Stat> {
     Some(Stat { state, flags, start_time, exit_code })
 }
 
-/// Kills a process and waits until it is gone.
+/// Kills a process and waits for its end.
 pub(crate) fn end(pidfd: &OwnedFd) -> Result<(), Error> {
     order(pidfd)?;
     wait(pidfd)
 }
 
-/// Kills a process, which may not have ended yet.
+/// Sends SIGKILL to a process, and does not wait for its end.
 pub(crate) fn order(pidfd: &OwnedFd) -> Result<(), Error> {
     match pidfd_send_signal(Fd::of(pidfd), Signal::KILL) {
         Ok(()) | Err(Errno::SRCH) => Ok(()),
@@ -154,13 +153,13 @@ pub(crate) fn order(pidfd: &OwnedFd) -> Result<(), Error> {
     }
 }
 
-/// Waits until a process is gone.
+/// Waits until a process has ended.
 pub(crate) fn wait(pidfd: &OwnedFd) -> Result<(), Error> {
     has_ended(pidfd, None).map(drop)
 }
 
-/// Waits until a process is gone that has been killed. The first of a pid namespace is there until everybody has been waited
-/// for who joined it, and who should do that may be stopped.
+/// Waits up to 10 seconds until a killed process has ended. The first process of a pid namespace ends only after all
+/// processes that joined it are reaped, and their parents may be stopped.
 pub(crate) fn wait_patiently(pidfd: &OwnedFd) -> Result<(), Error> {
     const PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
     if has_ended(pidfd, Some(&PATIENCE))? {
@@ -178,7 +177,7 @@ pub(crate) fn has_ended(pidfd: &OwnedFd, patience: Option<&Timespec>) -> Result<
     Ok(ready > 0)
 }
 
-/// The process itself, whatever becomes of its pid from here on; nothing if it has ended.
+/// Opens a pidfd, which refers to the process even if its pid is reused. Returns `None` if it has ended.
 ///
 /// # Errors
 ///
@@ -186,11 +185,11 @@ pub(crate) fn has_ended(pidfd: &OwnedFd, patience: Option<&Timespec>) -> Result<
 pub(crate) fn open(process: ProcessId) -> Result<Option<OwnedFd>, Error> {
     let Some(pid) = process.pid() else { return Ok(None) };
     let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
-        // Nobody is called so, or a thread of somebody else by now.
+        // The pid is unused, or is now a thread of another process.
         Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => return Ok(None),
         pidfd => pidfd.map_err(|errno| Error::kernel("open the container's process", errno))?,
     };
-    // The pid may have been another's when it was opened; now it is the same or never will be.
+    // The pid may have been another process's when it was opened. If the process is alive now, the pidfd is its own.
     Ok(process.is_alive()?.then_some(pidfd))
 }
 

@@ -1,4 +1,4 @@
-//! What is written down of a container, for commands that come later.
+//! The record of a container, for later commands.
 
 use crate::store::process::ProcessId;
 use husk_cgroup::CgroupPaths;
@@ -7,107 +7,96 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What later commands cannot find out themselves. The status is not among it: it is computed, and
-/// what is not stored cannot be stale.
+/// Facts that later commands cannot find out themselves. The status is not stored but computed, so it cannot be stale.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
-    /// The container's name.
     pub id: String,
-    /// Its bundle.
+    /// The path of its bundle.
     pub bundle: PathBuf,
-    /// Its configuration, if that is not its bundle's config.json.
+    /// The path of its configuration, if it is not the bundle's config.json.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) config: Option<PathBuf>,
-    /// Its root file system.
+    /// The path of its root file system.
     pub rootfs: PathBuf,
-    /// When it was created, as RFC 3339 has it.
+    /// When it was created, in RFC 3339 format.
     pub created: String,
-    /// Who created it.
+    /// The user ID of its creator.
     pub owner: u32,
-    /// The annotations of its configuration.
     pub annotations: BTreeMap<String, String>,
-    /// The kinds of namespaces that it does not share with who created it, in the bits of clone(2).
+    /// The kinds of namespaces that it does not share with its creator, in the bits of clone(2).
     pub namespaces: u32,
-    /// Whether its processes are left in the session keyring of who starts them.
+    /// Whether its processes keep the session keyring of the process that starts them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) callers_keyring: bool,
     /// Its first process, once there is one.
     pub process: Option<ProcessId>,
-    /// The process that is on its way to be the first one. It is written down where others than the creator may keep it
-    /// waiting: hooks, a seccomp agent, the receiver of a terminal. If its creator is killed meanwhile it is known by this.
+    /// The process that will become the first one. Recorded while hooks, a seccomp agent or the receiver of a terminal
+    /// may delay it. If the creator is killed meanwhile, a deleter finds the process by this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) creating: Option<ProcessId>,
-    /// How that ended, if it was waited for by one of us and the container kept, in the bits of wait(2).
+    /// The wait(2) status of `process`, if husk waited for it and the container was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ended: Option<i32>,
-    /// Its cgroup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cgroup: Option<RecordedCgroup>,
-    /// Whether its processes may outlive its first one: it has no new pid namespace.
+    /// Whether its processes may outlive its first one, because it has no new pid namespace.
     #[serde(default)]
     pub shares_pids: bool,
-    /// What it has of resctrl.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) resctrl: Option<Membership>,
-    /// What its standard streams were in the beginning, if they were given to it.
+    /// The standard streams that it was given, as links of /proc/PID/fd. Empty if it has a terminal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) streams: Vec<String>,
-    /// The steps that it performs after `start`, each with its index, the field it comes from and its
-    /// text: `start` is another process than `create` and cannot see the plan.
+    /// The steps that it performs after `start`: index, field of config.json and text. `start` runs in another process
+    /// than `create` and does not have the plan.
     pub after_start: Vec<(u32, String, String)>,
-    /// `hooks.poststart`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub poststart: Vec<RecordedHook>,
-    /// `hooks.poststop`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub poststop: Vec<RecordedHook>,
 }
 
-/// The cgroup of a container, as it is written down.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RecordedCgroup {
-    /// Where it is, by controller.
+    /// Its paths, by controller.
     #[serde(rename = "directories")]
     pub(crate) place: CgroupPaths,
-    /// The unit, if it is systemd's.
+    /// The unit, if systemd manages the cgroup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unit: Option<RecordedUnit>,
 }
 
-/// What names a unit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RecordedUnit {
     pub(crate) cgroups_path: Option<String>,
     pub(crate) id: String,
-    /// Whether it is the user's systemd that has it.
+    /// Whether the user's systemd manages it, instead of the system's.
     pub(crate) user: bool,
 }
 
-/// What a container has of resctrl.
+/// The resctrl groups of a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Membership {
     /// The group that its processes are in.
     pub(crate) group: PathBuf,
-    /// The group that they are counted in beside.
+    /// The monitoring group that counts them, if that is another one.
     pub(crate) monitoring: Option<PathBuf>,
-    /// Which of these was made for it, and goes with it.
+    /// The groups that were made for it, and are removed with it.
     pub(crate) made: Vec<PathBuf>,
 }
 
-/// A program to run, as it is written down for commands that come later.
+/// A hook, stored for later commands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedHook {
-    /// `path`.
     pub path: PathBuf,
-    /// `args`, its name first.
+    /// The arguments, beginning with the program's name.
     pub args: Vec<String>,
-    /// `env`, or what the caller has if nothing is said.
+    /// The environment, or `None` for the caller's.
     pub env: Option<Vec<String>>,
-    /// `timeout` in seconds.
     pub timeout_seconds: Option<u64>,
 }
 
-/// The time, to the nanosecond, as RFC 3339 has it, in UTC.
+/// Returns the current time in UTC, to the nanosecond, in RFC 3339 format.
 #[must_use]
 pub fn now() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -117,8 +106,8 @@ pub fn now() -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:09}Z", now.subsec_nanos())
 }
 
-/// The civil date of a day since 1970, by the calendar's cycle of 400 years, which begins in March so
-/// that the leap day is its last.
+/// Converts days since 1970 to a civil date. The calendar's cycle of 400 years begins in March here, so the leap day is
+/// its last.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);

@@ -1,12 +1,12 @@
-//! Whether only we and root decide what is at a path.
+//! Checks that only root and the caller decide what is at a path.
 //!
-//! What a container's record says is obeyed: its hooks are run and its cgroup is killed. So nobody else may write it, put
-//! another in its place, or move a directory above it away. As with the directories that sshd and sudo read from, this is
-//! looked at from `/` downwards: where only we and root may change a directory, what a name in it means stays as it is.
+//! husk acts on a container's record: it runs its hooks and kills its cgroup. So no other user may write it, replace
+//! it, or move a directory above it. Like sshd and sudo for their directories, `resolve` checks from `/` downwards. If
+//! only root and the caller can change a directory, the names in it keep their meaning.
 //!
-//! In a user namespace the kernel shows every owner that has no id there as one and the same: root of the host, who owns
-//! `/` and `/run`, too. Such an owner is accepted above a store, where otherwise no rootless engine could have one, and never
-//! of the store itself.
+//! In a user namespace the kernel shows all owners without an ID there as one overflow ID. Root of the host, who owns
+//! `/` and `/run`, is one of them. That owner is accepted above a store, because otherwise no rootless engine could
+//! have a store, but never for the store itself.
 
 use crate::error::{Distrust, Error};
 use crate::host::files;
@@ -18,10 +18,10 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Component, Path, PathBuf};
 
-/// As many symlinks as the kernel follows in one path (`MAXSYMLINKS`).
+/// The number of symlinks that the kernel follows in one path (`MAXSYMLINKS`).
 const MOST_LINKS: u32 = 40;
 
-/// Whether a directory, and what is in it, is for nobody but us and root to change.
+/// Checks that only root and the caller can change a directory and its entries.
 pub(crate) fn check(found: &Stat) -> Result<(), Distrust> {
     check_is_ours(found)?;
     let mode = Mode::from_raw_mode(found.st_mode);
@@ -31,14 +31,14 @@ pub(crate) fn check(found: &Stat) -> Result<(), Distrust> {
     Ok(())
 }
 
-/// Whether we or root made it.
+/// Checks that root or the caller owns the file.
 pub(crate) fn check_is_ours(found: &Stat) -> Result<(), Distrust> {
     let uid = found.st_uid;
     if uid == 0 || uid == geteuid().as_raw() { Ok(()) } else { Err(Distrust::Owner { uid }) }
 }
 
-/// The same directory as `path`, which is absolute, by a path without symlinks that nobody else can make another's. What is
-/// at the path itself is the caller's to [`check`].
+/// Resolves `path`, which is absolute, to a path without symlinks that no other user can redirect. Does not check the
+/// directory at the path itself; the caller does so with [`check`].
 pub(crate) fn resolve(path: &Path) -> Result<PathBuf, Error> {
     let failed = |errno| Error::file("open", path, errno);
     let top = || stat(Path::new("/")).map(|found| (PathBuf::from("/"), found)).map_err(failed);
@@ -74,7 +74,7 @@ pub(crate) fn resolve(path: &Path) -> Result<PathBuf, Error> {
     Ok(at)
 }
 
-/// Puts the names of a path before those that are still to be looked up; the next one is the last.
+/// Pushes the names of a path in reverse, so that the first is popped before the names that are queued already.
 fn queue(names: &mut Vec<OsString>, path: &Path) {
     let parts = path.components().rev().filter_map(|part| match part {
         Component::Normal(name) => Some(name.to_owned()),
@@ -84,8 +84,8 @@ fn queue(names: &mut Vec<OsString>, path: &Path) {
     names.extend(parts);
 }
 
-/// Whether what the names in a directory mean is for nobody but us and root to change. In a sticky directory everybody may
-/// make names, but only their owners change what they mean.
+/// Checks that only root and the caller can change what the names in a directory refer to. In a sticky directory every
+/// user may create names, but only their owners can change them.
 fn check_above(found: &Stat) -> Result<(), Distrust> {
     check_owner(found)?;
     let mode = Mode::from_raw_mode(found.st_mode);
@@ -104,7 +104,7 @@ fn check_owner(found: &Stat) -> Result<(), Distrust> {
         .or_else(|why| if is_unmapped(found.st_uid, "overflowuid") { Ok(()) } else { Err(why) })
 }
 
-/// Whether an id stands for all those that have none in our user namespace.
+/// Returns whether an ID is the overflow ID, which stands for all that have none in this user namespace.
 fn is_unmapped(id: u32, file: &str) -> bool {
     !is_first_user_namespace()
         && files::read_procfs(&format!("/proc/sys/kernel/{file}"))

@@ -1,8 +1,8 @@
-//! Files that are written whole.
+//! Writes files atomically.
 //!
-//! A file is written under a name that nobody can guess, in a descriptor of the directory that it belongs to, and
-//! is renamed when everything is in it. So no reader sees half of it, and nobody who may write to that directory can
-//! put a symlink, a FIFO or a file of their own where it is about to be written.
+//! A file is written under a random name in its directory, through a descriptor of that directory, and renamed when it
+//! is complete. So no reader sees half of it. A user who may write to the directory cannot put a symlink, a FIFO or
+//! another file in its path beforehand.
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, renameat, unlinkat};
 use rustix::io::retry_on_intr;
@@ -13,7 +13,7 @@ use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// A file without a name that anybody knows. Dropping it removes it.
+/// A file under a random name. Dropping it removes the file.
 pub(crate) struct Draft<'d> {
     directory: BorrowedFd<'d>,
     name: String,
@@ -22,7 +22,7 @@ pub(crate) struct Draft<'d> {
 }
 
 impl<'d> Draft<'d> {
-    /// Makes an empty file in `directory`, with `mode` less what the umask takes away.
+    /// Makes an empty file in `directory`, with `mode` less the umask.
     pub(crate) fn new(directory: BorrowedFd<'d>, mode: Mode) -> io::Result<Self> {
         let mut random = [0; 8];
         retry_on_intr(|| getrandom(&mut random, GetRandomFlags::empty()))?;
@@ -32,12 +32,12 @@ impl<'d> Draft<'d> {
         Ok(Self { directory, name, file, is_placed: false })
     }
 
-    /// The file, to be written to, or to be given an owner and a mode.
+    /// Returns the file, to be written or to be given an owner and a mode.
     pub(crate) fn file(&mut self) -> &mut File {
         &mut self.file
     }
 
-    /// Gives it its name. A file that had that name before is gone.
+    /// Renames the file to `name`, replacing a file of that name.
     pub(crate) fn place(mut self, name: &OsStr) -> io::Result<()> {
         renameat(self.directory, &*self.name, self.directory, name)?;
         self.is_placed = true;
@@ -48,40 +48,39 @@ impl<'d> Draft<'d> {
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
         if !self.is_placed && unlinkat(self.directory, &*self.name, AtFlags::empty()).is_err() {
-            // Tolerated: the error that kept it from its place is the one to report.
+            // Tolerated: the error that kept the file from being renamed is the one to report.
         }
     }
 }
 
-/// Writes the file `name` in `directory`, with `mode` less what the umask takes away.
+/// Writes the file `name` in `directory`, with `mode` less the umask.
 pub(crate) fn write(directory: impl AsFd, name: &OsStr, mode: Mode, bytes: &[u8]) -> io::Result<()> {
     let mut draft = Draft::new(directory.as_fd(), mode)?;
     draft.file().write_all(bytes)?;
     draft.place(name)
 }
 
-/// Writes the file `name` in `directory` whole, with `mode` less what the umask takes away. A symlink there is
-/// replaced and not followed.
+/// Writes the file `name` in `directory` atomically, with `mode` less the umask. A symlink of that name is replaced and
+/// not followed.
 ///
 /// # Errors
 ///
-/// If it cannot be written. What was there before is then still there.
+/// If it cannot be written. The previous file is then unchanged.
 pub fn write_whole_in(directory: impl AsFd, name: &OsStr, mode: u32, bytes: &[u8]) -> io::Result<()> {
     write(directory, name, Mode::from_raw_mode(mode), bytes)
 }
 
-/// Writes the file at `path` whole, with `mode` less what the umask takes away. A symlink there is replaced and not
-/// followed.
+/// Writes the file at `path` atomically, with `mode` less the umask. A symlink there is replaced and not followed.
 ///
 /// # Errors
 ///
-/// If it cannot be written, or the path names no file. What was there before is then still there.
+/// If it cannot be written, or the path has no file name. The previous file is then unchanged.
 pub fn write_whole(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
     let (directory, name) = parent(path)?;
     write(directory, name, Mode::from_raw_mode(mode), bytes)
 }
 
-/// The directory of a path, opened, and the name in it.
+/// Opens the directory of a path, and returns it with the name in it.
 pub(crate) fn parent(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -1,4 +1,4 @@
-//! `checkpoint`: what a container's processes are is written down by CRIU, and they end, unless they are to go on.
+//! `checkpoint`: saves a container's processes by CRIU. They end, unless they are to go on running.
 
 use crate::cgroups;
 use crate::criu::external::{leave_namespaces, name_mounts};
@@ -21,32 +21,30 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 
 const LOG: &str = "dump.log";
-/// Where CRIU writes numbers, beside it.
+/// The file in which CRIU writes its statistics, beside the log.
 const STATISTICS: &str = "stats-dump";
 
-/// What `checkpoint` is asked.
+/// The request to `checkpoint`.
 #[derive(Debug)]
 pub struct CheckpointRequest {
-    /// The container's name.
+    /// The container's ID.
     pub id: String,
-    /// What restore is asked, too.
+    /// The options that `restore` has too.
     pub settings: Settings,
-    /// How much is saved.
     pub scope: CheckpointScope,
-    /// Images of before, relative to these: only what has changed since is saved.
+    /// Earlier images, relative to the new ones. Only memory that has changed since is saved.
     pub parent: Option<PathBuf>,
-    /// Where a server takes the pages: an address and a port.
+    /// The address and port of a server that takes the memory pages.
     pub page_server: Option<(String, u16)>,
-    /// A descriptor of the caller's to which a zero byte is written when pages can be asked for.
+    /// The caller's descriptor to which a zero byte is written when pages can be requested.
     pub status_fd: Option<StatusFd>,
 }
 
 /// A descriptor that the caller has named by its number.
 #[derive(Debug)]
 pub struct StatusFd {
-    /// The number.
     pub number: i32,
-    /// The descriptor, which is closed when it has been written to. `None` if the caller has left none open.
+    /// The descriptor, closed after it is written to. `None` if the number is not an open descriptor.
     pub descriptor: Option<OwnedFd>,
 }
 
@@ -55,15 +53,15 @@ pub struct StatusFd {
 pub enum CheckpointScope {
     /// All of it.
     Whole,
-    /// What is in memory, ahead of time: it runs on.
+    /// Only its memory, ahead of a full checkpoint. The container keeps running.
     Memory,
 }
 
-/// Saves a container that runs. `warn` hears of what has not been tried, and of hooks that fail.
+/// Saves a running container. Calls `warn` if husk is rootless, which is untested, and with hooks that fail.
 ///
 /// # Errors
 ///
-/// If it does not run, or CRIU is not there or cannot do it. The container then runs on.
+/// If the container is not running, or CRIU is missing or fails. The container then keeps running.
 pub fn checkpoint(
     store: &Store,
     mut request: CheckpointRequest,
@@ -71,10 +69,10 @@ pub fn checkpoint(
 ) -> Result<(), Error> {
     criu::warn(&mut warn);
     let entry = store.entry(&request.id)?;
-    // Nobody deletes it meanwhile.
+    // Keeps other commands from deleting the container meanwhile.
     entry.lock()?;
     let record = entry.read()?;
-    // The words are runc's.
+    // These messages are worded as runc's.
     let process = match (status::of(&entry, &record)?, record.process) {
         (Status::Running | Status::Paused, Some(process)) => process,
         (Status::Created, _) => {
@@ -135,7 +133,7 @@ pub fn checkpoint(
         if notification.script == "status-ready"
             && let Some(fd) = status_fd.take()
         {
-            // Tolerated: who does not look any more need not be told.
+            // Tolerated: a reader that has gone away need not be notified.
             rustix::io::write(&fd, b"\0").unwrap_or(0);
         }
         Ok(())
@@ -150,14 +148,14 @@ pub fn checkpoint(
     forget(&entry, &record, warn)
 }
 
-/// Makes the directory of the images, with its parents, unless it is there. What a container has in memory is not
-/// for everybody.
+/// Makes the directory of the images and its parents, unless they exist. Only the owner may read it, because images
+/// hold the container's memory.
 fn make_images(settings: &Settings) -> Result<(), Error> {
     let made = DirBuilder::new().mode(0o700).recursive(true).create(&settings.images);
     made.map_err(|reason| Error::file("mkdir", &settings.images, reason))
 }
 
-/// Whether there are images of before.
+/// Checks that the parent images exist.
 fn check_parent(request: &CheckpointRequest, directories: &Directories) -> Result<(), Error> {
     let Some(parent) = &request.parent else { return Ok(()) };
     let invalid = |reason: String| Error::Argument { option: "invalid --parent-path", reason };
@@ -170,7 +168,7 @@ fn check_parent(request: &CheckpointRequest, directories: &Directories) -> Resul
         .map_err(|errno| invalid(format!("{}: {errno}", parent.display())))
 }
 
-/// A descriptor that the caller has, and that can be written to.
+/// Checks that the descriptor is open and can be written to.
 fn check_status_fd(StatusFd { number, descriptor }: StatusFd) -> Result<OwnedFd, Error> {
     let invalid = |reason: &str| Error::Argument {
         option: "invalid --status-fd argument",

@@ -1,4 +1,4 @@
-//! `create`: everything up to the program, which waits.
+//! `create`: sets the container up to the point where its process waits for `start`.
 
 use crate::cgroups::resctrl;
 use crate::cgroups::{self, CgroupManager, ChildCgroup, NewCgroup};
@@ -30,35 +30,35 @@ use rustix::process::geteuid;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-/// What `create` and `run` are asked.
+/// The request to `create` and `run`.
 #[derive(Clone, Debug)]
 pub struct CreateRequest {
-    /// The container's name.
+    /// The container's ID.
     pub id: String,
-    /// The bundle, an absolute path.
+    /// The absolute path of the bundle.
     pub bundle: PathBuf,
-    /// Its configuration, an absolute path, if that is not its config.json.
+    /// The absolute path of the configuration, if it is not the bundle's config.json.
     pub config: Option<PathBuf>,
-    /// Where to write the pid of the container's process.
+    /// The file for the pid of the container's process.
     pub pid_file: Option<PathBuf>,
-    /// Where somebody listens who is sent the terminal.
+    /// The listening socket that receives the terminal.
     pub console_socket: Option<PathBuf>,
-    /// Where somebody listens who is sent the pidfd of the container's process.
+    /// The listening socket that receives the pidfd of the container's process.
     pub pidfd_socket: Option<PathBuf>,
-    /// How the root file system becomes the root.
+    /// How the container's root file system becomes its root.
     pub new_root: NewRoot,
-    /// Whose session keyring the program has.
+    /// The session keyring of the program.
     pub keyring: Keyring,
-    /// How many of the caller's descriptors, from 3 upwards, are passed on to the program.
+    /// The number of the caller's descriptors, from 3 upwards, that are passed on to the program.
     pub preserve_fds: u32,
-    /// Who makes the cgroup.
+    /// What creates the cgroup.
     pub cgroups: CgroupManager,
-    /// Where to write down when things happen.
+    /// Records when each phase happens.
     pub timings: Timings,
 }
 
 impl CreateRequest {
-    /// The same for the planner, for a program that begins as `start` says.
+    /// Converts the request for the planner. `start` says when the program begins.
     pub(crate) fn invocation(&self, start: Start) -> Result<Invocation<'_>, Error> {
         let Self { new_root, keyring, preserve_fds, .. } = *self;
         let listen_fds = inherited::listen_fds();
@@ -67,17 +67,17 @@ impl CreateRequest {
     }
 }
 
-/// Creates a container: its process exists and waits for `start`. `warn` hears what is carried out
-/// otherwise than written, and of hooks that failed after the container itself.
+/// Creates a container, whose process waits for `start`. Calls `warn` with the parts of the configuration that are
+/// carried out differently than written, and with hooks that failed after the container's end.
 ///
 /// # Errors
 ///
-/// If the name is taken, the configuration cannot be carried out, or a step or hook fails. Nothing is
-/// then left of the container.
+/// If the ID is taken, the configuration cannot be carried out, or a step or hook fails. Nothing is then left of the
+/// container.
 pub fn create(store: &Store, request: &CreateRequest, mut warn: impl FnMut(&[Warning])) -> Result<(), Error> {
     let (mut container, warnings) = husk_bundle::load(&request.bundle, request.config.as_deref())?;
     warn(&warnings);
-    // Before there is anything that a signal could have us leave behind, and before anybody keeps us waiting.
+    // Held before anything is made that a signal could leave behind, and before anything waits for another program.
     let interrupt = Interrupt::hold()?;
     let mut console = Console::of(request.console_socket.as_deref(), &container, Stay::Detached, &interrupt)?;
     let (option, annotation) = (request.pidfd_socket.as_deref(), container.pidfd_receiver.as_deref());
@@ -97,9 +97,9 @@ pub fn create(store: &Store, request: &CreateRequest, mut warn: impl FnMut(&[War
         }
         Err(error) => {
             let error = creation.entry.explain(error);
-            // Its process first.
+            // Ends the process before its container is removed.
             drop(launched);
-            // From here on another signal ends us, whatever hooks do.
+            // From here on another signal ends this process, even while hooks run.
             drop(interrupt);
             creation.end(&record, warn);
             Err(error)
@@ -107,7 +107,7 @@ pub fn create(store: &Store, request: &CreateRequest, mut warn: impl FnMut(&[War
     }
 }
 
-/// Makes what the container's process needs, and starts it.
+/// Makes the socket and the cgroup that the container's process needs, and starts the process.
 fn begin<'c>(
     container: &'c Container,
     request: &CreateRequest,
@@ -122,7 +122,7 @@ fn begin<'c>(
     launch(container, &invocation, home, &request.timings)
 }
 
-/// Writes down that there will be a container, and makes its cgroup.
+/// Records the container and makes its cgroup. Recorded first, so that a deleter finds the cgroup.
 pub(crate) fn make_home<'c>(
     container: &'c Container,
     request: &CreateRequest,
@@ -139,19 +139,20 @@ pub(crate) fn make_home<'c>(
     creation.entry.write(record)?;
     let made = home.make(warn);
     if !home.is_made() {
-        // What is there may be somebody else's, and is not to be removed.
+        // An existing cgroup may belong to something else, and must not be removed.
         record.cgroup = None;
         creation.entry.write(record)?;
     }
     if made.is_err() {
-        // Tolerated: as for one that is dropped, which finds no record if somebody has deleted it meanwhile.
+        // Dropping the `Creation` would not find the cgroup if another command has deleted the record meanwhile.
+        // Tolerated: `made` holds the error to report.
         cgroups::leave(record).unwrap_or(None);
     }
     made?;
     Ok(home.is_made().then_some(ChildCgroup::New(Box::new(home))))
 }
 
-/// Brings the child to where it waits for `start`.
+/// Serves the child until it waits for `start`, and records it as the container's process.
 fn park(
     launched: &mut Launched<'_>,
     container: &Container,
@@ -165,7 +166,7 @@ fn park(
         record_on_its_way(launched, creation, record)?;
     }
     if launched.serve(container, record, console, interrupt)? == Arrival::Failed {
-        // The wait says at what.
+        // Waiting returns the step that failed.
         launched.wait_for_exec(interrupt)?;
         return Err(Error::State("the container's process never waited"));
     }
@@ -176,13 +177,13 @@ fn park(
     creation.entry.write(record)?;
     write_pid(request.pid_file.as_deref(), launched.child.id())?;
     launched.go_on()?;
-    // Until the channel ends our death is the child's.
+    // Until the child closes the channel, it dies if this process does.
     launched.next_request(interrupt)?;
     debug!("init: closing the pipe to signal completion: {} waits for start", launched.child.id());
     Ok(())
 }
 
-/// Whether somebody else may keep the child waiting, or us, before the child is the container's process.
+/// Returns whether other programs may delay the child or this process before the child is the container's process.
 pub(crate) fn waits_for_others(container: &Container, console: &Console) -> bool {
     let hooks = &container.hooks;
     let hooks = [&hooks.prestart, &hooks.create_runtime, &hooks.create_container];
@@ -191,7 +192,7 @@ pub(crate) fn waits_for_others(container: &Container, console: &Console) -> bool
         || matches!(console, Console::Elsewhere(_))
 }
 
-/// Writes down the child as one that is on its way.
+/// Records the child as the process of a container that is being created.
 pub(crate) fn record_on_its_way(
     launched: &Launched<'_>,
     creation: &Creation,
@@ -201,7 +202,7 @@ pub(crate) fn record_on_its_way(
     creation.entry.write(record)
 }
 
-/// A container on its way: whoever drops it before it is committed leaves nothing of it.
+/// A container that is being created. Dropping it before it is committed removes the container.
 pub(crate) struct Creation {
     pub(crate) entry: Entry,
     committed: bool,
@@ -216,7 +217,7 @@ impl Creation {
         self.committed = true;
     }
 
-    /// Leaves nothing of a container whose process there was.
+    /// Removes a container that had a process.
     pub(crate) fn end(self, record: &Record, warn: impl FnMut(&[Warning])) {
         let why = "the error that ended the creation is reported, and `delete --force` finishes this";
         tolerate(cgroups::kill_rest(record), why);

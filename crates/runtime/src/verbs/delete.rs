@@ -1,4 +1,4 @@
-//! `delete`: nothing is left of a container.
+//! `delete`: removes all that is left of a container.
 
 use crate::cgroups;
 use crate::child::hooks;
@@ -10,15 +10,14 @@ use crate::store::{Entry, Store};
 use crate::verbs::dismiss::dismiss;
 use husk_bundle::Warning;
 
-/// Deletes a container that has stopped, or that was created and never started. `warn` hears of hooks
-/// that fail.
+/// Deletes a container that has stopped, or that was created and never started. Calls `warn` with hooks that fail.
 ///
 /// # Errors
 ///
-/// If it runs.
+/// If the container is running.
 pub fn delete(store: &Store, id: &str, warn: impl FnMut(&[Warning])) -> Result<(), Error> {
     let entry = store.entry(id)?;
-    // What cannot be read cannot be known to have stopped.
+    // A container whose record cannot be read is not known to have stopped.
     let record = entry.read()?;
     match status::of(&entry, &record)? {
         Status::Stopped => {
@@ -30,12 +29,11 @@ pub fn delete(store: &Store, id: &str, warn: impl FnMut(&[Warning])) -> Result<(
     }
 }
 
-/// Deletes a container whatever it does. One that is not there is no error. `warn` hears of hooks that
-/// fail.
+/// Deletes a container in any state. A missing container is not an error. Calls `warn` with hooks that fail.
 ///
 /// # Errors
 ///
-/// If its process cannot be killed.
+/// If its processes cannot be killed.
 pub fn force_delete(store: &Store, id: &str, warn: impl FnMut(&[Warning])) -> Result<(), Error> {
     match store.entry(id) {
         Err(Error::Missing) => Ok(()),
@@ -44,7 +42,7 @@ pub fn force_delete(store: &Store, id: &str, warn: impl FnMut(&[Warning])) -> Re
     }
 }
 
-/// Ends whoever creates the container, its process, and whoever is left in the cgroup, and forgets the container.
+/// Ends the container's creator, its process and the rest of its cgroup, and removes the container.
 fn end(entry: &Entry, warn: impl FnMut(&[Warning])) -> Result<(), Error> {
     match settled(entry)? {
         Some(record) => {
@@ -55,28 +53,28 @@ fn end(entry: &Entry, warn: impl FnMut(&[Warning])) -> Result<(), Error> {
     }
 }
 
-/// The record when nobody writes to it any more, because nobody creates the container any more. Nothing, if there is none.
+/// Returns the final record: the creator is gone, so no process writes to it any more. `None` if there is no record.
 fn settled(entry: &Entry) -> Result<Option<Record>, Error> {
     loop {
         dismiss(entry)?;
         if let Some(record) = entry.known()? {
             return Ok(Some(record));
         }
-        // A creator marks the directory before it writes there. So an empty one may be that of a creator which has not
-        // come to that; it finds no directory then.
+        // A creator marks the directory before it writes there. So an empty directory may be that of a creator that has
+        // not marked it yet; once it is removed, that creator fails.
         if entry.remove_empty()? {
             return Ok(None);
         }
-        // What is not empty was marked. If the mark is gone by now, so is its creator, and the record is final.
+        // A directory that is not empty was marked. If the mark is gone, so is its creator, and the record is final.
         if entry.creator()?.is_none() {
             return entry.known();
         }
     }
 }
 
-/// Kills the container's process, waits until it is gone, and kills the processes that are left in the cgroup.
+/// Kills the container's process, waits for its end, and kills the processes that are left in the cgroup.
 fn kill_processes(record: &Record) -> Result<(), Error> {
-    // Until one is known, what is in its cgroup may be somebody else's, who was there first.
+    // Before a process is recorded, the cgroup may hold only processes of others that were there first.
     let Some(process) = record.process.or(record.creating) else { return Ok(()) };
     if let Some(process) = process::open(process)? {
         process::order(&process)?;
@@ -86,17 +84,17 @@ fn kill_processes(record: &Record) -> Result<(), Error> {
     cgroups::kill_all(record)
 }
 
-/// Forgets a container whose process is gone, and then runs the hooks for that, as the specification
-/// has it (runtime.md, "Lifecycle", 12 and 13): they find nothing of it any more.
+/// Removes a container whose process is gone, and then runs its poststop hooks, which find nothing of it. This is the
+/// specification's order (runtime.md, "Lifecycle", 12 and 13).
 pub(crate) fn forget(entry: &Entry, record: &Record, mut warn: impl FnMut(&[Warning])) -> Result<(), Error> {
-    // While it is still written down what that is.
+    // Done while the record still names the cgroup and the resctrl group.
     if let Some(stays) = cgroups::leave(record)? {
         warn(&[stays]);
     }
     if record.poststop.is_empty() {
         return entry.discard();
     }
-    // Of two who delete it, as `run` and somebody's `delete --force` may, one runs them.
+    // `run` and a `delete --force` may get here at the same time; only the one that claims the record runs the hooks.
     let ours = entry.claim()?;
     entry.discard()?;
     if ours {

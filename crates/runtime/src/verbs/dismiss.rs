@@ -1,9 +1,8 @@
-//! Ending the process that creates a container, for whoever deletes the container meanwhile.
+//! Ends the process that is creating a container, so that the container can be deleted.
 //!
-//! What a creator writes down it writes down late, and it may wait for others for long: a hook, a seccomp agent, the
-//! receiver of a terminal. So a deleter does not guess from the record. While there is a creator, which the kernel
-//! knows ([`Entry::creator`]), the deleter ends it; afterwards nobody writes to the record any more, and what it says
-//! is all there is.
+//! A creator writes its record late, and may wait long for a hook, a seccomp agent or the receiver of a terminal. So a
+//! deleter does not rely on the record while there is a creator, which the kernel knows ([`Entry::creator`]). It ends
+//! the creator first. Afterwards no process writes to the record any more, and it is complete.
 
 use crate::error::Error;
 use crate::store::Entry;
@@ -16,13 +15,13 @@ use rustix::process::{PidfdFlags, pidfd_open};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// How long a creator may take to leave nothing behind.
+/// How long a creator may take to clean up.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How often the deleter looks whether the container has been created after all. No descriptor tells of that.
+/// How often the deleter checks whether the container has been created after all. No descriptor reports that.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
-/// Ends whoever creates the container. Returns when nobody does any more.
+/// Ends the container's creator. Returns when there is none.
 pub(crate) fn dismiss(entry: &Entry) -> Result<(), Error> {
     while let Some(creator) = open(entry)? {
         entry.mark_deleted();
@@ -35,14 +34,14 @@ pub(crate) fn dismiss(entry: &Entry) -> Result<(), Error> {
     Ok(())
 }
 
-/// The creator itself, whatever becomes of its pid from here on.
+/// Opens a pidfd of the creator, which refers to it even if its pid is reused.
 fn open(entry: &Entry) -> Result<Option<OwnedFd>, Error> {
     while let Some(pid) = entry.creator()? {
         let process = match pidfd_open(pid, PidfdFlags::empty()) {
             Err(Errno::SRCH) => continue,
             process => process.map_err(|errno| Error::kernel("open the container's creator", errno))?,
         };
-        // The pid may have been another's when it was opened. The mark is still that creator's, so it was not.
+        // The creator still holds the mark, so its pid was not reused before it was opened.
         if entry.creator()? == Some(pid) {
             return Ok(Some(process));
         }
@@ -57,7 +56,7 @@ fn signal(process: &OwnedFd, signal: Signal) -> Result<(), Error> {
     }
 }
 
-/// Whether the creator ends, or has created the container, before its time is over.
+/// Returns whether the creator ends, or finishes creating the container, within [`PATIENCE`].
 fn leaves(entry: &Entry, creator: &OwnedFd) -> Result<bool, Error> {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {

@@ -1,4 +1,4 @@
-//! `exec`: one more process in a container that runs.
+//! `exec`: starts another process in a running container.
 
 use crate::cgroups::{self, ChildCgroup};
 use crate::child::inherited;
@@ -35,67 +35,63 @@ use std::process::ExitStatus;
 pub use husk_bundle::container::NoNewPrivileges;
 pub use husk_bundle::exec::Changes;
 
-/// What `exec` is asked.
+/// The request to `exec`.
 #[derive(Clone, Debug)]
 pub struct ExecRequest {
-    /// The container's name.
+    /// The container's ID.
     pub id: String,
-    /// The process.
     pub program: Program,
-    /// Where to write its pid.
+    /// The file for the process's pid.
     pub pid_file: Option<PathBuf>,
-    /// Where somebody listens who is sent the terminal.
+    /// The listening socket that receives the terminal.
     pub console_socket: Option<PathBuf>,
-    /// Where somebody listens who is sent its pidfd.
+    /// The listening socket that receives the process's pidfd.
     pub pidfd_socket: Option<PathBuf>,
-    /// How many of the caller's descriptors, from 3 upwards, are passed on to the program.
+    /// The number of the caller's descriptors, from 3 upwards, that are passed on to the program.
     pub preserve_fds: u32,
-    /// Whether to wait for its end.
     pub wait: Wait,
-    /// What becomes of it in a container that is paused.
     pub paused: Paused,
-    /// The cgroups below the container's that it comes into: `PATH`, or `CONTROLLER[,CONTROLLER]:PATH`.
+    /// The cgroups below the container's in which the process starts: `PATH`, or `CONTROLLER[,CONTROLLER]:PATH`.
     pub cgroups: Vec<String>,
 }
 
-/// What becomes of a process in a container that is paused.
+/// What `exec` does in a paused container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paused {
-    /// It is not made.
+    /// It fails.
     Refused,
-    /// It waits until the container goes on.
+    /// It creates the process, which runs when the container is resumed.
     Waits,
 }
 
-/// The process that an `exec` is to make.
+/// The process that `exec` creates.
 #[derive(Clone, Debug)]
 pub enum Program {
-    /// As a file has it, in the form of a config.json's `process`.
+    /// Read from a file, in the form of the `process` object of config.json.
     File(PathBuf),
-    /// As the container's own, with these changes.
+    /// The container's own `process` with changes.
     Changed {
-        /// The changes.
         changes: Changes,
-        /// `USER[:GROUP]`, names or numbers of the container.
+        /// `USER[:GROUP]`, as names or numbers of the container.
         user: Option<String>,
     },
 }
 
-/// Whether a command waits for the process that it made.
+/// How long `exec` waits for the process that it created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Until its end, passing signals on.
+    /// Until it ends, passing signals on to it.
     Foreground,
-    /// Until it has begun.
+    /// Until its program has begun.
     Detached,
 }
 
-/// Starts a process in a container; its status, if it was waited for. `warn` hears what is carried out
-/// otherwise than written, before the program begins.
+/// Starts a process in a container. Returns its exit status if it was waited for. Calls `warn` before the program
+/// begins, with the parts of the configuration that are carried out differently than written.
 ///
 /// # Errors
 ///
-/// If the container does not run, the process makes no sense, or a step fails.
+/// If the container is not running, the process is invalid, or a step fails.
 pub fn exec(
     store: &Store,
     request: &ExecRequest,
@@ -135,7 +131,7 @@ pub fn exec(
         null::shield(&host)?;
     }
     if target.namespaces.contains(Namespaces::USER) {
-        // It is joined here, whoever made it.
+        // `exec` joins the user namespace even if the container was created in a new one.
         host.joined_ids = record.process.and_then(|init| namespaces::ids_of(init.pid.unsigned_abs()));
     }
     let start = |home: Option<ChildCgroup<'static>>| {
@@ -144,7 +140,7 @@ pub fn exec(
         let plan = husk_plan::exec(&container, target, &host, &request.invocation(&record)?, memory())?;
         let mut command = command(&plan);
         if container.resources.limits_memory() {
-            // The limit is in force already, and the kernel kills everybody who shares its victim's memory.
+            // The limit is already in force, and the OOM killer kills every process that shares its victim's memory.
             command.own_memory();
         }
         if let Some(directory) = home.as_ref().and_then(ChildCgroup::directory) {
@@ -155,8 +151,8 @@ pub fn exec(
     affinity(&container)?;
     let cgroups = cgroups::below(&request.cgroups)?;
     let mut launched = match start(cgroups::company(&record, &cgroups)?) {
-        // With controllers for cgroups of its own below, the container's cgroup has no room for processes:
-        // its first one will have moved (cgroup-v2.rst, "No Internal Process Constraint").
+        // A cgroup that enables controllers for its children cannot hold processes (cgroup-v2.rst, "No Internal Process
+        // Constraint"). The container's first process will have moved elsewhere.
         Err(Error::Spawn(error)) if cgroups.is_empty() && error.reason() == Reason::Errno(Errno::BUSY) => {
             start(cgroups::of_process(&record)?)?
         }
@@ -183,7 +179,7 @@ pub fn exec(
     }
 }
 
-/// Lets the program begin, and tells who wants to know.
+/// Lets the program begin, and writes its pid file, and sends its pidfd to the listening socket.
 fn begin(
     launched: &mut Launched<'_>,
     container: &Container,
@@ -193,7 +189,7 @@ fn begin(
     request: &ExecRequest,
     interrupt: &Interrupt,
 ) -> Result<(), Error> {
-    // A child that failed before asks nothing; the wait says at what.
+    // A child that failed earlier requests nothing; waiting for it returns the error.
     if launched.serve(container, record, console, interrupt)? == Arrival::Failed {
         return Ok(());
     }
@@ -206,19 +202,19 @@ fn begin(
     Ok(launched.child.go_on()?)
 }
 
-/// Whether the process of a created container may be entered. Its memory is undumpable until `start`, and the kernel then
-/// asks a caller for CAP_SYS_PTRACE in the user namespace that the container was created from (`ptrace_may_access`).
+/// Fails if the process of a created container cannot be entered. Its memory is not dumpable until `start`. The kernel
+/// then requires CAP_SYS_PTRACE in the user namespace that the container was created from (`ptrace_may_access`).
 fn check_is_open(init: process::ProcessId) -> Result<(), Error> {
     match fs::read_link(format!("/proc/{}/ns/user", init.pid)) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(Error::State(
             "cannot exec in a container that has not been started: until 'start' only root can enter it",
         )),
-        // Any other error is one of the join, which follows.
+        // The join that follows reports any other error.
         _ => Ok(()),
     }
 }
 
-/// Until it is in the container's cgroup the process has the processors that we have.
+/// Sets the `initial` CPU affinity on this process. The new process inherits it until it is in the container's cgroup.
 fn affinity(container: &Container) -> Result<(), Error> {
     let initial = container.process.as_ref().and_then(|process| process.exec_affinity.initial.as_ref());
     let Some(mask) = initial.map(|cpus| husk_plan::cpu_mask(cpus)) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! `kill`: a signal to the container's process.
+//! `kill`: sends a signal to the container's processes.
 
 use crate::cgroups;
 use crate::error::Error;
@@ -11,17 +11,16 @@ use husk_spawn::Signal;
 use log::debug;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// Who is sent a signal.
+/// The processes that receive a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whom {
-    /// The container's first process.
     First,
-    /// All that are in its cgroup. That there is none is no error.
+    /// All processes in the container's cgroup. An empty cgroup is not an error.
     All,
 }
 
-/// Sends `signal` to a container's process, or to all. Who is killed and takes nobody with it, for want of
-/// a pid namespace of the container's, is killed with all the others.
+/// Sends `signal` to the container's first process or to all its processes. Without a pid namespace of its own the
+/// container does not end with its first process, so SIGKILL goes to all.
 ///
 /// # Errors
 ///
@@ -30,9 +29,9 @@ pub fn kill(store: &Store, id: &str, signal: Signal, whom: Whom) -> Result<(), E
     let record = store.entry(id)?.read()?;
     let first = record.process.map_or(Ok(None), open)?;
     let cgroup = match whom {
-        // Until there is a process, who is in it may be somebody else.
+        // Before the container has a process, the cgroup may hold only processes of others.
         Whom::All if record.process.is_some() => cgroups::find(&record)?,
-        // What it leaves behind, too.
+        // Includes processes that outlive the first one.
         _ if signal == Signal::KILL && record.shares_pids && record.process.is_some() => {
             let cgroup = cgroups::find(&record)?;
             match cgroup {
@@ -63,7 +62,7 @@ pub fn kill(store: &Store, id: &str, signal: Signal, whom: Whom) -> Result<(), E
     if signal == Signal::KILL { cgroups::let_die(&record) } else { Ok(()) }
 }
 
-/// Whether there is a process to be sent a signal, which is what signal 0 asks.
+/// Checks that the container has a process to signal, as signal 0 does.
 ///
 /// # Errors
 ///
@@ -73,7 +72,7 @@ pub fn check(store: &Store, id: &str) -> Result<(), Error> {
     process.map_or(Ok(None), open)?.map(drop).ok_or(Error::State("container not running"))
 }
 
-/// Sends it to each, unless it has ended.
+/// Signals each process of the cgroup, skipping those that have ended.
 fn signal_all(cgroup: &Cgroup, signal: Signal) -> Result<(), Error> {
     for pid in cgroup.pids()?.into_iter().filter_map(Pid::from_raw) {
         let process = match pidfd_open(pid, PidfdFlags::empty()) {
@@ -90,7 +89,7 @@ fn signal_all(cgroup: &Cgroup, signal: Signal) -> Result<(), Error> {
     Ok(())
 }
 
-/// The signal that a person or an engine means: a number, or a name with or without `SIG`.
+/// Parses a signal: a number, or a name with or without `SIG`.
 #[must_use]
 pub fn signal(text: &str) -> Option<Signal> {
     if let Ok(number) = text.parse() {
@@ -102,7 +101,7 @@ pub fn signal(text: &str) -> Option<Signal> {
     named.or_else(|| real_time(name))
 }
 
-/// `RTMIN+3`, `RTMAX-1`: numbered as libc does, which keeps the first two for itself.
+/// Parses `RTMIN+3` or `RTMAX-1`. libc reserves the first two real-time signals, so `RTMIN` is 34.
 fn real_time(name: &str) -> Option<Signal> {
     const FIRST: i32 = 34;
     let rest = |prefix| name.strip_prefix(prefix);

@@ -1,4 +1,4 @@
-//! The verbs that change a container: a file for each.
+//! The verbs that change a container, one per file.
 
 pub mod checkpoint;
 pub(crate) mod create;

@@ -1,4 +1,4 @@
-//! `pause` and `resume`: a container's processes are stopped, and go on.
+//! `pause` and `resume`: freeze and thaw the processes of a container.
 
 use crate::cgroups;
 use crate::error::Error;
@@ -6,14 +6,14 @@ use crate::inspect::state::{self as status, Status};
 use crate::store::Store;
 use std::time::Duration;
 
-/// How long processes may take to stop: one that waits for a device does not before it is done.
+/// How long the processes may take to freeze. One that waits for a device does not freeze until it is done.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Stops all processes of a container, and returns when they have stopped.
+/// Freezes all processes of a container, and returns when they are frozen.
 ///
 /// # Errors
 ///
-/// `container not running` if there is none to stop, or if one does not stop in time; then all go on.
+/// `container not running` if there is none to freeze, or an error if one does not freeze in time; then all are thawed.
 pub fn pause(store: &Store, id: &str) -> Result<(), Error> {
     let entry = store.entry(id)?;
     entry.lock()?;
@@ -24,11 +24,11 @@ pub fn pause(store: &Store, id: &str) -> Result<(), Error> {
     }
 }
 
-/// Lets them go on.
+/// Thaws all processes of a container.
 ///
 /// # Errors
 ///
-/// `container not paused` if they are not stopped.
+/// `container not paused` if they are not frozen.
 pub fn resume(store: &Store, id: &str) -> Result<(), Error> {
     let entry = store.entry(id)?;
     entry.lock()?;

@@ -1,9 +1,9 @@
-//! `restore`: a container goes on where a checkpoint has left it, as a child of ours that CRIU makes.
+//! `restore`: restores a checkpointed container. CRIU creates its processes, and the first one is a child of this
+//! process.
 //!
-//! CRIU mounts by paths. So that nothing is left of that on the host, however it ends, it has a mount namespace of
-//! its own, in which the root file system is mounted on a directory of the container's; and the places that
-//! it mounts on are made before, by a process that looks them up as one that is created does
-//! ([`husk_plan::places`]).
+//! CRIU mounts by path. It runs in a mount namespace of its own, so that none of its mounts is left on the host however
+//! it ends. There the root file system is mounted on a directory of the container's store entry. The mount points are
+//! made beforehand, by a process that resolves them as the process of a new container does ([`husk_plan::places`]).
 
 use crate::cgroups::resctrl;
 use crate::cgroups::{self, ChildCgroup};
@@ -46,28 +46,28 @@ use std::process::ExitStatus;
 use std::thread;
 
 const LOG: &str = "restore.log";
-/// Where CRIU writes numbers, beside it.
+/// The file in which CRIU writes its statistics, beside the log.
 const STATISTICS: &str = "stats-restore";
 
-/// What `restore` is asked.
+/// The request to `restore`.
 #[derive(Clone, Debug)]
 pub struct RestoreRequest {
-    /// What `create` is asked, too.
+    /// The options that `create` has too.
     pub creation: create::CreateRequest,
-    /// What checkpoint is asked, too.
+    /// The options that `checkpoint` has too.
     pub settings: Settings,
-    /// The label of processes that is to be instead of the one that was: `TYPE:NAME`.
+    /// The LSM label that replaces that of the processes: `TYPE:NAME`.
     pub lsm_profile: Option<String>,
-    /// The label of mounts that is to be instead of the one that was.
+    /// The LSM label that replaces that of the mounts.
     pub lsm_mount_context: Option<String>,
 }
 
-/// Restores a container. In the foreground it does as [`run`](crate::run()). `warn` hears what is carried
-/// out otherwise than written, and of hooks that failed after its end.
+/// Restores a container. In the foreground it behaves like [`run`](crate::run()). Calls `warn` with the parts of the
+/// configuration that are carried out differently than written, and with hooks that failed after the container's end.
 ///
 /// # Errors
 ///
-/// If the name is taken, or CRIU is not there or cannot do it. Nothing is then left of the container.
+/// If the ID is taken, or CRIU is missing or fails. Nothing is then left of the container.
 pub fn restore(
     store: &Store,
     request: &RestoreRequest,
@@ -87,7 +87,7 @@ pub fn restore(
     let stay = if how == Run::Detached { Stay::Detached } else { Stay::Foreground };
     let socket = request.creation.console_socket.as_deref();
     let mut console = Console::of(socket, &container, stay, &interrupt)?;
-    // Before there is anything of the container.
+    // Checked before anything of the container is made.
     Directories::open(&request.settings)?.check_images([LOG, STATISTICS])?;
     criu::check()?;
     let creation = Creation::begin(store, &request.creation.id)?;
@@ -117,7 +117,7 @@ pub fn restore(
     match (&ended, how) {
         (Ok(_), Run::Detached) => creation.commit(),
         _ => {
-            // From here on another signal ends a detached `restore`, whatever hooks do.
+            // From here on another signal ends a detached `restore`, even while hooks run.
             drop(interrupt);
             creation.end(&record, warn);
         }
@@ -125,7 +125,6 @@ pub fn restore(
     if how == Run::Detached { ended } else { as_ended_by_signal(ended) }
 }
 
-/// A container that is being restored.
 struct Restoring<'c, 'r> {
     request: &'r RestoreRequest,
     container: &'c Container,
@@ -140,7 +139,7 @@ impl Restoring<'_, '_> {
         let settings = &self.request.settings;
         let mut options = criu::options(settings, LOG, &self.record.annotations)?;
         let mut host = probe(self.container);
-        // The standard streams of CRIU take the place of pipes.
+        // CRIU's standard streams replace the container's pipes.
         null::shield(&host)?;
         if let Some(home) = &self.home {
             show_own(&mut host, home);
@@ -162,7 +161,8 @@ impl Restoring<'_, '_> {
         for (number, namespace) in (Start::FIRST_FREE..).zip(namespaces) {
             start.command.fd(number, namespace);
         }
-        // The directories are opened there too: CRIU mounts in the one in which it works.
+        // The directories are opened in the new mount namespace too, because CRIU mounts in the one in
+        // which it works.
         let (directories, criu) =
             apart(&self.container.rootfs, &root, || Ok((Directories::open(settings)?, start.start()?)))?;
         directories.clear([LOG, STATISTICS])?;
@@ -172,7 +172,7 @@ impl Restoring<'_, '_> {
         }
         self.settle(&criu, &mut options)?;
 
-        // Whoever deletes the container finds CRIU by this, if we are killed.
+        // If this process is killed, a deleter finds CRIU by this record.
         self.record.creating = Some(ProcessId::of(criu.pid().cast_signed())?);
         self.creation.entry.write(self.record)?;
         let mut restored = None;
@@ -193,7 +193,7 @@ impl Restoring<'_, '_> {
             (Err(error), process) => {
                 process.map_or(Ok(()), end)?;
                 if matches!(error, Error::Interrupted(_)) {
-                    // What CRIU had made so far waits for CRIU, which was killed.
+                    // CRIU was killed, and the processes that it has created wait for it.
                     cgroups::kill_all(self.record)?;
                     return Err(error);
                 }
@@ -203,7 +203,7 @@ impl Restoring<'_, '_> {
         }
     }
 
-    /// Makes what is missing of the places that are mounted on.
+    /// Makes the mount points that are missing.
     fn make_places(&mut self, host: &Host) -> Result<(), Error> {
         let mut places = {
             let plan = husk_plan::places(self.container, host, memory())?;
@@ -211,12 +211,12 @@ impl Restoring<'_, '_> {
         };
         match places.serve(self.container, self.record, &mut Console::Absent, self.interrupt)? {
             Arrival::Ready => Ok(()),
-            // The wait says at what.
+            // Waiting returns the step that failed.
             Arrival::Failed => places.wait_for_exec(self.interrupt),
         }
     }
 
-    /// Brings CRIU into the cgroup, and so what it makes, and says where that is.
+    /// Moves CRIU, and so the processes that it will create, into the cgroup, and tells CRIU the cgroup's paths.
     fn settle(&mut self, criu: &Criu, options: &mut Message) -> Result<(), Error> {
         if let Some(home) = self.home.as_mut().filter(|home| home.entry() != CgroupEntry::Born) {
             home.join(criu.pid(), self.record)?;
@@ -233,7 +233,7 @@ impl Restoring<'_, '_> {
         Ok(())
     }
 
-    /// Does what is to be done at a point on CRIU's way.
+    /// Does what is due at the point that CRIU reports.
     fn hear(
         &mut self,
         notification: Notification,
@@ -249,7 +249,7 @@ impl Restoring<'_, '_> {
                 }
                 hooks::before_pivot(self.container, self.record, pid, self.interrupt)
             }
-            // Everything is there, and nothing runs yet.
+            // All processes exist, and none of them runs yet.
             "post-restore" => {
                 let process = Adopted::new(notification.pid.ok_or_else(nobody)?)?;
                 let pid = process.id();
@@ -258,7 +258,8 @@ impl Restoring<'_, '_> {
                 self.home.as_ref().map_or(Ok(()), ChildCgroup::limit)?;
                 self.record.process = Some(ProcessId::of(pid.cast_signed())?);
                 self.record.creating = None;
-                // CRIU makes one, whatever there was, for clocks that go on where they stood.
+                // CRIU creates a time namespace in any case, so that the container's clocks continue where they
+                // stopped.
                 if is_apart(pid, "time") {
                     self.record.namespaces |= Namespaces::TIME.bits();
                 }
@@ -273,8 +274,8 @@ impl Restoring<'_, '_> {
     }
 }
 
-/// Does something where the root file system is mounted on a directory that nothing else lies on, and nobody else
-/// sees it: in a thread with a mount namespace of its own, which ends with it and with who it starts.
+/// Runs `act` in a thread with a mount namespace of its own, in which the root file system is mounted alone on `root`.
+/// No other process sees that mount. The namespace ends with the thread and the processes that it starts.
 fn apart<T: Send>(
     rootfs: &Path,
     root: &Path,
@@ -282,7 +283,7 @@ fn apart<T: Send>(
 ) -> Result<T, Error> {
     let mount = || {
         unshare(Namespaces::MOUNT)?;
-        // As in the container: what is mounted on the host arrives, and nothing leaves.
+        // As in the container: mounts propagate from the host, but not to it.
         mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let tree = open_tree(CWD, rootfs, flags | OpenTreeFlags::AT_RECURSIVE)?;
@@ -294,14 +295,14 @@ fn apart<T: Send>(
         .unwrap_or_else(|_| Err(Error::State("a thread of ours has failed")))
 }
 
-/// Whether a process is in another namespace than we.
+/// Returns whether a process is in another namespace of this kind than this process.
 fn is_apart(pid: u32, kind: &str) -> bool {
     let inode =
         |process: &str| fs::metadata(format!("/proc/{process}/ns/{kind}")).map(|found| found.ino()).ok();
     inode(&pid.to_string()) != inode("self")
 }
 
-/// Sets the loopback device up, before anything that listens there is restored: CRIU leaves it as it came.
+/// Brings the loopback device up before sockets that listen there are restored. CRIU does not do it.
 fn loopback_up(pid: u32) -> Result<(), Error> {
     let failed = |errno| Error::kernel("set the loopback device up", errno);
     let namespace = fs::File::open(format!("/proc/{pid}/ns/net"));
@@ -315,7 +316,7 @@ fn is_new(container: &Container, kind: NamespaceKind) -> bool {
     container.namespaces.iter().any(|namespace| namespace.kind == kind && namespace.path.is_none())
 }
 
-/// Ends a process that has no container any more.
+/// Kills a process whose container could not be restored.
 fn end(mut process: Adopted) -> Result<(), Error> {
     process.signal(Signal::KILL)?;
     process.wait()?;

@@ -1,4 +1,4 @@
-//! `run`: a container is created and started in one go, and watched to its end unless it is let go.
+//! `run`: creates and starts a container, and supervises it until it ends unless it is detached.
 
 use crate::cgroups::ChildCgroup;
 use crate::cgroups::resctrl;
@@ -27,37 +27,38 @@ use std::thread::{self, JoinHandle};
 /// How a container is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
-    /// We stay until its process ends.
+    /// `run` waits until the container's process ends.
     Foreground(Foreground),
-    /// It is left alone once its program has begun.
+    /// `run` returns once the program has begun.
     Detached,
 }
 
-/// How a container is watched.
+/// How a container is supervised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foreground {
-    /// What becomes of it in the end.
+    /// What happens to the container when it ends.
     pub afterwards: Afterwards,
-    /// Who waits for the processes that it leaves behind.
+    /// Which processes besides the container's first one are waited for.
     pub orphans: Orphans,
 }
 
-/// What becomes of a container that has ended.
+/// What happens to a container that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Afterwards {
-    /// Nothing is left of it.
+    /// It is deleted.
     Delete,
-    /// It is known as stopped.
+    /// It is kept, and its status is `stopped`.
     Keep,
 }
 
-/// Creates a container and starts it. In the foreground it passes signals on, copies what goes over the
-/// terminal, waits for the end, deletes the container and returns how it ended. `warn` hears what is carried
-/// out otherwise than written, before the program begins, and of hooks that failed after its end.
+/// Creates a container and starts it. In the foreground it passes signals on, copies the terminal's input and output,
+/// waits for the end, deletes the container and returns its exit status. Calls `warn` before the program begins, with
+/// the parts of the configuration that are carried out differently than written. Calls it again with hooks that failed
+/// after the container's end.
 ///
 /// # Errors
 ///
-/// As `create` and `start`. Nothing is then left of the container.
+/// As for `create` and `start`. Nothing is then left of the container.
 pub fn run(
     store: &Store,
     request: &CreateRequest,
@@ -68,7 +69,7 @@ pub fn run(
     timings.begin("load config.json");
     let (mut container, warnings) = husk_bundle::load(&request.bundle, request.config.as_deref())?;
     warn(&warnings);
-    // Before there is anything that a signal could have us leave behind, and before anybody keeps us waiting.
+    // Held before anything is made that a signal could leave behind, and before anything waits for another program.
     let (signals, interrupt) = match how {
         Run::Detached => (None, Interrupt::hold()?),
         Run::Foreground(foreground) => {
@@ -80,7 +81,7 @@ pub fn run(
     let (option, annotation) = (request.pidfd_socket.as_deref(), container.pidfd_receiver.as_deref());
     let watcher = Watcher::of(option, annotation, &interrupt)?;
     timings.begin("reserve the name");
-    // Unless it is committed nothing is left of it, at the end or on the way.
+    // Dropped without being committed, it removes the container.
     let creation = Creation::begin(store, &request.id)?;
     let mut record = create::record(request, &container);
     let offered = notify::offer(&creation.entry, &mut container, &mut warn)
@@ -96,7 +97,7 @@ pub fn run(
     let ended = begun.and_then(|()| match &signals {
         None => launched.wait_for_exec(&interrupt).map(|()| None),
         Some(signals) => {
-            // From here on a deleter ends the container's process, and not us.
+            // From here on a deleter ends the container's process instead of this one.
             creation.entry.release()?;
             let listening = listen(proxy.take(), &launched)?;
             let ended = supervise(&mut launched.child, signals, console.relay());
@@ -119,9 +120,9 @@ pub fn run(
             creation.commit();
         }
         _ => {
-            // Its process first, which an error may have left.
+            // Ends the process first; after an error it may still run.
             drop(launched);
-            // From here on another signal ends a detached `run`, whatever hooks do.
+            // From here on another signal ends a detached `run`, even while hooks run.
             drop(interrupt);
             creation.end(&record, warn);
         }
@@ -129,7 +130,8 @@ pub fn run(
     if how == Run::Detached { ended } else { as_ended_by_signal(ended) }
 }
 
-/// In the foreground a signal is the program's, and ends it although it has not begun.
+/// Turns a signal that interrupted the verb into the program's exit status. In the foreground signals are meant for the
+/// program, even before it has begun.
 pub(crate) fn as_ended_by_signal(
     ended: Result<Option<ExitStatus>, Error>,
 ) -> Result<Option<ExitStatus>, Error> {
@@ -139,7 +141,7 @@ pub(crate) fn as_ended_by_signal(
     }
 }
 
-/// Lets the program begin, and tells who wants to know.
+/// Records the process, writes its pid, lets the program begin, and runs the poststart hooks.
 fn begin(
     launched: &mut Launched<'_>,
     container: &Container,
@@ -151,8 +153,8 @@ fn begin(
 ) -> Result<(), Error> {
     let timings = &request.timings;
     timings.begin("write it down");
-    // While the child is still at work, so that it costs no time; but while somebody else keeps it waiting, who looks
-    // for the container is to find it on its way.
+    // Writes the record while the child is at work, which costs no time. If others may keep the child waiting, the
+    // record says that the container is being created.
     if create::waits_for_others(container, console) {
         create::record_on_its_way(launched, creation, record)?;
     } else {
@@ -160,9 +162,9 @@ fn begin(
         creation.entry.write(record)?;
     }
     let announced = record.cgroup.is_some();
-    // A child that failed before asks nothing; the wait says at what.
+    // A child that failed earlier requests nothing; waiting for it returns the error.
     if launched.serve(container, record, console, interrupt)? == Arrival::Ready {
-        // Its list may have gone on in another process, and its cgroup be a unit that there is now.
+        // The steps may have continued in another process, and the cgroup may be a systemd unit that exists only now.
         let is_known =
             record.process.is_some_and(|process| process.pid.unsigned_abs() == launched.child.id());
         if !is_known || record.cgroup.is_some() != announced {
@@ -187,22 +189,22 @@ fn begin(
     Ok(())
 }
 
-/// Tells on what the container says of itself, for as long as its process lives.
+/// Forwards the container's readiness messages in a thread, for as long as its process lives.
 fn listen(proxy: Option<Proxy>, launched: &Launched) -> Result<Option<JoinHandle<Result<(), Error>>>, Error> {
     let Some(proxy) = proxy else { return Ok(None) };
     let process = launched.child.as_fd().try_clone_to_owned();
     let process = process.map_err(|reason| Error::Kernel { act: "watch the container", reason })?;
-    // We are who is to be watched: when the container ends, so do we.
+    // Names this process as the main one, because it ends when the container does.
     Ok(Some(thread::spawn(move || proxy.run(process.as_fd(), std::process::id(), Until::End))))
 }
 
-/// A container runs whether or not somebody hears that it is ready.
+/// Turns a failure to forward readiness into a warning: the container runs anyway.
 fn told(told: Result<(), Error>) -> Vec<Warning> {
     let warning = |error: Error| Warning::new(Field::new("NOTIFY_SOCKET"), error.to_string());
     told.err().map(warning).into_iter().collect()
 }
 
-/// In a pid namespace what is left behind belongs to the first process there, and ends with it.
+/// Returns which orphans to wait for. In a pid namespace they belong to its first process and end with it.
 pub(crate) fn orphans(container: &Container, foreground: Foreground) -> Orphans {
     let has_pids = container.namespaces.iter().any(|namespace| namespace.kind == NamespaceKind::Pid);
     if has_pids { Orphans::Others } else { foreground.orphans }

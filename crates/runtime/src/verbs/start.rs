@@ -1,4 +1,4 @@
-//! `start`: the program that waits begins.
+//! `start`: lets the waiting process of a container execute its program.
 
 use crate::cgroups;
 use crate::child::hooks;
@@ -23,15 +23,15 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// Starts a created container. Returns when its program has begun. `warn` hears of a `NOTIFY_SOCKET` that cannot be
-/// reached, and of hooks that failed after the container's end.
+/// Starts a created container. Returns when its program has begun. Calls `warn` if `NOTIFY_SOCKET` cannot be reached,
+/// and with hooks that failed after the container's end.
 ///
 /// # Errors
 ///
-/// If it is not created, or a step between waiting and the program fails.
+/// If the container is not created, or a step between waiting and the program fails.
 pub fn start(store: &Store, id: &str, mut warn: impl FnMut(&[Warning])) -> Result<(), Error> {
     let entry = store.entry(id)?;
-    // Of two who start it the second finds it running.
+    // A concurrent `start` waits here, and then finds the container running.
     entry.lock()?;
     let record = entry.read()?;
     let process = match (status::of(&entry, &record)?, record.process) {
@@ -44,18 +44,18 @@ pub fn start(store: &Store, id: &str, mut warn: impl FnMut(&[Warning])) -> Resul
     let pid = process.pid().ok_or(Error::State("container not running"))?;
     let pidfd = pidfd_open(pid, PidfdFlags::empty())
         .map_err(|errno| Error::kernel("open the container's process", errno))?;
-    // Before the program begins, which then finds it.
+    // Opened before the program begins, so that the program finds the socket.
     let proxy = Proxy::open(&entry, &mut warn)?;
     let socket = entry.socket();
     let mut child = UnixStream::connect(&socket).map_err(|reason| match reason.kind() {
-        // Nobody listens: the process is gone, or another `start` was first.
+        // The process is gone, or another `start` was first.
         io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
             Error::State("cannot start a container that has stopped")
         }
         _ => Error::file("connect", socket, reason),
     })?;
 
-    // The child's words, the end of the connection, or its death: one of them comes.
+    // Wakes on a message from the child, the end of the connection, or the child's death.
     let mut events = [PollFd::new(&child, PollFlags::IN), PollFd::new(&pidfd, PollFlags::IN)];
     retry_on_intr(|| poll(&mut events, None))
         .map_err(|errno| Error::kernel("wait for the program", errno))?;
@@ -67,19 +67,19 @@ pub fn start(store: &Store, id: &str, mut warn: impl FnMut(&[Warning])) -> Resul
                 Failure { step, errno: 0 } => done = Some(step),
                 failure => return Err(failed(failure, &mut child, &record, &pidfd)),
             },
-            // Exec closed the connection, or death did.
+            // The connection was closed by exec or by the child's death.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
             Err(reason) => return Err(Error::Kernel { act: "hear of the program", reason }),
         }
     }
-    // Or it died while a hook ran.
+    // The child may also have died while a hook ran.
     let is_hook = |origin: &str| origin.starts_with("hooks.");
     let hooks = record.after_start.iter().filter(|(_, origin, _)| is_hook(origin));
     if let Some((_, origin, line)) = hooks.clone().find(|(step, ..)| done.is_none_or(|done| *step > done)) {
         process::wait(&pidfd)?;
         return Err(Error::step(origin, format!("{line}: the container's process has died")));
     }
-    // Exec clears the flag that this looks at before it closes the connection (fs/exec.c, `begin_new_exec`).
+    // Exec clears the flag that `stage` reads before it closes the connection (fs/exec.c, `begin_new_exec`).
     if matches!(process.stage()?, Stage::BeforeExec | Stage::Ended { before_exec: true }) {
         process::wait(&pidfd)?;
         return Err(died_before_program(process.end()));
@@ -89,7 +89,7 @@ pub fn start(store: &Store, id: &str, mut warn: impl FnMut(&[Warning])) -> Resul
     if !record.poststart.is_empty() {
         poststart(&entry, &record, &pidfd, warn)?;
     }
-    // Somebody else may be asked meanwhile.
+    // Releases the lock: other commands may use the container while the proxy runs.
     drop(entry);
     match proxy {
         Some(proxy) => proxy.run(pidfd.as_fd(), process.pid.unsigned_abs(), Until::Ready),
@@ -97,13 +97,13 @@ pub fn start(store: &Store, id: &str, mut warn: impl FnMut(&[Warning])) -> Resul
     }
 }
 
-/// What the child says of a step that failed.
+/// Reads what the child reports of a failed step.
 fn failed(failure: Failure, child: &mut UnixStream, record: &Record, pidfd: &OwnedFd) -> Error {
     let reason = Why(Errno::from_raw_os_error(failure.errno));
     let mut words = Vec::new();
-    // Tolerated: the failure is known without the words of a hook.
+    // Tolerated: the failure is known without the output of a hook.
     child.take(MOST_WORDS as u64).read_to_end(&mut words).unwrap_or(0);
-    // It closes its end before it is seen to have stopped.
+    // The child closes its end of the connection before it ends. Waiting makes the container's status `stopped`.
     if let Err(error) = process::wait(pidfd) {
         return error;
     }
@@ -115,9 +115,9 @@ fn failed(failure: Failure, child: &mut UnixStream, record: &Record, pidfd: &Own
     Error::step(origin, hooks::with_words(format!("{line}: {reason}{meaning}"), &words))
 }
 
-/// Runs the hooks for a program that has begun, perhaps ended. "If any `poststart` hook fails, the runtime MUST
-/// generate an error, stop the container, and continue the lifecycle" with the container's destruction and its poststop
-/// hooks (runtime.md, "Lifecycle").
+/// Runs the poststart hooks. The program has begun, and may have ended. "If any `poststart` hook fails, the runtime
+/// MUST generate an error, stop the container, and continue the lifecycle" with the container's destruction and its
+/// poststop hooks (runtime.md, "Lifecycle").
 fn poststart(
     entry: &Entry,
     record: &Record,

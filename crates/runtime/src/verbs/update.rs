@@ -1,6 +1,7 @@
-//! `update`: other limits for a container that is there.
+//! `update`: changes the limits of a container.
 //!
-//! What is not named stays as it is. Device rules are never touched: a hook may have allowed more since.
+//! Limits that are not named stay as they are. Device rules are never changed, because a hook may have allowed more
+//! devices since.
 
 use crate::cgroups;
 use crate::cgroups::resctrl;
@@ -10,31 +11,30 @@ use crate::store::Store;
 use husk_bundle::Warning;
 use husk_cgroup::Resources;
 
-/// What is to be different.
+/// The changes that `update` makes.
 #[derive(Clone, Debug, Default)]
 pub struct Update {
-    /// Limits.
     pub resources: Resources,
-    /// The share of the L3 cache, as resctrl has it.
+    /// The share of the L3 cache, in the format of resctrl.
     pub l3_cache_schema: Option<String>,
-    /// The share of the way to memory.
+    /// The share of the memory bandwidth, in the format of resctrl.
     pub memory_bandwidth_schema: Option<String>,
 }
 
-/// Reads resources as `linux.resources` has them, by themselves.
+/// Parses resources in the format of `linux.resources`.
 ///
 /// # Errors
 ///
-/// If they make no sense.
+/// If they are invalid.
 pub fn resources(bytes: &[u8]) -> Result<(Resources, Vec<Warning>), Error> {
     Ok(husk_bundle::resources::parse(bytes)?)
 }
 
-/// Gives a container other limits. `warn` hears of those that have no effect here.
+/// Changes the limits of a container. Calls `warn` with those that have no effect on this host.
 ///
 /// # Errors
 ///
-/// If it has ended, or the first limit that cannot be set; those before it are.
+/// If the container is not running, or at the first limit that cannot be set. Earlier ones stay set.
 pub fn update(store: &Store, id: &str, update: &Update, warn: impl FnOnce(&[Warning])) -> Result<(), Error> {
     let entry = store.entry(id)?;
     entry.lock()?;
