@@ -246,7 +246,7 @@ fn cover(
         plan.push(Step::OpenTree { path, extent: Extent::Top, out });
         rules.allow(out, plan);
         if is_image {
-            // A symlink is no mount point: the program expects its own directory at this very path.
+            // Not through a symlink: the program expects its own directory at this very path.
             let target = plan.target(&cover.path)?;
             plan.push(Step::Attach { mount: out, root: root.into(), target, place: Place::Ordinary });
         } else {
@@ -269,11 +269,11 @@ fn attach(mount: Reg, path: &Path, root: Reg, plan: &mut Builder<'_>) -> Result<
     Ok(())
 }
 
-/// A layer to attach at its path.
+/// A path of the profile, to be attached in the sandbox.
 enum Layer<'t> {
-    /// The path unchanged.
+    /// As it is on the host.
     HostPath(&'t HostPath<'t>),
-    /// The path below a layer, whose content is thrown away.
+    /// Covered with an overlay, so that writes are thrown away.
     Overlay(&'t Found),
 }
 

@@ -85,7 +85,7 @@ impl Machine {
                 None
             }
             Err(error) => {
-                // The caller did not ask for this limit, and it is no isolation, so this is not an error.
+                // The caller did not ask for this limit, and it does not isolate the program, so this is not an error.
                 self.tell(Loss::Processes(error.to_string()));
                 None
             }
