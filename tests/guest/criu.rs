@@ -132,7 +132,7 @@ pub(crate) fn serve() -> Result<u8, Box<dyn Error>> {
             return Ok(1);
         }
         RESTORE => {
-            // The directory of the log is a descriptor of our parent.
+            // The request names the log's directory by a descriptor of our parent.
             let directory = told.find("2.17").or(told.find("2.1")).ok_or("no directory")?;
             let parent = rustix::process::getppid().ok_or("no parent")?;
             let log = format!("/proc/{parent}/fd/{directory}/{}", told.find("2.10").ok_or("no log")?);

@@ -1,9 +1,9 @@
 //! Determines, for as long as it lives, what a process can access of those around it.
 //!
-//! It only asks for items that identify their process by themselves, so the time of access does not matter: a process
-//! may exec while it is examined. Opening `mem` and `pidfd_getfd` need the permission to attach as a debugger
-//! (ptrace(2), `PTRACE_MODE_ATTACH`); the rest needs less. It writes to each socket that it obtains: the peer takes it
-//! for the process.
+//! Each item that it asks for identifies its own process, so the time of access does not matter. A process may exec
+//! while it is examined. Opening `mem` and `pidfd_getfd` need the permission to attach as a debugger (ptrace(2),
+//! `PTRACE_MODE_ATTACH`); the rest needs less. It writes to each socket that it obtains: the peer takes it for the
+//! process.
 
 use rustix::net::SendFlags;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open};
@@ -85,7 +85,7 @@ fn had_of(name: &str, mark: u64) -> Vec<String> {
             had.push(format!("environ {}", String::from_utf8_lossy(variable)));
         }
     }
-    // Their targets may have no name in our mount namespace.
+    // The targets cannot be recognized by name.
     let own = |directory: &str| fs::metadata(directory).map(|found| (found.dev(), found.ino())).ok();
     for directory in ["root", "cwd"] {
         let its = own(&format!("/proc/{name}/{directory}/"));
