@@ -14,8 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct Left(Vec<(&'static str, BTreeSet<String>)>);
 
 impl Left {
-    /// Finds resources whose names begin with `name`, files in these directories, and resources of the container with
-    /// this process.
+    /// Lists all processes and mounts, our descriptors, files in these directories, and cgroups and keyrings whose
+    /// names contain `name`. With `inside`, also lists mounts and descriptors of that container.
     pub(crate) fn find(name: &str, places: &[&Path], inside: Option<Pid>) -> Outcome<Self> {
         let mut kinds = vec![
             ("processes", processes()?),

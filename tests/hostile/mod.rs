@@ -8,6 +8,7 @@
 mod audit;
 /// A watched tree of the host.
 mod canary;
+/// Attacking images.
 mod corpus;
 /// Failing system calls and killed processes.
 mod faults;

@@ -89,7 +89,7 @@ struct Neighbour {
     runtime: Runtime,
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
-    /// What it has found.
+    /// Its findings.
     had: Vec<String>,
 }
 

@@ -4,7 +4,7 @@ use husk_script::sys::Errno;
 use std::fmt::{self, Display, Formatter};
 use std::{fs, io};
 
-/// Why a program could not be run.
+/// The reason why a program could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A property of the machine could not be determined.
@@ -32,7 +32,7 @@ pub enum Error {
         /// The program as the caller named it.
         program: String,
         reason: io::Error,
-        /// What the user can do about it, if known.
+        /// A remedy, if one is known.
         hint: Hint,
     },
     /// The kernel refuses the namespaces.
@@ -42,7 +42,7 @@ pub enum Error {
         act: String,
         /// The kernel's error.
         reason: io::Error,
-        /// What the user can do about it, if known.
+        /// A remedy, if one is known.
         hint: Hint,
     },
     /// A step of the plan failed.
@@ -64,7 +64,7 @@ pub enum Error {
     Strict(Loss),
 }
 
-/// What the user can do about an error; displayed as nothing if unknown.
+/// A remedy for an error; displayed as nothing if none is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hint(pub(crate) Option<String>);
 
@@ -92,7 +92,7 @@ const SWITCHES: [(&str, &str, &str); 3] = [
     ),
 ];
 
-/// Explains why writing the id maps fails. The kernel refuses it to some users who may create a user namespace.
+/// Explains why writing the id maps fails. The kernel refuses it to some callers that may create a user namespace.
 pub(crate) fn unmapped(uid: u32, errno: Errno) -> Hint {
     match uid {
         // user_namespaces(7), since Linux 5.12.

@@ -24,7 +24,7 @@ pub struct Host {
     pub environment: Vec<(OsString, OsString)>,
     /// Those of the program's own directories that exist on the host or in the image.
     pub own: Vec<PathBuf>,
-    /// What each path of the profile is, in the profile's order.
+    /// The profile's paths, resolved, in the profile's order.
     pub found: Vec<Found>,
     /// The caller's hard limit for each of the profile's [resources](crate::Limits::resources).
     pub most: [Option<u64>; 5],

@@ -1,12 +1,12 @@
 //! Classifies the binaries that cargo and nextest run through a target runner.
 //!
 //! ```text
-//!  cargo test     RUNNER target/debug/deps/NAME-HASH FILTER...     its tests are listed, each has a sandbox
-//!  cargo bench    the same with --bench                            one sandbox for all: they are timed
-//!  cargo nextest  ... --list, with NEXTEST_TEST_PHASE=list         as it is: only the list may be printed
-//!                 ... --exact NAME, with NEXTEST_TEST_PHASE=run    one sandbox: it has one process a test
+//!  cargo test     RUNNER target/debug/deps/NAME-HASH FILTER...     lists its tests, a sandbox for each
+//!  cargo bench    the same with --bench                            one sandbox for all, since they are timed
+//!  cargo nextest  ... --list, with NEXTEST_TEST_PHASE=list         unchanged: only the list may be printed
+//!                 ... --exact NAME, with NEXTEST_TEST_PHASE=run    one sandbox: nextest runs a process per test
 //!  rustdoc        RUNNER .../rust_out                              one sandbox: it is one test
-//!  cargo run      RUNNER target/debug/NAME                         as it is: it is no test
+//!  cargo run      RUNNER target/debug/NAME                         unchanged: not a test
 //! ```
 
 use super::request::Request;

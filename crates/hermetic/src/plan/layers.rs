@@ -15,7 +15,7 @@ pub(crate) const NOEXEC: u64 = 0x8;
 /// A program's standard streams.
 #[derive(Clone, Copy)]
 pub enum Streams {
-    /// The caller's.
+    /// The caller's streams.
     Callers,
     /// The caller's, which are its terminal. The program stays in the caller's session.
     Terminal,

@@ -142,8 +142,8 @@ impl<'o> Results<'o> {
         self.out.flush()
     }
 
-    /// Updates the progress line if it is due. Takes names and start times of running tests. Returns when the next
-    /// update is due.
+    /// Updates the progress line if it is due. Takes names and start times of running tests. Returns the time until the
+    /// next update.
     pub(crate) fn progress<'n>(
         &mut self,
         running: impl Iterator<Item = (&'n str, Instant)>,

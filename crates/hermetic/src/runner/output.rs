@@ -88,7 +88,7 @@ impl Output {
         }
     }
 
-    /// Returns the test's new output. Before its first output also returns the line that libtest has begun.
+    /// Returns the line that libtest has begun, only before the first output, and the test's new output.
     pub(crate) fn hear(&mut self, name: &str) -> Result<(&[u8], &[u8]), Error> {
         let Self::Live(live) = self else { return Ok((&[], &[])) };
         live.read()?;

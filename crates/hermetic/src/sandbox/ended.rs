@@ -18,7 +18,8 @@ pub struct Ended {
     pub remaining: Vec<RemainingProcess>,
     /// The limit that ended it.
     pub reached: Option<Reached>,
-    /// Whether it was in the foreground of the caller's terminal, so that signals typed there reached only the program.
+    /// Whether it was in the foreground of the caller's terminal when it ended. Signals typed there then reached only
+    /// the program.
     pub had_terminal: bool,
     /// Isolation that it lacked.
     pub losses: Vec<Loss>,
