@@ -1,5 +1,5 @@
-//! A stand-in for CRIU, which few machines have. It records requests in CRIU's protocol and performs the little of them
-//! that is visible from outside. It is written from the protocol (criu, images/rpc.proto), and checks that messages
+//! A stand-in for CRIU, which few machines have. It records requests in CRIU's protocol and imitates their few effects
+//! that are visible from outside. It is written from the protocol (criu, images/rpc.proto), and checks that messages
 //! conform to it.
 //!
 //! `STAND_IN` names the directory for its records. A file `version` or `lacks` there determines what it reports about

@@ -161,7 +161,7 @@ fn an_ignored_signal_ends_no_verb() {
     assert_eq!(runtime.status(), "created");
 }
 
-// The child of `run` does not die with its creator. A hook that is a step of the child's list keeps it there.
+// The child of `run` does not die with its creator. A hook that is a step of the child's list keeps it waiting.
 #[test]
 fn a_child_whose_creator_was_killed_in_a_hook_is_deleted() {
     need!(is_husk(), "runc's record comes too late");

@@ -51,7 +51,7 @@ fn binary_kind_of(profile: &Profile, phase: Option<&OsStr>) -> BinaryKind {
 }
 
 /// Shows what a test binary needs outside its working directory: its own directory, the libraries of `LD_LIBRARY_PATH`,
-/// and cargo's directory for temporary files. Each test finds the latter unchanged.
+/// and cargo's directory for temporary files. Each test finds the last one in its original state.
 pub fn show(profile: &mut Profile) {
     let Some(directory) = profile.args.first().and_then(|binary| Path::new(binary).parent()) else { return };
     let tmp = directory.parent().and_then(Path::parent).map(|target| target.join("tmp"));

@@ -3,8 +3,8 @@
 //! The image is mounted below the program's own file system. It gets the program's own directories and its bundle's
 //! mounts, and then becomes the root of the mount namespace, which removes the host's files.
 //!
-//! Until then, the old root is mounted on the new one, and `..` in the new root leads to the host's files. That holds
-//! for `RESOLVE_IN_ROOT` too (fs/namei.c, `follow_dotdot`).
+//! It does not become the root earlier. While the old root is still mounted on the new one, `..` in the new root leads
+//! to the host's files. That holds for `RESOLVE_IN_ROOT` too (fs/namei.c, `follow_dotdot`).
 //!
 //! Paths below the new root are resolved in it, whatever symlinks the image has. Missing mount points are created in a
 //! layer above, unless the image is writable.

@@ -50,8 +50,8 @@ pub(crate) struct Directory {
     pub(crate) mode: u32,
 }
 
-/// Returns the directories to create, parents first: the covers, the home and runtime directories, and the parents of
-/// shown paths.
+/// Returns the directories to create, parents first: the covers, the home and runtime directories, and those that shown
+/// paths need.
 pub(crate) fn directories<'p>(
     host: &Host,
     covers: &[Cover],

@@ -51,7 +51,7 @@ impl Home {
         SWEPT.call_once(|| sweep(&layout, &place, owner));
         let cgroup = layout.create(&place, &resources)?;
         let home = Self { layout, place, cgroup, resources };
-        // The settings without effect that are dropped here were not asked for.
+        // The warnings are dropped: they concern settings without effect here, and none of those was asked for.
         home.cgroup.apply_early(&home.resources).map(drop)?;
         home.cgroup.apply_late(&home.resources)?;
         Ok(home)

@@ -1,7 +1,7 @@
 //! Job control on the caller's terminal: the program gets it as a job gets it from a shell.
 //!
-//! The program stays in the caller's session. Another session could not have this terminal, and with a new one in
-//! between we would have to copy every key. We would then also take keys that are meant for others. In this session the
+//! The program stays in the caller's session. Another session could not have this terminal. With a new terminal in
+//! between we would have to copy every key, including keys that are meant for others. In the caller's session the
 //! program leads a process group, so its signals to the group stay inside. The seccomp filter refuses calls that type
 //! into the terminal.
 
