@@ -1,9 +1,9 @@
-//! A small container, written down as a list: a root file system with nothing of the host but its
-//! programs, and namespaces of its own, as root or not.
+//! A small container written as a list of steps. It has a root file system with only the host's programs, and its own
+//! namespaces, as root or not.
 //!
 //!     make run
 //!
-//! It prints the list that the child performs, lets a shell look around, and says what it cost.
+//! It prints the list that the child performs, runs a shell that looks around, and prints the time it took.
 
 #![expect(clippy::disallowed_macros, reason = "an example prints as programs do")]
 
@@ -16,7 +16,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What the shell inside is asked to tell.
+/// The script of the shell inside.
 const LOOK_AROUND: &str = r#"
 echo "hello from pid $$ on $(cat /proc/sys/kernel/hostname), uid $(id -u)"
 echo "  files:     $(echo /*)"
@@ -25,7 +25,7 @@ echo "  network:   $(tail -n +3 /proc/net/dev | cut -d: -f1)"
 echo "  mounts:    $(cut -d' ' -f2 /proc/mounts | tr '\n' ' ')"
 "#;
 
-/// What is shown of the host.
+/// The directories of the host that are shown.
 const PROGRAMS: [&str; 5] = ["usr", "bin", "sbin", "lib", "lib64"];
 
 const STARTS: u32 = 200;
@@ -42,7 +42,7 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// A shell in a container of its own.
+/// Returns a shell in its own container.
 fn container(arguments: &[&str]) -> Command {
     let root = |id| [IdMap { inside: 0, outside: id, count: 1 }];
     let mut container = Command::new("/bin/sh");
@@ -63,7 +63,7 @@ fn container(arguments: &[&str]) -> Command {
 fn root_file_system(list: &mut Writer<'_>) -> Result<(), Error> {
     let hardened = MountFlags::NOSUID | MountFlags::NODEV;
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    // From here on the host hears of no mount of ours.
+    // From here on, none of our mounts propagates to the host.
     list.push(Step::MountChange { target: c"/", flags: private });
     list.push(mount(c"tmpfs", c"/tmp", hardened, c"mode=755"));
     list.push(Step::Chdir { path: c"/tmp" });
@@ -80,7 +80,7 @@ fn root_file_system(list: &mut Writer<'_>) -> Result<(), Error> {
     }
     list.push(directory(c"proc"));
     list.push(mount(c"proc", c"proc", hardened | MountFlags::NOEXEC, c""));
-    // The old root lands on the new one and is taken away from there: no directory is needed for it.
+    // The old root lands on top of the new one and is unmounted there, so it needs no directory.
     list.push(Step::PivotRoot { new_root: c".", put_old: c"." });
     list.push(Step::UmountDetach { target: c"." });
     list.push(Step::Chdir { path: c"/" });

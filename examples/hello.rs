@@ -1,5 +1,5 @@
-//! What the example bundles run: looks around in its container and says what it finds. Static, so it
-//! is all the root file system needs to hold.
+//! The program of the example bundles: it prints what it finds in its container. It is static, so the root file system
+//! needs no other file.
 
 #![expect(clippy::disallowed_macros, reason = "an example prints as programs do")]
 

@@ -1,7 +1,6 @@
-//! A bundle to build, a runtime to run it, and what is expected of it.
+//! Builds bundles, runs a runtime on them, and checks the results.
 //!
-//! `RUNTIME_UNDER_TEST=/path/to/runc` runs the same tests on another runtime; a difference is a
-//! finding.
+//! `RUNTIME_UNDER_TEST=/path/to/runc` runs the same tests on another runtime; each difference is a finding.
 
 use rustix::io::IoSliceMut;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -17,7 +16,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Ends the test as skipped if something is missing.
+/// Ends the test as skipped if a requirement is missing.
 macro_rules! need {
     ($there:expr, $what:expr) => {
         if !$there {
@@ -27,7 +26,7 @@ macro_rules! need {
 }
 pub(crate) use need;
 
-/// Tests that build programs, start many containers or wait for other programs.
+/// Time limits of tests that build programs, start many containers or wait for other programs.
 const LONG: husk_deadline::Long = &[
     ("checkpoint::", Duration::from_secs(300)),
     ("hermetic_cargo::", Duration::from_secs(600)),
@@ -37,12 +36,12 @@ const LONG: husk_deadline::Long = &[
     ("systemd::", Duration::from_secs(300)),
 ];
 
-/// Has the test ended that calls it, and said where it hangs, if it does not end by itself.
+/// Ends the calling test if it does not end by itself, and reports where it hangs.
 pub(crate) fn watch() {
     husk_deadline::watch(LONG);
 }
 
-/// Says that a test was skipped, past the capture of output, so that it can be counted.
+/// Reports a skipped test, bypassing the capture of output, so that it can be counted.
 pub(crate) fn skip(test: &str, reason: &str) {
     writeln!(std::io::stderr(), "skipped: {test}: {reason}").expect("a place to say it");
 }
@@ -51,26 +50,26 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The last part of a path.
+/// Returns the last component of a path, without leading dots.
 fn name(path: &Path) -> String {
     path.file_name().expect("a name").to_string_lossy().trim_start_matches('.').to_owned()
 }
 
-/// A bundle in a directory of its own, with a root file system that holds the guest and nothing else.
+/// A bundle in its own directory, whose root file system holds only the guest.
 pub(crate) struct Bundle {
     directory: TempDir,
     pub(crate) config: Value,
 }
 
 impl Bundle {
-    /// One that runs the guest with these words.
+    /// Returns a bundle that runs the guest with these words.
     pub(crate) fn running(words: &str) -> Self {
         watch();
         let directory = TempDir::new().expect("a temporary directory");
         let rootfs = directory.path().join("rootfs");
         fs::create_dir(&rootfs).expect("a root file system");
-        // By a process of its own: a child that another test starts while we had the copy open for writing
-        // would have it open too, and the container would find it busy.
+        // In another process: a child of another test would inherit our descriptor if it were started while we write.
+        // The container would then find the file busy.
         let copied = Command::new("cp").arg(guest()).arg(rootfs.join("guest")).status();
         assert!(copied.expect("cp").success(), "the guest, built beside the tests");
         let args: Vec<_> = std::iter::once("/guest").chain(words.split_whitespace()).collect();
@@ -83,7 +82,7 @@ impl Bundle {
             linux["gidMappings"] = map(rustix::process::getegid().as_raw());
         }
         if is_root() {
-            // Every container is called the same, and the tests run side by side.
+            // All containers have the same id, and the tests run in parallel.
             linux["cgroupsPath"] = format!("/husk-test-{}", name(directory.path())).into();
         }
         linux["namespaces"] = namespaces.into_iter().map(|kind| json!({ "type": kind })).collect();
@@ -101,7 +100,7 @@ impl Bundle {
         Self { directory, config }
     }
 
-    /// The same with `value` at `pointer`, whose parents are there.
+    /// Returns the bundle with `value` at `pointer`, whose parents must exist.
     pub(crate) fn with(mut self, pointer: &str, value: Value) -> Self {
         let (parent, key) = pointer.rsplit_once('/').expect("a pointer");
         let parent = self.config.pointer_mut(parent).expect("the parent");
@@ -109,7 +108,7 @@ impl Bundle {
         self
     }
 
-    /// The same with one more mount.
+    /// Returns the bundle with one more mount.
     pub(crate) fn mounting(mut self, mount: Value) -> Self {
         self.config["mounts"].as_array_mut().expect("mounts").push(mount);
         self
@@ -128,11 +127,11 @@ impl Bundle {
     }
 }
 
-/// A runtime with a place for its containers.
+/// A runtime with its own directory for containers.
 pub(crate) struct Runtime {
     root: TempDir,
     program: OsString,
-    /// What stands before each verb.
+    /// Global options, before each verb.
     pub(crate) globals: &'static [&'static str],
 }
 
@@ -141,37 +140,37 @@ impl Runtime {
         Self::of(program())
     }
 
-    /// This program, wherever it is.
+    /// Returns a runtime that is the program at this path.
     pub(crate) fn of(program: impl Into<OsString>) -> Self {
         watch();
         Self { root: TempDir::new().expect("a temporary directory"), program: program.into(), globals: &[] }
     }
 
-    /// The runtime with this verb, to be given more.
+    /// Returns a command for a verb, to which arguments can be added.
     pub(crate) fn command(&self, verb: &str) -> Command {
         let mut command = Command::new(&self.program);
         command.arg("--root").arg(self.root.path()).args(self.globals).arg(verb);
         command
     }
 
-    /// Runs a container to its end.
+    /// Runs the container `c` until it ends.
     pub(crate) fn run(&self, bundle: &Bundle) -> Seen {
         bundle.write();
         Seen(self.command("run").arg("--bundle").arg(bundle.path()).arg("c").output().expect("the runtime"))
     }
 
-    /// The same with more options.
+    /// Like `run`, with more options.
     pub(crate) fn run_with(&self, bundle: &Bundle, options: &[&str]) -> Seen {
         self.through("\"$@\"", "run", bundle, options)
     }
 
-    /// The same from a shell, whose script has the whole command as its arguments.
+    /// Runs a verb in a shell, whose script has the whole command as its arguments.
     pub(crate) fn through(&self, script: &str, verb: &str, bundle: &Bundle, options: &[&str]) -> Seen {
         let mut command = self.shell(script, verb, bundle, options);
         Seen(command.stdin(Stdio::null()).output().expect("a shell"))
     }
 
-    /// The shell that would run it.
+    /// Returns the command of that shell.
     pub(crate) fn shell(&self, script: &str, verb: &str, bundle: &Bundle, options: &[&str]) -> Command {
         bundle.write();
         let mut command = self.command(verb);
@@ -181,12 +180,12 @@ impl Runtime {
         shell
     }
 
-    /// Creates the container `c`, whose output is not looked at.
+    /// Creates the container `c`.
     pub(crate) fn create(&self, bundle: &Bundle) -> Seen {
         self.create_with(bundle, &[])
     }
 
-    /// The same with more options.
+    /// Like `create`, with more options.
     pub(crate) fn create_with(&self, bundle: &Bundle, options: &[&str]) -> Seen {
         bundle.write();
         let mut command = self.command("create");
@@ -194,7 +193,7 @@ impl Runtime {
         self.detached(command)
     }
 
-    /// One in which the container `c` runs.
+    /// Returns a runtime in which the container `c` runs.
     pub(crate) fn started(bundle: &Bundle) -> Self {
         let runtime = Self::under_test();
         runtime.create(bundle).succeeds();
@@ -202,37 +201,37 @@ impl Runtime {
         runtime
     }
 
-    /// A verb with its arguments.
+    /// Calls a verb with arguments.
     pub(crate) fn call(&self, verb: &str, arguments: &[&str]) -> Seen {
         let mut command = self.command(verb);
         command.args(arguments);
         self.detached(command)
     }
 
-    /// Just these words, without a place for containers of its own.
+    /// Calls the program with just these words. The directory for containers is the default below `XDG_RUNTIME_DIR`.
     pub(crate) fn typed(&self, words: &[&str]) -> Seen {
         let mut command = Command::new(&self.program);
         command.args(words).env("XDG_RUNTIME_DIR", self.root.path());
         self.detached(command)
     }
 
-    /// The status of the container `c`.
+    /// Returns the status of the container `c`.
     pub(crate) fn status(&self) -> String {
         let state: Value = serde_json::from_str(&self.call("state", &["c"]).succeeds()).expect("a state");
         state["status"].as_str().expect("a status").to_owned()
     }
 
-    /// Where its containers are known.
+    /// Returns the directory for containers.
     pub(crate) fn root(&self) -> &Path {
         self.root.path()
     }
 
-    /// Whether nothing is left of any container.
+    /// Returns whether the directory for containers is empty.
     pub(crate) fn is_empty(&self) -> bool {
         fs::read_dir(self.root.path()).expect("the root").next().is_none()
     }
 
-    /// A container that runs in the foreground.
+    /// Starts a container in the foreground.
     pub(crate) fn running(&self, bundle: &Bundle) -> Child {
         bundle.write();
         let mut command = self.command("run");
@@ -240,13 +239,13 @@ impl Runtime {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the runtime")
     }
 
-    /// A verb that goes on beside the test.
+    /// Starts a verb that runs in parallel with the test.
     pub(crate) fn spawn(&self, verb: &str, arguments: &[&str], stdout: Stdio) -> Child {
         let mut command = self.command(verb);
         command.args(arguments).stdin(Stdio::null()).stdout(stdout).spawn().expect("the runtime")
     }
 
-    /// The same with more options, and streams that the caller chooses.
+    /// Like `running`, with more options and streams that the caller chooses.
     pub(crate) fn running_with(&self, bundle: &Bundle, options: &[&str], streams: [Stdio; 3]) -> Child {
         bundle.write();
         let mut command = self.command("run");
@@ -255,7 +254,7 @@ impl Runtime {
         command.stdin(stdin).stdout(stdout).stderr(stderr).spawn().expect("the runtime")
     }
 
-    /// The same, for one that goes on when the runtime is gone.
+    /// Runs a container that continues after the runtime has ended.
     pub(crate) fn run_detached(&self, bundle: &Bundle, options: &[&str]) -> Seen {
         bundle.write();
         let mut command = self.command("run");
@@ -263,7 +262,7 @@ impl Runtime {
         self.detached(command)
     }
 
-    /// Output through files: the container keeps what it is given for longer than the runtime lives.
+    /// Runs a command with its output in files: a container may keep its streams for longer than the runtime lives.
     pub(crate) fn detached(&self, mut command: Command) -> Seen {
         let (mut out, mut err) =
             (tempfile::tempfile().expect("a file"), tempfile::tempfile().expect("a file"));
@@ -288,11 +287,11 @@ impl Drop for Runtime {
     }
 }
 
-/// What a runtime did.
+/// The output and status of a runtime.
 pub(crate) struct Seen(pub(crate) Output);
 
 impl Seen {
-    /// It succeeded, and this is what it printed.
+    /// Asserts success and returns what was printed.
     #[track_caller]
     pub(crate) fn succeeds(&self) -> String {
         let stderr = String::from_utf8_lossy(&self.0.stderr);
@@ -300,21 +299,21 @@ impl Seen {
         String::from_utf8(self.0.stdout.clone()).expect("text")
     }
 
-    /// It succeeded and printed just this.
+    /// Asserts success and exactly this output.
     #[track_caller]
     pub(crate) fn prints(&self, wanted: &str) {
         let found = self.succeeds();
         assert_eq!(found.trim_end(), wanted.trim_end());
     }
 
-    /// It said this, and perhaps more, on standard error.
+    /// Asserts that standard error contains this text.
     #[track_caller]
     pub(crate) fn says(&self, wanted: &str) {
         let stderr = String::from_utf8_lossy(&self.0.stderr);
         assert!(stderr.contains(wanted), "{stderr}\n{wanted}");
     }
 
-    /// It failed with this code and said this.
+    /// Asserts this exit code, and that standard error contains this text.
     #[track_caller]
     pub(crate) fn fails(&self, code: i32, wanted: &str) {
         let stderr = String::from_utf8_lossy(&self.0.stderr);
@@ -330,7 +329,7 @@ pub(crate) fn until_gone(pid: i32) {
     husk_sys::process::poll_end(husk_sys::Fd::of(&process), None).expect("a poll");
 }
 
-/// Whether a process ends, for one that was killed is still about to. Says no after a time that nothing takes.
+/// Returns whether a process ends within 30 seconds, which a killed process always does.
 pub(crate) fn ends(pid: i32) -> bool {
     let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
     let Ok(process) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) else {
@@ -339,24 +338,24 @@ pub(crate) fn ends(pid: i32) -> bool {
     husk_sys::process::poll_end(husk_sys::Fd::of(&process), Some(30)).expect("a poll")
 }
 
-/// The runtime that is tested.
+/// Returns the runtime under test.
 pub(crate) fn program() -> OsString {
     watch();
     std::env::var_os("RUNTIME_UNDER_TEST").unwrap_or_else(|| env!("CARGO_BIN_EXE_husk").into())
 }
 
-/// Whether that is another one, whose own words are not looked at.
+/// Returns whether the runtime under test is husk. The messages of other runtimes are not checked.
 pub(crate) fn is_husk() -> bool {
     std::env::var_os("RUNTIME_UNDER_TEST").is_none()
 }
 
-/// The guest, which is built as an example beside the tests.
+/// Returns the guest, which is built as an example beside the tests.
 pub(crate) fn guest() -> PathBuf {
     watch();
     Path::new(env!("CARGO_BIN_EXE_husk")).with_file_name("examples").join("guest")
 }
 
-/// Who listens at a socket, as engines do, and is sent a descriptor.
+/// A listener at a socket that receives a descriptor, as engines do.
 pub(crate) struct Receiver {
     directory: TempDir,
     listener: UnixListener,
@@ -374,14 +373,14 @@ impl Receiver {
         self.directory.path().join("socket").to_str().expect("text").to_owned()
     }
 
-    /// What was sent, and the text that came with it.
+    /// Accepts a connection. Returns the descriptor that was sent, and the text with it.
     pub(crate) fn received(&self) -> (OwnedFd, String) {
         let (connection, _) = self.listener.accept().expect("somebody who sends");
         received(&connection)
     }
 }
 
-/// What comes over a connection, and the text that comes with it.
+/// Returns the descriptor that arrives over a connection, and the text with it.
 pub(crate) fn received(connection: &UnixStream) -> (OwnedFd, String) {
     let mut text = [0; 4096];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

@@ -1,15 +1,15 @@
-//! A bundle with something of everything that could be left behind.
+//! A bundle that uses every kind of resource that could be left behind.
 
 use crate::Outcome;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A bundle in a directory of its own.
+/// A bundle in its own directory.
 pub(crate) struct Bundle(PathBuf);
 
 impl Bundle {
-    /// One that runs the guest with these words.
+    /// Creates a bundle that runs the guest with these words.
     pub(crate) fn new(directory: &Path, guest: &Path, words: &[&str]) -> Outcome<Self> {
         fs::create_dir_all(directory.join("rootfs"))?;
         fs::copy(guest, directory.join("rootfs/guest"))?;
@@ -22,7 +22,7 @@ impl Bundle {
     }
 }
 
-/// Whether there are controllers: version 2 may be without.
+/// Returns whether the controllers are available, which version 2 may lack.
 fn can_limit() -> bool {
     match fs::read_to_string("/sys/fs/cgroup/cgroup.controllers") {
         Ok(controllers) => controllers.contains("memory") && controllers.contains("pids"),

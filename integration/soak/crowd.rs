@@ -1,4 +1,4 @@
-//! Many containers alive at once, and what the last of them costs beside the first.
+//! Keeps many containers alive at once, and compares the cost of the last ones with the first.
 
 use crate::left::first_number;
 use crate::{Outcome, Runtime, at_once, wait_for};
@@ -6,7 +6,7 @@ use rustix::process::Pid;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// Begins so many, one after the other, looks at them, and removes them, so many at a time.
+/// Starts `live` containers one after the other, lists them, and removes them, `width` at a time.
 pub(crate) fn crowd(runtime: &Runtime, live: usize, width: usize) -> Outcome<()> {
     let available = || first_number("/proc/meminfo", "MemAvailable:");
     let memory = available()?;
@@ -41,13 +41,13 @@ fn remove(runtime: &Runtime, index: usize, pid: Pid) -> Outcome<()> {
     wait_for(pid)
 }
 
-/// How long it takes to see all containers, and the one that came last.
+/// How long it takes to list all containers, and to query the newest one.
 struct Look {
     list: Duration,
     state: Duration,
 }
 
-/// Both, and that all are seen.
+/// Measures both, and checks that all containers are listed.
 fn look(runtime: &Runtime, live: usize) -> Outcome<Look> {
     let begun = Instant::now();
     let seen = runtime.command("list", &["--quiet"]).stdout(Stdio::piped()).output()?;

@@ -1,4 +1,4 @@
-//! What there is: things that have names, and what the kernel counts.
+//! Lists resources: those with names, and those that the kernel only counts.
 
 use crate::Outcome;
 use rustix::process::Pid;
@@ -7,14 +7,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long the kernel may take to let go of a keyring that nobody has any more.
+/// How long the kernel may take to free an unused keyring.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Things, by kind.
+/// Resources, by kind.
 pub(crate) struct Left(Vec<(&'static str, BTreeSet<String>)>);
 
 impl Left {
-    /// What there is of those whose names begin so, in these places, and of the container with this process.
+    /// Lists all processes and mounts, our descriptors, files in these directories, and cgroups and keyrings whose
+    /// names contain `name`. With `inside`, also lists mounts and descriptors of that container.
     pub(crate) fn find(name: &str, places: &[&Path], inside: Option<Pid>) -> Outcome<Self> {
         let mut kinds = vec![
             ("processes", processes()?),
@@ -32,7 +33,7 @@ impl Left {
         Ok(Self(kinds))
     }
 
-    /// Shows how many of each there were and are, and returns those that are new.
+    /// Prints the numbers of each kind before and after. Returns the new resources.
     pub(crate) fn show(&self, after: &Self) -> Vec<String> {
         let mut new = Vec::new();
         for ((kind, before), (_, after)) in self.0.iter().zip(&after.0) {
@@ -43,7 +44,7 @@ impl Left {
     }
 }
 
-/// All processes but ourselves, with what they run.
+/// Returns all processes except ourselves, with name, umask and state.
 fn processes() -> Outcome<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     for entry in fs::read_dir("/proc")? {
@@ -51,7 +52,7 @@ fn processes() -> Outcome<BTreeSet<String>> {
         if name == "1" || !name.bytes().all(|byte| byte.is_ascii_digit()) {
             continue;
         }
-        // It may be gone by now.
+        // The process may have ended.
         let Ok(status) = fs::read_to_string(format!("/proc/{name}/status")) else { continue };
         let words: Vec<_> = status.lines().take(3).map(|line| line.replace('\t', " ")).collect();
         found.insert(format!("{name} {}", words.join(" ")));
@@ -63,7 +64,7 @@ fn lines(file: &Path) -> Outcome<BTreeSet<String>> {
     Ok(fs::read_to_string(file)?.lines().map(str::to_owned).collect())
 }
 
-/// Every cgroup of ours, in every tree.
+/// Returns every cgroup of our containers, in every hierarchy.
 fn cgroups(name: &str) -> Outcome<BTreeSet<String>> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let trees = mounts.lines().filter(|line| line.contains(" - cgroup"));
@@ -72,10 +73,10 @@ fn cgroups(name: &str) -> Outcome<BTreeSet<String>> {
     Ok(trees.flat_map(|tree| below(Path::new(tree), &is_ours)).collect())
 }
 
-/// What there is in a directory and below it, of what is wanted.
+/// Returns all wanted paths below a directory.
 fn below(directory: &Path, is_wanted: &dyn Fn(&Path) -> bool) -> Vec<String> {
     let mut found = Vec::new();
-    // Somebody else's may be gone by now.
+    // Other programs may remove their directories meanwhile.
     for path in fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()) {
         if is_wanted(&path) {
             found.push(path.display().to_string());
@@ -87,7 +88,7 @@ fn below(directory: &Path, is_wanted: &dyn Fn(&Path) -> bool) -> Vec<String> {
     found
 }
 
-/// Open descriptors, without the one that looks at them.
+/// Returns open descriptors, except the one that reads the directory.
 fn descriptors(directory: &Path) -> Outcome<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     for entry in fs::read_dir(directory)? {
@@ -100,13 +101,13 @@ fn descriptors(directory: &Path) -> Outcome<BTreeSet<String>> {
     Ok(found)
 }
 
-/// Session keyrings of containers, so many of which are in use. The kernel lets go of one a while after the last
-/// who had it.
+/// Returns the session keyrings of containers, waiting until at most `in_use` remain. The kernel frees a keyring a
+/// while after its last user has ended.
 fn keyrings(name: &str, in_use: usize) -> Outcome<BTreeSet<String>> {
     let end = Instant::now() + PATIENCE;
     loop {
         let keys = lines(Path::new("/proc/keys"))?;
-        // Its number and its name; between them stands, among others, how often it is used.
+        // Keeps number and name. The fields between them include the usage count, which changes.
         let ours = keys.iter().filter(|line| line.contains(name)).filter_map(|line| {
             let mut words = line.split_whitespace();
             Some(format!("{} {}", words.next()?, words.nth(7)?))
@@ -119,7 +120,7 @@ fn keyrings(name: &str, in_use: usize) -> Outcome<BTreeSet<String>> {
     }
 }
 
-/// What the kernel counts for everybody on the machine.
+/// Counters of the kernel for the whole machine.
 pub(crate) struct Count(Vec<(String, u64)>);
 
 impl Count {
@@ -134,7 +135,7 @@ impl Count {
             counts.push((format!("{name} objects"), first_number("/proc/slabinfo", name)?));
         }
         for name in ["memory", "cpu"] {
-            // Of them the third column: those that are removed and not yet forgotten, too.
+            // The third column, which also counts cgroups that are removed but not yet freed.
             let text = fs::read_to_string("/proc/cgroups")?;
             let line = text.lines().find(|line| line.split_whitespace().next() == Some(name));
             let count = line.and_then(|line| line.split_whitespace().nth(2)?.parse().ok());
@@ -153,7 +154,7 @@ impl Count {
     }
 }
 
-/// The first number of the line that begins so; none where the machine has no such file.
+/// Returns the first number of the line with this prefix; 0 if the file or line is missing.
 pub(crate) fn first_number(file: &str, begin: &str) -> Outcome<u64> {
     let text = fs::read_to_string(file).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(begin)).unwrap_or("0");

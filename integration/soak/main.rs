@@ -1,10 +1,10 @@
-//! Many containers, many at a time, and what is left of them: `soak CYCLES WIDTH EXECS LIVE`.
+//! Runs many containers, many at a time, and reports what they leave behind: `soak CYCLES WIDTH EXECS LIVE`.
 //!
-//! It is the first process of a pid namespace and has mounts of its own: a process, a mount or a file below `/run` that is
-//! there in the end can only have been left behind. Cgroups and keyrings are everybody's; those of its containers are known
-//! by their names. What the kernel counts for the whole machine is shown, and not judged.
+//! It is the first process of a pid namespace and has its own mounts. So a process, a mount or a file below `/run` that
+//! exists at the end must have been left behind. Cgroups and keyrings are global; those of its containers are
+//! recognized by their names. Counters of the whole machine are printed, but do not decide the result.
 //!
-//! `RUNTIME_UNDER_TEST` names another runtime than the husk that was built beside it.
+//! `RUNTIME_UNDER_TEST` names another runtime than the husk built beside it.
 
 #![expect(clippy::disallowed_macros, reason = "a run that cannot print its results may fail")]
 
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The same once more, as the first process of a pid namespace.
+/// Runs this program again as the first process of a pid namespace.
 fn apart() -> Outcome<bool> {
     let mut command = husk_spawn::Command::new("/proc/self/exe");
     command.args(env::args_os().skip(1)).new_namespaces(Namespaces::PID | Namespaces::MOUNT);
@@ -61,7 +61,7 @@ fn soak() -> Outcome<bool> {
     let runtime = Runtime::new()?;
     mount("tmpfs", "/run", "tmpfs", MountFlags::empty(), None)?;
 
-    // Once, so that what is made once is there.
+    // Two cycles first, so that everything that is created only once exists.
     runtime.cycle("first")?;
     runtime.cycle("second")?;
     let nothing_stayed = runtime.compare(&format!("{cycles} containers, {width} at a time"), None, || {
@@ -81,7 +81,7 @@ fn soak() -> Outcome<bool> {
     Ok(nothing_stayed && nobody_stayed && nothing_came)
 }
 
-/// Does it for each number below `count`, in so many threads.
+/// Calls `each` for each number below `count`, in `width` threads.
 fn at_once(count: usize, width: usize, each: impl Fn(usize) -> Outcome<()> + Sync) -> Outcome<()> {
     let next = AtomicUsize::new(0);
     let work = || {
@@ -98,15 +98,15 @@ fn at_once(count: usize, width: usize, each: impl Fn(usize) -> Outcome<()> + Syn
     })
 }
 
-/// What is tested, and where its containers are.
+/// The runtime under test and its directory.
 struct Runtime {
     program: OsString,
     directory: TempDir,
-    /// What the names of its containers begin with, which nobody else's do.
+    /// A unique prefix of its containers' names.
     name: String,
-    /// One whose program ends.
+    /// A bundle whose program ends by itself.
     ending: Bundle,
-    /// One whose program has to be ended.
+    /// A bundle whose program must be killed.
     lasting: Bundle,
 }
 
@@ -141,7 +141,7 @@ impl Runtime {
         if status.success() { Ok(()) } else { Err(format!("{verb} {words:?}: {status}").into()) }
     }
 
-    /// A container that has begun, and its process.
+    /// Creates and starts a container. Returns its first process.
     fn begin(&self, bundle: &Bundle, name: &str) -> Outcome<Pid> {
         let (id, file) = (self.id(name), self.directory.path().join(name));
         let (bundle, path) = (bundle.path().to_string_lossy(), file.to_string_lossy());
@@ -150,11 +150,11 @@ impl Runtime {
         pid_in(&file)
     }
 
-    /// A container from its beginning to its end: to its own, or before that.
+    /// Runs a container until it ends by itself or is killed.
     fn cycle(&self, name: &str) -> Outcome<()> {
         let id = self.id(name);
         if name.ends_with(|last: char| "02468t".contains(last)) {
-            // Its process has become ours to wait for, as it becomes that of a machine's first process.
+            // As process 1 we adopt its process and must reap it.
             wait_for(self.begin(&self.ending, name)?)?;
             self.call("delete", &[&id])
         } else {
@@ -164,7 +164,7 @@ impl Runtime {
         }
     }
 
-    /// One more process in a container: waited for, or left alone.
+    /// Runs another process in a container, in the foreground or detached.
     fn exec(&self, name: &str, index: usize) -> Outcome<()> {
         let id = self.id(name);
         if index.is_multiple_of(2) {
@@ -177,7 +177,7 @@ impl Runtime {
         wait_for(pid_in(&file)?)
     }
 
-    /// Whether everything is as before afterwards. If not, it is said what stayed.
+    /// Returns whether nothing is left after `work`. Prints what is left.
     fn compare(&self, title: &str, inside: Option<Pid>, work: impl FnOnce() -> Outcome<()>) -> Outcome<bool> {
         let places = [Path::new("/run"), self.directory.path()];
         let look = || -> Outcome<_> { Ok((Left::find(&self.name, &places, inside)?, Count::all()?)) };
@@ -196,7 +196,7 @@ impl Runtime {
     }
 }
 
-/// After an error: what is left of a machine that others use is not to be more than the error itself.
+/// Deletes the containers that remain after an error, because others use the machine too.
 impl Drop for Runtime {
     fn drop(&mut self) {
         for entry in fs::read_dir(self.directory.path().join("state")).into_iter().flatten().flatten() {
@@ -207,7 +207,7 @@ impl Drop for Runtime {
     }
 }
 
-/// The process that a file names, which is read once.
+/// Returns the pid in a file, and removes the file.
 fn pid_in(file: &Path) -> Outcome<Pid> {
     let pid = fs::read_to_string(file)?.parse()?;
     fs::remove_file(file)?;

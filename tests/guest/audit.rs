@@ -1,4 +1,4 @@
-//! All that a process has from whoever made it, a line each.
+//! Lists everything that a process inherits from its creator, one item a line.
 
 use husk_sys::keyring::{Key, keyctl_describe};
 use rustix::process::{child_subreaper, dumpable_behavior, parent_process_death_signal};
@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 
-/// Those lines of /proc/self/status that are of a process and not of what it does.
+/// The lines of /proc/self/status that describe the process itself and not its activity.
 const STATUS: [&str; 21] = [
     "Umask",
     "PPid",
@@ -37,7 +37,7 @@ const STATUS: [&str; 21] = [
     "Seccomp",
 ];
 
-/// Fields of /proc/self/stat behind the name in parentheses (proc_pid_stat(5)).
+/// Fields of /proc/self/stat after the name in parentheses (proc_pid_stat(5)).
 const STAT: [(&str, usize); 5] =
     [("tty", 7), ("exit-signal", 38), ("rt-priority", 40), ("policy", 41), ("nice", 19)];
 
@@ -78,7 +78,7 @@ pub(crate) fn audit() -> Result<String, Box<dyn Error>> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     let fields: Vec<_> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
     for (name, number) in STAT {
-        // The first of them is the third of all.
+        // The first field after the name is field 3.
         say(name, fields.get(number - 3).unwrap_or(&"none"))?;
     }
     for file in FILES {
@@ -110,7 +110,7 @@ pub(crate) fn audit() -> Result<String, Box<dyn Error>> {
     Ok(text)
 }
 
-/// What a descriptor is, without a number that is another each time.
+/// Returns the kind of a descriptor, without numbers that differ each time.
 fn kind(target: &OsStr) -> String {
     let target = String::from_utf8_lossy(target.as_bytes());
     target.split('[').next().unwrap_or_default().trim_end_matches(':').to_owned()

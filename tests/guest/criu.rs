@@ -1,8 +1,9 @@
-//! A stand-in for CRIU, which few machines have: it hears what it is asked in CRIU's protocol, writes it down, and does
-//! what little of it shows from outside. Written from the protocol (criu, images/rpc.proto), of which it checks the form.
+//! A stand-in for CRIU, which few machines have. It records requests in CRIU's protocol and imitates their few effects
+//! that are visible from outside. It is written from the protocol (criu, images/rpc.proto), and checks that messages
+//! conform to it.
 //!
-//! `STAND_IN` names the directory where it writes; a file `version` or `lacks` there is what it says of itself. Where
-//! there is a fifo `hangs`, a restore writes a byte to it and never ends.
+//! `STAND_IN` names the directory for its records. A file `version` or `lacks` there determines what it reports about
+//! itself. If there is a fifo `hangs`, a restore writes a byte to it and never ends.
 
 #[path = "../../crates/runtime/src/criu/wire.rs"]
 mod wire;
@@ -24,10 +25,10 @@ const NOTIFY: i32 = 6;
 const FEATURE_CHECK: i32 = 9;
 const VERSION: i32 = 10;
 
-/// Fields that are messages: the options, and what of them is a pair or a list of more.
+/// Fields that are messages: the options, and those of them that hold a pair or a list.
 const MESSAGES: [&str; 7] = ["2", "5", "2.11", "2.23", "2.25", "2.27", "2.39"];
 
-/// A request as text: a line a field.
+/// A request as text, one field a line.
 #[derive(Default)]
 struct Told(String);
 
@@ -70,7 +71,7 @@ fn hear() -> Result<Told, Box<dyn Error>> {
     Ok(told)
 }
 
-/// An answer, to which more may be added.
+/// Returns an answer, to which more fields may be added.
 fn answer(kind: i32, success: bool) -> Message {
     let mut answer = Message::default();
     answer.number(1, kind).flag(2, success);
@@ -82,7 +83,7 @@ fn say(message: &Message) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Tells where it is, and waits to be told to go on.
+/// Reports a stage and waits for permission to continue.
 fn notify(script: &str, pid: i32) -> Result<(), Box<dyn Error>> {
     let mut about = Message::default();
     about.bytes(1, script).number(2, pid);
@@ -94,7 +95,7 @@ fn notify(script: &str, pid: i32) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Serves one request.
+/// Serves one request and returns the exit code.
 pub(crate) fn serve() -> Result<u8, Box<dyn Error>> {
     let told = hear()?;
     let kind = told.number("1").ok_or("no kind")?;
@@ -126,12 +127,12 @@ pub(crate) fn serve() -> Result<u8, Box<dyn Error>> {
         }
         PRE_DUMP => {
             say(&answer(kind, true))?;
-            // There could be another.
+            // The caller may send another request.
             hear()?;
             return Ok(1);
         }
         RESTORE => {
-            // The log is where it is told to be among the descriptors of who asks.
+            // The request names the log's directory by a descriptor of our parent.
             let directory = told.find("2.17").or(told.find("2.1")).ok_or("no directory")?;
             let parent = rustix::process::getppid().ok_or("no parent")?;
             let log = format!("/proc/{parent}/fd/{directory}/{}", told.find("2.10").ok_or("no log")?);
@@ -141,7 +142,7 @@ pub(crate) fn serve() -> Result<u8, Box<dyn Error>> {
             notify("setup-namespaces", std::process::id().cast_signed())?;
             let hangs = place("hangs")?;
             if hangs.exists() {
-                // As one that waits for the other end of a fifo among the images.
+                // Like a CRIU that waits for the other end of a fifo among the images.
                 fs::write(hangs, "x")?;
                 loop {
                     std::thread::park();

@@ -1,5 +1,5 @@
-//! What runs inside the containers of tests: one static program instead of a shell and its tools, so
-//! that a test says exactly what is looked at and needs no image.
+//! The program inside the containers of tests. It replaces a shell and its tools, so that a test states exactly what it
+//! examines and needs no image.
 
 #![expect(clippy::disallowed_macros, reason = "a guest that cannot print fails its test")]
 
@@ -43,7 +43,7 @@ fn watch() -> Result<(), Box<dyn Error>> {
                 continue;
             }
             let mut found = Vec::new();
-            // It may be gone at any moment.
+            // The process may end at any moment.
             for line in fs::read_to_string(format!("/proc/{name}/status")).unwrap_or_default().lines() {
                 let (field, value) = line.split_once(":\t").unwrap_or_default();
                 if ["Uid", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"].contains(&field) {
@@ -53,7 +53,7 @@ fn watch() -> Result<(), Box<dyn Error>> {
             for fd in fs::read_dir(format!("/proc/{name}/fd")).into_iter().flatten().flatten() {
                 let number: u32 = fd.file_name().to_string_lossy().parse()?;
                 let target = fs::read_link(fd.path()).unwrap_or_default();
-                // Its program, once it has begun, looks at its own map.
+                // A program that has just started reads its own map.
                 let is_own_map = target == std::path::Path::new(&format!("/proc/{name}/maps"));
                 if number > 2 && target.is_absolute() && !is_own_map {
                     found.push(format!("fd {}", target.display()));
@@ -70,9 +70,9 @@ fn watch() -> Result<(), Box<dyn Error>> {
 
 fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
     match words {
-        // Ends with this code.
+        // Exits with this code.
         ["exit", code] => return Ok(code.parse()?),
-        // Says that it has begun, and runs until it is killed.
+        // Prints that it has begun, and runs until it is killed.
         ["wait"] => {
             println!("begun");
             std::io::stdin().read_to_end(&mut Vec::new())?;
@@ -80,7 +80,7 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
                 std::thread::park();
             }
         }
-        // Says that it has begun, and ends with 42 when it gets this signal.
+        // Prints that it has begun, and exits with 42 when it receives this signal.
         ["until", signal] => {
             let signal = SignalSet::EMPTY.with(named(signal)?);
             rt_sigprocmask(signal)?;
@@ -88,16 +88,16 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
             rt_sigwait(signal)?;
             return Ok(42);
         }
-        // Says each line that it hears again, with its number, and ends with 42.
+        // Echoes each line of its input with its number, and exits with 42.
         ["echo"] => {
             for (number, line) in std::io::stdin().lines().enumerate() {
                 println!("{number} {}", line?);
             }
             return Ok(42);
         }
-        // Stands in for CRIU.
+        // Acts as CRIU.
         ["swrk", "3"] => return criu::serve(),
-        // For each standard stream whether it is of a mount that is ours.
+        // Prints for each standard stream whether its mount is in this mount namespace.
         ["streams"] => {
             let mounts = fs::read_to_string("/proc/self/mountinfo")?;
             for stream in 0..3 {
@@ -108,11 +108,12 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
                 println!("{}", if is_ours { "ours" } else { "another's" });
             }
         }
-        // Starts a child that starts another, and says whose the latter is when the former has ended.
+        // Starts a child that starts a grandchild. Prints which process adopts the grandchild after the child has
+        // ended.
         ["orphan"] => return orphan(),
         ["orphan", "between"] => {
             let mut last = std::process::Command::new("/guest");
-            // Who waits for our output is not to wait for it.
+            // A process that waits for the end of our output must not wait for this child.
             last.args(["orphan", "last"])
                 .stdout(std::process::Stdio::null())
                 .stderr(std::process::Stdio::null());
@@ -121,7 +122,7 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
         ["orphan", "last"] => {
             std::io::stdin().read_to_end(&mut Vec::new())?;
         }
-        // Says each of these words to who wants to hear how it is, and then waits.
+        // Sends each of these words to `NOTIFY_SOCKET`, and waits for the end of its input.
         ["notify", words @ ..] => {
             let socket = std::os::unix::net::UnixDatagram::unbound()?;
             socket.connect(env::var_os("NOTIFY_SOCKET").ok_or("nobody wants to hear")?)?;
@@ -131,9 +132,9 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
             std::io::stdin().read_to_end(&mut Vec::new())?;
         }
         ["tty", words @ ..] => return terminal::look(words),
-        // Whether somebody answers at an address: a port of this machine, or the name of an abstract socket.
+        // Connects to an address: a port of this machine, or the name of an abstract socket.
         ["connect", address] => network::connect(address)?,
-        // Listens at a port, says so, and connects to itself; then waits for the end of its input.
+        // Listens on a port, connects to itself and prints that. Then waits for the end of its input.
         ["listen", port] => network::listen(port)?,
         ["cat", file] => print!("{}", fs::read_to_string(file)?),
         ["write", file] => fs::write(file, "written")?,
@@ -144,36 +145,36 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
             names.iter().for_each(|name| println!("{}", name.display()));
         }
         ["read-link", path] => println!("{}", fs::read_link(path)?.display()),
-        // The namespaces it is in, by the names of /proc/self/ns.
+        // Prints its namespaces, by the names in /proc/self/ns.
         ["namespaces"] => {
             for name in ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time"] {
                 println!("{}", fs::read_link(format!("/proc/self/ns/{name}"))?.display());
             }
         }
-        // What may be known of every other process in the pid namespace, each thing once, for ever.
+        // Prints what it can learn about each other process in the pid namespace: each fact once, for ever.
         ["watch"] => watch()?,
-        // What may be had of every other process in the pid namespace, each thing once, for ever.
+        // Prints what it can access of each other process in the pid namespace: each item once, for ever.
         ["spy"] => spy::look()?,
-        // Which memory of the runtime can be had, of the newest processes and the first, for ever.
+        // Searches the newest processes and the first one for memory of the runtime, for ever.
         ["prowl", address, bytes] => prowl::look(address, bytes)?,
-        // The same of the first process, once.
+        // Searches only the first process, once.
         ["prowl", "first", address, bytes] => return prowl::look_at_first(address, bytes),
-        // Which secrets of the runtime's caller are in the memory of the first process.
+        // Prints the secrets of the runtime's caller in the memory of the first process.
         ["prowl", "all"] => return prowl::read_first(),
-        // All that it has from whoever made it, into a file.
+        // Writes everything that it inherits from its creator to a file.
         ["audit", file] => {
             let found = audit::audit()?;
             fs::write(file, found)?;
         }
         ["cwd"] => println!("{}", env::current_dir()?.display()),
         ["env"] => env::vars().for_each(|(name, value)| println!("{name}={value}")),
-        // One line of /proc/self/status.
+        // Prints one line of /proc/self/status.
         ["status", name] => {
             let status = fs::read_to_string("/proc/self/status")?;
             let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"));
             println!("{}", line.ok_or("no such line")?);
         }
-        // Where something is mounted and with which options.
+        // Prints type and options of the mounts at a mount point.
         ["mount", target] => {
             let mounts = fs::read_to_string("/proc/self/mounts")?;
             for line in mounts.lines() {
@@ -183,14 +184,14 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
                 }
             }
         }
-        // Adds a line to a file: the first words, and what a hook finds around it.
+        // Appends a line to a file: a name, and the surroundings of a hook.
         ["hook", name, file] => {
             let mut told = String::new();
             std::io::stdin().read_to_string(&mut told)?;
             let line = format!("{}\n", surroundings(name, &told)?);
             std::io::Write::write_all(&mut fs::OpenOptions::new().append(true).open(file)?, line.as_bytes())?;
         }
-        // Says something and ends with this code.
+        // Prints words to standard output and standard error.
         ["say", words, error] => {
             println!("{words}");
             eprintln!("{error}");
@@ -200,9 +201,9 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
             eprintln!("err {words}");
             return Ok(code.parse()?);
         }
-        // Leaves a process behind that has its standard streams and waits for somebody to open a fifo.
+        // Leaves a process that holds our standard streams and waits until a fifo is opened.
         ["leave", fifo] => drop(std::process::Command::new("/proc/self/exe").args(["cat", fifo]).spawn()?),
-        // Starts a process that never ends, adds its pid to a file, and never ends either.
+        // Starts a process that never ends, writes its pid to a file, and never ends either.
         ["leave-hanging", file] => {
             let left = std::process::Command::new("/proc/self/exe").arg("hang").spawn()?;
             fs::write(file, left.id().to_string())?;
@@ -210,18 +211,18 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
                 std::thread::park();
             }
         }
-        // Writes a byte to a fifo, which says that it has begun, and never ends.
+        // Writes a byte to a fifo to show that it has begun, and never ends.
         ["hang-at", fifo] => {
             fs::write(fifo, "x")?;
             loop {
                 std::thread::park();
             }
         }
-        // Stops a process that is on its way into the container, and says so.
+        // Stops a process that is joining the container, and reports that.
         ["stop-comer"] => spy::stop_comer()?,
-        // Holds a socket that nobody reads and that is full.
+        // Holds a socket that is full and that no process reads.
         ["full-socket"] => spy::hold_full_socket()?,
-        // Starts this many processes that never end, and says how many came.
+        // Starts this many processes that never end, and prints how many were started.
         ["crowd", count] => {
             let (mut here, count) = (0, count.parse::<u32>()?);
             while here < count {
@@ -233,18 +234,18 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
             }
             println!("{here}");
         }
-        // Takes all memory there is.
+        // Allocates memory until there is none.
         ["eat"] => {
             let mut eaten = Vec::new();
             loop {
                 eaten.push(std::hint::black_box(vec![1_u8; 1 << 20]));
             }
         }
-        // Never ends, whatever becomes of its input.
+        // Never ends, even when its input does.
         ["hang"] => loop {
             std::thread::park();
         },
-        // Never rests.
+        // Spins for ever.
         ["spin"] => loop {
             std::hint::spin_loop();
         },
@@ -252,7 +253,7 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
         ["kill-parent"] => {
             let parent = rustix::process::getppid().ok_or("no parent")?;
             rustix::process::kill_process(parent, rustix::process::Signal::KILL)?;
-            // Our end is bound to its end.
+            // We are killed together with it.
             loop {
                 std::thread::park();
             }
@@ -267,14 +268,14 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
             use std::os::unix::fs::MetadataExt;
             println!("{}", fs::metadata(path)?.uid());
         }
-        // Tries to take a file from its owner.
+        // Tries to change owner or permissions of a file.
         ["seize", path] => {
             use std::os::unix::fs::{PermissionsExt, chown};
             let given = chown(path, Some(1000), None).is_ok();
             let closed = fs::set_permissions(path, fs::Permissions::from_mode(0o600)).is_ok();
             println!("{}", if given || closed { "seized" } else { "refused" });
         }
-        // What hears of mounts below a mount: its optional fields.
+        // Prints how mounts below a mount point propagate: the optional fields.
         ["propagation", target] => {
             let mounts = fs::read_to_string("/proc/self/mountinfo")?;
             for line in mounts.lines() {
@@ -286,22 +287,22 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
                 }
             }
         }
-        // How long a file is.
+        // Prints the length of a file.
         ["length", path] => println!("{}", fs::metadata(path)?.len()),
-        // Some of a file, from a place in it.
+        // Prints part of a file, from an offset.
         ["read-at", path, place, length] => {
             use std::os::unix::fs::FileExt;
             let mut bytes = vec![0; length.parse()?];
             fs::File::open(path)?.read_exact_at(&mut bytes, place.parse()?)?;
             println!("{}", String::from_utf8(bytes)?);
         }
-        // Permissions, owner and group of what is there itself.
+        // Prints permissions, owner and group of a path, without following a symlink.
         ["stat", path] => {
             use std::os::unix::fs::MetadataExt;
             let metadata = fs::symlink_metadata(path)?;
             println!("{:o} {} {}", metadata.mode() & 0o7777, metadata.uid(), metadata.gid());
         }
-        // Does the rest in namespaces of its own, where it is root.
+        // Runs the remaining words in its own namespaces, in which it is root.
         ["nested", rest @ ..] => {
             let me = [IdMap { inside: 0, outside: 0, count: 1 }];
             let namespaces = Namespaces::USER | Namespaces::MOUNT | Namespaces::PID;
@@ -309,13 +310,13 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
             nested.args(rest).new_namespaces(namespaces).uid_map(&me).gid_map(&me);
             return Ok(nested.status()?.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX));
         }
-        // Takes a mount away.
+        // Detaches a mount.
         ["umount", path] => rustix::mount::unmount(*path, rustix::mount::UnmountFlags::DETACH)?,
         // Mounts a new file system.
         ["mount-new", fstype, path] => {
             rustix::mount::mount(*fstype, *path, *fstype, rustix::mount::MountFlags::empty(), None)?;
         }
-        // Takes away what an outer user namespace has locked.
+        // Tries to remove mount flags that an outer user namespace has locked.
         ["remount-dev", path] => {
             rustix::mount::mount_remount(*path, rustix::mount::MountFlags::BIND, "")?;
         }
@@ -328,7 +329,7 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
     Ok(0)
 }
 
-/// What a hook finds around it.
+/// Returns the surroundings of a hook.
 fn surroundings(name: &str, told: &str) -> Result<serde_json::Value, Box<dyn Error>> {
     let names = |directory| -> Result<Vec<String>, std::io::Error> {
         let mut names = fs::read_dir(directory)?
@@ -358,7 +359,7 @@ fn surroundings(name: &str, told: &str) -> Result<serde_json::Value, Box<dyn Err
     }))
 }
 
-/// A signal by its name.
+/// Returns the signal of this name.
 fn named(name: &str) -> Result<Signal, Box<dyn Error>> {
     let known = [
         ("ABRT", Signal::ABRT),
@@ -373,7 +374,7 @@ fn named(name: &str) -> Result<Signal, Box<dyn Error>> {
     known.iter().find(|(known, _)| *known == name).map(|(_, signal)| *signal).ok_or("no such signal".into())
 }
 
-/// Says whose a process is whose parent has ended, and whether it is waited for.
+/// Prints which process adopts a process whose parent has ended, and whether it is reaped.
 fn orphan() -> Result<u8, Box<dyn Error>> {
     let (reader, keep) = std::io::pipe()?;
     let between = std::process::Command::new("/guest").args(["orphan", "between"]).stdin(reader).output()?;

@@ -1,8 +1,8 @@
-//! A process that looks for the runtime's memory in every process that it can see.
+//! Searches every visible process for the runtime's memory.
 //!
-//! It never stops anybody: it is for a pid namespace in which others live, too. What it opens it identifies by what
-//! the memory holds, not by names, because a process may become another program at any moment: a descriptor of
-//! `/proc/PID/mem` stays with the memory that it was opened for.
+//! It never stops a process, because it runs in pid namespaces with other processes. It identifies a process by the
+//! content of its memory, not by names, because a process may exec at any moment. A descriptor of `/proc/PID/mem` still
+//! refers to the memory that was there when it was opened.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::error::Error;
@@ -10,20 +10,20 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
 
-/// The variable that only the runtime's caller has set.
+/// The variable that only the runtime's caller sets.
 const SECRET: &str = "PROWLED_FOR=";
 
-/// How many of the newest processes are looked at in each round.
+/// How many of the newest processes are examined in each round.
 const NEWEST: usize = 8;
 
-/// Where the runtime's program has which bytes: `ADDRESS` and hexadecimal digits.
+/// Parses an address in the runtime's program and the bytes there, in hexadecimal digits.
 fn mark(address: &str, digits: &str) -> Result<(u64, Vec<u8>), Box<dyn Error>> {
     let digit = |pair: &[u8]| Ok(u8::from_str_radix(std::str::from_utf8(pair)?, 16)?);
     let bytes = digits.as_bytes().chunks(2).map(digit).collect::<Result<Vec<u8>, Box<dyn Error>>>()?;
     Ok((u64::from_str_radix(address, 16)?, bytes))
 }
 
-/// Looks once, at the first process alone, and fails if it has something.
+/// Examines only the first process, once. Fails if it finds memory or secrets.
 pub(crate) fn look_at_first(address: &str, digits: &str) -> Result<u8, Box<dyn Error>> {
     let (address, bytes) = mark(address, digits)?;
     let had = had_of(1, address, &bytes);
@@ -31,14 +31,14 @@ pub(crate) fn look_at_first(address: &str, digits: &str) -> Result<u8, Box<dyn E
     Ok(if had.is_empty() { 0 } else { 3 })
 }
 
-/// Reads all memory of the first process, which has to be possible, and fails if a secret is in it.
+/// Reads all memory of the first process, which must be possible. Fails if it contains a secret.
 pub(crate) fn read_first() -> Result<u8, Box<dyn Error>> {
     let memory = File::open("/proc/1/mem")?;
     let mut had: BTreeSet<String> = secrets(&fs::read("/proc/1/environ")?).collect();
     let mut mappings = 0;
     for line in fs::read_to_string("/proc/1/maps")?.lines() {
         let (addresses, rest) = line.split_once(' ').ok_or("a line of another form")?;
-        // The kernel lets nobody read these.
+        // The kernel does not allow reading these.
         if rest.ends_with("[vvar]") || rest.ends_with("[vvar_vclock]") || rest.ends_with("[vsyscall]") {
             continue;
         }
@@ -56,7 +56,7 @@ pub(crate) fn read_first() -> Result<u8, Box<dyn Error>> {
     Ok(if had.is_empty() { 0 } else { 3 })
 }
 
-/// What stands behind each name of the secret.
+/// Returns the value after each occurrence of the secret's name.
 fn secrets(bytes: &[u8]) -> impl Iterator<Item = String> {
     let places = (0..bytes.len()).filter(|start| bytes[*start..].starts_with(SECRET.as_bytes()));
     places.map(|start| {
@@ -66,14 +66,14 @@ fn secrets(bytes: &[u8]) -> impl Iterator<Item = String> {
     })
 }
 
-/// Looks at the newest processes and the first, for ever.
+/// Examines the newest processes and the first one, for ever.
 pub(crate) fn look(address: &str, digits: &str) -> Result<(), Box<dyn Error>> {
     let (address, bytes) = mark(address, digits)?;
     let own = i64::from(std::process::id());
     let (mut told, mut newest, mut last) = (BTreeSet::new(), VecDeque::new(), own);
     println!("begun");
     loop {
-        // The pid that was given last: reading all of /proc takes longer than a process needs to begin.
+        // The newest pid: reading all of /proc takes longer than a process needs to start.
         let load = fs::read_to_string("/proc/loadavg")?;
         let latest = load.split_whitespace().last().ok_or("no last pid")?.parse()?;
         if latest < last {
@@ -93,7 +93,7 @@ pub(crate) fn look(address: &str, digits: &str) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// What is had of one process.
+/// Returns what can be accessed of one process.
 fn had_of(pid: i64, address: u64, bytes: &[u8]) -> Vec<String> {
     let mut had = Vec::new();
     if let Ok(memory) = File::options().read(true).write(true).open(format!("/proc/{pid}/mem")) {

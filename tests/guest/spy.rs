@@ -1,9 +1,9 @@
-//! What a process may have of those around it, for as long as it lives.
+//! Determines, for as long as it lives, what a process can access of those around it.
 //!
-//! It asks for what tells by itself whose it is, so that nothing depends on when it was had: a process that becomes a
-//! program while it is looked at is that program from one moment to the next. Opening `mem` and `pidfd_getfd` are
-//! allowed to whoever may attach as a debugger, and to nobody else (ptrace(2), `PTRACE_MODE_ATTACH`); the rest asks
-//! for less. Into a socket that is had it speaks: whoever is at the other end takes it for the process.
+//! Each item that it asks for identifies its own process, so the time of access does not matter. A process may exec
+//! while it is examined. Opening `mem` and `pidfd_getfd` need the permission to attach as a debugger (ptrace(2),
+//! `PTRACE_MODE_ATTACH`); the rest needs less. It writes to each socket that it obtains: the peer takes it for the
+//! process.
 
 use rustix::net::SendFlags;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open};
@@ -14,10 +14,10 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 
-/// How a container's process asks for its hooks to be run.
+/// The request of a container's process to run its hooks.
 const HOOKS: u8 = husk_spawn::Request::Hooks as u8;
 
-/// Bytes of this program that no other has where it has them.
+/// Bytes that no other program has at this address.
 static MARK: [u8; 16] = *b"whose is this me";
 
 pub(crate) fn look() -> Result<(), Box<dyn Error>> {
@@ -31,7 +31,7 @@ pub(crate) fn look() -> Result<(), Box<dyn Error>> {
             if name == own || !name.bytes().all(|byte| byte.is_ascii_digit()) {
                 continue;
             }
-            // It is of our user, who may stop it, and then has all the time there is.
+            // The process belongs to our user, so we may stop it and take our time.
             let process = name.parse().ok().and_then(Pid::from_raw);
             let send = |signal| process.is_some_and(|process| kill_process(process, signal).is_ok());
             send(Signal::STOP);
@@ -46,7 +46,7 @@ pub(crate) fn look() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// What is had of one process. It may be gone, or become another program, at any moment.
+/// Returns what can be accessed of one process. The process may end or exec at any moment.
 fn had_of(name: &str, mark: u64) -> Vec<String> {
     let mut had = vec!["there".to_owned()];
     let pid = name.parse().ok().and_then(Pid::from_raw);
@@ -55,7 +55,7 @@ fn had_of(name: &str, mark: u64) -> Vec<String> {
             if let Ok(fd) = pidfd_getfd(&pidfd, number, PidfdGetfdFlags::empty()) {
                 let target = fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
                 if target.as_ref().is_ok_and(|target| target.to_string_lossy().starts_with("socket:")) {
-                    // Nobody may hear it any more, and it may be full: whoever waited here would leave the process stopped.
+                    // The peer may be gone and the socket may be full. Waiting here would leave the process stopped.
                     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
                     rustix::net::send(&fd, &[HOOKS], flags).unwrap_or(0);
                 }
@@ -71,7 +71,7 @@ fn had_of(name: &str, mark: u64) -> Vec<String> {
         match memory.read_exact_at(&mut bytes, mark) {
             Ok(()) if bytes == MARK => had.push("memory of the guest".to_owned()),
             Ok(()) => had.push("memory of another".to_owned()),
-            // Nothing is there yet, or any more.
+            // Nothing is mapped at that address.
             Err(_) => {}
         }
     }
@@ -85,7 +85,7 @@ fn had_of(name: &str, mark: u64) -> Vec<String> {
             had.push(format!("environ {}", String::from_utf8_lossy(variable)));
         }
     }
-    // Where they lead may be told by no name.
+    // The targets cannot be recognized by name.
     let own = |directory: &str| fs::metadata(directory).map(|found| (found.dev(), found.ino())).ok();
     for directory in ["root", "cwd"] {
         let its = own(&format!("/proc/{name}/{directory}/"));
@@ -96,14 +96,14 @@ fn had_of(name: &str, mark: u64) -> Vec<String> {
     for fd in fs::read_dir(format!("/proc/{name}/fd")).into_iter().flatten().flatten() {
         let number = fd.file_name().to_string_lossy().into_owned();
         if !["0", "1", "2"].contains(&&*number) {
-            // One that is closed meanwhile tells nothing.
+            // A descriptor that is closed meanwhile tells nothing.
             had.extend(fs::read_link(fd.path()).ok().and_then(|target| foreign("fd", &target, name)));
         }
     }
     had
 }
 
-/// Stops a process that joins the container before it is its program, says so, and leaves it stopped.
+/// Stops a process that joins the container before it executes its program. Reports that and leaves it stopped.
 pub(crate) fn stop_comer() -> Result<(), Box<dyn Error>> {
     let own = std::process::id().to_string();
     println!("begun");
@@ -117,7 +117,7 @@ pub(crate) fn stop_comer() -> Result<(), Box<dyn Error>> {
             if kill_process(process, Signal::STOP).is_err() {
                 continue;
             }
-            // Only of one that has stopped it is certain what it is.
+            // Only a stopped process can be identified reliably.
             let stat = |name: &str| fs::read_to_string(format!("/proc/{name}/stat")).unwrap_or_default();
             while stat(&name).contains(") R ") {}
             let command = fs::read(format!("/proc/{name}/cmdline")).unwrap_or_default();
@@ -127,13 +127,13 @@ pub(crate) fn stop_comer() -> Result<(), Box<dyn Error>> {
                     std::thread::park();
                 }
             }
-            // It may be gone.
+            // The process may have ended.
             kill_process(process, Signal::CONT).unwrap_or(());
         }
     }
 }
 
-/// Has a socket open that is full, and whose other end nobody reads.
+/// Holds a full socket whose peer never reads.
 pub(crate) fn hold_full_socket() -> Result<(), Box<dyn Error>> {
     let (ours, _theirs) = std::os::unix::net::UnixStream::pair()?;
     while rustix::net::send(&ours, &[0; 4096], SendFlags::DONTWAIT).is_ok() {}
@@ -143,7 +143,7 @@ pub(crate) fn hold_full_socket() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// A descriptor, unless it is the one with which each program of ours looks for its stack when it begins.
+/// Describes a descriptor, unless it is the one with which our programs find their stack at startup.
 fn foreign(how: &str, target: &Path, name: &str) -> Option<String> {
     let own = target == Path::new(&format!("/proc/{name}/maps"));
     (!own).then(|| format!("{how} {}", target.display()))

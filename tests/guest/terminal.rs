@@ -1,4 +1,4 @@
-//! What a program sees of its terminal.
+//! Reports what a program sees of its terminal.
 
 use crate::named;
 use crate::stream::{produce, recognize};
@@ -13,7 +13,7 @@ use std::os::unix::fs::MetadataExt as _;
 
 pub(crate) fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
     match words {
-        // Which streams are terminals, which terminal that is, and who it belongs to.
+        // Prints which streams are terminals, the terminal's name and its owner.
         [] => {
             let streams = [isatty(stdin()), isatty(stdout()), isatty(std::io::stderr())];
             let name = fs::read_link("/proc/self/fd/0")?;
@@ -28,7 +28,7 @@ pub(crate) fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
             println!("console {}", console.rdev() == own.rdev());
         }
         ["size"] => say_size()?,
-        // Says its size whenever it changes, once.
+        // Prints its size, and again after the first change.
         ["resized"] => {
             let winch = SignalSet::EMPTY.with(husk_spawn::Signal::WINCH);
             rt_sigprocmask(winch)?;
@@ -46,7 +46,7 @@ pub(crate) fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
             let known = recognize(&mut stdin().take(length))?;
             print!("{}", if known == length { "the same" } else { "something else" });
         }
-        // Writes for as long as it gets no signal, and ends with 43 when there is no terminal any more.
+        // Writes until it receives a signal. Exits with 43 if the terminal disappears.
         ["flood", signal] => {
             let signal = SignalSet::EMPTY.with(named(signal)?);
             rt_sigprocmask(signal)?;
@@ -58,7 +58,7 @@ pub(crate) fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
             rt_sigwait(signal)?;
             return Ok(42);
         }
-        // Has no terminal open for a while, and then once more.
+        // Closes the terminal and opens it again.
         ["reopen"] => {
             println!("before");
             stdout().flush()?;
@@ -76,7 +76,7 @@ fn say_size() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Closes every descriptor of the terminal and opens it again by the name that each process has for its own.
+/// Closes every descriptor of the terminal and opens it again as `/dev/tty`.
 fn reopen() -> Result<(), Box<dyn Error>> {
     use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
     let (reader, writer) = rustix::pipe::pipe()?;

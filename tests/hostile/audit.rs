@@ -1,5 +1,5 @@
-//! What a program holds that is made by a caller who is careless in everything: what it has is what was said of it, and
-//! what runc, too, hands on.
+//! Audits what a program inherits when its caller is careless in everything. It must have only what the configuration
+//! specifies and what runc also passes on.
 
 use super::{devpts, same_as_golden};
 use crate::util::{Bundle, Receiver, Runtime, guest, is_husk, is_root, until_gone};
@@ -10,10 +10,11 @@ use std::fmt::Write as _;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 
-/// `ADDR_NO_RANDOMIZE`, by which programs would be where they always are.
+/// `ADDR_NO_RANDOMIZE`, which would place programs at fixed addresses.
 const NO_RANDOMIZE: u32 = 0x0004_0000;
 
-/// Runs a command with everything that one can leave behind for it: descriptors, signals, privileges, a directory, words.
+/// Runs a command with everything that it could inherit by mistake: descriptors, signals, privileges, a directory, an
+/// environment.
 fn carelessly(command: &std::process::Command) {
     let mut careless = Command::new(command.get_program());
     careless.args(command.get_args()).current_dir("/").env("SECRET", "of-the-caller");
@@ -42,14 +43,14 @@ fn carelessly(command: &std::process::Command) {
     assert!(status.success(), "{}", fs::read_to_string(output.path()).unwrap());
 }
 
-/// A way to a program, and the words with which the runtime is called.
+/// A way to start a program, and the runtime's arguments for it.
 struct Way {
     name: &'static str,
-    /// What is said of it beyond the least.
+    /// Changes to the minimal bundle.
     bundle: fn(Bundle) -> Bundle,
-    /// Whether a program joins a container that somebody else has made, or is its first.
+    /// Whether the program joins an existing container instead of being its first.
     joins: bool,
-    /// The verb's own options.
+    /// The verb's options.
     options: &'static [&'static str],
     terminal: bool,
 }
@@ -122,7 +123,7 @@ fn mapped(mut bundle: Bundle) -> Bundle {
         return bundle;
     }
     bundle.config["linux"]["namespaces"].as_array_mut().unwrap().push(json!({ "type": "user" }));
-    // What is written belongs to the same user inside and outside.
+    // Files belong to the same user inside and outside.
     let map = json!([{ "containerID": 0, "hostID": 0, "size": 1000 }]);
     bundle.with("/linux/uidMappings", map.clone()).with("/linux/gidMappings", map)
 }
@@ -132,7 +133,7 @@ fn terminal(bundle: Bundle) -> Bundle {
 }
 
 impl Way {
-    /// What a program has that comes this way.
+    /// Starts a program this way. Returns its list of what it inherited.
     fn report(&self) -> String {
         let words = if self.joins { "wait" } else { "audit /report" };
         let sets: Vec<_> = ["CAP_CHOWN", "CAP_KILL"].into();
@@ -140,7 +141,7 @@ impl Way {
         let bundle = Bundle::running(words).with("/process/capabilities", sets);
         let mut bundle = (self.bundle)(bundle);
         if self.joins {
-            // Its first process is not what is looked at.
+            // The container's first process is not examined.
             bundle = bundle.with("/process/terminal", json!(false));
         }
         let report = bundle.rootfs().join("report");
@@ -173,7 +174,7 @@ impl Way {
     }
 }
 
-/// The first whole, and of the others what is not so.
+/// The golden file has the first report as a whole, and the differences of the others.
 #[test]
 fn nothing_comes_from_a_careless_caller() {
     let mut text = String::new();
@@ -201,20 +202,20 @@ fn nothing_comes_from_a_careless_caller() {
     }
 }
 
-/// A line without what is another each time.
+/// Removes the parts of a line that differ between runs.
 fn plain(line: &str) -> String {
     match line.split_once("/tmp/") {
         Some((before, _)) if before.starts_with("descriptor: ") => format!("{before}FILE"),
-        // What the machine has for all.
+        // The same for all processes of the machine.
         _ if line == "attr/current: unconfined" => "attr/current:".to_owned(),
         _ if is_inherited(line) => format!("{} the caller's", line.split(' ').next().unwrap_or_default()),
-        // The user who runs the tests.
+        // The user that runs the tests.
         _ if line.starts_with("uid_map: ") && !is_root() => "uid_map: of the user".to_owned(),
         _ => line.split_whitespace().collect::<Vec<_>>().join(" "),
     }
 }
 
-/// Whether that is what we have ourselves.
+/// Returns whether the test process has the same value.
 fn is_inherited(line: &str) -> bool {
     ["oom_score_adj", "coredump_filter"].iter().any(|name| {
         let own = fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();

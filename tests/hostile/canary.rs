@@ -1,4 +1,4 @@
-//! A tree of the host that no container has anything to do with, watched while one tries.
+//! A tree of the host that containers must not touch, watched while one tries.
 
 use crate::util::program;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
@@ -12,17 +12,17 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// What stands in its files, and nowhere else.
+/// The content of its files, which occurs nowhere else.
 pub(crate) const SECRET: &str = "of-the-canary";
 
-/// What must be the same afterwards, beside the tree.
+/// Files of the host that must also stay unchanged.
 const HOST: [&str; 3] =
     ["/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/kernel/hostname"];
 
-/// The tree, and how it was.
+/// The tree, and a description of its original state.
 pub(crate) struct Canary {
     directory: TempDir,
-    /// Tells of what has gone again, too.
+    /// An inotify descriptor, which also reports changes that were undone.
     events: OwnedFd,
     before: BTreeMap<PathBuf, String>,
 }
@@ -32,7 +32,7 @@ impl Canary {
         Self::below(&std::env::temp_dir())
     }
 
-    /// A canary in this directory, for where a runtime has something else in the usual one.
+    /// Creates a canary in this directory, for a runtime that covers the usual one.
     pub(crate) fn below(parent: &Path) -> Self {
         let directory = TempDir::new_in(parent).expect("a temporary directory");
         let at = |name: &str| directory.path().join(name);
@@ -44,7 +44,7 @@ impl Canary {
         fs::write(at("directory/passwd"), format!("root:x:0:0::/home/{SECRET}:/bin/sh\n")).expect("a file");
         symlink("file", at("link")).expect("a link");
         let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).expect("inotify");
-        // Not of files that are closed: a child that another test was about to start may have had ours open.
+        // Closing is not watched: a child that another test was about to start may have inherited our descriptors.
         let changes = WatchFlags::ATTRIB
             | WatchFlags::CREATE
             | WatchFlags::DELETE
@@ -66,7 +66,7 @@ impl Canary {
         self.path().join(name)
     }
 
-    /// What has become of it, in words; nothing if it is as it was.
+    /// Describes the changes to the tree; `None` if there are none.
     pub(crate) fn harm(&self) -> Option<String> {
         let mut words = String::new();
         let after = self.look();
@@ -87,7 +87,7 @@ impl Canary {
         (!words.is_empty()).then(|| words.trim_end_matches("; ").to_owned())
     }
 
-    /// What was for a moment.
+    /// Describes temporary changes.
     fn passed(&self) -> String {
         let mut words = String::new();
         let mut buffer = [MaybeUninit::uninit(); 4096];
@@ -112,7 +112,7 @@ impl Canary {
         }
         let null = fs::metadata("/dev/null").expect("a null device");
         found.insert("/dev/null".into(), format!("{:o} {} {}", null.mode(), null.uid(), null.gid()));
-        // Its time of change is nobody's to choose.
+        // No program can choose the time of change.
         let binary = fs::metadata(program()).expect("the runtime");
         let changed = (binary.ino(), binary.len(), binary.ctime(), binary.ctime_nsec());
         found.insert(program().into(), format!("{changed:?}"));

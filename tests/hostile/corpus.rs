@@ -1,4 +1,4 @@
-//! What images try: each a bundle made by a few lines, after what was found in runtimes.
+//! The attacks of images: each is a bundle built by a few lines, after a vulnerability found in runtimes.
 
 use super::liar::Lie;
 use super::{Attack, bind, devpts, proc, tmpfs};
@@ -218,7 +218,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
         bundle: |_| {
             let bundle = Bundle::running("").with("/process/args", json!(["/script"]));
             let script = bundle.rootfs().join("script");
-            // It runs, on a mount that nobody can write to, and knows no such words.
+            // The runtime is executed, on a read-only mount, and rejects these arguments.
             fs::write(&script, "#!/proc/self/exe --help\n").unwrap();
             fs::set_permissions(script, Permissions::from_mode(0o755)).unwrap();
             bundle
@@ -281,7 +281,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// The same in somebody else's network namespace.
+/// Makes a bundle join the network namespace at this path.
 fn joining(mut bundle: Bundle, path: &Path) -> Bundle {
     let namespaces = bundle.config["linux"]["namespaces"].as_array_mut().expect("namespaces");
     namespaces.retain(|namespace| namespace["type"] != "network");
@@ -289,7 +289,7 @@ fn joining(mut bundle: Bundle, path: &Path) -> Bundle {
     bundle
 }
 
-/// A bundle whose root file system has this link.
+/// Returns a bundle whose root file system has this symlink.
 fn linking(name: &str, target: &Path) -> Bundle {
     let bundle = Bundle::running("exit 0");
     symlink(target, bundle.rootfs().join(name)).unwrap();

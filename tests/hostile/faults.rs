@@ -1,7 +1,7 @@
-//! Each verb with one of its system calls failed, or whoever made it killed there, one after the other: the error is put
-//! into words, nothing is lost, and nothing is left behind.
+//! Runs each verb many times. Each time one of its system calls fails, or the process that made the call is killed
+//! there. The error must be reported, other containers must be unaffected, and nothing may be left behind.
 //!
-//! `HOSTILE_FAULTS=all` fails every call; else it is some of them.
+//! `HOSTILE_FAULTS=all` tries every call, otherwise only some of them.
 
 use super::watched::{self, Call, HANGS, Verdict};
 use super::{bind, devpts, tell, tmpfs};
@@ -18,15 +18,15 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What happens at a call.
+/// The fault at a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Fails,
     Kills,
 }
 
-/// Calls that are always made (x86-64): the kernel knows no way for them to fail (who and where one is, random bytes), or
-/// they wait, or the allocator makes them, which ends a program when there is no memory.
+/// Calls that are always made (x86-64). The kernel cannot fail some of them, such as those for ids, paths and random
+/// bytes. Others wait, or are the allocator's, which ends a program when memory runs out.
 const MADE: [u32; 22] =
     [3, 7, 9, 11, 12, 15, 24, 35, 39, 60, 95, 102, 104, 107, 108, 110, 186, 202, 231, 232, 271, 318];
 const WRITE: u32 = 1;
@@ -34,8 +34,8 @@ const EXECVE: u32 = 59;
 const WRITEV: u32 = 20;
 const PRLIMIT: u32 = 302;
 
-/// Notifies of all but those, writes that may be words between parent and child, and questions what a limit is, which
-/// cannot fail.
+/// Returns a filter that notifies of all calls except `MADE` and two kinds that stay unaffected. Short writes may be
+/// messages between parent and child, and reading a limit cannot fail.
 fn filter() -> &'static [Instruction] {
     let (load, equal, greater, answer) = (0x20, 0x15, 0x25, 0x06);
     let (allow, notify) = (0x7fff_0000, 0x7fc0_0000);
@@ -57,7 +57,8 @@ fn filter() -> &'static [Instruction] {
     program.leak()
 }
 
-/// Runs a command with the fault at this call, if there are as many. Says how many there were, and which that was.
+/// Runs a command with the fault at the call with this index, if it makes as many. Returns how many calls it made, and
+/// the number of the faulty one.
 fn run(command: &Command, at: u32, fault: Fault) -> (Seen, u32, u32) {
     let which = Arc::new(AtomicU32::new(0));
     let found = Arc::clone(&which);
@@ -75,8 +76,8 @@ fn run(command: &Command, at: u32, fault: Fault) -> (Seen, u32, u32) {
     (seen, count, which.load(Ordering::Relaxed))
 }
 
-/// Runs a command that waits at this call, if there are as many, until it is decided what becomes of it. Says how many
-/// there were.
+/// Runs a command that waits at the call with this index, if it makes as many, until `decide` returns. Also returns how
+/// many calls it made.
 pub(crate) fn stopped_at(
     command: &Command,
     at: u32,
@@ -87,12 +88,12 @@ pub(crate) fn stopped_at(
     let mut has_begun = false;
     let counted = Arc::clone(&count);
     let seen = watched::run(command, filter(), move |call: &Call| {
-        // Before, it is not yet the runtime.
+        // Before its first exec the process is not yet the runtime.
         if !has_begun || programs.contains(&call.process) {
             has_begun |= call.number == EXECVE;
             return Verdict::GoOn;
         }
-        // From here on it is no more the runtime, or a hook before it begins.
+        // After exec the process is no longer the runtime, nor a hook that is about to start.
         if call.number == EXECVE {
             programs.insert(call.process);
         }
@@ -101,7 +102,7 @@ pub(crate) fn stopped_at(
     (seen, count.load(Ordering::Relaxed))
 }
 
-/// A container that has a little of everything that its maker may have.
+/// Returns a bundle that uses a little of every feature.
 pub(crate) fn rich(words: &str) -> Bundle {
     let bundle = Bundle::running(words);
     let ours = guest();
@@ -130,7 +131,7 @@ pub(crate) fn rich(words: &str) -> Bundle {
         .with("/linux/resources", json!({ "pids": { "limit": 100 } }))
 }
 
-/// What is left of the container when it has been deleted.
+/// Returns the processes, cgroups, mounts and files that remain of a deleted container.
 pub(crate) fn left(runtime: &Runtime, bundle: &Bundle) -> Vec<String> {
     let cgroup = bundle.config["linux"]["cgroupsPath"]
         .as_str()
@@ -163,11 +164,11 @@ pub(crate) fn left(runtime: &Runtime, bundle: &Bundle) -> Vec<String> {
     left
 }
 
-// Whoever cannot open what tells that a container lives must not take it for one that does not.
+// A runtime that cannot open the files that show that a container lives must not take it for dead.
 #[test]
 fn a_container_is_not_forgotten_for_want_of_descriptors() {
     need!(is_husk(), "the option is husk's");
-    // With no cgroup that would know better.
+    // Without a cgroup, which would show that the container lives.
     let bundle = Bundle::running("hang");
     let mut runtime = Runtime::under_test();
     runtime.globals = &["--cgroup-manager=disabled"];
@@ -189,24 +190,24 @@ fn a_container_is_not_forgotten_for_want_of_descriptors() {
             break;
         }
         refused += 1;
-        // It may be killed by now, but is known.
+        // The container may have been killed, but must still be known.
         runtime.call("state", &["c"]).succeeds();
     }
     assert!(refused > 0 && !is_there, "refused {refused} times");
     assert!(ends(pid), "it was forgotten, and lives");
 }
 
-/// A verb, and what stands before it.
+/// A verb and its preparation.
 struct Verb {
     name: &'static str,
     prepare: fn(&Runtime, &Bundle),
     arguments: fn(&Bundle) -> Vec<String>,
     words: &'static str,
-    /// What a container is to which it can be said once more.
+    /// The statuses of a container in which the verb can be repeated.
     again: &'static [&'static str],
 }
 
-/// A container that has nothing to do with any of it.
+/// A second container, which the verbs do not concern.
 const OTHER: &str = "other";
 
 struct Other<'a>(&'a Runtime);
@@ -248,7 +249,7 @@ fn paused(runtime: &Runtime, bundle: &Bundle) {
     runtime.call("pause", &["c"]).succeeds();
 }
 
-/// What a runtime knows of its containers: the status of each.
+/// Returns the status of each container that a runtime knows.
 pub(crate) fn known(runtime: &Runtime) -> BTreeMap<String, String> {
     let list: Value =
         serde_json::from_str(&runtime.call("list", &["--format", "json"]).succeeds()).expect("a list");
@@ -297,7 +298,7 @@ impl Verb {
         }
     }
 
-    /// What is not as it should be after a fault, when everything has been done about it that can be.
+    /// Cleans up after a fault and returns everything that is not as it should be.
     fn complaints(
         &self,
         runtime: &Runtime,
@@ -308,7 +309,7 @@ impl Verb {
         let mut found = Vec::new();
         let err = String::from_utf8_lossy(&seen.0.stderr);
         let said = !err.trim().is_empty() || which == WRITE || which == WRITEV;
-        // Memory that others could read must not be gone on with.
+        // This panic is intended: the runtime must not continue with memory that others can read.
         let is_meant = err.contains("dumpable.rs");
         if err.contains("panicked") && !is_meant
             || err.contains(HANGS)
@@ -320,7 +321,7 @@ impl Verb {
         if self.again.contains(&&*status()) {
             let words = (self.arguments)(bundle);
             let again = runtime.call(self.name, &words.iter().map(String::as_str).collect::<Vec<_>>());
-            // Who was killed may have been about to end.
+            // The container's process may have been killed, but not have ended yet.
             if !again.0.status.success() && self.again.contains(&&*status()) {
                 found.push(format!("again: {}", String::from_utf8_lossy(&again.0.stderr)));
             }
@@ -399,7 +400,7 @@ fn delete_leaves_nothing() {
     Verb { name: "delete", prepare: started, arguments, words: "hang", again: &[] }.walk();
 }
 
-// The same as an ordinary user, who has the tests run once more.
+// Runs these tests once more as an ordinary user.
 #[test]
 fn an_ordinary_user_leaves_nothing() {
     need!(is_root(), "is another user's");

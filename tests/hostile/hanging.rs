@@ -1,6 +1,6 @@
-//! Others who keep a verb waiting: hooks, agents and receivers that never end, read or accept, and a container's root that
-//! stops whoever joins. `delete --force` ends a container that is on its way, and a signal ends the verb; neither
-//! leaves anything.
+//! Tests with other processes that block a verb: hooks, agents and receivers that never end, read or accept. Also a
+//! container's root that stops each process that joins. `delete --force` must end a container that is being created,
+//! and a signal must end the verb. Neither may leave anything behind.
 
 use super::faults::left;
 use super::meanwhile::Said;
@@ -21,7 +21,7 @@ use std::path::Path;
 use std::process::{ChildStdout, Command, ExitStatus};
 use std::thread;
 
-/// Waits until there is something to read, or somebody to accept, but not for ever.
+/// Waits until a descriptor is readable or a connection can be accepted, for at most 30 seconds.
 #[track_caller]
 fn until_ready(fd: impl AsFd) {
     let most = Timespec { tv_sec: 30, tv_nsec: 0 };
@@ -29,13 +29,13 @@ fn until_ready(fd: impl AsFd) {
     assert_eq!(ready, 1, "nothing came");
 }
 
-/// A fifo that can be read from whether or not somebody writes.
+/// Creates a fifo and opens it so that reading does not depend on a writer.
 fn fifo(path: &Path) -> File {
     mknodat(CWD, path, FileType::Fifo, 0o666.into(), 0).unwrap();
     OpenOptions::new().read(true).write(true).open(path).unwrap()
 }
 
-/// A bundle that hangs in a hook of this kind, and the fifo by which the hook says so.
+/// Returns a bundle that hangs in a hook of this kind, and the fifo by which the hook reports it.
 fn hanging(kind: &str) -> (Bundle, File) {
     let bundle = Bundle::running("hang");
     let path = bundle.rootfs().join("fifo");
@@ -44,8 +44,8 @@ fn hanging(kind: &str) -> (Bundle, File) {
     (bundle.with("/hooks", json!({ kind: hook })), said)
 }
 
-/// A bundle whose first process hangs in a call that it makes before it is created, and the agent that is asked about it
-/// and never answers.
+/// Returns a bundle whose first process hangs in a system call before it is created. The seccomp agent, also returned,
+/// never answers.
 fn unanswered() -> (Bundle, UnixListener) {
     let bundle = Bundle::running("hang");
     let path = bundle.path().join("agent");
@@ -59,7 +59,7 @@ fn with_agent(bundle: Bundle, path: &Path) -> Bundle {
     bundle.with("/linux/seccomp", profile)
 }
 
-/// These words about the container `c`.
+/// Returns a command for the container `c`.
 fn command(runtime: &Runtime, bundle: &Bundle, words: &[&str]) -> Command {
     bundle.write();
     let mut command = runtime.command(words[0]);
@@ -67,7 +67,7 @@ fn command(runtime: &Runtime, bundle: &Bundle, words: &[&str]) -> Command {
     command
 }
 
-/// How a verb ended, and what it said. One that does not end is killed, and the test has failed.
+/// Waits for a verb. Returns its status and messages. Kills it and fails the test if it does not end.
 #[track_caller]
 fn ended(said: Said) -> (ExitStatus, String) {
     let pid = said.process.id().cast_signed();
@@ -80,17 +80,17 @@ fn ended(said: Said) -> (ExitStatus, String) {
     ended
 }
 
-/// How somebody else keeps a container on its way, and until when it is certain that they do.
+/// A bundle whose creation another process blocks, and a descriptor that becomes ready once it does.
 type Obstacle = (Bundle, Box<dyn AsFd>);
 
-/// What may keep this verb waiting.
+/// Returns everything that can block this verb.
 fn obstacles(verb: &str) -> Vec<Obstacle> {
     let mut obstacles: Vec<Obstacle> = Vec::new();
     for kind in ["prestart", "createRuntime", "createContainer"] {
         let (bundle, said) = hanging(kind);
         obstacles.push((bundle, Box::new(said)));
     }
-    // Where a program begins at once it makes no such call before.
+    // With `run`, the first process makes no such call before its program starts.
     if verb == "create" {
         let (bundle, agent) = unanswered();
         obstacles.push((bundle, Box::new(agent)));
@@ -100,8 +100,8 @@ fn obstacles(verb: &str) -> Vec<Obstacle> {
 
 const VERBS: [&[&str]; 3] = [&["create"], &["run"], &["run", "--detach"]];
 
-/// Starts each verb with each obstacle, and has `end` end it once it hangs. `end` is told the verb, the runtime and its pid,
-/// and returns the expected exit code and message. Nothing may be left of the container.
+/// Starts each verb with each obstacle, and lets `end` end it once it hangs. `end` gets the verb, the runtime and its
+/// pid, and returns the expected exit code and message. Nothing may be left of the container.
 fn end_each(end: impl Fn(&[&str], &Runtime, Pid) -> (i32, &'static str)) {
     for words in VERBS {
         for (bundle, hangs) in obstacles(words[0]) {
@@ -132,12 +132,12 @@ fn a_signal_ends_a_verb_that_waits_for_others() {
     need!(is_husk(), "the words are husk's");
     end_each(|words, _, pid| {
         kill_process(pid, Signal::TERM).unwrap();
-        // In the foreground the signal counts as the program's end.
+        // In the foreground the signal counts as the end of the program.
         if words == ["run"] { (128 + 15, "") } else { (1, "ended by signal 15") }
     });
 }
 
-// As with nohup(1): a signal that is blocked comes although it is ignored.
+// As with nohup(1). A blocked signal is queued even if it is ignored.
 #[test]
 fn an_ignored_signal_ends_no_verb() {
     need!(is_husk(), "runc's Go ignores what its caller ignores by itself");
@@ -151,7 +151,7 @@ fn an_ignored_signal_ends_no_verb() {
     let mut shell = Command::new("sh");
     shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(verb.get_program()).args(verb.get_args());
     let verb = Said::new(&mut shell);
-    // Opened when the hook reads, which ends when this is closed.
+    // Opening waits until the hook reads. The hook ends when this is closed.
     let hold = OpenOptions::new().write(true).open(&path).unwrap();
     let pid = Pid::from_raw(verb.process.id().cast_signed()).unwrap();
     kill_process(pid, Signal::HUP).unwrap();
@@ -161,7 +161,7 @@ fn an_ignored_signal_ends_no_verb() {
     assert_eq!(runtime.status(), "created");
 }
 
-// The child of `run` does not die with its creator, and a hook that is a step of its list keeps it where it is.
+// The child of `run` does not die with its creator. A hook that is a step of the child's list keeps it waiting.
 #[test]
 fn a_child_whose_creator_was_killed_in_a_hook_is_deleted() {
     need!(is_husk(), "runc's record comes too late");
@@ -180,7 +180,7 @@ fn a_child_whose_creator_was_killed_in_a_hook_is_deleted() {
     }
 }
 
-/// Somebody who listens and accepts nobody, with a queue that is full.
+/// Returns a listener that accepts no connections, with the connections that fill its queue.
 fn full(path: &Path) -> Vec<OwnedFd> {
     let address = SocketAddrUnix::new(path).unwrap();
     let listener = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
@@ -198,7 +198,7 @@ fn full(path: &Path) -> Vec<OwnedFd> {
     }
 }
 
-/// What is to be created with somebody at this socket, and the options that name it.
+/// Returns a bundle for `create`, and options that name this socket.
 type Attempt = fn(&Path) -> (Bundle, Vec<String>);
 
 #[test]
@@ -229,12 +229,13 @@ fn whoever_accepts_no_connection_keeps_nobody_waiting_for_ever() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// An `exec` with these options that a container's root, whose words these are, stops before it is the program.
+/// Starts an `exec` that the container's root stops before its program starts. `stdout` is that of the container, which
+/// runs `stop-comer`.
 fn stopped(runtime: &Runtime, stdout: ChildStdout, options: &[&str]) -> Said {
     let output = stdout.as_fd().try_clone_to_owned().unwrap();
     let mut lines = BufReader::new(stdout).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "begun");
-    // Some are too quick for it.
+    // Some end before they can be stopped.
     for _ in 0..2000 {
         let mut exec = runtime.command("exec");
         let exec = Said::new(exec.args(options).args(["c", "/guest", "exit", "0"]));
@@ -267,7 +268,7 @@ fn a_signal_ends_an_exec_that_the_containers_root_has_stopped() {
         kill_process(pid, Signal::TERM).unwrap();
         let (status, said) = ended(exec);
         assert_eq!(status.code(), Some(code), "{said}");
-        // Without root there is no cgroup that knows its processes.
+        // Without root no cgroup knows the container's processes.
         if is_root() {
             let processes: Value =
                 serde_json::from_str(&runtime.call("ps", &["--format", "json", "c"]).succeeds()).unwrap();

@@ -1,8 +1,8 @@
-//! A kernel that does not do what it is asked for, and says that it has.
+//! Simulates a kernel that reports success for a call that it did not make.
 //!
-//! It is how a defence is shown to be one: without the call that it rests on, the same binary has to lose. A filter of
-//! system calls answers some with success, undone; of `openat2` the test is notified, takes away what was said about how
-//! a path is to be resolved, and lets it go on.
+//! This shows that a defence works: without the call that it relies on, the same binary has to lose. A seccomp filter
+//! answers some calls with success without making them. The test is notified of `openat2`, removes the flags that
+//! restrict how the path is resolved, and lets the call continue.
 
 use super::watched::{self, Verdict};
 use crate::util::Seen;
@@ -10,23 +10,23 @@ use husk_spawn::sys::process::Instruction;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt as _;
 
-/// What the kernel does not do.
+/// A call that the kernel does not make as asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lie {
-    /// `openat2` heeds neither `RESOLVE_*` nor `O_NOFOLLOW`: paths lead where links lead.
+    /// `openat2` ignores `RESOLVE_*` and `O_NOFOLLOW`, so it follows symlinks.
     Follows,
-    /// `fstatfs` says nothing of any file system.
+    /// `fstatfs` returns no information on the file system.
     KnowsNoFileSystem,
-    /// `madvise` leaves memory as it is.
+    /// `madvise` leaves memory unchanged.
     ForgetsNothing,
-    /// `prctl(PR_SET_DUMPABLE)` leaves memory as it is.
+    /// `prctl(PR_SET_DUMPABLE)` leaves memory dumpable.
     StaysDumpable,
-    /// `mount_setattr` leaves mounts as they are: what was to be read-only can be written to.
+    /// `mount_setattr` leaves mounts unchanged, so a mount that should be read-only is writable.
     SetsNoAttributes,
 }
 
 impl Lie {
-    /// The call, by its number on x86-64 and elsewhere.
+    /// Returns the number of the call, on x86-64 or elsewhere.
     fn call(self) -> u32 {
         let common = |x86_64, generic| if cfg!(target_arch = "x86_64") { x86_64 } else { generic };
         match self {
@@ -38,7 +38,7 @@ impl Lie {
         }
     }
 
-    /// The first argument of the calls that are not made, if not all of them.
+    /// Returns the first argument of affected calls; `None` if all are affected.
     fn argument(self) -> Option<u32> {
         // PR_SET_DUMPABLE
         (self == Self::StaysDumpable).then_some(4)
@@ -54,7 +54,7 @@ impl Lie {
         }
     }
 
-    /// What the filter answers: `SECCOMP_RET_USER_NOTIF`, or `SECCOMP_RET_ERRNO` with no error.
+    /// Returns the filter's answer: `SECCOMP_RET_USER_NOTIF`, or `SECCOMP_RET_ERRNO` without an error.
     fn answer(self) -> u32 {
         match self {
             Self::Follows => 0x7fc0_0000,
@@ -65,10 +65,10 @@ impl Lie {
     }
 }
 
-/// The filter that tells these lies.
+/// Returns the filter for these lies.
 fn filter(lies: &[Lie]) -> &'static [Instruction] {
     let (load, equal, answer, allow) = (0x20, 0x15, 0x06, 0x7fff_0000);
-    // Where `struct seccomp_data` has the number, and the lower half of the first argument.
+    // Offsets in `struct seccomp_data` of the call's number and the lower half of the first argument.
     let (number, argument) = (0, 16);
     let mut program = Vec::new();
     for lie in lies {
@@ -88,7 +88,7 @@ fn filter(lies: &[Lie]) -> &'static [Instruction] {
     program.leak()
 }
 
-/// Runs a command, and all that it starts, on such a kernel.
+/// Runs a command and its children on such a kernel.
 pub(crate) fn run(command: &std::process::Command, lies: &[Lie]) -> Seen {
     watched::run(command, filter(lies), |call| {
         unsay(call.process, call.arguments[2]);
@@ -96,7 +96,7 @@ pub(crate) fn run(command: &std::process::Command, lies: &[Lie]) -> Seen {
     })
 }
 
-/// The same, but only to what the command starts: it looks at an image before, and would find the host's.
+/// Like `run`, but the command itself is not lied to: it examines the image first, and would find the host's files.
 pub(crate) fn run_for_children(command: &std::process::Command, lies: &[Lie]) -> Seen {
     let mut first = None;
     watched::run(command, filter(lies), move |call| {
@@ -107,11 +107,11 @@ pub(crate) fn run_for_children(command: &std::process::Command, lies: &[Lie]) ->
     })
 }
 
-/// Takes `O_NOFOLLOW` and `RESOLVE_*` out of a `struct open_how`.
+/// Clears `O_NOFOLLOW` and `RESOLVE_*` in a `struct open_how`.
 fn unsay(process: i32, how: u64) {
     let no_follow = if cfg!(target_arch = "x86_64") { 0o400_000_u64 } else { 0o100_000 };
     let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{process}/mem"));
-    // It may be gone.
+    // The process may have ended.
     let Ok(memory) = memory else { return };
     let mut flags = [0; 8];
     if memory.read_exact_at(&mut flags, how).is_ok() {

@@ -1,7 +1,7 @@
-//! A verb that is stopped at one of its system calls while another is said to the same container, and then goes on: both
-//! come to an end that each may have had alone, and nothing is lost or left behind.
+//! Stops a verb at one of its system calls, runs another on the same container, and lets the first continue. Each must
+//! end as it could alone, and nothing may be lost or left behind.
 //!
-//! `HOSTILE_FAULTS=all` stops it at every call; else at some of them.
+//! `HOSTILE_FAULTS=all` stops it at every call, otherwise at some of them.
 
 use super::faults::{created, known, left, rich, started, stopped_at};
 use super::tell;
@@ -17,16 +17,17 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 
-/// What is said to a container, and meanwhile.
+/// A verb that is stopped, and the verbs that run meanwhile.
 struct Meeting {
     prepare: fn(&Runtime, &Bundle),
     stopped: &'static str,
     meanwhile: &'static [&'static str],
-    /// Whether it may end so: who succeeded, and what the container is then.
+    /// Whether this end is permitted: success of the stopped verb, success of the others, and the container's final
+    /// status.
     agrees: fn(bool, &[bool], &str) -> bool,
 }
 
-/// These words, as they are typed.
+/// Returns the command for these words.
 fn command(runtime: &Runtime, bundle: &Bundle, words: &str) -> Command {
     let (verb, rest) = words.split_once(' ').expect("a verb and what it is about");
     let mut command = runtime.command(verb);
@@ -37,7 +38,7 @@ fn command(runtime: &Runtime, bundle: &Bundle, words: &str) -> Command {
     command
 }
 
-/// A verb that has been said, and what it says.
+/// A running verb and its messages.
 pub(crate) struct Said {
     pub(crate) process: Child,
     words: File,
@@ -50,7 +51,7 @@ impl Said {
         Self { process: command.spawn().unwrap(), words }
     }
 
-    /// Waits until it has ended, or waits itself for a lock that another holds.
+    /// Waits until the verb ends, or waits for a lock itself. Returns whether it has ended.
     fn ends_or_waits(&mut self) -> bool {
         const FLOCK: &str = "73 ";
         let pid = self.process.id();
@@ -114,8 +115,8 @@ impl Meeting {
                 found.push(format!("{} at {at} of {count} (call {call}): {what}: {others:?}", self.stopped));
             };
             for (status, words) in &others {
-                // A program that was killed with its container has nothing to say.
-                // Nor has a creator that does not end when a deleter tells it to, because the test has stopped it.
+                // A program that was killed with its container prints no error. Nor does a creator that a deleter kills
+                // because the test has stopped it.
                 let is_killed = status.code() == Some(128 + 9) || status.signal() == Some(9);
                 let is_silent = !status.success() && !is_killed && words.trim().is_empty();
                 if is_silent || words.contains("panicked") || words.contains(HANGS) {
@@ -126,7 +127,7 @@ impl Meeting {
             if self.meanwhile.iter().zip(&is_well).any(|(words, well)| words.starts_with("kill") && *well)
                 && matches!(&*status(), "created" | "running")
             {
-                // Who was killed is about to end.
+                // The killed process may not have ended yet.
                 runtime.call("wait", &["c"]);
             }
             let status = status();
@@ -174,7 +175,7 @@ fn one_that_is_being_created_can_be_deleted() {
     Meeting { prepare: nothing, stopped: "create c", meanwhile: &["delete --force c"], agrees }.walk();
 }
 
-// The other order: the deleter is stopped, and the container that was on its way is created meanwhile.
+// The reverse: the deleter is stopped, and the container that is being created is completed meanwhile.
 #[test]
 fn one_that_is_created_while_it_is_being_deleted_is_deleted() {
     need!(is_husk(), "another runtime waits in another way");
@@ -192,7 +193,7 @@ fn one_that_is_created_while_it_is_being_deleted_is_deleted() {
     loop {
         let runtime = Runtime::under_test();
         let mut create = Said::new(&mut command(&runtime, &bundle, "create c"));
-        // Opened when the hook reads, which ends when this is closed.
+        // Opening waits until the hook reads. The hook ends when this is closed.
         let hold = OpenOptions::new().write(true).open(&fifo).unwrap();
         let (tell, told) = mpsc::channel();
         let mut meeting = Some((create.process.id(), hold));
@@ -223,7 +224,7 @@ fn one_that_is_created_while_it_is_being_deleted_is_deleted() {
     tell(fault, "it is deleted, and nothing is lost or left", &found);
 }
 
-// What has its name when it has been deleted is another container.
+// After the deletion another container may have the name.
 #[test]
 fn one_that_is_deleted_while_it_is_created_leaves_its_successor_alone() {
     let agrees = |one: bool, others: &[bool], status: &str| {
@@ -259,7 +260,8 @@ fn one_that_is_being_joined_can_be_killed() {
     Meeting { prepare: started, stopped: EXEC, meanwhile: &["kill c KILL"], agrees }.walk();
 }
 
-// Its first process is there until who joined it has been waited for, which who is stopped does not do: it says so.
+// The first process remains until the joined process has been reaped, which the stopped verb does not do. `delete` then
+// reports that.
 #[test]
 fn one_that_is_being_joined_can_be_deleted() {
     let agrees = |_: bool, others: &[bool], status: &str| others[0] == status.is_empty();

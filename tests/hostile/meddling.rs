@@ -1,5 +1,5 @@
-//! Others who meddle with what a container needs while nobody of ours looks: its record, its cgroup, the clock. The error is
-//! clear, nothing is lost, and it can be deleted.
+//! Tests in which other processes change what a container needs: its record, its cgroup, the clock. The error must be
+//! clear, nothing may be lost, and the container can be deleted.
 
 use super::faults::{known, left, rich, started};
 use super::starvation::fails_in_words;
@@ -17,7 +17,7 @@ fn pid(runtime: &Runtime) -> i32 {
     i32::try_from(state["pid"].as_i64().unwrap()).unwrap()
 }
 
-// A time namespace shifts what procfs tells of when a process began, which is what a container is known by.
+// A time namespace shifts the start time of processes in procfs, by which a container is identified.
 #[test]
 fn a_container_is_the_same_in_another_time_namespace() {
     need!(is_husk(), "the option is husk's");
@@ -32,7 +32,7 @@ fn a_container_is_the_same_in_another_time_namespace() {
         later(&Command::new("true")).status().is_ok_and(|status| status.success()),
         "needs time namespaces"
     );
-    // With no cgroup that would know better.
+    // Without a cgroup, which would identify the container too.
     let bundle = Bundle::running("hang");
     bundle.write();
     let mut runtime = Runtime::under_test();
@@ -57,7 +57,7 @@ fn a_container_is_the_same_in_another_time_namespace() {
     }
 }
 
-// Records of others, of another time, or of nobody.
+// Records of other runtimes, damaged ones and missing ones.
 #[test]
 fn a_record_that_is_none_is_said_to_be_and_can_be_deleted() {
     need!(is_husk(), "runc deletes none that it cannot read");
@@ -94,7 +94,7 @@ fn a_record_that_is_none_is_said_to_be_and_can_be_deleted() {
     }
 }
 
-// What is written down of the clock is told, and nothing rests on it; what a later version adds is left alone.
+// The recorded time is reported, and nothing depends on it. Fields of later versions are left alone.
 #[test]
 fn a_record_of_a_later_time_and_version_is_read() {
     need!(is_husk(), "the record is husk's");
@@ -112,7 +112,7 @@ fn a_record_of_a_later_time_and_version_is_read() {
     assert!(runtime.is_empty());
 }
 
-// The kernel keeps the first process of a pid namespace until who joined it has been waited for.
+// The kernel keeps the first process of a pid namespace until processes that joined it have been reaped.
 #[test]
 fn who_is_stopped_while_his_program_runs_is_said_to_be_in_the_way() {
     need!(is_husk(), "another runtime says it in its own words");
@@ -130,7 +130,7 @@ fn who_is_stopped_while_his_program_runs_is_said_to_be_in_the_way() {
     assert_eq!(left(&runtime, &bundle), [""; 0]);
 }
 
-/// The directories of a container's cgroup, of every hierarchy.
+/// Returns the directories of a container's cgroup in every hierarchy.
 fn cgroups(bundle: &Bundle) -> Vec<PathBuf> {
     let own = bundle.config["linux"]["cgroupsPath"].as_str().unwrap().trim_start_matches('/').to_owned();
     let roots = fs::read_dir("/sys/fs/cgroup").unwrap().flatten().map(|entry| entry.path());
@@ -142,7 +142,7 @@ fn join(directory: &Path, pid: u32) {
     fs::write(directory.join("cgroup.procs"), pid.to_string()).unwrap();
 }
 
-/// A process that has nothing to do with it.
+/// A process that is unrelated to the container.
 struct Stranger(Child);
 
 impl Stranger {
@@ -167,7 +167,7 @@ fn a_container_whose_cgroup_was_taken_away_can_be_used_and_deleted() {
     let bundle = rich("hang");
     let runtime = Runtime::under_test();
     started(&runtime, &bundle);
-    // Its process is moved away, and what is empty removed.
+    // Its process is moved out, and the empty cgroup is removed.
     for directory in cgroups(&bundle) {
         join(directory.parent().unwrap(), pid(&runtime).unsigned_abs());
         fs::remove_dir(&directory).unwrap();
@@ -176,7 +176,7 @@ fn a_container_whose_cgroup_was_taken_away_can_be_used_and_deleted() {
     for seen in ["pause c", "update --pids-limit 5 c", "resume c"].map(|words| said(&runtime, words)) {
         fails_in_words(&seen);
     }
-    // With version 2 it comes to where the first process has moved.
+    // With version 2 it joins the cgroup to which the first process was moved.
     let exec = said(&runtime, "exec c /guest exit 0");
     if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
         exec.succeeds();
@@ -189,13 +189,13 @@ fn a_container_whose_cgroup_was_taken_away_can_be_used_and_deleted() {
     assert_eq!(left(&runtime, &bundle), [""; 0]);
 }
 
-/// A verb and its arguments in one.
+/// Calls a verb with its arguments.
 fn said(runtime: &Runtime, words: &str) -> Seen {
     let words: Vec<_> = words.split(' ').collect();
     runtime.call(words[0], &words[1..])
 }
 
-/// Stops it by its cgroup, as somebody does who is not the runtime.
+/// Freezes the container by its cgroup, without the runtime.
 fn freeze(bundle: &Bundle) {
     for directory in cgroups(bundle) {
         for (file, state) in [("freezer.state", "FROZEN"), ("cgroup.freeze", "1")] {
@@ -232,7 +232,7 @@ fn a_container_that_others_froze_can_be_killed_and_deleted() {
     }
 }
 
-// Who was moved there is killed where all shall be, and else named as what is in the way.
+// `--force` kills a process that was moved into the cgroup. Without it, the error names the process.
 #[test]
 fn a_stranger_in_the_cgroup_is_in_the_way_of_delete_and_not_of_force() {
     need!(is_root(), "needs root to make cgroups");
@@ -253,13 +253,13 @@ fn a_stranger_in_the_cgroup_is_in_the_way_of_delete_and_not_of_force() {
     assert_eq!(left(&runtime, &bundle), [""; 0]);
 }
 
-// Such a lock belongs to no process (fcntl(2), "Open file description locks"): the kernel says -1 where else it says whose.
+// An open file description lock belongs to no process (fcntl(2)): the kernel reports -1 instead of the owner's pid.
 #[test]
 fn delete_signals_nobody_for_a_lock_that_is_no_creators() {
     need!(is_husk(), "the lock is husk's");
     need!(Path::new("/usr/bin/perl").exists(), "needs perl, for a call that no crate here makes");
     let runtime = Runtime::started(&Bundle::running("hang"));
-    // fcntl(F_OFD_SETLK) of F_RDLCK, by its number: perl opens no directory as a file.
+    // fcntl(F_OFD_SETLK) of F_RDLCK, by its number: perl cannot open a directory as a file.
     let fcntl = if cfg!(target_arch = "x86_64") { 72 } else { 25 };
     let lock = format!(
         "use POSIX; my $fd = 0 + POSIX::open(shift, O_RDONLY); my $lock = pack('ssx4qqlx4', 0, 0, 0, 0, 0); \

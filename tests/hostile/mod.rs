@@ -1,36 +1,36 @@
-//! Images that attack the host, and volumes that change while a container is made.
+//! Tests with images that attack the host, volumes that change while a container is made, and faults.
 //!
-//! Each attack has a canary: a tree of the host that must be the same afterwards. And where one call of the kernel's is
-//! what defends, the same binary is run on a kernel that does not do that call (`liar.rs`), and has to lose there: a test
-//! that cannot fail is noticed.
+//! Each attack has a canary: a tree of the host that must be unchanged afterwards. If a single system call is the
+//! defence, the same binary also runs on a simulated kernel that does not make that call (`liar.rs`). It has to lose
+//! there, which exposes a test that cannot fail.
 
-/// What a program holds.
+/// What programs inherit.
 mod audit;
-/// A tree of the host, watched.
+/// A watched tree of the host.
 mod canary;
-/// The attacks of images.
+/// Attacking images.
 mod corpus;
-/// Calls that fail, and processes that are killed at one.
+/// Failing system calls and killed processes.
 mod faults;
-/// Others who keep a verb waiting.
+/// Other processes that block a verb.
 mod hanging;
-/// A kernel that lies.
+/// A simulated kernel that lies.
 mod liar;
-/// A verb that is stopped while another is said.
+/// A verb that is stopped while another one runs.
 mod meanwhile;
-/// Records, cgroups and clocks that others change.
+/// Records, cgroups and clocks that other processes change.
 mod meddling;
-/// Neighbours, hooks and companions that look for the runtime's memory.
+/// Neighbours and companions that look for the runtime's memory.
 mod outside;
-/// Volumes and images that change meanwhile.
+/// Volumes and images that change while a container is made.
 mod races;
-/// The attacks of images through `test`.
+/// Attacking images in `husk test`.
 mod sandboxes;
-/// Too little of what the runtime needs.
+/// Shortage of resources that the runtime needs.
 mod starvation;
-/// Others who may write where the runtime reads or writes.
+/// Other users that may write where the runtime reads or writes.
 mod trust;
-/// System calls that the test decides about.
+/// System calls that the test intercepts.
 mod watched;
 
 use crate::util::{Bundle, Receiver, Runtime, Seen, is_husk, is_root, need};
@@ -45,36 +45,36 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// An attack.
+/// An attack of an image or volume.
 pub(crate) struct Attack {
-    /// Where it was seen, or what it is.
+    /// The vulnerability or a description.
     name: &'static str,
-    /// What makes it.
+    /// Builds the attacking bundle.
     bundle: fn(&Canary) -> Bundle,
-    /// Whether the program has a terminal that is sent away.
+    /// Whether the program has a terminal that is sent to a socket.
     terminal: bool,
-    /// What should become of it: the words with which it is refused, or nothing if it does no harm.
+    /// The message with which it must be refused; `None` if it must succeed without harm.
     refused: Option<&'static str>,
-    /// The kernel on which it succeeds.
+    /// The lies with which the attack succeeds.
     lies: &'static [Lie],
 }
 
-/// What became of an attack.
+/// The result of an attack.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
-    /// It was made, and did no harm.
+    /// The container ran and did no harm.
     Harmless,
-    /// The runtime said no, in these words.
+    /// The runtime refused, with this message.
     Refused(String),
-    /// The canary is not what it was, or was told.
+    /// The canary was changed or its secret was printed.
     Harm(String),
 }
 
 impl Attack {
-    /// Makes it, on a kernel that tells these lies.
+    /// Performs the attack on a kernel that tells these lies.
     fn make(&self, lies: &[Lie]) -> Outcome {
         let canary = Canary::new();
-        // A version that old runtimes know, too: they are the ones that lose.
+        // A version that old runtimes support too: those are the vulnerable ones.
         let bundle = (self.bundle)(&canary).with("/ociVersion", json!("1.0.2"));
         bundle.write();
         let runtime = Runtime::under_test();
@@ -90,12 +90,12 @@ impl Attack {
         outcome(&canary, &bundle, &seen)
     }
 
-    /// Whether that is what should become of it.
+    /// Returns whether this is the expected result.
     fn is_withstood(&self, outcome: &Outcome) -> bool {
         match (outcome, self.refused) {
             (Outcome::Harmless, None) => true,
             (Outcome::Refused(words), Some(wanted)) => !is_husk() || words.contains(wanted),
-            // Another runtime may refuse more.
+            // Other runtimes may refuse more.
             (Outcome::Refused(_), None) => !is_husk(),
             _ => false,
         }
@@ -110,7 +110,7 @@ fn outcome(canary: &Canary, bundle: &Bundle, seen: &Seen) -> Outcome {
     if out.contains(SECRET) {
         return Outcome::Harm("what is in it was told".to_owned());
     }
-    // What the guest has to say is the program's.
+    // Messages of the guest are the program's, not the runtime's.
     let said = err.lines().rfind(|line| !line.contains("warning") && !line.starts_with("guest: "));
     match said {
         Some(line) if !seen.0.status.success() => {
@@ -156,12 +156,12 @@ fn no_image_reaches_the_host() {
     }
 }
 
-/// Tells what came of a fault: the row of it is in the table, and no other.
+/// Asserts that a fault had no complaints, and that the golden table has exactly this row for it.
 fn tell(fault: &str, expected: &str, complaints: &[String]) {
     let seen = if complaints.is_empty() { expected } else { &complaints.join("; ") };
     let row = format!("| {fault} | {expected} | {seen} |");
     assert!(complaints.is_empty(), "{row}");
-    // What is told of root is told of a user, too.
+    // The table has root's results, which also stand for a user's.
     if !is_husk() || !is_root() {
         return;
     }
@@ -173,7 +173,7 @@ fn tell(fault: &str, expected: &str, complaints: &[String]) {
     same_as_golden("table.md", &[attacks, FAULTS, &rows.concat()].concat());
 }
 
-/// Who writes the table waits for whoever reads it.
+/// Serializes reading and writing of the table.
 static TABLE: Mutex<()> = Mutex::new(());
 
 const HEAD: &str = "\
@@ -184,7 +184,7 @@ becomes of the same binary on a kernel that does not do what defends it.
 | - | - | - | - |
 ";
 
-/// What stands between attacks and faults there.
+/// The text between attacks and faults in the table.
 const FAULTS: &str = "
 The same of faults: each verb, at each of its system calls.
 
@@ -195,7 +195,7 @@ The same of faults: each verb, at each of its system calls.
 fn words(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Harmless => "no harm".to_owned(),
-        // The field; the rest is another test's.
+        // Only the field; other tests check the rest.
         Outcome::Refused(words) if is_husk() => {
             format!("refused: {}", words.split(": ").nth(1).unwrap_or(words))
         }
@@ -208,7 +208,7 @@ fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hostile").join(name)
 }
 
-/// `HUSK_GOLDEN=write` writes the file; the difference is the review.
+/// Asserts that a golden file has this content. `HUSK_GOLDEN=write` rewrites the file; review the difference.
 fn same_as_golden(name: &str, seen: &str) {
     let golden = golden(name);
     if std::env::var_os("HUSK_GOLDEN").is_some_and(|value| value == "write") {

@@ -1,7 +1,7 @@
-//! Attacks from outside the container that is being made: a neighbour in the host's pid namespace, and companions of a
-//! process that waits for `start`. They look for a process whose memory is the runtime's.
+//! Attacks from outside the container that is being made. A neighbour in the host's pid namespace, and companions of a
+//! process that waits for `start`, look for a process that has the runtime's memory.
 //!
-//! Each has to succeed where `prctl(PR_SET_DUMPABLE)` does nothing (`liar.rs`).
+//! Each must succeed if `prctl(PR_SET_DUMPABLE)` does nothing (`liar.rs`).
 
 use super::liar::{self, Lie};
 use crate::hermetic::Place;
@@ -15,18 +15,18 @@ use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::process::{Child, ChildStdout, Command};
 use std::sync::{Mutex, PoisonError};
 
-/// How often each kind of process is started beside a neighbour.
+/// Returns how often each kind of process is started beside a neighbour.
 fn starts() -> usize {
     env::var("PROWLED").map_or(200, |count| count.parse().expect("PROWLED is a number"))
 }
 
-/// How often at most on a kernel that lies: until the neighbour has what it looks for.
+/// The maximum on a lying kernel, where starts continue until the neighbour finds memory.
 const MOST_LOST: usize = 2000;
 
-/// Capabilities of a neighbour, and of the containers beside it.
+/// Capabilities of a neighbour, and of containers beside it.
 const FEW: [&str; 3] = ["CAP_CHOWN", "CAP_FOWNER", "CAP_SETUID"];
 
-/// Where husk's program has which bytes in memory, as the guest wants to be told: it has a fixed address.
+/// Returns an address in husk's program, which is fixed, and the bytes there, as arguments for the guest.
 fn mark() -> [String; 2] {
     let mut head = [0; 4096];
     File::open(program()).and_then(|mut file| file.read_exact(&mut head)).expect("husk's binary");
@@ -34,12 +34,12 @@ fn mark() -> [String; 2] {
         let bytes = head[at..at + size].iter().rev();
         bytes.fold(0_usize, |word, byte| word << 8 | usize::from(*byte))
     };
-    // elf(5): the program headers begin at `e_phoff`; the first that is loaded from the file's beginning has it in memory
-    // at `p_vaddr`.
+    // elf(5): the program headers begin at `e_phoff`. The first segment that is loaded from the file's beginning has it
+    // in memory at `p_vaddr`.
     let (first, size, count) = (word(32, 8), word(54, 2), word(56, 2));
     let mut headers = (0..count).map(|index| first + index * size);
     let loaded = headers.find(|at| word(*at, 4) == 1 && word(at + 8, 8) == 0).expect("a part of it");
-    // With the entry point, which no other program has there.
+    // This includes the entry point, which no other program has at this address.
     let bytes = head[..64].iter().map(|byte| format!("{byte:02x}")).collect();
     [format!("{:x}", word(loaded + 16, 8)), bytes]
 }
@@ -49,7 +49,7 @@ fn with_capabilities(bundle: Bundle, capabilities: &[&str]) -> Bundle {
     bundle.with("/process/capabilities", sets)
 }
 
-/// Namespaces of these kinds, all new.
+/// Returns new namespaces of these kinds.
 fn namespaces(kinds: &[&str]) -> Value {
     kinds.iter().map(|kind| json!({ "type": kind })).collect()
 }
@@ -62,7 +62,7 @@ fn in_user_namespace(bundle: Bundle) -> Bundle {
     bundle.with("/linux/uidMappings", map.clone()).with("/linux/gidMappings", map)
 }
 
-/// This thread, and what it starts, on one processor; the test has the other back when this is dropped.
+/// Pins this thread and its children to one processor; undone on drop.
 struct Pinned(CpuSet);
 
 impl Pinned {
@@ -82,14 +82,14 @@ impl Drop for Pinned {
     }
 }
 
-/// A container in the pid namespace of the host that looks for the runtime's memory.
+/// A container in the host's pid namespace that looks for the runtime's memory.
 struct Neighbour {
-    /// Kept for as long as it lives.
+    /// Kept while the neighbour lives.
     _bundle: Bundle,
     runtime: Runtime,
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
-    /// What it had.
+    /// Its findings.
     had: Vec<String>,
 }
 
@@ -105,8 +105,8 @@ impl Neighbour {
         Self { _bundle: bundle, runtime, process, lines, had: Vec::new() }
     }
 
-    /// What it has had of all that was started until now. It is shown a process that it may look into, so that it is
-    /// known to have looked.
+    /// Returns everything it has found so far. First starts a process that it can access, and waits until it has found
+    /// it, which proves that it works.
     fn had(mut self) -> Vec<String> {
         let name = format!("one of {} to be seen", self.process.id());
         let shown = Bundle::running("wait");
@@ -132,7 +132,7 @@ impl Neighbour {
         self.had
     }
 
-    /// Keeps what is the runtime's. The variable of a process to be seen is also found while half of it is there.
+    /// Keeps findings about the runtime. The variable of the process above may also be found while it is incomplete.
     fn note(&mut self, line: String) {
         if !line.starts_with("environment of one") {
             self.had.push(line);
@@ -140,13 +140,13 @@ impl Neighbour {
     }
 }
 
-/// Held by each test: on a kernel that lies for one of them a neighbour of another would find something.
+/// Serializes the tests: on a lying kernel, the neighbour of another test would find memory.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// One start of some kind, whose command is told what to do by the caller.
+/// Starts a process of some kind with commands that the caller runs.
 type Start = Box<dyn Fn(&dyn Fn(Command) -> Seen)>;
 
-/// The kinds of processes that share the runtime's memory on their way, each to be started many times.
+/// Returns the kinds of processes that share the runtime's memory during their start.
 fn kinds(capabilities: &'static [&'static str]) -> Vec<(&'static str, Start)> {
     let run = move |bundle: Bundle| -> Start {
         let bundle = with_capabilities(bundle, capabilities);
@@ -208,7 +208,7 @@ fn kinds(capabilities: &'static [&'static str]) -> Vec<(&'static str, Start)> {
     ]
 }
 
-/// Starts it many times beside a neighbour, until enough has been had.
+/// Starts it many times beside a neighbour. Returns what the neighbour found.
 fn beside(capabilities: &'static [&'static str], start: &Start, lies: &[Lie]) -> Vec<String> {
     let neighbour = {
         let _pinned = Pinned::to(1);
@@ -252,11 +252,11 @@ fn the_same_neighbour_opens_it_if_it_stays_dumpable() {
     }
 }
 
-/// Makes a bundle whose program is the guest with these words.
+/// Returns a bundle that runs the guest with these words.
 type MakeBundle = fn(&str) -> Bundle;
 
-/// What a companion of a process that waits for `start` finds, and one that is a hook of a process that is about to begin,
-/// each in a container with these capabilities.
+/// Returns what two companions find, in a container with these capabilities. One joins a process that waits for
+/// `start`, the other is a hook of a process that is about to start.
 fn companions(bundle: impl Fn(&str) -> Bundle, capabilities: &[&str], lies: &[Lie]) -> [Seen; 2] {
     let [address, bytes] = mark();
     let looks = ["/guest", "prowl", "first", &address, &bytes];
@@ -295,7 +295,7 @@ fn a_companion_opens_nothing_of_a_process_that_has_not_begun() {
     for (bundle, capabilities) in kinds {
         let [exec, hook] = companions(bundle, capabilities, &[]);
         hook.succeeds();
-        // A caller without privileges may enter the container only when its program has begun.
+        // A caller without privileges can enter the container only after its program has started.
         if is_root() {
             exec.prints("");
         }
@@ -311,7 +311,7 @@ fn a_companion_opens_nothing_of_a_process_that_has_not_begun() {
     }
 }
 
-/// A container that may trace and has no user namespace, with secrets in its configuration that are for others.
+/// Returns a container that may trace, has no user namespace, and has secrets of others in its configuration.
 fn tracing(words: &str) -> Bundle {
     let hook = |who| json!([{ "path": "/bin/true", "env": [format!("PROWLED_FOR={who}")] }]);
     with_capabilities(Bundle::running(words), &["CAP_SYS_PTRACE"]).with(
@@ -324,7 +324,7 @@ fn tracing(words: &str) -> Bundle {
     )
 }
 
-/// What a tracer reads in a process that waits for `start`, and in one that is about to begin.
+/// Returns what a tracer reads in a process that waits for `start`, and in one that is about to start.
 fn tracers(lies: &[Lie]) -> [Seen; 2] {
     let go = |mut command: Command| {
         command.env("PROWLED_FOR", "the runtime");
@@ -340,7 +340,7 @@ fn tracers(lies: &[Lie]) -> [Seen; 2] {
     runtime.call("start", &["c"]).succeeds();
     runtime.call("delete", &["--force", "c"]).succeeds();
 
-    // The annotations are the hook's to know.
+    // No annotation here: hooks may know annotations.
     let hook = json!([{ "path": "/guest", "args": ["guest", "prowl", "all"] }]);
     let hooked = tracing("exit 0").with("/hooks/startContainer", hook);
     hooked.write();

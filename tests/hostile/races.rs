@@ -1,5 +1,5 @@
-//! A volume, and an image, that change while a container is made: what is a directory at one moment is a link to the host
-//! at the next. `HOSTILE_STARTS` says how many containers there are; `make soak` has many.
+//! Races with a volume or image that changes while a container is made: a directory becomes a symlink to the host at
+//! any moment. `HOSTILE_STARTS` is the number of containers; `make soak` uses many.
 
 use super::canary::{Canary, SECRET};
 use super::liar::{self, Lie};
@@ -16,7 +16,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-/// A container, and the names that are exchanged all the time: each a directory at first, and a link.
+/// A container and pairs of names that are exchanged all the time: a directory and a symlink.
 struct Race {
     bundle: Bundle,
     names: Vec<[PathBuf; 2]>,
@@ -27,7 +27,7 @@ impl Race {
         Self { bundle, names: Vec::new() }
     }
 
-    /// Exchanges a directory with a link to the canary's.
+    /// Adds a directory that is exchanged with a symlink to the canary's.
     fn exchanging(mut self, directory: PathBuf, canary: &Canary) -> Self {
         let link = directory.with_extension("link");
         fs::create_dir_all(&directory).unwrap();
@@ -37,7 +37,7 @@ impl Race {
     }
 }
 
-/// Who exchanges them, on a processor of its own where there is one.
+/// Exchanges the names until told to end, on a processor of its own if possible.
 fn exchange(names: &[[PathBuf; 2]], ends: &AtomicBool, exchanges: &AtomicU64) {
     let last = sched_getaffinity(None).map(|cpus| (0..CpuSet::MAX_CPU).rfind(|cpu| cpus.is_set(*cpu)));
     if let Ok(Some(last)) = last {
@@ -53,7 +53,7 @@ fn exchange(names: &[[PathBuf; 2]], ends: &AtomicBool, exchanges: &AtomicU64) {
     }
 }
 
-/// Makes containers, as many as these, until the canary is harmed, and says how.
+/// Starts up to this many containers until the canary is harmed. Returns the harm.
 fn run(make: fn(&Canary) -> Race, starts: usize, lies: &[Lie]) -> Option<String> {
     let canary = Canary::new();
     let race = make(&canary);
@@ -61,7 +61,7 @@ fn run(make: fn(&Canary) -> Race, starts: usize, lies: &[Lie]) -> Option<String>
     let runtime = Runtime::under_test();
     let mut command = runtime.command("run");
     command.arg("--bundle").arg(race.bundle.path()).arg("c");
-    // By their descriptors, for they have no names that stay.
+    // By descriptor, because their names change.
     let directories: Vec<_> =
         race.names.iter().map(|[directory, _]| File::open(directory).unwrap()).collect();
     let (ends, exchanges) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -79,26 +79,26 @@ fn run(make: fn(&Canary) -> Race, starts: usize, lies: &[Lie]) -> Option<String>
             if harmed.is_some() {
                 break;
             }
-            // Nobody raced who was not there.
+            // Without an exchange there was no race.
             while exchanges.load(Ordering::Relaxed) == before {
                 thread::yield_now();
             }
         }
         ends.store(true, Ordering::Relaxed);
-        // Some have to get through, or nothing is shown.
+        // Some containers must have run; otherwise nothing is shown.
         assert!(harmed.is_some() || began > 0, "of {starts} none began");
         harmed
     })
 }
 
-/// What one says, and whether it was well.
+/// Returns a container's output, and whether it succeeded.
 fn start(command: &mut Command, lies: &[Lie]) -> (String, bool) {
     let seen =
         if lies.is_empty() { command.output().expect("the runtime") } else { liar::run(command, lies).0 };
     (String::from_utf8_lossy(&seen.stdout).into_owned(), seen.status.success())
 }
 
-/// Takes away what the last container has made, that the next has to make it again.
+/// Empties a directory, so that the next container has to create everything again.
 fn empty(directory: &File) {
     for entry in fs::read_dir(format!("/proc/self/fd/{}", directory.as_raw_fd())).expect("a directory") {
         let path = entry.expect("an entry").path();
@@ -107,7 +107,7 @@ fn empty(directory: &File) {
     }
 }
 
-/// The host is as it was after many, and is not on a kernel that follows links.
+/// Asserts that the host is unharmed after many starts, and is harmed on a kernel that follows symlinks.
 fn holds(make: fn(&Canary) -> Race) {
     need!(is_root(), "needs root, who could harm the host");
     let starts = std::env::var("HOSTILE_STARTS").map_or(50, |starts| starts.parse().expect("a number"));
@@ -121,7 +121,7 @@ fn volume(bundle: &Bundle) -> PathBuf {
     bundle.path().join("volume")
 }
 
-/// A bundle that shows a volume which others write to.
+/// Returns a bundle with a volume that others can write to.
 fn sharing(words: &str, at: &str) -> Bundle {
     let bundle = Bundle::running(words);
     let volume = volume(&bundle);

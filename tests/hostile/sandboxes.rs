@@ -1,5 +1,5 @@
-//! The images of the corpus as the files of a `husk test`: with `--rootfs`, with `--rootfs` that may be written to, and
-//! with `--bundle`, which has the bundle's mounts and masks too.
+//! Runs the images of the corpus with `husk test`. They are passed as a read-only `--rootfs`, as a writable one, and as
+//! `--bundle`, which adds the bundle's mounts and masks.
 
 use super::corpus::ATTACKS;
 use super::liar::{self, Lie};
@@ -10,11 +10,11 @@ use serde_json::json;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A kernel on which links are followed and the host's files are not read-only. With the files read-only nothing is
-/// lost even where links are followed.
+/// A kernel on which symlinks are followed and the host's files are not read-only. With read-only files, nothing is
+/// lost even if symlinks are followed.
 const NO_DEFENCE: &[Lie] = &[Lie::Follows, Lie::SetsNoAttributes];
 
-/// How the image is given to `test`.
+/// How the image is passed to `husk test`.
 #[derive(Clone, Copy)]
 enum Way {
     Rootfs,
@@ -44,7 +44,7 @@ impl Way {
 }
 
 fn attempt(attack: &Attack, way: Way, lies: &[Lie]) -> Outcome {
-    // A sandbox has its own file system at `/tmp` of the host's tree, too: that would save a canary there.
+    // A sandbox also covers `/tmp` of the host's tree, which would protect a canary there.
     let canary = Canary::below(Path::new("/var/tmp"));
     let bundle = (attack.bundle)(&canary).with("/ociVersion", json!("1.0.2"));
     bundle.write();

@@ -1,5 +1,5 @@
-//! Too little of what a runtime needs itself: descriptors, memory, processes, and room where it writes down what there is. It
-//! says so, leaves nothing behind, and works as soon as there is enough.
+//! Tests with a shortage of what the runtime itself needs: descriptors, memory, processes, or space in its store. It
+//! must report an error, leave nothing behind, and work as soon as there is enough.
 
 use super::faults::left;
 use crate::util::{Bundle, Runtime, Seen, is_root, need};
@@ -10,16 +10,16 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
-/// The runtime's verb with as much as this.
+/// Runs a command under a `ulimit`.
 fn limited(limit: &str, most: u32, command: &Command) -> Seen {
-    // Without redirections: the shell has no descriptors for them where few are allowed, and fails itself.
+    // Without redirections: for them the shell needs descriptors itself, and fails if few are allowed.
     let script = format!("{limit} {most}; exec \"$@\"");
     let mut shell = Command::new("sh");
     shell.args(["-c", &script, "sh"]).arg(command.get_program()).args(command.get_args());
     Runtime::under_test().detached(shell)
 }
 
-/// It failed, and said why.
+/// Asserts that it exited and printed an error without panicking.
 #[track_caller]
 pub(crate) fn fails_in_words(seen: &Seen) {
     let err = String::from_utf8_lossy(&seen.0.stderr);
@@ -54,12 +54,12 @@ fn few_descriptors_are_an_error_that_leaves_nothing() {
     }
 }
 
-/// A file system for what the runtime writes down, until it is dropped.
+/// A file system for the runtime's store, mounted until it is dropped.
 struct Room<'a>(&'a Runtime);
 
 impl<'a> Room<'a> {
     fn new(runtime: &'a Runtime, options: &str, flags: MountFlags) -> Self {
-        // A store that everybody may write to is refused.
+        // A store that all users may write to is refused.
         let options = CString::new(format!("mode=700,{options}").trim_end_matches(',')).unwrap();
         mount("tmpfs", runtime.root(), "tmpfs", flags, Some(&*options)).unwrap();
         Self(runtime)
@@ -75,7 +75,7 @@ impl Drop for Room<'_> {
 #[test]
 fn a_full_store_is_an_error_that_leaves_nothing() {
     need!(is_root(), "needs root to mount");
-    // Bytes of a page are taken for each file that has any; the file system's own root is an inode.
+    // Each file that is not empty takes whole pages; the file system's root takes an inode.
     let rooms = [
         "nr_inodes=1",
         "nr_inodes=2",
@@ -136,13 +136,13 @@ fn little_memory_is_an_error_that_leaves_nothing() {
     let mut command = runtime.command("run");
     command.arg("--bundle").arg(bundle.path()).arg("c");
     let mut outcomes = Vec::new();
-    // From what is not enough to begin with to what is enough: kilobytes of addresses.
+    // Kilobytes of address space, from too few to enough.
     for kilobytes in [1_000, 20_000, 21_000, 22_000, 24_000, 28_000, 40_000, 4_000_000] {
         let seen = limited("ulimit -v", kilobytes, &command);
         outcomes.push(seen.0.status.success());
         let err = String::from_utf8_lossy(&seen.0.stderr);
         assert!(seen.0.status.success() || !err.contains("panicked at crates"), "{kilobytes}: {err}");
-        // An allocation that fails ends it, and what it began is deleted by who comes next.
+        // A failed allocation aborts the runtime. The next verb deletes what it had begun.
         runtime.call("list", &[]).succeeds();
         runtime.call("delete", &["--force", "c"]).succeeds();
         assert_eq!(left(&runtime, &bundle), [""; 0]);

@@ -1,5 +1,5 @@
-//! Others who may write where the runtime reads or writes: its store and records, the directory of a pid file or an engine's
-//! configuration, its working directory, an image, a cgroup.
+//! Tests in which other users may write where the runtime reads or writes. These are its store and records, the
+//! directory of a pid file or an engine's configuration, its working directory, an image, and a cgroup.
 
 use super::faults::{known, left, started};
 use super::watched::{self, Call, Verdict};
@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use tempfile::TempDir;
 
-/// A bundle whose `poststop` hook makes a file.
+/// Returns a bundle whose `poststop` hook creates a file.
 fn with_canary(canary: &Path) -> Bundle {
     let hook = json!([{ "path": "/bin/touch", "args": ["touch", canary] }]);
     Bundle::running("hang").with("/hooks", json!({ "poststop": hook }))
@@ -32,7 +32,7 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// Every verb that reads or writes the store is refused in these words.
+/// Asserts that every verb that uses the store is refused with this message.
 #[track_caller]
 fn is_refused(runtime: &Runtime, bundle: &Bundle, words: &str) {
     let bundle = bundle.path().to_str().unwrap();
@@ -93,7 +93,7 @@ fn a_store_of_another_user_is_refused() {
     assert_eq!(runtime.status(), "running");
 }
 
-// Whoever owns a directory above may put another in the place of the store.
+// The owner of a parent directory can replace the store.
 #[test]
 fn a_store_below_another_users_directory_or_link_is_refused() {
     need!(is_husk(), "runc reads any store");
@@ -122,7 +122,7 @@ fn a_store_below_another_users_directory_or_link_is_refused() {
     list(&path("above/store")).fails(1, "/above: it belongs to user 4711");
 }
 
-// In the user namespace in which podman has a user's containers made, root's directories are nobody's.
+// In the user namespace in which podman makes a user's containers, root's directories belong to the overflow user.
 #[test]
 fn a_store_below_directories_of_a_root_that_is_not_mapped_is_used() {
     need!(is_husk(), "runc reads any store");
@@ -145,7 +145,7 @@ fn a_store_below_directories_of_a_root_that_is_not_mapped_is_used() {
     chown(&store, Some(1000), Some(1000)).unwrap();
     rootless(&["list", "--quiet"]).prints("");
     rootless(&["--root", store.to_str().unwrap(), "list", "--quiet"]).prints("");
-    // Root's own could be anybody's, and is not theirs.
+    // An unmapped owner, such as root here, could be any user, so the store is refused.
     chown(&store, Some(0), Some(0)).unwrap();
     mode(&store, 0o755);
     rootless(&["list", "--quiet"]).fails(1, "it belongs to user 65534");
@@ -163,7 +163,7 @@ fn a_record_of_another_user_is_not_obeyed() {
     let (record, forged) = (runtime.root().join("c/state.json"), runtime.root().join("forged"));
     fs::create_dir(&forged).unwrap();
     mode(&forged, 0o700);
-    // It names the cgroup and process of a container that is not its own.
+    // The record names the cgroup and process of another container.
     fs::copy(record, forged.join("state.json")).unwrap();
     chown(forged.join("state.json"), Some(4711), None).unwrap();
     for verb in ["state", "kill", "pause", "ps", "delete"] {
@@ -175,7 +175,8 @@ fn a_record_of_another_user_is_not_obeyed() {
     assert_eq!(known(&runtime).into_values().collect::<Vec<_>>(), ["running"]);
 }
 
-/// Whoever opens a FIFO to read from it finds a writer, and then its end, so that no reader waits for ever.
+/// A thread that opens a FIFO for writing and closes it again. A reader finds a writer and then the end of file, so
+/// that no reader waits for ever.
 struct Writer {
     fifo: OwnedFd,
     ends: Arc<AtomicBool>,
@@ -201,7 +202,7 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
         let own = format!("/proc/self/fd/{}", self.fifo.as_raw_fd());
-        // A reader, which the writer may be waiting for.
+        // Opens a reader, for which the writer may be waiting.
         let _reader = open(own, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap();
         self.thread.take().unwrap().join().unwrap();
     }
@@ -256,7 +257,7 @@ fn a_pid_file_is_written_to_no_link_of_others() {
     assert_eq!(fs::metadata(runtime.root().join("c/state.json")).unwrap().mode() & 0o777, 0o600);
 }
 
-/// Notifies of what gives a file another name (x86-64).
+/// Returns a filter that notifies of calls that rename a file (x86-64).
 fn renames() -> &'static [Instruction] {
     let (load, equal, answer, allow, notify) = (0x20, 0x15, 0x06, 0x7fff_0000, 0x7fc0_0000);
     let mut program = vec![Instruction { code: load, jt: 0, jf: 0, k: 0 }];
@@ -321,12 +322,12 @@ fn programs_of_the_host_are_not_looked_for_in_the_working_directory() {
         call(path, "checkpoint").fails(1, "criu is not there: install CRIU");
         assert!(!canary.exists(), "{path:?}");
     }
-    // It would be found where it may be.
+    // It is found in a directory of PATH that may be searched.
     call(here.path().to_str().unwrap(), "ps");
     assert!(canary.exists());
 }
 
-// A device of the image's could be a watchdog of the host's. (Where devices are not allowed a FIFO tells the same.)
+// A device in the image could be a watchdog of the host. A FIFO, which needs no permission for devices, shows the same.
 #[test]
 fn a_list_of_users_that_is_no_file_is_not_opened() {
     need!(is_husk(), "runc opens it in the container");
@@ -348,13 +349,13 @@ fn a_list_of_users_that_is_no_file_is_not_opened() {
     let mut room = [MaybeUninit::uninit(); 4096];
     let first = inotify::Reader::new(&watch, &mut room).next().map(|event| event.events());
     assert_eq!(first.err(), Some(Errno::AGAIN), "somebody opened it: {first:?}");
-    // Whoever opens one is seen.
+    // Opening one is noticed.
     drop(open(&lists[0], OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap());
     let first = inotify::Reader::new(&watch, &mut room).next().map(|event| event.events());
     assert_eq!(first, Ok(ReadFlags::OPEN));
 }
 
-/// Cgroups that each hold the next, which go with it.
+/// Nested cgroups, removed on drop.
 struct Nest {
     top: OwnedFd,
     depth: usize,
@@ -362,7 +363,7 @@ struct Nest {
 
 const NAME: &str = "n";
 
-/// A stack of 8 MiB has no room for as many directories that are read.
+/// Too many directories to be open recursively on a stack of 8 MiB.
 const DEPTH: usize = 1500;
 
 impl Nest {
@@ -396,7 +397,7 @@ impl Drop for Nest {
     }
 }
 
-/// The directories of the bundle's cgroup, one a hierarchy.
+/// Returns the directories of the bundle's cgroup, one for each hierarchy.
 fn cgroups(bundle: &Bundle) -> Vec<PathBuf> {
     let own = bundle.config["linux"]["cgroupsPath"].as_str().unwrap().trim_start_matches('/').to_owned();
     let trees = if is_version_2() {
@@ -407,7 +408,7 @@ fn cgroups(bundle: &Bundle) -> Vec<PathBuf> {
     trees.into_iter().map(|tree| tree.join(&own)).filter(|path| path.is_dir()).collect()
 }
 
-// A container that may write to its cgroup decides how deep there are others in it.
+// A container that may write to its cgroup decides how deeply cgroups are nested in it.
 #[test]
 fn cgroups_nested_deeper_than_a_stack_are_listed_and_deleted() {
     need!(is_root(), "needs root to make cgroups");
@@ -449,7 +450,7 @@ fn a_container_whose_cgroup_cannot_be_removed_is_deleted_with_a_warning() {
     let runtime = Runtime::started(&bundle);
     runtime.call("kill", &["c", "KILL"]).succeeds();
     runtime.call("wait", &["c"]);
-    // Where the hierarchies are read-only, for this one process.
+    // With hierarchies that are read-only for this process.
     let delete = runtime.command("delete");
     let script = "for tree in /sys/fs/cgroup /sys/fs/cgroup/*; do \
                     if mountpoint -q $tree; then mount -o remount,bind,ro $tree || exit 99; fi; \

@@ -1,6 +1,6 @@
-//! A command about whose system calls the test decides.
+//! Runs a command and lets the test decide about its system calls.
 //!
-//! A filter notifies the test of calls, its own and those of all that it starts, and each waits for the answer.
+//! A filter notifies the test of calls by the command and all of its children. Each call waits for the answer.
 
 #![expect(unsafe_code, reason = "the requests of a seccomp listener")]
 
@@ -16,30 +16,30 @@ use std::os::fd::OwnedFd;
 use std::process::Output;
 use std::thread;
 
-/// What the test is notified of.
+/// A system call of which the test is notified.
 pub(crate) struct Call {
-    /// The process, or its thread.
+    /// The pid or thread id of the caller.
     pub(crate) process: i32,
     pub(crate) number: u32,
     pub(crate) arguments: [u64; 6],
 }
 
-/// What it decides.
+/// The decision about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The call is made.
     GoOn,
-    /// It is not, and this is why.
+    /// The call fails with this error.
     Fail(Errno),
 }
 
-/// Longer than anything takes that does not hang.
+/// A time within which every command ends unless it hangs.
 const MOST: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
-/// What is said of one that does.
+/// The message added to the output of a command that hangs.
 pub(crate) const HANGS: &str = "it hangs";
 
-/// Runs a command whose calls go through this filter.
+/// Runs a command under this filter.
 pub(crate) fn run(
     command: &std::process::Command,
     filter: &'static [Instruction],
@@ -53,7 +53,7 @@ pub(crate) fn run(
     watched.stdout(out.try_clone().expect("a file")).stderr(err.try_clone().expect("a file"));
     let new_listener = 8;
     if !is_root() {
-        // Who has no privileges may not filter others' calls.
+        // Installing a filter without privileges requires no_new_privs.
         watched.step(Step::NoNewPrivs);
     }
     watched.step(Step::SeccompListener { flags: new_listener, program: filter });
@@ -61,10 +61,10 @@ pub(crate) fn run(
     let request = child.next_request().expect("a child");
     assert_eq!(request, Some(Request::Listener), "{:?}", child.wait());
     let listener = child.requested_fd().expect("its listener");
-    // What is asked before it may go on is answered, too.
+    // Calls that it makes before it may continue are answered too.
     let answering = thread::spawn(move || answer(&listener, decide));
     child.go_on().expect("a child");
-    // What it leaves behind is answered for as long as it lives.
+    // Processes that it leaves behind are answered for as long as they live.
     drop(answering);
     let mut polled = [PollFd::new(&child, PollFlags::IN)];
     let ended = retry_on_intr(|| poll(&mut polled, Some(&MOST))).expect("a poll");
@@ -93,7 +93,7 @@ const SEND: Opcode = rustix::ioctl::opcode::read_write::<Answer>(b'!', 1);
 /// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`, in the upper half of its word.
 const GO_ON: u64 = 1 << 32;
 
-/// Answers until nobody is left who could ask.
+/// Answers until no process under the filter is left.
 fn answer(listener: &OwnedFd, mut decide: impl FnMut(&Call) -> Verdict) {
     loop {
         let mut polled = [PollFd::new(listener, PollFlags::IN)];
@@ -104,7 +104,7 @@ fn answer(listener: &OwnedFd, mut decide: impl FnMut(&Call) -> Verdict) {
         let mut asked: Notification = [0; 10];
         match request::<RECEIVE, _>(listener, &mut asked) {
             Ok(()) => {}
-            // Who asked is gone.
+            // The calling process has ended.
             Err(Errno::NOENT | Errno::INTR) => continue,
             Err(error) => panic!("a notification: {error}"),
         }
@@ -122,10 +122,10 @@ fn answer(listener: &OwnedFd, mut decide: impl FnMut(&Call) -> Verdict) {
     }
 }
 
-/// One of the two requests. The kernel wants a notification's place zeroed.
+/// Makes one of the two requests. The kernel requires a zeroed structure for a notification.
 fn request<const CODE: Opcode, T>(listener: &OwnedFd, words: &mut T) -> Result<(), Errno> {
     // SAFETY: both codes are made from the type whose structure the kernel reads and writes for them.
     let request = unsafe { Updater::<CODE, T>::new(words) };
-    // SAFETY: the same; and the kernel keeps nothing of it.
+    // SAFETY: as above; and the kernel keeps no pointer to the structure.
     unsafe { ioctl(listener, request) }
 }

@@ -1,5 +1,5 @@
-//! A bundle as a profile: what its configuration says that a sandbox can do without privileges. What it cannot do
-//! is refused by the name of its field.
+//! Turns a bundle into a profile. A setting that a sandbox cannot apply without privileges is refused by the name of
+//! its field.
 
 use crate::error::Error;
 use crate::profile::{Access, Image, Limits, Profile};
@@ -11,21 +11,20 @@ use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 
-/// `MOUNT_ATTR_NOSUID` and `MOUNT_ATTR_NODEV`, which everything in a sandbox has.
+/// `MOUNT_ATTR_NOSUID` and `MOUNT_ATTR_NODEV`, which every mount in a sandbox has.
 const ALWAYS: u64 = 0x6;
 
-/// What every sandbox has, whatever a bundle mounts there.
+/// Mount points that every sandbox provides, whatever a bundle mounts there.
 const OWN: &[&str] = &["/proc", "/dev", "/dev/pts", "/dev/shm", "/tmp", "/var/tmp", "/run"];
 
-/// The file systems that a sandbox can mount elsewhere.
+/// The file systems that a sandbox can mount at other mount points.
 const NEW: [&str; 3] = ["tmpfs", "mqueue", "sysfs"];
 
-/// The program of the bundle in a directory, in the bundle's root file system, and what is done otherwise than
-/// the configuration says.
+/// Returns the profile of the bundle in a directory, and warnings about settings that are not applied as configured.
 ///
 /// # Errors
 ///
-/// If the configuration cannot be read, or asks for what a sandbox cannot do.
+/// If the configuration cannot be read, or asks for something that a sandbox cannot do.
 pub fn bundle(directory: &Path) -> Result<(Profile, Vec<Warning>), Error> {
     let failed = |reason| Error::Look { act: format!("find {}", directory.display()), reason };
     let directory = directory.canonicalize().map_err(failed)?;
@@ -42,7 +41,7 @@ pub fn bundle(directory: &Path) -> Result<(Profile, Vec<Warning>), Error> {
         directory: container.rootfs.clone(),
         access: match container.rootfs_access {
             container::Access::ReadOnly => Access::Read,
-            // What a test writes is thrown away.
+            // Writes go to an overlay that is thrown away.
             container::Access::ReadWrite => Access::Overlay,
         },
         bundle: None,
@@ -52,15 +51,15 @@ pub fn bundle(directory: &Path) -> Result<(Profile, Vec<Warning>), Error> {
     Ok((Profile { args, limits, image, ..Profile::default() }, warnings))
 }
 
-/// A string of a configuration.
+/// Converts a string of the configuration.
 pub(crate) fn text(string: CString) -> OsString {
     OsString::from_vec(string.into_bytes())
 }
 
-/// Refuses what no sandbox can do. Every field of a container is here, so that none is forgotten.
+/// Refuses settings that a sandbox cannot apply. Naming every field of a container ensures that none is forgotten.
 fn refuse(container: &Container, warnings: &mut Vec<Warning>) -> Result<(), Error> {
     let Container {
-        // Done.
+        // Applied.
         bundle: _,
         rootfs: _,
         rootfs_access: _,
@@ -72,10 +71,10 @@ fn refuse(container: &Container, warnings: &mut Vec<Warning>) -> Result<(), Erro
         masked_paths: _,
         readonly_paths: _,
         seccomp: _,
-        // For whoever reads them.
+        // Informational only.
         annotations: _,
         unknown_calls: _,
-        // Only says how a label is given.
+        // Only selects how a mount label is applied.
         mount_context: _,
         pidfd_receiver,
         rootfs_propagation,
@@ -143,7 +142,7 @@ fn refuse(container: &Container, warnings: &mut Vec<Warning>) -> Result<(), Erro
     })
 }
 
-/// The first of these that is there is refused.
+/// Returns an error that names the first field whose flag is true.
 fn none<F: ToString>(fields: impl IntoIterator<Item = (F, bool)>) -> Result<(), Error> {
     let found = fields.into_iter().find(|(_, is_there)| *is_there);
     found.map_or(Ok(()), |(field, _)| Err(Error::Bundle(field.to_string())))
@@ -153,7 +152,7 @@ fn of_resources(resources: &Resources) -> impl IntoIterator<Item = (&'static str
     let Resources { devices, memory, cpu, pids_limit: _, block_io, hugepage_limits, network, rdma, unified } =
         resources;
     [
-        // There are none that could be denied.
+        // Deny rules pass without effect: a sandbox has only the standard devices.
         ("linux.resources.devices", devices.iter().any(|rule| rule.allow)),
         (
             "linux.resources.memory",
@@ -171,7 +170,7 @@ fn of_resources(resources: &Resources) -> impl IntoIterator<Item = (&'static str
 fn of_process(process: &Process) -> impl IntoIterator<Item = (&'static str, bool)> + use<> {
     [
         ("process.user.additionalGids", !process.additional_gids.is_empty()),
-        // The streams are the caller's, the terminal among them.
+        // The streams, including a terminal, are the caller's.
         ("process.consoleSize", matches!(process.terminal, Terminal::Yes(Some(_)))),
         ("process.apparmorProfile", process.apparmor_profile.is_some()),
         ("process.selinuxLabel", process.selinux_label.is_some()),
@@ -195,7 +194,7 @@ fn of_mount(mount: &Mount, field: &Field) -> impl IntoIterator<Item = (Field, bo
     [(field.key("type"), is_refused), (field.key("options"), is_shared || loosens || is_mapped)]
 }
 
-/// Whether a new file system is where the sandbox has one anyway.
+/// Returns whether the mount is a new file system at a mount point that the sandbox provides itself.
 pub(crate) fn is_own(mount: &Mount) -> bool {
     let is_new = |fstype: &str| ["proc", "tmpfs", "devpts", "devtmpfs"].contains(&fstype);
     matches!(&mount.source, Source::New { fstype, .. } if is_new(fstype))

@@ -1,72 +1,70 @@
-//! Why there is no sandbox.
+//! Errors that prevent a sandbox, and the isolation that a machine cannot provide.
 
 use husk_script::sys::Errno;
 use std::fmt::{self, Display, Formatter};
 use std::{fs, io};
 
-/// Why a program could not be run.
+/// The reason why a program could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Something of the machine could not be looked at.
+    /// A property of the machine could not be determined.
     #[error("{act}: {reason}")]
     Look {
-        /// What was to be found.
+        /// The operation that failed.
         act: String,
-        /// Why it was not.
         reason: io::Error,
     },
-    /// A standard stream of the caller's leads out of the sandbox.
+    /// A standard stream of the caller is a directory, through which the program could leave the sandbox.
     #[error("{0} is a directory of the host, by which the program could leave")]
     Stream(&'static str),
     /// A bundle cannot be read.
     #[error(transparent)]
     Config(#[from] husk_bundle::Error),
-    /// A bundle asks for what no sandbox can do.
+    /// A field of a bundle asks for something that a sandbox cannot do.
     #[error("{0}: a sandbox cannot do that")]
     Bundle(String),
-    /// What is asked for cannot be done.
+    /// The profile cannot be turned into a plan.
     #[error(transparent)]
     Plan(#[from] husk_plan::Error),
-    /// There is no program, or it cannot be run.
+    /// The program does not exist or cannot be executed.
     #[error("{program}: {reason}{hint}")]
     Program {
-        /// The program, as it was asked for.
+        /// The program as the caller named it.
         program: String,
-        /// Why not.
         reason: io::Error,
-        /// What could be done about it.
+        /// A remedy, if one is known.
         hint: Hint,
     },
     /// The kernel refuses the namespaces.
     #[error("{act}: {reason}{hint}")]
     Namespaces {
-        /// What was refused.
+        /// The operation that was refused.
         act: String,
-        /// Its words.
+        /// The kernel's error.
         reason: io::Error,
-        /// What could be done about it.
+        /// A remedy, if one is known.
         hint: Hint,
     },
-    /// A step failed.
+    /// A step of the plan failed.
     #[error("{origin}: {error}")]
     Step {
-        /// What the step was for.
+        /// The part of the profile that the step belongs to.
         origin: String,
-        /// The step, and why.
+        /// The step's error.
         error: husk_spawn::Error,
     },
     /// The program cannot be moved into its cgroup.
     #[error("limits: {0}")]
     Cgroup(husk_cgroup::Error),
-    /// What was said of how a test is run cannot be.
+    /// A setting for a test is invalid.
     #[error("{0}")]
     Setting(String),
-    /// Isolation would be less than complete, which was not to be.
+    /// Isolation would be incomplete, and `--strict` was given.
     #[error("{0}, and --strict was asked for")]
     Strict(Loss),
 }
 
-/// What could be done about an error, if it is known.
+/// A remedy for an error; displayed as nothing if none is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hint(pub(crate) Option<String>);
 
@@ -76,15 +74,14 @@ impl Display for Hint {
     }
 }
 
-/// Why no file system can be mounted in a user namespace that was made for that.
+/// Explains why mounting fails in a user namespace that was created for it.
 pub(crate) fn no_mounts(errno: Errno) -> Hint {
     let landlocked =
         "a process restricted by Landlock cannot mount: in a sandbox of 'husk test', give that one --nested";
     Hint((errno == Errno::PERM).then(|| landlocked.to_owned()))
 }
 
-/// The switches that keep users from making user namespaces: where each is, what it says then, and how it is
-/// turned.
+/// Settings that disable user namespaces: the file, its value when they are disabled, and how to enable them.
 const SWITCHES: [(&str, &str, &str); 3] = [
     ("/proc/sys/user/max_user_namespaces", "0", "sysctl user.max_user_namespaces=15000"),
     ("/proc/sys/kernel/unprivileged_userns_clone", "0", "sysctl kernel.unprivileged_userns_clone=1"),
@@ -95,7 +92,7 @@ const SWITCHES: [(&str, &str, &str); 3] = [
     ),
 ];
 
-/// Why ids are not mapped, which is refused to some who may make a user namespace.
+/// Explains why writing the id maps fails. The kernel refuses it to some callers that may create a user namespace.
 pub(crate) fn unmapped(uid: u32, errno: Errno) -> Hint {
     match uid {
         // user_namespaces(7), since Linux 5.12.
@@ -104,7 +101,7 @@ pub(crate) fn unmapped(uid: u32, errno: Errno) -> Hint {
     }
 }
 
-/// Why namespaces are refused, as far as it can be found out.
+/// Explains why namespaces are refused, as far as that can be determined.
 pub(crate) fn switched_off(errno: Errno) -> Hint {
     let is_set = |path: &str, value: &str| fs::read_to_string(path).is_ok_and(|found| found.trim() == value);
     let switch = SWITCHES.into_iter().find(|(path, value, _)| is_set(path, value));
@@ -122,16 +119,16 @@ pub(crate) fn switched_off(errno: Errno) -> Hint {
     })
 }
 
-/// Isolation that is not to be had on this machine.
+/// Isolation that this machine cannot provide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Limits of memory and processes are each process's and each user's, not all of the program's together.
+    /// Memory and process limits apply to each process and each user, not to all processes of the program together.
     Cgroup(String),
-    /// There is no limit of processes, which for root only a cgroup is.
+    /// Processes are not limited: for root only a cgroup can limit them.
     Processes(String),
     /// The program sees the caller's procfs.
     Procfs,
-    /// The program is in the caller's user namespace, with no privileges of it.
+    /// The program runs in the caller's user namespace, without privileges in it.
     UserNamespace,
 }
 

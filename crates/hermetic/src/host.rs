@@ -1,84 +1,84 @@
-//! What the planner has to know of a machine and of who asks. Plain data.
+//! The facts about a machine and its caller that the planner needs, as plain data.
 
 use husk_script::sys::Fd;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A machine, and the caller.
+/// A machine and its caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// The caller's effective user, who the program is too.
+    /// The caller's effective uid. The program runs as this user.
     pub uid: u32,
-    /// The caller's effective group.
+    /// The caller's effective gid.
     pub gid: u32,
-    /// Who the caller is in the sandbox: user and group.
+    /// The uid and gid that the program sees as its own.
     pub program: (u32, u32),
     /// The program's working directory.
     pub cwd: PathBuf,
-    /// What is shown of where the working directory is: itself, or the repository it is in.
+    /// The directory that is shown around the working directory: the repository it is in, or the directory itself.
     pub project: PathBuf,
     /// The caller's home directory.
     pub home: Option<PathBuf>,
     /// The caller's environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// Those of the directories that the program has for its own which are here, or in the image.
+    /// Those of the program's own directories that exist on the host or in the image.
     pub own: Vec<PathBuf>,
-    /// For each path of the profile what it is.
+    /// The profile's paths, resolved, in the profile's order.
     pub found: Vec<Found>,
-    /// What the caller may have of each of the profile's [resources](crate::Limits::resources).
+    /// The caller's hard limit for each of the profile's [resources](crate::Limits::resources).
     pub most: [Option<u64>; 5],
-    /// Whether the program has a cgroup of its own, which its limits of memory and processes are.
+    /// Whether the program has its own cgroup, which keeps its memory and process limits.
     pub cgroup: bool,
-    /// Whether a pid namespace has a `pid_max` of its own, as since Linux 6.14. Before, it was the machine's.
+    /// Whether each pid namespace has its own `pid_max`, as since Linux 6.14. Before, one value applied to the machine.
     pub has_pid_max: bool,
-    /// Whether a user namespace can be made.
+    /// Whether a user namespace can be created.
     pub user_namespace: bool,
-    /// What the program finds in `/proc`.
+    /// The procfs that the program finds at `/proc`.
     pub procfs: Procfs,
-    /// What the clocks say that begin with the machine: the one that stands still while it sleeps, and the other.
+    /// `CLOCK_MONOTONIC`, which stands still while the machine sleeps, and `CLOCK_BOOTTIME`.
     pub clocks: (Duration, Duration),
     /// Whether the kernel has POSIX message queues.
     pub mqueue: bool,
-    /// What Landlock offers, if the kernel has it.
+    /// The access rights that Landlock handles, if the kernel supports it.
     pub landlock: Option<Landlock>,
     /// Which of the caller's standard streams are open for writing.
     pub written: [bool; 3],
     /// Which of the caller's standard streams are the null device.
     pub null_streams: Vec<Fd>,
-    /// Whether places are missing in the profile's image: they are then made, where nobody finds them.
+    /// Whether the profile's image lacks mount points. Unless it is writable, they are then created in a layer that is
+    /// thrown away.
     pub lacks_places: bool,
 }
 
 impl Host {
-    /// Whether root's processes, of which no rlimit holds, are limited by their pid namespace.
+    /// Returns whether the pid namespace limits root's processes, to which no rlimit applies.
     pub(crate) fn limits_pids(&self) -> bool {
         self.uid == 0 && !self.cgroup && self.has_pid_max && self.procfs == Procfs::Own
     }
 }
 
-/// What a path is.
+/// A path of the profile, resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The path as the program knows it, without symlinks in it.
+    /// The path inside the sandbox, without symlinks.
     pub path: PathBuf,
-    /// Whether it is a directory.
     pub is_directory: bool,
 }
 
-/// A procfs.
+/// The procfs that a sandbox has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Procfs {
-    /// A new one, which shows the program's own processes.
+    /// A new one, which shows only the program's own processes.
     Own,
-    /// The caller's, where the kernel lets nobody mount a new one because parts of this one are covered.
+    /// The caller's. The kernel refuses a new one if parts of the visible procfs are covered.
     Callers,
 }
 
-/// What Landlock can take away on a machine.
+/// The access that Landlock can restrict on a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Landlock {
-    /// `LANDLOCK_ACCESS_FS_*`: everything but reading and executing.
+    /// `LANDLOCK_ACCESS_FS_*`: everything except reading and executing.
     pub rights: u64,
     /// `LANDLOCK_SCOPE_*`.
     pub scopes: u64,

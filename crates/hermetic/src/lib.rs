@@ -1,16 +1,16 @@
-//! Runs a program so that it sees nothing of its surroundings that could change what it does, and leaves
-//! nothing behind: a sandbox for tests, for which nobody needs to be root and nothing needs to be set up.
+//! Runs a program, such as a test, in a sandbox. Nothing around the program can change what it does, and it leaves
+//! nothing behind. A sandbox needs neither root nor any setup.
 //!
-//! What is asked ([`Profile`]) and what this machine and its caller are ([`Host`]) become a list of steps
-//! ([`plan`]), as for a container; [`run`] has it performed and watches what comes of it.
+//! The request ([`Profile`]) and the facts about machine and caller ([`Host`]) become a list of steps ([`plan`]), as
+//! for a container. [`run`] performs the steps and supervises the program.
 //!
-//! The program has the host's files, read-only; its own `/tmp`, `/var/tmp`, `/run`, `/dev` and home directory, all of
-//! them in one file system in memory; its own processes, network, host name and IPC; the caller's ids and no
-//! privileges; and an environment in which only what is on a list is the caller's. When it ends, everything
-//! that it started ends.
+//! The program sees the host's files read-only. Its `/tmp`, `/var/tmp`, `/run`, `/dev` and home directory are its own,
+//! all in one file system in memory. It has its own processes, network, host name and IPC, the caller's ids and no
+//! privileges. Only environment variables on a list are passed on. When it ends, every process that it started is
+//! killed.
 //!
-//! It is no boundary against a program that attacks the kernel, and what an ordinary user may read on the host
-//! the program may read too, but for what is hidden.
+//! A sandbox does not stop a program that attacks the kernel. The program may read every file that its user may read on
+//! the host, except hidden ones.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What is asked for.
+//! Profiles: the request for a sandbox.
 
 use husk_bundle::Container;
 use husk_bundle::container::Process;
@@ -7,125 +7,122 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A program, and what it is to see and may use.
+/// A program, and what it may see and use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// The program with its arguments.
+    /// The program and its arguments.
     pub args: Vec<OsString>,
-    /// Variables beside those that are let through.
+    /// Variables in addition to those that are always passed on.
     pub env: Vec<Variable>,
-    /// Paths that are to be seen otherwise than the rest.
+    /// Paths that are shown differently from the rest.
     pub shown: Vec<Show>,
-    /// Its network.
     pub net: Net,
-    /// What it may use.
     pub limits: Limits,
-    /// For how long the machine seems to have been up when it begins.
+    /// How long the machine appears to have been up when the program starts.
     pub uptime: Option<Duration>,
-    /// Whether the program may mount file systems in namespaces of its own. It then runs without Landlock, which
-    /// forbids all mounts.
+    /// Whether the program may mount file systems in its own namespaces. It then runs without Landlock, which forbids
+    /// all mounts.
     pub nested: bool,
-    /// The file system that it is in, if that is not the host's. Then every path is one in there.
+    /// The root file system, if it is not the host's. All paths then refer to it.
     pub image: Option<Image>,
 }
 
-/// A file system in place of the host's.
+/// A root file system that replaces the host's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// The directory that is its root.
+    /// The root directory.
     pub directory: PathBuf,
     /// Whether the program may write to it.
     pub access: Access,
-    /// The bundle that it is of, which says more about the program. Of that only what
-    /// [`bundle`](crate::bundle) lets pass.
+    /// The image's bundle, which adds settings for the program. Only those that [`bundle`](crate::bundle) accepts take
+    /// effect.
     pub bundle: Option<Box<Container>>,
 }
 
 impl Image {
-    /// A directory, of which nothing more is known.
+    /// Returns a read-only image of a directory that has no bundle.
     #[must_use]
     pub fn of(directory: PathBuf) -> Self {
         Self { directory, access: Access::Read, bundle: None }
     }
 
-    /// What the bundle says of the process.
+    /// Returns the bundle's `process`.
     pub(crate) fn process(&self) -> Option<&Process> {
         self.bundle.as_ref()?.process.as_ref()
     }
 }
 
-/// A variable of the environment.
+/// An environment variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Variable {
-    /// The caller's, if it is set.
+    /// The caller's variable of this name, if it is set.
     Pass(OsString),
-    /// One with this value.
+    /// A variable with this name and value.
     Set(OsString, OsString),
 }
 
-/// A path and how it is seen.
+/// A path and how it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Show {
-    /// The path on the host, and the same in the sandbox.
+    /// The path, which is the same on the host and in the sandbox.
     pub path: PathBuf,
-    /// How.
     pub access: Access,
 }
 
-/// How a path is seen.
+/// How a path is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// As it is, even where it would be hidden.
+    /// Readable, even if it would otherwise be hidden.
     Read,
-    /// As it is, and it may be written to.
+    /// Readable and writable.
     Write,
-    /// As it is, and what is written to it is thrown away.
+    /// Readable and writable; writes are thrown away.
     Overlay,
-    /// Not at all: it is empty.
+    /// Hidden: it appears empty.
     Hide,
 }
 
-/// A network.
+/// The program's network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Net {
-    /// Its own, in which nothing works.
+    /// A network namespace in which nothing works.
     None,
-    /// Its own, with the loopback device.
+    /// A network namespace with the loopback device up.
     #[default]
     Loopback,
     /// The host's.
     Host,
 }
 
-/// What the program may use.
+/// Limits on what the program may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// How long it may take.
+    /// Time from start to end.
     pub wall: Option<Duration>,
-    /// Seconds of a processor, for each process.
+    /// Seconds of processor time, for each process.
     pub cpu_seconds: Option<u64>,
     /// Bytes of memory.
     pub memory: Option<u64>,
-    /// Processes and threads.
+    /// Number of processes and threads.
     pub processes: Option<u64>,
-    /// Open files, for each process.
+    /// Number of open files, for each process.
     pub files: Option<u64>,
-    /// Bytes of a file.
+    /// Bytes of one file.
     pub file_size: Option<u64>,
-    /// Bytes of everything that it writes to its own directories.
+    /// Bytes of all files in the program's own directories.
     pub disk: Option<u64>,
 }
 
-/// As many as no test needs, so that one that runs away fails and not the machine.
+/// The default process limit: more than a test needs, but few enough that a fork bomb does not harm the machine.
 const MOST_PROCESSES: u64 = 4096;
 
 impl Limits {
-    /// How many processes and threads there may be, if nothing was asked for too.
+    /// Returns the limit for processes and threads, or the default.
     pub(crate) fn most_processes(&self) -> u64 {
         self.processes.unwrap_or(MOST_PROCESSES)
     }
 
-    /// Those that the kernel keeps for each process or user.
+    /// Returns the limits that the kernel enforces for each process or user.
     #[must_use]
     pub fn resources(&self) -> [(Resource, Option<u64>); 5] {
         [

@@ -1,5 +1,5 @@
-//! Profiles and the steps they become, on machines that are written down here. `HUSK_GOLDEN=write` writes the
-//! listings anew; the difference is what there is to review.
+//! Compares the steps of profiles on fixed hosts with golden listings. `HUSK_GOLDEN=write` rewrites the listings;
+//! review the difference.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -17,7 +17,7 @@ fn profile() -> Profile {
     Profile { args: vec!["check".into(), "--all".into()], ..Profile::default() }
 }
 
-/// An ordinary user in a repository in his home directory.
+/// An ordinary user in a repository in their home directory.
 fn user() -> Host {
     let environment =
         [("PATH", "/usr/bin:/bin"), ("EDITOR", "vi"), ("CARGO_PKG_NAME", "web"), ("TZ", "Asia/Tokyo")];
@@ -123,7 +123,7 @@ fn everything_that_can_be_asked_for() {
     is("everything", &profile, &Host { found: found.to_vec(), ..user() });
 }
 
-/// An image that lacks places, with everything that can be shown in it.
+/// An image that lacks mount points, with every kind of shown path.
 fn image(access: Access) -> (Profile, Host) {
     let image = Image { access, ..Image::of("/srv/image".into()) };
     let kinds = [
@@ -140,7 +140,7 @@ fn image(access: Access) -> (Profile, Host) {
     (profile, Host { cwd, project, home: None, found: found.to_vec(), lacks_places: true, ..user() })
 }
 
-/// A bundle with mounts of each kind, and with covers.
+/// A bundle with mounts of each kind, and with masked and read-only paths.
 fn of_bundle() -> (Profile, Host) {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("of-bundle");
     fs::create_dir_all(directory.join("rootfs")).unwrap();
@@ -162,7 +162,7 @@ fn of_bundle() -> (Profile, Host) {
     }"#;
     fs::write(directory.join("config.json"), config).unwrap();
     let (mut profile, _) = bundle(&directory).unwrap();
-    // The same on every machine.
+    // A path that is the same on every machine.
     profile.image.as_mut().unwrap().directory = "/srv/bundle/rootfs".into();
     let (cwd, project) = ("/work".into(), "/work".into());
     (profile, Host { program: (0, 0), cwd, project, home: None, lacks_places: true, ..user() })
@@ -180,8 +180,8 @@ fn a_bundle_with_mounts_of_each_kind() {
     is("bundle", &profile, &host);
 }
 
-/// Whether a step looks a name up from the working directory or the root. Every step is here, so that a new one is not
-/// forgotten.
+/// Returns whether a step looks up a name from the working directory or the root. Every step is listed, so that a new
+/// one is not forgotten.
 fn looks_up_a_name(step: &Step<'_>) -> bool {
     match step {
         Step::Open { .. }
@@ -291,8 +291,8 @@ fn looks_up_a_name(step: &Step<'_>) -> bool {
     }
 }
 
-/// A rule of the house. While an old root lies on the new one `..` leads to the host's files, and afterwards an image
-/// says what a name means.
+/// While the old root is mounted on the new one, `..` leads to the host's files. Afterwards an image decides what a
+/// name means.
 #[test]
 fn no_plan_looks_up_a_name_after_a_change_of_root() {
     let mut plans: Vec<_> = [Access::Read, Access::Write, Access::Overlay].map(image).to_vec();

@@ -1,12 +1,12 @@
-//! A program that runs many sandboxes has as much memory as one that runs few. The only test here: what it measures
-//! is the process.
+//! Checks that the memory of a process does not grow with the number of sandboxes it runs. The only test in this file,
+//! because it measures the whole process.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use husk_hermetic::{Profile, Run, run};
 use std::fs;
 
-/// How much this process has asked the kernel for.
+/// Returns how much memory this process has requested from the kernel, in KiB.
 fn kib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmData:")).unwrap();
@@ -18,7 +18,7 @@ fn memory_of_a_sandbox_is_used_again() {
     husk_deadline::watch(&[]);
     let profile = Profile { args: vec!["true".into()], ..Profile::default() };
     let runs = |count: u32| (0..count).try_for_each(|_| run(&profile, Run::Possible).map(drop));
-    // Where sandboxes cannot be had nothing is used.
+    // Skips the test where sandboxes are unavailable.
     if runs(20).is_err() {
         return;
     }

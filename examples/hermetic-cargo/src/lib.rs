@@ -1,13 +1,13 @@
-//! A server's worth of state: a port, a file, a home directory.
+//! An example crate whose tests use global state, as a server does: a port, a file, a home directory.
 //!
 //! ```
 //! assert_eq!(hermetic_cargo::PORT, 8080);
 //! ```
 
-/// Where the server listens, always.
+/// The fixed port on which the server listens.
 pub const PORT: u16 = 8080;
 
-/// Where it remembers that it runs.
+/// The file that marks a running server.
 pub const STATE: &str = "/tmp/hermetic-cargo";
 
 #[cfg(test)]
@@ -16,7 +16,7 @@ mod tests {
     use std::net::TcpListener;
     use std::{env, fs};
 
-    /// Only one at a time can do this on a machine, and only once.
+    /// Succeeds only once on a machine, and not in two processes at a time.
     fn serve() {
         let _listener = TcpListener::bind(("127.0.0.1", PORT)).unwrap();
         assert!(!fs::exists(STATE).unwrap());

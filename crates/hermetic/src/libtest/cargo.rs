@@ -1,12 +1,12 @@
-//! What cargo and nextest run in place of a test binary: a target runner.
+//! Classifies the binaries that cargo and nextest run through a target runner.
 //!
 //! ```text
-//!  cargo test     RUNNER target/debug/deps/NAME-HASH FILTER...     its tests are listed, each has a sandbox
-//!  cargo bench    the same with --bench                            one sandbox for all: they are timed
-//!  cargo nextest  ... --list, with NEXTEST_TEST_PHASE=list         as it is: only the list may be printed
-//!                 ... --exact NAME, with NEXTEST_TEST_PHASE=run    one sandbox: it has one process a test
+//!  cargo test     RUNNER target/debug/deps/NAME-HASH FILTER...     lists its tests, a sandbox for each
+//!  cargo bench    the same with --bench                            one sandbox for all, since they are timed
+//!  cargo nextest  ... --list, with NEXTEST_TEST_PHASE=list         unchanged: only the list may be printed
+//!                 ... --exact NAME, with NEXTEST_TEST_PHASE=run    one sandbox: nextest runs a process per test
 //!  rustdoc        RUNNER .../rust_out                              one sandbox: it is one test
-//!  cargo run      RUNNER target/debug/NAME                         as it is: it is no test
+//!  cargo run      RUNNER target/debug/NAME                         unchanged: not a test
 //! ```
 
 use super::request::Request;
@@ -15,18 +15,18 @@ use std::env;
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// What a binary that cargo wants to run is.
+/// How to run a binary that cargo passes to the runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BinaryKind {
-    /// Many tests.
+    /// A test binary: each of its tests gets a sandbox.
     Tests,
-    /// One test, or what has to be together.
+    /// One test, or several that must run together, in one sandbox.
     Test,
-    /// No test.
+    /// Not a test: the binary runs unchanged.
     Other,
 }
 
-/// What the binary of a profile is.
+/// Returns the kind of a profile's binary.
 #[must_use]
 pub fn binary_kind(profile: &Profile) -> BinaryKind {
     let phase = env::var_os("NEXTEST_TEST_PHASE");
@@ -50,8 +50,8 @@ fn binary_kind_of(profile: &Profile, phase: Option<&OsStr>) -> BinaryKind {
     }
 }
 
-/// What a test binary has to see that is not its working directory: itself, the libraries that it is told of,
-/// and the directory that cargo gives to tests, which each of them finds as it was.
+/// Shows what a test binary needs outside its working directory: its own directory, the libraries of `LD_LIBRARY_PATH`,
+/// and cargo's directory for temporary files. Each test finds the last one in its original state.
 pub fn show(profile: &mut Profile) {
     let Some(directory) = profile.args.first().and_then(|binary| Path::new(binary).parent()) else { return };
     let tmp = directory.parent().and_then(Path::parent).map(|target| target.join("tmp"));
@@ -60,7 +60,7 @@ pub fn show(profile: &mut Profile) {
     let libraries = env::split_paths(&libraries).filter(|path| path.is_dir());
     shown.extend(libraries.map(|path| Show { path, access: Access::Read }));
     shown.extend(tmp.filter(|tmp| tmp.is_dir()).map(|path| Show { path, access: Access::Overlay }));
-    // What was asked for counts.
+    // Paths that the caller asked for take precedence.
     let is_asked = |path: &Path| profile.shown.iter().any(|asked| asked.path == path);
     shown.retain(|show| !is_asked(&show.path));
     profile.shown.extend(shown);

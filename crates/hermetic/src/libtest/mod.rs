@@ -1,5 +1,5 @@
-//! What cargo and libtest say, and what they are asked: how a test binary is run in place of cargo, which arguments it
-//! takes, and what a test's process writes.
+//! The interfaces of cargo and libtest: running in place of a test binary, its arguments, and the output of a test's
+//! process.
 
 pub(crate) mod cargo;
 pub(crate) mod request;

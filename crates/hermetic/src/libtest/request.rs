@@ -1,28 +1,28 @@
-//! What a binary of libtest's is asked.
+//! The arguments of a libtest binary.
 
 use std::ffi::OsString;
 use std::num::NonZero;
 use std::{env, thread};
 
-/// What a test binary was asked for, as far as each of its tests can be run alone.
+/// The arguments of a test binary, as far as they apply to each test alone.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// What chooses tests: names, `--exact`, `--skip`.
+    /// Arguments that select tests: names, `--exact`, `--skip`.
     choice: Vec<OsString>,
-    /// What chooses ignored ones: `--ignored`, `--include-ignored`.
+    /// Arguments that select ignored tests: `--ignored`, `--include-ignored`.
     ignored: Vec<OsString>,
     pub(crate) is_quiet: bool,
-    /// Whether what tests write is seen at once.
+    /// Whether output of tests is shown at once.
     pub(crate) is_uncaptured: bool,
-    /// Whether what tests write is seen even if they pass.
+    /// Whether output of tests is shown even if they pass.
     pub(crate) shows_output: bool,
-    /// Whether there is colour, if it was said.
+    /// Whether to use colour; `None` if unspecified.
     pub(crate) color: Option<bool>,
     threads: Option<usize>,
 }
 
 impl Request {
-    /// Reads arguments. `None` if there is one among them that is about all tests together.
+    /// Parses arguments. Returns `None` if one of them is unknown, invalid or concerns all tests together.
     pub(crate) fn read(arguments: &[OsString]) -> Option<Self> {
         let mut request = Self { is_uncaptured: is_set("RUST_TEST_NOCAPTURE"), ..Self::default() };
         let mut arguments = arguments.iter();
@@ -65,12 +65,12 @@ impl Request {
         Some(request)
     }
 
-    /// The arguments that have the tests listed that are asked for.
+    /// Returns the arguments that list the selected tests.
     pub(crate) fn to_list(&self) -> Vec<OsString> {
         self.choice.iter().chain(&self.ignored).cloned().chain(LIST.map(OsString::from)).collect()
     }
 
-    /// The arguments that have those listed that are not to be run, if there may be any.
+    /// Returns the arguments that list the tests to skip as ignored, if there can be any.
     pub(crate) fn to_list_ignored(&self) -> Option<Vec<OsString>> {
         let with = |mut arguments: Vec<OsString>| {
             arguments.push("--ignored".into());
@@ -79,13 +79,13 @@ impl Request {
         self.ignored.is_empty().then(|| with(self.to_list()))
     }
 
-    /// The arguments that have all tests listed, if these are not all.
+    /// Returns the arguments that list all tests, or `None` if the selection includes all.
     pub(crate) fn to_list_all(&self) -> Option<Vec<OsString>> {
         let is_all = self.choice.is_empty() && !self.ignored.iter().any(|argument| argument == "--ignored");
         (!is_all).then(|| LIST.map(OsString::from).into())
     }
 
-    /// The arguments that have libtest say why tests are ignored.
+    /// Returns the arguments that make libtest print why tests are ignored.
     pub(crate) fn to_ignore<'n>(names: impl Iterator<Item = &'n String>) -> Vec<OsString> {
         ["--exact", "--test-threads=1"]
             .map(OsString::from)
@@ -94,7 +94,7 @@ impl Request {
             .collect()
     }
 
-    /// The arguments that have one test run.
+    /// Returns the arguments that run one test.
     pub(crate) fn to_run(&self, name: &str) -> Vec<OsString> {
         let only = [name, "--exact", "--test-threads=1"].map(OsString::from);
         let asked = [(self.is_uncaptured, "--nocapture"), (self.shows_output, "--show-output")];
@@ -102,7 +102,7 @@ impl Request {
         only.into_iter().chain(self.ignored.iter().cloned()).chain(asked).collect()
     }
 
-    /// How many tests run at a time.
+    /// Returns how many tests run at a time.
     pub(crate) fn threads(&self) -> usize {
         let variable = || env::var("RUST_TEST_THREADS").ok()?.parse().ok().filter(|&threads| threads > 0);
         let processors = || thread::available_parallelism().map_or(1, NonZero::get);
@@ -112,7 +112,7 @@ impl Request {
 
 const LIST: [&str; 2] = ["--list", "--format=terse"];
 
-/// Whether a variable is set as libtest sees it.
+/// Returns whether a variable is set, by libtest's rule: `0` means unset.
 fn is_set(variable: &str) -> bool {
     env::var_os(variable).is_some_and(|value| value != "0")
 }

@@ -1,4 +1,4 @@
-//! What a test said, told apart from what libtest says around it in a process that runs this one test.
+//! Separates a test's output from libtest's, in a process that runs only this test.
 //!
 //! ```text
 //!  (blank line)
@@ -12,25 +12,25 @@
 //!  ...
 //! ```
 
-/// What a test said.
+/// A test's output.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Said {
-    /// What libtest says of its kind: that it should panic.
+    /// libtest's note on the kind of test, such as "should panic".
     pub(crate) mode: Option<String>,
-    /// What it said, all together. If it did not come to its end, all that its process wrote.
+    /// The whole output of the test. If the test did not finish, all that its process wrote.
     pub(crate) text: String,
-    /// The part of it that libtest wrote when the test had ended.
+    /// The part of `text` that libtest captured and wrote after the test had ended.
     pub(crate) captured: String,
-    /// Where in all that its process wrote its own output ends.
+    /// The offset in the process's output at which the test's own output ends.
     pub(crate) end: usize,
 }
 
 const HEAD: &[u8] = b"\nrunning 1 test\n";
-/// What its own output is followed by.
+/// The texts that can follow the test's own output.
 const MARKS: [&[u8]; 4] =
     [b"ok\n\nsuccesses:\n", b"ok\n\ntest result: ", b"FAILED\n\nfailures:\n", b"FAILED\n\nsuccesses:\n"];
 
-/// Tells apart what a process wrote that has ended.
+/// Separates the output of a process that has ended.
 pub(crate) fn said(name: &str, output: &[u8]) -> Said {
     let Some((before, begin)) = own_begin(name, output) else {
         return Said { text: lossy(output), end: output.len(), ..Said::default() };
@@ -48,14 +48,14 @@ pub(crate) fn said(name: &str, output: &[u8]) -> Said {
     Said { mode, text, captured, end: begin + own.len() }
 }
 
-/// Where a test's own output begins, if its process has come so far.
+/// Returns the offset at which a test's own output begins, if the process has written that far.
 pub(crate) fn begin(name: &str, output: &[u8]) -> Option<usize> {
     own_begin(name, output).map(|(_, begin)| begin)
 }
 
-/// How much of what is in a test's own output, or already behind it, is known to be in it.
+/// Returns how many bytes of `rest` certainly belong to the test's own output. `rest` begins in or after it.
 pub(crate) fn known(rest: &[u8]) -> usize {
-    // What looks like the beginning of the end is kept until it is known to be none.
+    // A prefix of a mark is held back until it is known not to be one.
     let is_mark = |place: &usize| {
         let rest = rest.get(*place..).unwrap_or_default();
         MARKS.iter().any(|mark| rest.starts_with(mark) || mark.starts_with(rest))
@@ -64,7 +64,7 @@ pub(crate) fn known(rest: &[u8]) -> usize {
     places.map(|(place, _)| place).find(is_mark).unwrap_or(rest.len())
 }
 
-/// Where libtest begins to write, and where the test does.
+/// Returns the offsets at which libtest's output and the test's own output begin.
 fn own_begin(name: &str, output: &[u8]) -> Option<(usize, usize)> {
     let before = find(output, &[HEAD, b"test ", name.as_bytes(), b" "].concat())?;
     let line = before + HEAD.len();
@@ -72,7 +72,7 @@ fn own_begin(name: &str, output: &[u8]) -> Option<(usize, usize)> {
     Some((before, line + dots + b" ... ".len()))
 }
 
-/// What stands below a test's name in the lists of failures and successes.
+/// Returns the text below a test's name in the lists of failures and successes.
 fn captured<'o>(name: &str, after: &'o str) -> &'o str {
     let within = after.split_once(&format!("\n---- {name} stdout ----\n")).map(|(_, rest)| rest);
     let ends = ["failures", "successes"].map(|list| format!("\n\n{list}:\n    {name}\n"));

@@ -1,4 +1,4 @@
-//! The program's environment: what is on a list, what is the same everywhere, what was asked for.
+//! The program's environment: passed-on variables of the caller, fixed values and requested ones.
 
 use crate::bundle::text;
 use crate::host::Host;
@@ -8,27 +8,27 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-/// What is the caller's by name: where programs are, and who is asking.
+/// Names of variables that are passed on: paths of programs and libraries, and the user's name.
 const NAMES: &[&str] = &["PATH", "USER", "LOGNAME", "LD_LIBRARY_PATH", "OUT_DIR", "VIRTUAL_ENV"];
 
-/// What the terminal can do.
+/// Variables that describe the terminal, also passed on.
 const OF_TERMINAL: &[&str] =
     &["TERM", "COLORTERM", "COLUMNS", "LINES", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR"];
 
-/// Where programs are in an image that does not say it.
+/// The default `PATH` in an image.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// What is the caller's by how it begins: what test harnesses tell tests.
+/// Prefixes of variables that are passed on: those that test harnesses set for tests.
 const PREFIXES: &[&str] =
     &["CARGO_", "RUST_", "RUSTDOC_", "RUSTUP_", "NEXTEST", "PROPTEST_", "INSTA_", "PYTEST_", "GOTEST"];
 
-/// Endings of what is secret, whatever it begins with.
+/// Endings of variables that may hold secrets. They are not passed on, whatever the prefix.
 const SECRETS: [&str; 4] = ["_TOKEN", "_SECRET", "_PASSWORD", "_KEY"];
 
-/// Every variable, in the order of the names.
+/// Returns all variables, sorted by name.
 pub(crate) fn variables(profile: &Profile, host: &Host) -> BTreeMap<OsString, OsString> {
     let (image, process) = (profile.image.as_ref(), profile.image.as_ref().and_then(Image::process));
-    // Of the caller's nothing but what the terminal can do means the same in an image.
+    // In an image, only the caller's description of the terminal still makes sense.
     let callers = host.environment.iter().filter(|(name, _)| match image {
         Some(_) => OF_TERMINAL.iter().any(|known| name == *known),
         None => is_let_through(name),
@@ -62,17 +62,17 @@ pub(crate) fn variables(profile: &Profile, host: &Host) -> BTreeMap<OsString, Os
     variables
 }
 
-/// The program's home directory: where the caller's is, or where there is none, one of its own.
+/// Returns the program's home directory: the caller's path, or one of its own if the caller has none.
 pub(crate) fn home(host: &Host) -> PathBuf {
     host.home.clone().unwrap_or_else(|| "/tmp/home".into())
 }
 
-/// Where programs keep their sockets.
+/// Returns the directory for sockets, `XDG_RUNTIME_DIR`.
 pub(crate) fn runtime_directory(host: &Host) -> PathBuf {
     format!("/run/user/{}", host.program.0).into()
 }
 
-/// `NAME=VALUE`, or a name alone.
+/// Splits `NAME=VALUE`, or a name alone.
 fn split(variable: &OsStr) -> (OsString, Option<OsString>) {
     let bytes = variable.as_bytes();
     let place = bytes.iter().position(|byte| *byte == b'=');

@@ -1,4 +1,4 @@
-//! The program's file system: what of the host is shown, covered and hidden, and what is the program's own.
+//! The program's file system: which host files are shown, covered and hidden, and which files are the program's own.
 
 use super::image::{self, Opened};
 use super::landlock::LandlockRules;
@@ -13,13 +13,13 @@ use husk_script::{Place, Reg, Step};
 use std::ffi::CStr;
 use std::path::Path;
 
-/// The most that `pid_max` may be (linux/threads.h, `PID_MAX_LIMIT`).
+/// The highest value of `pid_max` (linux/threads.h, `PID_MAX_LIMIT`).
 const MOST_PIDS: u64 = 4 << 20;
 
-/// Where the steps come from that mount a procfs.
+/// The origin of the steps that mount a procfs.
 pub(crate) const PROC: &str = "proc";
 
-/// The devices that every program may expect.
+/// The devices that every program can expect.
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
 
 const LINKS: [(&CStr, &CStr); 5] = [
@@ -30,15 +30,15 @@ const LINKS: [(&CStr, &CStr); 5] = [
     (c"pts/ptmx", c"ptmx"),
 ];
 
-/// Something of the host that is to be seen where it is, opened before it is covered or made read-only.
+/// A path of the host that is shown in the sandbox, opened before it is covered or made read-only.
 struct HostPath<'p> {
     path: &'p Path,
     is_directory: bool,
     mount: Reg,
 }
 
-/// Makes the program's file system, with its working directory. Returns the null device in it, open for reading and
-/// writing.
+/// Builds the program's file system and enters its working directory. Returns the sandbox's null device, open for
+/// reading and writing.
 pub(crate) fn files(
     profile: &Profile,
     host: &Host,
@@ -51,7 +51,7 @@ pub(crate) fn files(
 
     let image_root = profile.image.as_ref().map(|image| image::open(image, plan)).transpose()?;
 
-    // Before everything becomes read-only.
+    // Opened before everything becomes read-only.
     let mut trees = Vec::new();
     for (show, found) in &shown {
         if show.access == Access::Write {
@@ -68,8 +68,8 @@ pub(crate) fn files(
         let mount = plan.register()?;
         let path = plan.text(Path::new("/dev").join(name))?;
         plan.push(Step::OpenTree { path, extent: Extent::Top, out: mount });
-        // They belong to root on the host, who would need no capability to change their permissions. A device can be
-        // written to through a read-only mount.
+        // The devices belong to host root, which could change their permissions without a capability. A read-only mount
+        // prevents that, and still allows writing to a device.
         if host.uid == 0 {
             let (mount, extent) = (mount.into(), Extent::Top);
             plan.push(Step::MountSetattr { mount, extent, set: RDONLY, clear: 0, propagation: 0 });
@@ -78,10 +78,10 @@ pub(crate) fn files(
     }
     let image = profile.image.as_ref().zip(image_root);
     let image = image.map(|(image, root)| Opened::new(image, root, plan)).transpose()?;
-    // With an image too, so that a way out of it would lead to nothing that can be written to.
+    // Also with an image: a path that leads out of it then leads to nothing writable.
     let files = read_only(plan)?;
 
-    // Now, so that they are read-only too, and before they are covered.
+    // Opened now, when they are already read-only and not yet covered.
     let is_written = |path: &Path| trees.iter().any(|tree| path.starts_with(tree.path));
     let mut seen = Vec::new();
     if image.is_none()
@@ -121,7 +121,7 @@ pub(crate) fn files(
     let overlays = shown.iter().filter(|(show, _)| show.access == Access::Overlay);
     let overlays = overlays.map(|(_, found)| Layer::Overlay(found));
     let mut layers: Vec<_> = seen.iter().map(Layer::HostPath).chain(overlays).collect();
-    // What is in another after that one.
+    // A mount inside another one comes after it.
     layers.sort_by_key(|layer| layer.path().components().count());
     for (index, layer) in layers.into_iter().enumerate() {
         match layer {
@@ -153,7 +153,7 @@ pub(crate) fn files(
     Ok(null)
 }
 
-/// Makes the host's files read-only, and mounts among them nobody else's. Returns their root.
+/// Makes the host's mounts read-only and private. Returns their root.
 fn read_only(plan: &mut Builder<'_>) -> Result<Reg, Error> {
     plan.at("files");
     let root = plan.register()?;
@@ -164,7 +164,7 @@ fn read_only(plan: &mut Builder<'_>) -> Result<Reg, Error> {
     Ok(root)
 }
 
-/// A copy of the mounts at a path, that is nowhere yet.
+/// Opens a detached copy of the mounts at a path.
 fn open(path: &Path, plan: &mut Builder<'_>) -> Result<Reg, Error> {
     let (path, out) = (plan.text(path)?, plan.register()?);
     plan.push(Step::OpenTree { path, extent: Extent::All, out });
@@ -172,7 +172,7 @@ fn open(path: &Path, plan: &mut Builder<'_>) -> Result<Reg, Error> {
 }
 
 impl<'p> HostPath<'p> {
-    /// Of the host, or of an image with this root.
+    /// Opens a path of the host, or of the image with this root.
     fn open(found: &'p Found, image: Option<Reg>, plan: &mut Builder<'_>) -> Result<Self, Error> {
         let mount = match image {
             None => open(&found.path, plan)?,
@@ -193,8 +193,8 @@ impl<'p> HostPath<'p> {
     }
 }
 
-/// The program's own directories. They are in one file system, whose root is mounted on `/tmp` and is where
-/// relative paths begin until the last of them covers that: it is nowhere to be seen afterwards.
+/// Makes the program's own directories in one file system, whose root is mounted on `/tmp`. Relative paths start there
+/// until the program's own `/tmp` covers it; afterwards no path leads to that root.
 fn own(
     profile: &Profile,
     host: &Host,
@@ -208,7 +208,7 @@ fn own(
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     plan.push(Step::Mount { source: c"tmpfs", target: c"/tmp", fstype: c"tmpfs", flags, data });
     plan.push(Step::Chdir { path: c"/tmp" });
-    // What lies in another that is shown is there already.
+    // A path inside another shown path exists already.
     let is_alone = |tree: &&HostPath<'_>| {
         !seen.iter().any(|other| other.path != tree.path && tree.path.starts_with(other.path))
     };
@@ -230,7 +230,8 @@ fn own(
     Ok(())
 }
 
-/// Covers directories of a root with them, which an image may lack: then they are made. Returns the one at `/dev`.
+/// Mounts the program's own directories on those below a root. Creates mount points that an image lacks. Returns the
+/// mount at `/dev`.
 fn cover(
     covers: &[Cover],
     root: Reg,
@@ -245,7 +246,7 @@ fn cover(
         plan.push(Step::OpenTree { path, extent: Extent::Top, out });
         rules.allow(out, plan);
         if is_image {
-            // Where a symlink leads is not where the program looks for it.
+            // Not through a symlink: the program expects its own directory at this very path.
             let target = plan.target(&cover.path)?;
             plan.push(Step::Attach { mount: out, root: root.into(), target, place: Place::Ordinary });
         } else {
@@ -259,7 +260,7 @@ fn cover(
     dev.ok_or_else(|| plan.error("has something else than a directory at /dev"))
 }
 
-/// Puts a mount that is nowhere yet onto a place that is there, below a root.
+/// Attaches a detached mount to an existing path below a root.
 fn attach(mount: Reg, path: &Path, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
     let (path, out) = (plan.target(path)?.path, plan.register()?);
     plan.push(Step::OpenInRoot { root: root.into(), path, out });
@@ -268,11 +269,11 @@ fn attach(mount: Reg, path: &Path, root: Reg, plan: &mut Builder<'_>) -> Result<
     Ok(())
 }
 
-/// Something of the host, at its place.
+/// A path of the profile, to be attached in the sandbox.
 enum Layer<'t> {
-    /// As it is.
+    /// As it is on the host.
     HostPath(&'t HostPath<'t>),
-    /// What is written to it is thrown away.
+    /// Covered with an overlay, so that writes are thrown away.
     Overlay(&'t Found),
 }
 
@@ -285,7 +286,6 @@ impl Layer<'_> {
     }
 }
 
-/// Puts a mount that is nowhere yet where it is on the host.
 fn put(tree: &HostPath<'_>, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
     plan.at(format!("show {}", tree.path.display()));
     attach(tree.mount, tree.path, root, plan)?;
@@ -293,7 +293,8 @@ fn put(tree: &HostPath<'_>, root: Reg, plan: &mut Builder<'_>) -> Result<(), Err
     Ok(())
 }
 
-/// Covers a directory with itself. What is written lies in the program's own file system, where nobody finds it.
+/// Covers a directory with an overlay of itself. Writes go to the program's own file system, below paths that are not
+/// visible.
 fn overlay(
     index: usize,
     found: &Found,
@@ -305,7 +306,7 @@ fn overlay(
     if !found.is_directory {
         return Err(plan.error("is no directory"));
     }
-    // overlayfs takes names, so it gets one in the program's own file system.
+    // overlayfs takes path names, so the directory gets one in the program's own file system.
     let lower = format!("lower-{index}");
     let (path, place, copy) = (plan.target(&found.path)?.path, plan.register()?, plan.register()?);
     plan.push(Step::OpenInRoot { root: root.into(), path, out: place });
@@ -321,8 +322,8 @@ fn overlay(
     Ok(())
 }
 
-/// Devices, terminals and shared memory, in a directory of the program's own file system. Returns the null device,
-/// open for reading and writing.
+/// Fills the program's `/dev` with devices, terminals, shared memory and message queues. Returns the null device, open
+/// for reading and writing.
 fn fill_dev(
     directory: Reg,
     devices: Vec<(&str, Reg)>,
@@ -356,8 +357,8 @@ fn fill_dev(
     Ok(null)
 }
 
-/// The message queues of the program's IPC namespace. They are files, in a file system that a Landlock rule has to allow
-/// although mq_open(3) needs no path to it.
+/// Mounts the message queues of the program's IPC namespace. Landlock needs a rule for their file system, although
+/// mq_open(3) needs no path to it.
 fn mqueue(rules: &LandlockRules, plan: &mut Builder<'_>) -> Result<(), Error> {
     mkdir(Path::new("mqueue"), 0o1777, plan)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
@@ -369,8 +370,8 @@ fn mqueue(rules: &LandlockRules, plan: &mut Builder<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// A procfs of the program's own processes. That of the host is still mounted: without one the kernel lets nobody
-/// mount another in a user namespace (fs/namespace.c, `mount_too_revealing`).
+/// Mounts a procfs of the program's own processes. The host's procfs is still mounted then: without one, a user
+/// namespace cannot mount another (fs/namespace.c, `mount_too_revealing`).
 fn proc(
     profile: &Profile,
     host: &Host,
@@ -391,10 +392,10 @@ fn proc(
     Ok(())
 }
 
-/// Limits the processes of the pid namespace, of whomever. A cgroup would do so too, but moving a process there takes
-/// longer than the rest of a sandbox.
+/// Limits the number of processes in the pid namespace, whichever user they belong to. A cgroup could do so too, but
+/// moving a process into one takes longer than the rest of a sandbox.
 fn limit_pids(limits: &Limits, proc: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
-    /// When all pids have been used, the kernel begins again with this one (kernel/pid.c, `RESERVED_PIDS`).
+    /// After the last pid the kernel starts again with this one (kernel/pid.c, `RESERVED_PIDS`).
     const FIRST: u64 = 300;
     plan.at("limits");
     let most = limits.most_processes().saturating_add(FIRST).min(MOST_PIDS);
@@ -412,8 +413,9 @@ fn limit_pids(limits: &Limits, proc: Reg, plan: &mut Builder<'_>) -> Result<(), 
     Ok(())
 }
 
-/// What a program may not change although it belongs to its user. Of the first process's files some say what becomes
-/// of its memory, which is our own; the machine's settings are root's, who needs no capability to change them.
+/// Makes files read-only that the program must not change although its user owns them. Some files of process 1 control
+/// its memory, which it shares with us. The machine's settings belong to root, which needs no capability to change
+/// them.
 fn not_its_own(host: &Host, proc: Reg, plan: &mut Builder<'_>) {
     plan.push(Step::ReadOnly { root: proc.into(), path: c"1" });
     if host.uid == 0 {
@@ -423,7 +425,7 @@ fn not_its_own(host: &Host, proc: Reg, plan: &mut Builder<'_>) {
     }
 }
 
-/// Covers what is to be hidden: a directory with an empty one, anything else with the null device.
+/// Hides a directory below an empty one, and any other file below the null device.
 fn hide(found: &Found, root: Reg, null: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
     plan.at(format!("hide {}", found.path.display()));
     let cover = plan.register()?;

@@ -1,4 +1,5 @@
-//! The program's seccomp filter: what no test needs, and what no namespace keeps apart.
+//! The program's seccomp filter. It refuses system calls that tests do not need, and those that namespaces do not
+//! confine.
 
 use husk_script::sys::process::Instruction;
 use husk_seccomp::{
@@ -10,15 +11,15 @@ const NATIVE: (Abi, &[Arch]) = (Abi::X86_64, &[Arch::X86_64, Arch::X86]);
 #[cfg(target_arch = "aarch64")]
 const NATIVE: (Abi, &[Arch]) = (Abi::Aarch64, &[Arch::Aarch64, Arch::Arm]);
 
-/// What the kernel says to those who may not.
+/// The kernel's answer to a caller that lacks permission.
 const EPERM: u16 = 1;
-/// What it says where it does not have a call, which programs know how to do without.
+/// The kernel's answer to an unknown call, which programs know how to handle.
 const ENOSYS: u16 = 38;
-/// What it says of an address family that it does not have.
+/// The kernel's answer to an unknown address family.
 const EAFNOSUPPORT: u16 = 97;
 
-/// Keyrings are a user's and not a namespace's; a profile of the processor sees the whole machine; what io_uring does
-/// for a program goes past this filter.
+/// Calls that fail as if unknown. Keyrings belong to a user, not to a namespace. Performance events cover the whole
+/// machine. Operations of io_uring bypass this filter.
 const ABSENT: &[&str] = &[
     "add_key",
     "bpf",
@@ -32,7 +33,7 @@ const ABSENT: &[&str] = &[
     "request_key",
 ];
 
-/// What would change or tell of the machine. Without privileges the kernel refuses most of it anyway.
+/// Calls that change or reveal the machine's state. Without privileges the kernel refuses most of them anyway.
 const REFUSED: &[&str] = &[
     "acct",
     "adjtimex",
@@ -53,16 +54,16 @@ const REFUSED: &[&str] = &[
     "syslog",
 ];
 
-/// Virtual machines' sockets, which reach the machine around this one whatever the network namespace.
+/// Sockets of virtual machines, which reach the enclosing machine from any network namespace.
 const AF_VSOCK: u64 = 40;
-/// Types in the caller's terminal.
+/// The ioctl that types into the caller's terminal.
 const TIOCSTI: u64 = 0x5412;
-/// Pastes there.
+/// The ioctl that pastes into it.
 const TIOCLINUX: u64 = 0x541c;
 
-/// A profile's filter, with the flags to load it with.
+/// Compiles a profile. Returns the filter and the flags to load it with.
 pub(crate) fn compile(profile: &Profile) -> Result<(u32, Vec<Instruction>), Error> {
-    // Names that no machine knows are of calls that nobody can make.
+    // A name that no architecture knows stands for a call that cannot be made.
     let (table, _unknown) = Table::new(profile, &Machine::new(NATIVE.0))?;
     let program = table.program()?;
     let instructions = program.instructions.iter();
@@ -71,7 +72,7 @@ pub(crate) fn compile(profile: &Profile) -> Result<(u32, Vec<Instruction>), Erro
     Ok((program.flags.bits(), instructions.collect()))
 }
 
-/// Every sandbox's.
+/// Returns the seccomp profile of every sandbox.
 pub(crate) fn profile() -> Profile {
     let (_, architectures) = NATIVE;
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
@@ -80,7 +81,7 @@ pub(crate) fn profile() -> Profile {
         action: Action::Errno(errno),
         conditions: Vec::new(),
     };
-    // A request is an `unsigned int`: what stands above it is not looked at.
+    // A request is an `unsigned int`: the kernel ignores the upper half of the argument.
     let low = u64::from(u32::MAX);
     let with = |call: &str, errno, index, value| Rule {
         conditions: Argument::new(index)

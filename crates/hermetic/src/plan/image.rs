@@ -1,10 +1,13 @@
-//! A program in the file system of an image.
+//! Runs the program in the file system of an image.
 //!
-//! The image is put below the program's own file system, gets the program's own directories and what its bundle
-//! mounts there, and then becomes the root of the program's mount namespace; the host's files are gone from there.
-//! Not before: while the old root lies on the new one, `..` in the new root leads to the host's files, for
-//! `RESOLVE_IN_ROOT` too (fs/namei.c, `follow_dotdot`). Places below the new root are looked up in it, whatever
-//! symlinks an image has. Places that it lacks are made in a layer above, unless it is to be written to.
+//! The image is mounted below the program's own file system. It gets the program's own directories and its bundle's
+//! mounts, and then becomes the root of the mount namespace, which removes the host's files.
+//!
+//! It does not become the root earlier. While the old root is still mounted on the new one, `..` in the new root leads
+//! to the host's files. That holds for `RESOLVE_IN_ROOT` too (fs/namei.c, `follow_dotdot`).
+//!
+//! Paths below the new root are resolved in it, whatever symlinks the image has. Missing mount points are created in a
+//! layer above, unless the image is writable.
 
 use super::landlock::LandlockRules;
 use super::layers::{NODEV, NOSUID, RDONLY, layer, mount_on_own};
@@ -19,28 +22,28 @@ use husk_script::{Place, Reg, Step};
 
 const PRIVATE: u64 = MountPropagationFlags::PRIVATE.bits() as u64;
 
-/// What an image consists of, opened before anything of the host is covered.
+/// The parts of an image, opened before any part of the host is covered.
 pub(crate) struct Opened<'p> {
     image: &'p Image,
     tree: Reg,
-    /// What is bound, with its place in the list of mounts.
+    /// The bind mounts, each with its index in the list of mounts.
     binds: Vec<(usize, Reg)>,
 }
 
-/// An image that is to be the program's root.
+/// A mounted image that will become the program's root.
 pub(crate) struct Placed<'p> {
     opened: Opened<'p>,
     pub(crate) root: Reg,
     is_layered: bool,
 }
 
-/// The mounts of an image's bundle that are not the sandbox's own.
+/// Returns the mounts of an image's bundle that the sandbox does not provide itself, with their indices.
 pub(crate) fn mounts(image: &Image) -> impl Iterator<Item = (usize, &Mount)> {
     let mounts = image.bundle.iter().flat_map(|container| container.mounts.iter().enumerate());
     mounts.filter(|(_, mount)| !is_own(mount) && !matches!(mount.source, Source::Cgroup { .. }))
 }
 
-/// The root of an image, as it is on the host.
+/// Opens the root of an image on the host.
 pub(crate) fn open(image: &Image, plan: &mut Builder<'_>) -> Result<Reg, Error> {
     let (path, out) = (plan.at("rootfs").text(&image.directory)?, plan.register()?);
     plan.push(Step::Open { path, flags: OFlags::PATH | OFlags::DIRECTORY, mode: Mode::empty(), out });
@@ -70,7 +73,7 @@ impl<'p> Opened<'p> {
         Ok(Self { image, tree, binds })
     }
 
-    /// Puts it below the program's own file system, which is the working directory.
+    /// Mounts the image below the program's own file system, which is the working directory.
     pub(crate) fn place(
         self,
         host: &Host,
@@ -100,7 +103,7 @@ impl<'p> Opened<'p> {
 }
 
 impl Placed<'_> {
-    /// Makes the places that it lacks, if it can be written to.
+    /// Creates the working directory if it is missing and the image can be written to.
     pub(crate) fn make_places(&self, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
         if self.opened.image.access == Access::Read && !self.is_layered {
             return Ok(());
@@ -111,7 +114,7 @@ impl Placed<'_> {
         Ok(())
     }
 
-    /// What its bundle mounts and covers.
+    /// Applies the mounts, masked paths and read-only paths of the bundle.
     pub(crate) fn furnish(
         &self,
         null: Reg,
@@ -149,7 +152,7 @@ impl Placed<'_> {
         Ok(())
     }
 
-    /// Makes it the root, and takes the host's files away.
+    /// Makes the image the root and unmounts the host's files.
     pub(crate) fn enter(self, plan: &mut Builder<'_>) {
         plan.at("rootfs");
         if self.is_layered && self.opened.image.access == Access::Read {
@@ -157,13 +160,13 @@ impl Placed<'_> {
             plan.push(Step::MountSetattr { mount, extent, set: RDONLY, clear: 0, propagation: 0 });
         }
         plan.push(Step::Fchdir { directory: self.root.into() });
-        // The old root lands on top of the new one, and is taken away before anything else is done.
+        // The old root lands on top of the new one, and is unmounted before any other step.
         plan.push(Step::PivotRoot { new_root: c".", put_old: c"." });
         plan.push(Step::UmountDetach { target: c"." });
     }
 }
 
-/// A new file system that is nowhere yet.
+/// Creates a file system and returns its detached mount.
 fn new(fstype: &str, options: &[String], set: u64, plan: &mut Builder<'_>) -> Result<Reg, Error> {
     let (fstype, fs) = (plan.text(fstype)?, plan.register()?);
     plan.push(Step::Fsopen { fstype, out: fs });

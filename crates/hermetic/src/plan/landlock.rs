@@ -1,16 +1,17 @@
-//! Landlock (landlock(7)) as a second wall around what a program may write to.
+//! Landlock (landlock(7)) as a second barrier that restricts what a program can write to.
 //!
-//! The first wall is made of mounts: all but the program's own directories and what `--write` names is read-only. That
-//! stops every change of a file system, and not more: a FIFO or a socket of the host can still be written to, and
-//! `/proc/self/fd/0` opens the file that standard input comes from a second time, on the caller's mount and for
-//! writing. With Landlock a program writes only below the directories that are allowed here, however it came to the
-//! file. Abstract sockets and processes outside are out of its reach even if a namespace were shared.
+//! The first barrier is the mounts: everything is read-only except the program's own directories and the paths that
+//! `--write` names. Mounts stop changes of a file system and nothing more. A FIFO or a socket of the host can still be
+//! written to. `/proc/self/fd/0` reopens the file behind standard input for writing, on the caller's mount.
 //!
-//! Rules belong to inodes and hold for whatever is mounted below them, so where a read-only tree is shown below a
-//! directory of the program's own, such as a project below its home directory, the mount is the only wall.
+//! Landlock allows writing only below the directories that are listed here, however the program reached the file.
+//! Abstract sockets and processes outside are out of reach even if a namespace were shared.
 //!
-//! A process that is restricted can no longer mount anything, in namespaces of its own neither
-//! (security/landlock/fs.c, `hook_sb_mount`). [`Profile::nested`] does without Landlock for that reason.
+//! Rules belong to inodes and also apply to what is mounted below them. So if a read-only tree is shown below a
+//! directory of the program's own, the mount is the only barrier. An example is a project below its home directory.
+//!
+//! A restricted process cannot mount anything, even in its own namespaces (security/landlock/fs.c, `hook_sb_mount`).
+//! [`Profile::nested`] does without Landlock for that reason.
 
 use super::layers::{RDONLY, Streams};
 use crate::host::{Host, Landlock};
@@ -19,9 +20,9 @@ use husk_plan::{Builder, Error};
 use husk_script::sys::{Errno, Fd, landlock};
 use husk_script::{Handle, Reg, Step};
 
-/// `LANDLOCK_ACCESS_FS_*` by the version of Landlock's interface that they came with.
+/// `LANDLOCK_ACCESS_FS_*`, with the version of Landlock's interface that introduced them.
 const RIGHTS: [(u32, u64); 5] = [
-    // WRITE_FILE, REMOVE_DIR, REMOVE_FILE, and MAKE_ of each kind of file.
+    // WRITE_FILE, REMOVE_DIR, REMOVE_FILE, and `MAKE_*` for each kind of file.
     (1, 0x1ff2),
     // REFER: to move a file to another directory.
     (2, 1 << 13),
@@ -33,18 +34,18 @@ const RIGHTS: [(u32, u64); 5] = [
     (9, RESOLVE_UNIX),
 ];
 const RESOLVE_UNIX: u64 = 1 << 16;
-/// `LANDLOCK_SCOPE_*`, in the same way. The other one is signals.
+/// `LANDLOCK_SCOPE_*`, in the same form: abstract sockets and signals.
 const SCOPES: [(u32, u64); 2] = [(6, ABSTRACT_SOCKETS), (6, 0x2)];
 const ABSTRACT_SOCKETS: u64 = 0x1;
 
 impl Landlock {
-    /// What the running kernel offers.
+    /// Returns the support of the running kernel.
     pub(crate) fn probe() -> Option<Self> {
         landlock::abi().ok().and_then(Self::of_version)
     }
 
-    /// What a version offers. The first one forbids all moves to another directory, which programs need, so it is not
-    /// used (Linux 5.13 to 5.18).
+    /// Returns the support of a version of the interface. The first (Linux 5.13 to 5.18) is not used: it forbids all
+    /// moves to another directory, which programs need.
     #[must_use]
     pub fn of_version(abi: u32) -> Option<Self> {
         let known = |table: &[(u32, u64)]| {
@@ -54,26 +55,26 @@ impl Landlock {
     }
 }
 
-/// The ruleset of a plan, if there is to be one.
+/// The ruleset of a plan; empty if Landlock is not used.
 pub(crate) struct LandlockRules {
     ruleset: Option<(Reg, Landlock)>,
 }
 
 impl LandlockRules {
-    /// Begins with a ruleset that allows nothing.
+    /// Creates a ruleset that allows nothing.
     pub(crate) fn new(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<Self, Error> {
         let Some(landlock) = host.landlock.filter(|_| !profile.nested) else {
             return Ok(Self { ruleset: None });
         };
         let out = plan.at("landlock").register()?;
         let Landlock { rights: handled, scopes } = landlock;
-        // Abstract sockets are part of the network, which is the host's if that was asked for.
+        // Abstract sockets are part of the network, so they stay in reach if the profile has the host's.
         let scoped = if profile.net == Net::Host { scopes & !ABSTRACT_SOCKETS } else { scopes };
         plan.push(Step::LandlockRuleset { handled, scoped, out });
         Ok(Self { ruleset: Some((out, landlock)) })
     }
 
-    /// Lets the program write to a file or below a directory.
+    /// Allows writing to a file or below a directory.
     pub(crate) fn allow(&self, beneath: impl Into<Handle>, plan: &mut Builder<'_>) {
         if let Some((ruleset, landlock)) = self.ruleset {
             let (ruleset, beneath, rights) = (ruleset.into(), beneath.into(), landlock.rights);
@@ -81,14 +82,14 @@ impl LandlockRules {
         }
     }
 
-    /// The same for a mount with these attributes, unless it is read-only.
+    /// Like `allow`, for a mount with these attributes, unless it is read-only.
     pub(crate) fn allow_mount(&self, mount: Reg, attributes: u64, plan: &mut Builder<'_>) {
         if attributes & RDONLY == 0 {
             self.allow(mount, plan);
         }
     }
 
-    /// Lets the program connect to the sockets of a tree that was asked for by name.
+    /// Allows connecting to the sockets of a tree that the profile names.
     pub(crate) fn allow_sockets(&self, beneath: Reg, plan: &mut Builder<'_>) {
         if let Some((ruleset, landlock)) = self.ruleset
             && landlock.rights & RESOLVE_UNIX != 0
@@ -98,8 +99,8 @@ impl LandlockRules {
         }
     }
 
-    /// Restricts the first process, and with it the program. The caller's streams that are open for writing may be
-    /// opened for writing again, as programs do that write to `/dev/stderr`.
+    /// Restricts the first process and thereby the program. Those of the caller's streams that are open for writing may
+    /// be reopened for writing, as programs do with `/dev/stderr`.
     pub(crate) fn raise(self, host: &Host, streams: Streams, plan: &mut Builder<'_>) {
         let Some((ruleset, Landlock { rights, .. })) = self.ruleset else { return };
         plan.at("landlock");

@@ -1,5 +1,4 @@
-//! What all parts of a plan are made with: attributes of mounts, the program's streams, and layers in its own
-//! file system.
+//! Helpers for all parts of a plan: mount attributes, the program's streams, and layers in its own file system.
 
 use husk_plan::{Builder, Error};
 use husk_script::sys::Fd;
@@ -16,15 +15,15 @@ pub(crate) const NOEXEC: u64 = 0x8;
 /// A program's standard streams.
 #[derive(Clone, Copy)]
 pub enum Streams {
-    /// The caller's.
+    /// The caller's streams.
     Callers,
-    /// The caller's, in whose session the program stays, for they are its terminal.
+    /// The caller's, which are its terminal. The program stays in the caller's session.
     Terminal,
-    /// The same with the program in front of the terminal.
+    /// Like `Terminal`, with the program in the foreground.
     ForegroundTerminal,
-    /// An empty one to read from, and this one of the caller's to write to.
+    /// Empty standard input, and this descriptor of the caller for output and errors.
     Captured(Fd),
-    /// The caller's, but for this one of the caller's as standard output.
+    /// The caller's, with this descriptor of the caller as standard output.
     Heard(Fd),
 }
 
@@ -34,7 +33,7 @@ pub(crate) fn mkdir(path: &Path, mode: u32, plan: &mut Builder<'_>) -> Result<()
     Ok(())
 }
 
-/// Puts a mount that is nowhere yet onto a directory of the program's own file system.
+/// Attaches a detached mount to a directory of the program's own file system.
 pub(crate) fn mount_on_own(mount: Reg, name: &str, plan: &mut Builder<'_>) -> Result<(), Error> {
     let (path, place) = (plan.text(name)?, plan.register()?);
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
@@ -44,7 +43,8 @@ pub(crate) fn mount_on_own(mount: Reg, name: &str, plan: &mut Builder<'_>) -> Re
     Ok(())
 }
 
-/// A layer above a directory of the program's own file system, mounted nowhere yet, with a name for what is written.
+/// Returns a detached overlay above a directory of the program's own file system. `name` distinguishes its upper and
+/// work directories from those of other layers.
 pub(crate) fn layer(name: &str, lower: &str, plan: &mut Builder<'_>) -> Result<Reg, Error> {
     let [upper, work] = ["upper", "work"].map(|kind| format!("{kind}-{name}"));
     mkdir(Path::new(&upper), 0o755, plan)?;

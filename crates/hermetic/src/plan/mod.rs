@@ -1,11 +1,11 @@
-//! A profile as a list of steps.
+//! Turns a profile into a list of steps.
 //!
-//! All that is mounted is the child's alone, and so is what it may do to it: it has made the namespaces. What has
-//! to be open before it is covered is opened first.
+//! The child creates the namespaces, so all mounts belong to it and it may change them. Files that are needed after
+//! they are covered are opened first.
 //!
-//! Names are looked up in the host's files and in the program's own file system, which no image can change. Every
-//! place in the program's root is found by `RESOLVE_IN_ROOT` below a descriptor of that root, and an image
-//! becomes the root when all of it is done: after a change of root nothing is looked up by name but the program.
+//! Names are looked up in the host's files and in the program's own file system, which no image can change. Paths in
+//! the program's root are resolved with `RESOLVE_IN_ROOT` below a descriptor of that root. An image becomes the root
+//! last: after a change of root, only the program is looked up by name.
 
 pub(crate) mod environment;
 mod files;
@@ -36,15 +36,15 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-/// A name that is the same everywhere and that every machine can resolve.
+/// A host name that is the same everywhere and that every machine can resolve.
 const HOSTNAME: &[u8] = b"localhost";
 
-/// Signals whose being ignored a caller hands on.
+/// Signals that a caller may have left ignored, which its children inherit.
 const INHERITED: &[Signal] =
     &[Signal::HUP, Signal::INT, Signal::QUIT, Signal::PIPE, Signal::TERM, Signal::CHLD, Signal::TSTP];
 
-/// All that a plan depends on: it is written where the child finds it, which is freed when the child is gone, and
-/// written once more if there is something to say of a step.
+/// Everything that a plan depends on. A plan is built in memory that is freed when the child ends, and built again to
+/// describe a failed step.
 #[derive(Clone)]
 pub(crate) struct SandboxPlan {
     pub(crate) profile: Profile,
@@ -62,14 +62,13 @@ impl SandboxPlan {
     }
 }
 
-/// Writes the plan of a program into `memory`.
+/// Builds the plan of a program in `memory`.
 ///
-/// The order of these lines is the order of the system calls. A line that must stand where it stands says
-/// why.
+/// The order of these lines is the order of the system calls. A line that depends on its position says why.
 ///
 /// # Errors
 ///
-/// If something that is asked for cannot be done.
+/// If a request of the profile cannot be met.
 pub fn plan<'b>(
     profile: &Profile,
     host: &Host,
@@ -81,7 +80,7 @@ pub fn plan<'b>(
     INHERITED.iter().copied().for_each(|signal| plan.push(Step::DefaultAction { signal }));
     ids(profile, host, &mut plan)?;
     clocks(profile, host, &mut plan);
-    // Nothing of it outlives us.
+    // The sandbox must not outlive us.
     plan.at("init").push(Step::ParentDeathSignal { signal: Signal::KILL, parent: None });
     let container = profile.image.as_ref().and_then(|image| image.bundle.as_ref());
     let said = |name: Option<&String>, plan: &Builder<'b>| name.map(|name| plan.slice(name.as_bytes()));
@@ -93,14 +92,14 @@ pub fn plan<'b>(
     if profile.net == Net::Loopback {
         plan.at("net").push(Step::LoopbackUp);
     }
-    // What is made is made with the permissions that are asked for.
+    // Files get exactly the permissions that the steps specify.
     plan.at("files").push(Step::Umask { mask: Mode::empty() });
     let rules = LandlockRules::new(profile, host, &mut plan)?;
     let null = files::files(profile, host, &rules, &mut plan)?;
-    // After the last mount: Landlock forbids all of them. Before the streams become others.
+    // After the last mount, since Landlock forbids all mounts, and before the streams are replaced.
     rules.raise(host, streams, &mut plan);
     if host.uid == 0 && !host.null_streams.is_empty() {
-        // The caller's are open for root to change the device's permissions through them.
+        // Through the caller's descriptors root could change the permissions of the host's device.
         plan.at("streams");
         for stream in &host.null_streams {
             plan.push(Step::Dup3 { from: null.into(), to: *stream });
@@ -119,27 +118,27 @@ pub fn plan<'b>(
     if let Streams::Heard(output) = streams {
         plan.at("streams").push(Step::Dup3 { from: output.into(), to: Fd::STDOUT });
     }
-    // What the caller has open is the host's, but for the standard streams.
+    // Closes everything that the caller has open on the host, except the standard streams.
     plan.at("init").push(Step::CloseOthers { first: Fd::FIRST_EXTRA, keep: None });
 
     let has_terminal = matches!(streams, Streams::Terminal | Streams::ForegroundTerminal);
     if has_terminal {
-        // What stops the caller's process group does not reach who waits for the program; and who waits is in
-        // another group than the program is, whom the terminal may else not stop.
+        // Stopping the caller's process group must not stop the process that waits for the program. That process must
+        // also be in another group than the program, which the terminal could otherwise not stop.
         plan.push(Step::Setpgid { group: None });
     }
-    // In a copy of our memory if that may be short where it goes, if a terminal may stop it before it is the program, or if
-    // it enters a time namespace.
+    // Does not share our memory in three cases. The cgroup may run short of it, a terminal may stop the child before
+    // exec, or it enters a time namespace.
     plan.push(if has_terminal || host.cgroup || has_clocks(profile) {
         Step::CloneAndReap
     } else {
         Step::VforkAndReap
     });
-    // From here on in the process that becomes the program. A signal to its process group does not reach who
-    // started it, and what it types does not reach their terminal: it has a session of its own, or there is a
-    // filter for that.
+    // The following steps run in the process that becomes the program. Its signals to its process group must not reach
+    // the process that started it. Nor may it type into the caller's terminal: it gets its own session, or relies on
+    // the filter.
     if has_terminal {
-        // A caller may ignore what stops those who use a terminal that is not theirs: it is in front of it.
+        // The caller may ignore the signals that stop background processes, because it is in the foreground.
         plan.at("terminal").push(Step::DefaultAction { signal: Signal::TTIN });
         plan.push(Step::DefaultAction { signal: Signal::TTOU });
         plan.push(Step::Setpgid { group: None });
@@ -150,7 +149,8 @@ pub fn plan<'b>(
         plan.at("session").push(Step::Setsid);
     }
     if host.cgroup {
-        // Not before: when memory is short there, the kernel must not come upon a process that shares ours.
+        // Only after the copy: when that cgroup is short of memory, the kernel must not find a process that shares
+        // ours.
         plan.at("limits").push(Step::Request { what: Request::Cgroup });
         plan.push(Step::Unshare { namespaces: Namespaces::CGROUP });
     }
@@ -161,7 +161,7 @@ pub fn plan<'b>(
         }
     }
     plan.at("capabilities").push(Step::NoNewPrivs);
-    // An ordinary user's are lost in exec. Root's would be there again, but for the line above
+    // An ordinary user's capabilities are lost in exec. Without the line above, root would get them back
     // (security/commoncap.c, `cap_bprm_creds_from_file`).
     if host.program.0 == 0 {
         plan.push(Step::Capset { capabilities: Capabilities { effective: 0, permitted: 0, inheritable: 0 } });
@@ -179,15 +179,15 @@ pub fn plan<'b>(
 
 fn namespaces(profile: &Profile, host: &Host) -> Namespaces {
     let always = Namespaces::MOUNT | Namespaces::PID | Namespaces::IPC | Namespaces::UTS;
-    // One has the cgroup as its root that its maker is in.
+    // A cgroup namespace is rooted at its creator's cgroup, so with a cgroup it is created after the move.
     let cgroup = if host.cgroup { Namespaces::EMPTY } else { Namespaces::CGROUP };
     let user = if host.user_namespace { Namespaces::USER } else { Namespaces::EMPTY };
     let net = if profile.net == Net::Host { Namespaces::EMPTY } else { Namespaces::NET };
     always | cgroup | user | net
 }
 
-/// The caller's ids and no other, which takes no privilege: files that the program writes are the caller's,
-/// whatever they are called in an image.
+/// Maps only the caller's ids, which needs no privilege. Files that the program writes belong to the caller, whatever
+/// its ids are in an image.
 fn ids(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
     let container = profile.image.as_ref().and_then(|image| image.bundle.as_ref());
     for (field, program, caller, mappings) in [
@@ -212,13 +212,13 @@ fn ids(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<(), Err
     };
     let (uid, gid) = host.program;
     write(c"/proc/self/uid_map", &format!("{uid} {} 1", host.uid));
-    // The price of a map without privileges (user_namespaces(7)).
+    // Required before an unprivileged process may write `gid_map` (user_namespaces(7)).
     write(c"/proc/self/setgroups", "deny");
     write(c"/proc/self/gid_map", &format!("{gid} {} 1", host.gid));
     Ok(())
 }
 
-/// What clocks that begin with the machine say.
+/// Sets the clocks that start with the machine.
 fn clocks(profile: &Profile, host: &Host, plan: &mut Builder<'_>) {
     let container = profile.image.as_ref().and_then(|image| image.bundle.as_ref());
     let offsets = container.iter().flat_map(|container| &container.time_offsets);
@@ -229,7 +229,7 @@ fn clocks(profile: &Profile, host: &Host, plan: &mut Builder<'_>) {
     let mut lines: String = offsets.map(|offset| line(offset.clock, offset.secs, offset.nanosecs)).collect();
     let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
     if let Some(uptime) = profile.uptime {
-        // The clocks run meanwhile, and none may be behind its beginning.
+        // Rounds down: the clocks advance until then, and an offset must not make one negative.
         let offset = |clock| seconds(uptime).saturating_sub(seconds(clock));
         let (monotonic, boottime) = host.clocks;
         lines = line(Clock::Monotonic, offset(monotonic), 0) + &line(Clock::Boottime, offset(boottime), 0);
@@ -237,33 +237,32 @@ fn clocks(profile: &Profile, host: &Host, plan: &mut Builder<'_>) {
     if !lines.is_empty() {
         let bytes = plan.slice(lines.as_bytes());
         let path = c"/proc/self/timens_offsets";
-        // Before Linux 6.2 who is born in a time namespace can set no clock any more, and nobody enters one at exec: who is
-        // born next does.
+        // Before Linux 6.2, a process that is created in a time namespace can no longer set its clocks, and exec does
+        // not enter one. So we unshare it, and the next child enters it.
         plan.at("clocks").push(Step::Unshare { namespaces: Namespaces::TIME });
         plan.push(Step::WriteFile { path, bytes, tolerate: None });
     }
 }
 
-/// Whether it has clocks of its own.
+/// Returns whether the program has clocks of its own.
 fn has_clocks(profile: &Profile) -> bool {
     let container = profile.image.as_ref().and_then(|image| image.bundle.as_ref());
     profile.uptime.is_some() || container.is_some_and(|container| !container.time_offsets.is_empty())
 }
 
-/// What the kernel counts for each process, or in the user namespace. None is above what the caller may have.
+/// Sets the limits that the kernel counts per process or in the user namespace. None exceeds the caller's.
 fn limits(profile: &Profile, host: &Host, plan: &mut Builder<'_>) {
     plan.at("limits");
     let within = |asked: u64, most: Option<u64>| most.map_or(asked, |most| asked.min(most));
     for ((resource, asked), most) in profile.limits.resources().into_iter().zip(host.most) {
         let is_cgroups = host.cgroup && matches!(resource, Resource::As | Resource::Nproc);
         let Some(asked) = asked.filter(|_| !is_cgroups) else { continue };
-        // The first signal says why, the second does not.
+        // SIGXCPU at the soft limit identifies the reason; SIGKILL at the hard limit does not.
         let maximum = if resource == Resource::Cpu { asked.saturating_add(1) } else { asked };
         let limit = Rlimit { current: Some(within(asked, most)), maximum: Some(within(maximum, most)) };
         plan.push(Step::Setrlimit { resource, limit });
     }
-    // A core file is a trace, and so is what a program makes of a core that the kernel gives it; that it does
-    // with a limit of 0 too, and with 1 neither (core(5)).
+    // RLIMIT_CORE of 1 disables core files and core handlers; 0 would still run handlers (core(5)).
     plan.push(Step::Setrlimit {
         resource: Resource::Core,
         limit: Rlimit { current: Some(1), maximum: Some(1) },

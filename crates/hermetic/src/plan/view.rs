@@ -1,22 +1,21 @@
-//! Where things are in the program's own file system: which of the host's directories it stands in for, and
-//! what of the host is shown below them nevertheless.
+//! The layout of the program's own file system: which directories of the host it covers, and which paths below them are
+//! still shown.
 
 use super::environment;
 use crate::host::Host;
 use std::path::{Path, PathBuf};
 
-/// A directory of the host that one of the program's own covers.
+/// A directory of the host that one of the program's own directories covers.
 pub(crate) struct Cover {
-    /// The directory.
+    /// The path of the host's directory.
     pub(crate) path: PathBuf,
-    /// The name of the program's own, in the root of its file system.
+    /// The name of the program's directory in the root of its own file system.
     pub(crate) name: &'static str,
-    /// Its permissions.
     pub(crate) mode: u32,
 }
 
-/// The directories that the program has for its own. `/tmp` is last: the root of the file system that they
-/// are in is mounted there until then.
+/// Returns the program's own directories and the paths they cover. `/tmp` is last: the root of their file system is
+/// mounted there until then.
 pub(crate) fn covers(host: &Host) -> Vec<Cover> {
     const OWN: [(&str, &str, u32); 4] = [
         ("/dev", "dev", 0o755),
@@ -35,7 +34,7 @@ pub(crate) fn covers(host: &Host) -> Vec<Cover> {
     covers
 }
 
-/// Where a path of the host is below the root of the program's own file system, if it is covered.
+/// Returns a host path's location in the program's own file system, if it is covered.
 pub(crate) fn place(path: &Path, covers: &[Cover]) -> Option<PathBuf> {
     covers.iter().find_map(|cover| {
         let below = path.strip_prefix(&cover.path).ok()?;
@@ -43,17 +42,16 @@ pub(crate) fn place(path: &Path, covers: &[Cover]) -> Option<PathBuf> {
     })
 }
 
-/// A directory to be made.
+/// A directory to create.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Directory {
-    /// Below the root of the program's own file system.
+    /// Relative to the root of the program's own file system.
     pub(crate) path: PathBuf,
-    /// Its permissions.
     pub(crate) mode: u32,
 }
 
-/// Every directory of the program's own, parents first: the covers, its home and runtime directory, and
-/// those that lead to what is shown.
+/// Returns the directories to create, parents first: the covers, the home and runtime directories, and those that shown
+/// paths need.
 pub(crate) fn directories<'p>(
     host: &Host,
     covers: &[Cover],

@@ -1,5 +1,5 @@
-//! Results in the XML that JUnit's tools read, as Maven's Surefire and Jenkins have it: a file with a suite for each
-//! binary. The file is written here and read here, a line for each end of an element, and by nobody between.
+//! Reports in JUnit's XML as Maven's Surefire and Jenkins read it: one file with a suite for each binary. Only this
+//! module writes and reads the file, one line for each end of an element.
 
 use super::tested::{Attempt, Tested, Verdict};
 use husk_script::sys::tolerate;
@@ -9,11 +9,11 @@ use std::time::Duration;
 /// The tests of a binary.
 #[derive(Clone, Debug, Default)]
 pub struct Suite {
-    /// What it is called.
+    /// The binary's name.
     pub name: String,
-    /// What is never the same for two: a suite takes the place of an earlier one with the same.
+    /// Unique identifier: a suite replaces an earlier one with the same id.
     pub id: String,
-    /// When it began, as RFC 3339 has it.
+    /// The start time, as in RFC 3339.
     pub timestamp: String,
     cases: String,
     tests: usize,
@@ -28,13 +28,12 @@ const SUITE_BEGIN: &str = "<testsuite ";
 const SUITE_END: &str = "</testsuite>\n";
 
 impl Suite {
-    /// One with no tests so far.
+    /// Returns a suite without tests.
     #[must_use]
     pub fn new(name: String, id: String, timestamp: String) -> Self {
         Self { name, id, timestamp, ..Self::default() }
     }
 
-    /// Adds a test.
     pub fn add(&mut self, tested: &Tested) {
         let verdict = tested.verdict();
         self.tests += 1;
@@ -45,28 +44,28 @@ impl Suite {
         self.cases.push_str(&text);
     }
 
-    /// The document with this suite, and what was in it before.
+    /// Returns the document with this suite and the other suites of the previous document.
     ///
     /// # Errors
     ///
-    /// If there is a document that was not written here.
+    /// If `before` was not written by this module.
     pub fn into_document(&self, before: &str) -> Result<String, Foreign> {
         let before = if before.is_empty() { "" } else { inner(before).ok_or(Foreign)? };
         let id = format!(" id=\"{}\" ", Escaped(&self.id));
-        // Within text there is no '<': each of these begins a suite.
+        // Escaped text contains no '<', so each match begins a suite.
         let others = before.split_inclusive(SUITE_END);
         let others = others.filter(|suite| !suite.lines().next().is_some_and(|line| line.contains(&id)));
         Ok([BEGIN, &others.collect::<String>(), &self.to_string(), END].concat())
     }
 }
 
-/// The suites of a document.
+/// Returns the suites of a document.
 fn inner(document: &str) -> Option<&str> {
     let suites = document.strip_prefix(BEGIN)?.strip_suffix(END)?;
     (suites.is_empty() || suites.starts_with(SUITE_BEGIN) && suites.ends_with(SUITE_END)).then_some(suites)
 }
 
-/// A document that is somebody else's.
+/// A document that husk did not write.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("is there, and is no report of husk's")]
 pub struct Foreign;
@@ -115,10 +114,10 @@ fn case(suite: &str, tested: &Tested, verdict: Verdict) -> String {
     text
 }
 
-/// An attempt that failed.
+/// Returns the element for a failed attempt.
 fn failure(element: &str, attempt: &Attempt) -> String {
     let remarks = attempt.remarks().join("; ");
-    // As a rule what a test says of why it failed comes last.
+    // A test usually prints the reason for its failure last.
     let (kind, message) = match (&attempt.ended.reached, remarks.is_empty()) {
         (Some(_), _) => ("limit", remarks),
         (None, false) => ("end", remarks),
@@ -131,7 +130,7 @@ fn failure(element: &str, attempt: &Attempt) -> String {
     )
 }
 
-/// What an attempt used and left. There is no element for that.
+/// Describes what an attempt used and left running; JUnit has no element for that.
 fn used(attempt: &Attempt) -> String {
     let usage = &attempt.ended.usage;
     let mut text = format!(
@@ -145,7 +144,8 @@ fn used(attempt: &Attempt) -> String {
     text
 }
 
-/// Text in an element or an attribute. What XML has no way to say is shown by the picture that there is for it.
+/// Escapes text for an element or an attribute. Control characters that XML cannot hold become Unicode control
+/// pictures.
 struct Escaped<'t>(&'t str);
 
 impl Display for Escaped<'_> {

@@ -1,4 +1,4 @@
-//! How tests ended, for people and for tools: lines as libtest writes them, a line of progress, and JUnit's XML.
+//! Reports on tests, for people and tools: libtest's lines, a progress line, and JUnit's XML.
 
 pub mod junit;
 pub(crate) mod progress;

@@ -1,13 +1,12 @@
-//! A line at the end of a terminal that says how far the tests are. It is drawn a few times a second, whatever the
-//! number of tests.
+//! The progress line at the bottom of a terminal. It is drawn a few times a second, whatever the number of tests.
 
 use super::tested::{Counts, Screen};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-/// What ends sooner needs no such line.
+/// Delay before the line first appears.
 const FIRST: Duration = Duration::from_millis(500);
-/// How soon it is drawn again when something has ended, and when nothing has.
+/// Delay before the line is redrawn, with and without other output meanwhile.
 const SOON: Duration = Duration::from_millis(100);
 const LATER: Duration = Duration::from_secs(1);
 
@@ -22,7 +21,7 @@ impl Progress {
         Self { screen, is_drawn: false, next: Instant::now() + FIRST }
     }
 
-    /// Draws it, if it is time to. Returns for how long it need not be drawn.
+    /// Draws the line if it is due. Returns the time until it is due again.
     pub(crate) fn draw<'n>(
         &mut self,
         counts: Counts,
@@ -41,7 +40,7 @@ impl Progress {
         Ok(self.next.duration_since(now))
     }
 
-    /// Takes it away, so that something else can be written.
+    /// Erases the line, so that other output can be written.
     pub(crate) fn clear(&mut self, out: &mut dyn Write) -> io::Result<()> {
         if self.is_drawn {
             self.is_drawn = false;
@@ -52,7 +51,7 @@ impl Progress {
     }
 }
 
-/// How many there are, and which has run for longest. Never as wide as the terminal, which would begin a new line.
+/// Formats the counts and the test that has run longest. The line is shorter than the terminal, so that it never wraps.
 fn line<'n>(counts: Counts, running: impl Iterator<Item = (&'n str, Duration)>, columns: usize) -> String {
     let running: Vec<_> = running.collect();
     let failed = if counts.failed == 0 { String::new() } else { format!(", {} failed", counts.failed) };

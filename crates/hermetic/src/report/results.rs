@@ -1,4 +1,4 @@
-//! The results of a binary, as libtest writes them, and on a terminal a line that says how far it is.
+//! Prints the results of a binary in libtest's format, with a progress line on a terminal.
 
 use super::progress::Progress;
 use super::tested::{Counts, Screen, Tested, Verdict};
@@ -6,7 +6,7 @@ use crate::libtest::request::Request;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-/// After so many letters libtest begins a new line.
+/// libtest begins a new line after this many letters.
 const MOST_LETTERS: usize = 87;
 
 #[derive(Clone, Copy)]
@@ -24,16 +24,16 @@ pub(crate) struct Results<'o> {
     progress: Option<Progress>,
     counts: Counts,
     filtered: usize,
-    /// How many letters the last line has.
+    /// The number of letters on the current line.
     letters: usize,
     flaky: Vec<String>,
-    /// Each with what it wrote.
+    /// Names and output of failed tests.
     failed: Vec<(String, String)>,
     succeeded: Vec<(String, String)>,
 }
 
 impl<'o> Results<'o> {
-    /// Of so many tests, beside which there are others that are not asked for.
+    /// Prints the header for `all` tests, beside which `filtered` were not selected.
     pub(crate) fn begin(
         (all, filtered): (usize, usize),
         request: &Request,
@@ -42,7 +42,7 @@ impl<'o> Results<'o> {
     ) -> io::Result<Self> {
         let plural = if all == 1 { "" } else { "s" };
         writeln!(out, "\nrunning {all} test{plural}")?;
-        // What tests write themselves would be mixed with it, and letters are progress enough.
+        // Output of tests would be mixed with the progress line, and letters show enough progress.
         let screen_is_ours = !request.is_uncaptured && !request.is_quiet;
         Ok(Self {
             out,
@@ -59,7 +59,7 @@ impl<'o> Results<'o> {
         })
     }
 
-    /// Writes what a test says while it runs.
+    /// Writes output of a test that is still running.
     pub(crate) fn hear(&mut self, said: &[u8]) -> io::Result<()> {
         if said.is_empty() {
             return Ok(());
@@ -68,14 +68,14 @@ impl<'o> Results<'o> {
         self.out.flush()
     }
 
-    /// Says that a test takes long.
+    /// Reports that a test takes long.
     pub(crate) fn is_slow(&mut self, name: &str, seconds: u64) -> io::Result<()> {
         self.clear()?;
         writeln!(self.out, "test {name} has been running for over {seconds} seconds")?;
         self.out.flush()
     }
 
-    /// Says how a test ended. The beginning of its line may have been written.
+    /// Reports how a test ended. The beginning of its line may have been written.
     pub(crate) fn tell(&mut self, tested: &Tested, is_begun: bool) -> io::Result<()> {
         let (word, letter, color) = match tested.verdict() {
             Verdict::Passed | Verdict::Flaky => ("ok", ".", Color::Green),
@@ -120,7 +120,7 @@ impl<'o> Results<'o> {
         self.out.flush()
     }
 
-    /// A letter each, and a line for one that failed.
+    /// Prints a letter for a test, or a line if it failed.
     fn tell_quietly(&mut self, name: &str, letter: &str, color: Color) -> io::Result<()> {
         let ended = self.counts.ended();
         if letter == "F" {
@@ -142,7 +142,8 @@ impl<'o> Results<'o> {
         self.out.flush()
     }
 
-    /// Says how far it is, if it is time to: the names of what runs, and since when. Returns when to say more.
+    /// Updates the progress line if it is due. Takes names and start times of running tests. Returns the time until the
+    /// next update.
     pub(crate) fn progress<'n>(
         &mut self,
         running: impl Iterator<Item = (&'n str, Instant)>,
@@ -156,7 +157,7 @@ impl<'o> Results<'o> {
         self.progress.as_mut().map_or(Ok(()), |progress| progress.clear(self.out))
     }
 
-    /// Says how all ended, and that some were not begun.
+    /// Prints the summary, including how many tests were not begun. Returns whether all tests succeeded.
     pub(crate) fn finish(mut self, took: Duration, not_begun: usize) -> io::Result<bool> {
         self.clear()?;
         let (succeeded, failed) = (std::mem::take(&mut self.succeeded), std::mem::take(&mut self.failed));
@@ -212,7 +213,7 @@ impl<'o> Results<'o> {
     }
 }
 
-/// The beginning of a test's line.
+/// Returns the beginning of a test's line.
 fn line(name: &str, mode: Option<&str>) -> String {
     let mode = mode.map(|mode| format!(" - {mode}")).unwrap_or_default();
     format!("test {name}{mode} ... ")

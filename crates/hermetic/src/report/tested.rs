@@ -1,45 +1,43 @@
-//! How the tests of a binary ended, and the terminal that hears of it.
+//! Results of the tests of a binary, and the terminal on which they are reported.
 
 use crate::sandbox::ended::Ended;
 use std::time::Duration;
 
-/// A test, and all attempts at it.
+/// A test and all attempts to run it.
 #[derive(Clone, Debug)]
 pub struct Tested {
-    /// Its name.
     pub name: String,
-    /// What libtest says of its kind: that it should panic.
+    /// libtest's note on the kind of test, such as "should panic".
     pub mode: Option<String>,
-    /// Each attempt, the last of which counts. None if it was not to be run.
+    /// The attempts, of which the last one counts. Empty if the test was ignored.
     pub attempts: Vec<Attempt>,
-    /// Why it was not to be run, if it says so.
+    /// The reason that the test gives for being ignored.
     pub ignored: Option<String>,
 }
 
-/// One attempt at a test.
+/// One run of a test.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    /// How it ended.
     pub ended: Ended,
-    /// What it said.
+    /// The test's output.
     pub said: String,
 }
 
-/// What became of a test.
+/// The result of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It succeeded.
+    /// The only attempt succeeded.
     Passed,
-    /// It succeeded when it had failed before.
+    /// The last attempt succeeded after earlier ones had failed.
     Flaky,
-    /// It did not succeed.
+    /// The last attempt failed.
     Failed,
-    /// It was not to be run.
+    /// The test was not to be run.
     Ignored,
 }
 
 impl Tested {
-    /// What became of it.
+    /// Returns the result of the last attempt.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match self.attempts.last() {
@@ -50,7 +48,7 @@ impl Tested {
         }
     }
 
-    /// How long all attempts took.
+    /// Returns the total time of all attempts.
     #[must_use]
     pub fn wall(&self) -> Duration {
         self.attempts.iter().map(|attempt| attempt.ended.wall).sum()
@@ -58,21 +56,21 @@ impl Tested {
 }
 
 impl Attempt {
-    /// Whether it succeeded.
+    /// Returns whether the attempt succeeded.
     #[must_use]
     pub fn passed(&self) -> bool {
         self.ended.status.success()
     }
 
-    /// What is to be said of it beside whether it succeeded: the limit or the signal that ended it, and what it left
-    /// running.
+    /// Returns remarks beyond success or failure: the limit or signal that ended the test, and the processes that it
+    /// left running.
     #[must_use]
     pub fn remarks(&self) -> Vec<String> {
         let Ended { status, reached, remaining, .. } = &self.ended;
         let mut remarks: Vec<_> = reached.iter().map(|reached| format!("killed: {reached}")).collect();
         let left = remaining.iter();
         remarks.extend(left.map(|process| format!("left running, and ended: {}", process.command)));
-        // That a test failed is libtest's to say; how a process ended else is ours.
+        // libtest reports exit codes 0 and 101 itself. We report any other end.
         if reached.is_none() && !matches!(status.code(), Some(0 | 101)) {
             remarks.push(status.to_string());
         }
@@ -81,7 +79,7 @@ impl Attempt {
 }
 
 impl Verdict {
-    /// In one word.
+    /// Returns the verdict as one word.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -93,14 +91,14 @@ impl Verdict {
     }
 }
 
-/// The terminal that results are written to.
+/// The terminal on which results are reported.
 #[derive(Clone, Copy, Debug)]
 pub struct Screen {
-    /// How wide it is.
+    /// The terminal's width.
     pub columns: usize,
 }
 
-/// How many tests of a binary there are, and how many of them ended in which way.
+/// The number of tests of a binary, and how many of them ended in each way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) all: usize,

@@ -1,4 +1,4 @@
-//! Which tests a binary has, as the binary itself tells.
+//! Lists a binary's tests by running the binary itself.
 
 use super::output::Output;
 use crate::error::Error;
@@ -9,7 +9,7 @@ use crate::sandbox::Machine;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-/// What a binary writes that is run once for all of its tests.
+/// Runs a binary once for all of its tests. Returns its output, or `None` if it fails.
 fn ask(profile: &Profile, arguments: Vec<OsString>, machine: &mut Machine) -> Result<Option<String>, Error> {
     let output = Output::captured()?;
     let ended = machine.run(&with_arguments(profile, arguments), output.streams())?;
@@ -17,7 +17,7 @@ fn ask(profile: &Profile, arguments: Vec<OsString>, machine: &mut Machine) -> Re
     Ok(ended.status.success().then_some(text))
 }
 
-/// The names of a binary's tests, if it tells them and nothing else.
+/// Returns the names of a binary's tests, or `None` if its output is not a list of tests.
 pub(super) fn list(
     profile: &Profile,
     arguments: Vec<OsString>,
@@ -31,13 +31,13 @@ pub(super) fn list(
     Ok(text.and_then(|text| text.lines().map(name).collect()))
 }
 
-/// Of tests that are not to be run, what libtest says of each: of what kind it is, and why it is not run.
+/// Returns what libtest prints for ignored tests: the kind of each and why it is ignored.
 pub(super) fn reasons(
     profile: &Profile,
     names: Vec<&String>,
     machine: &mut Machine,
 ) -> Result<BTreeMap<String, Tested>, Error> {
-    /// How many are named at once: a command line may have some megabytes.
+    /// How many tests are named at once: a command line is limited to some megabytes.
     const AT_ONCE: usize = 1000;
     let mut told = BTreeMap::new();
     for names in names.chunks(AT_ONCE) {

@@ -1,4 +1,4 @@
-//! All tests of a binary: each in a sandbox of its own, as many at a time as there are processors.
+//! Runs each test of a binary in its own sandbox, by default as many at a time as there are processors.
 
 mod list;
 mod output;
@@ -17,44 +17,44 @@ use std::io::Write;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Which tests of a binary are run, and who hears of each.
+/// Which tests of a binary to run, how, and where to report each result.
 pub struct Choice<'a> {
-    /// One part of so many: the first is 1. Every test is in one of them.
+    /// The shard to run, counted from 1, and the number of shards. Every test is in exactly one shard.
     pub shard: Option<(usize, usize)>,
-    /// Whether the first that fails is the last that is begun.
+    /// Whether no further test starts after the first failure.
     pub fails_fast: bool,
-    /// How a test is run.
+    /// Returns how to run the test of this name.
     pub setting: &'a dyn Fn(&str) -> Result<Rc<Setting>, Error>,
     /// The terminal, if results are written to one.
     pub screen: Option<Screen>,
-    /// Hears how each test ended.
+    /// Called with the result of each test.
     pub record: &'a mut dyn FnMut(&Tested),
 }
 
-/// How a test is run.
+/// How to run a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// In what sandbox. Its program is the binary.
+    /// The sandbox. Its program is the test binary.
     pub profile: Profile,
-    /// How often one is run again that has failed.
+    /// How often a failed test is run again.
     pub retries: usize,
 }
 
-/// How all tests of a binary ended.
+/// The result of a whole binary.
 #[derive(Debug)]
 pub struct Tests {
-    /// Whether all were run and none failed.
+    /// Whether all tests were run and none failed.
     pub success: bool,
-    /// Where they were less isolated than is promised.
+    /// Isolation that the sandboxes lacked.
     pub losses: Vec<Loss>,
 }
 
-/// Runs each test of a binary in a sandbox of its own, and writes what libtest would write. `None` if the binary is
-/// none of libtest's.
+/// Runs each test of a binary in its own sandbox and writes libtest's output. Returns `None` if the binary does not use
+/// libtest or its arguments do not allow running tests alone.
 ///
 /// # Errors
 ///
-/// If a sandbox cannot be made, or nothing be written.
+/// If a sandbox cannot be made, or the output cannot be written.
 pub fn run_tests(
     profile: &Profile,
     how: Run,
@@ -95,34 +95,34 @@ fn written(reason: std::io::Error) -> Error {
     Error::Look { act: "write results".to_owned(), reason }
 }
 
-/// A test to be run, again if it has been.
+/// A test that waits to run, and its earlier attempts.
 struct Waiting {
     name: String,
     attempts: Vec<Attempt>,
 }
 
-/// One that runs.
+/// A running test.
 struct Running {
     test: Waiting,
     setting: Rc<Setting>,
     since: Instant,
-    /// Whether it was said that it takes long.
+    /// Whether it has been reported as slow.
     is_slow: bool,
     sandbox: Sandbox,
     output: Output,
 }
 
-/// For each test that runs so many may be being taken down.
+/// How many sandboxes may be in teardown for each test that may run.
 const MOST_ENDING: usize = 4;
 
-/// After so long libtest says that a test takes long.
+/// libtest reports a test as slow after this time.
 const SLOW: Duration = Duration::from_secs(60);
 
 struct Runner<'a> {
     request: &'a Request,
     threads: usize,
     setting: &'a dyn Fn(&str) -> Result<Rc<Setting>, Error>,
-    /// What a machine is depends on what is asked of it.
+    /// One machine for each setting, as the probed facts depend on the profile.
     machines: Vec<(Rc<Setting>, Machine)>,
     first: Machine,
     ignored: BTreeMap<String, Tested>,
@@ -169,8 +169,8 @@ impl Runner<'_> {
         Ok(Some(Tests { success, losses }))
     }
 
-    /// Whether another test may begin. Where several run at a time, one whose sandbox is being taken down has as good as
-    /// ended.
+    /// Returns whether another test may start. If several may run at a time, a test whose sandbox is being torn down no
+    /// longer counts as running.
     fn has_room(&self, fails_fast: bool) -> bool {
         let running = self.running.len();
         if self.threads == 1 || fails_fast {
@@ -205,7 +205,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Waits until something happens, and tells of what has ended and is not run again.
+    /// Waits for an event. Returns the tests that have ended and are not run again.
     fn turn(&mut self, held: &Held) -> Result<Vec<Tested>, Error> {
         let running = self.running.iter().map(|running| (running.test.name.as_str(), running.since));
         let redraw = self.results.progress(running).map_err(written)?;
@@ -219,7 +219,7 @@ impl Runner<'_> {
         let mut ended = watched.map_err(|error| Error::Step { origin: "tests".to_owned(), error })?;
         self.hear()?;
         let mut over = Vec::new();
-        // From the last, so that the places of the others stay.
+        // From the last one, so that the remaining indices stay valid.
         while let Some((place, ended)) = ended.pop() {
             let running = self.running.remove(place);
             let machine = self.machines.iter().find(|(known, _)| Rc::ptr_eq(known, &running.setting));
@@ -232,7 +232,7 @@ impl Runner<'_> {
             let output = output.finish()?;
             let said = said(&test.name, &output);
             let text = if self.request.is_uncaptured {
-                // What has been kept although it was not the end. The rest has been seen.
+                // Output that was held back as a possible end mark. The rest has been shown.
                 let rest = output.get(heard..said.end).unwrap_or_default();
                 self.results.hear(rest).map_err(written)?;
                 said.captured
@@ -255,12 +255,12 @@ impl Runner<'_> {
         Ok(over)
     }
 
-    /// Writes what tests have said that are heard while they run, and says which of them take long.
+    /// Writes new output of tests that are shown live, and reports slow tests.
     fn hear(&mut self) -> Result<(), Error> {
         for running in &mut self.running {
             let name = running.test.name.as_str();
             let (line, said) = running.output.hear(name)?;
-            // With one at a time libtest begins a test's line when the test begins.
+            // With one test at a time, libtest begins a test's line when the test starts.
             if self.threads == 1 {
                 self.results.hear(line).map_err(written)?;
             }

@@ -1,4 +1,4 @@
-//! What a test's process writes: kept until it ends, or heard at once.
+//! The output of a test's process: kept until it ends, or shown live.
 
 use crate::error::Error;
 use crate::libtest::said;
@@ -11,18 +11,18 @@ use std::io::{self, ErrorKind, Read as _, Seek as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 pub(crate) enum Output {
-    /// In memory.
+    /// Kept in a memfd.
     Captured(File),
-    /// Through a pipe.
+    /// Read from a pipe while the process runs.
     Live(Live),
 }
 
 pub(crate) struct Live {
     ours: File,
-    /// The other end, until the process has it.
+    /// The write end, until the process has started.
     theirs: Option<OwnedFd>,
     seen: Vec<u8>,
-    /// How much of it has been handed on, since the test's own output has begun.
+    /// How many bytes have been handed on; `None` before the test's own output begins.
     heard: Option<usize>,
     is_over: bool,
 }
@@ -35,7 +35,7 @@ impl Output {
     }
 
     pub(crate) fn live() -> Result<Self, Error> {
-        // Only our end: the program gets what programs expect.
+        // Only our end is nonblocking: programs expect a blocking stream.
         let pipe = pipe_with(PipeFlags::CLOEXEC).and_then(|(ours, theirs)| {
             rustix::fs::fcntl_setfl(&ours, rustix::fs::OFlags::NONBLOCK)?;
             Ok((ours, theirs))
@@ -59,7 +59,7 @@ impl Output {
         }
     }
 
-    /// The same when the process has been started: its end is its own.
+    /// Closes our copy of the pipe's write end once the process has started.
     pub(crate) fn begun(mut self) -> Self {
         if let Self::Live(live) = &mut self {
             live.theirs = None;
@@ -67,7 +67,7 @@ impl Output {
         self
     }
 
-    /// What to wait for.
+    /// Returns the descriptor to wait for, unless the pipe has ended.
     pub(crate) fn arriving(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Live(live) if !live.is_over => Some(live.ours.as_fd()),
@@ -75,12 +75,12 @@ impl Output {
         }
     }
 
-    /// Whether the test's own output has begun.
+    /// Returns whether the test's own output has begun.
     pub(crate) fn is_known(&self) -> bool {
         matches!(self, Self::Live(Live { heard: Some(_), .. }))
     }
 
-    /// How much of what the process has written has been handed on.
+    /// Returns how many bytes of the process's output have been handed on.
     pub(crate) fn heard(&self) -> usize {
         match self {
             Self::Captured(_) => 0,
@@ -88,7 +88,7 @@ impl Output {
         }
     }
 
-    /// What the test has said since; and before the first of it the line that libtest has begun for it.
+    /// Returns the line that libtest has begun, only before the first output, and the test's new output.
     pub(crate) fn hear(&mut self, name: &str) -> Result<(&[u8], &[u8]), Error> {
         let Self::Live(live) = self else { return Ok((&[], &[])) };
         live.read()?;
@@ -102,7 +102,7 @@ impl Output {
         Ok((line.unwrap_or_default(), rest.get(..known).unwrap_or_default()))
     }
 
-    /// All that the process wrote, when it has ended.
+    /// Returns everything that the process wrote, once it has ended.
     pub(crate) fn finish(self) -> Result<Vec<u8>, Error> {
         match self {
             Self::Captured(mut memory) => {
@@ -119,7 +119,7 @@ impl Output {
 }
 
 impl Live {
-    /// All that is there.
+    /// Reads everything that has arrived.
     fn read(&mut self) -> Result<(), Error> {
         match self.ours.read_to_end(&mut self.seen) {
             Ok(_) => {

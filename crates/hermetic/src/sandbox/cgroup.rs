@@ -1,4 +1,4 @@
-//! A cgroup of the program's own, where limits are to hold for all of its processes together.
+//! A cgroup for each program whose limits must hold for all of its processes together.
 
 use crate::profile::Limits;
 use husk_cgroup::resources::Memory;
@@ -11,16 +11,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use std::{fs, process};
 
-/// How long is waited for processes that have been killed.
+/// How long to wait for processes that have been killed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How many there have been.
+/// How many cgroups this process has made.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
-/// Done before the first is made.
+/// Runs the sweep before the first cgroup is made.
 static SWEPT: Once = Once::new();
 
-/// A cgroup that is gone when this is.
+/// A cgroup that is removed on drop.
 pub(crate) struct Home {
     layout: Layout,
     place: CgroupPaths,
@@ -29,8 +29,8 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// A cgroup for limits that only a cgroup keeps: for all processes together, or a limit of processes where there
-    /// is no other.
+    /// Makes a cgroup for limits that only a cgroup can keep. Those apply to all processes together, or are a process
+    /// limit where nothing else limits processes.
     pub(crate) fn of(limits: &Limits, is_unlimited: bool) -> Option<Result<Self, Error>> {
         let number = |limit: Option<u64>| limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
         let processes = if is_unlimited { Some(limits.most_processes()) } else { limits.processes };
@@ -38,7 +38,7 @@ impl Home {
         if memory.is_none() && pids_limit.is_none() {
             return None;
         }
-        // Without swap, which would only make it slower.
+        // No swap, which would only slow the program down.
         let memory = Memory { limit: memory, swap: memory, ..Memory::default() };
         Some(Self::make(Resources { memory, pids_limit, ..Resources::default() }))
     }
@@ -51,18 +51,18 @@ impl Home {
         SWEPT.call_once(|| sweep(&layout, &place, owner));
         let cgroup = layout.create(&place, &resources)?;
         let home = Self { layout, place, cgroup, resources };
-        // What has no meaning here is what was not asked for.
+        // The warnings are dropped: they concern settings without effect here, and none of those was asked for.
         home.cgroup.apply_early(&home.resources).map(drop)?;
         home.cgroup.apply_late(&home.resources)?;
         Ok(home)
     }
 
-    /// Moves a process there.
+    /// Moves a process into the cgroup.
     pub(crate) fn join(&self, pid: u32) -> Result<(), Error> {
         self.cgroup.join(i32::try_from(pid).unwrap_or(i32::MAX))
     }
 
-    /// Whether the kernel has killed one of its processes for want of memory.
+    /// Returns whether the kernel has killed one of its processes because memory ran out.
     pub(crate) fn has_run_out(&self) -> bool {
         self.cgroup.oom_kills().is_ok_and(|kills| kills != 0)
     }
@@ -74,12 +74,12 @@ impl Drop for Home {
     }
 }
 
-/// How the names begin.
+/// The prefix of the cgroups' names.
 const PREFIX: &str = "husk-hermetic-";
 
-/// Removes the cgroups of those that were killed and could not. Their programs have ended with them.
+/// Removes cgroups whose owners were killed before they could do so. Their programs ended with them.
 fn sweep(layout: &Layout, place: &CgroupPaths, owner: Owner) {
-    // Tolerated, as below: what cannot be looked at or removed now is in nobody's way, and the next one tries again.
+    // Errors are ignored, also below: such a cgroup is harmless, and the next run tries again.
     for name in layout.beside(place).unwrap_or_default() {
         let known = name.strip_prefix(PREFIX).and_then(Owner::read);
         if known.is_some_and(|known| known.is_gone(owner)) {
@@ -90,14 +90,14 @@ fn sweep(layout: &Layout, place: &CgroupPaths, owner: Owner) {
     }
 }
 
-/// A process that makes cgroups, as their names have it. A pid alone may be another process by now, or one of another
-/// pid namespace that has cgroups here too.
+/// The process that made a cgroup, as encoded in its name. A pid alone could have been reused, or belong to another pid
+/// namespace that has cgroups here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Owner {
     /// The inode of its pid namespace.
     namespace: u64,
     pid: u32,
-    /// When it began, in ticks since the machine did.
+    /// Its start time, in ticks since boot.
     start: u64,
 }
 
@@ -108,7 +108,7 @@ impl Owner {
         Self { namespace, pid, start: start(pid).unwrap_or_default() }
     }
 
-    /// Of a name without its beginning.
+    /// Parses a cgroup's name without the prefix.
     fn read(name: &str) -> Option<Self> {
         let mut parts = name.split('-');
         let namespace = parts.next()?.parse().ok()?;
@@ -118,9 +118,9 @@ impl Owner {
         parts.next().is_none().then_some(Self { namespace, pid, start })
     }
 
-    /// Whether it has ended, as far as `ours`, which is this process, can see.
+    /// Returns whether it has ended, as far as `ours`, which is this process, can see.
     fn is_gone(self, ours: Self) -> bool {
-        // Without a procfs of ours nothing is known.
+        // Without a procfs of our pid namespace this is unknown.
         let is_visible = ours.namespace != 0 && ours.start != 0 && self.namespace == ours.namespace;
         is_visible && start(self.pid) != Some(self.start)
     }
@@ -132,7 +132,7 @@ impl Display for Owner {
     }
 }
 
-/// When a process began (proc_pid_stat(5)). Its name, before that, may hold anything.
+/// Returns a process's start time (proc_pid_stat(5)). The preceding name may contain any character.
 fn start(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(") ")?;
@@ -156,9 +156,9 @@ mod tests {
     fn only_one_that_has_ended_is_gone() {
         let ours = Owner::this();
         assert!(!ours.is_gone(ours));
-        // Another process has its number.
+        // Another process has this pid.
         assert!(Owner { start: ours.start - 1, ..ours }.is_gone(ours));
-        // It may live where we do not look.
+        // It may run in a pid namespace that we cannot see.
         assert!(!Owner { namespace: 1, ..ours }.is_gone(ours));
     }
 }

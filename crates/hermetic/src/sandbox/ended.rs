@@ -1,4 +1,4 @@
-//! How a program in a sandbox ended.
+//! The end of a program in a sandbox.
 
 use crate::error::Loss;
 use husk_script::sys::process::Usage;
@@ -9,32 +9,32 @@ use std::time::Duration;
 /// How a program ended.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// Its status.
     pub status: ExitStatus,
-    /// How long it took.
+    /// The time from start to end.
     pub wall: Duration,
-    /// What it used.
+    /// The resources that it used.
     pub usage: Usage,
-    /// What it left behind, which has been ended.
+    /// Processes that it left running, which have been killed.
     pub remaining: Vec<RemainingProcess>,
     /// The limit that ended it.
     pub reached: Option<Reached>,
-    /// Whether it had the caller's terminal, so that what was typed there it got alone.
+    /// Whether it was in the foreground of the caller's terminal when it ended. Signals typed there then reached only
+    /// the program.
     pub had_terminal: bool,
-    /// Where it was less isolated than is promised.
+    /// Isolation that it lacked.
     pub losses: Vec<Loss>,
 }
 
 /// A limit that ended a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reached {
-    /// Of time.
+    /// The time limit.
     Wall(Duration),
-    /// Seconds of a processor.
+    /// Seconds of processor time.
     Cpu(u64),
     /// Bytes of memory.
     Memory(u64),
-    /// Bytes of a file.
+    /// Bytes of one file.
     FileSize(u64),
 }
 
@@ -49,11 +49,11 @@ impl Display for Reached {
     }
 }
 
-/// A process that ran when the program had ended.
+/// A process that was running when the program had ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemainingProcess {
     /// Its pid on the host.
     pub pid: u32,
-    /// Its program with its arguments.
+    /// Its command line, or its name if that is empty.
     pub command: String,
 }

@@ -1,4 +1,4 @@
-//! Running a program: from the profile to how it ended.
+//! Runs a program in a sandbox, from the profile to its end.
 
 mod cgroup;
 pub(crate) mod ended;
@@ -31,20 +31,20 @@ use std::rc::Rc;
 use terminal::Terminal;
 use watch::{Failed, Fault, Held, Sandbox, watch};
 
-/// How a program is run.
+/// How much isolation is required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
-    /// As well as this machine can.
+    /// As much as this machine can provide.
     Possible,
-    /// With everything that is promised, or not at all.
+    /// All of it; otherwise the program is not run.
     Strict,
 }
 
-/// Runs a program to its end. Signals that we get meanwhile are passed on to it.
+/// Runs a program to its end. Signals that we receive meanwhile are passed on to it.
 ///
 /// # Errors
 ///
-/// If the sandbox cannot be made, or the program not be run.
+/// If the sandbox cannot be made, or the program cannot be run.
 pub fn run(profile: &Profile, how: Run) -> Result<Ended, Error> {
     let mut machine = Machine::of(profile, how)?;
     let ended = machine.run_with(profile, || match Terminal::of_caller() {
@@ -54,7 +54,7 @@ pub fn run(profile: &Profile, how: Run) -> Result<Ended, Error> {
     Ok(Ended { losses: machine.losses, ..ended })
 }
 
-/// A machine, and what was found to be missing there.
+/// A machine, and the isolation that was found to be unavailable.
 pub(crate) struct Machine {
     pub(crate) host: Host,
     how: Run,
@@ -66,14 +66,14 @@ impl Machine {
         Ok(Self { host: probe(profile)?, how, losses: Vec::new() })
     }
 
-    /// The same machine for what is asked otherwise.
+    /// Returns the same machine probed for another profile.
     pub(crate) fn like(&self, profile: &Profile) -> Result<Self, Error> {
         let Host { user_namespace, procfs, .. } = self.host;
         let host = Host { user_namespace, procfs, ..probe(profile)? };
         Ok(Self { host, how: self.how, losses: self.losses.clone() })
     }
 
-    /// A cgroup for the next program, if its limits need one and one can be had.
+    /// Returns a cgroup for the next program, if its limits need one and one is available.
     pub(crate) fn home(&mut self, limits: &Limits) -> Result<Option<Rc<Home>>, Error> {
         let is_asked = limits.memory.is_some() || limits.processes.is_some();
         self.host.cgroup = false;
@@ -85,7 +85,7 @@ impl Machine {
                 None
             }
             Err(error) => {
-                // Which nobody has asked for, and which is no isolation: not a reason to refuse.
+                // The caller did not ask for this limit, and it does not isolate the program, so this is not an error.
                 self.tell(Loss::Processes(error.to_string()));
                 None
             }
@@ -108,12 +108,12 @@ impl Machine {
         }
     }
 
-    /// Runs one program to its end, and finds out meanwhile what can be had here.
+    /// Runs one program to its end. Retries without unavailable isolation and records the loss.
     pub(crate) fn run(&mut self, profile: &Profile, streams: Streams) -> Result<Ended, Error> {
         self.run_with(profile, || (streams, None))
     }
 
-    /// The same, with a look at the caller's terminal before each attempt.
+    /// Like `run`, but examines the caller's terminal before each attempt.
     fn run_with(
         &mut self,
         profile: &Profile,
@@ -154,9 +154,9 @@ fn to_end(sandbox: &mut Sandbox, held: &Held) -> Result<Ended, Fault> {
     }
 }
 
-/// Ends this process by the signal that ended a program, so that whoever waits for us sees what became of it. What
-/// was typed at a terminal is for the whole job, which gets it now if the program got it alone. Returns if it was
-/// none, or one that ends nobody.
+/// Ends this process by the signal that ended a program, so that our caller sees the same status. A signal typed at the
+/// terminal goes to our whole job, if only the program received it. Returns if the program was not killed, or by a
+/// signal whose default action is harmless.
 pub fn end_alike(ended: &Ended) {
     use rustix::process::Signal as Named;
     let signal = ended.status.signal();
@@ -173,16 +173,16 @@ pub fn end_alike(ended: &Ended) {
     tolerate(sent, "the caller's exit code says the same");
 }
 
-/// What [`run`] would do, a line a step.
+/// Lists the steps that [`run`] would perform, one a line.
 ///
 /// # Errors
 ///
-/// As `run`, but for what only the kernel knows.
+/// Like `run`, except for errors that only the kernel reports.
 pub fn listing(profile: &Profile) -> Result<String, Error> {
     Ok(plan(profile, &probe(profile)?, Streams::Callers, &Bump::new())?.to_string())
 }
 
-/// The step at which a plan failed, and why.
+/// Returns the step at which a plan failed, and the error.
 fn failed_at<'p>(error: &husk_spawn::Error, plan: &'p Plan<'_>) -> Option<(&'p Step<'p>, Errno)> {
     match error.reason() {
         Reason::Errno(errno) => Some((plan.steps.get(error.step()?)?, errno)),
@@ -190,8 +190,7 @@ fn failed_at<'p>(error: &husk_spawn::Error, plan: &'p Plan<'_>) -> Option<(&'p S
     }
 }
 
-/// What can be gone without, so that another attempt may succeed. The host is then taken for one that has
-/// not got it.
+/// Returns the isolation that the next attempt can do without, and marks it as unavailable on the host.
 fn loss(fault: &Fault, plan: &SandboxPlan, host: &mut Host) -> Option<Loss> {
     let Fault::Child(error) = fault else { return None };
     let memory = Bump::new();
@@ -210,7 +209,7 @@ fn loss(fault: &Fault, plan: &SandboxPlan, host: &mut Host) -> Option<Loss> {
     }
 }
 
-/// The error in words that help.
+/// Turns a fault into an error with hints.
 pub(crate) fn explain(fault: Fault, plan: &SandboxPlan, profile: &Profile, host: &Host) -> Error {
     let error = match fault {
         Fault::Child(error) => error,
@@ -234,7 +233,7 @@ pub(crate) fn explain(fault: Fault, plan: &SandboxPlan, profile: &Profile, host:
             reason: reason(errno),
             hint: hidden(profile, host),
         },
-        // A user namespace may be made here, and not be used.
+        // The user namespace could be created, but not used.
         (Some((Step::WriteFile { .. }, errno @ (Errno::PERM | Errno::ACCESS))), _) => {
             refused(errno, error::unmapped(host.uid, errno))
         }
@@ -249,13 +248,13 @@ pub(crate) fn explain(fault: Fault, plan: &SandboxPlan, profile: &Profile, host:
     }
 }
 
-/// Whether the kernel refuses a namespace.
+/// Returns whether the kernel refuses a namespace.
 fn is_refusal(error: &husk_spawn::Error) -> bool {
     let Reason::Errno(errno) = error.reason() else { return false };
     matches!(errno, Errno::PERM | Errno::NOSPC | Errno::USERS | Errno::NOSYS | Errno::INVAL)
 }
 
-/// Where the program is, if the sandbox hides it.
+/// Returns a hint if the sandbox hides the program's file.
 fn hidden(profile: &Profile, host: &Host) -> Hint {
     if profile.image.is_some() {
         return Hint(None);

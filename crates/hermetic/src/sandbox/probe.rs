@@ -1,4 +1,4 @@
-//! What this machine and its caller are.
+//! Determines the facts about this machine and its caller.
 
 use crate::error::Error;
 use crate::host::{Found, Host, Landlock, Procfs};
@@ -19,17 +19,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs, io};
 
-/// Looks at everything that the profile's plan depends on, as far as it can be known without trying.
+/// Determines everything that the profile's plan depends on, as far as that is possible without trying.
 ///
 /// # Errors
 ///
-/// If a path of the profile is not there, or there is no working directory.
+/// If a path of the profile or the working directory does not exist, or a standard stream is a directory.
 pub fn probe(profile: &Profile) -> Result<Host, Error> {
     let failed = |act: &str, path: &Path| {
         let act = format!("{act} {}", path.display());
         move |reason| Error::Look { act, reason }
     };
-    // By which a program would come to its host's files, read-only or not.
+    // Through such a stream, a program could reach the host's files, read-only or not.
     let streams = [
         ("standard input", fstat(stdin())),
         ("standard output", fstat(stdout())),
@@ -46,7 +46,7 @@ pub fn probe(profile: &Profile) -> Result<Host, Error> {
     };
     let home = if image.is_none() { home() } else { None };
     let home = home.and_then(|home| fs::canonicalize(home).ok());
-    // One that holds the system, or everything, is nobody's home.
+    // A directory that holds the system, or everything, is not treated as a home directory.
     let home = home.filter(|home| {
         home.components().count() > 1 && home.is_dir() && !Path::new("/usr").starts_with(home)
     });
@@ -99,18 +99,18 @@ pub fn probe(profile: &Profile) -> Result<Host, Error> {
 
 fn null_streams() -> Vec<Fd> {
     let streams = [Fd::STDIN, Fd::STDOUT, Fd::STDERR];
-    // Tolerated: a stream that is closed is none.
+    // An error is ignored: a closed stream is not the null device.
     streams.into_iter().filter(|stream| is_null_device(*stream).unwrap_or(false)).collect()
 }
 
-/// Whether a release of Linux is this one or a later one.
+/// Returns whether a release of Linux is at least this version.
 fn is_release(release: &[u8], least: (u32, u32)) -> bool {
     let mut numbers = release.split(|byte| !byte.is_ascii_digit());
     let mut next = || std::str::from_utf8(numbers.next()?).ok()?.parse().ok();
     next().zip(next()).is_some_and(|release| release >= least)
 }
 
-/// Whether a stream is open for writing.
+/// Returns whether a stream is open for writing.
 fn is_written(stream: impl AsFd) -> bool {
     fcntl_getfl(stream).is_ok_and(|flags| flags.intersects(OFlags::WRONLY | OFlags::RDWR))
 }
@@ -125,7 +125,7 @@ impl Found {
     }
 }
 
-/// A look into an image, in which its root is where absolute paths begin.
+/// An opened image, in which absolute paths start at its root.
 struct Inside {
     directory: PathBuf,
     root: OwnedFd,
@@ -148,7 +148,7 @@ impl Inside {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let found = loop {
             match openat2(&self.root, path, flags, Mode::empty(), resolve) {
-                // Something was renamed or mounted on the machine while there was a `..` on the way (openat2(2)).
+                // A rename or mount on the machine interfered with the lookup of a `..` (openat2(2)).
                 Err(Errno::AGAIN) => {}
                 found => break found?,
             }
@@ -164,8 +164,8 @@ impl Inside {
         self.find(path).is_ok()
     }
 
-    /// Whether a directory of the program's own may be there: not where something else is, a symlink that leads
-    /// nowhere among it.
+    /// Returns whether one of the program's own directories may be mounted here. It may not cover another kind of file
+    /// or a symlink, even a dangling one.
     fn has_own(&self, path: &Path) -> bool {
         match self.find(path) {
             Ok(found) => found.is_directory && found.path == path,
@@ -179,8 +179,8 @@ impl Inside {
     }
 }
 
-/// The caller's home directory: where they say it is, or else where the list of users has it. The C library would look in
-/// other places too, and for that load programs and a resolver into us.
+/// Returns the caller's home directory: `HOME`, or otherwise the entry in /etc/passwd. The C library would ask other
+/// sources too, and load programs and a resolver into our process.
 fn home() -> Option<PathBuf> {
     let said = env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
     said.or_else(|| home_in(&fs::read_to_string("/etc/passwd").ok()?, getuid().as_raw()))
@@ -193,7 +193,8 @@ fn home_in(users: &str, uid: u32) -> Option<PathBuf> {
     user.nth(2).filter(|home| !home.is_empty()).map(PathBuf::from)
 }
 
-/// The repository that a directory is in, unless that is more than a project: somebody's home, or what holds it.
+/// Returns the repository that contains a directory, or the directory itself. A repository that holds the home
+/// directory does not count.
 fn project(cwd: &Path, home: Option<&Path>) -> PathBuf {
     let holds_home = |path: &Path| home.is_some_and(|home| home.starts_with(path));
     let mut above = cwd.ancestors().take_while(|path| !holds_home(path) && path.components().count() > 2);

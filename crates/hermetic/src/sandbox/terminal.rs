@@ -1,8 +1,9 @@
-//! The caller's terminal, lent to the program as a shell lends it to a job.
+//! Job control on the caller's terminal: the program gets it as a job gets it from a shell.
 //!
-//! The program stays in the caller's session: another could not have this terminal, and with a new one in between
-//! somebody would have to copy every key, and would take those that are for others. It leads a process group of its
-//! own there, which no signal leaves; what could type into the terminal its filter refuses.
+//! The program stays in the caller's session. Another session could not have this terminal. With a new terminal in
+//! between we would have to copy every key, including keys that are meant for others. In the caller's session the
+//! program leads a process group, so its signals to the group stay inside. The seccomp filter refuses calls that type
+//! into the terminal.
 
 use crate::plan::layers::Streams;
 use husk_script::sys::tolerate;
@@ -11,30 +12,31 @@ use rustix::stdio::{stdin, stdout};
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
 use std::cell::Cell;
 
-/// The caller's terminal.
+/// The caller's terminal, with its settings from before the program started.
 pub(crate) struct Terminal {
     before: Termios,
     is_foreground: Cell<bool>,
 }
 
 impl Terminal {
-    /// Standard input, if it is the terminal of our session. It is lent from the beginning if we are in front of
-    /// it, else when the program reads from it. Nor is it if standard output goes elsewhere: it may be a pager that
-    /// reads the keys.
+    /// Returns standard input if it is our session's terminal. The program starts in the foreground if we are there and
+    /// standard output is a terminal. Otherwise it gets the foreground when it reads, because a pager on standard
+    /// output may be reading the keys.
     pub(crate) fn of_caller() -> Option<Self> {
         let before = tcgetattr(stdin()).ok().filter(|_| tcgetpgrp(stdin()).is_ok())?;
         Some(Self { before, is_foreground: Cell::new(is_ours() && isatty(stdout())) })
     }
 
-    /// What the program's standard streams are.
+    /// Returns the program's standard streams.
     pub(crate) fn streams(&self) -> Streams {
         if self.is_foreground.get() { Streams::ForegroundTerminal } else { Streams::Terminal }
     }
 
-    /// The program has stopped: so do we, and all others of the caller's job, until somebody continues us. Then
-    /// the terminal is the program's again, if it is ours.
+    /// Stops our whole job because the program has stopped. Once we are continued, the program gets the foreground if
+    /// we have it.
     ///
-    /// A program that has not got it stops when it reads; if it is ours, a terminal is all that it needs.
+    /// A background program stops when it reads. If we are in the foreground, we need not stop: it only needs the
+    /// terminal.
     pub(crate) fn stop(&self, program: Option<u32>) {
         let was_foreground = self.take_back();
         if was_foreground || !is_ours() {
@@ -46,7 +48,7 @@ impl Terminal {
         }
     }
 
-    /// Ends the loan; as it was is how the terminal is again. Whether it was lent until now.
+    /// Takes the foreground back and restores the terminal's settings. Returns whether the program had the foreground.
     pub(crate) fn end(self) -> bool {
         let was_foreground = self.take_back();
         if was_foreground {
@@ -55,10 +57,10 @@ impl Terminal {
         was_foreground
     }
 
-    /// Our group comes to the front again, if it was the program's. We hold SIGTTOU back, which is for those who do
-    /// so unasked.
+    /// Puts our group into the foreground if the program's was there. Blocking SIGTTOU makes this possible from the
+    /// background.
     fn take_back(&self) -> bool {
-        // Tolerated: a terminal that is gone is nobody's.
+        // An error is ignored: the terminal may be gone.
         self.is_foreground.replace(false) && tcsetpgrp(stdin(), getpgrp()).is_ok()
     }
 }

@@ -1,4 +1,4 @@
-//! One program in its sandbox, from its start to its end, and the loop that watches any number of them.
+//! One program in its sandbox from start to end, and the loop that watches any number of them.
 
 use super::cgroup::Home;
 use super::ended::{Ended, Reached, RemainingProcess};
@@ -21,27 +21,27 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// A program that was not started.
+/// A program that could not be started.
 pub(crate) struct Failed {
     pub(crate) plan: SandboxPlan,
     pub(crate) error: Fault,
 }
 
-/// What can go wrong with a sandbox.
+/// An error of a sandbox.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
-    /// What is asked for cannot be done.
+    /// The profile cannot be turned into a plan.
     #[error(transparent)]
     Plan(#[from] husk_plan::Error),
-    /// It cannot be made or watched.
+    /// The child cannot be created or watched.
     #[error(transparent)]
     Child(#[from] Error),
-    /// Its program cannot be moved into its cgroup.
+    /// The program cannot be moved into its cgroup.
     #[error(transparent)]
     Cgroup(#[from] husk_cgroup::Error),
 }
 
-/// A program that runs.
+/// A running program.
 pub(crate) struct Sandbox {
     child: Child,
     limits: Limits,
@@ -49,14 +49,14 @@ pub(crate) struct Sandbox {
     plan: SandboxPlan,
     started: Instant,
     is_late: bool,
-    /// Whether it asks for nothing any more. The kernel takes a while to end a namespace.
+    /// Whether its first process sends no more requests. The kernel takes a while to end a namespace.
     is_ending: bool,
     remaining: Vec<RemainingProcess>,
     terminal: Option<Terminal>,
 }
 
 impl Sandbox {
-    /// Starts the plan's child.
+    /// Starts the child that performs the plan.
     pub(crate) fn start(
         plan: SandboxPlan,
         limits: &Limits,
@@ -97,33 +97,33 @@ impl Sandbox {
         }
     }
 
-    /// Says that its program has taken the caller's terminal.
+    /// Records the terminal that the program has taken.
     pub(crate) fn lend(&mut self, terminal: Option<Terminal>) {
         self.terminal = terminal;
     }
 
-    /// Whether only the kernel is still at it, which waits for other processors to let go of its mounts.
+    /// Returns whether only the kernel is still busy: it waits until no other processor uses the mounts.
     pub(crate) fn is_ending(&self) -> bool {
         self.is_ending && self.remaining.is_empty()
     }
 
-    /// What its child performs.
+    /// Returns the plan that the child performs.
     pub(crate) fn plan(&self) -> &SandboxPlan {
         &self.plan
     }
 
-    /// The same, of one that has ended.
+    /// Returns the plan of a sandbox that has ended.
     pub(crate) fn into_plan(self) -> SandboxPlan {
         self.plan
     }
 
-    /// How much of its time is left.
+    /// Returns the time that is left of its limit.
     fn left(&self) -> Option<Duration> {
         let wall = self.limits.wall.filter(|_| !self.is_late)?;
         Some(wall.saturating_sub(self.started.elapsed()))
     }
 
-    /// Looks at whether it has ended, at its time, and at what its first process asks.
+    /// Checks whether the program has ended or exceeds its time, and answers a request of its first process.
     fn turn(&mut self, asks: bool) -> Result<Option<Ended>, Fault> {
         if let Some(status) = self.child.try_wait()? {
             let reached = match self.limits.wall.filter(|_| self.is_late) {
@@ -145,7 +145,7 @@ impl Sandbox {
                 Some(Request::Leftovers) => self.remaining = below(self.child.id()),
                 Some(Request::Cgroup) => self.join()?,
                 Some(Request::Stopped) => {
-                    // Which waits for signals again.
+                    // Lets the first process wait for signals again.
                     self.child.go_on()?;
                     return self.stop().map(|()| None);
                 }
@@ -159,14 +159,14 @@ impl Sandbox {
         Ok(None)
     }
 
-    /// Moves the program into its cgroup: the one child that the first process has.
+    /// Moves the program, which is the first process's only child, into its cgroup.
     fn join(&self) -> Result<(), husk_cgroup::Error> {
         let Some(home) = &self.home else { return Ok(()) };
         below(self.child.id()).iter().try_for_each(|program| home.join(program.pid))
     }
 
-    /// Stops with a program that its terminal has stopped, and has it continued afterwards. What has been stopped by
-    /// somebody else stays so.
+    /// Stops our job with a program that the terminal has stopped, and continues the program afterwards. Without a
+    /// terminal, a stopped program stays stopped.
     fn stop(&self) -> Result<(), Fault> {
         let Some(terminal) = &self.terminal else { return Ok(()) };
         terminal.stop(below(self.child.id()).first().map(|program| program.pid));
@@ -174,7 +174,7 @@ impl Sandbox {
     }
 }
 
-/// The limit that ended a program, as far as the kernel tells.
+/// Returns the limit that ended a program, if the kernel tells.
 fn reached(status: ExitStatus, limits: &Limits, home: Option<&Home>) -> Option<Reached> {
     if !status.success() && home.is_some_and(Home::has_run_out) {
         return limits.memory.map(Reached::Memory);
@@ -189,11 +189,11 @@ fn reached(status: ExitStatus, limits: &Limits, home: Option<&Home>) -> Option<R
     }
 }
 
-/// One of several that has ended: its place among them, and how.
+/// The index of a sandbox that has ended, and its result.
 pub(crate) type Over = (usize, Result<Ended, Fault>);
 
-/// Waits until something happens to one of them, or there is something to read, or this time is over; and returns those
-/// that have ended, with their places.
+/// Waits until a sandbox has an event, an output is readable or the time is over. Returns the sandboxes that have
+/// ended.
 pub(crate) fn watch<'s>(
     sandboxes: impl IntoIterator<Item = &'s mut Sandbox>,
     held: &Held,
@@ -228,7 +228,7 @@ pub(crate) fn watch<'s>(
     Ok(turns.collect())
 }
 
-/// Signals that wait until they are passed on.
+/// Signals that are blocked until they are passed on.
 pub(crate) struct Held {
     before: SignalSet,
     arriving: OwnedFd,
@@ -236,8 +236,8 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// All but faults, which are of our own making, and what stops and continues us. Who holds SIGTTOU back may
-    /// take a terminal that it has lent.
+    /// Blocks all signals except faults, which we cause ourselves, and those that stop or continue us. Blocking SIGTTOU
+    /// lets us take a terminal back.
     pub(crate) fn all() -> Result<Self, Error> {
         const LEFT: &[Signal] = &[
             Signal::SEGV,
@@ -252,19 +252,19 @@ impl Held {
         ];
         let failed = |errno| Error::new("hold signals", errno);
         let set = LEFT.iter().copied().fold(SignalSet::FULL, SignalSet::without);
-        // If our caller ignores the ends of children, the kernel keeps no status of any.
+        // If our caller ignored SIGCHLD, the kernel would keep no exit status.
         rt_sigaction_default(Signal::CHLD).map_err(failed)?;
         let before = rt_sigprocmask(set).map_err(failed)?;
         let arriving = signalfd(set)?;
         Ok(Self { before, arriving, is_interrupted: Cell::new(false) })
     }
 
-    /// Whether one of them was to end us.
+    /// Returns whether one of the signals was meant to end us.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.is_interrupted.get()
     }
 
-    /// Passes on all signals that have come.
+    /// Passes on all pending signals.
     fn pass_on(&self, sandboxes: &[&mut Sandbox]) -> Result<(), Error> {
         loop {
             match read_signalfd(&self.arriving) {
@@ -288,12 +288,12 @@ impl Drop for Held {
     }
 }
 
-/// All that descend from a process, itself not among them.
+/// Returns all descendants of a process, without the process itself.
 fn below(pid: u32) -> Vec<RemainingProcess> {
     let mut found = Vec::new();
     let mut parents = vec![pid];
     while let Some(parent) = parents.pop() {
-        // One that has ended meanwhile has none.
+        // A process that has ended meanwhile has no children.
         let children =
             fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
         for pid in children.split_whitespace().filter_map(|pid| pid.parse().ok()) {
@@ -304,7 +304,7 @@ fn below(pid: u32) -> Vec<RemainingProcess> {
     found
 }
 
-/// What it was started with; for what says nothing of that, its name.
+/// Returns a process's command line, or its name if that is empty.
 fn command(pid: u32) -> String {
     const MOST_CHARACTERS: usize = 80;
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
