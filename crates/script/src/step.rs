@@ -41,7 +41,7 @@ pub enum Step<'a> {
         /// Receives the descriptor.
         out: Reg,
     },
-    /// `close`.
+    /// Closes a descriptor with `close`.
     Close {
         /// The descriptor.
         fd: Handle,
@@ -136,7 +136,7 @@ pub enum Step<'a> {
     },
 
     // Files.
-    /// `mkdirat`.
+    /// Creates a directory with `mkdirat`.
     Mkdir {
         /// The directory.
         path: &'a CStr,
@@ -145,7 +145,7 @@ pub enum Step<'a> {
         /// An error that counts as success: `EEXIST` if the directory may exist.
         tolerate: Option<Errno>,
     },
-    /// `symlinkat`.
+    /// Creates a symlink with `symlinkat`.
     Symlink {
         /// The target that the link contains.
         target: &'a CStr,
@@ -179,29 +179,29 @@ pub enum Step<'a> {
         /// The propagation to set.
         flags: MountPropagationFlags,
     },
-    /// `umount2(MNT_DETACH)`.
+    /// Detaches a mount with `umount2(MNT_DETACH)`.
     UmountDetach {
         /// The mount.
         target: &'a CStr,
     },
-    /// `pivot_root`.
+    /// Changes the root of the mount namespace with `pivot_root`.
     PivotRoot {
         /// The new root, a mount point.
         new_root: &'a CStr,
         /// The directory to which the old root moves.
         put_old: &'a CStr,
     },
-    /// `chdir`.
+    /// Changes the working directory with `chdir`.
     Chdir {
         /// The directory.
         path: &'a CStr,
     },
-    /// `chroot`.
+    /// Changes the root directory with `chroot`.
     Chroot {
         /// The new root.
         path: &'a CStr,
     },
-    /// `umask`.
+    /// Sets the file mode creation mask with `umask`.
     Umask {
         /// The permission bits that new files will lack.
         mask: Mode,
@@ -273,7 +273,7 @@ pub enum Step<'a> {
         /// Receives the descriptor.
         out: Reg,
     },
-    /// `fsconfig(FSCONFIG_SET_STRING)`.
+    /// Sets a parameter of a new file system with `fsconfig(FSCONFIG_SET_STRING)`.
     FsconfigString {
         /// The file system context.
         fs: Reg,
@@ -282,14 +282,14 @@ pub enum Step<'a> {
         /// Its value.
         value: &'a CStr,
     },
-    /// `fsconfig(FSCONFIG_SET_FLAG)`.
+    /// Sets a flag of a new file system with `fsconfig(FSCONFIG_SET_FLAG)`.
     FsconfigFlag {
         /// The file system context.
         fs: Reg,
         /// The flag.
         key: &'a CStr,
     },
-    /// `fsconfig(FSCONFIG_SET_FD)`.
+    /// Sets a parameter of a new file system to a descriptor with `fsconfig(FSCONFIG_SET_FD)`.
     FsconfigFd {
         /// The file system context.
         fs: Reg,
@@ -425,7 +425,7 @@ pub enum Step<'a> {
         /// Receives the descriptor.
         out: Reg,
     },
-    /// `mount_setattr`.
+    /// Changes attributes and propagation of a mount with `mount_setattr`.
     MountSetattr {
         /// The mount.
         mount: Handle,
@@ -475,14 +475,14 @@ pub enum Step<'a> {
         /// An error that leaves the directory to a later step.
         tolerate: Option<Errno>,
     },
-    /// `fchdir`.
+    /// Changes the working directory to a descriptor with `fchdir`.
     Fchdir {
         /// The directory.
         directory: Handle,
     },
 
     // Session and terminal.
-    /// Joins a session keyring with `keyctl(KEYCTL_JOIN_SESSION_KEYRING)`, and adds these permissions to its own
+    /// Joins a session keyring with `keyctl(KEYCTL_JOIN_SESSION_KEYRING)`, and adds these permissions to those it has
     /// (`KEYCTL_DESCRIBE`, `KEYCTL_SETPERM`).
     JoinSessionKeyring {
         /// Its name.
@@ -492,7 +492,7 @@ pub enum Step<'a> {
         /// An error that counts as success: `ENOSYS` if the kernel may lack keyrings.
         tolerate: Option<Errno>,
     },
-    /// `setsid`.
+    /// Starts a new session with `setsid`.
     Setsid,
     /// Joins a process group with `setpgid`, or leads a new one.
     Setpgid {
@@ -566,14 +566,14 @@ pub enum Step<'a> {
     },
 
     // Namespaces.
-    /// `unshare`.
+    /// Creates namespaces with `unshare`.
     Unshare {
-        /// The kinds of namespaces to make.
+        /// The kinds of namespaces to create.
         namespaces: Namespaces,
     },
-    /// `setns`.
+    /// Joins existing namespaces with `setns`.
     Setns {
-        /// A namespace, or the pidfd of a process that is in those to join.
+        /// A namespace, or the pidfd of a process in the namespaces to join.
         fd: Handle,
         /// The kinds of namespaces to join.
         namespaces: Namespaces,
@@ -582,7 +582,7 @@ pub enum Step<'a> {
     /// exits. The new process inherits the registers and all other state. It enters the pid namespace that was joined,
     /// or new namespaces. Both processes are children of the parent.
     CloneParent {
-        /// The kinds of namespaces to make, except time.
+        /// The kinds of namespaces to create, except time.
         namespaces: Namespaces,
     },
     /// Continues the list in a new process, made by `clone` without shared memory. The new process inherits the
@@ -597,12 +597,12 @@ pub enum Step<'a> {
     /// first process waits and handles no signals. Not for a program that may be stopped before exec, or that must not
     /// share the memory.
     VforkAndReap,
-    /// `sethostname`.
+    /// Sets the host name with `sethostname`.
     Sethostname {
         /// The name.
         name: &'a [u8],
     },
-    /// `setdomainname`.
+    /// Sets the NIS domain name with `setdomainname`.
     Setdomainname {
         /// The name.
         name: &'a [u8],
@@ -628,7 +628,7 @@ pub enum Step<'a> {
     },
 
     // Limits.
-    /// `setrlimit`.
+    /// Sets a resource limit with `setrlimit`.
     Setrlimit {
         /// The resource to limit.
         resource: Resource,
@@ -640,17 +640,17 @@ pub enum Step<'a> {
         /// -20 to 19.
         nice: i32,
     },
-    /// `sched_setattr`.
+    /// Sets the scheduling policy with `sched_setattr`.
     SchedSetattr {
         /// The policy with its parameters.
         attr: SchedAttr,
     },
-    /// `sched_setaffinity`.
+    /// Sets the CPUs that the process may use, with `sched_setaffinity`.
     SchedSetaffinity {
         /// Bit `n % 64` of word `n / 64` stands for CPU `n`.
         mask: &'a [u64],
     },
-    /// `ioprio_set`.
+    /// Sets the I/O priority with `ioprio_set`.
     IoprioSet {
         /// 1 is real-time, 2 is best-effort, 3 is idle.
         class: u8,
@@ -658,36 +658,36 @@ pub enum Step<'a> {
         level: u8,
     },
 
-    /// `set_mempolicy`.
+    /// Sets the NUMA memory policy with `set_mempolicy`.
     SetMempolicy {
         /// `MPOL_*` with its flags.
         mode: u32,
         /// Bit `n % 64` of word `n / 64` stands for node `n`.
         nodes: &'a [u64],
     },
-    /// `personality`.
+    /// Selects the system that the program sees, with `personality`.
     Personality {
         /// `PER_*`.
         persona: u32,
     },
 
     // Identity.
-    /// `setgroups`.
+    /// Sets the supplementary groups with `setgroups`.
     Setgroups {
         /// All supplementary groups.
         groups: &'a [Gid],
     },
-    /// `setresgid`: real, effective and saved.
+    /// Sets the real, effective and saved group with `setresgid`.
     Setresgid {
         /// The group.
         gid: Gid,
     },
-    /// `setresuid`: real, effective and saved.
+    /// Sets the real, effective and saved user with `setresuid`.
     Setresuid {
         /// The user.
         uid: Uid,
     },
-    /// `prctl(PR_SET_NO_NEW_PRIVS)`.
+    /// Prevents later execs from granting privileges, with `prctl(PR_SET_NO_NEW_PRIVS)`.
     NoNewPrivs,
     /// Gives up all memory that the rest of the list does not need, with `madvise(MADV_DONTNEED)`. A process that may
     /// inspect the child then cannot read the parent's data there. Only for a process with its own memory.
@@ -701,12 +701,12 @@ pub enum Step<'a> {
         /// A bit for each capability to keep.
         keep: u64,
     },
-    /// `prctl(PR_SET_KEEPCAPS)`.
+    /// Sets whether capabilities survive a change of user, with `prctl(PR_SET_KEEPCAPS)`.
     KeepCaps {
         /// Whether permitted capabilities survive giving up uid 0.
         keep: KeepCaps,
     },
-    /// `capset`.
+    /// Sets the capabilities with `capset`.
     Capset {
         /// The effective, permitted and inheritable sets.
         capabilities: Capabilities,
@@ -742,7 +742,7 @@ pub enum Step<'a> {
         /// The ruleset.
         ruleset: Handle,
     },
-    /// `seccomp(SECCOMP_SET_MODE_FILTER)`.
+    /// Installs a filter with `seccomp(SECCOMP_SET_MODE_FILTER)`.
     Seccomp {
         /// `SECCOMP_FILTER_FLAG_*`.
         flags: u32,
@@ -759,7 +759,7 @@ pub enum Step<'a> {
         program: &'a [Instruction],
     },
 
-    // The end.
+    // Exec.
     /// Checks the candidates in order with `openat2` and `faccessat`, until one is executable.
     CheckExecutable {
         /// The paths to check.
@@ -780,7 +780,7 @@ pub enum Step<'a> {
         /// Its environment.
         envp: CArray<'a>,
     },
-    /// Executes the program. The list ends here.
+    /// Executes the program with `execve`, which ends the list.
     Execve {
         /// The program.
         path: &'a CStr,

@@ -10,8 +10,9 @@ pub use rustix::fs::{FileType, Mode};
 /// stayed below the root (fs/namei.c, `handle_dots`).
 const MOST_LOOKUPS: u32 = 128;
 
-/// Opens `path` as if `root` were `/`, whatever its symlinks contain, with `openat2(O_PATH, RESOLVE_IN_ROOT |
-/// RESOLVE_NO_MAGICLINKS)`. The descriptor refers to the file that was found, not to its name.
+/// Opens `path` as if `root` were `/`, whatever its symlinks contain, with
+/// `openat2(O_PATH, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)`. The descriptor refers to the file that was found, not
+/// to its name.
 ///
 /// # Errors
 ///
@@ -30,8 +31,8 @@ pub fn openat2_directory_in_root(root: Fd, path: &CStr) -> Result<Fd> {
     openat2(Some(root), path, flags, ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
 }
 
-/// Opens `name` in `directory`, even if it is a symlink, with `openat2(O_PATH | O_NOFOLLOW, RESOLVE_BENEATH |
-/// RESOLVE_NO_SYMLINKS)`.
+/// Opens `name` in `directory`, even if it is a symlink, with
+/// `openat2(O_PATH | O_NOFOLLOW, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS)`.
 ///
 /// # Errors
 ///
@@ -41,8 +42,8 @@ pub fn openat2_entry_nofollow(directory: Fd, name: &CStr) -> Result<Fd> {
     openat2(Some(directory), name, flags, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
 }
 
-/// Opens a directory below `root` by a path without symlinks, with `openat2(O_PATH | O_DIRECTORY, RESOLVE_IN_ROOT |
-/// RESOLVE_NO_SYMLINKS)`.
+/// Opens a directory below `root` by a path without symlinks, with
+/// `openat2(O_PATH | O_DIRECTORY, RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS)`.
 ///
 /// # Errors
 ///
@@ -120,8 +121,8 @@ pub fn openat2_proc() -> Result<Fd> {
     }
 }
 
-/// Opens a file of the procfs `proc`, but not a file that is mounted over it, with `openat2(RESOLVE_BENEATH |
-/// RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS)`.
+/// Opens a file of the procfs `proc`, but not a file that is mounted over it, with
+/// `openat2(RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS)`.
 ///
 /// # Errors
 ///

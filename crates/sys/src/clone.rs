@@ -230,10 +230,10 @@ pub trait Waiter: Sync {
     fn go_on(&self, child: &InChild, pid: Option<Pid>) -> !;
 }
 
-/// Runs `child` in a new process, on the caller's stack and in its memory, with `clone(CLONE_VM | CLONE_VFORK |
-/// CLONE_CHILD_CLEARTID)`. The new process is the caller's child, and exits with the status that `child` returns.
-/// Until it has execed or exited, the caller is suspended. Then the kernel clears `in_use`, and the caller continues
-/// in `waiter` with the pid.
+/// Runs `child` in a new process, on the caller's stack and in its memory, with
+/// `clone(CLONE_VM | CLONE_VFORK | CLONE_CHILD_CLEARTID)`. The new process is the caller's child, and exits with the
+/// status that `child` returns. Until it has execed or exited, the caller is suspended. Then the kernel clears
+/// `in_use`, and the caller continues in `waiter` with the pid.
 ///
 /// Every signal must be blocked, and the new process must obey the rules of [`clone3`] for a child with `CLONE_VM`.
 /// Returns only if the new process could not be created, with the reason.

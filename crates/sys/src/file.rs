@@ -149,7 +149,7 @@ pub fn pipe() -> Result<[Fd; 2]> {
     raw::pipe2(OFlags::CLOEXEC.bits())
 }
 
-/// Calls `pwrite`, again if a signal interrupts it.
+/// Calls `pwrite`, and repeats the call if a signal interrupts it.
 ///
 /// # Errors
 ///
@@ -158,7 +158,7 @@ pub fn pwrite(fd: Fd, bytes: &[u8], offset: u64) -> Result<usize> {
     rustix::io::retry_on_intr(|| rustix::io::pwrite(fd.lend(), bytes, offset))
 }
 
-/// Calls `pread`, again if a signal interrupts it.
+/// Calls `pread`, and repeats the call if a signal interrupts it.
 ///
 /// # Errors
 ///
@@ -176,7 +176,7 @@ pub fn size(fd: Fd) -> Result<u64> {
     Ok(u64::try_from(rustix::fs::fstat(fd.lend())?.st_size).unwrap_or(0))
 }
 
-/// Calls `accept4(SOCK_CLOEXEC)`, again if a signal interrupts it.
+/// Calls `accept4(SOCK_CLOEXEC)`, and repeats the call if a signal interrupts it.
 ///
 /// # Errors
 ///
@@ -185,7 +185,7 @@ pub fn accept(listener: Fd) -> Result<Fd> {
     rustix::io::retry_on_intr(|| raw::accept4(listener))
 }
 
-/// Calls `read`, again if a signal interrupts it.
+/// Calls `read`, and repeats the call if a signal interrupts it.
 ///
 /// # Errors
 ///
@@ -194,8 +194,8 @@ pub fn read(fd: Fd, buffer: &mut [u8]) -> Result<usize> {
     rustix::io::retry_on_intr(|| rustix::io::read(fd.lend(), &mut *buffer))
 }
 
-/// Calls `recvmsg(MSG_CMSG_CLOEXEC)`, again if a signal interrupts it. Returns the number of bytes, and the descriptor
-/// that was sent with them, if any.
+/// Calls `recvmsg(MSG_CMSG_CLOEXEC)`, and repeats the call if a signal interrupts it. Returns the number of bytes, and
+/// the descriptor that was sent with them, if any.
 ///
 /// # Errors
 ///
@@ -204,7 +204,7 @@ pub fn receive(socket: Fd, buffer: &mut [u8]) -> Result<(usize, Option<Fd>)> {
     rustix::io::retry_on_intr(|| raw::recvmsg_descriptor(socket, buffer))
 }
 
-/// Calls `write`, again if a signal interrupts it.
+/// Calls `write`, and repeats the call if a signal interrupts it.
 ///
 /// # Errors
 ///
@@ -213,7 +213,8 @@ pub fn write(fd: Fd, bytes: &[u8]) -> Result<usize> {
     rustix::io::retry_on_intr(|| rustix::io::write(fd.lend(), bytes))
 }
 
-/// Appends some of the rest of `from` to `to` with `sendfile`, again if a signal interrupts it. Returns 0 at the end.
+/// Appends some of the rest of `from` to `to` with `sendfile`, and repeats the call if a signal interrupts it. Returns
+/// 0 at the end.
 ///
 /// # Errors
 ///
@@ -290,7 +291,8 @@ pub fn lseek(fd: Fd, offset: u64) -> Result {
     rustix::fs::seek(fd.lend(), SeekFrom::Start(offset)).map(drop)
 }
 
-/// Sends `bytes` and a copy of the descriptor `fd` with `sendmsg(SCM_RIGHTS)`, again if a signal interrupts it.
+/// Sends `bytes` and a copy of the descriptor `fd` with `sendmsg(SCM_RIGHTS)`; repeats the call if a
+/// signal interrupts it.
 ///
 /// # Errors
 ///
@@ -299,8 +301,8 @@ pub fn sendmsg_with(socket: Fd, bytes: &[u8], fd: Fd) -> Result<usize> {
     rustix::io::retry_on_intr(|| raw::sendmsg_with(socket, bytes, fd))
 }
 
-/// Calls `send(MSG_NOSIGNAL)`, again if a signal interrupts it. If the receiver is gone the call fails and does not
-/// kill the caller.
+/// Calls `send(MSG_NOSIGNAL)`, and repeats the call if a signal interrupts it. If the receiver is gone the call fails
+/// and does not kill the caller.
 ///
 /// # Errors
 ///

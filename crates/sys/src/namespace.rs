@@ -76,7 +76,7 @@ impl Namespaces {
         self.0 == 0
     }
 
-    /// Returns the kinds that are in either set, like `|`, for constants.
+    /// Returns the kinds that are in either set; unlike `|` it works in constants.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)

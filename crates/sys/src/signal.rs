@@ -197,8 +197,8 @@ pub fn rt_sigwait(set: SignalSet) -> Result<Signal> {
     i32::try_from(number).ok().and_then(Signal::new).ok_or(crate::Errno::INVAL)
 }
 
-/// Returns a descriptor that is readable when a signal of `set` is pending, from `signalfd4(SFD_CLOEXEC |
-/// SFD_NONBLOCK)`. The signals must be blocked. For a parent's event loop.
+/// Returns a descriptor that is readable when a signal of `set` is pending, from
+/// `signalfd4(SFD_CLOEXEC | SFD_NONBLOCK)`. The signals must be blocked. For a parent's event loop.
 ///
 /// # Errors
 ///

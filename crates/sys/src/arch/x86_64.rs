@@ -2,8 +2,8 @@
 //!
 //! # Safety
 //!
-//! [`call`] does whatever the kernel does with six numbers. Its callers promise that the kernel may read or write
-//! every number that it takes as an address, as that call does.
+//! [`call`] does whatever the kernel does with six numbers. Its callers promise that every number the kernel
+//! takes as an address refers to memory that this call may read or write.
 //!
 //! [`clone_call`] returns once in the parent. If the kernel received a stack, a child starts on it, with the parent's
 //! registers except for the stack pointer. The child enters `entry`, which never returns. Callers promise that only
@@ -27,12 +27,12 @@ pub(crate) type Waiter = extern "C" fn(*const c_void, i32) -> !;
 ///
 /// # Safety
 ///
-/// The kernel must be allowed to use every number that it takes as an address in the way of that call.
+/// Every number that the kernel takes as an address must refer to memory that this call may read or write.
 #[inline]
 pub(crate) unsafe fn call(number: u32, args: [usize; 6]) -> isize {
     let [a, b, c, d, e, f] = args;
     let returned;
-    // SAFETY: `syscall` overwrites rax, rcx and r11, which are declared. The caller promises the rest.
+    // SAFETY: `syscall` overwrites rax, rcx and r11, which are declared. The caller's promise covers the rest.
     unsafe {
         asm!(
             "syscall",
