@@ -63,7 +63,7 @@ fn wait_for(child: &InChild, script: &Script<'_>, program: Pid) -> Result {
         if reap(child, None, script.journal)? == Left::Some {
             report::request(script.channel, Request::Leftovers)?;
         }
-        // At exit the kernel would close it only after it has torn down the mount namespace, which takes longer.
+        // At exit the kernel would close it only after it has torn down the mount namespace, and it waits for that.
         file::close(child, channel);
     }
     // The kernel kills the remaining processes and waits for them.

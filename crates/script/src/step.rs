@@ -217,7 +217,7 @@ pub enum Step<'a> {
         /// Receives the descriptor.
         out: Reg,
     },
-    /// Like `OpenInRoot`, but for a directory, which is created with its parents if it is missing.
+    /// Like `OpenInRoot`, but only for a directory. A missing one is created with its parents.
     EnsureDirectory {
         /// The root.
         root: Handle,

@@ -3,12 +3,12 @@
 //! # Safety
 //!
 //! [`clone3`] and [`clone`] start a second process in memory that the first one uses. Each says what it requires of
-//! its caller. What it requires of the code in the child is the contract of `husk-script`.
+//! its caller. The code in the child must follow the contract of `husk-script`.
 //!
 //! The other functions continue the calling process twice, or on its own stack. In a program with other threads that
 //! leaves locks held for ever, and destructors run twice. These functions are therefore for a child that one of the
 //! two has started, and take an [`InChild`] as proof. The caller of its constructor, [`InChild::new`], promises that
-//! it is one.
+//! the process is such a child.
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "processes that share memory")]
 
@@ -116,9 +116,9 @@ const SIGCHLD: u64 = linux_raw_sys::general::SIGCHLD as u64;
 /// # Safety
 ///
 /// - `args` names a stack that no other code uses until the child has execed or exited.
-/// - Everything that `args` and `argument` point to stays valid until then. Of what the child reads, only atomics are
-///   written.
-/// - With `CLONE_VM`, `entry` does only what is possible in another process's memory: it uses no thread-local storage,
+/// - Everything that `args` and `argument` point to stays valid until then. No other code writes data that the child
+///   reads, except atomics.
+/// - With `CLONE_VM`, `entry` does only what is possible in another process's memory. It uses no thread-local storage,
 ///   takes no lock, allocates nothing and never unwinds.
 /// - No signal handler of this program runs in the child: every signal is blocked, or the flags include
 ///   `CLONE_CLEAR_SIGHAND`.

@@ -103,8 +103,8 @@ impl Action {
     const DEFAULT: Self = Self { handler: 0, flags: 0, restorer: 0, mask: 0 };
     const IGNORE: Self = Self { handler: 1, ..Self::DEFAULT };
 
-    /// Ends the process. The kernel requires a restorer, the address of code that returns from the handler, although
-    /// this handler never returns.
+    /// Returns an action that ends the process. The kernel enters a handler only with a restorer, the address of code
+    /// that returns from it, although this handler never returns.
     fn exit() -> Self {
         let handler = ended as *const () as usize;
         Self { handler, flags: number::SA_RESTORER.into(), restorer: handler, mask: u64::MAX }

@@ -27,7 +27,7 @@ pub fn is_devpts(directory: Fd) -> Result<bool> {
 /// # Errors
 ///
 /// `EXDEV` if there is a mount over it, `ENODEV` if it is not the multiplexer, `ENOSPC` if there are too many
-/// terminals; for the rest see openat2(2).
+/// terminals. For the rest see openat2(2).
 pub fn open_ptmx(devpts: Fd) -> Result<Fd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     let master = at::openat2(Some(devpts), c"ptmx", OFlags::RDWR | OFlags::NOCTTY, resolve)?;

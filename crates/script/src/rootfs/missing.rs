@@ -1,9 +1,9 @@
 //! Creates the missing part of a path below a root.
 //!
-//! The kernel can find an existing path, but has no call that creates missing directories. So this code walks the path
-//! one component at a time, like the kernel. It follows symlinks, even to missing targets, but never above the root.
-//! It opens or creates each component relative to the descriptor of its parent directory. Only for `..` does it open
-//! the parent anew from the root, by a path without symlinks.
+//! The kernel can find an existing path, but has no call that creates all missing components. So this code walks the
+//! path one component at a time, like the kernel. It follows symlinks, even to missing targets, but never above the
+//! root. It opens or creates each component relative to the descriptor of its parent directory. Only for `..` does it
+//! open the parent anew from the root, by a path without symlinks.
 
 use crate::sys::at::{
     FileType, Mode, kind, mkdirat, mknodat_file, openat2_entry_nofollow, openat2_no_symlinks, readlinkat,
@@ -19,7 +19,7 @@ pub(crate) enum Last {
     Directory,
     /// Any file that is not a directory.
     File,
-    /// Any file that is not a directory, where the path itself is not a symlink.
+    /// Any file that is neither a directory nor a symlink.
     Entry,
 }
 

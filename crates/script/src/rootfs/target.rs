@@ -35,11 +35,11 @@ pub enum Place {
     StandIn,
     /// As `Alike`, for mounting a procfs once more.
     Procfs,
-    /// Any file that is not a directory or a symlink.
+    /// Any file that is neither a directory nor a symlink.
     Entry,
 }
 
-/// Opens the target for `mount`, which is created with its parents if it is missing.
+/// Opens the target for `mount`, and creates it with its parents if it is missing.
 pub(crate) fn ensure_place(
     child: &InChild,
     root: Fd,
@@ -85,7 +85,7 @@ fn permitted(place: Place, found: Fd, mount: Fd) -> Result {
     if is_permitted { Ok(()) } else { Err(Errno::XDEV) }
 }
 
-/// Opens the directory at exactly `target`, which is created with its parents if it is missing.
+/// Opens the directory at exactly `target`, and creates it with its parents if it is missing.
 fn ensure_ordinary_directory(child: &InChild, root: Fd, target: Target<'_>) -> Result<Fd> {
     match openat2_ordinary_directory_in_root(root, target.path) {
         Err(Errno::NOENT) => missing::make(child, root, target.path, Last::Directory),
@@ -93,7 +93,7 @@ fn ensure_ordinary_directory(child: &InChild, root: Fd, target: Target<'_>) -> R
     }
 }
 
-/// Opens the directory at `target`, which is created with its parents if it is missing.
+/// Opens the directory at `target`, and creates it with its parents if it is missing.
 pub(crate) fn ensure_directory(child: &InChild, root: Fd, target: Target<'_>) -> Result<Fd> {
     match openat2_directory_in_root(root, target.path) {
         Err(Errno::NOENT) => missing::make(child, root, target.path, Last::Directory),
