@@ -348,7 +348,7 @@ fn write_file(child: &InChild, path: &CStr, bytes: &[u8]) -> Result {
     written
 }
 
-/// Gives a standard stream to the program's user, who otherwise could not reopen it through `/proc/self/fd`.
+/// Gives a standard stream to the program's user. Otherwise the program could not reopen it through `/proc/self/fd`.
 fn give(stream: Fd, uid: Uid, devices: Devices) -> Result {
     // The host's null device and the caller's terminal keep their owner (CVE-2026-88265).
     if at::owner(stream)? == uid || devices == Devices::Hosts && at::is_device(stream)? {

@@ -24,7 +24,7 @@ pub(crate) fn clone_and_reap(child: &InChild, script: &Script<'_>) -> Result {
     }
 }
 
-/// Like `clone_and_reap`, without a copy of the memory. Returns only if there is no second process.
+/// Like `clone_and_reap`, without a copy of the memory. Returns only if the second process could not be created.
 pub(crate) fn vfork_and_reap(child: &InChild, script: &Script<'_>, registers: &mut Registers) -> Errno {
     let next = usize::try_from(script.journal.step()).map_or(usize::MAX, |step| step.saturating_add(1));
     let in_use = script.journal.in_use_too();
@@ -58,7 +58,7 @@ fn wait_for(child: &InChild, script: &Script<'_>, program: Pid) -> Result {
             },
         }
     }
-    // Without a channel there is no process to ask.
+    // Without a channel the parent cannot be asked.
     if let Some(channel) = script.channel {
         if reap(child, None, script.journal)? == Left::Some {
             report::request(script.channel, Request::Leftovers)?;

@@ -71,7 +71,7 @@ pub fn kind(fd: Fd) -> Result<FileType> {
     Ok(FileType::from_raw_mode(rustix::fs::fstat(fd.lend())?.st_mode))
 }
 
-/// Returns whether `fd` is the null device, rather than a file that an image or a volume put in its stead.
+/// Returns whether `fd` is the null device, and not a file that an image or a volume put there.
 ///
 /// # Errors
 ///

@@ -50,7 +50,7 @@ pub fn dup3(_: &InChild, from: Fd, to: Fd) -> Result {
 ///
 /// # Errors
 ///
-/// `EBADF` if `fd` is not open, `EINVAL` or `EMFILE` if there is no free number.
+/// `EBADF` if `fd` is not open, `EINVAL` or `EMFILE` if no number is free.
 pub fn fcntl_dupfd_cloexec(fd: Fd, least: Fd) -> Result<Fd> {
     let number = fcntl(fd, Fcntl::DupfdCloexec, least.word())?;
     i32::try_from(number).ok().and_then(Fd::new).ok_or(crate::Errno::BADF)

@@ -1,7 +1,7 @@
 //! Provides the system calls of Linux as typed functions.
 //!
-//! Each function makes one system call and has the kernel's name for it; multiplexed calls are split. rustix makes the
-//! calls that it has, the rest are raw system calls. Every function may run in a child between clone and exec, in the
+//! Each function makes one system call and has the kernel's name for it; multiplexed calls are split. Calls that rustix
+//! has go through it, the rest are raw system calls. Every function may run in a child between clone and exec, in the
 //! memory and thread-local storage of an unknown parent. So no function allocates, locks, panics, or uses libc and its
 //! `errno`.
 //!

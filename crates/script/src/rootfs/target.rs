@@ -73,7 +73,7 @@ fn no_directory(found: Fd) -> Result {
     if is_directory(found)? { Err(Errno::NOTDIR) } else { Ok(()) }
 }
 
-/// Checks that a mount neither covers a part of a procfs nor hides that there is no procfs. Otherwise
+/// Checks that a mount neither covers a part of a procfs nor hides that procfs is missing. Otherwise
 /// security-relevant reads and writes of procfs would reach the cover (CVE-2019-16884).
 fn permitted(place: Place, found: Fd, mount: Fd) -> Result {
     let is_permitted = match place {

@@ -35,7 +35,7 @@ extern "C" fn main() -> ! {
     let script =
         Script { steps: black_box(&steps), journal: &journal, channel: None, times: None, unneeded: &[] };
     // SAFETY: (1) The process has one thread, and runs nothing except `run`, which receives the proof and never
-    // returns. It has execed and not been cloned since, so there is no parent whose state it could change. (2) It has
+    // returns. It has execed and not been cloned since, so it cannot change the state of a parent. (2) It has
     // its own descriptor table, and drops no value that closes a descriptor. (3) The proof lies on its own stack, and
     // it shares its memory with no other process.
     let child = unsafe { InChild::new() };
