@@ -6,9 +6,10 @@
 //! `errno`.
 //!
 //! Functions are safe because of the types of their arguments: a path is a [`CStr`](core::ffi::CStr), an argument
-//! vector a [`CArray`], a descriptor an [`Fd`]. Two functions in [`clone`] are unsafe, because they start a process on
-//! its own stack; they say what they require. Functions that only a child may call take an
-//! [`InChild`](clone::InChild). They close a descriptor by its number, continue the process twice, or load a filter.
+//! vector a [`CArray`], a descriptor an [`Fd`]. The exceptions are [`clone::clone3`] and [`clone::clone`], which start
+//! a process on its own stack, and two constructors, [`clone::InChild::new`] and [`memory::Unneeded::new`]. Each says
+//! what it requires. Functions that only a child may call take an [`InChild`](clone::InChild). They close a descriptor
+//! by its number, continue the process twice, or load a filter.
 //!
 //! Nothing here knows what a container or a command is, and no function decides anything. Each makes its call and
 //! returns the kernel's answer.
