@@ -397,7 +397,7 @@ pub enum Step<'a> {
         name: &'a CStr,
     },
     /// Calls `mount_setattr`, and repeats it without `unlocked` if it fails with `EPERM`. Flags that an outer user
-    /// namespace locked then stay set, unless `clear` names them.
+    /// namespace locked then stay set. If `clear` names one of them, the step fails.
     MountSetattrUnlocked {
         /// The mount.
         mount: Handle,
