@@ -1,7 +1,7 @@
-//! Steps as text: what a step does, in the words that listings and error messages use.
+//! Formats steps as text, in the words that listings and error messages use.
 //!
-//! A crate of its own so that `husk-script`, which runs where nothing may be formatted, holds no
-//! formatting code at all. It has no state and makes no system call.
+//! This is a separate crate so that `husk-script`, which runs where nothing may be formatted, holds no formatting
+//! code. It has no state and makes no system call.
 
 #![forbid(unsafe_code)]
 
@@ -16,7 +16,7 @@ use husk_script::sys::{Errno, Fd};
 use husk_script::{Handle, Request, Step};
 use std::ffi::CStr;
 
-/// A step as a line of a listing, without its number.
+/// Formats a step as a line of a listing, without its number.
 ///
 /// ```
 /// use husk_listing::Line;
@@ -26,7 +26,7 @@ use std::ffi::CStr;
 /// ```
 pub struct Line<'a>(pub &'a Step<'a>);
 
-/// Why a step failed: the kernel's words for an error, or ours for a hook that ran.
+/// Formats the reason why a step failed: the kernel's words for an error, or husk's for a hook that ran.
 ///
 /// ```
 /// # use husk_listing::Why;
@@ -44,14 +44,14 @@ impl Display for Why {
     }
 }
 
-/// How a hook failed that ran.
+/// Formats how a hook failed after its program had started.
 pub struct FailedHook(pub Failed);
 
 impl Display for FailedHook {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.0 {
             Failed::Exited(status) => write!(f, "exit status {status}"),
-            // What a filter does to who makes a call that it does not allow.
+            // A seccomp filter sends this signal for a call that it does not allow.
             Failed::Killed(31) => f.write_str("killed by signal 31: bad system call"),
             Failed::Killed(signal) => write!(f, "killed by signal {signal}"),
             Failed::TimedOut => f.write_str("killed, because it did not end in time"),
@@ -277,7 +277,7 @@ impl Display for Line<'_> {
     }
 }
 
-/// A string of the kernel's, with what is not text escaped.
+/// Formats a string for the kernel, and escapes bytes that are not text.
 struct Text<'a>(&'a CStr);
 
 impl Display for Text<'_> {
@@ -297,7 +297,7 @@ impl Display for Text<'_> {
     }
 }
 
-/// Bytes that a step writes, quoted.
+/// Formats the bytes that a step writes, quoted.
 struct Bytes<'a>(&'a [u8]);
 
 impl Display for Bytes<'_> {
@@ -337,7 +337,7 @@ impl Display for Descriptor {
     }
 }
 
-/// Kinds of namespaces by the names that `/proc/PID/ns` has for them: `mnt,pid`.
+/// Formats kinds of namespaces by their names in `/proc/PID/ns`: `mnt,pid`.
 pub struct Kinds(pub Namespaces);
 
 impl Display for Kinds {
@@ -348,7 +348,7 @@ impl Display for Kinds {
     }
 }
 
-/// What a node stands for, as `ls -l` has it.
+/// Formats the type and numbers of a node like `ls -l`.
 struct Kind(Node);
 
 impl Display for Kind {
@@ -361,7 +361,7 @@ impl Display for Kind {
     }
 }
 
-/// Whether the mounts below one are meant too.
+/// Formats whether a step includes the mounts below a mount.
 struct Below(Extent);
 
 impl Display for Below {
@@ -373,7 +373,7 @@ impl Display for Below {
     }
 }
 
-/// Mount attributes by the names that mount(8) has for them, after a space.
+/// Formats mount attributes by their names in mount(8), after a space and a prefix.
 struct Attributes(&'static str, u64);
 
 impl Display for Attributes {
@@ -399,7 +399,7 @@ impl Display for Attributes {
     }
 }
 
-/// Propagation by the names that mount(8) has for it, after a space.
+/// Formats propagation by its name in mount(8), after a space.
 struct PropagationOf(u64);
 
 impl Display for PropagationOf {
@@ -417,7 +417,7 @@ impl Display for PropagationOf {
     }
 }
 
-/// One after the other.
+/// Formats alternatives, joined by `or`.
 struct Names<'a>(&'a [&'a CStr]);
 
 impl Display for Names<'_> {
@@ -440,7 +440,7 @@ impl Display for Limit {
     }
 }
 
-/// A policy in the words of sched(7), with the numbers that it takes.
+/// Writes a scheduling policy by its name in sched(7), with its parameters.
 fn scheduler(attr: &SchedAttr, f: &mut Formatter<'_>) -> fmt::Result {
     const NAMES: &[(u32, &str)] = &[
         (0, "SCHED_OTHER"),

@@ -1,4 +1,4 @@
-//! Every kind of step as the line that a listing and an error message show.
+//! Checks the line that a listing and an error message show for every kind of step.
 
 use husk_listing::Line;
 use husk_script::sys::at::Node;
@@ -278,8 +278,8 @@ fn every_step_has_its_line() {
     assert!(missing.is_empty(), "no line for {missing:?}");
 }
 
-/// A function that names the kind of a step, and all its names: a new kind does not compile until
-/// it is in this list, and the test above fails until it has a line.
+/// Defines a function that names the kind of a step, and the list of all names. A new kind does not compile until it
+/// is in this list, and the test above fails until it has a line.
 macro_rules! names {
     ($($name:ident)*) => {
         const NAMES: &[&str] = &[$(stringify!($name)),*];

@@ -1,10 +1,10 @@
-//! A program that the child runs beside itself and waits for.
+//! Runs a hook: a program that runs beside the child while the child waits for it.
 //!
-//! It has memory of its own, a copy of the child's, for it lives while the child does. What it is told on
-//! standard input and what it says lie in files in memory: nobody has to read or write while
-//! somebody else waits, so nothing can block but the program itself, and for that there is a limit.
+//! The hook starts in a copy of the child's memory, because the child still uses its own. Its standard input and its
+//! output are files in memory, so neither process waits for the other to read or write. Only the hook itself can
+//! block, and a timeout limits that.
 //!
-//! What it says is kept for the case that it fails, see [`report`](crate::report).
+//! The output is kept in case the hook fails, see [`report`](crate::report).
 
 use crate::registers::Handle;
 use crate::sys::clone::{Forked, InChild};
@@ -16,38 +16,38 @@ use crate::sys::tolerate;
 use crate::sys::{CArray, Errno, Fd, Pid, Result, clone, errno, file};
 use core::ffi::CStr;
 
-/// A program to run.
+/// A hook to run.
 #[derive(Clone, Copy)]
 pub struct Hook<'a> {
-    /// The program.
+    /// The path of the program.
     pub path: &'a CStr,
-    /// Its arguments, its name among them.
+    /// Its arguments, `argv[0]` included.
     pub argv: CArray<'a>,
     /// Its environment.
     pub envp: CArray<'a>,
-    /// What it reads from standard input: these bytes around the child's pid, which the child alone knows
-    /// as its own pid namespace has it.
+    /// The bytes before and after the child's pid on its standard input. Only the child knows its pid as its own pid
+    /// namespace numbers it.
     pub state: [&'a [u8]; 2],
-    /// Where its standard output and standard error go, if not into the file that is kept in case it fails.
+    /// Its standard output and standard error. `None` is a file whose content is reported if the hook fails.
     pub streams: [Option<Handle>; 2],
-    /// After how many seconds it is killed, with its process group.
+    /// Seconds until the hook is killed with its process group; `None` is unlimited.
     pub timeout_seconds: Option<u32>,
 }
 
-/// How a hook failed that did run.
+/// How a hook failed after its program had started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
-    /// It ended with this status, which is not 0.
+    /// It exited with this status, which is not 0.
     Exited(u8),
-    /// This signal ended it.
+    /// It was killed by this signal.
     Killed(u8),
-    /// It ran for too long and was killed.
+    /// It was killed because it exceeded its timeout.
     TimedOut,
 }
 
 impl Failed {
-    /// The kernel's error numbers end before these and after 4095, so journal and report, which have
-    /// room for one number, have room for a failed hook too.
+    /// These numbers lie above the kernel's error numbers and below the end of their range, 4095. The journal and the
+    /// report, which hold one error number, can therefore hold a failed hook too.
     const EXITED: u16 = 2048;
     const KILLED: u16 = 2304;
     const TIMED_OUT: u16 = 2560;
@@ -60,7 +60,7 @@ impl Failed {
         })
     }
 
-    /// What the error of a [`Step::Hook`](crate::Step::Hook) means, unless it is one of the kernel's.
+    /// Decodes the error of a [`Step::Hook`](crate::Step::Hook); returns `None` for an error of the kernel.
     #[must_use]
     pub fn from_errno(errno: Errno) -> Option<Self> {
         let number = u16::try_from(errno.raw_os_error()).ok()?;
@@ -74,7 +74,8 @@ impl Failed {
     }
 }
 
-/// Runs the hook to its end with these [streams](Hook::streams). If it fails, `said` has what it printed elsewhere.
+/// Runs the hook to its end with these [streams](Hook::streams). If it fails, `said` is the file with the rest of its
+/// output.
 pub(crate) fn run(
     child: &InChild,
     hook: &Hook<'_>,
@@ -86,10 +87,10 @@ pub(crate) fn run(
     let [reader, writer] = file::pipe()?;
     let parent = getpid();
     let Forked { pid, pidfd } = clone::fork(child, || {
-        // Of one that could not exec the pipe says why; exec closes it.
+        // If the hook cannot exec, the pipe carries the reason; exec closes the pipe.
         let streams = [state, stdout.unwrap_or(output), stderr.unwrap_or(output)];
         let reason = become_hook(child, hook, streams, parent);
-        // Those that calls return to programs end at 133.
+        // The error numbers that system calls return to programs end at 133.
         let number = u8::try_from(reason.raw_os_error()).unwrap_or(0);
         tolerate(file::write(writer, &[number]), "a parent that is gone needs no reason");
         crate::SETUP_FAILED
@@ -123,31 +124,31 @@ pub(crate) fn run(
     }
 }
 
-/// Kills the hook and the processes that it has started, unless they have left its process group. The hook has not been
-/// waited for, so the number of its group cannot be another group's.
+/// Kills the hook and its descendants, except those that left its process group. The hook has not been reaped, so the
+/// number of its group cannot belong to another group.
 fn end_group(leader: Pid, pidfd: Fd) -> Result {
     pidfd_send_signal(pidfd, Signal::KILL)?;
     match kill_group(leader, Signal::KILL) {
-        // It was killed before it made the group.
+        // The hook was killed before it made the group.
         Err(Errno::SRCH) => Ok(()),
         killed => killed,
     }
 }
 
-/// Becomes the hook's program. Returns only to say why not.
+/// Turns this process into the hook's program. Returns only if that fails, with the reason.
 fn become_hook(child: &InChild, hook: &Hook<'_>, [stdin, stdout, stderr]: [Fd; 3], parent: Pid) -> Errno {
     let prepare = || {
-        // It is of no use without us.
+        // The hook must not outlive its parent.
         prctl_set_pdeathsig(Some(Signal::KILL))?;
         if getppid() != Some(parent) {
             return Err(Errno::SRCH);
         }
-        // A group of its own, so that a hook that takes too long is killed with all that it has started.
+        // In a process group of its own, a hook that exceeds its timeout is killed with all processes it has started.
         setpgid(None, None)?;
         file::dup3(child, stdin, Fd::STDIN)?;
         file::dup3(child, stdout, Fd::STDOUT)?;
         file::dup3(child, stderr, Fd::STDERR)?;
-        // What is for the container's program is not for it.
+        // The hook must not inherit the descriptors for the container's program.
         file::close_range_on_exec(child, Fd::FIRST_EXTRA, Fd::MAX)?;
         rt_sigprocmask(SignalSet::EMPTY).map(drop)
     };
@@ -157,7 +158,7 @@ fn become_hook(child: &InChild, hook: &Hook<'_>, [stdin, stdout, stderr]: [Fd; 3
     }
 }
 
-/// A file that holds the state, to be read from its beginning.
+/// Returns a file that holds the state, with its offset at the beginning.
 fn state([before, after]: [&[u8]; 2]) -> Result<Fd> {
     let file = file::memfd_create(c"state")?;
     let mut digits = [0; DIGITS];
@@ -166,7 +167,7 @@ fn state([before, after]: [&[u8]; 2]) -> Result<Fd> {
     for bytes in [before, pid, after] {
         let mut rest = bytes;
         while !rest.is_empty() {
-            // Not `write`, which would leave the reader at the end.
+            // `write` would leave the reader's offset at the end.
             let written = file::pwrite(file, rest, end)?;
             rest = rest.get(written..).unwrap_or_default();
             end = end.wrapping_add(u64::try_from(written).unwrap_or(0));
@@ -175,10 +176,10 @@ fn state([before, after]: [&[u8]; 2]) -> Result<Fd> {
     Ok(file)
 }
 
-/// A `u32` has no more.
+/// The number of decimal digits of the largest `u32`.
 const DIGITS: usize = 10;
 
-/// A number in decimal.
+/// Formats a number in decimal.
 fn decimal(mut number: u32, room: &mut [u8; DIGITS]) -> &[u8] {
     let mut first = DIGITS;
     for (index, place) in room.iter_mut().enumerate().rev() {
@@ -209,7 +210,7 @@ mod tests {
             assert_eq!(Failed::from_errno(failed.errno()), Some(failed));
         }
         assert_eq!(Failed::from_errno(Errno::NOENT), None);
-        // The largest that Linux has for programs, EHWPOISON, and one of its own, ERECALLCONFLICT.
+        // The largest error number for programs, EHWPOISON, and one that the kernel uses internally, ERECALLCONFLICT.
         for number in [133, 530] {
             assert_eq!(Failed::from_errno(Errno::from_raw_os_error(number)), None);
         }

@@ -1,53 +1,53 @@
-//! What the child leaves behind for a parent that shares its memory.
+//! Records a child's progress for a parent that shares its memory.
 //!
-//! A few words. The kernel clears the first when the child execs or exits (`CLONE_CHILD_CLEARTID`,
-//! kernel/fork.c, `mm_release`): from then on the child uses neither its stack nor the list, and
-//! both may be used again. The child writes step and error number, so a failure costs no descriptor
-//! and no system call to report.
+//! The journal is a few words. The kernel clears the first when the child execs or exits (`CLONE_CHILD_CLEARTID`,
+//! kernel/fork.c, `mm_release`). From then on the child uses neither its stack nor the list, and the parent may reuse
+//! both. The child stores its step and error number, so reporting a failure takes no descriptor and no system call.
 //!
-//! A list with a [`Step::CloneParent`](crate::Step) goes on in another process, whose pid the kernel
-//! writes here too; of one with a [`Step::CloneAndReap`](crate::Step) the first process writes how the
-//! second ended. These have memory of their own, so the journal of such a list lies in a shared mapping. With a
-//! [`Step::VforkAndReap`](crate::Step) the second uses the same memory, and has a word that the kernel clears as well.
+//! With [`Step::CloneParent`](crate::Step) another process continues the list, and the kernel writes its pid here.
+//! With [`Step::CloneAndReap`](crate::Step) the first process records how the second ended. These processes have
+//! memory of their own, so the journal of such a list lies in a shared mapping. With
+//! [`Step::VforkAndReap`](crate::Step) the second process uses the same memory, and the kernel clears a second word
+//! for it.
 //!
-//! Neither Miri nor loom can run this: the child is a `clone3` into its parent's memory, and its last store is the kernel's.
-//! So it is kept to what can be seen by reading. Each word has one writer at a time; a step number only grows until there is
-//! an error number, and none of both changes after that; the first word changes once, from used to free, after all others.
-//! `tests/stress.rs` and `tests/facts.rs` of `husk-spawn` ask the kernel whether it keeps its part.
+//! Neither Miri nor loom can run this: the child is a `clone3` into its parent's memory, and the kernel makes the last
+//! store. Reading the code must therefore suffice to check it. Each word has one writer at a time. The step number
+//! only grows until there is an error number; then neither changes. The first word changes once, from used to free,
+//! after all others. `tests/stress.rs` and `tests/facts.rs` of `husk-spawn` test the kernel's part.
 
 use crate::sys::process::Usage;
 use crate::sys::{Errno, Pid};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-/// See the top of this file.
+/// The progress and the result of a child.
 pub struct Journal {
     in_use: AtomicU32,
-    /// The same for a second process that shares the memory.
+    /// Like `in_use`, for a second process that shares the memory.
     in_use_too: AtomicU32,
     step: AtomicU32,
     errno: AtomicI32,
     forks: [AtomicI32; MOST_FORKS],
-    /// One more than the status of the program that [`CloneAndReap`](crate::Step) waited for; 0 before.
+    /// The status of the program that [`CloneAndReap`](crate::Step) waited for, plus one; 0 before it has ended.
     ended: AtomicI32,
     cpu_micros: AtomicU64,
     peak_kib: AtomicU64,
 }
 
-/// How often a list may go on in another process: once to join a time namespace, once to be in
-/// another pid namespace.
+/// How many times a new process may continue a list: once to join a time namespace, once to enter another pid
+/// namespace.
 pub const MOST_FORKS: usize = 2;
 
-/// How a list ended, or where it is.
+/// How far a list has come, or where it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The child began this step, the last it told of.
+    /// The child has begun this step, and recorded no later one.
     At(usize),
-    /// This step failed, for this reason.
+    /// This step failed with this error.
     Failed(usize, Errno),
 }
 
 impl Journal {
-    /// A journal for a child that is yet to be made.
+    /// Creates a journal for a child that does not exist yet.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -62,34 +62,35 @@ impl Journal {
         }
     }
 
-    /// The word that the kernel clears, for `clone_args::child_tid`.
+    /// Returns the word that the kernel clears, for `clone_args::child_tid`.
     #[must_use]
     pub const fn in_use(&self) -> &AtomicU32 {
         &self.in_use
     }
 
-    /// The word of a second process that shares the memory.
+    /// Returns the word of a second process that shares the memory.
     pub(crate) const fn in_use_too(&self) -> &AtomicU32 {
         &self.in_use_too
     }
 
-    /// A word that is 1 until the kernel clears it, for `FUTEX_WAIT`, if there is one.
+    /// Returns a word for `FUTEX_WAIT` that is 1 until the kernel clears it. Returns `None` if the memory is unused.
     #[must_use]
     pub fn still_in_use(&self) -> Option<&AtomicU32> {
-        // Acquire: what the child wrote before it left is seen. The second word is set before the first is cleared.
+        // Acquire makes the child's earlier writes visible. The second word is set before the first is cleared.
         [&self.in_use, &self.in_use_too].into_iter().find(|word| word.load(Ordering::Acquire) != 0)
     }
 
-    /// Whether the child has execed or exited, and so no longer uses this memory.
+    /// Returns whether the child has execed or exited, and so no longer uses this memory.
     #[must_use]
     pub fn is_released(&self) -> bool {
         self.still_in_use().is_none()
     }
 
-    /// How far the child came. Final once it [is released](Self::is_released).
+    /// Returns how far the child came. Final once the journal [is released](Self::is_released).
     #[must_use]
     pub fn progress(&self) -> Progress {
-        // Before the step: a child that has failed begins no other, so that is the one that failed.
+        // Loaded before the step: a child that has failed begins no other step, so the step loaded next is the failed
+        // one.
         let errno = self.errno.load(Ordering::Acquire);
         let step = usize::try_from(self.step.load(Ordering::Acquire)).unwrap_or(usize::MAX);
         match errno {
@@ -98,15 +99,15 @@ impl Journal {
         }
     }
 
-    /// The process that the list went on in after it had gone on in `before` others. Final for a
-    /// process once that has ended.
+    /// Returns the process that continued the list after `before` others had. Final once the process that would start
+    /// it has ended.
     #[must_use]
     pub fn forked(&self, before: usize) -> Option<Pid> {
         Pid::from_raw(self.forks.get(before)?.load(Ordering::Acquire))
     }
 
-    /// How the program ended that [`CloneAndReap`](crate::Step) waited for, as wait(2) has it, and what it
-    /// used.
+    /// Returns the wait(2) status and the resource usage of the program that [`CloneAndReap`](crate::Step) waited for.
+    /// `None` if it has not ended.
     #[must_use]
     pub fn ended(&self) -> Option<(i32, Usage)> {
         let status = self.ended.load(Ordering::Acquire).checked_sub(1).filter(|status| *status >= 0)?;
@@ -120,17 +121,17 @@ impl Journal {
         self.ended.store(status.wrapping_add(1), Ordering::Release);
     }
 
-    /// The word for the pid of the next process.
+    /// Returns the word for the pid of the next process.
     pub(crate) fn next_fork(&self) -> Option<&AtomicI32> {
         self.forks.iter().find(|pid| pid.load(Ordering::Acquire) == 0)
     }
 
-    /// Marks the memory as used, just before the child is made.
+    /// Marks the memory as used, just before the child is created.
     pub fn occupy(&self) {
         self.in_use.store(1, Ordering::Release);
     }
 
-    /// Marks it as unused again, if the child could not be made.
+    /// Marks the memory as unused again, if the child could not be created.
     pub fn abandon(&self) {
         self.in_use.store(0, Ordering::Release);
     }
@@ -139,7 +140,7 @@ impl Journal {
         self.step.store(u32::try_from(step).unwrap_or(u32::MAX), Ordering::Release);
     }
 
-    /// The step that the child is at, for itself.
+    /// Returns the current step, for the child itself.
     pub(crate) fn step(&self) -> u32 {
         self.step.load(Ordering::Relaxed)
     }

@@ -1,26 +1,26 @@
-//! The session keyring.
+//! Joins a session keyring.
 //!
-//! A new one takes the caller's keys out of the program's sight; who may look for it is told in bits that
-//! are added to those it has.
+//! A new keyring hides the caller's keys from the program. The permission bits that are given are added to those of
+//! the keyring.
 
 use crate::sys::keyring::{keyctl_describe, keyctl_join_session_keyring, keyctl_setperm};
 use crate::sys::{Errno, Result};
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 
-/// Room for a keyring's type, owner and permissions, and for a name as long as a file's.
+/// Room for a keyring's type, owner and permissions, and for a name as long as a file name.
 const MOST: usize = 512;
 
 pub(crate) fn join_session_keyring(name: &CStr, permissions: u32) -> Result {
     let keyring = keyctl_join_session_keyring(name)?;
-    // Not zeroed first, for which the compiler would call a library.
+    // Uninitialized, because the compiler would call a library function to zero it.
     let mut room = [MaybeUninit::uninit(); MOST];
     let description = keyctl_describe(keyring, &mut room)?;
     let has = permissions_of(description).ok_or(Errno::PROTO)?;
     keyctl_setperm(keyring, has | permissions)
 }
 
-/// The fourth field of `keyring;0;0;3f1b0000;_ses.name`, in hexadecimal.
+/// Parses the fourth field of `keyring;0;0;3f1b0000;_ses.name`, in hexadecimal.
 fn permissions_of(description: &[u8]) -> Option<u32> {
     let field = description.split(|byte| *byte == b';').nth(3)?;
     field.iter().try_fold(0_u32, |all, byte| {

@@ -1,17 +1,15 @@
-//! The machine: a list of [`Step`]s, and the loop that performs it in a child that has not execed.
+//! Performs a list of [`Step`]s in a child that has not execed.
 //!
-//! The child runs in memory that it shares with its parent, with the parent's thread-local storage
-//! and with whatever locks the parent's threads held at the moment of the clone. What must
-//! therefore not happen here: allocate, lock, panic, unwind, format, touch a thread-local, call
-//! libc. The crate is `no_std` without `alloc`, links nothing that could do these things, and
-//! `tests/freestanding.rs` proves it by linking the loop without any library at all.
+//! The child shares its parent's memory and thread-local storage, and the parent's threads may hold locks at the
+//! moment of the clone. This code must therefore not allocate, lock, panic, unwind, format, touch a thread-local, or
+//! call libc. The crate is `no_std` without `alloc` and links nothing that could do these things.
+//! `tests/freestanding.rs` proves it by linking the loop without any library.
 //!
-//! What is absent: no step decides what is wanted. Whatever depends on a configuration or on a kernel
-//! was settled when the list was written; a step may tolerate an error number it was told to
-//! tolerate, make what is missing, or take the first of several places, no more. No step knows why it
-//! is here: the words for its failure are made by the parent, where words are free (`husk-listing`).
+//! No step decides what the program needs. Everything that depends on a configuration or a kernel is settled when the
+//! list is written. A step may only tolerate an error number that it names, create missing files, or take the first of
+//! several paths. No step knows its purpose: the parent, which may allocate, describes its failure (`husk-listing`).
 //!
-//! Read [`Step`] for the vocabulary, then [`run`], which is all there is.
+//! Start with [`Step`], then read [`run`].
 
 #![no_std]
 
@@ -43,33 +41,32 @@ use sys::Fd;
 use sys::clone::InChild;
 use sys::memory::Unneeded;
 
-/// The exit status of a child that could not perform its list. Nobody is meant to read it, the
-/// [`Journal`] says more; but a foreign reaper may see it.
+/// The exit status of a child that could not perform its list. The parent reads the [`Journal`] instead, but a foreign
+/// reaper may see this status.
 pub const SETUP_FAILED: u8 = 127;
 
-/// Everything a child needs, in memory that stays as it is until the child is released.
+/// Everything a child needs. The memory must not change until the child is released.
 pub struct Script<'a> {
-    /// What to do, in this order. The last step is [`Step::Execve`], or the child ends.
+    /// The steps, in order. The child exits after the last one, which is normally [`Step::Execve`].
     pub steps: &'a [Step<'a>],
-    /// Where the child writes down how far it came.
+    /// The journal in which the child records its progress.
     pub journal: &'a Journal,
     /// The child's end of the socket to its parent, for lists with a [`Step::Request`].
     pub channel: Option<Fd>,
-    /// Where the child writes down when each step begins, if anybody asked. A step that it did not come
-    /// to has 0.
+    /// Receives the start time of each step, if the caller asked for times. Steps that were not reached keep 0.
     pub times: Option<&'a [AtomicU64]>,
-    /// What [`Step::ForgetMemory`] gives up. Empty for a child that shares its parent's memory.
+    /// The memory that [`Step::ForgetMemory`] gives up. Empty for a child that shares its parent's memory.
     pub unneeded: &'a [Unneeded],
 }
 
-/// Performs the list, in a process that proves to be a child. This is the child's whole life between clone and exec, or with a
-/// [`Step::CloneParent`] that of two children, the second of which goes on where the first ends, or with
-/// [`Step::CloneAndReap`] and [`Step::VforkAndReap`] where the first begins to wait for it.
+/// Performs the list from clone to exec, in a process that proves to be a child. With [`Step::CloneParent`] a second
+/// process continues where the first exits. With [`Step::CloneAndReap`] and [`Step::VforkAndReap`] the second
+/// continues while the first waits for it.
 pub fn run(child: &InChild, script: &Script<'_>) -> ! {
     go_on(child, script, 0, &mut Registers::default())
 }
 
-/// Performs the list from this step on.
+/// Performs the list from step `from` on.
 fn go_on(child: &InChild, script: &Script<'_>, from: usize, registers: &mut Registers) -> ! {
     let filters = |step: &Step<'_>| matches!(step, Step::Seccomp { .. });
     let mut times = script.times.filter(|_| !script.steps.iter().take(from).any(filters));
@@ -79,7 +76,7 @@ fn go_on(child: &InChild, script: &Script<'_>, from: usize, registers: &mut Regi
             if let Some(place) = places.get(index) {
                 place.store(sys::time::monotonic(), Ordering::Relaxed);
             }
-            // From here on a filter decides which calls may be made, and what becomes of who makes others.
+            // From here on the filter may refuse the call that reads the clock, or kill the child for it.
             if filters(step) {
                 times = None;
             }

@@ -1,4 +1,4 @@
-//! What each step does: an arm, a call.
+//! Performs a step: one match arm, one call.
 
 use crate::hook;
 use crate::keys;
@@ -37,7 +37,7 @@ pub(crate) fn perform(
             Ok(())
         }
         Step::CloseOthers { first, keep } => {
-            // The numbers mean nothing any more.
+            // The registers are invalid from here on.
             *registers = Registers::default();
             close_others(child, first, keep, channel)
         }
@@ -282,7 +282,7 @@ pub(crate) fn perform(
         Step::Seccomp { flags, program } => process::seccomp_set_mode_filter(child, flags, program).map(drop),
         Step::SeccompListener { flags, program } => {
             let listener = process::seccomp_new_listener(child, flags, program)?;
-            // One `write` is all that the filter must let pass before somebody listens.
+            // Before a process listens, the filter must allow only this one `write`.
             report::request_about(channel, Request::Listener, listener)?;
             file::close(child, listener);
             Ok(())
@@ -291,9 +291,10 @@ pub(crate) fn perform(
         Step::CheckExecutable { candidates } => first(candidates, at::check_executable),
         Step::Park { listener } => {
             report::request(channel, Request::Parked)?;
-            // Until now our maker's death was ours, so that nothing half made is left behind.
+            // The parent's death no longer kills the child. Until here it did, so that no half-made container stayed
+            // behind.
             process::prctl_set_pdeathsig(None)?;
-            // Which our maker waits to hear before it goes.
+            // The parent waits for this end of file before it exits.
             if let Some(channel) = channel {
                 file::close(child, channel);
             }
@@ -307,7 +308,7 @@ pub(crate) fn perform(
     }
 }
 
-/// Ends this process in favour of another, which returns from here and goes on with the list.
+/// Exits this process in favour of a new one, in which this function returns and the list continues.
 fn clone_parent(child: &InChild, namespaces: Namespaces, journal: &Journal) -> Result {
     let pid = journal.next_fork().ok_or(Errno::TOOMANYREFS)?;
     match clone::clone_parent(child, namespaces, pid)? {
@@ -327,7 +328,7 @@ fn enter(child: &InChild, root: Fd, path: &CStr) -> Result<Fd> {
     }
 }
 
-/// Takes the one error that a step was told to expect for success.
+/// Treats the error that a step was told to tolerate as success.
 fn tolerating(tolerate: Option<Errno>, result: Result) -> Result {
     match result {
         Err(errno) if Some(errno) == tolerate => Ok(()),
@@ -335,7 +336,7 @@ fn tolerating(tolerate: Option<Errno>, result: Result) -> Result {
     }
 }
 
-/// A file of procfs or cgroupfs takes its content in one write or not at all.
+/// Writes in one call, because files of procfs and cgroupfs take their content whole or not at all.
 fn write_whole(fd: Fd, bytes: &[u8]) -> Result {
     if file::write(fd, bytes)? == bytes.len() { Ok(()) } else { Err(Errno::IO) }
 }
@@ -347,28 +348,28 @@ fn write_file(child: &InChild, path: &CStr, bytes: &[u8]) -> Result {
     written
 }
 
-/// Gives a standard stream to the program's user, who could not open it again through `/proc/self/fd`.
+/// Gives a standard stream to the program's user. Otherwise the program could not reopen it through `/proc/self/fd`.
 fn give(stream: Fd, uid: Uid, devices: Devices) -> Result {
     // The host's null device and the caller's terminal keep their owner (CVE-2026-88265).
     if at::owner(stream)? == uid || devices == Devices::Hosts && at::is_device(stream)? {
         return Ok(());
     }
     match file::fchown(stream, uid) {
-        // Tolerated: one of an owner who has no id here, or of a read-only mount, is nothing to fail for.
+        // Tolerated: the owner has no id in this user namespace, or the mount is read-only.
         Err(Errno::PERM | Errno::ROFS) => Ok(()),
         given => given,
     }
 }
 
-/// The kernel forgets the signal of a parent that died before the call, so look after it.
+/// Sets the parent-death signal, then checks that the parent lives. The kernel sends no signal for a parent that died
+/// before the call.
 fn die_with_parent(signal: Signal, parent: Option<Pid>) -> Result {
     process::prctl_set_pdeathsig(Some(signal))?;
     if parent.is_some() && process::getppid() != parent { Err(Errno::SRCH) } else { Ok(()) }
 }
 
-/// Does it for one after the other until it succeeds. As in execvp(3) a candidate that is not there is
-/// passed over, and one that may not be used too, but then that is the better reason. What a single one says
-/// is the reason.
+/// Tries the candidates in order until one succeeds. Like execvp(3), it skips those that are missing or must not be
+/// used, and prefers the error of the latter. The error of a single candidate is returned unchanged.
 fn first(candidates: &[&CStr], mut act: impl FnMut(&CStr) -> Result) -> Result {
     if let [candidate] = candidates {
         return act(candidate);
@@ -384,12 +385,12 @@ fn first(candidates: &[&CStr], mut act: impl FnMut(&CStr) -> Result) -> Result {
     Err(reason)
 }
 
-/// Capabilities by number.
+/// Returns the numbers of the capabilities in `set`.
 fn bits(set: u64) -> impl Iterator<Item = u8> {
     (0..64).filter(move |bit| set.wrapping_shr(u32::from(*bit)) & 1 != 0)
 }
 
-/// A number beyond the kernel's last capability ends it: there is nothing more to drop.
+/// Drops every capability outside `keep`. `EINVAL` marks the first number beyond the kernel's last capability.
 fn drop_bounding(keep: u64) -> Result {
     for capability in bits(!keep) {
         match process::prctl_capbset_drop(capability) {

@@ -1,9 +1,9 @@
-//! The first process of a pid namespace, when the program is the second: it is there so that the program is
-//! not the first, for whom signals without a handler do nothing and whom every orphan falls to.
+//! Runs the first process of a pid namespace when the program is the second. If the program were the first, the kernel
+//! would ignore signals for which it has no handler. It would also be the parent of every orphan.
 //!
-//! It stays in the parent's memory and does nothing but wait. Nobody in the namespace can kill it (the kernel
-//! keeps signals from the first process there). It must have a capability that the program will not have, or else
-//! be undumpable, or who is in the namespace could look through it into that memory (security/commoncap.c,
+//! This process stays in the parent's memory and only waits. No process in the namespace can kill it, because the
+//! kernel keeps signals from the first process there. It must be undumpable or have a capability that the program
+//! lacks. Otherwise processes in the namespace could inspect the parent's memory through it (security/commoncap.c,
 //! `cap_ptrace_access_check`).
 
 use crate::registers::{Registers, close_others};
@@ -15,8 +15,8 @@ use crate::sys::{Errno, Fd, Pid, Result, clone, file};
 use crate::{Journal, SETUP_FAILED, Script, go_on};
 use core::sync::atomic::Ordering;
 
-/// Goes on in the second process, and returns in the first only if it cannot wait for the second. Signals are
-/// blocked, so that none of them is lost on a process that has no handlers.
+/// Returns in the second process, and in the first only if it cannot wait for the second. Signals must be blocked: the
+/// first process has no handlers and would lose them.
 pub(crate) fn clone_and_reap(child: &InChild, script: &Script<'_>) -> Result {
     match clone::fork_on(child)? {
         Some(program) => wait_for(child, script, program),
@@ -24,7 +24,7 @@ pub(crate) fn clone_and_reap(child: &InChild, script: &Script<'_>) -> Result {
     }
 }
 
-/// The same without a copy of the memory. Returns only if there is no second process.
+/// Like `clone_and_reap`, without a copy of the memory. Returns only if the second process could not be created.
 pub(crate) fn vfork_and_reap(child: &InChild, script: &Script<'_>, registers: &mut Registers) -> Errno {
     let next = usize::try_from(script.journal.step()).map_or(usize::MAX, |step| step.saturating_add(1));
     let in_use = script.journal.in_use_too();
@@ -35,7 +35,7 @@ pub(crate) fn vfork_and_reap(child: &InChild, script: &Script<'_>, registers: &m
 }
 
 impl Waiter for Script<'_> {
-    /// Where the first process goes on when the second has become its program.
+    /// Continues the first process after the second has execed or exited.
     fn go_on(&self, child: &InChild, program: Option<Pid>) -> ! {
         let waited = program.ok_or(Errno::CHILD).and_then(|program| wait_for(child, self, program));
         waited.unwrap_or_else(|errno| self.journal.fail(errno));
@@ -43,9 +43,9 @@ impl Waiter for Script<'_> {
     }
 }
 
-/// Waits for the program, and for what becomes its child, and ends with it.
+/// Waits for the program, reaps all other children, and exits when the program has ended.
 fn wait_for(child: &InChild, script: &Script<'_>, program: Pid) -> Result {
-    // Who reads what the program writes must not have to wait for us.
+    // A reader of the program's output sees its end only when this process has closed it too.
     close_others(child, Fd::STDIN, None, script.channel)?;
     loop {
         match reap(child, Some(program), script.journal)? {
@@ -58,32 +58,32 @@ fn wait_for(child: &InChild, script: &Script<'_>, program: Pid) -> Result {
             },
         }
     }
-    // Without a channel nobody wants to know.
+    // Without a channel the parent cannot be asked.
     if let Some(channel) = script.channel {
         if reap(child, None, script.journal)? == Left::Some {
             report::request(script.channel, Request::Leftovers)?;
         }
-        // By the kernel it is closed only when that has taken down what is mounted, for which it waits.
+        // At exit the kernel would close it only after it has torn down the mount namespace, and it waits for that.
         file::close(child, channel);
     }
-    // What is left ends now: it is killed by the kernel, which waits for it.
+    // The kernel kills the remaining processes and waits for them.
     exit_group(0)
 }
 
-/// What a look at the children found.
+/// The result of a look at the children.
 #[derive(PartialEq, Eq)]
 enum Left {
     /// The program has ended.
     Program,
     /// The program has stopped.
     Stopped,
-    /// Nobody is left.
+    /// No child is left.
     Nobody,
-    /// Somebody runs.
+    /// A child is still running.
     Some,
 }
 
-/// Takes the status of every child that has ended, until it is the program's.
+/// Reaps every child that has ended, until it reaps the program.
 fn reap(child: &InChild, program: Option<Pid>, journal: &Journal) -> Result<Left> {
     loop {
         match wait4_any_nohang(child) {
@@ -104,8 +104,8 @@ fn reap(child: &InChild, program: Option<Pid>, journal: &Journal) -> Result<Left
     }
 }
 
-/// To all that would get it from a terminal. Before it leads a group of its own the program gets it alone; if
-/// it has ended it is about to be waited for.
+/// Sends the signal to the processes that would get it from a terminal. A program that does not lead its own process
+/// group yet gets it alone. A program that has ended is about to be reaped.
 fn pass_on(program: Pid, signal: Signal) -> Result {
     match kill_group(program, signal) {
         Err(Errno::SRCH) => match kill(program, signal) {

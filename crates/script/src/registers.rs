@@ -1,4 +1,4 @@
-//! The descriptors that steps leave for each other, and all others that a child holds.
+//! Holds the descriptors that steps pass to each other, and closes all others.
 
 use crate::Journal;
 use crate::report::{self, Failure};
@@ -6,34 +6,34 @@ use crate::sys::clone::InChild;
 use crate::sys::tolerate;
 use crate::sys::{Errno, Fd, Result, file};
 
-/// Where a step leaves a descriptor that a later step uses: one of [`Reg::COUNT`] places on the
-/// child's stack. It is all that changes while a list is performed.
+/// One of [`Reg::COUNT`] slots on the child's stack, through which a step passes a descriptor to a later one. Nothing
+/// else changes while a list is performed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Reg(u8);
 
 impl Reg {
-    /// How many there are.
+    /// The number of registers.
     pub const COUNT: u8 = 64;
 
-    /// The register with this index, if there is one.
+    /// Returns the register with this index, or `None` if the index is too large.
     #[must_use]
     pub const fn new(index: u8) -> Option<Self> {
         if index < Self::COUNT { Some(Self(index)) } else { None }
     }
 
-    /// Its index.
+    /// Returns the index of the register.
     #[must_use]
     pub const fn index(self) -> u8 {
         self.0
     }
 }
 
-/// A descriptor that a step works on.
+/// A descriptor that a step uses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Handle {
-    /// One that the parent had open, under the number it had there.
+    /// A descriptor that the parent had open, by its number there.
     Number(Fd),
-    /// One that an earlier step opened.
+    /// A descriptor that an earlier step opened.
     Register(Reg),
 }
 
@@ -49,12 +49,12 @@ impl From<Reg> for Handle {
     }
 }
 
-/// The descriptors that steps leave for each other.
+/// The registers, and the descriptors for reporting a failure.
 pub(crate) struct Registers {
     places: [Option<Fd>; Reg::COUNT as usize],
-    /// Who hears of a failure beside the journal.
+    /// The connection on which a parked child reports failures, in addition to the journal.
     pub(crate) reporter: Option<Fd>,
-    /// What the last hook said, if it failed.
+    /// The file with the output of the last hook, if it failed.
     pub(crate) said: Option<Fd>,
 }
 
@@ -66,13 +66,13 @@ impl Default for Registers {
 
 impl Registers {
     pub(crate) fn set(&mut self, register: Reg, fd: Fd) {
-        // A register's index is always within the array; `get_mut` spares the child a proof.
+        // The index of a register is always valid; `get_mut` avoids the code for a panic.
         if let Some(place) = self.places.get_mut(usize::from(register.index())) {
             *place = Some(fd);
         }
     }
 
-    /// The same where an earlier step may have left another descriptor, which is closed.
+    /// Like `set`, but closes the descriptor that an earlier step left in the register.
     pub(crate) fn replace(&mut self, child: &InChild, register: Reg, fd: Fd) {
         let before = self.get(register.into());
         self.set(register, fd);
@@ -81,7 +81,7 @@ impl Registers {
         }
     }
 
-    /// What a handle stands for, and no longer does.
+    /// Returns the descriptor of a handle, and empties its register.
     pub(crate) fn take(&mut self, handle: Handle) -> Result<Fd> {
         let fd = self.get(handle)?;
         if let Handle::Register(register) = handle
@@ -92,8 +92,8 @@ impl Registers {
         Ok(fd)
     }
 
-    /// Tells whoever started a parked child that a step is done which may take long: if the child dies
-    /// then, the end of the connection alone would look as if it had execed.
+    /// Tells the process that started a parked child that a long step is done. Without this message, the child's death
+    /// during such a step would look like exec, since both close the connection.
     pub(crate) fn passed(&self, journal: &Journal) {
         if let Some(reporter) = self.reporter {
             let passed = Failure { step: journal.step(), errno: 0 };
@@ -101,7 +101,8 @@ impl Registers {
         }
     }
 
-    /// Tells whoever started a parked child what failed, and what a hook said before it did.
+    /// Reports a failed step to the process that started a parked child. Sends the output of a failed hook there, or
+    /// to the parent if the child is not parked.
     pub(crate) fn report(&self, step: usize, errno: Errno, channel: Option<Fd>) {
         if let Some(reporter) = self.reporter {
             let failure =
@@ -124,7 +125,7 @@ impl Registers {
     }
 }
 
-/// Closes everything from `first` on but these two.
+/// Closes every descriptor from `first` on except these two.
 pub(crate) fn close_others(child: &InChild, mut first: Fd, keep: Option<Fd>, channel: Option<Fd>) -> Result {
     let (lower, upper) = if keep < channel { (keep, channel) } else { (channel, keep) };
     for kept in [lower, upper].into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! What child and parent say to each other over the channel, a socket that exec closes.
+//! Defines the messages between child and parent. They go over the channel, a socket that exec closes.
 //!
 //! ```text
 //!  child                                  parent
@@ -8,70 +8,71 @@
 //!                         <------------     go on
 //!    Request(Tree), n     ------------>     open the source of mount n
 //!                         <------------     go on, with its descriptor
-//!    Request(Hooks)       ------------>     run the hooks that are the runtime's
-//!    Request(Terminal)    ------------>     keep the master, or send it to who asked for it
+//!    Request(Hooks)       ------------>     run the hooks of the runtime namespace
+//!    Request(Terminal)    ------------>     keep the master, or send it to its recipient
 //!                         <------------     go on
 //!    Request(Parked)      ------------>     commit the container's state
 //!                         <------------     go on
-//!    end of file          ------------>     parked: the parent's death is no longer the child's
+//!    end of file          ------------>     parked: the child now survives the parent's death
 //!    end of file          ------------>     released: exec happened, or the child is dead
-//!    Request(Stopped)     ------------>     stop too, and have the program continued afterwards
+//!    Request(Stopped)     ------------>     stop too, and continue the program afterwards
 //!                         <------------     go on
-//!    Request(Leftovers)   ------------>     see which processes the program leaves behind
+//!    Request(Leftovers)   ------------>     look at the processes that the program left behind
 //!                         <------------     go on
 //! ```
 //!
-//! A child that fails at a hook of its own says what the hook said, before the end of file:
+//! A child whose hook fails sends the output of the hook before the end of file:
 //!
 //! ```text
-//!    mark, output         ------------>     tell it with the failure
+//!    mark, output         ------------>     report it with the failure
 //!    ...
 //! ```
 //!
-//! Each other message is one byte in one `write`, with a number behind it where the request is about one of
-//! many things (a descriptor, a mount), or in one `sendmsg` where a descriptor goes with it. (A number will do
-//! where a filter lets no more through than `write`; to fetch what it stands for takes the privilege to trace
-//! the child.) A list without requests needs no channel; how far the
-//! child came, and why it failed, stands in the [`Journal`](crate::Journal). A parent that cannot
-//! do what it is asked closes its end instead of answering, and the child fails at that step.
+//! Every other message is one byte in one `write`. A number follows if the request is about one of several things (a
+//! descriptor, a mount). A message with a descriptor is one `sendmsg`. A number works even if a filter allows only
+//! `write`; fetching the descriptor it names takes the privilege to trace the child.
+//!
+//! A list without requests needs no channel: the [`Journal`](crate::Journal) tells how far the child came and why it
+//! failed. A parent that cannot do what it is asked closes its end instead of answering, and the child fails at that
+//! step.
 
 use crate::sys::{Errno, Fd, Result, file};
 
-/// Something that only the parent can do for the child.
+/// A request for something that only the parent can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Request {
-    /// Write the child's id maps: more than one id can only be mapped by a process that has
-    /// privileges over the parent user namespace (user_namespaces(7)).
+    /// Write the child's id maps. Only a process with privileges over the parent user namespace can map more than one
+    /// id (user_namespaces(7)).
     IdMaps = 1,
-    /// Write down that the container is created: from here on its program may begin.
+    /// Record that the container is created: from here on its program may start.
     Parked = 2,
-    /// Open the source of a mount, in the child's mount namespace, and send its descriptor: where the
-    /// child may not look, or where ids are to be mapped. The number of the mount follows.
+    /// Open the source of a mount in the child's mount namespace, and send its descriptor. Used if the child lacks
+    /// permission, or if ids are mapped. The index of the mount follows.
     Tree = 8,
-    /// Run the hooks that are run in the namespaces of the parent.
+    /// Run the hooks that belong in the parent's namespaces.
     Hooks = 3,
-    /// Fetch the seccomp listener whose number follows, and give it to whoever is to have it.
+    /// Fetch the seccomp listener whose number follows, and pass it to its recipient.
     Listener = 4,
     /// Move network devices into the child's network namespace.
     NetDevices = 5,
     /// Set how the child is scheduled.
     Scheduler = 9,
-    /// Take the master of the program's terminal, which comes with it.
+    /// Take the master of the program's terminal, which is sent along.
     Terminal = 6,
-    /// Move the child into the container's cgroup, where it could not be born.
+    /// Move the child into the container's cgroup, if it could not be created there.
     Cgroup = 7,
-    /// Look at the processes that are left behind, before they are ended.
+    /// Look at the processes that the program left behind, before they are killed.
     Leftovers = 10,
-    /// Do what is to be done when the program has been stopped, as by its terminal.
+    /// Handle the program's stop, for example by its terminal.
     Stopped = 11,
 }
 
-/// The length of a request with a number.
+/// The length of a request with a number, in bytes.
 pub const WITH_NUMBER: usize = 5;
 
 impl Request {
-    /// The request that this byte stands for.
+    /// Decodes a request from its byte.
     #[must_use]
     pub const fn from_byte(byte: u8) -> Option<Self> {
         match byte {
@@ -91,34 +92,34 @@ impl Request {
     }
 }
 
-/// The parent's answer: it is done, go on.
+/// The parent's answer: the request is done, and the child may continue.
 pub const GO_ON: u8 = 0;
 
-/// What a message begins with whose other bytes are some of the output of a hook that failed.
+/// The first byte of a message that carries output of a failed hook.
 pub const HOOK_OUTPUT_MARK: u8 = 0xff;
 
-/// How many bytes of what a failed hook said are told. What is told last is the reason.
+/// How many bytes from the end of a failed hook's output are sent. The last ones give the reason.
 pub const MOST_WORDS: usize = 1024;
 
-/// The longest message.
+/// The length of the longest message, in bytes.
 pub const MOST_BYTES: usize = 65;
 
-/// What a parked child tells the one that started it, if a step fails after that: another process
-/// than its maker, which cannot see the journal. When all goes well it hears the end of file, for
-/// exec closes the connection. If a hook failed, the end of its output follows.
+/// Tells the process that started a parked child that a step has failed. That process did not create the child, so it
+/// cannot see the journal. On success it sees the end of file, because exec closes the connection. If a hook failed,
+/// the end of its output follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The index of the step.
     pub step: u32,
-    /// Why it failed; 0 for a hook that did not, and is done.
+    /// The error number; 0 if the step is a hook that has succeeded.
     pub errno: i32,
 }
 
 impl Failure {
-    /// How many bytes it is on the wire.
+    /// The encoded length in bytes.
     pub const SIZE: usize = 8;
 
-    /// As it is sent: two words as this machine has them, for both ends are the same machine.
+    /// Encodes the message in native byte order, since both ends are on one machine.
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::SIZE] {
         let [a, b, c, d] = self.step.to_ne_bytes();
@@ -126,7 +127,7 @@ impl Failure {
         [a, b, c, d, e, f, g, h]
     }
 
-    /// The same back.
+    /// Decodes the message.
     #[must_use]
     pub fn from_bytes(bytes: [u8; Self::SIZE]) -> Self {
         let [a, b, c, d, e, f, g, h] = bytes;
@@ -134,14 +135,14 @@ impl Failure {
     }
 }
 
-/// Tells what a failed hook said last: whoever started a parked child, or the parent.
+/// Sends the end of a failed hook's output to the process that started a parked child, or else to the parent.
 pub(crate) fn hook_output(said: Fd, reporter: Option<Fd>, channel: Option<Fd>) -> Result {
     let mut message = [HOOK_OUTPUT_MARK; MOST_BYTES];
     let most = u64::try_from(MOST_WORDS).unwrap_or(0);
-    // What something that it left behind says meanwhile is not told.
+    // Output that the hook's descendants write in the meantime is left out.
     let end = file::size(said)?;
     let mut offset = end.saturating_sub(most);
-    // Piece by piece: room for all of it would be cleared by a function that is not linked.
+    // Piece by piece: the compiler would clear a larger buffer by a function that is not linked.
     while offset < end {
         let (_, room) = message.split_first_mut().ok_or(Errno::IO)?;
         let read = file::pread(said, room, offset)?;
@@ -161,12 +162,12 @@ pub(crate) fn hook_output(said: Fd, reporter: Option<Fd>, channel: Option<Fd>) -
     Ok(())
 }
 
-/// Asks, and waits until the parent has done it.
+/// Sends a request and waits until the parent has done it.
 pub(crate) fn request(channel: Option<Fd>, what: Request) -> Result {
     ask(channel, &[what as u8])
 }
 
-/// The same about a descriptor.
+/// Like `request`, with the number of a descriptor.
 pub(crate) fn request_about(channel: Option<Fd>, what: Request, fd: Fd) -> Result {
     let [a, b, c, d] = fd.number().to_ne_bytes();
     ask(channel, &[what as u8, a, b, c, d])
@@ -178,7 +179,7 @@ fn ask(channel: Option<Fd>, words: &[u8]) -> Result {
     answered(channel)
 }
 
-/// The same with a descriptor, of which the parent gets a copy.
+/// Like `request`, but gives the parent a copy of a descriptor.
 pub(crate) fn request_with(channel: Option<Fd>, what: Request, fd: Fd) -> Result {
     let channel = channel.ok_or(Errno::NOTCONN)?;
     file::sendmsg_with(channel, &[what as u8], fd)?;
@@ -188,13 +189,13 @@ pub(crate) fn request_with(channel: Option<Fd>, what: Request, fd: Fd) -> Result
 fn answered(channel: Fd) -> Result {
     let mut answer = [0];
     match file::read(channel, &mut answer)? {
-        // The parent gave up, or is gone.
+        // The parent gave up or exited.
         0 => Err(Errno::CANCELED),
         _ => Ok(()),
     }
 }
 
-/// Asks for the source of a mount, and waits for its descriptor.
+/// Requests the source of a mount and waits for its descriptor.
 pub(crate) fn request_tree(channel: Option<Fd>, mount: u32) -> Result<Fd> {
     let channel = channel.ok_or(Errno::NOTCONN)?;
     let [a, b, c, d] = mount.to_ne_bytes();

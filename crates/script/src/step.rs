@@ -1,4 +1,4 @@
-//! The vocabulary: everything a child can do before it execs.
+//! Defines the steps: everything that a child can do before it execs.
 
 use crate::hook::Hook;
 use crate::registers::{Handle, Reg};
@@ -14,239 +14,239 @@ use crate::sys::signal::{Signal, SignalSet};
 use crate::sys::{CArray, Errno, Fd, Gid, Pid, Uid};
 use core::ffi::CStr;
 
-/// Whose devices a process has as standard streams.
+/// Says which devices the standard streams of a process are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Devices {
-    /// The host's: its null device, or the caller's terminal.
+    /// The host's null device, or the caller's terminal.
     Hosts,
-    /// The container's: the terminal that an earlier step made for it.
+    /// The container's terminal, which an earlier step created.
     Containers,
 }
 
-/// One thing the child does. A step makes one system call, or the few that belong together; it may
-/// tolerate an error number. It may not allocate, lock, format, panic, or know why it is here.
+/// One action of the child: one system call, or a few that belong together. A step may tolerate an error number. It
+/// must not allocate, lock, format, panic, or depend on why it is in the list.
 ///
-/// Steps bear the names of the system calls they make.
+/// Steps are named after the system calls they make.
 #[derive(Clone, Copy)]
 pub enum Step<'a> {
     // Descriptors.
-    /// `openat(O_CLOEXEC)` below the working directory.
+    /// Opens a path relative to the working directory with `openat(O_CLOEXEC)`.
     Open {
         /// The file.
         path: &'a CStr,
         /// How to open it.
         flags: OFlags,
-        /// The permissions of a file that this creates.
+        /// The permissions of a file that the call creates.
         mode: Mode,
-        /// Where the descriptor is left.
+        /// Receives the descriptor.
         out: Reg,
     },
-    /// `close`.
+    /// Closes a descriptor with `close`.
     Close {
         /// The descriptor.
         fd: Handle,
     },
-    /// `close_range`: every descriptor from `first` on is closed now, but this one and the channel.
+    /// Closes every descriptor from `first` on with `close_range`, except `keep` and the channel.
     CloseOthers {
-        /// The lowest: what is below is the program's.
+        /// The lowest number to close; those below belong to the program.
         first: Fd,
-        /// The one that is still needed.
+        /// A descriptor that later steps still need.
         keep: Option<Fd>,
     },
-    /// `close_range`: every descriptor from `first` to `last` is closed now.
+    /// Closes every descriptor from `first` to `last` with `close_range`.
     CloseRange {
-        /// The lowest.
+        /// The lowest number.
         first: Fd,
-        /// The highest.
+        /// The highest number.
         last: Fd,
     },
-    /// `close_range(CLOSE_RANGE_CLOEXEC)`: every descriptor from `first` to `last` will be closed
-    /// by exec.
+    /// Marks every descriptor from `first` to `last` close-on-exec with `close_range(CLOSE_RANGE_CLOEXEC)`.
     CloseRangeOnExec {
-        /// The lowest.
+        /// The lowest number.
         first: Fd,
-        /// The highest.
+        /// The highest number.
         last: Fd,
     },
-    /// `fcntl(F_DUPFD_CLOEXEC)`: another name of a descriptor, out of the way of lower numbers.
+    /// Duplicates a descriptor with `fcntl(F_DUPFD_CLOEXEC)`, away from lower numbers.
     Dup {
         /// The descriptor.
         from: Handle,
-        /// The lowest number that will do.
+        /// The lowest number that the new descriptor may get.
         least: Fd,
-        /// Where the new number is left.
+        /// Receives the new descriptor.
         out: Reg,
     },
-    /// `dup3`: the descriptor gets the number `to`, which exec keeps.
+    /// Gives the descriptor the number `to` with `dup3`; exec keeps it.
     Dup3 {
         /// The descriptor.
         from: Handle,
         /// Its number in the program.
         to: Fd,
     },
-    /// `fcntl(F_SETFD, 0)`: exec keeps the descriptor under the number it has.
+    /// Lets exec keep the descriptor under its number, with `fcntl(F_SETFD, 0)`.
     KeepOnExec {
         /// The descriptor.
         fd: Fd,
     },
-    /// `fchown` of the standard streams, so that the program may open them again. Devices of the host stay as they
-    /// are, and so does what cannot be given away.
+    /// Changes the owner of the standard streams with `fchown`, so that the program can open them again. Devices of
+    /// the host keep their owner, and so do streams whose owner cannot be changed (`EPERM`, `EROFS`).
     FchownStreams {
         /// The new owner.
         uid: Uid,
-        /// Whose a stream is that is a device.
+        /// Which devices the streams are.
         devices: Devices,
     },
-    /// `read` of one byte: waits until somebody writes one, or closes the other end.
+    /// Waits with `read` until another process writes one byte or closes the other end.
     Await {
-        /// Where to read.
+        /// The descriptor to read from.
         fd: Handle,
     },
-    /// `write`, all at once.
+    /// Writes all bytes in one `write`.
     Write {
-        /// Where to write.
+        /// The descriptor to write to.
         fd: Handle,
-        /// What to write.
+        /// The bytes to write.
         bytes: &'a [u8],
     },
-    /// Opens a file that exists, writes all at once and closes it, as procfs and cgroupfs want it.
+    /// Opens an existing file, writes all bytes in one `write`, as procfs and cgroupfs require, and closes it.
     WriteFile {
         /// The file.
         path: &'a CStr,
-        /// What to write.
+        /// The bytes to write.
         bytes: &'a [u8],
-        /// An error that is none.
+        /// An error that counts as success.
         tolerate: Option<Errno>,
     },
 
-    /// `openat2(O_PATH)` of `/proc`, which has to be procfs.
+    /// Opens `/proc` with `openat2(O_PATH)`; fails if it is not a procfs.
     OpenProc {
-        /// Where the descriptor is left.
+        /// Receives the descriptor.
         out: Reg,
     },
-    /// `openat2(RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS)` in procfs.
+    /// Opens a file in procfs with `openat2(RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS)`.
     OpenInProc {
         /// The procfs.
         proc: Handle,
-        /// The file, relative to it.
+        /// The file, relative to the procfs.
         path: &'a CStr,
         /// How to open it.
         flags: OFlags,
-        /// Where the descriptor is left.
+        /// Receives the descriptor.
         out: Reg,
     },
 
     // Files.
-    /// `mkdirat`.
+    /// Creates a directory with `mkdirat`.
     Mkdir {
         /// The directory.
         path: &'a CStr,
         /// Its permissions, less the umask.
         mode: Mode,
-        /// An error that is none: `EEXIST` where the directory may be there.
+        /// An error that counts as success: `EEXIST` if the directory may exist.
         tolerate: Option<Errno>,
     },
-    /// `symlinkat`.
+    /// Creates a symlink with `symlinkat`.
     Symlink {
-        /// What the link says.
+        /// The target that the link contains.
         target: &'a CStr,
-        /// Where it is.
+        /// The path of the link.
         path: &'a CStr,
     },
-    /// `mount` of a new file system.
+    /// Mounts a new file system with `mount`.
     Mount {
-        /// What is shown as its source.
+        /// The source that the mount table shows.
         source: &'a CStr,
-        /// Where.
+        /// The mount point.
         target: &'a CStr,
-        /// Its type.
+        /// The type of the file system.
         fstype: &'a CStr,
         /// Its flags.
         flags: MountFlags,
-        /// Its own options, separated by commas.
+        /// Options of the file system, separated by commas.
         data: &'a CStr,
     },
-    /// `mount(MS_BIND | MS_REC)`.
+    /// Bind mounts a tree with `mount(MS_BIND | MS_REC)`.
     MountBind {
-        /// The tree to show.
+        /// The tree to mount.
         source: &'a CStr,
-        /// Where.
+        /// The mount point.
         target: &'a CStr,
     },
-    /// `mount` of propagation flags.
+    /// Changes the propagation of a mount with `mount`.
     MountChange {
         /// The mount.
         target: &'a CStr,
-        /// Who hears of mounts below it.
+        /// The propagation to set.
         flags: MountPropagationFlags,
     },
-    /// `umount2(MNT_DETACH)`.
+    /// Detaches a mount with `umount2(MNT_DETACH)`.
     UmountDetach {
         /// The mount.
         target: &'a CStr,
     },
-    /// `pivot_root`.
+    /// Changes the root of the mount namespace with `pivot_root`.
     PivotRoot {
         /// The new root, a mount point.
         new_root: &'a CStr,
-        /// Where the old root goes.
+        /// The directory to which the old root moves.
         put_old: &'a CStr,
     },
-    /// `chdir`.
+    /// Changes the working directory with `chdir`.
     Chdir {
         /// The directory.
         path: &'a CStr,
     },
-    /// `chroot`.
+    /// Changes the root directory with `chroot`.
     Chroot {
         /// The new root.
         path: &'a CStr,
     },
-    /// `umask`.
+    /// Sets the file mode creation mask with `umask`.
     Umask {
-        /// The permissions that files will not have.
+        /// The permission bits that new files will lack.
         mask: Mode,
     },
 
-    // Files and mounts of a root file system that somebody else made, by descriptor.
-    /// `openat2(O_PATH, RESOLVE_IN_ROOT)`: finds a place as if the root were `/`.
+    // Files and mounts, by descriptor, in a root file system that is not trusted.
+    /// Finds a path with `openat2(O_PATH, RESOLVE_IN_ROOT)`, as if the root were `/`.
     OpenInRoot {
         /// The root.
         root: Handle,
-        /// The place, relative to it.
+        /// The path, relative to the root.
         path: &'a CStr,
-        /// Where the descriptor is left.
+        /// Receives the descriptor.
         out: Reg,
     },
-    /// The same for a directory, which is made with its parents where it is missing.
+    /// Like `OpenInRoot`, but only for a directory. A missing one is created with its parents.
     EnsureDirectory {
         /// The root.
         root: Handle,
-        /// The place, relative to it.
+        /// The path, relative to the root.
         target: Target<'a>,
-        /// Where the descriptor is left.
+        /// Receives the descriptor.
         out: Reg,
     },
-    /// Finds a place as the two above, makes it where it is missing, and puts a mount that is nowhere
-    /// yet there by `move_mount`. `EXDEV` if the place is on a procfs and may not be, or the mount is
-    /// none and has to be.
+    /// Finds a path, creates it if it is missing, and attaches a detached mount to it with `move_mount`. Fails with
+    /// `EXDEV` if the path is on a procfs and `place` forbids that. The same error reports a mount that is not a
+    /// procfs if `place` requires one.
     Attach {
-        /// The mount.
+        /// The detached mount.
         mount: Reg,
         /// The root.
         root: Handle,
-        /// The place, relative to it.
+        /// The path, relative to the root.
         target: Target<'a>,
-        /// What the place has to be.
+        /// The kind of file that the path must be.
         place: Place,
     },
-    /// `mknodat`, then `fchownat`. If that very node is there already, it stays.
+    /// Creates a node with `mknodat`, then sets its owner with `fchownat`. An identical node that exists stays as it
+    /// is.
     Mknod {
-        /// The directory it is in.
+        /// The directory that contains it.
         directory: Handle,
-        /// Its name there.
+        /// Its name in the directory.
         name: &'a CStr,
-        /// What it stands for.
+        /// The kind of node and its device number.
         node: Node,
         /// Its permissions, less the umask.
         mode: Mode,
@@ -255,308 +255,309 @@ pub enum Step<'a> {
         /// Its group.
         gid: Gid,
     },
-    /// `symlinkat`.
+    /// Creates a symlink with `symlinkat`.
     SymlinkIn {
-        /// The directory it is in.
+        /// The directory that contains it.
         directory: Handle,
-        /// Its name there.
+        /// Its name in the directory.
         name: &'a CStr,
-        /// What it says.
+        /// The target that the link contains.
         target: &'a CStr,
-        /// An error that is none.
+        /// An error that counts as success.
         tolerate: Option<Errno>,
     },
-    /// `fsopen`: a file system yet to be configured.
+    /// Opens a context for configuring a new file system, with `fsopen`.
     Fsopen {
-        /// Its type.
+        /// The type of the file system.
         fstype: &'a CStr,
-        /// Where the descriptor is left.
+        /// Receives the descriptor.
         out: Reg,
     },
-    /// `fsconfig(FSCONFIG_SET_STRING)`.
+    /// Sets a parameter of a new file system with `fsconfig(FSCONFIG_SET_STRING)`.
     FsconfigString {
-        /// The file system.
+        /// The file system context.
         fs: Reg,
         /// The parameter.
         key: &'a CStr,
         /// Its value.
         value: &'a CStr,
     },
-    /// `fsconfig(FSCONFIG_SET_FLAG)`.
+    /// Sets a flag of a new file system with `fsconfig(FSCONFIG_SET_FLAG)`.
     FsconfigFlag {
-        /// The file system.
+        /// The file system context.
         fs: Reg,
         /// The flag.
         key: &'a CStr,
     },
-    /// `fsconfig(FSCONFIG_SET_FD)`.
+    /// Sets a parameter of a new file system to a descriptor with `fsconfig(FSCONFIG_SET_FD)`.
     FsconfigFd {
-        /// The file system.
+        /// The file system context.
         fs: Reg,
         /// The parameter.
         key: &'a CStr,
         /// Its value.
         fd: Handle,
     },
-    /// `fsconfig(FSCONFIG_CMD_CREATE)`, `fsmount`, and `close` of the configuration: a mount that is
-    /// nowhere yet takes its register.
+    /// Creates the configured file system (`fsconfig(FSCONFIG_CMD_CREATE)`, `fsmount`) and closes its context. A
+    /// detached mount takes the context's register.
     Fsmount {
-        /// The file system, then the mount.
+        /// Holds the file system context, then the mount.
         fs: Reg,
-        /// `MOUNT_ATTR_*`.
+        /// The `MOUNT_ATTR_*` flags of the mount.
         attributes: u64,
     },
-    /// `open_tree(OPEN_TREE_CLONE)`: a copy of a mount, that is nowhere yet.
+    /// Copies a mount with `open_tree(OPEN_TREE_CLONE)`; the copy is detached.
     OpenTree {
-        /// What to copy.
+        /// The path of the mount to copy.
         path: &'a CStr,
-        /// Whether with the mounts below it.
+        /// Whether to include the mounts below it.
         extent: Extent,
-        /// Where the descriptor is left.
+        /// Receives the descriptor.
         out: Reg,
     },
-    /// The same, and if the child may not look there (`EACCES`) a request to the parent, who may, to do
-    /// it in the child's mount namespace.
+    /// Like `OpenTree`, but asks the parent if the child lacks permission (`EACCES`). The parent then opens the tree
+    /// in the child's mount namespace.
     OpenTreeOrRequest {
-        /// What to copy.
+        /// The path of the mount to copy.
         path: &'a CStr,
-        /// Whether with the mounts below it.
+        /// Whether to include the mounts below it.
         extent: Extent,
-        /// The number by which the parent knows it.
+        /// The index by which the parent knows the mount.
         mount: u32,
-        /// Where the descriptor is left.
+        /// Receives the descriptor.
         out: Reg,
     },
-    /// Asks the parent for a mount that only it can make: a tree whose ids are mapped, opened in the child's mount
+    /// Asks the parent for a mount that only the parent can make: an idmapped tree, opened in the child's mount
     /// namespace, or a device node.
     RequestTree {
-        /// The number by which the parent knows it.
+        /// The index by which the parent knows the mount.
         mount: u32,
-        /// Where the descriptor is left.
+        /// Receives the descriptor.
         out: Reg,
     },
-    /// `open_tree(OPEN_TREE_CLONE)` of a device node; fails with `ENODEV` if it is another device.
+    /// Copies the mount of a device node with `open_tree(OPEN_TREE_CLONE)`; fails with `ENODEV` if it is another
+    /// device.
     OpenDevice {
-        /// Where the host has the node.
+        /// The path of the node on the host.
         path: &'a CStr,
-        /// The device.
+        /// The device that the node must be.
         node: Node,
-        /// Where the copy of the mount is left.
+        /// Receives the copy of the mount.
         out: Reg,
     },
-    /// `openat2`, `fstat`, and `fsconfig` of `mode`: the root of a file system yet to be made gets the
-    /// permissions of the place that it will cover. If nothing is there, it keeps its own.
+    /// Gives the root of a new file system the permissions of the path that it will cover (`openat2`, `fstat`,
+    /// `fsconfig` of `mode`). If the path does not exist, the root keeps its default permissions.
     FsconfigModeOf {
-        /// The file system.
+        /// The file system context.
         fs: Reg,
         /// The root.
         root: Handle,
-        /// The place, relative to it.
+        /// The path, relative to the root.
         path: &'a CStr,
     },
-    /// Copies what is at a place into the mount that will cover it.
+    /// Copies the content of a directory into the mount that will cover it.
     CopyUp {
         /// The root.
         root: Handle,
-        /// The place, relative to it.
+        /// The path, relative to the root.
         path: &'a CStr,
-        /// The mount, which is nowhere yet.
+        /// The detached mount.
         mount: Reg,
     },
-    /// `fspick`: a file system that is mounted, to be configured anew.
+    /// Opens a mounted file system for reconfiguration, with `fspick`.
     Fspick {
         /// Its mount.
         mount: Handle,
-        /// Where the configuration is left.
+        /// Receives the configuration.
         out: Reg,
     },
-    /// `fsconfig(FSCONFIG_CMD_RECONFIGURE)` and `close` of the configuration.
+    /// Applies a configuration with `fsconfig(FSCONFIG_CMD_RECONFIGURE)` and closes it.
     Reconfigure {
         /// The configuration.
         fs: Reg,
     },
-    /// `fsetxattr` of `security.selinux` on the root of a mount.
+    /// Sets `security.selinux` on the root of a mount with `fsetxattr`.
     Label {
         /// The mount.
         mount: Reg,
         /// The label.
         label: &'a [u8],
     },
-    /// `umount2(MNT_DETACH)` that nobody else hears of, or a tmpfs on top where it is refused. A place
-    /// that is gone needs neither.
+    /// Unmounts with `umount2(MNT_DETACH)` without propagating the change, or covers a locked mount with a tmpfs. A
+    /// path that does not exist counts as success.
     Hide {
-        /// The mount.
+        /// The mount point.
         path: &'a CStr,
     },
-    /// `unlinkat` of what is no directory. One that is not there is gone.
+    /// Removes a file that is not a directory, with `unlinkat`. A missing file counts as success.
     UnlinkIn {
-        /// The directory it is in.
+        /// The directory that contains it.
         directory: Handle,
-        /// Its name there.
+        /// Its name in the directory.
         name: &'a CStr,
     },
-    /// `mount_setattr`, and where that is refused (`EPERM`) once more with less: what an outer user
-    /// namespace has locked stays, unless it was asked for.
+    /// Calls `mount_setattr`, and repeats it without `unlocked` if it fails with `EPERM`. Flags that an outer user
+    /// namespace locked then stay set. If `clear` names one of them, the step fails.
     MountSetattrUnlocked {
         /// The mount.
         mount: Handle,
         /// `MOUNT_ATTR_*` to set.
         set: u64,
-        /// `MOUNT_ATTR_*` that have to be cleared first.
+        /// `MOUNT_ATTR_*` that must be cleared before `set` applies.
         clear: u64,
         /// `MOUNT_ATTR_*` to clear if they are not locked.
         unlocked: u64,
     },
-    /// `mount_setattr` of propagation, of the mount that a directory is on: its own if it is a mount's
-    /// root, or that of the next directory above which is one.
+    /// Sets the propagation of the mount that contains a directory, with `mount_setattr`. It looks for the root of
+    /// that mount from the directory upward.
     MountSetattrAbove {
         /// The directory.
         directory: Handle,
-        /// Who hears of mounts below it (`MS_PRIVATE`, ...).
+        /// The propagation to set (`MS_PRIVATE`, ...).
         propagation: u64,
     },
-    /// The same of what a descriptor is: a copy of the mount it was opened on that shows it alone.
+    /// Like `OpenTree`, but copies the mount that `fd` was opened on; `fd` becomes the root of the copy.
     OpenTreeOf {
-        /// What to copy.
+        /// The directory or file to copy.
         fd: Handle,
-        /// Whether with the mounts below it.
+        /// Whether to include the mounts below it.
         extent: Extent,
-        /// Where the descriptor is left.
+        /// Receives the descriptor.
         out: Reg,
     },
-    /// `mount_setattr`.
+    /// Changes attributes and propagation of a mount with `mount_setattr`.
     MountSetattr {
         /// The mount.
         mount: Handle,
-        /// Whether with the mounts below it.
+        /// Whether to include the mounts below it.
         extent: Extent,
         /// `MOUNT_ATTR_*` to set.
         set: u64,
-        /// `MOUNT_ATTR_*` to clear first.
+        /// `MOUNT_ATTR_*` to clear before `set` applies.
         clear: u64,
-        /// Who hears of mounts below it (`MS_SHARED`, ...), or 0 to leave that.
+        /// The propagation to set (`MS_SHARED`, ...), or 0 to leave it unchanged.
         propagation: u64,
     },
-    /// `move_mount`: puts a mount that is nowhere yet onto a place.
+    /// Attaches a detached mount to a path with `move_mount`.
     MoveMount {
-        /// The mount.
+        /// The detached mount.
         mount: Handle,
-        /// The place.
+        /// The mount point.
         target: Handle,
     },
-    /// Covers a place so that nothing can be read there: a directory with an empty one, anything else
-    /// with the null device. A place that is not there needs no cover.
+    /// Makes a path unreadable: an empty directory covers a directory, the null device covers anything else. A missing
+    /// path counts as success.
     Mask {
         /// The root.
         root: Handle,
-        /// The place, relative to it.
+        /// The path, relative to the root.
         path: &'a CStr,
-        /// The null device of the host.
+        /// The host's null device.
         null: Handle,
-        /// An empty directory, made by the first step that needs one.
+        /// An empty directory, created by the first step that needs it.
         empty: Reg,
     },
-    /// Makes a place and everything mounted below it read-only. One that is not there needs none.
+    /// Makes a path and all mounts below it read-only. A missing path counts as success.
     ReadOnly {
         /// The root.
         root: Handle,
-        /// The place, relative to it.
+        /// The path, relative to the root.
         path: &'a CStr,
     },
-    /// `openat2(O_PATH, RESOLVE_IN_ROOT)`, `fchdir`: enters a directory, unless an earlier step has.
+    /// Changes into a directory with `openat2(O_PATH, RESOLVE_IN_ROOT)` and `fchdir`, unless an earlier step did.
     Enter {
         /// The root.
         root: Handle,
-        /// The directory, relative to it.
+        /// The directory, relative to the root.
         path: &'a CStr,
-        /// Where the step that enters it leaves its descriptor, for later ones to know.
+        /// Receives the directory's descriptor, which tells later steps that it was entered.
         entered: Reg,
-        /// An error that leaves it to a later step.
+        /// An error that leaves the directory to a later step.
         tolerate: Option<Errno>,
     },
-    /// `fchdir`.
+    /// Changes the working directory to a descriptor with `fchdir`.
     Fchdir {
         /// The directory.
         directory: Handle,
     },
 
     // Session and terminal.
-    /// `keyctl(KEYCTL_JOIN_SESSION_KEYRING)`, then `KEYCTL_DESCRIBE` and `KEYCTL_SETPERM`: a session
-    /// keyring of this name, with these permissions beside those it has.
+    /// Joins a session keyring with `keyctl(KEYCTL_JOIN_SESSION_KEYRING)`, and adds these permissions to those it has
+    /// (`KEYCTL_DESCRIBE`, `KEYCTL_SETPERM`).
     JoinSessionKeyring {
         /// Its name.
         name: &'a CStr,
-        /// `KEY_*` permissions (keyctl_setperm(3)).
+        /// `KEY_*` permissions to add (keyctl_setperm(3)).
         permissions: u32,
-        /// An error that is none: `ENOSYS` where the kernel may have no keyrings.
+        /// An error that counts as success: `ENOSYS` if the kernel may lack keyrings.
         tolerate: Option<Errno>,
     },
-    /// `setsid`.
+    /// Starts a new session with `setsid`.
     Setsid,
-    /// `setpgid`: joins a process group, or leads one of its own.
+    /// Joins a process group with `setpgid`, or leads a new one.
     Setpgid {
-        /// The group to join.
+        /// The group to join, or `None` for a new one.
         group: Option<Pid>,
     },
-    /// `ioctl(TIOCSCTTY)`: takes a controlling terminal.
+    /// Acquires a controlling terminal with `ioctl(TIOCSCTTY)`.
     Tiocsctty {
         /// The terminal.
         terminal: Fd,
     },
-    /// `tcsetpgrp`: the caller's process group becomes the foreground group.
+    /// Makes the child's process group the foreground group with `tcsetpgrp`.
     Tcsetpgrp {
         /// The terminal.
         terminal: Fd,
     },
 
-    /// `openat2` of `ptmx` in a directory that has to be a devpts, `ioctl(TIOCSPTLCK)` and
-    /// `ioctl(TIOCGPTPEER)`: both ends of a new terminal, found without its name.
+    /// Opens both ends of a new pseudoterminal without using its name: `openat2` of `ptmx`, `ioctl(TIOCSPTLCK)` and
+    /// `ioctl(TIOCGPTPEER)`. Fails if the directory is not a devpts.
     OpenPty {
         /// The root.
         root: Handle,
-        /// The directory, relative to it.
+        /// The directory, relative to the root.
         path: &'a CStr,
-        /// Where the end that shows is left.
+        /// Receives the master.
         master: Reg,
-        /// Where the end that programs use is left.
+        /// Receives the slave, which programs use.
         slave: Reg,
     },
-    /// `ioctl(TIOCSWINSZ)`.
+    /// Sets the window size with `ioctl(TIOCSWINSZ)`.
     Tiocswinsz {
         /// The terminal.
         terminal: Handle,
-        /// Its lines.
+        /// The number of lines.
         rows: u16,
-        /// The characters of each.
+        /// The number of characters in a line.
         columns: u16,
     },
 
     // Signals.
-    /// Every handler back to its default: only where the child was made without
-    /// `CLONE_CLEAR_SIGHAND`.
+    /// Resets every handler to its default. Needed only if the child was created without `CLONE_CLEAR_SIGHAND`.
     ResetHandlers,
-    /// `rt_sigaction(SIG_DFL)`.
+    /// Sets the default action with `rt_sigaction(SIG_DFL)`.
     DefaultAction {
         /// The signal.
         signal: Signal,
     },
-    /// `rt_sigaction` with a handler that ends the process, until exec. To the first process of a pid namespace
-    /// a signal without a handler does nothing.
+    /// Installs a handler with `rt_sigaction` that ends the process, until exec resets it. The kernel ignores a signal
+    /// without a handler in the first process of a pid namespace.
     ExitOnSignal {
         /// The signal.
         signal: Signal,
     },
-    /// `rt_sigaction(SIG_IGN)`.
+    /// Ignores a signal with `rt_sigaction(SIG_IGN)`.
     IgnoreSignal {
         /// The signal.
         signal: Signal,
     },
-    /// `rt_sigprocmask(SIG_SETMASK)`. Signals that came since the clone arrive here.
+    /// Sets the signal mask with `rt_sigprocmask(SIG_SETMASK)`. Unblocked signals that became pending since the clone
+    /// are delivered here.
     SignalMask {
         /// The signals that are blocked from here on.
         blocked: SignalSet,
     },
-    /// `prctl(PR_SET_PDEATHSIG)`; fails with `ESRCH` if the parent is gone already.
+    /// Sets the parent-death signal with `prctl(PR_SET_PDEATHSIG)`; fails with `ESRCH` if the parent has already died.
     ParentDeathSignal {
         /// The signal.
         signal: Signal,
@@ -565,223 +566,225 @@ pub enum Step<'a> {
     },
 
     // Namespaces.
-    /// `unshare`.
+    /// Creates namespaces with `unshare`.
     Unshare {
-        /// The kinds of namespaces to make.
+        /// The kinds of namespaces to create.
         namespaces: Namespaces,
     },
-    /// `setns`.
+    /// Joins existing namespaces with `setns`.
     Setns {
-        /// A namespace, or the pidfd of a process that is in those to join.
+        /// A namespace, or the pidfd of a process in the namespaces to join.
         fd: Handle,
         /// The kinds of namespaces to join.
         namespaces: Namespaces,
     },
-    /// `clone(CLONE_PARENT)`, without shared memory: the list goes on in a process of its own, which
-    /// has the pid namespace that was joined, or new ones, and the registers and all else of the
-    /// first. The first exits. Both are the parent's children.
+    /// Continues the list in a new process, made by `clone(CLONE_PARENT)` without shared memory; the first process
+    /// exits. The new process inherits the registers and all other state. It enters the pid namespace that was joined,
+    /// or new namespaces. Both processes are children of the parent.
     CloneParent {
-        /// The kinds of namespaces to make, time excepted.
+        /// The kinds of namespaces to create, except time.
         namespaces: Namespaces,
     },
-    /// `clone` without shared memory: the list goes on in a process of its own, which has the registers and
-    /// all else of the first. The first, which has to be the first of its pid namespace, closes all
-    /// descriptors but the channel and waits: for the end of every process that becomes its child, and for
-    /// signals, which it passes on to the other's process group. If the other stops it tells the parent, if there
-    /// is a channel. When the other has ended it writes that down, asks the parent about what is left behind, if
-    /// anything is, and exits; that ends whatever is left.
+    /// Continues the list in a new process, made by `clone` without shared memory. The new process inherits the
+    /// registers and all other state.
+    ///
+    /// The first process must be the first of its pid namespace. It closes all descriptors except the channel, reaps
+    /// every child, and forwards signals to the program's process group. It tells the parent over the channel, if
+    /// there is one, when the program stops. When the program ends, it records the status and asks the parent about
+    /// remaining processes, if there are any. Then it exits, which kills them.
     CloneAndReap,
-    /// The same by `vfork`: until the other has become its program it has the memory of the first, which waits for that
-    /// and hears nothing. Not for a program that may be stopped before, or may not have the memory.
+    /// Like `CloneAndReap`, but by `vfork`: the new process uses the first one's memory until exec. Until then the
+    /// first process waits and handles no signals. Not for a program that may be stopped before exec, or that must not
+    /// share the memory.
     VforkAndReap,
-    /// `sethostname`.
+    /// Sets the host name with `sethostname`.
     Sethostname {
         /// The name.
         name: &'a [u8],
     },
-    /// `setdomainname`.
+    /// Sets the NIS domain name with `setdomainname`.
     Setdomainname {
         /// The name.
         name: &'a [u8],
     },
-    /// `socket`, then `ioctl(SIOCSIFFLAGS)`: the loopback device is up.
+    /// Brings the loopback device up with `socket` and `ioctl(SIOCSIFFLAGS)`.
     LoopbackUp,
-    /// Asks the parent for something and waits until it is done.
+    /// Sends a request to the parent and waits until it is done.
     Request {
-        /// What.
+        /// The request.
         what: Request,
     },
-    /// Runs a program beside the child and waits for its end, which has to be a good one.
+    /// Runs a program beside the child and waits for it; fails if the program fails.
     Hook {
         /// The program.
         hook: &'a Hook<'a>,
     },
-    /// The same with a copy of a descriptor, by `sendmsg(SCM_RIGHTS)`.
+    /// Like `Request`, but sends a copy of a descriptor with `sendmsg(SCM_RIGHTS)`.
     RequestWith {
-        /// What.
+        /// The request.
         what: Request,
-        /// What goes with it.
+        /// The descriptor to send.
         fd: Handle,
     },
 
     // Limits.
-    /// `setrlimit`.
+    /// Sets a resource limit with `setrlimit`.
     Setrlimit {
-        /// Of what.
+        /// The resource to limit.
         resource: Resource,
-        /// How much; `None` is unlimited.
+        /// The soft and hard limits; `None` is unlimited.
         limit: Rlimit,
     },
-    /// `setpriority`: the nice value.
+    /// Sets the nice value with `setpriority`.
     Setpriority {
         /// -20 to 19.
         nice: i32,
     },
-    /// `sched_setattr`.
+    /// Sets the scheduling policy with `sched_setattr`.
     SchedSetattr {
         /// The policy with its parameters.
         attr: SchedAttr,
     },
-    /// `sched_setaffinity`.
+    /// Sets the CPUs that the process may use, with `sched_setaffinity`.
     SchedSetaffinity {
         /// Bit `n % 64` of word `n / 64` stands for CPU `n`.
         mask: &'a [u64],
     },
-    /// `ioprio_set`.
+    /// Sets the I/O priority with `ioprio_set`.
     IoprioSet {
-        /// 1 real-time, 2 best-effort, 3 idle.
+        /// 1 is real-time, 2 is best-effort, 3 is idle.
         class: u8,
-        /// 0, the highest, to 7.
+        /// 0 (highest) to 7.
         level: u8,
     },
 
-    /// `set_mempolicy`.
+    /// Sets the NUMA memory policy with `set_mempolicy`.
     SetMempolicy {
         /// `MPOL_*` with its flags.
         mode: u32,
         /// Bit `n % 64` of word `n / 64` stands for node `n`.
         nodes: &'a [u64],
     },
-    /// `personality`.
+    /// Selects the system that the program sees, with `personality`.
     Personality {
         /// `PER_*`.
         persona: u32,
     },
 
     // Identity.
-    /// `setgroups`.
+    /// Sets the supplementary groups with `setgroups`.
     Setgroups {
         /// All supplementary groups.
         groups: &'a [Gid],
     },
-    /// `setresgid`: real, effective and saved.
+    /// Sets the real, effective and saved group with `setresgid`.
     Setresgid {
         /// The group.
         gid: Gid,
     },
-    /// `setresuid`: real, effective and saved.
+    /// Sets the real, effective and saved user with `setresuid`.
     Setresuid {
         /// The user.
         uid: Uid,
     },
-    /// `prctl(PR_SET_NO_NEW_PRIVS)`.
+    /// Prevents later execs from granting privileges, with `prctl(PR_SET_NO_NEW_PRIVS)`.
     NoNewPrivs,
-    /// `madvise(MADV_DONTNEED)`: gives up all memory but what the rest of the list needs, so that nobody who may look
-    /// into the process finds what the parent has in its memory. Only for a process with memory of its own.
+    /// Gives up all memory that the rest of the list does not need, with `madvise(MADV_DONTNEED)`. A process that may
+    /// inspect the child then cannot read the parent's data there. Only for a process with its own memory.
     ForgetMemory,
-    /// `prctl(PR_SET_DUMPABLE)`: until exec nobody without privileges over it looks into the process,
-    /// nor into those that share its memory.
+    /// Makes the process undumpable with `prctl(PR_SET_DUMPABLE)`. Until exec, only a process with privileges over it
+    /// can inspect it or the processes that share its memory.
     Undumpable,
 
-    /// `prctl(PR_CAPBSET_DROP)` for every capability that is not in `keep`.
+    /// Drops every capability that is not in `keep`, with `prctl(PR_CAPBSET_DROP)`.
     DropBounding {
-        /// A bit for each capability.
+        /// A bit for each capability to keep.
         keep: u64,
     },
-    /// `prctl(PR_SET_KEEPCAPS)`.
+    /// Sets whether capabilities survive a change of user, with `prctl(PR_SET_KEEPCAPS)`.
     KeepCaps {
-        /// Whether giving up uid 0 leaves permitted capabilities.
+        /// Whether permitted capabilities survive giving up uid 0.
         keep: KeepCaps,
     },
-    /// `capset`.
+    /// Sets the capabilities with `capset`.
     Capset {
-        /// The three sets.
+        /// The effective, permitted and inheritable sets.
         capabilities: Capabilities,
     },
-    /// `prctl(PR_CAP_AMBIENT_RAISE)` for each of these.
+    /// Raises each of these capabilities with `prctl(PR_CAP_AMBIENT_RAISE)`.
     RaiseAmbient {
         /// A bit for each capability.
         capabilities: u64,
     },
-    /// `landlock_create_ruleset`: a ruleset that handles these rights and allows nothing yet.
+    /// Creates a ruleset with `landlock_create_ruleset` that handles these rights and allows none of them.
     LandlockRuleset {
-        /// `LANDLOCK_ACCESS_FS_*`.
+        /// The `LANDLOCK_ACCESS_FS_*` rights to handle.
         handled: u64,
-        /// `LANDLOCK_SCOPE_*`.
+        /// The `LANDLOCK_SCOPE_*` flags.
         scoped: u64,
-        /// Where the ruleset is left.
+        /// Receives the ruleset.
         out: Reg,
     },
-    /// `landlock_add_rule`: allows a file, or a directory and everything below it, to be used. For a file the rights
-    /// that only directories have are left out.
+    /// Allows access to a file, or to a directory and everything below it, with `landlock_add_rule`. For a file it
+    /// leaves out the rights that apply only to directories.
     LandlockAllow {
         /// The ruleset.
         ruleset: Handle,
         /// The file or directory.
         beneath: Handle,
-        /// `LANDLOCK_ACCESS_FS_*`, all of which the ruleset handles.
+        /// The `LANDLOCK_ACCESS_FS_*` rights; the ruleset must handle all of them.
         rights: u64,
         /// An error that counts as success.
         tolerate: Option<Errno>,
     },
-    /// `landlock_restrict_self`: the process and its descendants keep to the ruleset.
+    /// Applies the ruleset to the process and its descendants with `landlock_restrict_self`.
     LandlockRestrict {
         /// The ruleset.
         ruleset: Handle,
     },
-    /// `seccomp(SECCOMP_SET_MODE_FILTER)`.
+    /// Installs a filter with `seccomp(SECCOMP_SET_MODE_FILTER)`.
     Seccomp {
         /// `SECCOMP_FILTER_FLAG_*`.
         flags: u32,
-        /// The program.
+        /// The BPF program.
         program: &'a [Instruction],
     },
 
-    /// `seccomp(SECCOMP_SET_MODE_FILTER)` with `SECCOMP_FILTER_FLAG_NEW_LISTENER`; then the parent is
-    /// told the listener's number and waited for, and it is closed.
+    /// Installs a filter with `SECCOMP_FILTER_FLAG_NEW_LISTENER`, sends the listener's number to the parent, waits for
+    /// the answer, and closes the listener.
     SeccompListener {
         /// `SECCOMP_FILTER_FLAG_*`.
         flags: u32,
-        /// The program.
+        /// The BPF program.
         program: &'a [Instruction],
     },
 
-    // The end.
-    /// `openat2` and `faccessat` of one place after the other, until there is a program.
+    // Exec.
+    /// Checks the candidates in order with `openat2` and `faccessat`, until one is executable.
     CheckExecutable {
-        /// The places.
+        /// The paths to check.
         candidates: &'a [&'a CStr],
     },
-    /// Tells the parent that everything is ready, forgets the parent's death, and waits until
-    /// somebody connects. That connection hears of what fails from here on.
+    /// Tells the parent that the child is ready, clears the parent-death signal, and waits for a connection. The child
+    /// reports later failures over that connection.
     Park {
         /// A listening socket.
         listener: Fd,
     },
-    /// `execve` of one place after the other, until there is a program.
+    /// Tries `execve` on each candidate in order until one succeeds.
     ExecveFirst {
-        /// The places.
+        /// The paths to try.
         candidates: &'a [&'a CStr],
-        /// Its arguments, its name among them.
+        /// Its arguments, `argv[0]` included.
         argv: CArray<'a>,
         /// Its environment.
         envp: CArray<'a>,
     },
-    /// `execve`. There is no "after".
+    /// Executes the program with `execve`, which ends the list.
     Execve {
         /// The program.
         path: &'a CStr,
-        /// Its arguments, its name among them.
+        /// Its arguments, `argv[0]` included.
         argv: CArray<'a>,
         /// Its environment.
         envp: CArray<'a>,
@@ -789,13 +792,13 @@ pub enum Step<'a> {
 }
 
 impl Step<'_> {
-    /// Whether the list goes on in a process with memory of its own.
+    /// Returns whether the list continues in a process with its own memory.
     #[must_use]
     pub const fn leaves_memory(&self) -> bool {
         matches!(self, Step::CloneParent { .. } | Step::CloneAndReap)
     }
 
-    /// What it asks the parent for, or may ask for.
+    /// Returns the request that the step makes, or may make.
     #[must_use]
     pub const fn request(&self) -> Option<Request> {
         match *self {

@@ -1,4 +1,4 @@
-//! A terminal of the container's own devpts.
+//! Opens terminals of the container's own devpts.
 
 use crate::sys::at::openat2_directory_in_root;
 use crate::sys::clone::InChild;
@@ -6,8 +6,8 @@ use crate::sys::terminal::{ioctl_tiocgptpeer, ioctl_tiocsptlck_unlock, is_devpts
 use crate::sys::{Errno, Fd, Result, file};
 use core::ffi::CStr;
 
-/// The two ends of a new terminal of the devpts at `path`. What is there may be an image's, so it is
-/// looked at before anything in it is opened: to open a device is to act on it.
+/// Opens both ends of a new terminal in the devpts at `path`. The file system is checked before any file in it is
+/// opened: the path may lead into an image, and opening a device has effects.
 pub(crate) fn open(child: &InChild, root: Fd, path: &CStr) -> Result<(Fd, Fd)> {
     let devpts = openat2_directory_in_root(root, path)?;
     let master = match is_devpts(devpts) {

@@ -1,9 +1,7 @@
-//! The crate keeps its promise: nothing in it, and nothing it is linked with, can allocate, format
-//! or panic.
+//! Checks that nothing in the crate or linked with it can allocate, format or panic.
 //!
-//! Two builds, both optimised. A program of the loop alone, without any library, must link and run
-//! (see `freestanding/program.rs`). And the crate by itself, as a program that is linked with it
-//! finds it, must not mention what it must not use.
+//! There are two builds, both optimised. A program with the step loop alone must link and run without any library (see
+//! `freestanding/program.rs`). The crate by itself, as programs link it, must not contain a forbidden symbol.
 
 #![expect(clippy::unwrap_used, reason = "what the child must not do, a test may")]
 
@@ -15,10 +13,10 @@ use std::process::Command;
 use std::time::Duration;
 use std::{env, fs};
 
-/// What a symbol must not have in its name.
+/// The names that no symbol may contain.
 const FORBIDDEN: [&str; 4] = ["core::panicking", "core::fmt", "alloc::", "__rust_alloc"];
 
-/// What is built, for the kind of processor and libc that this test was built for.
+/// The target to build for: this test's own processor and libc.
 const TARGET: &str = match (cfg!(target_arch = "x86_64"), cfg!(target_env = "musl")) {
     (true, false) => "x86_64-unknown-linux-gnu",
     (true, true) => "x86_64-unknown-linux-musl",
@@ -26,12 +24,12 @@ const TARGET: &str = match (cfg!(target_arch = "x86_64"), cfg!(target_env = "mus
     (false, true) => "aarch64-unknown-linux-musl",
 };
 
-/// Builds the package of `program.rs` and returns the directory of what was made.
+/// Builds the package of `program.rs` and returns the directory of its output.
 ///
-/// It is a package outside of the workspace, which could not build it: it has no `std` and is linked
-/// in a way of its own. It has the workspace's versions of everything, which are here already.
+/// The package is outside of the workspace, which cannot build it: it has no `std` and special linker arguments. It
+/// uses the workspace's versions of all dependencies, which are already downloaded.
 fn build(lto: &str, arguments: &[&str]) -> PathBuf {
-    // It builds crates.
+    // Compiling the dependencies takes long.
     const LONG: husk_deadline::Long = &[("", Duration::from_secs(600))];
     husk_deadline::watch(LONG);
     let script = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -72,7 +70,7 @@ fn build(lto: &str, arguments: &[&str]) -> PathBuf {
     dir.join("target").join(TARGET).join("release")
 }
 
-/// The symbols of an object file, defined or not, as Rust has them but for the hashes.
+/// Returns the symbols of an object file, defined or not, demangled and without hashes.
 fn symbols(file: &[u8]) -> Vec<String> {
     let file = object::File::parse(file).unwrap();
     file.symbols().map(|symbol| format!("{:#}", demangle(symbol.name().unwrap()))).collect()
@@ -85,11 +83,11 @@ fn forbidden(symbols: &[String]) -> Vec<&String> {
 #[test]
 fn the_loop_links_and_runs_without_any_library() {
     let mut arguments = vec!["--bin", "freestanding", "--"];
-    // No start files, no libraries, and nobody to relocate it.
+    // No start files, no libraries, and no dynamic linker to relocate it.
     arguments.extend(["-Clink-arg=-nostartfiles", "-Clink-arg=-nostdlib", "-Clink-arg=-static"]);
     arguments.push("-Crelocation-model=static");
     if cfg!(target_env = "musl") {
-        // The compiler brings start files of its own for this one.
+        // For musl the compiler would otherwise add its own start files.
         arguments.push("-Clink-self-contained=no");
     }
     let program = build("fat", &arguments).join("freestanding");
@@ -110,7 +108,7 @@ fn the_objects_mention_nothing_that_the_child_must_not_use() {
         let library = fs::read(build("off", &["--package", package]).join(library)).unwrap();
         let archive = ArchiveFile::parse(&*library).unwrap();
         let members = archive.members().map(Result::unwrap);
-        // The other member is the compiler's own description of the crate.
+        // The other member is the compiler's description of the crate.
         let objects = members.filter(|member| member.name().ends_with(b".o"));
         let symbols: Vec<_> = objects.flat_map(|object| symbols(object.data(&*library).unwrap())).collect();
         assert!(symbols.iter().any(|name| name == symbol), "they are there: {symbols:?}");

@@ -1,4 +1,4 @@
-//! Files below a directory that is known by its descriptor.
+//! Operates on files below a directory, which is given as a descriptor.
 
 use crate::{Errno, Fd, Gid, Result, Uid, raw};
 use core::ffi::CStr;
@@ -6,12 +6,13 @@ use rustix::fs::{Access, AtFlags, CWD, OFlags, ResolveFlags};
 
 pub use rustix::fs::{FileType, Mode};
 
-/// How often a lookup is begun again that a rename elsewhere has disturbed: the kernel says EAGAIN
-/// when it cannot prove that `..` stayed below the root (fs/namei.c, `handle_dots`).
+/// How many times a lookup is tried if renames disturb it. The kernel returns EAGAIN when it cannot prove that `..`
+/// stayed below the root (fs/namei.c, `handle_dots`).
 const MOST_LOOKUPS: u32 = 128;
 
-/// `openat2(O_PATH, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)`: finds `path` as if `root` were `/`,
-/// whatever symlinks say. The descriptor stands for what was found, not for its name.
+/// Opens `path` as if `root` were `/`, whatever its symlinks contain, with
+/// `openat2(O_PATH, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)`. The descriptor refers to the file that was found, not
+/// to its name.
 ///
 /// # Errors
 ///
@@ -20,18 +21,18 @@ pub fn openat2_in_root(root: Fd, path: &CStr) -> Result<Fd> {
     openat2(Some(root), path, OFlags::PATH, ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
 }
 
-/// The same for a directory.
+/// Like [`openat2_in_root`], but only for a directory.
 ///
 /// # Errors
 ///
-/// `ENOTDIR` if it is none; for the rest see openat2(2).
+/// `ENOTDIR` if it is not a directory; for the rest see openat2(2).
 pub fn openat2_directory_in_root(root: Fd, path: &CStr) -> Result<Fd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY;
     openat2(Some(root), path, flags, ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
 }
 
-/// `openat2(O_PATH | O_NOFOLLOW, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS)`: `name` itself in `directory`,
-/// also if it is a symlink.
+/// Opens `name` in `directory`, even if it is a symlink, with
+/// `openat2(O_PATH | O_NOFOLLOW, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS)`.
 ///
 /// # Errors
 ///
@@ -41,18 +42,18 @@ pub fn openat2_entry_nofollow(directory: Fd, name: &CStr) -> Result<Fd> {
     openat2(Some(directory), name, flags, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
 }
 
-/// `openat2(O_PATH | O_DIRECTORY, RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS)`: a directory below `root` by its
-/// true name.
+/// Opens a directory below `root` by a path without symlinks, with
+/// `openat2(O_PATH | O_DIRECTORY, RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS)`.
 ///
 /// # Errors
 ///
-/// `ELOOP` if there is a symlink in the way; for the rest see openat2(2).
+/// `ELOOP` if the path contains a symlink; for the rest see openat2(2).
 pub fn openat2_no_symlinks(root: Fd, path: &CStr) -> Result<Fd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY;
     openat2(Some(root), path, flags, ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS)
 }
 
-/// Whether what `fd` is is a directory.
+/// Returns whether `fd` is a directory.
 ///
 /// # Errors
 ///
@@ -61,7 +62,7 @@ pub fn is_directory(fd: Fd) -> Result<bool> {
     Ok(kind(fd)? == FileType::Directory)
 }
 
-/// What `fd` is.
+/// Returns the file type of `fd`.
 ///
 /// # Errors
 ///
@@ -70,7 +71,7 @@ pub fn kind(fd: Fd) -> Result<FileType> {
     Ok(FileType::from_raw_mode(rustix::fs::fstat(fd.lend())?.st_mode))
 }
 
-/// Whether what `fd` is is the null device, and no file that an image or a volume put there.
+/// Returns whether `fd` is the null device, and not a file that an image or a volume put there.
 ///
 /// # Errors
 ///
@@ -81,7 +82,7 @@ pub fn is_null_device(fd: Fd) -> Result<bool> {
     Ok(is_character && stat.st_rdev == rustix::fs::makedev(1, 3))
 }
 
-/// Whether `fd` refers to a device, terminals included.
+/// Returns whether `fd` is a device, terminals included.
 ///
 /// # Errors
 ///
@@ -90,7 +91,7 @@ pub fn is_device(fd: Fd) -> Result<bool> {
     Ok(matches!(kind(fd)?, FileType::CharacterDevice | FileType::BlockDevice))
 }
 
-/// Who owns what `fd` is.
+/// Returns the owner of `fd`.
 ///
 /// # Errors
 ///
@@ -99,7 +100,7 @@ pub fn owner(fd: Fd) -> Result<Uid> {
     rustix::fs::fstat(fd.lend()).map(|stat| Uid::from_raw(stat.st_uid))
 }
 
-/// `openat2(O_PATH)` of `/proc`, if that is the root of a procfs.
+/// Opens `/proc` with `openat2(O_PATH)`, if it is the root of a procfs.
 ///
 /// # Errors
 ///
@@ -120,24 +121,23 @@ pub fn openat2_proc() -> Result<Fd> {
     }
 }
 
-/// `openat2(RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS)`: a file that the kernel has in
-/// `proc`, and nothing that is mounted over it.
+/// Opens a file of the procfs `proc`, but not a file that is mounted over it, with
+/// `openat2(RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS)`.
 ///
 /// # Errors
 ///
-/// `EXDEV` if something is mounted over it; for the rest see openat2(2).
+/// `EXDEV` if there is a mount over it; for the rest see openat2(2).
 pub fn openat2_in_proc(proc: Fd, path: &CStr, flags: OFlags) -> Result<Fd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_MAGICLINKS;
     openat2(Some(proc), path, flags, resolve)
 }
 
-/// `openat2(O_PATH, RESOLVE_NO_MAGICLINKS)` below the working directory, then `faccessat(X_OK)`:
-/// whether `path` is a file that the caller may execute, and no link into procfs.
+/// Checks that `path`, relative to the working directory, is a file that the caller may execute, and not a magic link
+/// into procfs. It calls `openat2(O_PATH, RESOLVE_NO_MAGICLINKS)`, then `faccessat(X_OK)`.
 ///
 /// # Errors
 ///
-/// `EISDIR` if it is a directory, `EACCES` if it is something else or may not be executed, `ELOOP` for a
-/// magic link.
+/// `EISDIR` for a directory, `EACCES` for other file types or without permission to execute, `ELOOP` for a magic link.
 pub fn check_executable(path: &CStr) -> Result {
     let resolve = ResolveFlags::NO_MAGICLINKS;
     let file = openat2(None, path, OFlags::PATH, resolve)?;
@@ -167,46 +167,46 @@ pub(crate) fn openat2(
     Err(Errno::AGAIN)
 }
 
-/// `mkdirat`.
+/// Creates a directory, with `mkdirat`.
 ///
 /// # Errors
 ///
-/// `EEXIST` if there is anything of that name, a symlink included.
+/// `EEXIST` if the name exists, even as a symlink.
 pub fn mkdirat(directory: Fd, name: &CStr, mode: Mode) -> Result {
     rustix::fs::mkdirat(directory.lend(), name, mode)
 }
 
-/// `mknodat` of an empty regular file, which unlike `open` follows no symlink.
+/// Creates an empty regular file with `mknodat`, which unlike `open` follows no symlink.
 ///
 /// # Errors
 ///
-/// `EEXIST` if there is anything of that name, a symlink included.
+/// `EEXIST` if the name exists, even as a symlink.
 pub fn mknodat_file(directory: Fd, name: &CStr, mode: Mode) -> Result {
     rustix::fs::mknodat(directory.lend(), name, FileType::RegularFile, mode, 0)
 }
 
-/// What a node stands for.
+/// The type of a node, with its device numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Node {
-    /// A character device with its numbers.
+    /// A character device with its major and minor number.
     Character(u32, u32),
-    /// A block device with its numbers.
+    /// A block device with its major and minor number.
     Block(u32, u32),
     /// A named pipe.
     Fifo,
 }
 
-/// `mknodat` of a device or a pipe.
+/// Creates a device node or a pipe, with `mknodat`.
 ///
 /// # Errors
 ///
-/// `EPERM` without CAP_MKNOD in the first user namespace; `EEXIST` as `mkdirat`.
+/// `EPERM` without CAP_MKNOD in the initial user namespace; `EEXIST` as for [`mkdirat`].
 pub fn mknodat(directory: Fd, name: &CStr, node: Node, mode: Mode) -> Result {
     let (kind, device) = numbers(node);
     rustix::fs::mknodat(directory.lend(), name, kind, mode, device)
 }
 
-/// Whether `name` itself is this very node.
+/// Returns whether `name` is exactly this node, without following symlinks.
 ///
 /// # Errors
 ///
@@ -216,7 +216,7 @@ pub fn is_node(directory: Fd, name: &CStr, node: Node) -> Result<bool> {
     Ok((kind, device) == numbers(node))
 }
 
-/// Whether what `fd` is is this very node.
+/// Returns whether `fd` is exactly this node.
 ///
 /// # Errors
 ///
@@ -234,7 +234,7 @@ fn numbers(node: Node) -> (FileType, u64) {
     }
 }
 
-/// `unlinkat` of what is no directory.
+/// Removes a file that is not a directory, with `unlinkat`.
 ///
 /// # Errors
 ///
@@ -243,16 +243,16 @@ pub fn unlinkat(directory: Fd, name: &CStr) -> Result {
     rustix::fs::unlinkat(directory.lend(), name, AtFlags::empty())
 }
 
-/// `symlinkat`.
+/// Creates a symlink, with `symlinkat`.
 ///
 /// # Errors
 ///
-/// `EEXIST` as `mkdirat`.
+/// `EEXIST` as for [`mkdirat`].
 pub fn symlinkat(target: &CStr, directory: Fd, name: &CStr) -> Result {
     rustix::fs::symlinkat(target, directory.lend(), name)
 }
 
-/// `fchownat(AT_SYMLINK_NOFOLLOW)`.
+/// Changes owner and group of `name`, even if it is a symlink, with `fchownat(AT_SYMLINK_NOFOLLOW)`.
 ///
 /// # Errors
 ///
@@ -261,25 +261,25 @@ pub fn fchownat(directory: Fd, name: &CStr, uid: Uid, gid: Gid) -> Result {
     rustix::fs::chownat(directory.lend(), name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// `openat2(O_PATH | O_DIRECTORY | O_NOFOLLOW)`, otherwise as [`openat2_in_root`]: the directory of that
-/// very name, and none that it links to.
+/// Like [`openat2_in_root`], but opens only a directory with exactly this name, and not one to which it links, with
+/// `openat2(O_PATH | O_DIRECTORY | O_NOFOLLOW)`.
 ///
 /// # Errors
 ///
-/// `ENOTDIR` if it is something else, a symlink among them; for the rest see openat2(2).
+/// `ENOTDIR` if it is not a directory, for example a symlink; for the rest see openat2(2).
 pub fn openat2_ordinary_directory_in_root(root: Fd, path: &CStr) -> Result<Fd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
     openat2(Some(root), path, flags, ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
 }
 
-/// Whether `fd` is on a procfs, and if so whether it is its root.
+/// Returns whether `fd` is on a procfs, and if so whether it is the root.
 ///
 /// # Errors
 ///
 /// See fstatfs(2).
 pub fn procfs(fd: Fd) -> Result<Procfs> {
     const PROC_SUPER_MAGIC: i64 = 0x9fa0;
-    /// The number of the root's inode (linux/proc_ns.h), which is nothing else's.
+    /// The inode number of the root (linux/proc_ns.h), which no other file has.
     const PROC_ROOT_INO: u64 = 1;
     if rustix::fs::fstatfs(fd.lend())?.f_type != PROC_SUPER_MAGIC {
         return Ok(Procfs::No);
@@ -288,18 +288,18 @@ pub fn procfs(fd: Fd) -> Result<Procfs> {
     Ok(if is_root { Procfs::Root } else { Procfs::Below })
 }
 
-/// Where a file is as regards procfs.
+/// The relation of a file to procfs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Procfs {
-    /// On another file system.
+    /// It is on another file system.
     No,
-    /// It is the root of one.
+    /// It is the root of a procfs.
     Root,
-    /// It is something else of one.
+    /// It is another file on a procfs.
     Below,
 }
 
-/// The permissions of what `fd` is.
+/// Returns the permissions of `fd`.
 ///
 /// # Errors
 ///
@@ -308,7 +308,7 @@ pub fn permissions(fd: Fd) -> Result<Mode> {
     Ok(Mode::from_raw_mode(rustix::fs::fstat(fd.lend())?.st_mode))
 }
 
-/// `openat(O_NOFOLLOW | O_CLOEXEC)` of `name` itself in `directory`.
+/// Opens `name` in `directory`, with `openat(O_NOFOLLOW | O_CLOEXEC)`.
 ///
 /// # Errors
 ///
@@ -317,10 +317,10 @@ pub fn openat_nofollow(directory: Fd, name: &CStr, flags: OFlags, mode: Mode) ->
     raw::openat(Some(directory), name, (flags | OFlags::NOFOLLOW | OFlags::CLOEXEC).bits(), mode.bits())
 }
 
-/// What there is to know of a file to make another like it.
+/// The attributes of a file that its copy needs.
 #[derive(Clone, Copy)]
 pub struct Likeness {
-    /// What it is.
+    /// Its file type.
     pub kind: FileType,
     /// Its permissions.
     pub mode: Mode,
@@ -328,20 +328,20 @@ pub struct Likeness {
     pub uid: Uid,
     /// Its group.
     pub gid: Gid,
-    /// Whether it takes less room than its length: it has holes, or its file system keeps it in less.
+    /// Whether it uses less space than its length: it has holes, or its file system stores it in less.
     pub is_sparse: bool,
-    /// What it stands for, if it is a node.
+    /// Its device numbers, if it is a node.
     device: u64,
 }
 
-/// `fstatat(AT_SYMLINK_NOFOLLOW)`.
+/// Returns the attributes of `name`, even if it is a symlink, from `fstatat(AT_SYMLINK_NOFOLLOW)`.
 ///
 /// # Errors
 ///
 /// See stat(2).
 pub fn likeness(directory: Fd, name: &CStr) -> Result<Likeness> {
     let stat = rustix::fs::statat(directory.lend(), name, AtFlags::SYMLINK_NOFOLLOW)?;
-    /// What `st_blocks` counts, whatever the file system (stat(2)).
+    /// The unit of `st_blocks` on every file system (stat(2)).
     const BLOCK: u64 = 512;
     let length = u64::try_from(stat.st_size).unwrap_or_default();
     let room = u64::try_from(stat.st_blocks).unwrap_or_default().saturating_mul(BLOCK);
@@ -355,16 +355,17 @@ pub fn likeness(directory: Fd, name: &CStr) -> Result<Likeness> {
     })
 }
 
-/// `mknodat` of what is no regular file, directory or symlink.
+/// Creates a node like `like`, which is not a regular file, directory or symlink, with `mknodat`.
 ///
 /// # Errors
 ///
-/// As `mknodat`.
+/// As for [`mknodat`].
 pub fn mknodat_like(directory: Fd, name: &CStr, like: &Likeness) -> Result {
     rustix::fs::mknodat(directory.lend(), name, like.kind, like.mode, like.device)
 }
 
-/// `fchmodat`. The last component is followed if it is a symlink: for what was just made.
+/// Sets the permissions of `name` with `fchmodat`. The call follows a symlink, so it is for files that the caller has
+/// just created.
 ///
 /// # Errors
 ///
@@ -373,19 +374,19 @@ pub fn fchmodat(directory: Fd, name: &CStr, mode: Mode) -> Result {
     rustix::fs::chmodat(directory.lend(), name, mode, AtFlags::empty())
 }
 
-/// `readlinkat`, with the NUL that the kernel leaves out.
+/// Reads a symlink with `readlinkat`, and adds the NUL that the kernel leaves out.
 ///
 /// # Errors
 ///
-/// `ENAMETOOLONG` if `buffer` has no room for it; for the rest see readlink(2).
+/// `ENAMETOOLONG` if the target does not fit into `buffer`; for the rest see readlink(2).
 pub fn readlinkat<'a>(directory: Fd, name: &CStr, buffer: &'a mut [u8]) -> Result<&'a CStr> {
     let length = raw::readlinkat(directory, name, buffer)?;
-    // A target that fills the buffer may be longer than it.
+    // A target that fills the buffer may have been truncated.
     *buffer.get_mut(length).ok_or(Errno::NAMETOOLONG)? = 0;
     CStr::from_bytes_until_nul(buffer).map_err(|_| Errno::NAMETOOLONG)
 }
 
-/// `getdents64`: entries of a directory, as many as `buffer` has room for; none at the end.
+/// Reads as many entries of a directory as fit into `buffer`, with `getdents64`; none at the end.
 ///
 /// # Errors
 ///
@@ -395,13 +396,13 @@ pub fn getdents(directory: Fd, buffer: &mut [u8]) -> Result<Entries<'_>> {
     Ok(Entries { rest: buffer.get(..length).unwrap_or_default() })
 }
 
-/// See [`getdents`].
+/// The entries that [`getdents`] has read.
 pub struct Entries<'a> {
     rest: &'a [u8],
 }
 
 impl Entries<'_> {
-    /// Whether there is none.
+    /// Returns whether there are no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
@@ -409,11 +410,11 @@ impl Entries<'_> {
 }
 
 impl<'a> Iterator for Entries<'a> {
-    /// A name, and where in the directory the next one is.
+    /// A name, and the position of the next entry in the directory.
     type Item = (&'a CStr, u64);
 
     fn next(&mut self) -> Option<Self::Item> {
-        // `struct linux_dirent64`: inode, offset of the next, length of this, kind, name.
+        // `struct linux_dirent64`: inode, position of the next entry, length of this one, type, name.
         let offset = u64::from_ne_bytes(*self.rest.get(8..)?.first_chunk()?);
         let length = u16::from_ne_bytes(*self.rest.get(16..)?.first_chunk()?);
         let (entry, rest) = self.rest.split_at_checked(length.into())?;

@@ -1,13 +1,13 @@
-//! `bpf`: the few commands that a device filter of a cgroup needs. For the parent; no child calls it.
+//! Loads and attaches device filters of cgroups, with `bpf`. For the parent; no child calls it.
 //!
 //! # Safety
 //!
-//! Every command is handed an `Attr`, which is longer than any kernel's `union bpf_attr` and zero but
-//! for what is put there: a kernel reads and writes as many bytes as it is told there are, or as many
-//! as it knows, whichever is less, except that `BPF_PROG_QUERY` of Linux 6.17 to 7.1 writes at a fixed
-//! place without looking at the length. Addresses that are put there are those of what the function
-//! has borrowed, for as long as the call lasts, with the length that it has. Descriptors that a
-//! command returns are new and nobody else's.
+//! Every command receives an `Attr`, which is longer than any kernel's `union bpf_attr` and zero except for the fields
+//! that are set. A kernel reads and writes as many bytes as it is told or as it knows, whichever is less. Only
+//! `BPF_PROG_QUERY` of Linux 6.17 to 7.1 ignores the length and writes at a fixed offset.
+//!
+//! The addresses in an `Attr` are those of data that the function borrows during the call, with its length. A
+//! descriptor that a command returns is new and has no other owner.
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "bpf takes a union of addresses and numbers")]
 
@@ -22,13 +22,13 @@ use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Instruction {
-    /// What it does.
+    /// The operation.
     pub code: u8,
-    /// The register written to in the lower half, the one read from in the upper.
+    /// The destination register in the lower half, the source register in the upper half.
     pub registers: u8,
-    /// How far it jumps, or where in memory it reads.
+    /// The distance of a jump, or the offset of a memory access.
     pub offset: i16,
-    /// Its number.
+    /// The constant operand.
     pub immediate: i32,
 }
 
@@ -44,15 +44,15 @@ enum Command {
 
 /// `BPF_PROG_TYPE_CGROUP_DEVICE`.
 const CGROUP_DEVICE_PROGRAM: u32 = 15;
-/// `BPF_CGROUP_DEVICE`, where such a program is attached.
+/// `BPF_CGROUP_DEVICE`, the attach type of such a program.
 const CGROUP_DEVICE: u32 = 6;
-/// `BPF_F_ALLOW_MULTI`: beside others, and all of them must allow.
+/// `BPF_F_ALLOW_MULTI`: attaches a program beside others, all of which must allow.
 const ALLOW_MULTI: u32 = 1 << 1;
-/// `BPF_F_REPLACE`: in place of one of them.
+/// `BPF_F_REPLACE`: replaces one of them.
 const REPLACE: u32 = 1 << 2;
 
-/// `union bpf_attr`, with room for what newer kernels append. (184 bytes in Linux 6.18. Kernels take
-/// a longer one if what they do not know is zero.)
+/// `union bpf_attr`, with room for the fields of newer kernels (184 bytes in Linux 6.18). Kernels accept a longer one
+/// if the fields they do not know are zero.
 #[repr(C, align(8))]
 struct Attr([u8; 256]);
 
@@ -80,7 +80,7 @@ impl Attr {
 
 fn bpf(command: Command, attr: &mut Attr) -> Result<usize> {
     let words = [command as usize, (&raw mut *attr).addr(), size_of::<Attr>(), 0, 0, 0];
-    // SAFETY: the kernel reads and writes an `Attr`; what addresses are in it, each caller below says.
+    // SAFETY: the kernel reads and writes an `Attr`; each caller below justifies the addresses in it.
     check(unsafe { call(__NR_bpf, words) })
 }
 
@@ -94,40 +94,40 @@ fn length<T>(slice: &[T]) -> Result<u32> {
 
 fn owned(returned: usize) -> Result<OwnedFd> {
     let number = i32::try_from(returned).map_err(|_| Errno::BADF)?;
-    // SAFETY: the kernel has just made this descriptor for us. It is not -1, being no error.
+    // SAFETY: the kernel has just created this descriptor for the caller. It is not -1, because it is not an error.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// `BPF_PROG_LOAD`: a program that decides about devices. What the verifier has to say goes to `log`,
-/// unless that is empty.
+/// Loads a program that decides about devices, with `BPF_PROG_LOAD`. The verifier's messages go to `log`, unless that
+/// is empty.
 ///
 /// # Errors
 ///
-/// `EPERM` without the privilege, `EINVAL` or `EACCES` if the verifier refuses it.
+/// `EPERM` without the privilege, `EINVAL` or `EACCES` if the verifier refuses the program.
 pub fn prog_load_cgroup_device(program: &[Instruction], license: &CStr, log: &mut [u8]) -> Result<OwnedFd> {
     let mut attr = Attr::new();
     attr.word(0, CGROUP_DEVICE_PROGRAM);
     attr.word(4, length(program)?);
-    // Read by the kernel: as many instructions as said above.
+    // The kernel reads as many instructions as stated above.
     attr.address(8, program.as_ptr().addr());
-    // Read by the kernel up to its NUL.
+    // The kernel reads up to the NUL.
     attr.address(16, license.as_ptr().addr());
     if !log.is_empty() {
         attr.word(24, 1);
         attr.word(28, length(log)?);
-        // Written by the kernel: no more bytes than said above.
+        // The kernel writes no more bytes than stated above.
         attr.address(32, log.as_mut_ptr().addr());
     }
     owned(bpf(Command::Load, &mut attr)?)
 }
 
-/// `BPF_PROG_ATTACH` with `BPF_F_ALLOW_MULTI`: `program` decides about the devices of the cgroup and
-/// of those below it, with all others that are attached there; in place of `old`, if that is given.
+/// Attaches `program` to a cgroup, with `BPF_PROG_ATTACH` and `BPF_F_ALLOW_MULTI`, and replaces `old` if given. The
+/// program decides about devices in that cgroup and those below it, together with all other programs attached there.
 ///
 /// # Errors
 ///
-/// `EPERM` if a cgroup above has one that allows no others, `ENOENT` if `old` is not attached, `E2BIG`
-/// beyond 64.
+/// `EPERM` if an ancestor cgroup has a program that allows no others, `ENOENT` if `old` is not attached, `E2BIG` for
+/// more than 64 programs.
 pub fn prog_attach_cgroup_device(cgroup: &impl AsFd, program: &impl AsFd, old: Option<&OwnedFd>) -> Result {
     let mut attr = Attr::new();
     attr.word(0, number(cgroup));
@@ -141,11 +141,11 @@ pub fn prog_attach_cgroup_device(cgroup: &impl AsFd, program: &impl AsFd, old: O
     bpf(Command::Attach, &mut attr).map(drop)
 }
 
-/// `BPF_PROG_DETACH`.
+/// Detaches a program from a cgroup, with `BPF_PROG_DETACH`.
 ///
 /// # Errors
 ///
-/// `ENOENT` if it is not attached there.
+/// `ENOENT` if the program is not attached there.
 pub fn prog_detach_cgroup_device(cgroup: &impl AsFd, program: &impl AsFd) -> Result {
     let mut attr = Attr::new();
     attr.word(0, number(cgroup));
@@ -154,28 +154,28 @@ pub fn prog_detach_cgroup_device(cgroup: &impl AsFd, program: &impl AsFd) -> Res
     bpf(Command::Detach, &mut attr).map(drop)
 }
 
-/// `BPF_PROG_QUERY`: the ids of the programs that are attached to this very cgroup, as many as there
-/// is room for. Returns how many those are.
+/// Writes the ids of the programs that are attached to exactly this cgroup into `ids`, with `BPF_PROG_QUERY`. Returns
+/// their number.
 ///
 /// # Errors
 ///
-/// `ENOSPC` if there are more than `ids` has room for.
+/// `ENOSPC` if they do not fit into `ids`.
 pub fn prog_query_cgroup_device(cgroup: &impl AsFd, ids: &mut [u32]) -> Result<usize> {
     let mut attr = Attr::new();
     attr.word(0, number(cgroup));
     attr.word(4, CGROUP_DEVICE);
-    // Written by the kernel: no more numbers than said in the next line.
+    // The kernel writes no more numbers than the next line states.
     attr.address(16, ids.as_mut_ptr().addr());
     attr.word(24, length(ids)?);
     bpf(Command::Query, &mut attr)?;
     Ok(usize::try_from(attr.read(24)).unwrap_or(usize::MAX).min(ids.len()))
 }
 
-/// `BPF_PROG_GET_FD_BY_ID`.
+/// Opens a program by its id, with `BPF_PROG_GET_FD_BY_ID`.
 ///
 /// # Errors
 ///
-/// `ENOENT` if there is none any more, `EPERM` or `EACCES` if it is not for us to see.
+/// `ENOENT` if the program no longer exists, `EPERM` or `EACCES` if the caller may not see it.
 pub fn prog_get_fd_by_id(id: u32) -> Result<OwnedFd> {
     let mut attr = Attr::new();
     attr.word(0, id);

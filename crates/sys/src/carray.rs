@@ -1,4 +1,4 @@
-//! Argument vectors as `execve` wants them.
+//! Builds argument vectors for `execve`.
 
 use core::ffi::CStr;
 use core::num::NonZeroUsize;
@@ -10,22 +10,22 @@ use core::ptr::NonNull;
 pub struct CPtr<'a>(Option<&'a u8>);
 
 impl CPtr<'_> {
-    /// What ends an array.
+    /// The null pointer that ends an array.
     pub const NULL: Self = Self(None);
 }
 
 impl<'a> From<&'a CStr> for CPtr<'a> {
     fn from(string: &'a CStr) -> Self {
         let bytes = string.to_bytes_with_nul();
-        // Whoever reads the string has this address and no more.
+        // The kernel receives only this address, so its provenance is exposed.
         bytes.as_ptr().expose_provenance();
-        // There is always a first byte: the NUL if no other.
+        // There is always a first byte, if only the NUL.
         Self(bytes.first())
     }
 }
 
 impl CPtr<'_> {
-    /// The address of the string, unless this is [`CPtr::NULL`]. Its provenance is exposed.
+    /// Returns the address of the string, or `None` for [`CPtr::NULL`]. Its provenance is exposed.
     #[must_use]
     pub fn address(&self) -> Option<NonZeroUsize> {
         self.0.map(|first| NonNull::from(first).addr())
@@ -34,37 +34,37 @@ impl CPtr<'_> {
 
 /// An array of strings that ends with a null pointer: `argv` or `envp`.
 ///
-/// That it does end so is proved when it is made, which is why passing one to the kernel is safe.
+/// The constructor checks that it does, which makes it safe to pass one to the kernel.
 #[derive(Clone, Copy)]
 pub struct CArray<'a>(&'a [CPtr<'a>]);
 
 impl<'a> CArray<'a> {
-    /// Takes `pointers` for an array, unless it does not end with the only [`CPtr::NULL`] in it.
+    /// Wraps `pointers`. Returns `None` unless its only [`CPtr::NULL`] is the last pointer.
     #[must_use]
     pub fn new(pointers: &'a [CPtr<'a>]) -> Option<Self> {
         let first_null = pointers.iter().position(|pointer| pointer.0.is_none())?;
         (first_null.checked_add(1)? == pointers.len()).then_some(Self(pointers))
     }
 
-    /// How many strings there are.
+    /// Returns the number of strings.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len().saturating_sub(1)
     }
 
-    /// Whether there are none.
+    /// Returns whether the array has no strings.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All of it, the null pointer included.
+    /// Returns all pointers, including the null pointer.
     #[must_use]
     pub const fn pointers(&self) -> &'a [CPtr<'a>] {
         self.0
     }
 
-    /// The address of the first pointer.
+    /// Returns the address of the first pointer.
     pub(crate) fn address(&self) -> usize {
         self.0.as_ptr().addr()
     }

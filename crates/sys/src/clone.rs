@@ -1,14 +1,14 @@
-//! Starting a child: on a stack of its own in the memory of its parent, or in a copy of that memory.
+//! Starts a child: on its own stack in the memory of its parent, or in a copy of that memory.
 //!
 //! # Safety
 //!
-//! [`clone3`] and [`clone`] start a second process in memory that the first one uses. What that
-//! asks of a caller stands at each; what it asks of the code the child runs is the contract of
-//! `husk-script`.
+//! [`clone3`] and [`clone`] start a second process in memory that the first one uses. Each says what it requires of
+//! its caller. The code in the child must follow the contract of `husk-script`.
 //!
-//! The others continue the calling process twice, or on its own stack. In a program with other threads that
-//! leaves locks held for ever, and destructors run twice. So they are for a child that has begun by one of the two,
-//! and take an [`InChild`] to prove it. Its constructor, [`InChild::new`], is where that is promised.
+//! The other functions continue the calling process twice, or on its own stack. In a program with other threads that
+//! leaves locks held for ever, and destructors run twice. These functions are therefore for a child that one of the
+//! two has started, and take an [`InChild`] as proof. The caller of its constructor, [`InChild::new`], promises that
+//! the process is such a child.
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "processes that share memory")]
 
@@ -25,8 +25,8 @@ use linux_raw_sys::general::{
 
 pub use linux_raw_sys::general::clone_args as CloneArgs;
 
-/// `CLONE_*` flags, as `clone3` takes them. The constants are linux-raw-sys's, because those of the
-/// libc crate for signal handlers and cgroups overflow to zero on glibc targets.
+/// The `CLONE_*` flags of `clone3`. The constants come from linux-raw-sys: those of the libc crate for signal handlers
+/// and cgroups overflow to zero on glibc targets.
 pub mod flags {
     use linux_raw_sys::general as raw;
 
@@ -34,21 +34,21 @@ pub mod flags {
     pub const VM: u64 = raw::CLONE_VM as u64;
     /// The calling thread is suspended until the child no longer uses that memory.
     pub const VFORK: u64 = raw::CLONE_VFORK as u64;
-    /// The parent is handed a pidfd.
+    /// The parent receives a pidfd.
     pub const PIDFD: u64 = raw::CLONE_PIDFD as u64;
-    /// A word is cleared and its futex woken when the child no longer uses the memory.
+    /// The kernel clears a word and wakes its futex when the child no longer uses the memory.
     pub const CHILD_CLEARTID: u64 = raw::CLONE_CHILD_CLEARTID as u64;
-    /// The child's signal handlers are reset to their defaults; what is ignored stays ignored.
+    /// The child's signal handlers are reset to their defaults; ignored signals stay ignored.
     pub const CLEAR_SIGHAND: u64 = raw::CLONE_CLEAR_SIGHAND;
-    /// The child is born in the cgroup of `CloneArgs::cgroup`.
+    /// The child starts in the cgroup of `CloneArgs::cgroup`.
     pub const INTO_CGROUP: u64 = raw::CLONE_INTO_CGROUP;
 }
 
-/// Proof that the code runs in a child that has not execed, and that performs its list and nothing else.
+/// Proves that the code runs in a child that has not execed and that only performs its list.
 ///
-/// In such a process every descriptor belongs to the list, and no other thread holds a lock or uses what the child
-/// changes. A function that closes a descriptor by its number, or continues the process twice, takes this proof.
-/// It has no size.
+/// In such a process every descriptor belongs to the list, and no other thread holds a lock or uses data that the
+/// child changes. Functions that close a descriptor by its number, or continue the process twice, take this proof. It
+/// has no size.
 ///
 /// ```no_run
 /// use husk_sys::clone::{InChild, fork_on};
@@ -89,61 +89,60 @@ pub mod flags {
 pub struct InChild(PhantomData<*mut ()>);
 
 impl InChild {
-    /// The proof, for the entry of a child.
+    /// Creates the proof, at the entry of a child.
     ///
     /// # Safety
     ///
-    /// - The calling process has one thread, and has neither execed since its clone nor will it run anything but
-    ///   what is handed the proof.
-    /// - Its table of descriptors is its own, and no value that closes one of them on drop is dropped in it.
-    /// - The proof does not outlive the process: it is not put where a process that shares the memory finds it.
+    /// - The calling process has one thread, and has not execed since its clone. It runs only code that receives the
+    ///   proof.
+    /// - It has its own descriptor table, and drops no value that closes one of these descriptors.
+    /// - The proof does not outlive the process: it is not stored where a process that shares the memory can find it.
     #[must_use]
     pub const unsafe fn new() -> Self {
         Self(PhantomData)
     }
 }
 
-/// The signal that tells a parent of its child's end.
+/// The signal that tells a parent that its child has ended.
 const SIGCHLD: u64 = linux_raw_sys::general::SIGCHLD as u64;
 
-/// `clone3`: starts a child that runs `entry(argument)` on the stack that `args` names, and returns
-/// its pid. `SIGCHLD` is filled in as its exit signal.
+/// Starts a child that runs `entry(argument)` on the stack in `args`, with `clone3`, and returns its pid. The exit
+/// signal is always `SIGCHLD`.
 ///
 /// # Errors
 ///
-/// `ENOSYS` where the kernel, or a seccomp filter around us, does not know the call; for the rest
-/// see clone3(2).
+/// `ENOSYS` if the kernel, or a seccomp filter on the caller, does not know the call; for the rest see clone3(2).
 ///
 /// # Safety
 ///
-/// - `args` names a stack, and nobody else uses it until the child has execed or exited.
-/// - What `args` and `argument` point to is valid until then, and of what the child reads nobody
-///   writes anything but atomics.
-/// - With `CLONE_VM`, `entry` keeps to what is possible in another process's memory: it uses no
-///   thread-local storage, takes no lock, allocates nothing and never unwinds.
-/// - No signal handler of this program runs in the child: every signal is blocked, or
-///   `CLONE_CLEAR_SIGHAND` is among the flags.
+/// - `args` names a stack that no other code uses until the child has execed or exited.
+/// - Everything that `args` and `argument` point to stays valid until then. No other code writes data that the child
+///   reads, except atomics.
+/// - With `CLONE_VM`, `entry` does only what is possible in another process's memory. It uses no thread-local storage,
+///   takes no lock, allocates nothing and never unwinds.
+/// - No signal handler of this program runs in the child: every signal is blocked, or the flags include
+///   `CLONE_CLEAR_SIGHAND`.
 pub unsafe fn clone3(args: &CloneArgs, entry: Entry, argument: *const c_void) -> Result<Pid> {
     let args = CloneArgs { exit_signal: SIGCHLD, ..*args };
     let words = [(&raw const args).addr(), size_of::<CloneArgs>(), 0, 0, 0];
-    // SAFETY: the kernel reads `args`, which outlives the call, and writes the pidfd where it says;
-    // the rest is the caller's promise.
+    // SAFETY: the kernel reads `args`, which outlives the call, and writes the pidfd to the address in it. The caller
+    // promises the rest.
     let returned = unsafe { arch::clone_call(__NR_clone3, words, entry, argument) };
     pid(returned)
 }
 
-/// The same by `clone`, for where `clone3` is refused: without the flags that only `clone3` has,
-/// so the child must reset signal handlers itself.
+/// Like [`clone3`], but with `clone`, for systems that refuse `clone3`. It lacks the flags that only `clone3` has, so
+/// the child must reset signal handlers itself.
 ///
 /// # Errors
 ///
-/// `EINVAL` if `args` asks for what only `clone3` can do; for the rest see clone(2).
+/// `EINVAL` if `args` requires `clone3`; for the rest see clone(2).
 ///
 /// # Safety
 ///
 /// As for [`clone3`], except that every signal must be blocked.
 pub unsafe fn clone(args: &CloneArgs, entry: Entry, argument: *const c_void) -> Result<Pid> {
-    // The lowest byte of the flags is the exit signal, so CLONE_NEWTIME, 0x80, has no room there.
+    // The lowest byte of the flags is the exit signal, so CLONE_NEWTIME, 0x80, does not fit.
     if args.flags > u64::from(u32::MAX) || args.flags & 0xff != 0 || args.set_tid_size != 0 {
         return Err(Errno::INVAL);
     }
@@ -156,7 +155,7 @@ pub unsafe fn clone(args: &CloneArgs, entry: Entry, argument: *const c_void) -> 
     let words = [flags, stack, pidfd, child_tid, 0];
     #[cfg(target_arch = "aarch64")]
     let words = [flags, stack, pidfd, 0, child_tid];
-    // SAFETY: the kernel writes the pidfd where `args` says; the rest is the caller's promise.
+    // SAFETY: the kernel writes the pidfd to the address in `args`. The caller promises the rest.
     let returned = unsafe { arch::clone_call(__NR_clone, words, entry, argument) };
     pid(returned)
 }
@@ -164,15 +163,14 @@ pub unsafe fn clone(args: &CloneArgs, entry: Entry, argument: *const c_void) -> 
 /// A child that [`fork`] has started.
 #[derive(Clone, Copy, Debug)]
 pub struct Forked {
-    /// Its pid, which nobody else gets until it has been waited for.
+    /// Its pid, which no other process gets until it has been reaped.
     pub pid: Pid,
-    /// Its pidfd, which is the caller's to close.
+    /// Its pidfd, which the caller must close.
     pub pidfd: Fd,
 }
 
-/// `clone` without shared memory: starts a process that runs `child` in a copy of this one's memory,
-/// ends with the status that it returns, and is known by the pidfd that is returned here. Not by `clone3`,
-/// which the seccomp profiles of container engines refuse to containers, and so to what runs in one.
+/// Starts a process that runs `child` in a copy of the caller's memory and exits with the status that it returns. It
+/// uses `clone`, because the seccomp profiles of container engines refuse `clone3` to programs in containers.
 ///
 /// # Errors
 ///
@@ -181,11 +179,11 @@ pub fn fork(_: &InChild, child: impl FnOnce() -> u8) -> Result<Forked> {
     let mut pidfd: i32 = -1;
     let flags = u64::from(CLONE_PIDFD) | SIGCHLD;
     let flags = usize::try_from(flags).unwrap_or(usize::MAX);
-    // No stack: the child goes on with its copy of ours. The third word is where the pidfd is put.
+    // Without a stack the child continues on its copy of this one. The third word is the address for the pidfd.
     let words = [flags, 0, (&raw mut pidfd).addr(), 0, 0, 0];
-    // SAFETY: the kernel writes the pidfd where it is told, in this process alone. The call returns
-    // a second time in the child, whose memory is another: it calls `child`, which it owns as the only
-    // one there, and never returns from here.
+    // SAFETY: the kernel writes the pidfd to this address, in this process alone. The call returns a second time in
+    // the child, which has memory of its own. There it calls `child`, which nothing else in that memory uses, and
+    // never returns from here.
     let returned = unsafe { arch::call(__NR_clone, words) };
     if check(returned)? == 0 {
         raw::exit_group(usize::from(child()));
@@ -193,16 +191,15 @@ pub fn fork(_: &InChild, child: impl FnOnce() -> u8) -> Result<Forked> {
     Ok(Forked { pid: pid(returned)?, pidfd: Fd::new(pidfd).ok_or(Errno::BADF)? })
 }
 
-/// `clone(CLONE_PARENT | CLONE_PARENT_SETTID)` without a stack, as fork: the caller goes on twice, in
-/// its own memory and in a copy of it. The new process is a child of the caller's parent, for whom the
-/// kernel writes its pid to `born` before it runs; that word had better lie in a shared mapping. To the
-/// new process this returns `None`. With `namespaces` it is born in new ones, time excepted, which
-/// `clone` has no room for.
+/// Continues the caller twice, in its own memory and in a copy, with `clone(CLONE_PARENT | CLONE_PARENT_SETTID)`
+/// without a stack. Returns `None` in the new process, which is a child of the caller's parent.
+///
+/// The kernel writes the new pid to `born` before the process runs; `born` should lie in a mapping shared with the
+/// parent. The new process is in new `namespaces`, except for time, which `clone` cannot create.
 ///
 /// # Errors
 ///
-/// `EINVAL` for a time namespace, and to the first process of a pid namespace; for the rest see
-/// clone(2).
+/// `EINVAL` for a time namespace, and in the first process of a pid namespace; for the rest see clone(2).
 pub fn clone_parent(_: &InChild, namespaces: Namespaces, born: &AtomicI32) -> Result<Option<Pid>> {
     // The lowest byte of the flags is the exit signal, which CLONE_PARENT takes from the caller.
     if namespaces.bits() & 0xff != 0 {
@@ -214,8 +211,8 @@ pub fn clone_parent(_: &InChild, namespaces: Namespaces, born: &AtomicI32) -> Re
     }
 }
 
-/// `clone` without shared memory and without a stack, as fork: the caller goes on twice, in its own memory
-/// and in a copy of it. To the new process, which is its child, this returns `None`.
+/// Continues the caller twice, in its own memory and in a copy, with `clone` without shared memory or a stack. Returns
+/// `None` in the new process, which is the caller's child.
 ///
 /// # Errors
 ///
@@ -227,39 +224,40 @@ pub fn fork_on(_: &InChild) -> Result<Option<Pid>> {
     }
 }
 
-/// What a process that has called [`vfork`] does when the new process has left its stack.
+/// The continuation of a process that has called [`vfork`], after the new process has left its stack.
 pub trait Waiter: Sync {
-    /// Does it, with the pid of the new process, in the caller's memory and at the top of the caller's stack.
+    /// Continues in the caller's memory and at the top of its stack, with the pid of the new process.
     fn go_on(&self, child: &InChild, pid: Option<Pid>) -> !;
 }
 
-/// `clone(CLONE_VM | CLONE_VFORK | CLONE_CHILD_CLEARTID)` without a stack, as vfork. The caller is suspended while
-/// the new process, its child, runs `child`, which ends with the status that it returns. When the child has execed
-/// or ended the kernel clears `in_use`, and the caller goes on in `waiter`, which is handed the pid.
+/// Runs `child` in a new process, on the caller's stack and in its memory, with
+/// `clone(CLONE_VM | CLONE_VFORK | CLONE_CHILD_CLEARTID)`. The new process is the caller's child, and exits with the
+/// status that `child` returns. Until it has execed or exited, the caller is suspended. Then the kernel clears
+/// `in_use`, and the caller continues in `waiter` with the pid.
 ///
-/// Every signal is blocked, and the new process keeps to what [`clone3`] asks of a child with `CLONE_VM`. Returns only if
-/// there is no new process, and says why.
+/// Every signal must be blocked, and the new process must obey the rules of [`clone3`] for a child with `CLONE_VM`.
+/// Returns only if the new process could not be created, with the reason.
 pub fn vfork<T: Waiter>(_: &InChild, in_use: &AtomicU32, waiter: &T, child: impl FnOnce() -> u8) -> Errno {
-    /// Where the caller goes on.
+    /// Continues the caller.
     extern "C" fn enter<T: Waiter>(waiter: *const c_void, pid: i32) -> ! {
         // SAFETY: `vfork` passes the address of its `waiter`, which is borrowed for as long as both processes live.
         let waiter = unsafe { &*waiter.cast::<T>() };
-        // SAFETY: this is the process that has called `vfork` with a proof of its own, and it never returns to where
-        // that one is.
+        // SAFETY: this process has called `vfork` with a proof of its own, and never returns to the code that holds
+        // that proof.
         let child = unsafe { InChild::new() };
         waiter.go_on(&child, Pid::from_raw(pid))
     }
     let flags = CLONE_VM | CLONE_VFORK | CLONE_CHILD_CLEARTID | linux_raw_sys::general::SIGCHLD;
     let in_use = in_use.as_ptr().addr();
-    // Where the word is stands last but one on x86.
+    // The address of the word is the fourth argument on x86, and the fifth on aarch64.
     #[cfg(target_arch = "x86_64")]
     let words = [flags as usize, 0, 0, in_use, 0];
     #[cfg(target_arch = "aarch64")]
     let words = [flags as usize, 0, 0, 0, in_use];
     let argument = (&raw const *waiter).cast::<c_void>();
-    // SAFETY: the child has this stack for itself, the caller being suspended, and never returns from here, so nothing
-    // above is ever used by the caller again; `waiter` and the word are borrowed for as long as that. The kernel writes
-    // the word alone, which is an atomic.
+    // SAFETY: the caller is suspended, so the child alone uses this stack, and it never returns from here. The caller
+    // never uses anything above again. `waiter` and the word stay borrowed until both processes are done. The kernel
+    // writes only the word, which is an atomic.
     let returned = unsafe { arch::vfork_call(__NR_clone, words, enter::<T>, argument) };
     if let Err(errno) = check(returned) {
         return errno;
@@ -269,9 +267,9 @@ pub fn vfork<T: Waiter>(_: &InChild, in_use: &AtomicU32, waiter: &T, child: impl
 
 fn pid(returned: isize) -> Result<Pid> {
     let number = check(returned)?;
-    // A parent is never told 0, and pids stay below 2^22.
+    // The kernel never returns 0 to a parent, and pids stay below 2^22.
     i32::try_from(number).ok().and_then(Pid::from_raw).ok_or(Errno::CHILD)
 }
 
-// Flags of the first generation must fit what `clone` can pass.
+// `clone` passes the exit signal in the lowest byte of the flags.
 const _: () = assert!((CLONE_VM | CLONE_VFORK | CLONE_PIDFD | CLONE_CHILD_CLEARTID) & 0xff == 0);

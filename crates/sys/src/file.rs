@@ -1,7 +1,7 @@
-//! Descriptors, and files by name.
+//! Operates on descriptors, and on files by name.
 //!
-//! What closes, replaces or marks a descriptor by its number asks for an [`InChild`]. In a process that goes on,
-//! that number may belong to somebody's `OwnedFd`.
+//! Functions that close, replace or mark a descriptor by its number take an [`InChild`]. In a parent, an `OwnedFd` may
+//! own that number.
 
 use crate::clone::InChild;
 use crate::raw::{self, Fcntl, Numeric, fcntl, numbers};
@@ -15,8 +15,7 @@ pub use rustix::fs::{Mode, OFlags};
 /// From linux/close_range.h, which linux-raw-sys does not cover.
 const CLOSE_RANGE_CLOEXEC: usize = 1 << 2;
 
-/// `close_range` with `CLOSE_RANGE_CLOEXEC`: marks every descriptor from `first` to `last` to be
-/// closed by exec.
+/// Marks every descriptor from `first` to `last` close-on-exec, with `close_range(CLOSE_RANGE_CLOEXEC)`.
 ///
 /// # Errors
 ///
@@ -25,7 +24,7 @@ pub fn close_range_on_exec(_: &InChild, first: Fd, last: Fd) -> Result {
     close_range_flags(first, last, CLOSE_RANGE_CLOEXEC)
 }
 
-/// `close_range`: closes every descriptor from `first` to `last`.
+/// Closes every descriptor from `first` to `last`, with `close_range`.
 ///
 /// # Errors
 ///
@@ -38,27 +37,26 @@ fn close_range_flags(first: Fd, last: Fd, flags: usize) -> Result {
     numbers(Numeric::CloseRange, [first.word(), last.word(), flags]).map(drop)
 }
 
-/// `dup3` without flags: `to` becomes another name of `from`, closed first if it was open, and is
-/// kept by exec.
+/// Duplicates `from` as `to` with `dup3`. `to` is closed first if it was open, and exec keeps it.
 ///
 /// # Errors
 ///
-/// `EBADF` if `from` is not open or `to` is beyond the limit, `EINVAL` if they are the same.
+/// `EBADF` if `from` is not open or `to` is beyond the limit, `EINVAL` if they are equal.
 pub fn dup3(_: &InChild, from: Fd, to: Fd) -> Result {
     numbers(Numeric::Dup3, [from.word(), to.word(), 0]).map(drop)
 }
 
-/// `fcntl(F_DUPFD_CLOEXEC)`: another name of `fd`, the lowest free number not below `least`.
+/// Duplicates `fd` to the lowest free number from `least` on, with `fcntl(F_DUPFD_CLOEXEC)`.
 ///
 /// # Errors
 ///
-/// `EBADF` if `fd` is not open, `EINVAL` or `EMFILE` if there is no such number.
+/// `EBADF` if `fd` is not open, `EINVAL` or `EMFILE` if no number is free.
 pub fn fcntl_dupfd_cloexec(fd: Fd, least: Fd) -> Result<Fd> {
     let number = fcntl(fd, Fcntl::DupfdCloexec, least.word())?;
     i32::try_from(number).ok().and_then(Fd::new).ok_or(crate::Errno::BADF)
 }
 
-/// `fcntl(F_SETFD, 0)`: `fd` is kept by exec.
+/// Lets exec keep `fd`, with `fcntl(F_SETFD, 0)`.
 ///
 /// # Errors
 ///
@@ -67,7 +65,7 @@ pub fn fcntl_keep_on_exec(_: &InChild, fd: Fd) -> Result {
     fcntl(fd, Fcntl::Setfd, 0).map(drop)
 }
 
-/// `fcntl(F_GETFD)`: whether exec keeps `fd`.
+/// Returns whether exec keeps `fd`, from `fcntl(F_GETFD)`.
 ///
 /// # Errors
 ///
@@ -77,18 +75,18 @@ pub fn fcntl_is_kept_on_exec(fd: Fd) -> Result<bool> {
     fcntl(fd, Fcntl::Getfd, 0).map(|flags| flags & CLOEXEC == 0)
 }
 
-/// Who holds a lock of fcntl(2).
+/// The holder of a lock of fcntl(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockHolder {
     /// This process.
     Process(Pid),
-    /// A process that has no pid in our pid namespace.
+    /// A process that has no pid in the caller's pid namespace.
     Elsewhere,
     /// No process: an open file description, which several processes may share (`F_OFD_SETLK`).
     Description,
 }
 
-/// `fcntl(F_GETLK)`: who holds a lock on `fd` that keeps us from a write lock.
+/// Returns the holder of a lock on `fd` that prevents a write lock, from `fcntl(F_GETLK)`.
 ///
 /// # Errors
 ///
@@ -97,13 +95,13 @@ pub fn fcntl_lock_holder(fd: Fd) -> Result<Option<LockHolder>> {
     let (kind, pid) = raw::fcntl_getlk(fd)?;
     Ok(match pid {
         _ if kind == F_UNLCK => None,
-        // Checked first: `Pid::from_raw` takes no negative number.
+        // Checked first: `Pid::from_raw` does not accept negative numbers.
         ..0 => Some(LockHolder::Description),
         pid => Some(Pid::from_raw(pid).map_or(LockHolder::Elsewhere, LockHolder::Process)),
     })
 }
 
-/// `fchown` of the owner alone.
+/// Changes the owner, but not the group, with `fchown`.
 ///
 /// # Errors
 ///
@@ -112,13 +110,13 @@ pub fn fchown(fd: Fd, uid: Uid) -> Result {
     rustix::fs::fchown(fd.lend(), Some(uid), None)
 }
 
-/// `close`. Errors tell of lost writes only, and the descriptor is gone whatever is said; one that
-/// was not open is no error here.
+/// Closes a descriptor with `close`. Its errors are ignored: they report only lost writes, and the descriptor is
+/// closed in any case. It is not an error if the descriptor was not open.
 pub fn close(_: &InChild, fd: Fd) {
     raw::close(fd);
 }
 
-/// `openat` below the working directory, with `O_CLOEXEC`.
+/// Opens a path relative to the working directory, with `openat` and `O_CLOEXEC`.
 ///
 /// # Errors
 ///
@@ -127,7 +125,7 @@ pub fn open(path: &CStr, flags: OFlags, mode: Mode) -> Result<Fd> {
     raw::openat(None, path, (flags | OFlags::CLOEXEC).bits(), mode.bits())
 }
 
-/// `memfd_create`: a file in memory that exec closes and nobody can execute.
+/// Creates a file in memory with `memfd_create`. Exec closes it, and it cannot be executed.
 ///
 /// # Errors
 ///
@@ -136,13 +134,13 @@ pub fn memfd_create(name: &CStr) -> Result<Fd> {
     const CLOEXEC: u32 = 0x1;
     const NOEXEC_SEAL: u32 = 0x8;
     match raw::memfd_create(name, CLOEXEC | NOEXEC_SEAL) {
-        // Linux before 6.3 does not know the second.
+        // Linux before 6.3 does not know `NOEXEC_SEAL`.
         Err(crate::Errno::INVAL) => raw::memfd_create(name, CLOEXEC),
         made => made,
     }
 }
 
-/// `pipe2(O_CLOEXEC)`: the reading end, then the writing end.
+/// Creates a pipe with `pipe2(O_CLOEXEC)`. Returns the read end, then the write end.
 ///
 /// # Errors
 ///
@@ -151,7 +149,7 @@ pub fn pipe() -> Result<[Fd; 2]> {
     raw::pipe2(OFlags::CLOEXEC.bits())
 }
 
-/// `pwrite`, begun again when a signal interrupts it.
+/// Calls `pwrite`, and repeats the call if a signal interrupts it.
 ///
 /// # Errors
 ///
@@ -160,7 +158,7 @@ pub fn pwrite(fd: Fd, bytes: &[u8], offset: u64) -> Result<usize> {
     rustix::io::retry_on_intr(|| rustix::io::pwrite(fd.lend(), bytes, offset))
 }
 
-/// `pread`, begun again when a signal interrupts it.
+/// Calls `pread`, and repeats the call if a signal interrupts it.
 ///
 /// # Errors
 ///
@@ -169,7 +167,7 @@ pub fn pread(fd: Fd, buffer: &mut [u8], offset: u64) -> Result<usize> {
     rustix::io::retry_on_intr(|| rustix::io::pread(fd.lend(), &mut *buffer, offset))
 }
 
-/// How large a file is.
+/// Returns the size of a file in bytes.
 ///
 /// # Errors
 ///
@@ -178,7 +176,7 @@ pub fn size(fd: Fd) -> Result<u64> {
     Ok(u64::try_from(rustix::fs::fstat(fd.lend())?.st_size).unwrap_or(0))
 }
 
-/// `accept4(SOCK_CLOEXEC)`, begun again when a signal interrupts it.
+/// Calls `accept4(SOCK_CLOEXEC)`, and repeats the call if a signal interrupts it.
 ///
 /// # Errors
 ///
@@ -187,7 +185,7 @@ pub fn accept(listener: Fd) -> Result<Fd> {
     rustix::io::retry_on_intr(|| raw::accept4(listener))
 }
 
-/// `read`, begun again when a signal interrupts it.
+/// Calls `read`, and repeats the call if a signal interrupts it.
 ///
 /// # Errors
 ///
@@ -196,8 +194,8 @@ pub fn read(fd: Fd, buffer: &mut [u8]) -> Result<usize> {
     rustix::io::retry_on_intr(|| rustix::io::read(fd.lend(), &mut *buffer))
 }
 
-/// `recvmsg(MSG_CMSG_CLOEXEC)`, begun again when a signal interrupts it: bytes, and the descriptor that
-/// came with them, if one did.
+/// Calls `recvmsg(MSG_CMSG_CLOEXEC)`, and repeats the call if a signal interrupts it. Returns the number of bytes, and
+/// the descriptor that was sent with them, if any.
 ///
 /// # Errors
 ///
@@ -206,7 +204,7 @@ pub fn receive(socket: Fd, buffer: &mut [u8]) -> Result<(usize, Option<Fd>)> {
     rustix::io::retry_on_intr(|| raw::recvmsg_descriptor(socket, buffer))
 }
 
-/// `write`, begun again when a signal interrupts it.
+/// Calls `write`, and repeats the call if a signal interrupts it.
 ///
 /// # Errors
 ///
@@ -215,8 +213,8 @@ pub fn write(fd: Fd, bytes: &[u8]) -> Result<usize> {
     rustix::io::retry_on_intr(|| rustix::io::write(fd.lend(), bytes))
 }
 
-/// `sendfile`, begun again when a signal interrupts it: some of what is left of `from`, added to `to`.
-/// Zero at the end.
+/// Appends some of the rest of `from` to `to` with `sendfile`, and repeats the call if a signal interrupts it. Returns
+/// 0 at the end.
 ///
 /// # Errors
 ///
@@ -225,20 +223,21 @@ pub fn sendfile(to: Fd, from: Fd) -> Result<usize> {
     sendfile_most(to, from, u64::MAX)
 }
 
-/// The same, and not more than `most` bytes.
+/// Like [`sendfile`], but copies at most `most` bytes.
 ///
 /// # Errors
 ///
 /// See sendfile(2).
 pub fn sendfile_most(to: Fd, from: Fd, most: u64) -> Result<usize> {
-    /// What the kernel moves at most in one call.
+    /// The most bytes that the kernel copies in one call.
     const MOST: usize = 0x7fff_f000;
     let most = usize::try_from(most).map_or(MOST, |most| most.min(MOST));
     rustix::io::retry_on_intr(|| raw::sendfile(to, from, most))
 }
 
-/// `lseek(SEEK_DATA)` and `lseek(SEEK_HOLE)`: where the next data of a file begins and ends, from `offset` on. `None`
-/// if a hole goes to its end. A file system that knows no holes has data alone.
+/// Returns where the next data of a file begins and ends, from `offset` on, with `lseek(SEEK_DATA)` and
+/// `lseek(SEEK_HOLE)`. Returns `None` if a hole extends to the end. A file system without support for holes reports
+/// only data.
 ///
 /// # Errors
 ///
@@ -250,13 +249,13 @@ pub fn lseek_data(fd: Fd, offset: u64) -> Result<Option<(u64, u64)>> {
         begin => begin?,
     };
     match seek(SeekFrom::Hole(begin)) {
-        // It was cut off meanwhile.
+        // The file was truncated in the meantime.
         Err(Errno::NXIO) => Ok(None),
         end => Ok(Some((begin, end?))),
     }
 }
 
-/// `lseek(SEEK_END)`: how long a file is.
+/// Returns the length of a file, from `lseek(SEEK_END)`.
 ///
 /// # Errors
 ///
@@ -265,7 +264,7 @@ pub fn lseek_end(fd: Fd) -> Result<u64> {
     rustix::fs::seek(fd.lend(), SeekFrom::End(0))
 }
 
-/// `ftruncate`.
+/// Sets the length of a file, with `ftruncate`.
 ///
 /// # Errors
 ///
@@ -274,7 +273,7 @@ pub fn ftruncate(fd: Fd, length: u64) -> Result {
     rustix::fs::ftruncate(fd.lend(), length)
 }
 
-/// `fsetxattr`.
+/// Sets an extended attribute, with `fsetxattr`.
 ///
 /// # Errors
 ///
@@ -283,7 +282,7 @@ pub fn fsetxattr(fd: Fd, name: &CStr, value: &[u8]) -> Result {
     rustix::fs::fsetxattr(fd.lend(), name, value, rustix::fs::XattrFlags::empty())
 }
 
-/// `lseek(SEEK_SET)`, for a directory a place that `getdents64` told of.
+/// Sets the offset of a file with `lseek(SEEK_SET)`; for a directory, a position that `getdents64` reported.
 ///
 /// # Errors
 ///
@@ -292,7 +291,7 @@ pub fn lseek(fd: Fd, offset: u64) -> Result {
     rustix::fs::seek(fd.lend(), SeekFrom::Start(offset)).map(drop)
 }
 
-/// `sendmsg(SCM_RIGHTS)`: sends `bytes` and a copy of the descriptor `fd` with them, begun again when a
+/// Sends `bytes` and a copy of the descriptor `fd` with `sendmsg(SCM_RIGHTS)`; repeats the call if a
 /// signal interrupts it.
 ///
 /// # Errors
@@ -302,8 +301,8 @@ pub fn sendmsg_with(socket: Fd, bytes: &[u8], fd: Fd) -> Result<usize> {
     rustix::io::retry_on_intr(|| raw::sendmsg_with(socket, bytes, fd))
 }
 
-/// `send(MSG_NOSIGNAL)`, begun again when a signal interrupts it: to who has gone it is an error, not the
-/// end of the caller.
+/// Calls `send(MSG_NOSIGNAL)`, and repeats the call if a signal interrupts it. If the receiver is gone the call fails
+/// and does not kill the caller.
 ///
 /// # Errors
 ///
@@ -313,7 +312,7 @@ pub fn send(socket: Fd, bytes: &[u8]) -> Result<usize> {
     rustix::io::retry_on_intr(|| rustix::net::send(socket.lend(), bytes, flags))
 }
 
-/// `mkdirat` below the working directory.
+/// Creates a directory, relative to the working directory, with `mkdirat`.
 ///
 /// # Errors
 ///
@@ -322,7 +321,7 @@ pub fn mkdir(path: &CStr, mode: Mode) -> Result {
     rustix::fs::mkdirat(CWD, path, mode)
 }
 
-/// `symlinkat` below the working directory.
+/// Creates a symlink, relative to the working directory, with `symlinkat`.
 ///
 /// # Errors
 ///

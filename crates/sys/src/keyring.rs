@@ -1,10 +1,10 @@
-//! Keyrings (keyrings(7)).
+//! Joins, describes and restricts keyrings (keyrings(7)).
 
 use crate::{Result, raw};
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 
-/// A key or keyring by its serial number.
+/// A key or keyring, by its serial number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key(usize);
 
@@ -13,8 +13,8 @@ impl Key {
     pub const SESSION: Self = Self(usize::MAX - 2);
 }
 
-/// `keyctl(KEYCTL_JOIN_SESSION_KEYRING)`: the caller's session keyring becomes the one with this name,
-/// which is made if the caller can find none.
+/// Makes the keyring with this name the caller's session keyring, with `keyctl(KEYCTL_JOIN_SESSION_KEYRING)`. It is
+/// created if the caller cannot find one.
 ///
 /// # Errors
 ///
@@ -23,17 +23,17 @@ pub fn keyctl_join_session_keyring(name: &CStr) -> Result<Key> {
     raw::keyctl_join_session_keyring(name).map(Key)
 }
 
-/// `keyctl(KEYCTL_DESCRIBE)`: writes `type;uid;gid;permissions;name` into `room`, the permissions in
-/// hexadecimal, and returns that.
+/// Writes `type;uid;gid;permissions;name` into `room`, the permissions in hexadecimal, and returns it, with
+/// `keyctl(KEYCTL_DESCRIBE)`.
 ///
 /// # Errors
 ///
-/// `EMSGSIZE` if there is no room for it; for the rest see keyctl_describe(3).
+/// `EMSGSIZE` if it does not fit; for the rest see keyctl_describe(3).
 pub fn keyctl_describe(key: Key, room: &mut [MaybeUninit<u8>]) -> Result<&[u8]> {
     raw::keyctl_describe(key.0, room)
 }
 
-/// `keyctl(KEYCTL_SETPERM)`: who may do what with it.
+/// Sets the permissions of a key, with `keyctl(KEYCTL_SETPERM)`.
 ///
 /// # Errors
 ///

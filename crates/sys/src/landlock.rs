@@ -1,12 +1,12 @@
-//! Landlock (landlock(7)): rules by which a process takes rights away from itself and its descendants.
+//! Takes rights away from a process and its descendants, with Landlock (landlock(7)).
 //!
-//! A ruleset names the rights that it handles. A process that is restricted by it has those rights only below the
-//! files and directories that the ruleset allows. Rights are `LANDLOCK_ACCESS_FS_*`, scopes `LANDLOCK_SCOPE_*`.
+//! A ruleset names the rights that it handles. A process restricted by it has those rights only for the files, and
+//! below the directories, that the ruleset allows. Rights are `LANDLOCK_ACCESS_FS_*`, scopes `LANDLOCK_SCOPE_*`.
 
 use crate::clone::InChild;
 use crate::{Errno, Fd, Result, raw};
 
-/// Rights that exist for a directory only. The kernel refuses them for anything else.
+/// Rights that exist only for directories. The kernel refuses them for any other file.
 #[rustfmt::skip]
 const OF_DIRECTORIES: u64 = {
     use linux_raw_sys::landlock::{
@@ -21,7 +21,7 @@ const OF_DIRECTORIES: u64 = {
         | LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE) as u64
 };
 
-/// `landlock_create_ruleset(LANDLOCK_CREATE_RULESET_VERSION)`: the version of Landlock's interface.
+/// Returns the version of Landlock's interface, from `landlock_create_ruleset(LANDLOCK_CREATE_RULESET_VERSION)`.
 ///
 /// # Errors
 ///
@@ -30,7 +30,7 @@ pub fn abi() -> Result<u32> {
     raw::landlock_abi().map(|version| u32::try_from(version).unwrap_or(u32::MAX))
 }
 
-/// `landlock_create_ruleset`: a ruleset that handles these rights and scopes and allows nothing yet.
+/// Creates a ruleset that handles these rights and scopes and allows nothing yet, with `landlock_create_ruleset`.
 ///
 /// # Errors
 ///
@@ -39,12 +39,12 @@ pub fn create_ruleset(handled: u64, scoped: u64) -> Result<Fd> {
     raw::landlock_create_ruleset(handled, scoped)
 }
 
-/// `landlock_add_rule(LANDLOCK_RULE_PATH_BENEATH)`: allows these rights for a file, or for a directory and everything
-/// below it. For a file the rights that only directories have are left out.
+/// Allows these rights for a file, or for a directory and everything below it, with
+/// `landlock_add_rule(LANDLOCK_RULE_PATH_BENEATH)`. For a file it leaves out the rights that only directories have.
 ///
 /// # Errors
 ///
-/// `EBADFD` for a descriptor that has no path, such as a pipe.
+/// `EBADFD` for a descriptor without a path, such as a pipe.
 pub fn allow_beneath(ruleset: Fd, beneath: Fd, rights: u64) -> Result {
     match raw::landlock_allow_beneath(ruleset, beneath, rights) {
         // `beneath` is not a directory (security/landlock/fs.c, `landlock_append_fs_rule`).
@@ -53,11 +53,11 @@ pub fn allow_beneath(ruleset: Fd, beneath: Fd, rights: u64) -> Result {
     }
 }
 
-/// `landlock_restrict_self`: from here on the process and its descendants keep to the ruleset.
+/// Restricts the process and its descendants to the ruleset, with `landlock_restrict_self`.
 ///
 /// # Errors
 ///
-/// `EPERM` without no-new-privileges and without `CAP_SYS_ADMIN`, `E2BIG` if 16 rulesets are in force already.
+/// `EPERM` without no-new-privileges and without `CAP_SYS_ADMIN`, `E2BIG` if 16 rulesets already apply.
 pub fn restrict_self(_: &InChild, ruleset: Fd) -> Result {
     raw::landlock_restrict_self(ruleset)
 }

@@ -1,17 +1,18 @@
-//! The Linux kernel as typed functions.
+//! Provides the system calls of Linux as typed functions.
 //!
-//! One function for each system call, under the kernel's name; multiplexed calls are split. Where
-//! rustix has the call it does the work, the rest is raw system calls here. Every function is fit
-//! for the child between clone and exec, which shares the memory and the thread-local storage of a
-//! parent it knows nothing of: no allocation, no lock, no panic, no libc, and so no `errno`.
+//! Each function makes one system call and has the kernel's name for it; multiplexed calls are split. Calls that rustix
+//! has go through it, the rest are raw system calls. Every function may run in a child between clone and exec, in the
+//! memory and thread-local storage of an unknown parent. So no function allocates, locks, panics, or uses libc and its
+//! `errno`.
 //!
-//! Functions are safe because their arguments are types: a path is a [`CStr`](core::ffi::CStr), an
-//! argument vector a [`CArray`], a descriptor an [`Fd`]. The two that cannot be (they start a
-//! process on a stack of its own) are in [`clone`], and say what they ask for. What only a child may do takes an
-//! [`InChild`](clone::InChild): to close a descriptor by its number, to continue the process twice, to load a filter.
+//! Functions are safe because of the types of their arguments: a path is a [`CStr`](core::ffi::CStr), an argument
+//! vector a [`CArray`], a descriptor an [`Fd`]. The exceptions are [`clone::clone3`] and [`clone::clone`], which start
+//! a process on its own stack, and two constructors, [`clone::InChild::new`] and [`memory::Unneeded::new`]. Each says
+//! what it requires. Functions that only a child may call take an [`InChild`](clone::InChild). They close a descriptor
+//! by its number, continue the process twice, or load a filter.
 //!
-//! What is absent: nothing here knows what a container or a command is, and nothing decides; a
-//! function makes its one call and returns what the kernel said.
+//! Nothing here knows what a container or a command is, and no function decides anything. Each makes its call and
+//! returns the kernel's answer.
 
 #![no_std]
 
@@ -39,20 +40,20 @@ pub use fd::Fd;
 pub use rustix::io::Errno;
 pub use rustix::process::{Gid, Pid, Uid};
 
-/// The error of this number, which is one of the kernel's range: 1 to 4095.
+/// Returns the error with this number, which must be in the kernel's range: 1 to 4095.
 #[must_use]
 pub fn errno(number: u16) -> Errno {
-    // `Errno`'s own constructor panics at others, for which the child has no room.
+    // `Errno`'s own constructor panics for other numbers; the child has no code for a panic.
     match raw::check(-isize::try_from(number).unwrap_or(1)) {
         Err(errno) => errno,
         Ok(_) => Errno::INVAL,
     }
 }
 
-/// Drops an error that may be ignored. The call says why.
+/// Drops an error that may be ignored; the caller gives the reason.
 pub fn tolerate<T, E>(result: core::result::Result<T, E>, _why: &'static str) {
     drop(result);
 }
 
-/// What a system call that returns nothing returns.
+/// The result of a system call, by default one that returns nothing.
 pub type Result<T = ()> = core::result::Result<T, Errno>;

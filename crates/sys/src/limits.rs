@@ -1,4 +1,4 @@
-//! What a process may use, and how it is scheduled.
+//! Sets resource limits and scheduling.
 
 use crate::raw::{self, KernelSchedAttr, Numeric, numbers};
 use crate::{Pid, Result};
@@ -24,7 +24,7 @@ pub struct SchedAttr {
     pub period: u64,
 }
 
-/// `sched_setattr` for a thread, or the calling one.
+/// Sets the scheduling of a thread, or of the calling thread, with `sched_setattr`.
 ///
 /// # Errors
 ///
@@ -37,22 +37,22 @@ pub fn sched_setattr(pid: Option<Pid>, attr: &SchedAttr) -> Result {
     raw::sched_setattr(pid, &attr)
 }
 
-/// `sched_setaffinity` for the calling thread: bit `n` of word `n / 64` stands for CPU `n`. A mask
-/// of any length, so that machines with more than 1024 CPUs are no exception.
+/// Sets the CPUs of the calling thread, with `sched_setaffinity`. Bit `n % 64` of word `n / 64` stands for CPU `n`.
+/// The mask may have any length, to support machines with more than 1024 CPUs.
 ///
 /// # Errors
 ///
-/// `EINVAL` if no CPU of the mask may be used.
+/// `EINVAL` if the caller may use no CPU of the mask.
 pub fn sched_setaffinity(mask: &[u64]) -> Result {
     raw::sched_setaffinity(mask)
 }
 
-/// `set_mempolicy` for the calling thread: `MPOL_*` with its flags, and a bit for each node as in
-/// [`sched_setaffinity`].
+/// Sets the memory policy of the calling thread, with `set_mempolicy`. `mode` is `MPOL_*` with its flags; `nodes` has
+/// a bit for each node, as in [`sched_setaffinity`].
 ///
 /// # Errors
 ///
-/// `EINVAL` if the mode does not go with the nodes or the machine has none of them.
+/// `EINVAL` if the mode does not fit the nodes, or the machine has none of them.
 pub fn set_mempolicy(mode: u32, nodes: &[u64]) -> Result {
     raw::set_mempolicy(mode, nodes)
 }
@@ -60,7 +60,7 @@ pub fn set_mempolicy(mode: u32, nodes: &[u64]) -> Result {
 /// `IOPRIO_WHO_PROCESS`, which linux-raw-sys does not export.
 const IOPRIO_WHO_PROCESS: usize = 1;
 
-/// `ioprio_set` for the calling thread: `class` 1 to 3 in the upper bits, `level` 0 to 7 below.
+/// Sets the I/O priority of the calling thread, with `ioprio_set`. `class` is 1 to 3, `level` is 0 to 7.
 ///
 /// # Errors
 ///

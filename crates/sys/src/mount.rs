@@ -1,4 +1,4 @@
-//! Mounts: by path, and by descriptor, which nobody can exchange under us.
+//! Mounts by path, and by descriptor, which no other process can exchange.
 
 use crate::{Errno, Fd, Result, raw};
 use core::ffi::CStr;
@@ -6,7 +6,7 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, FsPickFlags, MoveMountFlags, Open
 
 pub use rustix::mount::{MountFlags, MountPropagationFlags};
 
-/// `mount`: a new file system of type `fstype` at `target`.
+/// Mounts a new file system of type `fstype` at `target`, with `mount`.
 ///
 /// # Errors
 ///
@@ -15,7 +15,7 @@ pub fn mount(source: &CStr, target: &CStr, fstype: &CStr, flags: MountFlags, dat
     rustix::mount::mount(source, target, fstype, flags, data)
 }
 
-/// `mount(MS_BIND | MS_REC)`: the tree at `source` also at `target`.
+/// Bind mounts the tree at `source` on `target`, with `mount(MS_BIND | MS_REC)`.
 ///
 /// # Errors
 ///
@@ -24,7 +24,7 @@ pub fn mount_bind_recursive(source: &CStr, target: &CStr) -> Result {
     rustix::mount::mount_bind_recursive(source, target)
 }
 
-/// `mount` with propagation flags: who hears of mounts made below `target` from now on.
+/// Sets the propagation of the mount at `target`, with `mount`.
 ///
 /// # Errors
 ///
@@ -33,7 +33,7 @@ pub fn mount_change(target: &CStr, flags: MountPropagationFlags) -> Result {
     rustix::mount::mount_change(target, flags)
 }
 
-/// `pivot_root`: `new_root` becomes the root, and the old one is put at `put_old`.
+/// Makes `new_root` the root and moves the old root to `put_old`, with `pivot_root`.
 ///
 /// # Errors
 ///
@@ -42,8 +42,8 @@ pub fn pivot_root(new_root: &CStr, put_old: &CStr) -> Result {
     rustix::process::pivot_root(new_root, put_old)
 }
 
-/// `umount2(MNT_DETACH)`: takes the tree at `target` away at once; its file systems end when the
-/// last user is gone.
+/// Unmounts the tree at `target` at once, with `umount2(MNT_DETACH)`. Its file systems end when their last user is
+/// gone.
 ///
 /// # Errors
 ///
@@ -52,43 +52,43 @@ pub fn umount_detach(target: &CStr) -> Result {
     rustix::mount::unmount(target, rustix::mount::UnmountFlags::DETACH)
 }
 
-/// `fsopen(FSOPEN_CLOEXEC)`: a file system of type `fstype`, yet to be configured.
+/// Opens a context for configuring a file system of type `fstype`, with `fsopen(FSOPEN_CLOEXEC)`.
 ///
 /// # Errors
 ///
-/// `ENODEV` if the kernel has no such type; for the rest see fsopen(2).
+/// `ENODEV` if the kernel does not support the type; for the rest see fsopen(2).
 pub fn fsopen(fstype: &CStr) -> Result<Fd> {
     raw::fsopen(fstype, FsOpenFlags::FSOPEN_CLOEXEC.bits())
 }
 
-/// `fsconfig(FSCONFIG_SET_STRING)`.
+/// Sets a parameter of the file system, with `fsconfig(FSCONFIG_SET_STRING)`.
 ///
 /// # Errors
 ///
-/// `EINVAL` if the file system knows no such parameter or value.
+/// `EINVAL` if the file system does not know the parameter or the value.
 pub fn fsconfig_set_string(file_system: Fd, key: &CStr, value: &CStr) -> Result {
     rustix::mount::fsconfig_set_string(file_system.lend(), key, value)
 }
 
-/// `fsconfig(FSCONFIG_SET_FLAG)`.
+/// Sets a flag of the file system, with `fsconfig(FSCONFIG_SET_FLAG)`.
 ///
 /// # Errors
 ///
-/// `EINVAL` if the file system knows no such flag.
+/// `EINVAL` if the file system does not know the flag.
 pub fn fsconfig_set_flag(file_system: Fd, key: &CStr) -> Result {
     rustix::mount::fsconfig_set_flag(file_system.lend(), key)
 }
 
-/// `fsconfig(FSCONFIG_SET_FD)`.
+/// Sets a parameter of the file system to a descriptor, with `fsconfig(FSCONFIG_SET_FD)`.
 ///
 /// # Errors
 ///
-/// `EINVAL` if the file system knows no such parameter.
+/// `EINVAL` if the file system does not know the parameter.
 pub fn fsconfig_set_fd(file_system: Fd, key: &CStr, fd: Fd) -> Result {
     rustix::mount::fsconfig_set_fd(file_system.lend(), key, fd.lend())
 }
 
-/// `fsconfig(FSCONFIG_CMD_CREATE)`.
+/// Creates the configured file system, with `fsconfig(FSCONFIG_CMD_CREATE)`.
 ///
 /// # Errors
 ///
@@ -97,8 +97,7 @@ pub fn fsconfig_create(file_system: Fd) -> Result {
     rustix::mount::fsconfig_create(file_system.lend())
 }
 
-/// `fsmount(FSMOUNT_CLOEXEC)`: a mount of it that is nowhere yet, with `attributes`
-/// (`MOUNT_ATTR_*`).
+/// Creates a detached mount of the file system with `attributes` (`MOUNT_ATTR_*`), with `fsmount(FSMOUNT_CLOEXEC)`.
 ///
 /// # Errors
 ///
@@ -108,16 +107,16 @@ pub fn fsmount(file_system: Fd, attributes: u64) -> Result<Fd> {
     raw::fsmount(file_system, FsMountFlags::FSMOUNT_CLOEXEC.bits(), attributes)
 }
 
-/// How much of a tree.
+/// Says how much of a tree of mounts a call includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// The mount alone.
     Top,
-    /// The mounts below it too.
+    /// The mount and all mounts below it.
     All,
 }
 
-/// `open_tree(OPEN_TREE_CLONE)`: a copy, that is nowhere yet, of the mount at `path`.
+/// Returns a detached copy of the mount at `path`, from `open_tree(OPEN_TREE_CLONE)`.
 ///
 /// # Errors
 ///
@@ -126,11 +125,11 @@ pub fn open_tree_clone(path: &CStr, extent: Extent) -> Result<Fd> {
     raw::open_tree(None, path, clone_flags(extent).bits())
 }
 
-/// The same of what `fd` is, rather than of a path.
+/// Like [`open_tree_clone`], but copies the mount that `fd` was opened on, with `fd` as its root.
 ///
 /// # Errors
 ///
-/// `EINVAL` if it is in another mount namespace; for the rest see open_tree(2).
+/// `EINVAL` if `fd` is in another mount namespace; for the rest see open_tree(2).
 pub fn open_tree_clone_of(fd: Fd, extent: Extent) -> Result<Fd> {
     let flags = clone_flags(extent) | OpenTreeFlags::AT_EMPTY_PATH;
     raw::open_tree(Some(fd), c"", flags.bits())
@@ -144,8 +143,8 @@ fn clone_flags(extent: Extent) -> OpenTreeFlags {
     OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive
 }
 
-/// `mount_setattr`: sets and clears attributes (`MOUNT_ATTR_*`) of the mount that `mount` is, and its
-/// propagation (`MS_*`) unless that is 0.
+/// Sets and clears attributes (`MOUNT_ATTR_*`) of `mount` with `mount_setattr`. Sets its propagation (`MS_*`) unless
+/// that is 0.
 ///
 /// # Errors
 ///
@@ -155,8 +154,8 @@ pub fn mount_setattr(mount: Fd, extent: Extent, set: u64, clear: u64, propagatio
     raw::mount_setattr(mount, extent == Extent::All, [set, clear, propagation, 0])
 }
 
-/// `move_mount`: puts a mount that is nowhere yet onto what `target` is, a descriptor of it, so that
-/// no name is looked up again.
+/// Attaches a detached mount to `target` with `move_mount`. `target` is a descriptor, so that no name is looked up
+/// again.
 ///
 /// # Errors
 ///
@@ -166,29 +165,28 @@ pub fn move_mount(mount: Fd, target: Fd) -> Result {
     rustix::mount::move_mount(mount.lend(), c"", target.lend(), c"", flags)
 }
 
-/// `mount_setattr(MOUNT_ATTR_IDMAP)`: the files of a mount that is nowhere yet show ids as `userns`, a
-/// user namespace, maps them.
+/// Maps the ids of a detached mount's files as the user namespace `userns` does, with
+/// `mount_setattr(MOUNT_ATTR_IDMAP)`.
 ///
 /// # Errors
 ///
-/// `EINVAL` if the file system cannot do it, `EPERM` without privileges over it; for the rest see
+/// `EINVAL` if the file system does not support it, `EPERM` without privileges over it; for the rest see
 /// mount_setattr(2).
 pub fn mount_setattr_idmap(mount: Fd, extent: Extent, userns: Fd) -> Result {
     const MOUNT_ATTR_IDMAP: u64 = 0x0010_0000;
     raw::mount_setattr(mount, extent == Extent::All, [MOUNT_ATTR_IDMAP, 0, 0, userns.word() as u64])
 }
 
-/// `fspick(FSPICK_CLOEXEC | FSPICK_EMPTY_PATH)`: the file system of the mount that `mount` is, to be
-/// configured anew.
+/// Opens the file system of `mount` for reconfiguration, with `fspick(FSPICK_CLOEXEC | FSPICK_EMPTY_PATH)`.
 ///
 /// # Errors
 ///
-/// `EINVAL` if it is no mount's root; for the rest see fspick(2).
+/// `EINVAL` if `mount` is not the root of a mount; for the rest see fspick(2).
 pub fn fspick(mount: Fd) -> Result<Fd> {
     raw::fspick(mount, FsPickFlags::FSPICK_CLOEXEC.union(FsPickFlags::FSPICK_EMPTY_PATH).bits())
 }
 
-/// `fsconfig(FSCONFIG_CMD_RECONFIGURE)`.
+/// Applies a new configuration, with `fsconfig(FSCONFIG_CMD_RECONFIGURE)`.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Namespaces.
+//! Creates and joins namespaces.
 
 use crate::raw::{self, Numeric, numbers};
 use crate::{Fd, Result};
@@ -12,13 +12,13 @@ pub use rustix::system::{setdomainname, sethostname};
 pub struct Namespaces(u32);
 
 impl Namespaces {
-    /// None.
+    /// The empty set.
     pub const EMPTY: Self = Self(0);
     /// Time: the offsets of the monotonic and boot clocks.
     pub const TIME: Self = Self(nr::CLONE_NEWTIME);
     /// Mount: the file system tree.
     pub const MOUNT: Self = Self(nr::CLONE_NEWNS);
-    /// Cgroup: what looks like the root of the cgroup tree.
+    /// Cgroup: the apparent root of the cgroup tree.
     pub const CGROUP: Self = Self(nr::CLONE_NEWCGROUP);
     /// UTS: host name and domain name.
     pub const UTS: Self = Self(nr::CLONE_NEWUTS);
@@ -30,7 +30,7 @@ impl Namespaces {
     pub const PID: Self = Self(nr::CLONE_NEWPID);
     /// Network: devices, addresses, ports.
     pub const NET: Self = Self(nr::CLONE_NEWNET);
-    /// Each of the eight.
+    /// All eight kinds.
     pub const ALL: Self = Self::TIME
         .union(Self::MOUNT)
         .union(Self::CGROUP)
@@ -40,7 +40,7 @@ impl Namespaces {
         .union(Self::PID)
         .union(Self::NET);
 
-    /// Each of the eight with the name that `/proc/PID/ns` has for it.
+    /// All eight kinds with their names in `/proc/PID/ns`.
     pub const NAMES: [(Self, &'static str); 8] = [
         (Self::USER, "user"),
         (Self::MOUNT, "mnt"),
@@ -52,43 +52,43 @@ impl Namespaces {
         (Self::TIME, "time"),
     ];
 
-    /// The `CLONE_NEW*` bits.
+    /// Returns the `CLONE_NEW*` bits.
     #[must_use]
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// The set of these bits; those that are no kind are left out.
+    /// Returns the set with these bits, without those that are not kinds of namespaces.
     #[must_use]
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits & Self::ALL.0)
     }
 
-    /// Whether every kind of `other` is in this set.
+    /// Returns whether this set contains every kind in `other`.
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The kinds that are in either set: what `|` is, for constants.
+    /// Returns the kinds that are in either set; unlike `|` it works in constants.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// This set without the kinds of `other`.
+    /// Returns this set without the kinds in `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// The kinds that are in both sets.
+    /// Returns the kinds that are in both sets.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
@@ -109,7 +109,7 @@ impl BitOrAssign for Namespaces {
     }
 }
 
-/// `unshare`: new namespaces for the caller, and for time and pid for its next children.
+/// Creates new namespaces for the caller with `unshare`; those of time and pid are for its next children.
 ///
 /// # Errors
 ///
@@ -118,31 +118,31 @@ pub fn unshare(namespaces: Namespaces) -> Result {
     numbers(Numeric::Unshare, [namespaces.0 as usize, 0, 0]).map(drop)
 }
 
-/// `ioctl(SIOCSIFFLAGS)`: the loopback device of the caller's network namespace is up.
+/// Brings up the loopback device of the caller's network namespace, with `ioctl(SIOCSIFFLAGS)`.
 ///
 /// # Errors
 ///
 /// See netdevice(7).
 pub fn loopback_up() -> Result {
-    // Any socket will do; this kind is there without an address family for networks.
+    // Any socket works; this kind exists without a network address family.
     let socket = raw::socket_unix()?;
     let set = raw::ioctl_loopback_up(socket);
     raw::close(socket);
     set
 }
 
-/// `ioctl(NS_GET_NSTYPE)`: the kind of namespace that `fd` is.
+/// Returns the kind of namespace that `fd` refers to, from `ioctl(NS_GET_NSTYPE)`.
 ///
 /// # Errors
 ///
-/// `ENOTTY` if it is none.
+/// `ENOTTY` if `fd` is not a namespace.
 pub fn ioctl_ns_get_nstype(fd: Fd) -> Result<Namespaces> {
     let kind = raw::ioctl_ns_get_nstype(fd)?;
     Ok(Namespaces(u32::try_from(kind).unwrap_or(0)))
 }
 
-/// `unshare(CLONE_FS)`: root, working directory and umask are the calling thread's own from here on, as
-/// they have to be for it to join a mount namespace.
+/// Gives the calling thread its own root, working directory and umask, with `unshare(CLONE_FS)`. A thread that shares
+/// them cannot join a mount namespace.
 ///
 /// # Errors
 ///
@@ -151,13 +151,13 @@ pub fn unshare_fs() -> Result {
     numbers(Numeric::Unshare, [linux_raw_sys::general::CLONE_FS as usize, 0, 0]).map(drop)
 }
 
-/// `setns`: joins the namespace that `fd` stands for, or of the process whose pidfd it is, those of
-/// `kinds`.
+/// Joins the namespace that `fd` refers to, with `setns`. If `fd` is a pidfd, joins the namespaces of its process that
+/// are in `kinds`.
 ///
 /// # Errors
 ///
-/// `EINVAL` if `fd` is no namespace of one of these kinds, `EUSERS` for a time namespace when the
-/// caller shares its memory with anybody; for the rest see setns(2).
+/// `EINVAL` if `fd` is not a namespace of one of these kinds. `EUSERS` for a time namespace if the caller shares its
+/// memory. For the rest see setns(2).
 pub fn setns(fd: Fd, kinds: Namespaces) -> Result {
     numbers(Numeric::Setns, [fd.word(), kinds.0 as usize, 0]).map(drop)
 }

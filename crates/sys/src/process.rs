@@ -1,4 +1,4 @@
-//! What a process is: its session, its identity, its program, its end.
+//! Controls the calling process (session, identity, program, exit), and signals and reaps others.
 
 use crate::clone::InChild;
 use crate::raw::{self, Numeric, Prctl, numbers, prctl};
@@ -8,7 +8,7 @@ use core::ffi::CStr;
 use linux_raw_sys::general;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-/// `fchdir`.
+/// Changes the working directory to `directory`, with `fchdir`.
 ///
 /// # Errors
 ///
@@ -23,13 +23,13 @@ pub use rustix::process::{chdir, chroot, getpgrp, getpid, getppid, setpgid, sets
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// With this status.
+    /// It exited with this status.
     Exited(u8),
-    /// By this signal.
+    /// It was killed by this signal.
     Killed(u8),
 }
 
-/// `ppoll` of a pidfd: whether the process ends within so many seconds, for which it waits.
+/// Waits with `ppoll` until the process of a pidfd ends, or for so many seconds. Returns whether it has ended.
 ///
 /// # Errors
 ///
@@ -38,16 +38,16 @@ pub fn poll_end(pidfd: Fd, seconds: Option<u32>) -> Result<bool> {
     let limit = seconds.map(|seconds| rustix::event::Timespec { tv_sec: seconds.into(), tv_nsec: 0 });
     let pidfd = pidfd.lend();
     let mut events = [rustix::event::PollFd::new(&pidfd, rustix::event::PollFlags::IN)];
-    // Begun again with the whole time only after a signal that has a handler.
+    // Repeated with the full timeout, but only after a signal that has a handler.
     let ready = rustix::io::retry_on_intr(|| rustix::event::poll(&mut events, limit.as_ref()))?;
     Ok(ready != 0)
 }
 
-/// `waitid(P_PIDFD, WEXITED)`: waits for the end of a child.
+/// Waits for the end of a child, with `waitid(P_PIDFD, WEXITED)`.
 ///
 /// # Errors
 ///
-/// `ECHILD` if it is none of the caller's.
+/// `ECHILD` if the process is not a child of the caller.
 pub fn waitid_pidfd(pidfd: Fd) -> Result<End> {
     let id = || rustix::process::WaitId::PidFd(pidfd.lend());
     let options = rustix::process::WaitIdOptions::EXITED;
@@ -60,40 +60,40 @@ pub fn waitid_pidfd(pidfd: Fd) -> Result<End> {
     })
 }
 
-/// A child that has ended, and what it used.
+/// A child that has ended or stopped, with the resources it has used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Which.
+    /// The pid of the child.
     pub pid: Pid,
-    /// How, as wait(2) has it.
+    /// The status in the format of wait(2).
     pub status: i32,
-    /// What it and the children that it waited for used.
+    /// The resources that the child and the children it has reaped have used.
     pub usage: Usage,
 }
 
-/// What processes used.
+/// Resources that processes have used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Microseconds of processors.
+    /// CPU time in microseconds.
     pub cpu_micros: u64,
-    /// The most memory that one of them had at a time, in KiB.
+    /// The highest peak memory of any one of them, in KiB.
     pub peak_kib: u64,
 }
 
 impl Ended {
-    /// Whether it has only stopped.
+    /// Returns whether the child has only stopped.
     #[must_use]
     pub const fn has_stopped(&self) -> bool {
         self.status & 0xff == 0x7f
     }
 }
 
-/// `wait4(-1, WNOHANG | WUNTRACED)`: a child that has ended or stopped, if one has. In a process with other parts
-/// it would take the status that one of them waits for.
+/// Reaps a child that has ended, or reports one that has stopped, with `wait4(-1, WNOHANG | WUNTRACED)`. In a process
+/// with other code it could take a status that the other code waits for.
 ///
 /// # Errors
 ///
-/// `ECHILD` if there are no children.
+/// `ECHILD` if the caller has no children.
 pub fn wait4_any_nohang(_: &InChild) -> Result<Option<Ended>> {
     let Some((pid, status, times, peak)) = raw::wait4_any(general::WNOHANG | general::WUNTRACED)? else {
         return Ok(None);
@@ -107,7 +107,7 @@ pub fn wait4_any_nohang(_: &InChild) -> Result<Option<Ended>> {
     Ok(Some(Ended { pid, status, usage }))
 }
 
-/// `kill` of a process group.
+/// Sends `signal` to a process group, with `kill`.
 ///
 /// # Errors
 ///
@@ -116,7 +116,7 @@ pub fn kill_group(leader: Pid, signal: Signal) -> Result {
     raw::kill(leader.as_raw_pid().wrapping_neg(), signal.word())
 }
 
-/// `kill`.
+/// Sends `signal` to a process, with `kill`.
 ///
 /// # Errors
 ///
@@ -125,44 +125,44 @@ pub fn kill(pid: Pid, signal: Signal) -> Result {
     raw::kill(pid.as_raw_pid(), signal.word())
 }
 
-/// `ioctl(PIDFD_GET_INFO)`: the status of a process that has been waited for, in the bits of wait(2), whoever
-/// its parent was. It is kept for descriptors that were open before the wait.
+/// Returns the wait(2) status of a reaped process, whichever process was its parent, from `ioctl(PIDFD_GET_INFO)`. The
+/// kernel keeps it for pidfds that were open before the process was reaped.
 ///
 /// # Errors
 ///
-/// `ENOTTY` before Linux 6.13; `ESRCH` before 6.15, and if the descriptor came too late.
+/// `ENOTTY` before Linux 6.13; `ESRCH` before 6.15, and if the descriptor was opened too late.
 pub fn ioctl_pidfd_exit(pidfd: Fd) -> Result<Option<i32>> {
     raw::ioctl_pidfd_exit(pidfd)
 }
 
-/// `execve`: becomes the program at `path`. Returns only to say why not.
+/// Executes the program at `path`, with `execve`. Returns only if that fails, with the reason.
 #[must_use]
 pub fn execve(path: &CStr, argv: CArray<'_>, envp: CArray<'_>) -> Errno {
     match raw::execve(path, argv, envp) {
         Err(errno) => errno,
-        // It does not return from success.
+        // A successful call does not return.
         Ok(_) => Errno::NOSYS,
     }
 }
 
-/// `execveat(AT_EMPTY_PATH)`: becomes the program that `file` is, whatever its name. Returns only to
-/// say why not.
+/// Executes the program in `file`, whatever its name, with `execveat(AT_EMPTY_PATH)`. Returns only if that fails, with
+/// the reason.
 #[must_use]
 pub fn execveat_empty(file: Fd, argv: CArray<'_>, envp: CArray<'_>) -> Errno {
     match raw::execveat_empty(file, argv, envp) {
         Err(errno) => errno,
-        // It does not return from success.
+        // A successful call does not return.
         Ok(_) => Errno::NOSYS,
     }
 }
 
-/// `exit_group`: ends the process, without exit handlers, which are the parent's.
+/// Ends the process with `exit_group`, without exit handlers, which belong to the parent.
 pub fn exit_group(status: u8) -> ! {
     raw::exit_group(usize::from(status))
 }
 
-/// `prctl(PR_SET_PDEATHSIG)`: the signal the caller gets when the thread that made it ends, if
-/// any.
+/// Sets the signal that the caller gets when the thread that created it ends, with `prctl(PR_SET_PDEATHSIG)`. `None`
+/// clears it.
 ///
 /// # Errors
 ///
@@ -171,7 +171,7 @@ pub fn prctl_set_pdeathsig(signal: Option<Signal>) -> Result {
     prctl(Prctl::SetPdeathsig, [signal.map_or(0, Signal::word), 0]).map(drop)
 }
 
-/// `prctl(PR_SET_NO_NEW_PRIVS)`: no exec from here on gives privileges.
+/// Prevents later execs from granting privileges, with `prctl(PR_SET_NO_NEW_PRIVS)`.
 ///
 /// # Errors
 ///
@@ -180,19 +180,19 @@ pub fn prctl_set_no_new_privs() -> Result {
     prctl(Prctl::SetNoNewPrivs, [1, 0]).map(drop)
 }
 
-/// Who may look into a process and its core dumps. It belongs to the memory, so to all who share
-/// it.
+/// Says which processes may inspect a process and its core dumps. The setting belongs to the memory, so it applies to
+/// all processes that share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dumpable {
-    /// Nobody without privileges, `SUID_DUMP_DISABLE`.
+    /// Only privileged processes, `SUID_DUMP_DISABLE`.
     No,
     /// Processes of the same user, `SUID_DUMP_USER`.
     Yes,
-    /// Only root, `SUID_DUMP_ROOT`; the kernel sets this itself, nobody can ask for it.
+    /// Only root, `SUID_DUMP_ROOT`. The kernel sets this itself; it cannot be requested.
     Root,
 }
 
-/// `prctl(PR_GET_DUMPABLE)`.
+/// Returns the result of `prctl(PR_GET_DUMPABLE)`.
 ///
 /// # Errors
 ///
@@ -205,7 +205,7 @@ pub fn prctl_get_dumpable() -> Result<Dumpable> {
     }
 }
 
-/// `prctl(PR_SET_DUMPABLE)`.
+/// Sets the value with `prctl(PR_SET_DUMPABLE)`.
 ///
 /// # Errors
 ///
@@ -214,16 +214,16 @@ pub fn prctl_set_dumpable(dumpable: Dumpable) -> Result {
     prctl(Prctl::SetDumpable, [dumpable as usize, 0]).map(drop)
 }
 
-/// `setgroups` of the calling thread.
+/// Sets the supplementary groups of the calling thread, with `setgroups`.
 ///
 /// # Errors
 ///
-/// `EPERM` without CAP_SETGID or where the user namespace denies it.
+/// `EPERM` without CAP_SETGID, or if the user namespace denies it.
 pub fn setgroups(groups: &[Gid]) -> Result {
     raw::setgroups(groups)
 }
 
-/// `setresgid` of the calling thread: real, effective and saved.
+/// Sets the real, effective and saved group of the calling thread, with `setresgid`.
 ///
 /// # Errors
 ///
@@ -232,7 +232,7 @@ pub fn setresgid(gid: Gid) -> Result {
     rustix::thread::set_thread_res_gid(gid, gid, gid)
 }
 
-/// `setresuid` of the calling thread: real, effective and saved.
+/// Sets the real, effective and saved user of the calling thread, with `setresuid`.
 ///
 /// # Errors
 ///
@@ -241,22 +241,22 @@ pub fn setresuid(uid: Uid) -> Result {
     rustix::thread::set_thread_res_uid(uid, uid, uid)
 }
 
-/// Sets of capabilities, a bit for each by its number.
+/// Sets of capabilities, with one bit for each capability's number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// In force.
+    /// The capabilities that the kernel checks.
     pub effective: u64,
-    /// Can be put in force.
+    /// The capabilities that can be made effective.
     pub permitted: u64,
-    /// Files may give them on exec.
+    /// The capabilities that files may grant on exec.
     pub inheritable: u64,
 }
 
-/// `capset` of the calling thread.
+/// Sets the capabilities of the calling thread, with `capset`.
 ///
 /// # Errors
 ///
-/// `EPERM` if any is added that is not permitted.
+/// `EPERM` if a capability is added that is not permitted.
 pub fn capset(capabilities: Capabilities) -> Result {
     let set = CapabilitySet::from_bits_retain;
     let Capabilities { effective, permitted, inheritable } = capabilities;
@@ -268,7 +268,7 @@ pub fn capset(capabilities: Capabilities) -> Result {
     rustix::thread::set_capabilities(None, sets)
 }
 
-/// `personality`: which system the program is shown, `PER_*`.
+/// Selects the system that the program sees (`PER_*`), with `personality`.
 ///
 /// # Errors
 ///
@@ -277,16 +277,16 @@ pub fn personality(persona: u32) -> Result {
     numbers(Numeric::Personality, [persona as usize, 0, 0]).map(drop)
 }
 
-/// `prctl(PR_CAPBSET_DROP)`.
+/// Drops a capability from the bounding set, with `prctl(PR_CAPBSET_DROP)`.
 ///
 /// # Errors
 ///
-/// `EINVAL` if the kernel knows no such capability, `EPERM` without CAP_SETPCAP.
+/// `EINVAL` if the kernel does not know the capability, `EPERM` without CAP_SETPCAP.
 pub fn prctl_capbset_drop(capability: u8) -> Result {
     prctl(Prctl::CapbsetDrop, [usize::from(capability), 0]).map(drop)
 }
 
-/// `prctl(PR_CAP_AMBIENT_RAISE)`.
+/// Adds a capability to the ambient set, with `prctl(PR_CAP_AMBIENT_RAISE)`.
 ///
 /// # Errors
 ///
@@ -296,7 +296,7 @@ pub fn prctl_cap_ambient_raise(capability: u8) -> Result {
     prctl(Prctl::CapAmbient, [RAISE, usize::from(capability)]).map(drop)
 }
 
-/// `prctl(PR_SET_KEEPCAPS)`: whether giving up uid 0 leaves permitted capabilities.
+/// Sets whether permitted capabilities survive giving up uid 0, with `prctl(PR_SET_KEEPCAPS)`.
 ///
 /// # Errors
 ///
@@ -308,42 +308,42 @@ pub fn prctl_set_keepcaps(keep: KeepCaps) -> Result {
 /// See [`prctl_set_keepcaps`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepCaps {
-    /// It takes them away.
+    /// Giving up uid 0 clears them.
     No,
-    /// It leaves them, until the next exec.
+    /// Giving up uid 0 keeps them, until the next exec.
     Yes,
 }
 
-/// `seccomp(SECCOMP_SET_MODE_FILTER)`. With `SECCOMP_FILTER_FLAG_NEW_LISTENER` it returns the
+/// Installs a filter with `seccomp(SECCOMP_SET_MODE_FILTER)`. With `SECCOMP_FILTER_FLAG_NEW_LISTENER` it returns the
 /// listener.
 ///
-/// For a child alone: a filter can answer a call with success that the kernel has not made, as of `mmap`.
+/// Only a child may call it: a filter can report success for a call that the kernel has not made, such as `mmap`.
 ///
 /// # Errors
 ///
-/// `EACCES` without CAP_SYS_ADMIN and without no_new_privs, `EINVAL` if the program is not sound.
+/// `EACCES` without CAP_SYS_ADMIN and without no_new_privs, `EINVAL` if the program is not valid.
 pub fn seccomp_set_mode_filter(_: &InChild, flags: u32, program: &[Instruction]) -> Result<usize> {
     raw::seccomp(flags, program)
 }
 
-/// Whether the kernel takes these flags, asked with a program that it cannot read.
+/// Returns whether the kernel supports these flags, by passing a program that it cannot read.
 #[must_use]
 pub fn seccomp_knows(flags: u32) -> bool {
     raw::seccomp_without_program(flags) == Err(Errno::FAULT)
 }
 
-/// The same with `SECCOMP_FILTER_FLAG_NEW_LISTENER`: the listener, which exec closes.
+/// Installs a filter with `SECCOMP_FILTER_FLAG_NEW_LISTENER`, and returns the listener, which exec closes.
 ///
 /// # Errors
 ///
-/// The same, and `EBUSY` if there is a filter with a listener already.
+/// As for [`seccomp_set_mode_filter`], and `EBUSY` if a filter already has a listener.
 pub fn seccomp_new_listener(_: &InChild, flags: u32, program: &[Instruction]) -> Result<Fd> {
     let number = raw::seccomp(flags, program)?;
     i32::try_from(number).ok().and_then(Fd::new).ok_or(Errno::BADF)
 }
 
-/// Whether the kernel makes calls the way of x32: `None` if that cannot be found out, because the
-/// caller is filtered itself, and a filter may kill for such a call.
+/// Returns whether the kernel supports x32 system calls. Returns `None` if the caller itself is filtered, because a
+/// filter may kill it for such a call.
 #[cfg(target_arch = "x86_64")]
 #[must_use]
 pub fn knows_x32() -> Option<bool> {
@@ -354,16 +354,16 @@ pub fn knows_x32() -> Option<bool> {
     }
 }
 
-/// `ioctl(TIOCSCTTY)`: the terminal becomes the controlling terminal of the caller's session.
+/// Makes the terminal the controlling terminal of the caller's session, with `ioctl(TIOCSCTTY)`.
 ///
 /// # Errors
 ///
-/// `EPERM` if the caller leads no session or the terminal is another's.
+/// `EPERM` if the caller does not lead a session, or the terminal belongs to another session.
 pub fn ioctl_tiocsctty(terminal: Fd) -> Result {
     rustix::process::ioctl_tiocsctty(terminal.lend())
 }
 
-/// `tcsetpgrp`: the process group `group` becomes the terminal's foreground group.
+/// Makes `group` the terminal's foreground process group, with `tcsetpgrp`.
 ///
 /// # Errors
 ///

@@ -1,11 +1,10 @@
-//! The system calls that rustix lacks, with arguments that make them safe.
+//! Makes the system calls that rustix lacks, with arguments that make them safe.
 //!
 //! # Safety
 //!
-//! [`numbers`] makes calls that take no address, so whatever their arguments, no memory is touched;
-//! [`Numeric`] lists them, and what may not join that list is any call that maps, unmaps, reads or
-//! writes memory for some argument. Each of the other functions passes addresses of what it has
-//! borrowed, for as long as the call lasts, with the length that it has.
+//! [`numbers`] makes calls that take no address, so they affect no memory whatever their arguments. [`Numeric`] lists
+//! them. A call that maps, unmaps, reads or writes memory for some argument must not join that list. Each of the other
+//! functions passes addresses of data that it borrows during the call, with its length.
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "raw system calls")]
 
@@ -19,7 +18,7 @@ use linux_raw_sys::landlock::{
     LANDLOCK_CREATE_RULESET_VERSION, landlock_path_beneath_attr, landlock_rule_type, landlock_ruleset_attr,
 };
 
-/// System calls of numbers alone.
+/// System calls that take only numbers.
 #[derive(Clone, Copy)]
 #[repr(u32)]
 pub(crate) enum Numeric {
@@ -31,7 +30,7 @@ pub(crate) enum Numeric {
     Unshare = nr::__NR_unshare,
 }
 
-/// `prctl` options whose arguments are numbers.
+/// `prctl` options that take only numbers.
 #[derive(Clone, Copy)]
 #[repr(u32)]
 pub(crate) enum Prctl {
@@ -46,7 +45,7 @@ pub(crate) enum Prctl {
     SetPdeathsig = linux_raw_sys::prctl::PR_SET_PDEATHSIG,
 }
 
-/// `fcntl` commands whose arguments are numbers.
+/// `fcntl` commands that take only numbers.
 #[derive(Clone, Copy)]
 #[repr(u32)]
 pub(crate) enum Fcntl {
@@ -58,10 +57,10 @@ pub(crate) enum Fcntl {
 /// `_IO('T', 0x41)`, the same on x86_64 and aarch64 (asm-generic/ioctls.h).
 const TIOCGPTPEER: usize = 0x5441;
 
-/// The size of the kernel's signal set, which every signal call wants to be told.
+/// The size of the kernel's signal set, which every signal call takes as an argument.
 const SIGNAL_SET_SIZE: usize = size_of::<u64>();
 
-/// Turns the number that a system call left in its register into a result.
+/// Turns the value that a system call returned into a result.
 #[inline]
 pub(crate) fn check(returned: isize) -> Result<usize> {
     match returned {
@@ -81,22 +80,21 @@ pub(crate) fn numbers(number: Numeric, [a, b, c]: [usize; 3]) -> Result<usize> {
 pub(crate) fn exit_group(status: usize) -> ! {
     // SAFETY: one number.
     unsafe { call(nr::__NR_exit_group, [status, 0, 0, 0, 0, 0]) };
-    // It returns only where a seccomp filter refuses it.
+    // The call returns only if a seccomp filter refuses it.
     trap()
 }
 
 pub(crate) fn clone_parent(namespaces: u32, born: &AtomicI32) -> Result<usize> {
     let flags = namespaces | nr::CLONE_PARENT | nr::CLONE_PARENT_SETTID;
     let words = [flags as usize, 0, born.as_ptr().addr(), 0, 0, 0];
-    // SAFETY: without CLONE_VM and without a stack the new process has a copy of this memory and goes
-    // on from here as this one does: nothing is used by both that was not shared before. The kernel
-    // writes one word, which is an atomic.
+    // SAFETY: without CLONE_VM and without a stack, the new process continues here in a copy of this memory. The two
+    // processes share only what was shared before. The kernel writes one word, which is an atomic.
     check(unsafe { call(nr::__NR_clone, words) })
 }
 
 pub(crate) fn fork() -> Result<usize> {
     let words = [nr::SIGCHLD as usize, 0, 0, 0, 0, 0];
-    // SAFETY: as above, without the word.
+    // SAFETY: as for `clone_parent`, without the word.
     check(unsafe { call(nr::__NR_clone, words) })
 }
 
@@ -105,19 +103,19 @@ pub(crate) fn kill(pid: i32, signal: usize) -> Result {
     check(unsafe { call(nr::__NR_kill, [pid as usize, signal, 0, 0, 0, 0]) }).map(drop)
 }
 
-/// What wait4 tells of who has ended: its pid, how, its times in user mode and in the kernel, and its peak memory.
+/// The result of wait4: pid, status, times in user mode and in the kernel, and peak memory.
 pub(crate) type Waited = (usize, i32, [nr::__kernel_old_timeval; 2], i64);
 
 pub(crate) fn wait4_any(options: u32) -> Result<Option<Waited>> {
     let mut status = 0_i32;
     let mut usage = MaybeUninit::<nr::rusage>::uninit();
     let words = [usize::MAX, (&raw mut status).addr(), options as usize, usage.as_mut_ptr().addr(), 0, 0];
-    // SAFETY: the kernel writes a number and a `rusage` where there is room for them.
+    // SAFETY: the kernel writes a number and a `rusage`, and there is room for both.
     let pid = check(unsafe { call(nr::__NR_wait4, words) })?;
     if pid == 0 {
         return Ok(None);
     }
-    // SAFETY: it has written all of it, of whoever it tells of. By reference: a copy would be made by a
+    // SAFETY: the kernel has written all of it, for whichever child it reports. By reference: a copy would call a
     // function that is not linked.
     let usage = unsafe { usage.assume_init_ref() };
     Ok(Some((pid, status, [usage.ru_utime, usage.ru_stime], usage.ru_maxrss)))
@@ -135,8 +133,8 @@ pub(crate) fn fcntl(fd: Fd, command: Fcntl, argument: usize) -> Result<usize> {
 
 pub(crate) fn execve(path: &CStr, argv: CArray<'_>, envp: CArray<'_>) -> Result<usize> {
     let words = [path.as_ptr().addr(), argv.address(), envp.address(), 0, 0, 0];
-    // SAFETY: the kernel reads a string that ends with NUL and two arrays of such strings that end
-    // with a null pointer, as their types prove.
+    // SAFETY: the kernel reads a string that ends with NUL, and two arrays of such strings that end with a null
+    // pointer. Their types prove it.
     check(unsafe { call(nr::__NR_execve, words) })
 }
 
@@ -151,13 +149,14 @@ pub(crate) fn rt_sigprocmask(set: u64) -> Result<u64> {
     let mut before = 0_u64;
     let words =
         [nr::SIG_SETMASK as usize, (&raw const set).addr(), (&raw mut before).addr(), SIGNAL_SET_SIZE, 0, 0];
-    // SAFETY: the kernel reads one set and writes another, both on this stack and of the size told.
+    // SAFETY: the kernel reads one set and writes another, both on this stack and of the stated size.
     check(unsafe { call(nr::__NR_rt_sigprocmask, words) })?;
     Ok(before)
 }
 
-/// `struct sigaction` as the kernel has it, the same words on x86_64 and aarch64. Those of [`signal`](crate::signal) hold one of the
-/// two dispositions that are not an address, or the address of its `ended`.
+/// `struct sigaction` as the kernel defines it, with the same words on x86_64 and aarch64. In
+/// [`signal`](crate::signal) the handler is one of the two dispositions that are not an address, or the address of
+/// `ended`.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct Action {
@@ -171,17 +170,16 @@ pub(crate) fn rt_sigaction(signal: usize, new: Option<&Action>) -> Result<Action
     let mut before = Action::default();
     let new = new.map_or(0, |action| (&raw const *action).addr());
     let words = [signal, new, (&raw mut before).addr(), SIGNAL_SET_SIZE, 0, 0];
-    // SAFETY: the kernel reads an action if there is one and writes another, laid out as it has
-    // them. The only code that is entered through one is a function that makes one system call on
-    // the stack that there is, and does not return.
+    // SAFETY: the kernel reads an action, if there is one, and writes another, both in its layout. The only handler
+    // that it enters makes one system call on the current stack and does not return.
     check(unsafe { call(nr::__NR_rt_sigaction, words) })?;
     Ok(before)
 }
 
 pub(crate) fn rt_sigtimedwait(set: u64) -> Result<usize> {
     let words = [(&raw const set).addr(), 0, 0, SIGNAL_SET_SIZE, 0, 0];
-    // SAFETY: the kernel reads one set, on this stack and of the size told. The other addresses, of a
-    // siginfo and a timeout, are null.
+    // SAFETY: the kernel reads one set, on this stack and of the stated size. The other addresses, of a siginfo and a
+    // timeout, are null.
     check(unsafe { call(nr::__NR_rt_sigtimedwait, words) })
 }
 
@@ -205,21 +203,21 @@ pub(crate) struct KernelSchedAttr {
 
 pub(crate) fn sched_setattr(pid: Option<Pid>, attr: &KernelSchedAttr) -> Result {
     let pid = Pid::as_raw(pid).unsigned_abs() as usize;
-    // SAFETY: the kernel reads as many bytes as the structure says it has, which is what it has.
+    // SAFETY: the kernel reads as many bytes as the structure's `size` says, which is its size.
     check(unsafe { call(nr::__NR_sched_setattr, [pid, (&raw const *attr).addr(), 0, 0, 0, 0]) }).map(drop)
 }
 
 pub(crate) fn sched_setaffinity(mask: &[u64]) -> Result {
-    // SAFETY: the kernel reads that many bytes from there.
+    // SAFETY: the kernel reads as many bytes of `mask` as it has.
     check(unsafe { call(nr::__NR_sched_setaffinity, [0, size_of_val(mask), mask.as_ptr().addr(), 0, 0, 0]) })
         .map(drop)
 }
 
 pub(crate) fn set_mempolicy(mode: u32, nodes: &[u64]) -> Result {
-    // The kernel counts one bit more than it looks at (mm/mempolicy.c, `get_nodes`).
+    // The kernel uses one bit less than it is told (mm/mempolicy.c, `get_nodes`).
     let bits = size_of_val(nodes).wrapping_mul(8).wrapping_add(1);
     let words = [mode as usize, nodes.as_ptr().addr(), bits, 0, 0, 0];
-    // SAFETY: the kernel reads whole words of the mask, one bit less than it is told there are.
+    // SAFETY: the kernel reads whole words of the mask, one bit less than stated.
     check(unsafe { call(nr::__NR_set_mempolicy, words) }).map(drop)
 }
 
@@ -236,11 +234,11 @@ pub(crate) fn keyctl_join_session_keyring(name: &CStr) -> Result<usize> {
 
 pub(crate) fn keyctl_describe(key: usize, room: &mut [MaybeUninit<u8>]) -> Result<&[u8]> {
     let words = [KEYCTL_DESCRIBE, key, room.as_mut_ptr().addr(), room.len(), 0, 0];
-    // SAFETY: the kernel writes no more bytes than it is told there are.
+    // SAFETY: the kernel writes no more bytes than `room` has.
     let length = check(unsafe { call(nr::__NR_keyctl, words) })?;
-    // What does not fit is not written at all.
+    // A description that does not fit is not written at all.
     let written = room.get(..length).ok_or(Errno::MSGSIZE)?;
-    // SAFETY: they are in `room`, and the kernel has written them.
+    // SAFETY: these bytes are in `room`, and the kernel has written them.
     Ok(unsafe { core::slice::from_raw_parts(written.as_ptr().cast(), written.len()) })
 }
 
@@ -258,7 +256,7 @@ pub(crate) fn landlock_abi() -> Result<usize> {
 pub(crate) fn landlock_create_ruleset(handled_access_fs: u64, scoped: u64) -> Result<Fd> {
     let attr = landlock_ruleset_attr { handled_access_fs, handled_access_net: 0, scoped };
     let words = [(&raw const attr).addr(), size_of_val(&attr), 0, 0, 0, 0];
-    // SAFETY: the kernel reads as many bytes of `attr` as it is told there are.
+    // SAFETY: the kernel reads as many bytes of `attr` as stated.
     descriptor(unsafe { call(nr::__NR_landlock_create_ruleset, words) })
 }
 
@@ -275,20 +273,20 @@ pub(crate) fn landlock_restrict_self(ruleset: Fd) -> Result {
     check(unsafe { call(nr::__NR_landlock_restrict_self, [ruleset.word(), 0, 0, 0, 0, 0]) }).map(drop)
 }
 
-/// The four words of `struct mount_attr`: set, clear, propagation, user namespace.
+/// Calls `mount_setattr` with the four words of `struct mount_attr`: set, clear, propagation, user namespace.
 pub(crate) fn mount_setattr(mount: Fd, recursive: bool, attr: [u64; 4]) -> Result {
     const AT_EMPTY_PATH: usize = nr::AT_EMPTY_PATH as usize;
     const AT_RECURSIVE: usize = 0x8000;
     let flags = AT_EMPTY_PATH | if recursive { AT_RECURSIVE } else { 0 };
     let words = [mount.word(), c"".as_ptr().addr(), flags, attr.as_ptr().addr(), size_of_val(&attr), 0];
-    // SAFETY: the kernel reads an empty string and as many bytes of `attr` as it is told there are.
+    // SAFETY: the kernel reads an empty string and as many bytes of `attr` as stated.
     check(unsafe { call(nr::__NR_mount_setattr, words) }).map(drop)
 }
 
 const SECCOMP_SET_MODE_FILTER: usize = 1;
 
 pub(crate) fn seccomp_without_program(flags: u32) -> Result<usize> {
-    // SAFETY: the kernel reads nothing through a pointer that is null, and says so.
+    // SAFETY: the kernel reads nothing through a null pointer; it returns an error.
     check(unsafe { call(nr::__NR_seccomp, [SECCOMP_SET_MODE_FILTER, flags as usize, 0, 0, 0, 0]) })
 }
 
@@ -296,11 +294,11 @@ pub(crate) fn seccomp_without_program(flags: u32) -> Result<usize> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Instruction {
-    /// What to do.
+    /// The operation.
     pub code: u16,
-    /// How far to jump if a comparison holds.
+    /// How many instructions to skip if a comparison holds.
     pub jt: u8,
-    /// How far to jump if it does not.
+    /// How many instructions to skip if it does not hold.
     pub jf: u8,
     /// The operand.
     pub k: u32,
@@ -316,12 +314,12 @@ pub(crate) fn seccomp(flags: u32, program: &[Instruction]) -> Result<usize> {
     let length = u16::try_from(program.len()).map_err(|_| Errno::INVAL)?;
     let program = Program { length, filter: program.as_ptr() };
     let words = [SECCOMP_SET_MODE_FILTER, flags as usize, (&raw const program).addr(), 0, 0, 0];
-    // SAFETY: the kernel reads a `sock_fprog` and as many instructions as it says there are, which
-    // it verifies before it runs any.
+    // SAFETY: the kernel reads a `sock_fprog` and as many instructions as that states, and verifies them before it
+    // runs any.
     check(unsafe { call(nr::__NR_seccomp, words) })
 }
 
-/// `getpid` as x32 makes it.
+/// Calls `getpid` through the x32 interface.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn x32_getpid() -> Result<usize> {
     const X32_SYSCALL_BIT: u32 = 0x4000_0000;
@@ -330,11 +328,11 @@ pub(crate) fn x32_getpid() -> Result<usize> {
 }
 
 pub(crate) fn setgroups(groups: &[Gid]) -> Result {
-    // SAFETY: `Gid` is one `gid_t`, and the kernel reads as many as it is told there are.
+    // SAFETY: `Gid` is one `gid_t`, and the kernel reads as many as stated.
     check(unsafe { call(nr::__NR_setgroups, [groups.len(), groups.as_ptr().addr(), 0, 0, 0, 0]) }).map(drop)
 }
 
-/// Seconds and nanoseconds of a clock. Not rustix's, which looks for the vDSO and remembers where it is.
+/// Returns seconds and nanoseconds of a clock. rustix's function would look for the vDSO and store its address.
 pub(crate) fn clock_gettime(clock: u32) -> [u64; 2] {
     let mut time = [0_u64; 2];
     // SAFETY: the kernel writes two words. If it refuses they stay as they are.
@@ -344,37 +342,36 @@ pub(crate) fn clock_gettime(clock: u32) -> [u64; 2] {
 
 pub(crate) fn getdents64(directory: Fd, buffer: &mut [u8]) -> Result<usize> {
     let words = [directory.word(), buffer.as_mut_ptr().addr(), buffer.len(), 0, 0, 0];
-    // SAFETY: the kernel writes no more than there is room for.
+    // SAFETY: the kernel writes no more bytes than `buffer` has.
     check(unsafe { call(nr::__NR_getdents64, words) })
 }
 
 pub(crate) fn readlinkat(directory: Fd, name: &CStr, buffer: &mut [u8]) -> Result<usize> {
     let words = [directory.word(), name.as_ptr().addr(), buffer.as_mut_ptr().addr(), buffer.len(), 0, 0];
-    // SAFETY: the kernel reads a string that ends with NUL, and writes no more than there is room for.
+    // SAFETY: the kernel reads a string that ends with NUL, and writes no more bytes than `buffer` has.
     check(unsafe { call(nr::__NR_readlinkat, words) })
 }
 
-/// `sendfile` from where `from` is read.
+/// Calls `sendfile` with the current offset of `from`.
 pub(crate) fn sendfile(to: Fd, from: Fd, most: usize) -> Result<usize> {
     // SAFETY: the address, of an offset, is null.
     check(unsafe { call(nr::__NR_sendfile, [to.word(), from.word(), 0, most, 0, 0]) })
 }
 
-/// `close`, and not rustix's, which in a debug build panics at EBADF.
+/// Calls `close` directly, because rustix's function panics at EBADF in a debug build.
 pub(crate) fn close(fd: Fd) {
     // SAFETY: one number.
     unsafe { call(nr::__NR_close, [fd.word(), 0, 0, 0, 0, 0]) };
 }
 
-// Calls that return a descriptor are made here, and not by rustix, whose owned descriptors panic at
-// the number -1.
+// Calls that return a descriptor are made here, because the owned descriptors of rustix panic at the number -1.
 
-/// The descriptor that a call returned.
+/// Returns the descriptor that a call returned.
 fn descriptor(returned: isize) -> Result<Fd> {
     i32::try_from(check(returned)?).ok().and_then(Fd::new).ok_or(Errno::BADF)
 }
 
-/// The directory that a path is relative to: this one, or the working directory.
+/// Returns the directory that a path is relative to: this one, or the working directory.
 fn directory(fd: Option<Fd>) -> usize {
     const CWD: usize = nr::AT_FDCWD as usize;
     fd.map_or(CWD, Fd::word)
@@ -389,8 +386,7 @@ pub(crate) fn openat(at: Option<Fd>, path: &CStr, flags: u32, mode: u32) -> Resu
 /// `how` is `struct open_how`: flags, mode, resolve.
 pub(crate) fn openat2(at: Option<Fd>, path: &CStr, how: [u64; 3]) -> Result<Fd> {
     let words = [directory(at), path.as_ptr().addr(), how.as_ptr().addr(), size_of_val(&how), 0, 0];
-    // SAFETY: the kernel reads a string that ends with NUL, and as many bytes of `how` as it is told
-    // there are.
+    // SAFETY: the kernel reads a string that ends with NUL, and as many bytes of `how` as stated.
     descriptor(unsafe { call(nr::__NR_openat2, words) })
 }
 
@@ -413,16 +409,16 @@ pub(crate) fn fsmount(fs: Fd, flags: u32, attributes: u32) -> Result<Fd> {
 
 pub(crate) fn ioctl_ns_get_nstype(fd: Fd) -> Result<usize> {
     const NS_GET_NSTYPE: usize = 0xb703;
-    // SAFETY: this one takes no argument. Of a file that is no namespace, a device that has a request of
-    // the same number among them, the answer is worth nothing, but an argument of null is no memory.
+    // SAFETY: this request takes no argument. Another file, for example a device with a request of the same number,
+    // gives a meaningless answer, but a null argument is not memory.
     check(unsafe { call(nr::__NR_ioctl, [fd.word(), NS_GET_NSTYPE, 0, 0, 0, 0]) })
 }
 
-/// `ioctl(PIDFD_GET_INFO)` for the status that wait(2) would have, and whether the kernel knows it.
+/// Returns the status of a process in the format of wait(2), if the kernel knows it, from `ioctl(PIDFD_GET_INFO)`.
 pub(crate) fn ioctl_pidfd_exit(pidfd: Fd) -> Result<Option<i32>> {
     /// `PIDFD_INFO_EXIT` (linux/pidfd.h).
     const EXIT: u64 = 1 << 3;
-    /// The first 64 bytes of `struct pidfd_info`, which are the first version of it.
+    /// The first 64 bytes of `struct pidfd_info`, which are its first version.
     #[repr(C)]
     struct Info {
         mask: u64,
@@ -430,10 +426,10 @@ pub(crate) fn ioctl_pidfd_exit(pidfd: Fd) -> Result<Option<i32>> {
         ids: [u32; 11],
         exit_code: i32,
     }
-    /// `_IOWR(0xff, 11, struct pidfd_info)`: the number says how long the structure is.
+    /// `_IOWR(0xff, 11, struct pidfd_info)`: the number includes the size of the structure.
     const PIDFD_GET_INFO: usize = 3 << 30 | size_of::<Info>() << 16 | 0xff << 8 | 11;
     let mut info = Info { mask: EXIT, cgroup: 0, ids: [0; 11], exit_code: 0 };
-    // SAFETY: the kernel writes as many bytes as the request's number says, which `info` has.
+    // SAFETY: the kernel writes as many bytes as the request's number says, which is the size of `info`.
     check(unsafe { call(nr::__NR_ioctl, [pidfd.word(), PIDFD_GET_INFO, (&raw mut info).addr(), 0, 0, 0]) })?;
     Ok(if info.mask & EXIT != 0 { Some(info.exit_code) } else { None })
 }
@@ -443,10 +439,10 @@ pub(crate) fn memfd_create(name: &CStr, flags: u32) -> Result<Fd> {
     descriptor(unsafe { call(nr::__NR_memfd_create, [name.as_ptr().addr(), flags as usize, 0, 0, 0, 0]) })
 }
 
-/// The reading end, then the writing end.
+/// Creates a pipe. Returns the read end, then the write end.
 pub(crate) fn pipe2(flags: u32) -> Result<[Fd; 2]> {
     let mut ends = [-1_i32; 2];
-    // SAFETY: the kernel writes two numbers, for which there is room.
+    // SAFETY: the kernel writes two numbers, and there is room for both.
     check(unsafe { call(nr::__NR_pipe2, [ends.as_mut_ptr().addr(), flags as usize, 0, 0, 0, 0]) })?;
     let [reader, writer] = ends;
     Ok([Fd::new(reader).ok_or(Errno::BADF)?, Fd::new(writer).ok_or(Errno::BADF)?])
@@ -472,7 +468,7 @@ pub(crate) fn ioctl_loopback_up(socket: Fd) -> Result {
     }
     let request = Request { name: *b"lo\0\0\0\0\0\0\0\0\0\0\0\0\0\0", flags: 0x41, rest: [0; 22] };
     let words = [socket.word(), SIOCSIFFLAGS, (&raw const request).addr(), 0, 0, 0];
-    // SAFETY: the kernel reads an `ifreq`, which is laid out as it has it and outlives the call.
+    // SAFETY: the kernel reads an `ifreq`, which has its layout and outlives the call.
     check(unsafe { call(nr::__NR_ioctl, words) }).map(drop)
 }
 
@@ -482,7 +478,7 @@ pub(crate) fn fspick(mount: Fd, flags: u32) -> Result<Fd> {
     descriptor(unsafe { call(nr::__NR_fspick, words) })
 }
 
-/// `recvmsg(MSG_CMSG_CLOEXEC)` into `bytes`, with the descriptor that came along, if one did.
+/// Calls `recvmsg(MSG_CMSG_CLOEXEC)`. Returns the number of bytes, and the descriptor that was sent with them, if any.
 pub(crate) fn recvmsg_descriptor(socket: Fd, bytes: &mut [u8]) -> Result<(usize, Option<Fd>)> {
     /// `struct iovec`.
     #[repr(C)]
@@ -490,7 +486,7 @@ pub(crate) fn recvmsg_descriptor(socket: Fd, bytes: &mut [u8]) -> Result<(usize,
         base: *mut u8,
         length: usize,
     }
-    /// `struct msghdr` as the kernel has it.
+    /// `struct msghdr` as the kernel defines it.
     #[repr(C)]
     struct Header {
         name: *mut u8,
@@ -501,7 +497,7 @@ pub(crate) fn recvmsg_descriptor(socket: Fd, bytes: &mut [u8]) -> Result<(usize,
         control_length: usize,
         flags: usize,
     }
-    /// `struct cmsghdr` with one descriptor, in the room that `CMSG_SPACE` has for it.
+    /// `struct cmsghdr` with one descriptor, of the size that `CMSG_SPACE` gives.
     #[derive(Default)]
     #[repr(C)]
     struct Control {
@@ -529,8 +525,8 @@ pub(crate) fn recvmsg_descriptor(socket: Fd, bytes: &mut [u8]) -> Result<(usize,
         flags: 0,
     };
     let words = [socket.word(), (&raw mut header).addr(), MSG_CMSG_CLOEXEC, 0, 0, 0];
-    // SAFETY: the kernel reads the header, and writes to it, to one vector that has the extent of
-    // `bytes`, and no more than it is told there is room for to `control`; all outlive the call.
+    // SAFETY: the kernel reads the header. It writes to the header, to one vector with the extent of `bytes`, and to
+    // `control` within the stated length. All outlive the call.
     let length = check(unsafe { call(nr::__NR_recvmsg, words) })?;
     let is_one = (control.length, control.level, control.kind) == (ONE, SOL_SOCKET, SCM_RIGHTS);
     Ok((length, if is_one { Fd::new(control.descriptor) } else { None }))
@@ -549,7 +545,8 @@ pub(crate) fn ioctl_tiocgptpeer(master: Fd, flags: u32) -> Result<Fd> {
     descriptor(unsafe { call(nr::__NR_ioctl, [master.word(), TIOCGPTPEER, flags as usize, 0, 0, 0]) })
 }
 
-/// `fcntl(F_GETLK)`: the kind and the process of a lock on `fd` that excludes a write lock of the whole file.
+/// Returns the kind and the process of a lock on `fd` that excludes a write lock of the whole file, from
+/// `fcntl(F_GETLK)`.
 pub(crate) fn fcntl_getlk(fd: Fd) -> Result<(u32, i32)> {
     /// `struct flock` of a system with 64 bits.
     #[repr(C)]
@@ -570,9 +567,9 @@ pub(crate) fn fcntl_getlk(fd: Fd) -> Result<(u32, i32)> {
     Ok((u32::from(lock.kind.unsigned_abs()), lock.pid))
 }
 
-/// Sends `bytes`, and a copy of one descriptor with them.
+/// Sends `bytes` with a copy of one descriptor.
 pub(crate) fn sendmsg_with(socket: Fd, bytes: &[u8], fd: Fd) -> Result<usize> {
-    /// `struct cmsghdr` with one descriptor after it, and what `CMSG_SPACE` adds.
+    /// `struct cmsghdr` with one descriptor, and the padding of `CMSG_SPACE`.
     #[repr(C)]
     struct Control {
         length: usize,
@@ -595,7 +592,7 @@ pub(crate) fn sendmsg_with(socket: Fd, bytes: &[u8], fd: Fd) -> Result<usize> {
     const SOL_SOCKET: i32 = 1;
     const SCM_RIGHTS: i32 = 1;
     const MSG_NOSIGNAL: usize = 0x4000;
-    // Up to and with the descriptor.
+    // The length up to and including the descriptor.
     let length = size_of::<Control>().wrapping_sub(size_of::<i32>());
     let control = Control { length, level: SOL_SOCKET, kind: SCM_RIGHTS, fd: fd.number(), padding: 0 };
     let part = [bytes.as_ptr().addr(), bytes.len()];
@@ -609,15 +606,15 @@ pub(crate) fn sendmsg_with(socket: Fd, bytes: &[u8], fd: Fd) -> Result<usize> {
         flags: 0,
     };
     let words = [socket.word(), (&raw const message).addr(), MSG_NOSIGNAL, 0, 0, 0];
-    // SAFETY: the kernel reads a `msghdr`, one `iovec`, as many bytes as that says there are, and a control
-    // message of the size it is told, all laid out as it has them and alive until it returns.
+    // SAFETY: the kernel reads a `msghdr`, one `iovec`, as many bytes as that states, and a control message of the
+    // stated size. All have the kernel's layout and outlive the call.
     check(unsafe { call(nr::__NR_sendmsg, words) })
 }
 
 pub(crate) fn signalfd4(set: u64, flags: u32) -> Result<Fd> {
-    // The kernel makes a new one rather than change an old one.
+    // -1 makes the kernel create a new descriptor instead of changing an existing one.
     const NEW: usize = usize::MAX;
     let words = [NEW, (&raw const set).addr(), SIGNAL_SET_SIZE, flags as usize, 0, 0];
-    // SAFETY: the kernel reads one set, on this stack and of the size told.
+    // SAFETY: the kernel reads one set, on this stack and of the stated size.
     descriptor(unsafe { call(nr::__NR_signalfd4, words) })
 }

@@ -1,4 +1,4 @@
-//! Signals: sets, masks, dispositions, and sending them.
+//! Blocks, handles, waits for and sends signals.
 
 use crate::raw::Action;
 use crate::{Fd, Result, raw};
@@ -29,26 +29,26 @@ impl Signal {
         IO = SIGIO, PWR = SIGPWR, SYS = SIGSYS,
     }
 
-    /// The largest number a signal has.
+    /// The largest signal number.
     pub const MAX: u8 = 64;
 
     /// The signals that ask a process to end.
     pub const ENDING: [Self; 4] = [Self::HUP, Self::INT, Self::QUIT, Self::TERM];
 
-    /// The signal with this number, if there is one.
+    /// Returns the signal with this number, if there is one.
     #[must_use]
     pub const fn new(number: i32) -> Option<Self> {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
         if number >= 1 && number <= Self::MAX as i32 { Some(Self(number as u8)) } else { None }
     }
 
-    /// Its number.
+    /// Returns the number of the signal.
     #[must_use]
     pub const fn number(self) -> i32 {
         self.0 as i32
     }
 
-    /// The number as the raw system calls take it.
+    /// Returns the number as raw system calls take it.
     pub(crate) const fn word(self) -> usize {
         self.0 as usize
     }
@@ -59,38 +59,38 @@ impl Signal {
 pub struct SignalSet(u64);
 
 impl SignalSet {
-    /// No signal.
+    /// The empty set.
     pub const EMPTY: Self = Self(0);
-    /// Every signal, those that libc keeps for itself included.
+    /// Every signal, including those that libc reserves for itself.
     pub const FULL: Self = Self(u64::MAX);
 
-    /// This set with `signal` in it.
+    /// Returns this set with `signal` added.
     #[must_use]
     pub const fn with(self, signal: Signal) -> Self {
         Self(self.0 | 1_u64.wrapping_shl(signal.0.wrapping_sub(1) as u32))
     }
 
-    /// This set without `signal`.
+    /// Returns this set without `signal`.
     #[must_use]
     pub const fn without(self, signal: Signal) -> Self {
         Self(self.0 & !Self::EMPTY.with(signal).0)
     }
 
-    /// Whether `signal` is in it.
+    /// Returns whether the set contains `signal`.
     #[must_use]
     pub const fn contains(self, signal: Signal) -> bool {
         self.with(signal).0 == self.0
     }
 
-    /// The set as the kernel has it: bit 0 is signal 1.
+    /// Returns the set in the kernel's representation: bit 0 is signal 1.
     #[must_use]
     pub const fn bits(self) -> u64 {
         self.0
     }
 }
 
-/// `rt_sigprocmask(SIG_SETMASK)`: blocks just the signals of `set` in the calling thread and
-/// returns what was blocked before.
+/// Blocks exactly the signals of `set` in the calling thread, with `rt_sigprocmask(SIG_SETMASK)`. Returns the set that
+/// was blocked before.
 ///
 /// # Errors
 ///
@@ -103,7 +103,8 @@ impl Action {
     const DEFAULT: Self = Self { handler: 0, flags: 0, restorer: 0, mask: 0 };
     const IGNORE: Self = Self { handler: 1, ..Self::DEFAULT };
 
-    /// The kernel enters no handler without the address of what returns from it, which this one never does.
+    /// Returns an action that ends the process. The kernel enters a handler only with a restorer, the address of code
+    /// that returns from it, although this handler never returns.
     fn exit() -> Self {
         let handler = ended as *const () as usize;
         Self { handler, flags: number::SA_RESTORER.into(), restorer: handler, mask: u64::MAX }
@@ -118,7 +119,7 @@ impl Action {
     }
 }
 
-/// `rt_sigaction` with `SIG_DFL`: the kernel's default action for `signal`.
+/// Sets the kernel's default action for `signal`, with `rt_sigaction(SIG_DFL)`.
 ///
 /// # Errors
 ///
@@ -127,7 +128,7 @@ pub fn rt_sigaction_default(signal: Signal) -> Result {
     raw::rt_sigaction(signal.word(), Some(&Action::DEFAULT)).map(drop)
 }
 
-/// `rt_sigaction` with `SIG_IGN`: `signal` is ignored.
+/// Ignores `signal`, with `rt_sigaction(SIG_IGN)`.
 ///
 /// # Errors
 ///
@@ -136,8 +137,8 @@ pub fn rt_sigaction_ignore(signal: Signal) -> Result {
     raw::rt_sigaction(signal.word(), Some(&Action::IGNORE)).map(drop)
 }
 
-/// `rt_sigaction` with a handler that ends the process: for the first process of a pid namespace, to which a signal
-/// without one does nothing. Exec sets it back to the default.
+/// Installs a handler that ends the process, with `rt_sigaction`. It is for the first process of a pid namespace,
+/// where the kernel ignores signals without a handler. Exec restores the default.
 ///
 /// # Errors
 ///
@@ -146,12 +147,12 @@ pub fn rt_sigaction_exit(signal: Signal) -> Result {
     raw::rt_sigaction(signal.word(), Some(&Action::exit())).map(drop)
 }
 
-/// It makes one system call and nothing else, wherever the process was.
+/// Handles the signal with one system call and nothing else, whatever the process was doing.
 extern "C" fn ended(signal: i32) -> ! {
     raw::exit_group(usize::from(u8::try_from(signal).unwrap_or(0).wrapping_add(128)))
 }
 
-/// The signals that the calling process ignores.
+/// Returns the signals that the calling process ignores.
 ///
 /// # Errors
 ///
@@ -167,8 +168,8 @@ pub fn ignored() -> Result<SignalSet> {
     Ok(ignored)
 }
 
-/// Sets every signal that has a handler back to its default and leaves what is ignored ignored:
-/// what `CLONE_CLEAR_SIGHAND` does, for where `clone3` is refused.
+/// Resets every signal that has a handler to its default, and leaves ignored signals ignored. `CLONE_CLEAR_SIGHAND`
+/// does the same; this is for systems that refuse `clone3`.
 ///
 /// # Errors
 ///
@@ -186,19 +187,18 @@ pub fn reset_handlers() -> Result {
     Ok(())
 }
 
-/// `rt_sigtimedwait` without a limit: the next signal of `set`, which must be blocked; waits until there
-/// is one.
+/// Waits for the next signal of `set`, which must be blocked, with `rt_sigtimedwait` without a timeout.
 ///
 /// # Errors
 ///
-/// `EINTR` if a signal that is not in the set has been handled.
+/// `EINTR` if a signal outside the set has been handled.
 pub fn rt_sigwait(set: SignalSet) -> Result<Signal> {
     let number = raw::rt_sigtimedwait(set.0)?;
     i32::try_from(number).ok().and_then(Signal::new).ok_or(crate::Errno::INVAL)
 }
 
-/// `signalfd4(SFD_CLOEXEC | SFD_NONBLOCK)`: a descriptor that is readable when there is a signal of `set`, which must
-/// be blocked. For a parent's event loop.
+/// Returns a descriptor that is readable when a signal of `set` is pending, from
+/// `signalfd4(SFD_CLOEXEC | SFD_NONBLOCK)`. The signals must be blocked. For a parent's event loop.
 ///
 /// # Errors
 ///
@@ -207,20 +207,20 @@ pub fn signalfd(set: SignalSet) -> Result<Fd> {
     raw::signalfd4(set.0, number::O_CLOEXEC | number::O_NONBLOCK)
 }
 
-/// A signal as a [`signalfd`] tells of it.
+/// A signal that was read from a [`signalfd`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
-    /// Which.
+    /// The signal.
     pub signal: Signal,
-    /// The pid of who sent it, or 0 for the kernel.
+    /// The pid of the sender, or 0 for the kernel.
     pub sender: u32,
 }
 
-/// `read` of a [`signalfd`]: the next signal.
+/// Reads the next signal from a [`signalfd`].
 ///
 /// # Errors
 ///
-/// `EAGAIN` if there is none.
+/// `EAGAIN` if no signal is pending.
 pub fn read_signalfd(fd: impl AsFd) -> Result<Arrived> {
     // The size of `struct signalfd_siginfo`.
     let mut bytes = [0; 128];
@@ -232,12 +232,12 @@ pub fn read_signalfd(fd: impl AsFd) -> Result<Arrived> {
     Ok(Arrived { signal, sender: u32::from_ne_bytes([e, f, g, h]) })
 }
 
-/// `pidfd_send_signal`: sends `signal` to the process that `pidfd` stands for, never to another
-/// that has got its pid.
+/// Sends `signal` to the process that `pidfd` refers to, with `pidfd_send_signal`. It never reaches another process
+/// that has got the same pid.
 ///
 /// # Errors
 ///
-/// `ESRCH` if it has been waited for, `EPERM` if the caller may not.
+/// `ESRCH` if the process has been reaped, `EPERM` without permission.
 pub fn pidfd_send_signal(pidfd: Fd, signal: Signal) -> Result {
     raw::pidfd_send_signal(pidfd, signal.word())
 }

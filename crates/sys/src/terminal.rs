@@ -1,7 +1,7 @@
-//! Pseudo terminals of one instance of devpts, which is known by its directory.
+//! Opens pseudoterminals of one devpts instance, which is given as its directory.
 //!
-//! Nothing is found by the name of a terminal: an image could have prepared it, and another instance of devpts
-//! means another terminal by the same name.
+//! No terminal is found by its name. An image could have prepared the name, and in another devpts instance the name
+//! means another terminal.
 
 use crate::{Errno, Fd, Result, at, raw};
 use rustix::fs::{FileType, OFlags, ResolveFlags};
@@ -10,7 +10,7 @@ use rustix::termios::Winsize;
 /// `DEVPTS_SUPER_MAGIC` (linux/magic.h).
 const DEVPTS: u64 = 0x1cd1;
 
-/// Whether `directory` is one of a devpts, and of no other file system.
+/// Returns whether `directory` is on a devpts.
 ///
 /// # Errors
 ///
@@ -20,14 +20,14 @@ pub fn is_devpts(directory: Fd) -> Result<bool> {
     Ok(u64::try_from(found.f_type) == Ok(DEVPTS))
 }
 
-/// `openat2(O_RDWR | O_NOCTTY)` of `ptmx` in the directory of a devpts: the master of a new terminal. In
-/// such a file system nobody but the kernel makes files, so what has this name and is not mounted over
-/// is the multiplexer; its numbers are looked at nevertheless.
+/// Opens the master of a new terminal, with `openat2(O_RDWR | O_NOCTTY)` of `ptmx` in a devpts. Only the kernel
+/// creates files in a devpts, so a file with this name that is not mounted over is the multiplexer. Its device numbers
+/// are checked nevertheless.
 ///
 /// # Errors
 ///
-/// `EXDEV` if something is mounted there, `ENODEV` if it is not the multiplexer, `ENOSPC` if there are too
-/// many terminals; for the rest see openat2(2).
+/// `EXDEV` if there is a mount over it, `ENODEV` if it is not the multiplexer, `ENOSPC` if there are too many
+/// terminals. For the rest see openat2(2).
 pub fn open_ptmx(devpts: Fd) -> Result<Fd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     let master = at::openat2(Some(devpts), c"ptmx", OFlags::RDWR | OFlags::NOCTTY, resolve)?;
@@ -45,17 +45,16 @@ pub fn open_ptmx(devpts: Fd) -> Result<Fd> {
     }
 }
 
-/// `ioctl(TIOCSPTLCK)`: the other end of `master` may be opened.
+/// Unlocks the other end of `master`, with `ioctl(TIOCSPTLCK)`.
 ///
 /// # Errors
 ///
-/// `ENOTTY` if it is no master.
+/// `ENOTTY` if `master` is not a master.
 pub fn ioctl_tiocsptlck_unlock(master: Fd) -> Result {
     rustix::pty::unlockpt(master.lend())
 }
 
-/// `ioctl(TIOCGPTPEER)`: the other end of `master`, opened without its name, and not as the controlling
-/// terminal.
+/// Opens the other end of `master` without its name, and not as the controlling terminal, with `ioctl(TIOCGPTPEER)`.
 ///
 /// # Errors
 ///
@@ -64,11 +63,11 @@ pub fn ioctl_tiocgptpeer(master: Fd) -> Result<Fd> {
     raw::ioctl_tiocgptpeer(master, (OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC).bits())
 }
 
-/// `ioctl(TIOCSWINSZ)`: the terminal is this large.
+/// Sets the size of the terminal, with `ioctl(TIOCSWINSZ)`.
 ///
 /// # Errors
 ///
-/// `ENOTTY` if it is none.
+/// `ENOTTY` if it is not a terminal.
 pub fn ioctl_tiocswinsz(terminal: Fd, rows: u16, columns: u16) -> Result {
     let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     rustix::termios::tcsetwinsize(terminal.lend(), size)

@@ -1,9 +1,9 @@
-//! The clock.
+//! Reads the clock.
 
 use crate::raw;
 use linux_raw_sys::general::CLOCK_MONOTONIC;
 
-/// `clock_gettime(CLOCK_MONOTONIC)`, in nanoseconds.
+/// Returns `clock_gettime(CLOCK_MONOTONIC)` in nanoseconds.
 #[must_use]
 pub fn monotonic() -> u64 {
     let [seconds, nanoseconds] = raw::clock_gettime(CLOCK_MONOTONIC);

@@ -1,8 +1,8 @@
-//! Copying what an image has at a place into the file system that will cover it.
+//! Copies a directory of an image into the file system that will cover it.
 //!
-//! Directories, files, symlinks and nodes, with their owners and permissions. The tree is an image's,
-//! so every entry is opened in the directory that it was found in, and no symlink is followed. Nothing is
-//! allocated: where it is in the tree stands in an array of open directories.
+//! The copy includes directories, files, symlinks and nodes, with their owners and permissions. The tree is an
+//! image's, so each entry is opened in the directory that contains it, and symlinks are not followed. Nothing is
+//! allocated: an array of open directories holds the position in the tree.
 
 use crate::sys::at::{
     FileType, Likeness, Mode, fchmodat, fchownat, getdents, likeness, mkdirat, mknodat_like, openat_nofollow,
@@ -13,17 +13,17 @@ use crate::sys::file::{self, OFlags, ftruncate, lseek, lseek_data, lseek_end, se
 use crate::sys::{Errno, Fd, Result};
 use core::ffi::CStr;
 
-/// How deep a tree may be.
+/// The greatest depth of a tree.
 const DEEPEST: usize = 64;
 
-/// Room for some entries of a directory; the longest takes a seventh of it.
+/// The size of the buffer for directory entries; the longest takes a seventh of it.
 const ENTRIES: usize = 2048;
 
-/// Room for the longest symlink (PATH_MAX), with its NUL.
+/// The size of the longest symlink (PATH_MAX), with its NUL.
 const LINK: usize = 4096;
 
-/// Copies what is in the directory at `path` into `to`. Where nothing is there is nothing to copy.
-// Its buffers would be in the frame of the whole loop.
+/// Copies the content of the directory at `path` into `to`. A missing directory counts as empty.
+// Not inlined: its buffers would enlarge the stack frame of the step loop.
 #[inline(never)]
 pub(crate) fn copy_up(child: &InChild, root: Fd, path: &CStr, to: Fd) -> Result {
     let from = match openat2_in_root(root, path) {
@@ -38,10 +38,10 @@ pub(crate) fn copy_up(child: &InChild, root: Fd, path: &CStr, to: Fd) -> Result 
     copied
 }
 
-/// A directory and its copy.
+/// A directory and its copy, both open.
 type Pair = (Fd, Fd);
 
-/// The directories from the top of the tree to where the copying is.
+/// The open directories from the top of the tree to the current one.
 struct Open {
     directories: [Option<Pair>; DEEPEST],
     count: usize,
@@ -107,7 +107,7 @@ fn copy(child: &InChild, open: &mut Open) -> Result {
             if like.kind == FileType::Directory {
                 mkdirat(to, name, like.mode)?;
                 adopt(to, name, &like)?;
-                // The entries read after this one are read again afterwards.
+                // Entries after this one are read again later.
                 lseek(from, next)?;
                 open.push(child, pair(child, from, to, name)?)?;
                 break;
@@ -118,7 +118,7 @@ fn copy(child: &InChild, open: &mut Open) -> Result {
     Ok(())
 }
 
-/// Copies what is no directory.
+/// Copies an entry that is not a directory.
 fn entry(child: &InChild, from: Fd, to: Fd, name: &CStr, like: &Likeness) -> Result {
     match like.kind {
         FileType::Symlink => {
@@ -132,14 +132,14 @@ fn entry(child: &InChild, from: Fd, to: Fd, name: &CStr, like: &Likeness) -> Res
     adopt(to, name, like)
 }
 
-/// The owner first: a change of it takes set-user-ID bits away.
+/// Sets owner and permissions. The owner comes first, because changing it clears set-user-ID bits.
 fn adopt(to: Fd, name: &CStr, like: &Likeness) -> Result {
     fchownat(to, name, like.uid, like.gid)?;
     fchmodat(to, name, like.mode)
 }
 
 fn contents(child: &InChild, from: Fd, to: Fd, name: &CStr, like: &Likeness) -> Result {
-    // What was a file a moment ago may have become a pipe, which must not hold us up.
+    // The file may have become a pipe since its type was read; opening it must not block.
     let source = openat_nofollow(from, name, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
     let copied = openat_nofollow(to, name, flags, Mode::from_raw_mode(0o600)).and_then(|copy| {
@@ -156,8 +156,8 @@ fn send(source: Fd, copy: Fd) -> Result {
     Ok(())
 }
 
-/// Sends what is not in holes: a file of some bytes may be as long as its image's author likes, and its copy is in
-/// memory.
+/// Copies everything except holes. An image's author can make a file of a few bytes arbitrarily long, and the copy is
+/// in memory.
 fn send_data(source: Fd, copy: Fd) -> Result {
     let mut offset = 0;
     while let Some((begin, end)) = lseek_data(source, offset)? {
@@ -167,7 +167,7 @@ fn send_data(source: Fd, copy: Fd) -> Result {
         while offset < end {
             let sent = sendfile_most(copy, source, end.saturating_sub(offset))?;
             if sent == 0 {
-                // It was cut off meanwhile.
+                // The file was truncated in the meantime.
                 return Ok(());
             }
             offset = offset.saturating_add(u64::try_from(sent).unwrap_or(u64::MAX));

@@ -1,7 +1,7 @@
-//! Covering what a container must not see or change.
+//! Covers paths that a container must not see or change.
 //!
-//! The cover is mounted on the descriptor of what was found below the root, so whatever name it has,
-//! and whatever happens to that name, it is what is covered.
+//! The cover is mounted on the descriptor of the file that was found below the root. It therefore covers that file
+//! under every name, whatever happens to the names.
 
 use crate::sys::at::{is_directory, is_null_device, openat2_in_root};
 use crate::sys::clone::InChild;
@@ -12,14 +12,14 @@ use crate::sys::mount::{
 use crate::sys::{Errno, Fd, Result, file};
 use core::ffi::CStr;
 
-/// `MOUNT_ATTR_RDONLY`, and with it `NOSUID`, `NODEV` and `NOEXEC` for what holds nothing.
+/// `MOUNT_ATTR_RDONLY`. `SEALED` adds `NOSUID`, `NODEV` and `NOEXEC`, for empty mounts.
 const RDONLY: u64 = 0x1;
-/// `MOUNT_ATTR_RDONLY`, `NOSUID` and `NOEXEC`: a device can still be opened and written to, but nobody can change its
-/// owner or permissions, which are the host's.
+/// `MOUNT_ATTR_RDONLY`, `NOSUID` and `NOEXEC`. A device can still be opened and written to, but its owner and
+/// permissions, which are the host's, cannot be changed.
 const DEVICE: u64 = 0xb;
 const SEALED: u64 = 0xf;
 
-/// Covers `path`. Returns the mount of an empty directory if it had to make one, for the next.
+/// Covers `path`. Returns the mount of an empty directory if it had to create one, for use by the next call.
 pub(crate) fn mask(
     child: &InChild,
     root: Fd,
@@ -47,16 +47,16 @@ fn cover(child: &InChild, place: Fd, null: Fd, empty: Option<Fd>) -> Result<Opti
         attach(child, open_tree_clone_of(empty, Extent::Top)?, place)?;
         return Ok(None);
     }
-    // One file system for all: each would be made and torn down for itself.
+    // One file system serves all: creating and destroying one for each would cost time.
     let made = empty_directory(child)?;
     move_mount(made, place)?;
     Ok(Some(made))
 }
 
-/// Takes what is mounted at `path` away, or covers it.
+/// Unmounts `path`, or covers it if it is locked.
 pub(crate) fn hide(path: &CStr) -> Result {
     match mount_change(path, MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC) {
-        // It went with what it was mounted on.
+        // It was unmounted together with the mount that it was on.
         Err(Errno::NOENT) => return Ok(()),
         done => done?,
     }
@@ -76,7 +76,7 @@ fn empty_directory(child: &InChild) -> Result<Fd> {
     made
 }
 
-/// Makes `path` and all below it read-only.
+/// Makes `path` and everything below it read-only.
 pub(crate) fn read_only(child: &InChild, root: Fd, path: &CStr) -> Result {
     let Some(place) = find(root, path)? else { return Ok(()) };
     let covered = open_tree_clone_of(place, Extent::All).and_then(|copy| {
@@ -87,7 +87,7 @@ pub(crate) fn read_only(child: &InChild, root: Fd, path: &CStr) -> Result {
     covered
 }
 
-/// What is not there needs no cover.
+/// Finds `path` below the root; `None` if it does not exist and so needs no cover.
 fn find(root: Fd, path: &CStr) -> Result<Option<Fd>> {
     match openat2_in_root(root, path) {
         Ok(place) => Ok(Some(place)),

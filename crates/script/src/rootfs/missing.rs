@@ -1,9 +1,9 @@
-//! Making what is missing of a path below a root.
+//! Creates the missing part of a path below a root.
 //!
-//! The kernel finds what is there, but has no call that makes what is not. So the path is walked here, a
-//! component at a time, as the kernel would: a symlink is followed even if it leads nowhere yet, and
-//! nowhere but below the root. Every component is opened or made in the descriptor of the directory that
-//! it is in; only above it (`..`) is that found anew from the root, along names that are no symlinks.
+//! The kernel can find an existing path, but has no call that creates all missing components. So this code walks the
+//! path one component at a time, like the kernel. It follows symlinks, even to missing targets, but never above the
+//! root. It opens or creates each component relative to the descriptor of its parent directory. Only for `..` does it
+//! open the parent anew from the root, by a path without symlinks.
 
 use crate::sys::at::{
     FileType, Mode, kind, mkdirat, mknodat_file, openat2_entry_nofollow, openat2_no_symlinks, readlinkat,
@@ -12,28 +12,28 @@ use crate::sys::clone::InChild;
 use crate::sys::{Errno, Fd, Result, file};
 use core::ffi::CStr;
 
-/// What the end of a path has to be.
+/// The required kind of a path's last component.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Last {
     /// A directory.
     Directory,
-    /// Anything else.
+    /// Any file that is not a directory.
     File,
-    /// Anything else, and no symlink.
+    /// Any file that is neither a directory nor a symlink.
     Entry,
 }
 
-/// What a directory gets that an image lacks.
+/// The mode of a directory that the image lacks.
 const DIRECTORY_MODE: u32 = 0o755;
 
-/// What a file gets that an image lacks, to be mounted over.
+/// The mode of a file that the image lacks, to be mounted over.
 const FILE_MODE: u32 = 0o644;
 
-/// How many symlinks are followed, as by the kernel (MAXSYMLINKS).
+/// How many symlinks are followed, the same as in the kernel (MAXSYMLINKS).
 const MOST_LINKS: u32 = 40;
 
-/// Makes what is missing of `path`, and finds it.
-// Its paths would be in the frame of the whole loop.
+/// Creates the missing part of `path`, and opens it.
+// Not inlined: its paths would enlarge the stack frame of the step loop.
 #[inline(never)]
 pub(crate) fn make(child: &InChild, root: Fd, path: &CStr, last: Last) -> Result<Fd> {
     let mut rest = Path::new();
@@ -48,13 +48,13 @@ pub(crate) fn make(child: &InChild, root: Fd, path: &CStr, last: Last) -> Result
     }
 }
 
-/// Where in the tree it is.
+/// The position in the tree.
 struct Walk<'a> {
     child: &'a InChild,
     root: Fd,
-    /// What was found last.
+    /// The descriptor of the last component found.
     here: Fd,
-    /// Its name, without symlinks, relative to the root.
+    /// Its path relative to the root, without symlinks.
     resolved: Path,
 }
 
@@ -84,7 +84,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Goes to `name`, made if it is missing, or returns what it says if it is a symlink.
+    /// Enters `name`, which is created if it is missing. If it is a symlink, returns its target instead.
     fn down(&mut self, name: &CStr, wanted: Last) -> Result<Option<Path>> {
         let found = match openat2_entry_nofollow(self.here, name) {
             Err(Errno::NOENT) => {
@@ -110,13 +110,13 @@ impl Walk<'_> {
         Ok(None)
     }
 
-    /// To the directory above, which above the root is the root.
+    /// Enters the parent directory; the parent of the root is the root.
     fn up(&mut self) -> Result {
         self.resolved.cut_last();
         self.again()
     }
 
-    /// Puts what a symlink says in front of what is left to walk.
+    /// Inserts a symlink's target before the rest of the path.
     fn follow(&mut self, link: &Path, rest: &mut Path) -> Result {
         if link.as_bytes().first() == Some(&b'/') {
             self.resolved.cut(0);
@@ -126,7 +126,7 @@ impl Walk<'_> {
         whole.append(link.as_bytes())?;
         whole.append(b"/")?;
         whole.append(rest.as_bytes())?;
-        // What ended with the symlink still ends there.
+        // A path that ended with the symlink still ends there.
         if rest.is_empty() {
             whole.cut_end();
         }
@@ -150,17 +150,17 @@ impl Walk<'_> {
     }
 }
 
-/// A path in room that never grows.
+/// A path in a buffer of fixed size.
 struct Text<const ROOM: usize> {
     bytes: [u8; ROOM],
     /// Less than `ROOM`; the byte there is NUL.
     length: usize,
 }
 
-/// Room for every path, with its NUL (PATH_MAX).
+/// Fits every path with its NUL (PATH_MAX).
 type Path = Text<4096>;
 
-/// Room for every component of one, with its NUL (NAME_MAX).
+/// Fits every component with its NUL (NAME_MAX).
 type Name = Text<256>;
 
 impl<const ROOM: usize> Text<ROOM> {
@@ -190,7 +190,7 @@ impl<const ROOM: usize> Text<ROOM> {
         Ok(())
     }
 
-    /// What a symlink says.
+    /// Reads the target of a symlink.
     fn read(&mut self, link: Fd) -> Result {
         self.length = readlinkat(link, c"", &mut self.bytes)?.to_bytes().len();
         Ok(())
@@ -203,20 +203,20 @@ impl<const ROOM: usize> Text<ROOM> {
         }
     }
 
-    /// Takes the last component away, with the slash before it.
+    /// Removes the last component and the slash before it.
     fn cut_last(&mut self) {
         let end = self.as_bytes().iter().rposition(|byte| *byte == b'/').unwrap_or(0);
         self.cut(end);
     }
 
-    /// Takes the slashes at the end away.
+    /// Removes trailing slashes.
     fn cut_end(&mut self) {
         while self.as_bytes().last() == Some(&b'/') {
             self.cut(self.length.wrapping_sub(1));
         }
     }
 
-    /// Moves the first component to `component`. Says whether there was one.
+    /// Moves the first component to `component`. Returns whether there was one.
     fn take_component(&mut self, component: &mut Name) -> Result<bool> {
         if self.is_empty() {
             return Ok(false);

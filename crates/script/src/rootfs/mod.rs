@@ -1,5 +1,5 @@
-//! Paths below a container's root file system: finding them, making what is missing, and covering or copying what is
-//! there. An image or a volume may change while this happens, so nothing here trusts a path twice.
+//! Finds, creates, covers and copies paths below a container's root file system. An image or a volume may change in
+//! the meantime, so no code here trusts a path twice.
 
 pub(crate) mod copy;
 pub(crate) mod cover;

@@ -1,8 +1,8 @@
-//! Places below a root file system, found or made.
+//! Finds or creates the targets of mounts below a root file system.
 //!
-//! The tree is an image's: any component may be a symlink, and with a volume that others write to,
-//! may become one at any moment. So nothing is looked up from `/`, what is missing is made by a call
-//! that follows no symlink, and what is returned is a descriptor of the place, not its name.
+//! The tree is an image's: any component may be a symlink, or become one at any time if others write to a volume. So
+//! no path is looked up from `/`, and missing components are created by calls that follow no symlink. The result is a
+//! descriptor, not a name.
 
 use super::missing::{self, Last};
 use crate::sys::at::{
@@ -16,30 +16,30 @@ use core::ffi::CStr;
 /// A path below a root.
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
-    /// The whole path: `dev/pts`.
+    /// The whole path, relative to the root: `dev/pts`.
     pub path: &'a CStr,
 }
 
-/// What a mount can be put on.
+/// The kind of file that a mount target must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A directory.
     Directory,
-    /// Anything else.
+    /// Any file that is not a directory.
     File,
-    /// What the mount is: a directory, or anything else.
+    /// The same kind as the mount: a directory, or any other file.
     Alike,
-    /// A directory that is no symlink, for what has to be where it is looked for.
+    /// A directory that is not a symlink, for mounts that must be at their exact path.
     Ordinary,
-    /// As `Alike`, on a procfs: a file that something stands in for.
+    /// As `Alike`, but on a procfs: a file that a stand-in covers.
     StandIn,
-    /// As `Alike`, for a procfs that is shown once more.
+    /// As `Alike`, for mounting a procfs once more.
     Procfs,
-    /// Anything else, and no symlink.
+    /// Any file that is neither a directory nor a symlink.
     Entry,
 }
 
-/// What `mount` is to be put on, made with its parents where it is missing.
+/// Opens the target for `mount`, and creates it with its parents if it is missing.
 pub(crate) fn ensure_place(
     child: &InChild,
     root: Fd,
@@ -68,13 +68,13 @@ pub(crate) fn ensure_place(
     }
 }
 
-/// Said here, where the kernel would only say that something is invalid.
+/// Returns `ENOTDIR`, because `move_mount` would only return `EINVAL`.
 fn no_directory(found: Fd) -> Result {
     if is_directory(found)? { Err(Errno::NOTDIR) } else { Ok(()) }
 }
 
-/// Nothing may cover a part of a procfs, nor hide that there is none: what is written to procfs and read
-/// from it for the sake of security would be the cover's (CVE-2019-16884).
+/// Checks that a mount neither covers a part of a procfs nor hides that procfs is missing. Otherwise
+/// security-relevant reads and writes of procfs would reach the cover (CVE-2019-16884).
 fn permitted(place: Place, found: Fd, mount: Fd) -> Result {
     let is_permitted = match place {
         Place::StandIn => true,
@@ -85,7 +85,7 @@ fn permitted(place: Place, found: Fd, mount: Fd) -> Result {
     if is_permitted { Ok(()) } else { Err(Errno::XDEV) }
 }
 
-/// The directory of that very name at `target`, made with its parents where it is missing.
+/// Opens the directory at exactly `target`, and creates it with its parents if it is missing.
 fn ensure_ordinary_directory(child: &InChild, root: Fd, target: Target<'_>) -> Result<Fd> {
     match openat2_ordinary_directory_in_root(root, target.path) {
         Err(Errno::NOENT) => missing::make(child, root, target.path, Last::Directory),
@@ -93,7 +93,7 @@ fn ensure_ordinary_directory(child: &InChild, root: Fd, target: Target<'_>) -> R
     }
 }
 
-/// The directory at `target`, made with its parents where it is missing.
+/// Opens the directory at `target`, and creates it with its parents if it is missing.
 pub(crate) fn ensure_directory(child: &InChild, root: Fd, target: Target<'_>) -> Result<Fd> {
     match openat2_directory_in_root(root, target.path) {
         Err(Errno::NOENT) => missing::make(child, root, target.path, Last::Directory),
@@ -101,7 +101,7 @@ pub(crate) fn ensure_directory(child: &InChild, root: Fd, target: Target<'_>) ->
     }
 }
 
-/// The file, of whatever kind, at `target`, made empty with its parents where it is missing.
+/// Opens the file of any kind at `target`. A missing file is created empty, with its parents.
 fn ensure_file(child: &InChild, root: Fd, target: Target<'_>) -> Result<Fd> {
     match openat2_in_root(root, target.path) {
         Err(Errno::NOENT) => missing::make(child, root, target.path, Last::File),

@@ -1,4 +1,4 @@
-//! Looking at where a mount is, or will be, to make it accordingly.
+//! Reads what a mount needs from its mount point, and sets labels and propagation.
 
 use crate::sys::at::{Mode, openat_nofollow, openat2_in_root, permissions};
 use crate::sys::clone::InChild;
@@ -7,7 +7,7 @@ use crate::sys::mount::{Extent, fsconfig_set_string, mount_setattr};
 use crate::sys::{Errno, Fd, Result};
 use core::ffi::CStr;
 
-/// Gives the root of a file system yet to be made the permissions of what is at `path`, if anything is.
+/// Gives the root of a new file system the permissions of the file at `path`, if that exists.
 pub(crate) fn fsconfig_mode_of(child: &InChild, fs: Fd, root: Fd, path: &CStr) -> Result {
     let place = match openat2_in_root(root, path) {
         Err(Errno::NOENT) => return Ok(()),
@@ -19,7 +19,7 @@ pub(crate) fn fsconfig_mode_of(child: &InChild, fs: Fd, root: Fd, path: &CStr) -
     fsconfig_set_string(fs, c"mode", octal(mode?, &mut text)?)
 }
 
-/// Permissions as the four digits that every file system takes.
+/// Formats permissions as four octal digits, which every file system accepts.
 fn octal(mode: Mode, text: &mut [u8; 5]) -> Result<&CStr> {
     for (digit, place) in text.iter_mut().zip([9, 6, 3, 0]) {
         let bits = mode.bits().wrapping_shr(place) & 0o7;
@@ -36,16 +36,16 @@ pub(crate) fn label(child: &InChild, mount: Fd, label: &[u8]) -> Result {
     labelled
 }
 
-/// How many directories may be above one.
+/// The most parent directories to search.
 const HIGHEST: u32 = 4096;
 
-/// Sets the propagation of the mount that `directory` is on.
+/// Sets the propagation of the mount that contains `directory`.
 pub(crate) fn mount_setattr_above(child: &InChild, directory: Fd, propagation: u64) -> Result {
     let mut here = None;
     let mut done = Err(Errno::INVAL);
     for _ in 0..HIGHEST {
         let at = here.unwrap_or(directory);
-        // What is no mount's root has no attributes.
+        // Only the root of a mount has attributes.
         done = mount_setattr(at, Extent::Top, 0, 0, propagation);
         if done != Err(Errno::INVAL) {
             break;

@@ -1,10 +1,10 @@
-//! The loop without any library at all: no std, no alloc, no libc, and a panic that does not link.
+//! Runs the step loop without any library: no std, no alloc, no libc, and a panic that does not link.
 //!
-//! `../freestanding.rs` builds and runs this. It says hello and becomes a shell that ends with 42.
+//! `../freestanding.rs` builds and runs this. It prints hello and executes a shell that exits with 42.
 //!
 //! # Safety
 //!
-//! The kernel enters at `_start`, with a stack that is aligned as `main` wants it before a call.
+//! The kernel enters at `_start`, with a stack that is aligned as `main` requires before a call.
 
 #![no_std]
 #![no_main]
@@ -30,19 +30,20 @@ extern "C" fn main() -> ! {
         Step::Chdir { path: c"/" },
         Step::Execve { path: c"/bin/sh", argv, envp },
     ];
-    // Without the box the compiler would know which steps there are and leave out the others.
+    // `black_box` hides the steps from the compiler, which would otherwise omit the code of all others.
     let journal = Journal::new();
     let script =
         Script { steps: black_box(&steps), journal: &journal, channel: None, times: None, unneeded: &[] };
-    // SAFETY: (1) The process has one thread, and runs nothing but `run`, which is handed the proof and never returns. It has
-    // execed and not been cloned since, so there is no parent whose state it could change. (2) Its table of descriptors is
-    // its own, and nothing in it closes one on drop. (3) The proof lies on its own stack, and it shares its memory with nobody.
+    // SAFETY: (1) The process has one thread, and runs nothing except `run`, which receives the proof and never
+    // returns. It has execed and not been cloned since, so it cannot change the state of a parent. (2) It has
+    // its own descriptor table, and drops no value that closes a descriptor. (3) The proof lies on its own stack, and
+    // it shares its memory with no other process.
     let child = unsafe { InChild::new() };
     run(&child, &script)
 }
 
-/// What the compiler takes for granted wherever there is no library (see the documentation of `core`), for
-/// arrays: not more than the two that it asks for.
+/// Sets memory. The compiler assumes a few such functions even without a library (see the documentation of `core`);
+/// for arrays it calls only these two.
 ///
 /// # Safety
 ///
@@ -51,13 +52,14 @@ extern "C" fn main() -> ! {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memset(to: *mut u8, byte: i32, count: usize) -> *mut u8 {
     for index in 0..count {
-        // SAFETY: within what the caller vouches for. Volatile, or this loop would be a call of itself.
+        // SAFETY: the caller promises this range. Volatile, because otherwise the compiler would turn the loop into a
+        // call of `memset`.
         unsafe { to.add(index).write_volatile(byte as u8) };
     }
     to
 }
 
-/// See `memset`.
+/// Copies memory, see `memset`.
 ///
 /// # Safety
 ///
@@ -66,19 +68,20 @@ unsafe extern "C" fn memset(to: *mut u8, byte: i32, count: usize) -> *mut u8 {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, count: usize) -> *mut u8 {
     for index in 0..count {
-        // SAFETY: the caller vouches that both are valid for `count` bytes and do not overlap. Volatile as in `memset`.
+        // SAFETY: the caller promises that both are valid for `count` bytes and do not overlap. Volatile as in
+        // `memset`.
         unsafe { to.add(index).write_volatile(from.add(index).read()) };
     }
     to
 }
 
-/// Every panic comes here, so if one can be reached, this cannot be linked.
+/// Handles every panic. If a panic is reachable, the program does not link.
 #[panic_handler]
 fn panic(_: &PanicInfo<'_>) -> ! {
-    // SAFETY: nothing defines it, so a program that declares and calls it cannot be linked.
+    // SAFETY: no library defines this function, so a program that declares and calls it does not link.
     unsafe extern "C" {
         fn a_panic_can_be_reached() -> !;
     }
-    // SAFETY: a program in which this call remains cannot be linked, so it is never made.
+    // SAFETY: a program that still contains this call does not link, so it is never made.
     unsafe { a_panic_can_be_reached() }
 }

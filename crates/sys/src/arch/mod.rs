@@ -1,5 +1,5 @@
-//! What differs between processors: the system call instruction, and starting a child on a stack
-//! of its own. One file for each, with the same functions in it.
+//! Selects the code that depends on the processor: the system call instruction, and starting a child on its own stack.
+//! Each processor has one file with the same functions.
 
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]

@@ -1,40 +1,38 @@
-//! System calls on x86_64.
+//! Makes system calls on x86_64.
 //!
 //! # Safety
 //!
-//! [`call`] does whatever the kernel does with six numbers. Its callers promise that every number
-//! the kernel takes for an address is one it may read or write as that call does.
+//! [`call`] does whatever the kernel does with six numbers. Its callers promise that every number the kernel
+//! takes as an address refers to memory that this call may read or write.
 //!
-//! [`clone_call`] comes back once in the parent and, when the kernel was given a stack, begins a
-//! second life there: the child has the parent's registers, except for the stack pointer, and goes
-//! straight into `entry`, which never returns. Its callers promise that the stack is the child's
-//! alone and that `entry` and what it is handed stay valid for as long as the child runs.
+//! [`clone_call`] returns once in the parent. If the kernel received a stack, a child starts on it, with the parent's
+//! registers except for the stack pointer. The child enters `entry`, which never returns. Callers promise that only
+//! the child uses the stack, and that `entry` and its argument stay valid while the child runs.
 //!
-//! [`vfork_call`] comes back once, in the child, which has the parent's stack meanwhile. The parent leaves for
-//! `entry` when the child no longer uses it, and uses nothing of what lies there.
+//! [`vfork_call`] returns once, in the child, which uses the parent's stack. When the child no longer uses it, the
+//! parent enters `entry` and uses nothing on that stack.
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "system call instructions")]
 
 use core::arch::asm;
 use core::ffi::c_void;
 
-/// Where a child begins, with the argument it was given.
+/// The function in which a child starts, with its argument.
 pub(crate) type Entry = extern "C" fn(*const c_void) -> !;
 
-/// Where a parent goes on, with the argument it was given and its child's pid.
+/// The function in which a parent continues, with its argument and its child's pid.
 pub(crate) type Waiter = extern "C" fn(*const c_void, i32) -> !;
 
 /// Makes a system call of up to six arguments.
 ///
 /// # Safety
 ///
-/// What the kernel takes for an address must be one that it may use so.
+/// Every number that the kernel takes as an address must refer to memory that this call may read or write.
 #[inline]
 pub(crate) unsafe fn call(number: u32, args: [usize; 6]) -> isize {
     let [a, b, c, d, e, f] = args;
     let returned;
-    // SAFETY: `syscall` overwrites rax, rcx and r11, which are declared; what else it touches is
-    // what the caller promised.
+    // SAFETY: `syscall` overwrites rax, rcx and r11, which are declared. The caller's promise covers the rest.
     unsafe {
         asm!(
             "syscall",
@@ -53,16 +51,16 @@ pub(crate) unsafe fn call(number: u32, args: [usize; 6]) -> isize {
     returned
 }
 
-/// Ends the process by an instruction that there is not, for when no call can.
+/// Ends the process with an undefined instruction, for when no system call can.
 pub(crate) fn trap() -> ! {
-    // SAFETY: it does not come back: the kernel answers with SIGILL, which in a child has no handler, and
-    // which kills although it is blocked.
+    // SAFETY: this does not return. The kernel sends SIGILL, for which a child has no handler, and which kills even if
+    // it is blocked.
     unsafe { asm!("ud2", options(noreturn, nostack)) }
 }
 
-/// The call by which somebody leaves for `entry`, unless a comparison of what is returned with 0 holds: with that and the
-/// argument. It is a call, so that the stack is aligned as the ABI wants it, with the frame pointer cleared, which ends a
-/// backtrace.
+/// Makes a system call, and then enters `entry` with the argument and the returned value. It does not enter `entry` if
+/// `$unless`, a comparison of that value with 0, holds. It enters by a call instruction, so that the stack is aligned
+/// as the ABI requires. The frame pointer is cleared, which ends a backtrace.
 macro_rules! call_and_leave {
     ($unless:literal, $number:expr, $words:expr, $entry:expr, $argument:expr) => {{
         let [a, b, c, d, e] = $words;
@@ -105,13 +103,13 @@ pub(crate) unsafe fn clone_call(
     entry: Entry,
     argument: *const c_void,
 ) -> isize {
-    // SAFETY: in the parent this is `call`. The child arrives with 0 and every other register as the parent had it, so
-    // `entry` and `argument` are still in theirs.
+    // SAFETY: in the parent this is `call`. The child arrives with 0 and otherwise the parent's registers, so `entry`
+    // and `argument` are intact.
     unsafe { call_and_leave!("ne", number, words, entry, argument) }
 }
 
-/// Makes a system call that suspends the process until a child no longer uses its memory. The child goes on here;
-/// then the process calls `entry(argument, pid)`. What is returned is 0 to the child, or why there is none.
+/// Makes a system call that suspends the process until a child no longer uses its memory. The child continues here;
+/// then the process calls `entry(argument, pid)`. Returns 0 in the child, or an error if there is none.
 ///
 /// # Safety
 ///
@@ -123,7 +121,7 @@ pub(crate) unsafe fn vfork_call(
     entry: Waiter,
     argument: *const c_void,
 ) -> isize {
-    // SAFETY: in the child, and without one, this is `call`. The parent arrives with a pid and every other register as it
-    // was, so `entry` and `argument` are still in theirs. What the child wrote to the stack it does not read.
+    // SAFETY: in the child, and without one, this is `call`. The parent arrives with a pid and otherwise unchanged
+    // registers, so `entry` and `argument` are intact. It reads nothing that the child wrote to the stack.
     unsafe { call_and_leave!("le", number, words, entry, argument) }
 }
