@@ -220,7 +220,7 @@ impl Child {
         pidfd_getfd(&self.pidfd, number, PidfdGetfdFlags::empty()).map_err(failed)
     }
 
-    /// Returns the end of the output of the [hook](Step::Hook) that made the child fail. Complete once the
+    /// Returns the output, or its end, of the [hook](Step::Hook) that made the child fail. Complete once the
     /// child is released. Never blocks.
     pub fn failure_output(&mut self) -> &[u8] {
         if let Some(channel) = &self.channel {
