@@ -21,7 +21,6 @@ pub use husk_script::sys::signal::read_signalfd;
 /// If the process or the system has too many open descriptors.
 pub fn signalfd(set: SignalSet) -> Result<OwnedFd, Error> {
     let made = signal::signalfd(set).map_err(|errno| Error::new("signalfd", errno))?;
-    // SAFETY: the kernel has just created it, an `Fd` is never
-    // negative, and nothing else uses the number.
+    // SAFETY: the kernel has just created it, an `Fd` is never negative, and nothing else uses the number.
     Ok(unsafe { OwnedFd::from_raw_fd(made.number()) })
 }

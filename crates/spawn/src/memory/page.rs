@@ -3,8 +3,8 @@
 //! # Safety
 //!
 //! A page is a shared mapping of zeros that nothing else refers to. It holds one [`Journal`] and the times of
-//! its steps: atomics, for which zeros are valid. It is never reused:
-//! a process that was not waited for may write to its own mapping of the page while it lives.
+//! its steps: atomics, for which zeros are valid. It is never reused: a process that was not waited for may
+//! write to its own mapping of the page while it lives.
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "maps and unmaps memory")]
 
