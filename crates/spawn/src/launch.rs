@@ -38,8 +38,9 @@ impl Command {
     /// call on the [`Child`]: [`wait_for_exec`](Child::wait_for_exec), [`try_wait`](Child::try_wait) or
     /// [`wait`](Child::wait).
     ///
-    /// If this process must write the child's [id maps](Self::uid_map), `spawn` waits until the child has
-    /// asked for them.
+    /// `spawn` waits longer in two cases. If this process must write the child's [id maps](Self::uid_map), it waits
+    /// until the child has asked for them. If a second process becomes the program, it waits until that process
+    /// exists; see [`join`](Self::join), also for time namespaces.
     ///
     /// # Errors
     ///

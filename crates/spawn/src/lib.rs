@@ -43,7 +43,7 @@
 //! | call | returns | use it when |
 //! | - | - | - |
 //! | [`spawn`](Command::spawn) | as soon as the process exists | the caller has other work meanwhile |
-//! | [`spawn_and_exec`](Command::spawn_and_exec) | when the process has execed its program, or failed to | the next action needs the program |
+//! | [`spawn_and_exec`](Command::spawn_and_exec) | when it has execed, or failed to | the next action needs the program |
 //! | [`status`](Command::status), [`output`](Command::output) | when the process has ended | only the result matters |
 //!
 //! A [`Child`] is identified by its pidfd. It is itself a descriptor ([`AsFd`](std::os::fd::AsFd)) that
@@ -58,17 +58,18 @@
 //!   `__oom_kill_process`). If a child joins a cgroup with too low a memory limit before exec, this process
 //!   may be killed too. [`spawn_and_exec`](Command::spawn_and_exec) is not affected, because it suspends the
 //!   parent (`in_vfork`).
-//! - The kernel stores whether a process can be dumped and traced with its memory. While a child with fewer
-//!   privileges has not execed, this process is not dumpable; see [`Command::uid`].
+//! - Whether a process can be dumped and traced is stored with its memory. While a child with fewer privileges
+//!   has not execed, this process is not dumpable; see [`Command::uid`].
 //! - This process may exit or exec while a child has not execed. The child keeps the memory and continues.
 //!
 //! # Requirements
 //!
 //! Linux 5.14 or newer on x86_64 or aarch64 (aarch64 is only tested by hand). Seccomp filters of old
-//! container engines reject `clone3` with `ENOSYS`; `clone` is then used instead. Only creating a process in
-//! a cgroup, choosing its pids and new time namespaces are unavailable then. A step before exec can set the
-//! clocks of a new time namespace from Linux 6.2 on; before 6.2 a process created in one has already entered
-//! it.
+//! container engines reject `clone3` with `ENOSYS`; `clone` is then used instead. It cannot create a process in
+//! a cgroup, with chosen pids or in a new time namespace, and [`Command::of_steps`] does not use it.
+//!
+//! From Linux 6.2 on, a step before exec can set the clocks of a new time namespace. Before 6.2, a process that is
+//! created in one has already entered it.
 
 #![warn(missing_docs)]
 

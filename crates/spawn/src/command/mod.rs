@@ -413,9 +413,9 @@ impl Command {
         self
     }
 
-    /// Sets the user ids of a new user namespace. To map anything other than the caller's own id, this
-    /// process needs CAP_SETUID, or newuidmap(1) in an absolute directory of PATH and a range in /etc/subuid.
-    /// This process then writes the maps, and the child waits for it.
+    /// Sets the user ids of a new user namespace. To map anything other than its own id, this process needs
+    /// CAP_SETUID or newuidmap(1). The latter must be in an absolute directory of PATH, and /etc/subuid must
+    /// have a range for the user. This process then writes the maps, and the child waits for it.
     pub fn uid_map(&mut self, maps: &[IdMap]) -> &mut Self {
         self.maps.uids = maps.to_vec();
         self
