@@ -43,7 +43,7 @@
 //! | call | returns | use it when |
 //! | - | - | - |
 //! | [`spawn`](Command::spawn) | as soon as the process exists | the caller has other work meanwhile |
-//! | [`spawn_and_exec`](Command::spawn_and_exec) | when it has execed, or failed to | the next action needs the program |
+//! | [`spawn_and_exec`](Command::spawn_and_exec) | when it has execed, or failed | the next action needs the program |
 //! | [`status`](Command::status), [`output`](Command::output) | when the process has ended | only the result matters |
 //!
 //! A [`Child`] is identified by its pidfd. It is itself a descriptor ([`AsFd`](std::os::fd::AsFd)) that
