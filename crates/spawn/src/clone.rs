@@ -147,8 +147,8 @@ pub(crate) fn start(
     // released. It stays mapped until this child is released. (2) The list and its journal also belong to
     // `memory`; nothing writes to them except the journal's atomics. `pidfd` outlives the call, after which
     // the kernel does not use it. (3) `enter` runs `husk_script::run`, whose crate does only what is possible
-    // there, and proves it. (4) Every signal is blocked in this thread, and
-    // therefore in the child. The child's list unblocks them only after the handlers have been reset.
+    // there, and proves it. (4) Every signal is blocked in this thread, and therefore in the child. The
+    // child's list unblocks them only after the handlers have been reset.
     let cloned = unsafe { make(&args, enter, argument) };
     // A failed clone leaves no child that uses the journal.
     if cloned.is_err() {

@@ -1,4 +1,4 @@
-//! The environment of the program: inherited, changed, or made anew.
+//! The environment of the program: inherited, changed, or built from nothing.
 
 use crate::Error;
 use crate::memory::writer::Writer;

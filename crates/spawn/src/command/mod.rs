@@ -1,4 +1,4 @@
-//! The public builder.
+//! [`Command`], the public builder.
 
 pub(crate) mod environment;
 pub(crate) mod fds;
