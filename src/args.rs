@@ -1,10 +1,13 @@
-//! What was typed, understood.
+//! Parses the command line.
 //!
-//! clap holds every option and reads them. What it does not know is how runc's callers write: long
-//! options with one dash (`-no-subreaper`), switches with a value (`--debug=false`), options of the
-//! program before and after the verb. So the verb is found first, what was typed is written as clap
-//! has it, and then read by one command that has the program's options and this one verb's. The other
-//! verbs' are never built: that would cost more than everything else `husk state` does.
+//! clap defines and parses every option. It does not accept some forms that runc's callers use:
+//! - long options with one dash (`-no-subreaper`),
+//! - switches with a value (`--debug=false`),
+//! - options of the program both before and after the verb.
+//!
+//! So this module finds the verb first and rewrites the arguments to clap's syntax. One command then parses
+//! them, with the options of the program and of this verb. Options of other verbs are never built, which
+//! would cost more than the rest of `husk state`.
 
 use crate::exit::Exit;
 use crate::help;
@@ -15,21 +18,21 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, ArgMatches, Command, FromArgMatches as _};
 use std::ffi::OsString;
 
-/// What was asked for.
+/// The parsed command line.
 pub(crate) enum Asked {
-    /// Text to be printed: help or the version.
+    /// A text to print: help or the version.
     Text(String),
-    /// A verb, with what it was given.
+    /// A verb and its arguments.
     Verb { verb: &'static Verb, global: Global, matches: ArgMatches },
 }
 
-/// Understands the arguments, which the program's name is not among, of a program that has these verbs.
+/// Parses the arguments, without the program's name.
 pub(crate) fn read(
     arguments: impl Iterator<Item = OsString>,
     verbs: &'static [Verb],
 ) -> Result<Asked, Box<Misuse>> {
     let mut arguments: Vec<_> = arguments.collect();
-    // What engines ask each time they start, and takes no options to answer.
+    // Engines run this at every start, so it is answered without building the options.
     if arguments == ["--version"] {
         return Ok(Asked::Text(help::version()));
     }
@@ -45,7 +48,7 @@ pub(crate) fn read(
         _ => name,
     };
     let Some(verb) = verbs.iter().find(|verb| name == verb.name) else {
-        // The word may be the value of an option that there is not.
+        // The word may be the value of an unknown option.
         let before = program.clone().try_get_matches_from(&arguments[..place]);
         if let Err(error) = before
             && error.kind() == ErrorKind::UnknownArgument
@@ -55,7 +58,7 @@ pub(crate) fn read(
         }
         let wants_help = is_help || arguments.iter().any(|word| word == "-h" || word == "--help");
         let message = if wants_help {
-            // As runc says it.
+            // runc's wording.
             format!("No help topic for '{}'", name.display())
         } else {
             format!("unknown command {name:?}")
@@ -79,7 +82,7 @@ pub(crate) fn read(
             let hint = hint(&format!("husk {}", verb.name), asked_for(&error, &command));
             let message = format!("{}: {}", verb.name, message(&error));
             let exit = match verb.failure {
-                // As runc has it.
+                // As runc does.
                 Exit::NoProcess => Exit::Failed,
                 failure => failure,
             };
@@ -92,7 +95,7 @@ fn without_verb(mut program: Command, arguments: &[OsString], verbs: &[Verb]) ->
     let matches = program.try_get_matches_from_mut(arguments);
     match matches.and_then(|mut matches| Global::from_arg_matches_mut(&mut matches)) {
         Ok(Global { version: true, .. }) => Ok(Asked::Text(help::version())),
-        // As runc: nothing asked for is a question.
+        // As in runc: without arguments, print the help.
         Ok(_) => Ok(Asked::Text(help::program(verbs))),
         Err(error) if error.kind() == ErrorKind::DisplayHelp => Ok(Asked::Text(help::program(verbs))),
         Err(error) => {
@@ -102,16 +105,16 @@ fn without_verb(mut program: Command, arguments: &[OsString], verbs: &[Verb]) ->
     }
 }
 
-/// How far options are looked for.
+/// Where the search for options stops.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stop {
-    /// To the first argument that is no option: a verb, or the container in which what follows is run.
+    /// At the first argument that is not an option: a verb, or the container in which the rest is run.
     AtFirstName,
-    /// To the end.
+    /// At the end.
     Never,
 }
 
-/// Writes what was typed as clap reads it. Returns where the first argument that is no option is.
+/// Rewrites the arguments to clap's syntax. Returns the index of the first that is not an option.
 fn rewrite(arguments: &mut Vec<OsString>, command: &Command, stop: Stop) -> Option<usize> {
     let mut first = None;
     let mut index = 0;
@@ -147,7 +150,7 @@ fn rewrite(arguments: &mut Vec<OsString>, command: &Command, stop: Stop) -> Opti
             Some(_) => arguments[index] = format!("--{}", dashed.trim_start_matches('-')).into(),
             None => {
                 arguments[index] = format!("--{name}").into();
-                // The next one is its value, whatever it looks like.
+                // The next argument is the option's value, whatever it looks like.
                 let has_value = option.get_num_args().is_none_or(|number| number.min_values() > 0);
                 index += usize::from(!is_switch && has_value);
             }
@@ -157,7 +160,7 @@ fn rewrite(arguments: &mut Vec<OsString>, command: &Command, stop: Stop) -> Opti
     first
 }
 
-/// Whether this is a letter of an option that is followed by its value.
+/// Whether this is the letter of an option that takes a value.
 fn takes_value_short(command: &Command, name: &str) -> bool {
     let mut letters = name.chars();
     let (Some(letter), None) = (letters.next(), letters.next()) else { return false };
@@ -165,7 +168,7 @@ fn takes_value_short(command: &Command, name: &str) -> bool {
     options.any(|option| option.get_short() == Some(letter) && option.get_action().takes_values())
 }
 
-/// Whether the verb leaves everything after the container to somebody else.
+/// Whether everything after the container's name belongs to another program.
 fn takes_rest(command: &Command) -> bool {
     command.get_positionals().any(clap::Arg::is_trailing_var_arg_set)
 }
@@ -175,7 +178,7 @@ fn hint(command: &str, question: Option<String>) -> String {
     format!("{question}see '{command} --help'")
 }
 
-/// Which option was probably meant by one that there is not.
+/// Returns a question that suggests a known option in place of an unknown one.
 fn asked_for(error: &clap::Error, command: &Command) -> Option<String> {
     let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else { return None };
     let options = command.get_arguments().filter(|option| !option.is_hide_set());
@@ -192,7 +195,7 @@ fn misuse(
     hint: String,
     exit: Exit,
 ) -> Box<Misuse> {
-    // Whatever else is wrong with them, the log is where it was said to be.
+    // Even if other arguments are wrong, `--log` is respected.
     let matches = command.ignore_errors(true).try_get_matches_from(arguments);
     let global = matches.and_then(|matches| Global::from_arg_matches(&matches)).unwrap_or_default();
     Box::new(Misuse { message, hint, global, exit })

@@ -1,5 +1,5 @@
-//! The containers that a verb is for: one by its name, or with crun's `--regex` every one whose name an
-//! expression matches.
+//! Selects the containers that a verb acts on: one by name, or, with crun's `--regex`, every one whose name
+//! matches.
 
 use crate::exit::Exit;
 use crate::session::Session;
@@ -7,22 +7,23 @@ use anyhow::{Context as _, Result};
 use husk_runtime::Error;
 use regex::Regex;
 
-/// How containers are named.
+/// How a verb's argument selects containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Named {
-    /// By a name.
+    /// By its exact name.
     Plainly,
     /// By a regular expression.
     ByRegex,
 }
 
 impl Named {
-    /// As an option says it.
+    /// Converts the value of `--regex`.
     pub(crate) fn of(regex: bool) -> Self {
         if regex { Self::ByRegex } else { Self::Plainly }
     }
 
-    /// Does it to each. One of many that fails is told of, and keeps the others from nothing.
+    /// Calls `act` for each container. With a regular expression, an error is reported and the others still
+    /// follow.
     pub(crate) fn each(
         self,
         session: &Session<'_>,

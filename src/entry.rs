@@ -1,16 +1,16 @@
-//! Where the program begins.
+//! The program's entry point.
 //!
-//! At the C library's `main` and not at Rust's, whose runtime reads /proc/self/maps and makes a signal stack to put a
-//! stack overflow into words: a tenth of what `husk state` takes, and paid twice where husk starts itself once more.
-//! What that runtime does for safety is done here too: see `husk_runtime::settle`.
+//! It replaces the C library's `main`, not Rust's. Rust's runtime reads /proc/self/maps and creates a signal
+//! stack in order to report stack overflows. That is a tenth of the time of `husk state`, and is paid twice
+//! when husk re-executes itself. `husk_runtime::settle` does what that runtime does for safety.
 //!
 //! # Safety
 //!
-//! The symbol `main` must be the C library's idea of it, once in a program: no other crate has one, and a Rust `main`
-//! is left out where this one is (`no_main`).
+//! The symbol `main` must have the C library's signature and occur once in the program. No other crate
+//! defines it, and Rust's `main` is left out if this one exists (`no_main`).
 //!
-//! [`inherited`] takes a descriptor by its number. What husk opens is close-on-exec from its creation, so one that is
-//! not has been left open by the caller, and nothing here owns it.
+//! [`inherited`] takes a descriptor by number. Everything husk opens is close-on-exec from its creation. So a
+//! descriptor that is not close-on-exec was left open by the caller, and nothing here owns it.
 
 use crate::run;
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
@@ -18,28 +18,31 @@ use std::os::fd::{BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 #[cfg(all(target_env = "gnu", not(test)))]
 #[expect(unsafe_code, reason = "a name that the linker looks for")]
-// SAFETY: see the top of this file. It takes none of the arguments; std has them from the C library's initialisers.
+// SAFETY: see the module documentation. It takes no arguments; std gets them from the C library's
+// initialisers.
 #[unsafe(export_name = "main")]
 extern "C" fn begin() -> std::ffi::c_int {
     husk_runtime::settle();
     u8::from(run()).into()
 }
 
-/// Other C libraries tell std nothing before its own `main`, and tests have one.
+/// For other C libraries, which pass std no arguments before its own `main`, and for tests, which have their
+/// own.
 #[cfg(any(not(target_env = "gnu"), test))]
 pub(crate) fn begin() -> std::process::ExitCode {
     u8::from(run()).into()
 }
 
-/// Takes a descriptor that the caller has left open for this program, once: `None` if there is none of that number. Of a
-/// standard stream it returns a copy.
+/// Takes a descriptor that the caller left open for this program. Returns `None` if the number is not open or
+/// was taken before, and a copy for standard streams.
 #[expect(unsafe_code, reason = "owns a descriptor that the caller has named")]
 pub(crate) fn inherited(number: RawFd) -> Option<OwnedFd> {
     const LAST_STREAM: RawFd = 2;
     if number < 0 {
         return None;
     }
-    // SAFETY: it is not -1, and nobody closes it meanwhile: a descriptor that other code owns is only asked for its flags.
+    // SAFETY: it is not -1, and nothing closes it meanwhile. If other code owns it, this only reads its
+    // flags.
     let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
     if fcntl_getfd(descriptor).ok()?.contains(FdFlags::CLOEXEC) {
         return None;
@@ -47,9 +50,9 @@ pub(crate) fn inherited(number: RawFd) -> Option<OwnedFd> {
     if number <= LAST_STREAM {
         return descriptor.try_clone_to_owned().ok();
     }
-    // So that it is not taken a second time.
+    // Prevents taking it a second time.
     fcntl_setfd(descriptor, FdFlags::CLOEXEC).ok()?;
-    // SAFETY: it is open, and nothing owns it, see the top of this file.
+    // SAFETY: it is open and nothing owns it; see the module documentation.
     Some(unsafe { OwnedFd::from_raw_fd(number) })
 }
 

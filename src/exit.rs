@@ -1,30 +1,30 @@
-//! How husk ends.
+//! The exit codes of husk.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-/// An end that is worth a number.
+/// An outcome with its own exit code.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Exit {
-    /// 0: done.
+    /// 0: success.
     Success,
-    /// 1: an error, which has been printed; arguments that cannot be understood are one.
+    /// 1: an error, which has been printed, including unusable arguments.
     Failed,
-    /// 3: an unknown command, as runc has it.
+    /// 3: an unknown command, as in runc.
     UnknownCommand,
-    /// 255: an `exec` that came to no process. Anything else is the code of one.
+    /// 255: an `exec` that started no process. All other codes are those of the process.
     NoProcess,
-    /// 101: a test that failed, as libtest has it.
+    /// 101: a test failed, as in libtest.
     Tests,
-    /// 124: a program that a limit ended, as timeout(1) has it.
+    /// 124: a limit ended the program, as in timeout(1).
     Limit,
-    /// 125: a `test` that came to no sandbox.
+    /// 125: a `test` that could not create its sandbox.
     NoSandbox,
-    /// 126: a program that cannot be run.
+    /// 126: the program cannot be run.
     NoProgram,
-    /// 127: a program that is not there.
+    /// 127: the program does not exist.
     NotFound,
-    /// What the container's program ended with; 128 and the signal that killed it.
+    /// The exit status of the container's program; 128 plus the number of the signal that killed it.
     Program(ExitStatus),
 }
 
@@ -45,7 +45,7 @@ impl From<Exit> for u8 {
     }
 }
 
-/// The number that says how a program ended: its code, or 128 and its signal.
+/// Returns a program's exit code, or 128 plus its signal.
 pub(crate) fn number(status: ExitStatus) -> Option<u8> {
     let killed = status.signal().map(|signal| 128 + signal);
     status.code().or(killed).and_then(|number| u8::try_from(number).ok())

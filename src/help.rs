@@ -1,11 +1,11 @@
-//! Help, made of what clap knows of the options and what each verb says of itself; and the version.
+//! Help and version texts. Help combines clap's options with what each verb says about itself.
 
 use crate::options;
 use crate::output::name;
 use crate::verb::{GROUPS, Verb, usage};
 use std::fmt::Write as _;
 
-/// `husk --help`, of these verbs.
+/// Returns `husk --help`, listing these verbs.
 pub(crate) fn program(verbs: &[Verb]) -> String {
     let width = verbs.iter().map(|verb| verb.name.len()).max().unwrap_or(0);
     let mut text = BEGINNING.to_owned();
@@ -37,9 +37,9 @@ EXAMPLES:
   husk help create                more about one verb
 ";
 
-/// `husk VERB --help`.
+/// Returns `husk VERB --help`.
 pub(crate) fn verb(verb: &Verb) -> String {
-    // The program's options have a place of their own.
+    // The program's options are described in `husk --help`.
     let command = (verb.define)(options::program().mut_args(|option| option.hide(true)));
     let mut command = command
         .override_usage(usage(verb))
@@ -57,12 +57,12 @@ pub(crate) fn verb(verb: &Verb) -> String {
     name::in_commands(&text)
 }
 
-/// What a verb does, on one line.
+/// Returns a verb's one-line description.
 pub(crate) fn about(verb: &Verb) -> String {
     (verb.define)(options::program()).get_about().map(ToString::to_string).unwrap_or_default()
 }
 
-/// Writing to a string does not fail.
+/// Appends to a `String`, which cannot fail.
 fn add(text: &mut String, more: std::fmt::Arguments<'_>) {
     let written = text.write_fmt(more);
     debug_assert!(written.is_ok());
@@ -70,14 +70,14 @@ fn add(text: &mut String, more: std::fmt::Arguments<'_>) {
 
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The commit that this was built from, where whoever built it said so.
+/// The commit that this was built from, if the build sets it.
 pub(crate) const COMMIT: Option<&str> = option_env!("HUSK_COMMIT");
 
-/// `--version`.
+/// Returns the text of `--version`, in runc's format.
 ///
-/// The form is runc's. dockerd splits at the word `version` and looks for `commit:`; podman prints what it gets;
-/// go-runc takes a version only after the words `runc version`, and goes on without one, as it does for crun. Where
-/// husk is called by another name, it begins with that, and the version says what it is all the same.
+/// dockerd splits at the word `version` and looks for `commit:`; podman prints the text as it is. go-runc
+/// accepts a version only after the words `runc version`, and continues without one, as it does for crun. If
+/// husk is called by another name, the text begins with that name, and the version still names husk.
 pub(crate) fn version() -> String {
     let commit = COMMIT.map(|commit| format!("commit: {commit}\n")).unwrap_or_default();
     let what = if *name::NAME == "husk" { "" } else { "+husk" };

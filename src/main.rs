@@ -1,9 +1,9 @@
 //! `husk`: the command line.
 //!
-//! It reads arguments, calls one verb of the runtime, and prints: the result to standard output, an
-//! error once to standard error, and to the log in the form that engines read. What it must not do is
-//! decide anything about containers. Read [`args`] for how arguments are understood, then
-//! [`commands`], where almost every verb has a file of its own.
+//! It parses arguments, calls one verb of the runtime, and prints. The result goes to standard output. An
+//! error goes to standard error once, and to the log in the format that engines read. It must not decide
+//! anything about containers. Start with [`args`] for the parser, then [`commands`], where almost every verb
+//! has its own file.
 
 #![cfg_attr(all(target_env = "gnu", not(test)), no_main)]
 #![deny(unsafe_code)]
@@ -26,7 +26,7 @@ use output::log::Log;
 use output::{Unwritten, name};
 use session::Session;
 
-/// What the program does.
+/// Runs the program and returns its exit code.
 fn run() -> Exit {
     match args::read(std::env::args_os().skip(1), commands::VERBS) {
         Ok(Asked::Text(text)) => {
@@ -35,9 +35,9 @@ fn run() -> Exit {
             Exit::Failed
         }
         Ok(Asked::Verb { verb, global, matches }) => {
-            // Before anything else: what follows is done twice.
+            // First, because re-execution repeats everything done before.
             let sealed = session::seal(verb.seal);
-            // For as long as there is somebody to tell.
+            // Leaked, because the logger must live until the process ends.
             let log: &'static Log = match Log::open(&global) {
                 Ok(log) => Box::leak(Box::new(log)),
                 Err(error) => {

@@ -1,4 +1,4 @@
-//! The options of the program itself, whatever the verb, and how clap's errors are worded.
+//! The program's global options, and the wording of clap's errors.
 
 use crate::exit::Exit;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -45,7 +45,7 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// What is told, the levels before it included.
+/// Log levels; each includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum LogLevel {
     Error,
@@ -70,29 +70,29 @@ pub(crate) enum Rootless {
     False,
 }
 
-/// Arguments that could not be understood.
+/// Arguments that could not be parsed.
 pub(crate) struct Misuse {
-    /// What is wrong with them, on one line.
+    /// The error, on one line.
     pub(crate) message: String,
-    /// What could be written instead.
+    /// What to type instead.
     pub(crate) hint: String,
-    /// What was understood nevertheless, for the log.
+    /// The global options that could be parsed; they say where to log.
     pub(crate) global: Global,
-    /// How husk ends.
+    /// The exit code.
     pub(crate) exit: Exit,
 }
 
-/// The program's own options.
+/// Returns a clap command with the global options.
 pub(crate) fn program() -> Command {
     Global::augment_args(Command::new("husk"))
         .no_binary_name(true)
-        // As everywhere: of two the last counts.
+        // As for all options: the last occurrence counts.
         .args_override_self(true)
 }
 
-/// What clap has to say, on one line, without its advice.
+/// Returns clap's message on one line, without its advice.
 pub(crate) fn message(error: &clap::Error) -> String {
-    // podman asks whether an option is there by leaving its value out, and looks for these words.
+    // podman tests for an option by omitting its value, and looks for these words.
     if let (Some(ContextValue::String(option)), Some(ContextValue::String(value))) =
         (error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue))
         && value.is_empty()

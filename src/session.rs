@@ -1,4 +1,4 @@
-//! What every verb needs: where containers are known, and where to say things.
+//! What every verb needs: the state directory and the log.
 
 use crate::options::{CgroupManager, Global, Rootless};
 use crate::output::log::Log;
@@ -16,17 +16,17 @@ pub(crate) struct Session<'a> {
     pub(crate) cgroups: husk_runtime::CgroupManager,
 }
 
-/// Where containers are known.
+/// The state directory.
 enum Root {
-    /// Where it was said on the command line.
+    /// Given on the command line.
     Said(PathBuf),
-    /// Root's own place.
+    /// The system-wide directory.
     System,
-    /// A user's.
+    /// In a user's `$XDG_RUNTIME_DIR`.
     Users(PathBuf),
 }
 
-/// Keeps our own binary from containers that could write it, if one is made.
+/// Protects husk's own binary from containers that could write to it, if the verb creates one.
 pub(crate) fn seal(environment: Option<Environment>) -> Result<Option<Sealed>> {
     match environment.filter(|_| husk_runtime::is_exposed()) {
         Some(environment) => Ok(Some(husk_runtime::seal(environment)?)),
@@ -74,10 +74,10 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Every container.
+    /// Returns every container.
     pub(crate) fn containers(&self) -> Result<Vec<Listed>, Error> {
         match husk_runtime::list(&self.store) {
-            // Nothing was ever created there. A place that somebody named should be there.
+            // No container was ever created there. A directory that the user named must exist, however.
             Err(Error::File { reason, .. })
                 if reason.kind() == ErrorKind::NotFound && !matches!(self.root, Root::Said(_)) =>
             {
@@ -87,7 +87,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// What has to be so before a container is made.
+    /// Prepares the state directory before a container is created.
     pub(crate) fn prepare(&self) -> Result<()> {
         if let Root::Users(_) = &self.root {
             self.store.make_sticky().context("$XDG_RUNTIME_DIR")?;
@@ -105,8 +105,8 @@ impl Root {
     }
 }
 
-/// Whether we are somebody who cannot write to root's place: not root, or one who is root in a user
-/// namespace of theirs and does not go by root's name. (podman's children there have no name.)
+/// Whether this process cannot write to the system-wide directory: it is not root, or it is root in a user
+/// namespace and `USER` is not root. (podman's children there have no `USER`.)
 fn is_user() -> bool {
     if !rustix::process::geteuid().is_root() {
         return true;
@@ -116,7 +116,7 @@ fn is_user() -> bool {
     !everybody && !map.is_empty() && std::env::var_os("USER").is_none_or(|name| name != "root")
 }
 
-/// Independent of the working directory, with `.` and `..` taken out as they are written: as runc has it.
+/// Makes a path absolute and resolves `.` and `..` lexically, as runc does.
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     let path = std::path::absolute(path).with_context(|| path.display().to_string())?;
     Ok(path.components().fold(PathBuf::new(), |mut clean, component| {

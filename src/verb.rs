@@ -1,4 +1,4 @@
-//! What a verb is. The table of all verbs is in `commands`.
+//! The description of a verb. `commands` has the table of all verbs.
 
 use crate::exit::Exit;
 use crate::session::Session;
@@ -6,30 +6,30 @@ use anyhow::Result;
 use clap::{ArgMatches, Args, Command};
 use husk_runtime::Environment;
 
-/// What a verb's arguments can do.
+/// Arguments of a verb that can be carried out.
 pub(crate) trait Perform: Args {
     fn perform(self, session: &Session<'_>) -> Result<Exit>;
 }
 
-/// A verb, with all that is said of it.
+/// A verb and its documentation.
 pub(crate) struct Verb {
     pub(crate) name: &'static str,
     pub(crate) group: Group,
-    /// How it is written, after its name.
+    /// The arguments, as the usage line shows them after the name.
     pub(crate) usage: &'static str,
-    /// What its help ends with.
+    /// The text that ends its help.
     pub(crate) more: &'static str,
-    /// For one that makes a process of a container, which must not reach our binary: what is kept of our caller's
-    /// environment where husk starts itself once more.
+    /// Set for verbs that create a process of a container, which must not reach husk's own binary. Says which
+    /// part of the caller's environment is kept when husk re-executes itself.
     pub(crate) seal: Option<Environment>,
-    /// How husk ends if the verb fails.
+    /// The exit code if the verb fails.
     pub(crate) failure: Exit,
     /// Adds its options.
     pub(crate) define: fn(Command) -> Command,
     pub(crate) perform: fn(&ArgMatches, &Session<'_>) -> Result<Exit>,
 }
 
-/// Verbs that belong together.
+/// A section of the help.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Group {
     Life,
@@ -51,17 +51,17 @@ impl Group {
     }
 }
 
-/// How a verb is written.
+/// Returns the usage line.
 pub(crate) fn usage(verb: &Verb) -> String {
     format!("husk [OPTIONS] {} {}", verb.name, verb.usage).trim_end().to_owned()
 }
 
-/// A verb of which no more is said than its options say.
+/// Creates a verb that is described by its options alone.
 pub(crate) const fn verb<V: Perform>(name: &'static str, group: Group) -> Verb {
     verb_that::<V>(name, group, |matches, session| V::from_arg_matches(matches)?.perform(session))
 }
 
-/// The same of one that asks how its arguments were written.
+/// Like `verb`, for a verb that inspects how its arguments were written.
 pub(crate) const fn verb_that<V: Args>(
     name: &'static str,
     group: Group,

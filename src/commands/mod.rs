@@ -1,5 +1,5 @@
-//! The verbs: a file each, that turns arguments into one call of the runtime and prints what it says. The table
-//! of them is here; `verb.rs` says what a verb is.
+//! The verbs. Each has a file, which turns arguments into one call of the runtime and prints the result. This
+//! file has the table of verbs; `verb.rs` describes one.
 
 mod life;
 mod look;
@@ -14,7 +14,7 @@ use look::{events, features, list, ps, state};
 use prepare::{completion, doctor, man, plan, register, spec, validate};
 use std::ffi::OsStr;
 
-/// Every verb, in the order of the help.
+/// Every verb, in the order in which the help lists them.
 pub(crate) static VERBS: &[Verb] = &[
     Verb {
         usage: "[--bundle DIRECTORY] ID",

@@ -1,32 +1,33 @@
-//! Text of others, made safe for a terminal.
+//! Escapes text from other sources for a terminal.
 //!
-//! Arguments, paths, and the words of hooks may hold control characters: ESC and the C1 controls (U+0080 to U+009F)
-//! move the cursor or rename the window, and a line break begins a line that seems to be husk's. They are escaped
-//! where text leaves husk and nowhere else, so that nothing is escaped twice.
+//! Arguments, paths and output of hooks may contain control characters. ESC and the C1 controls (U+0080 to
+//! U+009F) can move the cursor or rename the window; after a line break, text can look like a message of
+//! husk's. Text is escaped only where it leaves husk, so that nothing is escaped twice.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Before a line that goes on with the message of the line before it, as `husk_runtime` lays out what hooks say.
+/// The indentation of continuation lines, as `husk_runtime` formats the output of hooks.
 const INDENT: &str = "    ";
 
-/// A message on one line. A line break stays if the line after it is indented, which no line of husk's is.
+/// Escapes a message. Keeps line breaks that precede an indented line, because husk's own
+/// messages are not indented.
 pub(crate) fn line(text: &str) -> Cow<'_, str> {
     escaped(text, |char, rest| char == '\n' && rest.starts_with(INDENT))
 }
 
-/// Text that has lines and columns of its own.
+/// Escapes text with lines and columns of its own.
 pub(crate) fn text(text: &str) -> Cow<'_, str> {
     escaped(text, |char, _| char == '\n' || char == '\t')
 }
 
-/// One cell of a table.
+/// Escapes one cell of a table.
 pub(crate) fn cell(text: &str) -> Cow<'_, str> {
     escaped(text, |_, _| false)
 }
 
-/// JSON, in which only characters below U+0020 have to be escaped. Others stand in strings alone, so what escapes
-/// them there leaves the same JSON.
+/// Escapes JSON, where only characters below U+0020 are already escaped. The others occur only in strings, so
+/// escaping them does not change the value.
 pub(crate) fn json(json: String) -> String {
     match escaped(&json, |char, _| char.is_ascii() && char != '\x7f') {
         Cow::Borrowed(_) => json,
@@ -34,7 +35,7 @@ pub(crate) fn json(json: String) -> String {
     }
 }
 
-/// Escapes control characters as JSON does, except those that `stays` accepts with the text after them.
+/// Escapes control characters as JSON does, except those that `stays` accepts, given the text after them.
 fn escaped(text: &str, stays: impl Fn(char, &str) -> bool) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
         return Cow::Borrowed(text);
@@ -48,7 +49,7 @@ fn escaped(text: &str, stays: impl Fn(char, &str) -> bool) -> Cow<'_, str> {
             '\r' => escaped.push_str("\\r"),
             '\t' => escaped.push_str("\\t"),
             _ => {
-                // Writing to a string does not fail.
+                // Writing to a `String` cannot fail.
                 let written = write!(escaped, "\\u{:04x}", u32::from(char));
                 debug_assert!(written.is_ok());
             }

@@ -1,8 +1,8 @@
 //! Errors and warnings, for people and for engines.
 //!
-//! People read standard error. Engines give a file by `--log`, and read the last JSON object in it:
-//! its `level`, `msg` and `time` are those of runc; `code`, `field` and `warnings` are ours and stay as they are.
-//! The text form is logrus's, which runc writes.
+//! People read standard error. Engines name a file with `--log` and read its last JSON object. Its `level`,
+//! `msg` and `time` are as in runc; `code`, `field` and `warnings` are husk's additions and stay stable. The
+//! text format is that of logrus, which runc uses.
 
 use crate::options::{Global, LogFormat, LogLevel, Misuse};
 use crate::output::name::{self, NAME};
@@ -20,23 +20,23 @@ pub(crate) struct Log {
     place: Place,
     format: LogFormat,
     level: LogLevel,
-    /// Warnings that are written when the verb has ended.
+    /// Warnings to write when the verb has ended.
     held: Mutex<Vec<String>>,
 }
 
-/// Where lines are written.
+/// The destination of log lines.
 enum Place {
-    /// Standard error, where people read them too.
+    /// Standard error, which people read too.
     Standard,
     File(File),
-    /// A datagram a line, as syslog(3) sends it, from whom.
+    /// syslog(3): one datagram per line, with the sender's name.
     Syslog(UnixDatagram, String),
-    /// A datagram a line, in journald's own form, from whom.
+    /// journald's native protocol: one datagram per line, with the sender's name.
     Journal(UnixDatagram, String),
 }
 
 impl Place {
-    /// As crun has it, the kind of log may stand before the place.
+    /// Opens a destination. As in crun, its kind may precede the path.
     fn open(said: &Path) -> Result<Self> {
         let kind = said.to_str().and_then(|text| text.split_once(':'));
         match kind {
@@ -63,21 +63,21 @@ fn named(who: &str) -> String {
 }
 
 impl Log {
-    /// Opens the log, and makes it if it is not there: engines look into it whatever happens.
+    /// Opens the log and creates the file if it is missing, because engines always read it.
     pub(crate) fn open(global: &Global) -> Result<Self> {
         let Some(said) = &global.log else { return Ok(Self::standard(global)) };
         let place = Place::open(said).with_context(|| format!("open --log {}", said.display()))?;
         Ok(Self { place, ..Self::standard(global) })
     }
 
-    /// The log where none can be opened.
+    /// Creates a log on standard error, for use without `--log` or if that cannot be opened.
     pub(crate) fn standard(global: &Global) -> Self {
         let level = if global.debug { LogLevel::Debug } else { global.log_level.unwrap_or_default() };
         let format = global.log_format.unwrap_or_default();
         Self { place: Place::Standard, format, level, held: Mutex::default() }
     }
 
-    /// Tells of an error, the last thing that is said.
+    /// Reports an error. Nothing is written after it.
     pub(crate) fn failed(&self, error: &anyhow::Error) {
         let message = in_gos_words(name::in_error(&format!("{error:#}")));
         let known = error.downcast_ref::<husk_runtime::Error>();
@@ -89,7 +89,7 @@ impl Log {
         }
     }
 
-    /// Tells of arguments that could not be understood.
+    /// Reports arguments that could not be parsed.
     pub(crate) fn misused(&self, misuse: &Misuse) {
         self.error(&misuse.message, "usage", None);
         if self.is_for_people() {
@@ -98,15 +98,15 @@ impl Log {
         }
     }
 
-    /// Tells people what is done.
+    /// Tells people about an action.
     pub(crate) fn note(&self, note: &impl Display) {
         if self.level >= LogLevel::Warning && self.is_for_people() {
             output::tell(&format!("{}: {}\n", *NAME, escape::line(&note.to_string())));
         }
     }
 
-    /// Tells of a warning: on standard error, or where `--log` says and nowhere else. Under an engine standard error
-    /// belongs to the container, whose output it would be.
+    /// Reports a warning to `--log` if given, otherwise to standard error. Under an engine, standard error
+    /// belongs to the container, and a warning there would look like its output.
     pub(crate) fn warning(&self, warning: &impl Display) {
         if self.level < LogLevel::Warning {
             return;
@@ -116,15 +116,15 @@ impl Log {
             (Place::Standard, LogFormat::Text) => {
                 output::tell(&format!("{}: warning: {}\n", *NAME, escape::line(&warning)));
             }
-            // A reader of JSON on standard error expects an error.
+            // A program that reads JSON from standard error expects an error.
             (Place::Standard, LogFormat::Json) => {}
-            // podman reads the file as one object and would lose an error after a warning.
+            // podman reads the file as one object, and would miss an error after a warning.
             (Place::File(_), LogFormat::Json) => self.held().push(warning),
             _ => self.line(LogLevel::Warning, &warning, None),
         }
     }
 
-    /// Writes the warnings of a verb that ended without an error.
+    /// Writes the warnings of a verb that succeeded.
     pub(crate) fn finish(&self) {
         self.held().drain(..).for_each(|warning| self.line(LogLevel::Warning, &warning, None));
     }
@@ -133,15 +133,14 @@ impl Log {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the runtime tell here what it does, if anybody asked.
+    /// At debug level, makes this the logger of the runtime's messages.
     pub(crate) fn listen(&'static self) {
         if self.level == LogLevel::Debug && ::log::set_logger(self).is_ok() {
             ::log::set_max_level(::log::LevelFilter::Debug);
         }
     }
 
-    /// Whether standard error is read by people: always, but where JSON was asked for and no file to
-    /// write it to.
+    /// Whether people read standard error: always, except if JSON was requested without a log file.
     fn is_for_people(&self) -> bool {
         self.is_elsewhere() || self.format == LogFormat::Text
     }
@@ -157,7 +156,7 @@ impl Log {
     }
 
     fn line(&self, level: LogLevel, message: &str, what: Option<(&'static str, Option<&str>)>) {
-        // Numbers as syslog(3) has them.
+        // Severities as in syslog(3).
         let (name, severity) = match level {
             LogLevel::Error => ("error", 3),
             LogLevel::Warning => ("warning", 4),
@@ -165,9 +164,9 @@ impl Log {
         };
         let time = husk_runtime::now();
         let line = match (self.format, &self.place) {
-            // Which writes the time and the level itself.
+            // syslog and journald add the time and the level themselves.
             (LogFormat::Text, Place::Syslog(..) | Place::Journal(..)) => escape::line(message).into_owned(),
-            // logrus quotes as Go does; JSON's quotes are read by whatever reads those.
+            // logrus quotes as Go does; programs that parse Go's quotes accept JSON's.
             (LogFormat::Text, _) => {
                 let message = escape::json(serde_json::json!(message).to_string());
                 format!("time=\"{time}\" level={name} msg={message}")
@@ -189,7 +188,7 @@ impl Log {
         };
         let written = match &self.place {
             Place::Standard => return output::tell(&format!("{line}\n")),
-            // In one write, for others may write there too.
+            // In one write, because other processes may append too.
             Place::File(file) => (&*file).write_all(format!("{line}\n").as_bytes()),
             Place::Syslog(socket, who) => {
                 // LOG_USER.
@@ -206,7 +205,7 @@ fn send(socket: &UnixDatagram, datagram: &[u8]) -> io::Result<()> {
     socket.send(datagram).map(drop)
 }
 
-/// An entry of the journal: its fields, each with its length, for there may be line breaks in it (systemd's
+/// Returns a journal entry: fields with their lengths, because values may contain line breaks (systemd's
 /// "Journal Native Protocol").
 fn entry(severity: u8, who: &str, message: &str) -> Vec<u8> {
     let priority = severity.to_string();
@@ -229,7 +228,7 @@ impl ::log::Log for Log {
     fn flush(&self) {}
 }
 
-/// The same with the kernel's errors as Go has them, which engines look for: `permission denied`, where std says
+/// Rewrites kernel errors to Go's wording, which engines look for: `permission denied`, where std says
 /// `Permission denied (os error 13)`.
 fn in_gos_words(mut text: String) -> String {
     const NUMBER: &str = " (os error ";
@@ -260,7 +259,7 @@ mod tests {
                 "a: File exists (os error 17): b: Is a directory (os error 21).",
                 "a: file exists: b: is a directory.",
             ),
-            // Somebody else's, who has other words for it, or none.
+            // A message that is not std's, in another wording.
             ("Datei fehlt (os error 2)", "Datei fehlt (os error 2)"),
             ("é (os error 99999999999) (os error ", "é (os error 99999999999) (os error "),
             ("é (os error 2", "é (os error 2"),

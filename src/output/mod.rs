@@ -1,12 +1,11 @@
-//! What husk says, and where. The standard streams are in this file; the log, and how text is worded, escaped and drawn,
-//! are in the files beside it.
+//! Standard streams. The modules below format, escape and log messages.
 //!
-//! A stream that cannot be written is an error or nothing, never a panic: the verb that prints has more to do than to
-//! print.
+//! A failed write is an error or ignored, never a panic, because the verb may have more to do than print.
 //!
-//! - Data that was asked for goes to standard output. If it cannot be written, husk ends with 1 ([`Unwritten`]).
-//! - A reader that closed its end of a pipe wants no more data. That is no error: `husk list | head -n 1`.
-//! - Messages go to standard error. A message that cannot be written is dropped.
+//! - Requested data goes to standard output. If it cannot be written, husk exits with 1 ([`Unwritten`]).
+//! - A reader that closed its end of a pipe wants no more data. That is not an error: `husk list | head -n
+//!   1`.
+//! - Messages go to standard error. Messages that cannot be written are dropped.
 
 pub(crate) mod escape;
 pub(crate) mod log;
@@ -22,7 +21,7 @@ use rustix::stdio::stdout;
 use std::fmt::{self, Display, Formatter};
 use std::io::{self, Write};
 
-/// The context of an error: data that was asked for could not be written there.
+/// The context of an error: requested data could not be written to this destination.
 #[derive(Debug)]
 pub(crate) struct Unwritten(pub(crate) &'static str);
 
@@ -34,15 +33,15 @@ impl Display for Unwritten {
 
 const STANDARD_OUTPUT: Unwritten = Unwritten("standard output");
 
-/// Whether somebody still reads standard output.
+/// Whether standard output still has a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
     There,
-    /// It closed the other end of the pipe.
+    /// The reader has closed its end of the pipe.
     Gone,
 }
 
-/// Writes data to standard output, all of it.
+/// Writes all data to standard output.
 pub(crate) fn print(data: impl AsRef<[u8]>) -> Result<Reader> {
     match write_all(data.as_ref()) {
         Ok(()) => Ok(Reader::There),
@@ -51,12 +50,12 @@ pub(crate) fn print(data: impl AsRef<[u8]>) -> Result<Reader> {
     }
 }
 
-/// Not through std's standard output, which takes a descriptor that is not open for writing for one that is.
+/// Does not use std's standard output, which ignores EBADF from a descriptor that is not open for writing.
 fn write_all(mut data: &[u8]) -> Result<(), Errno> {
     while !data.is_empty() {
         match retry_on_intr(|| write(stdout(), data)) {
             Ok(written) => data = data.get(written..).unwrap_or_default(),
-            // The caller's pipe does not block, and it is full.
+            // The pipe is nonblocking and full.
             Err(Errno::AGAIN) => {
                 retry_on_intr(|| poll(&mut [PollFd::new(&stdout(), PollFlags::OUT)], None))?;
             }
@@ -66,20 +65,20 @@ fn write_all(mut data: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Writes a message to standard error, in one write: others may write there too.
+/// Writes a message to standard error in one write, because other processes may write there too.
 pub(crate) fn tell(message: &str) {
     tolerate(io::stderr().write_all(message.as_bytes()), "there is no other place to report it");
 }
 
-/// Standard output for a verb that goes on whether or not its output can be written. The first failure is kept, and
-/// what comes after it is dropped.
+/// Standard output for a verb that continues even if its output cannot be written. Keeps the first error and
+/// drops all later output.
 #[derive(Debug, Default)]
 pub(crate) struct Lasting {
     failed: Option<Errno>,
 }
 
 impl Lasting {
-    /// Says at the end whether everything was written, or the reader wanted no more.
+    /// Returns the first error. A closed pipe is not an error.
     pub(crate) fn finish(&self) -> Result<()> {
         match self.failed {
             None | Some(Errno::PIPE) => Ok(()),

@@ -1,14 +1,15 @@
-//! The name that husk was called by.
+//! The name by which husk was called.
 //!
-//! Who has put it where another runtime was finds that runtime's name in the help and before errors, and runc's
-//! own beginning of errors where that was runc. Nothing else depends on it: where containers are known, and what is
-//! done to them, is husk's whatever it is called.
+//! If husk is installed in place of another runtime, help and errors use that runtime's name. Under the name
+//! runc, errors also begin with runc's words. Nothing else depends on the name: the state directory and all
+//! behaviour are husk's.
 
 use anyhow::Error;
 use std::path::Path;
 use std::sync::LazyLock;
 
-/// The name, if it is a plain word and no number or `exe` of procfs: a caller may write there what they like.
+/// The name, if it is a plain word; callers may pass any text. A path in /proc ends in a number or `exe`, so it
+/// does not count.
 pub(crate) static NAME: LazyLock<String> = LazyLock::new(|| {
     let called = std::env::args_os().next().unwrap_or_default();
     let name = Path::new(&called).file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -17,19 +18,18 @@ pub(crate) static NAME: LazyLock<String> = LazyLock::new(|| {
     if is_word && !Path::new(&called).starts_with("/proc") { name.to_owned() } else { "husk".to_owned() }
 });
 
-/// The same text with this name in the commands that a reader might type: those on lines of their own, and
-/// those in quotes.
+/// Replaces husk by this name in commands that a reader might type: on indented lines and in quotes.
 pub(crate) fn in_commands(text: &str) -> String {
     text.replace("  husk ", &format!("  {} ", *NAME)).replace("'husk ", &format!("'{} ", *NAME))
 }
 
-/// An error with this name in the condition that runc and crun word with theirs: `if husk will detach`.
+/// Replaces husk by this name in the phrase that runc and crun share: `if husk will detach`.
 pub(crate) fn in_error(text: &str) -> String {
     text.replace(" if husk will ", &format!(" if {} will ", *NAME))
 }
 
-/// An error of a verb, behind the words that runc begins it with where husk is called so: they are what people and
-/// their tools look for.
+/// Prefixes a verb's error with runc's words if husk is called runc. People and their tools look for these
+/// words.
 pub(crate) fn as_runc(verb: &str, error: Error) -> Error {
     if *NAME == "runc" { behind_runcs_words(verb, error) } else { error }
 }
@@ -91,7 +91,7 @@ mod tests {
             ("run", Error::Exists.into(), "runc run failed: container with given ID already exists"),
             ("exec", Error::Missing.into(), "exec failed: container does not exist"),
             ("create", anyhow!("--root: x"), "runc create failed: --root: x"),
-            // Of these runc says what went wrong and no more.
+            // For these errors runc adds no more than the reason.
             ("start", step("process.args").into(), "process.args: attach: not a directory"),
             ("delete", Error::Missing.into(), "container does not exist"),
         ] {

@@ -1,12 +1,12 @@
-//! Suggestions for words that are not known.
+//! Suggestions for unknown words.
 
 use strsim::osa_distance;
 
-/// Asks whether the names were meant that are nearest to what was typed, if any is near.
+/// Returns a question that suggests the names nearest to what was typed, if any is near enough.
 pub(crate) fn question<'n>(typed: &str, names: impl Iterator<Item = &'n str>) -> Option<String> {
     let mut near: Vec<_> = names.map(|name| (osa_distance(typed, name), name)).collect();
     let least = near.iter().map(|(distance, _)| *distance).min()?;
-    // A short word is near to many that have nothing to do with it.
+    // A short word is near many unrelated ones.
     if least > 2 || least * 3 > typed.chars().count() {
         return None;
     }

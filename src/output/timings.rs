@@ -1,11 +1,11 @@
-//! `--timings`: what took how long, as a waterfall for the terminal or as a picture.
+//! `--timings`: shows how long each step took, as a waterfall in the terminal or an SVG.
 //!
-//! A row is a span: when it began, how long it took, a bar at its place, who did it, and what it was.
+//! Each row is a span: its start, its duration, a bar, the process, and the action.
 
 use husk_runtime::{Lane, Span};
 use std::fmt::{self, Display, Formatter, Write as _};
 
-/// The spans of one container, on one axis that begins with the first.
+/// The spans of one container, on a time axis that starts with the first span.
 pub(crate) struct Waterfall {
     spans: Vec<Span>,
     first: u64,
@@ -13,7 +13,7 @@ pub(crate) struct Waterfall {
 }
 
 impl Waterfall {
-    /// Spans in the order they began; of the child's, that is the order of the plan.
+    /// Sorts the spans by their start. For the child's spans, this is the order of the plan.
     pub(crate) fn new(mut spans: Vec<Span>) -> Self {
         spans.sort_by_key(|span| span.begin);
         let first = spans.iter().map(|span| span.begin).min().unwrap_or_default();
@@ -21,12 +21,12 @@ impl Waterfall {
         Self { first, last: ends.max().unwrap_or_default().max(first + 1), spans }
     }
 
-    /// Where a moment is between the beginning, 0, and the end, 1.
+    /// Returns a moment's position on the axis, from 0 to 1.
     fn place(&self, moment: u64) -> f64 {
         (moment - self.first) as f64 / (self.last - self.first) as f64
     }
 
-    /// As SVG, which needs nothing but a viewer.
+    /// Returns a self-contained SVG.
     pub(crate) fn svg(&self) -> String {
         const ROW: usize = 16;
         const LEFT: f64 = 420.0;
@@ -60,7 +60,7 @@ impl Waterfall {
                 begin + width + 4.0,
                 y + 9,
             );
-            // Writing to a string does not fail.
+            // Writing to a `String` cannot fail.
             debug_assert!(line.is_ok());
         }
         svg.push_str("</svg>\n");
@@ -96,7 +96,7 @@ fn label(span: &Span) -> String {
     }
 }
 
-/// Microseconds with one digit behind the point.
+/// A duration, displayed in microseconds with one decimal.
 struct Micros(u64);
 
 impl Display for Micros {
@@ -105,7 +105,7 @@ impl Display for Micros {
     }
 }
 
-/// Text that XML does not take for its own.
+/// Text with XML's special characters escaped.
 struct Escaped<'a>(&'a str);
 
 impl Display for Escaped<'_> {
@@ -114,7 +114,7 @@ impl Display for Escaped<'_> {
             '&' => f.write_str("&amp;"),
             '<' => f.write_str("&lt;"),
             '>' => f.write_str("&gt;"),
-            // XML has no word for control characters.
+            // XML cannot represent control characters.
             char if char.is_control() => f.write_char('\u{fffd}'),
             char => f.write_char(char),
         })

@@ -1,9 +1,9 @@
-//! The clone itself.
+//! Clones the child.
 //!
 //! # Safety
 //!
-//! A child that shares our memory runs on a stack of ours and reads a list of ours. Both belong to
-//! a [`ChildMemory`], which is neither freed nor used again before its journal says that the child is
+//! A child that shares this process's memory runs on a stack, and reads a list, that this process owns. Both
+//! belong to a [`ChildMemory`], which is neither freed nor reused before its journal says that the child is
 //! released (`memory/pool.rs`). This file lets one child use one of these, once.
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "starts a process in shared memory")]
@@ -20,31 +20,31 @@ use husk_script::sys::signal::{SignalSet, rt_sigprocmask};
 use husk_script::sys::{Errno, Pid};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// What the kernel is asked for beside a child.
+/// What a clone creates besides the process, and how.
 pub(crate) struct CloneRequest<'a> {
-    /// Namespaces that the child is born in.
+    /// New namespaces for the child.
     pub(crate) namespaces: Namespaces,
-    /// The cgroup that the child is born in.
+    /// The cgroup in which the child is created.
     pub(crate) cgroup: Option<BorrowedFd<'a>>,
-    /// The child's pid in its own pid namespace, in the one above, and so on.
+    /// The child's pid in its own pid namespace, then in each ancestor.
     pub(crate) pids: &'a [i32],
     /// When the call returns.
     pub(crate) returns: Returns,
-    /// Whose memory the child begins in.
+    /// Whether the child shares this process's memory.
     pub(crate) sharing: Sharing,
-    /// How the parent knows the child from then on.
+    /// How the parent identifies the child.
     pub(crate) known_by: KnownBy,
 }
 
 impl CloneRequest<'_> {
-    /// Whether `clone`, which knows less, can make this child.
+    /// Whether `clone`, which supports less than `clone3`, can make this child.
     pub(crate) fn can_do_without_clone3(&self) -> bool {
         self.cgroup.is_none() && self.pids.is_empty() && !self.namespaces.contains(Namespaces::TIME)
     }
 }
 
 impl Display for CloneRequest<'_> {
-    /// The act, for an error.
+    /// Formats the act for an error.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str("clone")?;
         if !self.namespaces.is_empty() {
@@ -60,22 +60,22 @@ impl Display for CloneRequest<'_> {
     }
 }
 
-/// When the parent goes on.
+/// When the parent continues.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Returns {
-    /// At once.
+    /// Immediately.
     AtOnce,
-    /// When the child is released: `CLONE_VFORK`. Not for a list in which the child waits for us.
+    /// When the child is released (`CLONE_VFORK`). Not for a list in which the child waits for the parent.
     WhenReleased,
 }
 
-/// How a parent knows its child.
+/// How a parent identifies its child.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KnownBy {
-    /// By a descriptor that never means another process.
+    /// By a pidfd, which never refers to another process.
     Pidfd,
-    /// By its pid, which is not given to another before the child is waited for. For who waits at
-    /// once and shows the child to nobody: a descriptor is a thirtieth of a start's cost.
+    /// By its pid, which is not reused before the child is waited for. For callers that wait immediately and
+    /// expose the child to no one. A pidfd would cost a thirtieth of a start.
     Pid,
 }
 
@@ -84,7 +84,7 @@ pub(crate) enum KnownBy {
 pub(crate) enum Call {
     /// `clone3`.
     Clone3,
-    /// `clone`, where a seccomp filter around us answers `clone3` with ENOSYS, as old profiles do.
+    /// `clone`, where a seccomp filter rejects `clone3` with ENOSYS, as old profiles do.
     Clone,
 }
 
@@ -127,7 +127,7 @@ pub(crate) fn start(
         args.flags |= flags::INTO_CGROUP;
         args.cgroup = u64::from(cgroup.as_raw_fd().unsigned_abs());
     }
-    // The kernel refuses an address without pids.
+    // The kernel rejects an address without pids.
     if !request.pids.is_empty() {
         args.set_tid = request.pids.as_ptr().addr() as u64;
         args.set_tid_size = request.pids.len() as u64;
@@ -139,18 +139,18 @@ pub(crate) fn start(
         Call::Clone => clone,
     };
     let mask = rt_sigprocmask(SignalSet::FULL)?;
-    // The kernel clears no word of memory that is not shared, and a copy keeps no child memory in use.
+    // The kernel clears no word in a copy of the memory, and such a child does not use the original.
     if request.sharing == Sharing::Shared {
         script.journal.occupy();
     }
     // SAFETY: the four conditions of `clone3`. (1) The stack is that of `memory`, whose last child is
-    // released, and stays mapped until this one is. (2) The list and its journal are those of `memory`
-    // too; nobody writes to them but the journal's atomics, and `pidfd` outlives the call, which
-    // is all the kernel needs it for. (3) `enter` runs `husk_script::run`, whose crate keeps to
-    // what is possible there, and proves it. (4) Every signal is blocked in this thread, and so in
-    // the child until its list says otherwise, after its handlers have been reset.
+    // released. It stays mapped until this child is released. (2) The list and its journal also belong to
+    // `memory`; nothing writes to them except the journal's atomics. `pidfd` outlives the call, after which
+    // the kernel does not use it. (3) `enter` runs `husk_script::run`, whose crate does only what is possible
+    // there, and proves it. (4) Every signal is blocked in this thread, and therefore in the child. The
+    // child's list unblocks them only after the handlers have been reset.
     let cloned = unsafe { make(&args, enter, argument) };
-    // The journal of a child that never was is not in use.
+    // A failed clone leaves no child that uses the journal.
     if cloned.is_err() {
         script.journal.abandon();
     }
@@ -159,17 +159,18 @@ pub(crate) fn start(
     if request.known_by == KnownBy::Pid {
         return Ok((pid, None));
     }
-    // SAFETY: the kernel has put a new descriptor there, which nobody else knows of.
+    // SAFETY: the kernel stored a new descriptor there, which nothing else owns.
     Ok((pid, Some(unsafe { OwnedFd::from_raw_fd(pidfd) })))
 }
 
-/// Where the child begins.
+/// The child's entry point.
 extern "C" fn enter(script: *const c_void) -> ! {
     // SAFETY: `start` passes the address of a `Script` that outlives the child's use of it.
     let script = unsafe { &*script.cast::<Script<'_>>() };
-    // SAFETY: this is the child, where it begins. (1) It has one thread, and `run` performs its list and never
-    // returns. (2) `start` asks for no CLONE_FILES, so its table is its own; values that close descriptors are the
-    // parent's, in frames of other stacks that nothing here unwinds. (3) The proof lies on the child's own stack.
+    // SAFETY: this runs only in the child, at its start. (1) It has one thread, and `run` performs its list
+    // and never returns. (2) `start` does not set CLONE_FILES, so the child has its own descriptor table.
+    // Values that close descriptors belong to the parent, in frames of other stacks that nothing here
+    // unwinds. (3) The proof is on the child's own stack.
     let child = unsafe { InChild::new() };
     husk_script::run(&child, script)
 }

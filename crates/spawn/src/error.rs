@@ -1,4 +1,4 @@
-//! What can go wrong, and the words for it.
+//! The crate's error type and its messages.
 
 use core::fmt::{self, Display, Formatter};
 use husk_listing::FailedHook;
@@ -9,9 +9,9 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-/// Why a process could not be started, or could not be waited for.
+/// Why a process could not be started or waited for.
 ///
-/// It prints as the act that failed and the reason:
+/// Formats as the act that failed and the reason:
 ///
 /// ```text
 /// exec /no/such: No such file or directory (os error 2)
@@ -30,58 +30,58 @@ pub struct Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The kernel refused it, to the child or to us.
+    /// The kernel returned an error to the child or the parent.
     Errno(Errno),
-    /// A hook of the child's did run, and failed.
+    /// A hook ran in the child and failed.
     Hook(Failed),
     /// The child died during the step and never became the program.
     Died(ExitStatus),
-    /// A string holds a NUL byte, which no string of the kernel's can.
+    /// A string contains a NUL byte, which C strings cannot.
     Nul,
-    /// Two settings of the command cannot both be had, for this reason.
+    /// Settings of the command contradict each other; the text says why.
     Conflict(&'static str),
 }
 
 impl Error {
-    /// An error of an act, for closures that write steps.
+    /// Creates an error, for closures that write steps. `act` is what was attempted.
     pub fn new(act: impl Into<Box<str>>, reason: impl Into<Reason>) -> Self {
         Self { act: act.into(), reason: reason.into(), step: None }
     }
 
-    /// An error of the child's.
+    /// Creates the error of a step that failed in the child.
     pub(crate) fn of_step(step: usize, act: String, reason: Reason) -> Self {
         Self { act: act.into(), reason, step: Some(step) }
     }
 
-    /// An error about a path or another operand that may be any bytes.
+    /// Creates an error about a path or another operand, which may be any bytes.
     pub(crate) fn about(act: &str, operand: &OsStr, reason: impl Into<Reason>) -> Self {
         Self::new(format!("{act} {}", operand.display()), reason)
     }
 
-    /// An error that std reports.
+    /// Creates an error from one that std reports.
     pub(crate) fn from_io(act: impl Into<Box<str>>, error: &io::Error) -> Self {
         Self::new(act, Errno::from_io_error(error).unwrap_or(Errno::IO))
     }
 
-    /// The act that failed, as listings print it: `exec /no/such`.
+    /// Returns the act that failed, as listings print it: `exec /no/such`.
     #[must_use]
     pub fn act(&self) -> &str {
         &self.act
     }
 
-    /// The index of the step that failed, if it was the child that failed.
+    /// Returns the index of the step that failed; `None` if the parent failed.
     #[must_use]
     pub fn step(&self) -> Option<usize> {
         self.step
     }
 
-    /// Why it failed.
+    /// Returns why the act failed.
     #[must_use]
     pub fn reason(&self) -> Reason {
         self.reason
     }
 
-    /// The kernel's error number, where the kernel refused.
+    /// Returns the kernel's error number, if the kernel returned one.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
         match self.reason {
@@ -90,7 +90,7 @@ impl Error {
         }
     }
 
-    /// The kind of error, in std's terms.
+    /// Returns the kind of error, as std names it.
     #[must_use]
     pub fn kind(&self) -> io::ErrorKind {
         match self.reason {

@@ -1,4 +1,4 @@
-//! From a command to a child.
+//! Starts a command's child.
 
 use crate::child::output::output;
 use crate::child::{Child, Output, verdict, wait};
@@ -23,43 +23,44 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitStatus;
 
-/// How long the caller wants to wait.
+/// When a start returns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Until {
-    /// Until there is a child.
+    /// When the child exists.
     Cloned,
-    /// Until the child has become its program.
+    /// When the child has execed its program.
     Execed,
 }
 
-/// # Starting it
+/// # Start
 impl Command {
-    /// Starts the process and returns at once, while it is on its way to its program. What goes
-    /// wrong there is returned by whatever asks the [`Child`] next:
-    /// [`wait_for_exec`](Child::wait_for_exec), [`try_wait`](Child::try_wait),
+    /// Starts the process and returns at once, before it has execed. Later errors are returned by the next
+    /// call on the [`Child`]: [`wait_for_exec`](Child::wait_for_exec), [`try_wait`](Child::try_wait) or
     /// [`wait`](Child::wait).
     ///
-    /// Only a child whose [ids](Self::uid_map) we must map is waited for until it has asked.
+    /// `spawn` waits longer in two cases. If this process must write the child's [id maps](Self::uid_map), it waits
+    /// until the child has asked for them. If a second process becomes the program, it waits until that process
+    /// exists; see [`join`](Self::join), also for time namespaces.
     ///
     /// # Errors
     ///
-    /// If the program is not found in PATH, a setting makes no sense, or the kernel refuses to
-    /// make the process.
+    /// If the program is not found in PATH, settings contradict each other, or the kernel cannot create the
+    /// process.
     pub fn spawn(&self) -> Result<Child, Error> {
         launch(self, Unset::Inherit, Until::Cloned)
     }
 
-    /// Starts the process and returns when it has become its program.
+    /// Starts the process and returns when it has execed its program.
     ///
     /// # Errors
     ///
-    /// As [`spawn`](Self::spawn), and if a step fails or the child dies before exec. The child is
-    /// then waited for and nothing of it is left.
+    /// As [`spawn`](Self::spawn), and if a step fails or the child dies before exec. The child has then been
+    /// reaped.
     pub fn spawn_and_exec(&self) -> Result<Child, Error> {
         launch(self, Unset::Inherit, Until::Execed)
     }
 
-    /// Runs the process to its end.
+    /// Runs the process and returns its exit status.
     ///
     /// # Errors
     ///
@@ -68,8 +69,8 @@ impl Command {
         run(self)
     }
 
-    /// Runs the process to its end and returns what it wrote: to standard output and standard
-    /// error, as far as they are not set to something else.
+    /// Runs the process and returns its exit status and what it wrote. Standard output and standard error are
+    /// captured unless they are set to something else.
     ///
     /// # Errors
     ///
@@ -78,10 +79,10 @@ impl Command {
         output(launch(self, Unset::Capture, Until::Cloned)?, &[])
     }
 
-    /// The same with `input` on standard input, whatever [`stdin`](Self::stdin) says. A program that does not read it all is no error.
+    /// Like [`output`](Self::output), with `input` on standard input, whatever [`stdin`](Self::stdin) says.
+    /// It is not an error if the program does not read all of it.
     ///
-    /// Writing to a program that has gone raises SIGPIPE, which every Rust program ignores unless
-    /// it asks not to.
+    /// Writing after the program has exited raises SIGPIPE, which Rust programs ignore by default.
     ///
     /// # Errors
     ///
@@ -91,11 +92,10 @@ impl Command {
     }
 }
 
-/// # Looking at it
+/// # Inspect
 impl Command {
-    /// The list that a child would perform, a line for each step: what this command means, in the
-    /// order in which it happens. Descriptors made for one child only, such as pipes, have other
-    /// numbers the next time.
+    /// Returns the list that a child would perform, one line per step, in order. Descriptors created for a
+    /// single child, such as pipes, have other numbers each time.
     ///
     /// ```
     /// # fn main() -> Result<(), husk_spawn::Error> {
@@ -108,13 +108,13 @@ impl Command {
     ///
     /// # Errors
     ///
-    /// If a setting makes no sense or the program is not found in PATH.
+    /// If settings contradict each other or the program is not found in PATH.
     pub fn listing(&self) -> Result<Vec<String>, Error> {
         listing(self)
     }
 }
 
-/// The lines of the list that [`launch`] would have performed.
+/// Returns the lines of the list that [`launch`] would perform.
 fn listing(command: &Command) -> Result<Vec<String>, Error> {
     command.check()?;
     let unset = Unset::Inherit;
@@ -132,14 +132,14 @@ fn launch(command: &Command, unset: Unset, until: Until) -> Result<Child, Error>
     let pidfd = pidfd.ok_or_else(|| Error::new("pidfd", Errno::BADF))?;
     let mut child = Child::new(pid, pidfd, memory, command.sharing, pipes, ours, command.kill_on_drop);
     if asks {
-        // What the child is told nothing of fails there too; ours is the better error.
+        // A child that gets no answer fails too; the error from here says more.
         if let Err(error) = answer(command, &mut child) {
             child.give_up();
             return Err(error);
         }
     }
     if command.whole.is_none() && child.runs_in_second_process() {
-        // So that the caller never sees the process that makes way.
+        // The caller never sees the process that exits in favour of the second.
         child.wait_for_fork()?;
     }
     if until == Until::Execed {
@@ -148,7 +148,7 @@ fn launch(command: &Command, unset: Unset, until: Until) -> Result<Child, Error>
     Ok(child)
 }
 
-/// Runs the command's process to its end.
+/// Runs the command's process until it ends.
 fn run(command: &Command) -> Result<ExitStatus, Error> {
     if command.whole.is_some()
         || command.notify_release
@@ -159,7 +159,7 @@ fn run(command: &Command) -> Result<ExitStatus, Error> {
         return launch(command, Unset::Inherit, Until::Cloned)?.wait();
     }
     let Started { pid, mut memory, pipes, .. } = start(command, Unset::Inherit, Until::Cloned, KnownBy::Pid)?;
-    // A program that reads to the end of its input comes to it.
+    // Closed, so that a program that reads its input sees the end of file.
     drop(pipes.stdin);
     let status = wait(WaitId::Pid(pid), WaitIdOptions::empty(), pid)?;
     memory.update_release();
@@ -167,15 +167,15 @@ fn run(command: &Command) -> Result<ExitStatus, Error> {
     verdict(&memory, status.ok_or_else(|| Error::new("wait", Errno::CHILD))?)
 }
 
-/// A process on its way.
+/// A process that has been cloned and may not have execed.
 struct Started {
     pid: Pid,
     pidfd: Option<OwnedFd>,
     memory: ChildMemory,
     pipes: Pipes,
-    /// Our end of the socket to it.
+    /// This process's end of the socket.
     ours: Option<OwnedFd>,
-    /// Whether it will ask for its id maps.
+    /// Whether the child will request its id maps.
     asks: bool,
 }
 
@@ -255,7 +255,7 @@ impl Channel {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .map_err(error)?;
-        // The child's end must not have a number that the program wants for something else.
+        // The child's end must not have a number that the program wants for another descriptor.
         let highest = command.fds.iter().map(|(to, _)| *to).max();
         let theirs = match highest {
             Some(highest) if Fd::of(&theirs) <= highest => {
@@ -267,14 +267,14 @@ impl Channel {
     }
 }
 
-/// Does what the child asks for first: its id maps.
+/// Answers the child's first request, which is for its id maps.
 fn answer(command: &Command, child: &mut Child) -> Result<(), Error> {
     match child.next_request()? {
         Some(Request::IdMaps) => {
             write_maps(&command.maps, child.pid())?;
             child.go_on()
         }
-        // A child that fails before it asks closes its end; its journal says why.
+        // A child that fails before its request closes its end; its journal says why.
         None => Ok(()),
         Some(_) => Err(Error::new("request id-maps", Errno::PROTO)),
     }
@@ -286,7 +286,7 @@ fn write_maps(maps: &IdMaps, child: Pid) -> Result<(), Error> {
         UIDS.write(child, &maps.uids)?;
     }
     if !maps.gids.is_empty() {
-        // Without privileges this is the price of a map at all.
+        // An unprivileged process may write a gid map only after setgroups is denied.
         if !geteuid().is_root() && idmap::are_own(&maps.gids, getegid().as_raw()) {
             write_file(child, "setgroups", "deny")?;
         }
@@ -300,10 +300,10 @@ fn write_file(child: Pid, file: &str, text: &str) -> Result<(), Error> {
     fs::write(&path, text).map_err(|error| Error::from_io(path, &error))
 }
 
-/// A file of `/proc` that takes an id map, and the program that may write to it where this process may not.
+/// A file of `/proc` that takes an id map, and the helper program for callers that may not write to it.
 struct MapFile {
     file: &'static str,
-    /// The program with privileges for it (newuidmap(1)).
+    /// A program with the necessary privileges (newuidmap(1)).
     helper: &'static str,
     missing: &'static str,
     refused: &'static str,
@@ -326,7 +326,7 @@ const GIDS: MapFile = MapFile {
 impl MapFile {
     fn write(&self, child: Pid, maps: &[IdMap]) -> Result<(), Error> {
         match write_file(child, self.file, &idmap::text(maps)) {
-            // Who may not map these ids may be allowed to have them mapped.
+            // A process that may not map these ids may be allowed to use the helper.
             Err(error) if error.reason() == Reason::Errno(Errno::PERM) && !geteuid().is_root() => {
                 self.have_written(child, maps)
             }

@@ -1,23 +1,23 @@
-//! Starts processes: faster than anything else, with a say in everything, from any thread.
+//! Starts processes quickly, with control over every attribute, from any thread.
 //!
-//! [`Command`] is used like [`std::process::Command`]. What it does differently is behind it. A
-//! command is first written down as a list of steps, every string and number of it ready; then
-//! `clone3` makes a child in *this* process's memory, on a stack of its own; the child performs the
-//! list, one system call a step, and execs. So
+//! [`Command`] is used like [`std::process::Command`] but works differently. It first writes a list of steps,
+//! with every string and number prepared. Then `clone3` creates a child that shares *this* process's memory
+//! and runs on its own stack. The child performs the list, mostly one system call per step, and execs.
+//! Therefore:
 //!
-//! - **nothing is copied.** The cost does not grow with the memory of this process, as fork's does,
-//!   and no page is ever duplicated.
-//! - **nobody waits.** [`spawn`](Command::spawn) returns while the child is still on its way;
-//!   the thread is not suspended until exec, as it is by vfork and posix_spawn. The stack and the
-//!   list are used again as soon as the child no longer needs them, which the kernel tells.
-//! - **anything can be done in the child, safely.** What std leaves to an `unsafe` closure that may
-//!   not allocate, lock or panic (and that turns its fast path off) is a [`Step`] here: plain
-//!   data that is performed by code which cannot do any of these.
-//! - **an error has a name.** The child leaves the number of the step that failed; the parent, where
-//!   words are free, makes the sentence: `cwd /srv: Permission denied (os error 13)`.
-//! - **other threads do not matter.** No lock is taken in the child and none of libc's, so it makes
-//!   no difference what they hold; every descriptor is close-on-exec from its creation, so none
-//!   leaks into a child of theirs.
+//! - **Nothing is copied.** Unlike fork's, the cost does not grow with the memory of this process, and no
+//!   page is ever duplicated.
+//! - **The caller is not suspended.** [`spawn`](Command::spawn) returns before the child has execed; vfork
+//!   and posix_spawn suspend the thread until exec. The kernel signals when the child no longer needs its
+//!   stack and list, and both are then reused.
+//! - **The child can safely do anything before exec.** std offers only an `unsafe` closure, which must not
+//!   allocate, lock or panic; setting one turns off std's fast path. Here each action is a [`Step`]: plain
+//!   data, performed by code that cannot allocate, lock or panic.
+//! - **Errors name the step that failed.** The child stores the number of that step. The parent, which may
+//!   allocate, formats the message: `cwd /srv: Permission denied (os error 13)`.
+//! - **Other threads do not matter.** The child takes no lock, not even one of libc's, so locks held by other
+//!   threads cannot block it. Every descriptor is close-on-exec from its creation, so none leaks into a
+//!   child that another thread starts.
 //!
 //! ```
 //! # fn main() -> Result<(), husk_spawn::Error> {
@@ -42,33 +42,34 @@
 //!
 //! | call | returns | use it when |
 //! | - | - | - |
-//! | [`spawn`](Command::spawn) | as soon as there is a process | there is something else to do meanwhile |
-//! | [`spawn_and_exec`](Command::spawn_and_exec) | when it has become its program, or failed to | the next act depends on it |
-//! | [`status`](Command::status), [`output`](Command::output) | when it has ended | only the result counts |
+//! | [`spawn`](Command::spawn) | as soon as the process exists | the caller has other work meanwhile |
+//! | [`spawn_and_exec`](Command::spawn_and_exec) | when it has execed, or failed | the next action needs the program |
+//! | [`status`](Command::status), [`output`](Command::output) | when the process has ended | only the result matters |
 //!
-//! A [`Child`] is known by its pidfd and is itself a descriptor ([`AsFd`](std::os::fd::AsFd)) that
-//! becomes readable when the process ends, so it fits epoll, io_uring and every async runtime.
+//! A [`Child`] is identified by its pidfd. It is itself a descriptor ([`AsFd`](std::os::fd::AsFd)) that
+//! becomes readable when the process ends, so it works with epoll, io_uring and every async runtime.
 //!
-//! # What to know about shared memory
+//! # Effects of shared memory
 //!
-//! Between clone and exec the child is a process of its own in memory that it shares with this one.
-//! That shows in three places, each of which is tested:
+//! Between clone and exec the child is a separate process that shares the memory of this one. This has three
+//! visible effects, each covered by a test:
 //!
-//! - The OOM killer kills every process that shares the memory of its victim
-//!   (mm/oom_kill.c, `__oom_kill_process`). A child that joins a cgroup with too small a memory
-//!   limit before exec can take this process with it; not one of
-//!   [`spawn_and_exec`](Command::spawn_and_exec), whose parent is suspended (`in_vfork`).
-//! - Whether a process can be dumped and traced is a property of memory. While a child that is
-//!   weaker than this process is on its way, this process is not dumpable; see [`Command::uid`].
-//! - This process may end, or exec, while a child is on its way. The child keeps the memory and goes
-//!   on.
+//! - The OOM killer kills every process that shares its victim's memory (mm/oom_kill.c,
+//!   `__oom_kill_process`). If a child joins a cgroup with too low a memory limit before exec, this process
+//!   may be killed too. [`spawn_and_exec`](Command::spawn_and_exec) is not affected, because it suspends the
+//!   parent (`in_vfork`).
+//! - Whether a process can be dumped and traced is stored with its memory. While a child with fewer privileges
+//!   has not execed, this process is not dumpable; see [`Command::uid`].
+//! - This process may exit or exec while a child has not execed. The child keeps the memory and continues.
 //!
 //! # Requirements
 //!
-//! Linux 5.14 or newer on x86_64 or aarch64 (the latter is tried by hand alone). Where a seccomp filter refuses
-//! `clone3` with `ENOSYS`, as old container engines' do, `clone` is used instead, and only a cgroup
-//! to be born in, chosen pids and a new time namespace cannot be had. The clocks of a new time namespace can be
-//! set from Linux 6.2 on, by a step before exec; without, who is born in one has entered it.
+//! Linux 5.14 or newer on x86_64 or aarch64 (aarch64 is only tested by hand). Seccomp filters of old
+//! container engines reject `clone3` with `ENOSYS`; `clone` is then used instead. It cannot create a process in
+//! a cgroup, with chosen pids or in a new time namespace, and [`Command::of_steps`] does not use it.
+//!
+//! From Linux 6.2 on, a step before exec can set the clocks of a new time namespace. Before 6.2, a process that is
+//! created in one has already entered it.
 
 #![warn(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! A command as a list of steps.
+//! Turns a command into a list of steps.
 
 use crate::Error;
 use crate::clone::Call;
@@ -19,19 +19,19 @@ use rustix::process::{geteuid, getpid};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 
-/// What a list depends on beside its command.
+/// What a list depends on besides its command.
 pub(crate) struct Surroundings<'a> {
-    /// Whether the kernel has reset the child's signal handlers.
+    /// The call that clones the child; only `clone3` resets its signal handlers.
     pub(crate) call: Call,
-    /// The standard streams of a command that sets none.
+    /// What becomes of standard streams that the command does not set.
     pub(crate) unset: Unset,
     /// The pipes made for this child.
     pub(crate) pipes: &'a Pipes,
-    /// The child's end of the socket to us.
+    /// The child's end of the socket to this process.
     pub(crate) channel: Option<Fd>,
-    /// Our end, where the child waits for an answer.
+    /// This process's end; set if the child waits for an answer.
     pub(crate) answers: Option<Fd>,
-    /// The addresses of the child's stack, if it is to have one.
+    /// The addresses of the child's stack; empty for a listing.
     pub(crate) stack: Range<usize>,
 }
 
@@ -61,21 +61,22 @@ pub(crate) fn write<'b>(
     forget::others(script, kept, around.stack.clone())
 }
 
-/// The order of these lines is the order of the system calls. A line that must stand where it
-/// stands says why.
+/// Writes the steps of the settings. The lines are in the order of the system calls; comments say where the
+/// order matters.
 fn settings(command: &Command, around: &Surroundings<'_>, list: &mut Writer<'_>) -> Result<(), Error> {
     let is_last = command.appears_last();
     signals(command, around.call, list);
     join(command, list);
-    // In the process that becomes the program: one that only makes way for it would lead the session.
+    // Only in the process that becomes the program. Otherwise the one that exits before it would lead the
+    // session.
     if !is_last {
         session(command, list);
     }
     if let Some(fd) = around.answers {
-        // The child's copy: with it the child would wait for ever for a parent that is gone.
+        // Closes the child's copy: while it is open, the child would wait forever for a parent that has died.
         list.push(Step::Close { fd: fd.into() });
     }
-    // Before anything that needs an id: until ids are mapped the child has none.
+    // Before anything that needs an id: the child has no ids until they are mapped.
     command.maps.write(command.groups.as_deref(), list);
     hostname(command, list);
     limits(command, list);
@@ -87,16 +88,16 @@ fn settings(command: &Command, around: &Surroundings<'_>, list: &mut Writer<'_>)
     }
     identity(command, list);
     if !is_last {
-        // The kernel forgets this signal when ids change (kernel/cred.c, `commit_creds`).
+        // After ids change, because the kernel then clears this signal (kernel/cred.c, `commit_creds`).
         parent_death(command, list);
     }
-    // With the program's identity, so that it cannot be started where it may not be.
+    // After the identity, so that the program cannot start in a directory it may not enter.
     cwd(command, list)?;
     descriptors(command, around, list)?;
     if is_last {
         appear(command, around, list);
     }
-    // After descriptors: the terminal is the program's standard input.
+    // After descriptors, because the terminal is the program's standard input.
     terminal(command, list);
     if command.no_new_privs {
         list.push(Step::NoNewPrivs);
@@ -104,8 +105,7 @@ fn settings(command: &Command, around: &Surroundings<'_>, list: &mut Writer<'_>)
     for steps in &command.final_steps {
         steps(list)?;
     }
-    // Last, so that a signal that came meanwhile meets the program's dispositions, not our half
-    // made ones.
+    // Last, so that pending signals meet the program's final dispositions rather than partly set ones.
     list.push(Step::SignalMask { blocked: command.blocked });
     exec(command, list)
 }
@@ -114,7 +114,7 @@ fn signals(command: &Command, call: Call, list: &mut Writer<'_>) {
     if call == Call::Clone {
         list.push(Step::ResetHandlers);
     }
-    // Rust's runtime ignores SIGPIPE in its own process, and what is ignored stays so over exec.
+    // Rust's runtime ignores SIGPIPE in this process, and exec keeps ignored signals ignored.
     if !command.ignored.contains(&Signal::PIPE) {
         list.push(Step::DefaultAction { signal: Signal::PIPE });
     }
@@ -132,14 +132,14 @@ fn session(command: &Command, list: &mut Writer<'_>) {
     }
 }
 
-/// A user namespace first: it gives the privileges that joining the others needs.
+/// Joins namespaces, a user namespace first: it grants the privileges that joining the others needs.
 fn join(command: &Command, list: &mut Writer<'_>) {
     let user = command.joins(Namespaces::USER);
     if command.runs_in_second_process() && command.joins(Namespaces::TIME) {
         list.push(Step::CloneParent { namespaces: Namespaces::EMPTY });
     }
     if user {
-        // Processes with capabilities over that namespace may trace the child as soon as it is there.
+        // Processes with capabilities over that namespace may trace the child as soon as it has joined.
         list.push(Step::Undumpable);
     }
     for first in [true, false] {
@@ -163,12 +163,12 @@ fn join(command: &Command, list: &mut Writer<'_>) {
     }
 }
 
-/// Goes on in the pid namespace that was joined, in a second process.
+/// Continues the list in a second process, in the joined pid namespace.
 ///
-/// Until here the child was outside, where nobody in that namespace sees it, and shared this process's
-/// memory and held copies of its descriptors. Whoever may trace the second process from inside finds the
-/// program's identity, the program's descriptors, and a copy of the memory, to which CAP_SYS_PTRACE in the
-/// user namespace of this process is needed.
+/// Until here the child was outside, invisible to processes in that namespace. It shared this process's
+/// memory and held copies of its descriptors. A process inside that may trace the second process finds only
+/// the program's identity, the program's descriptors and a copy of the memory. Reading the copy requires
+/// CAP_SYS_PTRACE in this process's user namespace.
 fn appear(command: &Command, around: &Surroundings<'_>, list: &mut Writer<'_>) {
     let mut kept: Vec<Fd> = command.fds.iter().map(|(to, _)| *to).chain(around.channel).collect();
     kept.sort_unstable();
@@ -188,7 +188,7 @@ fn appear(command: &Command, around: &Surroundings<'_>, list: &mut Writer<'_>) {
     list.push(Step::CloneParent { namespaces: Namespaces::EMPTY });
     parent_death(command, list);
     session(command, list);
-    // The kernel may reset it for a new process (sched(7), "The reset-on-fork flag").
+    // The kernel may reset the scheduler for a new process (sched(7), "The reset-on-fork flag").
     scheduler(command, list);
 }
 
@@ -199,7 +199,7 @@ fn hostname(command: &Command, list: &mut Writer<'_>) {
     }
 }
 
-/// Before the identity changes: only privileges raise limits and priorities.
+/// Before the identity changes, because raising limits and priorities needs privileges.
 fn limits(command: &Command, list: &mut Writer<'_>) {
     for &(resource, limit) in &command.rlimits {
         list.push(Step::Setrlimit { resource, limit });
@@ -225,14 +225,14 @@ fn scheduler(command: &Command, list: &mut Writer<'_>) {
     }
 }
 
-/// Groups before the user: afterwards there is no privilege left to change them.
+/// Groups before the user, because changing them needs privileges.
 fn identity(command: &Command, list: &mut Writer<'_>) {
     match &command.groups {
         Some(groups) => {
             let groups = list.slice(groups);
             list.push(Step::Setgroups { groups });
         }
-        // Root's groups are not left to another user by oversight.
+        // Drops root's groups, so that another user does not get them by oversight.
         None if command.uid.is_some() && geteuid().is_root() && !command.enters_user_namespace() => {
             list.push(Step::Setgroups { groups: &[] });
         }

@@ -1,8 +1,8 @@
-//! Signals as a descriptor, for who waits for a child and is told what to do meanwhile.
+//! Receives signals through a descriptor, for supervisors that also wait for a child.
 //!
 //! # Safety
 //!
-//! One descriptor that the kernel has just made, and that nobody else knows of, becomes an owned one.
+//! One descriptor, which the kernel has just created and nothing else owns, becomes an `OwnedFd`.
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "owns a descriptor that the kernel has made")]
 
@@ -13,14 +13,14 @@ use std::os::fd::{FromRawFd as _, OwnedFd};
 
 pub use husk_script::sys::signal::read_signalfd;
 
-/// A descriptor that is readable when there is a signal of `set`, all of which must be blocked; a read of it never
-/// waits. [`read_signalfd`] says what came.
+/// Returns a descriptor that is readable while a signal of `set` is pending. All of `set` must be blocked.
+/// Reads never wait; [`read_signalfd`] decodes them.
 ///
 /// # Errors
 ///
-/// If there are too many descriptors.
+/// If the process or the system has too many open descriptors.
 pub fn signalfd(set: SignalSet) -> Result<OwnedFd, Error> {
     let made = signal::signalfd(set).map_err(|errno| Error::new("signalfd", errno))?;
-    // SAFETY: the kernel has just made it, an `Fd` is never negative, and this function forgets the number.
+    // SAFETY: the kernel has just created it, an `Fd` is never negative, and nothing else uses the number.
     Ok(unsafe { OwnedFd::from_raw_fd(made.number()) })
 }

@@ -1,8 +1,9 @@
-//! The kernel's types that steps and commands are made of.
+//! Kernel types that steps and commands are made of.
 //!
-//! There are types here and no functions. A function that makes a system call on a descriptor's number is sound in a
-//! child, whose table is its own; in a parent the number may belong to somebody's `OwnedFd`. Say what the child does
-//! with a [`Step`](crate::Step), and make a parent's calls with rustix or std.
+//! This module exports types but no functions. A function that makes a system call on a descriptor number is
+//! sound only in a child, which has its own descriptor table. In a parent the number may belong to an
+//! `OwnedFd` elsewhere. Use a [`Step`](crate::Step) for the child's calls, and rustix or std for the
+//! parent's.
 //!
 //! ```
 //! use husk_spawn::sys::Fd;
@@ -25,17 +26,17 @@
 
 pub use husk_script::sys::{CArray, CPtr, Errno, Fd, Gid, Pid, Uid};
 
-/// Nodes of a file system, for [`Step::Mknod`](crate::Step::Mknod).
+/// File system nodes, for [`Step::Mknod`](crate::Step::Mknod).
 pub mod at {
     pub use husk_script::sys::at::{Mode, Node};
 }
 
-/// How files are opened and made.
+/// Flags and modes for opening and creating files.
 pub mod file {
     pub use husk_script::sys::file::{Mode, OFlags};
 }
 
-/// What a process may use, and how it is scheduled.
+/// Resource limits and scheduling.
 pub mod limits {
     pub use husk_script::sys::limits::{Resource, Rlimit, SchedAttr};
 }
@@ -50,7 +51,7 @@ pub mod namespace {
     pub use husk_script::sys::namespace::Namespaces;
 }
 
-/// What a process is and what it used.
+/// Capabilities, seccomp instructions and resource usage.
 pub mod process {
     pub use husk_script::sys::process::{Capabilities, Instruction, KeepCaps, Usage};
 }

@@ -1,10 +1,10 @@
-//! Time namespaces that the parent must join so that the child is born in them.
+//! Time namespaces that the parent joins so that the child is created in them.
 //!
-//! A process cannot enter a time namespace while its memory is shared (kernel/time/namespace.c,
-//! `timens_install`: EUSERS). So the calling thread joins it for the moment of the clone. That needs
-//! CAP_SYS_ADMIN here and over the namespace, and a caller with one thread.
+//! A process cannot join a time namespace while its memory is shared (kernel/time/namespace.c,
+//! `timens_install`: EUSERS). So the calling thread joins it during the clone. It needs CAP_SYS_ADMIN here
+//! and over the namespace, and must be the only thread.
 //!
-//! A list that goes on in a second process anyway joins it there (`list.rs`).
+//! If a second process performs the rest of the list, that process joins instead (`list.rs`).
 
 use crate::Error;
 use crate::command::Command;
@@ -14,13 +14,13 @@ use husk_script::sys::Fd;
 use husk_script::sys::namespace::{Namespaces, setns};
 use std::fs::File;
 
-/// The calling thread's own time namespace, to return to.
+/// The calling thread's original time namespace; `None` if it has not left it.
 pub(crate) struct Away {
     home: Option<File>,
 }
 
 impl Away {
-    /// Joins the time namespace that the child is to be born in, if there is one.
+    /// Joins the time namespace in which the child is to be created, if there is one.
     pub(crate) fn go(command: &Command) -> Result<Self, Error> {
         let mut away = Self { home: None };
         if command.joins(Namespaces::USER) || command.runs_in_second_process() {
@@ -38,7 +38,7 @@ impl Away {
         Ok(away)
     }
 
-    /// Returns to the thread's own namespace.
+    /// Returns to the thread's original namespace.
     pub(crate) fn back(self) -> Result<(), Error> {
         let Some(own) = &self.home else { return Ok(()) };
         setns(Fd::of(own), IN_PARENT)

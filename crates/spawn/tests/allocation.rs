@@ -1,10 +1,10 @@
-//! A child allocates nothing in the memory it shares, whatever it is told to do.
+//! Checks that a child allocates nothing in the memory it shares, whatever steps it performs.
 //!
 //! # Safety
 //!
-//! The allocator hands every call on to the system's, as it came. One child is started by hand, to
-//! allocate: the thread that starts it is suspended meanwhile, so what the child does to the heap
-//! and to thread-local storage is done as if by that thread.
+//! The allocator passes every call to the system's unchanged. One child is started by hand in order to
+//! allocate. The thread that starts it is suspended meanwhile. So the child's changes to the heap and
+//! thread-local storage are as if that thread made them.
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "an allocator, and a child that allocates")]
 
@@ -21,7 +21,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use support::{has_namespaces, is_root, own_root, tell_skipped};
 
-/// Counts the calls that come from another process than the first one's.
+/// Counts calls from processes other than the first caller's.
 struct Counting;
 
 static OURSELVES: AtomicI32 = AtomicI32::new(0);
@@ -32,7 +32,7 @@ static COUNTING: Counting = Counting;
 
 impl Counting {
     fn count(&self) {
-        // A system call, so it is the pid of whoever makes it, in whatever memory.
+        // A system call, so it returns the caller's pid whatever memory the caller uses.
         let caller = getpid().as_raw_pid();
         let first = OURSELVES.compare_exchange(0, caller, Ordering::SeqCst, Ordering::SeqCst);
         if first.is_err_and(|ourselves| ourselves != caller) {
@@ -41,29 +41,29 @@ impl Counting {
     }
 }
 
-// SAFETY: the system's allocator does what an allocator must.
+// SAFETY: the system's allocator meets the requirements.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.count();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         self.count();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         self.count();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract.
         unsafe { System.realloc(pointer, layout, size) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         self.count();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -73,7 +73,7 @@ fn no_child_allocates() {
     spawn_all_kinds();
     assert_eq!(FOREIGN.load(Ordering::SeqCst), 0);
 
-    // And what is not there would have been seen.
+    // Checks that an allocation would be counted.
     spawn_one_that_allocates();
     assert_eq!(FOREIGN.load(Ordering::SeqCst), 2, "one allocation, and its end");
 }
@@ -137,8 +137,8 @@ fn spawn_one_that_allocates() {
         cgroup: 0,
     };
     let mask = rt_sigprocmask(SignalSet::FULL).unwrap();
-    // SAFETY: the stack is the child's alone, and aligned; the child allocates against the rule for
-    // it, see the top of this file; every signal is blocked.
+    // SAFETY: only the child uses the stack, which is aligned, and every signal is blocked. The child
+    // allocates, which breaks the rule; see the module documentation for why that is sound here.
     let child = unsafe { clone3(&args, allocate, std::ptr::null()) };
     rt_sigprocmask(mask).unwrap();
     waitid(WaitId::Pid(child.unwrap()), WaitIdOptions::EXITED).unwrap();

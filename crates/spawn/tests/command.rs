@@ -1,5 +1,5 @@
-//! `Command` and `Child` as a user has them: what was asked for is what the program gets, and what
-//! cannot be had is an error that names it.
+//! Uses `Command` and `Child` as a user does. The program gets what was asked for, and errors name what is
+//! impossible.
 
 mod support;
 
@@ -29,19 +29,19 @@ use support::{
     until_asleep,
 };
 
-/// What a command that succeeds prints.
+/// Returns the output of a command that succeeds.
 fn printed(command: &Command) -> String {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// How a command fails.
+/// Returns the error message of a command that fails.
 fn failure(command: &Command) -> String {
     command.status().unwrap_err().to_string()
 }
 
-// What to run.
+// Program.
 
 #[test]
 fn arguments_are_the_bytes_that_were_given() {
@@ -58,7 +58,7 @@ fn the_program_is_told_another_name() {
     assert_eq!(observe(|command| command.arg0("-sh").arg("a")).bytes("cmdline"), b"-sh\0a\0");
 }
 
-/// The environment of a program, each variable once.
+/// Returns the environment of a program and checks that each variable occurs once.
 fn environment(set: impl FnOnce(&mut Command) -> &mut Command) -> BTreeSet<String> {
     let environ = observe(set).file("environ");
     let variables: Vec<_> = environ.split_terminator('\0').map(str::to_owned).collect();
@@ -95,7 +95,7 @@ fn the_environment_is_made_anew() {
     assert_eq!(environment(|command| command.env_clear().env("A", "b").env_remove("A")), variables([]));
 }
 
-/// The status of `tool`, looked up in this PATH.
+/// Returns the exit code of `tool`, looked up in this PATH.
 fn looked_up(path: &str) -> Result<Option<i32>, String> {
     let status = Command::new("tool").env("PATH", path).status();
     status.map(|status| status.code()).map_err(|error| error.to_string())
@@ -115,10 +115,10 @@ fn a_program_is_looked_up_in_the_path_that_it_will_have() {
 
     assert_eq!(looked_up(&path(&[&first, &second])), Ok(Some(1)));
     assert_eq!(looked_up(&path(&[&second, &first])), Ok(Some(2)));
-    // What cannot be executed is passed over.
+    // Files that are not executable are skipped.
     assert_eq!(looked_up(&path(&[&plain, &with_dir, &second])), Ok(Some(2)));
     assert_eq!(looked_up(&format!("/no/such:{}", path(&[&second]))), Ok(Some(2)));
-    // And it is what the error is about if nothing else is found.
+    // If nothing else is found, the error is about such a file.
     let denied = "exec tool: Permission denied (os error 13)";
     assert_eq!(looked_up(&path(&[&plain, &with_dir])), Err(denied.into()));
     let absent = "exec tool: No such file or directory (os error 2)";
@@ -167,7 +167,7 @@ fn the_working_directory() {
 
 // Descriptors.
 
-/// A file of its own with this content, and where it is.
+/// Creates a file with this content, and returns it and its path.
 fn file(dir: &Dir, name: &str) -> (File, PathBuf) {
     let path = dir.join(name);
     fs::write(&path, name).unwrap();
@@ -237,7 +237,7 @@ fn descriptors_have_the_numbers_that_were_asked_for() {
     let [(a, path_a), (b, path_b), (c, path_c), (d, path_d)] =
         ["a", "b", "c", "d"].map(|name| file(&dir, name));
     let numbers = [&a, &b, &c].map(|file| file.as_raw_fd());
-    // Three that change places, one that stays where it is, and one twice.
+    // Three that trade numbers, one that keeps its number, and one that occurs twice.
     let again = d.try_clone().unwrap();
     let stays = d.as_raw_fd();
     let observed = observe(|command| {
@@ -362,7 +362,7 @@ fn the_program_dies_with_the_thread_that_started_it() {
     assert_eq!(thread::spawn(start).join().unwrap().ended_by(), Some(15));
 
     if is_root() {
-        // Also where it has another identity: the change makes the kernel forget the signal.
+        // Even after a change of identity, which makes the kernel clear the signal.
         let start = || observe(|command| command.parent_death_signal(Signal::TERM).uid(1));
         assert_eq!(thread::spawn(start).join().unwrap().ended_by(), Some(15));
     }
@@ -376,8 +376,8 @@ fn signals_are_blocked() {
 
 #[test]
 fn a_broken_pipe_kills_the_program() {
-    // It writes for ever, so it makes no difference that a child of another thread may have a copy of
-    // our end until it execs.
+    // `yes` writes forever, so it does not matter that another thread's child may have a copy of this
+    // process's end until it execs.
     let mut child = Command::new("yes").stdout(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().signal(), Some(Signal::PIPE.number()));
@@ -427,7 +427,7 @@ fn affinity() {
     let observed = observe(|command| command.affinity([last]));
     assert_eq!(observed.status("Cpus_allowed_list"), last.to_string());
     assert_eq!(observe(|command| command).status("Cpus_allowed_list"), own);
-    // A CPU that is beyond every machine beside one that is not: a mask of several words.
+    // A mask of several words: a CPU that exists, and one beyond those of any machine.
     let observed = observe(|command| command.affinity([last, 8000]));
     assert_eq!(observed.status("Cpus_allowed_list"), last.to_string());
 }
@@ -437,7 +437,7 @@ fn affinity() {
 #[test]
 fn identity() {
     needs_root!();
-    // Only this thread's.
+    // Only this thread's groups.
     setgroups(&[5].map(Gid::from_raw)).unwrap();
     assert_eq!(observe(|command| command).status("Groups"), "5");
 
@@ -465,7 +465,7 @@ fn the_working_directory_is_entered_with_the_programs_identity() {
 #[test]
 fn another_identity_needs_privileges() {
     needs_namespaces!();
-    // Of a user namespace in which there is no other.
+    // A user namespace in which uid 1 is not mapped.
     let mut command = Command::new("true");
     own_root(&mut command).uid(1);
     assert_eq!(failure(&command), "uid 1: Invalid argument (os error 22)");
@@ -522,7 +522,7 @@ fn a_map_that_we_may_not_write_is_our_error() {
     let error = command.spawn().unwrap_err();
     assert!(error.act().ends_with("/uid_map"), "{error}");
 
-    // A child with a list of its own has not closed its copy of our end of the channel.
+    // A child with a list of its own has not closed its copy of the parent's end of the channel.
     let mut command = Command::of_steps(|writer| {
         writer.push(Step::Request { what: Request::IdMaps });
         Ok(())
@@ -548,7 +548,7 @@ fn namespace(of: &Observed, kind: &str) -> File {
 fn namespaces_are_joined_by_file() {
     needs_namespaces!();
     let other = observe(|command| own_root(command).new_namespaces(Namespaces::NET | Namespaces::UTS));
-    // The user namespace is what gives the right to join the other, so it is joined first.
+    // The user namespace is joined first, because it grants the right to join the other.
     let joined = observe(|command| {
         let (net, user) = (namespace(&other, "net"), namespace(&other, "user"));
         command.join(net, Namespaces::NET).join(user, Namespaces::USER)
@@ -571,11 +571,11 @@ fn namespaces_are_joined_by_process() {
         let link = format!("ns/{kind}");
         assert_eq!(joined.link(&link), other.link(&link), "{kind}");
     }
-    // The first process there is the other, so this is the second.
+    // `other` is the first process there, so this is the second.
     assert_eq!(joined.status("NSpid"), format!("{} 2", joined.child.id()));
     assert_eq!(observe(|command| command).status("NSpid").split(' ').count(), 1, "others are not there");
 
-    // It sees itself where it is.
+    // It sees its own pid in that namespace.
     let pidfd = other.child.as_fd().try_clone_to_owned().unwrap();
     let mut shell = Command::new("sh");
     assert_eq!(printed(shell.args(["-c", "echo $$"]).join(pidfd, kinds)), "3\n");
@@ -601,7 +601,7 @@ fn a_child_is_waited_for_more_than_once() {
     assert_eq!(child.wait().unwrap().code(), Some(7));
     assert_eq!(child.wait().unwrap().code(), Some(7));
     assert_eq!(child.try_wait().unwrap(), Some(ExitStatus::from_raw(7 << 8)));
-    // Signals come too late, which is no error.
+    // Signals arrive too late, which is not an error.
     child.kill().unwrap();
     child.signal(Signal::TERM).unwrap();
 }
@@ -636,7 +636,7 @@ fn a_child_is_killed_when_dropped_if_asked_for() {
     let mut command = Command::new(dir.program("holds", program::holds(7)));
     command.stdin(Stdio::piped()).stdout(Stdio::null());
 
-    // Its end of the pipe is closed, so it ends by itself, and nobody has waited for it.
+    // The child's input is closed, so it ends by itself without being waited for.
     let child = command.spawn().unwrap();
     let pidfd = child.as_fd().try_clone_to_owned().unwrap();
     drop(child);
@@ -715,7 +715,7 @@ fn settings_that_contradict_each_other_are_refused() {
     let null = || File::open("/dev/null").unwrap();
     let mut terminal = Command::new("true");
     let mut join = Command::new("true");
-    // Ids that only we can map, so that the child waits for us while we wait for it.
+    // Only this process can map these ids, so the child waits for it while it waits for the child.
     let others = [IdMap { inside: 0, outside: 4711, count: 1 }];
     let mut join_time = Command::new("true");
     join_time.new_namespaces(Namespaces::USER).uid_map(&others).join(null(), Namespaces::TIME);
@@ -757,13 +757,13 @@ fn an_io_error_keeps_the_kind() {
     assert_eq!(kind(died()), (io::ErrorKind::Other, None));
 }
 
-/// The error of a child that is killed between clone and exec.
+/// Returns the error of a child that is killed between clone and exec.
 fn died() -> Error {
     let mut command = Command::new("true");
     let held = Held::before_exec(&mut command);
     let mut child = command.spawn().unwrap();
     held.wait(&child);
-    // In the step where it waits, and no longer in the one that told us.
+    // Wait until the child is in the step after the one that woke this process.
     until_asleep(&format!("/proc/{}", child.id()));
     child.kill().unwrap();
     child.wait().unwrap_err()
@@ -787,7 +787,7 @@ fn nobody_waits_for_an_exec_that_will_not_come() {
     let error = child.wait_for_exec().unwrap_err();
     assert_eq!(error.reason(), Reason::Died(ExitStatus::from_raw(9)));
 
-    // The same where the caller is suspended and knows no pid, so it is a group that is killed.
+    // Here the caller is suspended and knows no pid, so the child is killed by its process group.
     let leader = observe(|command| command.process_group(0));
     let group = leader.child.id().cast_signed();
     command.process_group(group);
@@ -803,7 +803,7 @@ fn nobody_waits_for_an_exec_that_will_not_come() {
 #[test]
 fn a_child_of_somebody_elses_making_is_known_as_well() {
     let adopted = |script: &str| {
-        // Its only trace is its pid.
+        // Only the pid is known to the test.
         let child = std::process::Command::new("sh").args(["-c", script]).spawn();
         Adopted::new(child.unwrap().id().cast_signed()).unwrap()
     };
@@ -818,7 +818,7 @@ fn a_child_of_somebody_elses_making_is_known_as_well() {
     other.signal(Signal::TERM).unwrap();
     assert_eq!(other.wait().unwrap().signal(), Some(15));
 
-    // Nobody, and somebody who is no child of ours.
+    // Invalid pids, and a process that is not a child of this one.
     for pid in [0, -1, 1] {
         assert!(Adopted::new(pid).is_err(), "{pid}");
     }

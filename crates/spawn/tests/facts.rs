@@ -1,5 +1,5 @@
-//! What the kernel does, as the design takes it for granted: each fact by itself, so that a kernel
-//! which does otherwise is found here and not in a container that will not start.
+//! Kernel behaviour that the design depends on, one fact per test. If a kernel behaves differently, a test
+//! here fails rather than a container.
 
 mod support;
 
@@ -41,7 +41,7 @@ fn a_child_outlives_the_parent_whose_memory_it_shares() {
 #[test]
 fn a_child_does_not_wait_for_a_parent_that_is_gone() {
     needs_root!();
-    // The child has its standard output too, so this would not end if the child did not.
+    // The child also holds this standard output, so reading would not end if the child did not.
     let output = guest("killed-while-asked").output().unwrap();
     assert_eq!(output.status.signal(), Some(Signal::SYS.number()), "{output:?}");
 }
@@ -57,7 +57,8 @@ fn exec_releases_the_memory_and_then_closes_descriptors() {
 
     held.release();
     assert!(is_at_end(child.release_fd().unwrap(), None));
-    // The word before the descriptor, so nobody who waits for the latter finds the former set.
+    // The word changes before the descriptor, so a caller that waited for the descriptor finds it already
+    // changed.
     assert!(child.is_released());
     child.wait_for_exec().unwrap();
     assert!(child.wait().unwrap().success());
@@ -76,7 +77,7 @@ fn exec_wakes_whoever_waits_for_the_memory() {
             child.wait_for_exec().unwrap();
             assert!(child.is_released());
         });
-        // Until it sleeps, which it has no other reason to do than to wait.
+        // Until it sleeps, which means that it waits for the child.
         until_asleep(&format!("/proc/self/task/{}", waiters.recv().unwrap().as_raw_pid()));
         held.release();
     });
@@ -105,8 +106,8 @@ fn is_at_end(fd: impl std::os::fd::AsFd, timeout: Option<&Timespec>) -> bool {
 fn the_oom_killer_takes_the_parent_along() {
     let Some(cgroup) = Cgroup::memory(256 << 10) else { skip!("needs a memory cgroup of its own") };
     let output = guest("out-of-memory").args(["at-once", &cgroup.procs()]).output().unwrap();
-    // Only the child is in that cgroup, but the memory it has until it execs is the parent's, and
-    // the kernel kills everybody who shares its victim's memory (mm/oom_kill.c, `__oom_kill_process`).
+    // Only the child is in that cgroup, but until exec it uses the parent's memory. The kernel kills every
+    // process that shares its victim's memory (mm/oom_kill.c, `__oom_kill_process`).
     assert_eq!(output.status.signal(), Some(9), "{output:?}");
 }
 
@@ -114,15 +115,15 @@ fn the_oom_killer_takes_the_parent_along() {
 fn the_oom_killer_spares_a_parent_that_waits_for_the_exec() {
     let Some(cgroup) = Cgroup::memory(256 << 10) else { skip!("needs a memory cgroup of its own") };
     let output = guest("out-of-memory").args(["when-released", &cgroup.procs()]).output().unwrap();
-    // A child of CLONE_VFORK is no victim (mm/oom_kill.c, `oom_badness`, `in_vfork`); it is exec
-    // that fails, because it cannot copy the arguments.
+    // The kernel does not select a child of CLONE_VFORK (mm/oom_kill.c, `oom_badness`, `in_vfork`). Exec
+    // fails instead, because it cannot copy the arguments.
     assert_eq!(text(&output.stdout), "Err(\"exec /bin/true: Argument list too long (os error 7)\")\n");
 }
 
 #[test]
 fn a_child_changes_how_likely_its_parent_is_to_be_killed() {
     let output = guest("oom-score-adj").arg("at-once").output().unwrap();
-    // fs/proc/base.c, `__set_oom_adj`: it is the memory's, whoever else uses that.
+    // The value belongs to the memory, whichever processes share it (fs/proc/base.c, `__set_oom_adj`).
     assert_eq!(text(&output.stdout), "777\n777\n");
 }
 
@@ -135,7 +136,7 @@ fn a_child_does_not_change_it_for_a_parent_that_waits_for_the_exec() {
 
 // Dumpability.
 
-/// Who may look into memory after its identity has changed (fs.suid_dumpable).
+/// Which processes may read memory after its identity has changed (fs.suid_dumpable).
 fn after_change() -> &'static str {
     match fs::read_to_string("/proc/sys/fs/suid_dumpable").unwrap().trim() {
         "0" => "No",
@@ -154,7 +155,7 @@ fn a_child_with_another_identity_makes_the_memory_of_both_undumpable_until_exec(
 #[test]
 fn the_memory_that_a_child_of_roots_shares_is_undumpable_if_the_child_is_weaker() {
     needs_root!();
-    // Neither changes an id, so the kernel leaves the memory as it is.
+    // Neither changes an id, so the kernel does not change dumpability.
     for weaker in ["dumpable-without-capabilities", "dumpable-in-new-user-namespace"] {
         let said = guest(weaker).output().unwrap().stdout;
         assert_eq!(text(&said), "Yes\nNo\nYes\n", "{weaker}");
@@ -184,7 +185,7 @@ fn a_child_that_nobody_waits_for_does_not_keep_it_undumpable() {
 
 // Namespaces.
 
-/// The namespaces of a process that are others than ours, by the names of `/proc/PID/ns`.
+/// Returns the namespaces of a process that differ from this one's, by their names in `/proc/PID/ns`.
 fn others(id: u32) -> Vec<&'static str> {
     let link = |process: &str, name: &str| fs::read_link(format!("/proc/{process}/ns/{name}")).unwrap();
     let names = Namespaces::NAMES.map(|(_, name)| name);
@@ -199,13 +200,13 @@ fn a_child_in_shared_memory_can_be_born_in_all_eight_namespaces() {
     let eight = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time"];
     assert_eq!(others(observed.child.id()), eight);
 
-    // And without.
+    // Without CLONE_VFORK.
     let mut command = Command::new("true");
     let held = Held::before_exec(&mut command);
     let mut child = command.new_namespaces(Namespaces::ALL).kill_on_drop().spawn().unwrap();
     held.wait(&child);
-    // The clock page is part of the memory, so the time namespace waits until the memory is the
-    // child's own (kernel/nsproxy.c, `exec_task_namespaces`).
+    // The clock page is part of the memory. So the child enters the time namespace only once it has its own
+    // memory (kernel/nsproxy.c, `exec_task_namespaces`).
     assert_eq!(others(child.id()), &eight[..7]);
     let for_children = fs::read_link(format!("/proc/{}/ns/time_for_children", child.id())).unwrap();
     assert_ne!(for_children, fs::read_link("/proc/self/ns/time").unwrap());
@@ -245,14 +246,14 @@ fn a_parent_with_one_thread_joins_a_time_namespace_for_its_child() {
 #[test]
 fn a_parent_with_more_threads_cannot_join_a_time_namespace() {
     needs_root!();
-    // The test harness is such a parent.
+    // The test harness has several threads, and so is such a parent.
     let other = observe(|command| command.new_namespaces(Namespaces::TIME));
     let namespace = File::open(format!("/proc/{}/ns/time", other.child.id())).unwrap();
     let error = Command::new("true").join(namespace, Namespaces::TIME).status().unwrap_err();
     assert_eq!((error.act(), error.reason()), ("join time", Reason::Errno(Errno::USERS)));
 }
 
-// Births.
+// Clone.
 
 #[test]
 fn flags_of_clone3_are_not_cut_off() {
@@ -290,7 +291,7 @@ fn a_child_has_the_pids_that_were_chosen() {
     assert_eq!(init.status("NSpid"), format!("{free} 1"));
 }
 
-/// The pid of a process that is gone, which the kernel gives to nobody until it has given all others.
+/// Returns the pid of a process that has ended. The kernel reuses it only after all other pids.
 fn free_pid() -> i32 {
     let mut child = Command::new("true").spawn().unwrap();
     child.wait().unwrap();

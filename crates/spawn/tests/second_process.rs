@@ -1,4 +1,4 @@
-//! Lists that go on in another process than they begin in, and what becomes of both.
+//! Lists that a second process continues, and what becomes of both processes.
 
 mod support;
 
@@ -20,10 +20,10 @@ use support::{Held, Observed, is_root, needs_namespaces, needs_root, observe, ow
 
 const R0: Reg = Reg::new(0).unwrap();
 
-/// On in a process like the last one.
+/// Continues in a second process, in the same namespaces.
 const ON: Step<'static> = Step::CloneParent { namespaces: Namespaces::EMPTY };
 
-/// A command whose list ends with these steps.
+/// Returns a command whose list ends with these steps.
 fn ending(program: &str, steps: &'static [Step<'static>]) -> Command {
     let mut command = Command::new(program);
     command.notify_release().final_steps(move |writer| {
@@ -33,7 +33,7 @@ fn ending(program: &str, steps: &'static [Step<'static>]) -> Command {
     command
 }
 
-/// The same program, held after exec.
+/// Starts such a program and holds it after exec.
 fn after(steps: &'static [Step<'static>]) -> Observed {
     observe(|command| {
         command.notify_release().final_steps(move |writer| {
@@ -53,7 +53,7 @@ fn the_list_goes_on_with_its_registers_in_another_child_of_ours() {
     assert_eq!(observed.fds()[&509], PathBuf::from("/dev/zero"));
     assert_eq!(observed.link("exe"), observed.program(), "the child is the one that execed");
     assert_eq!(observed.stat(4), i64::from(std::process::id()), "its parent");
-    // Its session is the first one's, which is gone and has been waited for.
+    // Its session is that of the first process, which has ended and been waited for.
     let first = observed.stat(6);
     assert_ne!(first, i64::from(observed.child.id()));
     assert!(!PathBuf::from(format!("/proc/{first}")).exists());
@@ -72,7 +72,7 @@ fn the_second_process_is_the_first_of_a_new_pid_namespace() {
     needs_root!();
     let observed = after(&[Step::CloneParent { namespaces: Namespaces::PID }]);
     assert_eq!(observed.status("NSpid"), format!("{} 1", observed.child.id()));
-    // It has no room for this one.
+    // `clone` has no flag bit left for time namespaces.
     let error = ending("true", &[Step::CloneParent { namespaces: Namespaces::TIME }]).status().unwrap_err();
     assert_eq!(error.reason(), Reason::Errno(Errno::INVAL));
 }
@@ -104,7 +104,7 @@ fn what_fails_after_is_told_as_what_fails_before() {
 
 #[test]
 fn what_is_killed_leaves_no_process() {
-    // How often the list went on before it is held, and how often it would after.
+    // How many times the list changes processes before it is held, and how many after.
     for (before, after) in [(0, 1), (1, 0), (1, 1), (2, 0)] {
         for waited_for in [true, false] {
             let (here, say) = pipe_with(PipeFlags::CLOEXEC).unwrap();
@@ -128,7 +128,7 @@ fn what_is_killed_leaves_no_process() {
                     matches!(error.reason(), Reason::Died(status) if status.signal() == Some(9)),
                     "{error}"
                 );
-                // It wrote, and may not have begun to wait.
+                // The child has written, and may not have started waiting yet.
                 assert!(error.step().is_some_and(|step| step > before && step <= before + 2), "{error}");
             }
             drop(child);
@@ -141,7 +141,7 @@ fn what_is_killed_leaves_no_process() {
 #[test]
 fn a_process_in_memory_of_its_own_joins_a_time_namespace_and_enters_a_new_one() {
     needs_namespaces!();
-    // Where the memory is shared it cannot (see facts.rs).
+    // With shared memory it cannot join (see facts.rs).
     let other = observe(|command| own_root(command).new_namespaces(Namespaces::TIME));
     let [user, time] = ["user", "time"].map(|name| namespace(&other, name));
     let steps = [
@@ -157,7 +157,7 @@ fn a_process_in_memory_of_its_own_joins_a_time_namespace_and_enters_a_new_one() 
     });
     assert_eq!(joined.link("ns/time"), other.link("ns/time"));
 
-    // Held before exec, which would enter it in any case.
+    // Held before exec, which would enter the namespace in any case.
     let mut command = Command::new("true");
     own_root(&mut command).notify_release().kill_on_drop().final_steps(|writer| {
         writer.push(Step::Unshare { namespaces: Namespaces::TIME });
@@ -196,7 +196,7 @@ fn a_command_joins_a_user_namespace_together_with_any_other() {
     assert_eq!(inside.child.id().to_string(), inside.status("NSpid").split(' ').next().unwrap());
     drop(inside);
 
-    // New ones belong to the one that is joined: the program may do there what root may.
+    // New namespaces belong to the joined user namespace, so the program may do there what root may.
     let new = all.without(Namespaces::USER);
     let beside = observe(|command| {
         command.join(pidfd(), Namespaces::USER).new_namespaces(new).hostname("beside").uid(0)
@@ -208,7 +208,7 @@ fn a_command_joins_a_user_namespace_together_with_any_other() {
     }
     assert!(beside.status("NSpid").ends_with(" 1"));
 
-    // Some of these, some of those.
+    // Joins some kinds and creates others.
     let mixed = observe(|command| {
         command
             .join(pidfd(), Namespaces::USER | Namespaces::PID)
@@ -232,10 +232,11 @@ fn failures_there_are_told_as_anywhere() {
     }
 }
 
-/// A word of this process that somebody in the container would like to change.
+/// A word of this process that a process in the container would want to change.
 static LIVE: AtomicU64 = AtomicU64::new(0x5a5a);
 
-/// What somebody who may trace a process that joins finds in it, held at the first moment that it can be seen.
+/// Checks what a process that may trace the joining child finds in it. The child is held as soon as it is
+/// visible.
 fn seen_inside(kinds: Namespaces, other: &Observed) {
     let pipe = || pipe_with(PipeFlags::CLOEXEC).unwrap();
     let ((here, tells), (awaited, go_on)) = (pipe(), pipe());
@@ -264,7 +265,7 @@ fn seen_inside(kinds: Namespaces, other: &Observed) {
     assert!(is_socket(&socket), "{socket:?}");
 
     if !is_root() {
-        // The files in /proc of an undumpable process belong to root.
+        // The `/proc` files of an undumpable process belong to root.
         assert_eq!(fs::metadata(of("environ")).unwrap().uid(), 0, "it can be looked into");
     } else {
         let memory = File::options().write(true).open(of("mem")).unwrap();

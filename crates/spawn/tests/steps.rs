@@ -1,5 +1,5 @@
-//! What each step does to the kernel: a child performs it just before exec, and then the kernel is
-//! asked. And what a child does beside its steps: nothing.
+//! Tests each step: a child performs it just before exec, and the test then asks the kernel for its effect.
+//! Another test checks that a child makes no other system calls.
 
 #[path = "steps/attributes.rs"]
 mod attributes;
@@ -34,7 +34,7 @@ use support::{
     Dir, Held, Observed, Terminal, guest, needs_namespaces, needs_root, observe, own_root, program, skip,
 };
 
-/// Where each step is proved. A new step does not compile until a place is named.
+/// Maps each step to its test, so that a new step does not compile without one.
 const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::Open { .. } => open,
     Step::Close { .. } => close,
@@ -80,7 +80,7 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::Setresuid { .. } => identity,
     Step::NoNewPrivs => no_new_privs,
     Step::Execve { .. } => execve,
-    // Those for a root file system.
+    // Steps for a root file system.
     Step::CloseOthers { .. } => container::close_others,
     Step::OpenInRoot { .. } => container::open_in_root,
     Step::EnsureDirectory { .. } => container::ensure_directory,
@@ -117,7 +117,7 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::JoinSessionKeyring { .. } => attributes::join_session_keyring,
     Step::SetMempolicy { .. } => attributes::set_mempolicy,
     Step::Personality { .. } => attributes::personality,
-    // In second_process.rs too.
+    // Also in second_process.rs.
     Step::CloneParent { .. } => clone_parent,
     Step::CloneAndReap => clone_and_reap,
     Step::VforkAndReap => vfork_and_reap,
@@ -126,7 +126,7 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::ForgetMemory => forget_memory,
     Step::Undumpable => undumpable,
     Step::FsconfigFd { .. } => container::fsconfig_fd,
-    // Those for mounts.
+    // Steps for mounts.
     Step::OpenDevice { .. } => container::open_device,
     Step::OpenTreeOrRequest { .. } => below::requests_of_trees,
     Step::RequestTree { .. } => below::requests_of_trees,
@@ -145,17 +145,17 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::RequestWith { .. } => terminal::request_with,
 };
 
-/// A program that is held after it performed `steps` and execed.
+/// Starts a program that performs `steps`, and holds it after exec.
 fn after<const N: usize>(steps: [Step<'static>; N]) -> Observed {
     observe(|command| command.final_steps(list(steps)))
 }
 
-/// The same in namespaces where it may mount, whoever we are.
+/// Like `after`, in namespaces where any user may mount.
 fn after_in_namespaces<const N: usize>(steps: [Step<'static>; N]) -> Observed {
     observe(|command| with_privileges(command).final_steps(list(steps)))
 }
 
-/// How a child that performs `steps` fails.
+/// Returns the error of a child that performs `steps`.
 fn failure<const N: usize>(steps: [Step<'static>; N]) -> String {
     Command::new("true").final_steps(list(steps)).status().unwrap_err().to_string()
 }
@@ -169,17 +169,17 @@ fn list<const N: usize>(
     }
 }
 
-/// A child that may mount and name itself, whoever we are.
+/// Lets the child mount and set its host name, whoever runs the tests.
 fn with_privileges(command: &mut Command) -> &mut Command {
     own_root(command).new_namespaces(Namespaces::MOUNT | Namespaces::UTS)
 }
 
-/// A string for a step, which outlives every child.
+/// Returns a string for a step, which outlives every child.
 fn text(path: impl AsRef<Path>) -> &'static CStr {
     Box::leak(CString::new(path.as_ref().as_os_str().as_bytes()).unwrap().into_boxed_c_str())
 }
 
-/// A descriptor by its number: for those that a step is to make, one that nobody has in use yet.
+/// Returns a descriptor by number. Numbers for steps to create must not be in use.
 fn fd(number: i32) -> Fd {
     Fd::new(number).unwrap()
 }
@@ -221,7 +221,7 @@ fn close() {
         Step::Close { fd: to.into() },
     ]);
     assert_eq!(numbers(&observed), [0, 1, 2, 510]);
-    // One that is not open is no error.
+    // Closing a descriptor that is not open is not an error.
     after([Step::Close { fd: to.into() }]);
 }
 
@@ -230,7 +230,7 @@ fn close_range() {
     let at = |number| Step::Dup3 { from: Fd::STDIN.into(), to: fd(number) };
     let range = Step::CloseRange { first: fd(510), last: fd(512) };
     assert_eq!(numbers(&after([at(509), at(510), at(512), at(513), range])), [0, 1, 2, 509, 513]);
-    // They are closed at once.
+    // The descriptors are closed immediately.
     let late = Step::KeepOnExec { fd: fd(510) };
     assert_eq!(failure([at(510), range, late]), "keep 510: Bad file descriptor (os error 9)");
 }
@@ -240,7 +240,7 @@ fn close_range_on_exec() {
     let at = |number| Step::Dup3 { from: Fd::STDIN.into(), to: fd(number) };
     let range = Step::CloseRangeOnExec { first: fd(510), last: fd(512) };
     assert_eq!(numbers(&after([at(509), at(510), at(512), at(513), range])), [0, 1, 2, 509, 513]);
-    // They are closed later.
+    // The descriptors are closed only at exec.
     let late = Step::KeepOnExec { fd: fd(510) };
     assert_eq!(numbers(&after([at(510), at(511), range, late])), [0, 1, 2, 510]);
 }
@@ -264,11 +264,11 @@ fn keep_on_exec() {
 
 #[test]
 fn await_() {
-    // That it waits is seen wherever a child is held; here, that it takes one byte and no more.
+    // Every held child shows that this waits. This checks that it reads exactly one byte.
     let mut command = Command::new("cat");
     command.final_steps(list([Step::Await { fd: Fd::STDIN.into() }]));
     assert_eq!(command.output_with_input(b"abc").unwrap().stdout, b"bc");
-    // The end of file is an answer too.
+    // The end of file also ends the wait.
     after([OPEN_NULL, Step::Await { fd: R0.into() }]);
 }
 
@@ -317,7 +317,7 @@ fn symlink() {
     assert_eq!(fs::read_link(dir.join("link")).unwrap(), Path::new("where/ever"));
 }
 
-/// The mounts of `observed` at or below `path`: where, and the rest of their lines.
+/// Returns the mounts of `observed` at or below `path`: the path and the rest of each line.
 fn mounts(observed: &Observed, path: &Path) -> Vec<(String, String)> {
     let mountinfo = observed.file("mountinfo");
     let mounts = mountinfo.lines().map(|line| {
@@ -453,7 +453,7 @@ fn tiocsctty() {
 
 #[test]
 fn tcsetpgrp() {
-    // Only a process of the terminal's session may, so one is made.
+    // Only a process of the terminal's session may do this, so the test creates one.
     let terminal = Terminal::new();
     let mut session = guest("foreground");
     let output = session.new_session().stdin(terminal.slave()).controlling_terminal().output().unwrap();
@@ -464,7 +464,7 @@ fn tcsetpgrp() {
 
 #[test]
 fn reset_handlers() {
-    // Seen only in a child of `clone`: `clone3` has done it before the first step.
+    // Visible only in a child of `clone`: `clone3` resets the handlers before the first step.
     let said = guest("handlers-without-clone3").output().unwrap().stdout;
     assert!(said.ends_with(b"\nfalse\n"));
 }
@@ -482,7 +482,7 @@ fn ignore_signal_and_default_action() {
 
 #[test]
 fn exit_on_signal() {
-    // The first process of a pid namespace, which is sent a signal while all are blocked and then lets them through.
+    // The first process of a pid namespace gets a signal while all are blocked, and then unblocks them.
     let signal = Signal::TERM;
     let ends_with = |disposition| {
         let ask = Step::Request { what: Request::Hooks };
@@ -509,7 +509,7 @@ fn signal_mask() {
 
 #[test]
 fn parent_death_signal() {
-    // The thread that starts it is the parent that dies.
+    // The parent that dies is the thread that starts the child.
     let starts = || after([Step::ParentDeathSignal { signal: Signal::TERM, parent: None }]);
     assert_eq!(thread::spawn(starts).join().unwrap().ended_by(), Some(15));
 
@@ -568,12 +568,12 @@ fn clone_parent() {
     held.release();
     assert!(child.wait().unwrap().success());
 
-    // Without a channel nobody could say whether it has execed.
+    // Without a channel this process could not tell whether the child has execed.
     let why = "clone-parent: its exec can be seen only with Command::notify_release";
     assert_eq!(failure([step]), why);
 }
 
-/// A shell as the second process of a pid namespace of its own.
+/// Returns a shell that is the second process of a new pid namespace.
 fn second(step: Step<'static>, script: &str) -> Command {
     let mut command = Command::new("sh");
     own_root(&mut command).new_namespaces(Namespaces::PID).args(["-c", script]);
@@ -597,11 +597,11 @@ fn reaps(step: Step<'static>) {
     let second = |script| second(step, script);
     let output = second("echo $$ $PPID").output().unwrap();
     assert_eq!(output.stdout, b"2 1\n");
-    // Of the first process there the kernel would let no signal through that has no handler.
+    // For the first process of the namespace, the kernel would discard a signal without a handler.
     let status = second("kill -TERM $$").status().unwrap();
     assert_eq!(status.signal(), Some(15));
     assert_eq!(second("exit 7").status().unwrap().code(), Some(7));
-    // Orphans are waited for: while it sees one that has ended, the loop goes on.
+    // Orphans are reaped: the loop runs while it sees one that has ended.
     let status = second("(true &) ; while kill -0 3 || kill -0 4; do :; done 2>/dev/null").status();
     assert!(status.unwrap().success());
 
@@ -637,7 +637,7 @@ fn loopback_up() {
             })
         })
     };
-    // What is up has an address, and an address has a route.
+    // An interface that is up has an address, and an address has a route.
     let local = |observed: &Observed| observed.file("net/fib_trie").contains("127.0.0.1");
     assert!(!local(&ports(&[])));
     assert!(local(&ports(&[Step::LoopbackUp])));
@@ -650,7 +650,7 @@ fn undumpable() {
     let held = Held::before_exec(&mut command);
     let mut child = command.kill_on_drop().spawn().unwrap();
     held.wait(&child);
-    // Its files are root's.
+    // The `/proc` files of an undumpable process belong to root.
     let owner = |id: u32| fs::metadata(format!("/proc/{id}/environ")).unwrap().uid();
     assert_eq!(owner(child.id()), 0);
     held.release();
@@ -704,7 +704,7 @@ fn forget_memory_is_refused_before_steps_that_refer_to_forgotten_memory() {
 
 #[test]
 fn request() {
-    // There is no channel where the command has no use for one.
+    // A command that does not need a channel has none.
     let alone = Step::Request { what: Request::IdMaps };
     let error = Command::new("true").step(alone).status().unwrap_err();
     assert_eq!((error.act(), error.reason()), ("request id-maps", Reason::Errno(Errno::NOTCONN)));
@@ -740,7 +740,7 @@ fn sched_setattr() {
 
 #[test]
 fn sched_setaffinity() {
-    // The last CPU that we may use, so that the mask is not "all" where there are more.
+    // Uses the last CPU that this process may use, so that the mask is not "all" on machines with several.
     let ours = fs::read_to_string("/proc/self/status").unwrap();
     let ours = ours.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
     let last: usize = ours.rsplit([',', '-']).next().unwrap().parse().unwrap();
@@ -804,7 +804,7 @@ fn execve() {
     assert_eq!(observed.bytes("environ"), b"A=b\0");
 }
 
-// What is done beside the steps.
+// System calls besides the steps.
 
 #[test]
 fn a_child_makes_the_system_calls_of_its_steps_and_no_others() {
@@ -842,8 +842,7 @@ fn a_child_makes_the_system_calls_of_its_steps_and_no_others() {
     }
 }
 
-/// The listing of the guest's command, and the system calls that its child makes, from its first to
-/// its exec.
+/// Returns the listing of the guest's command, and the system calls that its child makes until exec.
 fn traced(returns: &str) -> Option<(Vec<String>, Vec<String>)> {
     let dir = Dir::new();
     let trace = dir.join("trace");
@@ -851,12 +850,12 @@ fn traced(returns: &str) -> Option<(Vec<String>, Vec<String>)> {
     strace.args(["-f", "-o"]).arg(&trace).args([support::GUEST, "traced", returns]);
     let output = strace.output().ok().filter(|output| output.status.success())?;
     let listing = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
-    // A line begins with the pid, the first with the guest's.
+    // Each line begins with a pid; that of the first line is the guest's.
     let trace = fs::read_to_string(trace).unwrap();
     let lines = trace.lines().map(|line| line.split_once(' ').unwrap());
     let lines: Vec<_> = lines.map(|(pid, rest)| (pid, rest.trim_start())).collect();
     let child = lines.iter().filter(|(pid, _)| *pid != lines[0].0);
-    // A call that another process interrupts has a second line, for its end.
+    // A call interrupted by another process has a second line, for its end.
     let calls = child.map(|(_, rest)| *rest).filter(|rest| !rest.starts_with("<..."));
     let names: Vec<_> = calls.map(|call| call.split('(').next().unwrap().to_owned()).collect();
     let exec = names.iter().position(|name| name == "execve").unwrap();

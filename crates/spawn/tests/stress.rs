@@ -1,5 +1,5 @@
-//! Many children from many threads: every status is right, nothing is left behind, and what other
-//! threads do meanwhile makes no difference.
+//! Starts many children from many threads. Checks that every status is right, that nothing leaks, and that
+//! the activity of other threads makes no difference.
 
 mod support;
 
@@ -18,19 +18,19 @@ use std::{fs, io, thread};
 use support::{Dir, program};
 
 const THREADS: usize = 8;
-/// For each thread: a hundred thousand together.
+/// Per thread; 100,000 in total.
 const CHILDREN: usize = 12_500;
-/// As many programs as there are statuses.
+/// One program per status.
 const STATUSES: u8 = 7;
 
-/// Held by each test: they count what the whole process has.
+/// Held by each test, because the tests count resources of the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Programs that end with the statuses 0 to 6.
+/// Programs that exit with the statuses 0 to 6.
 struct Programs {
-    /// These say nothing.
+    /// Programs that write nothing.
     quiet: Vec<PathBuf>,
-    /// These write one byte.
+    /// Programs that write one byte.
     writing: Vec<PathBuf>,
     _dir: Dir,
 }
@@ -44,7 +44,7 @@ impl Programs {
         Self { quiet: all("quiet", program::exits), writing: all("writing", program::holds), _dir: dir }
     }
 
-    /// Starts the child with this index, in one of four ways, and waits for it.
+    /// Starts the child with this index in one of four ways, and waits for it.
     fn run(&self, index: usize) {
         let status = index % usize::from(STATUSES);
         let quiet = || Command::new(&self.quiet[status]);
@@ -61,7 +61,7 @@ impl Programs {
         assert_eq!(ended.code(), i32::try_from(status).ok());
     }
 
-    /// Has every thread run so many children.
+    /// Has every thread run this many children.
     fn run_in_threads(&self, children: usize) {
         thread::scope(|scope| {
             for thread in 0..THREADS {
@@ -71,7 +71,7 @@ impl Programs {
     }
 }
 
-/// What this process has of what it might lose.
+/// Resources of this process that could leak.
 #[derive(Debug)]
 struct Inventory {
     descriptors: usize,
@@ -91,7 +91,7 @@ impl Inventory {
     }
 }
 
-/// Tells the other threads of a test that it is done, also when it panics.
+/// Tells the other threads of a test that it is done, even if it panics.
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {
@@ -104,7 +104,7 @@ impl Drop for Done<'_> {
 fn a_hundred_thousand_children_leave_nothing_behind() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let programs = Programs::new();
-    // What is kept for the next child is there after this.
+    // After this, the memory that is kept for later children exists.
     programs.run_in_threads(CHILDREN / 25);
     let before = Inventory::take();
     programs.run_in_threads(CHILDREN - CHILDREN / 25);
@@ -112,9 +112,9 @@ fn a_hundred_thousand_children_leave_nothing_behind() {
 
     let both = format!("{before:?}, then {after:?}");
     assert_eq!(before.descriptors, after.descriptors, "{both}");
-    // A kilobyte of each child would be 96 megabytes.
+    // One kilobyte per child would be 96 megabytes.
     assert!(after.resident_kilobytes < before.resident_kilobytes + (24 << 10), "{both}");
-    // The allocator maps some for its threads, but nothing for a child.
+    // The allocator maps some memory for its threads, but none for a child.
     assert!(after.mappings < before.mappings + 100, "{both}");
     let children = waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
     assert_eq!(children.unwrap_err(), Errno::CHILD, "none is left to wait for");
@@ -126,7 +126,7 @@ fn a_child_has_no_descriptor_of_another_thread() {
     let programs = Programs::new();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
-        // Not one of these is marked close-on-exec, at any time.
+        // None of these is ever marked close-on-exec.
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 black_box([(); 20].map(|()| pipe().unwrap()));
@@ -153,8 +153,8 @@ fn the_output_of_a_child_ends_with_it_while_others_live() {
     let programs = Programs::new();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
-        // Children that live on. One that had a copy of the other thread's pipe would keep its
-        // reader waiting for ever.
+        // Long-lived children. If one had a copy of the other thread's pipe, the reader of the pipe would
+        // wait forever.
         scope.spawn(|| {
             let mut command = Command::new(&programs.writing[0]);
             command.stdin(Stdio::piped()).stdout(Stdio::null());
@@ -167,7 +167,7 @@ fn the_output_of_a_child_ends_with_it_while_others_live() {
             }
             living.into_iter().for_each(|mut child| assert!(child.wait().unwrap().success()));
         });
-        // Every fourth is one whose output is read.
+        // Only children whose output is read: one in four.
         let _done = Done(&done);
         (0..1000).for_each(|index| programs.run(index * 4 + 3));
     });
@@ -184,16 +184,16 @@ fn a_child_does_not_care_what_other_threads_do() {
         }
     };
     thread::scope(|scope| {
-        // In the allocator, at all sizes.
+        // Allocates in all sizes.
         scope.spawn(|| {
             busy(&|| drop(black_box((0..20).map(|size| vec![0_u8; 1 << size]).collect::<Vec<_>>())))
         });
-        // Holding a lock that std has, which a child that printed would wait for.
+        // Holds a lock of std, for which a child that printed would wait.
         scope.spawn(|| {
             let _stdout = io::stdout().lock();
             busy(&thread::yield_now);
         });
-        // Panicking.
+        // Panics.
         scope.spawn(|| busy(&|| drop(thread::spawn(|| resume_unwind(Box::new("on purpose"))).join())));
         let _done = Done(&done);
         (0..2000).for_each(|index| programs.run(index));

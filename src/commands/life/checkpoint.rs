@@ -1,4 +1,4 @@
-//! `checkpoint`.
+//! `husk checkpoint`.
 
 use crate::entry;
 use crate::exit::Exit;
@@ -53,7 +53,8 @@ pub(crate) struct Checkpoint {
     id: String,
 }
 
-// What `checkpoint` and `restore` have in common. (No doc comment: clap would take it for the verb's.)
+// Options that `checkpoint` and `restore` share. (Not a doc comment, which clap would use as the verb's
+// description.)
 #[derive(Debug, clap::Args)]
 pub(crate) struct Images {
     /// Where the images are
@@ -135,7 +136,7 @@ impl Perform for Checkpoint {
                 .filter(|text| !text.is_empty())
                 .map(server)
                 .transpose()?,
-            // As runc: -1 is none.
+            // As in runc, -1 means no descriptor.
             status_fd: self
                 .status_fd
                 .filter(|number| *number >= 0)
@@ -147,7 +148,7 @@ impl Perform for Checkpoint {
     }
 }
 
-/// An address, of version 6 in brackets, and a port. The words are runc's.
+/// Parses an address and a port; IPv6 addresses are in brackets. The errors use runc's wording.
 fn server(text: &str) -> Result<(String, u16)> {
     const USE: &str = "Use --page-server ADDRESS:PORT to specify page server";
     let (address, port) = text.rsplit_once(':').context(USE)?;

@@ -1,4 +1,4 @@
-//! `create`.
+//! `husk create`.
 
 use crate::exit::Exit;
 use crate::session::{Session, absolute};
@@ -26,7 +26,7 @@ pub(crate) struct Create {
 
 impl Perform for Create {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
-        // As the option's help says.
+        // See the option's help.
         let Self { no_subreaper: _, .. } = self;
         session.prepare()?;
         let request = self.creation.request(session)?;
@@ -35,7 +35,7 @@ impl Perform for Create {
     }
 }
 
-// What `create` and `run` have in common. (No doc comment: clap would take it for the verb's.)
+// Options that `create` and `run` share. (Not a doc comment, which clap would use as the verb's description.)
 #[derive(Debug, clap::Args)]
 pub(crate) struct Creation {
     /// The bundle's directory

@@ -1,4 +1,4 @@
-//! `delete`.
+//! `husk delete`.
 
 use crate::each::Named;
 use crate::exit::Exit;

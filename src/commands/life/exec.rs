@@ -1,4 +1,4 @@
-//! `exec`.
+//! `husk exec`.
 
 use crate::exit::Exit;
 use crate::session::{Session, absolute};

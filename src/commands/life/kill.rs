@@ -1,4 +1,4 @@
-//! `kill`.
+//! `husk kill`.
 
 use crate::each::Named;
 use crate::exit::Exit;

@@ -1,4 +1,4 @@
-//! Verbs that change a container, or wait for one.
+//! Verbs that change a container or wait for one.
 
 pub(super) mod checkpoint;
 pub(super) mod create;

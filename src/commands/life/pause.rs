@@ -1,4 +1,4 @@
-//! `pause` and `resume`.
+//! `husk pause` and `husk resume`.
 
 use crate::exit::Exit;
 use crate::session::Session;

@@ -1,4 +1,4 @@
-//! `restore`.
+//! `husk restore`.
 
 use super::checkpoint::Images;
 use crate::exit::Exit;
@@ -53,7 +53,7 @@ pub(crate) struct Restore {
 
 impl Perform for Restore {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
-        // As the option's help says.
+        // See the option's help.
         let Self { no_pivot: _, .. } = self;
         session.prepare()?;
         let path = |path: &Option<PathBuf>| path.as_deref().map(absolute).transpose();

@@ -1,4 +1,4 @@
-//! `run`.
+//! `husk run`.
 
 use super::create::Creation;
 use crate::exit::Exit;
@@ -55,7 +55,7 @@ impl Perform for Run {
         }
         let ended = husk_runtime::run(&session.store, &request, how, |warnings| session.warn(warnings));
         if let (Some(file), Some(picture)) = (self.timings, picture) {
-            // A container that failed has told nothing of its steps, but we have of ours.
+            // A container that failed has not reported its steps, but husk's own spans are known.
             let waterfall = Waterfall::new(request.timings.spans());
             if file == Path::new("-") {
                 output::tell(&escape::text(&waterfall.to_string()));

@@ -1,4 +1,4 @@
-//! `start`.
+//! `husk start`.
 
 use crate::exit::Exit;
 use crate::session::Session;

@@ -1,4 +1,4 @@
-//! `update`.
+//! `husk update`.
 
 use crate::exit::Exit;
 use crate::session::Session;
@@ -137,7 +137,7 @@ fn read(file: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What was said, if it was anything: some callers give options without a value.
+/// Returns a value unless it is empty: some callers give options without one.
 fn said(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
@@ -155,7 +155,7 @@ fn bytes(option: &str, text: &Option<String>) -> Result<Option<i64>> {
     text.map(|text| amount(text).with_context(|| format!("invalid value for {option}: {text:?}"))).transpose()
 }
 
-/// An amount of memory: `1073741824`, `1g`, `512MiB`, `1.5 g`; -1 is no limit.
+/// Parses an amount of memory: `1073741824`, `1g`, `512MiB`, `1.5 g`; -1 means no limit.
 fn amount(text: &str) -> Option<i64> {
     if text == "-1" {
         return Some(-1);

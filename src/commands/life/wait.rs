@@ -1,4 +1,4 @@
-//! `wait`.
+//! `husk wait`.
 
 use crate::exit::{self, Exit};
 use crate::output;

@@ -1,4 +1,4 @@
-//! `events`.
+//! `husk events`.
 
 use crate::exit::Exit;
 use crate::output::escape;
@@ -39,7 +39,7 @@ impl Perform for Events {
             print(&husk_runtime::stats(&session.store, &self.id)?)?;
             return Ok(Exit::Success);
         }
-        // Why nothing more can be written, if that is why it ends.
+        // The reason why nothing more can be written, if that ends the loop.
         let mut end = None;
         let told = husk_runtime::events(&session.store, &self.id, interval, |event| match print(event) {
             Ok(Reader::There) => Ok(()),
@@ -59,7 +59,7 @@ fn print(event: &Event) -> Result<Reader> {
     output::print(escape::json(serde_json::to_string(event)?) + "\n")
 }
 
-/// A time as Go has it: `5s`, `1m30s`, `100ms`, `1.5h`.
+/// Parses a duration in Go's format: `5s`, `1m30s`, `100ms`, `1.5h`.
 fn duration(text: &str) -> Option<Duration> {
     let mut rest = text;
     let mut seconds = 0.0;

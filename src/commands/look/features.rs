@@ -1,4 +1,4 @@
-//! `features`, as engines read it.
+//! `husk features`, in the format that engines read.
 
 use crate::exit::Exit;
 use crate::help;
@@ -28,8 +28,8 @@ impl Perform for Features {
     }
 }
 
-/// What else is to be known of husk. Engines look for the first by runc's name; of runc's other ones
-/// none is ours: a version would have to be one of runc's.
+/// Returns further facts about husk. Engines look up the first under runc's name. runc's other annotations are
+/// omitted: a version would have to be one of runc's.
 fn annotations() -> Value {
     let has_checkpoint = crate::commands::find(OsStr::new("checkpoint")).is_some();
     let mut annotations = json!({

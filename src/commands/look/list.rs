@@ -1,4 +1,4 @@
-//! `list`, as runc prints it: engines read the JSON, people the table.
+//! `husk list`, in runc's format: engines read the JSON, people the table.
 
 use crate::exit::Exit;
 use crate::output::{self, escape};
@@ -44,13 +44,13 @@ impl Perform for List {
     }
 }
 
-/// A JSON array on one line; `null` where there is nothing, as Go prints it.
+/// Formats containers as a JSON array on one line; an empty list is `null`, as Go prints it.
 fn json(states: &[State]) -> Result<String> {
     let text = if states.is_empty() { "null".to_owned() } else { serde_json::to_string(states)? };
     Ok(escape::json(text) + "\n")
 }
 
-/// A column for each of these, as wide as its widest cell and three more, and at least twelve.
+/// Formats containers as a table. Columns are three wider than their widest cell, and at least twelve wide.
 fn table(states: &[State]) -> String {
     const COLUMNS: usize = 6;
     let head = ["ID", "PID", "STATUS", "BUNDLE", "CREATED", "OWNER"].map(str::to_owned);
@@ -71,7 +71,7 @@ fn table(states: &[State]) -> String {
     let widths: [usize; COLUMNS] = std::array::from_fn(width);
     rows.iter().fold(String::new(), |mut text, row| {
         for (index, (cell, width)) in row.iter().zip(widths).enumerate() {
-            // The last column ends where its cell does. Writing to a string does not fail.
+            // The last column is not padded. Writing to a `String` cannot fail.
             let width = if index + 1 == COLUMNS { 0 } else { width };
             let written = write!(text, "{cell:width$}");
             debug_assert!(written.is_ok());

@@ -1,4 +1,4 @@
-//! Verbs that only read, and print what they have found.
+//! Verbs that only read and print state.
 
 pub(super) mod events;
 pub(super) mod features;

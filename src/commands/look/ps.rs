@@ -1,4 +1,4 @@
-//! `ps`.
+//! `husk ps`.
 
 use crate::exit::Exit;
 use crate::output::{self, escape};

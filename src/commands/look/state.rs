@@ -1,4 +1,4 @@
-//! `state`.
+//! `husk state`.
 
 use crate::exit::Exit;
 use crate::output::{self, escape};
@@ -15,7 +15,7 @@ pub(crate) struct State {
 
 impl Perform for State {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
-        // As runc: no newline at the end.
+        // Without a final newline, as in runc.
         let state = husk_runtime::state(&session.store, &self.id)?;
         output::print(escape::json(serde_json::to_string_pretty(&state)?))?;
         Ok(Exit::Success)

@@ -1,7 +1,7 @@
-//! `completion`: what a shell completes husk's words with.
+//! `husk completion`: shell completion.
 //!
-//! The scripts are a few lines each and ask husk, which has its options from where it reads them: nothing is written
-//! twice. Where there is nothing to suggest, shells suggest files.
+//! Each script is a few lines that call husk, which knows its own options, so no list is kept twice. Where
+//! husk has no suggestions, shells suggest files.
 
 use crate::commands::{VERBS, find};
 use crate::exit::Exit;
@@ -94,10 +94,10 @@ end
 complete -c husk -f -a '(__husk)'
 "#;
 
-/// What the last word could be, and what that means.
+/// Returns the possible values of the last word, with their descriptions.
 fn candidates(mut words: Vec<String>, store: &Store) -> Vec<(String, String)> {
     let last = words.pop().unwrap_or_default();
-    // bash takes the sign for a word.
+    // bash treats `=` as a separate word.
     let last = if last == "=" { String::new() } else { last };
     words.retain(|word| word != "=");
     let typed = Typed::read(&words);
@@ -109,7 +109,7 @@ fn candidates(mut words: Vec<String>, store: &Store) -> Vec<(String, String)> {
         options.filter_map(long).chain([("--help".to_owned(), "Print help".to_owned())]).collect()
     } else if typed.verb.is_some() {
         match typed.command.get_positionals().nth(typed.names) {
-            // Every verb calls a container so.
+            // Every verb names its container argument `id`.
             Some(argument) if argument.get_id() == "id" => {
                 let said = typed.root.and_then(|root| Some(Store::new(absolute(Path::new(&root)).ok()?)));
                 containers(said.as_ref().unwrap_or(store))
@@ -123,16 +123,16 @@ fn candidates(mut words: Vec<String>, store: &Store) -> Vec<(String, String)> {
     found.into_iter().filter(|(word, _)| word.starts_with(&last)).collect()
 }
 
-/// What the words before the last say.
+/// The words before the last, parsed.
 struct Typed {
     verb: Option<&'static Verb>,
-    /// With the options of the program, and of the verb if there is one.
+    /// Has the options of the program and, once known, of the verb.
     command: Command,
     /// The option whose value comes next.
     expecting: Option<Arg>,
-    /// How many words of the verb's are no options.
+    /// The number of the verb's words that are not options.
     names: usize,
-    /// What `--root` says.
+    /// The value of `--root`.
     root: Option<String>,
 }
 
@@ -178,7 +178,7 @@ fn values(argument: &Arg) -> Vec<(String, String)> {
 }
 
 fn containers(store: &Store) -> Vec<(String, String)> {
-    // Tolerated: where none can be looked up there is none to suggest.
+    // Tolerated: if the containers cannot be listed, none are suggested.
     let found = husk_runtime::list(store).unwrap_or_default();
     found.into_iter().flatten().map(|state| (state.id.clone(), state.status.to_string())).collect()
 }

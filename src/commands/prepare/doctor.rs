@@ -1,4 +1,4 @@
-//! `doctor`.
+//! `husk doctor`.
 
 use crate::exit::Exit;
 use crate::output::{self, escape};
@@ -50,7 +50,7 @@ fn table(found: &[Finding], is_coloured: bool) -> String {
     let width = found.iter().map(|finding| finding.topic.len()).max().unwrap_or(0);
     let mut text = String::new();
     let mut add = |more: std::fmt::Arguments<'_>| {
-        // Writing to a string does not fail.
+        // Writing to a `String` cannot fail.
         let written = text.write_fmt(more);
         debug_assert!(written.is_ok());
     };

@@ -1,4 +1,4 @@
-//! `man`: the manual, made of what `--help` is made of.
+//! `husk man`: manual pages, generated from the same texts as `--help`.
 
 use crate::commands::{VERBS, find};
 use crate::exit::Exit;
@@ -87,7 +87,7 @@ fn verb(verb: &Verb) -> String {
     let (more, examples) = verb.more.trim().split_once("EXAMPLES:\n").unwrap_or((verb.more.trim(), ""));
     for (heading, lines) in [("DESCRIPTION", more), ("EXAMPLES", examples)] {
         if !lines.is_empty() {
-            // As it is: what stands in columns is to stay in them.
+            // Not filled, so that columns stay aligned.
             page += &format!(".SH {heading}\n.nf\n{}\n.fi\n", text(lines.trim_end()));
         }
     }
@@ -100,7 +100,7 @@ fn head(name: &str, about: &str) -> String {
     format!(".TH \"{title}\" 1 \"\" \"husk {version}\" \"husk\"\n.SH NAME\n{name} \\- {}\n", text(about))
 }
 
-/// An option, or an argument, and what it is for.
+/// Formats an option or argument with its description.
 fn option(option: &Arg) -> String {
     let short = option.get_short().map(|short| format!("-{short}"));
     let long = option.get_long().map(|long| format!("--{long}"));
@@ -117,7 +117,7 @@ fn option(option: &Arg) -> String {
     format!(".TP\n.B {}\n{}\n", text(&names), text(&help))
 }
 
-/// Text that is none of troff's own: a dash that can be copied, and no line that begins as a request does.
+/// Escapes text for troff: dashes stay copyable, and no line begins with a request.
 fn text(text: &str) -> String {
     let lines = text.lines().map(|line| {
         let line = line.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq");

@@ -1,4 +1,4 @@
-//! Verbs for the time before there is a container: bundles, this machine, engines, shells and the manual.
+//! Verbs for use before a container exists: bundles, this machine, engines, shells and the manual.
 
 pub(super) mod completion;
 pub(super) mod doctor;

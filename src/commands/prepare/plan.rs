@@ -1,4 +1,4 @@
-//! `plan`.
+//! `husk plan`.
 
 use crate::exit::Exit;
 use crate::output::{self, escape};
@@ -55,7 +55,7 @@ impl Perform for Plan {
     }
 }
 
-/// A JSON array, an object a line, so that a difference is one of lines.
+/// Formats steps as a JSON array with one object per line, so that a diff works by lines.
 fn json(steps: &[PlannedStep]) -> Result<String> {
     let lines: Vec<_> = steps.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
     Ok(format!("[\n{}\n]\n", lines.join(",\n")))

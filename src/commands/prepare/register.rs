@@ -1,4 +1,4 @@
-//! `register`.
+//! `husk register`.
 
 use crate::exit::Exit;
 use crate::output::{self, escape};
@@ -56,7 +56,7 @@ enum Engine {
 
 impl Perform for Register {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
-        // As a user it is the user's own service manager that runs the engine.
+        // A user's engine is run by the user's service manager.
         let systemctl = if rustix::process::geteuid().is_root() { "systemctl" } else { "systemctl --user" };
         let (engine, restart) = match self.engine {
             Engine::Podman => {
@@ -99,7 +99,7 @@ impl Perform for Register {
     }
 }
 
-/// Where the engines of who asks have their configuration.
+/// Returns the directory in which the caller's engines keep their configuration.
 fn own_etc() -> Result<PathBuf> {
     if rustix::process::geteuid().is_root() {
         return Ok("/etc".into());

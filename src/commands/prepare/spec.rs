@@ -1,7 +1,7 @@
-//! `spec`: a config.json to begin with.
+//! `husk spec`: writes an initial config.json.
 //!
-//! `spec.json` beside this file is what is written, key for key as runc writes it but for the name of
-//! the host. Where a user has no root, the lines that root alone can have are exchanged for others.
+//! The text is `spec.json` beside this file, which has the same keys as runc's except for the host name. For
+//! users without root, settings that need root are replaced.
 
 use crate::exit::Exit;
 use crate::options::Rootless;
@@ -33,7 +33,7 @@ pub(crate) struct Spec {
     file: PathBuf,
 }
 
-/// `--rootless` is an option of the program, with a value. Here, as runc has it, it may go without.
+/// Adds an option `--rootless` that takes no value, as in runc. The program's own `--rootless` takes one.
 pub(crate) fn define(command: Command) -> Command {
     let rootless = |option: Arg| {
         let option = option.num_args(0..=1).require_equals(true).default_missing_value("true");
@@ -49,7 +49,7 @@ impl Perform for Spec {
             let ids = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
             text = rootless(&text, ids);
         }
-        // As runc: where the host has one tree of cgroups, a container sees its own part of it as all.
+        // As in runc: on a cgroup2 host, the container gets a cgroup namespace.
         if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
             text = text.replace(LAST_NAMESPACE, &format!("{LAST_NAMESPACE}{}", namespace("cgroup")));
         }
@@ -75,7 +75,7 @@ fn namespace(kind: &str) -> String {
     format!(",\n\t\t\t{{\n\t\t\t\t\"type\": \"{kind}\"\n\t\t\t}}")
 }
 
-/// What a user cannot have, and what they have instead.
+/// Replaces settings that an unprivileged user cannot have.
 fn rootless(text: &str, (uid, gid): (u32, u32)) -> String {
     let map = |name, id| {
         format!(
@@ -83,15 +83,15 @@ fn rootless(text: &str, (uid, gid): (u32, u32)) -> String {
         )
     };
     let resources = "\"resources\": {\n\t\t\t\"devices\": [\n\t\t\t\t{\n\t\t\t\t\t\"allow\": false,\n\t\t\t\t\t\"access\": \"rwm\"\n\t\t\t\t}\n\t\t\t]\n\t\t}";
-    // A group that is not mapped.
+    // The user has no mapping for this group.
     text.replace(",\n\t\t\t\t\"gid=5\"", "")
-        // Only who owns a network namespace may mount a sysfs that shows it.
+        // Only the owner of a network namespace may mount its sysfs.
         .replace(
             "\"type\": \"sysfs\",\n\t\t\t\"source\": \"sysfs\",\n\t\t\t\"options\": [",
             "\"type\": \"none\",\n\t\t\t\"source\": \"/sys\",\n\t\t\t\"options\": [\n\t\t\t\t\"rbind\",",
         )
         .replace(resources, &format!("{},\n\t\t{}", map("uidMappings", uid), map("gidMappings", gid)))
-        // A network of its own would be an empty one.
+        // A new network namespace would have no connection.
         .replace(&namespace("network"), "")
         .replace(LAST_NAMESPACE, &format!("{LAST_NAMESPACE}{}", namespace("user")))
 }
@@ -114,7 +114,7 @@ mod tests {
             "options": ["rbind", "nosuid", "noexec", "nodev", "ro"] });
         assert_eq!(own["mounts"][5], sys);
         assert!(!own["mounts"].to_string().contains("gid="));
-        // And nothing else.
+        // Nothing else differs.
         own["linux"] = full["linux"].clone();
         own["mounts"] = full["mounts"].clone();
         assert_eq!(own, full);

@@ -1,4 +1,4 @@
-//! `validate`.
+//! `husk validate`.
 
 use crate::exit::Exit;
 use crate::output::{self, escape};

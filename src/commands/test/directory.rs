@@ -1,7 +1,7 @@
-//! A directory that is held open while files in it are read and replaced.
+//! A directory that stays open while files in it are read and replaced.
 //!
-//! Others may write to it meanwhile: a test to what `--write` names, whoever made a repository to what is in it. So no
-//! name is followed if it is a symlink, and what is written goes to a new file of a name that nobody can guess.
+//! Others may write to it meanwhile: a test, if it is below `--write`, or the author of a repository. So
+//! symlinks are never followed, and new content goes to a new file with an unpredictable name.
 
 use rustix::fs::{FileType, Mode, OFlags, RawMode, fstat, open, openat};
 use rustix::io::Errno;
@@ -11,13 +11,13 @@ use std::io::{self, ErrorKind, Read as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// The permissions of a new file, less the umask.
+/// The permissions of a new file, before the umask.
 const MODE: RawMode = 0o666;
 
 pub(crate) struct Directory(OwnedFd);
 
 impl Directory {
-    /// The directory that a file is in, made if it is missing, and the file's name there.
+    /// Opens the directory of a file, creating it if missing. Also returns the file's name.
     pub(crate) fn of(file: &Path) -> io::Result<(Self, OsString)> {
         let name = file.file_name().ok_or_else(|| io::Error::from(ErrorKind::InvalidFilename))?;
         let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -30,13 +30,13 @@ impl Directory {
         Ok(Self(open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?))
     }
 
-    /// A directory in this one. `ELOOP` or `ENOTDIR` if it is a symlink.
+    /// Opens a subdirectory. Fails with `ELOOP` or `ENOTDIR` if it is a symlink.
     pub(crate) fn inner(&self, name: &str) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(Self(openat(&self.0, name, flags, Mode::empty())?))
     }
 
-    /// Makes a directory in this one, unless it is there.
+    /// Creates a subdirectory if it is missing, and opens it.
     pub(crate) fn ensure_inner(&self, name: &str) -> io::Result<Self> {
         match rustix::fs::mkdirat(&self.0, name, Mode::from_raw_mode(0o777)) {
             Ok(()) | Err(Errno::EXIST) => self.inner(name),
@@ -44,13 +44,13 @@ impl Directory {
         }
     }
 
-    /// A file to add to, made if it is missing. `ELOOP` if it is a symlink.
+    /// Opens a file for appending, creating it if missing. Fails with `ELOOP` if it is a symlink.
     pub(crate) fn append(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
         self.file(name, flags)?.ok_or_else(|| ErrorKind::NotFound.into())
     }
 
-    /// What is in a file, if it is there. `ELOOP` if it is a symlink.
+    /// Reads a file; `None` if it does not exist. Fails with `ELOOP` if it is a symlink.
     pub(crate) fn read(&self, name: &OsStr) -> io::Result<Option<String>> {
         let Some(mut file) = self.file(name, OFlags::RDONLY)? else { return Ok(None) };
         let mut text = String::new();
@@ -58,12 +58,12 @@ impl Directory {
         Ok(Some(text))
     }
 
-    /// Replaces a file, or a symlink: whoever reads it meanwhile sees the old or the new one.
+    /// Replaces a file or symlink atomically: readers see either the old or the new content.
     pub(crate) fn replace(&self, name: &OsStr, text: &str) -> io::Result<()> {
         husk_runtime::write_whole_in(&self.0, name, MODE, text.as_bytes())
     }
 
-    /// A regular file, unless it is not there. A fifo, for which its other end would have to be waited for, is none.
+    /// Opens a regular file; `None` if it does not exist. Rejects a fifo without waiting for its other end.
     fn file(&self, name: &OsStr, flags: OFlags) -> io::Result<Option<File>> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = match openat(&self.0, name, flags, Mode::from_raw_mode(MODE)) {

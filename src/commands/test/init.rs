@@ -1,4 +1,4 @@
-//! `test init`: has cargo run each test of a project in a sandbox.
+//! `husk test init`: configures cargo to run each test of a project in a sandbox.
 
 use super::directory::Directory;
 use crate::exit::Exit;
@@ -24,11 +24,11 @@ struct Init {
     yes: bool,
 }
 
-/// Which machines it is for. Elsewhere there is no husk.
+/// The systems that the configuration applies to; husk exists only there.
 const TARGET: &str = "cfg(target_os = \"linux\")";
 const RUNNER: &str = "runner = [\"husk\", \"test\", \"--runner\"]\n";
 
-/// With what stands after `init`.
+/// Runs `init` with the arguments after it.
 pub(crate) fn perform(arguments: &[OsString]) -> Result<Exit> {
     let command = Init::augment_args(options::program()).override_usage("husk test init [--print | --yes]");
     let matches = command.try_get_matches_from(arguments);
@@ -57,16 +57,16 @@ pub(crate) fn perform(arguments: &[OsString]) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Where cargo looks, in the directory of the workspace.
+/// Where cargo looks for its configuration, relative to the workspace.
 const DIRECTORY: &str = ".cargo";
 
-/// Cargo's configuration there.
+/// Cargo's configuration file in that directory.
 struct Configuration {
     name: &'static str,
     before: String,
 }
 
-/// The directory of the workspace.
+/// Returns the workspace directory.
 fn project() -> Result<PathBuf> {
     let asked =
         Command::new("cargo").args(["locate-project", "--workspace", "--message-format=plain"]).output();
@@ -76,7 +76,7 @@ fn project() -> Result<PathBuf> {
     Ok(Path::new(manifest.trim_end()).parent().context("cargo names no project")?.to_owned())
 }
 
-/// Reads the configuration. A repository may be anybody's: no symlink of it is followed.
+/// Reads the configuration. The repository may be untrusted, so symlinks in it are not followed.
 fn configuration(above: &Directory, shown: &Path) -> Result<Configuration> {
     let directory = match above.inner(DIRECTORY) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -84,7 +84,7 @@ fn configuration(above: &Directory, shown: &Path) -> Result<Configuration> {
         }
         opened => opened.with_context(|| format!("open {}, and follow no symlink", shown.display()))?,
     };
-    // Of two, cargo reads the one with the older name.
+    // If both exist, cargo reads the one with the older name.
     for name in ["config", "config.toml"] {
         let before = directory.read(name.as_ref());
         let read = || format!("read {}, and follow no symlink", shown.join(name).display());
@@ -98,14 +98,14 @@ fn configuration(above: &Directory, shown: &Path) -> Result<Configuration> {
 fn agrees(path: &Path) -> Result<bool> {
     let path = path.display().to_string();
     let question = format!("[target.'{TARGET}']\n{RUNNER}\nAdd this to {}? [y/N] ", escape::cell(&path));
-    // Nobody who does not see the question can answer it.
+    // A user who does not see the question cannot answer it.
     ensure!(output::print(question)? == Reader::There, "nobody can be asked: --yes writes it");
     let mut answer = String::new();
     stdin().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// The same configuration with husk as runner. What else is there stays, to the letter.
+/// Returns the configuration with husk as runner. All other text stays unchanged.
 fn with_runner(text: &str) -> Result<String> {
     let wrong = |error: toml::de::Error| anyhow!("is no TOML: {}", error.message());
     let table = DeTable::parse(text).map_err(wrong)?;
@@ -117,7 +117,7 @@ fn with_runner(text: &str) -> Result<String> {
         if runner.contains("husk") && runner.contains("--runner") {
             return Ok(text.to_owned());
         }
-        // One of another system is no matter.
+        // Runners for other systems do not matter.
         let is_ours = target == TARGET || (target.contains("linux") && !target.contains("cfg(not"));
         ensure!(
             !is_ours,
@@ -143,7 +143,7 @@ fn with_runner(text: &str) -> Result<String> {
     Ok(after)
 }
 
-/// Whether the configuration is one, and husk is its runner.
+/// Whether the text is valid TOML with husk as runner.
 fn has_runner(text: &str) -> bool {
     let Ok(table) = DeTable::parse(text) else { return false };
     let within = |value: Option<&toml::Spanned<DeValue<'_>>>, key: &str| {
@@ -168,7 +168,7 @@ mod tests {
         let alias = "[alias] # mine\nt = \"test\"";
         let with = with_runner(alias).unwrap();
         assert_eq!(with, format!("{alias}\n\n{ADDED}"));
-        // Twice is once.
+        // Adding it twice changes nothing.
         assert_eq!(with_runner(&with).unwrap(), with);
         let rest = "rustflags = []\n[term]\nquiet = true\n";
         let known = with_runner(&format!("{}{rest}", ADDED.split_inclusive('\n').next().unwrap())).unwrap();

@@ -164,7 +164,7 @@ enum Network {
     Host,
 }
 
-/// Reads what was typed together with what husk.toml says, if there is one.
+/// Runs `husk test` with the options of the command line and of husk.toml, if there is one.
 pub(crate) fn perform(matches: &ArgMatches, session: &Session<'_>) -> Result<Exit> {
     let test = Test::from_arg_matches(matches)?;
     if let Some((name, arguments)) = test.program.split_first()
@@ -187,7 +187,7 @@ pub(crate) fn perform(matches: &ArgMatches, session: &Session<'_>) -> Result<Exi
     }
 }
 
-/// What was typed, in clap's own way of writing.
+/// Returns the options of the command line in clap's syntax.
 fn typed(matches: &ArgMatches, command: &Command) -> Vec<OsString> {
     let is_typed =
         |option: &&Arg| matches.value_source(option.get_id().as_str()) == Some(ValueSource::CommandLine);
@@ -211,23 +211,23 @@ fn typed(matches: &ArgMatches, command: &Command) -> Vec<OsString> {
     words
 }
 
-/// What husk.toml says, and what was typed.
+/// The options of husk.toml and of the command line.
 struct Configured {
     settings: Settings,
     typed: Vec<OsString>,
     command: Command,
-    /// What came of it, by the overrides that are for a test.
+    /// The merged options, by the indices of the overrides that apply.
     read: RefCell<BTreeMap<Vec<usize>, Test>>,
 }
 
 impl Configured {
-    /// What is to be done for a test, or if none is named for whatever the program is.
+    /// Returns the options for the named test, or for the whole program if `name` is `None`.
     fn test(&self, typed: &Test, name: Option<&str>) -> Result<Test> {
         let is_runner = typed.tests.runner;
         let binary = typed.program.first().map(Path::new).and_then(Path::file_name);
         let binary = binary.unwrap_or_default().to_string_lossy();
         let binary = binary.rsplit_once('-').filter(|_| is_runner).map_or(&*binary, |(name, _hash)| name);
-        // nextest has a process run one test, and names it.
+        // nextest runs one test per process, and names it.
         let words = typed.program.iter().skip(1).filter_map(|word| word.to_str());
         let only = env::var_os("NEXTEST_TEST_PHASE")
             .and_then(|_| words.into_iter().find(|word| !word.starts_with('-')));
@@ -247,7 +247,7 @@ impl Configured {
     }
 }
 
-/// What is said for a test of this name, if that is something else.
+/// Returns the options for the named test; `None` if husk.toml does not exist.
 type Named<'a> = &'a dyn Fn(&str) -> Result<Option<Test>>;
 
 fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
@@ -301,8 +301,8 @@ fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
     }
 }
 
-/// Runs each test of a binary, if it is one of libtest's. Says how they ended, and whether results could be written:
-/// tests run, and are reported, even if they could not.
+/// Runs each test of a libtest binary; `None` for other programs. Also returns whether the results could be
+/// written: tests run and are reported even if not.
 fn run_tests(
     profile: &Profile,
     how: Run,
@@ -310,7 +310,7 @@ fn run_tests(
     named: Named<'_>,
     report: &mut Report,
 ) -> Result<Option<(husk_hermetic::Tests, Result<()>)>> {
-    // Few are different: a sandbox is planned for each that is.
+    // Few tests have options of their own; each distinct set of options gets its own plan.
     let usual = Rc::new(Setting { profile: profile.clone(), retries: tests.retries });
     let known = RefCell::new(vec![usual.clone()]);
     let setting = |name: &str| {
@@ -350,7 +350,7 @@ fn run_tests(
 }
 
 impl Tests {
-    /// Refuses reports where a test may write: it could put something else in their place, or change what they say.
+    /// Rejects reports in a directory that tests may write to. A test could replace or change them there.
     fn refuse_reports(&self, profile: &Profile) -> Result<()> {
         let written = profile.shown.iter().filter(|show| show.access == Access::Write);
         let written = written.map(|show| {
@@ -361,7 +361,7 @@ impl Tests {
             let Some(report) = report.as_ref().filter(|report| report::descriptor(report).is_none()) else {
                 continue;
             };
-            // As much of it as is there: the rest is made.
+            // The existing part of the path; the rest will be created.
             let there = path::absolute(report).with_context(|| format!("find {}", report.display()))?;
             let there = there.ancestors().skip(1).find_map(|above| fs::canonicalize(above).ok());
             let place = there.zip(report.file_name()).map(|(there, name)| there.join(name));
@@ -380,7 +380,7 @@ impl Tests {
 }
 
 impl Test {
-    /// What is asked for beside what a bundle says.
+    /// Converts the options to a profile; they take precedence over the bundle.
     fn profile(self, of_bundle: Profile) -> Profile {
         let mut image = of_bundle.image.or(self.rootfs.map(Image::of));
         let shown = [
@@ -394,13 +394,13 @@ impl Test {
             shown.flat_map(|(paths, access)| paths.into_iter().map(move |path| Show { path, access }));
         let mut shown: Vec<_> = shown.collect();
         if let Some(image) = &mut image {
-            // The root itself is no place in it.
+            // `/` sets the access to the image itself, not to a path in it.
             let (roots, others): (Vec<_>, _) =
                 shown.into_iter().partition(|show| show.path == Path::new("/"));
             image.access = roots.last().map_or(image.access, |show| show.access);
             shown = others;
         } else {
-            // What is named is not hidden.
+            // The program is made visible.
             let program = self.program.first().map(PathBuf::from);
             let program = program.filter(|program| program.components().count() > 1 && program.is_file());
             shown.extend(program.map(|path| Show { path, access: Access::Read }));
@@ -430,12 +430,12 @@ impl Test {
     }
 }
 
-/// A terminal that may not say how wide it is.
+/// Assumes 80 columns if the terminal does not report its width.
 fn screen(columns: usize) -> Screen {
     Screen { columns: if columns == 0 { 80 } else { columns } }
 }
 
-/// Becomes the program, without a sandbox.
+/// Replaces this process with the program, without a sandbox.
 fn as_it_is(profile: &Profile) -> Result<Exit> {
     let (program, arguments) = profile.args.split_first().context("no program")?;
     let error = process::Command::new(program).args(arguments).exec();
@@ -453,7 +453,7 @@ fn variable(text: OsString) -> Variable {
     }
 }
 
-/// Says what is worth a word, and how husk ends.
+/// Prints warnings and returns the exit code.
 fn tell(ended: &Ended, session: &Session<'_>) -> Exit {
     for loss in &ended.losses {
         session.log.warning(loss);
@@ -492,7 +492,7 @@ fn shard(text: &str) -> Result<(usize, usize), String> {
     parts.ok_or_else(|| "is no part: 1/3 is the first of three".to_owned())
 }
 
-/// A number and the factor that the letters behind it stand for.
+/// Splits a number from its unit, and returns the unit's factor.
 fn with_unit<'t, T: Copy>(text: &'t str, units: &[(&str, T)]) -> Option<(&'t str, T)> {
     let number = text.trim_end_matches(|char: char| char.is_ascii_alphabetic());
     let unit = text.strip_prefix(number)?.to_ascii_lowercase();

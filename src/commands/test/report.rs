@@ -1,5 +1,5 @@
-//! What is told of tests to other programs: lines of JSON and JUnit's XML. Cargo runs a binary after the other, and each
-//! has a husk of its own: all of them add to the same files.
+//! Test reports for other programs: lines of JSON and JUnit XML. Cargo runs one binary after another, each
+//! with its own husk, and all of them append to the same files.
 
 use super::directory::Directory;
 use crate::output::Unwritten;
@@ -19,22 +19,22 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Report {
     binary: String,
     lines: Option<File>,
-    /// The first line that could not be written is the last that was tried.
+    /// The first error. After it, no more lines are written.
     written: Result<()>,
     junit: Option<(Document, Suite)>,
 }
 
-/// Where JUnit's XML goes.
+/// The destination of the JUnit XML.
 enum Document {
-    /// A file. Its directory is opened before a test could change the way there.
+    /// A file. Its directory is opened before tests run, so that they cannot redirect the path.
     File { path: PathBuf, directory: Directory, name: OsString },
-    /// A descriptor that the caller gave us, which gets a document of its own.
+    /// A descriptor from the caller, which receives a separate document.
     Stream(File),
 }
 
-/// The descriptor that a path names as one of the caller's, and that is open already: `-` is standard output. Such a report is
-/// written to the descriptor, and the path is not opened: a pipe or a socket could not be, and a file would be another open
-/// file with a position of its own.
+/// Returns the open descriptor that a path names; `-` is standard output. The report is written to that
+/// descriptor and the path is not opened. A socket could not be opened by its path, and a file would get a
+/// separate position.
 pub(crate) fn descriptor(path: &Path) -> Option<i32> {
     let number = match path.to_str()? {
         "-" | "/dev/stdout" => "1",
@@ -50,15 +50,15 @@ fn duplicate(number: i32) -> io::Result<File> {
         0 => io::stdin().as_fd().try_clone_to_owned()?,
         1 => io::stdout().as_fd().try_clone_to_owned()?,
         2 => io::stderr().as_fd().try_clone_to_owned()?,
-        // No owner of the number is known here, so no safe function can borrow it. In a container an engine's seccomp
-        // profile may forbid this call.
+        // The owner of the number is unknown here, so no safe function can borrow it. In a container, an
+        // engine's seccomp profile may forbid this call.
         _ => pidfd_getfd(pidfd_open(getpid(), PidfdFlags::empty())?, number, PidfdGetfdFlags::empty())?,
     };
     Ok(duplicate.into())
 }
 
 impl Report {
-    /// Of the tests of a profile's program, or a part of them.
+    /// Opens the reports on the tests of a profile's program, or on one shard of them.
     pub(crate) fn begin(
         profile: &Profile,
         shard: Option<(usize, usize)>,
@@ -102,18 +102,18 @@ impl Report {
         })
     }
 
-    /// Adds how a test ended.
+    /// Adds the result of a test.
     pub(crate) fn add(&mut self, tested: &Tested) {
         if let Some((_, suite)) = &mut self.junit {
             suite.add(tested);
         }
         let Some(file) = self.lines.as_mut().filter(|_| self.written.is_ok()) else { return };
         let line = escape::json(line(&self.binary, tested).to_string());
-        // At once, so that two that write at the same time do not mix.
+        // In one write, so that concurrent writers do not mix lines.
         self.written = write(file, &(line + "\n")).context(Unwritten("JSON"));
     }
 
-    /// Adds how a program ended that is one test, or that has to run all of its tests itself.
+    /// Adds the result of a program that is a single test, or that must run all of its tests itself.
     pub(crate) fn add_program(&mut self, profile: &Profile, ended: &Ended) {
         let words = profile.args.iter().skip(1).map(|word| word.to_string_lossy());
         let words: Vec<_> = words.filter(|word| !word.starts_with('-')).collect();
@@ -125,7 +125,7 @@ impl Report {
         self.add(&Tested { name, mode: None, attempts, ignored: None });
     }
 
-    /// Writes what is written at the end.
+    /// Writes the JUnit document. Returns the first error, including those of JSON lines.
     pub(crate) fn finish(self) -> Result<()> {
         self.written?;
         match self.junit {
@@ -148,9 +148,9 @@ fn write(file: &mut File, text: &str) -> io::Result<()> {
     }
 }
 
-/// Adds to a document. Whoever reads it meanwhile sees all of it, with the suite or without.
+/// Adds a suite to a document. Readers see the document either with or without the suite.
 fn add_suite(directory: &Directory, name: &OsStr, suite: Suite) -> Result<()> {
-    // The directory and not the file, which will be another one. It is free again when it is closed.
+    // Locks the directory, because the file is replaced. Closing the directory releases the lock.
     flock(directory, FlockOperation::LockExclusive).context("lock its directory")?;
     let before = directory.read(name).context("read it")?.unwrap_or_default();
     let document = suite.into_document(&before)?;

@@ -1,8 +1,8 @@
-//! `husk.toml`: options of `test` that are the same each time, for all tests or for some.
+//! `husk.toml`: recurring options of `husk test`, for all tests or for some.
 //!
-//! A key is the name of an option, and its value is what would be typed after it: there is no second list of options.
-//! What is typed counts more, and an override more than what stands before it. A file that somebody else could have
-//! written is not obeyed unless it is named.
+//! A key is the name of an option, and its value is the option's value. There is no second list of options. The
+//! command line takes precedence over the file, and an override over all that precedes it. A file that another user
+//! could have written is ignored unless it is named on the command line.
 //!
 //! ```toml
 //! timeout = "60s"
@@ -25,19 +25,19 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// What it is called.
+/// The file's name.
 const NAME: &str = "husk.toml";
 const OVERRIDE: &str = "override";
-/// What an override is for.
+/// The keys that say which tests an override applies to.
 const CONDITIONS: [&str; 3] = ["test", "binary", "package"];
-/// What is about all tests of a binary.
+/// Options that concern all tests of a binary together.
 const TOGETHER: [&str; 5] = ["shard", "fail-fast", "json", "junit", "strict"];
-/// What only the runner knows.
+/// Options that only the runner has.
 const RUNNER: [&str; 5] = ["shard", "fail-fast", "json", "junit", "retries"];
-/// What says what husk does, and not how.
+/// Options that choose what husk does, and so belong on the command line.
 const TYPED: [&str; 4] = ["config", "runner", "plan", "help"];
 
-/// What a file says.
+/// The content of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
     all: Vec<Said>,
@@ -46,19 +46,19 @@ pub(crate) struct Settings {
 
 #[derive(Debug, Default)]
 struct Override {
-    /// For each of the conditions its patterns, if there is one.
+    /// The patterns of each condition; `None` if the condition is not used.
     patterns: [Option<Vec<String>>; 3],
     said: Vec<Said>,
 }
 
-/// An option, and what would be typed for it.
+/// An option and the arguments that it stands for.
 #[derive(Debug)]
 struct Said {
     option: String,
     words: Vec<OsString>,
 }
 
-/// What is run.
+/// The test or program to which overrides may apply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'s> {
     pub(crate) test: Option<&'s str>,
@@ -67,8 +67,8 @@ pub(crate) struct Subject<'s> {
 }
 
 impl Settings {
-    /// Reads the file that is named, or the nearest in this directory and those that it is in, and says which one it
-    /// was. One that is named may be anybody's.
+    /// Reads the named file, or else the nearest one in `directory` and its ancestors, and reports which was
+    /// used. A named file may belong to any user.
     pub(crate) fn find(
         named: Option<&Path>,
         directory: &Path,
@@ -119,7 +119,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Which overrides are for this.
+    /// Returns the indices of the overrides that apply.
     pub(crate) fn applying(&self, subject: Subject<'_>) -> Vec<usize> {
         let of = [subject.test, Some(subject.binary), subject.package];
         let applies = |one: &Override| {
@@ -134,7 +134,7 @@ impl Settings {
         all.filter(|(_, one)| applies(one)).map(|(place, _)| place).collect()
     }
 
-    /// What would be typed for these overrides.
+    /// Returns the arguments that the file and these overrides stand for.
     pub(crate) fn words(&self, overrides: &[usize], is_runner: bool) -> Vec<OsString> {
         let overrides = overrides.iter().filter_map(|place| self.overrides.get(*place));
         let said = self.all.iter().chain(overrides.flat_map(|one| &one.said));
@@ -143,7 +143,7 @@ impl Settings {
     }
 }
 
-/// As they stand in the file, for what is said later counts more.
+/// Returns the entries in the order of the file, because later ones take precedence.
 fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Vec<(&'t Key<'i>, &'t Value<'i>)> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
@@ -156,7 +156,7 @@ type Value<'i> = Spanned<DeValue<'i>>;
 struct Reader<'r> {
     text: &'r str,
     path: &'r Path,
-    /// Has the options.
+    /// The command that defines the options.
     command: &'r Command,
 }
 
@@ -190,7 +190,7 @@ impl Reader<'_> {
         Ok(one)
     }
 
-    /// An option as it would be typed.
+    /// Converts an entry to arguments.
     fn option(&self, key: &Key<'_>, value: &Value<'_>) -> Result<Said> {
         let name = key.get_ref().as_ref();
         let options = || self.command.get_arguments().filter(|option| !option.is_global_set());
@@ -215,7 +215,7 @@ impl Reader<'_> {
                 let typed = |text: String| {
                     let mut word = OsString::from(format!("--{name}="));
                     let is_stream = ["json", "junit"].contains(&name) && text == "-";
-                    // A relative path is relative to the directory of the file that it stands in.
+                    // A relative path is relative to the file's directory.
                     let base = self.path.parent().filter(|_| is_path && !is_stream).unwrap_or(Path::new(""));
                     word.push(base.join(text));
                     word
@@ -223,14 +223,14 @@ impl Reader<'_> {
                 self.texts(name, value)?.into_iter().map(typed).collect()
             }
         };
-        // Each alone, so that its line can be named.
+        // Checks each entry separately, so that the error can give its line.
         let alone = words.iter().cloned().chain(["--runner", "--", "program"].map(OsString::from));
         let read = self.command.clone().try_get_matches_from(alone);
         read.map_err(|error| self.wrong(value.span(), crate::options::message(&error)))?;
         Ok(Said { option: name.to_owned(), words })
     }
 
-    /// A value, or several.
+    /// Returns the value, or the values of an array, as strings.
     fn texts(&self, name: &str, value: &Value<'_>) -> Result<Vec<String>> {
         let values = match value.get_ref() {
             DeValue::Array(values) => values.iter().collect(),
@@ -245,7 +245,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a name is like a pattern, in which `*` is anything.
+/// Whether a name matches a pattern, in which `*` matches any text.
 fn is_like(name: &str, pattern: &str) -> bool {
     let Some((begin, rest)) = pattern.split_once('*') else { return name == pattern };
     let Some(name) = name.strip_prefix(begin) else { return false };
@@ -253,7 +253,7 @@ fn is_like(name: &str, pattern: &str) -> bool {
     places.filter_map(|place| name.get(place..)).any(|name| is_like(name, rest))
 }
 
-/// The name that is most like one that is wrong, if any is.
+/// Returns the known name most similar to a wrong one, if any is similar.
 fn nearest(wrong: &str, names: impl Iterator<Item = String>) -> Option<String> {
     let named = names.map(|name| (strsim::levenshtein(wrong, &name), name));
     named.filter(|(distance, name)| *distance <= name.len() / 3 + 1).min().map(|(_, name)| name)

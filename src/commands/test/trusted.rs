@@ -1,7 +1,7 @@
-//! Files that decide what husk does, found beside what is run: obeyed only where nobody else could have written them.
+//! Finds configuration files, and rejects those that other users could have written.
 //!
-//! As with git's `safe.directory`: a file in a directory above, such as `/tmp/husk.toml`, would decide for everybody
-//! below it, for root too.
+//! The purpose is that of git's `safe.directory`: a file such as `/tmp/husk.toml` would otherwise control
+//! every user below that directory, including root.
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, open, openat, statat};
 use rustix::io::Errno;
@@ -10,21 +10,21 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-/// Longer than anybody writes by hand.
+/// More than a file written by hand needs.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// The result of [`nearest`].
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// The nearest file.
+    /// The nearest file and its content.
     File(PathBuf, String),
-    /// There is a file that is not obeyed, and why not.
+    /// A file that is not used, and the reason.
     Distrusted(PathBuf, String),
-    /// None, up to the root or the first directory that others may write to.
+    /// No file, up to the root or the first directory that other users may write to.
     Nothing,
 }
 
-/// Looks for the nearest file of this name in a directory and those that it is in.
+/// Looks for the nearest file of this name in a directory and its ancestors.
 pub(crate) fn nearest(name: &str, directory: &Path) -> io::Result<Found> {
     for above in directory.ancestors() {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -65,10 +65,10 @@ pub(crate) fn nearest(name: &str, directory: &Path) -> io::Result<Found> {
     Ok(Found::Nothing)
 }
 
-/// Why somebody else could have written it, if that is so.
+/// Returns why another user could have written it, or `None`.
 fn distrust(stat: &Stat) -> Option<String> {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
-    // A user's own group, which has their number, has nobody else in it.
+    // A user's private group, whose id equals the user's, has no other members.
     let is_own_group = stat.st_gid == group && group == user;
     if stat.st_uid != user && stat.st_uid != 0 {
         Some(format!("belongs to user {}", stat.st_uid))

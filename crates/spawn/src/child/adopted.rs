@@ -1,4 +1,4 @@
-//! A child that somebody else has made.
+//! Children that another process created.
 
 use super::wait;
 use crate::error::Error;
@@ -8,11 +8,11 @@ use rustix::process::{PidfdFlags, WaitId, WaitIdOptions, pidfd_open};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitStatus;
 
-/// A child of this process that it has not started itself: another has made it by `CLONE_PARENT`, or it
-/// was left behind by one whose reaper this process is. Known by its pidfd, as a [`Child`](crate::Child) is, and
-/// waited for in the same way.
+/// A child of this process that it did not start. Another process created it with `CLONE_PARENT`, or it was
+/// orphaned and this process is its reaper. It is identified by its pidfd and waited for like a
+/// [`Child`](crate::Child).
 ///
-/// Dropping it lets the process run on.
+/// Dropping it lets the process continue.
 #[derive(Debug)]
 pub struct Adopted {
     pid: Pid,
@@ -21,17 +21,17 @@ pub struct Adopted {
 }
 
 impl Adopted {
-    /// The child with this pid, which nobody else waits for: so the pid is still its own.
+    /// Opens the child with this pid. Nothing else may wait for that child, so that the pid cannot be reused.
     ///
     /// # Errors
     ///
-    /// If there is none.
+    /// If this process has no such child.
     pub fn new(pid: i32) -> Result<Self, Error> {
         let missing = || Error::new(format!("find the child {pid}"), Errno::CHILD);
         let pid = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw).ok_or_else(missing)?;
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| Error::new("pidfd", errno))?;
         let adopted = Self { pid, pidfd, status: None };
-        // One that is not ours cannot be waited for.
+        // Fails for a process that is not a child of this one.
         wait(adopted.wait_id(), WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT, pid)?;
         Ok(adopted)
     }
@@ -40,17 +40,17 @@ impl Adopted {
         WaitId::PidFd(self.pidfd.as_fd())
     }
 
-    /// Its pid in this process's pid namespace.
+    /// Returns its pid in this process's pid namespace.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.pid.as_raw_pid().unsigned_abs()
     }
 
-    /// Sends it a signal. One that has been waited for is past signals, which is no error.
+    /// Sends a signal. Succeeds without effect once the process has been waited for.
     ///
     /// # Errors
     ///
-    /// `EPERM` if it has an identity that this process may not send signals to.
+    /// `EPERM` if this process may not send it signals.
     pub fn signal(&self, signal: Signal) -> Result<(), Error> {
         match pidfd_send_signal(Fd::of(&self.pidfd), signal) {
             Err(Errno::SRCH) if self.status.is_some() => Ok(()),
@@ -59,7 +59,7 @@ impl Adopted {
         }
     }
 
-    /// How it ended, if it has: `None` while it runs.
+    /// Returns the exit status, or `None` while the process runs.
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl Adopted {
         Ok(self.status)
     }
 
-    /// Waits for its end.
+    /// Waits until the process ends and returns its exit status.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl Adopted {
 }
 
 impl AsFd for Adopted {
-    /// The pidfd.
+    /// Returns the pidfd.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }

@@ -1,8 +1,9 @@
-//! Tells an exec in which a seccomp filter killed the child from one that succeeded.
+//! Distinguishes a successful exec from one in which a seccomp filter killed the child.
 //!
-//! A filter may kill whoever calls execve. The child can then report nothing, and an exit looks like an exec from
-//! outside: both give up the memory and close the channel. Only the kernel's `PF_FORKNOEXEC` differs, which fork sets
-//! and exec clears (fs/exec.c, `begin_new_exec`). `/proc/PID/stat` shows it, of a zombie too.
+//! A filter may kill a process that calls execve. The child cannot report that, and from outside its exit
+//! looks like an exec: both release the memory and close the channel. Only the kernel's `PF_FORKNOEXEC`
+//! differs: fork sets it and exec clears it (fs/exec.c, `begin_new_exec`). `/proc/PID/stat` shows it, even
+//! for a zombie.
 
 use crate::Error;
 use husk_script::sys::Pid;
@@ -16,17 +17,17 @@ use std::os::fd::OwnedFd;
 /// `PF_FORKNOEXEC` of linux/sched.h.
 const HAS_NOT_EXECED: u32 = 0x40;
 
-/// How long to wait before looking again at a child that is about to exec or to exit.
+/// How long to wait before checking again a child that is about to exec or exit.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000 };
 
-/// Whether the list loads a filter.
+/// Whether the list loads a seccomp filter.
 pub(crate) fn is_filtered(script: &Script<'_>) -> bool {
     script.steps.iter().any(|step| matches!(step, Step::Seccomp { .. } | Step::SeccompListener { .. }))
 }
 
-/// Whether a child that is in its exec and no longer uses our memory becomes its program. Waits until it has execed or
-/// ended, which takes microseconds: exec gives up the memory shortly before it clears the flag, and exit shortly before
-/// it leaves a zombie.
+/// Whether a released child whose current step is exec becomes its program. Waits until it has execed or
+/// ended, which takes microseconds. Exec releases the memory shortly before it clears the flag, and exit
+/// shortly before it leaves a zombie.
 pub(crate) fn settles_as_program(pid: Pid, pidfd: &OwnedFd) -> Result<bool, Error> {
     while has_execed(pid) == Some(false) {
         let mut ended = [PollFd::new(pidfd, PollFlags::IN)];
@@ -38,14 +39,14 @@ pub(crate) fn settles_as_program(pid: Pid, pidfd: &OwnedFd) -> Result<bool, Erro
     Ok(true)
 }
 
-/// Whether a child has execed, for one that has not been waited for yet. `None` if `/proc` does not tell, or belongs to another
-/// pid namespace.
+/// Whether a child that has not been waited for has execed. `None` if `/proc` does not say, or belongs to
+/// another pid namespace.
 pub(crate) fn has_execed(pid: Pid) -> Option<bool> {
     let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
-    // The name, in parentheses, may hold any bytes, more parentheses too.
+    // The name, in parentheses, may contain any bytes, including parentheses.
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     let mut fields = stat.get(end + 1..)?.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
-    // The first is the third of all, so these are the fields 4 and 9 (proc_pid_stat(5)).
+    // The first field here is field 3, so these are fields 4 and 9 (proc_pid_stat(5)).
     let mut number = |skipped| str::from_utf8(fields.nth(skipped)?).ok()?.parse::<u32>().ok();
     let parent = number(1)?;
     let flags = number(4)?;

@@ -1,4 +1,4 @@
-//! A process that has been started.
+//! Started processes.
 
 pub(crate) mod adopted;
 mod filtered;
@@ -37,49 +37,49 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 
-/// What a process wrote, and how it ended.
+/// What a process wrote and its exit status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// How it ended.
+    /// The exit status.
     pub status: ExitStatus,
-    /// What it wrote to standard output, if that was captured.
+    /// What the process wrote to standard output, if that was captured.
     pub stdout: Vec<u8>,
-    /// What it wrote to standard error, if that was captured.
+    /// What the process wrote to standard error, if that was captured.
     pub stderr: Vec<u8>,
 }
 
 /// A process that has been started.
 ///
-/// It is known by its pidfd, never by its pid alone: no method can touch another process that has
-/// got the same pid, and waiting takes no status that is not this child's. As a descriptor
-/// ([`AsFd`]) it becomes readable when the process has ended, so it fits any event loop.
+/// It is identified by its pidfd, never by its pid alone. So no method can affect another process that reused
+/// the pid, and waiting takes no other child's status. As a descriptor ([`AsFd`]) it becomes readable when
+/// the process has ended, which suits any event loop.
 ///
-/// Dropping it lets the process run on, unless [`Command::kill_on_drop`](crate::Command::kill_on_drop)
-/// was set; as with std, a process that nobody waits for stays a zombie until its parent ends.
+/// Dropping it lets the process continue, unless [`Command::kill_on_drop`](crate::Command::kill_on_drop) was
+/// set. As with std, a process that is not waited for stays a zombie until its parent ends.
 pub struct Child {
-    /// The writing end of standard input, if that is a pipe.
+    /// The write end of standard input, if that is a pipe.
     pub stdin: Option<ChildStdin>,
-    /// The reading end of standard output, if that is a pipe.
+    /// The read end of standard output, if that is a pipe.
     pub stdout: Option<ChildStdout>,
-    /// The reading end of standard error, if that is a pipe.
+    /// The read end of standard error, if that is a pipe.
     pub stderr: Option<ChildStderr>,
     pid: Pid,
     pidfd: OwnedFd,
-    /// A mutex for its `Sync` alone: it is only ever reached through `&mut`.
+    /// A mutex only for `Sync`; always accessed through `&mut`.
     memory: Mutex<ChildMemory>,
     sharing: Sharing,
     channel: Option<OwnedFd>,
-    /// What its last request was about: the number of a descriptor, or of something else.
+    /// The number sent with the last request: of a descriptor or of something else.
     about: Option<i32>,
     failure_output: Vec<u8>,
     received: Option<OwnedFd>,
     status: Option<ExitStatus>,
-    /// Whether its filter killed it in the exec, which is known once it has been waited for.
+    /// Whether its filter killed it in exec; known only once it has been waited for.
     died_in_exec: bool,
     kill_on_drop: bool,
-    /// How often the list has gone on in another process, which this stands for from then on.
+    /// How often another process has continued the list; this handle then refers to that process.
     forks: usize,
-    /// Whether whatever process it goes on in is to be killed.
+    /// Whether to kill any process that continues the list.
     killed: AtomicBool,
 }
 
@@ -118,12 +118,13 @@ impl Child {
         self.memory.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a child of [`Command::of_steps`](crate::Command::of_steps) asks next, and waits for:
-    /// `None` when it is released, with [`wait_for_exec`](Self::wait_for_exec) to say how.
+    /// Waits for the next request of a child of [`Command::of_steps`](crate::Command::of_steps). Returns
+    /// `None` once the child is released; [`wait_for_exec`](Self::wait_for_exec) then tells whether it
+    /// execed.
     ///
     /// # Errors
     ///
-    /// If the child says what is no request.
+    /// If the child sends something that is not a request.
     pub fn next_request(&mut self) -> Result<Option<Request>, Error> {
         loop {
             if let Poll::Ready(request) = self.receive(RecvFlags::empty())? {
@@ -132,8 +133,8 @@ impl Child {
         }
     }
 
-    /// What [`next_request`](Self::next_request) would return, or `Pending` if the child has not asked yet. Never blocks.
-    /// For an event loop: [`release_fd`](Self::release_fd) is readable when there is something to look at.
+    /// Like [`next_request`](Self::next_request), but returns `Pending` instead of blocking. For event loops:
+    /// [`release_fd`](Self::release_fd) is readable when there is a message.
     ///
     /// # Errors
     ///
@@ -142,7 +143,8 @@ impl Child {
         self.receive(RecvFlags::DONTWAIT)
     }
 
-    /// Receives messages until there is a request, and keeps the output of a hook that failed. `Pending` only if `flags` say not to wait.
+    /// Receives messages until there is a request, and keeps the output of a failed hook. Returns `Pending`
+    /// only if `flags` say not to wait.
     fn receive(&mut self, flags: RecvFlags) -> Result<Poll<Option<Request>>, Error> {
         loop {
             let Some(channel) = &self.channel else { return Ok(Poll::Ready(None)) };
@@ -156,8 +158,8 @@ impl Child {
             });
             let length = match received {
                 Err(Errno::AGAIN) if flags.contains(RecvFlags::DONTWAIT) => return Ok(Poll::Pending),
-                // The child died before it read an answer. The kernel says so once (net/unix/af_unix.c,
-                // `unix_release_sock`), ahead of the messages that are still there and of the end of file.
+                // The child died before it read an answer. The kernel reports this once (net/unix/af_unix.c,
+                // `unix_release_sock`), before the remaining messages and the end of file.
                 Err(Errno::CONNRESET) => continue,
                 received => received.map_err(failed)?.bytes,
             };
@@ -170,7 +172,7 @@ impl Child {
             self.about = (length == WITH_NUMBER).then(|| i32::from_ne_bytes([a, b, c, d]));
             match Request::from_byte(what) {
                 _ if length == 0 => return Ok(Poll::Ready(None)),
-                // To the end of file.
+                // Continue until a request or the end of file.
                 None if what == HOOK_OUTPUT_MARK => keep(&mut self.failure_output, &message[1..length]),
                 None => return Err(failed(Errno::PROTO)),
                 request => return Ok(Poll::Ready(request)),
@@ -178,23 +180,23 @@ impl Child {
         }
     }
 
-    /// Which of many things its last request was about.
+    /// Returns the number that was sent with the last request, if there was one.
     #[must_use]
     pub fn about(&self) -> Option<usize> {
         usize::try_from(self.about?).ok()
     }
 
-    /// Answers that what it asked for is done, and sends a descriptor along.
+    /// Answers that the request is done, and sends a descriptor along.
     ///
     /// # Errors
     ///
-    /// `EPIPE` if it is gone.
+    /// `EPIPE` if the child has ended.
     pub fn go_on_with(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
         let Some(channel) = &self.channel else { return Ok(()) };
         let descriptors = [fd];
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut room);
-        // There is room for just this one.
+        // The buffer has room for exactly this message.
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
         let answer = [IoSlice::new(&[GO_ON])];
         sendmsg(channel, &answer, &mut control, SendFlags::NOSIGNAL)
@@ -202,12 +204,13 @@ impl Child {
             .map_err(|errno| Error::new("request", errno))
     }
 
-    /// The descriptor of the child's that its last request was about: what came with it, or was named and is
-    /// fetched by `pidfd_getfd`.
+    /// Returns the descriptor of the child that the last request was about. It is the one that was sent
+    /// along, or is fetched by `pidfd_getfd`.
     ///
     /// # Errors
     ///
-    /// `EBADF` if it was about none; `EPERM` as for ptrace(2), where the child is of another user.
+    /// `EBADF` if the request was not about a descriptor. `EPERM` as for ptrace(2), for example if the child
+    /// runs as another user.
     pub fn requested_fd(&mut self) -> Result<OwnedFd, Error> {
         if let Some(received) = self.received.take() {
             return Ok(received);
@@ -217,8 +220,8 @@ impl Child {
         pidfd_getfd(&self.pidfd, number, PidfdGetfdFlags::empty()).map_err(failed)
     }
 
-    /// What the [hook](Step::Hook) said at which the child failed, or the end of it. Complete once the child
-    /// is released. Never blocks.
+    /// Returns the output, or its end, of the [hook](Step::Hook) that made the child fail. Complete once the
+    /// child is released. Never blocks.
     pub fn failure_output(&mut self) -> &[u8] {
         if let Some(channel) = &self.channel {
             let mut message = [0; MOST_BYTES];
@@ -232,26 +235,26 @@ impl Child {
         &self.failure_output
     }
 
-    /// Answers that what it asked for is done.
+    /// Answers that the request is done.
     ///
     /// # Errors
     ///
-    /// `EPIPE` if it is gone.
+    /// `EPIPE` if the child has ended.
     pub fn go_on(&mut self) -> Result<(), Error> {
         let Some(channel) = &self.channel else { return Ok(()) };
         send(channel, &[GO_ON], SendFlags::NOSIGNAL).map(drop).map_err(|errno| Error::new("request", errno))
     }
 
-    /// Whether the list goes on in another process than it begins in.
+    /// Whether a second process performs the rest of the list.
     pub(crate) fn runs_in_second_process(&mut self) -> bool {
         self.memory().runs_in_second_process()
     }
 
-    /// Goes over to the process that the list goes on in, if the one known so far has made way for it.
+    /// Switches to the process that continues the list, if there is a new one.
     pub(crate) fn follow(&mut self) -> Result<(), Error> {
         while let Some(next) = self.next_fork() {
-            // The other has nothing left to do but to exit. It is killed, since a process that may signal it could stop it
-            // before it exits, and have us wait for ever.
+            // The previous process has nothing left to do except exit. It is killed, because a process that
+            // may signal it could stop it first, and this wait would never end.
             self.signal_pidfd(Signal::KILL)?;
             wait(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::empty(), self.pid)?;
             self.go_over(next)?;
@@ -264,20 +267,20 @@ impl Child {
         self.memory().script().journal.forked(forks)
     }
 
-    /// Stands for another process from now on, the last one having been waited for.
+    /// Refers to process `next` from now on. The previous process has been waited for.
     fn go_over(&mut self, next: Pid) -> Result<(), Error> {
         let pidfd = pidfd_open(next, PidfdFlags::empty()).map_err(|errno| Error::new("pidfd", errno))?;
-        // Who may trace the next process may have written another number into memory that is shared with it. One that is
-        // no child of ours is none of its, and is neither signalled nor killed.
+        // A process that may trace the next one may have changed the pid in memory shared with it. This wait
+        // fails for a pid that is not a child of this process, so no other process is ever signalled.
         let unchanged = WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         wait(WaitId::PidFd(pidfd.as_fd()), unchanged, next)?;
         self.forks += 1;
-        // Until it is waited for, its pid is not given to another.
+        // The pid is not reused until it is waited for.
         (self.pid, self.pidfd) = (next, pidfd);
         if *self.killed.get_mut() { self.kill() } else { Ok(()) }
     }
 
-    /// Waits until the first process has made way for the one that becomes the program.
+    /// Waits until the first process is replaced by the one that becomes the program.
     pub(crate) fn wait_for_fork(&mut self) -> Result<(), Error> {
         self.wait_for_release()?;
         self.follow()
@@ -287,68 +290,68 @@ impl Child {
         self.pid
     }
 
-    /// Its pid in the parent's pid namespace.
+    /// Returns its pid in the parent's pid namespace.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.pid.as_raw_pid().unsigned_abs()
     }
 
-    /// Whether it has become its program, or ended: whether it no longer uses memory of this
-    /// process. Never blocks, makes no system call.
+    /// Whether the child no longer uses memory of this process, because it has execed or ended. Never blocks
+    /// and makes no system call.
     pub fn is_released(&mut self) -> bool {
         self.memory().update_release()
     }
 
-    /// A descriptor on which a read finds the end of file when the process is released, for an
-    /// event loop; only with [`Command::notify_release`](crate::Command::notify_release).
+    /// Returns a descriptor that reads as end of file once the process is released, for event loops. `None`
+    /// without [`Command::notify_release`](crate::Command::notify_release).
     #[must_use]
     pub fn release_fd(&self) -> Option<BorrowedFd<'_>> {
         self.channel.as_ref().map(OwnedFd::as_fd)
     }
 
-    /// When each step began, in nanoseconds of the monotonic clock; 0 for one that it has not come to, or
-    /// that came after a system call filter; none at all without [`Command::timed`](crate::Command::timed).
+    /// Returns when each step began, in nanoseconds of the monotonic clock. The time is 0 for steps not
+    /// reached or after a seccomp filter. Empty without [`Command::timed`](crate::Command::timed).
     #[must_use]
     pub fn times(&mut self) -> Vec<u64> {
         let times = self.memory().script().times.unwrap_or_default();
         times.iter().map(|time| time.load(Ordering::Relaxed)).collect()
     }
 
-    /// What the program used that [`Step::CloneAndReap`] waited for, with the children that it waited for
-    /// itself. Known when it has ended.
+    /// Returns the resource usage of the program that [`Step::CloneAndReap`] waited for, with that of the
+    /// children that the program waited for. `None` until the program has ended.
     #[must_use]
     pub fn usage(&mut self) -> Option<Usage> {
         self.memory().script().journal.ended().map(|(_, usage)| usage)
     }
 
-    /// Whether it has become its program, or has ended. Unlike [`is_released`](Self::is_released) it also says so of a
-    /// program that a second process became.
+    /// Whether the child has execed or ended. Unlike [`is_released`](Self::is_released), this also detects
+    /// the exec of a second process.
     ///
     /// # Errors
     ///
-    /// If the process that the list went on in is not a child of this process.
+    /// If the process that continues the list is not a child of this process.
     pub fn has_begun(&mut self) -> Result<bool, Error> {
         if !self.is_released() {
             return Ok(false);
         }
         self.follow()?;
         match &self.channel {
-            // Exec and exit close the channel of a process with memory of its own.
+            // Exec and exit close the channel of a process that does not share memory.
             Some(channel) if self.has_own_memory() && self.status.is_none() => is_closed(channel),
             _ => Ok(true),
         }
     }
 
-    /// Whether its exec is seen only by the end of the channel.
+    /// Whether only the end of the channel shows its exec.
     fn has_own_memory(&self) -> bool {
         self.forks > 0 || self.sharing == Sharing::Copied
     }
 
-    /// Waits until it has become its program.
+    /// Waits until the child has execed its program.
     ///
     /// # Errors
     ///
-    /// If a step failed or the child died before exec; it has then been waited for.
+    /// If a step failed or the child died before exec. The child has then been reaped.
     pub fn wait_for_exec(&mut self) -> Result<(), Error> {
         self.wait_for_release()?;
         self.follow()?;
@@ -361,11 +364,11 @@ impl Child {
         {
             return Ok(());
         }
-        // It is dead or dying; how, only the wait can tell.
+        // The child is dead or dying; only the wait tells why.
         self.wait().map(drop)
     }
 
-    /// Exec clears no word of a process that has memory of its own, but it closes the channel.
+    /// Exec clears no word of a process that does not share memory, but it closes the channel.
     fn wait_for_end_of_channel(&mut self) -> Result<(), Error> {
         match self.next_request()? {
             None => Ok(()),
@@ -377,8 +380,8 @@ impl Child {
         let memory = self.memory();
         while !memory.update_release() {
             let Some(word) = memory.script().journal.still_in_use() else { continue };
-            // Not a private futex: the kernel wakes this word as a shared one
-            // (kernel/fork.c, `mm_release`). Any other return is a reason to look again.
+            // Not a private futex: the kernel wakes this word as a shared one (kernel/fork.c, `mm_release`).
+            // After any other return, check again.
             match futex::wait(word, futex::Flags::empty(), 1, None) {
                 Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(errno) => return Err(Error::new("wait for exec", errno)),
@@ -387,11 +390,11 @@ impl Child {
         Ok(())
     }
 
-    /// Sends it a signal. One that has been waited for is past signals, which is no error.
+    /// Sends a signal. Succeeds without effect once the process has been waited for.
     ///
     /// # Errors
     ///
-    /// `EPERM` if it now has an identity that this process may not send signals to.
+    /// `EPERM` if the process now has an identity that this process may not send signals to.
     pub fn signal(&self, signal: Signal) -> Result<(), Error> {
         if signal == Signal::KILL {
             self.killed.store(true, Ordering::Relaxed);
@@ -411,7 +414,7 @@ impl Child {
         Error::new(format!("signal {} to {}", signal.number(), self.id()), errno)
     }
 
-    /// Sends it SIGKILL.
+    /// Sends SIGKILL.
     ///
     /// # Errors
     ///
@@ -420,9 +423,9 @@ impl Child {
         self.signal(Signal::KILL)
     }
 
-    /// Sends SIGKILL to it and to the process group that it leads, if it leads one
-    /// ([`Command::process_group`](crate::Command::process_group)). Does nothing once it has been waited for: until then
-    /// the number of the group cannot be another group's.
+    /// Sends SIGKILL to the process and to its process group, if it leads one
+    /// ([`Command::process_group`](crate::Command::process_group)). Does nothing once the process has been
+    /// waited for: the kernel may reuse the group's number from then on.
     ///
     /// # Errors
     ///
@@ -438,12 +441,12 @@ impl Child {
         }
     }
 
-    /// Lets it run on although [`Command::kill_on_drop`](crate::Command::kill_on_drop) was set.
+    /// Lets the process continue even if [`Command::kill_on_drop`](crate::Command::kill_on_drop) was set.
     pub fn let_go(mut self) {
         self.kill_on_drop = false;
     }
 
-    /// How it ended, if it has: `None` while it runs.
+    /// Returns the exit status, or `None` while the process runs.
     ///
     /// # Errors
     ///
@@ -452,13 +455,13 @@ impl Child {
         self.reap(WaitIdOptions::NOHANG)
     }
 
-    /// Waits for its end. Closes [`stdin`](Self::stdin) first, so that a program that reads to the
-    /// end of its input comes to it.
+    /// Waits until the process ends and returns its exit status. Closes [`stdin`](Self::stdin) first, so that
+    /// a program that reads all its input sees the end of file.
     ///
     /// # Errors
     ///
-    /// If it never became its program: the step that failed, or how it died before. `ECHILD` if
-    /// something else in this process waits for children that are not its own.
+    /// If the program was never execed: the step that failed, or how the child died. `ECHILD` if other code
+    /// in this process reaped the child.
     pub fn wait(&mut self) -> Result<ExitStatus, Error> {
         drop(self.stdin.take());
         match self.reap(WaitIdOptions::empty())? {
@@ -477,7 +480,7 @@ impl Child {
                 let Some(status) = wait(WaitId::PidFd(self.pidfd.as_fd()), options, self.pid)? else {
                     return Ok(None);
                 };
-                // What it had made way for is known for certain once it has ended.
+                // Whether another process continues the list is certain only once this one has ended.
                 match self.next_fork() {
                     Some(next) => self.go_over(next)?,
                     None => break status,
@@ -495,8 +498,9 @@ impl Child {
         }
     }
 
-    /// Looks at a child with a filter before it is waited for: a zombie still shows whether the filter killed it in the exec.
-    /// False if it has not ended. Does nothing and returns true for a child without one.
+    /// Checks a filtered child before it is waited for, while its zombie still shows whether the filter
+    /// killed it in exec. Returns false if it has not ended. Does nothing and returns true for a child
+    /// without a filter.
     fn examine(&mut self, options: WaitIdOptions) -> Result<bool, Error> {
         if !filtered::is_filtered(self.memory().script()) {
             return Ok(true);
@@ -512,23 +516,23 @@ impl Child {
         Ok(true)
     }
 
-    /// Whether exec is the step that it has come to, whatever became of it.
+    /// Whether its last started step is an exec, whatever the result.
     fn is_execing(&mut self) -> bool {
         let script = self.memory().script();
         matches!(script.journal.progress(), Progress::At(step) if is_exec(script, step))
     }
 
-    /// Ends a child whose request cannot be answered: it finds the channel closed.
+    /// Ends a child whose request cannot be answered, by closing the channel.
     pub(crate) fn give_up(&mut self) {
         if let Some(channel) = self.channel.take() {
-            // Closing alone is not enough: the child may have a copy of this end.
+            // Closing alone is not enough, because the child may have a copy of this end.
             tolerate(shutdown(&channel, Shutdown::Both), "the other end may be closed");
         }
         tolerate(self.wait(), "its error is that nobody answered, and the caller knows why");
     }
 }
 
-/// Whether nobody has the other end of a channel any more.
+/// Whether every copy of the other end of the channel is closed.
 fn is_closed(channel: &OwnedFd) -> Result<bool, Error> {
     let mut events = [PollFd::new(channel, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -536,14 +540,14 @@ fn is_closed(channel: &OwnedFd) -> Result<bool, Error> {
     Ok(ready.map_err(|errno| Error::new("look at the channel", errno))? != 0)
 }
 
-/// Keeps what a child sends of a hook's output, at most `MOST_WORDS` bytes.
+/// Keeps the first `MOST_WORDS` bytes of a hook's output.
 fn keep(words: &mut Vec<u8>, more: &[u8]) {
     let room = MOST_WORDS.saturating_sub(words.len());
     words.extend(more.iter().take(room));
 }
 
 impl AsFd for Child {
-    /// The pidfd.
+    /// Returns the pidfd.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }
@@ -563,19 +567,19 @@ impl Drop for Child {
     }
 }
 
-/// Whether this step is an exec: a child that is released there, and did not fail, has execed.
+/// Whether this step is an exec. A child that was released there without failing has execed.
 fn is_exec(script: &Script<'_>, step: usize) -> bool {
     matches!(script.steps.get(step), Some(Step::Execve { .. } | Step::ExecveFirst { .. }))
 }
 
-/// Waits for the end of a child: `None` if it runs on and `options` say not to wait for it.
+/// Waits for a child to end. Returns `None` if it runs and `options` say not to wait.
 pub(crate) fn wait(id: WaitId<'_>, options: WaitIdOptions, pid: Pid) -> Result<Option<ExitStatus>, Error> {
     let found = retry_on_intr(|| waitid(id.clone(), options | WaitIdOptions::EXITED));
     let found = found.map_err(|errno| Error::new(format!("wait for {}", pid.as_raw_pid()), errno))?;
     Ok(found.as_ref().map(exit_status))
 }
 
-/// The status of a program that ended, or why there was none.
+/// Returns the exit status of the program, or why it was not execed.
 pub(crate) fn verdict(memory: &ChildMemory, status: ExitStatus) -> Result<ExitStatus, Error> {
     let script = memory.script();
     let (step, reason) = match script.journal.progress() {
@@ -598,7 +602,7 @@ fn failed(script: &Script<'_>, step: usize, reason: Reason) -> Error {
     Error::of_step(step, line.unwrap_or_else(|| format!("step {step}")), reason)
 }
 
-/// The status in the form that wait(2) has it, which is what std's type holds.
+/// Converts to the raw status of wait(2), which std's type holds.
 fn exit_status(found: &WaitIdStatus) -> ExitStatus {
     const CORE_DUMPED: i32 = 0x80;
     let raw = match (found.exit_status(), found.terminating_signal()) {

@@ -1,4 +1,4 @@
-//! Reading both pipes of a child, and writing a third, with one poll loop.
+//! Reads a child's output and writes its input in one poll loop.
 
 use super::{Child, Output};
 use crate::Error;
@@ -9,17 +9,17 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::{read, write};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// How much room there is for a read at the least. What is written by most programs fits the first.
+/// The least free space for a read. Most programs' output fits the first buffer.
 const CHUNK: usize = 4 << 10;
 
-/// Writes `input`, reads what the child writes, and waits for its end. No order of reads and
-/// writes can block: each happens only when the kernel says that it will not.
+/// Writes `input`, reads the child's output, and waits for the child. No read or write can block: each
+/// happens only when the kernel reports that it will not.
 pub(crate) fn output(mut child: Child, mut input: &[u8]) -> Result<Output, Error> {
     let mut to_child = child.stdin.take().map(OwnedFd::from);
     let mut from_child = [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)];
     let mut captured = [Vec::new(), Vec::new()];
     for end in to_child.iter().chain(from_child.iter().flatten()) {
-        // Our end only: the child's is another open file.
+        // Only this process's end becomes non-blocking; the child's is another open file.
         fcntl_setfl(end, OFlags::NONBLOCK).map_err(|errno| Error::new("pipe", errno))?;
     }
     loop {
@@ -37,7 +37,7 @@ pub(crate) fn output(mut child: Child, mut input: &[u8]) -> Result<Output, Error
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(Error::new("poll", errno)),
         }
-        // What is not ready says so, which costs less than keeping track of which is.
+        // Read all of them: EAGAIN costs less than tracking which are ready.
         for (end, captured) in from_child.iter_mut().zip(&mut captured) {
             if let Some(open) = end
                 && drain(open, captured).map_err(|errno| Error::new("read", errno))?
@@ -49,7 +49,7 @@ pub(crate) fn output(mut child: Child, mut input: &[u8]) -> Result<Output, Error
             input = match write(open, input) {
                 Ok(written) => &input[written..],
                 Err(Errno::AGAIN | Errno::INTR) => input,
-                // The program has closed its end: it wants no more.
+                // The program has closed its end and wants no more input.
                 Err(Errno::PIPE) => &[],
                 Err(errno) => return Err(Error::new("write", errno)),
             };
@@ -60,11 +60,11 @@ pub(crate) fn output(mut child: Child, mut input: &[u8]) -> Result<Output, Error
     Ok(Output { status, stdout, stderr })
 }
 
-/// Reads what there is. True at the end of file.
+/// Reads all available output. Returns true at the end of file.
 fn drain(end: impl AsFd, captured: &mut Vec<u8>) -> Result<bool, Errno> {
     loop {
         if captured.capacity() - captured.len() < CHUNK {
-            // Doubles what there is, so that much is read with few calls.
+            // Doubles the buffer, so that much output takes few calls.
             captured.reserve(captured.len().max(2 * CHUNK));
         }
         match read(&end, spare_capacity(captured)) {

@@ -1,4 +1,4 @@
-//! The environment of the program: inherited, changed, or made anew.
+//! The environment of the program: inherited, changed, or built from nothing.
 
 use crate::Error;
 use crate::memory::writer::Writer;
@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-/// What a command says of the environment.
+/// The changes that a command makes to the environment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Environment {
-    /// Whether nothing is inherited.
+    /// Whether the program inherits no variables.
     cleared: bool,
-    /// Variables set, and with `None` removed.
+    /// Variables to set; `None` removes one.
     changes: BTreeMap<OsString, Option<OsString>>,
 }
 
@@ -34,7 +34,7 @@ impl Environment {
         self.changes.clear();
     }
 
-    /// The PATH that the program will have.
+    /// Returns the PATH that the program will have.
     pub(crate) fn path(&self) -> Option<OsString> {
         match self.changes.get(OsStr::new("PATH")) {
             Some(change) => change.clone(),
@@ -43,7 +43,7 @@ impl Environment {
         }
     }
 
-    /// The whole of it, as exec wants it.
+    /// Writes the whole environment as the array that exec takes.
     pub(crate) fn write<'b>(&self, writer: &Writer<'b>) -> Result<CArray<'b>, Error> {
         let inherited = if self.cleared { None } else { Some(writer.environment()) };
         if let Some(inherited) = inherited
@@ -66,7 +66,7 @@ impl Environment {
     }
 }
 
-/// What stands before the first `=` that is not the first byte, as std splits a variable.
+/// Returns the name of a variable: all before the first `=` that is not the first byte, as in std.
 fn name_of(variable: &CStr) -> &OsStr {
     let bytes = variable.to_bytes();
     let end = bytes.iter().skip(1).position(|byte| *byte == b'=').map_or(bytes.len(), |index| index + 1);

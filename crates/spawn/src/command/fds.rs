@@ -1,8 +1,7 @@
-//! Which descriptors the program gets, under which numbers.
+//! Arranges the program's descriptors under the numbers that the command asks for.
 //!
-//! The numbers a program wants may be in use for what another of its descriptors is made from, as
-//! when standard output and standard error change places. Everything is settled here, before the
-//! clone: the result is a list of steps that is right for any overlap.
+//! A wanted number may be the source of another mapping, as when stdout and stderr are swapped. The order is
+//! settled here, before the clone; the resulting steps are correct for any overlap.
 
 use crate::Error;
 use crate::memory::writer::Writer;
@@ -12,29 +11,29 @@ use husk_script::{Handle, Step};
 /// One descriptor of the program.
 #[derive(Clone, Copy)]
 pub(crate) struct Mapping {
-    /// What it is made from.
+    /// The descriptor to duplicate.
     pub(crate) from: Handle,
-    /// Its number.
+    /// The program's number for it.
     pub(crate) to: Fd,
 }
 
-/// Writes the steps after which the program has the descriptors of `mappings` and those standard
-/// streams that are not among them, and no others. Each `to` occurs once.
+/// Writes steps that leave the program with the descriptors of `mappings`, the standard streams not among
+/// them, and no others. Each `to` occurs once.
 pub(crate) fn arrange(mappings: &mut [Mapping], writer: &mut Writer<'_>) -> Result<(), Error> {
-    // Everything goes but what the steps below put in its place. Marked and not closed: the
-    // sources are still needed, and so is the channel.
+    // Closes on exec every descriptor except those that the steps below install. They are marked rather than
+    // closed, because the sources and the channel are still needed.
     writer.push(Step::CloseRangeOnExec { first: Fd::FIRST_EXTRA, last: Fd::MAX });
 
     let mut pending = mappings;
     let mut spare = None;
     while !pending.is_empty() {
-        // A number that nothing else is made from any more can be taken.
+        // A number can be overwritten once it is no source of another mapping.
         let free = pending.iter().position(|mapping| {
             !pending.iter().any(|other| made_from(other, mapping.to) && other.to != mapping.to)
         });
         let Some(index) = free else {
-            // What is left goes in circles: stdout to stderr, stderr to stdout. One duplicate
-            // opens a circle; its register is free again before the next circle needs it.
+            // Only cycles remain, such as stdout to stderr and stderr to stdout. One duplicate breaks a
+            // cycle. Its register is free again before the next cycle needs it.
             let spare = match spare {
                 Some(register) => register,
                 None => *spare.insert(writer.register()?),
@@ -62,7 +61,7 @@ fn made_from(mapping: &Mapping, number: Fd) -> bool {
     mapping.from == Handle::Number(number)
 }
 
-/// A number that is above all those the program wants.
+/// Returns a number above all those that the program wants.
 pub(crate) fn above(mappings: &[Mapping]) -> Fd {
     let highest = mappings.iter().map(|mapping| mapping.to).max().map_or(0, Fd::number);
     Fd::new(highest.saturating_add(1)).unwrap_or(Fd::MAX).max(Fd::FIRST_EXTRA)
@@ -78,7 +77,7 @@ mod tests {
         Fd::new(number).unwrap()
     }
 
-    /// Performs the steps on a table of numbers, as the kernel would.
+    /// Performs the steps on a simulated descriptor table.
     fn performed(pairs: &[(i32, i32)], open: &[i32]) -> BTreeMap<i32, i32> {
         let memory = Memory::default();
         let mut writer = Writer::new(&memory);
@@ -86,7 +85,7 @@ mod tests {
             pairs.iter().map(|&(from, to)| Mapping { from: Handle::Number(fd(from)), to: fd(to) }).collect();
         arrange(&mut mappings, &mut writer).unwrap();
 
-        // Number -> (the file, by the number it had at first; whether exec keeps it).
+        // Maps a number to the file (named by its original number) and whether exec keeps it.
         let mut table: BTreeMap<i32, (i32, bool)> =
             open.iter().map(|&number| (number, (number, true))).collect();
         let mut registers = BTreeMap::new();
@@ -124,7 +123,7 @@ mod tests {
     #[test]
     fn every_way_to_map_four_descriptors_is_right() {
         let open = [0, 1, 2, 3, 4, 5, 6];
-        // Every choice of sources for the numbers 0, 1, 3 and 4, the circles among them.
+        // Every choice of sources for the numbers 0, 1, 3 and 4, including all cycles.
         for choice in 0..7_i32.pow(4) {
             let sources = [choice % 7, choice / 7 % 7, choice / 49 % 7, choice / 343];
             let pairs: Vec<_> = sources.into_iter().zip([0, 1, 3, 4]).collect();

@@ -6,14 +6,14 @@ use husk_script::{Request, Step};
 use rustix::process::{getegid, geteuid};
 use std::fmt::Write as _;
 
-/// Some ids of a user namespace, and what they are outside.
+/// A range of ids of a user namespace and the outside ids that they map to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdMap {
-    /// The first id inside.
+    /// The first id inside the namespace.
     pub inside: u32,
-    /// The id outside that the first one stands for.
+    /// The id outside that `inside` maps to.
     pub outside: u32,
-    /// How many ids follow each other.
+    /// The number of consecutive ids.
     pub count: u32,
 }
 
@@ -29,9 +29,8 @@ impl IdMaps {
         self.uids.is_empty() && self.gids.is_empty()
     }
 
-    /// Whether the parent must write them. The child can do without if each maps its own id and no
-    /// other, which needs no privilege over the parent namespace, and if it gives up setgroups
-    /// (user_namespaces(7)).
+    /// Whether the parent must write the maps. The child can write them itself if each maps only its own id
+    /// and it gives up setgroups: that needs no privilege over the parent namespace (user_namespaces(7)).
     pub(crate) fn need_parent(&self, groups: Option<&[Gid]>) -> bool {
         !self.is_empty() && (groups.is_some() || !self.are_own_ids())
     }
@@ -40,7 +39,7 @@ impl IdMaps {
         are_own(&self.uids, geteuid().as_raw()) && are_own(&self.gids, getegid().as_raw())
     }
 
-    /// Writes the steps that have the maps written.
+    /// Writes steps that write the maps or ask the parent to.
     pub(crate) fn write(&self, groups: Option<&[Gid]>, writer: &mut Writer<'_>) {
         if self.need_parent(groups) {
             return writer.push(Step::Request { what: Request::IdMaps });
@@ -59,7 +58,7 @@ impl IdMaps {
     }
 }
 
-/// Whether no other id is mapped than this one.
+/// Whether the maps contain no id other than `id`.
 pub(crate) fn are_own(maps: &[IdMap], id: u32) -> bool {
     match maps {
         [] => true,
@@ -68,10 +67,10 @@ pub(crate) fn are_own(maps: &[IdMap], id: u32) -> bool {
     }
 }
 
-/// The maps as the kernel reads them: a line each.
+/// Formats the maps as the kernel reads them, one per line.
 pub(crate) fn text(maps: &[IdMap]) -> String {
     maps.iter().fold(String::new(), |mut text, map| {
-        // Writing to a string does not fail.
+        // Writing to a `String` cannot fail.
         let written = writeln!(text, "{} {} {}", map.inside, map.outside, map.count);
         debug_assert!(written.is_ok());
         text

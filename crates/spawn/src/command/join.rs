@@ -1,12 +1,12 @@
-//! Namespaces of somebody else that a process is to be in.
+//! Existing namespaces that a process joins.
 
 use husk_script::sys::namespace::Namespaces;
 use std::os::fd::OwnedFd;
 
-/// Namespaces of somebody else, to be joined.
+/// Namespaces to join.
 #[derive(Debug)]
 pub(crate) struct Join {
-    /// A namespace, or the pidfd of a process in those to join.
+    /// A namespace, or the pidfd of a process that is in the namespaces.
     pub(crate) fd: OwnedFd,
     /// The kinds to join.
     pub(crate) kinds: Namespaces,

@@ -1,4 +1,4 @@
-//! The public builder.
+//! [`Command`], the public builder.
 
 pub(crate) mod environment;
 pub(crate) mod fds;
@@ -24,22 +24,21 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::path::Path;
 use stdio::Stdio;
 
-/// What adds steps to a list, anew for every child.
+/// A closure that adds steps to a list; called for every child.
 pub(crate) type Steps = Box<dyn for<'b> Fn(&mut Writer<'b>) -> Result<(), Error> + Send + Sync>;
 
-/// A process to be started: a builder in the manner of [`std::process::Command`], which says more
-/// of the process and starts it faster.
+/// Builds and starts a process, like [`std::process::Command`], with more attributes and at a lower cost.
 ///
-/// Nothing happens until [`spawn`](Self::spawn), [`spawn_and_exec`](Self::spawn_and_exec),
-/// [`status`](Self::status) or [`output`](Self::output) is called; a command may be started any
-/// number of times, from any thread. The settings are made in the order of the chapters below,
-/// whatever order they were given in.
+/// No process is started until [`spawn`](Self::spawn), [`spawn_and_exec`](Self::spawn_and_exec),
+/// [`status`](Self::status) or [`output`](Self::output) is called. A command may be started any number of
+/// times, from any thread. Settings are applied in the order of the sections below, whatever order they were
+/// given in.
 ///
 /// Unlike with std,
-/// - the program has standard input, output and error and the descriptors of [`fd`](Self::fd), and
-///   no other, whether or not those of the parent are marked close-on-exec;
-/// - a program without a slash is looked up before the child exists, in the PATH that the program
-///   will have; one with a slash is relative to the program's working directory;
+/// - the program receives only the standard streams and the descriptors of [`fd`](Self::fd), even if the
+///   parent has others that are not close-on-exec;
+/// - a program without a slash is looked up before the child exists, in the PATH that the program will have.
+///   One with a slash is relative to the program's working directory;
 /// - an error names the step that failed.
 ///
 /// ```
@@ -52,7 +51,7 @@ pub(crate) type Steps = Box<dyn for<'b> Fn(&mut Writer<'b>) -> Result<(), Error>
 /// # }
 /// ```
 pub struct Command {
-    /// The whole list, if it is not made of the settings below.
+    /// Writes the whole list, for [`of_steps`](Self::of_steps); `None` if the settings below define it.
     pub(crate) whole: Option<Steps>,
     pub(crate) program: OsString,
     pub(crate) arg0: Option<OsString>,
@@ -92,10 +91,10 @@ pub struct Command {
     pub(crate) sharing: Sharing,
 }
 
-/// # What to run
+/// # Program
 impl Command {
-    /// A command that runs `program` with no arguments, the environment, working directory and
-    /// standard streams of this process, and nothing else of it.
+    /// Creates a command that runs `program` without arguments. It inherits the environment, working
+    /// directory and standard streams of this process, and nothing else.
     pub fn new(program: impl AsRef<OsStr>) -> Self {
         Self {
             whole: None,
@@ -138,11 +137,11 @@ impl Command {
         }
     }
 
-    /// A process whose list, exec included, is written by `write` alone. Of the other settings only
-    /// those have an effect that are no steps: new namespaces, id maps (which the list asks for by
-    /// [`Request::IdMaps`](crate::Request)), time namespaces joined, the cgroup, the pids.
+    /// Creates a command whose list, including exec, is written by `write` alone. Of the other settings, only
+    /// those that are not steps have an effect: new namespaces, time namespaces to join, the cgroup, the
+    /// pids, and id maps (which the list requests with [`Request::IdMaps`](crate::Request)).
     ///
-    /// The child has a socket to this process from the beginning; see
+    /// The child always has a socket to this process; see
     /// [`Child::next_request`](crate::Child::next_request).
     pub fn of_steps(
         write: impl for<'b> Fn(&mut Writer<'b>) -> Result<(), Error> + Send + Sync + 'static,
@@ -162,19 +161,19 @@ impl Command {
         self
     }
 
-    /// What the program is told its own name is: the program as given, if not said otherwise.
+    /// Sets `argv[0]`. The default is the program as given.
     pub fn arg0(&mut self, name: impl AsRef<OsStr>) -> &mut Self {
         self.arg0 = Some(name.as_ref().to_owned());
         self
     }
 
-    /// Sets a variable of the environment.
+    /// Sets an environment variable.
     pub fn env(&mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> &mut Self {
         self.environment.set(name.as_ref(), value.as_ref());
         self
     }
 
-    /// Sets variables of the environment.
+    /// Sets environment variables.
     pub fn envs(
         &mut self,
         variables: impl IntoIterator<Item = (impl AsRef<OsStr>, impl AsRef<OsStr>)>,
@@ -185,19 +184,19 @@ impl Command {
         self
     }
 
-    /// Removes a variable, set or inherited.
+    /// Removes an environment variable, whether set or inherited.
     pub fn env_remove(&mut self, name: impl AsRef<OsStr>) -> &mut Self {
         self.environment.remove(name.as_ref());
         self
     }
 
-    /// Removes every variable, set or inherited. Those set later count.
+    /// Removes every environment variable, set or inherited. Later settings still apply.
     pub fn env_clear(&mut self) -> &mut Self {
         self.environment.clear();
         self
     }
 
-    /// The program's working directory, entered with the program's identity.
+    /// Sets the program's working directory. The child enters it after taking the program's identity.
     pub fn current_dir(&mut self, directory: impl AsRef<Path>) -> &mut Self {
         self.cwd = Some(directory.as_ref().as_os_str().to_owned());
         self
@@ -206,33 +205,32 @@ impl Command {
 
 /// # Descriptors
 impl Command {
-    /// Standard input: inherited if not said otherwise, `/dev/null` for [`output`](Self::output).
+    /// Sets standard input. Inherited by default; `/dev/null` for [`output`](Self::output).
     pub fn stdin(&mut self, stdio: impl Into<Stdio>) -> &mut Self {
         self.streams[0] = Some(stdio.into());
         self
     }
 
-    /// Standard output: inherited if not said otherwise, captured by [`output`](Self::output).
+    /// Sets standard output. Inherited by default; captured by [`output`](Self::output).
     pub fn stdout(&mut self, stdio: impl Into<Stdio>) -> &mut Self {
         self.streams[1] = Some(stdio.into());
         self
     }
 
-    /// Standard error: inherited if not said otherwise, captured by [`output`](Self::output).
+    /// Sets standard error. Inherited by default; captured by [`output`](Self::output).
     pub fn stderr(&mut self, stdio: impl Into<Stdio>) -> &mut Self {
         self.streams[2] = Some(stdio.into());
         self
     }
 
-    /// Gives the program `fd` as its descriptor `number`, whatever numbers they and others have
-    /// here; a later one for the same number replaces an earlier one. 0, 1 and 2 are the standard
-    /// streams.
+    /// Gives the program `fd` as its descriptor `number`, whatever numbers are in use in this process. A
+    /// later call for the same number replaces an earlier one. 0, 1 and 2 are the standard streams.
     pub fn fd(&mut self, number: RawFd, fd: impl Into<OwnedFd>) -> &mut Self {
         if let Some(stream) = usize::try_from(number).ok().and_then(|index| self.streams.get_mut(index)) {
             *stream = Some(Stdio::from(fd));
             return self;
         }
-        // A number that is none is as far beyond the limit as any, and refused by the kernel.
+        // A negative number becomes `Fd::MAX`, which the kernel rejects as beyond the limit.
         let to = Fd::new(number).unwrap_or(Fd::MAX);
         self.fds.retain(|(other, _)| *other != to);
         self.fds.push((to, fd.into()));
@@ -248,40 +246,40 @@ impl Command {
         self
     }
 
-    /// Puts the program into a process group: one of its own for 0, as with std.
+    /// Puts the program into process group `group`; 0 creates a group of its own, as with std.
     pub fn process_group(&mut self, group: i32) -> &mut Self {
         self.process_group = Some(Pid::from_raw(group));
         self
     }
 
-    /// Makes standard input, a terminal, the controlling terminal of the program's session: of a
-    /// [new session](Self::new_session).
+    /// Makes standard input, a terminal, the controlling terminal of the program's session. Requires a [new
+    /// session](Self::new_session).
     pub fn controlling_terminal(&mut self) -> &mut Self {
         self.controlling_terminal = true;
         self
     }
 
-    /// Makes the program's process group the foreground group of standard input, a terminal.
+    /// Makes the program's process group the foreground group of the terminal on standard input.
     pub fn foreground(&mut self) -> &mut Self {
         self.foreground = true;
         self
     }
 
-    /// Has the program begin with `signal` ignored. Others that this process ignores stay ignored,
-    /// except SIGPIPE, which Rust ignores in every program.
+    /// Starts the program with `signal` ignored. Signals that this process ignores stay ignored, except
+    /// SIGPIPE, which Rust's runtime ignores in every program.
     pub fn ignore_signal(&mut self, signal: Signal) -> &mut Self {
         self.ignored.push(signal);
         self
     }
 
-    /// The signals that the program begins with blocked: none, if not said otherwise.
+    /// Sets the signals that are blocked when the program starts; none by default.
     pub fn blocked_signals(&mut self, signals: SignalSet) -> &mut Self {
         self.blocked = signals;
         self
     }
 
-    /// The signal the program gets when the *thread* that started it ends. A parent that is gone
-    /// already is an error of the child, which nobody is left to see.
+    /// Sets the signal that the program receives when the *thread* that started it ends. If the parent is
+    /// already dead, the child fails, and the error is lost with the parent.
     pub fn parent_death_signal(&mut self, signal: Signal) -> &mut Self {
         self.parent_death_signal = Some(signal);
         self
@@ -290,31 +288,31 @@ impl Command {
 
 /// # Limits and scheduling
 impl Command {
-    /// A resource limit; `None` is unlimited.
+    /// Sets a resource limit; `None` means unlimited.
     pub fn rlimit(&mut self, resource: Resource, soft: Option<u64>, hard: Option<u64>) -> &mut Self {
         self.rlimits.push((resource, Rlimit { current: soft, maximum: hard }));
         self
     }
 
-    /// The nice value, -20 to 19.
+    /// Sets the nice value, -20 to 19.
     pub fn nice(&mut self, nice: i32) -> &mut Self {
         self.nice = Some(nice);
         self
     }
 
-    /// The scheduling policy with its parameters.
+    /// Sets the scheduling policy and its parameters.
     pub fn scheduler(&mut self, attr: SchedAttr) -> &mut Self {
         self.scheduler = Some(attr);
         self
     }
 
-    /// The I/O priority: class 1 real-time, 2 best-effort or 3 idle; level 0, the highest, to 7.
+    /// Sets the I/O priority: class 1 (real-time), 2 (best-effort) or 3 (idle); level 0 (highest) to 7.
     pub fn io_priority(&mut self, class: u8, level: u8) -> &mut Self {
         self.io_priority = Some((class, level));
         self
     }
 
-    /// The CPUs the program may run on, by number.
+    /// Sets the CPUs that the program may run on, by number.
     pub fn affinity(&mut self, cpus: impl IntoIterator<Item = usize>) -> &mut Self {
         let mut mask = Vec::new();
         for cpu in cpus {
@@ -327,14 +325,14 @@ impl Command {
         self
     }
 
-    /// The permissions that files the program makes will not have.
+    /// Sets the umask: the permission bits that new files of the program do not get.
     pub fn umask(&mut self, mask: u32) -> &mut Self {
         self.umask = Some(Mode::from_raw_mode(mask));
         self
     }
 
-    /// The cgroup, a directory of a cgroup2 tree, that the program is born in: it is never moved,
-    /// which would stall every fork on the host.
+    /// Creates the program in the cgroup whose directory (in a cgroup2 tree) this is. The program is never
+    /// moved between cgroups, which would stall every fork on the host.
     pub fn cgroup(&mut self, directory: impl Into<OwnedFd>) -> &mut Self {
         self.cgroup = Some(directory.into());
         self
@@ -343,31 +341,31 @@ impl Command {
 
 /// # Identity
 ///
-/// A child that is weaker than this process shares its memory until it execs. The memory of *this* process
-/// is undumpable meanwhile, from before the child exists, so that no other process of the new user can open
-/// it through the child. Afterwards it is as before. The same holds for children in a
-/// [user namespace](Self::new_namespaces) if this process is root's.
+/// A child with fewer privileges than this process shares its memory until exec. Meanwhile *this* process is
+/// undumpable, from before the child exists, so that no process of the new user can open its memory through
+/// the child. Afterwards the previous state is restored. If this process runs as root, this also applies to
+/// children in a [user namespace](Self::new_namespaces).
 impl Command {
-    /// The user: real, effective and saved id. If this process is root's and nothing is said of
-    /// [groups](Self::groups), the program has no supplementary groups.
+    /// Sets the user: real, effective and saved id. If this process runs as root and [groups](Self::groups)
+    /// is not called, the program has no supplementary groups.
     pub fn uid(&mut self, uid: u32) -> &mut Self {
         self.uid = Some(Uid::from_raw(uid));
         self
     }
 
-    /// The group: real, effective and saved id.
+    /// Sets the group: real, effective and saved id.
     pub fn gid(&mut self, gid: u32) -> &mut Self {
         self.gid = Some(Gid::from_raw(gid));
         self
     }
 
-    /// The supplementary groups, all of them.
+    /// Sets the complete list of supplementary groups.
     pub fn groups(&mut self, groups: &[u32]) -> &mut Self {
         self.groups = Some(groups.iter().copied().map(Gid::from_raw).collect());
         self
     }
 
-    /// Keeps the program, and all it execs, from gaining privileges.
+    /// Prevents the program, and every program it execs, from gaining privileges.
     pub fn no_new_privs(&mut self) -> &mut Self {
         self.no_new_privs = true;
         self
@@ -376,80 +374,80 @@ impl Command {
 
 /// # Namespaces
 impl Command {
-    /// New namespaces for the program. All but a user namespace need CAP_SYS_ADMIN, which the
-    /// first process of a new user namespace has.
+    /// Creates new namespaces for the program. Every kind except a user namespace needs CAP_SYS_ADMIN, which
+    /// the first process of a new user namespace has.
     pub fn new_namespaces(&mut self, namespaces: Namespaces) -> &mut Self {
         self.namespaces |= namespaces;
         self
     }
 
-    /// Starts the program in namespaces of somebody else: those of `kinds` that `fd`, a pidfd,
-    /// is in, or the one that `fd`, a file of `/proc/PID/ns`, is.
+    /// Starts the program in existing namespaces. `fd` is either a pidfd, whose namespaces of `kinds` are
+    /// joined, or a file of `/proc/PID/ns`.
     ///
-    /// The child joins them itself, a user namespace first; [new ones](Self::new_namespaces) belong to
-    /// that. With a user namespace among them no privilege is needed here, otherwise CAP_SYS_ADMIN is.
+    /// The child joins them itself, a user namespace first. [New namespaces](Self::new_namespaces) belong to
+    /// that user namespace. CAP_SYS_ADMIN is needed here unless a user namespace is among those joined.
     ///
-    /// # A pid namespace
+    /// # Pid namespaces
     ///
-    /// Processes that live in it see the program's process, and with CAP_SYS_PTRACE may look into it. So the
-    /// child does everything else first, outside, where they do not see it, and starts the program in a
-    /// second process. From the moment that process appears,
+    /// Processes in the joined pid namespace see the program's process and, with CAP_SYS_PTRACE, may inspect
+    /// it. So the child does everything else first, outside the namespace, where they do not see it. It then
+    /// starts the program in a second process. From the moment that this process appears,
     /// - it has the program's ids, capabilities, limits and directory;
-    /// - it holds no descriptor but the program's, and a socket to this process if there is one;
-    /// - its memory is a copy: nothing written to it reaches this process. Only CAP_SYS_PTRACE in the user
-    ///   namespace of this process allows to read it. A container that has that capability and no user
-    ///   namespace of its own may read what this process holds in memory.
+    /// - it holds only the program's descriptors and, if there is one, a socket to this process;
+    /// - its memory is a copy, so nothing written to it reaches this process. Reading it requires
+    ///   CAP_SYS_PTRACE in the user namespace of this process. A container that has this capability and no
+    ///   user namespace of its own may read what this process holds in memory.
     ///
-    /// [Steps](Self::steps) are performed outside; [final steps](Self::final_steps) inside, where
-    /// descriptors of this process are closed. The copy costs what fork costs.
+    /// [Steps](Self::steps) are performed outside the pid namespace. [Final steps](Self::final_steps) are
+    /// performed inside, where descriptors of this process are closed. The copy costs as much as fork.
     ///
-    /// # A time namespace
+    /// # Time namespaces
     ///
-    /// It cannot be joined in shared memory. Where the program starts in a second process anyway, that one
-    /// joins it. Otherwise the calling thread does, for the moment of the clone, which needs CAP_SYS_ADMIN
-    /// here and that this process has no other thread. Such a thread comes back only when no child shares its
-    /// memory, so [`spawn`](Self::spawn) then returns no sooner than
+    /// A process cannot join a time namespace while its memory is shared. If the program starts in a second
+    /// process, that process joins it. Otherwise the calling thread joins it during the clone. This needs
+    /// CAP_SYS_ADMIN here and a process with no other thread. The thread can return only when no child shares
+    /// its memory, so [`spawn`](Self::spawn) then returns no sooner than
     /// [`spawn_and_exec`](Self::spawn_and_exec).
     pub fn join(&mut self, fd: impl Into<OwnedFd>, kinds: Namespaces) -> &mut Self {
         self.joins.push(Join { fd: fd.into(), kinds });
         self
     }
 
-    /// The user ids of a new user namespace. More than one, or another than our own, needs
-    /// CAP_SETUID here, or newuidmap(1) in an absolute directory of PATH and a range in /etc/subuid.
-    /// The child waits for us to write them.
+    /// Sets the user ids of a new user namespace. To map anything other than its own id, this process needs
+    /// CAP_SETUID or newuidmap(1). The latter must be in an absolute directory of PATH, and /etc/subuid must
+    /// have a range for the user. This process then writes the maps, and the child waits for it.
     pub fn uid_map(&mut self, maps: &[IdMap]) -> &mut Self {
         self.maps.uids = maps.to_vec();
         self
     }
 
-    /// The group ids of a new user namespace. More than one, or another than our own, needs
-    /// CAP_SETGID here, or newgidmap(1) in the same way. Our own alone can be mapped by the child itself, at the price that it can
-    /// never change its supplementary groups.
+    /// Sets the group ids of a new user namespace. To map anything other than the caller's own id, this
+    /// process needs CAP_SETGID, or newgidmap(1) under the same conditions. The child can map the caller's
+    /// own id itself, but can then never change its supplementary groups.
     pub fn gid_map(&mut self, maps: &[IdMap]) -> &mut Self {
         self.maps.gids = maps.to_vec();
         self
     }
 
-    /// The host name, of a new UTS namespace.
+    /// Sets the host name. Requires a new or joined UTS namespace.
     pub fn hostname(&mut self, name: impl AsRef<OsStr>) -> &mut Self {
         self.hostname = Some(name.as_ref().to_owned());
         self
     }
 
-    /// The program's pid in its own pid namespace, then in the one above, and so on (clone3(2),
-    /// `set_tid`). Needs CAP_CHECKPOINT_RESTORE over each.
+    /// Chooses the program's pid in its own pid namespace, then in each ancestor (clone3(2), `set_tid`).
+    /// Needs CAP_CHECKPOINT_RESTORE over each of them.
     pub fn pids(&mut self, pids: &[i32]) -> &mut Self {
         self.pids = pids.to_vec();
         self
     }
 }
 
-/// # Anything else
+/// # Other steps
 impl Command {
-    /// Has the child perform a step: after namespaces, limits and the rest are set up, before it
-    /// takes the program's identity, working directory and descriptors. Descriptors of this
-    /// process are known to steps by their numbers here.
+    /// Adds a step that the child performs after namespaces, limits and the like are set up. It precedes the
+    /// program's identity, working directory and descriptors. Steps refer to descriptors of this process by
+    /// their numbers here.
     ///
     /// ```
     /// # fn main() -> Result<(), husk_spawn::Error> {
@@ -467,8 +465,8 @@ impl Command {
         })
     }
 
-    /// The same for steps that depend on what is known only when a child is started. `write` is
-    /// called in this process, for every child anew.
+    /// Like [`step`](Self::step), for steps that depend on facts known only when a child is started. `write`
+    /// is called in this process for every child.
     pub fn steps(
         &mut self,
         write: impl for<'b> Fn(&mut Writer<'b>) -> Result<(), Error> + Send + Sync + 'static,
@@ -477,8 +475,8 @@ impl Command {
         self
     }
 
-    /// The same for steps just before exec, with the program's identity, working directory and
-    /// descriptors: the last thing before signals are unblocked.
+    /// Like [`steps`](Self::steps), for steps just before exec, with the program's identity, working
+    /// directory and descriptors. Only unblocking signals and exec follow.
     pub fn final_steps(
         &mut self,
         write: impl for<'b> Fn(&mut Writer<'b>) -> Result<(), Error> + Send + Sync + 'static,
@@ -488,34 +486,33 @@ impl Command {
     }
 }
 
-/// # Starting it
+/// # Start options
 impl Command {
-    /// Kills the process and waits for it when its [`Child`](crate::Child) is dropped before it was waited
-    /// for.
+    /// Kills and reaps the process when its [`Child`](crate::Child) is dropped before it was waited for.
     pub fn kill_on_drop(&mut self) -> &mut Self {
         self.kill_on_drop = true;
         self
     }
 
-    /// Makes [`Child::release_fd`](crate::Child::release_fd) available: a descriptor that an event loop can
-    /// wait on for the exec. It costs a pair of sockets for each child.
+    /// Enables [`Child::release_fd`](crate::Child::release_fd), a descriptor on which an event loop can wait
+    /// for the exec. Costs a pair of sockets per child.
     pub fn notify_release(&mut self) -> &mut Self {
         self.notify_release = true;
         self
     }
 
-    /// Starts the child in a copy of this process's memory, as fork does, and not in the memory itself.
+    /// Starts the child in a copy of this process's memory, as fork does, instead of sharing it.
     ///
-    /// What becomes of the child's memory then concerns this process no more: the OOM killer ends the child
-    /// alone, and whoever may trace the child changes nothing here. The copy costs what fork costs. Whoever may
-    /// trace the child also reads it, until the program begins or [`Step::ForgetMemory`] has emptied it.
+    /// The OOM killer then kills only the child, and a process that may trace the child cannot change this
+    /// process's memory. The copy costs as much as fork. A process that may trace the child can read the copy
+    /// until the program starts or [`Step::ForgetMemory`] has emptied it.
     pub fn own_memory(&mut self) -> &mut Self {
         self.sharing = Sharing::Copied;
         self
     }
 
-    /// Has the child write down when each step begins, for [`Child::times`](crate::Child::times). That
-    /// costs it a system call a step.
+    /// Records when each step begins, for [`Child::times`](crate::Child::times). Costs the child one system
+    /// call per step.
     pub fn timed(&mut self) -> &mut Self {
         self.timed = true;
         self
@@ -523,7 +520,7 @@ impl Command {
 }
 
 impl Command {
-    /// The file to exec.
+    /// Returns the file to exec.
     pub(crate) fn resolved_program(&self) -> Result<Cow<'_, OsStr>, Error> {
         if program::is_path(&self.program) {
             return Ok(Cow::Borrowed(&self.program));
@@ -531,12 +528,12 @@ impl Command {
         program::find(&self.program, self.environment.path(), self.cwd.as_deref()).map(Cow::Owned)
     }
 
-    /// Whether the program's user namespace will be another than ours.
+    /// Whether the program's user namespace will differ from this process's.
     pub(crate) fn enters_user_namespace(&self) -> bool {
         self.enters(Namespaces::USER)
     }
 
-    /// Whether the program's pid namespace will be another than ours.
+    /// Whether the program's pid namespace will differ from this process's.
     pub(crate) fn enters_pid_namespace(&self) -> bool {
         self.enters(Namespaces::PID)
     }
@@ -545,34 +542,36 @@ impl Command {
         self.namespaces.contains(kind) || self.joins(kind)
     }
 
-    /// Whether the program will be in a namespace of this kind that is somebody else's.
+    /// Whether the program joins an existing namespace of this kind.
     pub(crate) fn joins(&self, kind: Namespaces) -> bool {
         self.joins.iter().any(|join| join.kinds.contains(kind))
     }
 
-    /// Whether the list goes on in another process. The child has the privilege to join or make some
-    /// namespaces only in a user namespace that it joins; a pid namespace holds for its own children, a
-    /// time namespace for a process that shares memory with nobody. And no child is born into a pid
-    /// namespace of others while it shares our memory.
+    /// Whether a second process performs the rest of the list. This is needed for three reasons:
+    /// - The child may be privileged to join or create some namespaces only inside the user namespace that it
+    ///   joins.
+    /// - A joined pid namespace applies only to later children, and a time namespace only to a process whose
+    ///   memory is not shared.
+    /// - The kernel creates no child in a joined pid namespace while it shares the parent's memory.
     pub(crate) fn runs_in_second_process(&self) -> bool {
         let is_made_there = || self.enters_pid_namespace() || self.joins(Namespaces::TIME);
         self.whole.is_none()
             && (self.joins(Namespaces::PID) || self.joins(Namespaces::USER) && is_made_there())
     }
 
-    /// Whether the process that becomes the program is born when everything else is done, because others
-    /// live in its pid namespace.
+    /// Whether the process that becomes the program is created after everything else is done, because its pid
+    /// namespace already has other processes.
     pub(crate) fn appears_last(&self) -> bool {
         self.whole.is_none() && self.joins(Namespaces::PID)
     }
 
-    /// The namespaces that the child is born in. Those that are to belong to a user namespace of
-    /// somebody else are made by the child when it is there.
+    /// The namespaces that clone creates with the child. If the child joins a user namespace, it creates the
+    /// new namespaces itself, so that they belong to that one.
     pub(crate) fn initial_namespaces(&self) -> Namespaces {
         if self.joins(Namespaces::USER) { Namespaces::EMPTY } else { self.namespaces }
     }
 
-    /// Refuses settings that contradict each other.
+    /// Rejects settings that contradict each other.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let conflict = |act: &str, why| Err(Error::new(act, Reason::Conflict(why)));
         if self.whole.is_none() && !self.maps.is_empty() && !self.namespaces.contains(Namespaces::USER) {

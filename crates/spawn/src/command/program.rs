@@ -1,4 +1,4 @@
-//! Which file a program's name means.
+//! Looks up programs in PATH.
 
 use crate::Error;
 use husk_script::sys::Errno;
@@ -8,22 +8,19 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Where execvp(3) looks when there is no PATH.
+/// The directories that execvp(3) searches without PATH.
 const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
 
-/// Whether a program is named by a path, and so not looked up.
+/// Whether a program is given as a path and so not looked up.
 pub(crate) fn is_path(program: &OsStr) -> bool {
     program.as_bytes().contains(&b'/')
 }
 
-/// The file that `program`, a name without a slash, means: the first directory of `path` that has
-/// it as a file we may execute. A directory that is relative is so to `cwd`, where the child will be
-/// when it execs.
+/// Finds `program`, a name without a slash, in the first directory of `path` that has it as an executable
+/// file. A relative directory is relative to `cwd`, the child's working directory at exec.
 ///
-/// It is looked up here and not by trying each place in the child, so that what the child does is
-/// settled before it exists.
-///
-/// A directory that is relative is so to `cwd`, where the program will be started.
+/// The lookup is done here rather than by trial in the child, so that the list is complete before the child
+/// exists.
 pub(crate) fn find(program: &OsStr, path: Option<OsString>, cwd: Option<&OsStr>) -> Result<OsString, Error> {
     let path = path.map_or_else(|| DEFAULT_PATH.to_owned(), OsString::into_vec);
     let mut reason = Errno::NOENT;
@@ -31,13 +28,13 @@ pub(crate) fn find(program: &OsStr, path: Option<OsString>, cwd: Option<&OsStr>)
         // An empty entry means the working directory.
         let directory = if directory.is_empty() { b"." } else { directory };
         let candidate = [directory, b"/", program.as_bytes()].concat();
-        // Joining leaves an absolute path as it is.
+        // `join` leaves an absolute path unchanged.
         let seen_from_here = Path::new(cwd.unwrap_or_default()).join(OsStr::from_bytes(&candidate));
         match accessat(CWD, &seen_from_here, Access::EXEC_OK, AtFlags::empty()) {
-            // A directory may be "executable" too.
+            // Directories may have execute permission too.
             Ok(()) if seen_from_here.is_file() => return Ok(OsString::from_vec(candidate)),
             Ok(()) => {}
-            // As in execvp(3): "found, but not allowed" is the better reason if none is found.
+            // As in execvp(3), EACCES is the better reason if no file is found.
             Err(Errno::ACCESS) => reason = Errno::ACCESS,
             Err(_) => {}
         }
@@ -45,9 +42,9 @@ pub(crate) fn find(program: &OsStr, path: Option<OsString>, cwd: Option<&OsStr>)
     Err(Error::about("exec", program, reason))
 }
 
-/// Finds a program in the directories of the caller's `PATH`, of which only absolute ones count: `.` and empty entries
-/// mean the working directory, and what is there may be somebody else's program. [`Command::new`](crate::Command::new)
-/// searches them all, as `execvp` does.
+/// Finds a program in the absolute directories of the caller's `PATH`. Relative ones are skipped: `.` and
+/// empty entries mean the working directory, where another user may have put a program.
+/// [`Command::new`](crate::Command::new) searches all of them, as `execvp` does.
 #[must_use]
 pub fn find_program(name: &str) -> Option<PathBuf> {
     find_in(env::var_os("PATH").as_deref().unwrap_or(OsStr::from_bytes(DEFAULT_PATH)), name)
@@ -64,7 +61,7 @@ mod tests {
     use super::find_in;
     use std::ffi::OsStr;
 
-    // Cargo runs tests in the directory of their crate, where a relative entry would find the file.
+    // Cargo runs tests in their crate's directory, where a relative entry would find the file.
     #[test]
     fn only_absolute_directories_are_searched() {
         let find = |path: &str| find_in(OsStr::new(path), "sh");

@@ -10,7 +10,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use std::os::fd::OwnedFd;
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
 
-/// What a standard stream of the program is.
+/// The source or destination of a standard stream of the program.
 #[derive(Debug)]
 pub struct Stdio(pub(crate) Kind);
 
@@ -23,19 +23,19 @@ pub(crate) enum Kind {
 }
 
 impl Stdio {
-    /// The parent's own.
+    /// Inherits the parent's stream.
     #[must_use]
     pub fn inherit() -> Self {
         Self(Kind::Inherit)
     }
 
-    /// `/dev/null`.
+    /// Uses `/dev/null`.
     #[must_use]
     pub fn null() -> Self {
         Self(Kind::Null)
     }
 
-    /// A pipe, whose other end is in the [`Child`](crate::Child).
+    /// Creates a pipe whose other end is in the [`Child`](crate::Child).
     #[must_use]
     pub fn piped() -> Self {
         Self(Kind::Piped)
@@ -43,19 +43,18 @@ impl Stdio {
 }
 
 impl<T: Into<OwnedFd>> From<T> for Stdio {
-    /// A file, a socket, the pipe of another child: anything that owns a descriptor.
+    /// Uses anything that owns a descriptor: a file, a socket, the pipe of another child.
     fn from(fd: T) -> Self {
         Self(Kind::Fd(fd.into()))
     }
 }
 
-/// The streams of a command that sets none: inherited, or piped for
-/// [`output`](crate::Command::output).
+/// What becomes of streams that the command does not set.
 #[derive(Clone, Copy)]
 pub(crate) enum Unset {
     Inherit,
     Capture,
-    /// As `Capture`, and standard input is ours to write, whatever the command says.
+    /// Like `Capture`, but standard input is always a pipe that this process writes to.
     FeedAndCapture,
 }
 
@@ -69,19 +68,19 @@ impl Unset {
     }
 }
 
-/// Both ends of the pipes of one child.
+/// Both ends of one child's pipes.
 #[derive(Default)]
 pub(crate) struct Pipes {
-    /// Ours.
+    /// This process's ends.
     pub(crate) stdin: Option<ChildStdin>,
     pub(crate) stdout: Option<ChildStdout>,
     pub(crate) stderr: Option<ChildStderr>,
-    /// The child's, closed here once it exists.
+    /// The child's ends, closed here once it exists.
     theirs: [Option<OwnedFd>; 3],
 }
 
 impl Pipes {
-    /// Makes the pipes that `streams` ask for.
+    /// Creates the pipes that `streams` ask for.
     pub(crate) fn open(streams: &[Option<Stdio>; 3], unset: Unset) -> Result<Self, Error> {
         let mut pipes = Self::default();
         for (index, stream) in STREAMS.into_iter().enumerate() {
@@ -104,7 +103,7 @@ impl Pipes {
         Ok(pipes)
     }
 
-    /// Writes down what each stream is made from, and opens `/dev/null` in the child where one is.
+    /// Adds the mapping for each stream, and steps that open `/dev/null` in the child if a stream needs it.
     pub(crate) fn map(
         &self,
         streams: &[Option<Stdio>; 3],
@@ -112,8 +111,8 @@ impl Pipes {
         mappings: &mut Vec<Mapping>,
         writer: &mut Writer<'_>,
     ) -> Result<(), Error> {
-        // An open file could get a number that is wanted for something else; so it is moved out of
-        // the way at once.
+        // A newly opened file could get a number that another mapping wants, so it is moved above them at
+        // once.
         let above = fds::above(mappings);
         let mut null = None;
         for (index, to) in STREAMS.into_iter().enumerate() {
@@ -133,7 +132,7 @@ impl Pipes {
         Ok(())
     }
 
-    /// Closes the child's ends, which it now has itself.
+    /// Closes the child's ends, of which the child has copies.
     pub(crate) fn close_theirs(&mut self) {
         self.theirs = Default::default();
     }
@@ -152,7 +151,7 @@ fn kind(stream: &Option<Stdio>, unset: Unset, to: Fd) -> &Kind {
 fn open_null(above: Fd, writer: &mut Writer<'_>) -> Result<Handle, Error> {
     let out = writer.register()?;
     writer.push(Step::Open { path: c"/dev/null", flags: OFlags::RDWR, mode: Mode::empty(), out });
-    // Below 3 too, where a parent without standard streams has free numbers.
+    // The parent may have no standard streams, so the file may also have a number below 3.
     writer.push(Step::Dup { from: out.into(), least: above, out });
     Ok(out.into())
 }

@@ -1,13 +1,13 @@
-//! Keeps memory undumpable while a child that is weaker than this process shares it.
+//! Keeps memory undumpable while a child with fewer privileges than this process shares it.
 //!
-//! `ptrace_may_access` (kernel/ptrace.c) compares users, capabilities and user namespaces of two
-//! *processes*, but the memory of a child that has not execed is ours. As soon as the child holds less than
-//! we do, a process that holds as little may open `/proc/PID/mem` of the child, and that is our memory.
-//! Undumpable memory is open only to CAP_SYS_PTRACE in the user namespace that this program was
-//! started in, so it is made undumpable before such a child is cloned.
+//! `ptrace_may_access` (kernel/ptrace.c) compares users, capabilities and user namespaces of two *processes*.
+//! Until exec, however, the child's memory is also this process's. Once the child has fewer privileges, any
+//! process with equally few may open `/proc/PID/mem` of the child and read this process's memory. Undumpable
+//! memory can be opened only with CAP_SYS_PTRACE in the user namespace in which this program was started. So
+//! it is made undumpable before such a child is cloned.
 //!
-//! It becomes dumpable again when the last of these children has execed or exited. Otherwise our own
-//! `/proc/self` would belong to root for good, and nobody could debug us.
+//! It becomes dumpable again when the last such child has execed or exited. Otherwise `/proc/self` would
+//! belong to root forever, and users could not debug their own process.
 
 use husk_script::Step;
 use husk_script::sys::Errno;
@@ -18,28 +18,30 @@ use rustix::process::geteuid;
 use rustix::thread::capabilities;
 use std::sync::{Mutex, PoisonError};
 
-/// The children that share the memory now and are, or become, weaker than we are.
+/// The children that now share the memory and have, or will have, fewer privileges than this process.
 static SHARERS: Mutex<Option<Sharers>> = Mutex::new(None);
 
 struct Sharers {
     children: usize,
-    /// What the memory was before the first of them.
+    /// Whether the memory was dumpable before the first of them.
     before: Dumpable,
 }
 
-/// Held from before the clone until the child is released. The last one restores.
+/// Held from before the clone until the child is released. Dropping the last guard restores the state.
 pub(crate) struct Guard(());
 
 impl Guard {
-    /// A guard for a child that performs `steps` and is born in `namespaces`, if it becomes weaker than we
-    /// are.
+    /// Returns a guard if a child that performs `steps` and is created in `namespaces` will have fewer
+    /// privileges than this process.
     ///
-    /// Root's memory is undumpable from then on, and so is that of another user with capabilities. That of a
-    /// user without stays dumpable until the list says otherwise or the kernel does (kernel/cred.c,
-    /// `commit_creds`): the files in `/proc` of an undumpable process belong to root, and the child's id maps
-    /// are written to such files. The child of such a user is weaker only in a user namespace. In a new one
-    /// there is nobody else before the program runs; before it joins one of others, its list makes the memory
-    /// undumpable. Processes of the same user outside may trace this process anyway.
+    /// From then on the memory of root, or of a user with capabilities, is undumpable. The memory of a user
+    /// without capabilities stays dumpable until the list or the kernel (kernel/cred.c, `commit_creds`) makes
+    /// it undumpable. The reason is that `/proc` files of an undumpable process belong to root, and the
+    /// child's id maps are written to such files.
+    ///
+    /// A child of such a user loses privileges only in a user namespace. A new one has no other process
+    /// before the program runs; before the child joins an existing one, its list makes the memory undumpable.
+    /// Processes of the same user outside may trace this process anyway.
     pub(crate) fn of_child(steps: &[Step<'_>], namespaces: Namespaces) -> Result<Option<Self>, Errno> {
         let makes_users = namespaces.contains(Namespaces::USER) || steps.iter().any(makes_users);
         if !makes_users && !steps.iter().any(weakens) {
@@ -52,7 +54,8 @@ impl Guard {
         };
         if before == Dumpable::Yes && has_privileges(makes_users)? {
             prctl_set_dumpable(Dumpable::No)?;
-            // With others it stays undumpable: they may be in the hands of somebody weaker already.
+            // With other children it stays undumpable, because processes with fewer privileges may already
+            // trace them.
             if makes_users && children == 0 && !owns_its_files()? {
                 prctl_set_dumpable(Dumpable::Yes)?;
             }
@@ -67,10 +70,10 @@ impl Drop for Guard {
         let mut sharers = SHARERS.lock().unwrap_or_else(PoisonError::into_inner);
         *sharers = match sharers.take() {
             Some(Sharers { children: 1, before }) => {
-                // What was "root only" cannot be asked for, and no child can have changed it to
-                // anything that shows more.
+                // Only `Yes` is restored: prctl cannot set "root only", and no child can have made the memory
+                // more readable.
                 if before == Dumpable::Yes {
-                    // The kernel refuses no process this for its own memory.
+                    // The kernel always allows this on a process's own memory.
                     let restored = prctl_set_dumpable(before);
                     debug_assert!(restored.is_ok());
                 }
@@ -82,8 +85,8 @@ impl Drop for Guard {
     }
 }
 
-/// Whether we hold what a child could lose. Somebody who is not root cannot map the ids of a new user namespace
-/// while memory is undumpable, capabilities or not.
+/// Whether this process has privileges that a child could lose. A process that is not root's cannot map the
+/// ids of a new user namespace while its memory is undumpable, whatever capabilities it has.
 fn has_privileges(makes_users: bool) -> Result<bool, Errno> {
     let holds = || Ok(!capabilities(None)?.permitted.is_empty());
     if geteuid().is_root() {
@@ -95,19 +98,19 @@ fn has_privileges(makes_users: bool) -> Result<bool, Errno> {
     }
 }
 
-/// Whether the files in `/proc` of this process, which is undumpable, are its own. They belong to root of the
-/// user namespace that the program was started in, and a program may have entered another since. If not, it
-/// can map no ids of a child either.
+/// Whether this process, which is undumpable, owns its files in `/proc`. They belong to root of the user
+/// namespace in which the program was started, and the program may have entered another one since. If it does
+/// not own them, it cannot map a child's ids either.
 fn owns_its_files() -> Result<bool, Errno> {
     Ok(stat("/proc/self/uid_map")?.st_uid == geteuid().as_raw())
 }
 
-/// Whether this step makes a user namespace.
+/// Whether this step creates a user namespace.
 fn makes_users(step: &Step<'_>) -> bool {
     matches!(step, Step::Unshare { namespaces } if namespaces.contains(Namespaces::USER))
 }
 
-/// Whether a child may hold less than its parent after this step, or asks for undumpable memory itself.
+/// Whether a child may have fewer privileges than its parent after this step, or becomes undumpable by it.
 fn weakens(step: &Step<'_>) -> bool {
     match step {
         Step::Setresuid { .. } | Step::Setresgid { .. } | Step::Capset { .. } | Step::Undumpable => true,

@@ -1,12 +1,12 @@
-//! What a child keeps that forgets the rest of its memory, and what that rest is.
+//! Determines which memory a child keeps, and which it discards, at [`Step::ForgetMemory`].
 //!
-//! A child in a copy of this process's memory has the copy of everything: environment, arguments, heap. For
-//! [`Step::ForgetMemory`] the rest of its list is copied to memory apart ([`Kept`]). What is forgotten are the
-//! spaces between what is kept, rather than the mappings that there are: other threads of this process may map more
+//! A child with a copy of this process's memory has a copy of all of it: environment, arguments, heap. The
+//! rest of the child's list is therefore copied to separate memory ([`Kept`]). The child discards the gaps
+//! between the kept ranges rather than known mappings, because other threads of this process may map more
 //! until the clone.
 //!
-//! Kept are also mappings of files, private ones included, and shared memory: the program and its libraries, the
-//! journal. Whatever a caller maps from files itself stays readable.
+//! File mappings, even private ones, and shared memory are also kept: the program, its libraries, the
+//! journal. Files that the caller has mapped stay readable.
 
 use super::kept::{self, Kept};
 use super::pool::ScriptRef;
@@ -20,8 +20,8 @@ use std::fs;
 use std::iter;
 use std::ops::Range;
 
-/// The list with all that its steps after the first [`Step::ForgetMemory`] refer to copied. The others are only as
-/// good as the memory that is forgotten.
+/// Returns the list with everything copied that steps after the first [`Step::ForgetMemory`] refer to.
+/// Earlier steps still refer to memory that is then discarded.
 pub(crate) fn rest<'b>(steps: &[Step<'b>], kept: &'b Kept) -> Result<&'b [Step<'b>], Error> {
     let mut copied = Vec::with_capacity(steps.len());
     let mut forgotten = false;
@@ -32,7 +32,7 @@ pub(crate) fn rest<'b>(steps: &[Step<'b>], kept: &'b Kept) -> Result<&'b [Step<'
     kept.slice(&copied).map_err(failed)
 }
 
-/// Puts the script where the child keeps it, with what it forgets.
+/// Puts the script into the kept memory, with the ranges to discard.
 pub(crate) fn others<'b>(
     script: Script<'b>,
     kept: &'b Kept,
@@ -41,7 +41,7 @@ pub(crate) fn others<'b>(
     let map = fs::read("/proc/self/maps").map_err(|error| Error::from_io("open /proc/self/maps", &error))?;
     let malformed = || Error::new("read /proc/self/maps", Errno::INVAL);
     let mut map = Map::parse(&map, &kept::program()).ok_or_else(malformed)?;
-    // No more is mapped from here on, so that what is kept is complete.
+    // Nothing more is mapped after this, so that the list of kept ranges is complete.
     let most = map.kept.len() + kept.extents().len() + 3;
     let room = (most + 1) * size_of::<Unneeded>() + size_of::<Script<'_>>() + align_of::<Script<'_>>();
     kept.reserve(room).map_err(failed)?;
@@ -55,8 +55,8 @@ fn failed(errno: Errno) -> Error {
     Error::new("memory to keep", errno)
 }
 
-/// A step with what it refers to. That nothing is left out is the compiler's to see: what is copied has no lifetime of
-/// the original.
+/// Copies a step with everything it refers to. The compiler ensures that nothing is left out: the copy does
+/// not have the original's lifetime.
 fn copy<'b>(step: &Step<'_>, kept: &'b Kept) -> Result<Step<'b>, Error> {
     let copied = || {
         Ok(Some(match *step {
@@ -106,19 +106,19 @@ fn copy_hook<'b>(hook: &Hook<'_>, kept: &'b Kept) -> Result<&'b Hook<'b>, Errno>
 #[derive(Debug, PartialEq, Eq)]
 struct Map {
     kept: Vec<Range<usize>>,
-    /// Private memory without a file: all that may be forgotten.
+    /// Private memory without a file: the only kind that may be discarded.
     others: Vec<Range<usize>>,
 }
 
 impl Map {
-    /// What `/proc/self/maps` says (proc_pid_maps(5)), if it says it as expected. `program` is kept.
+    /// Parses `/proc/self/maps` (proc_pid_maps(5)); `None` if it is malformed. `program` is kept.
     fn parse(text: &[u8], program: &Range<usize>) -> Option<Self> {
         let mut map = Self { kept: vec![program.clone()], others: Vec::new() };
-        // Where the last mapping of a file ended, or the static data after it.
+        // The end of the last file mapping or of the static data that follows it.
         let mut end_of_file = None;
         for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             let Mapping { addresses, kind } = Mapping::parse(line)?;
-            // Static data of a shared library that is not in its file.
+            // Static data of a shared library that its file does not contain.
             let goes_on = kind == Kind::Anonymous && end_of_file == Some(addresses.start);
             if kind == Kind::File || goes_on {
                 end_of_file = Some(addresses.end);
@@ -132,7 +132,7 @@ impl Map {
         Some(map)
     }
 
-    /// The spaces between what is kept in which there is anything, from the lowest on.
+    /// Returns the gaps between kept ranges that contain other mappings, in ascending order.
     fn spaces(mut self) -> Vec<Range<usize>> {
         self.kept.sort_unstable_by_key(|kept| kept.start);
         let end = self.others.iter().map(|other| other.end).max().unwrap_or(0);
@@ -157,13 +157,13 @@ struct Mapping {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// A file, or memory that is shared.
+    /// A file or shared memory.
     File,
-    /// What the kernel maps for its own use: `[vdso]`.
+    /// Mapped by the kernel for its own use: `[vdso]`.
     Special,
-    /// Private memory without a file that is known by name: `[heap]`.
+    /// Private memory without a file, with a known name: `[heap]`.
     Named,
-    /// The same, without a name.
+    /// Private memory without a file or name.
     Anonymous,
 }
 
@@ -195,7 +195,7 @@ mod tests {
     use super::Map;
     use std::ops::Range;
 
-    /// A static program, whose zeroed data and heap meet without address randomisation.
+    /// A static program whose zeroed data and heap are adjacent, without address randomisation.
     const STATIC: &str = "\
 00200000-00400000 r-xp 00000000 fe:00 42                                 /usr/bin/husk (deleted)
 00400000-00410000 rw-p 00200000 fe:00 42                                 /usr/bin/husk (deleted)

@@ -1,4 +1,5 @@
-//! The memory that a child uses until it execs: its stack, its list, its journal, and what of this process it keeps.
+//! The memory that a child uses until it execs: its stack, list, journal, and what it keeps of this
+//! process's.
 
 pub(crate) mod dumpable;
 pub(crate) mod forget;

@@ -1,8 +1,8 @@
-//! Pooled child memory: the stack and the list that one child at a time uses.
+//! Pooled child memory: a stack and a list, used by one child at a time.
 //!
-//! A child uses its memory until it execs or exits, which its journal tells (see
-//! [`husk_script::journal`]). Until then the memory is neither freed nor used again, whatever
-//! becomes of the [`Child`](crate::Child): it waits in the pool.
+//! A child uses its memory until it execs or exits, which its journal records (see [`husk_script::journal`]).
+//! Until then the memory is neither freed nor reused. If the [`Child`](crate::Child) is dropped first, the
+//! memory waits in the pool.
 
 use super::dumpable;
 use super::stack::Stack;
@@ -13,11 +13,11 @@ use husk_script::{Script, Step};
 use self_cell::self_cell;
 use std::sync::{Mutex, PoisonError};
 
-/// A reference to a list that lies in the memory it was written in.
+/// A reference to a list in the memory in which it was written.
 pub(crate) type ScriptRef<'a> = &'a Script<'a>;
 
 self_cell! {
-    /// A list together with the memory it lies in, which is kept for the next one.
+    /// A list and the memory that holds it, which is reused for the next list.
     struct ListInMemory {
         owner: Memory,
         #[covariant]
@@ -25,16 +25,16 @@ self_cell! {
     }
 }
 
-/// How many free ones are kept. More children than that between clone and exec at one time are
-/// rare, and one takes only two system calls to make.
+/// How many free entries are kept. More children than this are rarely between clone and exec at once, and
+/// creating an entry takes only two system calls.
 const MOST_FREE: usize = 32;
 
-/// Memory that no [`Child`](crate::Child) holds: free, or still used by a child that is not released.
+/// Memory that no [`Child`](crate::Child) owns: free, or still used by a child that is not released.
 static POOL: Mutex<Vec<Parts>> = Mutex::new(Vec::new());
 
-/// What a child uses, for one child at a time.
+/// The memory that one child uses.
 pub(crate) struct ChildMemory {
-    /// Taken only by `drop`.
+    /// `None` only after `drop` has taken it.
     parts: Option<Parts>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct ChildMemory {
 struct Parts {
     stack: Stack,
     list: ListInMemory,
-    /// Held while a child that is weaker than we are shares our memory.
+    /// Held while a child with fewer privileges shares this process's memory.
     dumpable: Option<dumpable::Guard>,
 }
 
@@ -53,7 +53,8 @@ impl Parts {
 }
 
 impl ChildMemory {
-    /// Memory with the list that `write` puts into it, for a child that is cloned into `namespaces`.
+    /// Takes memory from the pool and has `write` put a list into it, for a child that is created in
+    /// `namespaces`.
     pub(crate) fn new(
         namespaces: Namespaces,
         write: impl for<'b> FnOnce(&'b Memory, &Stack) -> Result<ScriptRef<'b>, Error>,
@@ -63,7 +64,7 @@ impl ChildMemory {
             let mut free = None;
             for (index, parts) in pool.iter_mut().enumerate() {
                 if parts.is_released() {
-                    // Of a child that nobody waited for; this memory may not be used again soon.
+                    // This child was not waited for, and its memory may not be reused soon.
                     parts.dumpable = None;
                     free = Some(index);
                 }
@@ -92,13 +93,12 @@ impl ChildMemory {
         self.parts().list.borrow_dependent()
     }
 
-    /// Whether the list goes on in another process than it begins in.
+    /// Whether a second process performs the rest of the list.
     pub(crate) fn runs_in_second_process(&self) -> bool {
         self.script().steps.iter().any(|step| matches!(step, Step::CloneParent { .. }))
     }
 
-    /// Whether the child no longer uses this memory. The first time it says so, what the child did
-    /// to memory that was never its own is mended.
+    /// Whether the child no longer uses this memory. Once it does not, this process becomes dumpable again.
     pub(crate) fn update_release(&mut self) -> bool {
         let released = self.parts().is_released();
         if released && let Some(parts) = &mut self.parts {

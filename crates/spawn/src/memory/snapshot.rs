@@ -1,15 +1,14 @@
-//! The environment that children inherit.
+//! Copies of the environment, for children to inherit.
 //!
-//! A child reads its environment after [`spawn`](crate::Command::spawn) has returned, when ours may
-//! have changed already; so it is given a copy. One copy serves all children until the
-//! environment changes: to compare is cheaper than to copy, for what is copied anew has to be
-//! fetched anew by the processor that the child runs on.
+//! A child reads its environment after [`spawn`](crate::Command::spawn) has returned, when this process's may
+//! have changed. So the child gets a copy. One copy serves all children until the environment changes.
+//! Comparing is cheaper than copying, because the child's processor has to fetch a new copy into its cache.
 //!
 //! # Safety
 //!
-//! `environ` is libc's. `std::env::set_var` and setenv(3) may only be called while no other thread
-//! reads the environment, `environ` included; that is their caller's promise, so reading is sound
-//! at any other time.
+//! `environ` belongs to libc. `std::env::set_var` and setenv(3) may be called only while no other thread
+//! reads the environment, including `environ`. Their callers must ensure this, so reading is sound at any
+//! other time.
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "reads libc's environ")]
 
@@ -19,13 +18,13 @@ use husk_script::sys::{CArray, CPtr};
 use self_cell::self_cell;
 use std::sync::{Arc, Mutex, PoisonError};
 
-// SAFETY: libc defines it, with this type (environ(7)).
+// SAFETY: libc defines it with this type (environ(7)).
 unsafe extern "C" {
     static environ: *const *const c_char;
 }
 
 self_cell! {
-    /// The environment as it was at one moment.
+    /// The environment at one moment.
     pub(crate) struct Snapshot {
         owner: Box<[u8]>,
         #[covariant]
@@ -33,17 +32,17 @@ self_cell! {
     }
 }
 
-/// Strings that lie one behind the other.
+/// The strings of an environment, stored one after another.
 struct Variables<'a> {
     strings: Vec<&'a CStr>,
-    /// The same as exec wants them, with a null pointer at the end.
+    /// Pointers to the strings, ending with a null pointer, as exec takes them.
     pointers: Vec<CPtr<'a>>,
 }
 
-/// The last snapshot that was taken.
+/// The last snapshot.
 static LATEST: Mutex<Option<Arc<Snapshot>>> = Mutex::new(None);
 
-/// The environment as it is now.
+/// Returns the current environment.
 pub(crate) fn snapshot() -> Arc<Snapshot> {
     let mut latest = LATEST.lock().unwrap_or_else(PoisonError::into_inner);
     match &*latest {
@@ -70,7 +69,7 @@ impl Snapshot {
         })
     }
 
-    /// Whether the environment is still what it was, in the same order.
+    /// Whether the environment still has the same variables in the same order.
     fn is_current(&self) -> bool {
         let mut known = self.variables().iter();
         let compared = visit(|variable| match known.next() {
@@ -80,20 +79,20 @@ impl Snapshot {
         compared.is_continue() && known.next().is_none()
     }
 
-    /// Each `NAME=value`.
+    /// Returns each `NAME=value`.
     pub(crate) fn variables(&self) -> &[&CStr] {
         &self.borrow_dependent().strings
     }
 
-    /// All of them, as exec wants them.
+    /// Returns all variables as exec takes them.
     pub(crate) fn array(&self) -> CArray<'_> {
         CArray::new(&self.borrow_dependent().pointers).expect("ends with the only null pointer")
     }
 }
 
-/// Calls `look` with each `NAME=value` of this process, until it has seen enough.
+/// Calls `look` with each `NAME=value` of this process, until `look` breaks.
 fn visit(mut look: impl FnMut(&CStr) -> ControlFlow<()>) -> ControlFlow<()> {
-    // SAFETY: a word that libc keeps at all times; see the top of this file.
+    // SAFETY: libc always keeps this word valid; see the module documentation.
     let mut entry = unsafe { environ };
     if entry.is_null() {
         return ControlFlow::Continue(());
@@ -104,10 +103,10 @@ fn visit(mut look: impl FnMut(&CStr) -> ControlFlow<()>) -> ControlFlow<()> {
         if string.is_null() {
             return ControlFlow::Continue(());
         }
-        // SAFETY: what is not null there is a string that ends with NUL, and is not changed while
-        // `look` looks at it.
+        // SAFETY: an entry that is not null is a string that ends with NUL. It does not change while `look`
+        // reads it.
         look(unsafe { CStr::from_ptr(string) })?;
-        // SAFETY: there is at least the null pointer after an entry that is not null.
+        // SAFETY: an entry that is not null is followed by at least the null pointer.
         entry = unsafe { entry.add(1) };
     }
 }

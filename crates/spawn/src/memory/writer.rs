@@ -1,4 +1,4 @@
-//! Writing a list into the memory that the child will read.
+//! Writes a list into the memory from which the child reads it.
 
 use super::kept::Kept;
 use super::page::Page;
@@ -15,32 +15,32 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Whose memory a child begins in.
+/// Whether a child shares this process's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sharing {
-    /// This process's.
+    /// It does.
     Shared,
-    /// A copy of it: the child uses nothing of ours but its journal.
+    /// The child has a copy, and uses nothing of this process's except its journal.
     Copied,
 }
 
-/// Where a list lies.
+/// The memory that holds a list.
 #[derive(Default)]
 pub(crate) struct Memory {
     bump: Bump,
-    /// The strings of the environment, which many lists share.
+    /// The strings of the environment, shared with other lists.
     environment: OnceCell<Arc<Snapshot>>,
-    /// Where the journal is, of a list that goes on in a process with memory of its own.
+    /// Holds the journal if a process that does not share memory continues the list.
     page: OnceCell<Page>,
-    /// What a child keeps that forgets the rest.
+    /// What the child keeps at [`Step::ForgetMemory`].
     kept: OnceCell<Kept>,
 }
 
 impl Memory {
-    /// How much a memory keeps for its next list. An ordinary list needs 2 KiB.
+    /// The most memory that is kept for the next list. An ordinary list needs 2 KiB.
     const MOST_KEPT: usize = 256 << 10;
 
-    /// The same, empty.
+    /// Empties the memory for reuse.
     pub(crate) fn emptied(mut self) -> Self {
         if self.bump.allocated_bytes() > Self::MOST_KEPT {
             return Self::default();
@@ -52,7 +52,8 @@ impl Memory {
         self
     }
 
-    /// A journal for a list of these steps, and if it is timed words for a child to write to, all 0.
+    /// Creates a journal for a list of these steps. If `timed`, also returns one zeroed word per step, for
+    /// the child to write.
     pub(crate) fn journal(
         &self,
         steps: &[Step<'_>],
@@ -71,7 +72,7 @@ impl Memory {
         Ok((journal, timed.then_some(times)))
     }
 
-    /// Memory apart from all other, for what a child keeps when it forgets the rest.
+    /// Returns the separate memory for what a child keeps at [`Step::ForgetMemory`].
     pub(crate) fn kept(&self) -> &Kept {
         self.kept.get_or_init(Kept::default)
     }
@@ -81,12 +82,11 @@ impl Memory {
     }
 }
 
-/// Where the steps of a child are written, and the strings they refer to.
+/// Collects the steps of a child and copies the strings they refer to.
 ///
-/// Handed to the closures of [`Command::steps`](crate::Command::steps) and
-/// [`Command::final_steps`](crate::Command::final_steps). Everything is copied into memory that
-/// stays as it is until the child execs or exits, so a closure may use what it likes to come by a
-/// string.
+/// Passed to the closures of [`Command::steps`](crate::Command::steps) and
+/// [`Command::final_steps`](crate::Command::final_steps). Everything is copied into memory that stays
+/// unchanged until the child execs or exits. So a closure may build its strings in temporary values.
 pub struct Writer<'b> {
     memory: &'b Memory,
     steps: BumpVec<'b, Step<'b>>,
@@ -103,11 +103,11 @@ impl<'b> Writer<'b> {
         self.steps.push(step);
     }
 
-    /// A string for a step.
+    /// Copies a string for a step.
     ///
     /// # Errors
     ///
-    /// If there is a NUL byte in it.
+    /// If it contains a NUL byte.
     pub fn text(&self, string: impl AsRef<OsStr>) -> Result<&'b CStr, Error> {
         let string = string.as_ref();
         let bytes = self.memory.bump.alloc_slice_fill_default(string.len() + 1);
@@ -115,16 +115,16 @@ impl<'b> Writer<'b> {
         CStr::from_bytes_with_nul(bytes).map_err(|_| Error::new(format!("string {string:?}"), Reason::Nul))
     }
 
-    /// Bytes, numbers or ids for a step.
+    /// Copies bytes, numbers or ids for a step.
     pub fn slice<T: Copy>(&self, values: &[T]) -> &'b [T] {
         self.memory.bump.alloc_slice_copy(values)
     }
 
-    /// A place for a descriptor that one step opens and others use.
+    /// Reserves a register for a descriptor that one step opens and others use.
     ///
     /// # Errors
     ///
-    /// If all [`Reg::COUNT`] are taken.
+    /// If all [`Reg::COUNT`] registers are in use.
     pub fn register(&mut self) -> Result<Reg, Error> {
         let register = Reg::new(self.registers)
             .ok_or_else(|| Error::new("register", Reason::Conflict("steps use more than there are")))?;
@@ -132,18 +132,18 @@ impl<'b> Writer<'b> {
         Ok(register)
     }
 
-    /// The memory that the list lies in, for whoever has more to put there.
+    /// Returns the memory that holds the list, for data of other types.
     #[must_use]
     pub fn memory(&self) -> &'b Bump {
         &self.memory.bump
     }
 
-    /// The environment of this process.
+    /// Returns the environment of this process.
     pub(crate) fn environment(&self) -> &'b Snapshot {
         self.memory.environment.get_or_init(snapshot::snapshot)
     }
 
-    /// Room for an array of strings, to be ended with [`CPtr::NULL`].
+    /// Returns an empty array of strings; the caller ends it with [`CPtr::NULL`].
     pub(crate) fn pointers(&self, capacity: usize) -> BumpVec<'b, CPtr<'b>> {
         BumpVec::with_capacity_in(capacity, &self.memory.bump)
     }

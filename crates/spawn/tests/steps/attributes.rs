@@ -1,4 +1,4 @@
-//! The steps that set what a container's process is: its keyring, its policies, the owner of its streams.
+//! Steps that set attributes of a container's process: keyring, policies, and the owner of its streams.
 
 use super::{R0, after, after_in_namespaces, failure, fd, list, mount_tmpfs, text, with_privileges};
 use crate::support::{Dir, needs_namespaces, needs_root, observe, skip};
@@ -37,7 +37,7 @@ pub(crate) fn fchown_streams() {
     };
     give(node, Devices::Hosts);
     assert_eq!(owner(dir.join("out")), 12);
-    // Nobody gets a device of the host, terminals included.
+    // The owner of a host device, such as a terminal, never changes.
     assert_eq!(owner(dir.join("node")), 0);
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     unlockpt(&master).unwrap();
@@ -59,7 +59,7 @@ pub(crate) fn open_in_proc() {
         let refused = failure([proc, open(path)]);
         assert!(refused.ends_with(&format!("(os error {errno})")), "{refused}");
     }
-    // What somebody mounted there is no procfs, and what he mounted in it is not what was meant.
+    // Anything mounted over /proc must be rejected if it is not a procfs. So must mounts inside it.
     needs_namespaces!();
     let reason = |steps: [Step<'static>; 3]| {
         let mut command = Command::new("true");
@@ -69,7 +69,7 @@ pub(crate) fn open_in_proc() {
     assert_eq!(reason([fake, proc, open(c"self/status")]), Reason::Errno(Errno::NODEV));
     let over = Step::MountBind { source: c"/dev/null", target: c"/proc/uptime" };
     assert_eq!(reason([over, proc, open(c"uptime")]), Reason::Errno(Errno::XDEV));
-    // That which was there before is still what it was.
+    // A descriptor opened earlier still refers to the original procfs.
     after_in_namespaces([proc, fake, open(c"self/status")]);
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn join_session_keyring() {
         after([Step::JoinSessionKeyring { name: c"_ses.husk-test", permissions: 0, tolerate }]);
         skip!("needs keyrings");
     }
-    // As the observer is of the same user, it sees what its user may view.
+    // The observer runs as the same user, so it sees the flags that apply to that user.
     let view_for_others = 0x1;
     let observed = after([join(view_for_others)]);
     let keys = fs::read_to_string("/proc/keys").unwrap();
@@ -120,7 +120,7 @@ pub(crate) fn personality() {
 
 #[test]
 pub(crate) fn seccomp_listener() {
-    // getcwd is notified of, all else allowed.
+    // Notifies of getcwd and allows every other call.
     let (load, equal, answer, notify, allow) = (0x20, 0x15, 0x06, 0x7fc0_0000, 0x7fff_0000);
     let getcwd = if cfg!(target_arch = "x86_64") { 79 } else { 17 };
     let program: &[Instruction] = vec![
@@ -146,7 +146,7 @@ pub(crate) fn seccomp_listener() {
 
 #[test]
 fn a_child_ends_though_its_filter_forbids_it() {
-    // Every call is refused with EPERM, exit_group too.
+    // Rejects every call with EPERM, even exit_group.
     let program: &[Instruction] = &[Instruction { code: 0x06, jt: 0, jf: 0, k: 0x0005_0001 }];
     let filter = Step::Seccomp { flags: 0, program };
     let refused = failure([Step::NoNewPrivs, filter, Step::Chdir { path: c"/" }]);

@@ -1,5 +1,5 @@
-//! The steps that only containers have use for: a root file system by descriptor, capabilities, seccomp,
-//! and waiting for `start`.
+//! Steps that only containers use: a root file system by descriptor, capabilities, seccomp, and waiting for
+//! `start`.
 
 use super::{
     OPEN_NULL, R0, after, after_in_namespaces, failure, fd, list, mount_tmpfs, mounts, permissions, text,
@@ -28,13 +28,13 @@ use std::thread;
 const R1: Reg = Reg::new(1).unwrap();
 const R2: Reg = Reg::new(2).unwrap();
 
-/// Leaves a directory in the first register.
+/// Returns a step that stores a directory in the first register.
 fn root(dir: &Dir) -> Step<'static> {
     let flags = OFlags::PATH | OFlags::DIRECTORY;
     Step::Open { path: text(dir.path()), flags, mode: Mode::empty(), out: R0 }
 }
 
-/// A place.
+/// Returns a target path.
 fn target(path: &str) -> Target<'static> {
     Target { path: text(path) }
 }
@@ -43,19 +43,19 @@ fn target(path: &str) -> Target<'static> {
 pub(crate) fn close_others() {
     let kept = File::open("/dev/zero").unwrap();
     let keep = Some(Fd::of(&kept));
-    // Exec would close what is marked; what is found closed before it was closed by the step.
+    // Exec would close marked descriptors, so one that is found closed before was closed by the step.
     let close = Step::CloseOthers { first: Fd::FIRST_EXTRA, keep };
     let observed = after([OPEN_NULL, close, Step::KeepOnExec { fd: Fd::of(&kept) }]);
     assert_eq!(observed.fds()[&Fd::of(&kept).number()], Path::new("/dev/zero"));
     let gone = failure([OPEN_NULL, close, Step::Dup3 { from: R0.into(), to: fd(509) }]);
     assert!(gone.ends_with("-> 509: Bad file descriptor (os error 9)"), "{gone}");
 
-    // What is below the first is the program's.
+    // Descriptors below `first` belong to the program and stay open.
     let at = |number| Step::Dup3 { from: Fd::STDIN.into(), to: fd(number) };
     let observed = after([at(509), at(510), Step::CloseOthers { first: fd(510), keep: None }]);
     assert_eq!(observed.fds().into_keys().last(), Some(509));
 
-    // The channel is no other: as long as the child has not execed, it is open.
+    // The channel is exempt: it stays open until the child has execed.
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).unwrap();
     let keep = Fd::of(&reader);
     let mut command = Command::new("true");
@@ -109,7 +109,7 @@ pub(crate) fn ensure_directory() {
     let ensure = |path| Step::EnsureDirectory { root: R0.into(), target: target(path), out: R1 };
     after([root(&dir), ensure("a/b"), ensure("a/b")]);
     assert_eq!([permissions(dir.join("a")), permissions(dir.join("a/b"))], [0o755, 0o755]);
-    // A link that leads nowhere leads to a place of the root, which is made.
+    // A dangling symlink resolves within the root, where its target is created.
     after([root(&dir), ensure("evil/b")]);
     assert!(dir.join(host.join("made/b").strip_prefix("/").unwrap()).is_dir());
     assert_eq!(fs::read_dir(host.path()).unwrap().count(), 0);
@@ -143,7 +143,7 @@ pub(crate) fn fsconfig_fd() {
         Err(error) if error.act().starts_with("fsconfig") => skip!("needs Linux 6.17, for {error}"),
         output => output.unwrap(),
     };
-    // The one process of the other namespace, seen from outside of it.
+    // The only process of the other namespace, seen from outside.
     let names = String::from_utf8(output.stdout).unwrap();
     let pids: Vec<_> = names.lines().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).collect();
     assert_eq!(pids, ["1"], "{}", String::from_utf8_lossy(&output.stderr));
@@ -170,8 +170,8 @@ pub(crate) fn attach() {
     assert!(tmpfs.starts_with("rw,nosuid,nodev") && tmpfs.contains(" ro,size=64k"), "{tmpfs}");
 }
 
-/// What is mounted at or below `to`, in a tree where something was mounted below `from` and then
-/// `steps` were performed with a copy of `from` in the second register.
+/// Returns what is mounted at or below `to`. The tree has a mount below `from`, and `steps` were performed
+/// with a copy of `from` in the second register.
 fn copied<const N: usize>(extent: Extent, steps: [Step<'static>; N]) -> Vec<(String, String)> {
     let dir = Dir::new();
     for name in ["from/below", "to"] {
@@ -246,7 +246,7 @@ pub(crate) fn mask_and_read_only() {
         assert_eq!(fs::read_dir(seen(name)).unwrap().count(), 0, "{name}");
     }
     assert_eq!(fs::read_to_string(seen("file")).unwrap(), "");
-    // Both are the same empty directory, in which nothing can be.
+    // Both are the same empty directory, in which nothing can be created.
     assert_eq!(fs::metadata(seen("one")).unwrap().dev(), fs::metadata(seen("two")).unwrap().dev());
     let sealed = |name: &str| mounts(&observed, &dir.join(name))[0].1.starts_with("ro,nosuid,nodev,noexec");
     assert!(sealed("one") && sealed("two"));
@@ -254,7 +254,7 @@ pub(crate) fn mask_and_read_only() {
         let error = fs::write(seen(name), "").unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem, "{name}");
     }
-    // What covers a file has to be the null device, whatever is called so.
+    // Whatever its name, the file that covers another must be the null device.
     let zero = Step::Open { path: c"/dev/zero", flags: OFlags::PATH, mode: Mode::empty(), out: R1 };
     let mut command = Command::new("true");
     let error = with_privileges(&mut command).final_steps(list([root(&dir), zero, mask(c"file")])).status();
@@ -267,7 +267,7 @@ pub(crate) fn mknod_and_symlink_in() {
     let link = |tolerate| Step::SymlinkIn { directory: R0.into(), name: c"link", target: c"where", tolerate };
     after([root(&dir), link(None), link(Some(Errno::EXIST))]);
     assert_eq!(fs::read_link(dir.join("link")).unwrap(), Path::new("where"));
-    // A node.
+    // A device node.
     needs_root!();
     let (node, mode) = (Node::Character(1, 5), Mode::from(0o640));
     let (uid, gid) = (Uid::from_raw(3), Gid::from_raw(4));
@@ -317,7 +317,7 @@ pub(crate) fn open_device() {
 
 #[test]
 pub(crate) fn seccomp() {
-    // Everything is allowed.
+    // Allows every call.
     let program: &[Instruction] = &[Instruction { code: 6, jt: 0, jf: 0, k: 0x7fff_0000 }];
     let observed = after([Step::NoNewPrivs, Step::Seccomp { flags: 0, program }]);
     assert_eq!(observed.status("Seccomp"), "2");
@@ -330,7 +330,7 @@ pub(crate) fn landlock() {
     if husk_script::sys::landlock::abi().is_err() {
         skip!("needs Landlock");
     }
-    // WRITE_FILE, MAKE_DIR and MAKE_REG; WRITE_FILE alone is a file's, too.
+    // WRITE_FILE, MAKE_DIR and MAKE_REG; only WRITE_FILE also applies to files.
     const RIGHTS: u64 = 0x182;
     let (dir, other) = (Dir::new(), Dir::new());
     let file = other.join("file");
@@ -354,7 +354,7 @@ pub(crate) fn landlock() {
     assert_eq!(of(root, make(inside)), passed);
     assert!(of(root, make(outside)).ends_with("Permission denied (os error 13)"));
     assert!(of(root, open(path, write, R2)).ends_with("Permission denied (os error 13)"));
-    // A file is allowed with the rights that a file has.
+    // A rule for a file grants only the rights that apply to files.
     assert_eq!(of(open(path, OFlags::PATH, R0), open(path, write, R2)), passed);
     assert!(of(open(path, OFlags::PATH, R0), make(inside)).ends_with("Permission denied (os error 13)"));
 
@@ -405,7 +405,7 @@ pub(crate) fn park() {
         let mut child = Command::new("true").notify_release().final_steps(list(steps)).spawn().unwrap();
         assert_eq!(child.next_request().unwrap(), Some(Request::Parked));
         child.go_on().unwrap();
-        // From here on nobody's death is its own, and the thread that made it may end.
+        // From now on no death of another process kills it, so the thread that started it may end.
         assert_eq!(child.next_request().unwrap(), None);
         child
     };
@@ -453,7 +453,7 @@ pub(crate) fn hook() {
     let script = format!("cat > {0}; echo \" $0 $A\" >> {0}; ls /proc/self/fd >> {0}", file.display());
     let mut child = after("/bin/sh", &script, Some(100));
     assert!(child.wait().unwrap().success());
-    // The fourth descriptor is that of the listing.
+    // The fourth descriptor is that of the directory listing.
     let wanted = format!("before {} after name 1\n0\n1\n2\n3\n", child.id());
     assert_eq!(fs::read_to_string(file).unwrap(), wanted);
 
@@ -469,7 +469,7 @@ pub(crate) fn hook() {
     let hangs = fails("/bin/sh", "exec tail -f /dev/null", Some(1));
     assert_eq!(hangs, (Reason::Hook(Failed::TimedOut), said("")));
     assert_eq!(fails("/no/such", "", None), (Reason::Errno(Errno::NOENT), said("")));
-    // Of much that was said the end is kept.
+    // Of long output, only the end is kept.
     let (_, long) = fails("/bin/sh", "seq 100000; exit 1", None);
     assert!(long.len() == MOST_WORDS && long.ends_with("\n99999\n100000\n"), "{long}");
 }

@@ -1,4 +1,4 @@
-//! The steps that a container's mounts are made of, beside those that attach them.
+//! Steps that prepare a container's mounts, apart from those that attach them.
 
 use super::{
     OPEN_NULL, R0, after, after_in_namespaces, failure, list, mount_tmpfs, mounts, permissions, text,
@@ -25,7 +25,7 @@ fn open(path: &Path, out: Reg) -> Step<'static> {
     Step::Open { path: text(path), flags: OFlags::PATH, mode: Mode::empty(), out }
 }
 
-/// A tmpfs in the second register.
+/// Opens a tmpfs in the second register.
 const NEW: [Step<'static>; 2] =
     [Step::Fsopen { fstype: c"tmpfs", out: R1 }, Step::Fsmount { fs: R1, attributes: 0 }];
 
@@ -42,13 +42,13 @@ pub(crate) fn requests_of_trees() {
     fs::write(dir.join("closed/file"), "").unwrap();
     let closed = text(dir.join("closed/file"));
     let ask = |path| Step::OpenTreeOrRequest { path, extent: Extent::Top, mount: 7, out: R1 };
-    // What it may look at it opens itself: nobody is asked, nor could be.
+    // The child opens an accessible path itself: the parent is not asked, and there is no channel.
     after_in_namespaces([ask(closed)]);
     let mut command = Command::new("true");
     let missing = with_privileges(&mut command).final_steps(list([ask(c"/no/such")])).status().unwrap_err();
     assert_eq!(missing.reason(), Reason::Errno(Errno::NOENT));
 
-    // Whatever is sent is what it has.
+    // The child uses the descriptor that the parent sends.
     let sent = File::open("/dev/zero").unwrap();
     let asks = |step: Step<'static>, answers: bool| {
         let steps = [step, Step::Dup3 { from: R1.into(), to: Fd::STDIN }];
@@ -94,7 +94,7 @@ pub(crate) fn mode_and_copy() {
     assert_eq!(fs::read_link(seen("covered/link")).unwrap(), Path::new("/etc"));
     let device = |name: &str| fs::symlink_metadata(seen(name)).unwrap().dev();
     assert_eq!(device("covered/a/b/file"), device("covered"), "it is on the new one");
-    // Where nothing is, there is nothing to do; what is no directory has nothing in it.
+    // A path that does not exist needs no action; anything that is not a directory has no content.
     let [fsopen, mode, fsmount, copy] = new(c"not/there");
     after_in_namespaces([open(dir.path(), R0), fsopen, mode, fsmount, copy]);
     let copy = Step::CopyUp { root: R0.into(), path: c"covered/a/b/file", mount: R1 };
@@ -130,7 +130,7 @@ pub(crate) fn attributes_that_are_locked() {
     let dir = Dir::new();
     fs::create_dir(dir.join("at")).unwrap();
     let at = dir.join("at");
-    // In a mount namespace that another user namespace owns, what was set before is locked.
+    // In a mount namespace of another user namespace, attributes that were set before are locked.
     let changed = |locked: bool, set, clear, unlocked| {
         let change = Step::MountSetattrUnlocked { mount: R0.into(), set, clear, unlocked };
         let mut steps = vec![mount_tmpfs(&at)];
@@ -185,7 +185,8 @@ pub(crate) fn propagation_above() {
 #[test]
 pub(crate) fn label() {
     needs_namespaces!();
-    // Without SELinux nobody may set its attribute in a tmpfs, or it is none at all; either way it was tried.
+    // Without SELinux a tmpfs either rejects the attribute or does not support it; both show that it was
+    // tried.
     let steps = [NEW[0], NEW[1], Step::Label { mount: R1, label: b"system_u:object_r:a:s0" }];
     let mut command = Command::new("true");
     let labelled = with_privileges(&mut command).final_steps(list(steps)).status();
@@ -208,7 +209,7 @@ pub(crate) fn hide() {
         Step::Hide { path: text(dir.join("gone")) },
     ]);
     assert_eq!(mounts(&observed, &at).len(), 0);
-    // What is locked is covered.
+    // A locked mount is covered instead.
     needs_root!();
     let namespaces = Namespaces::USER | Namespaces::MOUNT;
     let observed = observe(|command| {

@@ -1,4 +1,4 @@
-//! The steps that make a terminal and give it away.
+//! Steps that create a terminal and pass it on.
 
 use super::{OPEN_ZERO, R0, after_in_namespaces, failure, fd, list, mounts, text, with_privileges};
 use crate::support::{Dir, needs_namespaces};
@@ -49,7 +49,7 @@ pub(crate) fn open_pty() {
     let size = tcgetwinsize(slave).unwrap();
     assert_eq!((size.ws_row, size.ws_col), (12, 34));
 
-    // Whatever else is there is not opened.
+    // Anything else at that path is not opened.
     fs::write(dir.join("pts/ptmx"), "").unwrap();
     let refused = failure([root(&dir), open_pty_in_pts()]);
     assert_eq!(refused, "r1, r2 = open-pty pts: No such device (os error 19)");

@@ -1,4 +1,4 @@
-//! Cgroups of a test's own.
+//! Cgroups for tests.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -12,7 +12,8 @@ use std::{process, thread};
 pub(crate) struct Cgroup(PathBuf);
 
 impl Cgroup {
-    /// One in the cgroup2 tree, if there is such a tree and we may change it.
+    /// Creates a cgroup in the cgroup2 tree. `None` if there is no such tree, or this process may not change
+    /// it.
     pub(crate) fn unified() -> Option<Self> {
         ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
             .into_iter()
@@ -20,13 +21,13 @@ impl Cgroup {
             .find_map(Self::below)
     }
 
-    /// One whose processes may have so much memory together.
+    /// Creates a cgroup whose processes together may use this much memory.
     pub(crate) fn memory(limit_bytes: usize) -> Option<Self> {
         let kinds = [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
         kinds.into_iter().find_map(|(root, file)| {
             let cgroup = Self::below(root).filter(|cgroup| cgroup.0.join(file).exists())?;
             fs::write(cgroup.0.join(file), limit_bytes.to_string()).ok()?;
-            // Nothing goes to swap, where there is any.
+            // Disables swap, if there is any.
             for (file, limit) in [("memory.memsw.limit_in_bytes", limit_bytes), ("memory.swap.max", 0)] {
                 fs::write(cgroup.0.join(file), limit.to_string()).ok();
             }
@@ -42,17 +43,17 @@ impl Cgroup {
         Some(Self(path))
     }
 
-    /// Its directory, opened.
+    /// Opens its directory.
     pub(crate) fn open(&self) -> OwnedFd {
         File::open(&self.0).expect("the cgroup's directory").into()
     }
 
-    /// The name of its directory.
+    /// Returns the name of its directory.
     pub(crate) fn name(&self) -> &str {
         self.0.file_name().and_then(|name| name.to_str()).expect("text")
     }
 
-    /// The file that moves whoever writes to it.
+    /// Returns the path of the file that moves the process that writes to it.
     pub(crate) fn procs(&self) -> String {
         self.0.join("cgroup.procs").into_os_string().into_string().expect("text")
     }
@@ -60,7 +61,7 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // A process that has been killed is in it until it has gone.
+        // A killed process stays in the cgroup until it has exited.
         while fs::remove_dir(&self.0).is_err() && self.0.exists() {
             let procs = fs::read_to_string(self.procs()).unwrap_or_default();
             for pid in procs.lines().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)) {

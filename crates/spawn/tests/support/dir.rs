@@ -1,4 +1,4 @@
-//! A directory for one test.
+//! A temporary directory for one test.
 
 use super::program;
 use std::fs::{self, Permissions};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A new directory that every user may enter. Goes with all that is in it when dropped.
+/// A new directory that every user may enter. Deleted with its contents when dropped.
 pub(crate) struct Dir(PathBuf);
 
 impl Dir {
@@ -25,12 +25,12 @@ impl Dir {
         &self.0
     }
 
-    /// The path of `name` in it.
+    /// Returns the path of `name` in the directory.
     pub(crate) fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.0.join(name)
     }
 
-    /// Makes `bytes` an executable file in it.
+    /// Creates an executable file with content `bytes`.
     pub(crate) fn program(&self, name: &str, bytes: Vec<u8>) -> PathBuf {
         let path = self.join(name);
         program::install(bytes, &path);
@@ -40,7 +40,7 @@ impl Dir {
 
 impl Drop for Dir {
     fn drop(&mut self) {
-        // Tolerated: what is left behind is in a directory for such things.
+        // Tolerated: whatever remains is in a directory for temporary files.
         drop(fs::remove_dir_all(&self.0));
     }
 }

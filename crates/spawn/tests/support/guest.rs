@@ -1,14 +1,13 @@
-//! What some tests start as a process of its own: because it ends, because it is killed, because it
-//! must have one thread only, or because what it does to itself cannot be undone.
+//! Roles that tests start as separate processes. These roles end, are killed, need a single thread, or change
+//! the process irreversibly.
 //!
-//! Each role says what it does on standard output, and the test knows what it ought to be. A role
-//! that cannot do its part panics, which no test takes for success. What the test hands over is
-//! standard input.
+//! Each role writes its result to standard output, and the test checks it. A role that cannot do its part
+//! panics, which no test accepts as success. Tests pass data on standard input.
 //!
 //! # Safety
 //!
-//! Two functions of libc are declared here, as libc declares them: `signal`, with a handler that
-//! stores to an atomic, and `prctl`, which reads a filter that lives for the call.
+//! Two functions of libc are declared here with libc's signatures. `signal` gets a handler that stores to an
+//! atomic. `prctl` reads a filter that lives for the call.
 
 #![expect(clippy::disallowed_macros, reason = "a guest that cannot print fails its test")]
 #![allow(unsafe_code, clippy::allow_attributes, reason = "signal handlers and seccomp filters")]
@@ -69,17 +68,17 @@ fn main() {
     }
 }
 
-/// Ends while its child waits for the test.
+/// Exits while its child waits for the test.
 fn outlived() {
     let child = Command::new("echo").arg("outlived").step(Step::Await { fd: Fd::STDIN.into() }).spawn();
     println!("{}", child.expect("a child").id());
 }
 
-/// Starts a child that moves into the cgroup with the file `procs` and asks for more than is there.
+/// Starts a child that moves to the cgroup of the file `procs`, and asks for more memory than its limit.
 fn out_of_memory(procs: &str, start: impl FnOnce(&Command) -> Result<Child, Error>) {
     let procs = procs.to_owned();
     let mut command = Command::new("/bin/true");
-    // Less than a quarter of the stack limit, which is what exec allows (execve(2)).
+    // Less than a quarter of the stack limit, the most that exec accepts (execve(2)).
     command.args((0..12).map(|_| "x".repeat(100_000)));
     command.steps(move |writer| {
         let path = writer.text(&procs)?;
@@ -90,7 +89,7 @@ fn out_of_memory(procs: &str, start: impl FnOnce(&Command) -> Result<Child, Erro
     println!("{:?}", ended.map_err(text));
 }
 
-/// Starts a child that would be killed before us if memory is short, and says what became of us.
+/// Starts a child that the OOM killer would prefer, and prints the resulting score of this process.
 fn oom_score_adj(start: impl FnOnce(&Command) -> Result<Child, Error>) {
     let path = c"/proc/self/oom_score_adj";
     let mut command = Command::new("cat");
@@ -99,7 +98,7 @@ fn oom_score_adj(start: impl FnOnce(&Command) -> Result<Child, Error>) {
     print!("{}", fs::read_to_string("/proc/self/oom_score_adj").expect("our own"));
 }
 
-/// Says who may look into this process before, while and after a child has another identity.
+/// Prints which processes may read this one's memory before, while and after a child has another identity.
 fn dumpable(set: &dyn Fn(&mut Command) -> &mut Command) {
     println!("{:?}", prctl_get_dumpable().expect("before"));
     let mut command = Command::new("true");
@@ -112,7 +111,7 @@ fn dumpable(set: &dyn Fn(&mut Command) -> &mut Command) {
     println!("{:?}", prctl_get_dumpable().expect("after"));
 }
 
-/// The same where nobody waits for the child, and another is started later.
+/// Like `dumpable`, but drops the child without waiting, and starts another later.
 fn dumpable_after_drop() {
     let mut command = Command::new("true");
     let held = Held::before_exec(&mut command);
@@ -121,7 +120,7 @@ fn dumpable_after_drop() {
     let pidfd = child.as_fd().try_clone_to_owned().expect("its pidfd");
     drop(child);
     println!("{:?}", prctl_get_dumpable().expect("while"));
-    // What this one used is used again before what the first one used.
+    // The memory of this child is reused before that of the first.
     Command::new("true").status().expect("another child");
     held.release();
     waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED).expect("its end");
@@ -129,7 +128,7 @@ fn dumpable_after_drop() {
     println!("{:?}", prctl_get_dumpable().expect("after"));
 }
 
-/// A child in somebody else's time namespace.
+/// Starts a child in another process's time namespace.
 fn join_time() {
     let own = || fs::read_link("/proc/self/ns/time").expect("our time namespace");
     println!("{}", own().display());
@@ -139,7 +138,7 @@ fn join_time() {
     println!("{}", own().display());
 }
 
-/// Steps of many kinds, for a tracer to watch.
+/// Starts a child with many kinds of steps, for a tracer to watch.
 fn traced(start: impl FnOnce(&Command) -> Result<Child, Error>) {
     let own = |outside| [IdMap { inside: 0, outside, count: 1 }];
     let mut command = Command::new("/bin/true");
@@ -161,7 +160,7 @@ fn traced(start: impl FnOnce(&Command) -> Result<Child, Error>) {
     start(&command).expect("a child").wait().expect("its end");
 }
 
-/// A child takes the terminal of this session, in whose background it is.
+/// Starts a child that brings itself to the foreground of this session's terminal.
 fn foreground() {
     let group = || {
         let stat = fs::read_to_string("/proc/self/stat").expect("our own");
@@ -180,13 +179,13 @@ fn foreground() {
     println!("from its own group to the child's");
 }
 
-/// A signal that this process handles comes to a child between clone and exec.
+/// Sends a signal that this process handles to a child between clone and exec.
 fn handlers() {
     static HANDLED: AtomicBool = AtomicBool::new(false);
     extern "C" fn handle(_: c_int) {
         HANDLED.store(true, Ordering::SeqCst);
     }
-    // SAFETY: the handler may be run at any time: it stores to an atomic.
+    // SAFETY: the handler only stores to an atomic, so it may run at any time.
     unsafe { signal(Signal::USR1.number(), handle) };
     let mut command = Command::new("true");
     let held = Held::before_exec(&mut command);
@@ -198,7 +197,7 @@ fn handlers() {
     println!("{:?}", HANDLED.load(Ordering::SeqCst));
 }
 
-/// This process is killed when it would tell its child that the ids are mapped.
+/// Is killed when it would tell its child that the ids are mapped.
 fn killed_while_asked() {
     const SENDTO: u32 = if cfg!(target_arch = "x86_64") { 44 } else { 206 };
     const KILL_PROCESS: u32 = 0x8000_0000;
@@ -207,21 +206,21 @@ fn killed_while_asked() {
     Command::new("true").new_namespaces(Namespaces::USER).uid_map(&map).spawn().expect("never");
 }
 
-/// Has the kernel answer `clone3` with ENOSYS from here on, as container engines do.
+/// Makes the kernel answer `clone3` with ENOSYS from now on, as container engines do.
 fn refuse_clone3() {
     const CLONE3: u32 = 435;
     const ERRNO_NOSYS: u32 = 0x0005_0000 | 38;
     filter(CLONE3, ERRNO_NOSYS);
 }
 
-/// Has the kernel take `action` at the system call `number` from here on, and allow all others.
+/// Makes the kernel take `action` on the system call `number` from now on, and allow all others.
 fn filter(number: u32, action: u32) {
     let filter = [
-        // BPF_LD | BPF_W | BPF_ABS: the number of the call, the first word of `struct seccomp_data`.
+        // BPF_LD | BPF_W | BPF_ABS: the system call number, the first word of `struct seccomp_data`.
         Instruction { code: 0x20, jump_true: 0, jump_false: 0, operand: 0 },
         // BPF_JMP | BPF_JEQ | BPF_K.
         Instruction { code: 0x15, jump_true: 0, jump_false: 1, operand: number },
-        // BPF_RET | BPF_K: the action, else SECCOMP_RET_ALLOW.
+        // BPF_RET | BPF_K: the action, or SECCOMP_RET_ALLOW.
         Instruction { code: 0x06, jump_true: 0, jump_false: 0, operand: action },
         Instruction { code: 0x06, jump_true: 0, jump_false: 0, operand: 0x7fff_0000 },
     ];
@@ -229,7 +228,7 @@ fn filter(number: u32, action: u32) {
     prctl_set_no_new_privs().expect("no new privileges, which a filter needs");
     const PR_SET_SECCOMP: c_int = 22;
     const SECCOMP_MODE_FILTER: c_ulong = 2;
-    // SAFETY: the kernel reads a filter of as many instructions as it is told there are.
+    // SAFETY: the kernel reads exactly as many instructions as `program` says.
     let refused = unsafe { prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &raw const program, 0, 0) };
     assert_eq!(refused, 0, "{}", io::Error::last_os_error());
 }
@@ -250,8 +249,8 @@ struct Filter {
     instructions: *const Instruction,
 }
 
-// SAFETY: libc defines both. `signal` takes and returns a handler, which is as large as a `usize`. `prctl` is variadic,
-// and on the machines that husk runs on a call with these five words passes them in the same registers.
+// SAFETY: libc defines both. `signal` takes and returns a handler, which has the size of a `usize`. `prctl`
+// is variadic; on the supported architectures a call with these five words passes them in the same registers.
 unsafe extern "C" {
     fn signal(number: c_int, handler: extern "C" fn(c_int)) -> usize;
     fn prctl(option: c_int, mode: c_ulong, filter: *const Filter, _: c_ulong, _: c_ulong) -> c_int;

@@ -1,10 +1,9 @@
-//! What the tests of this crate share.
+//! Shared by the tests of this crate.
 //!
-//! [`observe`] is how most of them read: a command is started, its program is held just after exec,
-//! and the kernel is asked through `/proc` what it is. [`guest`] is for what must happen in a
-//! process of its own.
+//! Most tests use [`observe`]: it starts a command and holds its program just after exec, and the test reads
+//! its state from `/proc`. [`guest`] is for tests that need a process of their own.
 
-// Each test file is a program of its own and uses some of this.
+// Each test file is a separate program and uses only part of this.
 #![allow(
     dead_code,
     unused_imports,
@@ -32,12 +31,12 @@ use std::fmt::Arguments;
 use std::io::Write as _;
 use std::{fs, thread};
 
-/// Has the test ended that calls it, and said where it hangs, if it does not end by itself.
+/// Aborts a test that hangs, and reports where it hangs.
 pub(crate) fn watch() {
     husk_deadline::watch(&[]);
 }
 
-/// Ends the test, which cannot be made here for this reason.
+/// Skips the test, giving the reason why it cannot run here.
 macro_rules! skip {
     ($($reason:tt)*) => {{
         $crate::support::tell_skipped(format_args!($($reason)*));
@@ -46,7 +45,7 @@ macro_rules! skip {
 }
 pub(crate) use skip;
 
-/// Ends the test, unless we are root with root's privileges over the whole host.
+/// Skips the test unless it runs as root with full privileges over the host.
 macro_rules! needs_root {
     () => {
         if !$crate::support::is_root() {
@@ -56,7 +55,7 @@ macro_rules! needs_root {
 }
 pub(crate) use needs_root;
 
-/// Ends the test, unless we may make namespaces and be root there.
+/// Skips the test unless it may create namespaces and be root in them.
 macro_rules! needs_namespaces {
     () => {
         if !$crate::support::has_namespaces() {
@@ -66,7 +65,7 @@ macro_rules! needs_namespaces {
 }
 pub(crate) use needs_namespaces;
 
-/// To the real standard error: what the print macros write is kept back from tests that pass.
+/// Writes to the real standard error. The test harness hides what the print macros write in tests that pass.
 pub(crate) fn tell_skipped(reason: Arguments<'_>) {
     let test = thread::current();
     let test = test.name().unwrap_or("test");
@@ -74,7 +73,7 @@ pub(crate) fn tell_skipped(reason: Arguments<'_>) {
     std::io::stderr().write_all(line.as_bytes()).expect("standard error");
 }
 
-/// Returns when a process or thread, by its directory in `/proc`, sleeps in a system call.
+/// Returns when a process or thread, given by its directory in `/proc`, sleeps in a system call.
 pub(crate) fn until_asleep(directory: &str) {
     loop {
         let stat = fs::read_to_string(format!("{directory}/stat")).expect("its state");
@@ -86,7 +85,7 @@ pub(crate) fn until_asleep(directory: &str) {
     }
 }
 
-/// Whether we are root, in no user namespace, and have the capabilities that the tests use.
+/// Whether this process is root, in the initial user namespace, with the capabilities that the tests use.
 pub(crate) fn is_root() -> bool {
     watch();
     const SETGID_SETUID_SYS_ADMIN: u64 = 1 << 6 | 1 << 7 | 1 << 21;
@@ -99,8 +98,8 @@ pub(crate) fn is_root() -> bool {
         && capabilities & SETGID_SETUID_SYS_ADMIN == SETGID_SETUID_SYS_ADMIN
 }
 
-/// Whether a child may be root in namespaces of its own. Some hosts forbid it to all but root, some
-/// allow the namespace and no privilege in it.
+/// Whether a child may be root in its own namespaces. Some hosts allow this only to root; some allow the
+/// namespace but no privileges in it.
 pub(crate) fn has_namespaces() -> bool {
     watch();
     let mut command = Command::new("true");
@@ -108,7 +107,7 @@ pub(crate) fn has_namespaces() -> bool {
     own_root(&mut command).new_namespaces(namespaces).hostname("probe").status().is_ok()
 }
 
-/// Makes the program root in a user namespace of its own, whoever we are.
+/// Makes the program root in a new user namespace, whoever runs the tests.
 pub(crate) fn own_root(command: &mut Command) -> &mut Command {
     watch();
     let own = |outside| [IdMap { inside: 0, outside, count: 1 }];
@@ -118,10 +117,10 @@ pub(crate) fn own_root(command: &mut Command) -> &mut Command {
         .gid_map(&own(getegid().as_raw()))
 }
 
-/// The program that has the roles.
+/// The program that plays the roles of `guest.rs`.
 pub(crate) const GUEST: &str = env!("CARGO_BIN_EXE_husk-spawn-guest");
 
-/// Starts a role of `guest.rs`, in a process of its own.
+/// Starts a role of `guest.rs` as a separate process.
 pub(crate) fn guest(role: &str) -> Command {
     watch();
     let mut command = Command::new(GUEST);

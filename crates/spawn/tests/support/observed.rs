@@ -1,4 +1,4 @@
-//! A process that is held just after exec, and what the kernel says of it.
+//! Holds a process just after exec, and reads from `/proc` what it is.
 
 use super::{Dir, program};
 use husk_spawn::{Child, Command, Stdio};
@@ -8,7 +8,7 @@ use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 
-/// See the top of this file. Killed when dropped.
+/// See the module documentation. Killed when dropped.
 pub(crate) struct Observed {
     pub(crate) child: Child,
     dir: Dir,
@@ -16,48 +16,48 @@ pub(crate) struct Observed {
 
 /// Starts a program with the settings that `set` makes, and waits until it runs.
 ///
-/// It has a pipe for its standard input and output, unless `set` says otherwise of the former.
+/// Its standard input and output are pipes, unless `set` changes the input.
 pub(crate) fn observe(set: impl FnOnce(&mut Command) -> &mut Command) -> Observed {
     super::watch();
     let dir = Dir::new();
     let mut command = Command::new(dir.program("held", program::holds(0)));
     set(command.stdin(Stdio::piped())).stdout(Stdio::piped()).kill_on_drop();
     let mut child = command.spawn_and_exec().expect("a program that is held");
-    // The child is released within exec, before the kernel closes descriptors and takes the new
-    // credentials (fs/exec.c, `begin_new_exec`). The first byte is after all that.
+    // The kernel releases the child within exec, before it closes descriptors and applies the new credentials
+    // (fs/exec.c, `begin_new_exec`). The program writes its first byte after that.
     child.stdout.as_mut().expect("a pipe").read_exact(&mut [0]).expect("its first byte");
     Observed { child, dir }
 }
 
 impl Observed {
-    /// The signal that ends it, while its input does not: that of a parent that dies may come a little later than
-    /// others see the parent's end.
+    /// Returns the signal that ends the process while its input is open. The signal for a parent's death may
+    /// arrive slightly after other processes see that death.
     pub(crate) fn ended_by(mut self) -> Option<i32> {
         let _input = self.child.stdin.take();
         self.child.wait().expect("its end").signal()
     }
 
-    /// The file that it is.
+    /// Returns the path of the held program.
     pub(crate) fn program(&self) -> PathBuf {
         self.dir.join("held")
     }
 
-    /// A file of its directory in `/proc`.
+    /// Returns the content of a file in its directory in `/proc`.
     pub(crate) fn file(&self, name: &str) -> String {
         String::from_utf8(self.bytes(name)).expect("text")
     }
 
-    /// The same where it need not be text.
+    /// Like `file`, for content that need not be text.
     pub(crate) fn bytes(&self, name: &str) -> Vec<u8> {
         fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// A symbolic link of its directory in `/proc`.
+    /// Returns the target of a symbolic link in its directory in `/proc`.
     pub(crate) fn link(&self, name: &str) -> PathBuf {
         fs::read_link(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// A line of `status`, its words separated by one blank.
+    /// Returns a line of `status`, with single spaces between words.
     pub(crate) fn status(&self, field: &str) -> String {
         let status = self.file("status");
         let found = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
@@ -65,15 +65,15 @@ impl Observed {
         words.join(" ")
     }
 
-    /// A field of `stat`, counted as in proc_pid_stat(5).
+    /// Returns a field of `stat`, numbered as in proc_pid_stat(5).
     pub(crate) fn stat(&self, field: usize) -> i64 {
         let stat = self.file("stat");
-        // The second field, the name, is in brackets and may hold anything.
+        // The second field, the name, is in parentheses and may contain any bytes.
         let (_, rest) = stat.rsplit_once(") ").expect("a name in brackets");
         rest.split(' ').nth(field - 3).expect("a field of stat").trim().parse().expect("a number")
     }
 
-    /// A line of `limits`: soft and hard.
+    /// Returns the soft and hard values of a line of `limits`.
     pub(crate) fn limit(&self, name: &str) -> (String, String) {
         let limits = self.file("limits");
         let found = limits.lines().find_map(|line| line.strip_prefix(name));
@@ -81,7 +81,7 @@ impl Observed {
         (words.next().expect("a soft limit"), words.next().expect("a hard limit"))
     }
 
-    /// Its descriptors, and what they are.
+    /// Returns its descriptors and what they refer to.
     pub(crate) fn fds(&self) -> BTreeMap<i32, PathBuf> {
         let entries = fs::read_dir(self.path("fd")).expect("its descriptors");
         entries

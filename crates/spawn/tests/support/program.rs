@@ -1,24 +1,25 @@
-//! Programs of a few instructions, so that a test starts nothing but what it means to test: no
-//! loader, no libc, no runtime that opens files or sets signals before anybody can look.
+//! Programs of a few instructions, without loader, libc or runtime. Nothing opens files or changes signals
+//! before a test can check them.
 
 use husk_spawn::sys::file::{Mode, OFlags};
 use husk_spawn::{Command, Stdio, Step};
 use std::path::Path;
 
-/// Ends with this status.
+/// Returns a program that exits with this status.
 pub(crate) fn exits(status: u8) -> Vec<u8> {
     elf(&exit(status))
 }
 
-/// Writes a byte to standard output, reads standard input to its end, and ends with this status.
+/// Returns a program that writes a byte to standard output, reads standard input to its end, and exits with
+/// this status.
 pub(crate) fn holds(status: u8) -> Vec<u8> {
     elf(&[announce_and_read(), exit(status)].concat())
 }
 
-/// Makes `program` the executable file `path`.
+/// Installs `program` as the executable file `path`.
 ///
-/// The child writes the file that it becomes. Were it written here, a child of another thread could
-/// hold a copy of our descriptor for a moment, and exec refuses what is open for writing (ETXTBSY).
+/// A child writes the file. If this process did, a child of another thread could briefly hold a copy of the
+/// descriptor. Exec rejects files that are open for writing (ETXTBSY).
 pub(crate) fn install(program: Vec<u8>, path: &Path) {
     super::watch();
     let file = path.to_owned();
@@ -98,12 +99,12 @@ fn words(instructions: &[u32]) -> Vec<u8> {
 
 const MACHINE: u16 = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
 
-/// Where the file is mapped, and how long its two headers are (elf(5)).
+/// The address at which the file is mapped, and the sizes of its two headers (elf(5)).
 const ADDRESS: u64 = 0x40_0000;
 const FILE_HEADER: u16 = 64;
 const SEGMENT_HEADER: u16 = 56;
 
-/// A static executable: its headers and `code`, mapped as they lie in the file.
+/// Returns a static executable: headers and `code`, mapped as in the file.
 fn elf(code: &[u8]) -> Vec<u8> {
     let start = FILE_HEADER + SEGMENT_HEADER;
     let length = u64::from(start) + code.len() as u64;

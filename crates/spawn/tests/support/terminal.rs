@@ -1,4 +1,4 @@
-//! A pseudo terminal.
+//! Pseudo terminals.
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -7,10 +7,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// A terminal, whose session hangs up when this is dropped.
+/// A terminal that hangs up when dropped.
 pub(crate) struct Terminal {
     _master: OwnedFd,
-    /// The device that programs use.
+    /// The path of the device that programs use.
     pub(crate) path: PathBuf,
 }
 
@@ -26,7 +26,7 @@ impl Terminal {
         Self { _master: master, path }
     }
 
-    /// The device, opened without becoming our own terminal.
+    /// Opens the device without making it this process's controlling terminal.
     pub(crate) fn slave(&self) -> OwnedFd {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         open(&self.path, flags, Mode::empty()).expect("the device")
