@@ -82,7 +82,8 @@ fn read(store: &Store, id: &str) -> Result<(State, u32), Error> {
     let entry = store.entry(id)?;
     let record = entry.read()?;
     let status = of(&entry, &record)?;
-    let alive = record.process.filter(|_| matches!(status, Status::Created | Status::Running | Status::Paused));
+    let alive =
+        record.process.filter(|_| matches!(status, Status::Created | Status::Running | Status::Paused));
     let state = State {
         oci_version: OCI_VERSION,
         id: record.id,
