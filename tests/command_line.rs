@@ -102,7 +102,7 @@ fn what_is_installed_by_another_name_goes_by_it() {
         let wanted = format!("cannot allocate tty if {name} will detach without setting console socket\n");
         assert!(said.ends_with(&wanted), "{said}");
     }
-    // A name with control characters is not repeated.
+    // A name that is not a plain word is not repeated.
     assert!(called("\u{1b}[2J", &["dance"]).starts_with("husk: unknown"));
 }
 
@@ -497,7 +497,7 @@ fn many_containers_may_be_named_at_once() {
     assert!(runtime.is_empty());
 }
 
-/// Waits until the processes of these containers have been reaped by another process.
+/// Waits until the processes of these containers have ended. They are not children of the test.
 fn until_stopped(runtime: &Runtime, ids: &[&str]) {
     for id in ids {
         let state: Value = serde_json::from_str(&runtime.call("state", &[id]).succeeds()).unwrap();
