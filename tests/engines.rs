@@ -193,7 +193,7 @@ fn as_podman_through_conmon() {
 }
 
 // podman runs these commands to learn whether pods can be restored (containers/common,
-// `CRRuntimeSupportsPodCheckpointRestore`). The `restore` command is that of containerd's shim.
+// `CRRuntimeSupportsPodCheckpointRestore`). The full `restore` command is that of containerd's shim.
 #[test]
 fn as_who_asks_for_checkpoints() {
     let engine = Engine::new(waiting(), |_, _| Vec::new());
