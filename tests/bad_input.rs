@@ -189,7 +189,7 @@ fn pointers(value: &Value, pointer: &str, found: &mut Vec<String>) {
     }
 }
 
-// The library's unit test covers all combinations of fields and wrong types. This test checks that the runtime reports
+// crates/bundle/tests/hostile.rs covers every value with every wrong type. This test checks that the runtime reports
 // the error.
 #[test]
 fn a_value_of_another_type_is_an_error_by_the_name_of_its_field() {

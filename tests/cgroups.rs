@@ -12,7 +12,7 @@ pub(crate) fn is_version_2() -> bool {
     Path::new("/sys/fs/cgroup/cgroup.controllers").exists()
 }
 
-/// Whether the machine has the controller and the tests may use it.
+/// Whether the machine has the controller and the tests run as root, who may use it.
 pub(crate) fn has(controller: &str) -> bool {
     let here = if is_version_2() {
         let all = fs::read_to_string("/sys/fs/cgroup/cgroup.controllers").unwrap();
@@ -23,7 +23,7 @@ pub(crate) fn has(controller: &str) -> bool {
     here && is_root()
 }
 
-/// Whether the version 2 tree beside version 1 (`unified`) has the controller and the tests may use it.
+/// Whether the version 2 tree beside version 1 (`unified`) has the controller and the tests run as root.
 fn has_beside(controller: &str) -> bool {
     let all = fs::read_to_string("/sys/fs/cgroup/unified/cgroup.controllers").unwrap_or_default();
     all.split_whitespace().any(|name| name == controller) && is_root()
@@ -126,7 +126,8 @@ fn a_limit_on_processes_is_set_and_met() {
 #[test]
 fn a_limit_on_huge_pages_is_set() {
     let tree = if is_version_2() { "" } else { "unified" };
-    // runc looks only at version 1 on such a machine, finds no such controller there, and says so.
+    // On a machine with both versions, runc looks only at version 1, and reports that it finds no such controller
+    // there.
     need!(
         (has("hugetlb") && is_version_2()) || (has_beside("hugetlb") && is_husk()),
         "needs version 2's hugetlb"
@@ -320,7 +321,7 @@ fn a_container_is_paused_and_goes_on() {
     until_gone(pid);
     runtime.call("delete", &["c"]).succeeds();
     assert!(is_gone(&bundle));
-    // It can also be deleted by force.
+    // A paused container can also be deleted by force.
     runtime.run_detached(&bundle, &["--detach"]).succeeds();
     runtime.call("pause", &["c"]).succeeds();
     runtime.call("delete", &["--force", "c"]).succeeds();

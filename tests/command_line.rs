@@ -106,8 +106,7 @@ fn what_is_installed_by_another_name_goes_by_it() {
     assert!(called("\u{1b}[2J", &["dance"]).starts_with("husk: unknown"));
 }
 
-// Tools look for runc's prefix in errors of docker and podman: "runc create failed: unable to start container process:
-// ".
+// In errors of docker and podman, tools look for runc's "runc create failed: unable to start container process: ".
 #[test]
 fn by_runcs_name_errors_begin_as_runcs_do() {
     need!(is_husk(), "about husk's name");
@@ -285,7 +284,7 @@ fn a_users_place_is_in_the_runtime_directory_and_stays_there() {
     assert_eq!(made.metadata().unwrap().permissions().mode() & 0o7777, 0o1700);
 }
 
-// Runs husk as the user of the tests, or as user 1000 if that is root.
+// Runs husk as the current user, or as user 1000 if that user is root.
 #[test]
 fn runtime_directory_that_cannot_be_made_is_named_once() {
     need!(is_husk(), "the words are ours");

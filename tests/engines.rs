@@ -118,7 +118,7 @@ fn as_containerd() {
     until_gone(pid);
     let list: Value = serde_json::from_str(&engine.types("list --format=json").succeeds()).unwrap();
     assert_eq!((&list[0]["id"], &list[0]["status"]), (&json!("c"), &json!("stopped")));
-    // Without errors the log is empty. The last object is the last error.
+    // The log is empty as long as nothing fails. Afterwards its last object is the last error.
     assert_eq!(engine.read("log.json"), "");
     engine.types("kill c 15").fails(1, "container not running");
     engine.types("delete c").succeeds();

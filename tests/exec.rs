@@ -28,7 +28,7 @@ fn its_code_is_passed_on_and_ours_is_another() {
     exec(&["none", "/guest", "exit", "0"]).fails(255, "container does not exist");
 }
 
-// The process keeps to these processors until it is in the container's cgroup. runc's tests look for them in the debug
+// The process runs on these processors until it is in the container's cgroup. runc's tests look for them in the debug
 // log.
 #[test]
 fn it_comes_from_the_processors_that_were_asked_for() {
@@ -252,7 +252,7 @@ fn exec_by_a_user_before_start_says_that_the_container_must_be_started() {
     let before = said("exec", &["c", "/guest", "exit", "7"]);
     let started = said("start", &["c"]);
     let after = said("exec", &["c", "/guest", "exit", "7"]);
-    // Deletes before the assertions: when dropped, the runtime deletes as root, who may not use another user's store.
+    // Deletes before the assertions: on drop, `Runtime` deletes as root, who may not use another user's store.
     said("delete", &["--force", "c"]).succeeds();
     created.succeeds();
     before.fails(

@@ -69,7 +69,7 @@ fn features_are_those_of_runc_and_more() {
     let (ours, _) = said();
     let mut missing = Vec::new();
     compare("", &runcs, &ours, &mut missing);
-    // husk has no version of runc and does not use libseccomp. The annotations that a runtime obeys are its own: runc
+    // husk is not a version of runc and does not use libseccomp. The annotations that a runtime obeys are its own: runc
     // has one that names the bundle.
     missing.retain(|name| !name.contains("nnotations"));
     // Older versions of runc follow an older specification. They also accept two options for which the kernel has no

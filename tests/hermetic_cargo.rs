@@ -148,7 +148,7 @@ fn doctests_and_benches_are_in_sandboxes() {
         let before = fs::read_to_string(&path).unwrap_or_default();
         fs::write(path, before + text).unwrap();
     };
-    // The process is the second in its pid namespace only inside a sandbox.
+    // A doctest has pid 2 only inside a sandbox.
     let test = "/// assert_eq!(std::process::id(), 2);\n/// ```\n";
     let documented = format!("/// ```\n{test}/// ```standalone_crate\n{test}pub fn documented() {{}}\n");
     add("here/src/lib.rs", &documented);
@@ -181,7 +181,7 @@ fn cargo_is_told_of_husk_once() {
     let written = fs::read_to_string(&file).unwrap();
     assert!(init(&["--yes"]).succeeds().contains("nothing to do"));
     assert_eq!(fs::read_to_string(&file).unwrap(), written);
-    // `init` runs a program of that name if there is one.
+    // If there is a program named `init`, husk runs it.
     let program = project.place.path("here/init");
     fs::write(&program, "#!/bin/sh\nexit 7\n").unwrap();
     fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();

@@ -1,5 +1,5 @@
 //! `test`: attacks on the machine that need neither a file nor a network, and that fail in a sandbox. Most take system
-//! calls that no shell can make. Perl makes them, which every Debian has.
+//! calls that no shell can make. Perl, which every Debian has, makes them.
 
 use crate::hermetic::{Place, has_sandboxes};
 use crate::util::{Seen, is_root, need};
@@ -139,7 +139,7 @@ fn its_first_process_cannot_be_looked_into() {
     perl(&place, &called(CALLS.ptrace, "16, 1, 0, 0")).fails(1, "not permitted");
     let read = called(CALLS.process_vm_readv, "1, $vector, 1, $vector, 1, 0");
     perl(&place, &format!("my $vector = pack(q(JJ), 0x400000, 8); {read}")).fails(1, "not permitted");
-    // They also fail with all privileges in a user namespace of its own.
+    // Attaching also fails with all privileges in a new user namespace.
     let (user, attach) = (CALLS.unshare, called(CALLS.ptrace, "16, 1, 0, 0"));
     perl(&place, &format!("syscall({user}, 0x10000000) == 0 or die; {attach}")).fails(1, "not permitted");
     // The first process shares oom_score_adj with its parent, because they share memory.
@@ -172,7 +172,7 @@ fn it_gains_no_privileges() {
     assert_eq!(fs::metadata(&id).unwrap().uid(), 0);
 }
 
-/// Neither writes a core file nor starts a core handler, which the kernel would run outside (core(5)).
+/// A crash neither writes a core file nor starts a core handler, which the kernel would run outside (core(5)).
 #[test]
 fn it_leaves_no_core() {
     need!(has_sandboxes(), "needs user namespaces");

@@ -57,7 +57,7 @@ fn standard_output_and_error_can_be_opened_again_by_name() {
     assert!(command.status().unwrap().success());
     assert_eq!(fs::read_to_string(out).unwrap(), "1\n3\n");
     assert_eq!(fs::read_to_string(error).unwrap(), "2\n");
-    // It also works for pipes, which have no path.
+    // Opening them also works if they are pipes, which have no path.
     place.sh(&[], script).succeeds();
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn has_rustc() -> bool {
     rustc().arg("--version").output().is_ok_and(|said| said.status.success())
 }
 
-/// A place with a compiled binary of `TESTS`.
+/// A [`Place`] with a compiled binary of `TESTS`.
 pub(crate) struct Binary {
     pub(crate) place: Place,
     pub(crate) path: PathBuf,
@@ -339,7 +339,7 @@ fn reports_go_to_descriptors_of_the_caller() {
     fs::write(place.path("here/husk.toml"), "json = \"-\"\n").unwrap();
     let seen = reported(&place, &binary, &["--config", "husk.toml"]);
     assert!(is_line(&seen.succeeds()));
-    // `-` is not a file name.
+    // `-` is standard output, not the name of a file.
     assert!(!fs::exists(place.path("here/-")).unwrap());
     for option in ["--json", "--junit"] {
         reported(&place, &binary, &[option, "/dev/fd/99"])

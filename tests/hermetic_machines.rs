@@ -175,7 +175,8 @@ fn roots_processes_are_limited_without_a_cgroup() {
     let place = Place::new();
     place.sh(&["--strict"], "cat /proc/sys/kernel/pid_max").prints("4396");
     place.sh(&[], "echo 9 > /proc/sys/kernel/pid_max").fails(2, "Read-only file system");
-    // The kernel reserves several hundred pids, so as many more processes may be possible.
+    // The kernel reserves 300 pids (kernel/pid.c, `RESERVED_PIDS`), which pid_max includes. The first processes may use
+    // them, so up to 320 fit.
     let forks =
         "my $n = 0; while ($n < 1000) { my $pid = fork; defined $pid or last; $pid or sleep; $n++ } print $n";
     let mut command = Command::new("unshare");

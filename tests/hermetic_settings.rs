@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::Path;
 
-/// Runs a program with this text as `husk.toml`, for the message.
+/// Runs a program with this text as `husk.toml` and returns what husk prints.
 fn said_of(text: &str) -> Seen {
     let place = Place::new();
     fs::write(place.path("here/husk.toml"), text).unwrap();
@@ -90,7 +90,7 @@ fn a_test_has_what_is_said_for_it() {
     );
 }
 
-/// root uses no option of a file that another user has written or could have written.
+/// As root, husk ignores a file that another user has written or could have written.
 #[test]
 fn a_file_that_others_could_have_written_is_not_obeyed() {
     need!(has_sandboxes(), "needs user namespaces");
@@ -122,7 +122,7 @@ fn a_file_that_others_could_have_written_is_not_obeyed() {
     for (path, change, why) in cases {
         let place = Place::new();
         fs::write(place.path("here/husk.toml"), "env = \"A=file\"\n").unwrap();
-        // Nor does husk use the next file above.
+        // husk does not use the next file above instead.
         fs::write(place.path("husk.toml"), "env = \"A=above\"\n").unwrap();
         let used = place.sh(&[], "echo $A");
         used.prints("file");
@@ -131,7 +131,7 @@ fn a_file_that_others_could_have_written_is_not_obeyed() {
         let seen = place.sh(&[], "echo $A");
         seen.prints("");
         seen.says(&format!("husk: warning: {} is not used: {why}", place.path("here/husk.toml")));
-        // `--config` uses the file all the same.
+        // husk does use a file that `--config` names.
         place.sh(&["--config", "husk.toml"], "echo $A").prints("file");
     }
     // The search also ends, without a warning, at such a directory that has no file.

@@ -28,7 +28,7 @@ impl Shell {
         let slave = ioctl_tiocgptpeer(&master, flags).unwrap();
         let size = Winsize { ws_row: 31, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&master, size).unwrap();
-        // Otherwise the kernel, which sends the signal first, discards output that the signal causes
+        // Without NOFLSH the kernel, which sends the signal first, discards output that the signal causes
         // (drivers/tty/n_tty.c, `isig`).
         let mut modes = tcgetattr(&slave).unwrap();
         modes.local_modes |= LocalModes::NOFLSH;

@@ -68,8 +68,8 @@ const CHILD_ONLY: [(&str, &[&str]); 4] = [
     ("memory.rs", &["forget"]),
 ];
 
-/// The files that may make the proof of being a child: the two entry points of a child, and a program that is one list
-/// of steps.
+/// The files that may make the proof of being a child: two entry points of a child, and a program that is one list of
+/// steps.
 const PROOFS: [&str; 3] =
     ["crates/script/tests/freestanding/program.rs", "crates/spawn/src/clone.rs", "crates/sys/src/clone.rs"];
 
