@@ -1,5 +1,5 @@
-//! Resource limits of containers, as read back from the kernel and as enforced by it. The tests that run depend on the
-//! machine's cgroups: version 1 with its controllers, version 2, or version 2 without most of them.
+//! Limits of containers, as the kernel reports and enforces them. Which tests run depends on the machine's cgroups:
+//! version 1 with its controllers, version 2, or version 2 without most of them.
 
 use crate::util::{Bundle, Runtime, Seen, is_husk, is_root, need, until_gone};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Checkpoint and restore.
 //!
-//! What husk tells CRIU is tested on every machine, with a stand-in for CRIU (guest/criu.rs). Saving and restoring real
-//! containers is tested only where CRIU works.
+//! A stand-in (guest/criu.rs) checks everywhere what husk tells CRIU. Real containers are saved and restored only where
+//! CRIU works.
 
 use crate::hostile::{Said, left};
 use crate::util::{Bundle, Receiver, Runtime, Seen, ends, guest, is_husk, is_root, need};
@@ -69,7 +69,7 @@ impl StandIn {
         fs::read_to_string(self.0.path().join(name)).unwrap_or_default()
     }
 
-    /// Asserts that the stand-in received all these fields, each recorded on its own line.
+    /// Asserts that the stand-in recorded each of these fields on a line of its own.
     #[track_caller]
     fn was_told(&self, lines: &[&str]) {
         let told = self.read("told");

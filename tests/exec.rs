@@ -84,7 +84,7 @@ fn it_is_where_the_container_is() {
     }
 }
 
-// Engines' process files say how to confine the process. Handwritten files leave most of that out.
+// Process files of engines say how to confine the process; handwritten files leave most of it out.
 #[test]
 fn a_file_that_does_not_say_how_is_confined_as_the_container_is() {
     let capabilities =

@@ -72,8 +72,7 @@ fn features_are_those_of_runc_and_more() {
     // husk is not a version of runc and does not use libseccomp. The annotations that a runtime obeys are its own: runc
     // has one that names the bundle.
     missing.retain(|name| !name.contains("nnotations"));
-    // Older versions of runc follow an older specification. They also accept two options for which the kernel has no
-    // flag.
+    // Older versions of runc follow an older specification, and accept two options for which the kernel has no flag.
     let of_old = ["/ociVersionMax", "/mountOptions acl", "/mountOptions noacl"];
     missing.retain(|name| !of_old.contains(&name.as_str()));
     assert_eq!(missing, Vec::<String>::new());

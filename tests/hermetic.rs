@@ -54,7 +54,6 @@ impl Place {
     }
 }
 
-/// Runs the guest with these words in a sandbox.
 fn run_guest(place: &Place, options: &[&str], words: &[&str]) -> Seen {
     let guest = guest();
     place.test(options, &[&[guest.to_str().unwrap()], words].concat())

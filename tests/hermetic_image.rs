@@ -8,7 +8,6 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Runs `husk test` with these arguments.
 fn test(place: &Place, arguments: &[&str]) -> Seen {
     let mut command = Command::new(env!("CARGO_BIN_EXE_husk"));
     command.arg("test").args(arguments).current_dir(place.path("here")).stdin(Stdio::null());

@@ -148,8 +148,7 @@ fn it_says_what_libtest_says() {
         assert_eq!(lines(&seen.stderr), lines(&alone.stderr), "{words:?}");
         assert_eq!(seen.status.code(), alone.status.code(), "{words:?}");
     }
-    // With several threads the order varies. The output is captured, because libtest's lines would otherwise mix with
-    // the threads' output.
+    // With several threads the order varies. Without capture, libtest's lines would mix with the threads' output.
     let sorted = |output: Output| {
         let mut lines = lines(&output.stdout);
         lines.sort_unstable();

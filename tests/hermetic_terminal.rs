@@ -96,7 +96,7 @@ fn a_shell_in_it_has_job_control() {
     shell.types("$husk test --env PS1='inner''> ' -- bash --norc --noprofile --noediting -i\n");
     let begun = shell.until("inner> ");
     assert!(!begun.contains("job control"), "{begun}");
-    // The program is a single process: a shell that stopped between vfork and exec would be waited for without end. It
+    // The program is a single process: bash would wait for ever for a shell that stopped between vfork and exec. It
     // blocks SIGCONT until it waits, so that it cannot miss the signal.
     shell.types(concat!(
         r#"perl -MPOSIX -e '$| = 1; $SIG{CONT} = sub { print "aga", "in\n" }; "#,
