@@ -1,7 +1,7 @@
 //! Checkpoint and restore.
 //!
-//! A stand-in (guest/criu.rs) checks everywhere what husk tells CRIU. Real containers are saved and restored only where
-//! CRIU works.
+//! On every machine, a stand-in (guest/criu.rs) records what husk tells CRIU. Real containers are saved and restored
+//! only where CRIU works.
 
 use crate::hostile::{Said, left};
 use crate::util::{Bundle, Receiver, Runtime, Seen, ends, guest, is_husk, is_root, need};
