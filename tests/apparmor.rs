@@ -1,4 +1,4 @@
-//! A program under an AppArmor profile, on a kernel that heeds it.
+//! Containers under an AppArmor profile, on a kernel that enforces it.
 
 use crate::util::{Bundle, Runtime, is_husk, is_root, need};
 use serde_json::json;
@@ -10,7 +10,7 @@ fn is_enabled() -> bool {
     fs::read_to_string("/sys/module/apparmor/parameters/enabled").is_ok_and(|text| text.trim() == "Y")
 }
 
-/// A profile that the kernel has until the test ends: everything but writing to `/secret`.
+/// A loaded profile that allows everything except writing to `/secret`. Dropping it unloads it.
 struct Profile(&'static str);
 
 impl Profile {
@@ -46,7 +46,7 @@ fn a_program_is_confined_by_the_profile_it_is_given() {
     Runtime::under_test().run(&inside(&format!("cat {label}"))).prints("husk-test-confined (enforce)");
     Runtime::under_test().run(&inside("write /open")).succeeds();
     Runtime::under_test().run(&inside("write /secret")).fails(1, "Permission denied");
-    // So is one more process, by the same profile or another.
+    // Processes of `exec` are confined too, by the container's profile or another one.
     let bundle = inside("hang");
     let runtime = Runtime::started(&bundle);
     let other = Profile::load("husk-test-other");

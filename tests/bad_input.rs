@@ -1,5 +1,5 @@
-//! What no bundle should be, and some bundle will: missing, cut short, enormous, hostile. Each is an error
-//! that says what is wrong, leaves nothing behind, and comes at once.
+//! Bundles that are missing, truncated, enormous or hostile. Each causes an immediate error that says what is wrong,
+//! and leaves nothing behind.
 
 use crate::util::{Bundle, Runtime, Seen, is_husk, is_root, need};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-/// Puts these bytes in place of the bundle's configuration, and runs it.
+/// Writes these bytes as the bundle's configuration and runs the bundle.
 fn run_bytes(runtime: &Runtime, bundle: &Bundle, bytes: &[u8]) -> Seen {
     fs::write(bundle.path().join("config.json"), bytes).unwrap();
     run(runtime, bundle.path())
@@ -17,7 +17,7 @@ fn run(runtime: &Runtime, bundle: &Path) -> Seen {
     runtime.call("run", &["--bundle", bundle.to_str().unwrap(), "c"])
 }
 
-/// It failed as a program that knows what it does: with 1, and with a message of one line.
+/// Asserts an orderly failure: exit code 1, a message of one line, no panic, and no container left.
 #[track_caller]
 fn fails_well(runtime: &Runtime, seen: &Seen, wanted: &str) {
     seen.fails(1, wanted);
@@ -52,7 +52,7 @@ fn a_configuration_that_cannot_be_read_is_an_error() {
     fails_well(&runtime, &run_bytes(&runtime, &bundle, b"null"), "config");
 }
 
-// runc waits for ever for somebody to write to the pipe, and reads all of the other.
+// runc waits until the fifo has a writer, and reads the other files without a limit.
 #[test]
 fn a_configuration_that_never_ends_is_an_error_at_once() {
     need!(is_husk(), "runc waits");
@@ -88,7 +88,7 @@ fn numbers_beyond_all_bounds_are_errors() {
         ("/process/oomScoreAdj", "99999999999"),
         ("/process/rlimits", "[{\"type\":\"RLIMIT_NOFILE\",\"soft\":18446744073709551616,\"hard\":1}]"),
     ] {
-        // Through a string, for no number of ours is so large.
+        // Inserts the number as text: no Rust integer or float can hold the largest of them.
         let text = bundle_text(&bundle, pointer, number);
         fails_well(&runtime, &run_bytes(&runtime, &bundle, text.as_bytes()), "");
     }
@@ -119,7 +119,7 @@ fn a_name_is_no_path() {
         }
     }
     assert!(!outside.exists());
-    // As long as a directory's name can be, and longer.
+    // An id longer than a file name can be (255 bytes).
     let seen = runtime.call("create", &["--bundle", path, &"a".repeat(300)]);
     fails_well(&runtime, &seen, "");
 }
@@ -168,12 +168,12 @@ fn more_variables_than_exec_takes_are_an_error() {
     let bundle = Bundle::running("exit 0").with("/process/env", json!(long));
     bundle.write();
     let seen = run(&runtime, bundle.path());
-    // runc's own process in the container is already its program then, and ends with 255.
+    // In runc the execve fails in the init process, whose exit code 255 `run` then returns as the program's.
     seen.fails(if is_husk() { 1 } else { 255 }, "rgument list too long");
     assert!(runtime.is_empty());
 }
 
-/// Every value in a tree, by its JSON pointer.
+/// Collects the JSON pointer of every value in a tree.
 fn pointers(value: &Value, pointer: &str, found: &mut Vec<String>) {
     let below: Vec<(String, &Value)> = match value {
         Value::Object(members) => members.iter().map(|(key, member)| (key.clone(), member)).collect(),
@@ -189,7 +189,8 @@ fn pointers(value: &Value, pointer: &str, found: &mut Vec<String>) {
     }
 }
 
-// The library's own test tries every value of every other type; this one, that an error comes out.
+// crates/bundle/tests/hostile.rs covers every value with every wrong type. This test checks that the runtime reports
+// the error.
 #[test]
 fn a_value_of_another_type_is_an_error_by_the_name_of_its_field() {
     need!(is_husk(), "runc names no field");
@@ -218,7 +219,7 @@ fn a_container_without_a_process_is_refused_by_create_as_by_run() {
     let runtime = Runtime::under_test();
     let mut bundle = Bundle::running("exit 0");
     bundle.config.as_object_mut().unwrap().remove("process");
-    // runc: "process property must not be empty".
+    // runc's message is "process property must not be empty".
     let wanted = if is_husk() { "process: must not be empty" } else { "must not be empty" };
     fails_well(&runtime, &runtime.create(&bundle), wanted);
     fails_well(&runtime, &runtime.run(&bundle), wanted);

@@ -1,4 +1,4 @@
-//! Limits are read back from the kernel, and met. What is tested depends on the cgroups of this machine:
+//! Limits of containers, as the kernel reports and enforces them. Which tests run depends on the machine's cgroups:
 //! version 1 with its controllers, version 2, or version 2 without most of them.
 
 use crate::util::{Bundle, Runtime, Seen, is_husk, is_root, need, until_gone};
@@ -12,7 +12,7 @@ pub(crate) fn is_version_2() -> bool {
     Path::new("/sys/fs/cgroup/cgroup.controllers").exists()
 }
 
-/// Whether containers can be limited in this here.
+/// Whether the machine has the controller and the tests run as root, who may use it.
 pub(crate) fn has(controller: &str) -> bool {
     let here = if is_version_2() {
         let all = fs::read_to_string("/sys/fs/cgroup/cgroup.controllers").unwrap();
@@ -23,18 +23,18 @@ pub(crate) fn has(controller: &str) -> bool {
     here && is_root()
 }
 
-/// Whether version 2's tree beside version 1's has this one.
+/// Whether the version 2 tree beside version 1 (`unified`) has the controller and the tests run as root.
 fn has_beside(controller: &str) -> bool {
     let all = fs::read_to_string("/sys/fs/cgroup/unified/cgroup.controllers").unwrap_or_default();
     all.split_whitespace().any(|name| name == controller) && is_root()
 }
 
-/// The path of the bundle's cgroup in its tree.
+/// Returns the path of the bundle's cgroup, relative to the root of its tree.
 pub(crate) fn path(bundle: &Bundle) -> String {
     bundle.config["linux"]["cgroupsPath"].as_str().unwrap().to_owned()
 }
 
-/// The directory of the bundle's cgroup.
+/// Returns the directory of the bundle's cgroup in the controller's tree.
 pub(crate) fn directory(bundle: &Bundle, controller: &str) -> PathBuf {
     let tree = if is_version_2() { "" } else { controller };
     Path::new("/sys/fs/cgroup").join(tree).join(path(bundle).trim_start_matches('/'))
@@ -55,7 +55,7 @@ fn without(mut bundle: Bundle, namespace: &str) -> Bundle {
     bundle
 }
 
-/// Whether no tree has the cgroup.
+/// Whether the bundle's cgroup exists in no tree.
 pub(crate) fn is_gone(bundle: &Bundle) -> bool {
     let name = path(bundle);
     let trees = fs::read_dir("/sys/fs/cgroup").unwrap().flatten().map(|entry| entry.path());
@@ -69,7 +69,8 @@ fn a_program_is_in_the_cgroup_that_is_named() {
     let bundle = Bundle::running("cat /proc/self/cgroup");
     let seen = Runtime::under_test().run(&bundle).succeeds();
     let name = path(&bundle);
-    // The kernel lists trees that are not mounted, too: version 1's where version 2 is alone, or that.
+    // The kernel also lists trees that are not mounted: version 1's where version 2 is alone, or version 2's beside
+    // version 1.
     let is_mounted = |line: &&str| match line.starts_with("0::") {
         true => is_version_2() || Path::new("/sys/fs/cgroup/unified/cgroup.procs").exists(),
         false => !is_version_2(),
@@ -125,7 +126,8 @@ fn a_limit_on_processes_is_set_and_met() {
 #[test]
 fn a_limit_on_huge_pages_is_set() {
     let tree = if is_version_2() { "" } else { "unified" };
-    // Where only version 1 is looked at, as runc does, there is no such controller, and it says so.
+    // On a machine with both versions, runc looks only at version 1, and reports that it finds no such controller
+    // there.
     need!(
         (has("hugetlb") && is_version_2()) || (has_beside("hugetlb") && is_husk()),
         "needs version 2's hugetlb"
@@ -137,7 +139,7 @@ fn a_limit_on_huge_pages_is_set() {
     let file = bundle.path().join("resources.json");
     fs::write(&file, r#"{ "hugepageLimits": [{ "pageSize": "2MB", "limit": 2097152 }] }"#).unwrap();
     runtime.call("update", &["--resources", file.to_str().unwrap(), "c"]).succeeds();
-    // With runc that is no error, and changes nothing.
+    // runc reports no error here and changes nothing.
     assert_eq!(read(&bundle, tree, "hugetlb.2MB.max"), if is_husk() { "2097152" } else { "4194304" });
     let told: Value = serde_json::from_str(&runtime.call("events", &["--stats", "c"]).succeeds()).unwrap();
     assert!(told["data"]["hugetlb"]["2MB"]["failcnt"].is_u64(), "{told}");
@@ -145,9 +147,9 @@ fn a_limit_on_huge_pages_is_set() {
     assert!(is_gone(&bundle));
 }
 
-// Which these are depends on the machine. (The network's are no controllers in version 2, where its limits are warned of.)
-// runc refuses them too, without the field and when there is a process: "cannot set rdma limit: container could not join
-// or create cgroup".
+// The machine decides which controllers are missing. (Version 2 has no network controllers; husk warns about network
+// limits there.) runc refuses missing controllers too, but only once there is a process, and without naming the field:
+// "cannot set rdma limit: container could not join or create cgroup".
 #[test]
 fn a_controller_that_is_not_there_is_named_with_the_field() {
     need!(is_root() && is_husk(), "needs root to make cgroups, and runc has other words");
@@ -182,7 +184,7 @@ fn a_controller_that_is_not_there_is_named_with_the_field() {
         runtime.run(&bundle).fails(1, &wanted);
         runtime.create(&bundle).fails(1, &wanted);
         assert!(is_gone(&bundle) && runtime.is_empty());
-        // Nor can it be had afterwards.
+        // `update` refuses the limit in the same way.
         bundle.config["linux"]["resources"] = json!({});
         let runtime = Runtime::started(&bundle);
         let file = bundle.path().join("resources.json");
@@ -194,7 +196,7 @@ fn a_controller_that_is_not_there_is_named_with_the_field() {
 #[test]
 fn a_device_opens_if_a_rule_says_so() {
     need!(is_root(), "needs root to make devices");
-    // A number that is nobody's: who may open it hears that there is no such device.
+    // No driver has this number, so an open that the rules allow fails with ENXIO.
     let device = json!([{ "path": "/dev/none", "type": "c", "major": 60, "minor": 1, "fileMode": 0o666 }]);
     let rule =
         |allow, access| json!({ "allow": allow, "type": "c", "major": 60, "minor": 1, "access": access });
@@ -241,11 +243,11 @@ fn a_frozen_cgroup_is_refused() {
     assert!(is_gone(&bundle));
 }
 
-/// The threads of somebody, among whom a container's may be.
+/// A domain with a threaded cgroup `threads`, in which a container's cgroup can be made. Dropping it removes both.
 struct Threads(PathBuf);
 
 impl Threads {
-    /// Below the cgroup of this name.
+    /// Makes the domain at this path.
     fn of(name: &str) -> Self {
         let domain = Path::new("/sys/fs/cgroup").join(name.trim_start_matches('/'));
         fs::create_dir_all(domain.join("threads")).unwrap();
@@ -256,7 +258,7 @@ impl Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        // Tolerated: a test that fails may leave something in it.
+        // Ignores errors: a failed test may leave a cgroup in it.
         fs::remove_dir(self.0.join("threads")).and_then(|()| fs::remove_dir(&self.0)).unwrap_or(());
     }
 }
@@ -285,7 +287,7 @@ fn a_container_may_be_among_threads() {
     runtime.call("delete", &["--force", "c"]).succeeds();
     assert!(is_gone(&bundle));
 
-    // What is counted for processes is counted for no thread.
+    // The memory controller is not available in threaded cgroups.
     if has("memory") {
         let bundle = bundle.with("/linux/resources", json!({ "memory": { "limit": 1 << 26 } }));
         runtime.run(&bundle).fails(1, "which cannot have these limits");
@@ -312,14 +314,14 @@ fn a_container_is_paused_and_goes_on() {
     runtime.call("resume", &["c"]).succeeds();
     assert_eq!(runtime.status(), "running");
     runtime.call("exec", &["c", "/guest", "exit", "0"]).succeeds();
-    // One that is paused can be killed nevertheless.
+    // A paused container can still be killed.
     runtime.call("pause", &["c"]).succeeds();
     let pid = pids(&runtime.call("ps", &["--format", "json", "c"]))[0];
     runtime.call("kill", &["c", "KILL"]).succeeds();
     until_gone(pid);
     runtime.call("delete", &["c"]).succeeds();
     assert!(is_gone(&bundle));
-    // And deleted.
+    // A paused container can also be deleted by force.
     runtime.run_detached(&bundle, &["--detach"]).succeeds();
     runtime.call("pause", &["c"]).succeeds();
     runtime.call("delete", &["--force", "c"]).succeeds();
@@ -403,7 +405,7 @@ fn limits_can_be_changed() {
     assert_eq!(read(&bundle, "memory", memory), "33554432");
     assert_eq!(read(&bundle, "pids", "pids.max"), "max");
     runtime.call("update", &["--memory", "much", "c"]).fails(1, "invalid value for memory");
-    // Version 1 refuses it whether it is asked to or not.
+    // Version 1 refuses a limit below the current usage even without `checkBeforeUpdate`.
     fs::write(&file, r#"{ "memory": { "limit": 4096, "checkBeforeUpdate": true } }"#).unwrap();
     runtime.call("update", &["--resources", file.to_str().unwrap(), "c"]).fails(1, "usage");
     runtime.call("kill", &["c", "KILL"]).succeeds();
@@ -434,7 +436,7 @@ fn it_is_told_when_memory_runs_out() {
     runtime.create(&bundle).succeeds();
     let mut watcher = runtime.spawn("events", &["--interval", "10ms", "c"], Stdio::piped());
     let mut lines = BufReader::new(watcher.stdout.take().unwrap()).lines();
-    // Who tells what it uses listens for the end of its memory, too.
+    // Once statistics arrive, `events` also listens for OOM events.
     assert!(lines.next().unwrap().unwrap().contains(r#""type":"stats""#));
     runtime.call("start", &["c"]).succeeds();
     let oom = r#"{"type":"oom","id":"c"}"#;
@@ -456,7 +458,7 @@ fn one_more_process_comes_into_the_containers_cgroup() {
     let is_in = |text: &str, name: &str| text.lines().any(|line| line.ends_with(&format!(":{name}")));
     assert!(is_in(&seen(&[]).succeeds(), &name));
     seen(&["--cgroup", ".."]).fails(255, "bad sub cgroup path");
-    // Not below the container's, though its name begins the same; runc only finds nothing there.
+    // This path begins with the container's cgroup path but is not below it. runc merely finds nothing there.
     let outside = if is_husk() { "bad sub cgroup path" } else { "no such file or directory" };
     seen(&["--cgroup", &format!("..{name}-more")]).fails(255, outside);
     seen(&["--cgroup", "missing"]).fails(255, "no such file or directory");

@@ -1,7 +1,7 @@
-//! Containers that are saved and restored.
+//! Checkpoint and restore.
 //!
-//! What CRIU is told is looked at everywhere, with a stand-in for it (guest/criu.rs). What becomes of a container, only
-//! where a real one works.
+//! On every machine, a stand-in (guest/criu.rs) records what husk tells CRIU. Real containers are saved and restored
+//! only where CRIU works.
 
 use crate::hostile::{Said, left};
 use crate::util::{Bundle, Receiver, Runtime, Seen, ends, guest, is_husk, is_root, need};
@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use tempfile::TempDir;
 
-/// Whether CRIU works here: it saves a process and brings it back.
+/// Whether CRIU can save and restore a process on this machine.
 fn criu_works() -> bool {
     static WORKS: OnceLock<bool> = OnceLock::new();
     let attempt = || -> std::io::Result<bool> {
@@ -44,7 +44,7 @@ fn criu_works() -> bool {
 
 const NEEDS_CRIU: &str = "needs root, and a CRIU that works with this kernel";
 
-/// A stand-in for CRIU, and where it writes what it is told.
+/// A stand-in for CRIU, and the directory where it records the requests it receives.
 struct StandIn(TempDir);
 
 impl StandIn {
@@ -69,7 +69,7 @@ impl StandIn {
         fs::read_to_string(self.0.path().join(name)).unwrap_or_default()
     }
 
-    /// Whether it was told all this, a line a field.
+    /// Asserts that the stand-in recorded each of these fields on a line of its own.
     #[track_caller]
     fn was_told(&self, lines: &[&str]) {
         let told = self.read("told");
@@ -79,7 +79,7 @@ impl StandIn {
     }
 }
 
-/// A container whose streams can be saved: none is a file that only the host has.
+/// Starts a container whose streams CRIU can save: none is a file that exists only on the host.
 fn started(bundle: &Bundle) -> Runtime {
     let runtime = Runtime::under_test();
     let streams = [Stdio::null(), Stdio::null(), Stdio::null()];
@@ -87,7 +87,7 @@ fn started(bundle: &Bundle) -> Runtime {
     runtime
 }
 
-/// Where images are.
+/// A path for images that does not exist yet, in a temporary directory.
 struct Images {
     path: String,
     _directory: TempDir,
@@ -187,7 +187,7 @@ fn images_have_to_be_there() {
     assert!(!images.path().exists());
 }
 
-/// Mounts of the host's of every kind.
+/// Adds bind mounts of a host directory (read-only, through a link, nested), sysfs and masked paths.
 fn with_mounts(bundle: Bundle, host: &Path) -> Bundle {
     fs::create_dir(host.join("source")).unwrap();
     fs::write(host.join("source/file"), "of the host").unwrap();
@@ -225,7 +225,7 @@ fn criu_is_told_what_is_not_in_the_images() {
     criu.was_told(&["1=10", "1=1", &pid, "2.10=dump.log", "2.12=1", "2.34=5", "2.50=1", "2.38=1073741824"]);
     criu.was_told(&["2.3=1", "2.4=1", "2.5=1", "2.7=1", "2.8=1", "2.16=1", "2.18=1", "2.46=1"]);
     criu.was_told(&["2.51=/etc/criu/runc.conf"]);
-    // The place where it is, and the name that it has.
+    // 2.23.1 is the path of the mount, 2.23.2 the name under which CRIU saves it.
     criu.was_told(&["2.23.1=/there\n2.23.2=/there", "2.23.1=/real/place\n2.23.2=/link"]);
     criu.was_told(&["2.23.1=/real/place/nested\n2.23.2=/link/nested", "2.23.1=/proc/keys\n2.23.2=mask"]);
     let told = criu.read("told");
@@ -317,7 +317,7 @@ fn what_fails_at_restore_leaves_nothing() {
     let (runtime, criu) = (Runtime::under_test(), StandIn::new());
     let arguments = [&["--image-path"][..], &[images.text(), "--bundle", text(bundle.path()), "c"]].concat();
     let labels = ["--lsm-profile", "apparmor:x", "--lsm-mount-context", "y", "-no-subreaper", "-no-pivot"];
-    // An annotation does not choose what CRIU obeys, whatever it says.
+    // An annotation cannot choose CRIU's configuration file: `--criu-config` has to name the same file.
     for options in [&[][..], &["--criu-config", "/b"]] {
         let refused = criu.call(&runtime, "restore", &[options, &arguments].concat());
         refused.fails(
@@ -368,7 +368,6 @@ fn the_null_device_is_the_containers_own() {
     streams(&bundle).prints("another's\nanother's\nanother's");
 }
 
-/// A pipe: what is read, and what is written.
 fn pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
     std::io::pipe().unwrap()
 }
@@ -388,7 +387,7 @@ fn a_container_goes_on_where_it_was() {
     runtime.call("state", &["c"]).fails(1, "container does not exist");
     assert!(runtime.is_empty());
 
-    // Twice from the same images, and with other pipes.
+    // Restores twice from the same images, each time with new pipes.
     for word in ["two", "again"] {
         let (stdin, mut input) = pipe();
         let (output, stdout) = pipe();
@@ -414,7 +413,7 @@ fn mounts_of_the_host_are_what_they_were() {
     let runtime = started(&bundle);
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     runtime.call("checkpoint", &["--image-path", images.text(), "c"]).succeeds();
-    // It is made again, as for a container that is created.
+    // `restore` makes this mount point again, as `create` does.
     fs::remove_dir(host.path().join("source/nested")).unwrap();
     let pid_file = host.path().join("pid");
     let options = ["--image-path", images.text(), "--bundle", text(bundle.path()), "--detach"];
@@ -434,12 +433,12 @@ fn mounts_of_the_host_are_what_they_were() {
         let link = |process: &str| exec(&["read-link", &format!("/proc/{process}/ns/{kind}")]).succeeds();
         assert_eq!(link("self"), link("1"), "{kind}");
     }
-    // `IFF_UP` among its flags: as when it was created.
+    // `IFF_UP` and `IFF_LOOPBACK`: the interface is up, as after `create`.
     exec(&["cat", "/sys/class/net/lo/flags"]).prints("0x9");
     let pid = fs::read_to_string(&pid_file).unwrap();
     let state: Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
     assert_eq!(state["pid"].to_string(), pid);
-    // And what was restored can be saved.
+    // A restored container can be saved again.
     runtime.call("checkpoint", &["--image-path", images.text(), "c"]).succeeds();
     assert!(runtime.is_empty());
 }
@@ -454,7 +453,7 @@ fn hooks_are_run_where_a_container_begins_and_ends() {
     let names = ["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"];
     let hooks: serde_json::Map<_, _> = names.iter().map(|name| ((*name).to_owned(), hook(name))).collect();
     let mut bundle = Bundle::running("wait");
-    // Those in the container would not find the file.
+    // Hooks that run in the container would not find the file.
     bundle.config["hooks"] = hooks.into_iter().filter(|(name, _)| !name.ends_with("Container")).collect();
     let runtime = started(&bundle);
     File::create(&told).unwrap();
@@ -512,7 +511,7 @@ fn ids_and_a_pause_are_no_hindrance() {
     for ids in ["uidMappings", "gidMappings"] {
         linux.insert(ids.to_owned(), json!([{ "containerID": 0, "hostID": 100_000, "size": 1000 }]));
     }
-    // CRIU reads them as root of the container.
+    // CRIU reads these directories as root of the container.
     fs::create_dir(images.path()).unwrap();
     for directory in [bundle.path(), images.path(), images.path().parent().unwrap()] {
         fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
@@ -588,7 +587,8 @@ fn images_that_are_none_leave_nothing() {
     refused.says("restore.log");
 }
 
-// A directory of images may be somebody else's work, who would have a file of the host written, or wait for ever.
+// Another user may have made the directory of images. A link there could make CRIU overwrite a file of the host, and a
+// fifo could block it for ever.
 #[test]
 fn what_stands_where_criu_writes_is_taken_away() {
     let is_there = || Command::new("criu").arg("--version").output().is_ok();
@@ -616,7 +616,7 @@ fn what_stands_where_criu_writes_is_taken_away() {
     }
 }
 
-// CRIU opens what it finds among its images, and waits for ever for the other end of a fifo.
+// CRIU opens the files it finds among its images, and blocks for ever on a fifo without a writer.
 #[test]
 fn images_that_are_not_files_are_refused_before_criu_opens_them() {
     need!(is_root(), "needs root, as CRIU does");
@@ -642,7 +642,7 @@ fn images_that_are_not_files_are_refused_before_criu_opens_them() {
     }
 }
 
-// What becomes a fifo only when it has been looked at still keeps nobody waiting for ever.
+// An image can become a fifo after husk has checked it. That must not block the restore for ever.
 #[test]
 fn a_signal_or_delete_ends_a_restore_that_waits_for_criu() {
     need!(is_root(), "needs root, as CRIU does");

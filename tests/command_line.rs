@@ -1,6 +1,6 @@
-//! What may be typed, and what is said to it.
+//! The command line: options, help, messages and logs.
 //!
-//! Engines type what runc takes, and read what it says: where a test does not ask for husk it holds
+//! Engines pass the arguments that runc takes and read what it prints. Tests that do not require husk therefore hold
 //! for runc too (`RUNTIME_UNDER_TEST`).
 
 use crate::util::{Bundle, Runtime, is_husk, is_root, need, until_gone};
@@ -18,7 +18,7 @@ fn json_log(path: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-// `HUSK_GOLDEN=write` writes the help anew; the difference is the review.
+// `HUSK_GOLDEN=write` rewrites the golden files; review the difference.
 #[test]
 fn help_is_what_a_person_would_want_to_read() {
     need!(is_husk(), "another runtime has other words");
@@ -59,7 +59,7 @@ fn help_can_be_asked_for_in_several_ways() {
     }
 }
 
-// dockerd splits the first line at "version" and looks for "commit:", podman prints it all.
+// dockerd splits the first line at "version" and looks for "commit:"; podman prints all of it.
 #[test]
 fn the_version_is_in_the_form_that_engines_know() {
     let runtime = Runtime::under_test();
@@ -69,7 +69,7 @@ fn the_version_is_in_the_form_that_engines_know() {
     assert_eq!(runtime.typed(&["-v"]).succeeds(), text);
 }
 
-// So that who reads it finds the name that they typed; go-runc looks for "runc version ".
+// Readers of the output find the name they typed. go-runc looks for "runc version ".
 #[test]
 fn what_is_installed_by_another_name_goes_by_it() {
     need!(is_husk(), "about husk's name");
@@ -102,11 +102,11 @@ fn what_is_installed_by_another_name_goes_by_it() {
         let wanted = format!("cannot allocate tty if {name} will detach without setting console socket\n");
         assert!(said.ends_with(&wanted), "{said}");
     }
-    // What is no name is not repeated.
+    // A name that is not a plain word is not repeated.
     assert!(called("\u{1b}[2J", &["dance"]).starts_with("husk: unknown"));
 }
 
-// Tools look for what docker and podman say of runc: "runc create failed: unable to start container process: ".
+// In errors of docker and podman, tools look for runc's "runc create failed: unable to start container process: ".
 #[test]
 fn by_runcs_name_errors_begin_as_runcs_do() {
     need!(is_husk(), "about husk's name");
@@ -123,7 +123,7 @@ fn by_runcs_name_errors_begin_as_runcs_do() {
     );
     let seen = Runtime::of(&link).typed(&["exec", "nobody", "true"]);
     seen.fails(255, "runc: exec failed: container does not exist");
-    // The field is a field all the same, for who reads the log.
+    // In the log the field is still a member of its own.
     let log = directory.path().join("log");
     let mut create = Command::new(&link);
     create.arg("--root").arg(directory.path().join("root")).arg("--log").arg(&log);
@@ -173,13 +173,13 @@ fn what_is_not_understood_is_said_with_where_to_look() {
     says(&["run", "--bundel", "b", "c"], 1, slip);
     let slip = "husk: test: unexpected argument '--tiemout' found\ndid you mean '--timeout'?";
     says(&["test", "--tiemout", "5s", "true"], 125, slip);
-    // That of the program is behind it.
+    // Options after the program's name are the program's.
     runtime.typed(&["test", "--plan", "true", "--tiemout"]).succeeds();
-    // What follows is its value, not a command.
+    // The word after an unknown option is its value, not a command.
     says(&["--lgo", "x", "list"], 1, "husk: unexpected argument '--lgo' found\ndid you mean '--log'?");
 }
 
-// podman asks so whether an option is there (containers/common, CRRuntimeSupportsPodCheckpointRestore).
+// podman detects in this way whether an option exists (containers/common, CRRuntimeSupportsPodCheckpointRestore).
 #[test]
 fn an_option_without_its_value_says_so_in_runcs_words() {
     let runtime = Runtime::under_test();
@@ -188,7 +188,7 @@ fn an_option_without_its_value_says_so_in_runcs_words() {
     runtime.typed(&["--log"]).fails(1, "flag needs an argument");
 }
 
-// So rootless podman calls its runtime: as root of a user namespace, and with next to no environment.
+// Rootless podman calls its runtime in this way: as root of a user namespace, with almost no environment.
 #[test]
 fn who_is_root_in_a_namespace_only_has_a_place_of_their_own() {
     need!(is_husk(), "other runtimes do not say where they look");
@@ -211,7 +211,7 @@ fn who_is_root_in_a_namespace_only_has_a_place_of_their_own() {
     }
 }
 
-// What is opened next would have the number of a stream that is closed.
+// The next file that is opened would get the number of the closed stream.
 #[test]
 fn what_is_printed_to_a_stream_that_is_closed_is_written_nowhere() {
     let runtime = Runtime::under_test();
@@ -257,7 +257,7 @@ fn options_stand_before_or_after_the_container() {
     runtime.call("delete", &["c", "-force"]).succeeds();
     runtime.call("run", &["-no-subreaper", "--bundle", "/not/there", "c"]).fails(1, "");
     assert!(runtime.is_empty());
-    // What follows two dashes is no option.
+    // Words after `--` are not options.
     runtime.call("start", &["--", "c"]).fails(1, "container does not exist");
 }
 
@@ -266,7 +266,7 @@ fn nothing_is_in_a_place_where_nothing_was_ever_created() {
     let runtime = Runtime::under_test();
     runtime.call("list", &["-q"]).prints("");
     let missing = runtime.root().join("missing");
-    // One that was named should be there.
+    // A root directory given as an option has to exist.
     runtime.typed(&["--root", missing.to_str().unwrap(), "list"]).fails(1, "");
     runtime.typed(&["--root", "/", "list"]).fails(1, "--root");
     runtime.typed(&["--root", "/../..", "list"]).fails(1, "--root");
@@ -284,7 +284,7 @@ fn a_users_place_is_in_the_runtime_directory_and_stays_there() {
     assert_eq!(made.metadata().unwrap().permissions().mode() & 0o7777, 0o1700);
 }
 
-// As a user, and as root as somebody else.
+// Runs husk as the current user, or as user 1000 if that user is root.
 #[test]
 fn runtime_directory_that_cannot_be_made_is_named_once() {
     need!(is_husk(), "the words are ours");
@@ -311,7 +311,7 @@ fn the_log_is_there_even_if_it_has_nothing_to_say() {
     runtime.typed(&["--log", nowhere.to_str().unwrap(), "--root", root, "list"]).fails(1, "");
 }
 
-// containerd reads `level`, `msg` and `time` of the last object; podman the whole file as one.
+// containerd reads `level`, `msg` and `time` of the last object; podman parses the whole file as one object.
 #[test]
 fn an_error_is_one_object_in_the_log_and_a_line_for_people() {
     let runtime = Runtime::under_test();
@@ -352,7 +352,7 @@ fn the_systems_log_has_what_it_is_told() {
         shell.args(["--mount", "sh", "-c", "mount --bind \"$1\" \"$2\" && shift 2 && exec \"$0\" \"$@\""]);
         shell.arg(env!("CARGO_BIN_EXE_husk")).arg(directory.path()).arg(covered).args(words);
         let output = shell.args(["--root", "/not-there", "state", "c"]).output().unwrap();
-        // For people all the same.
+        // Standard error still has the message for people.
         assert_eq!(String::from_utf8_lossy(&output.stderr), "husk: container does not exist\n");
         let mut bytes = [0; 1024];
         let length = socket.recv(&mut bytes).unwrap();
@@ -393,7 +393,7 @@ fn as_much_is_told_as_is_wanted() {
     }
 }
 
-// Under an engine standard error is the container's own: what is written there is in `docker logs`.
+// Under an engine, standard error is the container's own: everything written there appears in `docker logs`.
 #[test]
 fn warnings_with_a_log_go_there_and_nowhere_else() {
     need!(is_husk(), "about husk's warnings");
@@ -420,7 +420,7 @@ fn warnings_with_a_log_go_there_and_nowhere_else() {
     let object: Value = serde_json::from_str(&written(&runtime, &bundle, 0)).unwrap();
     assert_eq!((&object["level"], &object["msg"]), (&json!("warning"), &json!(warning)));
 
-    // An error is one object, with the warnings in it.
+    // An error is one object that includes the warnings.
     let failing = bundle.with("/process/args", json!(["missing"]));
     let object: Value = serde_json::from_str(&written(&runtime, &failing, 1)).unwrap();
     assert_eq!((&object["level"], &object["warnings"]), (&json!("error"), &json!([warning])));
@@ -461,7 +461,7 @@ fn a_configuration_may_have_another_name() {
         .fails(1, "/not/there.json: ");
     runtime.call("create", &["--bundle", path, "--config", other.to_str().unwrap(), "c"]).succeeds();
     runtime.call("start", &["c"]).succeeds();
-    // Which reads it again.
+    // `exec` reads the configuration again.
     runtime.call("exec", &["c", "/guest", "exit", "7"]).fails(7, "");
     runtime.call("delete", &["--force", "c"]).succeeds();
     runtime.typed(&["spec", "--bundle", path, "-f", "third.json"]).prints("");
@@ -487,7 +487,7 @@ fn many_containers_may_be_named_at_once() {
     };
     until_stopped(&runtime, &["web-1", "web-2"]);
     assert_eq!(status("other"), "created");
-    // One that fails is told of.
+    // The error names the container that failed.
     runtime.call("kill", &["-r", "web|other", "0"]).fails(1, "web-1: container not running");
     runtime.call("delete", &["-r", "web"]).succeeds();
     runtime.call("list", &["-q"]).prints("other");
@@ -496,7 +496,7 @@ fn many_containers_may_be_named_at_once() {
     assert!(runtime.is_empty());
 }
 
-/// Waits until these have ended, whose processes somebody else waits for.
+/// Waits until the processes of these containers have ended. They are not children of the test.
 fn until_stopped(runtime: &Runtime, ids: &[&str]) {
     for id in ids {
         let state: Value = serde_json::from_str(&runtime.call("state", &[id]).succeeds()).unwrap();
@@ -562,7 +562,7 @@ fn an_error_is_an_object_on_standard_error_where_json_has_no_other_place() {
     assert_eq!(object["msg"], "container does not exist");
 }
 
-// runc's tests/integration/debug.bats. What the lines say is each runtime's own affair.
+// Follows runc's tests/integration/debug.bats. Each runtime chooses the text of the lines.
 #[test]
 fn what_is_done_is_said_when_asked() {
     let runtime = Runtime::under_test();
@@ -583,7 +583,7 @@ fn what_is_done_is_said_when_asked() {
     runtime.typed(&[&["--log", log_path, "--log-format", "json"] as &[&str], &run].concat()).succeeds();
     let lines = json_log(&log);
     assert!(lines.iter().all(|line| line["level"] == "debug"));
-    // What runc's own tests look for. Ours has the facts beside it.
+    // runc's own tests look for these words. husk adds facts to them.
     for words in
         ["nsexec container setup", "child process in init()", "init: closing the pipe to signal completion"]
     {
@@ -615,7 +615,7 @@ fn a_config_to_begin_with_runs() {
     bundle.config = serde_json::from_str(&text).unwrap();
     let bundle = bundle.with("/process/args", args).with("/process/terminal", false.into());
     runtime.run(&bundle).prints(bundle.config["hostname"].as_str().unwrap());
-    // What somebody has written is not written over.
+    // `spec` does not overwrite an existing file.
     runtime.typed(&["spec", "--bundle", &path]).fails(1, "File config.json exists. Remove it first");
     let kept: Value = serde_json::from_slice(&fs::read(bundle.path().join("config.json")).unwrap()).unwrap();
     assert_eq!(kept, bundle.config);
@@ -689,11 +689,11 @@ fn timings_show_every_step_once_and_in_its_order() {
     let (path, root) = (bundle.path().to_str().unwrap(), runtime.root().to_str().unwrap());
     let steps: Vec<Value> =
         serde_json::from_str(&runtime.typed(&["plan", "--json", path]).succeeds()).unwrap();
-    // A plan is of no container, so its keyring has no name yet.
+    // A plan has no container, so its keyring's name contains `ID` instead of the container's.
     let text = |step: &Value, key: &str| step[key].as_str().unwrap().replace("_ses.ID", "_ses.c");
     let wanted: Vec<_> = steps
         .iter()
-        // A user may make no cgroup to be moved to, which only who tries finds out.
+        // A user may be unable to make a cgroup, which husk finds out only by trying.
         .filter(|step| is_root() || step["text"] != "request cgroup")
         .map(|step| format!("{}: {}", text(step, "origin"), text(step, "text")))
         .collect();
@@ -720,7 +720,7 @@ fn timings_show_every_step_once_and_in_its_order() {
     assert!(rest.is_some_and(|rest| rest.ends_with("</svg>\n")), "{svg}");
 }
 
-// A child that asked for the time behind its filter would be killed for it.
+// A child that called clock_gettime after loading this filter would be killed.
 #[test]
 fn timings_ask_for_no_time_where_a_filter_could_forbid_it() {
     need!(is_husk(), "runc takes no times");
@@ -795,7 +795,7 @@ warning: hostnam: is unknown and ignored
         (seen.0.status.code(), String::from_utf8(seen.0.stdout).unwrap()),
         (Some(1), wanted.to_owned())
     );
-    // The first of them is what a container fails with.
+    // Running the bundle fails with the first of these errors.
     bundle.write();
     runtime.run(&bundle).fails(1, "process.cwd: \"here\" is not an absolute path");
 }

@@ -1,4 +1,4 @@
-//! The rules of deny.toml, checked with cargo alone: licences, duplicate versions, and which package may depend on which.
+//! Checks the rules of deny.toml with cargo alone: licences, duplicate versions, and which package may depend on which.
 
 use crate::util::need;
 use serde_json::Value;
@@ -8,11 +8,11 @@ use toml::Table;
 
 /// The packages that the binary and its tests are built from on this machine.
 struct Packages {
-    /// Of each package its versions and licence.
+    /// The versions and the licence of each package.
     known: BTreeMap<String, (BTreeSet<String>, String)>,
-    /// Of each package those that depend on it.
+    /// The packages that depend on each package.
     users: BTreeMap<String, BTreeSet<String>>,
-    /// Those that do not come from crates.io or this tree.
+    /// The packages that come neither from crates.io nor from this tree.
     strangers: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ fn strings(value: &toml::Value) -> BTreeSet<String> {
     value.as_array().unwrap().iter().map(|value| value.as_str().unwrap().to_owned()).collect()
 }
 
-/// Whether an SPDX expression holds with these licences.
+/// Whether the allowed licences satisfy an SPDX expression.
 fn is_met(expression: &str, allowed: &BTreeSet<String>) -> bool {
     let expression = expression.replace('/', " OR ").replace("  ", " ");
     let all = expression.split(" AND ");

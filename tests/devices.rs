@@ -1,5 +1,5 @@
-//! Devices of the host keep their owner and permissions, whatever privileges a container's program has. Every test works
-//! on copies of them, in a mount namespace where the copies are `/dev`.
+//! Checks that the host's devices keep their owner and permissions, whatever privileges a container's program has.
+//! Every test works on copies of the devices, in a mount namespace where the copies are `/dev`.
 
 use crate::hermetic::has_sandboxes;
 use crate::util::{Bundle, Runtime, Seen, guest, is_husk, is_root, need};
@@ -8,11 +8,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// What the copies of the null and the zero device are like as long as nobody changes them.
+/// The owner and permissions of the copied null and zero devices, unless a program has changed them.
 const UNCHANGED: &str = "0:0 666\n0:0 666";
 
-/// Runs a command with the null device as standard input. Prints what became of the copies after what the command
-/// prints.
+/// Runs a command with the null device as standard input, then prints the owner and permissions of the copies.
 const ON_COPIES: &str = r#"
     mount -t tmpfs tmpfs "$1"
     (
@@ -46,7 +45,7 @@ fn privileged(words: &str) -> Bundle {
     Bundle::running(words).with("/process/capabilities", sets)
 }
 
-/// The same in a user namespace in which ids are the host's.
+/// Like `privileged`, in a user namespace that maps each id to the same id of the host.
 fn identity_mapped(words: &str) -> Bundle {
     let mut bundle = privileged(words);
     let map = json!([{ "containerID": 0, "hostID": 0, "size": 65_536 }]);
@@ -103,7 +102,7 @@ fn standard_streams_do_not_lend_the_null_device() {
     need!(is_root() && is_husk(), "runc gives its own pipes in the foreground; needs root to change owners");
     refuses(&without_dev(privileged("seize /proc/self/fd/0")), &[]);
     for options in [&[][..], &["--no-pivot"]] {
-        // Its own null device is the container's to change.
+        // The container may change a null device of its own.
         run(&privileged("seize /proc/self/fd/0"), options).prints(&format!("seized\n{UNCHANGED}"));
         for bundle in
             [privileged("seize /no"), without_dev(privileged("seize /no")), identity_mapped("seize /no")]

@@ -1,10 +1,10 @@
-//! What husk says of the machine that it is on.
+//! Findings of `husk doctor` about this machine.
 
 use crate::util::{Runtime, Seen, is_husk, is_root, need};
 use husk_spawn::{Command, IdMap, Namespaces};
 use serde_json::Value;
 
-/// What was found of each topic.
+/// Returns the topic and the verdict of each finding.
 fn findings(text: &str) -> Vec<(String, String)> {
     let found: Vec<Value> = serde_json::from_str(text).unwrap();
     let word = |finding: &Value, key: &str| finding[key].as_str().unwrap().to_owned();
@@ -38,7 +38,7 @@ fn a_table_says_the_same_without_colours_to_a_file() {
     assert!(table.ends_with("can run containers here\n"), "{table}");
 }
 
-/// The doctor in a user namespace of this test's, in which there may be no others.
+/// Runs the doctor in a new user namespace that permits no further user namespaces.
 fn switched_off(map: IdMap, become_user: &str) -> Seen {
     let script =
         format!("echo 0 >/proc/sys/user/max_user_namespaces && exec {become_user} \"$0\" doctor -f json");
@@ -48,7 +48,7 @@ fn switched_off(map: IdMap, become_user: &str) -> Seen {
     Seen(std::process::Output { status: output.status, stdout: output.stdout, stderr: output.stderr })
 }
 
-/// What it said of them.
+/// Asserts the verdict on user namespaces, the suggested sysctl and the exit code.
 #[track_caller]
 fn finds(seen: &Seen, verdict: &str) {
     let text = String::from_utf8_lossy(&seen.0.stdout).into_owned();

@@ -1,4 +1,4 @@
-//! What the documents name exists: files, tests, and the targets of links.
+//! Checks that files, tests and link targets named in the documents exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ fn read(file: &Path) -> String {
     fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-/// Every Markdown file at the top, below docs/ and of the crates, relative to the root.
+/// Returns every Markdown file at the root, in docs/ and docs/decisions/, and of the crates, relative to the root.
 fn documents() -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let mut directories = vec![PathBuf::new(), "docs".into(), "docs/decisions".into()];
@@ -30,20 +30,20 @@ fn documents() -> BTreeSet<PathBuf> {
     found
 }
 
-/// The text between backticks, outside of blocks of code.
+/// Returns the text between backticks, outside code blocks.
 fn quoted(text: &str) -> Vec<&str> {
     let mut blocks = text.split("\n```");
     let prose = blocks.by_ref().step_by(2);
     prose.flat_map(|prose| prose.split('`').skip(1).step_by(2)).collect()
 }
 
-/// Whether a quotation is a path of this tree: it has a slash and an extension of ours.
+/// Whether a quotation is a path of this tree: it begins with a known directory and has no `*`, `{` or space.
 fn is_path(word: &str) -> bool {
     let tops = ["crates/", "src/", "tests/", "integration/", "examples/", "docs/", "packaging/"];
     tops.iter().any(|top| word.starts_with(top)) && !word.contains(['*', '{', ' '])
 }
 
-// CHANGELOG.md names what was there when an entry was written.
+// CHANGELOG.md is exempt because it names files that existed when an entry was written.
 #[test]
 fn files_that_documents_name_exist() {
     for document in documents().iter().filter(|document| !document.ends_with("CHANGELOG.md")) {
@@ -65,7 +65,7 @@ fn files_that_documents_name_exist() {
     }
 }
 
-/// Checks each `path::name` of a line: the file has the name in it.
+/// Asserts that the file in each `path::name` of a line contains the name. Returns how many there are.
 fn check(line: &str) -> usize {
     let held = quoted(line)
         .into_iter()

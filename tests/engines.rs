@@ -1,6 +1,6 @@
-//! The very words that engines type, and what they read afterwards: a test for each engine.
+//! The exact commands that engines run, and the output that they read: one test for each engine.
 //!
-//! They hold for every runtime that engines run (`RUNTIME_UNDER_TEST`).
+//! The tests hold for every runtime that engines run (`RUNTIME_UNDER_TEST`).
 
 use crate::util::{Bundle, Receiver, Runtime, Seen, is_husk, is_root, need, until_gone};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// An engine: a bundle, and the words that it always begins with.
+/// An engine: a bundle, and the arguments that precede each of its commands.
 struct Engine {
     runtime: Runtime,
     bundle: Bundle,
@@ -24,7 +24,7 @@ impl Engine {
         Self { runtime, bundle, always }
     }
 
-    /// What is typed, where `B` at the beginning of a word or after its `=` is the bundle.
+    /// Runs a command. `B` at the beginning of a word, or after its `=`, stands for the bundle's directory.
     fn types(&self, words: &str) -> Seen {
         let bundle = self.path("");
         let word = |word: &str| match word.split_once('=') {
@@ -44,7 +44,7 @@ impl Engine {
         fs::read_to_string(self.bundle.path().join(name)).unwrap()
     }
 
-    /// A process in the form that `exec --process` reads.
+    /// Writes a process file for `exec --process`.
     fn process(&self, name: &str, args: &[&str]) {
         let process = json!({ "args": args, "cwd": "/", "user": { "uid": 0, "gid": 0 } });
         fs::write(self.bundle.path().join(name), process.to_string()).unwrap();
@@ -54,7 +54,7 @@ impl Engine {
         serde_json::from_str(&self.types("state c").succeeds()).unwrap()
     }
 
-    /// The pid in a file, as Go's `strconv.Atoi` reads it.
+    /// Reads the pid in a file as strictly as Go's `strconv.Atoi` does.
     fn pid(&self, name: &str) -> i32 {
         self.read(name).parse().unwrap()
     }
@@ -64,12 +64,12 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// What is in a log, one object after the other, as go-runc reads it.
+/// Parses a log as go-runc does: one object after the other.
 fn log(text: &str) -> Vec<Value> {
     serde_json::Deserializer::from_str(text).into_iter::<Value>().map(Result::unwrap).collect()
 }
 
-/// RFC 3339, as Go parses it.
+/// Whether Go can parse the text as an RFC 3339 time.
 fn is_time(text: &str) -> bool {
     let digits = |range: std::ops::Range<usize>| text[range].bytes().all(|byte| byte.is_ascii_digit());
     let marks = text.char_indices().filter(|(place, _)| [4, 7, 10, 13, 16].contains(place));
@@ -103,7 +103,7 @@ fn as_containerd() {
     let exec = engine.pid("exec.pid");
     assert!(Path::new(&format!("/proc/{exec}")).exists());
     if is_root() {
-        // go-runc reads numbers.
+        // go-runc parses an array of numbers.
         let pids: Vec<i32> = serde_json::from_str(&engine.types("ps --format json c").succeeds()).unwrap();
         assert!(pids.contains(&pid) && pids.contains(&exec), "{pids:?}");
         let table = engine.types("ps --format table c -ef").succeeds();
@@ -118,12 +118,12 @@ fn as_containerd() {
     until_gone(pid);
     let list: Value = serde_json::from_str(&engine.types("list --format=json").succeeds()).unwrap();
     assert_eq!((&list[0]["id"], &list[0]["status"]), (&json!("c"), &json!("stopped")));
-    // Nothing went wrong, and nothing is in the log; then what did is its last object.
+    // The log is empty as long as nothing fails. Afterwards its last object is the last error.
     assert_eq!(engine.read("log.json"), "");
     engine.types("kill c 15").fails(1, "container not running");
     engine.types("delete c").succeeds();
     engine.types("delete c").fails(1, "does not exist");
-    // The shim's own clean-up, which does not know what is there.
+    // The shim's own cleanup, which deletes the container whether it still exists or not.
     engine.types("delete --force c").succeeds();
     let objects = log(&engine.read("log.json"));
     let last = objects.last().unwrap();
@@ -131,7 +131,7 @@ fn as_containerd() {
     assert!(objects.iter().all(|object| is_time(object["time"].as_str().unwrap())), "{objects:?}");
 }
 
-// conmon and CRI-O ask for terminals in the same words.
+// conmon and CRI-O request terminals with the same arguments.
 #[test]
 fn as_containerd_for_who_has_a_terminal() {
     let devpts = json!({ "destination": "/dev/pts", "type": "devpts", "source": "devpts", "options": ["newinstance", "ptmxmode=0666", "mode=0620"] });
@@ -160,7 +160,7 @@ fn as_containerd_for_who_has_a_terminal() {
     assert_eq!(engine.read("log.json"), "");
 }
 
-// `podman run --cgroups=disabled`, for runtimes of which its configuration says that they know it.
+// `podman run --cgroups=disabled`, for runtimes that podman's configuration lists as supporting it.
 #[test]
 fn as_podman_without_cgroups() {
     need!(is_husk(), "crun's option");
@@ -173,7 +173,7 @@ fn as_podman_without_cgroups() {
     assert_eq!(seen.succeeds(), ours);
 }
 
-// podman reads the log as one object, so that what is only a warning must not stand before an error.
+// podman reads the log as one object, so a warning must not precede an error there.
 #[test]
 fn as_podman_through_conmon() {
     let bundle = waiting().with("/process/capabilities", json!({ "bounding": ["CAP_OF_THE_FUTURE"] }));
@@ -192,8 +192,8 @@ fn as_podman_through_conmon() {
     engine.types("state c").fails(1, "does not exist");
 }
 
-// By these podman finds out whether pods can be restored (containers/common, `CRRuntimeSupportsPodCheckpointRestore`),
-// and containerd's shim restores so.
+// podman runs these commands to learn whether pods can be restored (containers/common,
+// `CRRuntimeSupportsPodCheckpointRestore`). The full `restore` command is that of containerd's shim.
 #[test]
 fn as_who_asks_for_checkpoints() {
     let engine = Engine::new(waiting(), |_, _| Vec::new());
@@ -222,7 +222,7 @@ fn podman_reads_the_log_as_one_object() {
     let error = objects.last().unwrap();
     assert_eq!(error["level"], "error");
     assert!(error["msg"].as_str().unwrap().contains("executable file not found in $PATH"), "{error}");
-    // With runc podman loses the error in such a case.
+    // With runc, podman loses the error here.
     assert!(objects.len() == 1 || !is_husk(), "{objects:?}");
 }
 
@@ -232,7 +232,7 @@ fn as_cri_o() {
     engine.types("create --bundle B --pid-file B/pid c").succeeds();
     engine.types("start c").succeeds();
     engine.process("process", &["/guest", "exit", "7"]);
-    // A file that is there already.
+    // The pid file exists already.
     fs::write(engine.path("exec.pid"), "").unwrap();
     engine.types("exec --pid-file B/exec.pid --process B/process --detach c").succeeds();
     assert!(engine.pid("exec.pid") > 1);
@@ -252,7 +252,7 @@ fn as_cri_o() {
     engine.types("kill c KILL").succeeds();
     until_gone(pid);
     if is_root() {
-        // All that is left of one that has ended is nothing, which is no error.
+        // `kill --all` is not an error when no process is left.
         engine.types("kill -a c 9").succeeds();
     }
     engine.types("kill c KILL").fails(1, "container not running");
@@ -266,7 +266,7 @@ fn as_buildah() {
     let pid = engine.pid("pid");
     assert_eq!(engine.state()["status"], "created");
     engine.types("start c").succeeds();
-    // Without a signal.
+    // buildah sends the default signal.
     engine.types("kill c").succeeds();
     engine.types("kill c SIGKILL");
     until_gone(pid);
@@ -289,17 +289,17 @@ fn as_buildkit() {
     engine.process("process", &["/guest", "exit", "7"]);
     engine.types("exec --process B/process c").fails(7, "");
     let husk = rustix::process::Pid::from_child(&run);
-    // Which it is sent at any time, and which is no signal to the program.
+    // buildkit may send SIGWINCH at any time; the program must not receive it as a signal.
     rustix::process::kill_process(husk, rustix::process::Signal::WINCH).unwrap();
     rustix::process::kill_process(husk, rustix::process::Signal::TERM).unwrap();
     assert_eq!(run.wait().unwrap().code(), Some(42));
-    // Kept, for buildkit to delete.
+    // `--keep` keeps the container for buildkit to delete.
     assert_eq!(engine.state()["status"], "stopped");
     engine.types("delete c").succeeds();
     assert_eq!(engine.read("log"), "");
 }
 
-// dockerd splits the first line with the word at it, and looks for the others by how they begin.
+// dockerd splits the first line at "version" and recognises the other lines by how they begin.
 #[test]
 fn as_dockerd_and_go_runc_ask_what_there_is() {
     let engine = Engine::new(waiting(), |_, _| Vec::new());

@@ -1,4 +1,4 @@
-//! One more process in a container that runs.
+//! `exec`: another process in a running container.
 
 use crate::util::{Bundle, Runtime, is_husk, is_root, need};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use std::os::unix::fs::chown;
 use std::path::Path;
 use std::process::Command;
 
-/// What the guest says to these words in a container of its own.
+/// Asserts what the guest prints for these words, run by `exec` in a new container.
 #[track_caller]
 fn says(bundle: &Bundle, options: &[&str], words: &str, wanted: &str) {
     let runtime = Runtime::started(bundle);
@@ -28,7 +28,8 @@ fn its_code_is_passed_on_and_ours_is_another() {
     exec(&["none", "/guest", "exit", "0"]).fails(255, "container does not exist");
 }
 
-// Before it is in the container's cgroup it keeps to these, which runc's tests look for in what it says of itself.
+// The process runs on these processors until it is in the container's cgroup. runc's tests look for them in the debug
+// log.
 #[test]
 fn it_comes_from_the_processors_that_were_asked_for() {
     let bundle = Bundle::running("wait");
@@ -83,7 +84,7 @@ fn it_is_where_the_container_is() {
     }
 }
 
-// What the engines' files say; one that is written by hand leaves most of it out.
+// Process files of engines say how to confine the process; handwritten files leave most of it out.
 #[test]
 fn a_file_that_does_not_say_how_is_confined_as_the_container_is() {
     let capabilities =
@@ -113,7 +114,7 @@ fn it_holds_what_the_containers_process_does() {
     says(&bundle, &["--cap", "CAP_KILL"], "status CapInh", "0000000000000000");
     says(&bundle, &[], "status NoNewPrivs", "1");
     says(&bundle, &[], "status SigBlk", "0000000000000000");
-    // The listing itself is the fourth.
+    // Descriptor 3 is the listing's own.
     says(&bundle, &[], "list /proc/self/fd", "0\n1\n2\n3");
 }
 
@@ -163,7 +164,7 @@ fn one_that_is_let_go_is_known_by_its_pid() {
     let pid = fs::read_to_string(&file).unwrap();
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     assert!(status.starts_with("Name:\tguest"), "{status}");
-    // In the container it has a pid of its own, and goes with the container.
+    // Inside the container the process has a different pid, and it ends with the container.
     runtime.call("delete", &["--force", "c"]).succeeds();
     fs::remove_file(file).unwrap();
 }
@@ -198,8 +199,8 @@ fn its_keyring_is_the_containers_or_the_callers_as_was_said_then() {
     }
 }
 
-// Who has a deadline may make no other process, and what is reset at fork is lost on the way into the pid
-// namespace.
+// A process with a deadline policy cannot fork unless it resets the policy on fork. Then entering the pid namespace,
+// which takes a fork, would lose the policy.
 #[test]
 fn it_is_scheduled_as_asked_for() {
     need!(is_root(), "a deadline takes CAP_SYS_NICE");
@@ -214,7 +215,7 @@ fn it_is_scheduled_as_asked_for() {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), process.to_string()).unwrap();
     let stat = runtime.call("exec", &["--process", file.path().to_str().unwrap(), "c"]).succeeds();
-    // proc_pid_stat(5), field 41; the flag is not told there.
+    // The policy is field 41 (proc_pid_stat(5)), which does not show the flag.
     let policy = stat.rsplit(") ").next().unwrap().split(' ').nth(38).unwrap();
     assert_eq!(policy.parse::<u32>().unwrap() & !RESET_ON_FORK, 6);
 }
@@ -231,8 +232,8 @@ fn its_limits_are_what_the_containers_are() {
     assert_eq!(state["status"], "running");
 }
 
-// The process of a created container is undumpable, so its own user may not enter it. Root gives the container away here,
-// with the store: a store is its owner's alone.
+// A created container's process is undumpable, so its own user may not enter it. Root gives the store to that user
+// together with the container, because only the owner may use a store.
 #[test]
 fn exec_by_a_user_before_start_says_that_the_container_must_be_started() {
     need!(is_husk(), "the words are husk's");
@@ -251,7 +252,7 @@ fn exec_by_a_user_before_start_says_that_the_container_must_be_started() {
     let before = said("exec", &["c", "/guest", "exit", "7"]);
     let started = said("start", &["c"]);
     let after = said("exec", &["c", "/guest", "exit", "7"]);
-    // First of all, since the runtime deletes as root when it is dropped, who refuses a store of another user.
+    // Deletes before the assertions: on drop, `Runtime` deletes as root, who may not use another user's store.
     said("delete", &["--force", "c"]).succeeds();
     created.succeeds();
     before.fails(
@@ -262,10 +263,10 @@ fn exec_by_a_user_before_start_says_that_the_container_must_be_started() {
     assert_eq!(after.0.status.code(), Some(7));
 }
 
-/// The user that root is in `as_user`.
+/// The user that `as_user` switches to.
 const USER: u32 = 1000;
 
-/// Makes a bundle and a store those of [`USER`].
+/// Gives a bundle and a store to [`USER`].
 fn give_away(bundle: &mut Bundle, runtime: &Runtime) {
     let linux = bundle.config["linux"].as_object_mut().unwrap();
     linux.remove("cgroupsPath");
@@ -278,7 +279,7 @@ fn give_away(bundle: &mut Bundle, runtime: &Runtime) {
     }
 }
 
-/// The same command as [`USER`], without privileges.
+/// Returns the command with [`USER`] as its user, without privileges.
 fn as_user(command: &Command) -> Command {
     let user = USER.to_string();
     let mut changed = Command::new("setpriv");

@@ -1,4 +1,4 @@
-//! One more process in a container whose namespaces are not all its own, or that has ids of its own.
+//! `exec` in containers that share namespaces with others or have a user namespace.
 
 use crate::namespaces::{Holder, bundle, least, owned_by};
 use crate::util::{Runtime, is_root, need};
@@ -6,7 +6,7 @@ use husk_spawn::Namespaces;
 use serde_json::json;
 use std::fs;
 
-/// It is where the container's first process is, as that one says of itself.
+/// Asserts that a process of `exec` has the same namespaces as the container's first process.
 #[track_caller]
 fn is_inside(runtime: &Runtime) {
     let state: serde_json::Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
@@ -47,7 +47,7 @@ fn ids_are_those_of_its_user_namespace() {
     says(&user, "status Gid", "8\t8\t8\t8");
     says(&user, "env", "HOME=/home/who");
     says(&["--user", "7", "--additional-gids", "5"], "status Groups", "5");
-    // Who is nobody there cannot be had.
+    // User 5000 is not mapped in the container's user namespace.
     runtime.call("exec", &["--user", "5000", "c", "/guest", "exit", "0"]).fails(255, "invalid argument");
 }
 

@@ -1,10 +1,10 @@
-//! What a runtime says it can do, which engines go by.
+//! `features`: what the runtime tells engines that it supports.
 
 use crate::util::{Runtime, is_husk, need};
 use serde_json::{Value, json};
 use std::process::Command;
 
-/// What the runtime that is tested says, and how.
+/// Returns the features of the runtime under test, parsed and as text.
 fn said() -> (Value, String) {
     let text = Runtime::under_test().typed(&["features"]).succeeds();
     (serde_json::from_str(&text).unwrap(), text)
@@ -15,7 +15,7 @@ fn names<'a>(features: &'a Value, pointer: &str) -> Vec<&'a str> {
     list.unwrap_or_else(|| panic!("no {pointer}")).iter().map(|name| name.as_str().unwrap()).collect()
 }
 
-// runtime-spec, schema/features-schema.json.
+// The form is that of schema/features-schema.json in runtime-spec.
 #[test]
 fn features_have_the_form_of_the_specification() {
     let (features, text) = said();
@@ -60,7 +60,7 @@ fn features_have_the_form_of_the_specification() {
     assert!(annotations.values().all(Value::is_string), "{annotations:?}");
 }
 
-// What runc can do, an engine that knows runc expects.
+// Engines that know runc expect everything that runc supports.
 #[test]
 fn features_are_those_of_runc_and_more() {
     let output = Command::new("runc").arg("features").output();
@@ -69,16 +69,16 @@ fn features_are_those_of_runc_and_more() {
     let (ours, _) = said();
     let mut missing = Vec::new();
     compare("", &runcs, &ours, &mut missing);
-    // A version of runc is none of ours, and libseccomp is not used. What annotations can do is each runtime's
-    // own: to runc one says where the bundle is.
+    // husk is not a version of runc and does not use libseccomp. The annotations that a runtime obeys are its own: runc
+    // has one that names the bundle.
     missing.retain(|name| !name.contains("nnotations"));
-    // Older versions of runc follow an older specification, and take two options that the kernel has no flag for.
+    // Older versions of runc follow an older specification, and accept two options for which the kernel has no flag.
     let of_old = ["/ociVersionMax", "/mountOptions acl", "/mountOptions noacl"];
     missing.retain(|name| !of_old.contains(&name.as_str()));
     assert_eq!(missing, Vec::<String>::new());
 }
 
-/// Names and keys of `wanted` that `found` lacks.
+/// Collects names and keys of `wanted` that are missing in `found`.
 fn compare(place: &str, wanted: &Value, found: &Value, missing: &mut Vec<String>) {
     match (wanted, found) {
         (Value::Object(wanted), Value::Object(found)) => {

@@ -1,5 +1,5 @@
-//! `test`: programs that see nothing of their surroundings and leave nothing behind, and that try to. Each is run
-//! by an ordinary shell of this machine.
+//! `test`: programs that see nothing of their surroundings and leave nothing behind, even if they try. An ordinary
+//! shell of this machine runs most of them.
 
 use crate::util::{Seen, guest, is_husk, is_root, need, watch};
 use std::fs;
@@ -11,7 +11,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// Somewhere to be, with a home directory beside it.
+/// A directory `here` to work in, with a home directory beside it.
 pub(crate) struct Place {
     directory: TempDir,
 }
@@ -36,7 +36,7 @@ impl Place {
         self.path("here")
     }
 
-    /// `husk test` with these options and this program.
+    /// Returns the command `husk test` with these options and this program.
     pub(crate) fn command(&self, options: &[&str], program: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_husk"));
         let guests = guest().parent().unwrap().to_owned();
@@ -54,13 +54,12 @@ impl Place {
     }
 }
 
-/// A guest with these words.
 fn run_guest(place: &Place, options: &[&str], words: &[&str]) -> Seen {
     let guest = guest();
     place.test(options, &[&[guest.to_str().unwrap()], words].concat())
 }
 
-/// Whether a sandbox can be had.
+/// Whether husk can make sandboxes on this machine.
 pub(crate) fn has_sandboxes() -> bool {
     is_husk() && Place::new().test(&[], &["true"]).0.status.success()
 }
@@ -70,7 +69,7 @@ fn it_ends_as_the_program_does() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Place::new();
     assert_eq!(place.sh(&[], "exit 7").0.status.code(), Some(7));
-    // A process that is the first of its namespace would not even notice.
+    // The first process of a pid namespace would ignore these signals.
     for signal in ["TERM", "INT", "KILL", "SEGV"] {
         let status = place.sh(&[], &format!("kill -{signal} $$")).0.status;
         assert!(status.signal().is_some(), "{signal}: {status}");
@@ -83,7 +82,7 @@ fn it_ends_as_the_program_does() {
     let mut found = place.command(&[], &["program"]);
     let found = found.env("PATH", place.path("home")).output().unwrap();
     Seen(found).fails(127, "it is there, but hidden");
-    // One that is named is not.
+    // A program named by its path is not hidden.
     place.test(&[], &[&hidden]).fails(126, "permission denied");
 }
 
@@ -155,7 +154,7 @@ fn what_is_its_own_is_empty_and_gone_afterwards() {
     let script = format!(
         "for place in /tmp /var/tmp /dev/shm /run $HOME $XDG_RUNTIME_DIR; do ls -A $place; echo x > $place/{mark} || exit 1; done"
     );
-    // The way to the working directory alone.
+    // These directories show only the path to the working directory.
     let seen = place.sh(&["--net", "none"], &script).succeeds();
     assert!(!seen.contains("secret"), "{seen}");
     for other in ["/tmp", "/var/tmp", "/dev/shm", "/run"] {
@@ -169,7 +168,7 @@ fn what_is_its_own_is_empty_and_gone_afterwards() {
 fn what_it_does_to_its_own_mounts_shows_nothing_of_the_host() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Place::new();
-    // With all privileges in a user namespace of its own.
+    // The script has all privileges in a user namespace of its own.
     let script = "unshare -Um sh -c '
         umount -l /tmp; umount -l /tmp; umount -l $HOME; umount -l /proc; umount -l /run
         mount -o remount,rw /; mount -o remount,rw,bind /; true > /etc/husk-was-here && echo wrote
@@ -230,7 +229,7 @@ fn other_processes_are_neither_seen_nor_reached() {
     let place = Place::new();
     let seen = place.sh(&[], "ls /proc | grep '^[0-9]' | head -2; echo $$ $PPID").succeeds();
     assert_eq!(seen.lines().collect::<Vec<_>>(), ["1", "2", "2 1"]);
-    // Everybody it can reach, its own process group and the first of its processes among them.
+    // Signals every process that the program can reach, including its process group and the sandbox's first process.
     let us = std::process::id();
     let script =
         format!("trap '' TERM; kill -TERM 0; kill -TERM -1; kill -KILL 1; kill -KILL {us}; echo alive");
@@ -331,7 +330,7 @@ fn paths_are_shown_as_asked() {
     assert!(!fs::exists(place.path("here/new")).unwrap());
     place.sh(&["--write", "missing"], "").fails(125, "husk: find missing: no such file or directory");
     place.sh(&["--overlay", "file"], "").fails(125, "is no directory");
-    // A repository is shown as a whole.
+    // From a subdirectory, the whole repository is visible.
     fs::create_dir(place.path("here/.git")).unwrap();
     let mut below = place.command(&[], &["cat", "../file"]);
     Seen(below.current_dir(place.path("here/sub")).output().unwrap()).prints("more");
@@ -346,7 +345,7 @@ fn devices_are_few_and_work() {
         "ls /dev | tr '\\n' ' '; head -c 3 /dev/zero | wc -c; : > /dev/null; head -c 1 /dev/urandom | wc -c",
     );
     seen.prints("fd full mqueue null ptmx pts random shm stderr stdin stdout tty urandom zero 3\n1");
-    // What stands for hardware is nowhere, not even for root.
+    // Devices for hardware do not exist, and even root cannot make one.
     place.sh(&[], "mknod /tmp/disk b 8 0 2>/dev/null && cat /tmp/disk; ls /dev/pts").prints("ptmx");
 }
 

@@ -1,4 +1,4 @@
-//! `test --runner`: what cargo and nextest have it do, with the example's tests.
+//! `test --runner` as cargo and nextest call it, with the tests of the example.
 
 use crate::hermetic::{Place, has_sandboxes};
 use crate::hermetic_libtest::has_rustc;
@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A copy of the example, whose tests are run by husk.
+/// A copy of the example project, with husk as cargo's runner.
 struct Project {
     place: Place,
 }
@@ -24,7 +24,7 @@ impl Project {
         Self { place }
     }
 
-    /// `cargo` with these words. Its runner is husk with these options.
+    /// Runs `cargo` with these words and with husk as its runner, with these options.
     fn cargo(&self, options: &str, words: &[&str]) -> Seen {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         let runner = format!("{} test {options} --runner", env!("CARGO_BIN_EXE_husk"));
@@ -41,7 +41,7 @@ impl Project {
         Seen(command.output().unwrap())
     }
 
-    /// The binary of its tests.
+    /// Returns the path of the project's test binary.
     fn binary(&self) -> PathBuf {
         let files = fs::read_dir(self.place.path("here/target/debug/deps")).unwrap();
         let mut files = files.map(|file| file.unwrap().path());
@@ -91,7 +91,7 @@ fn each_test_of_cargo_has_a_sandbox_of_its_own() {
     what_is_told_of_each(&project);
 }
 
-/// Its list is printed as it is, and each of its processes has a sandbox.
+/// nextest gets the list of tests unchanged, and each test it runs has a sandbox.
 fn what_nextest_asks(project: &Project) {
     let binary = project.binary();
     let ask = |phase: &str, words: &[&str]| {
@@ -109,7 +109,7 @@ fn what_nextest_asks(project: &Project) {
     );
 }
 
-/// Parts make the whole, and each test has its line.
+/// Shards together run every test once, and the report has one line for each test.
 fn what_is_told_of_each(project: &Project) {
     let json = project.place.path("json");
     for part in ["1/2", "2/2"] {
@@ -137,7 +137,7 @@ fn what_is_told_of_each(project: &Project) {
     assert!(text.contains("0 passed; 1 failed;"), "{text}");
 }
 
-/// Those of the documentation, which are compiled together and alone, and what is timed.
+/// Covers doctests, compiled together and standalone, and benchmarks.
 #[test]
 fn doctests_and_benches_are_in_sandboxes() {
     need!(has_sandboxes(), "needs user namespaces");
@@ -148,7 +148,7 @@ fn doctests_and_benches_are_in_sandboxes() {
         let before = fs::read_to_string(&path).unwrap_or_default();
         fs::write(path, before + text).unwrap();
     };
-    // Those outside are not the second process there is.
+    // A doctest has pid 2 only inside a sandbox.
     let test = "/// assert_eq!(std::process::id(), 2);\n/// ```\n";
     let documented = format!("/// ```\n{test}/// ```standalone_crate\n{test}pub fn documented() {{}}\n");
     add("here/src/lib.rs", &documented);
@@ -181,7 +181,7 @@ fn cargo_is_told_of_husk_once() {
     let written = fs::read_to_string(&file).unwrap();
     assert!(init(&["--yes"]).succeeds().contains("nothing to do"));
     assert_eq!(fs::read_to_string(&file).unwrap(), written);
-    // A program of that name is one.
+    // If there is a program named `init`, husk runs it.
     let program = project.place.path("here/init");
     fs::write(&program, "#!/bin/sh\nexit 7\n").unwrap();
     fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -190,7 +190,8 @@ fn cargo_is_told_of_husk_once() {
     assert_eq!(Seen(ended).0.status.code(), Some(7));
 }
 
-/// A repository may be somebody else's: what it has beside or in place of cargo's configuration is not written to.
+/// A repository may come from another user, so `init` does not follow links beside or in place of cargo's
+/// configuration.
 #[test]
 fn init_follows_no_links() {
     need!(has_rustc(), "needs cargo");

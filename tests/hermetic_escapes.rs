@@ -1,5 +1,5 @@
-//! `test`: what a program can do to its machine without a file or a network, and cannot in there. Most of it takes
-//! system calls that no shell makes: perl makes them, which every Debian has.
+//! `test`: attacks on the machine that need neither a file nor a network, and that fail in a sandbox. Most take system
+//! calls that no shell can make. Perl, which every Debian has, makes them.
 
 use crate::hermetic::{Place, has_sandboxes};
 use crate::util::{Seen, is_root, need};
@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
 
-/// A call by its number on this processor, which perl has no name for.
+/// System calls that perl has no name for, by their numbers on this processor.
 struct Calls {
     keyctl: u32,
     mq_open: u32,
@@ -49,12 +49,12 @@ const CALLS: Calls = Calls {
     clock_settime: 112,
 };
 
-/// Says `done`, or why not.
+/// Returns a Perl script that prints `done` if the call succeeds, and otherwise fails with the reason.
 fn said(call: &str) -> String {
     format!("{call} or die qq($!\\n); print qq(done\\n)")
 }
 
-/// The same of a system call, which returns -1 if it fails.
+/// Like `said`, for a system call, which returns -1 if it fails.
 fn called(number: u32, arguments: &str) -> String {
     format!("syscall({number}, {arguments}) == -1 and die qq($!\\n); print qq(done\\n)")
 }
@@ -63,7 +63,7 @@ fn perl(place: &Place, script: &str) -> Seen {
     place.test(&[], &["perl", "-e", script])
 }
 
-/// The same outside.
+/// Runs a Perl script outside a sandbox.
 fn outside(script: &str) -> Seen {
     Seen(Command::new("perl").args(["-e", script]).output().unwrap())
 }
@@ -84,7 +84,7 @@ fn descriptors_of_the_caller_are_closed() {
 fn shared_memory_and_queues_are_its_own() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Place::new();
-    // System V: a key that nobody else has; to be found outside, and not in there.
+    // System V: nothing else uses this key. A segment made outside is found there, but not in the sandbox.
     let key = 0x4855_0000 | (std::process::id() & 0xffff);
     outside(&format!("print shmget({key}, 64, 0666 | 01000)")).succeeds();
     outside(&said(&format!("defined shmget({key}, 0, 0)"))).prints("done");
@@ -113,11 +113,12 @@ fn shared_memory_and_queues_are_its_own() {
 fn what_no_namespace_keeps_apart_is_refused() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Place::new();
-    // The session keyring; one of its own to have; a joined one.
+    // Gets the session keyring, makes a new one, and joins one.
     for arguments in ["0, -3, 0", "0, -3, 1", "1, 0"] {
         perl(&place, &called(CALLS.keyctl, arguments)).fails(38, "not implemented");
     }
-    // io_uring, which has the same numbers on every processor, does for a program what the filter refuses it.
+    // 425 to 427 are io_uring, on every processor. It would carry out operations that the filter refuses as system
+    // calls.
     for call in [CALLS.perf_event_open, CALLS.bpf, 425, 426, 427] {
         perl(&place, &called(call, "0, 0, 0, 0, 0")).fails(38, "not implemented");
     }
@@ -126,11 +127,11 @@ fn what_no_namespace_keeps_apart_is_refused() {
     place.sh(&[], "dmesg > /dev/null").fails(1, "not permitted");
     place.sh(&[], "cat /dev/kmsg").fails(1, "No such file");
     place.sh(&[], "mkdir /sys/fs/cgroup/husk-was-here").fails(1, "");
-    // Virtual machines' sockets, which no network namespace has to do with.
+    // AF_VSOCK, for sockets of virtual machines, which network namespaces do not separate.
     perl(&place, &said("socket(my $s, 40, 1, 0)")).fails(97, "not supported");
 }
 
-/// PTRACE_ATTACH, and a read of memory: of the first process, which is in its parent's memory.
+/// PTRACE_ATTACH and reading memory fail for the sandbox's first process, which shares its parent's memory.
 #[test]
 fn its_first_process_cannot_be_looked_into() {
     need!(has_sandboxes(), "needs user namespaces");
@@ -138,10 +139,10 @@ fn its_first_process_cannot_be_looked_into() {
     perl(&place, &called(CALLS.ptrace, "16, 1, 0, 0")).fails(1, "not permitted");
     let read = called(CALLS.process_vm_readv, "1, $vector, 1, $vector, 1, 0");
     perl(&place, &format!("my $vector = pack(q(JJ), 0x400000, 8); {read}")).fails(1, "not permitted");
-    // Not with all privileges in a user namespace of its own either.
+    // Attaching also fails with all privileges in a new user namespace.
     let (user, attach) = (CALLS.unshare, called(CALLS.ptrace, "16, 1, 0, 0"));
     perl(&place, &format!("syscall({user}, 0x10000000) == 0 or die; {attach}")).fails(1, "not permitted");
-    // Its memory's weight for the OOM killer is its parent's too.
+    // The first process shares oom_score_adj with its parent, because they share memory.
     place.sh(&[], "echo 500 > /proc/1/oom_score_adj").fails(2, "Read-only");
     let uncovered = "umount /proc/1; mount -o remount,rw,bind /proc/1; echo 500 > /proc/1/oom_score_adj";
     place.sh(&["--nested"], &format!("unshare -Um sh -c '{uncovered}'")).fails(2, "Read-only");
@@ -153,7 +154,7 @@ fn it_gains_no_privileges() {
     let place = Place::new();
     place.sh(&[], "grep NoNewPrivs /proc/self/status").prints("NoNewPrivs:\t1");
     need!(is_root(), "needs root");
-    // A program that gives its owner's privileges, and an ordinary user who has it.
+    // A set-user-ID program of root, which an ordinary user may run.
     let (id, husk) = (place.path("here/id"), place.path("here/husk"));
     for (from, to) in [("/usr/bin/id", &id), (env!("CARGO_BIN_EXE_husk"), &husk)] {
         assert!(Command::new("cp").args([from, to]).status().unwrap().success());
@@ -171,7 +172,7 @@ fn it_gains_no_privileges() {
     assert_eq!(fs::metadata(&id).unwrap().uid(), 0);
 }
 
-/// Neither as a file nor for a program that the kernel would start outside (core(5)).
+/// A crash neither writes a core file nor starts a core handler, which the kernel would run outside (core(5)).
 #[test]
 fn it_leaves_no_core() {
     need!(has_sandboxes(), "needs user namespaces");
@@ -184,7 +185,7 @@ fn it_leaves_no_core() {
     assert_eq!(left, 1);
 }
 
-/// What the kernel counts for each user is given back.
+/// Resources that the kernel counts for each user are released.
 #[test]
 fn what_it_uses_up_is_there_again() {
     need!(has_sandboxes(), "needs user namespaces");
@@ -195,7 +196,7 @@ fn what_it_uses_up_is_there_again() {
     outside(&called(CALLS.inotify_init1, "0")).prints("done");
 }
 
-/// Whatever the caller's are: what is sorted, spelt and printed is the same.
+/// Sorting, spelling and formats do not depend on the caller's locale.
 #[test]
 fn the_locale_is_the_same_everywhere() {
     need!(has_sandboxes(), "needs user namespaces");
@@ -224,7 +225,7 @@ fn the_machine_seems_to_have_been_up_for_as_long_as_asked() {
         let seen = place.sh(&["--uptime", time], script).succeeds();
         seen.lines().map(|line| line.parse::<u64>().unwrap()).collect::<Vec<_>>()
     };
-    // A counter of milliseconds in 32 bits has begun anew.
+    // By 50 days, a 32-bit counter of milliseconds has wrapped around.
     assert!(up("50d").iter().all(|seconds| (50 * 86_400..51 * 86_400).contains(seconds)));
     assert!(up("0s").iter().all(|seconds| *seconds < 3600));
 }

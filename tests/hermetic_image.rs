@@ -1,4 +1,4 @@
-//! `test` in the files of an image, and of a bundle.
+//! `test` with the files of an image or a bundle.
 
 use crate::hermetic::{Place, has_sandboxes};
 use crate::util::{Bundle, Seen, need};
@@ -8,7 +8,6 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// `husk test` with these arguments.
 fn test(place: &Place, arguments: &[&str]) -> Seen {
     let mut command = Command::new(env!("CARGO_BIN_EXE_husk"));
     command.arg("test").args(arguments).current_dir(place.path("here")).stdin(Stdio::null());
@@ -21,7 +20,7 @@ fn test(place: &Place, arguments: &[&str]) -> Seen {
     Seen(command.env("HOME", place.path("home")).output().unwrap())
 }
 
-/// Runs the guest in its root file system.
+/// Runs the guest in the bundle's root file system.
 fn in_rootfs(bundle: &Bundle, options: &[&str], words: &[&str]) -> Seen {
     let rootfs = bundle.rootfs();
     let rootfs = ["--rootfs", rootfs.to_str().unwrap()];
@@ -44,7 +43,7 @@ fn names(directory: &Path) -> Vec<String> {
 fn an_image_is_all_that_is_seen() {
     need!(has_sandboxes(), "needs user namespaces");
     let bundle = Bundle::running("");
-    // What is missing is there, and is nowhere afterwards.
+    // Missing directories exist in the sandbox but are not left in the image.
     in_rootfs(&bundle, &[], &["list", "/"]).prints("dev\nguest\nproc\ntmp");
     assert_eq!(names(&bundle.rootfs()), ["guest"]);
     for name in ["dev", "proc", "tmp", "run", "var", "sub"] {
@@ -101,7 +100,7 @@ fn symlinks_of_an_image_lead_nowhere_else() {
     symlink("/real", bundle.rootfs().join("link")).unwrap();
     in_rootfs(&bundle, &["--write", "/link"], &["write", "/link/file"]).succeeds();
     assert_eq!(names(&bundle.rootfs().join("real")), ["file"]);
-    // Our own directories would be made in what it points to.
+    // husk would make its own directories in the target of this link.
     symlink("/real", bundle.rootfs().join("dev")).unwrap();
     in_rootfs(&bundle, &[], &["list", "/"]).fails(125, "rootfs: has something else than a directory at /dev");
 }
@@ -153,7 +152,7 @@ fn a_bundle_says_what_its_process_is() {
     assert!(guest(&["mount", "/bound/rw"]).succeeds().contains("noexec"));
     assert!(guest(&["mount", "/tmpfs"]).succeeds().contains("size=4k"));
     guest(&["cat", "/proc/uptime"]).prints("");
-    // The root can be written to, and is as it was.
+    // The root is writable, and unchanged afterwards.
     guest(&["write", "/made/file"]).succeeds();
     assert_eq!(names(&bundle.rootfs()), ["guest"]);
     let read_only = bundle.with("/root/readonly", json!(true));
@@ -212,7 +211,7 @@ fn what_a_sandbox_cannot_do_is_refused_by_its_name() {
     let bundle = Bundle::running("").with("/linux/uidMappings", map.clone()).with("/linux/gidMappings", map);
     let bundle = bundle.with("/linux/namespaces", json!([{ "type": "user" }]));
     run(&bundle, &[]).fails(125, "linux.uidMappings: can only be of");
-    // A test binary is the host's, with the host's libraries.
+    // A test binary is a program of the host and needs the host's libraries.
     for option in ["--rootfs", "--bundle"] {
         test(&Place::new(), &[option, "/", "--runner", "--", "/guest"]).fails(125, "cannot be used with");
     }
@@ -225,11 +224,11 @@ fn a_bundles_limits_are_kept() {
         Bundle::running("eat").with("/linux/resources", json!({ "memory": { "limit": 33_554_432 } }));
     let seen = run(&bundle, &[]);
     assert!(!seen.0.status.success());
-    // What is said on the command line counts.
+    // The command line overrides the bundle.
     run(&bundle, &["--memory", "1g", "--", "/guest", "exit", "3"]).fails(3, "");
 }
 
-/// Files of an image that the caller may not write to are no obstacle.
+/// The caller need not have write permission for the image.
 #[test]
 fn an_image_may_be_read_only() {
     need!(has_sandboxes(), "needs user namespaces");

@@ -1,5 +1,5 @@
-//! `test`: writing where no mount forbids it, which Landlock forbids. Each test shows that the same succeeds with
-//! `--nested`, which does without Landlock.
+//! `test`: writes that Landlock forbids and no mount does. Each test shows that the same write succeeds with
+//! `--nested`, which does not use Landlock.
 
 use crate::hermetic::{Place, has_sandboxes};
 use crate::util::{Seen, is_root, need};
@@ -11,12 +11,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// Whether the kernel has Landlock, and a sandbox can be had.
+/// Whether the kernel has Landlock and husk can make sandboxes.
 fn has_landlock() -> bool {
     has_sandboxes() && Place::new().test(&["--plan"], &["true"]).succeeds().contains("landlock")
 }
 
-/// A directory of the host that no directory of the sandbox's own covers.
+/// Makes a directory on the host that none of the sandbox's own directories covers.
 fn uncovered() -> TempDir {
     TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -40,7 +40,7 @@ fn a_file_open_for_reading_as_standard_input_cannot_be_opened_for_writing() {
     write(&["--nested"], File::open(&file).unwrap()).succeeds();
     assert_eq!(fs::read_to_string(&file).unwrap(), "changed\n");
 
-    // Open for writing it is the caller's wish.
+    // If the caller opened the file for writing, the program may do so too.
     fs::write(&file, "kept").unwrap();
     write(&[], OpenOptions::new().read(true).write(true).open(&file).unwrap()).succeeds();
     assert_eq!(fs::read_to_string(&file).unwrap(), "changed\n");
@@ -57,7 +57,7 @@ fn standard_output_and_error_can_be_opened_again_by_name() {
     assert!(command.status().unwrap().success());
     assert_eq!(fs::read_to_string(out).unwrap(), "1\n3\n");
     assert_eq!(fs::read_to_string(error).unwrap(), "2\n");
-    // Pipes have no path.
+    // Opening them also works if they are pipes, which have no path.
     place.sh(&[], script).succeeds();
 }
 
@@ -68,7 +68,7 @@ fn a_fifo_of_the_host_cannot_be_written_to() {
     need!(is_uncovered(directory.path()), "needs a build directory outside /tmp");
     let fifo = directory.path().join("fifo");
     mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-    // Somebody who reads, so that no writer waits.
+    // Opens the fifo for reading, so that writers do not block.
     let _reader = open(&fifo, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();
     let path = fifo.to_str().unwrap();
     let script = format!("echo hello > {path}");
@@ -91,7 +91,7 @@ fn directories_that_it_may_write_to_are_as_without_landlock() {
     place.sh(&["--write", path], &format!("set -- {path}; {script}")).prints("done");
     place.sh(&["--overlay", path], &format!("set -- {path}; {script}")).prints("done");
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
-    // One alone, which has no directory around it.
+    // A single file, whose directory is not writable.
     let file = directory.path().join("file");
     fs::write(&file, "long").unwrap();
     let name = file.to_str().unwrap();
@@ -99,7 +99,7 @@ fn directories_that_it_may_write_to_are_as_without_landlock() {
     assert_eq!(fs::read_to_string(&file).unwrap(), "x\n");
 }
 
-/// By an ordinary user: in a sandbox of root's nobody may map root, which takes CAP_SETFCAP.
+/// Runs as an ordinary user, because mapping root takes CAP_SETFCAP, which a sandbox started by root does not have.
 #[test]
 fn a_sandbox_in_a_sandbox_needs_nested() {
     need!(has_landlock(), "needs Landlock");

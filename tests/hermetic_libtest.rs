@@ -1,4 +1,4 @@
-//! `test --runner`: a binary of libtest's says what it says without husk, and its results are told to other programs.
+//! `test --runner`: a libtest binary prints the same as without husk, and husk reports its results to other programs.
 
 use crate::hermetic::{Place, has_sandboxes};
 use crate::util::{Seen, need};
@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Tests of every kind. The one that is flaky passes when it finds what it has left.
+/// Tests of every kind. The flaky test passes if it finds the file that an earlier attempt has left.
 const TESTS: &str = r#"
 #[test] fn passes() { println!("heard") }
 #[test] fn fails() { println!("said"); eprintln!("and said"); panic!("on purpose") }
@@ -34,7 +34,7 @@ mod many { macro_rules! many { ($($name:ident)*) => { $(#[test] fn $name() {})* 
 }
 "#;
 
-/// What JUnit's tools expect of a report.
+/// The document type of the reports that JUnit's tools expect.
 const DTD: &str = "
 <!ELEMENT testsuites (testsuite*)> <!ATTLIST testsuites name CDATA #IMPLIED>
 <!ELEMENT testsuite (testcase*)>
@@ -49,19 +49,19 @@ const DTD: &str = "
 <!ELEMENT system-out (#PCDATA)> <!ELEMENT system-err (#PCDATA)>
 ";
 
-/// rustc, of the version that has built us where there are several.
+/// Returns rustc. If several versions are installed, it is the one that built this test.
 fn rustc() -> Command {
     let mut command = Command::new("rustc");
     command.env("RUSTUP_TOOLCHAIN", option_env!("RUSTUP_TOOLCHAIN").unwrap_or("stable"));
     command
 }
 
-/// Whether who runs us can build anything: the compiler may be in the home directory of another.
+/// Whether the current user can compile: the compiler may be in another user's home directory.
 pub(crate) fn has_rustc() -> bool {
     rustc().arg("--version").output().is_ok_and(|said| said.status.success())
 }
 
-/// A place with a binary of these tests.
+/// A [`Place`] with a compiled binary of `TESTS`.
 pub(crate) struct Binary {
     pub(crate) place: Place,
     pub(crate) path: PathBuf,
@@ -83,14 +83,14 @@ impl Binary {
         Self { place, path }
     }
 
-    /// What it does with these words, without husk.
+    /// Runs the binary with these words, without husk.
     fn alone(&self, words: &[&str]) -> Output {
         let mut command = Command::new(&self.path);
         command.args(words).current_dir(self.place.path("here")).stdin(Stdio::null());
         command.env_remove("RUST_BACKTRACE").output().unwrap()
     }
 
-    /// The same with husk and these options.
+    /// Runs the binary with these words under husk, with these options.
     pub(crate) fn with_husk(&self, options: &[&str], words: &[&str]) -> Output {
         let options = [&["--runner"], options].concat();
         let mut command = self.place.command(&options, &[&[self.path.to_str().unwrap()], words].concat());
@@ -100,10 +100,10 @@ impl Binary {
     }
 }
 
-/// What was written, without what is another each time.
+/// Returns the lines of the output, without the parts that differ from run to run.
 fn lines(text: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(text);
-    // It is said once in a process.
+    // libtest prints this hint once in each process, and husk runs several.
     let lines = text.lines().filter(|line| !line.contains("RUST_BACKTRACE=1"));
     let lines = lines.map(|line| match line.split_once("; finished in ") {
         Some((before, _)) => before.to_owned(),
@@ -120,7 +120,7 @@ fn it_says_what_libtest_says() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(has_rustc(), "needs a compiler");
     let binary = Binary::new();
-    // One at a time, so that there is one order. What a child of a passing test writes is not shown by husk.
+    // One test at a time makes the order fixed. husk does not show what a child of a passing test writes.
     for words in [
         "",
         "-q",
@@ -148,7 +148,7 @@ fn it_says_what_libtest_says() {
         assert_eq!(lines(&seen.stderr), lines(&alone.stderr), "{words:?}");
         assert_eq!(seen.status.code(), alone.status.code(), "{words:?}");
     }
-    // In any order, and caught: libtest's own lines are mixed with what its threads write.
+    // With several threads the order varies. Without capture, libtest's lines would mix with the threads' output.
     let sorted = |output: Output| {
         let mut lines = lines(&output.stdout);
         lines.sort_unstable();
@@ -205,7 +205,7 @@ fn results_are_told_in_json_and_xml() {
     ] {
         assert!(report().contains(part), "{part}\n{}", report());
     }
-    // The same again is another result of the same, and a part is not the same.
+    // Another run of the same tests replaces its suite in the report; a shard is a suite of its own.
     binary.with_husk(&options, &["many::a0"]);
     assert_eq!(report().matches("<testsuite ").count(), 1);
     binary.with_husk(&[&options[..], &["--shard", "1/2"]].concat(), &["is_ignored"]);
@@ -243,7 +243,7 @@ fn a_terminal_sees_how_far_it_is() {
     while let Some(Ok(byte)) = bytes.next() {
         seen.push(byte);
         if seen.ends_with(b"\r\x1b[K90 of 91 tests; 1 running, waits for ") {
-            // It reads until somebody has written and closed it.
+            // The test reads until a writer has opened and closed the fifo.
             fs::write(&fifo, "").unwrap();
         }
     }
@@ -264,7 +264,7 @@ fn a_harness_of_another_kind_is_run_as_a_whole() {
     place.test(&["--runner"], &[&path, "0"]).prints("all of them\n");
 }
 
-/// A binary of one test, which does this.
+/// Makes a test binary with one test, which runs this shell command.
 fn with_one_test(place: &Place, act: &str) -> String {
     let binary = place.path("here/deps/lab-0123456789abcdef");
     fs::create_dir(place.path("here/deps")).unwrap();
@@ -276,7 +276,7 @@ fn with_one_test(place: &Place, act: &str) -> String {
     binary
 }
 
-/// Runs it with these options.
+/// Runs the test binary under husk with these options.
 fn reported(place: &Place, binary: &str, options: &[&str]) -> Seen {
     place.test(&[&["--runner"], options].concat(), &[binary])
 }
@@ -288,7 +288,7 @@ fn reports_where_a_test_may_write_are_refused() {
     fs::write(place.path("victim"), "before").unwrap();
     fs::create_dir(place.path("here/out")).unwrap();
     symlink("out", place.path("here/way")).unwrap();
-    // What husk would open outside when the test has ended.
+    // After the test, husk would open these links outside the sandbox.
     let plant = "ln -s ../../victim out/j.xml.new; ln -sf ../../victim out/lines";
     let binary = with_one_test(&place, plant);
     for report in ["out/j.xml", "way/j.xml", "out/made/j.xml", "out/../out/lines"] {
@@ -297,7 +297,7 @@ fn reports_where_a_test_may_write_are_refused() {
             seen.fails(125, &format!("{option} {report}: is below --write {}", place.path("here/out")));
         }
     }
-    // By what is said for one test, too.
+    // An override for one test can make the directory writable, too.
     fs::write(place.path("here/husk.toml"), "[[override]]\ntest = \"one\"\nwrite = \"out\"\n").unwrap();
     let options = ["--config", "husk.toml", "--json", "out/lines"];
     reported(&place, &binary, &options).fails(125, "--json out/lines: is below --write");
@@ -311,7 +311,7 @@ fn reports_go_to_descriptors_of_the_caller() {
     let binary = with_one_test(&place, "true");
     let is_line = |text: &str| text.lines().any(|line| line.starts_with("{\"attempts\":1,"));
     let is_document = |text: &str| text.contains("<?xml") && text.trim_end().ends_with("</testsuites>");
-    // The streams are pipes, except for 5, which is a file. What is in that is kept.
+    // The streams are pipes. Descriptor 5 is a file, whose previous content is kept.
     let at = |option: &str, report: &str| {
         let file = place.path("file");
         fs::write(&file, "before\n").unwrap();
@@ -338,7 +338,7 @@ fn reports_go_to_descriptors_of_the_caller() {
     fs::write(place.path("here/husk.toml"), "json = \"-\"\n").unwrap();
     let seen = reported(&place, &binary, &["--config", "husk.toml"]);
     assert!(is_line(&seen.succeeds()));
-    // No file of this name was made.
+    // `-` is standard output, not the name of a file.
     assert!(!fs::exists(place.path("here/-")).unwrap());
     for option in ["--json", "--junit"] {
         reported(&place, &binary, &[option, "/dev/fd/99"])
@@ -366,7 +366,7 @@ fn reports_follow_no_links() {
         fs::read_dir(place.path("out")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, ["free.xml", "free.xml.new", "j.xml", "lines"]);
-    // Nor does a fifo without a reader keep it waiting.
+    // A fifo without a reader does not block husk either.
     let fifo = place.path("out/fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     reported(&place, &binary, &["--json", &fifo]).fails(125, &format!("open {fifo}"));

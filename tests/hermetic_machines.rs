@@ -1,5 +1,4 @@
-//! `test` on machines that do not let a sandbox be made, or not completely. Such machines are made of
-//! namespaces here.
+//! `test` on machines where a sandbox cannot be made, or only in part. Namespaces imitate such machines here.
 
 use crate::hermetic::{Place, has_sandboxes};
 use crate::util::{Bundle, Runtime, Seen, is_root, need};
@@ -12,10 +11,11 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// `husk` where an ordinary user finds it too.
+/// Copies husk to a path that an ordinary user can reach, too.
 fn husk(place: &Place) -> String {
     let copy = place.path("here/husk");
-    // By a process of its own: what another test starts meanwhile would else hold it open.
+    // Copies with `cp`: a child of another test could inherit a descriptor that this process writes to, and keep it
+    // open.
     assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_husk")).arg(&copy).status().unwrap().success());
     for name in ["", "here", "home"] {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
@@ -24,7 +24,7 @@ fn husk(place: &Place) -> String {
     copy
 }
 
-/// A script that is run by root of a user namespace, with its own mounts and processes.
+/// Runs a script as root of a new user namespace, in new mount and pid namespaces.
 fn as_root_of_a_container(place: &Place, script: &str) -> Seen {
     let mut command = Command::new("unshare");
     command.args(["-rmpf", "--mount-proc", "sh", "-c", script]).current_dir(place.path("here"));
@@ -58,7 +58,7 @@ fn root_does_without_a_user_namespace() {
     refused.fails(125, "and --strict was asked for");
 }
 
-/// A script that root begins in a user namespace in which there is an ordinary user too.
+/// Runs a script as root of a new user namespace, which maps an ordinary user as well.
 fn with_two_users(place: &Place, script: &str) -> Seen {
     let map = |id| IdMap { inside: id, outside: id, count: 1 };
     let mut command = husk_spawn::Command::new("sh");
@@ -100,14 +100,14 @@ fn an_ordinary_user_has_the_same() {
     as_user("b() { b | b & b; }; b").fails(2, "Cannot fork");
 }
 
-/// Whose processes are many at a time, and each set up while others run.
+/// Each test's sandbox is set up while others run.
 #[test]
 fn an_ordinary_users_tests_run_at_the_same_time() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(is_root(), "needs root");
     let place = Place::new();
     let husk = husk(&place);
-    // Neither ends before the other has begun.
+    // Each of the two tests waits for the other to begin.
     fs::create_dir(place.path("here/deps")).unwrap();
     let binary = place.path("here/deps/lab-0123456789abcdef");
     let script = "#!/bin/sh
@@ -126,7 +126,7 @@ fn an_ordinary_users_tests_run_at_the_same_time() {
     assert!(seen.succeeds().contains("2 passed"));
 }
 
-/// A container whose program is a sandbox of the guest.
+/// Returns a container whose program is husk, which runs the guest in a sandbox.
 fn with_sandbox(options: &[&str], words: &[&str]) -> Bundle {
     let bundle = Bundle::running("");
     let copied =
@@ -141,7 +141,7 @@ fn with_sandbox(options: &[&str], words: &[&str]) -> Bundle {
         json!({ "destination": path, "type": "bind", "source": path, "options": ["bind"] })
     });
     let bundle = bundle.with("/process/args", json!(args));
-    // Which engines give to root, who could else not be root of a user namespace of its own.
+    // Engines give CAP_SETFCAP to root. Without it, root cannot be root of a user namespace of its own.
     let sets = ["bounding", "permitted", "effective"].map(|set| (set.to_owned(), json!(["CAP_SETFCAP"])));
     let bundle = bundle.with("/process/capabilities", serde_json::Map::from_iter(sets).into());
     devices.into_iter().fold(bundle, Bundle::mounting)
@@ -157,7 +157,7 @@ fn a_container_has_sandboxes_too() {
     runtime.run(&with_sandbox(&[], &["exit", "7"])).fails(7, "");
     let without = with_sandbox(&[], &["exit", "7"]).with("/process/capabilities", json!({}));
     runtime.run(&without).fails(125, "root takes CAP_SETFCAP for that");
-    // As engines have it.
+    // Engines mask such paths.
     let masked = |bundle: Bundle| bundle.with("/linux/maskedPaths", json!(["/proc/uptime", "/proc/keys"]));
     let seen = runtime.run(&masked(with_sandbox(&[], &["exit", "7"])));
     seen.fails(7, "husk: warning: /proc is the caller's, whose processes are seen there");
@@ -166,7 +166,7 @@ fn a_container_has_sandboxes_too() {
         .fails(125, "and --strict was asked for");
 }
 
-/// Root's processes are none of those that an rlimit holds of.
+/// RLIMIT_NPROC does not limit root's processes. Without a cgroup, the limit is the sandbox's pid_max.
 #[test]
 fn roots_processes_are_limited_without_a_cgroup() {
     need!(has_sandboxes(), "needs user namespaces");
@@ -175,7 +175,8 @@ fn roots_processes_are_limited_without_a_cgroup() {
     let place = Place::new();
     place.sh(&["--strict"], "cat /proc/sys/kernel/pid_max").prints("4396");
     place.sh(&[], "echo 9 > /proc/sys/kernel/pid_max").fails(2, "Read-only file system");
-    // The kernel keeps some hundred pids, and so many more.
+    // The kernel reserves 300 pids (kernel/pid.c, `RESERVED_PIDS`), which pid_max includes. The first processes may use
+    // them, so up to 320 fit.
     let forks =
         "my $n = 0; while ($n < 1000) { my $pid = fork; defined $pid or last; $pid or sleep; $n++ } print $n";
     let mut command = Command::new("unshare");
@@ -194,7 +195,7 @@ fn has_pid_max() -> bool {
     (numbers.next(), numbers.next()) >= (Some(6), Some(14))
 }
 
-/// The cgroups of sandboxes that a process has made.
+/// Returns the cgroups that a process has made for its sandboxes.
 fn cgroups_of(pid: u32) -> Vec<PathBuf> {
     fn look(directory: &Path, part: &str, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
@@ -213,7 +214,7 @@ fn cgroups_of(pid: u32) -> Vec<PathBuf> {
     found
 }
 
-/// A sandbox with a cgroup, whose program waits.
+/// Starts a sandbox with a cgroup. Its program is running and waits for input.
 fn waiting_in_a_cgroup(place: &Place) -> Child {
     let mut command = place.command(&["--memory", "64m"], &["sh", "-c", "echo begun; read x"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

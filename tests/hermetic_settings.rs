@@ -1,4 +1,4 @@
-//! `husk.toml`: options that are the same each time, for all tests or some.
+//! `husk.toml`: options for every run, for all tests or some of them.
 
 use crate::hermetic::{Place, has_sandboxes};
 use crate::hermetic_libtest::{Binary, has_rustc};
@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::Path;
 
-/// What husk says of a file.
+/// Runs a program with this text as `husk.toml` and returns what husk prints.
 fn said_of(text: &str) -> Seen {
     let place = Place::new();
     fs::write(place.path("here/husk.toml"), text).unwrap();
@@ -47,12 +47,12 @@ fn a_file_above_says_what_nobody_types() {
     )
     .unwrap();
     let script = "echo $A $B; cat file";
-    // A path is meant from where the file is. What is typed counts more.
+    // Paths are relative to the file. The command line overrides the file.
     place.sh(&["--env", "B=typed"], script).prints("file typed\n");
-    // Another file, which says nothing.
+    // `--config` names another file, which is empty.
     place.sh(&["--config", "/dev/null"], script).prints("\nfile");
     place.sh(&["--config", "no-such"], script).fails(125, "read no-such: no such file or directory");
-    // For this program and no other.
+    // An override applies only to the programs that it names.
     let one = "[[override]]\nbinary = [\"no\", \"s*\"]\nenv = \"A=sh\"\n[[override]]\nbinary = \"b*\"\nenv = \"A=no\"\n";
     fs::write(place.path("husk.toml"), one).unwrap();
     place.sh(&[], "echo $A").prints("sh\n");
@@ -90,12 +90,12 @@ fn a_test_has_what_is_said_for_it() {
     );
 }
 
-/// A file that another user has written, or could have, decides nothing for root: what it would set is not set.
+/// As root, husk ignores a file that another user has written or could have written.
 #[test]
 fn a_file_that_others_could_have_written_is_not_obeyed() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(is_root(), "needs root, to have files of another");
-    /// Makes a file of somebody else's of it.
+    /// Changes a path so that another user could have written the file.
     type Change = fn(&Path);
     let cases: [(&str, Change, &str); 6] = [
         ("here/husk.toml", |path| chown(path, Some(1000), None).unwrap(), "it belongs to user 1000"),
@@ -122,7 +122,7 @@ fn a_file_that_others_could_have_written_is_not_obeyed() {
     for (path, change, why) in cases {
         let place = Place::new();
         fs::write(place.path("here/husk.toml"), "env = \"A=file\"\n").unwrap();
-        // Nor is one above it looked for.
+        // husk does not use the next file above instead.
         fs::write(place.path("husk.toml"), "env = \"A=above\"\n").unwrap();
         let used = place.sh(&[], "echo $A");
         used.prints("file");
@@ -131,10 +131,10 @@ fn a_file_that_others_could_have_written_is_not_obeyed() {
         let seen = place.sh(&[], "echo $A");
         seen.prints("");
         seen.says(&format!("husk: warning: {} is not used: {why}", place.path("here/husk.toml")));
-        // One that is named is.
+        // husk does use a file that `--config` names.
         place.sh(&["--config", "husk.toml"], "echo $A").prints("file");
     }
-    // Nothing is said of a directory without one, where the search ends.
+    // The search also ends, without a warning, at such a directory that has no file.
     let place = Place::new();
     fs::write(place.path("husk.toml"), "env = \"A=above\"\n").unwrap();
     place.sh(&[], "echo $A").prints("above");

@@ -1,5 +1,5 @@
-//! `test` at a terminal, which a test owns as a person's terminal program does: there is a shell with job control, in
-//! which people type.
+//! `test` at a terminal. The test owns the terminal, as a terminal emulator does, and types into a shell with job
+//! control.
 
 use crate::hermetic::{Place, has_sandboxes};
 use crate::util::need;
@@ -28,13 +28,13 @@ impl Shell {
         let slave = ioctl_tiocgptpeer(&master, flags).unwrap();
         let size = Winsize { ws_row: 31, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&master, size).unwrap();
-        // Else the kernel, which sends the signal first, throws away what is written because of it (drivers/tty/n_tty.c,
-        // `isig`).
+        // Without NOFLSH the kernel, which sends the signal first, discards output that the signal causes
+        // (drivers/tty/n_tty.c, `isig`).
         let mut modes = tcgetattr(&slave).unwrap();
         modes.local_modes |= LocalModes::NOFLSH;
         tcsetattr(&slave, OptionalActions::Now, &modes).unwrap();
         let place = Place::new();
-        // Whoever has us run in the background may have us ignore what is typed.
+        // If the tests run in the background, their parent may have made them ignore these signals.
         let mut bash = Command::new("env");
         bash.args([
             "--default-signal=INT,QUIT,TSTP",
@@ -60,7 +60,7 @@ impl Shell {
         self.master.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// What is shown up to and with these words, which have not been typed like that.
+    /// Returns the output up to and including these words. What was typed must differ, because it is echoed.
     fn until(&mut self, words: &str) -> String {
         let mut shown = Vec::new();
         let mut byte = [0];
@@ -76,7 +76,7 @@ impl Shell {
         String::from_utf8_lossy(&shown).into_owned()
     }
 
-    /// The code that the last command ended with, as the shell has it.
+    /// Returns the exit code of the last command, as the shell sees it.
     fn code(&mut self) -> String {
         self.types("echo co''de $? .\n");
         self.until("code ");
@@ -96,8 +96,8 @@ fn a_shell_in_it_has_job_control() {
     shell.types("$husk test --env PS1='inner''> ' -- bash --norc --noprofile --noediting -i\n");
     let begun = shell.until("inner> ");
     assert!(!begun.contains("job control"), "{begun}");
-    // One process, for a shell that has stopped between vfork and exec is waited for without end. And one that misses no
-    // signal that comes before it waits.
+    // The program is a single process: bash would wait for ever for a shell that stopped between vfork and exec. It
+    // blocks SIGCONT until it waits, so that it cannot miss the signal.
     shell.types(concat!(
         r#"perl -MPOSIX -e '$| = 1; $SIG{CONT} = sub { print "aga", "in\n" }; "#,
         "sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGCONT)); ",
@@ -109,7 +109,7 @@ fn a_shell_in_it_has_job_control() {
     shell.until("Stopped");
     shell.until("inner> ");
     shell.types("fg\n");
-    // A shell names the job before it gives it the terminal.
+    // The shell prints the job's name before it gives the terminal to the job.
     shell.until("\nagain");
     shell.types(INTERRUPT);
     shell.until("inner> ");
@@ -130,8 +130,8 @@ fn what_is_typed_reaches_the_program_and_the_callers_job() {
     shell.types(INTERRUPT);
     shell.until("outer> ");
     assert_eq!(shell.code(), "130");
-    // A script that does not look at how its commands end. (dash misses what comes before it has seen that its
-    // child has begun.)
+    // This script does not check the exit codes of its commands. (dash misses a signal that arrives before it has
+    // noticed that its child has started.)
     shell.types("bash -c \"$husk test -- sh -c 'echo be''gun; exec sleep 1000'; echo we''nt on\"\n");
     shell.until("begun");
     shell.types(INTERRUPT);
@@ -154,7 +154,7 @@ fn it_stops_and_goes_on_with_the_callers_job() {
     shell.until("got this");
     shell.until("outer> ");
     assert_eq!(shell.code(), "0");
-    // In the background it stops when it reads, and has the terminal once it is in front.
+    // In the background the program stops when it reads. In the foreground it has the terminal.
     shell.types("$husk test -- sh -c 'read line; echo go''t $line' & wait %1\n");
     shell.until("Stopped");
     shell.until("outer> ");
@@ -192,12 +192,12 @@ fn the_terminal_is_as_it_was() {
     shell.ends();
 }
 
-/// Who shares a terminal with others could type there for them, were it let.
+/// A program that shares a terminal could type for others there, if that were permitted.
 #[test]
 fn nothing_can_be_typed_for_the_caller() {
     need!(has_sandboxes(), "needs user namespaces");
     let mut shell = Shell::new();
-    // TIOCSTI and TIOCLINUX, above which the kernel does not look.
+    // TIOCSTI and TIOCLINUX. The kernel ignores the upper 32 bits of a request.
     for request in ["0x5412", "0x541c", "0x100005412"] {
         let script = format!("my $x = \"x\"; ioctl(STDIN, {request}, $x) or die \"refu\" . \"sed: $!\"");
         shell.types(&format!("$husk test -- perl -e '{script}'\n"));
@@ -207,7 +207,7 @@ fn nothing_can_be_typed_for_the_caller() {
     shell.ends();
 }
 
-/// With its output elsewhere it has the terminal when it reads.
+/// A program whose output is redirected still has the terminal when it reads.
 #[test]
 fn what_it_says_may_be_kept() {
     need!(has_sandboxes(), "needs user namespaces");
@@ -220,7 +220,7 @@ fn what_it_says_may_be_kept() {
     shell.ends();
 }
 
-/// What reads a pipe may want the keys.
+/// A process that reads the program's output may need the keyboard.
 #[test]
 fn a_pager_keeps_the_terminal() {
     need!(has_sandboxes(), "needs user namespaces");

@@ -1,7 +1,7 @@
-//! The six kinds of hooks: where, when and with what they are run, and what follows if they fail.
+//! The six kinds of hooks: where and when they run, what they are given, and what happens if they fail.
 //!
-//! A hook is the guest, from the host's file system or the container's, that adds what it finds around
-//! it to one file: in the image, which both can reach.
+//! A hook is the guest, from the host's file system or the container's. It appends what it finds to a file in the
+//! image, which is reachable from both.
 
 use crate::util::{Bundle, Runtime, ends, guest, is_husk, is_root, need};
 use serde_json::{Value, json};
@@ -12,21 +12,21 @@ use std::path::Path;
 const KINDS: [&str; 6] =
     ["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"];
 
-/// A hook of this kind with these arguments: the guest, from where hooks of this kind are looked up.
+/// Returns a hook with these arguments. Its program is the guest, at the path where hooks of this kind are looked up.
 fn hook(kind: &str, words: &[&str]) -> Value {
     let path = if kind == "startContainer" { Path::new("/guest").to_owned() } else { guest() };
     let args: Vec<_> = std::iter::once("guest").chain(words.iter().copied()).collect();
     json!({ "path": path, "args": args, "env": ["A=1"] })
 }
 
-/// A hook that writes down what it finds.
+/// Returns a hook that records what it finds.
 fn witness(bundle: &Bundle, kind: &str) -> Value {
     let host = bundle.rootfs().join("log");
     let file = if kind == "startContainer" { "/log" } else { host.to_str().unwrap() };
     hook(kind, &["hook", kind, file])
 }
 
-/// A container with a witness of every kind, and these hooks before them.
+/// Returns a container with a recording hook of every kind, preceded by these hooks.
 fn witnessed(words: &str, before: &[(&str, Value)]) -> Bundle {
     let bundle = Bundle::running(words).with("/annotations", json!({ "key": "va\"lue" }));
     fs::write(bundle.rootfs().join("log"), "").unwrap();
@@ -37,7 +37,7 @@ fn witnessed(words: &str, before: &[(&str, Value)]) -> Bundle {
     bundle.with("/hooks", Value::Object(hooks.into_iter().collect()))
 }
 
-/// What the witnesses have written down.
+/// Returns what the hooks have recorded.
 fn log(bundle: &Bundle) -> Vec<Value> {
     let log = fs::read_to_string(bundle.rootfs().join("log")).unwrap();
     log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -47,7 +47,7 @@ fn seen(bundle: &Bundle) -> Vec<String> {
     log(bundle).iter().map(|line| line["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// What a witness was told on standard input.
+/// Returns the state that a hook received on standard input.
 fn told(line: &Value) -> Value {
     serde_json::from_str(line["told"].as_str().unwrap()).unwrap()
 }
@@ -67,7 +67,7 @@ fn every_hook_has_its_place_and_hears_of_the_state() {
     let pid = told(&log[0])["pid"].clone();
     assert!(pid.as_i64().is_some_and(|pid| pid > 1), "{pid}");
     let (one, none) = (json!(1), Value::Null);
-    // In whose namespaces, with which root and working directory; with which status and pid.
+    // For each hook: whose namespaces, root and working directory it has, and which status and pid it is told.
     let (path, rootfs) = (json!(bundle.path()), json!(bundle.rootfs()));
     let (outside, inside) = (&host, &json!(["dev", "guest", "log", "proc"]));
     let table = [
@@ -97,14 +97,14 @@ fn every_hook_has_its_place_and_hears_of_the_state() {
         assert_eq!(line["environment"], json!(["A=1"]), "{name}");
         assert_eq!(line["umask"], "0022", "{name}");
         assert_eq!(line["blocked"], "0000000000000000", "{name}");
-        // The fourth is that of the listing. (runc leaves five of its own open for createContainer, its
-        // sockets and its binary among them.)
+        // Descriptor 3 is the listing's own. (runc leaves five of its own open for createContainer, among them its
+        // sockets and its binary.)
         assert_eq!(line["descriptors"], json!(["0", "1", "2", "3"]), "{name}");
     }
     assert!(runtime.is_empty());
 }
 
-// With runc `start` does not wait for startContainer hooks, so poststart hooks may be first.
+// With runc `start` does not wait for startContainer hooks, so poststart hooks may run first.
 #[test]
 fn every_verb_runs_its_hooks() {
     need!(is_husk(), "runc's poststart does not wait for startContainer");
@@ -177,7 +177,7 @@ fn a_hook_that_fails_fails_run() {
     }
 }
 
-// runc's `start` succeeds if startContainer fails: its connection is closed before the hooks are run.
+// runc's `start` succeeds if a startContainer hook fails, because it closes its connection before the hooks run.
 #[test]
 fn a_hook_that_fails_fails_start_and_stops_the_container() {
     need!(is_husk(), "runc's start succeeds, for it does not hear of it");
@@ -193,7 +193,7 @@ fn a_hook_that_fails_fails_start_and_stops_the_container() {
             assert_eq!(seen(&bundle), KINDS[..index]);
             runtime.call("delete", &["c"]).succeeds();
         }
-        // After poststart hooks `start` itself destroys the container.
+        // If a poststart hook fails, `start` itself destroys the container.
         assert_eq!(seen(&bundle).last().unwrap(), "poststop");
         assert!(runtime.is_empty());
     }
@@ -230,7 +230,7 @@ fn a_hook_may_not_take_longer_than_it_may() {
             let runtime = Runtime::under_test();
             let mut hang = hook(kind, &["hang"]);
             hang["timeout"] = json!(1);
-            // Long enough for any.
+            // This hook ends long before its timeout.
             let mut quick = hook(kind, &["exit", "0"]);
             quick["timeout"] = json!(100_000);
             let bundle = witnessed("exit 0", &[(kind, quick), (kind, hang)]);
@@ -245,7 +245,7 @@ fn a_hook_may_not_take_longer_than_it_may() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-// Without a pid namespace or a cgroup, either of which would end what the hook has started.
+// The container has neither a pid namespace nor a cgroup: either would end the processes that the hook has started.
 #[test]
 fn a_hook_that_takes_too_long_is_killed_with_its_process_group() {
     need!(is_husk(), "runc kills the hook alone");
@@ -323,7 +323,7 @@ fn a_hook_that_cannot_be_run_is_named() {
 fn arguments_and_environment_have_defaults() {
     need!(is_husk(), "runc ends as its first process did, with 255 where that runs the hook");
     let runtime = Runtime::under_test();
-    // The program looks at its first argument, so a hook without any fails, and says which it has.
+    // The guest needs a first argument. A hook without arguments fails and prints the ones it has.
     for kind in &KINDS[..5] {
         let hook = json!({ "path": hook(kind, &[])["path"] });
         let error = runtime.run(&witnessed("exit 0", &[(kind, hook)]));
@@ -347,7 +347,7 @@ fn arguments_and_environment_have_defaults() {
         assert_eq!(log[index]["arguments"][0], "guest", "{kind}: what it was told, not its path");
     }
 
-    // With none of its own it has none. (With runc a startContainer hook has then the program's.)
+    // An empty environment stays empty. (With runc, a startContainer hook then has the program's.)
     let mut bundle = witnessed("exit 0", &[]);
     for kind in KINDS {
         bundle.config["hooks"][kind][0]["env"] = json!([]);
@@ -356,7 +356,7 @@ fn arguments_and_environment_have_defaults() {
     self::log(&bundle).iter().for_each(|line| assert_eq!(line["environment"], json!([]), "{}", line["name"]));
 }
 
-// Annotations of crun's.
+// The annotations are crun's.
 #[test]
 fn output_of_hooks_is_appended_to_the_files_that_annotations_name() {
     need!(is_husk(), "runc does not know the annotations");
@@ -387,7 +387,7 @@ fn output_of_hooks_is_appended_to_the_files_that_annotations_name() {
 
 #[test]
 fn a_container_is_open_to_hooks_until_it_is_closed() {
-    // What is covered and read-only for the program is not for those who prepare it (runc's order too).
+    // Hooks that prepare the container run before paths are masked and made read-only, as with runc.
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("cat /written");
     let file = bundle.rootfs().join("written");
@@ -437,7 +437,7 @@ fn what_a_hook_leaves_behind_keeps_nobody_waiting() {
         mkfifo(&made);
         runtime.run(&bundle).prints("");
         assert_eq!(seen(&bundle), KINDS, "{kind}");
-        // What was left in the container has ended with it.
+        // Processes that a hook left in the container have ended with it.
         if !["createContainer", "startContainer"].contains(&kind) {
             drop(fs::OpenOptions::new().write(true).open(host).unwrap());
         }

@@ -1,10 +1,10 @@
-//! The rules of the house that a compiler does not know. They need no tool but cargo.
+//! Rules of this project that the compiler does not check. The tests need no tool except cargo.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The audit list: every file that may hold `unsafe`. A new one is a decision, written down here.
+/// The audit list: every file outside `tests` that may contain `unsafe`. A new one is a decision, recorded here.
 const UNSAFE: [&str; 17] = [
     "src/entry.rs",
     "crates/spawn/src/clone.rs",
@@ -25,8 +25,8 @@ const UNSAFE: [&str; 17] = [
     "integration/bench/spawn/src/contend/usage.rs",
 ];
 
-/// Above this, unit tests aside, a file has a second topic in it. (A file of tests has one that is
-/// long: every setting, every step.)
+/// A file with more lines than this, unit tests aside, has a second topic. (A file of tests may have one long topic:
+/// every setting, every step.)
 const MOST_LINES: usize = 900;
 
 #[test]
@@ -68,7 +68,8 @@ const CHILD_ONLY: [(&str, &[&str]); 4] = [
     ("memory.rs", &["forget"]),
 ];
 
-/// Where the proof of being a child is made: in the two entries of a child, and in a program that is one list.
+/// The files that may make the proof of being a child: two entry points of a child, and a program that is one list of
+/// steps.
 const PROOFS: [&str; 3] =
     ["crates/script/tests/freestanding/program.rs", "crates/spawn/src/clone.rs", "crates/sys/src/clone.rs"];
 
@@ -92,7 +93,7 @@ fn calls_for_a_child_alone_take_its_proof() {
 
 #[test]
 fn proof_of_being_a_child_is_made_where_the_list_says() {
-    // Put together here, so that this file does not find itself.
+    // Assembled here, so that this file does not contain it.
     let made = ["InChild", "::new()"].concat();
     let makes = |file: &PathBuf| {
         read(file).lines().any(|line| !line.trim_start().starts_with("//") && line.contains(&made))
@@ -131,7 +132,7 @@ fn no_file_has_grown_a_second_topic() {
 
 #[test]
 fn nothing_is_left_for_later() {
-    // Put together here, so that this file does not find itself.
+    // Assembled here, so that this file does not contain them.
     let marks = ["TODO", "FIXME", "XXX"].map(|mark| format!("// {mark}"));
     for file in sources().into_iter().filter(|file| !file.ends_with("house.rs")) {
         let text = read(&file);
@@ -155,7 +156,7 @@ fn allows_unsafe(text: &str) -> bool {
     lists.any(|(list, _)| list.split(',').any(|lint| lint.trim() == "unsafe_code"))
 }
 
-/// Every Rust file of the tree, relative to its root.
+/// Returns every Rust file of the tree, relative to its root.
 fn sources() -> Vec<PathBuf> {
     let mut found = Vec::new();
     for directory in ["crates", "src", "tests", "examples", "integration"] {
@@ -171,7 +172,7 @@ fn collect(directory: &Path, found: &mut Vec<PathBuf>) {
         let name = entry.expect("a readable directory").file_name();
         let path = directory.join(&name);
         if root().join(&path).is_dir() {
-            // What builds leave behind is not ours.
+            // Build output is not checked.
             if name != "target" {
                 collect(&path, found);
             }
