@@ -1,7 +1,6 @@
-//! Checks mounts: what the program finds in its container, and what stays hidden from the host or reaches it.
+//! Checks mounts: what the program finds in its container, and what the host does not see.
 //!
-//! Each test runs as root. Where a user namespace makes a difference, it runs with one too, as root or an ordinary
-//! user.
+//! The tests run as root. Where it makes a difference, they also use a user namespace, as root or an ordinary user.
 
 use crate::util::{Bundle, Runtime, Seen, is_husk, is_root, need};
 use serde_json::{Value, json};
@@ -324,7 +323,7 @@ fn overlay_with_a_long_upper_directory_is_written_to() {
     let overlay = overlay(place.path(), &["low".to_owned()], &options);
     let line = run(&inside("mount /o").mounting(overlay.clone())).succeeds();
     assert!(line.split([' ', ',']).any(|option| option == "noatime"), "{line}");
-    // What is mounted temporarily on the container's root does not reach the host.
+    // A temporary mount on the container's root does not propagate to the host.
     let shared = json!("shared");
     let bundle = inside("write /o/new").mounting(overlay).with("/linux/rootfsPropagation", shared);
     run(&bundle).succeeds();

@@ -281,7 +281,7 @@ fn the_kernels_own_words_are_taken() {
     refused(json!({ "memory.max": "wrong" }), "linux.resources.unified.memory.max");
 }
 
-/// Returns a container with new user and cgroup namespaces that can see its own cgroup.
+/// Returns a bundle whose container has new user and cgroup namespaces, and sees its own cgroup.
 fn nested(words: &str, options: &[&str]) -> Bundle {
     let mount =
         json!({ "destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup", "options": options });
@@ -306,7 +306,7 @@ fn a_container_makes_cgroups_of_its_own_where_it_may() {
     let runtime = Runtime::started(&bundle);
     let given = ["", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"];
     assert_eq!(given.map(|file| owner(&bundle, file)), [100_000; 4]);
-    // The host keeps the container's own limits.
+    // The files of the container's own limits still belong to the host's root.
     if Path::new(&directory(&bundle, "")).join("memory.max").exists() {
         assert_eq!(owner(&bundle, "memory.max"), 0);
     }
@@ -314,7 +314,7 @@ fn a_container_makes_cgroups_of_its_own_where_it_may() {
     assert!(directory(&bundle, "").join("below").exists());
     runtime.call("delete", &["--force", "c"]).succeeds();
     assert!(is_gone(&bundle));
-    // A container with a read-only cgroup mount gets no files.
+    // A container with a read-only cgroup mount owns none of the files.
     let bundle = nested("hang", &["ro"]);
     let runtime = Runtime::started(&bundle);
     assert_eq!(given.map(|file| owner(&bundle, file)), [0; 4]);

@@ -115,13 +115,13 @@ fn one_that_may_trace_everything_on_the_host_finds_no_file_of_it_open() {
     assert_eq!(fs::read_to_string(&log).unwrap().lines().count(), 1, "{found:?}");
     let mut descriptors =
         found.iter().filter_map(|line| line.strip_prefix("fd ").or_else(|| line.strip_prefix("stolen ")));
-    // husk opens the program before executing it, and has a socket to report the result.
+    // The spy may see the program, which husk opens before executing it, and the socket that reports the result.
     assert!(descriptors.all(|target| target == "/guest" || target.starts_with("socket:")), "{found:?}");
-    // Of the environment the spy sees only what husk itself reads, and nothing else that its caller entrusted to it.
+    // Of husk's environment the spy sees only the variables that husk reads, and no secrets of the caller.
     let mut variables = found.iter().filter_map(|line| line.strip_prefix("environ "));
     let ours = ["PATH=", "LISTEN_", "XDG_RUNTIME_DIR=", "DBUS_"];
     assert!(variables.all(|variable| ours.iter().any(|ours| variable.starts_with(ours))), "{found:?}");
-    // The spy may see that the binary is husk's, but under no name that leads to it.
+    // The spy may see husk's own binary, but not a path that leads to it.
     let exe: Vec<_> = found.iter().filter(|line| line.starts_with("exe ")).collect();
     assert!(exe.is_empty() || exe == ["exe /"], "{found:?}");
 }

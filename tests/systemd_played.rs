@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// What every test here needs.
+/// The reason for skipping a test in this file.
 const NEEDED: &str = "needs root to make cgroups, and runc looks for a systemd before it asks one";
 
 /// Returns a bundle whose cgroup systemd creates.

@@ -15,8 +15,7 @@ fn length() -> u64 {
     env::var("TERMINAL_BYTES").map_or(64 << 20, |bytes| bytes.parse().expect("TERMINAL_BYTES is a number"))
 }
 
-/// Prints what a runtime has used that has ended and is not reaped yet. Too many waits show that it wakes up without
-/// need.
+/// Prints the CPU time and the waits of a runtime that has ended and is not reaped yet. They reveal needless waits.
 fn tell_effort(what: &str, runtime: &Child) {
     if env::var_os("TERMINAL_BYTES").is_none() {
         return;

@@ -19,7 +19,7 @@ fn exec(runtime: &Runtime, options: &[&str], words: &str) -> Command {
     command
 }
 
-/// What the guest prints about the second terminal of a container whose console exists already.
+/// The guest's description of the second terminal of a container whose console exists already.
 const SECOND: &str =
     "terminals [true, true, true]\nname /dev/pts/1\nowner 0\ncontrolling true\nconsole false\n";
 

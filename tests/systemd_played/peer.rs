@@ -79,7 +79,7 @@ impl Systemd {
         directories(&self.slice, UNIT)
     }
 
-    /// Returns the calls since the last time, with their arguments.
+    /// Returns the calls since this was last asked, with their arguments.
     pub(super) fn calls(&self) -> Vec<(String, Vec<Value>)> {
         std::mem::take(&mut self.state.lock().unwrap().calls)
     }

@@ -20,7 +20,7 @@ pub(crate) enum Experiment {
     Batch,
 }
 
-/// Where parent and child run.
+/// The CPUs on which parent and child run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
     /// On any CPU that the scheduler chooses.
