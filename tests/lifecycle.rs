@@ -193,7 +193,7 @@ fn a_runtime_that_is_only_in_memory_is_sealed() {
     assert_sealed(&state["pid"]);
 }
 
-// A user is root in his own container, so a binary that he built or installed himself belongs to root there. The kernel
+// A user is root in their own container, so a binary that they built or installed belongs to root there. The kernel
 // lets only root inspect a parked process, so this test inspects the runtime. The runtime is dumpable again once the
 // program has begun, and a hook holds it there.
 #[test]
@@ -249,7 +249,7 @@ fn run_passes_signals_on() {
     assert!(runtime.is_empty());
 }
 
-// The container has no pid namespace: its first process would ignore signals that it has no handler for.
+// The container has no pid namespace: the first process of one ignores signals that it has no handler for.
 #[test]
 fn a_signal_that_comes_before_the_program_is_not_lost() {
     need!(is_root(), "needs root to run a container without a pid namespace");

@@ -4,7 +4,7 @@ use crate::util::{Bundle, Runtime, is_husk, is_root, need};
 use serde_json::json;
 use std::process::Command;
 
-/// Returns a bundle that runs the guest in a user namespace with this limit of open files. Root maps to itself.
+/// Returns a bundle that runs the guest in a user namespace with this limit of open files. Its root is the test's user.
 fn with_limit(soft: u64, hard: u64) -> Bundle {
     let limits = json!([{ "type": "RLIMIT_NOFILE", "soft": soft, "hard": hard }]);
     let bundle = Bundle::running("cat /proc/self/limits").with("/process/rlimits", limits);

@@ -503,7 +503,7 @@ fn kernel_parameters_are_those_of_the_containers_namespaces() {
     run(hosts).fails(1, "not allowed in host network namespace");
 }
 
-// Only root of the user namespace, which owns the IPC namespace, may write the parameters of that namespace.
+// Only root of the user namespace that owns an IPC namespace may write its parameters.
 #[test]
 fn ipc_parameters_are_written_by_root_of_the_user_namespace() {
     need!(is_root(), "needs root to map ids");

@@ -222,7 +222,7 @@ fn it_is_scheduled_as_asked() {
 #[test]
 fn scheduler_that_the_kernel_refuses_is_named_with_its_numbers() {
     need!(is_husk() && is_root(), "the words are ours, and a deadline takes privileges");
-    // The runtime exceeds the deadline.
+    // The scheduler's `runtime` exceeds its `deadline`.
     let deadline = json!({ "policy": "SCHED_DEADLINE", "runtime": 30_000_000, "deadline": 20_000_000 });
     let seen = Runtime::under_test().run(&inside("exit 0").with("/process/scheduler", deadline));
     seen.fails(1, "scheduler SCHED_DEADLINE runtime 30000000 deadline 20000000 period 0: invalid argument");

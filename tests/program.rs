@@ -1,5 +1,5 @@
-//! Checks programs that cannot be executed. By the message engines tell a missing program (127) from one that may not
-//! be executed (126).
+//! Checks programs that cannot be executed. Engines read the message to tell a missing program (127) from one that may
+//! not be executed (126).
 
 use crate::util::{Bundle, Runtime, Seen, is_husk};
 use serde_json::json;

@@ -44,8 +44,7 @@ fn accept(agent: &UnixListener) -> (Value, OwnedFd) {
     (serde_json::from_slice(&text).unwrap(), listener)
 }
 
-/// Acts while the agent waits. At the end it connects to the agent, which would otherwise wait forever if no container
-/// did.
+/// Acts while the agent waits, then connects to the agent, which would otherwise wait forever if no container did.
 fn meanwhile<'s, T: Send + 's>(
     scope: &'s Scope<'s, '_>,
     agent: &'s Path,
@@ -53,7 +52,7 @@ fn meanwhile<'s, T: Send + 's>(
 ) -> ScopedJoinHandle<'s, T> {
     scope.spawn(move || {
         let done = act();
-        // Tolerated: most often the agent has its answer already and is gone.
+        // Tolerated: usually the runtime has connected already, and the agent is gone.
         drop(UnixStream::connect(agent));
         done
     })

@@ -117,7 +117,7 @@ fn one_that_may_trace_everything_on_the_host_finds_no_file_of_it_open() {
         found.iter().filter_map(|line| line.strip_prefix("fd ").or_else(|| line.strip_prefix("stolen ")));
     // The spy may see the program, which husk opens before executing it, and the socket that reports the result.
     assert!(descriptors.all(|target| target == "/guest" || target.starts_with("socket:")), "{found:?}");
-    // Of husk's environment the spy sees only the variables that husk reads, and no secrets of the caller.
+    // Of husk's environment the spy sees only the variables that husk reads, and no others of the caller's.
     let mut variables = found.iter().filter_map(|line| line.strip_prefix("environ "));
     let ours = ["PATH=", "LISTEN_", "XDG_RUNTIME_DIR=", "DBUS_"];
     assert!(variables.all(|variable| ours.iter().any(|ours| variable.starts_with(ours))), "{found:?}");

@@ -20,7 +20,7 @@ pub(super) enum Kind {
     Signal = 4,
 }
 
-/// Codes of header fields
+/// Codes of header fields.
 pub(super) const PATH: u8 = 1;
 pub(super) const INTERFACE: u8 = 2;
 pub(super) const MEMBER: u8 = 3;
