@@ -1,4 +1,4 @@
-//! What a program finds in its container.
+//! Checks what a program finds in its container.
 
 use crate::util::{Bundle, Runtime, is_husk, is_root, need};
 use serde_json::json;
@@ -59,7 +59,7 @@ fn its_user_and_groups_are_those_asked_for() {
 
 #[test]
 fn it_holds_no_descriptor_of_ours() {
-    // The listing itself is the fourth.
+    // Listing the directory itself opens the fourth.
     prints(inside("list /proc/self/fd"), "0\n1\n2\n3");
 }
 
@@ -104,7 +104,7 @@ fn a_link_of_the_image_leads_nowhere_else() {
     let host = tempfile::tempdir().unwrap();
     let mount = json!({ "destination": "/data/made", "type": "tmpfs", "source": "tmpfs" });
     let bundle = inside("mount /data/made").mounting(mount);
-    // As if the image had been made to have directories created on the host.
+    // An image may contain such a link so that the runtime creates directories on the host.
     symlink(host.path(), bundle.rootfs().join("data")).unwrap();
     Runtime::under_test().run(&bundle);
     assert_eq!(fs::read_dir(host.path()).unwrap().count(), 0, "something was made on the host");
@@ -154,7 +154,7 @@ fn limits_are_set() {
 
 #[test]
 fn the_oom_score_is_set_whatever_the_image_has_for_proc() {
-    // Without a procfs of its own there is no other that could be meant than the host's.
+    // Without its own procfs, the container could only mean the host's.
     prints(inside("cat /proc/self/oom_score_adj").with("/process/oomScoreAdj", json!(500)), "500");
     prints(
         inside("list /").with("/process/oomScoreAdj", json!(500)).with("/mounts", json!([])),

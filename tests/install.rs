@@ -1,4 +1,4 @@
-//! What is put where by `make install`: manual pages, and what shells complete.
+//! Checks what `make install` installs: manual pages and shell completions.
 
 use crate::util::{Bundle, Runtime, is_husk, need};
 use std::fs;
@@ -23,7 +23,8 @@ fn is_installed(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
 }
 
-/// What a shell prints that runs this, with husk in its PATH. The script has the place of the completions as `$0`.
+/// Runs a script in a shell with husk in its PATH, and returns the lines that it prints. `$SHARE` is the directory of
+/// the installed completions.
 fn shell(program: &str, script: &str, root: &TempDir, arguments: &[&str]) -> Vec<String> {
     let bin = root.path().join("usr/bin");
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
@@ -89,7 +90,7 @@ fn bash_completes_verbs_options_values_and_containers() {
     assert_eq!(complete(&["register", "p"]), ["podman"]);
     assert_eq!(complete(&["--root", place, "kill", ""]), ["c"]);
     assert_eq!(complete(&["--root", "=", place, "kill", "--all", ""]), ["c"]);
-    // The signal, and the value of an option that is a path: files.
+    // Files complete the signal, and the value of an option that is a path.
     assert_eq!(complete(&["--root", place, "kill", "c", ""]), [""]);
     assert_eq!(complete(&["create", "--bundle", ""]), [""]);
     assert!(complete(&["kill", "-"]).contains(&"--root".to_owned()));

@@ -1,4 +1,4 @@
-//! From create to delete, and what each verb says in each state.
+//! Checks each verb in each state of a container, from create to delete.
 
 use crate::util::{Bundle, Runtime, guest, is_husk, is_root, need, until_gone};
 use serde_json::json;
@@ -42,7 +42,7 @@ fn a_created_container_can_be_deleted() {
     assert!(runtime.is_empty());
 }
 
-// The first process of a pid namespace gets a signal only if it has a handler for it, as Go's programs have.
+// The first process of a pid namespace gets a signal only if it has a handler for it, as Go programs do.
 #[test]
 fn a_created_container_ends_when_it_is_told_to() {
     let runtime = Runtime::under_test();
@@ -51,7 +51,7 @@ fn a_created_container_ends_when_it_is_told_to() {
         let file = bundle.path().join("pid");
         runtime.create_with(&bundle, &["--pid-file", file.to_str().unwrap()]).succeeds();
         let pid = fs::read_to_string(file).unwrap().parse().unwrap();
-        // Signals that ask for no end are the program's, later.
+        // A signal that does not ask the container to end is kept for the program.
         runtime.call("kill", &["c", "WINCH"]).succeeds();
         assert_eq!(runtime.status(), "created");
         runtime.call("kill", &["c", signal]).succeeds();
@@ -137,7 +137,7 @@ fn a_detached_container_outlives_its_runtime() {
 fn a_detached_container_that_cannot_begin_says_so_and_leaves_nothing() {
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("");
-    // The kernel has no interpreter for it, which exec alone finds out.
+    // The kernel has no interpreter for this file. Only execve finds that out.
     let program = bundle.rootfs().join("text");
     std::fs::write(&program, "no program").unwrap();
     std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -147,7 +147,8 @@ fn a_detached_container_that_cannot_begin_says_so_and_leaves_nothing() {
     assert!(runtime.is_empty());
 }
 
-/// Two generations in the namespace of the host: the one in between ends, and who is left belongs to the runtime.
+/// A process starts a child, which starts another, in the host's pid namespace. The middle one ends, and the runtime
+/// adopts the orphan.
 #[test]
 fn what_a_container_without_pids_of_its_own_leaves_behind_is_reaped() {
     need!(is_root(), "needs root for a procfs without a pid namespace");
@@ -157,12 +158,12 @@ fn what_a_container_without_pids_of_its_own_leaves_behind_is_reaped() {
         let bundle = Bundle::running("orphan").with("/linux/namespaces", namespaces.clone());
         runtime.run_with(&bundle, options).succeeds()
     };
-    // Whom the orphan belongs to: the parent of the container's process, which is the runtime.
+    // The parent of the container's process adopts the orphan: the runtime.
     assert_eq!(run(&[]), "adopted by the runtime\nreaped\n");
     assert_eq!(run(&["--no-subreaper"]), "adopted by another\n");
 }
 
-// CVE-2019-5736: a container's process is husk until it becomes its program.
+// CVE-2019-5736: until it executes its program, a container's process runs the husk binary.
 #[test]
 fn the_runtime_cannot_be_written_through_a_container() {
     need!(is_root(), "needs root, who alone could write it");
@@ -170,20 +171,20 @@ fn the_runtime_cannot_be_written_through_a_container() {
     runtime.create(&Bundle::running("wait")).succeeds();
     let state: serde_json::Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
     let executable = format!("/proc/{}/exe", state["pid"]);
-    // With O_TRUNC the kernel looks at the mount first. "Text file busy", which protects every binary
-    // that runs, and what keeps this test from doing harm, would go away with the process.
+    // With O_TRUNC the kernel checks the mount first. ETXTBSY ("Text file busy") protects every running binary and
+    // keeps this test harmless, but that protection ends with the process.
     let refused = std::fs::OpenOptions::new().write(true).truncate(true).open(executable).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
 }
 
-// What is on no mount that can be shown read-only, as a file in memory, is copied and sealed.
+// A runtime on a mount that cannot be shown read-only, such as a file in memory, is copied and sealed.
 #[test]
 fn a_runtime_that_is_only_in_memory_is_sealed() {
     need!(is_root() && is_husk(), "needs root, who alone could write it");
     let memory = rustix::fs::memfd_create("husk", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     let path = |fd: &dyn std::os::fd::AsRawFd| format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd());
     std::fs::write(path(&memory), std::fs::read(env!("CARGO_BIN_EXE_husk")).unwrap()).unwrap();
-    // What somebody has open for writing cannot be run.
+    // A file that is open for writing cannot be executed.
     let program = std::fs::File::open(path(&memory)).unwrap();
     drop(memory);
     let runtime = Runtime::of(path(&program));
@@ -192,8 +193,8 @@ fn a_runtime_that_is_only_in_memory_is_sealed() {
     assert_sealed(&state["pid"]);
 }
 
-// A user is root in a container of his, and a binary that he has built or installed for himself is root's there.
-// The kernel lets no ordinary user look at a parked process, so this looks at the runtime. It is dumpable again once the
+// A user is root in their own container, so a binary that they built or installed belongs to root there. The kernel
+// lets only root inspect a parked process, so this test inspects the runtime. The runtime is dumpable again once the
 // program has begun, and a hook holds it there.
 #[test]
 fn a_runtime_of_the_users_own_is_sealed() {
@@ -208,14 +209,14 @@ fn a_runtime_of_the_users_own_is_sealed() {
     let bundle = Bundle::running("exit 0").with("/hooks", json!({ "poststart": hook }));
     let runtime = Runtime::of(&own);
     let mut run = runtime.running(&bundle);
-    // This blocks until the hook reads, and the hook ends when `hold` is closed.
+    // This blocks until the hook reads. The hook ends when `hold` is closed.
     let hold = fs::OpenOptions::new().write(true).open(&fifo).unwrap();
     assert_sealed(run.id());
     drop(hold);
     assert!(run.wait().unwrap().success());
 }
 
-/// Asserts that a process runs a binary in memory that nobody can write to or unseal.
+/// Asserts that a process runs a binary in memory that can be neither written to nor unsealed.
 fn assert_sealed(pid: impl std::fmt::Display) {
     let executable = fs::File::open(format!("/proc/{pid}/exe")).unwrap();
     let seals = rustix::fs::fcntl_get_seals(executable).unwrap();
@@ -248,7 +249,7 @@ fn run_passes_signals_on() {
     assert!(runtime.is_empty());
 }
 
-// The program has no namespace of pids, whose first process would have no ear for a signal that it has not asked for.
+// The container has no pid namespace: the first process of one ignores signals that it has no handler for.
 #[test]
 fn a_signal_that_comes_before_the_program_is_not_lost() {
     need!(is_root(), "needs root to run a container without a pid namespace");
@@ -261,7 +262,7 @@ fn a_signal_that_comes_before_the_program_is_not_lost() {
     let bundle = bundle.with("/hooks", json!({ "createRuntime": hook }));
     let runtime = Runtime::under_test();
     let mut run = runtime.running(&bundle);
-    // Somebody reads: the hook, before which there is no program, and which ends when this is closed.
+    // This blocks until the hook, which runs before the program, reads. The hook ends when `hold` is closed.
     let hold = fs::OpenOptions::new().write(true).open(&fifo).unwrap();
     let process = rustix::process::Pid::from_child(&run);
     rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
@@ -347,7 +348,7 @@ fn a_user_namespace_needs_maps_and_maps_need_one() {
     assert!(runtime.is_empty());
 }
 
-/// Returns when the container's process has ended.
+/// Waits until the container's process has ended.
 fn until_stopped(runtime: &Runtime) {
     while runtime.status() != "stopped" {
         std::thread::yield_now();

@@ -1,10 +1,10 @@
-//! Limits of a program in a user namespace, where nobody may raise what was inherited.
+//! Checks resource limits in a user namespace, where a process may not raise the limits that it inherited.
 
 use crate::util::{Bundle, Runtime, is_husk, is_root, need};
 use serde_json::json;
 use std::process::Command;
 
-/// The guest in a user namespace, whose root is root here, with this limit of open files.
+/// Returns a bundle that runs the guest in a user namespace with this limit of open files. Its root is the test's user.
 fn with_limit(soft: u64, hard: u64) -> Bundle {
     let limits = json!([{ "type": "RLIMIT_NOFILE", "soft": soft, "hard": hard }]);
     let bundle = Bundle::running("cat /proc/self/limits").with("/process/rlimits", limits);
@@ -19,7 +19,7 @@ fn with_limit(soft: u64, hard: u64) -> Bundle {
         .with("/linux/gidMappings", map)
 }
 
-/// What a runtime that was itself limited by this shell command gives.
+/// Runs a bundle under a runtime whose own limits this shell command has set.
 fn under(limits: &str, bundle: &Bundle) -> crate::util::Seen {
     Runtime::under_test().through(&format!("{limits} && exec \"$@\""), "run", bundle, &[])
 }
@@ -46,7 +46,7 @@ fn one_above_it_is_the_runtimes_to_raise() {
     if may_raise.expect("a shell").status.success() {
         assert_eq!(open_files(&seen.succeeds()), ["60", "200"]);
     } else {
-        // Who may not is told so, by the field.
+        // A caller without the privilege gets an error that names the field.
         let words = "process.rlimits[0]: rlimit nofile 60 200: operation not permitted";
         seen.fails(1, if is_husk() { words } else { "operation not permitted" });
         need!(false, "needs CAP_SYS_RESOURCE to see a limit raised");

@@ -1,6 +1,6 @@
-//! What is mounted in a container, and how: what the program finds there, and what the host does not.
+//! Checks mounts: what the program finds in its container, and what the host does not see.
 //!
-//! Each as root, and where it makes a difference with a user namespace as root or as an ordinary user.
+//! The tests run as root. Where it makes a difference, they also use a user namespace, as root or an ordinary user.
 
 use crate::util::{Bundle, Runtime, Seen, is_husk, is_root, need};
 use serde_json::{Value, json};
@@ -27,10 +27,10 @@ fn run(bundle: &Bundle) -> Seen {
     Runtime::under_test().run(bundle)
 }
 
-/// Who is root in a container with a user namespace of its own.
+/// The host id of root in a container with its own user namespace.
 const ROOT: u32 = 100_000;
 
-/// The same with ids that are others outside, and a root file system that is root's there.
+/// Adds a user namespace with other ids on the host, and gives the root file system to the container's root.
 fn with_users(mut bundle: Bundle) -> Bundle {
     let linux = bundle.config["linux"].as_object_mut().unwrap();
     linux["namespaces"].as_array_mut().unwrap().push(json!({ "type": "user" }));
@@ -42,7 +42,7 @@ fn with_users(mut bundle: Bundle) -> Bundle {
     bundle
 }
 
-/// Gives everything there to one user.
+/// Gives a file or a whole tree to one user.
 fn give(path: &Path, id: u32) {
     lchown(path, Some(id), Some(id)).unwrap();
     if path.symlink_metadata().unwrap().is_dir() {
@@ -50,7 +50,7 @@ fn give(path: &Path, id: u32) {
     }
 }
 
-/// A directory of the host with a file in it.
+/// Returns a directory of the host with a file in it.
 fn volume() -> TempDir {
     let volume = tempfile::tempdir().unwrap();
     fs::write(volume.path().join("file"), "of the host").unwrap();
@@ -65,7 +65,7 @@ fn tmpfs(destination: &str, options: &[&str]) -> Value {
     json!({ "destination": destination, "type": "tmpfs", "source": "tmpfs", "options": options })
 }
 
-/// Ids as `idmap` has them: so many from `inside` are those from `outside`.
+/// Maps 1000 ids of a mount, beginning with `inside`, to those from `outside`, as `idmap` does.
 fn mapped(mount: Value, inside: u32, outside: u32) -> Value {
     let mut mount = mount;
     let map = json!([{ "containerID": inside, "hostID": outside, "size": 1000 }]);
@@ -77,7 +77,7 @@ fn mapped(mount: Value, inside: u32, outside: u32) -> Value {
 #[test]
 fn a_source_that_only_the_host_may_reach_is_shown() {
     need!(is_root(), "needs root to map ids");
-    // Nobody but root may look into a temporary directory.
+    // Only its owner, root, may enter a temporary directory.
     let volume = volume();
     let bundle =
         |options| with_users(inside("cat /data/file").mounting(bind(volume.path(), "/data", options)));
@@ -103,7 +103,7 @@ fn what_an_earlier_mount_shows_is_a_source() {
             .mounting(bind(&shown, "/final", &["bind"]))
     };
     prints(&chain("cat /final"), "of the other");
-    // A place may be written as the host has it.
+    // A destination may be the path on the host.
     let bundle = inside("cat /one/file");
     let place = bundle.rootfs().join("one");
     prints(&bundle.mounting(bind(one.path(), place.to_str().unwrap(), &["bind"])), "of the host");
@@ -112,7 +112,7 @@ fn what_an_earlier_mount_shows_is_a_source() {
     }
 }
 
-// CRI-O's own list of options for a volume ends with a second, plain `bind`.
+// CRI-O's list of options for a volume ends with a second, plain `bind`.
 #[test]
 fn rbind_shows_mounts_below_even_when_bind_follows() {
     need!(is_root(), "needs root to mount");
@@ -137,7 +137,7 @@ fn mounts_of_the_host_cannot_be_taken_apart() {
     let volume = tempfile::tempdir().unwrap();
     fs::create_dir(volume.path().join("below")).unwrap();
     fs::write(volume.path().join("below/secret"), "").unwrap();
-    // Root there has every capability, over its own user namespace.
+    // Root has every capability in the container, but only over its own user namespace.
     let all: Vec<_> = ["CAP_SYS_ADMIN", "CAP_DAC_OVERRIDE"].into();
     let capable = |words: &str| {
         let sets = json!({ "bounding": all, "permitted": all, "effective": all });
@@ -173,7 +173,7 @@ impl Mounted {
         Self(at.to_owned())
     }
 
-    /// What is mounted at and below it.
+    /// Returns the number of mounts at and below it.
     fn count(&self) -> usize {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         mounts.lines().filter(|line| Path::new(line.split(' ').nth(4).unwrap()).starts_with(&self.0)).count()
@@ -197,16 +197,16 @@ fn ids_of_a_mount_are_mapped() {
     prints(&stat().mounting(mount(0, 5000)), "644 5001 5002");
     prints(&with_users(stat().mounting(mount(0, ROOT))), "644 1 2");
     prints(&with_users(stat().mounting(mount(0, ROOT + 50))), "644 51 52");
-    // Two with the same maps, and one without.
+    // Two mounts with the same maps, and one without.
     let two = stat().mounting(mount(0, 7000)).mounting({
         let mut other = mount(0, 7000);
         other["destination"] = json!("/other");
         other
     });
     prints(&two, "644 7001 7002");
-    // What nobody mapped is nobody's, in a user namespace.
+    // In a user namespace unmapped ids show as the overflow id.
     prints(&with_users(stat().mounting(plain.clone())), "644 65534 65534");
-    // The container's own maps, where none are said.
+    // Without maps in the mount, the container's own apply.
     let own = bind(volume.path(), "/data", &["bind", "idmap"]);
     prints(&with_users(stat().mounting(own.clone())), "644 1 2");
     fails(&stat().mounting(own), "id-mapped mounts must have both uid and gid mappings specified");
@@ -218,7 +218,7 @@ fn ids_below_are_mapped_only_if_that_is_said() {
     let (volume, other) = (volume(), volume());
     let below = Mounted(volume.path().join("below"));
     fs::create_dir(&below.0).unwrap();
-    // One of the same kind: before Linux 6.3 ids of a tmpfs are not mapped.
+    // A mount of the same file system: before Linux 6.3 a tmpfs cannot be idmapped.
     rustix::mount::mount_bind(other.path(), &below.0).unwrap();
     let mount = |option| mapped(bind(volume.path(), "/data", &["rbind", option]), 0, 5000);
     for (option, top, under) in [("idmap", 5000, 0), ("ridmap", 5000, 5000)] {
@@ -247,7 +247,7 @@ fn many_sources_need_few_descriptors() {
         bundle = bundle.mounting(mapped(mount, 0, ROOT));
     }
     prints(&with_users(bundle), "644 0 0");
-    // Of which none is left for the program.
+    // The program inherits none of the descriptors of these mounts.
     let bundle =
         inside("list /proc/self/fd").mounting(mapped(bind(volume.path(), "/data", &["bind"]), 0, ROOT));
     prints(&with_users(bundle), "0\n1\n2\n3");
@@ -269,7 +269,7 @@ fn empty_options_are_skipped_and_joined_options_are_split() {
     Runtime::under_test().call("validate", &[&path]).prints("0 errors, 0 warnings");
 }
 
-/// An overlay at /o with a layer in `place` for each name, whose only file is named like the layer.
+/// Returns an overlay at /o with a layer in `place` for each name. A layer's only file is named after the layer.
 fn overlay(place: &Path, names: &[String], upper: &str) -> Value {
     let layers = names.iter().map(|name| {
         let layer = place.join(name);
@@ -293,7 +293,7 @@ fn is_linux_since(wanted: (u32, u32)) -> bool {
 fn overlay_of_many_layers_shows_them_all() {
     need!(is_root(), "needs root to mount an overlay");
     need!(fs::read_to_string("/proc/filesystems").unwrap().contains("\toverlay\n"), "needs overlayfs");
-    // fsconfig(2) takes 255 bytes, and mount(2) 4095. Names of layers may have colons and backslashes in them.
+    // fsconfig(2) takes 255 bytes, and mount(2) 4095. Names of layers may contain colons and backslashes.
     for (last, padding) in [(60, ""), (40, "x".repeat(150).as_str())] {
         let place = tempfile::tempdir().unwrap();
         let names: Vec<_> = (10..last).map(|number| format!("layer:{number}\\{padding}")).collect();
@@ -312,7 +312,7 @@ fn overlay_of_many_layers_shows_them_all() {
 fn overlay_with_a_long_upper_directory_is_written_to() {
     need!(is_root(), "needs root to mount an overlay");
     need!(fs::read_to_string("/proc/filesystems").unwrap().contains("\toverlay\n"), "needs overlayfs");
-    // An upper layer cannot be on an overlay, and /tmp of a container is.
+    // An upper layer cannot be on an overlay. /tmp is on one when the tests themselves run in a container.
     let place = tempfile::tempdir_in("/dev/shm").unwrap();
     let private = format!("{0}/{0}", "p".repeat(140));
     let [upper, work] = ["upper", "work"].map(|name| place.path().join(&private).join(name));
@@ -323,7 +323,7 @@ fn overlay_with_a_long_upper_directory_is_written_to() {
     let overlay = overlay(place.path(), &["low".to_owned()], &options);
     let line = run(&inside("mount /o").mounting(overlay.clone())).succeeds();
     assert!(line.split([' ', ',']).any(|option| option == "noatime"), "{line}");
-    // What is mounted for a moment on the container's root does not reach the host.
+    // A temporary mount on the container's root does not propagate to the host.
     let shared = json!("shared");
     let bundle = inside("write /o/new").mounting(overlay).with("/linux/rootfsPropagation", shared);
     run(&bundle).succeeds();
@@ -392,20 +392,20 @@ fn a_tmpfs_gets_a_copy_of_what_it_covers() {
     if is_root() {
         prints(&copied("stat /etc/a/file-009"), "644 11 12");
     }
-    // What is written is written to the copy.
+    // A write changes only the copy.
     let bundle = copied("write /etc/a/file-001");
     run(&bundle).succeeds();
     assert_eq!(fs::read_to_string(bundle.rootfs().join("etc/a/file-001")).unwrap(), "1");
-    // Nothing to copy is nothing wrong.
+    // A missing directory, with nothing to copy, is not an error.
     prints(&inside("list /none").mounting(tmpfs("/none", &["tmpcopyup"])), "");
 }
 
-// What is copied is in memory: a file with holes of a terabyte would take all of it.
+// The copy is in memory, where a terabyte of holes would fill all of it.
 #[test]
 fn a_copy_keeps_holes() {
     const LENGTH: u64 = 1 << 40;
     let copied = |words: &str| {
-        // More than the data, and much less than the files are long.
+        // Enough for the data, and much less than the lengths of the files.
         let bundle = inside(words).mounting(tmpfs("/etc", &["tmpcopyup", "size=1m"]));
         let etc = bundle.rootfs().join("etc");
         fs::create_dir(&etc).unwrap();
@@ -417,7 +417,7 @@ fn a_copy_keeps_holes() {
         write("between", &[(0, b"begin"), (LENGTH / 2, b"middle"), (LENGTH - 3, b"end")], LENGTH);
         write("after", &[(0, b"begin")], LENGTH);
         write("empty", &[], LENGTH);
-        // Few enough to be printed.
+        // Short enough to be printed.
         write("short", &[(0, b"begin"), (200_000, b"end")], 200_003);
         bundle
     };
@@ -435,7 +435,7 @@ fn a_copy_follows_no_link_out_of_the_image() {
     let host = volume();
     let bundle = inside("list /etc").mounting(tmpfs("/etc", &["tmpcopyup"]));
     symlink(host.path(), bundle.rootfs().join("etc")).unwrap();
-    // It leads to a place of the image, which is made there.
+    // The link leads to a path inside the image, which is created there.
     let found = run(&bundle).succeeds();
     assert!(!found.contains("file"), "{found}");
 }
@@ -452,8 +452,8 @@ fn attributes_of_a_bind_mount_are_those_that_are_said() {
         options.split(',').take_while(|option| *option != "inode64").map(str::to_owned).collect::<Vec<_>>()
     };
     let table: &[(&[&str], &[&str], &[&str])] = &[
-        // Options, then what comes of them without a user namespace, and with one, where what the host has
-        // set stays set.
+        // The options, then the flags without a user namespace, then with one, where flags that the host has set stay
+        // set.
         (&["bind"], &["rw", "nosuid", "nodev", "noatime"], &["rw", "nosuid", "nodev", "noatime"]),
         (&["bind", "ro"], &["ro", "noatime"], &["ro", "nosuid", "nodev", "noatime"]),
         (&["bind", "noexec"], &["rw", "noexec", "noatime"], &["rw", "nosuid", "nodev", "noexec", "noatime"]),
@@ -466,7 +466,7 @@ fn attributes_of_a_bind_mount_are_those_that_are_said() {
     assert_eq!(flags(&shown(&["bind", "nodiratime"])), ["rw", "nodiratime", "relatime"]);
     fails(&with_users(shown(&["bind", "dev"])), "operation not permitted");
     fails(&with_users(shown(&["bind", "strictatime"])), "operation not permitted");
-    // How access times are kept changes only where another way is named.
+    // The way access times are kept changes only if another way is named.
     let directory = tempfile::tempdir().unwrap();
     let _other = Mounted::tmpfs(directory.path(), "nodiratime");
     let other = || inside("mount /data").mounting(bind(directory.path(), "/data", &["bind", "diratime"]));
@@ -500,7 +500,7 @@ fn propagation_of_a_mount_is_what_is_said() {
     let volume = volume();
     for (option, wanted) in [("shared", "shared"), ("rprivate", ""), ("unbindable", "unbindable")] {
         let bundle = inside("propagation /data").mounting(bind(volume.path(), "/data", &["bind", option]));
-        // Where the host's root is shared it comes from there, too.
+        // If the host's root is shared, the mount is also a slave of it.
         let line = run(&bundle).succeeds();
         assert_eq!(line.trim_end().trim_end_matches(" master"), wanted);
     }
@@ -554,7 +554,7 @@ fn mounts_reach_the_host_only_through_what_is_shared() {
 fn mounts_of_the_host_arrive_below_a_root_that_is_a_slave() {
     need!(is_root(), "needs root to share mounts");
     for (kind, arrives) in [("slave", true), ("rslave", true), ("private", false)] {
-        // The image lies on a mount that is shared.
+        // The image lies on a shared mount.
         let place = tempfile::tempdir().unwrap();
         let _host = Mounted::tmpfs(place.path(), "");
         let bundle = inside("wait").with("/linux/rootfsPropagation", json!(kind));
@@ -577,10 +577,10 @@ fn mounts_of_the_host_arrive_below_a_root_that_is_a_slave() {
 #[test]
 fn the_root_itself_is_not_shared_with_the_host() {
     need!(is_root(), "needs root to share mounts");
-    // The image lies on a mount that is shared.
+    // The image lies on a shared mount.
     let place = tempfile::tempdir().unwrap();
     let host = Mounted::tmpfs(place.path(), "");
-    // And so is what is mounted in it, which goes with the old root.
+    // The mount inside it is shared as well, and is detached with the old root.
     let below = place.path().join("below");
     fs::create_dir(&below).unwrap();
     let _below = Mounted::tmpfs(&below, "");
@@ -614,7 +614,7 @@ fn procfs_is_not_covered() {
         symlink("/proc", bundle.rootfs().join("link")).unwrap();
         fails(&bundle, wanted);
     }
-    // What stands in for one of its files may.
+    // A mount may replace one of procfs's files.
     let stand_in = bind(&volume.path().join("file"), "/proc/uptime", &["bind"]);
     prints(&inside("cat /proc/uptime").mounting(stand_in), "of the host");
     let whole = bind(Path::new("/proc"), "/proc", &["rbind"]);
@@ -661,7 +661,7 @@ fn missing_places_are_files_or_directories() {
     let made = |path: &str| fs::symlink_metadata(bundle.rootfs().join(path)).unwrap();
     assert!(made("x/y").is_dir() && made("x/y/z").is_file() && made("x/other").is_dir());
     assert_eq!((made("x/y").mode() & 0o7777, made("x/y/z").mode() & 0o7777), (0o755, 0o644));
-    // A file does not go onto a directory.
+    // A file cannot be mounted on a directory.
     let wrong = inside("exit 0").mounting(bind(&volume.path().join("file"), "/dev", &["bind"]));
     fails(&wrong, "ot a directory");
 }
@@ -674,8 +674,8 @@ fn without_a_pivot_the_root_is_moved() {
     run(&inside("list /")).prints("dev\nguest\nproc");
     let private = inside("exit 0").with("/linux/rootfsPropagation", json!("rprivate"));
     run(&private).fails(1, "is not safe without pivot_root");
-    // A procfs with nothing covered is not to be had as long as there is none already.
-    // (Who maps root has to have CAP_SETFCAP, user_namespaces(7).)
+    // A new procfs can be mounted only if an existing one is fully visible, and here a path in it is masked. (To map
+    // root, a process needs CAP_SETFCAP: user_namespaces(7).)
     let sets =
         json!({ "bounding": ["CAP_SETFCAP"], "permitted": ["CAP_SETFCAP"], "effective": ["CAP_SETFCAP"] });
     let bundle = inside("nested mount-new proc /mnt")
@@ -691,7 +691,7 @@ fn without_a_pivot_the_root_is_moved() {
 #[test]
 fn without_a_mount_namespace_nothing_is_mounted() {
     need!(is_root(), "needs root");
-    // runc mounts it all in the host's namespace, makes every mount there a slave, and leaves it so.
+    // runc mounts everything in the host's namespace, makes every mount there a slave, and leaves it so.
     need!(is_husk(), "would change the host");
     let bundle = |words| {
         let kinds = ["pid", "ipc", "uts", "network"].map(|kind| json!({ "type": kind }));
@@ -708,7 +708,7 @@ fn nodes_of_the_image_are_taken_if_they_are_what_they_should_be() {
     let bundle = inside("null /dev/null").with("/mounts", json!([]));
     run(&bundle).prints("0x103");
     need!(is_husk(), "runc follows the link /dev/stdin, which leads nowhere here");
-    // Once more on the same image.
+    // Run it again on the same image.
     run(&bundle).prints("0x103");
     fs::remove_file(bundle.rootfs().join("dev/null")).unwrap();
     fs::write(bundle.rootfs().join("dev/null"), "").unwrap();
@@ -719,7 +719,7 @@ fn nodes_of_the_image_are_taken_if_they_are_what_they_should_be() {
 fn devices_of_a_user_namespace_are_the_hosts() {
     need!(is_root(), "needs root to map ids");
     prints(&with_users(inside("null /dev/full")), "0x107");
-    // A pipe is no device, so it can be made.
+    // A pipe is not a device, so it can be created.
     let pipe = json!([{ "path": "/dev/sub/pipe", "type": "p", "fileMode": 0o600 }]);
     need!(is_husk(), "runc looks for a pipe of the host");
     prints(&with_users(inside("stat /dev/sub/pipe").with("/linux/devices", pipe)), "600 0 0");
@@ -758,7 +758,7 @@ fn devices_of_a_user_namespace_are_made_as_asked() {
     prints(&bundle("null /dev/kmsg"), "0x103");
     prints(&bundle("null /dev/sub/renamed"), "0x105");
     prints(&bundle("stat /dev/sub/renamed"), "640 5 6");
-    // It can be opened, which it could not on a file system of the container's own.
+    // The device can be opened, which would fail on a file system of the container's own.
     prints(&bundle("write /dev/kmsg"), "");
     let line = run(&bundle("mount /dev/kmsg")).succeeds();
     assert!(line.contains("nosuid") && line.contains("noexec") && !line.contains("nodev"), "{line}");
@@ -801,6 +801,6 @@ fn a_cgroup_mount_shows_the_containers_own() {
     let path = format!("/husk-test-{}", std::process::id());
     let bundle =
         inside(&format!("cat {}", procs.display())).mounting(mount).with("/linux/cgroupsPath", json!(path));
-    // Nobody but the program itself, whose number in its pid namespace is 1.
+    // The program alone is in the cgroup. Its pid in its namespace is 1.
     prints(&bundle, "1");
 }

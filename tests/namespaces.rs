@@ -1,4 +1,4 @@
-//! New namespaces, those of somebody else, and the ids of users in them.
+//! Checks new namespaces, joined namespaces, and the ids of users in them.
 
 use crate::util::{Bundle, Runtime, guest, is_husk, is_root, need};
 use husk_spawn::{Child, Command, IdMap, Namespaces, Stdio};
@@ -10,11 +10,11 @@ use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process;
 
-/// Also those that are what is mapped there.
+/// runc refuses even mappings that equal those of the joined namespace.
 const RUNC_REFUSES: &str = "runc refuses mappings beside the path of a user namespace";
 
-/// Kinds as config.json names them, as `/proc/PID/ns` does, and as flags; in the order in which the
-/// guest tells of them.
+/// The kinds as config.json names them, as `/proc/PID/ns` does, and as flags, in the order in which the guest prints
+/// them.
 const KINDS: [(&str, &str, Namespaces); 8] = [
     ("user", "user", Namespaces::USER),
     ("mount", "mnt", Namespaces::MOUNT),
@@ -30,7 +30,7 @@ const KINDS: [(&str, &str, Namespaces); 8] = [
 pub(crate) struct Holder(Child);
 
 impl Holder {
-    /// In new namespaces of these kinds. A user namespace has as many ids as the caller may map.
+    /// Starts the process in new namespaces of these kinds. A user namespace gets as many ids as the caller may map.
     pub(crate) fn of(kinds: Namespaces) -> Self {
         let count = if is_root() { 100_000 } else { 1 };
         let own = |outside| [IdMap { inside: 0, outside, count }];
@@ -62,7 +62,7 @@ fn host(name: &str) -> String {
     link(&Path::new("/proc/self/ns").join(name))
 }
 
-/// A bundle with namespaces of these kinds: new, or those of the holder.
+/// Returns a bundle with new namespaces of some kinds, and the holder's namespaces of others.
 pub(crate) fn bundle(words: &str, new: Namespaces, joined: Namespaces, holder: &Holder) -> Bundle {
     let namespaces = KINDS.into_iter().filter_map(|(kind, name, flag)| {
         if joined.contains(flag) {
@@ -79,7 +79,7 @@ pub(crate) fn bundle(words: &str, new: Namespaces, joined: Namespaces, holder: &
     } else if !new.contains(Namespaces::USER) {
         bundle = bundle.with("/linux/uidMappings", json!([])).with("/linux/gidMappings", json!([]));
     }
-    // Only who owns the pid namespace can have a procfs of it.
+    // Only the owner of the pid namespace can mount a procfs of it.
     let owns_pids = new.contains(Namespaces::PID) || joined.contains(Namespaces::PID | Namespaces::USER);
     if (new | joined).contains(Namespaces::USER) && !owns_pids {
         let hosts =
@@ -92,13 +92,12 @@ pub(crate) fn bundle(words: &str, new: Namespaces, joined: Namespaces, holder: &
     bundle
 }
 
-/// What an ordinary user cannot do without.
+/// The kinds that an ordinary user cannot do without.
 pub(crate) fn least() -> Namespaces {
     if is_root() { Namespaces::EMPTY } else { Namespaces::USER }
 }
 
-/// Each namespace of the container is the holder's where it is joined, nobody's where it is new, and
-/// otherwise the host's.
+/// Asserts that each namespace of the container is the holder's if joined, new if asked for, and otherwise the host's.
 #[track_caller]
 fn agrees(new: Namespaces, joined: Namespaces, holder: &Holder) {
     let bundle = bundle("namespaces", new, joined, holder);
@@ -123,11 +122,11 @@ fn any_of_them_are_new_and_any_are_somebody_elses() {
     let mount = Namespaces::MOUNT;
     let holder = Holder::of(all);
     let others = all.without(mount);
-    // None, each, all but each, all.
+    // Joins or creates none, each one, all except one, and all.
     agrees(all, Namespaces::EMPTY, &holder);
     agrees(mount | least(), Namespaces::EMPTY, &holder);
     for (_, _, kind) in KINDS.into_iter().filter(|(_, _, kind)| *kind != mount) {
-        // Without privileges here nothing is joined but through its owner.
+        // Without privileges a namespace can be joined only together with its owner, the user namespace.
         agrees(mount, kind | least(), &holder);
         agrees(all.without(kind | least()), kind | least(), &holder);
         if kind != least() {
@@ -163,19 +162,20 @@ fn a_container_in_somebodys_pid_namespace_is_the_process_that_is_told() {
     let process = Path::new("/proc").join(&pid);
     let status = fs::read_to_string(process.join("status")).unwrap();
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().to_owned();
-    // Not the process that only made way for it, which is gone: it leads its session, and has a pid there.
+    // This is not the intermediate process, which has ended. It leads its session, and has a pid in the joined
+    // namespace.
     assert_eq!(field("NSsid:"), field("NSpid:"));
     assert_eq!(field("NSpid:").split_whitespace().count(), 2);
 
     runtime.call("start", &["c"]).succeeds();
     assert_eq!(runtime.status(), "running");
-    // Until it is its program, only root looks there.
+    // Only root may read these links before the process executes its program.
     assert_eq!(link(&process.join("ns/pid")), holder.link("pid"));
     assert_eq!(link(&process.join("exe")), "/guest");
     runtime.call("kill", &["c", "KILL"]).succeeds();
     runtime.call("delete", &["--force", "c"]).succeeds();
     assert!(runtime.is_empty());
-    // The namespace is not the container's, and has not ended with it.
+    // The container does not own the namespace, so the namespace outlives it.
     assert!(holder.path("pid").exists());
 }
 
@@ -193,7 +193,7 @@ fn its_proc_shows_the_pid_namespace_that_is_joined() {
 fn nobody_in_a_pid_namespace_sees_a_container_that_may_more_than_its_program() {
     need!(is_root(), "needs root, who has something to lose");
     need!(is_husk() && procfs_takes_pidns(), "needs Linux 6.17");
-    // One that may look at everything, and does.
+    // A watcher that may look at everything, and does.
     let capabilities = json!(["CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"]);
     let sets = json!({ "bounding": capabilities, "permitted": capabilities, "effective": capabilities });
     let watching = Bundle::running("watch").with("/process/capabilities", sets);
@@ -209,7 +209,7 @@ fn nobody_in_a_pid_namespace_sees_a_container_that_may_more_than_its_program() {
     let watched = Bundle::running("wait").with("/linux/namespaces", mount).with("/hostname", json!(""));
     let watched = watched.with("/process/user", user);
     runtime.create(&watched).succeeds();
-    // It is there. What the watcher has not seen of it until now cannot have been there for long.
+    // The process exists. Whatever the watcher has not seen of it yet cannot have existed for long.
     let wanted = ["CapAmb", "CapBnd", "CapEff", "CapInh", "CapPrm"];
     let mut seen = Vec::new();
     while seen.len() < wanted.len() + 1 {
@@ -226,7 +226,7 @@ fn nobody_in_a_pid_namespace_sees_a_container_that_may_more_than_its_program() {
     assert_eq!(seen, all);
 }
 
-/// Whether the kernel lets a procfs show another pid namespace than that of who mounts it.
+/// Returns whether a procfs can show a pid namespace other than that of the process that mounts it.
 fn procfs_takes_pidns() -> bool {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
@@ -273,9 +273,9 @@ fn a_path_that_is_no_such_namespace_is_refused() {
     }
 }
 
-// Ids.
+// Ids
 
-/// A bundle whose root file system belongs to this id.
+/// Gives the root file system of a bundle to this id.
 pub(crate) fn owned_by(bundle: Bundle, id: u32) -> Bundle {
     chown(bundle.rootfs(), Some(id), Some(id)).unwrap();
     fs::set_permissions(bundle.path(), fs::Permissions::from_mode(0o711)).unwrap();
@@ -301,7 +301,7 @@ fn a_user_namespace_may_have_many_ranges() {
         let found = Runtime::under_test().run(&bundle(&format!("cat /proc/self/{file}"))).succeeds();
         assert_eq!(words(&found), words("0 100000 1000 1000 0 1 1001 101001 64535"));
     }
-    // What is made belongs to its root, and its users may have more groups.
+    // Files that are created belong to the container's root, and its users may have supplementary groups.
     let made = bundle("write /made");
     Runtime::under_test().run(&made).succeeds();
     let owner = |name: &str| {
@@ -372,7 +372,7 @@ fn an_ordinary_user_has_more_ids_mapped_by_those_who_may() {
         let first = json!({ "containerID": 0, "hostID": own, "size": 1 });
         json!([first, { "containerID": 1, "hostID": id, "size": 10 }])
     };
-    // Ids that nobody has been given.
+    // Ids that are delegated to no user.
     let bundle = |id| Bundle::running("cat /proc/self/uid_map").with("/linux/uidMappings", map(id));
     let runtime = Runtime::under_test();
     let without = runtime.through("PATH=.:relative exec \"$@\"", "run", &bundle(4_000_000_000), &[]);
@@ -408,7 +408,7 @@ fn an_ordinary_user_has_more_ids_mapped_by_those_who_may() {
     assert_eq!(found, ["0", &name, "1", "1", &uid.to_string(), "10"]);
 }
 
-// What is set in them.
+// Settings of namespaces
 
 #[test]
 fn a_new_time_namespace_has_its_offsets() {
@@ -455,7 +455,7 @@ fn the_offsets_hold_where_the_list_goes_on_in_another_process() {
 fn a_new_network_namespace_has_a_loopback_device_that_is_up() {
     let local = |bundle| Runtime::under_test().run(&bundle).succeeds().contains("127.0.0.1");
     assert!(local(Bundle::running("cat /proc/net/fib_trie")));
-    // One of somebody else is left as it is.
+    // A joined network namespace stays as it is.
     let holder = Holder::of(least() | Namespaces::NET);
     let joined = Namespaces::NET | least();
     assert!(!local(bundle("cat /proc/net/fib_trie", Namespaces::MOUNT, joined, &holder)));
@@ -484,7 +484,7 @@ fn kernel_parameters_are_those_of_the_containers_namespaces() {
     need!(is_husk(), "runc looks for the file of what is no parameter's name");
     run(set("exit 0", key("net..x", "1"))).fails(1, "\"net..x\"");
 
-    // Without namespaces that they belong to.
+    // Without the namespaces that the parameters belong to.
     let bare = |sysctl| {
         let bundle =
             bundle("exit 0", Namespaces::MOUNT | least(), Namespaces::EMPTY, &Holder::of(Namespaces::EMPTY));
@@ -496,14 +496,14 @@ fn kernel_parameters_are_those_of_the_containers_namespaces() {
     if is_root() {
         run(bare(key("user.max_user_namespaces", "1"))).fails(1, "setting ucounts without a user namespace");
     }
-    // The host's own, by another name.
+    // The host's own network namespace, by another path.
     let mut hosts = bare(key(forward, "1"));
     let network = json!({ "type": "network", "path": "/proc/self/ns/net" });
     hosts.config["linux"]["namespaces"].as_array_mut().unwrap().push(network);
     run(hosts).fails(1, "not allowed in host network namespace");
 }
 
-// Root of the user namespace owns the parameters of its IPC namespace, and nobody else may write them.
+// Only root of the user namespace that owns an IPC namespace may write its parameters.
 #[test]
 fn ipc_parameters_are_written_by_root_of_the_user_namespace() {
     need!(is_root(), "needs root to map ids");
@@ -526,10 +526,10 @@ fn ipc_parameters_are_written_by_root_of_the_user_namespace() {
     }
 }
 
-/// A mount namespace in which files and links stand in the place of procfs.
+/// A mount namespace in which files and links replace procfs.
 struct PlayedProcfs {
     holder: process::Child,
-    /// What a write through the links would change.
+    /// The directory that a write through the links would change.
     canary: tempfile::TempDir,
 }
 
@@ -552,7 +552,7 @@ impl PlayedProcfs {
         Self { holder, canary }
     }
 
-    /// A bundle that joins it, with these namespaces of its own.
+    /// Returns a bundle that joins this mount namespace and has new namespaces of these kinds.
     fn joined(&self, words: &str, own: &[&str]) -> Bundle {
         let mut namespaces: Vec<_> = own.iter().map(|kind| json!({ "type": kind })).collect();
         namespaces.push(json!({ "type": "mount", "path": format!("/proc/{}/ns/mnt", self.holder.id()) }));
@@ -570,13 +570,13 @@ impl PlayedProcfs {
 
 impl Drop for PlayedProcfs {
     fn drop(&mut self) {
-        // The end of its input ends it.
+        // The process ends at the end of its input.
         drop(self.holder.stdin.take());
         self.holder.wait().expect("its end");
     }
 }
 
-// Links in a mount namespace that is joined led root's writes to the hostname of the host.
+// Links in a joined mount namespace used to redirect root's writes to the host's hostname.
 #[test]
 fn links_in_a_joined_mount_namespace_redirect_no_write_to_procfs() {
     need!(is_root() && is_husk(), "needs root, who may join mount namespaces");
@@ -586,7 +586,7 @@ fn links_in_a_joined_mount_namespace_redirect_no_write_to_procfs() {
     let set = set.with("/linux/sysctl", json!({ "net.ipv4.ip_forward": "1" }));
     Runtime::under_test().run(&set).prints("1");
     played.is_untouched();
-    // Another one: the first has the container's root by now.
+    // A second namespace: the first one now has the container's root.
     let played = PlayedProcfs::new();
     let set = played.joined("cat /proc/uptime", &["pid", "time"]);
     let set = set.with("/linux/timeOffsets", json!({ "boottime": { "secs": 1_000_000_000, "nanosecs": 0 } }));
@@ -624,13 +624,13 @@ fn a_program_sees_its_standard_input_wherever_it_was_born() {
     running.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
     assert_eq!(&said, b"begun\n");
     assert_eq!(runtime.status(), "running");
-    // Signals go to the process that became the program, and its end is the end.
+    // Signals go to the process that executes the program, and the container ends with it.
     runtime.call("kill", &["c", "KILL"]).succeeds();
     assert_eq!(running.wait().unwrap().code(), Some(128 + 9));
     assert!(runtime.is_empty());
 }
 
-// LXC shows a container a read-only `/proc/sys` with a writable `/proc/sys/net` mounted over it.
+// LXC gives a container a read-only `/proc/sys` with a writable `/proc/sys/net` mounted over it.
 #[test]
 fn a_sysctl_under_a_mount_of_the_callers_is_refused_by_name() {
     need!(is_root() && is_husk(), "needs root to mount, and runc opens a procfs of its own");

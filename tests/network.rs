@@ -1,22 +1,22 @@
-//! Network devices that become a container's.
+//! Checks network devices that are moved into a container.
 
 use crate::util::{Bundle, Runtime, is_husk, is_root, need};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
 
-/// Two ends of a cable on the host, gone when dropped.
+/// A veth pair on the host, deleted on drop.
 struct Cable {
     name: String,
 }
 
-/// Whether `ip` could do it.
+/// Runs `ip` and returns whether it succeeded.
 fn ip(words: &[&str]) -> bool {
     Command::new("ip").args(words).output().is_ok_and(|output| output.status.success())
 }
 
 impl Cable {
-    /// One whose ends have names that no other test has.
+    /// Creates a pair with names that no other test uses. Returns `None` if `ip` fails.
     fn new(name: &str) -> Option<Self> {
         let name = format!("h{}{name}", std::process::id());
         let cable = Self { name };
@@ -51,7 +51,7 @@ fn a_device_of_the_host_becomes_the_containers_with_its_addresses() {
     let has_ipv6 = Path::new("/proc/net/if_inet6").exists();
     let name = &cable.name;
     assert!(ip(&["address", "add", "192.0.2.7/24", "dev", name]));
-    // Of the host alone, so not moved.
+    // An address with host scope is not moved.
     assert!(ip(&["address", "add", "192.0.2.9/32", "scope", "host", "dev", name]));
     let has_ipv6 = has_ipv6 && ip(&["-6", "address", "add", "2001:db8::7/64", "dev", name, "nodad"]);
     assert!(ip(&["link", "set", name, "up"]));
@@ -68,7 +68,7 @@ fn a_device_of_the_host_becomes_the_containers_with_its_addresses() {
     assert!(see("net/dev").lines().any(|line| line.trim_start().starts_with("eth7:")), "{}", see("net/dev"));
     let addresses = see("net/fib_trie");
     assert!(addresses.contains("192.0.2.7") && !addresses.contains("192.0.2.9"), "{addresses}");
-    // The route to its network is there only if it is up.
+    // The route to its network exists only while the device is up.
     assert!(see("net/route").lines().any(|line| line.starts_with("eth7\t000200C0")), "{}", see("net/route"));
     need!(is_husk(), "runc sets the device down first, by which it loses its addresses of version 6");
     if has_ipv6 {
@@ -82,7 +82,7 @@ fn the_program_finds_its_device() {
     let Some(cable) = Cable::new("b") else { return need!(false, "needs ip and veth") };
     let name = cable.name.as_str();
     let path = format!("cat /sys/class/net/{name}/operstate");
-    // It is up, and at the other end nobody is.
+    // The device is up, but its peer is not.
     Runtime::under_test().run(&with_devices(&path, json!({ name: {} }))).prints("lowerlayerdown");
 }
 
@@ -102,7 +102,7 @@ fn a_device_that_cannot_be_moved_is_named() {
         return need!(false, "needs root to have network devices");
     }
     refused(json!({ "nosuch0": {} }), "linux.netDevices.nosuch0: find the device: no such device");
-    // One that cannot be moved, for there is another of that name, stays as it is.
+    // A device whose new name is taken cannot be moved, and stays as it is.
     let Some(cable) = Cable::new("c") else { return need!(false, "needs ip and veth") };
     assert!(ip(&["link", "set", &cable.name, "up"]));
     refused(

@@ -1,4 +1,4 @@
-//! Containers that say when they are ready, to whoever set `NOTIFY_SOCKET`.
+//! Checks containers that report readiness to the socket in `NOTIFY_SOCKET`.
 
 use crate::util::{Bundle, Runtime, is_husk, need};
 use rustix::io::IoSliceMut;
@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
 
-/// Who wants to hear of it.
+/// Listens as a service manager does.
 struct Manager {
     directory: tempfile::TempDir,
     socket: UnixDatagram,
@@ -22,14 +22,14 @@ impl Manager {
         Self { directory, socket }
     }
 
-    /// The same command, but so that its containers are heard of.
+    /// Makes the command, and with it its containers, send notifications to this manager.
     fn hears_of(&self, mut command: Command) -> Command {
         command.env("NOTIFY_SOCKET", self.directory.path().join("sock"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
         command
     }
 
-    /// What is said next, and the descriptor that came with it.
+    /// Returns the next message, and the descriptor that came with it.
     fn next(&self) -> (String, Option<OwnedFd>) {
         let mut bytes = [0; 4096];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -43,7 +43,7 @@ impl Manager {
         (String::from_utf8(bytes[..received.bytes].to_vec()).unwrap(), fd)
     }
 
-    /// Nothing but that this process is ready, and waits until that was heard.
+    /// Asserts that only the readiness of this process and a barrier arrive, then releases the barrier.
     fn hears(&self, pid: u32) {
         assert_eq!(self.next().0, "READY=1\n");
         assert_eq!(self.next().0, format!("MAINPID={pid}\n"));
@@ -119,7 +119,7 @@ fn start_waits_for_it() {
     let mut start = manager.hears_of(start).spawn().unwrap();
     manager.hears(pid);
     assert!(start.wait().unwrap().success());
-    // What was there for it goes with it.
+    // `delete` also removes everything that was set up for notifications.
     runtime.call("delete", &["--force", "c"]).succeeds();
     assert!(runtime.is_empty());
 }
@@ -164,7 +164,7 @@ fn without_the_variable_there_is_nothing() {
     assert!(!Runtime::under_test().run(&Bundle::running("env")).succeeds().contains("NOTIFY_SOCKET"));
 }
 
-// The variable may be left from a service manager that is gone.
+// The variable may name the socket of a service manager that has ended.
 #[test]
 fn unreachable_notify_socket_is_a_warning() {
     let runtime = Runtime::under_test();
@@ -181,7 +181,7 @@ fn unreachable_notify_socket_is_a_warning() {
     seen.says("warning: NOTIFY_SOCKET: connect /no/socket: no such file or directory; nobody will hear");
     assert!(runtime.is_empty());
 
-    // Of a container that was shown a socket, too.
+    // The same holds for a container that was created with a socket.
     let manager = Manager::new();
     assert!(manager.hears_of(command(&runtime, "create", &bundle, &[])).status().unwrap().success());
     let mut start = runtime.command("start");

@@ -1,4 +1,4 @@
-//! Streams that cannot be written, and text that a terminal would obey.
+//! Checks streams that cannot be written, and text that a terminal would interpret.
 
 use crate::hermetic::has_sandboxes;
 use crate::hermetic_libtest::{Binary, has_rustc};
@@ -15,14 +15,14 @@ fn full() -> Stdio {
     File::options().write(true).open("/dev/full").expect("/dev/full").into()
 }
 
-/// A pipe that nobody reads.
+/// Returns the writing end of a pipe whose reader is closed.
 fn closed_pipe() -> Stdio {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
     writer.into()
 }
 
-/// Every verb that prints data, with a container `c` and a bundle to look at.
+/// Returns every verb that prints data, for a container `c` and this bundle.
 fn verbs_with_data(bundle: &str) -> Vec<Vec<&str>> {
     let mut verbs = vec![
         vec!["--help"],
@@ -50,7 +50,7 @@ fn verbs_with_data(bundle: &str) -> Vec<Vec<&str>> {
     verbs
 }
 
-/// Calls a verb with these streams. Standard error is read if there is none for it.
+/// Runs a verb with these streams. Without a stream for standard error, reads what it writes there.
 fn call(runtime: &Runtime, words: &[&str], stdout: Stdio, stderr: Option<Stdio>) -> Seen {
     let mut command = runtime.command(words[0]);
     command.args(&words[1..]).stdin(Stdio::null()).stdout(stdout);
@@ -58,7 +58,7 @@ fn call(runtime: &Runtime, words: &[&str], stdout: Stdio, stderr: Option<Stdio>)
     Seen(command.spawn().expect("husk").wait_with_output().expect("husk"))
 }
 
-/// A created container, whose streams nobody reads, and its bundle.
+/// Returns a created container, whose streams are not read, and its bundle.
 fn created() -> (Runtime, Bundle) {
     let (runtime, bundle) = (Runtime::under_test(), Bundle::running("wait"));
     runtime.create(&bundle).succeeds();
@@ -73,14 +73,14 @@ fn data_that_cannot_be_written_is_exit_code_1() {
         let seen = call(&runtime, &words, full(), None);
         assert_eq!(seen.0.status.code(), Some(1), "{words:?}");
         seen.says(&format!("husk: write standard output: {NO_SPACE}\n"));
-        // Nor is it an abort if nothing can be said about it.
+        // An error that cannot be reported does not abort the process.
         let seen = call(&runtime, &words, full(), Some(full()));
         assert_eq!(seen.0.status.code(), Some(1), "{words:?}");
-        // What is not open for writing is not written either.
+        // A stream that is not open for writing counts as unwritable too.
         let seen = call(&runtime, &words, File::open("/dev/null").unwrap().into(), None);
         seen.fails(1, "husk: write standard output: bad file descriptor\n");
     }
-    // It writes a file and prints nothing.
+    // `spec` writes a file and prints nothing.
     let directory = TempDir::new().unwrap();
     let spec = ["spec", "--bundle", directory.path().to_str().unwrap()];
     assert!(call(&runtime, &spec, full(), Some(full())).0.status.success());
@@ -95,7 +95,7 @@ fn a_reader_that_has_gone_ends_a_verb_quietly() {
         assert_eq!(seen.succeeds(), "", "{words:?}");
         assert_eq!(String::from_utf8_lossy(&seen.0.stderr), "", "{words:?}");
     }
-    // What is wrong with a bundle is known without a reader.
+    // The exit code reports an invalid bundle even without a reader.
     fs::write(bundle.path().join("config.json"), "{}").unwrap();
     let seen = call(&runtime, &["validate", bundle.path().to_str().unwrap()], closed_pipe(), None);
     assert_eq!((seen.0.status.code(), seen.0.stderr.len()), (Some(1), 0));
@@ -142,12 +142,12 @@ fn warnings_that_cannot_be_written_are_dropped() {
         assert_eq!(fs::read_to_string(&log).unwrap(), "first\nsecond\n");
         assert!(runtime.is_empty());
 
-        // A record that cannot be read keeps no other from being listed.
+        // An unreadable record does not hide the other containers from `list`.
         fs::create_dir(runtime.root().join("broken")).unwrap();
         fs::write(runtime.root().join("broken/state.json"), "{").unwrap();
         let listed = call(&runtime, &["list"], Stdio::piped(), Some(stderr()));
         assert!(listed.succeeds().starts_with("ID "));
-        // An error that cannot be written is an error all the same.
+        // The exit code is the same if the error cannot be written.
         assert_eq!(call(&runtime, &["state", "x"], full(), Some(stderr())).0.status.code(), Some(1));
         assert_eq!(call(&runtime, &["dance"], full(), Some(stderr())).0.status.code(), Some(3));
     }
@@ -193,11 +193,12 @@ fn results_that_cannot_be_written_keep_no_test_from_running() {
         );
         assert_eq!(fs::read_to_string(&report).unwrap().lines().count(), 90);
     }
-    // A report is opened before the first test, and only where it is a file.
+    // The report is opened before the first test, and must be a regular file.
     run(Stdio::piped(), Path::new("/dev/full")).fails(125, "husk: open /dev/full: is not a regular file\n");
 }
 
-/// What no terminal may be sent: ESC and U+009B begin commands, and a line break a line that seems to be husk's.
+/// Text that must not reach a terminal. ESC and U+009B begin commands. A line break begins a line that seems to be
+/// husk's.
 const HOSTILE: &str = "\x1b[2J\u{9b}31m\nhusk: done";
 const ESCAPED: &str = "\\u001b[2J\\u009b31m\\nhusk: done";
 
@@ -249,7 +250,7 @@ fn control_characters_of_hooks_and_bundles_are_escaped() {
     let hook = |kind: &str| json!({ kind: [{ "path": "/bin/sh", "args": ["sh", "-c", words, HOSTILE] }] });
     let said = "\\u001b[2J\\u009b31m\n    husk: done\n    more words\n";
 
-    // Of errors, and of warnings.
+    // Errors and warnings
     let (mut runtime, bundle) = (Runtime::under_test(), Bundle::running("exit 0"));
     let failing = bundle.with("/hooks", hook("createRuntime"));
     let failed = runtime.run(&failing);
@@ -260,7 +261,7 @@ fn control_characters_of_hooks_and_bundles_are_escaped() {
     warned.says(said);
     is_harmless(&warned.0.stderr);
 
-    // In logs.
+    // Logs
     let log = directory.path().join("log");
     for format in ["text", "json"] {
         let log: &'static str = String::from(log.to_str().unwrap()).leak();
@@ -277,7 +278,7 @@ fn control_characters_of_hooks_and_bundles_are_escaped() {
     }
     runtime.globals = &[];
 
-    // In lists.
+    // Lists
     let bundle = Bundle::running("wait").with("/annotations", json!({ "key": HOSTILE }));
     bundle.write();
     let copied = Command::new("cp").arg("-a").arg(bundle.path()).arg(place.join("b")).status().unwrap();

@@ -1,11 +1,11 @@
-//! `--pidfd-socket`: somebody who is sent the pidfd of the process that is made.
+//! Checks `--pidfd-socket`, which sends the pidfd of the new process to the caller.
 
 use crate::util::{Bundle, Receiver, Runtime, is_husk, need};
 use rustix::process::{Signal, pidfd_send_signal};
 use std::fs;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-/// The pid that it is of.
+/// Returns the pid that a pidfd refers to.
 fn pid(process: &OwnedFd) -> String {
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", process.as_raw_fd())).unwrap();
     info.lines().find_map(|line| line.strip_prefix("Pid:\t")).expect("a pidfd").to_owned()

@@ -1,4 +1,4 @@
-//! What the process of a container is, and what it has from its caller.
+//! Checks the attributes of a container's process, and what it inherits from its caller.
 
 use crate::util::{Bundle, Runtime, guest, is_husk, is_root, need};
 use husk_spawn::Command;
@@ -18,7 +18,7 @@ fn prints(bundle: Bundle, wanted: &str) {
     Runtime::under_test().run(&bundle).prints(wanted);
 }
 
-/// A script that gives the command two files, as descriptors 3 and 4.
+/// Returns a script that runs its command with two files as descriptors 3 and 4.
 fn with_two_files(bundle: &Bundle, before: &str) -> String {
     let file = |name: &str| {
         let path = bundle.path().join(name);
@@ -28,7 +28,7 @@ fn with_two_files(bundle: &Bundle, before: &str) -> String {
     format!("{before} exec \"$@\" 3<'{}' 4<'{}'", file("three"), file("four"))
 }
 
-// Descriptors.
+// Descriptors
 
 #[test]
 fn descriptors_are_passed_on_under_their_numbers() {
@@ -36,7 +36,7 @@ fn descriptors_are_passed_on_under_their_numbers() {
     let bundle = inside("cat /proc/self/fd/4");
     let script = with_two_files(&bundle, "");
     runtime.through(&script, "run", &bundle, &["--preserve-fds", "2"]).prints("four");
-    // The listing itself is the last.
+    // The last one is the listing itself.
     let bundle = inside("list /proc/self/fd");
     let script = with_two_files(&bundle, "");
     let seen = |count: &str| runtime.through(&script, "run", &bundle, &["--preserve-fds", count]);
@@ -86,7 +86,7 @@ fn sockets_to_listen_on_are_passed_on() {
     need!(is_husk(), "runc finds one of its own at the number of what is missing, and passes it on");
     seen(&["--preserve-fds", "2"]).fails(1, "--preserve-fds: descriptor 5 is not open");
 
-    // They are meant for us only if the caller says so.
+    // They are meant for husk only if `LISTEN_PID` names it.
     let bundle = inside("env").with("/process/env", json!([]));
     let others = with_two_files(&bundle, "export LISTEN_FDS=1 LISTEN_PID=1;");
     runtime.through(&others, "run", &bundle, &[]).prints("HOME=/");
@@ -94,7 +94,7 @@ fn sockets_to_listen_on_are_passed_on() {
     runtime.through(missing, "run", &bundle, &[]).fails(1, "LISTEN_FDS: descriptor 3 is not open");
 }
 
-// CVE-2024-21626, in the form in which the caller of the runtime is careless.
+// CVE-2024-21626, for a descriptor that the caller leaks.
 #[test]
 fn no_descriptor_of_the_caller_is_a_way_out() {
     let runtime = Runtime::under_test();
@@ -107,7 +107,7 @@ fn no_descriptor_of_the_caller_is_a_way_out() {
     }
 }
 
-// The same in the form in which the runtime is careless.
+// CVE-2024-21626, for a descriptor that the runtime leaks.
 #[test]
 fn nor_is_one_of_ours() {
     let running = Runtime::started(&inside("wait"));
@@ -129,10 +129,10 @@ fn the_streams_are_the_users_own() {
     let bundle = inside("owner /proc/self/fd/0").with("/process/user", user);
     let runtime = Runtime::under_test();
     need!(is_husk(), "runc gives the host's devices to the container's user");
-    // Not so a device of the host (CVE-2026-88265).
+    // A device of the host keeps its owner (CVE-2026-88265).
     runtime.through("exec \"$@\" </dev/null", "run", &bundle, &[]).prints("0");
     assert_eq!(fs::metadata("/dev/null").unwrap().uid(), 0);
-    // runc gives away all others. A node of our own, that no harm is done.
+    // runc changes the owner of all other devices. A node of our own keeps the test harmless.
     let node = bundle.path().join("node");
     let zero = rustix::fs::makedev(1, 5);
     let (kind, mode) = (rustix::fs::FileType::CharacterDevice, rustix::fs::Mode::from_raw_mode(0o600));
@@ -141,14 +141,14 @@ fn the_streams_are_the_users_own() {
     runtime.through(&script, "run", &bundle, &[]).prints("0");
 }
 
-// Signals, scheduling, masks.
+// Signals, scheduling, umask
 
 #[test]
 fn nothing_is_ignored_that_the_caller_ignores() {
     need!(is_husk(), "runc's ignores those that Go knows no names for");
     let runtime = Runtime::under_test();
     let script = "trap '' HUP INT USR1; exec \"$@\"";
-    // SIGPIPE is the guest's own choice, as that of every program in Rust.
+    // The guest itself ignores SIGPIPE, as every Rust program does.
     runtime.through(script, "run", &inside("status SigIgn"), &[]).prints("0000000000001000");
 }
 
@@ -207,7 +207,7 @@ fn it_is_scheduled_as_asked() {
         line.rsplit(' ').next().unwrap().to_owned()
     };
     need!(Path::new("/proc/self/sched").exists(), "needs a kernel that shows how it schedules");
-    // A new cgroup of version 1 has no realtime where the kernel shares that out.
+    // If the kernel divides realtime between cgroups, a new cgroup of version 1 has none.
     if !Path::new("/sys/fs/cgroup/cpu/cpu.rt_runtime_us").exists() {
         assert_eq!(policy(json!({ "policy": "SCHED_FIFO", "priority": 10 })), "1");
     }
@@ -222,13 +222,13 @@ fn it_is_scheduled_as_asked() {
 #[test]
 fn scheduler_that_the_kernel_refuses_is_named_with_its_numbers() {
     need!(is_husk() && is_root(), "the words are ours, and a deadline takes privileges");
-    // More run time than there is until the deadline.
+    // The scheduler's `runtime` exceeds its `deadline`.
     let deadline = json!({ "policy": "SCHED_DEADLINE", "runtime": 30_000_000, "deadline": 20_000_000 });
     let seen = Runtime::under_test().run(&inside("exit 0").with("/process/scheduler", deadline));
     seen.fails(1, "scheduler SCHED_DEADLINE runtime 30000000 deadline 20000000 period 0: invalid argument");
 }
 
-// Keys, labels.
+// Keys and labels
 
 #[test]
 fn it_has_a_session_keyring_of_its_own() {
@@ -240,7 +240,7 @@ fn it_has_a_session_keyring_of_its_own() {
         panic!("{own}")
     };
     assert_eq!((kind, name), ("keyring", "_ses.c"));
-    // In a user namespace everybody may search it, else its owner (keys/permission.c).
+    // With a user namespace others may search the keyring, without one its owner (keys/permission.c).
     let (owner, others) = (0x0008_0000, 0x8);
     let permissions = u32::from_str_radix(permissions, 16).unwrap();
     assert_ne!(permissions & if is_root() { owner } else { others }, 0, "{own}");
@@ -261,11 +261,11 @@ fn a_profile_or_label_is_refused_where_nobody_would_heed_it() {
     runtime
         .run(&bundle)
         .fails(1, "selinux label is specified in config, but selinux is disabled or not supported");
-    // What Go writes for nothing.
+    // Go writes an empty string for an unset profile.
     prints(inside("exit 0").with("/process/apparmorProfile", json!("")), "");
 }
 
-// Personality and memory.
+// Personality and memory
 
 #[test]
 fn its_personality_is_the_one_asked_for() {
@@ -275,7 +275,7 @@ fn its_personality_is_the_one_asked_for() {
     prints(personality("LINUX32"), "00000008");
     prints(personality("LINUX"), "00000000");
     Runtime::under_test().run(&personality("LINUX64")).fails(1, "LINUX64");
-    // It is set before a filter could forbid it.
+    // husk sets the personality before it loads a filter that could forbid that.
     let forbidden = json!({
         "defaultAction": "SCMP_ACT_ALLOW",
         "syscalls": [{ "names": ["personality"], "action": "SCMP_ACT_ERRNO" }]
@@ -310,7 +310,7 @@ fn its_memory_comes_from_where_it_should() {
     refused(json!({ "mode": "MPOL_BIND", "nodes": "0-9876543210" }), "linux.memoryPolicy.nodes");
     let bad = json!({ "mode": "MPOL_BIND", "nodes": "0", "flags": ["badflag"] });
     refused(bad, "linux.memoryPolicy.flags");
-    // Nodes that the machine has not.
+    // NUMA nodes that the machine does not have.
     refused(
         json!({ "mode": "MPOL_BIND", "nodes": "60000" }),
         "linux.memoryPolicy: memory-policy 0x2 nodes 60000: invalid argument",
@@ -325,7 +325,7 @@ fn a_share_of_the_cache_is_refused_where_it_cannot_be_had() {
     let bundle = inside("exit 0").with("/linux/intelRdt", json!({ "closID": "c" }));
     runtime.run(&bundle).fails(1, "intelRdt is specified in config, but Intel RDT is not enabled");
     let bundle = inside("exit 0").with("/linux/intelRdt", json!({ "closID": "../c" }));
-    // runc looks at the machine first.
+    // runc checks the machine before the id.
     assert!(!runtime.run(&bundle).0.status.success());
     assert!(runtime.is_empty());
 }

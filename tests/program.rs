@@ -1,5 +1,5 @@
-//! Programs that cannot be had, in words by which engines tell apart what is not there (127) from what may not
-//! be run (126).
+//! Checks programs that cannot be executed. Engines read the message to tell a missing program (127) from one that may
+//! not be executed (126).
 
 use crate::util::{Bundle, Runtime, Seen, is_husk};
 use serde_json::json;
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// A bundle with all sorts of things that are no program.
+/// Returns a bundle with several files that cannot be executed.
 fn bundle() -> Bundle {
     let bundle = Bundle::running("wait").with("/process/env", json!(["PATH=/bin:/sbin"]));
     let rootfs = bundle.rootfs();
@@ -19,14 +19,14 @@ fn bundle() -> Bundle {
     bundle
 }
 
-/// A file that no child of another test has open for writing, as one that this process writes might be.
+/// Writes an executable file in another process. Otherwise a child of another test could inherit the open descriptor.
 fn executable(path: &Path, text: &str) {
     let mut shell = Command::new("sh");
     shell.args(["-c", "printf %s \"$1\" >\"$2\" && chmod 755 \"$2\"", "sh", text]).arg(path);
     assert!(shell.status().unwrap().success());
 }
 
-/// It failed and said this, as it is or between quotes.
+/// Asserts that it failed with this message, whether or not quotes in it are escaped.
 #[track_caller]
 fn fails(seen: &Seen, code: i32, words: &str) {
     let stderr = String::from_utf8_lossy(&seen.0.stderr).replace("\\\"", "\"");
@@ -34,7 +34,7 @@ fn fails(seen: &Seen, code: i32, words: &str) {
     assert!(stderr.contains(words), "{stderr}\n{words}");
 }
 
-/// What is asked for, and what is said to it.
+/// Programs, and the error message for each.
 const MISSING: [(&str, &str); 8] = [
     ("", r#"exec: "": executable file not found in $PATH"#),
     ("missing", r#"exec: "missing": executable file not found in $PATH"#),
@@ -43,7 +43,7 @@ const MISSING: [(&str, &str); 8] = [
     ("./bin/missing", r#"exec: "./bin/missing": stat ./bin/missing: no such file or directory"#),
     ("/bin/directory", r#"exec: "/bin/directory": is a directory"#),
     ("/bin/plain", r#"exec: "/bin/plain": permission denied"#),
-    // By name runc says of these that they are not found, where a shell and we know better.
+    // runc reports a name like this as not found. A shell and husk give the real reason.
     ("plain", r#"exec: "plain": "#),
 ];
 
@@ -56,7 +56,7 @@ fn one_that_is_missing_is_named_as_engines_expect_it() {
         let seen = runtime.run(&bundle);
         fails(&seen, 1, words);
         if is_husk() {
-            // With the field, too.
+            // The message names the field too.
             seen.says("process.args[0]: exec: ");
         }
         assert!(runtime.is_empty());
@@ -76,7 +76,7 @@ fn exec_says_the_same() {
     runtime.call("exec", &["c", "/bin/nothing"]).fails(255, nothing);
 }
 
-/// A script whose interpreter is missing, and a file that says nothing of what it is.
+/// The errors for a script whose interpreter is missing, and for a file of unknown format.
 const BROKEN: (&str, &str) = ("no such file or directory", "exec format error");
 
 #[test]
@@ -84,7 +84,7 @@ fn one_that_does_not_begin_is_told_by_start() {
     for (program, words) in [("/bin/script", BROKEN.0), ("nothing", BROKEN.1)] {
         let runtime = Runtime::under_test();
         let bundle = bundle().with("/process/args", json!([program]));
-        // runc calls it the program's end.
+        // runc reports it as the program's exit status.
         fails(&runtime.run(&bundle), if is_husk() { 1 } else { 255 }, words);
         if is_husk() {
             runtime.create(&bundle).succeeds();

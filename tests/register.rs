@@ -1,4 +1,4 @@
-//! Engines that are told of husk.
+//! Checks the registration of husk with engines.
 
 use crate::util::{Runtime, is_husk, is_root, need};
 use std::fs;
@@ -37,7 +37,7 @@ fn every_engine_is_told_once_and_forgets() {
         assert!(call("--default").ends_with(": nothing to do\n"));
         assert!(call("--undo").contains(": removed\n"));
         assert_eq!(files(etc.path()), [] as [PathBuf; 0], "{engine}");
-        // What others have put something into is theirs.
+        // A directory in which others have put a file is kept.
         call("--default");
         let other = file.with_file_name("other");
         fs::write(&other, "").unwrap();

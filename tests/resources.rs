@@ -1,4 +1,4 @@
-//! Each kind of limit, in either version: it is what was asked for, and it holds.
+//! Checks that each kind of limit is set as requested and enforced, in both versions of cgroups.
 
 use crate::cgroups::{directory, has, is_gone, is_version_2, limited, read};
 use crate::namespaces::owned_by;
@@ -12,7 +12,7 @@ use std::process::Stdio;
 
 const MIB: u64 = 1 << 20;
 
-/// What a file says in each version, and the controller it is of.
+/// A file's name in each version, and the controller that it belongs to.
 struct File {
     controller: &'static str,
     version_1: &'static str,
@@ -24,7 +24,7 @@ impl File {
         if is_version_2() { self.version_2 } else { self.version_1 }
     }
 
-    /// Whether the kernel has it: it is there in every cgroup or in none.
+    /// Returns whether the kernel supports the file, which then exists in every cgroup.
     fn is_there(&self, bundle: &Bundle) -> bool {
         directory(bundle, self.controller).join(self.name()).exists()
     }
@@ -52,7 +52,7 @@ fn a_memory_limit_never_kills_the_runtime() {
     need!(is_husk(), "runc says otherwise what failed");
     need!(has("memory"), "needs the memory controller");
     let mut refused = 0;
-    // From a page, in which nothing begins, to enough for the program.
+    // From one page, which is too little for any process, to enough for the program.
     for limit in (12..=22).map(|bits| 1_u64 << bits) {
         for verb in ["run", "create"] {
             let bundle = limited("exit 0", json!({ "memory": { "limit": limit } }));
@@ -62,9 +62,9 @@ fn a_memory_limit_never_kills_the_runtime() {
             command.arg("--bundle").arg(bundle.path()).arg("c");
             let seen = runtime.detached(command);
             match seen.0.status.code() {
-                // The program may be killed in memory of its own.
+                // The program itself may exceed the limit and be killed.
                 Some(0 | 137) => {
-                    // What there is no room for is killed, and not what brings it.
+                    // The process that exceeds the limit is killed, and not the `husk exec` that starts it.
                     let exec = runtime.call("exec", &["c", "/guest", "exit", "0"]);
                     assert!(exec.0.status.code().is_some(), "exec with {limit}: {:?}", exec.0);
                 }
@@ -90,7 +90,7 @@ fn a_program_that_takes_too_much_memory_is_killed() {
     let runtime = Runtime::under_test();
     runtime.run(&bundle).fails(137, "");
     assert!(is_gone(&bundle) && runtime.is_empty());
-    // One of several: the kernel chooses the largest, and the others go on.
+    // With several processes the kernel kills the largest, and the others go on.
     let bundle = limited("hang", memory);
     let runtime = Runtime::started(&bundle);
     runtime.call("exec", &["c", "/guest", "eat"]).fails(137, "");
@@ -110,11 +110,11 @@ fn memory_and_swap_are_limited_together() {
     RESERVATION.says(&bundle, "16777216", "16777216");
     SWAP.says(&bundle, "50331648", "16777216");
     let update = |options: &[&str]| runtime.call("update", &[options, &["c"]].concat());
-    // Above the old limit on both together, so the order matters in version 1.
+    // The new memory limit exceeds the old combined limit, so version 1 needs the right order.
     update(&["--memory", "64m", "--memory-swap", "96m"]).succeeds();
     MEMORY.says(&bundle, "67108864", "67108864");
     SWAP.says(&bundle, "100663296", "33554432");
-    // And below.
+    // The opposite order is needed to lower both.
     update(&["--memory", "32m", "--memory-swap", "32m"]).succeeds();
     MEMORY.says(&bundle, "33554432", "33554432");
     SWAP.says(&bundle, "33554432", "0");
@@ -155,7 +155,7 @@ fn processors_are_shared_as_asked() {
     let bundle = limited("hang", json!({ "cpu": { "shares": 2048, "quota": 20_000 } }));
     let runtime = Runtime::under_test();
     runtime.create(&bundle).succeeds();
-    // As much more than the middle of the one range as of the other.
+    // The weight lies as far above the middle of its range as 2048 shares lie above the middle of theirs.
     let weight = read(&bundle, "cpu", SHARES.name());
     if is_version_2() {
         assert!((101..200).contains(&weight.parse::<u32>().unwrap()), "{weight}");
@@ -174,7 +174,7 @@ fn processors_are_shared_as_asked() {
     need!(BURST.is_there(&bundle), "needs Linux 5.14 for bursts");
     runtime.call("update", &["--cpu-burst", "10000", "c"]).succeeds();
     BURST.says(&bundle, "10000", "10000");
-    // Both at once, in the order in which neither is refused.
+    // Changes both at once, in the order that the kernel accepts.
     let file = bundle.path().join("resources.json");
     fs::write(&file, r#"{ "cpu": { "quota": 8000, "burst": 4000 } }"#).unwrap();
     runtime.call("update", &["--resources", file.to_str().unwrap(), "c"]).succeeds();
@@ -191,7 +191,7 @@ fn a_program_runs_on_the_processors_that_it_was_given() {
     let bundle = limited("status Cpus_allowed_list", json!({ "cpu": { "cpus": "0", "mems": "0" } }));
     Runtime::under_test().run(&bundle).prints("0");
     assert!(is_gone(&bundle));
-    // Nothing needed the controller so far.
+    // Nothing has needed the controller so far.
     let bundle = Bundle::running("hang");
     let runtime = Runtime::started(&bundle);
     runtime.call("update", &["--cpuset-cpus", "0", "c"]).succeeds();
@@ -281,7 +281,7 @@ fn the_kernels_own_words_are_taken() {
     refused(json!({ "memory.max": "wrong" }), "linux.resources.unified.memory.max");
 }
 
-/// A container in user and cgroup namespaces of its own, with its cgroup where it can see it.
+/// Returns a bundle whose container has new user and cgroup namespaces, and sees its own cgroup.
 fn nested(words: &str, options: &[&str]) -> Bundle {
     let mount =
         json!({ "destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup", "options": options });
@@ -296,7 +296,7 @@ fn nested(words: &str, options: &[&str]) -> Bundle {
 
 #[test]
 fn a_container_makes_cgroups_of_its_own_where_it_may() {
-    // The specification makes no difference between drivers of cgroups, as runc does (config-linux.md, "Cgroup ownership").
+    // runc treats cgroup drivers differently. The specification does not (config-linux.md, "Cgroup ownership").
     need!(
         is_version_2() && is_root() && is_husk(),
         "needs version 2, and root; runc gives them away with systemd only"
@@ -306,7 +306,7 @@ fn a_container_makes_cgroups_of_its_own_where_it_may() {
     let runtime = Runtime::started(&bundle);
     let given = ["", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"];
     assert_eq!(given.map(|file| owner(&bundle, file)), [100_000; 4]);
-    // Its own limits stay ours.
+    // The files of the container's own limits still belong to the host's root.
     if Path::new(&directory(&bundle, "")).join("memory.max").exists() {
         assert_eq!(owner(&bundle, "memory.max"), 0);
     }
@@ -314,7 +314,7 @@ fn a_container_makes_cgroups_of_its_own_where_it_may() {
     assert!(directory(&bundle, "").join("below").exists());
     runtime.call("delete", &["--force", "c"]).succeeds();
     assert!(is_gone(&bundle));
-    // One that may only look is given nothing.
+    // A container with a read-only cgroup mount owns none of the files.
     let bundle = nested("hang", &["ro"]);
     let runtime = Runtime::started(&bundle);
     assert_eq!(given.map(|file| owner(&bundle, file)), [0; 4]);

@@ -1,4 +1,4 @@
-//! Filters of system calls, and who decides about those that a filter only notifies of.
+//! Checks filters of system calls, and agents that decide about the calls that a filter passes to them.
 
 use crate::util::{Bundle, Runtime, is_husk, is_root, need};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::thread::{Scope, ScopedJoinHandle};
 
-/// A program that calls getcwd, of which somebody is notified.
+/// Returns a bundle whose program calls getcwd, with this action and this agent's socket.
 fn notifying(agent: &Path, action: Value) -> Bundle {
     let profile = json!({
         "defaultAction": "SCMP_ACT_ALLOW",
@@ -26,7 +26,7 @@ fn notifying(agent: &Path, action: Value) -> Bundle {
         .with("/annotations", json!({ "org.example.key": "value" }))
 }
 
-/// What an agent is sent: the words, and the listener.
+/// Returns the state that an agent is sent, and the listener.
 fn accept(agent: &UnixListener) -> (Value, OwnedFd) {
     let (mut socket, _) = agent.accept().unwrap();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
@@ -44,7 +44,7 @@ fn accept(agent: &UnixListener) -> (Value, OwnedFd) {
     (serde_json::from_slice(&text).unwrap(), listener)
 }
 
-/// Does something while the agent waits, who is told if it comes to an end without him.
+/// Acts while the agent waits, then connects to the agent, which would otherwise wait forever if no container did.
 fn meanwhile<'s, T: Send + 's>(
     scope: &'s Scope<'s, '_>,
     agent: &'s Path,
@@ -52,13 +52,13 @@ fn meanwhile<'s, T: Send + 's>(
 ) -> ScopedJoinHandle<'s, T> {
     scope.spawn(move || {
         let done = act();
-        // Tolerated: most often he has heard already and is gone.
+        // Tolerated: usually the runtime has connected already, and the agent is gone.
         drop(UnixStream::connect(agent));
         done
     })
 }
 
-/// Waits until somebody asks.
+/// Waits until a process makes a call that the agent decides about.
 fn until_asked(listener: &OwnedFd) {
     let mut events = [PollFd::new(listener, PollFlags::IN)];
     poll(&mut events, None).unwrap();
@@ -105,7 +105,7 @@ fn an_agent_decides_about_calls() {
             assert_eq!(state, wanted);
             assert!(pid.as_i64().is_some_and(|pid| pid > 0), "{pid}");
             until_asked(&listener);
-            // An agent that goes away has every call answered with ENOSYS.
+            // When the agent closes the listener, the kernel answers every call with ENOSYS.
             drop(listener);
             run.join().unwrap()
         });
@@ -151,7 +151,7 @@ fn without_an_agent_nothing_is_created() {
     let bundle = Bundle::running("cwd").with("/linux/seccomp", profile);
     runtime.run(&bundle).fails(1, "seccomp listenerPath is not set");
     assert!(runtime.is_empty());
-    // An agent that nobody needs is not looked for.
+    // If no rule notifies the agent, husk does not connect to it.
     let bundle = notifying(&directory.path().join("nobody"), json!("SCMP_ACT_ALLOW"));
     runtime.run(&bundle).prints("/");
 }
@@ -165,7 +165,7 @@ fn what_cannot_be_notified_of_is_refused_by_its_rule() {
         let bundle = notifying(path, json!("SCMP_ACT_NOTIFY")).with(pointer, value);
         runtime.run(&bundle).fails(1, message);
     };
-    // The write that says where the listener is would wait for the listener.
+    // The write that announces the listener's number would itself wait for the listener.
     let write = json!([
         { "names": ["getcwd"], "action": "SCMP_ACT_ERRNO" },
         { "names": ["write"], "action": "SCMP_ACT_NOTIFY" }
@@ -207,7 +207,7 @@ fn a_filter_that_kills_execve_is_an_error_of_the_start() {
         ("SCMP_ACT_KILL_PROCESS", true),
         ("SCMP_ACT_KILL_THREAD", true),
         ("SCMP_ACT_TRAP", true),
-        // Only root may load one for a program that may gain privileges. It is loaded earlier then.
+        // Only root may load a filter for a program that may gain privileges. husk loads that filter earlier.
         ("SCMP_ACT_KILL_PROCESS", !is_root()),
     ];
     for (action, no_new_privileges) in filters {
@@ -221,13 +221,13 @@ fn a_filter_that_kills_execve_is_an_error_of_the_start() {
         runtime.run_detached(&bundle(), &[]).fails(1, DIED);
         assert!(runtime.is_empty());
         runtime.create(&bundle()).succeeds();
-        // Whoever has to wait for the process may be faster than `start`, which then does not know the signal.
+        // The process's reaper may be faster than `start`, which then does not know the signal.
         runtime.call("start", &["c"]).fails(1, "before the program began");
         assert_eq!(runtime.status(), "stopped");
         runtime.call("delete", &["c"]).succeeds();
         assert!(runtime.is_empty());
     }
-    // A program that its filter kills has begun, be it with its very first call.
+    // A program that its filter kills has begun, even if its very first call kills it.
     let killed = |call: &str| {
         json!({
             "defaultAction": "SCMP_ACT_ALLOW",
@@ -245,7 +245,8 @@ fn a_filter_that_kills_execve_is_an_error_of_the_start() {
     exec_fails(&profile("SCMP_ACT_KILL_PROCESS"), DIED);
 }
 
-/// Asserts that an exec fails with these words in a container that runs without a filter, and whose configuration then gets one.
+/// Asserts that `exec` fails with this message in a container that was started without a filter. The configuration gets
+/// the filter after that.
 fn exec_fails(profile: &Value, message: &str) {
     let mut bundle = Bundle::running("wait");
     let runtime = Runtime::started(&bundle);

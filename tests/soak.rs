@@ -1,4 +1,4 @@
-//! The soak, for a short while: `make soak` has the long one.
+//! Runs the soak for a short while. `make soak` runs it for longer.
 
 use crate::util::{guest, is_root, need};
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! A process that `exec` brings into a container, and one that lives there, is of the same user, and wants all that
-//! it can get of it.
+//! Lets a process in a container spy on processes that `exec` brings in. Both run as the same user, and the spy takes
+//! all that it can get.
 
 use crate::util::{Bundle, Runtime, guest, is_husk, is_root, need};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -10,12 +10,12 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::ChildStdout;
 
-/// How many processes come, each after the other.
+/// How many processes `exec` brings in, one after the other.
 fn comers() -> usize {
     env::var("SPIED_UPON").map_or(100, |count| count.parse().expect("SPIED_UPON is a number"))
 }
 
-/// Everything that is had of them by a spy, beside what is had of the program.
+/// Returns everything that the spy gets from these processes, except what belongs to the program.
 fn had(bundle: &Bundle) -> Vec<String> {
     let runtime = Runtime::under_test();
     let mut spy = runtime.running(bundle);
@@ -29,7 +29,7 @@ fn had(bundle: &Bundle) -> Vec<String> {
             had.insert("a word".to_owned());
         }
     }
-    // One that stays, so that it is known to look, and to find what there is to be found.
+    // One process stays. It proves that the spy looks, and that it finds what there is to find.
     while !runtime.call("exec", &["--detach", "c", "/guest", "hang"]).0.status.success() {}
     let guests = ["exe /guest", "maps /guest", "memory of the guest", "environ OWN=1", "environ HOME=/"];
     while !guests.iter().all(|line| had.contains(*line)) {
@@ -42,7 +42,7 @@ fn had(bundle: &Bundle) -> Vec<String> {
     had.into_iter().filter(|line| !guests.contains(&line.as_str())).collect()
 }
 
-/// The spy with these capabilities, in a user namespace if it is asked for.
+/// Returns a bundle that runs the spy with these capabilities, in a user namespace if root asks for one.
 fn spy(with_users: bool, capabilities: &[&str]) -> Bundle {
     let sets = json!({ "bounding": capabilities, "permitted": capabilities, "effective": capabilities });
     let bundle = Bundle::running("spy").with("/process/capabilities", sets);
@@ -71,8 +71,8 @@ fn nor_by_one_that_may_trace_everything_in_its_user_namespace() {
     assert_eq!(had(&spy(true, &["CAP_SYS_PTRACE"])), [""; 0]);
 }
 
-// A socket that nobody reads, as one that was taken from a process whose parent reads it no more. The spy has stopped its
-// owner by then, and if it waited there both would hang for good.
+// The spy may take a full socket from a process whose parent no longer reads it. By then the spy has stopped the owner,
+// so if it blocked on the socket, both would hang forever.
 #[test]
 fn the_spy_waits_for_no_socket_that_is_full() {
     need!(is_husk(), "tests the guest");
@@ -86,7 +86,7 @@ fn the_spy_waits_for_no_socket_that_is_full() {
     spy.wait().unwrap();
 }
 
-/// The next line, for which it does not wait for ever.
+/// Reads the next line, and fails if none comes within 30 seconds.
 fn next_line(said: &mut BufReader<ChildStdout>) -> String {
     if said.buffer().is_empty() {
         let most = Timespec { tv_sec: 30, tv_nsec: 0 };
@@ -98,8 +98,8 @@ fn next_line(said: &mut BufReader<ChildStdout>) -> String {
     line
 }
 
-// Who has CAP_SYS_PTRACE over the host is kept from nothing by being undumpable, and may look into what is about to
-// become the program: a copy of our memory. (SECURITY.md, "What is not a boundary".)
+// Being undumpable does not protect a process from one with CAP_SYS_PTRACE over the host. The spy may read what is
+// about to become the program: a copy of husk's memory (SECURITY.md, "What is not a boundary").
 #[test]
 fn one_that_may_trace_everything_on_the_host_finds_no_file_of_it_open() {
     need!(is_husk(), "what runc lets be seen is runc's");
@@ -110,17 +110,18 @@ fn one_that_may_trace_everything_on_the_host_finds_no_file_of_it_open() {
     let hook = json!([{ "path": guest(), "args": ["guest", "hook", "createRuntime", log] }]);
     let bundle = bundle.with("/hooks", json!({ "createRuntime": hook }));
     let found = had(&bundle);
-    // What it says in the name of a process makes nobody do anything: that were hooks on the host, or sources of mounts.
+    // Messages that the spy sends on behalf of a process cause no action, such as hooks on the host or sources of
+    // mounts.
     assert_eq!(fs::read_to_string(&log).unwrap().lines().count(), 1, "{found:?}");
     let mut descriptors =
         found.iter().filter_map(|line| line.strip_prefix("fd ").or_else(|| line.strip_prefix("stolen ")));
-    // The program itself is looked at before it begins, and there is a socket to tell how that went.
+    // The spy may see the program, which husk opens before executing it, and the socket that reports the result.
     assert!(descriptors.all(|target| target == "/guest" || target.starts_with("socket:")), "{found:?}");
-    // Of the environment that which we look at ourselves, and nothing that our caller was trusted with.
+    // Of husk's environment the spy sees only the variables that husk reads, and no others of the caller's.
     let mut variables = found.iter().filter_map(|line| line.strip_prefix("environ "));
     let ours = ["PATH=", "LISTEN_", "XDG_RUNTIME_DIR=", "DBUS_"];
     assert!(variables.all(|variable| ours.iter().any(|ours| variable.starts_with(ours))), "{found:?}");
-    // Our own binary, by no name that leads to it.
+    // The spy may see husk's own binary, but not a path that leads to it.
     let exe: Vec<_> = found.iter().filter(|line| line.starts_with("exe ")).collect();
     assert!(exe.is_empty() || exe == ["exe /"], "{found:?}");
 }

@@ -1,5 +1,5 @@
-//! Cgroups that systemd makes: the host's for root, the user's own for anybody else. What it was told is
-//! asked of it again.
+//! Checks cgroups that systemd creates: the host's systemd for root, the user's for others. The tests query systemd for
+//! what it was told.
 
 use crate::cgroups::{has, is_version_2};
 use crate::util::{Bundle, Runtime, Seen, is_husk, is_root, need, until_gone};
@@ -10,12 +10,12 @@ use std::process::Command;
 
 const BY_SYSTEMD: &[&str] = &["--systemd-cgroup"];
 
-/// Whether there is a systemd that makes cgroups for us.
+/// Returns whether a systemd is running that creates cgroups for this user.
 fn is_here() -> bool {
     Path::new("/run/systemd/system").is_dir() && (is_root() || systemctl(&["is-system-running"]).is_some())
 }
 
-/// What systemd says, unless it cannot be asked.
+/// Returns what `systemctl` prints, or `None` if systemd cannot be reached.
 fn systemctl(words: &[&str]) -> Option<String> {
     let mut command = Command::new("systemctl");
     if !is_root() {
@@ -26,7 +26,7 @@ fn systemctl(words: &[&str]) -> Option<String> {
     (!said.is_empty() || output.status.success()).then(|| said.trim_end().to_owned())
 }
 
-/// A container of a unit of its own.
+/// A container with its own unit.
 struct Scope {
     bundle: Bundle,
     unit: String,
@@ -41,7 +41,7 @@ impl Scope {
         Self { bundle, unit }
     }
 
-    /// The runtime in which it runs, which is told of systemd no more.
+    /// Starts the container detached. Later verbs of the returned runtime get no `--systemd-cgroup`.
     fn started(&self) -> Runtime {
         let mut runtime = Runtime::under_test();
         runtime.globals = BY_SYSTEMD;
@@ -50,14 +50,14 @@ impl Scope {
         runtime
     }
 
-    /// Runs it to its end.
+    /// Runs the container until it ends.
     fn run(&self) -> Seen {
         let mut runtime = Runtime::under_test();
         runtime.globals = BY_SYSTEMD;
         runtime.run(&self.bundle)
     }
 
-    /// A property, as systemd prints it.
+    /// Returns a property as systemd prints it.
     fn property(&self, name: &str) -> String {
         systemctl(&["show", "--value", "--property", name, &self.unit]).expect("a systemd")
     }
@@ -151,14 +151,14 @@ fn resources_are_properties_of_the_unit() {
     update(&["--memory", "64m", "--memory-swap", "64m", "--pids-limit", "30"]);
     scope.has(&[("MemoryMax", "67108864"), ("TasksMax", "30")]);
     scope.reads("memory.swap.max", "0");
-    // runc does not tell systemd of a zero.
+    // runc does not pass a limit of zero to systemd.
     scope.has(&[("MemorySwapMax", if is_husk() { "0" } else { "16777216" })]);
     update(&["--cpu-quota", "10000"]);
     scope.reads("cpu.max", "10000 50000");
     update(&["--cpu-period", "100000"]);
     scope.has(&[("CPUQuotaPeriodUSec", "100ms"), ("CPUQuotaPerSecUSec", "100ms")]);
     scope.reads("cpu.max", "10000 100000");
-    // It is not told of a limit that would kill.
+    // systemd is not told about a limit that would kill the container.
     for (memory, words) in [
         (r#""limit": 4096"#, "rejecting memory limit 4096"),
         (r#""limit": 4096, "swap": 8192"#, "rejecting memory+swap limit 8192"),
@@ -170,7 +170,7 @@ fn resources_are_properties_of_the_unit() {
     scope.has(&[("MemoryMax", "67108864")]);
     update(&["--memory", "-1", "--pids-limit", "-1", "--cpu-quota", "-1"]);
     scope.has(&[("MemoryMax", "infinity"), ("TasksMax", "infinity"), ("CPUQuotaPerSecUSec", "infinity")]);
-    // What it was told holds when systemd reads everything again.
+    // The limits stay when systemd reloads its configuration.
     update(&["--memory", "32m", "--cpu-quota", "10000"]);
     systemctl(&["daemon-reload"]);
     scope.reads("memory.max", "33554432");
@@ -195,7 +195,7 @@ fn the_kernels_own_words_are_properties_too() {
         ("CPUQuotaPerSecUSec", "infinity"),
         ("AllowedMemoryNodes", "0"),
     ]);
-    // Not all have a property.
+    // Not every limit has a property.
     scope.reads("memory.swap.high", "1048576");
     scope.reads("memory.high", "33554432");
 }
@@ -244,7 +244,7 @@ fn a_unit_that_has_failed_is_no_obstacle() {
 #[test]
 fn a_unit_that_fails_is_forgotten_with_its_container() {
     need!(is_here(), "needs systemd");
-    // Kept by systemd until somebody has looked at it, or not.
+    // With the first mode systemd keeps the failed unit until it is reset. With the second it drops the unit.
     for mode in ["'inactive'", "'inactive-or-failed'"] {
         let mut scope = Scope::running("hang", json!({}));
         scope.bundle.config["annotations"] = json!({
@@ -292,7 +292,7 @@ fn a_container_of_a_unit_is_paused_and_killed() {
     let runtime = scope.started();
     runtime.call("pause", &["c"]).succeeds();
     assert_eq!(runtime.status(), "paused");
-    // Systemd sets a property all the same.
+    // systemd sets a property on a frozen unit too.
     runtime.call("update", &["--pids-limit", "5", "c"]).succeeds();
     scope.has(&[("TasksMax", "5")]);
     assert_eq!(runtime.status(), "paused");
@@ -314,7 +314,7 @@ fn devices_are_the_same_when_systemd_reads_its_files_again() {
         rule
     };
     let all = json!({ "allow": false, "access": "rwm" });
-    // Numbers that are nobody's: who may open one hears that there is no such device.
+    // No driver has these numbers, so opening an allowed device fails because the device does not exist.
     let device = |minor| json!({ "path": format!("/dev/{minor}"), "type": "c", "major": 60, "minor": minor });
     let opens = |rules: Value, wanted: [bool; 2]| {
         let mut scope = Scope::running("hang", json!({ "devices": rules }));
@@ -337,14 +337,14 @@ fn devices_are_the_same_when_systemd_reads_its_files_again() {
     opens(json!([all, rule(true, Some(60), Some(1))]), [true, false]);
     opens(json!([all, rule(true, Some(60), None)]), [true, true]);
     if is_version_2() {
-        // For these neither systemd nor version 1 has words.
+        // Neither systemd nor version 1 can express these rules.
         opens(json!([all, rule(true, Some(60), None), rule(false, Some(60), Some(1))]), [false, true]);
         opens(json!([all, rule(true, None, Some(2))]), [false, true]);
         opens(json!([{ "allow": true, "access": "rwm" }, rule(false, Some(60), Some(1))]), [false, true]);
     }
 }
 
-/// `husk test` with limits of all its processes together, in a scope in which it may make cgroups.
+/// `husk test` limits all its processes together in a scope in which it may create cgroups.
 #[test]
 fn a_sandbox_in_a_delegated_scope_has_a_cgroup() {
     need!(is_here() && is_version_2(), "needs systemd and version 2");

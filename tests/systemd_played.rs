@@ -1,5 +1,5 @@
-//! Cgroups that systemd makes (`--systemd-cgroup`). It is one that the tests play, for machines without: the cgroups are
-//! the machine's own.
+//! Checks cgroups that systemd creates (`--systemd-cgroup`) on machines without systemd. The tests play systemd, and
+//! the cgroups are the machine's own.
 
 mod peer;
 mod wire;
@@ -11,17 +11,17 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// What all of these need.
+/// The reason for skipping a test in this file.
 const NEEDED: &str = "needs root to make cgroups, and runc looks for a systemd before it asks one";
 
-/// A container whose cgroup is systemd's to make.
+/// Returns a bundle whose cgroup systemd creates.
 fn bundle(systemd: &Systemd, words: &str) -> Bundle {
     Bundle::running(words).with("/linux/cgroupsPath", systemd.cgroups_path().into())
 }
 
 fn call(systemd: &Systemd, runtime: &Runtime, verb: &str, words: &[&str]) -> Seen {
     let mut command = runtime.command(verb);
-    // Later verbs know it by what was written down.
+    // Later verbs read the choice from the container's record.
     if ["run", "create"].contains(&verb) {
         command.arg("--systemd-cgroup");
     }
@@ -36,7 +36,7 @@ fn run(systemd: &Systemd, runtime: &Runtime, bundle: &Bundle) -> Seen {
     seen
 }
 
-/// The methods of systemd's that were called, and with which unit.
+/// Returns the methods called on systemd, each with its unit.
 fn methods(systemd: &Systemd) -> Vec<String> {
     let calls = systemd.calls().into_iter();
     let of_units = calls.filter(|(member, _)| member.ends_with("Unit"));
@@ -47,7 +47,7 @@ fn all(verbs: &[&str]) -> Vec<String> {
     verbs.iter().map(|verb| format!("{verb} {UNIT}")).collect()
 }
 
-/// Whether no tree has anything of the container's any more, those that systemd makes nothing in included.
+/// Returns whether every tree is free of the container's cgroup, including trees that systemd does not manage.
 fn is_gone(systemd: &Systemd) -> bool {
     let slice = systemd.cgroups_path();
     let slice = slice.split(':').next().unwrap();
@@ -138,7 +138,7 @@ fn one_that_runs_is_left_alone() {
     need!(is_root() && is_husk(), NEEDED);
     for verb in ["run", "create"] {
         let (systemd, runtime) = (Systemd::new(Mood::HasOne), Runtime::under_test());
-        // With a process in it, whoever's that is.
+        // An unrelated process is in the cgroup.
         let other = Inside::of(&systemd);
         let bundle = bundle(&systemd, "exit 0");
         bundle.write();
@@ -149,7 +149,7 @@ fn one_that_runs_is_left_alone() {
     }
 }
 
-/// A process in the unit's cgroups, which end with it.
+/// A process in the unit's cgroups, which are removed with it.
 struct Inside<'s>(Child, &'s Systemd);
 
 impl<'s> Inside<'s> {
@@ -209,7 +209,7 @@ fn a_field_that_makes_no_name_of_a_unit_is_told() {
     assert_eq!(systemd.calls().len(), 0);
 }
 
-// Systemd's own list of devices has no exceptions from what is allowed.
+// systemd's own list of devices cannot exclude a device from an allowed range.
 #[test]
 fn device_rules_hold_whether_or_not_it_has_words_for_them() {
     need!(is_root() && is_husk(), NEEDED);
@@ -229,7 +229,7 @@ fn device_rules_hold_whether_or_not_it_has_words_for_them() {
     let this = || json!({ "type": "c", "major": 60, "minor": 1 });
     open(json!([rule(false, json!({}))])).fails(1, "Operation not permitted");
     open(json!([rule(false, json!({})), rule(true, this())])).fails(1, "No such device or address");
-    // All but one.
+    // Every device except one.
     open(json!([rule(true, json!({})), rule(false, this())])).fails(1, "Operation not permitted");
 }
 
@@ -254,7 +254,7 @@ fn a_container_of_its_is_limited_paused_and_killed() {
     let asked = |method| &calls.iter().find(|(member, _)| member == method).unwrap().1;
     assert_eq!(property(&asked("StartTransientUnit")[2], "TasksMax"), Some(&json!(20)));
     assert_eq!(property(&asked("SetUnitProperties")[2], "TasksMax"), Some(&json!(30)));
-    // The freezer of version 1 is none of its.
+    // systemd does not manage the freezer of version 1.
     call(&systemd, &runtime, "pause", &["c"]).succeeds();
     assert_eq!(runtime.status(), "paused");
     call(&systemd, &runtime, "delete", &["--force", "c"]).succeeds();
@@ -284,7 +284,7 @@ fn one_whose_bus_is_gone_is_seen_and_removed() {
     assert_eq!(runtime.status(), "paused");
     without("resume", &["c"]).succeeds();
     assert_eq!(runtime.status(), "running");
-    // Its unit would be left behind.
+    // Without systemd its unit would be left behind.
     fails("delete", &["--force", "c"]);
     assert_eq!(runtime.status(), "stopped");
     call(&systemd, &runtime, "delete", &["c"]).succeeds();

@@ -1,7 +1,6 @@
-//! Terminals, in the foreground and sent away.
+//! Checks terminals, in the foreground and sent to another process.
 //!
-//! In the foreground the test owns a terminal itself, as a person's terminal program does, and the runtime has it for
-//! its standard streams.
+//! In the foreground the test owns a terminal, as a terminal emulator does. The runtime has it as its standard streams.
 
 use crate::util::{Bundle, Receiver, Runtime, is_husk, is_root, need};
 use rustix::io::{Errno, retry_on_intr};
@@ -22,14 +21,14 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 #[path = "guest/stream.rs"]
 mod stream;
 
-/// Many bytes.
+/// Large amounts of data.
 #[path = "terminal_bytes.rs"]
 mod bytes;
-/// The same for `exec`.
+/// Terminals of `exec`.
 #[path = "terminal_exec.rs"]
 mod exec;
 
-/// A bundle whose program has a terminal.
+/// Returns a bundle whose program has a terminal.
 fn with_terminal(words: &str) -> Bundle {
     Bundle::running(words).mounting(devpts()).with("/process/terminal", json!(true))
 }
@@ -43,10 +42,10 @@ fn size(rows: u16, columns: u16) -> Winsize {
     Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
 }
 
-/// A runtime in the foreground of a terminal that is ours.
+/// A runtime in the foreground of a terminal that the test owns.
 struct Foreground {
     master: File,
-    /// How the terminal was before.
+    /// The terminal's modes before the runtime started.
     before: Termios,
     runtime: Child,
 }
@@ -59,7 +58,7 @@ impl Foreground {
         Self::of(command)
     }
 
-    /// The runtime as this command has it.
+    /// Starts this command in the foreground of a new terminal.
     fn of(mut command: Command) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         unlockpt(&master).unwrap();
@@ -67,7 +66,7 @@ impl Foreground {
             ioctl_tiocgptpeer(&master, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
                 .unwrap();
         tcsetwinsize(&master, size(31, 97)).unwrap();
-        // So that what arrives is what was printed.
+        // Without this the terminal would change the program's output.
         let mut modes = tcgetattr(&slave).unwrap();
         modes.output_modes.remove(OutputModes::OPOST);
         tcsetattr(&slave, OptionalActions::Now, &modes).unwrap();
@@ -77,7 +76,7 @@ impl Foreground {
         Self { master: File::from(master), before, runtime }
     }
 
-    /// What is shown up to and with these words.
+    /// Reads what is shown, up to and including these words.
     fn until(&mut self, words: &str) -> String {
         let mut shown = Vec::new();
         let mut byte = [0];
@@ -90,7 +89,7 @@ impl Foreground {
         String::from_utf8(shown).unwrap()
     }
 
-    /// Everything else that is shown, and the end.
+    /// Reads the rest of what is shown, and returns it with the exit status.
     fn rest(mut self) -> (Vec<u8>, ExitStatus) {
         let shown = read_to_end(&mut self.master);
         (shown, self.runtime.wait().unwrap())
@@ -101,7 +100,7 @@ impl Foreground {
     }
 }
 
-/// A read of a terminal whose other end is gone finds the end.
+/// Reads from a terminal. EIO means that the other end is closed, and returns 0 as at the end of a file.
 fn read_terminal(master: &mut File, buffer: &mut [u8]) -> usize {
     match retry_on_intr(|| rustix::io::read(&*master, &mut *buffer)) {
         Ok(length) => length,
@@ -110,7 +109,7 @@ fn read_terminal(master: &mut File, buffer: &mut [u8]) -> usize {
     }
 }
 
-/// What is shown on a terminal, which ends when its other end is gone.
+/// Reads what a terminal shows, until its other end is closed.
 struct Screen<'t>(&'t mut File);
 
 impl io::Read for Screen<'_> {
@@ -138,7 +137,7 @@ fn a_program_has_a_terminal_of_its_own() {
     assert!(runtime.is_empty());
 }
 
-// runc refuses this: it wants a terminal to make raw, whatever it copies from.
+// runc refuses this: it needs a terminal to make raw, whatever stream it copies from.
 #[test]
 fn it_has_one_where_we_have_none() {
     need!(is_husk(), "runc needs the terminal of a session");
@@ -176,7 +175,7 @@ fn ours_is_raw_for_as_long_and_then_as_before() {
 #[test]
 fn ours_is_as_before_when_the_container_cannot_be_made() {
     let runtime = Runtime::under_test();
-    // The program is looked for after there is a terminal.
+    // The program is looked up after the terminal exists.
     let bundle = with_terminal("").with("/process/args", json!(["/missing"]));
     let run = Foreground::run(&runtime, &bundle);
     let (master, before) = (run.master.try_clone().unwrap(), run.before.clone());
@@ -214,7 +213,7 @@ fn what_would_end_us_is_passed_on_too_and_our_terminal_is_as_before() {
     ends.into_iter().for_each(|(name, signal)| passed_on(name, signal));
 }
 
-/// A signal that is sent to us reaches the program, and our terminal is raw no longer than that.
+/// Asserts that a signal to the runtime reaches the program, and that the caller's terminal is restored afterwards.
 fn passed_on(name: &str, signal: Signal) {
     let runtime = Runtime::under_test();
     let bundle = with_terminal(&format!("until {name}"));
@@ -245,7 +244,7 @@ fn our_terminal_is_as_before_when_the_container_is_killed() {
 fn it_is_as_large_as_ours_and_stays_so() {
     need!(is_husk(), "runc needs the terminal of a session");
     let runtime = Runtime::under_test();
-    // What was written down is the size where nobody looks.
+    // The size in the configuration applies only without a terminal of the caller's.
     let bundle =
         with_terminal("tty resized").with("/process/consoleSize", json!({ "height": 5, "width": 6 }));
     let mut run = Foreground::run(&runtime, &bundle);
@@ -300,8 +299,8 @@ fn a_terminal_that_nobody_sees_any_more_is_hung_up() {
     let mut run = runtime.running_with(&bundle, &[], [Stdio::null(), Stdio::piped(), Stdio::inherit()]);
     let mut begun = [0; 6];
     run.stdout.take().unwrap().read_exact(&mut begun).unwrap();
-    // Nobody reads any more, and the program finds its terminal hung up. SIGHUP does nothing to it, which
-    // is the first process of its pid namespace.
+    // The reader is gone, and the program's terminal hangs up. SIGHUP has no effect on the first process of a pid
+    // namespace.
     assert_eq!(run.wait().unwrap().code(), Some(43));
     assert!(runtime.is_empty());
 }
@@ -316,7 +315,7 @@ fn it_is_sent_to_who_listens() {
     let mut terminal = File::from(terminal);
     assert_eq!(name, "/dev/pts/ptmx");
     runtime.call("start", &["c"]).succeeds();
-    // As the terminal was made: a line ends with two characters.
+    // A new terminal ends a line with two characters.
     let shown = String::from_utf8(read_to_end(&mut terminal)).unwrap();
     assert_eq!(shown, OWN.replace('\n', "\r\n"));
 }
@@ -356,7 +355,7 @@ fn terminals_come_from_a_devpts_of_the_container() {
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("tty").with("/process/terminal", json!(true));
     runtime.run(&bundle).fails(1, "process.terminal: needs a mount of type devpts at /dev/pts");
-    // What an image or a volume has prepared is not opened.
+    // A file that an image or a volume has put there is not opened.
     let volume = tempfile::tempdir().unwrap();
     fs::write(volume.path().join("ptmx"), "untouched").unwrap();
     let mount = |path: &Path| json!({ "destination": "/dev/pts", "type": "bind", "source": path, "options": ["bind"] });
@@ -366,7 +365,7 @@ fn terminals_come_from_a_devpts_of_the_container() {
     assert!(runtime.is_empty());
 }
 
-// CVE-2025-52565 and its kin: a terminal is mounted on what the image says.
+// CVE-2025-52565 and similar: husk mounts the terminal on a path that the image controls.
 #[test]
 fn a_link_for_the_console_leads_nowhere() {
     need!(is_husk(), "runc needs the terminal of a session");

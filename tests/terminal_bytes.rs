@@ -1,5 +1,5 @@
-//! Many bytes through a terminal, none of which is lost: `TERMINAL_BYTES` says how many, and has it said what they cost.
-//! `TERMINALS` says through how many at once.
+//! Checks that no byte is lost among many that pass through a terminal. `TERMINAL_BYTES` sets their number and prints
+//! the cost. `TERMINALS` sets how many terminals are used at once.
 
 use super::stream::{produce, recognize};
 use super::{Foreground, Screen, with_terminal};
@@ -15,7 +15,7 @@ fn length() -> u64 {
     env::var("TERMINAL_BYTES").map_or(64 << 20, |bytes| bytes.parse().expect("TERMINAL_BYTES is a number"))
 }
 
-/// Says what a runtime has used that has ended and is not waited for yet: who waits in vain, or for nothing, is seen by that.
+/// Prints the CPU time and the waits of a runtime that has ended and is not reaped yet. They reveal needless waits.
 fn tell_effort(what: &str, runtime: &Child) {
     if env::var_os("TERMINAL_BYTES").is_none() {
         return;
@@ -24,7 +24,7 @@ fn tell_effort(what: &str, runtime: &Child) {
     waitid(WaitId::Pid(Pid::from_child(runtime)), options).unwrap();
     let read = |file| fs::read_to_string(format!("/proc/{}/{file}", runtime.id())).unwrap();
     let (stat, status) = (read("stat"), read("status"));
-    // proc_pid_stat(5), counted from behind the name: in programs and in the kernel, in hundredths of a second.
+    // utime and stime of proc_pid_stat(5), counted from behind the name, in hundredths of a second.
     let ticks = |field| stat.rsplit(')').next().unwrap().split_whitespace().nth(field).unwrap().to_owned();
     let waits = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:\t")).unwrap();
     let (user, kernel) = (ticks(11), ticks(12));

@@ -1,4 +1,4 @@
-//! Terminals of processes that join a container.
+//! Checks terminals of processes that join a container.
 
 use super::{Foreground, devpts, read_to_end, size, with_terminal};
 use crate::util::{Bundle, Receiver, Runtime, is_husk, is_root, need};
@@ -12,14 +12,14 @@ fn plain() -> Bundle {
     Bundle::running("wait").mounting(devpts())
 }
 
-/// `exec` with a terminal.
+/// Returns an `exec` command with a terminal.
 fn exec(runtime: &Runtime, options: &[&str], words: &str) -> Command {
     let mut command = runtime.command("exec");
     command.args(["--tty"]).args(options).args(["c", "/guest"]).args(words.split_whitespace());
     command
 }
 
-/// The second terminal of a container, which has a console already.
+/// The guest's description of the second terminal of a container whose console exists already.
 const SECOND: &str =
     "terminals [true, true, true]\nname /dev/pts/1\nowner 0\ncontrolling true\nconsole false\n";
 
@@ -40,7 +40,7 @@ fn it_has_one_of_its_own_and_the_console_stays_the_containers() {
         let shown = String::from_utf8(run.rest().0).unwrap();
         assert_eq!(shown, SECOND.replace("owner 0", "owner 7"));
     }
-    // Nor is it where anybody else listens.
+    // It is not the console either when it is sent to a socket.
     let options = ["--detach", "--console-socket", &receiver.path()];
     assert!(exec(&runtime, &options, "tty").status().unwrap().success());
     let (terminal, name) = receiver.received();
@@ -96,7 +96,7 @@ fn it_must_have_somewhere_to_go_and_to_come_from() {
     assert_eq!(runtime.status(), "running");
 }
 
-// What is at /dev/pts by now is the container's to say: its root may have mounted there what it likes.
+// The container decides what is mounted at /dev/pts: its root may mount anything there.
 #[test]
 fn what_is_no_devpts_is_not_opened() {
     need!(is_husk(), "runc needs the terminal of a session");
@@ -110,7 +110,7 @@ fn what_is_no_devpts_is_not_opened() {
     assert_eq!(fs::read_to_string(volume.path().join("ptmx")).unwrap(), "untouched");
 }
 
-// A terminal of the host's, which a container can only have been given, is not one of the container's own.
+// A terminal of the host, which a container can only have been given, does not count as the container's own.
 #[test]
 fn a_link_in_place_of_it_is_not_followed() {
     need!(is_root(), "needs root to take away the container's devpts");
@@ -122,7 +122,7 @@ fn a_link_in_place_of_it_is_not_followed() {
     let runtime = Runtime::started(&bundle);
     runtime.call("exec", &["c", "/guest", "umount", "/dev/pts"]).succeeds();
     runtime.call("exec", &["c", "/guest", "umount", "/dev"]).succeeds();
-    // What is beneath is the image's.
+    // The directory beneath belongs to the image.
     let dev = bundle.rootfs().join("dev");
     fs::remove_dir_all(&dev).unwrap();
     std::os::unix::fs::symlink("/elsewhere", &dev).unwrap();

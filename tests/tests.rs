@@ -1,98 +1,98 @@
-//! What is tested across the tree, through the command line. The tests of one crate stand beside it.
+//! Tests of the whole tree, through the command line. The tests of a single crate are in that crate.
 
 #![expect(clippy::disallowed_macros, reason = "a test that cannot print may fail")]
 
-/// Profiles of AppArmor.
+/// AppArmor profiles.
 mod apparmor;
-/// What no bundle should be, and some bundle will.
+/// Malformed and unusual bundles.
 mod bad_input;
-/// Cgroups: made, limited, left empty, looked at and changed.
+/// Cgroups: created, limited, empty, inspected and updated.
 mod cgroups;
-/// Containers that are saved and restored.
+/// Checkpoint and restore.
 mod checkpoint;
-/// What may be typed, and what is said to it.
+/// Arguments, and the answers to them.
 mod command_line;
-/// Licences, versions and edges of the packages, as deny.toml has them.
+/// Licences, versions and dependencies of the packages, compared with deny.toml.
 mod dependencies;
-/// Devices of the host, which a container uses and must not change.
+/// Devices of the host that a container uses and must not change.
 mod devices;
-/// What husk says of the machine that it is on.
+/// What `doctor` reports about the machine.
 mod doctor;
 /// Files and tests that documents name exist.
 mod documents;
-/// The very words that engines type.
+/// The exact command lines of engines.
 mod engines;
-/// One more process in a container that runs.
+/// Additional processes in a running container.
 mod exec;
-/// One more process in a container whose namespaces are not all its own.
+/// Additional processes in a container that shares namespaces.
 mod exec_namespaces;
-/// What a runtime says it can do.
+/// The features that a runtime reports.
 mod features;
-/// Programs that see nothing of their surroundings, and what they try in order to.
+/// Sandboxes that hide their surroundings, and programs that try to look out.
 mod hermetic;
-/// Tests of cargo's, each in a sandbox of its own.
+/// Tests that cargo and nextest run, each in its own sandbox.
 mod hermetic_cargo;
-/// What they could do to their machine by system calls, and to others.
+/// System calls by which a sandboxed program could harm its machine or other programs.
 mod hermetic_escapes;
-/// The same in the files of images and bundles.
+/// Sandboxes whose files come from an image or a bundle.
 mod hermetic_image;
 /// What Landlock forbids in a sandbox.
 mod hermetic_landlock;
-/// `test --runner`: what libtest says, and what is told to other programs.
+/// `test --runner`: what libtest prints, and what other programs are told.
 mod hermetic_libtest;
-/// Sandboxes on machines that do not let one be made, or not completely.
+/// Sandboxes on machines that permit none, or only incomplete ones.
 mod hermetic_machines;
 /// `husk.toml`: options for all tests, and for some.
 mod hermetic_settings;
-/// The same at a terminal.
+/// Sandboxes at a terminal.
 mod hermetic_terminal;
-/// The six kinds of hooks: where, when and with what they are run, and what follows if they fail.
+/// The six kinds of hooks: where, when and with what input they run, and what follows if they fail.
 mod hooks;
 /// Images that attack the host, and volumes that change meanwhile.
 mod hostile;
-/// The rules of the house that a compiler does not know.
+/// Rules of this repository that the compiler does not check.
 mod house;
 /// What a program finds in its container.
 mod inside;
-/// What is put where by `make install`: manual pages, and what shells complete.
+/// What `make install` installs: manual pages and shell completions.
 mod install;
-/// From create to delete, and what each verb says in each state.
+/// Each verb in each state of a container, from create to delete.
 mod lifecycle;
-/// Limits beyond those that are inherited.
+/// Limits above the inherited ones.
 mod limits;
 /// What is mounted in a container, and how.
 mod mounts;
-/// New namespaces, those of somebody else, and the ids of users in them.
+/// New and joined namespaces, and the ids of users in them.
 mod namespaces;
-/// Network devices that become a container's.
+/// Network devices that are moved into a container.
 mod network;
-/// Containers that say when they are ready.
+/// Containers that report readiness.
 mod notify;
-/// Streams that cannot be written, and text that a terminal would obey.
+/// Streams that cannot be written, and text that a terminal would interpret.
 mod output;
-/// Processes that somebody is sent the pidfd of.
+/// Processes whose pidfd is sent to the caller.
 mod pidfd;
-/// What the process of a container is, and what it has from its caller.
+/// Attributes of a container's process, and what it inherits from its caller.
 mod process;
-/// Programs that cannot be had.
+/// Programs that cannot be executed.
 mod program;
-/// Engines that are told of husk.
+/// Registration with engines.
 mod register;
-/// Limits of each kind: as the kernel has them, and met.
+/// Limits of each kind, as the kernel reports and enforces them.
 mod resources;
 /// Filters of system calls, and agents that decide about them.
 mod seccomp;
-/// Many containers, and what is left of them.
+/// Many containers, which must not leave anything behind.
 mod soak;
-/// A process that joins, and one that would like to have something of it.
+/// Processes that join a container in which another spies on them.
 mod spied_upon;
-/// Cgroups that systemd makes.
+/// Cgroups that systemd creates.
 mod systemd;
-/// The same, with a systemd that the tests play.
+/// Cgroups that a systemd creates which the tests play.
 mod systemd_played;
-/// Terminals, in the foreground and sent away.
+/// Terminals, in the foreground and sent to another process.
 mod terminal;
-/// A bundle to build, a runtime to run it, and what is expected of it.
+/// Builds bundles, runs a runtime on them, and checks the results.
 mod util;
-/// Waiting for the end of a container, and how it was.
+/// Waiting for the end of a container, and its exit status.
 mod wait;

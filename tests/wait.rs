@@ -1,7 +1,7 @@
-//! Waiting for the end of a container, and how it was.
+//! Checks waiting for the end of a container, and the status that `wait` prints.
 //!
-//! The parent of a container's process is not who waits here, so what is printed is what the kernel tells
-//! others. That a wait has begun is seen by the descriptor that it waits on.
+//! `wait` does not run in the parent of the container's process, so it prints what the kernel tells other processes.
+//! The tests see that a wait has begun by its pidfd.
 
 use crate::util::{Bundle, Runtime, is_husk, need, until_gone};
 use serde_json::Value;
@@ -9,14 +9,14 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Stdio};
 
-/// A `husk wait` that has opened what it waits on.
+/// Starts `husk wait`, and returns once that has opened its pidfd.
 fn waiting(runtime: &Runtime) -> Child {
     let mut child = runtime.spawn("wait", &["c"], Stdio::piped());
     let directory = format!("/proc/{}/fd", child.id());
     let is_pidfd = |entry: fs::DirEntry| {
         fs::read_link(entry.path()).is_ok_and(|target| target.to_string_lossy().contains("pidfd"))
     };
-    // Nothing tells of a descriptor being opened.
+    // The kernel does not announce that a descriptor was opened, so this polls.
     while fs::read_dir(&directory).is_ok_and(|mut entries| !entries.any(|entry| entry.is_ok_and(is_pidfd))) {
         assert_eq!(child.try_wait().unwrap(), None, "it waits for nothing");
         std::thread::yield_now();
@@ -36,7 +36,7 @@ fn pid(runtime: &Runtime) -> i32 {
     i32::try_from(state["pid"].as_i64().unwrap()).unwrap()
 }
 
-/// Whether this kernel tells how a process ended to others than its parent (`PIDFD_INFO_EXIT`).
+/// Returns whether this kernel tells other processes than the parent how a process ended (`PIDFD_INFO_EXIT`).
 fn kernel_tells() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers =
@@ -51,7 +51,7 @@ fn the_code_of_a_container_that_nobody_here_is_the_parent_of() {
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("exit 7");
     runtime.create(&bundle).succeeds();
-    // From before it is started.
+    // This wait begins before the container is started.
     let waits = waiting(&runtime);
     runtime.call("start", &["c"]).succeeds();
     assert_eq!(printed(waits), "7\n");
@@ -99,7 +99,7 @@ fn what_nobody_remembers_is_said_to_be_unknown() {
     let pid = pid(&runtime);
     runtime.call("kill", &["c", "KILL"]).succeeds();
     until_gone(pid);
-    // Its parent may or may not have waited for it.
+    // The parent of the process may or may not have reaped it.
     let said = runtime.call("wait", &["c"]).succeeds();
     assert!(said == "unknown\n" || said == "137\n", "{said}");
     runtime.call("delete", &["c"]).succeeds();

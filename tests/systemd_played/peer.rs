@@ -1,4 +1,4 @@
-//! A bus with a systemd on it, which makes and removes cgroups as that does, and remembers what it was asked.
+//! A bus with a systemd on it that creates and removes cgroups as the real one does, and records its calls.
 
 use super::wire::{self, ERROR_NAME, INTERFACE, Kind, MEMBER, Message, PATH, REPLY_SERIAL};
 use serde_json::{Value, json};
@@ -12,29 +12,29 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use tempfile::TempDir;
 
-/// What it does when it is asked for a unit.
+/// How this systemd answers a request for a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mood {
-    /// It makes the unit. The job has ended before it says which that is.
+    /// Creates the unit. The job ends before the reply names it.
     Willing,
-    /// It has one of this name that has failed.
+    /// A unit of this name exists and has failed.
     HasFailedOne,
-    /// It has one of this name that runs.
+    /// A unit of this name exists and is running.
     HasOne,
-    /// The job ends so.
+    /// The job ends with this result.
     Ends(&'static str),
-    /// It goes away.
+    /// Closes the connection.
     Leaves,
 }
 
-/// What is known to it.
+/// The state that all connections share.
 struct State {
     mood: Mood,
     running: BTreeSet<String>,
     calls: Vec<(String, Vec<Value>)>,
 }
 
-/// One that listens, for as long as the test lives.
+/// A listening systemd, for the lifetime of the test.
 pub(super) struct Systemd {
     directory: TempDir,
     state: Arc<Mutex<State>>,
@@ -62,24 +62,24 @@ impl Systemd {
         Self { directory, state, slice }
     }
 
-    /// The runtime with this verb, that would find it.
+    /// Makes the command connect to this systemd.
     pub(super) fn finds_it(&self, mut command: Command) -> Command {
         let address = format!("unix:path={}", self.directory.path().join("bus").display());
         command.env("DBUS_SYSTEM_BUS_ADDRESS", address);
         command
     }
 
-    /// `linux.cgroupsPath` of a container of the test.
+    /// Returns `linux.cgroupsPath` of the test's container.
     pub(super) fn cgroups_path(&self) -> String {
         format!("{}:husk:c", self.slice)
     }
 
-    /// The cgroup of that, in the trees that systemd has.
+    /// Returns the container's cgroup in each tree that systemd manages.
     pub(super) fn directories(&self) -> Vec<PathBuf> {
         directories(&self.slice, UNIT)
     }
 
-    /// Which methods were called since it was last asked.
+    /// Returns the calls since this was last asked, with their arguments.
     pub(super) fn calls(&self) -> Vec<(String, Vec<Value>)> {
         std::mem::take(&mut self.state.lock().unwrap().calls)
     }
@@ -88,7 +88,7 @@ impl Systemd {
 impl Drop for Systemd {
     fn drop(&mut self) {
         for tree in trees() {
-            // Tolerated: a test that fails may leave something in it.
+            // Tolerated: a failed test may leave a cgroup in the slice.
             fs::remove_dir(tree.join(&self.slice)).unwrap_or(());
         }
     }
@@ -97,7 +97,7 @@ impl Drop for Systemd {
 /// The scope of the container `c`.
 pub(super) const UNIT: &str = "husk-c.scope";
 
-/// Every tree in which there may be something of the test's.
+/// Returns every tree that may contain a cgroup of the test.
 fn trees() -> Vec<PathBuf> {
     let root = Path::new("/sys/fs/cgroup");
     if root.join("cgroup.procs").exists() {
@@ -106,12 +106,12 @@ fn trees() -> Vec<PathBuf> {
     fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect()
 }
 
-/// The unit's cgroup in the trees in which systemd makes one: its own, and of the controllers of version 1 those it
-/// counts with.
+/// Returns the unit's cgroup in the trees in which systemd creates one: its own, and those of the version 1 controllers
+/// that it uses for accounting.
 fn directories(slice: &str, unit: &str) -> Vec<PathBuf> {
     let its = ["systemd", "unified", "memory", "cpu", "cpuacct", "pids", "blkio", "devices", "cgroup"];
     let trees = trees().into_iter().filter(|tree| its.iter().any(|name| tree.ends_with(name)));
-    // What is mounted nowhere is an empty directory.
+    // An empty directory is the mount point of a tree that is not mounted.
     let trees = trees.filter(|tree| tree.join("cgroup.procs").exists());
     trees.map(|tree| tree.join(slice).join(unit)).collect()
 }
@@ -120,7 +120,7 @@ struct Connection {
     stream: UnixStream,
     state: Arc<Mutex<State>>,
     slice: String,
-    /// Whether it has asked to be told of jobs that end.
+    /// Whether the client has subscribed to the ends of jobs.
     hears: bool,
 }
 
@@ -146,7 +146,7 @@ impl Connection {
     }
 
     fn say(&mut self, kind: Kind, fields: &[(u8, char, Value)], body: &[(char, Value)]) {
-        // Who has what it wanted may be gone.
+        // Tolerated: a client that has its answer may have closed the connection.
         self.stream.write_all(&wire::message(kind, fields, body)).unwrap_or(());
     }
 
@@ -160,7 +160,7 @@ impl Connection {
         self.say(Kind::Error, &fields, &[('s', json!("it is so"))]);
     }
 
-    /// Tells that a job has ended, if it was asked for that, and that it was begun.
+    /// Signals the end of a job to a subscribed client, then replies with the job.
     fn end_job(&mut self, call: &Message, unit: &str, result: &str) {
         let job = "/org/freedesktop/systemd1/job/7";
         if self.hears {
@@ -175,7 +175,7 @@ impl Connection {
         self.reply(call, &[('o', json!(job))]);
     }
 
-    /// None if nobody is to be spoken to any more.
+    /// Returns `None` if the connection is to be closed.
     fn answer(&mut self, call: &Message) -> Option<()> {
         let text = |index: usize| call.body.get(index).and_then(Value::as_str).unwrap_or_default();
         let unit = text(0);
@@ -221,8 +221,8 @@ impl Connection {
     }
 }
 
-/// The value of a property in an array of them.
+/// Returns the value of a property in an array of them.
 pub(super) fn property<'v>(properties: &'v Value, name: &str) -> Option<&'v Value> {
-    // The last one counts.
+    // The last one wins.
     properties.as_array()?.iter().rev().find(|property| property[0] == name).map(|property| &property[1])
 }

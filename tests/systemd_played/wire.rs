@@ -1,10 +1,10 @@
-//! D-Bus as far as a bus needs it that has one service (D-Bus specification, "Marshaling" and "Message Format"). None of it
-//! is the runtime's own: what one of two gets wrong, the other does not believe.
+//! D-Bus as far as a bus with one service needs it (D-Bus specification, "Marshaling" and "Message Format"). It shares
+//! no code with the runtime, so an error in one is not hidden by the same error in the other.
 
 use serde_json::{Value, json};
 use std::io::{self, Read};
 
-/// A message that came.
+/// A received message.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) serial: u32,
@@ -12,7 +12,7 @@ pub(super) struct Message {
     pub(super) body: Vec<Value>,
 }
 
-/// What a message is.
+/// The type of a message.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
     Return = 2,
@@ -28,7 +28,7 @@ pub(super) const ERROR_NAME: u8 = 4;
 pub(super) const REPLY_SERIAL: u8 = 5;
 const SIGNATURE: u8 = 8;
 
-/// The next message.
+/// Reads the next message.
 pub(super) fn read(from: &mut impl Read) -> io::Result<Message> {
     let mut fixed = [0; 16];
     from.read_exact(&mut fixed)?;
@@ -38,7 +38,7 @@ pub(super) fn read(from: &mut impl Read) -> io::Result<Message> {
     let length = fields.next_multiple_of(8);
     let mut rest = vec![0; length as usize + body as usize];
     from.read_exact(&mut rest)?;
-    // Alignment counts from the beginning of the message, and both parts begin at a multiple of eight.
+    // Alignment counts from the beginning of the message. Header and body both begin at a multiple of eight.
     let (header, body) = rest.split_at(length as usize);
     let mut header = Reader { bytes: &header[..fields as usize], at: 0 };
     let (mut member, mut signature) = (String::new(), String::new());
@@ -86,7 +86,7 @@ impl Reader<'_> {
         String::from_utf8(text.to_vec()).unwrap()
     }
 
-    /// The first value of a signature, which then begins behind that. A variant is what it holds.
+    /// Reads a value of the first type in the signature, and removes that type. A variant yields the value in it.
     fn value(&mut self, signature: &mut &str) -> Value {
         let (first, rest) = signature.split_at(1);
         *signature = rest;
@@ -137,7 +137,7 @@ impl Reader<'_> {
     }
 }
 
-/// The length of the first complete type.
+/// Returns the length of the first complete type.
 fn complete(signature: &str) -> usize {
     match signature.as_bytes()[0] {
         b'a' => 1 + complete(&signature[1..]),
@@ -152,7 +152,7 @@ fn complete(signature: &str) -> usize {
     }
 }
 
-/// A message to be sent, of header fields, and values with their types.
+/// Encodes a message from its header fields, and its values with their types.
 pub(super) fn message(kind: Kind, fields: &[(u8, char, Value)], body: &[(char, Value)]) -> Vec<u8> {
     let mut written = Vec::new();
     body.iter().for_each(|(kind, value)| write(&mut written, *kind, value));
@@ -190,7 +190,7 @@ fn write(out: &mut Vec<u8>, kind: char, value: &Value) {
             out.push(u8::try_from(text.len()).unwrap());
             out.extend(text.bytes().chain([0]));
         }
-        // Of text.
+        // A variant always contains a string.
         'v' => {
             write(out, 'g', &json!("s"));
             write(out, 's', value);

@@ -1,16 +1,16 @@
-//! Ends tests that hang, and says where they hang.
+//! Kills tests that hang, and reports where they hang.
 //!
-//! libtest runs each test in a thread and waits for it as long as it takes: one test that hangs takes the whole run
-//! with it, and its name. The helpers that tests begin with call [`watch`]. From then on a thread of the test binary,
-//! the watchdog, knows which tests run, and for how long:
+//! libtest runs each test in a thread and waits for it without a limit. One test that hangs stops the whole run, and
+//! its name is never printed. The helpers that tests call first call [`watch`]. From then on the watchdog, a thread of
+//! the test binary, knows which tests run and for how long:
 //!
-//! 1. A test that takes longer than its limit is told of on standard error: its name, and what its thread and the
+//! 1. The watchdog reports a test that exceeds its limit on standard error: its name, and what its thread and the
 //!    processes that it started are doing (`report.rs`).
-//! 2. Those processes are killed. A test that waited for one of them goes on, and fails by what it asserts.
-//! 3. A test that is still there after [`GRACE`] waits for something else, and no thread can be ended from outside.
-//!    The test binary is killed, with everything that it started.
+//! 2. It kills those processes. A test that waited for one of them continues, and fails by its assertions.
+//! 3. A test that still runs after [`GRACE`] waits for something else, and a thread cannot be ended from outside. The
+//!    watchdog kills the test binary and everything that it started.
 //!
-//! Threads that nobody registered are tests too. They have the longest limit of all.
+//! Threads that never called [`watch`] count as tests too, with the longest limit of all.
 
 mod report;
 mod task;
@@ -25,27 +25,27 @@ use std::time::{Duration, Instant};
 use std::{env, thread};
 use task::Task;
 
-/// How long a test may take that is in no list.
+/// Time limit of a test that is in no list.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
-/// How long any test may take, unless a list says more, and every thread that nobody registered.
+/// Time limit of every unregistered thread, and the most that a test may take unless a list allows it more.
 pub const LONGEST: Duration = Duration::from_secs(900);
 
-/// How long a test may take to end when everything that it started has been killed.
+/// How long a test may take to end after everything that it started has been killed.
 pub const GRACE: Duration = Duration::from_secs(15);
 
-/// The number of seconds that every test may take, in place of all other limits. 0 is for no limit.
+/// Environment variable: the limit of every test in seconds, in place of all other limits. 0 disables limits.
 pub const VARIABLE: &str = "HUSK_TEST_LIMIT";
 
-/// Tests that may take longer, by the beginnings of their names.
+/// Limits of tests that may take longer, by prefixes of their names.
 pub type Long = &'static [(&'static str, Duration)];
 
-/// Watches the test that this thread runs, until the thread ends. Calling it again makes no difference.
+/// Watches the test that this thread runs, until the thread ends. Further calls have no effect.
 pub fn watch(long: Long) {
     thread_local! {
         static WATCHED: Watched = const { Watched(Cell::new(None)) };
     }
-    /// What the watchdog is told of a thread when it ends.
+    /// Tells the watchdog when its thread ends.
     struct Watched(Cell<Option<i32>>);
     impl Drop for Watched {
         fn drop(&mut self) {
@@ -67,7 +67,7 @@ pub fn watch(long: Long) {
     });
 }
 
-/// How long tests may take.
+/// Limits of all tests.
 #[derive(Clone, Copy)]
 enum Limits {
     ByName,
@@ -75,7 +75,7 @@ enum Limits {
 }
 
 impl Limits {
-    /// As the environment has it. `None` if nothing is to be ended.
+    /// Reads the limits from the environment. `None` means that no test may be killed.
     fn read() -> Option<Self> {
         let Some(said) = env::var_os(VARIABLE) else { return Some(Self::ByName) };
         match said.to_str().and_then(|said| said.parse().ok()) {
@@ -109,17 +109,17 @@ impl Limits {
 
 enum Event {
     Begun(Test),
-    /// The thread that ran a test ends.
+    /// The thread of this id, which ran a test, has ended.
     Ended(i32),
 }
 
-/// A test that runs.
+/// A running test.
 struct Test {
-    /// Its thread.
+    /// The id of its thread.
     task: i32,
     name: String,
     deadline: Instant,
-    /// Whether the deadline has passed once, and what the test started has been killed.
+    /// Whether the deadline has passed once, so that the test was reported and what it started was killed.
     is_told: bool,
 }
 
@@ -135,7 +135,7 @@ fn tell(event: Event) {
         }
         sender
     });
-    // Tolerated: a watchdog that could not be started hears nothing, which was said.
+    // Tolerated: if the watchdog could not be started, that was reported already.
     watchdog.send(event).unwrap_or(());
 }
 
@@ -146,7 +146,7 @@ struct Watchdog {
 
 impl Watchdog {
     fn run(mut self, events: &Receiver<Event>) {
-        // When threads that nobody registered are looked for.
+        // When to look for unregistered threads next.
         let mut look = Instant::now() + self.limits.longest();
         loop {
             let next = self.tests.iter().map(|test| test.deadline).chain([look]).min().unwrap_or(look);
@@ -166,7 +166,7 @@ impl Watchdog {
         }
     }
 
-    /// Takes threads for tests that are older than any test may be.
+    /// Registers threads as tests if they are older than any test may be.
     fn adopt(&mut self, now: Instant) {
         let (limit, main) = (self.limits.longest(), Task::main());
         for task in main.threads() {
@@ -182,7 +182,7 @@ impl Watchdog {
         for test in self.tests.iter_mut().filter(|test| test.deadline <= now) {
             let thread = Task::of_this_process(test.task);
             if !thread.exists() {
-                // One that nobody registered ends without a word.
+                // The end of an unregistered thread is not reported, so only its absence shows it.
                 test.deadline = now + LONGEST;
                 continue;
             }
@@ -203,9 +203,9 @@ impl Watchdog {
     }
 }
 
-/// Past the capture of output, which is for tests that end.
+/// Writes to standard error directly: libtest captures output and shows it only when a test ends.
 fn write(text: &str) {
-    // Tolerated: there is nobody else to tell.
+    // Tolerated: there is no other stream to report to.
     std::io::stderr().write_all(text.as_bytes()).unwrap_or(());
 }
 

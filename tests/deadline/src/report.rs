@@ -1,12 +1,12 @@
-//! What a thread and its processes are doing, in words.
+//! Describes in words what a thread and its processes are doing.
 
 use crate::task::Task;
 use std::fmt::Write as _;
 
-/// What is shown of `/proc/PID/status`.
+/// The fields of `/proc/PID/status` that a report shows.
 const STATUS: [&str; 6] = ["State", "PPid", "NSpid", "SigPnd", "SigBlk", "Seccomp"];
 
-/// What a test is doing that does not end.
+/// Describes what a hanging test is doing.
 pub(crate) fn report(name: &str, what: &str, thread: &Task, started: &[Task]) -> String {
     let mut text = format!("\ndeadline: {name} {what}.\n");
     describe(&mut text, "its thread", thread);
@@ -21,7 +21,7 @@ pub(crate) fn report(name: &str, what: &str, thread: &Task, started: &[Task]) ->
 fn describe(text: &mut String, kind: &str, task: &Task) {
     let mut line = |name: &str, value: &str| {
         if !value.trim().is_empty() {
-            // Writing to a string does not fail. Names and arguments are whatever a process likes.
+            // Writing to a string does not fail. Names and arguments are chosen by the process, so they are escaped.
             let value = value.trim().escape_debug().to_string().replace("\\n", "\n           ");
             writeln!(text, "  {name:8} {value}").unwrap_or(());
         }

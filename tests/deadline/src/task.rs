@@ -1,4 +1,4 @@
-//! Threads and processes, as procfs shows them.
+//! Reads threads and processes from procfs.
 
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use rustix::thread::gettid;
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A thread, by its directory in procfs. A process is its first thread.
+/// A thread, identified by its directory in procfs. A process is represented by its first thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Task {
     process: i32,
@@ -14,7 +14,7 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// The first thread of this process.
+    /// Returns the first thread of this process.
     pub(crate) fn main() -> Self {
         let pid = getpid().as_raw_pid();
         Self { process: pid, thread: pid }
@@ -40,23 +40,23 @@ impl Task {
         Path::new("/proc").join(self.process.to_string()).join("task").join(self.thread.to_string())
     }
 
-    /// A file about it. Nothing if it has ended or the file is not ours to read.
+    /// Reads a file in its procfs directory. Returns an empty string if it has ended or the file is unreadable.
     pub(crate) fn file(&self, name: &str) -> String {
         let bytes = fs::read(self.directory().join(name)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Its name, of which the kernel keeps fifteen bytes.
+    /// Returns its name, of which the kernel keeps fifteen bytes.
     pub(crate) fn name(&self) -> String {
         self.file("comm").trim_end().to_owned()
     }
 
-    /// For how long it has been there.
+    /// Returns how long it has existed.
     pub(crate) fn age(&self) -> Option<Duration> {
         /// `sysconf(_SC_CLK_TCK)`, which is 100 on every architecture (USER_HZ).
         const TICKS: f64 = 100.0;
         let stat = self.file("stat");
-        // The name in the second field may hold anything but this is its last parenthesis.
+        // The name in the second field may contain anything, but no later field contains a parenthesis.
         let (_, rest) = stat.rsplit_once(')')?;
         let began: f64 = rest.split_whitespace().nth(19)?.parse().ok()?;
         let uptime = fs::read_to_string("/proc/uptime").ok()?;
@@ -64,15 +64,15 @@ impl Task {
         Some(Duration::from_secs_f64((uptime - began / TICKS).max(0.0)))
     }
 
-    /// All threads of its process.
+    /// Returns all threads of its process.
     pub(crate) fn threads(&self) -> Vec<Self> {
         let threads = fs::read_dir(format!("/proc/{}/task", self.process)).into_iter().flatten().flatten();
         let ids = threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         ids.map(|thread| Self { thread, process: self.process }).collect()
     }
 
-    /// The processes that this thread started, those that they started, and so on. Not those whose parent has ended:
-    /// they are others' children.
+    /// Returns the processes that this thread started, the ones that those started, and so on. Orphans are not
+    /// included: they have another parent.
     pub(crate) fn started(&self) -> Vec<Self> {
         let mut found = self.children();
         let mut next = 0;
@@ -92,11 +92,11 @@ impl Task {
 
     pub(crate) fn kill(&self) {
         let Some(pid) = Pid::from_raw(self.process) else { return };
-        // Tolerated: it may have ended meanwhile.
+        // Tolerated: it may have ended already.
         kill_process(pid, Signal::KILL).unwrap_or(());
     }
 
-    /// Kills its process and everything that any of its threads started, what was started first at last.
+    /// Kills everything that any thread of its process started, then the process itself.
     pub(crate) fn kill_all(&self) {
         let started: Vec<_> = self.threads().iter().flat_map(Self::started).collect();
         started.iter().for_each(Self::kill);

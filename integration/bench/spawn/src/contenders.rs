@@ -1,34 +1,34 @@
-//! Who takes part in what, under which name and colour.
+//! Lists the contenders of each experiment, with their names and colours.
 
 use crate::record::Experiment;
 
 /// A way to start a process.
 pub(crate) struct Contender {
-    /// Its name in the protocol and in the numbers.
+    /// Its name in the protocol and in the results.
     pub(crate) name: &'static str,
-    /// What it is, for people.
+    /// Its description for people.
     pub(crate) title: &'static str,
-    /// Which program it is part of.
+    /// The program that contains it.
     pub(crate) side: Side,
-    /// How it is drawn.
+    /// The line or bar style in plots.
     pub(crate) style: Style,
 }
 
-/// Which program a contender is part of.
+/// The program that contains a contender.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     /// competitors.c
     C,
-    /// This one.
+    /// This program.
     Rust,
 }
 
-/// How a contender is drawn.
+/// The style of a contender in plots.
 #[derive(Clone, Copy)]
 pub(crate) struct Style {
-    /// As SVG has it.
+    /// An SVG colour.
     pub(crate) colour: &'static str,
-    /// As SVG's `stroke-dasharray` has it.
+    /// A value of SVG's `stroke-dasharray`.
     pub(crate) dash: &'static str,
 }
 
@@ -95,12 +95,12 @@ const BATCH: [Contender; 7] = [
     rust("husk-spawn-and-exec", "husk spawn_and_exec", "#1a9850", SOLID),
 ];
 
-/// Those whose call returns when the process is over, so that there is no earlier time to tell.
+/// Returns whether the contender's call returns before the process ends, so that this time can be shown.
 pub(crate) fn returns_early(contender: &Contender) -> bool {
     !contender.name.ends_with("-status")
 }
 
-/// Those who take part, in the order of the tables.
+/// Returns the contenders of an experiment, in the order of the tables.
 pub(crate) fn contenders(experiment: Experiment) -> &'static [Contender] {
     match experiment {
         Experiment::Start => &START,

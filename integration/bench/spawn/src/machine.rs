@@ -1,9 +1,8 @@
-//! What is worth knowing of the machine that measured. Nothing that tells one machine of a kind
-//! from another.
+//! Reads the facts about the machine that affect measurements. None of them identifies a single machine.
 
 use std::fs;
 
-/// Names and values for people.
+/// Returns names and values for people to read.
 pub(crate) fn facts() -> Vec<(String, String)> {
     let kernel = read("/proc/sys/kernel/osrelease");
     let cpu = field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned());
@@ -20,7 +19,7 @@ pub(crate) fn facts() -> Vec<(String, String)> {
     facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// How much memory can be had without swapping, in MiB.
+/// Returns how much memory is available without swapping, in MiB.
 pub(crate) fn available() -> u64 {
     meminfo_mib("MemAvailable").unwrap_or(0)
 }
@@ -31,7 +30,7 @@ fn meminfo_mib(name: &str) -> Option<u64> {
     Some(kib / 1024)
 }
 
-/// The first value of this name in a file of `name : value` lines.
+/// Returns the first value of this name in a file of `name : value` lines.
 fn field(path: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     text.lines()

@@ -1,5 +1,5 @@
-//! The spawn benchmark: what starting a process costs by husk-spawn, by std, and by everything that
-//! C has. `run.sh` beside this package builds what it needs and runs it.
+//! The spawn benchmark: measures the cost of starting a process with husk-spawn, with std, and with every way that C
+//! has. `run.sh` beside this package builds what it needs and runs it.
 //!
 //! ```text
 //! husk-bench-spawn measure --competitors FILE --tiny FILE --results DIR --date DATE
@@ -8,9 +8,9 @@
 //! husk-bench-spawn contend ...           is one contender (src/contend/mod.rs)
 //! ```
 //!
-//! The driver starts every contender as a process of its own, which touches some memory, measures
-//! itself and prints numbers. `measure.rs` decides who runs when, `record.rs` keeps the numbers,
-//! `report.rs` and `plot.rs` show them. Nothing here judges a number.
+//! The driver starts every contender as its own process, which touches some memory, measures itself and prints numbers.
+//! `measure.rs` decides when each contender runs. `record.rs` keeps the numbers, and `report.rs` and `plot.rs` show
+//! them. The benchmark has no pass or fail.
 
 #![expect(clippy::disallowed_macros, reason = "a benchmark that cannot print its figures may fail")]
 
@@ -28,7 +28,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What goes wrong is only ever printed.
+/// Errors are only printed, so any type does.
 type Failure = Box<dyn Error>;
 
 fn main() -> ExitCode {
@@ -88,7 +88,7 @@ fn report(arguments: &[String]) -> Result<(), Failure> {
     write_report(Path::new(csv), &Results::from_csv(&fs::read_to_string(csv)?)?)
 }
 
-/// Writes the table and the plots beside the numbers.
+/// Writes the table and the plots beside the CSV file.
 fn write_report(csv: &Path, results: &Results) -> Result<(), Failure> {
     let stem = csv.file_stem().and_then(|stem| stem.to_str()).ok_or("the file has no name")?;
     for (suffix, text) in report::report(stem, results) {

@@ -1,8 +1,8 @@
-//! Who runs when.
+//! Decides when each contender runs.
 //!
-//! Each number comes from a process of its own. They run in rounds, every contender once in a
-//! round, in another order each time, so that what disturbs the machine for a while disturbs all
-//! alike. Each part has a share of the time: another round begins only if it should end in it.
+//! Each number comes from its own process. In a round every contender runs once. The order changes from round to round,
+//! so that a temporary disturbance of the machine affects all contenders alike. Each part has a share of the time:
+//! another round begins only if it should end within that share.
 
 use crate::contenders::{Contender, Side, contenders, returns_early};
 use crate::record::{Experiment, Key, Metric, Placement, Results, Row, percentiles};
@@ -11,7 +11,7 @@ use husk_spawn::{Command, Stdio};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// The programs that are not this one.
+/// Paths of the other programs.
 #[derive(Default)]
 pub(crate) struct Files {
     /// The contenders in C.
@@ -20,40 +20,40 @@ pub(crate) struct Files {
     pub(crate) tiny: PathBuf,
 }
 
-/// How much is done.
+/// The extent of a whole run.
 pub(crate) struct Effort {
-    /// Memory that parents have, in MiB, for "start" and "isolation".
+    /// Memory of the parents in "start" and "isolation", in MiB.
     sizes: &'static [u64],
     start: Part,
     isolation: Part,
-    /// The same for "output".
+    /// Memory of the parents in "output", in MiB.
     output_sizes: &'static [u64],
     output: Part,
-    /// The same for "batch", which has one size.
+    /// Memory of the parents in "batch", in MiB. There is only one size.
     batch_sizes: &'static [u64],
     batch: Part,
-    /// What the reader must know of it.
+    /// A remark for the reader of the results.
     note: Option<&'static str>,
 }
 
-/// How much is done in one experiment.
+/// The extent of one experiment.
 struct Part {
-    /// How many rounds at the most.
+    /// The maximum number of rounds.
     rounds: u32,
-    /// How long all rounds of one size may take, if there is to be more than one.
+    /// How long all rounds of one size may take. The first round always runs.
     share: Duration,
-    /// What is added to it for each GiB that must be touched first.
+    /// Added to `share` for each GiB that must be touched first.
     share_of_gib: Duration,
-    /// How many starts of a program at the most.
+    /// The maximum number of starts of a program.
     limit: usize,
-    /// How long a program is started over and over. Short, so that there are many rounds: a machine
-    /// that is not all ours is slower for seconds at a time.
+    /// How long a program is started repeatedly. A short budget allows many rounds: a machine with other load is slower
+    /// for seconds at a time.
     budget: Duration,
-    /// What is added to it for each GiB, where fork is slow and rounds are few.
+    /// Added to `budget` for each GiB, since fork is slow then and rounds are few.
     budget_of_gib: Duration,
 }
 
-/// The whole benchmark, in ten to twelve minutes, half of which goes into touching 8 GiB.
+/// Returns the extent of the whole benchmark: ten to twelve minutes, half of them for touching 8 GiB.
 pub(crate) fn full() -> Effort {
     let seconds = Duration::from_secs;
     Effort {
@@ -96,10 +96,10 @@ pub(crate) fn full() -> Effort {
     }
 }
 
-/// How many starts the batch is of.
+/// The number of starts in a batch.
 pub(crate) const BATCH_STARTS: usize = 12_500;
 
-/// A little of everything, in some seconds: does it work?
+/// Returns the extent of a quick check that everything works, which takes seconds.
 pub(crate) fn smoke() -> Effort {
     let part = || Part {
         rounds: 1,
@@ -121,10 +121,10 @@ pub(crate) fn smoke() -> Effort {
     }
 }
 
-/// A program with the name that the numbers have it under.
+/// A program's name in the results, and its path.
 type Program = (&'static str, String);
 
-/// Measures everything.
+/// Runs all experiments.
 pub(crate) fn measure(
     files: &Files,
     effort: &Effort,
@@ -166,7 +166,7 @@ impl Run<'_> {
         programs: &[&Program],
     ) -> Result<(), Failure> {
         for &mib in sizes {
-            // Beside the memory itself: its page tables, twice for fork, and everything else.
+            // The memory itself, its page tables, which fork doubles, and everything else.
             let needed = mib + mib / 8 + 512;
             let available = machine::available();
             if available < needed {
@@ -267,7 +267,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Whether this process may make namespaces at all, asked by the contender that is not ours.
+    /// Returns whether this process may create namespaces. The contender that is not husk's tries it.
     fn may_isolate(&mut self, (_, tiny): &Program) -> bool {
         let arguments = ["start", "bare-isolated-net", "0", "1", "0", tiny].map(str::to_owned);
         let refused = self.print(Side::C, &arguments).err();
@@ -301,16 +301,16 @@ impl Run<'_> {
     }
 }
 
-/// So much for each whole GiB.
+/// Multiplies a duration by the number of whole GiB.
 fn gib(mib: u64, each: Duration) -> Duration {
     each.saturating_mul(u32::try_from(mib / 1024).unwrap_or(u32::MAX))
 }
 
-/// All contenders, beginning with another one in each round. In every second round they run
-/// backwards, so that nobody always follows the same one.
+/// Returns all contenders, beginning with another one in each round. Every second round is reversed, so that no
+/// contender always follows the same one.
 fn order(all: &[Contender], round: u32) -> Vec<&Contender> {
     let mut order: Vec<&Contender> = all.iter().collect();
-    // Five has no divisor in common with the numbers of contenders there are.
+    // Five has no common divisor with any number of contenders here.
     order.rotate_left((round as usize * 5) % all.len());
     if round % 2 == 1 {
         order.reverse();
@@ -318,15 +318,15 @@ fn order(all: &[Contender], round: u32) -> Vec<&Contender> {
     order
 }
 
-/// What every contender, and every program it starts, has for environment: as much as a login
-/// shell gives, and the same wherever this runs. Some ways to start a process copy it.
+/// Returns the environment of every contender and every program it starts. It is as large as that of a login shell, and
+/// the same on every machine. Some ways to start a process copy it.
 fn environment() -> Vec<(String, String)> {
     let mut environment = vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())];
     environment.extend((1..24).map(|number| (format!("VARIABLE_{number}"), format!("{number:-^40}"))));
     environment
 }
 
-/// Lines of numbers with commas between them.
+/// Parses lines of numbers with commas between them.
 fn numbers<const N: usize>(text: &str) -> Result<Vec<[u64; N]>, Failure> {
     text.lines()
         .map(|line| {

@@ -1,29 +1,29 @@
-//! Plots, as SVG that needs nothing but a viewer: lines that grow with memory, and bars.
+//! Draws plots as self-contained SVG: lines that grow with memory, and bars.
 
 use crate::contenders::Style;
 use std::fmt::Write as _;
 
-/// One plot area among those that share their axes' sense.
+/// A plot area. All panels of a plot have axes of the same meaning.
 pub(crate) struct Panel {
     pub(crate) title: String,
     pub(crate) series: Vec<Series>,
 }
 
-/// One line.
+/// A line of a panel.
 pub(crate) struct Series {
     pub(crate) label: &'static str,
     pub(crate) style: Style,
-    /// Microseconds for each size, where it was measured.
+    /// Microseconds for each size, or `None` if that was not measured.
     pub(crate) points: Vec<Option<f64>>,
 }
 
-/// Bars that belong together.
+/// Bars with a common title.
 pub(crate) struct Group {
     pub(crate) title: String,
     pub(crate) bars: Vec<Bar>,
 }
 
-/// One bar, with a line for what most of its measurements lie between.
+/// A bar, with a line for the range of most of its measurements.
 pub(crate) struct Bar {
     pub(crate) label: &'static str,
     pub(crate) colour: &'static str,
@@ -33,13 +33,13 @@ pub(crate) struct Bar {
 
 const WIDTH: f64 = 950.0;
 const MARGIN: f64 = 24.0;
-/// The title and two lines below it.
+/// The height of the title and two lines below it.
 const HEAD: f64 = 84.0;
 const GREY: &str = "#666666";
 const PALE: &str = "#dddddd";
 
-/// Lines over the memory that a parent has, both axes logarithmic. No memory has no place on such
-/// an axis, so it stands apart, left of a gap.
+/// Draws lines over the parent's memory, with both axes logarithmic. Such an axis has no zero, so that size stands
+/// apart, left of a gap.
 pub(crate) fn growth(title: &str, subtitle: &str, sizes: &[(u64, String)], panels: &[Panel]) -> String {
     const AREA: f64 = 300.0;
     const PANEL: f64 = AREA + 90.0;
@@ -103,7 +103,7 @@ pub(crate) fn growth(title: &str, subtitle: &str, sizes: &[(u64, String)], panel
     svg.finish()
 }
 
-/// Where each size has its place between two others.
+/// Returns the horizontal position of each size between two edges.
 fn places(sizes: &[(u64, String)], left: f64, right: f64) -> Vec<f64> {
     const GAP: f64 = 110.0;
     let logarithms: Vec<f64> =
@@ -118,7 +118,7 @@ fn places(sizes: &[(u64, String)], left: f64, right: f64) -> Vec<f64> {
     sizes.iter().map(|(mib, _)| if *mib == 0 { left } else { scaled(*mib) }).collect()
 }
 
-/// Bars that lie, in groups, over a linear axis that begins at zero.
+/// Draws groups of horizontal bars over a linear axis that begins at zero.
 pub(crate) fn bars(title: &str, subtitle: &str, axis: &str, groups: &[Group]) -> String {
     const ROW: f64 = 19.0;
     const GROUP: f64 = 40.0;
@@ -163,7 +163,7 @@ pub(crate) fn bars(title: &str, subtitle: &str, axis: &str, groups: &[Group]) ->
     svg.finish()
 }
 
-/// The decades, or halves and fifths of them, between which all values lie.
+/// Returns two bounds around all values, each 1, 2 or 5 times a power of ten.
 fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (low, high) = values
         .filter(|value| *value > 0.0)
@@ -177,7 +177,7 @@ fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
     (below.or_else(|| steps.next()).unwrap_or(low / 2.0), above)
 }
 
-/// One, two and five of each decade from `low` to `high`.
+/// Returns 1, 2 and 5 times each power of ten from `low` to `high`.
 fn ticks(low: f64, high: f64) -> Vec<f64> {
     steps(low, high).filter(|step| *step >= low * 0.999 && *step <= high * 1.001).collect()
 }
@@ -188,12 +188,12 @@ fn steps(low: f64, high: f64) -> impl Iterator<Item = f64> + Clone {
     (first..=last).flat_map(|decade| [1.0, 2.0, 5.0].map(|digit| digit * 10.0_f64.powi(decade)))
 }
 
-/// A round number that divides a linear axis into some six parts.
+/// Returns a round step that divides a linear axis into about six parts.
 fn step(most: f64) -> f64 {
     steps(most / 100.0, most).find(|step| most / step <= 7.0).unwrap_or(most)
 }
 
-/// Microseconds, with no more digits than they need.
+/// Formats microseconds with no more digits than they need.
 fn microseconds(value: f64) -> String {
     let decimals = if value == 0.0 || value >= 20.0 { 0 } else { 1 };
     let text = format!("{value:.decimals$}");
@@ -207,7 +207,7 @@ enum Anchor {
     End,
 }
 
-/// A picture that is being written.
+/// An SVG document under construction.
 struct Svg {
     text: String,
 }
@@ -275,8 +275,8 @@ impl Svg {
         ));
     }
 
-    /// Names lines at their right ends, with the last value of each: in their order, but never closer
-    /// than text can be.
+    /// Labels lines at their right ends with their last values, in the order of the lines, and moves labels apart that
+    /// would overlap.
     fn labels(&mut self, mut labels: Vec<((f64, f64), &Series)>, x: f64, top: f64, bottom: f64) {
         const APART: f64 = 15.0;
         labels.sort_by(|((_, a), _), ((_, b), _)| a.total_cmp(b));
@@ -284,7 +284,7 @@ impl Svg {
         for index in 1..heights.len() {
             heights[index] = heights[index].max(heights[index - 1] + APART);
         }
-        // What was pushed out below is pushed up again, as far as there is room.
+        // Labels that were pushed below the bottom are pushed up again, as far as there is room.
         let mut lowest = bottom;
         for height in heights.iter_mut().rev() {
             *height = height.min(lowest).max(top);

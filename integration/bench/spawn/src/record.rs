@@ -1,13 +1,13 @@
-//! The numbers: what is kept of each round, and what is asked of them.
+//! Keeps the numbers of each round, and computes results from them.
 //!
-//! They are kept as CSV, with what is known of the machine in comment lines before it. Everything
-//! that is shown is computed from what the file holds, so a result can be shown again.
+//! The numbers are stored as CSV, after comment lines with facts about the machine. Everything in a report is computed
+//! from that file, so a result can be shown again.
 
 use crate::Failure;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// What is measured together.
+/// A group of measurements that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Experiment {
     /// Every way to start a process.
@@ -20,27 +20,27 @@ pub(crate) enum Experiment {
     Batch,
 }
 
-/// Where parent and child run.
+/// The CPUs on which parent and child run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// Where the scheduler likes.
+    /// On any CPU that the scheduler chooses.
     AnyCpu,
-    /// Both on the same CPU, so that nothing depends on whether another one must be woken.
+    /// Both on the same CPU, so that no result depends on whether another one must be woken.
     OneCpu,
 }
 
-/// What a number says.
+/// The meaning of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Metric {
-    /// Until the call that starts the process returned.
+    /// Time until the call that starts the process returned.
     Returned,
-    /// Until the process was reaped.
+    /// Time until the process was reaped.
     Reaped,
-    /// Time by the clock, for one start of many.
+    /// Wall-clock time per start, averaged over many.
     Wall,
-    /// CPU time in programs, for one start of many.
+    /// CPU time in user space per start, averaged over many.
     User,
-    /// CPU time in the kernel, for one start of many.
+    /// CPU time in the kernel per start, averaged over many.
     System,
 }
 
@@ -76,7 +76,7 @@ fn named<T: Copy>(names: &[(T, &'static str)], wanted: &str) -> Result<T, Failur
     found.map(|(thing, _)| *thing).ok_or_else(|| format!("there is no {wanted}").into())
 }
 
-/// What a number is of.
+/// Identifies what a number measures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) experiment: Experiment,
@@ -87,33 +87,33 @@ pub(crate) struct Key {
     pub(crate) metric: Metric,
 }
 
-/// What one contender measured in one round, in nanoseconds.
+/// The result of one contender in one round, in nanoseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row {
     pub(crate) key: Key,
     pub(crate) round: u32,
-    /// How many starts it is of.
+    /// The number of starts that were measured.
     pub(crate) count: usize,
-    /// The median; the mean where only totals are known.
+    /// The median, or the mean if only totals are known.
     pub(crate) value: u64,
-    /// The tenth and the ninetieth percentile, where each start was measured.
+    /// The tenth and the ninetieth percentile, if each start was measured.
     pub(crate) spread: Option<(u64, u64)>,
 }
 
-/// All that is known after a run.
+/// All data of a run.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Results {
-    /// What is known of the machine and the run.
+    /// Facts about the machine and the run.
     pub(crate) facts: Vec<(String, String)>,
     pub(crate) rows: Vec<Row>,
 }
 
-/// What the rounds say together: the median over them of each number.
+/// The medians over all rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Summary {
     pub(crate) value: f64,
     pub(crate) spread: Option<(f64, f64)>,
-    /// How many starts all rounds had.
+    /// The number of starts in all rounds.
     pub(crate) count: usize,
 }
 
@@ -174,7 +174,7 @@ impl Results {
         Ok(results)
     }
 
-    /// How much memory the parents of an experiment had, in MiB.
+    /// Returns the memory sizes of an experiment's parents, in MiB.
     pub(crate) fn sizes(&self, experiment: Experiment) -> Vec<u64> {
         let of_it = self.rows.iter().filter(|row| row.key.experiment == experiment);
         of_it.map(|row| row.key.mib).collect::<BTreeSet<_>>().into_iter().collect()
@@ -191,8 +191,8 @@ impl Results {
         Some(Summary { value, spread, count: rows.iter().map(|row| row.count).sum() })
     }
 
-    /// How many times as long one takes as another: the median of the rounds' ratios. What
-    /// disturbs a round disturbs both.
+    /// Returns how many times as long one takes as another: the median of the rounds' ratios. A disturbance affects
+    /// both sides of a round's ratio.
     pub(crate) fn ratio(&self, key: &Key, base: &Key) -> Option<f64> {
         median(self.rounds(key).filter_map(|row| {
             let other = self.rounds(base).find(|other| other.round == row.round)?;
@@ -213,8 +213,7 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     Some(f64::midpoint(*lower, *upper))
 }
 
-/// The tenth percentile, the median and the ninetieth percentile: of each, the nearest that was
-/// measured.
+/// Returns the tenth percentile, the median and the ninetieth percentile, each as the nearest measured value.
 pub(crate) fn percentiles(mut values: Vec<u64>) -> Option<[u64; 3]> {
     values.sort_unstable();
     let last = values.len().checked_sub(1)?;

@@ -1,24 +1,24 @@
-//! The numbers as tables for people, and as plots (`plot.rs`).
+//! Shows the numbers as tables for people, and as plots (`plot.rs`).
 
 use crate::contenders::{Contender, contenders};
 use crate::measure::BATCH_STARTS;
 use crate::plot::{self, Bar, Group, Panel, Series};
 use crate::record::{Experiment, Key, Metric, Placement, Results, Summary};
 
-/// The programs that are started, with the words for them.
+/// The names of the programs in the results, with their descriptions.
 const PROGRAMS: [(&str, &str); 2] =
     [("tiny", "a program without libc"), ("true", "/bin/true, linked dynamically")];
 
 const PLACEMENTS: [(Placement, &str); 2] = [(Placement::OneCpu, "one"), (Placement::AnyCpu, "any")];
 
-/// Those whose time to return is compared: how long an event loop stands still.
+/// The contenders whose time to return is compared: how long an event loop is blocked.
 const RESPONSIVE: [&str; 7] =
     ["posix_spawn", "std-spawn", "vfork", "bare", "clone-vm", "husk-spawn-and-exec", "husk-spawn"];
 
-/// Those of husk that are held against the floor.
+/// husk's contenders that are compared with the floor.
 const PROMISED: [&str; 3] = ["husk-status", "husk-spawn-and-exec", "husk-spawn"];
 
-/// Everything that is shown: what is added to the file's name, and what is in the file.
+/// Returns every file of a report: the suffix of its name, and its text.
 pub(crate) fn report(stem: &str, results: &Results) -> Vec<(&'static str, String)> {
     let note = fact(results, "note").map_or_else(String::new, |note| format!("\n{note}"));
     let machine = ["date", "kernel", "CPU", "commit"].map(|name| fact(results, name).unwrap_or("?"));
@@ -216,7 +216,7 @@ fn batch(results: &Results) -> String {
     text
 }
 
-/// A table of what many starts cost: the nanoseconds for each, times `scale`.
+/// Returns a table of what many starts cost: nanoseconds per start, times `scale`.
 fn totals(results: &Results, experiment: Experiment, mib: u64, scale: f64, cpu: &str, wall: &str) -> String {
     let all = contenders(experiment);
     let key = |name, metric| key(experiment, name, PROGRAMS[0].0, mib, Placement::AnyCpu, metric);
@@ -327,7 +327,7 @@ fn sizes(results: &Results, experiment: Experiment) -> Vec<(u64, String)> {
     results.sizes(experiment).into_iter().map(|mib| (mib, size(mib))).collect()
 }
 
-/// A table of contenders and sizes.
+/// Returns a table with a row for each contender and a column for each size.
 fn by_size(
     results: &Results,
     experiment: Experiment,
@@ -345,7 +345,7 @@ fn by_size(
     table(&header, rows)
 }
 
-/// A table in Markdown: words to the left, numbers to the right.
+/// Returns a Markdown table. Columns of words are aligned left, columns of numbers right.
 fn table(header: &[impl AsRef<str>], rows: impl Iterator<Item = Vec<String>>) -> String {
     let line = |cells: Vec<&str>| format!("| {} |\n", cells.join(" | "));
     let rows: Vec<Vec<String>> = rows.collect();
@@ -410,7 +410,7 @@ fn microseconds(nanoseconds: f64) -> String {
     digits(nanoseconds / 1e3)
 }
 
-/// With three digits, or more where there are more before the point.
+/// Formats a value with three significant digits, or more if its integer part has more.
 fn digits(value: f64) -> String {
     let decimals = if value < 10.0 {
         2

@@ -1,4 +1,4 @@
-//! Experiment "batch": many small commands, started by a process whose other threads work on.
+//! Experiment "batch": starts many small commands from a process whose other threads keep working.
 
 use super::memory::PAGE;
 use super::start::Times;
@@ -8,13 +8,13 @@ use crate::Failure;
 use std::thread;
 use std::time::Duration;
 
-/// How many threads there are beside the one that starts processes.
+/// The number of threads besides the one that starts processes.
 const BUSY_THREADS: usize = 7;
 
-/// How many pages each of them writes to before it sleeps.
+/// The number of pages that each thread writes to before it sleeps.
 const BUSY_PAGES: usize = 16;
 
-/// How long it sleeps then.
+/// How long a thread sleeps each time.
 const BUSY_SLEEP: Duration = Duration::from_millis(5);
 
 pub(super) fn measure(job: &Job, memory: &'static mut [u8]) -> Result<(), Failure> {
@@ -34,7 +34,7 @@ pub(super) fn measure(job: &Job, memory: &'static mut [u8]) -> Result<(), Failur
     sum_up(job, || start(program).map(drop))
 }
 
-/// Works a little: writes to a few pages of its own, then sleeps, until the process ends.
+/// Writes to a few pages of its part of the memory, then sleeps, until the process ends.
 fn keep_busy(part: &mut [u8]) -> ! {
     let mut at = 0;
     loop {

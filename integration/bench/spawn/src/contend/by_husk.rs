@@ -1,4 +1,4 @@
-//! Starting processes by husk-spawn.
+//! Starts processes with husk-spawn.
 
 use super::start::Times;
 use crate::Failure;
@@ -27,7 +27,7 @@ pub(super) fn spawn_and_exec(program: &str) -> Result<Times, Failure> {
     finish(begun, child)
 }
 
-/// In new namespaces, with our own user and group as the only ones in there.
+/// Starts a program in new namespaces, with only this process's user and group mapped.
 pub(super) fn isolated(program: &str, namespaces: Namespaces) -> Result<Times, Failure> {
     let begun = Instant::now();
     let only = |outside| [IdMap { inside: 0, outside, count: 1 }];
@@ -39,14 +39,14 @@ pub(super) fn isolated(program: &str, namespaces: Namespaces) -> Result<Times, F
     finish(begun, child)
 }
 
-/// What it wrote, by the call that is for it.
+/// Returns the length of the program's output, read with `Command::output`.
 pub(super) fn output(program: &str) -> Result<usize, Failure> {
     let output = Command::new(program).arg("line").output()?;
     succeeded(output.status)?;
     Ok(output.stdout.len())
 }
 
-/// What it wrote, read from a pipe by hand. Standard error is not captured.
+/// Returns the length of the program's output, read from a pipe. Standard error is not captured.
 pub(super) fn piped(program: &str) -> Result<usize, Failure> {
     let mut child = Command::new(program).arg("line").stdout(Stdio::piped()).spawn()?;
     let mut text = Vec::new();
@@ -60,7 +60,7 @@ pub(super) fn piped(program: &str) -> Result<usize, Failure> {
 fn finish(begun: Instant, mut child: Child) -> Result<Times, Failure> {
     let returned = begun.elapsed();
     let status = child.wait()?;
-    // It closes a descriptor, which belongs to the price.
+    // Closing its descriptor is part of the cost.
     drop(child);
     let reaped = begun.elapsed();
     succeeded(status)?;

@@ -1,4 +1,4 @@
-//! Starting processes by the standard library.
+//! Starts processes with the standard library.
 
 use super::by_husk::succeeded;
 use super::pre_exec;
@@ -29,7 +29,7 @@ pub(super) fn pre_exec(program: &str) -> Result<Times, Failure> {
     finish(begun, child)
 }
 
-/// What it wrote, by the call that is for it.
+/// Returns the length of the program's output, read with `Command::output`.
 pub(super) fn output(program: &str) -> Result<usize, Failure> {
     let output = Command::new(program).arg("line").output()?;
     succeeded(output.status)?;

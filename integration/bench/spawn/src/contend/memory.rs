@@ -1,8 +1,8 @@
-//! Memory that is there: what fork has to copy the page tables of.
+//! Maps resident memory, so that fork has page tables to copy.
 //!
 //! # Safety
 //!
-//! The mapping is new, private and never unmapped, and the one slice of it is handed to the caller.
+//! The mapping is new, private and never unmapped, and its only slice is handed to the caller.
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "maps memory")]
 
@@ -10,29 +10,29 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 use std::{ptr, slice};
 
-/// The size of the smallest page that any kernel has; writing more often than needed does no harm.
+/// The smallest page size of any kernel. Writing more often than needed does no harm.
 pub(super) const PAGE: usize = 4096;
 
-/// Maps this many MiB of pages of the ordinary size and writes to each of them.
+/// Maps this many MiB of pages of the ordinary size and writes to each page.
 pub(super) fn touched(mib: usize) -> Result<&'static mut [u8], Errno> {
     let size = mib << 20;
     if size == 0 {
         return Ok(&mut []);
     }
     let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new mapping where the kernel likes touches no memory in use.
+    // SAFETY: the kernel chooses the address of the new mapping, so no memory in use is affected.
     let mapping = unsafe { mmap_anonymous(ptr::null_mut(), size, access, MapFlags::PRIVATE) }?;
     for advice in [Advice::LinuxNoHugepage, Advice::LinuxPopulateWrite] {
         // SAFETY: this changes how the mapping is backed, not what is in it.
         match unsafe { madvise(mapping, size, advice) } {
-            // Not every kernel has huge pages, or can populate a mapping (since 5.14): it only
-            // makes the loop below faster.
+            // Tolerated: some kernels have no huge pages. Linux before 5.14 cannot populate a mapping, which only makes
+            // the loop below slower.
             Ok(()) | Err(Errno::INVAL) => {}
             Err(errno) => return Err(errno),
         }
     }
-    // SAFETY: the mapping made above, whole: readable, writable, zeroed, ours alone, and there
-    // until the process ends.
+    // SAFETY: the slice is the whole mapping made above. It is readable, writable, zeroed, referenced only here, and
+    // mapped until the process ends.
     let memory = unsafe { slice::from_raw_parts_mut(mapping.cast::<u8>(), size) };
     memory.iter_mut().step_by(PAGE).for_each(|byte| *byte = 1);
     Ok(memory)

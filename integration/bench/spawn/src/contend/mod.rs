@@ -1,14 +1,14 @@
-//! The Rust side of the contenders: what competitors.c is for C, with the same protocol.
+//! Runs the contenders in Rust, with the same protocol as competitors.c for those in C.
 //!
 //! ```text
-//! contend start  NAME MIB LIMIT BUDGET_MS PROGRAM...   a line "series,returned,reaped" a start
+//! contend start  NAME MIB LIMIT BUDGET_MS PROGRAM...   a line "series,returned,reaped" per start
 //! contend output NAME MIB LIMIT BUDGET_MS PROGRAM      one line "starts,wall,user,system"
 //! contend batch  NAME MIB LIMIT BUDGET_MS PROGRAM      the same, among busy threads
 //! ```
 //!
-//! All times are nanoseconds. "start" measures each program twice: series 0 is the first program on
-//! any CPU, series 1 the same bound to one CPU, series 2 the second program on any CPU, and so on.
-//! Every start makes its command anew, as programs do.
+//! All times are in nanoseconds. "start" measures each program twice. Series 0 is the first program on any CPU, and
+//! series 1 the same program bound to one CPU. Series 2 is the second program on any CPU, and so on. Every start
+//! creates its command anew, as programs do.
 
 mod batch;
 mod by_husk;
@@ -23,19 +23,19 @@ mod usage;
 use crate::Failure;
 use std::time::Duration;
 
-/// What a contender is told to do.
+/// The task of a contender.
 struct Job {
-    /// Which contender it is.
+    /// The contender's name in the protocol.
     name: String,
-    /// How often it starts each program at most.
+    /// How many times it starts each program at most.
     limit: usize,
-    /// How long it goes on starting each program.
+    /// How long it keeps starting each program.
     budget: Duration,
-    /// The programs.
+    /// Paths of the programs.
     programs: Vec<String>,
 }
 
-/// Is one contender in one experiment, in a process of its own.
+/// Runs one contender in one experiment. The driver starts a process for each.
 pub(crate) fn contend(arguments: &[String]) -> Result<(), Failure> {
     let [experiment, name, mib, limit, budget, programs @ ..] = arguments else {
         return Err("contend EXPERIMENT NAME MIB LIMIT BUDGET_MS PROGRAM...".into());

@@ -1,4 +1,4 @@
-//! Experiment "output": what it costs to have a program's line of output.
+//! Experiment "output": measures the cost of reading a line that a program writes.
 
 use super::totals::sum_up;
 use super::{Job, by_husk, by_std};

@@ -1,4 +1,4 @@
-//! std's slow path: with a closure to run in the child it has to fork.
+//! Takes std's slow path: with a closure to run in the child, std has to fork.
 //!
 //! # Safety
 //!
@@ -9,8 +9,8 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Has the command start its child by fork.
+/// Makes the command start its child with fork.
 pub(super) fn by_fork(command: &mut Command) {
-    // SAFETY: a closure that does nothing does nothing that is forbidden after fork.
+    // SAFETY: an empty closure does nothing that is forbidden after fork.
     unsafe { command.pre_exec(|| Ok(())) };
 }

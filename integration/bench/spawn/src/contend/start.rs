@@ -1,4 +1,4 @@
-//! Experiment "start": how long until the call returns, and how long until the child is reaped.
+//! Experiment "start": measures the time until the call returns, and until the child is reaped.
 
 use super::{Job, by_husk, by_std};
 use crate::Failure;
@@ -8,12 +8,12 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
-/// What one start took.
+/// The durations of one start.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Times {
     /// Until the call that starts the process returned.
     pub(super) returned: Duration,
-    /// Until the process was waited for and nothing of it was left here.
+    /// Until the process was reaped and its resources in this process were released.
     pub(super) reaped: Duration,
 }
 
@@ -30,13 +30,13 @@ pub(super) fn measure(job: &Job) -> Result<(), Failure> {
         _ => return job.unknown(),
     };
     let mut lines = String::new();
-    // Written to before it is needed, so that no page of it is missing.
+    // Filled in advance, so that writing to it causes no page fault.
     let mut times = vec![Times { returned: Duration::MAX, ..Times::default() }; job.limit];
     let [any, one] = placements()?;
     let of_program = |program| [(program, &any), (program, &one)];
     for (series, (program, cpus)) in job.programs.iter().flat_map(of_program).enumerate() {
         sched_setaffinity(None, cpus)?;
-        // The first one reads files and fills caches for the others.
+        // The first start reads files and fills caches for the others.
         start(program)?;
         let begun = Instant::now();
         let mut starts = 0;
@@ -54,7 +54,7 @@ pub(super) fn measure(job: &Job) -> Result<(), Failure> {
     Ok(io::stdout().write_all(lines.as_bytes())?)
 }
 
-/// Any CPU that there is for us, and the last of them.
+/// Returns all CPUs that this process may use, and the last of them.
 fn placements() -> io::Result<[CpuSet; 2]> {
     let any = sched_getaffinity(None)?;
     let mut one = CpuSet::new();
@@ -64,7 +64,7 @@ fn placements() -> io::Result<[CpuSet; 2]> {
     Ok([any, one])
 }
 
-/// What a test that must not meet another is put into, but for the network.
+/// Returns the namespaces that isolate a test from others, without the network namespace.
 fn isolating() -> Namespaces {
     Namespaces::USER | Namespaces::PID | Namespaces::MOUNT | Namespaces::IPC | Namespaces::UTS
 }

@@ -1,4 +1,4 @@
-//! Many starts, and what they cost together.
+//! Measures what many starts cost in total.
 
 use super::Job;
 use super::usage::Usage;
@@ -7,7 +7,7 @@ use std::time::Instant;
 
 /// Calls `once` until the job's limit or budget is reached, and prints the totals.
 pub(super) fn sum_up(job: &Job, once: impl Fn() -> Result<(), Failure>) -> Result<(), Failure> {
-    // The first one reads files and fills caches for the others.
+    // The first start reads files and fills caches for the others.
     once()?;
     let before = Usage::now()?;
     let begun = Instant::now();

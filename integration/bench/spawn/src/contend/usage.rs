@@ -1,4 +1,4 @@
-//! The CPU time of this process and of the children it has waited for.
+//! Reads the CPU time of this process and of the children it has waited for.
 //!
 //! # Safety
 //!
@@ -10,8 +10,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-/// CPU time so far. How the kernel divides it between the two is a guess for processes that live
-/// shorter than a tick; the sum is right.
+/// CPU time so far. The kernel's division into user and system time is a guess for processes that live shorter than a
+/// tick. The sum is right.
 #[derive(Clone, Copy)]
 pub(super) struct Usage {
     pub(super) user: Duration,
@@ -28,11 +28,11 @@ impl Usage {
 
 fn of(who: libc::c_int) -> io::Result<Usage> {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: there is room for the structure that the call fills.
+    // SAFETY: `usage` has room for the structure that the call fills.
     if unsafe { libc::getrusage(who, usage.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: numbers only, for which zeros are as valid as what the kernel has written.
+    // SAFETY: the structure holds only numbers. Zeros are as valid for them as what the kernel has written.
     let usage = unsafe { usage.assume_init() };
     Ok(Usage { user: duration(usage.ru_utime), system: duration(usage.ru_stime) })
 }
