@@ -144,7 +144,7 @@ fn nothing_is_left_for_later() {
 
 #[test]
 fn errors_are_dropped_by_tolerate_alone() {
-    for file in sources().into_iter().filter(|file| file.iter().any(|part| part == "src")) {
+    for file in sources().into_iter().filter(|file| file.starts_with("crates") || file.starts_with("src")) {
         let text = read(&file);
         assert!(!text.contains(".unwrap_or(())"), "{}: `tolerate` says why", file.display());
     }
