@@ -15,7 +15,7 @@ fi
 # The targets that read files create them here.
 mkdir -p target/tmp
 TMPDIR=$PWD/target/tmp
-# A child that shares its parent's memory can end while it holds a sanitizer lock. A leak check would wait for that lock.
+# A child that shares its parent's memory can end while it holds a sanitizer lock. A leak check would wait for the lock.
 ASAN_OPTIONS=detect_leaks=0
 export TMPDIR ASAN_OPTIONS
 trap 'rm -r target/tmp' EXIT
