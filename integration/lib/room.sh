@@ -198,7 +198,7 @@ need() { # REASON COMMAND...
 }
 
 cgroup_is_v2() { [ -e /sys/fs/cgroup/cgroup.controllers ]; }
-# Root has all capabilities; in some containers it does not.
+# Fails where even root lacks capabilities, as in some containers.
 can_do_everything() { [ "$(awk '/^CapBnd/ { print $2 }' /proc/self/status)" = 000001ffffffffff ]; }
 systemd_runs() { [ -d /run/systemd/system ]; }
 
@@ -215,7 +215,7 @@ perform() { # FUNCTION
     rm -f "$work/skip"
     set -m
     (
-        # The trace goes to another descriptor, so that it does not mix with the commands' standard error.
+        # Traces to another descriptor, so that a check that captures standard error does not capture the trace.
         exec 9>&2
         BASH_XTRACEFD=9
         set -ex
