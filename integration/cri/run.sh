@@ -19,7 +19,7 @@ END
     protoc --proto_path "$root/integration/cri" --python_out "$work" cri.proto
     export CRI_DIRECTORY=$work CRI_SOCKET=$node_socket CRI_PARENT=/$node_parent
     if systemd_runs; then CRI_PARENT=system.slice; fi
-    # The image of pods' own containers, under its name in the node's settings. It waits for signals, as Kubernetes' does.
+    # The image of pods' own containers, under its name in the node's settings. Waits for signals, as Kubernetes' does.
     mkdir -p "$work/pause"
     tar -C "$work/pause" -xf "$work/image.tar"
     sed -i 's|"Cmd": \["sh"\]|"Entrypoint": ["sh", "-c", "trap \\"exit 0\\" TERM INT; tail -f /dev/null \& wait"]|' "$work/pause/config.json"
