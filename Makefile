@@ -1,11 +1,11 @@
-# The one door: everything there is to do with this tree is a target here, and CI runs the same ones.
+# Every task of this tree is a target here, and CI runs the same targets.
 
 CARGO ?= cargo
 
 PREFIX ?= /usr/local
-# Which binary is installed: built if none is named.
+# The binary to install. If empty, 'install' builds one.
 HUSK ?=
-# What 'husk --version' says that it was built from.
+# The commit that 'husk --version' prints.
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 export PREFIX DESTDIR
 

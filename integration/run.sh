@@ -1,6 +1,6 @@
 #!/bin/bash
-# Containers by real engines, on husk: every room, or those that are named. What each takes from its environment is
-# said in lib/room.sh.
+# Tests husk under real engines: runs every room, or those that are named. lib/room.sh lists the environment variables
+# that rooms read.
 set -eu
 cd "$(dirname "$0")"
 
@@ -16,7 +16,7 @@ for room in "${rooms[@]}"; do
 done
 
 echo
-# A room that could not begin has no total, and has failed.
+# A room that could not begin prints no total; it counts as one failure if no check failed.
 awk -v status=$status -F '[:,] ' '
     / passed, [0-9]+ failed, [0-9]+ skipped$/ { passed += $2; failed += $3; skipped += $4 }
     END {

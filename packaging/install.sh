@@ -1,7 +1,7 @@
 #!/bin/sh
-# Puts husk where programs are, with its manual and what shells complete; or takes it all away.
+# Installs the binary $HUSK below $DESTDIR$PREFIX (/usr/local), or uninstalls it, with its manual and shell completions.
 #   install.sh install|uninstall
-# below $DESTDIR$PREFIX (/usr/local), from the binary $HUSK, which is run to make the rest.
+# Runs $HUSK to generate the manual and the completions.
 set -eu
 : "${PREFIX:=/usr/local}" "${DESTDIR:=}"
 root=$DESTDIR$PREFIX
@@ -19,7 +19,7 @@ install)
     "$HUSK" completion zsh >"$zsh"
     "$HUSK" completion fish >"$fish"
     "$HUSK" man >"$man/husk.1"
-    # What the page of husk itself names.
+    # The verbs that husk(1) refers to.
     for verb in $(sed -n 's/^\.BR husk\\-\([a-z]*\) (1)$/\1/p' "$man/husk.1"); do
         "$HUSK" man "$verb" >"$man/husk-$verb.1"
     done

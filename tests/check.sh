@@ -1,5 +1,6 @@
 #!/bin/sh
-# What a change must pass before anybody looks at it: no root, no network beyond crates, under a minute.
+# Runs the checks that a change must pass before review. They take less than a minute and need no root, and a network
+# only for crates.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -9,7 +10,7 @@ have() {
     return 1
 }
 
-# The spawn benchmark takes long to build, so .ci/run checks it instead.
+# The spawn benchmark is slow to build, so .ci/run checks it instead.
 set -- --workspace --exclude husk-bench-spawn
 
 if have cargo fmt; then cargo fmt --all --check; fi
@@ -27,7 +28,7 @@ if have cargo deny; then
     fi
 fi
 
-# The other processor is compiled where its standard library is installed.
+# Checks the code for the other architecture if its standard library is installed.
 other=aarch64-unknown-linux-gnu
 if [ -d "$(rustc --print sysroot)/lib/rustlib/$other/lib" ]; then
     cargo check --quiet "$@" --target "$other"

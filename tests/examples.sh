@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs every example: a program that a reader would copy has to work.
+# Runs every example, because readers copy them.
 set -eu
 cd "$(dirname "$0")/.."
 

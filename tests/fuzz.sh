@@ -1,5 +1,5 @@
 #!/bin/sh
-# What takes longer than anybody waits for: each fuzz target for a minute, or for as many seconds as are said.
+# Runs each fuzz target, or those that are named, for a minute or for SECONDS.
 #
 #     fuzz.sh [SECONDS [TARGET...]]
 set -eu
@@ -12,15 +12,15 @@ if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
     echo "skipped: fuzzing needs a nightly toolchain and cargo-fuzz (cargo install cargo-fuzz)"
     exit 0
 fi
-# Targets that read files make them here.
+# The targets that read files create them here.
 mkdir -p target/tmp
 TMPDIR=$PWD/target/tmp
-# A child in shared memory ends with a lock of the sanitizer's held, for which a search for leaks would wait.
+# A child that shares its parent's memory can end while it holds a sanitizer lock. A leak check would wait for the lock.
 ASAN_OPTIONS=detect_leaks=0
 export TMPDIR ASAN_OPTIONS
 trap 'rm -r target/tmp' EXIT
 for target; do
-    # What is found is kept out of the tree; a crash is written to artifacts/ and ends this.
+    # New inputs stay out of the tree. A crash is written to artifacts/ and ends the script.
     mkdir -p "target/corpus/$target"
     set -- "target/corpus/$target"
     [ ! -d "corpus/$target" ] || set -- "$@" "corpus/$target"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs tests of husk's own by 'husk test --runner', which $runner is: those that need nothing of the machine, for they
-# are to pass without it.
+# Runs husk's own tests under $runner, a command line of 'husk test --runner'. Only crates whose tests need nothing of
+# the machine take part, because a sandbox hides the machine.
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs those of the named packages that are missing, where somebody can: root, on Debian, within five minutes.
-# Where not, it says so, and that is all: who needs them says what is skipped.
+# Installs the named packages that are missing, as root on Debian, within five minutes. A failed installation is printed
+# but is not an error: each caller reports what it skips.
 if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
     dpkg-query --show "$@" >/dev/null 2>&1 ||
         DEBIAN_FRONTEND=noninteractive timeout 300 \

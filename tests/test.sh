@@ -1,10 +1,10 @@
 #!/bin/sh
-# Runs every test of the tree and counts them. A test that needs what this machine lacks prints a line
-# that begins with "skipped: " and says why, and is counted as skipped, not as passed.
+# Runs every test of the tree and counts the results. A test that the machine cannot run prints "skipped: " and the
+# reason; it counts as skipped, not as passed.
 set -eu
 cd "$(dirname "$0")/.."
 
-# What some tests look at a child with, or compare with. They skip where it is missing.
+# Tests use these tools to inspect a child or to compare results, and skip where one is missing.
 tests/install.sh strace pkg-config libseccomp-dev dbus-daemon iproute2 groff-base zsh fish libxml2-utils
 
 log=$(mktemp)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes a bundle of the configuration beside this file, or of the rootless one if you are not root, prints
-# its plan and runs it.
+# Makes a bundle from the config.json beside this file, prints its plan and runs it. For an ordinary user it takes the
+# configuration of examples/rootless.
 set -eu
 cd "$(dirname "$0")/../.."
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# containerd with husk as the binary that its shim calls, through ctr.
+# Tests containerd through ctr, with husk as the binary that its shim calls.
 packages='containerd runc busybox-static iproute2 jq util-linux'
 . "$(dirname "$0")/../lib/errors.sh"
 . "$(dirname "$0")/../lib/room.sh"
@@ -25,7 +25,7 @@ after_checks() {
     remove_cgroups default
 }
 
-# Options come before the image.
+# Runs a container: `ctr run` expects its options before the image.
 run() { # OPTION... -- ID COMMAND...
     local options=()
     while [ "$1" != -- ]; do options+=("$1"); shift; done
@@ -33,7 +33,7 @@ run() { # OPTION... -- ID COMMAND...
     ctr run --runc-binary /usr/local/bin/husk "${options[@]}" "$image" "$@"
 }
 
-# A container 'c' that runs until it is told to end.
+# Starts a container 'c' that runs until SIGTERM.
 background() {
     run --detach "$@" -- c sh -c 'trap "exit 0" TERM; touch /ready; while :; do sleep 0.1; done'
     eventually ctr tasks exec --exec-id "is-it-$RANDOM" c test -e /ready
@@ -188,7 +188,7 @@ check_thirty_containers_at_once() {
     same 30 "$(ctr tasks ls --quiet | wc -l)"
 }
 
-# --- What goes wrong. The functions get `runtime`. ------------------------------------------------------------------
+# --- Failures. `runtime` is set when these functions are called. ----------------------------------------------------
 
 binary() { if [ "$runtime" = runc ]; then command -v runc; else echo /usr/local/bin/husk; fi; }
 failing() { # OPTION... -- COMMAND...

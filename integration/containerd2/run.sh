@@ -1,5 +1,5 @@
 #!/bin/bash
-# containerd 2, which Debian does not have, by the checks of containerd/: with its own shim and its own ctr.
+# Runs the checks of containerd/ on containerd 2, which Debian does not package, with its own shim and ctr.
 . "$(dirname "$0")/../lib/engines.sh"
 engine=$containerd_2
 configuration=config-v3.toml

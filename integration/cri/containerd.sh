@@ -1,15 +1,15 @@
 # shellcheck shell=bash
-# containerd as the engine of the node of run.sh: version 1, or version 2 where `configuration` names its example.
+# Makes containerd the engine of run.sh's node: version 1, or version 2 if `configuration` names its example.
 
 configuration=${configuration:-config.toml}
 node_socket=/run/containerd/containerd.sock
 node_parent=k8s.io
 no_such_runtime='no runtime for "other" is configured'
 exec_timed_out=DEADLINE_EXCEEDED
-# The pod has a container of its own.
+# With containerd, the pod itself has a container too.
 containers_of_a_pod_of_one=2
 
-# Where the image for pods and the plugins for networks are.
+# Prints the settings of the pods' image and of the directory of the network plugins.
 node_settings() {
     local runtime=io.containerd.cri.v1.runtime
     if [ "$configuration" = config.toml ]; then
@@ -39,7 +39,7 @@ start_node() { # IMAGE...
     import "$@"
 }
 
-# Sets `pid`.
+# Starts a second containerd, where husk has registered itself. Sets `pid` to its process.
 register_at_another_node() { # IMAGE...
     mkdir -p "$work/other/containerd"
     { grep '^version = ' "$examples/containerd/$configuration"; node_settings; } >"$work/other/containerd/config.toml"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What a node of Kubernetes does through CRI, with husk as the handler of a RuntimeClass. The node's engine is
-# containerd, or what `node` names: a file with the functions of containerd.sh.
+# Does what a node of Kubernetes does through CRI, with husk as the handler of a RuntimeClass. The node's engine is
+# containerd, unless `node` names a file that defines the functions of containerd.sh for another engine.
 packages="${node_packages:-containerd} containernetworking-plugins iptables busybox-static iproute2 jq python3-grpcio python3-protobuf python3-yaml protobuf-compiler"
 . "$(dirname "$0")/../lib/errors.sh"
 . "$(dirname "$0")/../lib/room.sh"
@@ -19,7 +19,7 @@ END
     protoc --proto_path "$root/integration/cri" --python_out "$work" cri.proto
     export CRI_DIRECTORY=$work CRI_SOCKET=$node_socket CRI_PARENT=/$node_parent
     if systemd_runs; then CRI_PARENT=system.slice; fi
-    # The image, under the name that pods' own containers are to have; it waits for signals, as Kubernetes' does.
+    # The image of pods' own containers, under its name in the node's settings. Waits for signals, as Kubernetes' does.
     mkdir -p "$work/pause"
     tar -C "$work/pause" -xf "$work/image.tar"
     sed -i 's|"Cmd": \["sh"\]|"Entrypoint": ["sh", "-c", "trap \\"exit 0\\" TERM INT; tail -f /dev/null \& wait"]|' "$work/pause/config.json"
@@ -31,7 +31,7 @@ END
 
 after_check() {
     local id
-    # An engine may wait for the processes of a pod that is stopped.
+    # Stops the containers first: to stop a pod, an engine may wait for its processes.
     for id in $(cri ListContainers | jq -r '.containers[].id'); do
         cri StopContainer "{\"container_id\": \"$id\", \"timeout\": 0}"
     done
@@ -42,11 +42,11 @@ after_check() {
 }
 
 after_checks() {
-    # shellcheck disable=SC2046 # They are words.
+    # shellcheck disable=SC2046 # Split into words on purpose.
     remove_cgroups "$node_parent" $(more_cgroups)
 }
 
-# --- A pod of one container, both with what is said of them. Sets `pod` and `container`. ---------------------------
+# --- A pod of one container, each with its own settings. Sets `pod` and `container`. --------------------------------
 
 runtime=husk
 
@@ -54,7 +54,7 @@ pod_config() { # NAMESPACES
     jq -n --arg logs "$work/pods" --arg parent "$CRI_PARENT" --argjson namespaces "$1" \
         '{metadata: {name: "p", uid: "p1", namespace: "default"}, hostname: "podhost", log_directory: $logs,
           linux: {cgroup_parent: $parent, sysctls: {"kernel.msgmni": "7"}, security_context: {namespace_options: $namespaces}}}
-         # Those of the node have its name and its settings.
+         # A pod in the network namespace of the node has the hostname and sysctls of the node.
          | if $namespaces.network == "NODE" then del(.hostname, .linux.sysctls) else . end'
 }
 
@@ -70,7 +70,7 @@ make_container() { # CONFIG COMMAND...
     shift
     container=$(cri CreateContainer "$(jq -n --arg pod "$pod" --argjson sandbox "$sandbox" --argjson config "$config" \
         '{pod_sandbox_id: $pod, sandbox_config: $sandbox,
-          # As the kubelet asks, whose pods share no pids unless they say so.
+          # As the kubelet requests it: containers of a pod share a pid namespace only if the pod asks for it.
           config: ({metadata: {name: ("c" + (now | tostring))}, image: {image: "docker.io/library/busybox:latest"},
                     command: $ARGS.positional, log_path: "c.log",
                     linux: {security_context: {namespace_options: {pid: "CONTAINER"}}}} * $config)}' --args -- "$@")") || return
@@ -94,7 +94,7 @@ check_the_manifest_of_examples() {
     server=$(jq -r .server <<<"$ids")
     client=$(jq -r .client <<<"$ids")
     runs_on_husk "$(jq -r .pod <<<"$ids")" "$server"
-    # Its probe, as the kubelet asks.
+    # Runs the liveness probe, as the kubelet does.
     eventually cri exec "$server" wget -q -O - http://127.0.0.1:8080/
     same hello "$(cri exec "$server" wget -q -O - http://127.0.0.1:8080/)"
     eventually grep -q 'stdout F hello$' "$work/hello/client.log"
@@ -110,7 +110,7 @@ check_the_manifest_of_examples() {
     fi
 }
 
-# Two containers of a pod: sets `first` and `container`.
+# Makes a pod with two containers. Sets `first` and `container`.
 two_in_a_pod() { # NAMESPACES
     local options="{\"linux\": {\"security_context\": {\"namespace_options\": $1}}}"
     make_pod "$1"
@@ -280,9 +280,9 @@ check_ten_pods_at_once() {
     same 10 "$(cri ListPodSandbox | jq '.items | length')"
 }
 
-# --- What goes wrong. ----------------------------------------------------------------------------------------------
+# --- Failures. ------------------------------------------------------------------------------------------------------
 
-# A container that is not to start, or how it ended.
+# Runs a container. Fails if it cannot start; otherwise prints how it ended and returns its exit code.
 failing() { # CONFIG COMMAND...
     make_both "$@" || return
     eventually is_in_state EXITED
@@ -344,11 +344,11 @@ check_error_of_containers_that_are_not_running() {
     keep_errors
 }
 
-# An engine beside the one of the room, which knows of husk what husk has told it.
+# Starts a second engine, which knows husk only through `husk register`.
 check_husk_registers_itself() {
     need 'only husk does' husk register --help
     mkdir -p "$work/other"
-    # So that it can be seen who was called.
+    # A wrapper that records its calls, to show that the engine ran this program.
     printf '#!/bin/sh\necho "$*" >>%s\nexec /usr/local/bin/husk "$@"\n' "$work/other/calls" >"$work/other/husk"
     chmod 755 "$work/other/husk"
     export CRI_SOCKET=$work/other/socket
@@ -365,7 +365,7 @@ check_husk_registers_itself() {
 
 check_nothing_is_left() {
     nothing_is_left
-    # CRI-O leaves the empty cgroups of conmons that have ended.
+    # CRI-O leaves empty cgroups of conmon processes that have ended.
     same '' "$(find "/sys/fs/cgroup/$node_parent" /sys/fs/cgroup/*/"$node_parent" -mindepth 1 -type d ! -name 'crio-conmon-*' 2>/dev/null)"
 }
 

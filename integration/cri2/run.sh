@@ -1,5 +1,5 @@
 #!/bin/bash
-# Kubernetes' interface on containerd 2, which Debian does not have, by the checks of cri/.
+# Runs the checks of cri/ on containerd 2, which Debian does not package.
 . "$(dirname "$0")/../lib/engines.sh"
 engine=$containerd_2
 configuration=config-v3.toml

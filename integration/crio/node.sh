@@ -1,18 +1,18 @@
 # shellcheck shell=bash
-# CRI-O as the engine of the node of cri/run.sh.
+# Makes CRI-O the engine of cri/run.sh's node.
 
 node_socket=/run/crio/crio.sock
 node_parent=crio.pods
 no_such_runtime='failed to find runtime handler other'
 exec_timed_out='"exit_code": -1'
-# CRI-O keeps the pod's namespaces itself.
+# No container for the pod itself: CRI-O keeps the pod's namespaces.
 containers_of_a_pod_of_one=1
 
-# What is the node's: cgroups, where the image for pods and the plugins for networks are.
+# Prints the node's settings: its cgroups, the pods' image and the directory of the network plugins.
 node_settings() {
     local manager=cgroupfs monitor=pod
     if systemd_runs; then manager=systemd monitor=system.slice; fi
-    # Two of them have one storage, and neither may think that it has to be cleaned.
+    # The room and check_husk_registers_itself each run a CRI-O, on the same storage. Neither may clean it.
     cat <<END
 [crio]
 internal_wipe = false
@@ -46,7 +46,7 @@ call_runtimes_without_oom_score_adj() {
     done >/etc/crio/crio.conf.d/90-room.conf
 }
 
-# CRI-O itself only pulls; podman has the same storage.
+# Loads images with podman, which uses the same storage: CRI-O itself can only pull images.
 import() { # IMAGE...
     local image
     for image in "$@"; do podman load --quiet --input "$image"; done
@@ -61,7 +61,7 @@ start_node() { # IMAGE...
     start crio crio
 }
 
-# Sets `pid`.
+# Starts a second CRI-O, where husk has registered itself. Sets `pid` to its process.
 register_at_another_node() { # IMAGE...
     mkdir -p "$work/other/crio/crio.conf.d"
     node_settings >"$work/other/crio/crio.conf"
@@ -71,12 +71,12 @@ register_at_another_node() { # IMAGE...
     eventually cri Version
 }
 
-# CRI-O does not say which handler a pod has.
+# Looks for husk's state directory, because CRI-O does not report the handler of a pod.
 runs_on_husk() { # POD CONTAINER
     [ -d "/run/husk/$2" ]
 }
 
-# Those of pods that name no parent.
+# Prints the cgroups of pods that name no parent.
 more_cgroups() {
     echo crio
     find /sys/fs/cgroup -mindepth 1 -maxdepth 2 -name 'crio-conmon-*' -printf '%f\n' 2>/dev/null | sort -u

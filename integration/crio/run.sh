@@ -1,6 +1,6 @@
 #!/bin/bash
-# CRI-O, which Debian does not have, by the checks of cri/. conmon, the plugins for networks and podman, which fills
-# the storage with images, are Debian's.
+# Runs the checks of cri/ on CRI-O, which Debian does not package. conmon, the network plugins and podman, which loads
+# images into CRI-O's storage, are Debian's.
 . "$(dirname "$0")/../lib/engines.sh"
 engine=$cri_o
 node_packages=$cri_o_packages

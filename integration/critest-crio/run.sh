@@ -1,5 +1,5 @@
 #!/bin/bash
-# Kubernetes' own tests of its interface on CRI-O: see critest/.
+# Runs Kubernetes' own tests of CRI on CRI-O: see critest/.
 . "$(dirname "$0")/../lib/engines.sh"
 engine=$cri_o
 node_packages=$cri_o_packages

@@ -1,11 +1,11 @@
 #!/bin/bash
-# Kubernetes' own tests of its interface (critest of cri-tools), on containerd 2 or another engine, first with runc and
-# then with husk: each that passes with runc has to pass with husk. No package has critest: CRITEST names the program,
-# and the room is skipped without it. The images are made here, for there need not be a registry, so tests of pulling
-# are left out.
+# Runs Kubernetes' own tests of CRI (critest of cri-tools) on containerd 2 or another engine, first with runc and then
+# with husk. Each test that passes with runc has to pass with husk. critest is not packaged: CRITEST names the program,
+# and without it the room is skipped. The images are made here, so that no registry is needed, and tests of pulling are
+# left out.
 #
 #     CRITEST=/path/to/critest integration/critest/run.sh
-#     CRITEST=/path/to/critest CRITEST_FOCUS=Streaming integration/critest/run.sh   only those whose name has the word
+#     CRITEST=/path/to/critest CRITEST_FOCUS=Streaming integration/critest/run.sh   only tests whose name has the word
 if [ ! -x "${CRITEST-}" ]; then
     room=$(basename "$(dirname "$0")")
     printf '%s: %-70s skip (CRITEST names no program)\n' "$room" "what passes with runc passes with husk"
@@ -17,13 +17,14 @@ engine=${engine:-$containerd_2}
 configuration=config-v3.toml
 node_packages="${node_packages-} gcc libc6-dev"
 room_checks=$(readlink -f "${BASH_SOURCE[0]}")
-# The tests take minutes.
+# critest runs for minutes in one check.
 export PATIENCE=${PATIENCE:-400}
 
 registry=registry.k8s.io/e2e-test-images
 staging=gcr.io/k8s-staging-cri-tools
 
-# An image with one more layer and other settings than the room's: the files of a directory, and JSON.
+# Makes and imports an image from the room's: adds a layer with the files of DIRECTORY, and the settings in
+# CONFIGURATION, which is JSON.
 derive_image() { # REFERENCE DIRECTORY CONFIGURATION
     local place
     place=$(mktemp -d "$work/derived-XXXXXX")
@@ -40,7 +41,7 @@ derive_image() { # REFERENCE DIRECTORY CONFIGURATION
     rm -r "$place"
 }
 
-# A web server that looks like those of the tests: its name, its pid file and its log.
+# Makes the image of a web server with the name, pid file and log that the tests expect.
 web_server() { # REFERENCE NAME PORT
     local files
     files=$(mktemp -d "$work/files-XXXXXX")
@@ -57,7 +58,7 @@ make_images() {
     mkdir -p "$files/etc" "$files/bin"
     printf '%s:/:/bin/sh\n' root:x:0:0: www-data:x:33:33: default-user:x:1000:1000: nobody:x:65534:65534: >"$files/etc/passwd"
     printf 'root:x:0:\nwww-data:x:33:\ndefault-user:x:1000:\ngroup-defined-in-image:x:50000:default-user\n' >"$files/etc/group"
-    # What Debian's busybox does not have, and a file of its own for what is masked.
+    # Programs that Debian's busybox lacks, and `ls` as a file of its own, which the tests mask.
     printf '#!/bin/sh\npidof "$@"\n' >"$files/bin/pgrep"
     printf '#!/bin/sh\ncat /proc/sysvipc/shm\n' >"$files/bin/ipcs"
     chmod 755 "$files/bin/pgrep" "$files/bin/ipcs"
@@ -77,7 +78,7 @@ make_images() {
     derive_image "$registry/nonewprivs:1.3" "$files" '{"Entrypoint": ["/bin/nnp"]}'
 }
 
-# Prints the names of the tests by how they ended.
+# Prints the names of the tests that ended in the given way.
 tests_that() { # passed|failed|skipped HANDLER
     /usr/bin/python3 - "$1" "$logs/$2/junit.xml" <<'END'
 import sys
@@ -96,7 +97,7 @@ run_critest() { # HANDLER
     local options=()
     mkdir -p "$logs/$1"
     [ -z "${CRITEST_FOCUS-}" ] || options+=("--ginkgo.focus=$CRITEST_FOCUS")
-    # The exit code says that some failed.
+    # The exit code only says that some tests failed, which may be so with both runtimes.
     "$CRITEST" --runtime-endpoint "unix://$CRI_SOCKET" --image-endpoint "unix://$CRI_SOCKET" --runtime-handler "$1" \
         --ginkgo.junit-report "$logs/$1/junit.xml" --ginkgo.seed 1 --ginkgo.no-color --ginkgo.skip 'Image Manager' "${options[@]}" \
         >"$logs/$1/output.txt" 2>&1 || true
@@ -108,7 +109,7 @@ check_what_passes_with_runc_passes_with_husk() {
     make_images
     run_critest runc
     run_critest husk
-    # Neither may end before it begins.
+    # critest may have failed before it ran any test; then comparing the results would mean nothing.
     [ "$(tests_that passed runc | wc -l)" -gt 0 ]
     same '' "$(comm -23 <(tests_that passed runc | sort) <(tests_that passed husk | sort))"
 }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# docker with husk as a runtime that is added, and as the one that everything runs on.
+# Tests docker with husk as an additional runtime, and as the default runtime.
 packages='docker.io runc tini busybox-static iptables iproute2 jq util-linux'
 . "$(dirname "$0")/../lib/errors.sh"
 . "$(dirname "$0")/../lib/room.sh"
@@ -11,7 +11,7 @@ before_checks() {
     docker load --quiet --input "$work/image.tar"
 }
 
-# On the host there is no systemd to make cgroups, and none of the modules that docker asks for.
+# The host may have neither systemd to make cgroups, nor the kernel modules that docker asks for.
 start_docker() { # OPTION...
     local driver=cgroupfs
     if systemd_runs; then driver=systemd; fi
@@ -223,7 +223,7 @@ check_published_ports() {
     same served "$(busybox wget -q -O - http://127.0.0.1:18081/)"
 }
 
-# What a compose file of three services becomes.
+# Starts the containers that a compose file with three services describes.
 check_three_containers_on_a_network() {
     docker network create --subnet 10.98.0.0/24 ours
     docker volume create pages
@@ -276,7 +276,7 @@ check_twenty_containers_at_once() {
     same 20 "$(docker ps --quiet | wc -l)"
 }
 
-# --- What goes wrong. The functions get `runtime`. ------------------------------------------------------------------
+# --- Failures. `runtime` is set when these functions are called. ----------------------------------------------------
 
 failing() { docker run --rm --name box --runtime "$runtime" "$@"; }
 running() { docker run --detach --name box --runtime "$runtime" "$@" "$image" sleep 1000 >/dev/null; }

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs the rooms of engines in the guest, where systemd makes the cgroups, in version 2 and with every controller: all
-# of them, or those that are named, and of them the checks whose names contain a word. A check takes some 30 seconds
-# there; two hours, or the seconds in DEADLINE, are the end.
+# Runs rooms of engines in the guest, where systemd makes the cgroups: version 2, with every controller. Runs all rooms
+# or those that are named, and in each all checks or those whose names contain a WORD. A check takes about 30 seconds
+# there. The guest is ended after two hours, or the seconds in DEADLINE.
 #
 #     engines.sh [--results DIR] [ROOM[:WORD,WORD...]...]
 set -eu

@@ -3,15 +3,16 @@
 #
 #     run.sh [--deadline SECONDS] [--kernel WORDS] JOB RESULTS
 #
-# JOB is a directory. The machine has a copy of it at /job, where `run` is started; what that prints is
-# printed here, and its status is ours. What it leaves in /job/results is in RESULTS afterwards, with the
-# machine's own words in console.log. It is over after an hour, or SECONDS: an image that is not there after half of
-# them is given up, a job that is not done is ended with the machine, status 124. Where there can be no machine the
-# status is 69. WORDS are more of the kernel's command line: systemd.unified_cgroup_hierarchy=0 makes it a machine
-# of version 1.
+# JOB is a directory, which is copied to /job in the machine. The machine starts /job/run; its output is printed here,
+# and its exit status is the status of this script. Files that it leaves in /job/results are copied to RESULTS, with the
+# machine's console output in console.log.
 #
-# Needs qemu-system-x86_64 and e2fsprogs, and what image.sh needs the first time. There is no network but
-# the loopback; an ordinary user `tester` (1000) lingers; all is about fifteen times slower than outside.
+# The deadline is an hour, or SECONDS. If the image is not built after half of it, the status is 69. If the job is not
+# done in time, the machine is ended and the status is 124. On a machine that cannot run the guest the status is 69.
+# WORDS are added to the kernel's command line: systemd.unified_cgroup_hierarchy=0 selects cgroup version 1.
+#
+# Needs qemu-system-x86_64 and e2fsprogs, and the first time the requirements of image.sh. The machine has only a
+# loopback network and a lingering ordinary user, `tester` (1000). It is about fifteen times slower than the host.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 
@@ -48,8 +49,8 @@ trap 'rm -rf "$drives"' EXIT
 trap 'exit 130' INT TERM
 mke2fs -q -t ext4 -d "$job" -E root_owner=0:0 "$drives/job.img" 8G >&2
 
-# Nothing is written to the image: many machines can run from one. The kernel distrusts the processors' counters, which
-# do agree; its other clock takes half of the time of a program in Go.
+# The image is not written to, so many machines can share it. tsc=reliable is needed because the kernel wrongly
+# distrusts the processors' counters; with the other clock, a Go program spends half of its time reading it.
 ended=0
 TMPDIR=$drives timeout "$deadline" qemu-system-x86_64 -M q35 -accel tcg,thread=multi -cpu max -smp 2 -m 3G \
     -nodefaults -no-reboot -display none -serial "file:$results/console.log" -serial stdio \
@@ -58,7 +59,7 @@ TMPDIR=$drives timeout "$deadline" qemu-system-x86_64 -M q35 -accel tcg,thread=m
     -drive "file=$image/root.img,if=virtio,format=raw,snapshot=on,cache=unsafe" \
     -drive "file=$drives/job.img,if=virtio,format=raw,cache=unsafe" </dev/null || ended=$?
 
-# Tolerated: a machine that was ended in the middle leaves a journal to be replayed, which is no error.
+# Ignores the status: the journal of a machine that was killed has to be replayed, which is not an error.
 e2fsck -fy "$drives/job.img" >/dev/null 2>&1 || true
 from_job() { debugfs -R "$1" "$drives/job.img" 2>/dev/null; }
 from_job "rdump /results $drives" >/dev/null

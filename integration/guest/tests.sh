@@ -1,13 +1,12 @@
 #!/bin/sh
-# Runs in the guest those of our tests that a machine with systemd, shared mounts and all controllers of cgroup v2 sees
-# differently: as root, and as an ordinary user in a session of their own. A line a test and a total;
-# logs go to target/integration-guest, or to the directory that is named. With names, it runs the tests
-# of these names alone. It is over after 15 minutes, or the seconds in DEADLINE, whatever happens. Where there can be no
-# guest it says why, and the status is 69.
+# Runs husk's tests in the guest, as root and as an ordinary user with a session: those that systemd, shared mounts and
+# all controllers of cgroup v2 can affect, or only those that are named. Prints a line for each test, and a total. Logs
+# go to target/integration-guest, or to DIR. Ends after 15 minutes, or the seconds in DEADLINE. On a machine that cannot
+# run the guest, prints the reason and returns status 69.
 #
 #     tests.sh [--results DIR] [--kernel WORDS] [NAME...]
 #
-# WORDS are for the guest's kernel: see run.sh.
+# WORDS are added to the command line of the guest's kernel: see run.sh.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 cd "$here/../.."
@@ -39,11 +38,11 @@ cp "$built/husk" "$tests" "$job/built"
 cp "$built/examples/guest" "$job/built/examples"
 mkdir "$job/hostile"
 cp tests/hostile/*.md tests/hostile/*.txt "$job/hostile"
-# Words that tell nothing here, and take their time to be copied.
+# Debug information is useless in the guest and slow to copy.
 strip --strip-debug "$job/built/"* "$job/built/examples/guest" 2>/dev/null || true
 cat >"$job/run" <<END
 #!/bin/sh
-# The tests look for programs, and for what they expect, where they were built.
+# The tests look for programs and expected output at the paths where they were built.
 mkdir -p "$(dirname "$built")" "$PWD/tests"
 ln -s /job/built "$built"
 ln -s /job/hostile "$PWD/tests/hostile"
@@ -56,7 +55,7 @@ status=0
 echo "As root:"
 \$tests --test-threads 2 || status=1
 echo "As a user:"
-# A container's cgroup is named after it where nothing else is said, and all of these are in one.
+# One at a time: by default a container's cgroup has its name, and all of these tests share one parent cgroup.
 \$as_user \$tests --test-threads 1 || status=1
 exit \$status
 END
@@ -72,7 +71,7 @@ if [ $status = 69 ]; then
     exit $status
 fi
 sum() { sed -n "s/^test result: .* \([0-9]*\) $1;.*/\1/p" "$results/output" | awk '{ n += $1 } END { print n + 0 }'; }
-# The word may stand behind the name of a test that runs alone.
+# A test that runs alone prints 'skipped: ' behind its name, not at the beginning of a line.
 skipped=$(grep -c 'skipped: ' "$results/output" || true)
 failed=$(sum failed)
 if [ $status != 0 ] && [ "$failed" = 0 ]; then

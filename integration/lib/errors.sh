@@ -1,23 +1,23 @@
 # shellcheck shell=bash
-# What goes wrong has to look to an engine, and to who uses it, as it does with runc: the same exit code, and words
-# that name the reason. Rooms that read this file try each case with both; the table of what was said is kept in
-# target/integration/ROOM/errors.md, and HUSK_GOLDEN=write puts it beside the room's script.
+# Compares failures under husk with those under runc: an engine and its user need the same exit code, and a message that
+# names the reason. Rooms that source this file try each case with both runtimes. The messages are kept as a table in
+# target/integration/ROOM/errors.md; HUSK_GOLDEN=write also copies it beside the room's script.
 
 packages="$packages runc"
 
-# The end of what was said, without what is another each time.
+# Prints the last line of the output, without the parts that change from run to run.
 last_words() {
     sed -E 's/time="[^"]*" ?//; s/[0-9a-f]{64}/ID/g; s/[0-9a-f]{12}\b/ID/g; s/\x1b\[[0-9;]*m//g; s/\|/\\|/g' |
         grep -vE "^(See |Usage|.*context canceled|\+|\$|DEBU|.*level=warning|ID$)|--help" | tail -n 1
 }
 
-# Runs the words with `runtime` set to each, which have to end in the same way.
+# Runs the command with `runtime` set to runc and to husk. Both must return the same exit code.
 as_with_runc() { # CASE COMMAND...
     try_both "$@"
     same "${codes[0]}" "${codes[1]}"
 }
 
-# Where husk ends in another way, for a reason that is said beside the call.
+# Like `as_with_runc`, but husk must return CODE, for a reason that is given beside the call.
 other_than_runc() { # CODE CASE COMMAND...
     local code=$1
     shift
@@ -42,14 +42,14 @@ try_both() { # CASE COMMAND...
     echo "| $case | ${codes[0]}: ${said[0]} | ${codes[1]}: ${said[1]} |" >>"$logs/errors.md"
 }
 
-# --- What docker and podman are both asked in the same words. They have `failing` and `in_running`, whose container is `box`.
+# --- Checks of both docker and podman. Their rooms define `failing` and `in_running`, whose container is `box`. -------
 
 programs_that_cannot_be_run() { # CODE-WITHOUT-INTERPRETER
     as_with_runc 'a program that is nowhere in PATH' failing "$image" nowhere
     as_with_runc 'a program that is not there' failing "$image" /not/there
     as_with_runc 'a file that is no program' failing "$image" /usr/bin/not-executable
     as_with_runc 'a directory' failing "$image" /tmp
-    # husk's `start` fails and says why, where runc's has the program say so and end.
+    # husk's `start` fails and gives the reason. runc's succeeds, and the container then prints the error and ends.
     other_than_runc "$1" 'a script whose interpreter is missing' failing "$image" /usr/bin/no-interpreter
 }
 

@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# What rooms of podman share.
+# Functions that the podman rooms share.
 
-# Configures podman of the room: husk as its runtime, and what is the machine's.
+# Configures the room's podman: husk as its runtime, and settings that depend on the machine.
 configure_podman() {
     mkdir -p /etc/containers/containers.conf.d
     cp "$examples/podman/husk.conf" /etc/containers/containers.conf.d/
-    # No systemd to make cgroups, and limits below what podman asks for, which lowers its own processes to what pids
-    # there are.
+    # There may be no systemd to make cgroups, and the limits may be lower than those that podman requests. podman
+    # itself caps its limit of processes at pid_max.
     local files processes pids
     files=$(ulimit -Hn) processes=$(ulimit -Hu) pids=$(cat /proc/sys/kernel/pid_max)
     [ "$processes" != unlimited ] && [ "$processes" -le "$pids" ] || processes=$pids
@@ -21,6 +21,6 @@ configure_podman() {
         echo 'network_backend = "netavark"'
     } >/etc/containers/containers.conf.d/machine.conf
     echo 'unqualified-search-registries = ["docker.io"]' >/etc/containers/registries.conf
-    # Ids for --userns=auto.
+    # The ids that --userns=auto allocates.
     echo 'containers:200000:1000000' | tee -a /etc/subuid >>/etc/subgid
 }

@@ -1,52 +1,52 @@
 # shellcheck shell=bash
-# What the rooms share: each `integration/ENGINE/run.sh` sets `packages`, reads this file, declares its checks and
-# ends with `run_checks "$@"`.
+# The framework of the rooms, which test husk under an engine. Each `integration/ENGINE/run.sh` sets `packages`, sources
+# this file, declares its checks and ends with `run_checks "$@"`.
 #
 #     integration/podman/run.sh              every check of the room
 #     integration/podman/run.sh NAME...      only those whose names contain one of these words
 #     RUNTIME_UNDER_TEST=/usr/sbin/runc ...  the same with another runtime; nothing is built
 #     PATIENCE=300 ...                       how many seconds to wait for anything, on a slow machine
-#     MACHINE_IS_OURS=1 ...                  on a machine that is thrown away: change it, do not hide it
+#     MACHINE_IS_OURS=1 ...                  on a disposable machine: change the machine itself, without namespaces
 #
-# A room whose engine no package has sets `engine` to "MODULE@VERSION TAGS PROGRAM...", with "-" for no tags: Go builds
-# the programs, once, in target/engines. The room is skipped where that cannot be done.
+# A room whose engine is not packaged sets `engine` to "MODULE@VERSION TAGS PROGRAM...", with "-" for no tags. Go builds
+# the programs, once, in target/engines. A room whose engine cannot be built is skipped.
 #
-# A room has `before_checks`, `after_check` (what a check leaves) and `after_checks` (what the room leaves).
-# A check is a function `check_WHAT_IS_TRUE` of the room, in the order of the file. It runs in a subshell with `set -e`,
-# calls `need REASON COMMAND` for what a machine may lack, and is one line of output; what it said is kept in
-# target/integration/ROOM/NAME.log.
+# A room defines `before_checks`, `after_check` (removes what a check leaves) and `after_checks` (removes what the room
+# leaves). Its checks are functions named `check_WHAT_IS_TRUE`, which run in the order of the file. Each runs in a
+# subshell with `set -e`, calls `need REASON COMMAND` for what a machine may lack, and is reported in one line. Its
+# output is kept in target/integration/ROOM/NAME.log.
 #
-# The engines run with the paths and configuration files that they have when installed, on a machine that looks
-# freshly installed: in namespaces for mounts and networks, with an /etc, a /run and a /var/lib of their own and husk
-# in /usr/local/bin. So the files below examples/ are used as they are, and bridges, firewall rules and mounts go with
-# the namespaces. Cgroups are the machine's.
+# Engines run with the paths and configuration files of an installed engine, on a machine that looks freshly installed.
+# They have a mount and a network namespace, their own /etc, /run and /var/lib, and husk in /usr/local/bin. So the files
+# below examples/ are used unchanged, and bridges, firewall rules and mounts vanish with the namespaces. Cgroups are the
+# machine's.
 
 set -eu
 shopt -s inherit_errexit
 
 room_script=$(readlink -f "$0")
 room=$(basename "$(dirname "$room_script")")
-# The checks of another room, where this one has the same engine in another version.
+# A room for another version of an engine sets this to the script of the room whose checks it runs.
 room_checks=${room_checks:-$room_script}
 root=$(readlink -f "$(dirname "${BASH_SOURCE[0]}")/../..")
 logs=${CARGO_TARGET_DIR:-$root/target}/integration/$room
 examples=$root/examples
-# The image is busybox, under the names that it has in the registry that everybody uses.
+# The image contains busybox, under its names in the registry docker.io.
 image=docker.io/library/busybox:latest
 
-# --- Outside: build, install, make the place, go in. ---------------------------------------------------------------
+# --- Outside the namespaces: install, build, and run this script again inside. -------------------------------------
 
 install_packages() {
-    # shellcheck disable=SC2086 # They are words.
+    # shellcheck disable=SC2086 # Split into words on purpose.
     ! dpkg-query --show --showformat='${db:Status-Status}\n' $packages 2>&1 | grep -qvx installed && return
-    # Where nothing is to be started, services are not started: RUNLEVEL is what invoke-rc.d asks.
+    # Keeps the packages from starting services: invoke-rc.d takes the runlevel from RUNLEVEL.
     # shellcheck disable=SC2086
     { apt-get -qq update && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
         apt-get -qq install --no-install-recommends --yes $packages; } >"$logs/apt.log" 2>&1 ||
         { echo "$room: not all of these could be installed: $packages (see $logs/apt.log)" >&2; exit 1; }
 }
 
-# Builds programs of a Go module into a directory of programs.
+# Builds programs of a Go module, unless an earlier call did, and copies them to DIRECTORY.
 build_engine() { # DIRECTORY MODULE@VERSION TAGS PROGRAM...
     local bin=$1 module=$2 tags=${3#-} cache source
     shift 3
@@ -55,8 +55,8 @@ build_engine() { # DIRECTORY MODULE@VERSION TAGS PROGRAM...
         command -v go >/dev/null || { echo 'needs go'; return 1; }
         mkdir -p "$cache"
         {
-            # Not `go install`, which needs the list of the module's versions and permits no `replace`. A module comes
-            # without the packages that its list in vendor/ names.
+            # `go install` would need the list of the module's versions, and rejects modules with `replace`. A
+            # downloaded module has the list in vendor/ but not the packages that it names.
             source=$(go mod download -json "$module" | jq --exit-status --raw-output .Dir) &&
                 rm -rf "$cache/source" && cp -r --no-preserve=mode "$source" "$cache/source" &&
                 rm -rf "$cache/source/vendor" &&
@@ -75,7 +75,7 @@ runtime_to_test() {
     echo "$RUNTIME_UNDER_TEST"
 }
 
-# An image of busybox as `docker save` writes it, which every engine can read.
+# Makes an image of busybox in the format of `docker save`, which every engine can read.
 make_image() {
     local tree=$1/tree digest
     mkdir -p "$tree"/{bin,dev,etc,home/guest,proc,root,run,sys,tmp,usr/bin,var/tmp}
@@ -114,11 +114,11 @@ if [ -z "${HUSK_ROOM-}" ]; then
     runtime=$(runtime_to_test)
     HUSK_ROOM=$(mktemp -d /var/tmp/husk-XXXXXX)
     trap 'rm -rf --one-file-system "$HUSK_ROOM"' EXIT
-    # Who does not have root in a container goes through here.
+    # Rootless containers need search permission on this directory.
     chmod 711 "$HUSK_ROOM"
     mkdir "$HUSK_ROOM/bin" "$HUSK_ROOM/image"
     cp "$runtime" "$HUSK_ROOM/bin/husk"
-    # shellcheck disable=SC2086 # They are words.
+    # shellcheck disable=SC2086 # Split into words on purpose.
     if [ -n "${engine-}" ] && ! reason=$(build_engine "$HUSK_ROOM/bin" $engine); then
         printf '%s: %-70s skip (%s)\n' "$room" "${engine%% *}" "$reason"
         echo "$room: 0 passed, 0 failed, 1 skipped"
@@ -135,14 +135,14 @@ if [ -z "${HUSK_ROOM-}" ]; then
     exit $status
 fi
 
-# --- Inside. --------------------------------------------------------------------------------------------------------
+# --- Inside the namespaces. -----------------------------------------------------------------------------------------
 
 work=$HUSK_ROOM
-# Engines leave things where they are called.
+# Engines leave files in their working directory.
 cd "$work"
 
 if [ -z "${MACHINE_IS_OURS-}" ]; then
-    # As systemd leaves it at boot, and engines expect it.
+    # systemd makes the root mount shared at boot, and engines rely on that.
     mount --make-rshared /
     mkdir "$work"/{etc,etc.work,lib,run}
     mount -t overlay -o "lowerdir=/etc,upperdir=$work/etc,workdir=$work/etc.work" overlay /etc
@@ -159,7 +159,7 @@ daemons=()
 begun=
 passed=0 failed=0 skipped=0
 
-# Keeps a daemon of the room running until the end.
+# Starts a daemon, which runs until the room ends.
 start() { # NAME COMMAND...
     local name=$1
     shift
@@ -167,7 +167,7 @@ start() { # NAME COMMAND...
     daemons+=($!)
 }
 
-# Polls, for engines have no way to wait for everything.
+# Polls until the command succeeds, because engines cannot wait for every kind of event.
 eventually() { # COMMAND...
     local deadline=$((SECONDS + ${PATIENCE:-30}))
     until "$@"; do
@@ -198,16 +198,16 @@ need() { # REASON COMMAND...
 }
 
 cgroup_is_v2() { [ -e /sys/fs/cgroup/cgroup.controllers ]; }
-# Of root in some containers that cannot be said.
+# Fails where even root lacks capabilities, as in some containers.
 can_do_everything() { [ "$(awk '/^CapBnd/ { print $2 }' /proc/self/status)" = 000001ffffffffff ]; }
 systemd_runs() { [ -d /run/systemd/system ]; }
 
-# Runs a command with a terminal, whose output comes with carriage returns, and with an echo of the end of input.
+# Runs a command with a terminal. Removes the carriage returns and the echo of the end of input from its output.
 with_terminal() { # COMMAND...
     script --quiet --echo never --return --command "$(printf '%q ' "$@")" /dev/null </dev/null | tr -d '\r' | sed 's/^^@//'
 }
 
-# One check, in a process group of its own so that one that hangs can be ended with what it started.
+# Runs one check in its own process group, so that a check that hangs is killed with everything it started.
 perform() { # FUNCTION
     local check=$1 name=${1#check_} began=$EPOCHREALTIME status=0 watch
     local log=$logs/$name.log
@@ -215,7 +215,7 @@ perform() { # FUNCTION
     rm -f "$work/skip"
     set -m
     (
-        # What is said of commands is not to be among what they say.
+        # Traces to another descriptor, so that a check that captures standard error does not capture the trace.
         exec 9>&2
         BASH_XTRACEFD=9
         set -ex
@@ -253,7 +253,7 @@ stop_daemons() {
     daemons=()
 }
 
-# Ends what the room started: containers, daemons, then whatever else lives in its mount namespace.
+# Ends the room's containers, its daemons, and then every other process in its mount namespace.
 leave() {
     local pid
     trap - EXIT
@@ -279,14 +279,14 @@ others_in_this_room() {
     for process in /proc/[0-9]*; do
         [ "${process#/proc/}" != $$ ] && [ "${process#/proc/}" != $BASHPID ] || continue
         [ "$(readlink "$process/ns/mnt" 2>/dev/null)" = "$mine" ] || continue
-        # Not the shell that asks.
+        # Skips children of the shell that runs this function.
         [ "$(awk '/^PPid:/ { print $2 }' "$process/status" 2>/dev/null)" != $BASHPID ] || continue
         echo "${process#/proc/}"
     done
 }
 
-# Directories of this name at the top of every cgroup tree, which an engine makes and leaves there. Where a
-# controller is missing it may have made ordinary ones.
+# Removes the cgroups of these names that an engine left at the top of each hierarchy. Where a controller is not
+# mounted, the engine may have made ordinary directories instead.
 remove_cgroups() { # NAME...
     local name directory
     for name in "$@"; do
@@ -302,7 +302,7 @@ run_checks() { # WORD...
     local check word wanted
     trap leave EXIT
     trap 'exit 1' INT TERM
-    # Not in a condition, which would have it go on after what fails.
+    # Calling this in a condition would disable `set -e` inside it.
     exec 3>&1 4>&2 >"$logs/before.log" 2>&1
     before_checks
     exec >&3 2>&4 3>&- 4>&-

@@ -1,5 +1,5 @@
 #!/bin/bash
-# podman and buildah with husk as their runtime.
+# Tests podman and buildah with husk as their runtime.
 packages='podman buildah conmon crun runc netavark aardvark-dns catatonit uidmap slirp4netns busybox-static iptables iproute2 jq util-linux'
 . "$(dirname "$0")/../lib/errors.sh"
 . "$(dirname "$0")/../lib/podman.sh"
@@ -7,7 +7,7 @@ packages='podman buildah conmon crun runc netavark aardvark-dns catatonit uidmap
 
 before_checks() {
     configure_podman
-    # A user of our own without root.
+    # Adds an ordinary user, for rootless containers.
     echo 'husky:x:4321:4321::/home/husky:/bin/sh' >>/etc/passwd
     echo 'husky:x:4321:' >>/etc/group
     echo 'husky:*:20000::::::' >>/etc/shadow
@@ -25,10 +25,10 @@ after_checks() {
     remove_cgroups libpod_parent
 }
 
-# Runs a container of the image that is removed afterwards.
+# Runs a container and removes it afterwards.
 run() { podman run --rm "$@"; }
 
-# A container 'c' that runs until it is told to end.
+# Starts a container 'c' that runs until SIGTERM.
 background() {
     podman run --detach --name c "$@" "$image" \
         sh -c 'trap "exit 0" TERM; touch /tmp/ready; while :; do sleep 0.1; done'
@@ -222,7 +222,7 @@ check_privileged() {
     run --privileged "$image" test -e /dev/kmsg
 }
 
-# A file of the container's cgroup as the container sees it; memory of version 1 and 2.
+# Prints a file of the container's cgroup as the container sees it. V1 and V2 are its names in the two cgroup versions.
 limit() { # V1 V2 [OPTION...]
     local v1=$1 v2=$2
     shift 2
@@ -240,7 +240,7 @@ check_memory_that_ran_out_is_told() {
         exits 137 podman --runtime "$1" run --name c --memory 16m --memory-swap 16m "$image" sh -c 'tail /dev/zero; sleep 0.5; exit 137'
         same true "$(podman inspect --format '{{.State.OOMKilled}}' c)"
     }
-    # It is conmon who watches: an old one stops at the first event, which may be another.
+    # conmon watches for the event. An old conmon stops watching after the first event, which may be a different one.
     need 'conmon does not tell of it with runc either' told_with runc
     podman rm --force c
     told_with husk
@@ -448,7 +448,7 @@ check_cp_diff_commit_and_export() {
     same copied "$(podman exec c cat /copied)"
     podman cp c:/etc/passwd "$work/passwd"
     contains guest "$(cat "$work/passwd")"
-    # Not `podman diff`, for which c may begin the id of the image.
+    # `podman diff c` could take c for the beginning of an image id.
     contains '/copied' "$(podman container diff c)"
     podman commit --quiet c localhost/committed
     same copied "$(run localhost/committed cat /copied)"
@@ -536,11 +536,11 @@ check_checkpoint_and_restore() {
     podman exec c test -e /tmp/kept
 }
 
-# podman of an ordinary user, who has a session where systemd gives them one.
+# Runs a command as the ordinary user, in a systemd session if systemd runs.
 as_user() {
     local session=()
     if systemd_runs; then
-        # What a command leaves running, runs on.
+        # Processes that the command leaves behind continue to run.
         session=(systemd-run --user --quiet --wait --pipe --same-dir --setenv PATH="$PATH" --property Delegate=yes
             --property KillMode=process)
     fi
@@ -551,7 +551,7 @@ as_user() {
 
 rootless_begin() {
     [ ! -e /run/user/4321/ready ] || return 0
-    # Where homes are is not a directory of ours, so it is hidden too.
+    # The room has no /home of its own, so this mount hides the machine's.
     mkdir -p "$work/home/husky"
     chmod 755 "$work/home"
     [ -n "${MACHINE_IS_OURS-}" ] || mount --bind "$work/home" /home
@@ -629,7 +629,7 @@ check_without_root_limits() {
     as_user podman rm --force --time 0 c
 }
 
-# --- What goes wrong. The functions get `runtime`. ------------------------------------------------------------------
+# --- Failures. `runtime` is set when these functions are called. ----------------------------------------------------
 
 failing() { podman --runtime "$runtime" run --rm --name box "$@"; }
 running() { podman --runtime "$runtime" run --detach --name box "$@" "$image" sleep 1000 >/dev/null; }
@@ -657,7 +657,8 @@ check_error_of_memory_that_runs_out() {
         podman --runtime "$runtime" run --detach --name box "$image" sh -c 'tail -c 30000000 /dev/zero | sleep 1000' >/dev/null
         podman update --memory 1k box
     }
-    # Version 2 does not refuse it: who uses more is killed, and whether there is still a cgroup to write to is chance.
+    # cgroup v2 accepts the limit and kills the processes that use more. Whether the cgroup still exists when the
+    # runtime writes to it is chance.
     cgroup_is_v2 || as_with_runc 'an update to less memory than is used' less_than_used
 }
 

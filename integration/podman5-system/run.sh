@@ -1,13 +1,13 @@
 #!/bin/bash
-# podman 5's own system tests, from the module that podman is built of. What fails with husk is run with runc, whose
-# failures are not husk's: they need systemd, more open files or another program.
+# Runs podman 5's own system tests, from the Go module that podman is built from. Tests that fail with husk are repeated
+# with runc. Those that fail there too need systemd, more open files or another program, and are ignored.
 packages='podman conmon crun runc netavark aardvark-dns catatonit uidmap busybox-static iptables iproute2 jq util-linux bats skopeo docker-registry socat tzdata'
 . "$(dirname "$0")/../lib/engines.sh"
 engine=$podman_5
 export PODMAN_IGNORE_CGROUPSV1_WARNING=1
-# A check is a file of tests.
+# Each check runs a whole file of tests.
 export PATIENCE=${PATIENCE:-300}
-# Outside of the room, where there is a network and jq may not be installed yet.
+# Runs before the room is entered, because this needs a network. jq may not be installed yet, so sed reads the JSON.
 [ -n "${HUSK_ROOM-}" ] ||
     export PODMAN_SUITE=$(go mod download -json "${engine%% *}" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')/test/system
 . "$(dirname "$0")/../lib/podman.sh"
@@ -22,7 +22,7 @@ before_checks() {
     test_images
 }
 
-# quay.io of the room.
+# Starts a registry that takes the place of quay.io.
 registry() {
     cat >"$work/registry.yml" <<END
 {version: 0.1, storage: {filesystem: {rootdirectory: $work/registry}}, http: {addr: "127.0.0.1:60333"}}
@@ -37,7 +37,7 @@ END
     eventually bash -c '>/dev/tcp/127.0.0.1/60333'
 }
 
-# The image that the tests expect, but of busybox, where theirs is of Alpine. The scripts in it are theirs.
+# Makes the images that the tests expect, from busybox instead of Alpine, with the scripts of podman's own test image.
 test_images() {
     local tag tree=$work/tree
     tag=$(default_of PODMAN_TEST_IMAGE_TAG)
@@ -45,7 +45,7 @@ test_images() {
     tar -xOf "$work/image.tar" layer.tar | tar -C "$tree" -x
     (
         cd "$tree/home/podman"
-        # shellcheck disable=SC2034 # What their script calls the day of the image.
+        # shellcheck disable=SC2034 # build-testimage reads it as the date of the image.
         YMD=$tag
         . <(sed -n '/^echo \$YMD /,/^chmod 755 bytecheck/p' "$PODMAN_SUITE/build-testimage")
     )
@@ -53,14 +53,14 @@ test_images() {
     echo 'ID=busybox' >"$tree/etc/os-release"
     sed -i 's/^root:.*/root:x:0:root/; $ a nobody:x:65534:' "$tree/etc/group"
     echo 'nobody:x:65534:65534:nobody:/:/bin/false' >>"$tree/etc/passwd"
-    # What Debian's busybox does not have, and an error as musl words it.
+    # A program that Debian's busybox lacks, and an nc that words an error as musl does.
     cat >"$tree/bin/printenv" <<'END'
 #!/bin/sh
 tr '\0' '\n' </proc/$$/environ | if [ $# = 0 ]; then cat; else sed -n "s/^$1=//p" | grep .; fi
 END
     rm "$tree/bin/nc"
     printf '#!/bin/sh\nset -o pipefail\nbusybox nc "$@" 2>&1 | sed "s/already in use/in use/"\n' >"$tree/bin/nc"
-    # What they want of a larger image with systemd.
+    # The tests need this of a larger image with systemd.
     printf '#!/bin/sh\nexec sleep 1000\n' >"$tree/usr/sbin/init"
     chmod 755 "$tree"/{bin/printenv,bin/nc,usr/sbin/init}
     cp -r --dereference /usr/share/zoneinfo "$tree/usr/share/"
@@ -96,7 +96,7 @@ after_checks() {
     remove_cgroups libpod_parent
 }
 
-# Runs tests of a file with a runtime, and leaves what became of them in LOGS/FILE.RUNTIME.
+# Runs the tests of a file with a runtime, and keeps the output in $logs/FILE.RUNTIME.
 suite() { # FILE RUNTIME [PATTERN]
     printf '[engine]\nruntime = "%s"\n' "$2" >/etc/containers/containers.conf.d/runtime.conf
     bats --formatter tap --filter "${3-}" "$PODMAN_SUITE/$1.bats" >"$logs/$1.$2" 2>&1 || true
@@ -105,12 +105,12 @@ suite() { # FILE RUNTIME [PATTERN]
     grep -q '^1\.\.[1-9]' "$logs/$1.$2"
 }
 
-# The names of the tests that failed.
+# Prints the names of the tests that failed.
 failures() { # FILE RUNTIME
     sed -n 's/^not ok [0-9]* \(\[[0-9]*\] \)\?//p' "$logs/$1.$2"
 }
 
-# Passes when all that fails with husk fails with runc.
+# Passes if every test that fails with husk also fails with runc.
 tests_of() { # FILE
     local pattern
     need 'the tests cannot be downloaded' test -d "$PODMAN_SUITE"

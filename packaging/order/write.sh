@@ -1,6 +1,6 @@
 #!/bin/sh
-# Writes order.ld anew: has every instruction of the commands that engines call told, and looks up in the linker's map
-# which functions they are of. For root; with LLD, whose map it reads, and which rustc has for x86_64.
+# Regenerates order.ld. Records every instruction that the commands engines call execute, and finds their functions in
+# the linker's map. Needs root, and LLD for the format of the map; rustc includes LLD for x86_64.
 set -eu
 cd "$(dirname "$0")/../.."
 order=$PWD/packaging/order/order.ld
@@ -36,8 +36,9 @@ sed -i 's/"wait"/"exit", "0"/' "$work/bundle/config.json"
 look run --root "$state" run --bundle "$work/bundle" "$id"
 look test test -- "$work/bundle/rootfs/guest" exit 0
 
-# A line of the map: address, load address, size, alignment, and FILE:(SECTION), all of them in order. What is another with
-# each compiler stays out: of which build a crate is (Cs), where a name was before (B), and the number of a copy.
+# Prints linker-script patterns of the functions that were executed. A line of the map has the address, load address,
+# size, alignment and FILE:(SECTION); the lines are sorted by address. Wildcards replace the parts of a name that change
+# with the compiler: the crate's disambiguator (Cs), back references (B), and the number of a copy.
 list() {
     awk -v map="$work/map" '
         function padded(address) { address = sprintf("%16s", address); gsub(" ", "0", address); return "x" address }

@@ -1,9 +1,10 @@
 #!/bin/bash
-# What a container costs by podman and by containerd, with husk, crun and runc in turn, so that all three meet the same
-# machine in the same moment, and beside them what a sandbox of 'husk test' costs. Medians and ratios go to integration/bench/results, beside every single time.
+# Measures containers started by podman and by containerd, with husk, crun and runc, and a sandbox of 'husk test'. Each
+# round starts each of them once, so that load on the machine affects all alike. Writes the medians and ratios, and
+# every single time, to integration/bench/results.
 #
 #     run.sh             50 rounds
-#     run.sh --smoke     3 rounds, to see that it works; results are only printed
+#     run.sh --smoke     3 rounds, to check that it works; results are only printed
 packages='podman conmon containerd crun runc netavark busybox-static iproute2 jq util-linux'
 . "$(dirname "$0")/../../lib/room.sh"
 
@@ -66,7 +67,8 @@ trap 'exit 1' INT TERM
 mkdir -p /etc/containers/containers.conf.d
 printf '[containers]\ndefault_ulimits = []\nlog_driver = "k8s-file"\n[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\n' \
     >/etc/containers/containers.conf.d/machine.conf
-# crun refuses a machine where some controllers are of version 1 and some of 2. It is our view of it only.
+# crun rejects a machine with controllers of both cgroup versions. This unmounts version 2 in the script's own mount
+# namespace only.
 if [ -z "${MACHINE_IS_OURS-}" ] && mountpoint -q /sys/fs/cgroup/unified; then umount /sys/fs/cgroup/unified; fi
 start containerd containerd
 begun=yes

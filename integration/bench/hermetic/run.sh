@@ -1,7 +1,8 @@
 #!/bin/sh
-# What a sandbox costs, beside bubblewrap's and unshare's with the same isolation, and a program without one. Each is
-# run once in every round, so that whatever else the machine does hits all of them alike; and once more under perf, if
-# that is there, which counts the time of processors of all that it starts, whoever waits for it.
+# Measures husk's sandbox, those of bubblewrap and unshare with the same isolation, and a program without a sandbox.
+# Each runs once in every round, so that other load on the machine affects all alike. Where perf is installed, each runs
+# once more under it: perf counts the processor time of all descendants, even of those that their parent does not wait
+# for.
 #
 #   integration/bench/hermetic/run.sh [ROUNDS]
 set -eu
@@ -16,7 +17,7 @@ for tool in hyperfine bwrap unshare; do
     command -v "$tool" >/dev/null || { echo "$tool is missing"; exit 1; }
 done
 
-# A directory where nothing but the root file system is to be shown.
+# In this directory, the sandbox has to show only the root file system.
 cd /
 bwrap="bwrap --unshare-all --ro-bind / / --dev /dev --proc /proc --tmpfs /tmp --tmpfs /var/tmp --tmpfs /run --tmpfs $HOME
     --hostname localhost --die-with-parent --new-session --clearenv /bin/true"
@@ -24,7 +25,7 @@ measure() {
     hyperfine -N --style none --warmup 0 --runs 1 --export-json "$work/one" "$2" >/dev/null 2>&1
     sed -n 's/^ *"mean": \([0-9.e-]*\).*/\1/p' "$work/one" >>"$work/$1"
     if command -v perf >/dev/null; then
-        # shellcheck disable=SC2086 # It is words.
+        # shellcheck disable=SC2086 # Split into words on purpose.
         perf stat -x , -o "$work/one" -e task-clock -- $2 && sed -n 's/^\([0-9.]*\),msec,.*/\1/p' "$work/one" >>"$work/$1.busy"
     fi
 }
@@ -32,7 +33,7 @@ round=0
 while [ "$round" -lt "$rounds" ]; do
     measure husk "$husk test -- /bin/true"
     measure husk-net-host "$husk test --net host -- /bin/true"
-    # shellcheck disable=SC2086 # It is words.
+    # shellcheck disable=SC2086 # Split into words on purpose.
     measure bubblewrap "$(echo $bwrap)"
     measure unshare "unshare --user --map-root-user --mount --pid --fork --net --ipc --uts --cgroup --mount-proc /bin/true"
     measure nothing "/bin/true"

@@ -1,7 +1,7 @@
 #!/bin/bash
-# What it costs that each test has a sandbox: a binary of 500 tests that do nothing, run by nextest, which has a process
-# for each, and by husk, as it is and without a network namespace. Each is run once in every round; what they say
-# themselves of how long the tests took is taken, so neither's start counts.
+# Measures what a sandbox for each test costs. Runs a binary of 500 empty tests under nextest, which starts a process
+# for each test, and under husk, with and without a network namespace. Each runs once in every round. The times are
+# those that the runners report for the tests, so their own start-up does not count.
 #
 #   integration/bench/hermetic/suite.sh [ROUNDS]
 set -euo pipefail

@@ -1,14 +1,14 @@
 #!/bin/sh
-# The spawn benchmark: what starting a process costs by husk-spawn, by std and by C.
+# The spawn benchmark: measures how long husk-spawn, std and C take to start a process.
 #
-#     run.sh            the whole of it, ten to twelve minutes; results go to
+#     run.sh            everything, in ten to twelve minutes; results go to
 #                       integration/bench/results
-#     run.sh --smoke    a little of everything in some seconds, to see that it works; results go to
+#     run.sh --smoke    a little of everything in a few seconds, to check that it works; results go to
 #                       a new temporary directory
-#     run.sh --results DIR   results go there
+#     run.sh --results DIR   results go to DIR
 #
-# Needs cargo and a C compiler (cc, or what CC says) that can link statically. Wants a quiet machine,
-# and 10 GiB of free memory; sizes that do not fit are skipped. Results of the same day are replaced.
+# Needs cargo and a C compiler ($CC, or cc) that can link statically. Works best on a quiet machine with
+# 10 GiB of free memory; sizes that do not fit are skipped. Replaces results of the same day.
 set -eu
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
@@ -46,7 +46,7 @@ if [ -n "$(git -C "$root" status --porcelain --untracked-files=no 2>/dev/null)" 
     commit="$commit with changes"
 fi
 
-# Cargo reads its configuration from where it is called.
+# Cargo reads its configuration from the working directory.
 cd -- "$root"
 build=${CARGO_TARGET_DIR:-target}/bench-spawn
 mkdir -p -- "$build"
