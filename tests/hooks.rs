@@ -377,10 +377,19 @@ fn output_of_hooks_is_appended_to_the_files_that_annotations_name() {
     let errors: String = outside.iter().map(|kind| format!("error of {kind}\n")).collect();
     assert_eq!(fs::read_to_string(&stderr).unwrap(), errors);
 
+    let place = tempfile::tempdir().unwrap();
+    let fifo = place.path().join("fifo");
+    mkfifo(&fifo);
+    let refused = [
+        (Path::new("/no/such/file"), "/no/such/file: no such file or directory"),
+        (&fifo, "fifo: no such device or address"),
+    ];
     for kind in ["prestart", "createContainer"] {
-        let bundle = Bundle::running("exit 0").with("/hooks", json!({ kind: [hook(kind, &["exit", "0"])] }));
-        let error = runtime.run(&with(bundle, Path::new("/no/such/file")));
-        error.fails(1, "/no/such/file: no such file or directory");
+        for (file, reason) in refused {
+            let hooks = json!({ kind: [hook(kind, &["exit", "0"])] });
+            let error = runtime.run(&with(Bundle::running("exit 0").with("/hooks", hooks), file));
+            error.fails(1, reason);
+        }
     }
     assert!(runtime.is_empty());
 }

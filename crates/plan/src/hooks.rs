@@ -57,7 +57,9 @@ pub(crate) fn open_streams(container: &Container, plan: &mut Builder<'_>) -> Res
         let Some(path) = path else { return Ok(None) };
         plan.at(format!("annotations.run.oci.hooks.{name}"));
         let (path, out) = (plan.text(path)?, plan.register()?);
-        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOCTTY | OFlags::CLOEXEC;
+        // A FIFO that no process reads is an error, and is not waited for.
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let flags = flags | OFlags::CLOEXEC;
         plan.push(Step::Open { path, flags, mode: mode(0o600), out });
         Ok(Some(out.into()))
     };

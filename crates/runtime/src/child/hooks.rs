@@ -223,14 +223,10 @@ fn until_end(child: &Child, seconds: Option<u64>, interrupt: Option<&Interrupt>)
     }
 }
 
-/// Opens a file to append to, and creates it if it does not exist.
+/// Opens a file to append to, and creates it if it does not exist. Does not wait for a reader of a FIFO.
 fn append(path: &Path) -> io::Result<File> {
-    File::options()
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .custom_flags(OFlags::NOCTTY.bits().cast_signed())
-        .open(path)
+    let flags = OFlags::NOCTTY | OFlags::NONBLOCK;
+    File::options().append(true).create(true).mode(0o600).custom_flags(flags.bits().cast_signed()).open(path)
 }
 
 /// Makes a file in memory, accessible only through its descriptor.
