@@ -30,7 +30,7 @@ check: ## format, lints, unit tests, house rules: no root, under a minute
 fuzz: ## fuzz everything that reads what others have written, a minute each (SECONDS=)
 	tests/fuzz.sh $(or $(SECONDS),60)
 
-integration: ## containers by podman, containerd, Kubernetes' interface and docker, tests by nextest, go and pytest; installs them where it can
+integration: ## podman, containerd, CRI-O, Kubernetes' interface and docker on husk, and nextest, go and pytest in sandboxes; installs or builds them where it can
 	integration/run.sh
 
 test: ## every test, and every example run; installs what tests need where it can
