@@ -9,14 +9,14 @@ use regex::Regex;
 
 /// How a verb's argument selects containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Named {
+pub(crate) enum Selection {
     /// By its exact name.
     Plainly,
     /// By a regular expression.
     ByRegex,
 }
 
-impl Named {
+impl Selection {
     /// Converts the value of `--regex`.
     pub(crate) fn of(regex: bool) -> Self {
         if regex { Self::ByRegex } else { Self::Plainly }

@@ -2,7 +2,7 @@
 //!
 //! It replaces the C library's `main`, not Rust's. Rust's runtime reads /proc/self/maps and creates a signal
 //! stack in order to report stack overflows. That is a tenth of the time of `husk state`, and is paid twice
-//! when husk re-executes itself. `husk_runtime::settle` does what that runtime does for safety.
+//! when husk re-executes itself. `husk_runtime::prepare_process` does what that runtime does for safety.
 //!
 //! # Safety
 //!
@@ -22,7 +22,7 @@ use std::os::fd::{BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 // initialisers.
 #[unsafe(export_name = "main")]
 extern "C" fn begin() -> std::ffi::c_int {
-    husk_runtime::settle();
+    husk_runtime::prepare_process();
     u8::from(run()).into()
 }
 

@@ -12,11 +12,11 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 /// A directory `here` to work in, with a home directory beside it.
-pub(crate) struct Place {
+pub(crate) struct Project {
     directory: TempDir,
 }
 
-impl Place {
+impl Project {
     pub(crate) fn new() -> Self {
         watch();
         let directory = TempDir::new().unwrap();
@@ -54,20 +54,20 @@ impl Place {
     }
 }
 
-fn run_guest(place: &Place, options: &[&str], words: &[&str]) -> Seen {
+fn run_guest(place: &Project, options: &[&str], words: &[&str]) -> Seen {
     let guest = guest();
     place.test(options, &[&[guest.to_str().unwrap()], words].concat())
 }
 
 /// Whether husk can make sandboxes on this machine.
 pub(crate) fn has_sandboxes() -> bool {
-    is_husk() && Place::new().test(&[], &["true"]).0.status.success()
+    is_husk() && Project::new().test(&[], &["true"]).0.status.success()
 }
 
 #[test]
 fn it_ends_as_the_program_does() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     assert_eq!(place.sh(&[], "exit 7").0.status.code(), Some(7));
     // The first process of a pid namespace would ignore these signals.
     for signal in ["TERM", "INT", "KILL", "SEGV"] {
@@ -89,7 +89,7 @@ fn it_ends_as_the_program_does() {
 #[test]
 fn its_streams_are_the_callers() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let mut cat = place.command(&[], &["sh", "-c", "cat; echo error >&2"]);
     let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     cat.stdin.take().unwrap().write_all(b"hello").unwrap();
@@ -101,7 +101,7 @@ fn its_streams_are_the_callers() {
 #[test]
 fn signals_are_passed_on() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let script = "trap 'echo got it; exit 5' USR1; echo begun; while :; do sleep 0.01; done";
     let mut child = place
         .command(&[], &["sh", "-c", script])
@@ -120,7 +120,7 @@ fn signals_are_passed_on() {
 #[test]
 fn the_host_cannot_be_written_to() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let script = "for place in / /etc /usr /var /var/lib /home /opt /srv /boot /mnt . /proc/sys/kernel /sys/kernel; do \
                   true 2>/dev/null > $place/husk-was-here && echo $place; done; echo changed >> file; rm -rf file; true";
     place.sh(&[], script).prints("");
@@ -131,7 +131,7 @@ fn the_host_cannot_be_written_to() {
 #[test]
 fn settings_of_the_machine_are_not_its_own() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let script = "for file in /proc/sys/kernel/panic /proc/sys/vm/drop_caches /proc/sysrq-trigger /proc/irq/*/smp_affinity; do \
                   true 2> /dev/null >> $file && echo $file; done; true";
     place.sh(&[], script).prints("");
@@ -140,7 +140,7 @@ fn settings_of_the_machine_are_not_its_own() {
 #[test]
 fn a_directory_of_the_host_is_no_stream() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let mut command = place.command(&[], &["true"]);
     let seen = Seen(command.stdin(fs::File::open("/").unwrap()).output().unwrap());
     seen.fails(125, "husk: standard input is a directory of the host");
@@ -149,7 +149,7 @@ fn a_directory_of_the_host_is_no_stream() {
 #[test]
 fn what_is_its_own_is_empty_and_gone_afterwards() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let mark = format!("mark{}", place.path("").replace('/', "-"));
     let script = format!(
         "for place in /tmp /var/tmp /dev/shm /run $HOME $XDG_RUNTIME_DIR; do ls -A $place; echo x > $place/{mark} || exit 1; done"
@@ -167,7 +167,7 @@ fn what_is_its_own_is_empty_and_gone_afterwards() {
 #[test]
 fn what_it_does_to_its_own_mounts_shows_nothing_of_the_host() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     // The script has all privileges in a user namespace of its own.
     let script = "unshare -Um sh -c '
         umount -l /tmp; umount -l /tmp; umount -l $HOME; umount -l /proc; umount -l /run
@@ -189,7 +189,7 @@ fn what_it_does_to_its_own_mounts_shows_nothing_of_the_host() {
 #[test]
 fn the_network_is_its_own() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
     let name = place.path("");
@@ -205,7 +205,7 @@ fn the_network_is_its_own() {
 #[test]
 fn two_at_a_time_listen_at_the_same_port() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let guest = guest();
     let listen = || {
         let mut command = place.command(&[], &[guest.to_str().unwrap(), "listen", "8080"]);
@@ -226,7 +226,7 @@ fn two_at_a_time_listen_at_the_same_port() {
 #[test]
 fn other_processes_are_neither_seen_nor_reached() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let seen = place.sh(&[], "ls /proc | grep '^[0-9]' | head -2; echo $$ $PPID").succeeds();
     assert_eq!(seen.lines().collect::<Vec<_>>(), ["1", "2", "2 1"]);
     // Signals every process that the program can reach, including its process group and the sandbox's first process.
@@ -239,7 +239,7 @@ fn other_processes_are_neither_seen_nor_reached() {
 #[test]
 fn what_it_leaves_running_is_ended_and_named() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let begun = "while ! tr '\\0' ' ' < /proc/$!/cmdline | grep -q '^sleep'; do :; done";
     let script =
         format!("sleep 4242 & {begun}; setsid sh -c 'sleep 4343 & sleep 4444' > /dev/null 2>&1 & exit 3");
@@ -257,7 +257,7 @@ fn what_it_leaves_running_is_ended_and_named() {
 #[test]
 fn home_is_another() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let home = place.path("home");
     place.sh(&[], "echo $HOME; ls -A ~; echo new > ~/new; cat ~/new").prints(&format!("{home}\nnew"));
     place.sh(&["--read", &home], "cat ~/secret").prints("secret");
@@ -267,7 +267,7 @@ fn home_is_another() {
 #[test]
 fn the_environment_is_what_is_on_the_list() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let variables = |options: &[&str]| {
         let mut command = place.command(options, &["env"]);
         command.env_clear().envs([
@@ -303,7 +303,7 @@ fn the_environment_is_what_is_on_the_list() {
 #[test]
 fn names_and_times_are_the_same_everywhere() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     place
         .sh(&[], "cat /proc/sys/kernel/hostname; date +%Z; umask; ulimit -c")
         .prints("localhost\nUTC\n0022\n0");
@@ -312,7 +312,7 @@ fn names_and_times_are_the_same_everywhere() {
 #[test]
 fn paths_are_shown_as_asked() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let here = place.here();
     fs::create_dir(place.path("here/sub")).unwrap();
     place
@@ -339,7 +339,7 @@ fn paths_are_shown_as_asked() {
 #[test]
 fn devices_are_few_and_work() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let seen = place.sh(
         &[],
         "ls /dev | tr '\\n' ' '; head -c 3 /dev/zero | wc -c; : > /dev/null; head -c 1 /dev/urandom | wc -c",
@@ -352,7 +352,7 @@ fn devices_are_few_and_work() {
 #[test]
 fn limits_end_it_and_say_so() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     place.sh(&["--timeout", "100ms"], "sleep 1000").fails(124, "husk: killed: time limit of 0.1 s reached");
     place
         .sh(&["--cpu", "1"], "while :; do :; done")
@@ -379,7 +379,7 @@ fn limits_end_it_and_say_so() {
 #[test]
 fn a_fork_bomb_is_an_error_of_the_program() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let bomb = place.sh(&["--pids", "50"], "b() { b | b & b; }; b");
     let is_limited = !is_root() || !String::from_utf8_lossy(&bomb.0.stderr).contains("kept by rlimits");
     need!(is_limited, "limits of processes hold for ordinary users, or in a cgroup");
@@ -389,7 +389,7 @@ fn a_fork_bomb_is_an_error_of_the_program() {
 #[test]
 fn the_plan_can_be_read() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let plan = place.sh(&["--plan", "--write", "file"], "true").succeeds();
     let here = place.here();
     for line in [

@@ -1,6 +1,6 @@
 //! `test --runner` as cargo and nextest call it, with the tests of the example.
 
-use crate::hermetic::{Place, has_sandboxes};
+use crate::hermetic::{Project, has_sandboxes};
 use crate::hermetic_libtest::has_rustc;
 use crate::util::{Seen, need};
 use std::fs;
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A copy of the example project, with husk as cargo's runner.
-struct Project {
-    place: Place,
+struct CargoProject {
+    place: Project,
 }
 
-impl Project {
+impl CargoProject {
     fn new() -> Self {
-        let place = Place::new();
+        let place = Project::new();
         let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/hermetic-cargo");
         fs::create_dir(place.path("here/src")).unwrap();
         for file in ["Cargo.toml", "src/lib.rs"] {
@@ -56,7 +56,7 @@ impl Project {
 fn each_test_of_cargo_has_a_sandbox_of_its_own() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(has_rustc(), "needs a compiler");
-    let project = Project::new();
+    let project = CargoProject::new();
     let seen = project.cargo("", &["test", "--offline", "--lib"]).succeeds();
     for line in [
         "running 7 tests",
@@ -92,7 +92,7 @@ fn each_test_of_cargo_has_a_sandbox_of_its_own() {
 }
 
 /// nextest gets the list of tests unchanged, and each test it runs has a sandbox.
-fn what_nextest_asks(project: &Project) {
+fn what_nextest_asks(project: &CargoProject) {
     let binary = project.binary();
     let ask = |phase: &str, words: &[&str]| {
         let mut command =
@@ -110,7 +110,7 @@ fn what_nextest_asks(project: &Project) {
 }
 
 /// Shards together run every test once, and the report has one line for each test.
-fn what_is_told_of_each(project: &Project) {
+fn what_is_told_of_each(project: &CargoProject) {
     let json = project.place.path("json");
     for part in ["1/2", "2/2"] {
         let options = format!("--shard {part} --json {json}");
@@ -142,7 +142,7 @@ fn what_is_told_of_each(project: &Project) {
 fn doctests_and_benches_are_in_sandboxes() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(has_rustc(), "needs a compiler");
-    let project = Project::new();
+    let project = CargoProject::new();
     let add = |file: &str, text: &str| {
         let path = project.place.path(file);
         let before = fs::read_to_string(&path).unwrap_or_default();
@@ -165,7 +165,7 @@ fn doctests_and_benches_are_in_sandboxes() {
 fn cargo_is_told_of_husk_once() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(has_rustc(), "needs a compiler");
-    let project = Project::new();
+    let project = CargoProject::new();
     let init = |words: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_husk"));
         command.args(["test", "init"]).args(words).stdin(std::process::Stdio::null());
@@ -195,7 +195,7 @@ fn cargo_is_told_of_husk_once() {
 #[test]
 fn init_follows_no_links() {
     need!(has_rustc(), "needs cargo");
-    let project = Project::new();
+    let project = CargoProject::new();
     let init = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_husk"));
         command.args(["test", "init", "--yes"]).stdin(std::process::Stdio::null());
@@ -224,6 +224,6 @@ fn init_follows_no_links() {
 #[test]
 fn what_is_no_test_is_run_as_it_is() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     place.test(&["--runner"], &["sh", "-c", "cat $HOME/secret; exit 3"]).fails(3, "");
 }

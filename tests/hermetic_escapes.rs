@@ -1,7 +1,7 @@
 //! `test`: attacks on the machine that need neither a file nor a network, and that fail in a sandbox. Most take system
 //! calls that no shell can make. Perl, which every Debian has, makes them.
 
-use crate::hermetic::{Place, has_sandboxes};
+use crate::hermetic::{Project, has_sandboxes};
 use crate::util::{Seen, is_root, need};
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -59,7 +59,7 @@ fn called(number: u32, arguments: &str) -> String {
     format!("syscall({number}, {arguments}) == -1 and die qq($!\\n); print qq(done\\n)")
 }
 
-fn perl(place: &Place, script: &str) -> Seen {
+fn perl(place: &Project, script: &str) -> Seen {
     place.test(&[], &["perl", "-e", script])
 }
 
@@ -71,7 +71,7 @@ fn outside(script: &str) -> Seen {
 #[test]
 fn descriptors_of_the_caller_are_closed() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let husk = env!("CARGO_BIN_EXE_husk");
     let look = "for fd in 3 7 8 9 10; do test ! -e /proc/$$/fd/$fd || echo $fd; done";
     let script = format!("exec 7< / 9> out; exec {husk} test -- bash -c '{look}'");
@@ -83,7 +83,7 @@ fn descriptors_of_the_caller_are_closed() {
 #[test]
 fn shared_memory_and_queues_are_its_own() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     // System V: nothing else uses this key. A segment made outside is found there, but not in the sandbox.
     let key = 0x4855_0000 | (std::process::id() & 0xffff);
     outside(&format!("print shmget({key}, 64, 0666 | 01000)")).succeeds();
@@ -112,7 +112,7 @@ fn shared_memory_and_queues_are_its_own() {
 #[test]
 fn what_no_namespace_keeps_apart_is_refused() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     // Gets the session keyring, makes a new one, and joins one.
     for arguments in ["0, -3, 0", "0, -3, 1", "1, 0"] {
         perl(&place, &called(CALLS.keyctl, arguments)).fails(38, "not implemented");
@@ -135,7 +135,7 @@ fn what_no_namespace_keeps_apart_is_refused() {
 #[test]
 fn its_first_process_cannot_be_looked_into() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     perl(&place, &called(CALLS.ptrace, "16, 1, 0, 0")).fails(1, "not permitted");
     let read = called(CALLS.process_vm_readv, "1, $vector, 1, $vector, 1, 0");
     perl(&place, &format!("my $vector = pack(q(JJ), 0x400000, 8); {read}")).fails(1, "not permitted");
@@ -151,7 +151,7 @@ fn its_first_process_cannot_be_looked_into() {
 #[test]
 fn it_gains_no_privileges() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     place.sh(&[], "grep NoNewPrivs /proc/self/status").prints("NoNewPrivs:\t1");
     need!(is_root(), "needs root");
     // A set-user-ID program of root, which an ordinary user may run.
@@ -176,7 +176,7 @@ fn it_gains_no_privileges() {
 #[test]
 fn it_leaves_no_core() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let seen = place.sh(&["--write", "."], "kill -SEGV $$");
     assert!(!seen.0.status.core_dumped(), "{}", seen.0.status);
     let limits = place.sh(&[], "grep core /proc/self/limits").succeeds();
@@ -189,7 +189,7 @@ fn it_leaves_no_core() {
 #[test]
 fn what_it_uses_up_is_there_again() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let watch = format!("syscall({}, 0)", CALLS.inotify_init1);
     let all = format!("my $n = 0; $n++ while $n < 100000 && {watch} != -1; print $n > 0 ? qq(done\\n) : $!");
     perl(&place, &all).prints("done");
@@ -200,7 +200,7 @@ fn what_it_uses_up_is_there_again() {
 #[test]
 fn the_locale_is_the_same_everywhere() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let mut command =
         place.command(&[], &["sh", "-c", "locale; date -d @0 +%c; printf 'b\\nB\\na\\n' | sort"]);
     let seen = command.envs([
@@ -218,7 +218,7 @@ fn the_locale_is_the_same_everywhere() {
 fn the_machine_seems_to_have_been_up_for_as_long_as_asked() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(fs::exists("/proc/self/timens_offsets").unwrap(), "needs time namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let up = |time: &str| {
         let script =
             "cut -d. -f1 /proc/uptime; perl -MTime::HiRes=clock_gettime -e 'print int clock_gettime(1)'";

@@ -1,6 +1,6 @@
 //! `test` with the files of an image or a bundle.
 
-use crate::hermetic::{Place, has_sandboxes};
+use crate::hermetic::{Project, has_sandboxes};
 use crate::util::{Bundle, Seen, need};
 use serde_json::{Value, json};
 use std::fs;
@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-fn test(place: &Place, arguments: &[&str]) -> Seen {
+fn test(place: &Project, arguments: &[&str]) -> Seen {
     let mut command = Command::new(env!("CARGO_BIN_EXE_husk"));
     command.arg("test").args(arguments).current_dir(place.path("here")).stdin(Stdio::null());
     command.env_clear().envs([
@@ -24,12 +24,12 @@ fn test(place: &Place, arguments: &[&str]) -> Seen {
 fn in_rootfs(bundle: &Bundle, options: &[&str], words: &[&str]) -> Seen {
     let rootfs = bundle.rootfs();
     let rootfs = ["--rootfs", rootfs.to_str().unwrap()];
-    test(&Place::new(), &[&rootfs, options, &["--", "/guest"], words].concat())
+    test(&Project::new(), &[&rootfs, options, &["--", "/guest"], words].concat())
 }
 
 fn run(bundle: &Bundle, options: &[&str]) -> Seen {
     bundle.write();
-    test(&Place::new(), &[&["--bundle", bundle.path().to_str().unwrap()], options].concat())
+    test(&Project::new(), &[&["--bundle", bundle.path().to_str().unwrap()], options].concat())
 }
 
 fn names(directory: &Path) -> Vec<String> {
@@ -62,10 +62,10 @@ fn an_image_is_all_that_is_seen() {
          SHELL=/bin/sh\nTERM=dumb\nTZ=UTC\nUSER=me\nXDG_RUNTIME_DIR=/run/user/{user}"
     ));
     in_rootfs(&bundle, &[], &["mount", "/"]).succeeds();
-    test(&Place::new(), &["--rootfs", "/no/such", "--", "x"]).fails(125, "open /no/such: no such file");
+    test(&Project::new(), &["--rootfs", "/no/such", "--", "x"]).fails(125, "open /no/such: no such file");
     let mut none = vec!["--rootfs", bundle.rootfs().to_str().unwrap().to_owned().leak()];
     none.extend(["--", "/bin/none"]);
-    test(&Place::new(), &none).fails(127, "husk: /bin/none: no such file or directory");
+    test(&Project::new(), &none).fails(127, "husk: /bin/none: no such file or directory");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn paths_are_those_of_the_image() {
 fn symlinks_of_an_image_lead_nowhere_else() {
     need!(has_sandboxes(), "needs user namespaces");
     let bundle = Bundle::running("");
-    let outside = Place::new();
+    let outside = Project::new();
     for (name, target) in [("absolute", outside.path("here")), ("above", "../../../../../../tmp".to_owned())]
     {
         symlink(&target, bundle.rootfs().join(name)).unwrap();
@@ -108,7 +108,7 @@ fn symlinks_of_an_image_lead_nowhere_else() {
 #[test]
 fn a_bundle_says_what_its_process_is() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let bind = |name: &str, options: &[&str]| {
         json!({ "destination": format!("/bound/{name}"), "type": "bind", "source": place.path("here"),
                 "options": options })
@@ -213,7 +213,7 @@ fn what_a_sandbox_cannot_do_is_refused_by_its_name() {
     run(&bundle, &[]).fails(125, "linux.uidMappings: can only be of");
     // A test binary is a program of the host and needs the host's libraries.
     for option in ["--rootfs", "--bundle"] {
-        test(&Place::new(), &[option, "/", "--runner", "--", "/guest"]).fails(125, "cannot be used with");
+        test(&Project::new(), &[option, "/", "--runner", "--", "/guest"]).fails(125, "cannot be used with");
     }
 }
 

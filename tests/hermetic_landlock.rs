@@ -1,7 +1,7 @@
 //! `test`: writes that Landlock forbids and no mount does. Each test shows that the same write succeeds with
 //! `--nested`, which does not use Landlock.
 
-use crate::hermetic::{Place, has_sandboxes};
+use crate::hermetic::{Project, has_sandboxes};
 use crate::util::{Seen, is_root, need};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
 use std::fs::{self, File, OpenOptions};
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 /// Whether the kernel has Landlock and husk can make sandboxes.
 fn has_landlock() -> bool {
-    has_sandboxes() && Place::new().test(&["--plan"], &["true"]).succeeds().contains("landlock")
+    has_sandboxes() && Project::new().test(&["--plan"], &["true"]).succeeds().contains("landlock")
 }
 
 /// Makes a directory on the host that none of the sandbox's own directories covers.
@@ -28,7 +28,7 @@ fn is_uncovered(directory: &Path) -> bool {
 #[test]
 fn a_file_open_for_reading_as_standard_input_cannot_be_opened_for_writing() {
     need!(has_landlock(), "needs Landlock");
-    let place = Place::new();
+    let place = Project::new();
     let file = place.path("input");
     let write = |options: &[&str], input: File| {
         let mut command = place.command(options, &["sh", "-c", "echo changed > /proc/self/fd/0"]);
@@ -49,7 +49,7 @@ fn a_file_open_for_reading_as_standard_input_cannot_be_opened_for_writing() {
 #[test]
 fn standard_output_and_error_can_be_opened_again_by_name() {
     need!(has_landlock(), "needs Landlock");
-    let place = Place::new();
+    let place = Project::new();
     let (out, error) = (place.path("out"), place.path("error"));
     let script = "echo 1 > /dev/stdout; echo 2 > /dev/stderr; echo 3 >> /proc/self/fd/1";
     let mut command = place.command(&[], &["sh", "-c", script]);
@@ -64,7 +64,7 @@ fn standard_output_and_error_can_be_opened_again_by_name() {
 #[test]
 fn a_fifo_of_the_host_cannot_be_written_to() {
     need!(has_landlock(), "needs Landlock");
-    let (place, directory) = (Place::new(), uncovered());
+    let (place, directory) = (Project::new(), uncovered());
     need!(is_uncovered(directory.path()), "needs a build directory outside /tmp");
     let fifo = directory.path().join("fifo");
     mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -80,7 +80,7 @@ fn a_fifo_of_the_host_cannot_be_written_to() {
 #[test]
 fn directories_that_it_may_write_to_are_as_without_landlock() {
     need!(has_landlock(), "needs Landlock");
-    let (place, directory) = (Place::new(), uncovered());
+    let (place, directory) = (Project::new(), uncovered());
     need!(is_uncovered(directory.path()), "needs a build directory outside /tmp");
     let path = directory.path().to_str().unwrap();
     let script = "cd $1 && mkdir -p a b && echo 1 > a/f && mv a/f b/ && ln b/f a/g && ln -s g a/h && mkfifo p && \
@@ -104,7 +104,7 @@ fn directories_that_it_may_write_to_are_as_without_landlock() {
 fn a_sandbox_in_a_sandbox_needs_nested() {
     need!(has_landlock(), "needs Landlock");
     const USER: u32 = 1000;
-    let place = Place::new();
+    let place = Project::new();
     let husk = place.path("here/husk");
     fs::copy(env!("CARGO_BIN_EXE_husk"), &husk).unwrap();
     let run = |options: &[&str]| {

@@ -1,6 +1,6 @@
 //! `test --runner`: a libtest binary prints the same as without husk, and husk reports its results to other programs.
 
-use crate::hermetic::{Place, has_sandboxes};
+use crate::hermetic::{Project, has_sandboxes};
 use crate::util::{Seen, need};
 use std::fs;
 use std::io::{BufReader, Read as _};
@@ -61,15 +61,15 @@ pub(crate) fn has_rustc() -> bool {
     rustc().arg("--version").output().is_ok_and(|said| said.status.success())
 }
 
-/// A [`Place`] with a compiled binary of `TESTS`.
+/// A [`Project`] with a compiled binary of `TESTS`.
 pub(crate) struct Binary {
-    pub(crate) place: Place,
+    pub(crate) place: Project,
     pub(crate) path: PathBuf,
 }
 
 impl Binary {
     pub(crate) fn new() -> Self {
-        let place = Place::new();
+        let place = Project::new();
         let path = PathBuf::from(place.path("here/deps/lab-0123456789abcdef"));
         fs::create_dir(path.parent().unwrap()).unwrap();
         let source = place.path("here/lab.rs");
@@ -255,7 +255,7 @@ fn a_terminal_sees_how_far_it_is() {
 #[test]
 fn a_harness_of_another_kind_is_run_as_a_whole() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let deps = place.path("here/deps");
     fs::create_dir(&deps).unwrap();
     let path = format!("{deps}/lab-0123456789abcdef");
@@ -265,7 +265,7 @@ fn a_harness_of_another_kind_is_run_as_a_whole() {
 }
 
 /// Makes a test binary with one test, which runs this shell command.
-fn with_one_test(place: &Place, act: &str) -> String {
+fn with_one_test(place: &Project, act: &str) -> String {
     let binary = place.path("here/deps/lab-0123456789abcdef");
     fs::create_dir(place.path("here/deps")).unwrap();
     let script = format!(
@@ -277,14 +277,14 @@ fn with_one_test(place: &Place, act: &str) -> String {
 }
 
 /// Runs the test binary under husk with these options.
-fn reported(place: &Place, binary: &str, options: &[&str]) -> Seen {
+fn reported(place: &Project, binary: &str, options: &[&str]) -> Seen {
     place.test(&[&["--runner"], options].concat(), &[binary])
 }
 
 #[test]
 fn reports_where_a_test_may_write_are_refused() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     fs::write(place.path("victim"), "before").unwrap();
     fs::create_dir(place.path("here/out")).unwrap();
     symlink("out", place.path("here/way")).unwrap();
@@ -307,7 +307,7 @@ fn reports_where_a_test_may_write_are_refused() {
 #[test]
 fn reports_go_to_descriptors_of_the_caller() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let binary = with_one_test(&place, "true");
     let is_line = |text: &str| text.lines().any(|line| line.starts_with("{\"attempts\":1,"));
     let is_document = |text: &str| text.contains("<?xml") && text.trim_end().ends_with("</testsuites>");
@@ -349,7 +349,7 @@ fn reports_go_to_descriptors_of_the_caller() {
 #[test]
 fn reports_follow_no_links() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let binary = with_one_test(&place, "true");
     fs::write(place.path("victim"), "before").unwrap();
     fs::create_dir(place.path("out")).unwrap();

@@ -1,6 +1,6 @@
 //! `test` on machines where a sandbox cannot be made, or only in part. Namespaces imitate such machines here.
 
-use crate::hermetic::{Place, has_sandboxes};
+use crate::hermetic::{Project, has_sandboxes};
 use crate::util::{Bundle, Runtime, Seen, is_root, need};
 use husk_spawn::{IdMap, Namespaces};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// Copies husk to a path that an ordinary user can reach, too.
-fn husk(place: &Place) -> String {
+fn husk(place: &Project) -> String {
     let copy = place.path("here/husk");
     // Copies with `cp`: a child of another test could inherit a descriptor that this process writes to, and keep it
     // open.
@@ -25,7 +25,7 @@ fn husk(place: &Place) -> String {
 }
 
 /// Runs a script as root of a new user namespace, in new mount and pid namespaces.
-fn as_root_of_a_container(place: &Place, script: &str) -> Seen {
+fn as_root_of_a_container(place: &Project, script: &str) -> Seen {
     let mut command = Command::new("unshare");
     command.args(["-rmpf", "--mount-proc", "sh", "-c", script]).current_dir(place.path("here"));
     Seen(command.output().unwrap())
@@ -34,7 +34,7 @@ fn as_root_of_a_container(place: &Place, script: &str) -> Seen {
 #[test]
 fn where_parts_of_proc_are_covered_it_is_the_callers() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let husk = husk(&place);
     let cover = "mount --bind /dev/null /proc/uptime || exit 9";
     let seen = as_root_of_a_container(&place, &format!("{cover}; {husk} test -- sh -c 'echo $$'"));
@@ -47,7 +47,7 @@ fn where_parts_of_proc_are_covered_it_is_the_callers() {
 #[test]
 fn root_does_without_a_user_namespace() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     let husk = husk(&place);
     let none = "echo 0 > /proc/sys/user/max_user_namespaces || exit 9";
     let script = "grep CapEff /proc/self/status; true 2> /dev/null > file || echo read-only";
@@ -59,7 +59,7 @@ fn root_does_without_a_user_namespace() {
 }
 
 /// Runs a script as root of a new user namespace, which maps an ordinary user as well.
-fn with_two_users(place: &Place, script: &str) -> Seen {
+fn with_two_users(place: &Project, script: &str) -> Seen {
     let map = |id| IdMap { inside: id, outside: id, count: 1 };
     let mut command = husk_spawn::Command::new("sh");
     command.args(["-c", script]).current_dir(place.path("here")).new_namespaces(Namespaces::USER);
@@ -71,7 +71,7 @@ fn with_two_users(place: &Place, script: &str) -> Seen {
 fn who_may_make_no_user_namespace_is_told_which_switch_it_is() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(is_root(), "needs root");
-    let place = Place::new();
+    let place = Project::new();
     let husk = husk(&place);
     let user = "setpriv --reuid 1000 --regid 1000 --clear-groups";
     let script = format!("echo 0 > /proc/sys/user/max_user_namespaces; exec {user} {husk} test -- true");
@@ -84,7 +84,7 @@ fn who_may_make_no_user_namespace_is_told_which_switch_it_is() {
 fn an_ordinary_user_has_the_same() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(is_root(), "needs root");
-    let place = Place::new();
+    let place = Project::new();
     let husk = husk(&place);
     let home = place.path("home");
     let as_user = |script: &str| {
@@ -105,7 +105,7 @@ fn an_ordinary_user_has_the_same() {
 fn an_ordinary_users_tests_run_at_the_same_time() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(is_root(), "needs root");
-    let place = Place::new();
+    let place = Project::new();
     let husk = husk(&place);
     // Each of the two tests waits for the other to begin.
     fs::create_dir(place.path("here/deps")).unwrap();
@@ -172,7 +172,7 @@ fn roots_processes_are_limited_without_a_cgroup() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(is_root(), "needs root");
     need!(has_pid_max(), "needs a pid_max of each pid namespace, Linux 6.14");
-    let place = Place::new();
+    let place = Project::new();
     place.sh(&["--strict"], "cat /proc/sys/kernel/pid_max").prints("4396");
     place.sh(&[], "echo 9 > /proc/sys/kernel/pid_max").fails(2, "Read-only file system");
     // The kernel reserves 300 pids (kernel/pid.c, `RESERVED_PIDS`), which pid_max includes. The first processes may use
@@ -215,7 +215,7 @@ fn cgroups_of(pid: u32) -> Vec<PathBuf> {
 }
 
 /// Starts a sandbox with a cgroup. Its program is running and waits for input.
-fn waiting_in_a_cgroup(place: &Place) -> Child {
+fn waiting_in_a_cgroup(place: &Project) -> Child {
     let mut command = place.command(&["--memory", "64m"], &["sh", "-c", "echo begun; read x"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -228,7 +228,7 @@ fn waiting_in_a_cgroup(place: &Place) -> Child {
 fn cgroups_of_one_that_was_killed_are_removed_by_the_next() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(is_root(), "needs root");
-    let place = Place::new();
+    let place = Project::new();
     let (mut killed, mut living) = (waiting_in_a_cgroup(&place), waiting_in_a_cgroup(&place));
     let (left, kept) = (cgroups_of(killed.id()), cgroups_of(living.id()));
     need!(!left.is_empty(), "needs cgroups that can be written to");

@@ -1,6 +1,6 @@
 //! `husk.toml`: options for every run, for all tests or some of them.
 
-use crate::hermetic::{Place, has_sandboxes};
+use crate::hermetic::{Project, has_sandboxes};
 use crate::hermetic_libtest::{Binary, has_rustc};
 use crate::util::{Seen, is_root, need};
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Runs a program with this text as `husk.toml` and returns what husk prints.
 fn said_of(text: &str) -> Seen {
-    let place = Place::new();
+    let place = Project::new();
     fs::write(place.path("here/husk.toml"), text).unwrap();
     place.sh(&[], "true")
 }
@@ -40,7 +40,7 @@ fn what_is_wrong_is_named_with_its_line() {
 #[test]
 fn a_file_above_says_what_nobody_types() {
     need!(has_sandboxes(), "needs user namespaces");
-    let place = Place::new();
+    let place = Project::new();
     fs::write(
         place.path("husk.toml"),
         "env = [\"A=file\", \"B=file\"]\nhide = [\"here/file\"]\nretries = 2\n",
@@ -120,7 +120,7 @@ fn a_file_that_others_could_have_written_is_not_obeyed() {
         ),
     ];
     for (path, change, why) in cases {
-        let place = Place::new();
+        let place = Project::new();
         fs::write(place.path("here/husk.toml"), "env = \"A=file\"\n").unwrap();
         // husk does not use the next file above instead.
         fs::write(place.path("husk.toml"), "env = \"A=above\"\n").unwrap();
@@ -135,7 +135,7 @@ fn a_file_that_others_could_have_written_is_not_obeyed() {
         place.sh(&["--config", "husk.toml"], "echo $A").prints("file");
     }
     // The search also ends, without a warning, at such a directory that has no file.
-    let place = Place::new();
+    let place = Project::new();
     fs::write(place.path("husk.toml"), "env = \"A=above\"\n").unwrap();
     place.sh(&[], "echo $A").prints("above");
     permit(Path::new(&place.path("here")), 0o777);

@@ -1,7 +1,7 @@
 //! `test` at a terminal. The test owns the terminal, as a terminal emulator does, and types into a shell with job
 //! control.
 
-use crate::hermetic::{Place, has_sandboxes};
+use crate::hermetic::{Project, has_sandboxes};
 use crate::util::need;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
@@ -17,7 +17,7 @@ const INTERRUPT: &str = "\x03";
 struct Shell {
     master: File,
     bash: Child,
-    _place: Place,
+    _place: Project,
 }
 
 impl Shell {
@@ -33,7 +33,7 @@ impl Shell {
         let mut modes = tcgetattr(&slave).unwrap();
         modes.local_modes |= LocalModes::NOFLSH;
         tcsetattr(&slave, OptionalActions::Now, &modes).unwrap();
-        let place = Place::new();
+        let place = Project::new();
         // If the tests run in the background, their parent may have made them ignore these signals.
         let mut bash = Command::new("env");
         bash.args([

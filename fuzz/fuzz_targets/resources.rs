@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use husk_cgroup::devices::{DeviceAccess, DevicePermissions, Program, Type, allows, compile, interpret};
+use husk_cgroup::devices::{DeviceAccess, DevicePermissions, DeviceProgram, Type, allows, compile, interpret};
 use husk_cgroup::systemd::{Version, resources_v1, resources_v2};
 use libfuzzer_sys::fuzz_target;
 
@@ -18,7 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
         drop(resources_v1(&resources, Version::parse(version)));
         drop(resources_v2(&resources, Version::parse(version)));
     }
-    let Ok(Program::Instructions(program)) = compile(&resources.devices) else { return };
+    let Ok(DeviceProgram::Instructions(program)) = compile(&resources.devices) else { return };
     for kind in [Type::Character, Type::Block] {
         for (major, minor) in [(1, 3), (5, 1), (8, 0), (0, 0)] {
             for letters in ["r", "w", "m", "rw"] {

@@ -40,7 +40,7 @@ pub(crate) static VERBS: &[Verb] = &[
     Verb { usage: "ID", more: wait::MORE, ..verb::<wait::Wait>("wait", Group::Life) },
     Verb { usage: "ID", ..verb::<pause::Pause>("pause", Group::Life) },
     Verb { usage: "ID", ..verb::<pause::Resume>("resume", Group::Life) },
-    Verb { usage: "[OPTIONS] ID", more: update::MORE, ..verb::<update::Change>("update", Group::Life) },
+    Verb { usage: "[OPTIONS] ID", more: update::MORE, ..verb::<update::Update>("update", Group::Life) },
     Verb {
         usage: "[OPTIONS] ID",
         more: checkpoint::MORE,

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(crate) struct Log {
-    place: Place,
+    place: LogTarget,
     format: LogFormat,
     level: LogLevel,
     /// Warnings to write when the verb has ended.
@@ -25,7 +25,7 @@ pub(crate) struct Log {
 }
 
 /// The destination of log lines.
-enum Place {
+enum LogTarget {
     /// Standard error, which people read too.
     Standard,
     File(File),
@@ -35,7 +35,7 @@ enum Place {
     Journal(UnixDatagram, String),
 }
 
-impl Place {
+impl LogTarget {
     /// Opens a destination. As in crun, its kind may precede the path.
     fn open(said: &Path) -> Result<Self> {
         let kind = said.to_str().and_then(|text| text.split_once(':'));
@@ -48,8 +48,8 @@ impl Place {
     }
 }
 
-fn append(path: &Path) -> Result<Place> {
-    Ok(Place::File(OpenOptions::new().append(true).create(true).open(path)?))
+fn append(path: &Path) -> Result<LogTarget> {
+    Ok(LogTarget::File(OpenOptions::new().append(true).create(true).open(path)?))
 }
 
 fn connect(path: &str) -> Result<UnixDatagram> {
@@ -66,7 +66,7 @@ impl Log {
     /// Opens the log and creates the file if it is missing, because engines always read it.
     pub(crate) fn open(global: &Global) -> Result<Self> {
         let Some(said) = &global.log else { return Ok(Self::standard(global)) };
-        let place = Place::open(said).with_context(|| format!("open --log {}", said.display()))?;
+        let place = LogTarget::open(said).with_context(|| format!("open --log {}", said.display()))?;
         Ok(Self { place, ..Self::standard(global) })
     }
 
@@ -74,7 +74,7 @@ impl Log {
     pub(crate) fn standard(global: &Global) -> Self {
         let level = if global.debug { LogLevel::Debug } else { global.log_level.unwrap_or_default() };
         let format = global.log_format.unwrap_or_default();
-        Self { place: Place::Standard, format, level, held: Mutex::default() }
+        Self { place: LogTarget::Standard, format, level, held: Mutex::default() }
     }
 
     /// Reports an error. Nothing is written after it.
@@ -113,13 +113,13 @@ impl Log {
         }
         let warning = in_gos_words(warning.to_string());
         match (&self.place, self.format) {
-            (Place::Standard, LogFormat::Text) => {
+            (LogTarget::Standard, LogFormat::Text) => {
                 output::tell(&format!("{}: warning: {}\n", *NAME, escape::line(&warning)));
             }
             // A program that reads JSON from standard error expects an error.
-            (Place::Standard, LogFormat::Json) => {}
+            (LogTarget::Standard, LogFormat::Json) => {}
             // podman reads the file as one object, and would miss an error after a warning.
-            (Place::File(_), LogFormat::Json) => self.held().push(warning),
+            (LogTarget::File(_), LogFormat::Json) => self.held().push(warning),
             _ => self.line(LogLevel::Warning, &warning, None),
         }
     }
@@ -146,7 +146,7 @@ impl Log {
     }
 
     fn is_elsewhere(&self) -> bool {
-        !matches!(self.place, Place::Standard)
+        !matches!(self.place, LogTarget::Standard)
     }
 
     fn error(&self, message: &str, code: &'static str, field: Option<&str>) {
@@ -165,7 +165,9 @@ impl Log {
         let time = husk_runtime::now();
         let line = match (self.format, &self.place) {
             // syslog and journald add the time and the level themselves.
-            (LogFormat::Text, Place::Syslog(..) | Place::Journal(..)) => escape::line(message).into_owned(),
+            (LogFormat::Text, LogTarget::Syslog(..) | LogTarget::Journal(..)) => {
+                escape::line(message).into_owned()
+            }
             // logrus quotes as Go does; programs that parse Go's quotes accept JSON's.
             (LogFormat::Text, _) => {
                 let message = escape::json(serde_json::json!(message).to_string());
@@ -187,15 +189,15 @@ impl Log {
             }
         };
         let written = match &self.place {
-            Place::Standard => return output::tell(&format!("{line}\n")),
+            LogTarget::Standard => return output::tell(&format!("{line}\n")),
             // In one write, because other processes may append too.
-            Place::File(file) => (&*file).write_all(format!("{line}\n").as_bytes()),
-            Place::Syslog(socket, who) => {
+            LogTarget::File(file) => (&*file).write_all(format!("{line}\n").as_bytes()),
+            LogTarget::Syslog(socket, who) => {
                 // LOG_USER.
                 let (facility, pid) = (1 << 3, std::process::id());
                 send(socket, format!("<{}>{who}[{pid}]: {line}", facility | severity).as_bytes())
             }
-            Place::Journal(socket, who) => send(socket, &entry(severity, who, &line)),
+            LogTarget::Journal(socket, who) => send(socket, &entry(severity, who, &line)),
         };
         tolerate(written, "there is no other place to report it");
     }

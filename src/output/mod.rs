@@ -35,17 +35,17 @@ const STANDARD_OUTPUT: Unwritten = Unwritten("standard output");
 
 /// Whether standard output still has a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reader {
+pub(crate) enum StdoutReader {
     There,
     /// The reader has closed its end of the pipe.
     Gone,
 }
 
 /// Writes all data to standard output.
-pub(crate) fn print(data: impl AsRef<[u8]>) -> Result<Reader> {
+pub(crate) fn print(data: impl AsRef<[u8]>) -> Result<StdoutReader> {
     match write_all(data.as_ref()) {
-        Ok(()) => Ok(Reader::There),
-        Err(Errno::PIPE) => Ok(Reader::Gone),
+        Ok(()) => Ok(StdoutReader::There),
+        Err(Errno::PIPE) => Ok(StdoutReader::Gone),
         Err(errno) => Err(io::Error::from(errno)).context(STANDARD_OUTPUT),
     }
 }

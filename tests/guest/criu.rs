@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::path::PathBuf;
-use wire::{Message, fields};
+use wire::{ProtobufMessage, fields};
 
 const DUMP: i32 = 1;
 const RESTORE: i32 = 2;
@@ -72,20 +72,20 @@ fn hear() -> Result<Told, Box<dyn Error>> {
 }
 
 /// Returns an answer, to which more fields may be added.
-fn answer(kind: i32, success: bool) -> Message {
-    let mut answer = Message::default();
+fn answer(kind: i32, success: bool) -> ProtobufMessage {
+    let mut answer = ProtobufMessage::default();
     answer.number(1, kind).flag(2, success);
     answer
 }
 
-fn say(message: &Message) -> Result<(), Box<dyn Error>> {
+fn say(message: &ProtobufMessage) -> Result<(), Box<dyn Error>> {
     write(socket(), message.as_bytes())?;
     Ok(())
 }
 
 /// Reports a stage and waits for permission to continue.
 fn notify(script: &str, pid: i32) -> Result<(), Box<dyn Error>> {
-    let mut about = Message::default();
+    let mut about = ProtobufMessage::default();
     about.bytes(1, script).number(2, pid);
     say(answer(NOTIFY, true).message(5, &about))?;
     let told = hear()?;
@@ -104,12 +104,12 @@ pub(crate) fn serve() -> Result<u8, Box<dyn Error>> {
         VERSION => {
             let said = fs::read_to_string(place("version")?).unwrap_or("3.17".to_owned());
             let (major, minor) = said.split_once('.').ok_or("no version")?;
-            let mut version = Message::default();
+            let mut version = ProtobufMessage::default();
             version.number(1, major.parse::<i32>()?).number(2, minor.parse::<i32>()?);
             say(answer(kind, true).message(10, &version))?;
         }
         FEATURE_CHECK => {
-            let mut features = Message::default();
+            let mut features = ProtobufMessage::default();
             let lacks = place("lacks")?.exists();
             features.flag(1, told.number("5.1") == Some(1) && !lacks);
             features.flag(2, told.number("5.2") == Some(1) && !lacks);

@@ -3,10 +3,10 @@
 //!
 //! `HOSTILE_FAULTS=all` tries every call, otherwise only some of them.
 
-use super::watched::{self, Call, HANGS, Verdict};
+use super::watched::{self, HANGS, NotifiedCall, Verdict};
 use super::{bind, devpts, tell, tmpfs};
 use crate::util::{Bundle, Runtime, Seen, ends, guest, is_husk, is_root, need, program};
-use husk_spawn::sys::process::Instruction;
+use husk_spawn::sys::process::SockFilter;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -36,24 +36,24 @@ const PRLIMIT: u32 = 302;
 
 /// Returns a filter that notifies of all calls except `MADE` and two kinds that stay unaffected. Short writes may be
 /// messages between parent and child, and reading a limit cannot fail.
-fn filter() -> &'static [Instruction] {
+fn filter() -> &'static [SockFilter] {
     let (load, equal, greater, answer) = (0x20, 0x15, 0x25, 0x06);
     let (allow, notify) = (0x7fff_0000, 0x7fc0_0000);
     let third_argument = 32;
-    let mut program = vec![Instruction { code: load, jt: 0, jf: 0, k: 0 }];
+    let mut program = vec![SockFilter { code: load, jt: 0, jf: 0, k: 0 }];
     for number in MADE {
-        program.push(Instruction { code: equal, jt: 0, jf: 1, k: number });
-        program.push(Instruction { code: answer, jt: 0, jf: 0, k: allow });
+        program.push(SockFilter { code: equal, jt: 0, jf: 1, k: number });
+        program.push(SockFilter { code: answer, jt: 0, jf: 0, k: allow });
     }
-    program.push(Instruction { code: equal, jt: 0, jf: 3, k: PRLIMIT });
-    program.push(Instruction { code: load, jt: 0, jf: 0, k: third_argument });
-    program.push(Instruction { code: equal, jt: 0, jf: 5, k: 0 });
-    program.push(Instruction { code: answer, jt: 0, jf: 0, k: allow });
-    program.push(Instruction { code: equal, jt: 0, jf: 3, k: WRITE });
-    program.push(Instruction { code: load, jt: 0, jf: 0, k: third_argument });
-    program.push(Instruction { code: greater, jt: 1, jf: 0, k: 16 });
-    program.push(Instruction { code: answer, jt: 0, jf: 0, k: allow });
-    program.push(Instruction { code: answer, jt: 0, jf: 0, k: notify });
+    program.push(SockFilter { code: equal, jt: 0, jf: 3, k: PRLIMIT });
+    program.push(SockFilter { code: load, jt: 0, jf: 0, k: third_argument });
+    program.push(SockFilter { code: equal, jt: 0, jf: 5, k: 0 });
+    program.push(SockFilter { code: answer, jt: 0, jf: 0, k: allow });
+    program.push(SockFilter { code: equal, jt: 0, jf: 3, k: WRITE });
+    program.push(SockFilter { code: load, jt: 0, jf: 0, k: third_argument });
+    program.push(SockFilter { code: greater, jt: 1, jf: 0, k: 16 });
+    program.push(SockFilter { code: answer, jt: 0, jf: 0, k: allow });
+    program.push(SockFilter { code: answer, jt: 0, jf: 0, k: notify });
     program.leak()
 }
 
@@ -81,13 +81,13 @@ fn run(command: &Command, at: u32, fault: Fault) -> (Seen, u32, u32) {
 pub(crate) fn stopped_at(
     command: &Command,
     at: u32,
-    mut decide: impl FnMut(&Call) -> Verdict + Send + 'static,
+    mut decide: impl FnMut(&NotifiedCall) -> Verdict + Send + 'static,
 ) -> (Seen, u32) {
     let count = Arc::new(AtomicU32::new(0));
     let mut programs = BTreeSet::new();
     let mut has_begun = false;
     let counted = Arc::clone(&count);
-    let seen = watched::run(command, filter(), move |call: &Call| {
+    let seen = watched::run(command, filter(), move |call: &NotifiedCall| {
         // Before its first exec the process is not yet the runtime.
         if !has_begun || programs.contains(&call.process) {
             has_begun |= call.number == EXECVE;

@@ -6,7 +6,7 @@
 
 use super::watched::{self, Verdict};
 use crate::util::Seen;
-use husk_spawn::sys::process::Instruction;
+use husk_spawn::sys::process::SockFilter;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt as _;
 
@@ -66,25 +66,25 @@ impl Lie {
 }
 
 /// Returns the filter for these lies.
-fn filter(lies: &[Lie]) -> &'static [Instruction] {
+fn filter(lies: &[Lie]) -> &'static [SockFilter] {
     let (load, equal, answer, allow) = (0x20, 0x15, 0x06, 0x7fff_0000);
     // Offsets in `struct seccomp_data` of the call's number and the lower half of the first argument.
     let (number, argument) = (0, 16);
     let mut program = Vec::new();
     for lie in lies {
-        let answered = Instruction { code: answer, jt: 0, jf: 0, k: lie.answer() };
-        program.push(Instruction { code: load, jt: 0, jf: 0, k: number });
+        let answered = SockFilter { code: answer, jt: 0, jf: 0, k: lie.answer() };
+        program.push(SockFilter { code: load, jt: 0, jf: 0, k: number });
         match lie.argument() {
-            None => program.push(Instruction { code: equal, jt: 0, jf: 1, k: lie.call() }),
+            None => program.push(SockFilter { code: equal, jt: 0, jf: 1, k: lie.call() }),
             Some(value) => program.extend([
-                Instruction { code: equal, jt: 0, jf: 3, k: lie.call() },
-                Instruction { code: load, jt: 0, jf: 0, k: argument },
-                Instruction { code: equal, jt: 0, jf: 1, k: value },
+                SockFilter { code: equal, jt: 0, jf: 3, k: lie.call() },
+                SockFilter { code: load, jt: 0, jf: 0, k: argument },
+                SockFilter { code: equal, jt: 0, jf: 1, k: value },
             ]),
         }
         program.push(answered);
     }
-    program.push(Instruction { code: answer, jt: 0, jf: 0, k: allow });
+    program.push(SockFilter { code: answer, jt: 0, jf: 0, k: allow });
     program.leak()
 }
 

@@ -4,7 +4,7 @@
 //! Each must succeed if `prctl(PR_SET_DUMPABLE)` does nothing (`liar.rs`).
 
 use super::liar::{self, Lie};
-use crate::hermetic::Place;
+use crate::hermetic::Project;
 use crate::util::{Bundle, Runtime, Seen, is_husk, is_root, need, program};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::{Value, json};
@@ -204,7 +204,7 @@ fn kinds(capabilities: &'static [&'static str]) -> Vec<(&'static str, Start)> {
         ("create in a user namespace", create(in_user_namespace(guest()))),
         ("exec", exec(Bundle::running("hang"))),
         ("exec in a user namespace", exec(in_user_namespace(Bundle::running("hang")))),
-        ("test", Box::new(|go| drop(go(Place::new().command(&[], &["true"])).succeeds()))),
+        ("test", Box::new(|go| drop(go(Project::new().command(&[], &["true"])).succeeds()))),
     ]
 }
 

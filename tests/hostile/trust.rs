@@ -2,10 +2,10 @@
 //! directory of a pid file or an engine's configuration, its working directory, an image, and a cgroup.
 
 use super::faults::{known, left, started};
-use super::watched::{self, Call, Verdict};
+use super::watched::{self, NotifiedCall, Verdict};
 use crate::cgroups::is_version_2;
 use crate::util::{Bundle, Runtime, Seen, is_husk, is_root, need};
-use husk_spawn::sys::process::Instruction;
+use husk_spawn::sys::process::SockFilter;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, mkdirat, mknodat, open, openat, unlinkat};
 use rustix::io::Errno;
@@ -258,14 +258,14 @@ fn a_pid_file_is_written_to_no_link_of_others() {
 }
 
 /// Returns a filter that notifies of calls that rename a file (x86-64).
-fn renames() -> &'static [Instruction] {
+fn renames() -> &'static [SockFilter] {
     let (load, equal, answer, allow, notify) = (0x20, 0x15, 0x06, 0x7fff_0000, 0x7fc0_0000);
-    let mut program = vec![Instruction { code: load, jt: 0, jf: 0, k: 0 }];
+    let mut program = vec![SockFilter { code: load, jt: 0, jf: 0, k: 0 }];
     for number in [82, 264, 316] {
-        program.push(Instruction { code: equal, jt: 0, jf: 1, k: number });
-        program.push(Instruction { code: answer, jt: 0, jf: 0, k: notify });
+        program.push(SockFilter { code: equal, jt: 0, jf: 1, k: number });
+        program.push(SockFilter { code: answer, jt: 0, jf: 0, k: notify });
     }
-    program.push(Instruction { code: answer, jt: 0, jf: 0, k: allow });
+    program.push(SockFilter { code: answer, jt: 0, jf: 0, k: allow });
     program.leak()
 }
 
@@ -286,7 +286,7 @@ fn an_engines_configuration_has_its_owner_and_mode_before_it_has_its_name() {
     command.args(["register", "docker", "--program", "/opt/husk", "--etc", place]);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let renamed = Arc::clone(&seen);
-    let done = watched::run(&command, renames(), move |_: &Call| {
+    let done = watched::run(&command, renames(), move |_: &NotifiedCall| {
         let entries = fs::read_dir(&docker).unwrap().map(|entry| entry.unwrap());
         let others = entries.filter(|entry| entry.file_name() != "daemon.json");
         let what = others.map(|entry| entry.metadata().unwrap());

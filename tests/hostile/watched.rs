@@ -5,7 +5,7 @@
 #![expect(unsafe_code, reason = "the requests of a seccomp listener")]
 
 use crate::util::{Seen, is_root};
-use husk_spawn::sys::process::Instruction;
+use husk_spawn::sys::process::SockFilter;
 use husk_spawn::{Command, Request, Step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
@@ -17,7 +17,7 @@ use std::process::Output;
 use std::thread;
 
 /// A system call of which the test is notified.
-pub(crate) struct Call {
+pub(crate) struct NotifiedCall {
     /// The pid or thread id of the caller.
     pub(crate) process: i32,
     pub(crate) number: u32,
@@ -42,8 +42,8 @@ pub(crate) const HANGS: &str = "it hangs";
 /// Runs a command under this filter.
 pub(crate) fn run(
     command: &std::process::Command,
-    filter: &'static [Instruction],
-    decide: impl FnMut(&Call) -> Verdict + Send + 'static,
+    filter: &'static [SockFilter],
+    decide: impl FnMut(&NotifiedCall) -> Verdict + Send + 'static,
 ) -> Seen {
     let file = || tempfile::tempfile().expect("a file");
     let (mut out, mut err) = (file(), file());
@@ -94,7 +94,7 @@ const SEND: Opcode = rustix::ioctl::opcode::read_write::<Answer>(b'!', 1);
 const GO_ON: u64 = 1 << 32;
 
 /// Answers until no process under the filter is left.
-fn answer(listener: &OwnedFd, mut decide: impl FnMut(&Call) -> Verdict) {
+fn answer(listener: &OwnedFd, mut decide: impl FnMut(&NotifiedCall) -> Verdict) {
     loop {
         let mut polled = [PollFd::new(listener, PollFlags::IN)];
         retry_on_intr(|| poll(&mut polled, None)).expect("a poll");
@@ -110,7 +110,7 @@ fn answer(listener: &OwnedFd, mut decide: impl FnMut(&Call) -> Verdict) {
         }
         let [id, process, number, _, arguments @ ..] = asked;
         let [process, number] = [process, number].map(|word| word as u32);
-        let call = Call { process: process.cast_signed(), number, arguments };
+        let call = NotifiedCall { process: process.cast_signed(), number, arguments };
         let mut answer: Answer = match decide(&call) {
             Verdict::GoOn => [id, 0, GO_ON],
             Verdict::Fail(errno) => [id, 0, u64::from((-errno.raw_os_error()).cast_unsigned())],

@@ -1,6 +1,6 @@
 //! A bus with a systemd on it that creates and removes cgroups as the real one does, and records its calls.
 
-use super::wire::{self, ERROR_NAME, INTERFACE, Kind, MEMBER, Message, PATH, REPLY_SERIAL};
+use super::wire::{self, ERROR_NAME, INTERFACE, MEMBER, Message, MessageType, PATH, REPLY_SERIAL};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -145,19 +145,19 @@ impl Connection {
         }
     }
 
-    fn say(&mut self, kind: Kind, fields: &[(u8, char, Value)], body: &[(char, Value)]) {
+    fn say(&mut self, kind: MessageType, fields: &[(u8, char, Value)], body: &[(char, Value)]) {
         // Tolerated: a client that has its answer may have closed the connection.
         self.stream.write_all(&wire::message(kind, fields, body)).unwrap_or(());
     }
 
     fn reply(&mut self, call: &Message, body: &[(char, Value)]) {
-        self.say(Kind::Return, &[(REPLY_SERIAL, 'u', json!(call.serial))], body);
+        self.say(MessageType::Return, &[(REPLY_SERIAL, 'u', json!(call.serial))], body);
     }
 
     fn refuse(&mut self, call: &Message, name: &str) {
         let name = format!("org.freedesktop.systemd1.{name}");
         let fields = [(REPLY_SERIAL, 'u', json!(call.serial)), (ERROR_NAME, 's', json!(name))];
-        self.say(Kind::Error, &fields, &[('s', json!("it is so"))]);
+        self.say(MessageType::Error, &fields, &[('s', json!("it is so"))]);
     }
 
     /// Signals the end of a job to a subscribed client, then replies with the job.
@@ -170,7 +170,7 @@ impl Connection {
                 (MEMBER, 's', json!("JobRemoved")),
             ];
             let body = [('u', json!(7)), ('o', json!(job)), ('s', json!(unit)), ('s', json!(result))];
-            self.say(Kind::Signal, &fields, &body);
+            self.say(MessageType::Signal, &fields, &body);
         }
         self.reply(call, &[('o', json!(job))]);
     }

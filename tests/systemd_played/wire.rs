@@ -14,7 +14,7 @@ pub(super) struct Message {
 
 /// The type of a message.
 #[derive(Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum MessageType {
     Return = 2,
     Error = 3,
     Signal = 4,
@@ -153,7 +153,7 @@ fn complete(signature: &str) -> usize {
 }
 
 /// Encodes a message from its header fields, and its values with their types.
-pub(super) fn message(kind: Kind, fields: &[(u8, char, Value)], body: &[(char, Value)]) -> Vec<u8> {
+pub(super) fn message(kind: MessageType, fields: &[(u8, char, Value)], body: &[(char, Value)]) -> Vec<u8> {
     let mut written = Vec::new();
     body.iter().for_each(|(kind, value)| write(&mut written, *kind, value));
     let signature: String = body.iter().map(|(kind, _)| kind).collect();

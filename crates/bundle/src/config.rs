@@ -2,7 +2,7 @@
 
 use crate::container::{Access, Container, MountContext, UnknownCalls};
 use crate::crun;
-use crate::error::{Error, Field, Kind, Warning};
+use crate::error::{Error, ErrorKind, Field, Warning};
 use crate::fields::{hooks, linux, mounts, process, unread};
 use crate::json::{tree, typed};
 use oci_spec::runtime::Spec;
@@ -28,20 +28,20 @@ pub fn load(directory: &Path, config: Option<&Path>) -> Result<(Container, Vec<W
 /// A longer file cannot be a configuration: one with 100,000 mounts has a fifth of this size.
 const MOST_BYTES: u64 = 64 << 20;
 
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Kind> {
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, ErrorKind> {
     // Without this flag, opening a FIFO would wait for a writer.
     let nonblock = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
-    let file = OpenOptions::new().read(true).custom_flags(nonblock).open(path).map_err(Kind::Read)?;
-    let metadata = file.metadata().map_err(Kind::Read)?;
+    let file = OpenOptions::new().read(true).custom_flags(nonblock).open(path).map_err(ErrorKind::Read)?;
+    let metadata = file.metadata().map_err(ErrorKind::Read)?;
     if !metadata.is_file() {
-        return Err(Kind::NoFile);
+        return Err(ErrorKind::NoFile);
     }
     // Allocates one byte more, so that the first read already sees the end of the file. A reported length above
     // the limit does not size the buffer.
     let length = usize::try_from(metadata.len().min(MOST_BYTES)).unwrap_or_default();
     let mut bytes = Vec::with_capacity(length.min(1 << 20) + 1);
-    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(Kind::Read)?;
-    if bytes.len() as u64 > MOST_BYTES { Err(Kind::TooLong(MOST_BYTES)) } else { Ok(bytes) }
+    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(ErrorKind::Read)?;
+    if bytes.len() as u64 > MOST_BYTES { Err(ErrorKind::TooLong(MOST_BYTES)) } else { Ok(bytes) }
 }
 
 /// Reads a configuration from bytes.
@@ -51,7 +51,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Kind> {
 /// Fails like [`load`].
 pub fn parse(bytes: &[u8], directory: &Path) -> Result<(Container, Vec<Warning>), Error> {
     let config = serde_json::from_slice(bytes)
-        .map_err(|error| Field::new("config.json").error(Kind::Json(error.to_string())))?;
+        .map_err(|error| Field::new("config.json").error(ErrorKind::Json(error.to_string())))?;
     resolve(config, directory)
 }
 
@@ -61,16 +61,16 @@ pub(crate) fn resolve(
     directory: &Path,
 ) -> Result<(Container, Vec<Warning>), Error> {
     let mut warnings = Vec::new();
-    tree::settle(&mut config, &mut warnings)?;
-    let gaps = unread::take(&mut config, &mut warnings)?;
+    tree::normalize(&mut config, &mut warnings)?;
+    let unread = unread::take(&mut config, &mut warnings)?;
     let spec: Spec = typed::read(config, &Field::default())?;
 
-    let root = spec.root().as_ref().ok_or_else(|| Field::new("root").error(Kind::Missing))?;
+    let root = spec.root().as_ref().ok_or_else(|| Field::new("root").error(ErrorKind::Missing))?;
     if root.path().as_os_str().is_empty() {
-        return Err(Field::new("root.path").error(Kind::Empty));
+        return Err(Field::new("root.path").error(ErrorKind::Empty));
     }
     let process = spec.process().as_ref();
-    let process = process.map(|process| process::resolve(process, &gaps)).transpose()?;
+    let process = process.map(|process| process::resolve(process, &unread)).transpose()?;
     let mut container = Container {
         bundle: directory.to_owned(),
         rootfs: directory.join(root.path()),
@@ -95,7 +95,7 @@ pub(crate) fn resolve(
         mount_context: MountContext::Whole,
         pidfd_receiver: None,
         personality: None,
-        memory_policy: gaps.memory_policy,
+        memory_policy: unread.memory_policy,
         net_devices: Vec::new(),
         intel_rdt: None,
         cgroups_path: None,
@@ -104,9 +104,9 @@ pub(crate) fn resolve(
         annotations: spec.annotations().clone().unwrap_or_default().into_iter().collect(),
     };
     if let Some(linux) = spec.linux() {
-        linux::resolve(linux, gaps.resources, &mut container, &mut warnings)?;
+        linux::resolve(linux, unread.resources, &mut container, &mut warnings)?;
     }
-    mounts::settle(&mut container, &mut warnings);
+    mounts::normalize(&mut container, &mut warnings);
     crun::apply(&mut container, &mut warnings)?;
     Ok((container, warnings))
 }

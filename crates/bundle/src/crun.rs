@@ -1,7 +1,7 @@
 //! Applies crun's annotations, which replace fields that config.json does not have.
 
 use crate::container::{Container, MountContext, SeccompListener, UnknownCalls};
-use crate::error::{Error, Field, Kind, Warning};
+use crate::error::{Error, ErrorKind, Field, Warning};
 use crate::fields::values::absolute;
 use std::path::PathBuf;
 
@@ -35,7 +35,7 @@ pub(crate) fn apply(container: &mut Container, warnings: &mut Vec<Warning>) -> R
             }
             "mount_context_type" => {
                 container.mount_context = MountContext::named(value).ok_or_else(|| {
-                    field.error(Kind::Conflict("is not context, fscontext, defcontext or rootcontext"))
+                    field.error(ErrorKind::Conflict("is not context, fscontext, defcontext or rootcontext"))
                 })?;
             }
             "hooks.stdout" | "hooks.stderr" => {

@@ -31,7 +31,7 @@ impl Field {
         Self(format!("{}[{index}]", self.0))
     }
 
-    pub(crate) fn error(&self, kind: Kind) -> Error {
+    pub(crate) fn error(&self, kind: ErrorKind) -> Error {
         Error { field: self.clone(), kind }
     }
 }
@@ -54,13 +54,13 @@ pub struct Error {
     /// The field, or the file if it cannot be read at all.
     pub field: Field,
     /// The problem with the field.
-    pub kind: Kind,
+    pub kind: ErrorKind,
 }
 
 /// The problem with a field.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum ErrorKind {
     /// The file cannot be read.
     #[error("cannot be read: {0}")]
     Read(io::Error),

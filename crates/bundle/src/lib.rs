@@ -20,7 +20,7 @@ mod json;
 pub use config::{load, parse};
 pub use container::Container;
 pub use crun::{ANNOTATIONS as CRUN_ANNOTATIONS, PREFIX as CRUN_PREFIX};
-pub use error::{Error, Field, Kind, Notice, Warning};
+pub use error::{Error, ErrorKind, Field, Notice, Warning};
 pub use fields::mounts::bind_mount;
 pub use fields::{exec, resources};
 pub use help::known;

@@ -321,18 +321,18 @@ impl Display for Remaining<'_> {
 
 /// A requested setting that has no effect here, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warning {
+pub struct LimitWarning {
     pub field: Field,
     pub text: Cow<'static, str>,
 }
 
-impl Warning {
+impl LimitWarning {
     pub(crate) fn new(field: impl Into<Field>, text: impl Into<Cow<'static, str>>) -> Self {
         Self { field: field.into(), text: text.into() }
     }
 }
 
-impl Display for Warning {
+impl Display for LimitWarning {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.text)
     }

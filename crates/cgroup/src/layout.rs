@@ -1,6 +1,6 @@
 //! Detects the host's cgroup version, and offers one interface to both.
 
-use crate::error::{Error, Warning};
+use crate::error::{Error, LimitWarning};
 use crate::files::oom::OomWatch;
 use crate::paths::CgroupPaths;
 use crate::resources::Resources;
@@ -233,7 +233,7 @@ impl Cgroup {
         /// # Errors
         ///
         /// The first field that cannot be set.
-        apply_early(resources: &Resources) -> Result<Vec<Warning>, Error>;
+        apply_early(resources: &Resources) -> Result<Vec<LimitWarning>, Error>;
         /// Applies the settings that could slow down, stop or kill a process during its setup.
         ///
         /// # Errors
@@ -245,7 +245,7 @@ impl Cgroup {
         /// # Errors
         ///
         /// The first field that cannot be set. Those before it stay set.
-        update(resources: &Resources) -> Result<Vec<Warning>, Error>;
+        update(resources: &Resources) -> Result<Vec<LimitWarning>, Error>;
         /// Puts device rules in force in new cgroups.
         ///
         /// # Errors

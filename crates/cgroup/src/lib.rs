@@ -23,7 +23,7 @@
 //! opened by names relative to a directory's descriptor.
 //!
 //! This crate knows nothing about containers, prints nothing and starts no process. For each setting that has
-//! no effect here, it returns a [`Warning`].
+//! no effect here, it returns a [`LimitWarning`].
 
 #![forbid(unsafe_code)]
 
@@ -43,7 +43,7 @@ pub mod v1;
 pub mod v2;
 
 pub use controller::{Controller, Controllers};
-pub use error::{Error, Field, Hint, Warning};
+pub use error::{Error, Field, Hint, LimitWarning};
 pub use files::oom::OomWatch;
 pub use layout::{Cgroup, Layout};
 pub use paths::{CgroupPaths, clean};

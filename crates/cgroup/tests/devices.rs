@@ -2,7 +2,7 @@
 
 use crate::support::{V1, V2, need};
 use husk_cgroup::devices::{
-    DeviceAccess, DevicePermissions, Program, Rule, Type, allows, built_in, compile, interpret,
+    DeviceAccess, DevicePermissions, DeviceProgram, Rule, Type, allows, built_in, compile, interpret,
 };
 use husk_cgroup::{Cgroup, Resources};
 use husk_spawn::{Command, Stdio};
@@ -56,14 +56,14 @@ fn programs_answer_what_rules_mean() {
                     let request =
                         DeviceAccess { kind, major, minor, access: DevicePermissions::from_bits(bits) };
                     let answer = match &program {
-                        Program::Everything => Some(true),
-                        Program::Instructions(program) => interpret::run(program, &request),
+                        DeviceProgram::Everything => Some(true),
+                        DeviceProgram::Instructions(program) => interpret::run(program, &request),
                     };
                     assert_eq!(answer, Some(allows(&rules, &request)), "{request:?} of {rules:?}");
                 }
             }
         }
-        programs += u32::from(matches!(program, Program::Instructions(_)));
+        programs += u32::from(matches!(program, DeviceProgram::Instructions(_)));
     }
     assert!(programs > 2000, "{programs} programs");
 }
@@ -73,8 +73,8 @@ fn what_allows_everything_is_no_program() {
     let everything =
         Rule { allow: true, kind: Type::All, major: None, minor: None, access: DevicePermissions::ALL };
     let rules: Vec<Rule> = [everything].into_iter().chain(built_in()).collect();
-    assert_eq!(compile(&rules).unwrap(), Program::Everything);
-    assert!(matches!(compile(&[]), Ok(Program::Instructions(_))));
+    assert_eq!(compile(&rules).unwrap(), DeviceProgram::Everything);
+    assert!(matches!(compile(&[]), Ok(DeviceProgram::Instructions(_))));
 }
 
 /// Returns whether a process in the cgroup can run the program without `EPERM`.
@@ -90,7 +90,7 @@ fn can(cgroup: &dyn Fn(&mut Command), program: &str, arguments: &[&str]) -> bool
     output.status.success()
 }
 
-fn born_in(cgroup: BorrowedFd<'_>) -> impl Fn(&mut Command) {
+fn started_in(cgroup: BorrowedFd<'_>) -> impl Fn(&mut Command) {
     let directory = cgroup.try_clone_to_owned().expect("a descriptor");
     move |command| {
         command.cgroup(directory.try_clone().expect("a descriptor"));
@@ -116,7 +116,7 @@ fn the_kernel_opens_what_rules_allow() {
     let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
     need!(rustix::process::geteuid().is_root().then_some(()), "needs root");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
-    let it = born_in(cgroup.directory());
+    let it = started_in(cgroup.directory());
     let null = character(true, Some(3), "rw");
     cgroup.set_devices(&[null, character(true, Some(5), "r")]).unwrap();
     assert!(can(&it, READ_ZERO.0, READ_ZERO.1));
@@ -147,7 +147,7 @@ fn filters_are_replaced_and_do_not_pile_up() {
     // Two filters, as if another program had attached one: both must allow.
     cgroup.set_devices(&[character(true, None, "rw")]).unwrap();
     cgroup.set_devices(&[character(true, Some(3), "rw")]).unwrap();
-    let it = born_in(cgroup.directory());
+    let it = started_in(cgroup.directory());
     assert!(!can(&it, READ_ZERO.0, READ_ZERO.1));
     // The kernel accepts 64 filters.
     for _ in 0..100 {

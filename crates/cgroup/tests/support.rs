@@ -126,7 +126,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    pub(crate) fn born_in(cgroup: BorrowedFd<'_>) -> Self {
+    pub(crate) fn started_in(cgroup: BorrowedFd<'_>) -> Self {
         Self::start(Some(cgroup))
     }
 

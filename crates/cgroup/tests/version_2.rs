@@ -16,7 +16,7 @@ fn hugepages(limit: u64) -> Resources {
 fn a_process_is_born_in_a_cgroup_and_the_cgroup_goes_when_it_has_gone() {
     let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
-    let mut reader = Reader::born_in(cgroup.directory());
+    let mut reader = Reader::started_in(cgroup.directory());
     assert_eq!(cgroup.pids().unwrap(), [reader.pid()]);
     // Fails while the cgroup is in use, and the message names the process.
     let error = v2.tree.remove(&v2.name, Duration::ZERO).unwrap_err();
@@ -99,7 +99,7 @@ fn a_cgroup_in_use_or_frozen_is_refused() {
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     // An empty cgroup may be used again.
     v2.tree.create(&v2.name, &Resources::default()).unwrap();
-    let reader = Reader::born_in(cgroup.directory());
+    let reader = Reader::started_in(cgroup.directory());
     let error = v2.tree.create(&v2.name, &Resources::default()).unwrap_err().to_string();
     assert!(error.starts_with("container's cgroup is not empty: 1 process(es) found"), "{error}");
     drop(reader);
@@ -132,7 +132,7 @@ fn what_is_made_for_nothing_is_removed_again() {
 fn frozen_processes_stand_still_and_can_be_killed() {
     let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
-    let mut reader = Reader::born_in(cgroup.directory());
+    let mut reader = Reader::started_in(cgroup.directory());
     let place = CgroupPaths::new([(String::new(), v2.path("").into())].into());
     assert!(!place.is_frozen().unwrap());
     cgroup.freeze(PATIENCE).unwrap();
@@ -153,7 +153,7 @@ fn cgroups_below_go_with_the_one_above() {
         fs::create_dir(v2.path(below)).unwrap();
     }
     let inner = v2.tree.find(&format!("{}/a/b", v2.name)).unwrap().unwrap();
-    let reader = Reader::born_in(inner.directory());
+    let reader = Reader::started_in(inner.directory());
     assert_eq!(cgroup.pids().unwrap(), [reader.pid()]);
     cgroup.kill().unwrap();
     // Without waiting here: the removal waits for the process.
@@ -165,7 +165,7 @@ fn cgroups_below_go_with_the_one_above() {
 fn one_signal_reaches_all() {
     let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
-    let mut readers = [Reader::born_in(cgroup.directory()), Reader::born_in(cgroup.directory())];
+    let mut readers = [Reader::started_in(cgroup.directory()), Reader::started_in(cgroup.directory())];
     cgroup.signal(rustix::process::Signal::TERM).unwrap();
     for reader in &mut readers {
         assert_eq!(reader.child.wait().unwrap().signal(), Some(15));
@@ -176,7 +176,7 @@ fn one_signal_reaches_all() {
 fn statistics_need_no_controller_but_where_they_do() {
     let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
-    let reader = Reader::born_in(cgroup.directory());
+    let reader = Reader::started_in(cgroup.directory());
     let stats = cgroup.stats().unwrap();
     assert_eq!(stats.pids.current, 1);
     assert_eq!(stats.cpu.usage.total % 1000, 0);
@@ -193,7 +193,7 @@ fn a_limit_below_what_is_in_use_can_be_refused() {
     let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
     need!(v2.has("memory"), "needs the memory controller in version 2");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
-    let reader = Reader::born_in(cgroup.directory());
+    let reader = Reader::started_in(cgroup.directory());
     for (swap, words) in [
         (None, "linux.resources.memory.limit: rejecting memory limit 1 <= usage"),
         (Some(2), "linux.resources.memory.swap: rejecting memory+swap limit 2 <= usage"),

@@ -2,7 +2,7 @@
 //! its field.
 
 use crate::error::Error;
-use crate::profile::{Access, Image, Limits, Profile};
+use crate::profile::{Image, Limits, PathAccess, Profile};
 use husk_bundle::container::{self, Capabilities, Mount, Process, PropagationKind, Source, Terminal};
 use husk_bundle::{Container, Field, Warning};
 use husk_cgroup::Resources;
@@ -40,9 +40,9 @@ pub fn bundle(directory: &Path) -> Result<(Profile, Vec<Warning>), Error> {
     let image = Image {
         directory: container.rootfs.clone(),
         access: match container.rootfs_access {
-            container::Access::ReadOnly => Access::Read,
+            container::Access::ReadOnly => PathAccess::Read,
             // Writes go to an overlay that is thrown away.
-            container::Access::ReadWrite => Access::Overlay,
+            container::Access::ReadWrite => PathAccess::Overlay,
         },
         bundle: None,
     };

@@ -61,7 +61,7 @@ pub enum Error {
     Setting(String),
     /// Isolation would be incomplete, and `--strict` was given.
     #[error("{0}, and --strict was asked for")]
-    Strict(Loss),
+    Strict(MissingIsolation),
 }
 
 /// A remedy for an error; displayed as nothing if none is known.
@@ -121,7 +121,7 @@ pub(crate) fn switched_off(errno: Errno) -> Hint {
 
 /// Isolation that this machine cannot provide.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Loss {
+pub enum MissingIsolation {
     /// Memory and process limits apply to each process and each user, not to all processes of the program together.
     Cgroup(String),
     /// Processes are not limited: for root only a cgroup can limit them.
@@ -132,7 +132,7 @@ pub enum Loss {
     UserNamespace,
 }
 
-impl Display for Loss {
+impl Display for MissingIsolation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Cgroup(why) => {

@@ -25,7 +25,7 @@ pub struct Host {
     /// Those of the program's own directories that exist on the host or in the image.
     pub own: Vec<PathBuf>,
     /// The profile's paths, resolved, in the profile's order.
-    pub found: Vec<Found>,
+    pub found: Vec<HostFile>,
     /// The caller's hard limit for each of the profile's [resources](crate::Limits::resources).
     pub most: [Option<u64>; 5],
     /// Whether the program has its own cgroup, which keeps its memory and process limits.
@@ -60,7 +60,7 @@ impl Host {
 
 /// A path of the profile, resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct HostFile {
     /// The path inside the sandbox, without symlinks.
     pub path: PathBuf,
     pub is_directory: bool,

@@ -33,7 +33,7 @@ pub struct Image {
     /// The root directory.
     pub directory: PathBuf,
     /// Whether the program may write to it.
-    pub access: Access,
+    pub access: PathAccess,
     /// The image's bundle, which adds settings for the program. Only those that [`bundle`](crate::bundle) accepts take
     /// effect.
     pub bundle: Option<Box<Container>>,
@@ -43,7 +43,7 @@ impl Image {
     /// Returns a read-only image of a directory that has no bundle.
     #[must_use]
     pub fn of(directory: PathBuf) -> Self {
-        Self { directory, access: Access::Read, bundle: None }
+        Self { directory, access: PathAccess::Read, bundle: None }
     }
 
     /// Returns the bundle's `process`.
@@ -66,12 +66,12 @@ pub enum Variable {
 pub struct Show {
     /// The path, which is the same on the host and in the sandbox.
     pub path: PathBuf,
-    pub access: Access,
+    pub access: PathAccess,
 }
 
 /// How a path is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum PathAccess {
     /// Readable, even if it would otherwise be hidden.
     Read,
     /// Readable and writable.

@@ -5,7 +5,8 @@
 
 use bumpalo::Bump;
 use husk_hermetic::{
-    Access, Found, Host, Image, Landlock, Limits, Net, Procfs, Profile, Show, Streams, Variable, bundle, plan,
+    Host, HostFile, Image, Landlock, Limits, Net, PathAccess, Procfs, Profile, Show, Streams, Variable,
+    bundle, plan,
 };
 use husk_script::Step;
 use husk_script::sys::Fd;
@@ -90,13 +91,13 @@ fn root_in_a_container_without_user_namespaces() {
 #[test]
 fn everything_that_can_be_asked_for() {
     let shown = [
-        ("target", Access::Write),
-        (".", Access::Overlay),
-        ("../.cargo/bin", Access::Read),
-        ("../.netrc", Access::Read),
-        ("/usr/share", Access::Hide),
-        ("/etc/hostname", Access::Hide),
-        ("../nothing", Access::Hide),
+        ("target", PathAccess::Write),
+        (".", PathAccess::Overlay),
+        ("../.cargo/bin", PathAccess::Read),
+        ("../.netrc", PathAccess::Read),
+        ("/usr/share", PathAccess::Hide),
+        ("/etc/hostname", PathAccess::Hide),
+        ("../nothing", PathAccess::Hide),
     ];
     let found = [
         ("/home/ann/web/target", true),
@@ -107,8 +108,8 @@ fn everything_that_can_be_asked_for() {
         ("/etc/hostname", false),
         ("/home/ann/nothing", true),
     ];
-    let show = |(path, access): (&str, Access)| Show { path: path.into(), access };
-    let found = found.map(|(path, is_directory)| Found { path: path.into(), is_directory });
+    let show = |(path, access): (&str, PathAccess)| Show { path: path.into(), access };
+    let found = found.map(|(path, is_directory)| HostFile { path: path.into(), is_directory });
     let limits = Limits {
         wall: Some(Duration::from_secs(1)),
         cpu_seconds: Some(2),
@@ -124,17 +125,17 @@ fn everything_that_can_be_asked_for() {
 }
 
 /// An image that lacks mount points, with every kind of shown path.
-fn image(access: Access) -> (Profile, Host) {
+fn image(access: PathAccess) -> (Profile, Host) {
     let image = Image { access, ..Image::of("/srv/image".into()) };
     let kinds = [
-        ("/src", Access::Write),
-        ("/lib", Access::Overlay),
-        ("/run/tool", Access::Read),
-        ("/etc/shadow", Access::Hide),
-        ("/boot", Access::Hide),
+        ("/src", PathAccess::Write),
+        ("/lib", PathAccess::Overlay),
+        ("/run/tool", PathAccess::Read),
+        ("/etc/shadow", PathAccess::Hide),
+        ("/boot", PathAccess::Hide),
     ];
-    let show = |(path, access): (&str, Access)| Show { path: path.into(), access };
-    let found = kinds.map(|(path, _)| Found { path: path.into(), is_directory: path != "/etc/shadow" });
+    let show = |(path, access): (&str, PathAccess)| Show { path: path.into(), access };
+    let found = kinds.map(|(path, _)| HostFile { path: path.into(), is_directory: path != "/etc/shadow" });
     let profile = Profile { shown: kinds.map(show).to_vec(), image: Some(image), ..profile() };
     let (cwd, project) = ("/work".into(), "/work".into());
     (profile, Host { cwd, project, home: None, found: found.to_vec(), lacks_places: true, ..user() })
@@ -170,7 +171,7 @@ fn of_bundle() -> (Profile, Host) {
 
 #[test]
 fn an_image_with_everything_that_can_be_shown() {
-    let (profile, host) = image(Access::Read);
+    let (profile, host) = image(PathAccess::Read);
     is("image", &profile, &host);
 }
 
@@ -295,8 +296,8 @@ fn looks_up_a_name(step: &Step<'_>) -> bool {
 /// name means.
 #[test]
 fn no_plan_looks_up_a_name_after_a_change_of_root() {
-    let mut plans: Vec<_> = [Access::Read, Access::Write, Access::Overlay].map(image).to_vec();
-    let (profile, host) = image(Access::Read);
+    let mut plans: Vec<_> = [PathAccess::Read, PathAccess::Write, PathAccess::Overlay].map(image).to_vec();
+    let (profile, host) = image(PathAccess::Read);
     plans.push((profile, Host { lacks_places: false, ..host }));
     plans.push(of_bundle());
     let streams = [
@@ -327,8 +328,8 @@ fn what_cannot_be_done_is_said() {
         plan(profile, host, Streams::Callers, &Bump::new()).err().unwrap().to_string()
     };
     assert_eq!(refusal(&Profile::default(), &user()), "program: is missing");
-    let shown = vec![Show { path: "f".into(), access: Access::Overlay }];
-    let found = vec![Found { path: "/srv/f".into(), is_directory: false }];
+    let shown = vec![Show { path: "f".into(), access: PathAccess::Overlay }];
+    let found = vec![HostFile { path: "/srv/f".into(), is_directory: false }];
     let host = Host { found, ..user() };
     assert_eq!(refusal(&Profile { shown, ..profile() }, &host), "overlay /srv/f: is no directory");
 }

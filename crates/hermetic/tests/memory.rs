@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-use husk_hermetic::{Profile, Run, run};
+use husk_hermetic::{Isolation, Profile, run};
 use std::fs;
 
 /// Returns how much memory this process has requested from the kernel, in KiB.
@@ -17,7 +17,7 @@ fn kib() -> u64 {
 fn memory_of_a_sandbox_is_used_again() {
     husk_deadline::watch(&[]);
     let profile = Profile { args: vec!["true".into()], ..Profile::default() };
-    let runs = |count: u32| (0..count).try_for_each(|_| run(&profile, Run::Possible).map(drop));
+    let runs = |count: u32| (0..count).try_for_each(|_| run(&profile, Isolation::Possible).map(drop));
     // Skips the test where sandboxes are unavailable.
     if runs(20).is_err() {
         return;

@@ -116,7 +116,7 @@ impl Display for Line<'_> {
                 write!(f, "attach r{} -> {}", mount.index(), Text(target.path))
             }
             Step::Mknod { name, node, mode, .. } => {
-                write!(f, "mknod {} {} {:03o}", Text(name), Kind(node), mode.bits())
+                write!(f, "mknod {} {} {:03o}", Text(name), NodeText(node), mode.bits())
             }
             Step::SymlinkIn { name, target, .. } => write!(f, "symlink {} -> {}", Text(name), Text(target)),
             Step::Fsopen { fstype, out } => write!(f, "r{} = fsopen {}", out.index(), Text(fstype)),
@@ -131,13 +131,13 @@ impl Display for Line<'_> {
                 write!(f, "fsmount r{}{}", fs.index(), Attributes("", attributes))
             }
             Step::OpenTree { path, extent, out } => {
-                write!(f, "r{} = open-tree {}{}", out.index(), Text(path), Below(extent))
+                write!(f, "r{} = open-tree {}{}", out.index(), Text(path), ExtentText(extent))
             }
             Step::OpenDevice { path, node, out } => {
-                write!(f, "r{} = open-device {} {}", out.index(), Text(path), Kind(node))
+                write!(f, "r{} = open-device {} {}", out.index(), Text(path), NodeText(node))
             }
             Step::OpenTreeOrRequest { path, extent, mount, out } => {
-                let below = Below(extent);
+                let below = ExtentText(extent);
                 write!(f, "r{} = open-tree {}{below} or request tree {mount}", out.index(), Text(path))
             }
             Step::RequestTree { mount, out } => write!(f, "r{} = request tree {mount}", out.index()),
@@ -158,10 +158,10 @@ impl Display for Line<'_> {
                 write!(f, "attributes above {}{}", Descriptor(directory), PropagationOf(propagation))
             }
             Step::OpenTreeOf { fd, extent, out } => {
-                write!(f, "r{} = open-tree {}{}", out.index(), Descriptor(fd), Below(extent))
+                write!(f, "r{} = open-tree {}{}", out.index(), Descriptor(fd), ExtentText(extent))
             }
             Step::MountSetattr { mount, extent, set, clear, propagation } => {
-                write!(f, "attributes {}{}", Descriptor(mount), Below(extent))?;
+                write!(f, "attributes {}{}", Descriptor(mount), ExtentText(extent))?;
                 write!(f, "{}{}{}", Attributes("+", set), Attributes("-", clear), PropagationOf(propagation))
             }
             Step::MoveMount { mount, target } => {
@@ -320,7 +320,7 @@ impl Display for Wish {
             Request::Terminal => "terminal",
             Request::Scheduler => "scheduler",
             Request::Cgroup => "cgroup",
-            Request::Leftovers => "leftovers",
+            Request::RemainingProcesses => "leftovers",
             Request::Stopped => "stopped",
         })
     }
@@ -349,9 +349,9 @@ impl Display for Kinds {
 }
 
 /// Formats the type and numbers of a node like `ls -l`.
-struct Kind(Node);
+struct NodeText(Node);
 
-impl Display for Kind {
+impl Display for NodeText {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.0 {
             Node::Character(major, minor) => write!(f, "c {major}:{minor}"),
@@ -362,9 +362,9 @@ impl Display for Kind {
 }
 
 /// Formats whether a step includes the mounts below a mount.
-struct Below(Extent);
+struct ExtentText(Extent);
 
-impl Display for Below {
+impl Display for ExtentText {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
             Extent::Top => "",

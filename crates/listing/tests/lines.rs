@@ -9,7 +9,7 @@ use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::process::{Capabilities, KeepCaps};
 use husk_script::sys::signal::{Signal, SignalSet};
 use husk_script::sys::{CArray, CPtr, Errno, Fd, Gid, Pid, Uid};
-use husk_script::{Devices, Hook, Place, Reg, Request, Step, Target};
+use husk_script::{Devices, HookCommand, MountPoint, PathInRoot, Reg, Request, Step};
 use std::collections::BTreeSet;
 
 const R3: Reg = Reg::new(3).unwrap();
@@ -27,10 +27,10 @@ fn every_step_has_its_line() {
     let envp = CArray::new(&arguments[2..]).unwrap();
     let (resource, maximum) = (Resource::Nofile, None);
     let root = Reg::new(0).unwrap();
-    let target = Target { path: c"dev" };
+    let target = PathInRoot { path: c"dev" };
     let (mode, uid, gid) = (Mode::from(0o666), Uid::from_raw(0), Gid::from_raw(0));
 
-    let hook = Hook {
+    let hook = HookCommand {
         path: c"/bin/hook",
         argv,
         envp,
@@ -162,7 +162,10 @@ fn every_step_has_its_line() {
         (Step::Personality { persona: 8 }, "personality 0x8"),
         (Step::OpenInRoot { root: root.into(), path: c"etc/passwd", out: R3 }, "r3 = find etc/passwd"),
         (Step::EnsureDirectory { root: root.into(), target, out: R3 }, "r3 = directory dev"),
-        (Step::Attach { mount: R3, root: root.into(), target, place: Place::Directory }, "attach r3 -> dev"),
+        (
+            Step::Attach { mount: R3, root: root.into(), target, place: MountPoint::Directory },
+            "attach r3 -> dev",
+        ),
         (
             Step::Mknod { directory: R3.into(), name: c"null", node: Node::Character(1, 3), mode, uid, gid },
             "mknod null c 1:3 666",
@@ -254,10 +257,10 @@ fn every_step_has_its_line() {
         ),
         (Step::Request { what: Request::Parked }, "request parked"),
         (Step::Request { what: Request::Hooks }, "request hooks"),
-        (Step::Hook { hook: &Hook { timeout_seconds: None, ..hook } }, "hook /bin/hook"),
+        (Step::Hook { hook: &HookCommand { timeout_seconds: None, ..hook } }, "hook /bin/hook"),
         (Step::Hook { hook: &hook }, "hook /bin/hook at most 5 s"),
         (
-            Step::Hook { hook: &Hook { streams: [None, Some(R3.into())], ..hook } },
+            Step::Hook { hook: &HookCommand { streams: [None, Some(R3.into())], ..hook } },
             "hook /bin/hook stderr -> r3 at most 5 s",
         ),
         (Step::RequestWith { what: Request::Terminal, fd: R3.into() }, "request terminal r3"),

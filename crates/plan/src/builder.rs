@@ -9,7 +9,7 @@ use husk_script::sys::CPtr;
 use husk_script::sys::Errno;
 use husk_script::sys::file::Mode;
 use husk_script::sys::namespace::Namespaces;
-use husk_script::{Place, Reg, Step, Target};
+use husk_script::{MountPoint, PathInRoot, Reg, Step};
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
@@ -35,7 +35,7 @@ pub struct Plan<'b> {
 
 /// The text that describes a failed step.
 #[derive(Debug)]
-pub enum Meaning {
+pub enum FailureMeaning {
     /// Replaces the description of the step and the kernel's error.
     Whole(String),
     /// Follows the description of the step and the kernel's error.
@@ -66,8 +66,8 @@ impl Plan<'_> {
 
     /// Explains the failure of a step, if the kernel's error does not explain it.
     #[must_use]
-    pub fn meaning(&self, step: usize, errno: Errno) -> Option<Meaning> {
-        Some(Meaning::Added(match (self.steps.get(step)?, errno) {
+    pub fn meaning(&self, step: usize, errno: Errno) -> Option<FailureMeaning> {
+        Some(FailureMeaning::Added(match (self.steps.get(step)?, errno) {
             // sched_setattr(2): a deadline thread must be allowed to run on every processor.
             (Step::SchedSetattr { attr }, Errno::PERM) if attr.policy == SCHED_DEADLINE => {
                 "a deadline takes CAP_SYS_NICE, and process scheduler can't be used together with AllowedCPUs"
@@ -77,13 +77,13 @@ impl Plan<'_> {
                 "options longer than 4095 bytes with lowerdir need Linux 6.8"
             }
             (Step::CheckExecutable { .. }, errno) => {
-                return words::not_found(&self.program, errno).map(Meaning::Whole);
+                return words::not_found(&self.program, errno).map(FailureMeaning::Whole);
             }
             (Step::ExecveFirst { .. }, errno) => words::not_begun(errno)?,
-            (Step::Attach { place: Place::Ordinary, .. }, Errno::NOTDIR) => {
+            (Step::Attach { place: MountPoint::Ordinary, .. }, Errno::NOTDIR) => {
                 "must be mounted on ordinary directory"
             }
-            (Step::Attach { place: Place::Procfs, .. }, Errno::XDEV) => {
+            (Step::Attach { place: MountPoint::ProcfsKind, .. }, Errno::XDEV) => {
                 "cannot be mounted because it is not of type proc"
             }
             (Step::OpenInProc { .. }, Errno::XDEV) => {
@@ -266,7 +266,7 @@ impl<'b> Builder<'b> {
     /// # Errors
     ///
     /// Fails if the path contains a NUL byte.
-    pub fn target(&self, path: &Path) -> Result<Target<'b>, Error> {
+    pub fn target(&self, path: &Path) -> Result<PathInRoot<'b>, Error> {
         let mut plain = std::path::PathBuf::new();
         for component in path.components() {
             match component {
@@ -279,7 +279,7 @@ impl<'b> Builder<'b> {
             }
         }
         let path = if plain.as_os_str().is_empty() { c"." } else { self.text(&plain)? };
-        Ok(Target { path })
+        Ok(PathInRoot { path })
     }
 }
 

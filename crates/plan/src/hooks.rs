@@ -140,7 +140,8 @@ impl<'b> Batch<'_, 'b> {
             };
             let timeout_seconds =
                 hook.timeout_seconds.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX));
-            let hook = plan.value(husk_script::Hook { path, argv, envp, state, streams, timeout_seconds });
+            let hook =
+                plan.value(husk_script::HookCommand { path, argv, envp, state, streams, timeout_seconds });
             plan.push(Step::Hook { hook });
         }
         Ok(())

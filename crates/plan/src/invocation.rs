@@ -8,7 +8,7 @@ pub struct Invocation<'a> {
     /// The container's id.
     pub id: &'a str,
     /// When the program starts.
-    pub start: Start,
+    pub start: ProgramStart,
     /// How the root file system becomes the root.
     pub new_root: NewRoot,
     /// Which session keyring the program gets.
@@ -35,7 +35,7 @@ impl Default for Invocation<'_> {
     fn default() -> Self {
         Self {
             id: "ID",
-            start: Start::AtOnce,
+            start: ProgramStart::AtOnce,
             new_root: NewRoot::Pivot,
             keyring: Keyring::New,
             listen_fds: 0,
@@ -64,7 +64,7 @@ pub enum Keyring {
 
 /// When the program starts, and on which socket the child waits for `start`.
 #[derive(Clone, Copy, Debug)]
-pub enum Start {
+pub enum ProgramStart {
     /// As soon as everything is ready.
     AtOnce,
     /// After `start`, for which the child waits on this socket.

@@ -18,9 +18,9 @@ mod namespaces;
 mod program;
 mod words;
 
-pub use builder::{Builder, Error, Meaning, Plan};
+pub use builder::{Builder, Error, FailureMeaning, Plan};
 pub use host::{AppArmor, CgroupEntry, CgroupMount, Host, JoinedIds, NamespacePath, Resctrl, Selinux};
-pub use invocation::{Invocation, Keyring, NewRoot, Start};
+pub use invocation::{Invocation, Keyring, NewRoot, ProgramStart};
 pub use mounts::attach::options;
 pub use mounts::devices::{default_devices, makes_nodes};
 pub use mounts::places::places;
@@ -88,7 +88,7 @@ pub fn create<'b>(
     // Before creating another process, which would enter a new time namespace.
     kernel::clocks(container, proc, offsets, &mut plan)?;
     kernel::loopback(container, &mut plan);
-    namespaces::be_born(container, host, start, &mut plan);
+    namespaces::fork_here(container, host, start, &mut plan);
     // Opened by the process that becomes the program: a process can write only its own label.
     let label = lsm::open(container, host, proc, &mut plan)?;
 
@@ -151,7 +151,7 @@ pub fn create<'b>(
     let environment = process::environment(process, host, invocation, &mut plan)?;
     hooks::before_exec(container, invocation.id, environment, &mut plan)?;
     process::exec(process, environment, &mut plan)?;
-    Ok(plan.finish(namespaces::born_in(container, host)))
+    Ok(plan.finish(namespaces::initial_namespaces(container, host)))
 }
 
 /// Refuses settings that would change the host's own file system tree because there is no mount namespace.

@@ -41,7 +41,7 @@ pub enum Error {
         store: PathBuf,
         /// The directory or symlink that is at fault: the store or one of its ancestors.
         place: PathBuf,
-        why: Distrust,
+        why: UntrustedReason,
     },
     /// The container is in the wrong state for the verb.
     #[error("{0}")]
@@ -183,7 +183,7 @@ impl Display for UntrustedPath<'_> {
 
 /// Why the owner or permissions of a file or directory make it untrusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Distrust {
+pub enum UntrustedReason {
     /// The owner is neither root nor the caller.
     Owner {
         /// The owner's user ID.
@@ -196,7 +196,7 @@ pub enum Distrust {
     },
 }
 
-impl Display for Distrust {
+impl Display for UntrustedReason {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Owner { uid } => {
@@ -218,7 +218,7 @@ pub enum NoRecord {
     /// It exceeds the length limit of a record.
     TooLong,
     /// Another user could have written it.
-    Distrusted(Distrust),
+    Distrusted(UntrustedReason),
 }
 
 impl Display for NoRecord {

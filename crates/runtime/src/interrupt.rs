@@ -33,7 +33,7 @@ pub(crate) struct Interrupt {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waited {
+pub(crate) enum WaitOutcome {
     /// The descriptor is ready.
     Came,
     /// The deadline has passed.
@@ -66,13 +66,13 @@ impl Interrupt {
         fd: BorrowedFd<'_>,
         events: PollFlags,
         deadline: Option<Instant>,
-    ) -> Result<Waited, Error> {
+    ) -> Result<WaitOutcome, Error> {
         let arriving = self.arriving()?;
         loop {
             let mut polled =
                 [PollFd::from_borrowed_fd(fd, events), PollFd::from_borrowed_fd(arriving, PollFlags::IN)];
             match poll(&mut polled, left(deadline).as_ref()) {
-                Ok(0) => return Ok(Waited::TooLong),
+                Ok(0) => return Ok(WaitOutcome::TooLong),
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(Error::kernel("wait", errno)),
             }
@@ -80,7 +80,7 @@ impl Interrupt {
                 take(arriving)?;
             }
             if !polled[0].revents().is_empty() {
-                return Ok(Waited::Came);
+                return Ok(WaitOutcome::Came);
             }
         }
     }

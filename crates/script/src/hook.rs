@@ -18,7 +18,7 @@ use core::ffi::CStr;
 
 /// A hook to run.
 #[derive(Clone, Copy)]
-pub struct Hook<'a> {
+pub struct HookCommand<'a> {
     /// The path of the program.
     pub path: &'a CStr,
     /// Its arguments, `argv[0]` included.
@@ -78,7 +78,7 @@ impl Failed {
 /// output.
 pub(crate) fn run(
     child: &InChild,
-    hook: &Hook<'_>,
+    hook: &HookCommand<'_>,
     [stdout, stderr]: [Option<Fd>; 2],
     said: &mut Option<Fd>,
 ) -> Result {
@@ -136,7 +136,12 @@ fn end_group(leader: Pid, pidfd: Fd) -> Result {
 }
 
 /// Turns this process into the hook's program. Returns only if that fails, with the reason.
-fn become_hook(child: &InChild, hook: &Hook<'_>, [stdin, stdout, stderr]: [Fd; 3], parent: Pid) -> Errno {
+fn become_hook(
+    child: &InChild,
+    hook: &HookCommand<'_>,
+    [stdin, stdout, stderr]: [Fd; 3],
+    parent: Pid,
+) -> Errno {
     let prepare = || {
         // The hook must not outlive its parent.
         prctl_set_pdeathsig(Some(Signal::KILL))?;

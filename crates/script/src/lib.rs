@@ -27,12 +27,12 @@ mod rootfs;
 mod step;
 mod terminal;
 
-pub use hook::Hook;
+pub use hook::HookCommand;
 pub use husk_sys as sys;
 pub use journal::Journal;
 pub use registers::{Handle, Reg};
 pub use report::Request;
-pub use rootfs::target::{Place, Target};
+pub use rootfs::target::{MountPoint, PathInRoot};
 pub use step::{Devices, Step};
 
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -53,7 +53,7 @@ pub(crate) fn perform(
             [Fd::STDIN, Fd::STDOUT, Fd::STDERR].into_iter().try_for_each(|stream| give(stream, uid, devices))
         }
         Step::Await { fd } => file::read(registers.get(fd)?, &mut [0]).map(drop),
-        Step::Write { fd, bytes } => write_whole(registers.get(fd)?, bytes),
+        Step::Write { fd, bytes } => write_atomically(registers.get(fd)?, bytes),
         Step::WriteFile { path, bytes, tolerate } => tolerating(tolerate, write_file(child, path, bytes)),
 
         Step::OpenProc { out } => {
@@ -337,13 +337,13 @@ fn tolerating(tolerate: Option<Errno>, result: Result) -> Result {
 }
 
 /// Writes in one call, because files of procfs and cgroupfs take their content whole or not at all.
-fn write_whole(fd: Fd, bytes: &[u8]) -> Result {
+fn write_atomically(fd: Fd, bytes: &[u8]) -> Result {
     if file::write(fd, bytes)? == bytes.len() { Ok(()) } else { Err(Errno::IO) }
 }
 
 fn write_file(child: &InChild, path: &CStr, bytes: &[u8]) -> Result {
     let fd = file::open(path, OFlags::WRONLY, Mode::empty())?;
-    let written = write_whole(fd, bytes);
+    let written = write_atomically(fd, bytes);
     file::close(child, fd);
     written
 }

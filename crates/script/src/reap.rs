@@ -61,7 +61,7 @@ fn wait_for(child: &InChild, script: &Script<'_>, program: Pid) -> Result {
     // Without a channel the parent cannot be asked.
     if let Some(channel) = script.channel {
         if reap(child, None, script.journal)? == Left::Some {
-            report::request(script.channel, Request::Leftovers)?;
+            report::request(script.channel, Request::RemainingProcesses)?;
         }
         // At exit the kernel would close it only after it has torn down the mount namespace, and it waits for that.
         file::close(child, channel);

@@ -63,7 +63,7 @@ pub enum Request {
     /// Move the child into the container's cgroup, if it could not be created there.
     Cgroup = 7,
     /// Look at the processes that the program left behind, before they are killed.
-    Leftovers = 10,
+    RemainingProcesses = 10,
     /// Handle the program's stop, for example by its terminal.
     Stopped = 11,
 }
@@ -85,7 +85,7 @@ impl Request {
             6 => Some(Self::Terminal),
             9 => Some(Self::Scheduler),
             7 => Some(Self::Cgroup),
-            10 => Some(Self::Leftovers),
+            10 => Some(Self::RemainingProcesses),
             11 => Some(Self::Stopped),
             _ => None,
         }

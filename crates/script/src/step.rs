@@ -1,15 +1,15 @@
 //! Defines the steps: everything that a child can do before it execs.
 
-use crate::hook::Hook;
+use crate::hook::HookCommand;
 use crate::registers::{Handle, Reg};
 use crate::report::Request;
-use crate::rootfs::target::{Place, Target};
+use crate::rootfs::target::{MountPoint, PathInRoot};
 use crate::sys::at::Node;
 use crate::sys::file::{Mode, OFlags};
 use crate::sys::limits::{Resource, Rlimit, SchedAttr};
 use crate::sys::mount::{Extent, MountFlags, MountPropagationFlags};
 use crate::sys::namespace::Namespaces;
-use crate::sys::process::{Capabilities, Instruction, KeepCaps};
+use crate::sys::process::{Capabilities, KeepCaps, SockFilter};
 use crate::sys::signal::{Signal, SignalSet};
 use crate::sys::{CArray, Errno, Fd, Gid, Pid, Uid};
 use core::ffi::CStr;
@@ -222,7 +222,7 @@ pub enum Step<'a> {
         /// The root.
         root: Handle,
         /// The path, relative to the root.
-        target: Target<'a>,
+        target: PathInRoot<'a>,
         /// Receives the descriptor.
         out: Reg,
     },
@@ -235,9 +235,9 @@ pub enum Step<'a> {
         /// The root.
         root: Handle,
         /// The path, relative to the root.
-        target: Target<'a>,
+        target: PathInRoot<'a>,
         /// The kind of file that the path must be.
-        place: Place,
+        place: MountPoint,
     },
     /// Creates a node with `mknodat`, then sets its owner with `fchownat`. An identical node that exists stays as it
     /// is.
@@ -617,7 +617,7 @@ pub enum Step<'a> {
     /// Runs a program beside the child and waits for it; fails if the program fails.
     Hook {
         /// The program.
-        hook: &'a Hook<'a>,
+        hook: &'a HookCommand<'a>,
     },
     /// Like `Request`, but sends a copy of a descriptor with `sendmsg(SCM_RIGHTS)`.
     RequestWith {
@@ -747,7 +747,7 @@ pub enum Step<'a> {
         /// `SECCOMP_FILTER_FLAG_*`.
         flags: u32,
         /// The BPF program.
-        program: &'a [Instruction],
+        program: &'a [SockFilter],
     },
 
     /// Installs a filter with `SECCOMP_FILTER_FLAG_NEW_LISTENER`, sends the listener's number to the parent, waits for
@@ -756,7 +756,7 @@ pub enum Step<'a> {
         /// `SECCOMP_FILTER_FLAG_*`.
         flags: u32,
         /// The BPF program.
-        program: &'a [Instruction],
+        program: &'a [SockFilter],
     },
 
     // Exec.

@@ -11,7 +11,7 @@ use crate::arch::Width;
 use crate::error::Error;
 use crate::profile::{Action, Comparison};
 use crate::program::{Instruction, MAX_INSTRUCTIONS, Program, code, offset};
-use crate::rules::{Test, Then};
+use crate::rules::{ArgumentTest, Then};
 use crate::table::{Decision, DecisionId, Range, Section, Table};
 
 impl Table {
@@ -22,7 +22,7 @@ impl Table {
     /// [`Error::TooLong`], if the kernel would reject it.
     pub fn program(&self) -> Result<Program, Error> {
         let mut assembler = Assembler::default();
-        let mut foreign = Target::Return(Action::KillThread.value());
+        let mut foreign = JumpTarget::Return(Action::KillThread.value());
         // From the last to the first, because the program is generated backwards.
         let spaces: Vec<_> =
             self.sections.chunk_by(|one, other| one.abi.audit_arch() == other.abi.audit_arch()).collect();
@@ -80,7 +80,7 @@ fn leaves(sections: &[Section]) -> Vec<Leaf> {
 
 /// The target of a jump.
 #[derive(Clone, Copy)]
-enum Target {
+enum JumpTarget {
     /// Any instruction that returns this answer.
     Return(u32),
     /// An instruction, counted from the end of the program.
@@ -102,7 +102,7 @@ struct Assembler {
 
 impl Assembler {
     /// Emits the bisection of numbers; expects the number in `A`.
-    fn tree(&mut self, table: &Table, leaves: &[Leaf]) -> Target {
+    fn tree(&mut self, table: &Table, leaves: &[Leaf]) -> JumpTarget {
         if let [leaf] = leaves {
             let mut target = self.decision(table, leaf.decision);
             for (number, decision) in leaf.exceptions.iter().rev() {
@@ -118,15 +118,15 @@ impl Assembler {
         self.branch(code::AT_LEAST, border, upper, lower)
     }
 
-    fn decision(&mut self, table: &Table, id: DecisionId) -> Target {
+    fn decision(&mut self, table: &Table, id: DecisionId) -> JumpTarget {
         match table.decision_with(id) {
-            Decision::Action(action) => Target::Return(action.value()),
+            Decision::Action(action) => JumpTarget::Return(action.value()),
             Decision::Tests { width, tests } => {
                 if let Some((_, place)) = self.tests.iter().find(|(known, _)| *known == id) {
-                    return Target::At(*place);
+                    return JumpTarget::At(*place);
                 }
-                let target = self.tests(tests, *width, Target::Return(table.default_action.value()));
-                if let Target::At(place) = target {
+                let target = self.tests(tests, *width, JumpTarget::Return(table.default_action.value()));
+                if let JumpTarget::At(place) = target {
                     self.tests.push((id, place));
                 }
                 target
@@ -135,10 +135,10 @@ impl Assembler {
     }
 
     /// Emits tests in order; `otherwise` follows if none matches.
-    fn tests(&mut self, tests: &[Test], width: Width, otherwise: Target) -> Target {
+    fn tests(&mut self, tests: &[ArgumentTest], width: Width, otherwise: JumpTarget) -> JumpTarget {
         tests.iter().rev().fold(otherwise, |otherwise, test| {
             let then = match &test.then {
-                Then::Action(action) => Target::Return(action.value()),
+                Then::Action(action) => JumpTarget::Return(action.value()),
                 Then::Tests(tests) => self.tests(tests, width, otherwise),
             };
             self.condition(test.condition.argument.index(), test.condition.comparison, width, then, otherwise)
@@ -150,9 +150,9 @@ impl Assembler {
         argument: u8,
         comparison: Comparison,
         width: Width,
-        yes: Target,
-        no: Target,
-    ) -> Target {
+        yes: JumpTarget,
+        no: JumpTarget,
+    ) -> JumpTarget {
         use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, MaskedEqual, NotEqual};
         let (high, low) = (offset::high(argument), offset::low(argument));
         // A half without compared bits is not loaded.
@@ -184,7 +184,7 @@ impl Assembler {
     }
 
     /// Compares a word of the arguments with `value`, in the bits of the mask.
-    fn equal(&mut self, word: u32, mask: u32, value: u32, yes: Target, no: Target) -> Target {
+    fn equal(&mut self, word: u32, mask: u32, value: u32, yes: JumpTarget, no: JumpTarget) -> JumpTarget {
         let branch = match (mask, value) {
             (0, _) => return yes,
             (u32::MAX, _) => self.branch(code::EQUAL, value, yes, no),
@@ -204,9 +204,9 @@ impl Assembler {
         code: u16,
         value: u64,
         width: Width,
-        yes: Target,
-        no: Target,
-    ) -> Target {
+        yes: JumpTarget,
+        no: JumpTarget,
+    ) -> JumpTarget {
         let (upper, lower) = halves(value);
         let branch = self.branch(code, lower, yes, no);
         let rest = self.load(offset::low(argument), branch);
@@ -218,19 +218,19 @@ impl Assembler {
         self.load(offset::high(argument), branch)
     }
 
-    fn load(&mut self, offset: u32, next: Target) -> Target {
+    fn load(&mut self, offset: u32, next: JumpTarget) -> JumpTarget {
         self.straight(code::LOAD, offset, next)
     }
 
     /// Emits an instruction that continues with the next one.
-    fn straight(&mut self, code: u16, k: u32, next: Target) -> Target {
+    fn straight(&mut self, code: u16, k: u32, next: JumpTarget) -> JumpTarget {
         if self.distance(next) != Some(0) {
             self.step(next);
         }
         self.push(Instruction { code, jt: 0, jf: 0, k })
     }
 
-    fn branch(&mut self, code: u16, k: u32, yes: Target, no: Target) -> Target {
+    fn branch(&mut self, code: u16, k: u32, yes: JumpTarget, no: JumpTarget) -> JumpTarget {
         // A step that is inserted for one target moves the other further away.
         loop {
             match (self.near(yes), self.near(no)) {
@@ -242,15 +242,15 @@ impl Assembler {
     }
 
     /// Returns the distance to a target, if a conditional jump can reach it.
-    fn near(&self, target: Target) -> Option<u8> {
+    fn near(&self, target: JumpTarget) -> Option<u8> {
         self.distance(target).and_then(|distance| u8::try_from(distance).ok())
     }
 
     /// Returns the number of instructions between the next one and a target, or a jump to it.
-    fn distance(&self, target: Target) -> Option<usize> {
+    fn distance(&self, target: JumpTarget) -> Option<usize> {
         let place = match target {
-            Target::Return(value) => find(&self.answers, value)?,
-            Target::At(place) => find(&self.stepping_stones, place)
+            JumpTarget::Return(value) => find(&self.answers, value)?,
+            JumpTarget::At(place) => find(&self.stepping_stones, place)
                 .filter(|_| self.backwards.len() - place > usize::from(u8::MAX))
                 .unwrap_or(place),
         };
@@ -258,14 +258,14 @@ impl Assembler {
     }
 
     /// Inserts an answer or a jump, so that the next instruction can reach the target.
-    fn step(&mut self, target: Target) {
+    fn step(&mut self, target: JumpTarget) {
         let place = self.backwards.len();
         match target {
-            Target::Return(value) => {
+            JumpTarget::Return(value) => {
                 self.push(Instruction { code: code::RETURN, jt: 0, jf: 0, k: value });
                 remember(&mut self.answers, value, place);
             }
-            Target::At(far) => {
+            JumpTarget::At(far) => {
                 #[expect(clippy::cast_possible_truncation, reason = "no program is so long")]
                 let k = (place - 1 - far) as u32;
                 self.push(Instruction { code: code::JUMP, jt: 0, jf: 0, k });
@@ -274,9 +274,9 @@ impl Assembler {
         }
     }
 
-    fn push(&mut self, instruction: Instruction) -> Target {
+    fn push(&mut self, instruction: Instruction) -> JumpTarget {
         self.backwards.push(instruction);
-        Target::At(self.backwards.len() - 1)
+        JumpTarget::At(self.backwards.len() - 1)
     }
 }
 

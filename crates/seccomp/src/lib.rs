@@ -110,5 +110,5 @@ pub use arch::{Abi, Arch, Machine, Width};
 pub use error::{Error, Warning};
 pub use profile::{Action, Argument, BadAction, Comparison, Condition, Flags, Profile, Rule};
 pub use program::{Instruction, MAX_INSTRUCTIONS, Program, code};
-pub use rules::{Test, Then};
+pub use rules::{ArgumentTest, Then};
 pub use table::{Decision, Presence, Range, Section, Table};

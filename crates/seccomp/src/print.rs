@@ -11,7 +11,7 @@
 
 use crate::arch::{Abi, X32_BIT};
 use crate::profile::{Action, Comparison, Condition, Flags};
-use crate::rules::{Test, Then};
+use crate::rules::{ArgumentTest, Then};
 use crate::syscalls;
 use crate::table::{Decision, ENOSYS, Presence, Range, Section, Table};
 use core::fmt::{self, Display, Formatter};
@@ -73,8 +73,8 @@ impl Table {
 }
 
 /// Prints one line for each path through the tests that ends in an action.
-fn print_tests(f: &mut Formatter<'_>, tests: &[Test], before: &mut Vec<Condition>) -> fmt::Result {
-    for Test { condition, then } in tests {
+fn print_tests(f: &mut Formatter<'_>, tests: &[ArgumentTest], before: &mut Vec<Condition>) -> fmt::Result {
+    for ArgumentTest { condition, then } in tests {
         before.push(*condition);
         match then {
             Then::Tests(tests) => print_tests(f, tests, before)?,

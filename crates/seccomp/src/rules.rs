@@ -6,7 +6,7 @@ use crate::profile::{Action, Comparison, Condition, Rule};
 
 /// A condition, and the consequence if it matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Test {
+pub struct ArgumentTest {
     /// The condition, with numbers truncated to the ABI's width.
     pub condition: Condition,
     /// The consequence.
@@ -19,7 +19,7 @@ pub enum Then {
     /// Decides the call.
     Action(Action),
     /// Tries more tests. If none of them matches, the test after this one is tried.
-    Tests(Vec<Test>),
+    Tests(Vec<ArgumentTest>),
 }
 
 /// Returns a rule's conditions, sorted by argument. Several lists are alternatives.
@@ -56,7 +56,11 @@ pub(crate) fn narrow(condition: Condition, width: Width) -> Option<Condition> {
 pub(crate) struct Conflict;
 
 /// Adds a rule to the tests for a number.
-pub(crate) fn add(tests: &mut Vec<Test>, chain: &[Condition], action: Action) -> Result<(), Conflict> {
+pub(crate) fn add(
+    tests: &mut Vec<ArgumentTest>,
+    chain: &[Condition],
+    action: Action,
+) -> Result<(), Conflict> {
     if holds_with(tests, chain, action) {
         return Ok(());
     }
@@ -65,7 +69,7 @@ pub(crate) fn add(tests: &mut Vec<Test>, chain: &[Condition], action: Action) ->
 }
 
 /// Returns whether a rule with this action already matches whenever all these conditions do.
-fn holds_with(tests: &[Test], chain: &[Condition], action: Action) -> bool {
+fn holds_with(tests: &[ArgumentTest], chain: &[Condition], action: Action) -> bool {
     tests.iter().any(|test| {
         let Some(place) = chain.iter().position(|condition| *condition == test.condition) else {
             return false;
@@ -78,7 +82,7 @@ fn holds_with(tests: &[Test], chain: &[Condition], action: Action) -> bool {
 }
 
 /// Removes the rules with this action that match only if all these conditions do.
-fn remove_with(tests: &mut Vec<Test>, chain: &[Condition], action: Action) {
+fn remove_with(tests: &mut Vec<ArgumentTest>, chain: &[Condition], action: Action) {
     tests.retain_mut(|test| {
         let chain = match chain {
             [condition, rest @ ..] if *condition == test.condition => rest,
@@ -94,7 +98,7 @@ fn remove_with(tests: &mut Vec<Test>, chain: &[Condition], action: Action) {
     });
 }
 
-fn insert(level: &mut Vec<Test>, chain: &[Condition], action: Action) -> Result<(), Conflict> {
+fn insert(level: &mut Vec<ArgumentTest>, chain: &[Condition], action: Action) -> Result<(), Conflict> {
     let [condition, rest @ ..] = chain else { return Ok(()) };
     for (index, test) in level.iter_mut().enumerate() {
         if test.condition == *condition {
@@ -115,12 +119,12 @@ fn insert(level: &mut Vec<Test>, chain: &[Condition], action: Action) -> Result<
     Ok(())
 }
 
-fn new_test(condition: Condition, rest: &[Condition], action: Action) -> Test {
+fn new_test(condition: Condition, rest: &[Condition], action: Action) -> ArgumentTest {
     let then = match rest {
         [] => Then::Action(action),
         [next, rest @ ..] => Then::Tests(vec![new_test(*next, rest, action)]),
     };
-    Test { condition, then }
+    ArgumentTest { condition, then }
 }
 
 /// Returns the rank of a condition. Higher ranks are tested first; of equal ranks, the earlier rule's.
@@ -135,8 +139,8 @@ fn rank(condition: Condition) -> (u8, u8, u64) {
 }
 
 /// Returns the action of the first test that matches and leads to one.
-pub(crate) fn first_that_holds(tests: &[Test], width: Width, arguments: &[u64; 6]) -> Option<Action> {
-    tests.iter().find_map(|Test { condition, then }| {
+pub(crate) fn first_that_holds(tests: &[ArgumentTest], width: Width, arguments: &[u64; 6]) -> Option<Action> {
+    tests.iter().find_map(|ArgumentTest { condition, then }| {
         let argument = arguments[usize::from(condition.argument.index())];
         let argument = match width {
             Width::Word32 => argument & u64::from(u32::MAX),

@@ -9,7 +9,7 @@ static TEXT: &str = include_str!("syscalls.txt");
 const ABSENT: u32 = u32::MAX;
 
 /// A system call: one line of `syscalls.txt`.
-pub(crate) struct Call {
+pub(crate) struct Syscall {
     /// The start and length of its name in the text.
     name: (u16, u8),
     /// Its number in each ABI, in the order of [`Abi`], or [`ABSENT`].
@@ -29,7 +29,7 @@ pub(crate) struct Multiplexed {
 
 const COUNT: usize = count();
 
-static CALLS: [Call; COUNT] = parse();
+static CALLS: [Syscall; COUNT] = parse();
 
 /// A hash table with linear probing: the index of each call in [`CALLS`], or [`FREE`].
 static INDEX: [u16; PLACES] = index();
@@ -38,7 +38,7 @@ const PLACES: usize = (COUNT * 2).next_power_of_two();
 
 const FREE: u16 = u16::MAX;
 
-impl Call {
+impl Syscall {
     /// Returns the call with this name on any architecture.
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         let mut place = hash(name.as_bytes(), 0, name.len());
@@ -100,8 +100,8 @@ const fn count() -> usize {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "an overflow of these is caught below")]
-const fn parse() -> [Call; COUNT] {
-    const NONE: Call = Call { name: (0, 0), numbers: [ABSENT; 5], multiplexed: None };
+const fn parse() -> [Syscall; COUNT] {
+    const NONE: Syscall = Syscall { name: (0, 0), numbers: [ABSENT; 5], multiplexed: None };
     let text = TEXT.as_bytes();
     assert!(text.len() <= u16::MAX as usize);
     let mut calls = [NONE; COUNT];
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn numbers_are_those_of_the_headers() {
         let numbers = |name| {
-            let call = Call::named(name).unwrap();
+            let call = Syscall::named(name).unwrap();
             [Abi::X86_64, Abi::X86, Abi::X32, Abi::Aarch64, Abi::Arm].map(|abi| call.number(abi))
         };
         assert_eq!(numbers("read"), [Some(0), Some(3), Some(X32_BIT), Some(63), Some(3)]);
@@ -203,17 +203,17 @@ mod tests {
         assert_eq!(numbers("file_setattr")[0], Some(469));
         assert_eq!(numbers("set_tls"), [None, None, None, None, Some(0x000f_0005)]);
         assert_eq!(numbers("s390_pci_mmio_read"), [None; 5]);
-        assert!(Call::named("no_such_call").is_none());
-        assert!(Call::named("").is_none());
+        assert!(Syscall::named("no_such_call").is_none());
+        assert!(Syscall::named("").is_none());
     }
 
     #[test]
     fn only_x86_multiplexes() {
-        let accept = Call::named("accept").unwrap();
+        let accept = Syscall::named("accept").unwrap();
         assert_eq!(accept.number(Abi::X86), None);
         let multiplexed = accept.multiplexed(Abi::X86).unwrap();
         assert_eq!((multiplexed.number, multiplexed.selector), (102, 5));
-        let shmctl = Call::named("shmctl").unwrap().multiplexed(Abi::X86).unwrap();
+        let shmctl = Syscall::named("shmctl").unwrap().multiplexed(Abi::X86).unwrap();
         assert_eq!((shmctl.number, shmctl.selector), (117, 24));
         assert!(accept.multiplexed(Abi::X86_64).is_none());
         assert!(accept.multiplexed(Abi::Arm).is_none());

@@ -7,8 +7,8 @@ use crate::arch::{Abi, Machine, Width};
 use crate::error::{Error, Warning};
 use crate::interpret::Data;
 use crate::profile::{Action, Argument, Comparison, Condition, Flags, Profile, Rule};
-use crate::rules::{self, Test};
-use crate::syscalls::Call;
+use crate::rules::{self, ArgumentTest};
+use crate::syscalls::Syscall;
 
 /// The same number on all architectures that husk runs on.
 pub(crate) const ENOSYS: u16 = 38;
@@ -75,7 +75,7 @@ pub enum Decision {
         /// How many bits of an argument are compared.
         width: Width,
         /// The tests in the order in which they are tried.
-        tests: Vec<Test>,
+        tests: Vec<ArgumentTest>,
     },
 }
 
@@ -135,12 +135,12 @@ impl Table {
         &mut self,
         abi: Abi,
         profile: &Profile,
-        named: &[Named],
+        named: &[NamedCall],
         chains: &[Vec<Vec<Condition>>],
     ) -> Result<Section, Error> {
         let (mut newest, mut newest_apart) = (None, None);
         let mut entries = Vec::with_capacity(named.len());
-        for &Named { rule, call } in named {
+        for &NamedCall { rule, call } in named {
             let direct = call.number(abi).map(|number| (number, None));
             let multiplexed = call.multiplexed(abi).map(|call| (call.number, Some(call.selector)));
             for (number, selector) in direct.into_iter().chain(multiplexed) {
@@ -149,7 +149,7 @@ impl Table {
                 *newest_of_kind = Some(number).max(*newest_of_kind);
                 // libseccomp rejects a rule with the default action, so runc and crun skip it.
                 if profile.rules[rule].action != self.default_action {
-                    entries.push(Entry { number, order: entries.len(), rule, call, selector });
+                    entries.push(RuleEntry { number, order: entries.len(), rule, call, selector });
                 }
             }
         }
@@ -210,18 +210,18 @@ impl Table {
 }
 
 /// A rule's index, and a call that it names.
-struct Named {
+struct NamedCall {
     rule: usize,
-    call: &'static Call,
+    call: &'static Syscall,
 }
 
 /// A rule for one number.
-struct Entry {
+struct RuleEntry {
     number: u32,
     /// The position among all entries, in the order of the profile.
     order: usize,
     rule: usize,
-    call: &'static Call,
+    call: &'static Syscall,
     /// The value of the first argument, for a multiplexed call.
     selector: Option<u8>,
 }
@@ -245,12 +245,12 @@ fn flags(profile: &Profile, warnings: &mut Vec<Warning>) -> Result<Flags, Error>
 }
 
 /// Returns the calls that rules name, in the order of the profile.
-fn resolve(profile: &Profile, warnings: &mut Vec<Warning>) -> Vec<Named> {
+fn resolve(profile: &Profile, warnings: &mut Vec<Warning>) -> Vec<NamedCall> {
     let mut named = Vec::with_capacity(profile.rules.iter().map(|rule| rule.names.len()).sum());
     for (rule, Rule { names, .. }) in profile.rules.iter().enumerate() {
         for name in names {
-            match Call::named(name) {
-                Some(call) => named.push(Named { rule, call }),
+            match Syscall::named(name) {
+                Some(call) => named.push(NamedCall { rule, call }),
                 None => warnings.push(Warning::UnknownCall { rule, name: name.clone() }),
             }
         }
@@ -290,7 +290,7 @@ const fn answers_newer_calls(default_action: Action) -> bool {
 /// Combines all rules for one number.
 fn decide(
     abi: Abi,
-    entries: &[Entry],
+    entries: &[RuleEntry],
     profile: &Profile,
     chains: &[Vec<Vec<Condition>>],
 ) -> Result<Decision, Error> {

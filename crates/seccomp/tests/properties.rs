@@ -3,8 +3,8 @@
 use crate::util::{self, ENGINES, Random, call, profile_of, x86_64};
 use husk_seccomp::interpret::{Data, run};
 use husk_seccomp::{
-    Abi, Action, Arch, Argument, Comparison, Condition, Decision, Error, Instruction, MAX_INSTRUCTIONS,
-    Machine, Profile, Rule, Table, Test, Then, code,
+    Abi, Action, Arch, Argument, ArgumentTest, Comparison, Condition, Decision, Error, Instruction,
+    MAX_INSTRUCTIONS, Machine, Profile, Rule, Table, Then, code,
 };
 use std::collections::BTreeMap;
 
@@ -159,7 +159,7 @@ fn check(what: &str, table: &Table, random: &mut Random) {
     }
 }
 
-fn conditions(tests: &[Test]) -> Vec<Condition> {
+fn conditions(tests: &[ArgumentTest]) -> Vec<Condition> {
     tests
         .iter()
         .flat_map(|test| {

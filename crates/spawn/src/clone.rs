@@ -81,7 +81,7 @@ pub(crate) enum KnownBy {
 
 /// Which call makes the child.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Call {
+pub(crate) enum CloneCall {
     /// `clone3`.
     Clone3,
     /// `clone`, where a seccomp filter rejects `clone3` with ENOSYS, as old profiles do.
@@ -92,7 +92,7 @@ pub(crate) enum Call {
 pub(crate) fn start(
     memory: &ChildMemory,
     request: &CloneRequest<'_>,
-    call: Call,
+    call: CloneCall,
 ) -> Result<(Pid, Option<OwnedFd>), Errno> {
     let script: &Script<'_> = memory.script();
     let (stack, stack_size) = memory.stack().extent();
@@ -104,7 +104,7 @@ pub(crate) fn start(
     if request.known_by == KnownBy::Pidfd {
         wanted |= flags::PIDFD;
     }
-    if call == Call::Clone3 {
+    if call == CloneCall::Clone3 {
         wanted |= flags::CLEAR_SIGHAND;
     }
     if request.returns == Returns::WhenReleased {
@@ -135,8 +135,8 @@ pub(crate) fn start(
     let argument = (&raw const *script).cast::<c_void>();
 
     let make = match call {
-        Call::Clone3 => clone3,
-        Call::Clone => clone,
+        CloneCall::Clone3 => clone3,
+        CloneCall::Clone => clone,
     };
     let mask = rt_sigprocmask(SignalSet::FULL)?;
     // The kernel clears no word in a copy of the memory, and such a child does not use the original.

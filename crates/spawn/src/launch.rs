@@ -2,16 +2,16 @@
 
 use crate::child::output::output;
 use crate::child::{Child, Output, verdict, wait};
-use crate::clone::{self, Call, CloneRequest, KnownBy, Returns};
+use crate::clone::{self, CloneCall, CloneRequest, KnownBy, Returns};
 use crate::command::Command;
 use crate::command::idmap::{self, IdMap, IdMaps};
 use crate::command::program::find_program;
 use crate::command::stdio::{Pipes, Stdio, Unset};
 use crate::error::{Error, Reason};
-use crate::list::{self, Surroundings};
+use crate::list::{self, SpawnSetup};
 use crate::memory::pool::ChildMemory;
-use crate::memory::writer::{Memory, Sharing};
-use crate::time_namespace::Away;
+use crate::memory::writer::{ListMemory, Sharing};
+use crate::time_namespace::JoinedTimeNamespace;
 use husk_listing::Line;
 use husk_script::Request;
 use husk_script::sys::namespace::Namespaces;
@@ -119,9 +119,15 @@ fn listing(command: &Command) -> Result<Vec<String>, Error> {
     command.check()?;
     let unset = Unset::Inherit;
     let pipes = Pipes::open(&command.streams, unset)?;
-    let memory = Memory::default();
-    let around =
-        Surroundings { call: Call::Clone3, unset, pipes: &pipes, channel: None, answers: None, stack: 0..0 };
+    let memory = ListMemory::default();
+    let around = SpawnSetup {
+        call: CloneCall::Clone3,
+        unset,
+        pipes: &pipes,
+        channel: None,
+        answers: None,
+        stack: 0..0,
+    };
     let script = list::write(command, &around, &memory)?;
     Ok(script.steps.iter().map(|step| Line(step).to_string()).collect())
 }
@@ -208,7 +214,7 @@ fn start(command: &Command, unset: Unset, until: Until, known_by: KnownBy) -> Re
         ChildMemory::new(command.initial_namespaces(), |memory, stack| {
             let (start, size) = stack.extent();
             let stack = start..start + size;
-            let around = Surroundings { call, unset, pipes: &pipes, channel: theirs, answers, stack };
+            let around = SpawnSetup { call, unset, pipes: &pipes, channel: theirs, answers, stack };
             list::write(command, &around, memory)
         })
     };
@@ -221,19 +227,19 @@ fn start(command: &Command, unset: Unset, until: Until, known_by: KnownBy) -> Re
         sharing: command.sharing,
         known_by,
     };
-    let mut used = memory_for(Call::Clone3)?;
+    let mut used = memory_for(CloneCall::Clone3)?;
     if used.runs_in_second_process() && channel.is_none() {
         let why = "its exec can be seen only with Command::notify_release";
         return Err(Error::new("clone-parent", Reason::Conflict(why)));
     }
-    let away = Away::go(command)?;
-    let mut cloned = clone::start(&used, &request, Call::Clone3);
+    let away = JoinedTimeNamespace::go(command)?;
+    let mut cloned = clone::start(&used, &request, CloneCall::Clone3);
     if cloned.as_ref().is_err_and(|errno| *errno == Errno::NOSYS)
         && request.can_do_without_clone3()
         && !is_whole
     {
-        used = memory_for(Call::Clone)?;
-        cloned = clone::start(&used, &request, Call::Clone);
+        used = memory_for(CloneCall::Clone)?;
+        cloned = clone::start(&used, &request, CloneCall::Clone);
     }
     away.back()?;
     let (pid, pidfd) = cloned.map_err(|errno| Error::new(request.to_string(), errno))?;

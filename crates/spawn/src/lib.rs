@@ -94,6 +94,6 @@ pub use error::{Error, Reason};
 pub use husk_script::sys::limits::{Resource, SchedAttr};
 pub use husk_script::sys::namespace::Namespaces;
 pub use husk_script::sys::signal::{Signal, SignalSet};
-pub use husk_script::{Handle, Hook, Reg, Request, Step, hook};
+pub use husk_script::{Handle, HookCommand, Reg, Request, Step, hook};
 pub use memory::writer::Writer;
 pub use signalfd::{read_signalfd, signalfd};

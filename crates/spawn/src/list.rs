@@ -1,15 +1,15 @@
 //! Turns a command into a list of steps.
 
 use crate::Error;
-use crate::clone::Call;
+use crate::clone::CloneCall;
 use crate::command::Command;
-use crate::command::fds::{self, Mapping};
+use crate::command::fds::{self, FdMapping};
 use crate::command::join::IN_PARENT;
 use crate::command::stdio::{Pipes, Unset};
 use crate::error::Reason;
 use crate::memory::forget;
 use crate::memory::pool::ScriptRef;
-use crate::memory::writer::{Memory, Sharing, Writer};
+use crate::memory::writer::{ListMemory, Sharing, Writer};
 use husk_listing::Line;
 use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::signal::Signal;
@@ -20,9 +20,9 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 
 /// What a list depends on besides its command.
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct SpawnSetup<'a> {
     /// The call that clones the child; only `clone3` resets its signal handlers.
-    pub(crate) call: Call,
+    pub(crate) call: CloneCall,
     /// What becomes of standard streams that the command does not set.
     pub(crate) unset: Unset,
     /// The pipes made for this child.
@@ -38,8 +38,8 @@ pub(crate) struct Surroundings<'a> {
 /// Writes the command's list into `memory`.
 pub(crate) fn write<'b>(
     command: &Command,
-    around: &Surroundings<'_>,
-    memory: &'b Memory,
+    around: &SpawnSetup<'_>,
+    memory: &'b ListMemory,
 ) -> Result<ScriptRef<'b>, Error> {
     let mut list = Writer::new(memory);
     match &command.whole {
@@ -63,7 +63,7 @@ pub(crate) fn write<'b>(
 
 /// Writes the steps of the settings. The lines are in the order of the system calls; comments say where the
 /// order matters.
-fn settings(command: &Command, around: &Surroundings<'_>, list: &mut Writer<'_>) -> Result<(), Error> {
+fn settings(command: &Command, around: &SpawnSetup<'_>, list: &mut Writer<'_>) -> Result<(), Error> {
     let is_last = command.appears_last();
     signals(command, around.call, list);
     join(command, list);
@@ -110,8 +110,8 @@ fn settings(command: &Command, around: &Surroundings<'_>, list: &mut Writer<'_>)
     exec(command, list)
 }
 
-fn signals(command: &Command, call: Call, list: &mut Writer<'_>) {
-    if call == Call::Clone {
+fn signals(command: &Command, call: CloneCall, list: &mut Writer<'_>) {
+    if call == CloneCall::Clone {
         list.push(Step::ResetHandlers);
     }
     // Rust's runtime ignores SIGPIPE in this process, and exec keeps ignored signals ignored.
@@ -169,7 +169,7 @@ fn join(command: &Command, list: &mut Writer<'_>) {
 /// memory and held copies of its descriptors. A process inside that may trace the second process finds only
 /// the program's identity, the program's descriptors and a copy of the memory. Reading the copy requires
 /// CAP_SYS_PTRACE in this process's user namespace.
-fn appear(command: &Command, around: &Surroundings<'_>, list: &mut Writer<'_>) {
+fn appear(command: &Command, around: &SpawnSetup<'_>, list: &mut Writer<'_>) {
     let mut kept: Vec<Fd> = command.fds.iter().map(|(to, _)| *to).chain(around.channel).collect();
     kept.sort_unstable();
     let mut first = Some(Fd::FIRST_EXTRA);
@@ -261,9 +261,9 @@ fn cwd(command: &Command, list: &mut Writer<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-fn descriptors(command: &Command, around: &Surroundings<'_>, list: &mut Writer<'_>) -> Result<(), Error> {
-    let mut mappings: Vec<Mapping> =
-        command.fds.iter().map(|(to, fd)| Mapping { from: Fd::of(fd).into(), to: *to }).collect();
+fn descriptors(command: &Command, around: &SpawnSetup<'_>, list: &mut Writer<'_>) -> Result<(), Error> {
+    let mut mappings: Vec<FdMapping> =
+        command.fds.iter().map(|(to, fd)| FdMapping { from: Fd::of(fd).into(), to: *to }).collect();
     around.pipes.map(&command.streams, around.unset, &mut mappings, list)?;
     fds::arrange(&mut mappings, list)
 }

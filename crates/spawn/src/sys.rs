@@ -53,7 +53,7 @@ pub mod namespace {
 
 /// Capabilities, seccomp instructions and resource usage.
 pub mod process {
-    pub use husk_script::sys::process::{Capabilities, Instruction, KeepCaps, Usage};
+    pub use husk_script::sys::process::{Capabilities, KeepCaps, SockFilter, Usage};
 }
 
 /// Signals.

@@ -15,11 +15,11 @@ use husk_script::sys::namespace::{Namespaces, setns};
 use std::fs::File;
 
 /// The calling thread's original time namespace; `None` if it has not left it.
-pub(crate) struct Away {
+pub(crate) struct JoinedTimeNamespace {
     home: Option<File>,
 }
 
-impl Away {
+impl JoinedTimeNamespace {
     /// Joins the time namespace in which the child is to be created, if there is one.
     pub(crate) fn go(command: &Command) -> Result<Self, Error> {
         let mut away = Self { home: None };

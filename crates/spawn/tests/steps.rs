@@ -606,7 +606,7 @@ fn reaps(step: Step<'static>) {
     assert!(status.unwrap().success());
 
     let mut child = second("exec 2>&-; sleep 1000 & exit 3").notify_release().spawn().unwrap();
-    assert_eq!(child.next_request().unwrap(), Some(Request::Leftovers), "the parent is asked");
+    assert_eq!(child.next_request().unwrap(), Some(Request::RemainingProcesses), "the parent is asked");
     let children = format!("/proc/{0}/task/{0}/children", child.id());
     assert!(!fs::read_to_string(children).unwrap().trim().is_empty(), "it still runs");
     child.go_on().unwrap();

@@ -277,20 +277,20 @@ pub fn openat2_ordinary_directory_in_root(root: Fd, path: &CStr) -> Result<Fd> {
 /// # Errors
 ///
 /// See fstatfs(2).
-pub fn procfs(fd: Fd) -> Result<Procfs> {
+pub fn procfs(fd: Fd) -> Result<ProcfsKind> {
     const PROC_SUPER_MAGIC: i64 = 0x9fa0;
     /// The inode number of the root (linux/proc_ns.h), which no other file has.
     const PROC_ROOT_INO: u64 = 1;
     if rustix::fs::fstatfs(fd.lend())?.f_type != PROC_SUPER_MAGIC {
-        return Ok(Procfs::No);
+        return Ok(ProcfsKind::No);
     }
     let is_root = rustix::fs::fstat(fd.lend())?.st_ino == PROC_ROOT_INO;
-    Ok(if is_root { Procfs::Root } else { Procfs::Below })
+    Ok(if is_root { ProcfsKind::Root } else { ProcfsKind::Below })
 }
 
 /// The relation of a file to procfs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Procfs {
+pub enum ProcfsKind {
     /// It is on another file system.
     No,
     /// It is the root of a procfs.

@@ -21,7 +21,7 @@ use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 /// One instruction of an eBPF program (`struct bpf_insn`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub struct Instruction {
+pub struct EbpfInstruction {
     /// The operation.
     pub code: u8,
     /// The destination register in the lower half, the source register in the upper half.
@@ -104,7 +104,11 @@ fn owned(returned: usize) -> Result<OwnedFd> {
 /// # Errors
 ///
 /// `EPERM` without the privilege, `EINVAL` or `EACCES` if the verifier refuses the program.
-pub fn prog_load_cgroup_device(program: &[Instruction], license: &CStr, log: &mut [u8]) -> Result<OwnedFd> {
+pub fn prog_load_cgroup_device(
+    program: &[EbpfInstruction],
+    license: &CStr,
+    log: &mut [u8],
+) -> Result<OwnedFd> {
     let mut attr = Attr::new();
     attr.word(0, CGROUP_DEVICE_PROGRAM);
     attr.word(4, length(program)?);

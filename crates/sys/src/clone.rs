@@ -12,7 +12,7 @@
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "processes that share memory")]
 
-use crate::arch::{self, Entry};
+use crate::arch::{self, EntryPoint};
 use crate::namespace::Namespaces;
 use crate::raw::{self, check};
 use crate::{Errno, Fd, Pid, Result};
@@ -122,7 +122,7 @@ const SIGCHLD: u64 = linux_raw_sys::general::SIGCHLD as u64;
 ///   takes no lock, allocates nothing and never unwinds.
 /// - No signal handler of this program runs in the child: every signal is blocked, or the flags include
 ///   `CLONE_CLEAR_SIGHAND`.
-pub unsafe fn clone3(args: &CloneArgs, entry: Entry, argument: *const c_void) -> Result<Pid> {
+pub unsafe fn clone3(args: &CloneArgs, entry: EntryPoint, argument: *const c_void) -> Result<Pid> {
     let args = CloneArgs { exit_signal: SIGCHLD, ..*args };
     let words = [(&raw const args).addr(), size_of::<CloneArgs>(), 0, 0, 0];
     // SAFETY: the kernel reads `args`, which outlives the call, and writes the pidfd to the address in it. The caller
@@ -141,7 +141,7 @@ pub unsafe fn clone3(args: &CloneArgs, entry: Entry, argument: *const c_void) ->
 /// # Safety
 ///
 /// As for [`clone3`], except that every signal must be blocked.
-pub unsafe fn clone(args: &CloneArgs, entry: Entry, argument: *const c_void) -> Result<Pid> {
+pub unsafe fn clone(args: &CloneArgs, entry: EntryPoint, argument: *const c_void) -> Result<Pid> {
     // The lowest byte of the flags is the exit signal, so CLONE_NEWTIME, 0x80, does not fit.
     if args.flags > u64::from(u32::MAX) || args.flags & 0xff != 0 || args.set_tid_size != 0 {
         return Err(Errno::INVAL);

@@ -17,7 +17,7 @@ pub fn fchdir(directory: Fd) -> Result {
     rustix::process::fchdir(directory.lend())
 }
 
-pub use crate::raw::Instruction;
+pub use crate::raw::SockFilter;
 pub use rustix::process::{chdir, chroot, getpgrp, getpid, getppid, setpgid, setsid, umask};
 
 /// How a process ended.
@@ -322,7 +322,7 @@ pub enum KeepCaps {
 /// # Errors
 ///
 /// `EACCES` without CAP_SYS_ADMIN and without no_new_privs, `EINVAL` if the program is not valid.
-pub fn seccomp_set_mode_filter(_: &InChild, flags: u32, program: &[Instruction]) -> Result<usize> {
+pub fn seccomp_set_mode_filter(_: &InChild, flags: u32, program: &[SockFilter]) -> Result<usize> {
     raw::seccomp(flags, program)
 }
 
@@ -337,7 +337,7 @@ pub fn seccomp_knows(flags: u32) -> bool {
 /// # Errors
 ///
 /// As for [`seccomp_set_mode_filter`], and `EBUSY` if a filter already has a listener.
-pub fn seccomp_new_listener(_: &InChild, flags: u32, program: &[Instruction]) -> Result<Fd> {
+pub fn seccomp_new_listener(_: &InChild, flags: u32, program: &[SockFilter]) -> Result<Fd> {
     let number = raw::seccomp(flags, program)?;
     i32::try_from(number).ok().and_then(Fd::new).ok_or(Errno::BADF)
 }

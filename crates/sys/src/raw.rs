@@ -293,7 +293,7 @@ pub(crate) fn seccomp_without_program(flags: u32) -> Result<usize> {
 /// `struct sock_filter`: one instruction of a seccomp program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub struct Instruction {
+pub struct SockFilter {
     /// The operation.
     pub code: u16,
     /// How many instructions to skip if a comparison holds.
@@ -304,12 +304,12 @@ pub struct Instruction {
     pub k: u32,
 }
 
-pub(crate) fn seccomp(flags: u32, program: &[Instruction]) -> Result<usize> {
+pub(crate) fn seccomp(flags: u32, program: &[SockFilter]) -> Result<usize> {
     /// `struct sock_fprog`.
     #[repr(C)]
     struct Program {
         length: u16,
-        filter: *const Instruction,
+        filter: *const SockFilter,
     }
     let length = u16::try_from(program.len()).map_err(|_| Errno::INVAL)?;
     let program = Program { length, filter: program.as_ptr() };

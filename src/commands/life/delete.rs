@@ -1,6 +1,6 @@
 //! `husk delete`.
 
-use crate::each::Named;
+use crate::each::Selection;
 use crate::exit::Exit;
 use crate::session::Session;
 use crate::verb::Perform;
@@ -30,6 +30,6 @@ impl Perform for Delete {
                 husk_runtime::delete(&session.store, id, warn)
             }
         };
-        Named::of(self.regex).each(session, &self.id, delete)
+        Selection::of(self.regex).each(session, &self.id, delete)
     }
 }

@@ -4,7 +4,7 @@ use crate::exit::Exit;
 use crate::session::{Session, absolute};
 use crate::verb::Perform;
 use anyhow::Result;
-use husk_runtime::exec::{Changes, ExecRequest, NoNewPrivileges, Paused, Program, Wait};
+use husk_runtime::exec::{Changes, ExecProgram, ExecRequest, NoNewPrivileges, Paused, Wait};
 use std::path::PathBuf;
 
 pub(crate) const MORE: &str = "
@@ -90,8 +90,8 @@ impl Exec {
     fn request(self) -> Result<ExecRequest> {
         let path = |path: Option<PathBuf>| path.as_deref().map(absolute).transpose();
         let program = match path(self.process)? {
-            Some(file) => Program::File(file),
-            None => Program::Changed {
+            Some(file) => ExecProgram::File(file),
+            None => ExecProgram::Changed {
                 changes: Changes {
                     args: self.args,
                     env: self.env,

@@ -1,11 +1,11 @@
 //! `husk kill`.
 
-use crate::each::Named;
+use crate::each::Selection;
 use crate::exit::Exit;
 use crate::session::Session;
 use crate::verb::Perform;
 use anyhow::{Context as _, Result};
-use husk_runtime::Whom;
+use husk_runtime::KillScope;
 
 pub(crate) const MORE: &str = "
 EXAMPLES:
@@ -34,7 +34,7 @@ pub(crate) struct Kill {
 
 impl Perform for Kill {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
-        let named = Named::of(self.regex);
+        let named = Selection::of(self.regex);
         if self.signal == "0" {
             return named.each(session, &self.id, |id| match husk_runtime::check(&session.store, id) {
                 Err(husk_runtime::Error::State(_)) if self.all => Ok(()),
@@ -43,7 +43,7 @@ impl Perform for Kill {
         }
         let signal = husk_runtime::signal(&self.signal);
         let signal = signal.with_context(|| format!("unknown signal {:?}", self.signal))?;
-        let whom = if self.all { Whom::All } else { Whom::First };
+        let whom = if self.all { KillScope::All } else { KillScope::First };
         named.each(session, &self.id, |id| husk_runtime::kill(&session.store, id, signal, whom))
     }
 }

@@ -6,7 +6,7 @@ use crate::session::{Session, absolute};
 use crate::verb::Perform;
 use anyhow::Result;
 use husk_runtime::restore::RestoreRequest;
-use husk_runtime::{Afterwards, Foreground, Keyring, NewRoot, Orphans, Run, Timings};
+use husk_runtime::{AfterExit, Foreground, Keyring, NewRoot, Orphans, RunMode, Timings};
 use std::path::PathBuf;
 
 pub(crate) const MORE: &str = "
@@ -77,10 +77,10 @@ impl Perform for Restore {
             },
         };
         let foreground = Foreground {
-            afterwards: Afterwards::Delete,
+            afterwards: AfterExit::Delete,
             orphans: if self.no_subreaper { Orphans::Others } else { Orphans::Ours },
         };
-        let how = if self.detach { Run::Detached } else { Run::Foreground(foreground) };
+        let how = if self.detach { RunMode::Detached } else { RunMode::Foreground(foreground) };
         let ended = husk_runtime::restore(&session.store, &request, how, |warnings| session.warn(warnings))?;
         Ok(ended.map_or(Exit::Success, Exit::Program))
     }

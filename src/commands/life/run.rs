@@ -7,7 +7,7 @@ use crate::output::{self, escape};
 use crate::session::{Session, absolute};
 use crate::verb::Perform;
 use anyhow::{Context as _, Result};
-use husk_runtime::{Afterwards, Foreground, Orphans, Timings};
+use husk_runtime::{AfterExit, Foreground, Orphans, Timings};
 use std::path::{Path, PathBuf};
 
 pub(crate) const MORE: &str = "
@@ -42,11 +42,14 @@ pub(crate) struct Run {
 impl Perform for Run {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
         let foreground = Foreground {
-            afterwards: if self.keep { Afterwards::Keep } else { Afterwards::Delete },
+            afterwards: if self.keep { AfterExit::Keep } else { AfterExit::Delete },
             orphans: if self.no_subreaper { Orphans::Others } else { Orphans::Ours },
         };
-        let how =
-            if self.detach { husk_runtime::Run::Detached } else { husk_runtime::Run::Foreground(foreground) };
+        let how = if self.detach {
+            husk_runtime::RunMode::Detached
+        } else {
+            husk_runtime::RunMode::Foreground(foreground)
+        };
         session.prepare()?;
         let picture = self.timings.as_deref().map(absolute).transpose()?;
         let mut request = self.creation.request(session)?;

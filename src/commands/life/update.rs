@@ -4,7 +4,7 @@ use crate::exit::Exit;
 use crate::session::Session;
 use crate::verb::Perform;
 use anyhow::{Context as _, Result};
-use husk_runtime::{Resources, Update};
+use husk_runtime::{Resources, UpdateRequest};
 use std::fs;
 use std::io::{Read as _, stdin};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ EXAMPLES:
 
 /// Change the limits of a container
 #[derive(Debug, clap::Args)]
-pub(crate) struct Change {
+pub(crate) struct Update {
     /// All limits, from a file; - is standard input
     #[arg(short, long, value_name = "FILE")]
     resources: Option<PathBuf>,
@@ -82,7 +82,7 @@ pub(crate) struct Change {
     id: String,
 }
 
-impl Perform for Change {
+impl Perform for Update {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
         let resources = match &self.resources {
             Some(file) => {
@@ -95,7 +95,7 @@ impl Perform for Change {
         if self.kernel_memory.is_some() || self.kernel_memory_tcp.is_some() {
             session.log.warning(&"--kernel-memory: there is no such limit any more, ignored");
         }
-        let update = Update {
+        let update = UpdateRequest {
             resources,
             l3_cache_schema: said(self.l3_cache_schema),
             memory_bandwidth_schema: said(self.mem_bw_schema),
@@ -105,7 +105,7 @@ impl Perform for Change {
     }
 }
 
-impl Change {
+impl Update {
     fn limits(&self) -> Result<Resources> {
         let mut resources = Resources::default();
         let cpu = &mut resources.cpu;

@@ -2,7 +2,7 @@
 
 use crate::exit::Exit;
 use crate::output::escape;
-use crate::output::{self, Reader};
+use crate::output::{self, StdoutReader};
 use crate::session::Session;
 use crate::verb::Perform;
 use anyhow::{Context as _, Result};
@@ -42,7 +42,7 @@ impl Perform for Events {
         // The reason why nothing more can be written, if that ends the loop.
         let mut end = None;
         let told = husk_runtime::events(&session.store, &self.id, interval, |event| match print(event) {
-            Ok(Reader::There) => Ok(()),
+            Ok(StdoutReader::There) => Ok(()),
             printed => {
                 end = Some(printed);
                 Err(ErrorKind::BrokenPipe.into())
@@ -55,7 +55,7 @@ impl Perform for Events {
     }
 }
 
-fn print(event: &Event) -> Result<Reader> {
+fn print(event: &Event) -> Result<StdoutReader> {
     output::print(escape::json(serde_json::to_string(event)?) + "\n")
 }
 

@@ -60,7 +60,7 @@ impl Directory {
 
     /// Replaces a file or symlink atomically: readers see either the old or the new content.
     pub(crate) fn replace(&self, name: &OsStr, text: &str) -> io::Result<()> {
-        husk_runtime::write_whole_in(&self.0, name, MODE, text.as_bytes())
+        husk_runtime::write_atomically_in(&self.0, name, MODE, text.as_bytes())
     }
 
     /// Opens a regular file; `None` if it does not exist. Rejects a fifo without waiting for its other end.

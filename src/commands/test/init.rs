@@ -4,7 +4,7 @@ use super::directory::Directory;
 use crate::exit::Exit;
 use crate::options;
 use crate::output::escape;
-use crate::output::{self, Reader};
+use crate::output::{self, StdoutReader};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use clap::{Args as _, FromArgMatches as _};
 use std::ffi::OsString;
@@ -99,7 +99,7 @@ fn agrees(path: &Path) -> Result<bool> {
     let path = path.display().to_string();
     let question = format!("[target.'{TARGET}']\n{RUNNER}\nAdd this to {}? [y/N] ", escape::cell(&path));
     // A user who does not see the question cannot answer it.
-    ensure!(output::print(question)? == Reader::There, "nobody can be asked: --yes writes it");
+    ensure!(output::print(question)? == StdoutReader::There, "nobody can be asked: --yes writes it");
     let mut answer = String::new();
     stdin().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))

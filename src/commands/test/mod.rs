@@ -15,8 +15,8 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args as _, Command, FromArgMatches as _};
 use husk_hermetic::{
-    Access, BinaryKind, Choice, Ended, Error, Image, Limits, Net, Profile, Run, Screen, Setting, Show,
-    Variable,
+    BinaryKind, Choice, Ended, Error, Image, Isolation, Limits, Net, PathAccess, Profile, Screen, Setting,
+    Show, Variable,
 };
 use report::Report;
 use rustix::termios::tcgetwinsize;
@@ -251,7 +251,7 @@ impl Configured {
 type Named<'a> = &'a dyn Fn(&str) -> Result<Option<Test>>;
 
 fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
-    let how = if test.strict { Run::Strict } else { Run::Possible };
+    let how = if test.strict { Isolation::Strict } else { Isolation::Possible };
     let (is_plan, tests) = (test.plan, test.tests.clone());
     let mut of_bundle = Profile::default();
     if let Some(directory) = &test.bundle {
@@ -305,7 +305,7 @@ fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
 /// written: tests run and are reported even if not.
 fn run_tests(
     profile: &Profile,
-    how: Run,
+    how: Isolation,
     tests: &Tests,
     named: Named<'_>,
     report: &mut Report,
@@ -352,7 +352,7 @@ fn run_tests(
 impl Tests {
     /// Rejects reports in a directory that tests may write to. A test could replace or change them there.
     fn refuse_reports(&self, profile: &Profile) -> Result<()> {
-        let written = profile.shown.iter().filter(|show| show.access == Access::Write);
+        let written = profile.shown.iter().filter(|show| show.access == PathAccess::Write);
         let written = written.map(|show| {
             fs::canonicalize(&show.path).with_context(|| format!("find {}", show.path.display()))
         });
@@ -384,10 +384,10 @@ impl Test {
     fn profile(self, of_bundle: Profile) -> Profile {
         let mut image = of_bundle.image.or(self.rootfs.map(Image::of));
         let shown = [
-            (self.write, Access::Write),
-            (self.overlay, Access::Overlay),
-            (self.read, Access::Read),
-            (self.hide, Access::Hide),
+            (self.write, PathAccess::Write),
+            (self.overlay, PathAccess::Overlay),
+            (self.read, PathAccess::Read),
+            (self.hide, PathAccess::Hide),
         ];
         let shown = shown.into_iter();
         let shown =
@@ -403,7 +403,7 @@ impl Test {
             // The program is made visible.
             let program = self.program.first().map(PathBuf::from);
             let program = program.filter(|program| program.components().count() > 1 && program.is_file());
-            shown.extend(program.map(|path| Show { path, access: Access::Read }));
+            shown.extend(program.map(|path| Show { path, access: PathAccess::Read }));
         }
         Profile {
             args: if self.program.is_empty() { of_bundle.args } else { self.program },

@@ -13,7 +13,7 @@
 //! timeout = "10m"
 //! ```
 
-use super::trusted::{self, Found};
+use super::trusted::{self, TrustedFile};
 use crate::output::log::Log;
 use anyhow::{Context as _, Result, anyhow};
 use clap::builder::ValueParser;
@@ -40,7 +40,7 @@ const TYPED: [&str; 4] = ["config", "runner", "plan", "help"];
 /// The content of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
-    all: Vec<Said>,
+    all: Vec<SetOption>,
     overrides: Vec<Override>,
 }
 
@@ -48,12 +48,12 @@ pub(crate) struct Settings {
 struct Override {
     /// The patterns of each condition; `None` if the condition is not used.
     patterns: [Option<Vec<String>>; 3],
-    said: Vec<Said>,
+    said: Vec<SetOption>,
 }
 
 /// An option and the arguments that it stands for.
 #[derive(Debug)]
-struct Said {
+struct SetOption {
     option: String,
     words: Vec<OsString>,
 }
@@ -83,16 +83,16 @@ impl Settings {
             None => {
                 let found = trusted::nearest(NAME, directory);
                 match found.with_context(|| format!("look for {NAME} from {}", directory.display()))? {
-                    Found::File(path, text) => {
+                    TrustedFile::File(path, text) => {
                         log.note(&format!("options from {}", path.display()));
                         (path, text)
                     }
-                    Found::Distrusted(path, why) => {
+                    TrustedFile::Distrusted(path, why) => {
                         let path = path.display();
                         log.warning(&format!("{path} is not used: {why} ('--config {path}' uses it)"));
                         return Ok(None);
                     }
-                    Found::Nothing => return Ok(None),
+                    TrustedFile::Nothing => return Ok(None),
                 }
             }
         };
@@ -100,7 +100,7 @@ impl Settings {
     }
 
     fn parse(text: &str, path: &Path, command: &Command) -> Result<Self> {
-        let reader = Reader { text, path, command };
+        let reader = SettingsReader { text, path, command };
         let table = DeTable::parse(text)
             .map_err(|error| reader.wrong(error.span().unwrap_or_default(), error.message()))?;
         let mut settings = Self::default();
@@ -153,14 +153,14 @@ fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Vec<(&'t Key<'i>, &'t Value<'i>)>
 type Key<'i> = Spanned<std::borrow::Cow<'i, str>>;
 type Value<'i> = Spanned<DeValue<'i>>;
 
-struct Reader<'r> {
+struct SettingsReader<'r> {
     text: &'r str,
     path: &'r Path,
     /// The command that defines the options.
     command: &'r Command,
 }
 
-impl Reader<'_> {
+impl SettingsReader<'_> {
     fn wrong(&self, place: Range<usize>, what: impl std::fmt::Display) -> anyhow::Error {
         let before = self.text.get(..place.start).unwrap_or(self.text);
         let line = before.matches('\n').count() + 1;
@@ -191,7 +191,7 @@ impl Reader<'_> {
     }
 
     /// Converts an entry to arguments.
-    fn option(&self, key: &Key<'_>, value: &Value<'_>) -> Result<Said> {
+    fn option(&self, key: &Key<'_>, value: &Value<'_>) -> Result<SetOption> {
         let name = key.get_ref().as_ref();
         let options = || self.command.get_arguments().filter(|option| !option.is_global_set());
         let known =
@@ -227,7 +227,7 @@ impl Reader<'_> {
         let alone = words.iter().cloned().chain(["--runner", "--", "program"].map(OsString::from));
         let read = self.command.clone().try_get_matches_from(alone);
         read.map_err(|error| self.wrong(value.span(), crate::options::message(&error)))?;
-        Ok(Said { option: name.to_owned(), words })
+        Ok(SetOption { option: name.to_owned(), words })
     }
 
     /// Returns the value, or the values of an array, as strings.

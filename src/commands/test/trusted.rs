@@ -15,7 +15,7 @@ const MOST_BYTES: u64 = 1 << 20;
 
 /// The result of [`nearest`].
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum TrustedFile {
     /// The nearest file and its content.
     File(PathBuf, String),
     /// A file that is not used, and the reason.
@@ -25,7 +25,7 @@ pub(crate) enum Found {
 }
 
 /// Looks for the nearest file of this name in a directory and its ancestors.
-pub(crate) fn nearest(name: &str, directory: &Path) -> io::Result<Found> {
+pub(crate) fn nearest(name: &str, directory: &Path) -> io::Result<TrustedFile> {
     for above in directory.ancestors() {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = match open(above, flags, Mode::empty()) {
@@ -36,12 +36,12 @@ pub(crate) fn nearest(name: &str, directory: &Path) -> io::Result<Found> {
         if let Some(why) = distrust(&fstat(&opened)?) {
             let is_there = statat(&opened, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
             let why = format!("its directory {why}");
-            return Ok(if is_there { Found::Distrusted(path, why) } else { Found::Nothing });
+            return Ok(if is_there { TrustedFile::Distrusted(path, why) } else { TrustedFile::Nothing });
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = match openat(&opened, name, flags, Mode::empty()) {
             Err(Errno::NOENT) => continue,
-            Err(Errno::LOOP) => return Ok(Found::Distrusted(path, "it is a symlink".to_owned())),
+            Err(Errno::LOOP) => return Ok(TrustedFile::Distrusted(path, "it is a symlink".to_owned())),
             file => file?,
         };
         let stat = fstat(&file)?;
@@ -54,15 +54,15 @@ pub(crate) fn nearest(name: &str, directory: &Path) -> io::Result<Found> {
             why => why,
         };
         return match why {
-            Some(why) => Ok(Found::Distrusted(path, format!("it {why}"))),
+            Some(why) => Ok(TrustedFile::Distrusted(path, format!("it {why}"))),
             None => {
                 let mut text = String::new();
                 File::from(file).take(MOST_BYTES).read_to_string(&mut text)?;
-                Ok(Found::File(path, text))
+                Ok(TrustedFile::File(path, text))
             }
         };
     }
-    Ok(Found::Nothing)
+    Ok(TrustedFile::Nothing)
 }
 
 /// Returns why another user could have written it, or `None`.

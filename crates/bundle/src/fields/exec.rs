@@ -1,7 +1,7 @@
 //! Resolves the process of an `exec`, from a file of its own or from the container's process with changes.
 
 use crate::container::{NoNewPrivileges, Process, Terminal};
-use crate::error::{Error, Field, Kind, Warning};
+use crate::error::{Error, ErrorKind, Field, Warning};
 use crate::fields::process::{environment, resolve};
 use crate::fields::unread;
 use crate::fields::values::{absolute, strings};
@@ -45,14 +45,14 @@ pub struct Changes {
 pub fn process(bytes: &[u8], own: &Process) -> Result<(Process, Vec<Warning>), Error> {
     let file = Field::new("process");
     let process: serde_json::Value =
-        serde_json::from_slice(bytes).map_err(|error| file.error(Kind::Json(error.to_string())))?;
+        serde_json::from_slice(bytes).map_err(|error| file.error(ErrorKind::Json(error.to_string())))?;
     let is_said = |name: &str| process.get(name).is_some_and(|value| !value.is_null());
     let (has_capabilities, has_affinity) = (is_said("capabilities"), is_said("execCPUAffinity"));
     let mut warnings = Vec::new();
     let mut config = json!({ "process": process });
-    let gaps = unread::take(&mut config, &mut warnings)?;
+    let unread = unread::take(&mut config, &mut warnings)?;
     let process = typed::read(config["process"].take(), &file)?;
-    let mut process = resolve(&process, &gaps)?;
+    let mut process = resolve(&process, &unread)?;
     // As in runc. Limits and `noNewPrivileges` are not inherited, because Go's encoder omits false values.
     if !has_capabilities {
         process.capabilities = own.capabilities;
@@ -78,7 +78,7 @@ impl Changes {
         let args = Field::new("args");
         process.args = strings(&self.args, &args)?;
         if process.args.is_empty() {
-            return Err(args.error(Kind::Empty));
+            return Err(args.error(ErrorKind::Empty));
         }
         let mut env =
             process.env.iter().map(|variable| variable.to_string_lossy().into_owned()).collect::<Vec<_>>();
@@ -116,7 +116,7 @@ impl Changes {
     /// already.
     fn add_capabilities(&self, process: &mut Process) -> Result<(), Error> {
         for (index, name) in self.capabilities.iter().enumerate() {
-            let unknown = || Field::new("--cap").index(index).error(Kind::Unknown(name.clone()));
+            let unknown = || Field::new("--cap").index(index).error(ErrorKind::Unknown(name.clone()));
             let upper = name.to_ascii_uppercase();
             let full = if upper.starts_with("CAP_") { upper } else { format!("CAP_{upper}") };
             let bit = Capability::from_str(&full).map_err(|_| unknown())?.bitmask();
@@ -143,7 +143,7 @@ mod tests {
         let config: oci_spec::runtime::Process =
             serde_json::from_slice(br#"{ "args": ["sh"], "cwd": "/", "user": { "uid": 0, "gid": 0 } }"#)
                 .unwrap();
-        let nothing = resolve(&config, &unread::Gaps::default()).unwrap();
+        let nothing = resolve(&config, &unread::Unread::default()).unwrap();
         process(text, &nothing).unwrap().0
     }
 

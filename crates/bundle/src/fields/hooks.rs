@@ -1,7 +1,7 @@
 //! Resolves `hooks`.
 
 use crate::container::{Hook, HookStreams, Hooks};
-use crate::error::{Error, Field, Kind};
+use crate::error::{Error, ErrorKind, Field};
 use crate::fields::process::environment;
 use crate::fields::values::{absolute, strings};
 use oci_spec::runtime::Spec;
@@ -37,7 +37,7 @@ fn resolve_hook(hook: &oci_spec::runtime::Hook, field: &Field) -> Result<Hook, E
         Some(seconds) => {
             // config.md, "POSIX-platform Hooks": "timeout MUST be greater than zero".
             let positive = u64::try_from(seconds).ok().filter(|seconds| *seconds > 0);
-            Some(positive.ok_or_else(|| field.key("timeout").error(Kind::Range(seconds.into())))?)
+            Some(positive.ok_or_else(|| field.key("timeout").error(ErrorKind::Range(seconds.into())))?)
         }
     };
     Ok(Hook {

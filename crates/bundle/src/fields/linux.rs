@@ -4,7 +4,7 @@ use crate::container::{
     Clock, Container, Device, DeviceKind, IdMapping, IntelRdt, Monitoring, Namespace, NamespaceKind,
     NetDevice, Propagation, PropagationKind, TimeOffset,
 };
-use crate::error::{Error, Field, Kind, Warning};
+use crate::error::{Error, ErrorKind, Field, Warning};
 use crate::fields::values::{absolute, id};
 use crate::fields::{resources, seccomp};
 use oci_spec::runtime::{self as oci, LinuxDeviceType, LinuxNamespaceType, LinuxPersonalityDomain};
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 pub(crate) fn resolve(
     linux: &oci::Linux,
-    gaps: resources::Gaps,
+    unread: resources::Extra,
     container: &mut Container,
     warnings: &mut Vec<Warning>,
 ) -> Result<(), Error> {
@@ -42,7 +42,7 @@ pub(crate) fn resolve(
     let cgroups_path = linux.cgroups_path().as_ref().map(|path| path.display().to_string());
     container.cgroups_path = cgroups_path.filter(|path| !path.is_empty());
     if let Some(resources) = linux.resources() {
-        container.resources = resources::resolve(resources, gaps, warnings)?;
+        container.resources = resources::resolve(resources, unread, warnings)?;
     }
     Ok(())
 }
@@ -76,18 +76,18 @@ const MOST_MAPPINGS: usize = 340;
 /// Refuses maps for which the kernel's error would give no reason.
 fn checked(mappings: Vec<IdMapping>, field: &Field) -> Result<Vec<IdMapping>, Error> {
     if mappings.len() > MOST_MAPPINGS {
-        return Err(field.error(Kind::Conflict("are more than 340, which the kernel takes no more of")));
+        return Err(field.error(ErrorKind::Conflict("are more than 340, which the kernel takes no more of")));
     }
     for (index, one) in mappings.iter().enumerate() {
         let field = field.index(index);
         if one.size == 0 {
-            return Err(field.key("size").error(Kind::Range(0)));
+            return Err(field.key("size").error(ErrorKind::Range(0)));
         }
         // The highest number means "no id".
         for (key, first) in [("containerID", one.container_id), ("hostID", one.host_id)] {
             let last = u64::from(first) + u64::from(one.size) - 1;
             if last >= u64::from(u32::MAX) {
-                return Err(field.key(key).error(Kind::Range(last.into())));
+                return Err(field.key(key).error(ErrorKind::Range(last.into())));
             }
         }
         let meet = |one: u32, other: u32, [size, others]: [u32; 2]| {
@@ -96,7 +96,8 @@ fn checked(mappings: Vec<IdMapping>, field: &Field) -> Result<Vec<IdMapping>, Er
         };
         for other in mappings.iter().take(index) {
             let sizes = [one.size, other.size];
-            let overlaps = |key: &str| field.key(key).error(Kind::Conflict("overlaps an earlier mapping"));
+            let overlaps =
+                |key: &str| field.key(key).error(ErrorKind::Conflict("overlaps an earlier mapping"));
             if meet(one.container_id, other.container_id, sizes) {
                 return Err(overlaps("containerID"));
             }
@@ -126,12 +127,12 @@ fn namespaces(linux: &oci::Linux, field: &Field) -> Result<Vec<Namespace>, Error
         let field = field.index(index);
         let known = NAMESPACES.iter().copied().find(|(_, read, _)| *read == namespace.typ());
         let Some((name, _, kind)) = known else {
-            return Err(field.key("type").error(Kind::Unknown(namespace.typ().to_string())));
+            return Err(field.key("type").error(ErrorKind::Unknown(namespace.typ().to_string())));
         };
         // config-linux.md: "If a `namespaces` field contains duplicated namespaces with same `type`, the runtime
         // MUST generate an error."
         if found.iter().any(|other| other.kind == kind) {
-            return Err(field.key("type").error(Kind::Twice(name.to_owned())));
+            return Err(field.key("type").error(ErrorKind::Twice(name.to_owned())));
         }
         let path = namespace.path().clone().filter(|path| !path.as_os_str().is_empty());
         if let Some(path) = &path {
@@ -148,11 +149,11 @@ fn time_offsets(linux: &oci::Linux, field: &Field) -> Result<Vec<TimeOffset>, Er
         let clock = match clock.as_str() {
             "monotonic" => Clock::Monotonic,
             "boottime" => Clock::Boottime,
-            other => return Err(field.error(Kind::Unknown(other.to_owned()))),
+            other => return Err(field.error(ErrorKind::Unknown(other.to_owned()))),
         };
         let (secs, nanosecs) = (offset.secs().unwrap_or_default(), offset.nanosecs().unwrap_or_default());
         if nanosecs >= 1_000_000_000 {
-            return Err(field.error(Kind::Range(nanosecs.into())));
+            return Err(field.error(ErrorKind::Range(nanosecs.into())));
         }
         offsets.push(TimeOffset { clock, secs, nanosecs });
     }
@@ -171,7 +172,7 @@ fn devices(linux: &oci::Linux, field: &Field) -> Result<Vec<Device>, Error> {
         let field = field.index(index);
         absolute(device.path(), &field.key("path"))?;
         let number = |number: i64, key| {
-            u32::try_from(number).map_err(|_| field.key(key).error(Kind::Range(number.into())))
+            u32::try_from(number).map_err(|_| field.key(key).error(ErrorKind::Range(number.into())))
         };
         let kind = match device.typ() {
             LinuxDeviceType::C | LinuxDeviceType::U => {
@@ -181,7 +182,7 @@ fn devices(linux: &oci::Linux, field: &Field) -> Result<Vec<Device>, Error> {
                 DeviceKind::Block(number(device.major(), "major")?, number(device.minor(), "minor")?)
             }
             LinuxDeviceType::P => DeviceKind::Fifo,
-            LinuxDeviceType::A => return Err(field.key("type").error(Kind::Unknown("a".to_owned()))),
+            LinuxDeviceType::A => return Err(field.key("type").error(ErrorKind::Unknown("a".to_owned()))),
         };
         found.push(Device {
             path: device.path().clone(),
@@ -224,7 +225,7 @@ fn propagation(linux: &oci::Linux, field: &Field) -> Result<Option<Propagation>,
         "slave" => PropagationKind::Slave,
         "private" => PropagationKind::Private,
         "unbindable" => PropagationKind::Unbindable,
-        _ => return Err(field.error(Kind::Unknown(name.to_owned()))),
+        _ => return Err(field.error(ErrorKind::Unknown(name.to_owned()))),
     };
     Ok(Some(Propagation { kind, recursive }))
 }
@@ -265,7 +266,7 @@ fn check_device_name(name: &str, field: &Field) -> Result<(), Error> {
     const MOST: usize = 15;
     let is_bad = |byte: u8| matches!(byte, b'/' | b':' | 0) || byte.is_ascii_whitespace() || byte == 0x0b;
     if name.is_empty() || name.len() > MOST || matches!(name, "." | "..") || name.bytes().any(is_bad) {
-        return Err(field.error(Kind::Conflict("is no name for a network device")));
+        return Err(field.error(ErrorKind::Conflict("is no name for a network device")));
     }
     Ok(())
 }
@@ -278,7 +279,7 @@ fn intel_rdt(linux: &oci::Linux, field: &Field) -> Result<Option<IntelRdt>, Erro
     let is_path =
         |id: &str| id == "." || id == ".." || (id.len() > 1 && id.contains('/')) || id.contains('\0');
     if clos_id.as_deref().is_some_and(is_path) {
-        return Err(field.key("closID").error(Kind::Conflict("is no name of a directory")));
+        return Err(field.key("closID").error(ErrorKind::Conflict("is no name of a directory")));
     }
     Ok(Some(IntelRdt {
         clos_id,

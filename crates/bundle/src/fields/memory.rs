@@ -1,7 +1,7 @@
 //! Resolves `linux.memoryPolicy`. This module reports errors in runc's words; oci-spec would use its own.
 
 use crate::container::MemoryPolicy;
-use crate::error::{Error, Field, Kind};
+use crate::error::{Error, ErrorKind, Field};
 use crate::fields::values::cpu_list;
 use crate::json::typed;
 use serde::Deserialize;
@@ -52,19 +52,21 @@ pub(crate) fn take(linux: &mut Value) -> Result<Option<MemoryPolicy>, Error> {
     let Written { mode, nodes: list, flags } = typed::read(written, &field)?;
     let known = MODES.iter().zip(0_u32..).find(|((name, _), _)| *name == mode);
     let Some((&(_, takes), number)) = known else {
-        return Err(field.key("mode").error(Kind::Phrase(format!("invalid memory policy mode {mode:?}"))));
+        return Err(field
+            .key("mode")
+            .error(ErrorKind::Phrase(format!("invalid memory policy mode {mode:?}"))));
     };
     let nodes = cpu_list(&list, &field.key("nodes")).map_err(|_| {
-        field.key("nodes").error(Kind::Phrase(format!("invalid memory policy nodes {list:?}")))
+        field.key("nodes").error(ErrorKind::Phrase(format!("invalid memory policy nodes {list:?}")))
     })?;
     match (takes, nodes.len()) {
         (Nodes::None, 1..) => {
             let text = format!("memory policy mode requires 0 nodes but got {}", nodes.len());
-            return Err(field.key("nodes").error(Kind::Phrase(text)));
+            return Err(field.key("nodes").error(ErrorKind::Phrase(text)));
         }
         (Nodes::Some, 0) => {
             let text = "memory policy mode requires at least one node but got 0".to_owned();
-            return Err(field.key("nodes").error(Kind::Phrase(text)));
+            return Err(field.key("nodes").error(ErrorKind::Phrase(text)));
         }
         _ => {}
     }
@@ -72,7 +74,7 @@ pub(crate) fn take(linux: &mut Value) -> Result<Option<MemoryPolicy>, Error> {
     for (index, flag) in flags.iter().enumerate() {
         let Some((_, bit)) = FLAGS.iter().find(|(name, _)| name == flag) else {
             let text = format!("invalid memory policy flag {flag:?}");
-            return Err(field.key("flags").index(index).error(Kind::Phrase(text)));
+            return Err(field.key("flags").index(index).error(ErrorKind::Phrase(text)));
         };
         bits |= bit;
     }

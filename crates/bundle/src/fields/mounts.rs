@@ -1,7 +1,7 @@
 //! Resolves `mounts`.
 
 use crate::container::{Container, IdMapping, Mount, MountIdMapping, NamespaceKind, Reconfiguration, Source};
-use crate::error::{Error, Field, Kind, Warning};
+use crate::error::{Error, ErrorKind, Field, Warning};
 use crate::fields::linux::mappings;
 use crate::fields::options::{Options, attr};
 use oci_spec::runtime as oci;
@@ -31,7 +31,7 @@ pub fn bind_mount<const N: usize>(source: &Path, destination: &Path, options: [&
 }
 
 /// Adjusts the mounts that depend on the container's namespaces.
-pub(crate) fn settle(container: &mut Container, warnings: &mut Vec<Warning>) {
+pub(crate) fn normalize(container: &mut Container, warnings: &mut Vec<Warning>) {
     let has = |kind| container.namespaces.iter().any(|namespace| namespace.kind == kind);
     let has_cgroups = has(NamespaceKind::Cgroup);
     let has_no_sysfs = has(NamespaceKind::User) && !has(NamespaceKind::Network);
@@ -76,7 +76,7 @@ fn one(
     let mut options = Options::sort(mount.options().clone().unwrap_or_default());
     let destination = field.key("destination");
     if mount.destination().as_os_str().is_empty() {
-        return Err(destination.error(Kind::Empty));
+        return Err(destination.error(ErrorKind::Empty));
     }
     if !mount.destination().is_absolute() {
         warnings.push(Warning::new(destination, "is taken as below the root".to_owned()));
@@ -116,16 +116,16 @@ fn source(
         return Ok(Source::Remount { file_system: bind.is_none().then_some(file_system) });
     }
     if options.copy_up && (bind.is_some() || fstype != "tmpfs") {
-        return Err(field.key("options").error(Kind::Conflict("tmpcopyup is for a tmpfs only")));
+        return Err(field.key("options").error(ErrorKind::Conflict("tmpcopyup is for a tmpfs only")));
     }
     if let Some(recursive) = bind {
         if name.as_os_str().is_empty() {
-            return Err(field.key("source").error(Kind::Missing));
+            return Err(field.key("source").error(ErrorKind::Missing));
         }
         return Ok(Source::Bind { path: bundle.join(name), recursive });
     }
     match fstype {
-        "" => Err(field.key("type").error(Kind::Missing)),
+        "" => Err(field.key("type").error(ErrorKind::Missing)),
         "cgroup" => Ok(Source::Cgroup { options: std::mem::take(&mut options.file_system) }),
         fstype => Ok(Source::New {
             fstype: fstype.to_owned(),
@@ -145,7 +145,7 @@ fn bind_options(options: &Options, field: &Field, warnings: &mut Vec<Warning>) -
     for option in &options.file_system {
         if !EVERY.contains(&option.as_str()) {
             let reason = "bind mounts cannot have any filesystem-specific options applied";
-            return Err(field.error(Kind::Conflict(reason)));
+            return Err(field.error(ErrorKind::Conflict(reason)));
         }
         let text = format!("{option:?} means nothing for a bind mount and is ignored");
         warnings.push(Warning::new(field.clone(), text));
@@ -166,12 +166,11 @@ fn id_mapping(
         return Ok(None);
     }
     if !is_bind {
-        return Err(field.error(Kind::Conflict("id-mapped mounts are only supported for bind-mounts")));
+        return Err(field.error(ErrorKind::Conflict("id-mapped mounts are only supported for bind-mounts")));
     }
     if uids.is_empty() != gids.is_empty() {
-        return Err(
-            field.error(Kind::Conflict("id-mapped mounts must have both uid and gid mappings specified"))
-        );
+        return Err(field
+            .error(ErrorKind::Conflict("id-mapped mounts must have both uid and gid mappings specified")));
     }
     Ok(Some(MountIdMapping { recursive: options.id_map == Some(true), uids, gids }))
 }

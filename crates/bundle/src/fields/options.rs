@@ -4,7 +4,7 @@ use crate::container::{Attributes, Propagation, PropagationKind};
 
 /// The effect of a mount option.
 #[derive(Clone, Copy)]
-pub(crate) enum Meaning {
+pub(crate) enum MountOption {
     /// Sets attributes of the mount, or clears them in `Clear`; with `Tree::All` also of mounts below it.
     Set(u64, Tree),
     Clear(u64, Tree),
@@ -46,8 +46,8 @@ pub(crate) mod attr {
 }
 
 /// Every known option. All others belong to the file system, such as `size=64k`.
-pub(crate) const MEANINGS: [(&str, Meaning); 62] = {
-    use Meaning::{Bind, Clear, CopyUp, FileSystem, IdMap, Nothing, Propagation, Remount, Set, Undo};
+pub(crate) const MEANINGS: [(&str, MountOption); 62] = {
+    use MountOption::{Bind, Clear, CopyUp, FileSystem, IdMap, Nothing, Propagation, Remount, Set, Undo};
     use PropagationKind::{Private, Shared, Slave, Unbindable};
     use Tree::{All, Top};
     [
@@ -144,21 +144,21 @@ impl Options {
         for option in options.into_iter().flat_map(split) {
             let known = MEANINGS.iter().find(|(name, _)| *name == option);
             match known.map(|(_, meaning)| *meaning) {
-                None | Some(Meaning::FileSystem) => sorted.file_system.push(option),
-                Some(Meaning::Nothing) => {}
-                Some(Meaning::Set(bits, tree)) => set(sorted.attributes(tree), bits),
-                Some(Meaning::Clear(bits, tree)) => clear(sorted.attributes(tree), bits),
-                Some(Meaning::Undo(bits)) => undo(&mut sorted.attributes, bits),
-                Some(Meaning::Propagation(kind, tree)) => {
+                None | Some(MountOption::FileSystem) => sorted.file_system.push(option),
+                Some(MountOption::Nothing) => {}
+                Some(MountOption::Set(bits, tree)) => set(sorted.attributes(tree), bits),
+                Some(MountOption::Clear(bits, tree)) => clear(sorted.attributes(tree), bits),
+                Some(MountOption::Undo(bits)) => undo(&mut sorted.attributes, bits),
+                Some(MountOption::Propagation(kind, tree)) => {
                     sorted.propagation.push(Propagation { kind, recursive: tree == Tree::All });
                 }
                 // `bind` and `rbind` add up, unlike `idmap` and `ridmap`: `bind` does not undo an earlier `rbind`.
-                Some(Meaning::Bind(tree)) => {
+                Some(MountOption::Bind(tree)) => {
                     sorted.bind = Some(sorted.bind == Some(true) || tree == Tree::All);
                 }
-                Some(Meaning::IdMap(tree)) => sorted.id_map = Some(tree == Tree::All),
-                Some(Meaning::CopyUp) => sorted.copy_up = true,
-                Some(Meaning::Remount) => sorted.remount = true,
+                Some(MountOption::IdMap(tree)) => sorted.id_map = Some(tree == Tree::All),
+                Some(MountOption::CopyUp) => sorted.copy_up = true,
+                Some(MountOption::Remount) => sorted.remount = true,
             }
         }
         sorted

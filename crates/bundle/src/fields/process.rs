@@ -1,8 +1,8 @@
 //! Resolves `process`.
 
 use crate::container::{Capabilities, ExecAffinity, NoNewPrivileges, Process, Rlimit, Scheduler, Terminal};
-use crate::error::{Error, Field, Kind};
-use crate::fields::unread::Gaps;
+use crate::error::{Error, ErrorKind, Field};
+use crate::fields::unread::Unread;
 use crate::fields::values::{absolute, cpu_list, id, string, strings};
 use oci_spec::runtime::{self as oci, IOPriorityClass, LinuxSchedulerPolicy, PosixRlimitType};
 use std::collections::HashMap;
@@ -11,15 +11,15 @@ use std::ffi::CString;
 /// The default of runc and crun.
 const DEFAULT_UMASK: u32 = 0o022;
 
-pub(crate) fn resolve(process: &oci::Process, gaps: &Gaps) -> Result<Process, Error> {
+pub(crate) fn resolve(process: &oci::Process, unread: &Unread) -> Result<Process, Error> {
     let field = Field::new("process");
     let args = strings(process.args().as_deref().unwrap_or_default(), &field.key("args"))?;
     if args.is_empty() {
-        return Err(field.key("args").error(Kind::Empty));
+        return Err(field.key("args").error(ErrorKind::Empty));
     }
     absolute(process.cwd(), &field.key("cwd"))?;
     let user = process.user();
-    let [bounding, effective, inheritable, permitted, ambient] = gaps.capabilities;
+    let [bounding, effective, inheritable, permitted, ambient] = unread.capabilities;
     Ok(Process {
         args,
         env: environment(process.env().as_deref().unwrap_or_default(), &field.key("env"))?,
@@ -42,7 +42,7 @@ pub(crate) fn resolve(process: &oci::Process, gaps: &Gaps) -> Result<Process, Er
         scheduler: process
             .scheduler()
             .as_ref()
-            .map(|scheduler| resolve_scheduler(scheduler, gaps))
+            .map(|scheduler| resolve_scheduler(scheduler, unread))
             .transpose()?,
         io_priority: process.io_priority().as_ref().map(|priority| io_priority(*priority)).transpose()?,
         exec_affinity: affinity(process, &field.key("execCPUAffinity"))?,
@@ -66,7 +66,7 @@ pub(crate) fn environment(variables: &[String], field: &Field) -> Result<Vec<CSt
     for (index, variable) in variables.iter().enumerate() {
         let field = field.index(index);
         let Some((name, _)) = variable.split_once('=').filter(|(name, _)| !name.is_empty()) else {
-            return Err(field.error(Kind::Conflict("is not of the form NAME=VALUE")));
+            return Err(field.error(ErrorKind::Conflict("is not of the form NAME=VALUE")));
         };
         let value = string(variable, &field)?;
         match places.get(name) {
@@ -98,7 +98,7 @@ fn rlimits(process: &oci::Process, field: &Field) -> Result<Vec<Rlimit>, Error> 
         // config.md: "If `rlimits` contains duplicated entries with same `type`, the runtime MUST generate an
         // error."
         if found.iter().any(|other| other.resource == resource) {
-            return Err(field.index(index).error(Kind::Twice(limit.typ().to_string())));
+            return Err(field.index(index).error(ErrorKind::Twice(limit.typ().to_string())));
         }
         found.push(Rlimit { resource, soft: limit.soft(), hard: limit.hard() });
     }
@@ -127,7 +127,7 @@ fn resource(limit: PosixRlimitType) -> u32 {
     }
 }
 
-fn resolve_scheduler(scheduler: &oci::Scheduler, gaps: &Gaps) -> Result<Scheduler, Error> {
+fn resolve_scheduler(scheduler: &oci::Scheduler, unread: &Unread) -> Result<Scheduler, Error> {
     let field = Field::new("process.scheduler");
     let priority = scheduler.priority().unwrap_or_default();
     check_scheduler(scheduler, &field)?;
@@ -142,10 +142,10 @@ fn resolve_scheduler(scheduler: &oci::Scheduler, gaps: &Gaps) -> Result<Schedule
             LinuxSchedulerPolicy::SchedIdle => 5,
             LinuxSchedulerPolicy::SchedDeadline => 6,
         },
-        flags: gaps.scheduler_flags,
+        flags: unread.scheduler_flags,
         nice: scheduler.nice().unwrap_or_default(),
         priority: u32::try_from(priority)
-            .map_err(|_| field.key("priority").error(Kind::Range(priority.into())))?,
+            .map_err(|_| field.key("priority").error(ErrorKind::Range(priority.into())))?,
         runtime: scheduler.runtime().unwrap_or_default(),
         deadline: scheduler.deadline().unwrap_or_default(),
         period: scheduler.period().unwrap_or_default(),
@@ -158,11 +158,11 @@ fn check_scheduler(scheduler: &oci::Scheduler, field: &Field) -> Result<(), Erro
     let nice = scheduler.nice().unwrap_or_default();
     let is_ordinary = matches!(policy, LinuxSchedulerPolicy::SchedOther | LinuxSchedulerPolicy::SchedBatch);
     if is_ordinary && !(-20..=19).contains(&nice) {
-        return Err(field.key("nice").error(Kind::Range(nice.into())));
+        return Err(field.key("nice").error(ErrorKind::Range(nice.into())));
     }
     let is_real_time = matches!(policy, LinuxSchedulerPolicy::SchedFifo | LinuxSchedulerPolicy::SchedRr);
     if !is_real_time && scheduler.priority().is_some_and(|priority| priority != 0) {
-        return Err(field.key("priority").error(Kind::Conflict("is for SCHED_FIFO and SCHED_RR only")));
+        return Err(field.key("priority").error(ErrorKind::Conflict("is for SCHED_FIFO and SCHED_RR only")));
     }
     let times = [
         ("runtime", scheduler.runtime()),
@@ -172,7 +172,7 @@ fn check_scheduler(scheduler: &oci::Scheduler, field: &Field) -> Result<(), Erro
     let said = times.into_iter().find(|(_, time)| time.is_some_and(|time| time != 0));
     match said {
         Some((name, _)) if *policy != LinuxSchedulerPolicy::SchedDeadline => {
-            Err(field.key(name).error(Kind::Conflict("is for SCHED_DEADLINE only")))
+            Err(field.key(name).error(ErrorKind::Conflict("is for SCHED_DEADLINE only")))
         }
         _ => Ok(()),
     }
@@ -187,7 +187,7 @@ fn io_priority(priority: oci::LinuxIOPriority) -> Result<(u8, u8), Error> {
     let level = priority.priority();
     match u8::try_from(level) {
         Ok(level @ 0..=7) => Ok((class, level)),
-        _ => Err(Field::new("process.ioPriority.priority").error(Kind::Range(level.into()))),
+        _ => Err(Field::new("process.ioPriority.priority").error(ErrorKind::Range(level.into()))),
     }
 }
 

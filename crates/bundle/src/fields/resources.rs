@@ -1,6 +1,6 @@
 //! Resolves `linux.resources`, as part of a configuration or alone for an update.
 
-use crate::error::{Error, Field, Kind, Warning};
+use crate::error::{Error, ErrorKind, Field, Warning};
 use crate::json::{tree, typed};
 use husk_cgroup::Resources;
 use husk_cgroup::devices::{DevicePermissions, Rule, Type};
@@ -19,21 +19,21 @@ pub(crate) const FIELD: &str = "linux.resources";
 pub fn parse(bytes: &[u8]) -> Result<(Resources, Vec<Warning>), Error> {
     let field = Field::new(FIELD);
     let value: Value =
-        serde_json::from_slice(bytes).map_err(|error| field.error(Kind::Json(error.to_string())))?;
+        serde_json::from_slice(bytes).map_err(|error| field.error(ErrorKind::Json(error.to_string())))?;
     let mut warnings = Vec::new();
     // Wrapped in its usual parents, so that errors and warnings name the field.
     let mut config = json!({ "linux": { "resources": value } });
-    tree::settle(&mut config, &mut warnings)?;
+    tree::normalize(&mut config, &mut warnings)?;
     let mut value = config.pointer_mut("/linux/resources").map(Value::take).unwrap_or_default();
-    let gaps = take(&mut value)?;
+    let extra = take(&mut value)?;
     let resources: oci::LinuxResources = typed::read(value, &field)?;
-    let resources = resolve(&resources, gaps, &mut warnings)?;
+    let resources = resolve(&resources, extra, &mut warnings)?;
     Ok((resources, warnings))
 }
 
 /// The parts of resources that oci-spec cannot read.
 #[derive(Debug, Default)]
-pub(crate) struct Gaps {
+pub(crate) struct Extra {
     /// `pids.limit`; oci-spec cannot represent its absence. 0 is a limit.
     pub(crate) pids_limit: Option<i64>,
     /// `hugepageLimits`, of which oci-spec reads only half the range.
@@ -41,13 +41,13 @@ pub(crate) struct Gaps {
 }
 
 /// Removes these parts from the JSON and reads them.
-pub(crate) fn take(resources: &mut Value) -> Result<Gaps, Error> {
+pub(crate) fn take(resources: &mut Value) -> Result<Extra, Error> {
     let field = Field::new(FIELD);
     let Some(resources) = resources.as_object_mut() else {
         // serde would accept a list of the members in order.
-        return Err(field.error(Kind::Json("is not an object".to_owned())));
+        return Err(field.error(ErrorKind::Json("is not an object".to_owned())));
     };
-    let mut gaps = Gaps::default();
+    let mut extra = Extra::default();
     for device in resources.get_mut("devices").and_then(Value::as_array_mut).into_iter().flatten() {
         // Some engines write Go's zero value.
         if let Some(device) = device.as_object_mut().filter(|device| device.get("type") == Some(&"".into())) {
@@ -56,7 +56,7 @@ pub(crate) fn take(resources: &mut Value) -> Result<Gaps, Error> {
     }
     if let Some(pids) = resources.remove("pids") {
         let field = field.key("pids").key("limit");
-        gaps.pids_limit = pids.get("limit").map(|limit| read(limit, &field)).transpose()?;
+        extra.pids_limit = pids.get("limit").map(|limit| read(limit, &field)).transpose()?;
     }
     let field = field.key("hugepageLimits");
     let limits: Vec<Map<String, Value>> = match resources.remove("hugepageLimits") {
@@ -65,26 +65,26 @@ pub(crate) fn take(resources: &mut Value) -> Result<Gaps, Error> {
     };
     for (index, limit) in limits.iter().enumerate() {
         let field = field.index(index);
-        let member = |key| limit.get(key).ok_or_else(|| field.key(key).error(Kind::Missing));
+        let member = |key| limit.get(key).ok_or_else(|| field.key(key).error(ErrorKind::Missing));
         let page_size: String = read(member("pageSize")?, &field.key("pageSize"))?;
         // The size becomes part of a file name.
         if page_size.is_empty() || !page_size.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-            return Err(field.key("pageSize").error(Kind::Unknown(page_size)));
+            return Err(field.key("pageSize").error(ErrorKind::Unknown(page_size)));
         }
         let limit = read(member("limit")?, &field.key("limit"))?;
-        gaps.hugepage_limits.push(HugepageLimit { page_size, limit });
+        extra.hugepage_limits.push(HugepageLimit { page_size, limit });
     }
-    Ok(gaps)
+    Ok(extra)
 }
 
 fn read<T: serde::de::DeserializeOwned>(value: &Value, field: &Field) -> Result<T, Error> {
-    T::deserialize(value).map_err(|error| field.error(Kind::Json(error.to_string())))
+    T::deserialize(value).map_err(|error| field.error(ErrorKind::Json(error.to_string())))
 }
 
 /// Resolves resources, looking up all names.
 pub(crate) fn resolve(
     resources: &oci::LinuxResources,
-    gaps: Gaps,
+    extra: Extra,
     warnings: &mut Vec<Warning>,
 ) -> Result<Resources, Error> {
     let field = Field::new(FIELD);
@@ -96,9 +96,9 @@ pub(crate) fn resolve(
         devices: devices(resources.devices().as_deref().unwrap_or_default(), &field.key("devices"))?,
         memory: memory.map(self::memory).unwrap_or_default(),
         cpu: resources.cpu().as_ref().map(cpu).unwrap_or_default(),
-        pids_limit: gaps.pids_limit,
+        pids_limit: extra.pids_limit,
         block_io: resources.block_io().as_ref().map(block_io).unwrap_or_default(),
-        hugepage_limits: gaps.hugepage_limits,
+        hugepage_limits: extra.hugepage_limits,
         network: resources.network().as_ref().map(network).unwrap_or_default(),
         rdma: resources
             .rdma()
@@ -120,20 +120,20 @@ fn rule(device: &oci::LinuxDeviceCgroup, field: &Field) -> Result<Rule, Error> {
         None | Some(LinuxDeviceType::A) => Type::All,
         Some(LinuxDeviceType::B) => Type::Block,
         Some(LinuxDeviceType::C) => Type::Character,
-        Some(other) => return Err(field.key("type").error(Kind::Unknown(other.as_str().to_owned()))),
+        Some(other) => return Err(field.key("type").error(ErrorKind::Unknown(other.as_str().to_owned()))),
     };
     let number = |number: Option<i64>, key| match number {
         // Engines without a null value write -1 for "any".
         None | Some(-1) => Ok(None),
         Some(number) => match u32::try_from(number) {
             Ok(number) => Ok(Some(number)),
-            Err(_) => Err(field.key(key).error(Kind::Range(number.into()))),
+            Err(_) => Err(field.key(key).error(ErrorKind::Range(number.into()))),
         },
     };
     let letters = device.access().as_deref().unwrap_or_default();
     let access = field.key("access");
     if letters.is_empty() {
-        return Err(access.error(Kind::Empty));
+        return Err(access.error(ErrorKind::Empty));
     }
     // `a` is the letter of a type that means all of them. It may appear here and has no effect, as in runc.
     let known = letters.replace('a', "");
@@ -143,7 +143,7 @@ fn rule(device: &oci::LinuxDeviceCgroup, field: &Field) -> Result<Rule, Error> {
         major: number(device.major(), "major")?,
         minor: number(device.minor(), "minor")?,
         access: DevicePermissions::parse(&known)
-            .ok_or_else(|| access.error(Kind::Unknown(letters.to_owned())))?,
+            .ok_or_else(|| access.error(ErrorKind::Unknown(letters.to_owned())))?,
     })
 }
 

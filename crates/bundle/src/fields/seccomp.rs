@@ -1,7 +1,7 @@
 //! Resolves `linux.seccomp` into the profile that the filter compiler takes.
 
 use crate::container::SeccompListener;
-use crate::error::{Error, Field, Kind};
+use crate::error::{Error, ErrorKind, Field};
 use crate::fields::values::absolute;
 use husk_seccomp::{Action, Arch, Argument, Comparison, Condition, Flags, Profile, Rule};
 use oci_spec::runtime::{self as oci};
@@ -12,7 +12,7 @@ pub(crate) fn resolve(seccomp: &oci::LinuxSeccomp, field: &Field) -> Result<Prof
     let architectures = architectures.map(|(index, arch)| {
         let name = name(arch);
         Arch::from_oci(&name)
-            .ok_or_else(|| field.key("architectures").index(index).error(Kind::Unknown(name)))
+            .ok_or_else(|| field.key("architectures").index(index).error(ErrorKind::Unknown(name)))
     });
     let rules = seccomp.syscalls().iter().flatten().enumerate();
     let rules = rules.map(|(index, rule)| resolve_rule(rule, &field.key("syscalls").index(index)));
@@ -45,7 +45,7 @@ pub(crate) fn listener(seccomp: &oci::LinuxSeccomp, field: &Field) -> Result<Opt
         }
         None if metadata.is_some() => {
             let reason = "is there without a listenerPath to send it to";
-            Err(field.key("listenerMetadata").error(Kind::Conflict(reason)))
+            Err(field.key("listenerMetadata").error(ErrorKind::Conflict(reason)))
         }
         None => Ok(None),
     }
@@ -57,11 +57,11 @@ fn resolve_rule(rule: &oci::LinuxSyscall, field: &Field) -> Result<Rule, Error> 
         let field = field.key("args").index(index);
         let argument = u32::try_from(condition.index()).ok().and_then(Argument::new);
         let argument =
-            argument.ok_or_else(|| field.key("index").error(Kind::Range(condition.index() as i128)))?;
+            argument.ok_or_else(|| field.key("index").error(ErrorKind::Range(condition.index() as i128)))?;
         let operator = name(&condition.op());
         let value_two = condition.value_two().unwrap_or_default();
         let comparison = Comparison::from_oci(&operator, condition.value(), value_two)
-            .ok_or_else(|| field.key("op").error(Kind::Unknown(operator)))?;
+            .ok_or_else(|| field.key("op").error(ErrorKind::Unknown(operator)))?;
         Ok(Condition { argument, comparison })
     });
     Ok(Rule {
@@ -73,7 +73,7 @@ fn resolve_rule(rule: &oci::LinuxSyscall, field: &Field) -> Result<Rule, Error> 
 
 fn action(action: oci::LinuxSeccompAction, errno: Option<u32>, field: &Field) -> Result<Action, Error> {
     Action::from_oci(&name(&action), errno)
-        .map_err(|_| field.error(Kind::Conflict("does not go with the errno beside it")))
+        .map_err(|_| field.error(ErrorKind::Conflict("does not go with the errno beside it")))
 }
 
 /// Returns the specification's name of a value, which is how the value is serialized.

@@ -4,7 +4,7 @@
 //! 0.10.0 and runtime-spec 1.3.0; a newer crate may make it shorter.
 
 use crate::container::MemoryPolicy;
-use crate::error::{Error, Field, Kind, Notice, Warning};
+use crate::error::{Error, ErrorKind, Field, Notice, Warning};
 use crate::fields::{memory, resources};
 use crate::json::typed;
 use caps::Capability;
@@ -13,7 +13,7 @@ use std::str::FromStr;
 
 /// The parts that were removed.
 #[derive(Debug, Default)]
-pub(crate) struct Gaps {
+pub(crate) struct Unread {
     /// `process.capabilities`, in the order bounding, effective, inheritable, permitted, ambient. oci-spec refuses
     /// unknown names, but the specification asks for a warning (config.md, "capabilities").
     pub(crate) capabilities: [u64; 5],
@@ -22,43 +22,43 @@ pub(crate) struct Gaps {
     /// `linux.memoryPolicy`. oci-spec would not report its errors in runc's words.
     pub(crate) memory_policy: Option<MemoryPolicy>,
     /// The parts of `linux.resources` that are read here.
-    pub(crate) resources: resources::Gaps,
+    pub(crate) resources: resources::Extra,
 }
 
-/// The names of the five capability sets, in the order of [`Gaps::capabilities`].
+/// The names of the five capability sets, in the order of [`Unread::capabilities`].
 pub(crate) const SETS: [&str; 5] = ["bounding", "effective", "inheritable", "permitted", "ambient"];
 
 /// Removes and reads the parts that oci-spec cannot read.
-pub(crate) fn take(config: &mut Value, warnings: &mut Vec<Warning>) -> Result<Gaps, Error> {
-    let mut gaps = Gaps::default();
+pub(crate) fn take(config: &mut Value, warnings: &mut Vec<Warning>) -> Result<Unread, Error> {
+    let mut unread = Unread::default();
     let no_pids_is_no_limit = is_before_1_3(config);
     if let Some(linux) = config.get_mut("linux") {
-        gaps.memory_policy = memory::take(linux)?;
+        unread.memory_policy = memory::take(linux)?;
         if let Some(resources) = linux.get_mut("resources") {
-            gaps.resources = resources::take(resources)?;
-            if no_pids_is_no_limit && gaps.resources.pids_limit == Some(0) {
-                gaps.resources.pids_limit = Some(-1);
+            unread.resources = resources::take(resources)?;
+            if no_pids_is_no_limit && unread.resources.pids_limit == Some(0) {
+                unread.resources.pids_limit = Some(-1);
             }
         }
     }
-    let Some(process) = config.get_mut("process") else { return Ok(gaps) };
+    let Some(process) = config.get_mut("process") else { return Ok(unread) };
     let field = Field::new("process");
     name_root(process);
     if let Some(capabilities) = process.get_mut("capabilities").and_then(Value::as_object_mut) {
         let field = field.key("capabilities");
-        for (set, bits) in SETS.iter().zip(&mut gaps.capabilities) {
+        for (set, bits) in SETS.iter().zip(&mut unread.capabilities) {
             *bits = take_capabilities(capabilities, set, &field.key(set), warnings)?;
         }
-        keep_what_can_be_ambient(&mut gaps.capabilities, &field, warnings);
+        keep_what_can_be_ambient(&mut unread.capabilities, &field, warnings);
     }
     if let Some(scheduler) = process.get_mut("scheduler").and_then(Value::as_object_mut) {
-        gaps.scheduler_flags = take_scheduler_flags(scheduler, &field.key("scheduler").key("flags"))?;
+        unread.scheduler_flags = take_scheduler_flags(scheduler, &field.key("scheduler").key("flags"))?;
     }
     if let Some(affinity) = process.get_mut("execCPUAffinity").and_then(Value::as_object_mut) {
         // The specification allows an empty list, which has no effect.
         affinity.retain(|_, value| value.as_str() != Some(""));
     }
-    Ok(gaps)
+    Ok(unread)
 }
 
 /// Whether a pids limit of 0 means no limit. Runtime-spec 1.3 made 0 a limit. Until then every runtime treated it
@@ -128,7 +128,7 @@ fn take_scheduler_flags(scheduler: &mut Map<String, Value>, field: &Field) -> Re
     for (index, name) in take_strings(scheduler, "flags", field)?.into_iter().enumerate() {
         match SCHEDULER_FLAGS.iter().find(|(known, _)| *known == name) {
             Some((_, bit)) => bits |= bit,
-            None => return Err(field.index(index).error(Kind::Unknown(name))),
+            None => return Err(field.index(index).error(ErrorKind::Unknown(name))),
         }
     }
     Ok(bits)

@@ -1,7 +1,7 @@
 //! Converts values that several fields share: strings, ids, paths and CPU lists.
 
 use crate::container::CpuList;
-use crate::error::{Error, Field, Kind};
+use crate::error::{Error, ErrorKind, Field};
 use std::ffi::CString;
 use std::path::Path;
 
@@ -12,20 +12,20 @@ pub(crate) fn strings(values: &[String], field: &Field) -> Result<Vec<CString>, 
 }
 
 pub(crate) fn string(value: &str, field: &Field) -> Result<CString, Error> {
-    CString::new(value).map_err(|_| field.error(Kind::Nul))
+    CString::new(value).map_err(|_| field.error(ErrorKind::Nul))
 }
 
 /// Checks a user or group id. The highest number is not an id: it tells the kernel to keep the current one, which
 /// would be root's (setresuid(2)).
 pub(crate) fn id(id: u32, field: &Field) -> Result<u32, Error> {
-    if id == u32::MAX { Err(field.error(Kind::Range(id.into()))) } else { Ok(id) }
+    if id == u32::MAX { Err(field.error(ErrorKind::Range(id.into()))) } else { Ok(id) }
 }
 
 pub(crate) fn absolute(path: &Path, field: &Field) -> Result<(), Error> {
     if path.is_absolute() {
         return Ok(());
     }
-    Err(field.error(Kind::Relative(path.display().to_string())))
+    Err(field.error(ErrorKind::Relative(path.display().to_string())))
 }
 
 /// Bounds the size of a mask. The kernel's own limit on CPU numbers is far lower.
@@ -33,7 +33,7 @@ const MOST_CPUS: usize = 1 << 16;
 
 /// Parses a list such as `0-3,7`.
 pub(crate) fn cpu_list(list: &str, field: &Field) -> Result<CpuList, Error> {
-    let unknown = || field.error(Kind::Unknown(list.to_owned()));
+    let unknown = || field.error(ErrorKind::Unknown(list.to_owned()));
     let mut cpus = Vec::new();
     for range in list.split(',').map(str::trim).filter(|range| !range.is_empty()) {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

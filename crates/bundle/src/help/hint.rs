@@ -1,6 +1,6 @@
 //! Suggests what to write instead, in one sentence for each kind of problem with an obvious answer.
 
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 
 impl Error {
     /// Returns what to write instead, if there is an obvious answer.
@@ -10,23 +10,25 @@ impl Error {
         let key = field.rsplit('.').next().unwrap_or_default();
         let example = || example(key).map(|example| format!("write, for example, {example}"));
         match &self.kind {
-            Kind::Read(_) | Kind::NoFile => Some("'husk spec' writes a config.json to begin with".to_owned()),
-            Kind::Missing | Kind::Empty => example(),
-            Kind::Relative(path) => {
+            ErrorKind::Read(_) | ErrorKind::NoFile => {
+                Some("'husk spec' writes a config.json to begin with".to_owned())
+            }
+            ErrorKind::Missing | ErrorKind::Empty => example(),
+            ErrorKind::Relative(path) => {
                 Some(format!("begin at the root: {:?}", format!("/{}", path.trim_start_matches("./"))))
             }
-            Kind::Nul => Some("take \\u0000 out: the kernel ends a string there".to_owned()),
-            Kind::Twice(_) => Some("keep one of the two".to_owned()),
-            Kind::Range(_) if matches!(key, "uid" | "gid") => {
+            ErrorKind::Nul => Some("take \\u0000 out: the kernel ends a string there".to_owned()),
+            ErrorKind::Twice(_) => Some("keep one of the two".to_owned()),
+            ErrorKind::Range(_) if matches!(key, "uid" | "gid") => {
                 Some("write a number below 4294967295, which is no id".to_owned())
             }
-            Kind::Conflict(_)
-            | Kind::Phrase(_)
-            | Kind::Json(_)
-            | Kind::Range(_)
-            | Kind::Unknown(_)
-            | Kind::TooLong(_) => {
-                example().filter(|_| key.starts_with("env") || matches!(&self.kind, Kind::Json(_)))
+            ErrorKind::Conflict(_)
+            | ErrorKind::Phrase(_)
+            | ErrorKind::Json(_)
+            | ErrorKind::Range(_)
+            | ErrorKind::Unknown(_)
+            | ErrorKind::TooLong(_) => {
+                example().filter(|_| key.starts_with("env") || matches!(&self.kind, ErrorKind::Json(_)))
             }
         }
     }

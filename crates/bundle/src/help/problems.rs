@@ -7,8 +7,8 @@
 
 use crate::config::{read, resolve};
 use crate::container::Container;
-use crate::error::{Error, Field, Kind, Warning};
-use crate::json::{tree, twice};
+use crate::error::{Error, ErrorKind, Field, Warning};
+use crate::json::{duplicate, tree};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -43,14 +43,14 @@ pub fn problems_in(bytes: &[u8], directory: &Path) -> Problems {
             let mut problems = of(config, directory);
             // This cannot fail: serde_json accepted the bytes, so they are UTF-8.
             let json = std::str::from_utf8(bytes).unwrap_or_default();
-            problems.warnings.extend(twice::keys(json, MOST));
+            problems.warnings.extend(duplicate::keys(json, MOST));
             problems
         }
-        Err(error) => unreadable(Kind::Json(error.to_string())),
+        Err(error) => unreadable(ErrorKind::Json(error.to_string())),
     }
 }
 
-fn unreadable(kind: Kind) -> Problems {
+fn unreadable(kind: ErrorKind) -> Problems {
     let errors = vec![Field::new("config.json").error(kind)];
     Problems { errors, warnings: Vec::new(), container: None }
 }

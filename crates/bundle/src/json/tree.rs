@@ -1,7 +1,7 @@
 //! Normalises the configuration as JSON before it is converted to types. It aligns serde with Go, and so with
 //! runc, and refuses values that no field can hold.
 
-use crate::error::{Error, Field, Kind, Warning};
+use crate::error::{Error, ErrorKind, Field, Warning};
 use serde_json::{Map, Value};
 
 /// Changes the tree so that serde reads it as Go does.
@@ -10,35 +10,35 @@ use serde_json::{Map, Value};
 /// a misspelled key such as `maskedpaths` would be ignored as unknown. A string with a NUL byte is refused,
 /// because it cannot be passed to the kernel. For a duplicate key the last one counts, both in Go and in
 /// serde_json's tree.
-pub(crate) fn settle(config: &mut Value, warnings: &mut Vec<Warning>) -> Result<(), Error> {
+pub(crate) fn normalize(config: &mut Value, warnings: &mut Vec<Warning>) -> Result<(), Error> {
     if !config.is_object() {
-        return Err(Place::Top.field().error(Kind::Json("is no JSON object".to_owned())));
+        return Err(JsonPath::Top.field().error(ErrorKind::Json("is no JSON object".to_owned())));
     }
-    walk(config, &Place::Top, warnings)
+    walk(config, &JsonPath::Top, warnings)
 }
 
-fn walk(value: &mut Value, place: &Place<'_>, warnings: &mut Vec<Warning>) -> Result<(), Error> {
+fn walk(value: &mut Value, place: &JsonPath<'_>, warnings: &mut Vec<Warning>) -> Result<(), Error> {
     match value {
-        Value::String(text) if text.contains('\0') => Err(place.field().error(Kind::Nul)),
+        Value::String(text) if text.contains('\0') => Err(place.field().error(ErrorKind::Nul)),
         Value::Object(members) => {
             members.retain(|_, member| !member.is_null());
             let names_are_free = place.key().is_some_and(|key| FREE.contains(&key));
             if names_are_free {
                 if let Some(key) = members.keys().find(|key| key.contains('\0')) {
-                    return Err(Place::Key(place, key).field().error(Kind::Nul));
+                    return Err(JsonPath::Key(place, key).field().error(ErrorKind::Nul));
                 }
             } else {
                 spell(members, place, warnings)?;
             }
             for (key, member) in members {
-                walk(member, &Place::Key(place, key), warnings)?;
+                walk(member, &JsonPath::Key(place, key), warnings)?;
             }
             Ok(())
         }
         Value::Array(elements) => {
             let elements = elements.iter_mut().enumerate();
             for (index, element) in elements.filter(|(_, element)| !element.is_null()) {
-                walk(element, &Place::Index(place, index), warnings)?;
+                walk(element, &JsonPath::Index(place, index), warnings)?;
             }
             Ok(())
         }
@@ -49,36 +49,36 @@ fn walk(value: &mut Value, place: &Place<'_>, warnings: &mut Vec<Warning>) -> Re
 /// Warns about every key that the specification does not define. The specification says to ignore them (config.md,
 /// "Extensibility"), but authors of a configuration want to know.
 pub(crate) fn unknown(config: &Value) -> Vec<Warning> {
-    fn look(value: &Value, place: &Place<'_>, found: &mut Vec<Warning>) {
+    fn look(value: &Value, place: &JsonPath<'_>, found: &mut Vec<Warning>) {
         match value {
             Value::Object(members) => {
                 let names_are_free = place.key().is_some_and(|key| FREE.contains(&key));
                 for (key, member) in members {
-                    let here = Place::Key(place, key);
+                    let here = JsonPath::Key(place, key);
                     let is = |known: &&str| known.eq_ignore_ascii_case(key);
                     if names_are_free || KEYS.iter().any(&is) {
                         look(member, &here, found);
-                    } else if !(matches!(place, Place::Top) && ELSEWHERE.iter().any(is)) {
+                    } else if !(matches!(place, JsonPath::Top) && ELSEWHERE.iter().any(is)) {
                         found.push(Warning::new(here.field(), "is unknown and ignored".to_owned()));
                     }
                 }
             }
             Value::Array(elements) => {
                 let elements = elements.iter().enumerate();
-                elements.for_each(|(index, element)| look(element, &Place::Index(place, index), found));
+                elements.for_each(|(index, element)| look(element, &JsonPath::Index(place, index), found));
             }
             _ => {}
         }
     }
     let mut found = Vec::new();
-    look(config, &Place::Top, &mut found);
+    look(config, &JsonPath::Top, &mut found);
     found
 }
 
 /// Renames each key to the specification's spelling.
 fn spell(
     members: &mut Map<String, Value>,
-    place: &Place<'_>,
+    place: &JsonPath<'_>,
     warnings: &mut Vec<Warning>,
 ) -> Result<(), Error> {
     let misspelled = |key: &String| {
@@ -90,13 +90,13 @@ fn spell(
     };
     let found: Vec<_> = members.keys().filter_map(misspelled).collect();
     for (key, known) in found {
-        let field = Place::Key(place, &key).field();
+        let field = JsonPath::Key(place, &key).field();
         let Some(member) = members.remove(&key) else { continue };
         match (members.get_mut(known), member) {
             (None, member) => drop(members.insert(known.to_owned(), member)),
             // As in Go, and so in runc, the two objects are merged.
             (Some(Value::Object(there)), Value::Object(more)) => there.extend(more),
-            (Some(_), _) => return Err(field.error(Kind::Twice(known.to_owned()))),
+            (Some(_), _) => return Err(field.error(ErrorKind::Twice(known.to_owned()))),
         }
         warnings.push(Warning::new(field, format!("is taken as {known:?}")));
     }
@@ -104,13 +104,13 @@ fn spell(
 }
 
 /// The position of a value in the tree. The field's name is built only on demand.
-enum Place<'a> {
+enum JsonPath<'a> {
     Top,
-    Key(&'a Place<'a>, &'a str),
-    Index(&'a Place<'a>, usize),
+    Key(&'a JsonPath<'a>, &'a str),
+    Index(&'a JsonPath<'a>, usize),
 }
 
-impl Place<'_> {
+impl JsonPath<'_> {
     fn field(&self) -> Field {
         match self {
             Self::Top => Field::new("config.json"),
@@ -291,13 +291,13 @@ const KEYS: &[&str] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::{ELSEWHERE, KEYS, settle};
+    use super::{ELSEWHERE, KEYS, normalize};
     use serde_json::{Value, json};
     use std::collections::BTreeSet;
 
-    fn settled(mut config: Value) -> Result<(Value, Vec<String>), String> {
+    fn normalized(mut config: Value) -> Result<(Value, Vec<String>), String> {
         let mut warnings = Vec::new();
-        settle(&mut config, &mut warnings).map_err(|error| error.to_string())?;
+        normalize(&mut config, &mut warnings).map_err(|error| error.to_string())?;
         Ok((config, warnings.iter().map(ToString::to_string).collect()))
     }
 
@@ -340,29 +340,30 @@ mod tests {
 
     #[test]
     fn a_key_has_one_spelling() {
-        let (config, warnings) = settled(json!({ "Linux": { "maskedpaths": [], "x": 1 } })).unwrap();
+        let (config, warnings) = normalized(json!({ "Linux": { "maskedpaths": [], "x": 1 } })).unwrap();
         assert_eq!(config, json!({ "linux": { "maskedPaths": [], "x": 1 } }));
         let wanted = ["Linux: is taken as \"linux\"", "linux.maskedpaths: is taken as \"maskedPaths\""];
         assert_eq!(warnings, wanted);
-        let (config, _) = settled(json!({ "linux": { "sysctl": {} }, "Linux": { "devices": [] } })).unwrap();
+        let (config, _) =
+            normalized(json!({ "linux": { "sysctl": {} }, "Linux": { "devices": [] } })).unwrap();
         assert_eq!(config, json!({ "linux": { "sysctl": {}, "devices": [] } }));
-        let twice = settled(json!({ "hostname": "a", "hostName": "b" }));
+        let twice = normalized(json!({ "hostname": "a", "hostName": "b" }));
         assert_eq!(twice.unwrap_err(), "hostName: \"hostname\" is there twice");
-        let (config, warnings) = settled(json!({ "annotations": { "PATH": "" } })).unwrap();
+        let (config, warnings) = normalized(json!({ "annotations": { "PATH": "" } })).unwrap();
         assert_eq!((config, warnings), (json!({ "annotations": { "PATH": "" } }), vec![]));
     }
 
     #[test]
     fn no_string_holds_a_nul() {
-        let nul = settled(json!({ "mounts": [{}, { "options": ["a", "b\0"] }] })).unwrap_err();
+        let nul = normalized(json!({ "mounts": [{}, { "options": ["a", "b\0"] }] })).unwrap_err();
         assert_eq!(nul, "mounts[1].options[1]: holds a NUL byte");
-        let nul = settled(json!({ "linux": { "sysctl": { "a\0": "" } } })).unwrap_err();
+        let nul = normalized(json!({ "linux": { "sysctl": { "a\0": "" } } })).unwrap_err();
         assert_eq!(nul, "linux.sysctl.a\\0: holds a NUL byte");
     }
 
     #[test]
     fn null_is_absent_but_an_element() {
-        let (config, _) = settled(json!({ "a": null, "b": [null, { "c": null }] })).unwrap();
+        let (config, _) = normalized(json!({ "a": null, "b": [null, { "c": null }] })).unwrap();
         assert_eq!(config, json!({ "b": [null, {}] }));
     }
 }

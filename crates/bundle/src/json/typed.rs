@@ -3,7 +3,7 @@
 //! A failure collects the field's name on its way out: each enclosing value puts its own name before it. So
 //! reading records nothing on the way in, and there is one layer of code between a type and its JSON.
 
-use crate::error::{Error, Field, Kind};
+use crate::error::{Error, ErrorKind, Field};
 use serde::de::value::StrDeserializer;
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, Error as _, IntoDeserializer as _, MapAccess, SeqAccess,
@@ -31,7 +31,7 @@ pub(crate) fn read<T: DeserializeOwned>(value: Value, field: &Field) -> Result<T
 struct Failure {
     /// The names of the enclosing values, innermost first: `[3]`, `.mounts`.
     way: Vec<String>,
-    kind: Kind,
+    kind: ErrorKind,
 }
 
 impl Failure {
@@ -43,11 +43,11 @@ impl Failure {
 
 impl serde::de::Error for Failure {
     fn custom<T: Display>(message: T) -> Self {
-        Self { way: Vec::new(), kind: Kind::Json(message.to_string()) }
+        Self { way: Vec::new(), kind: ErrorKind::Json(message.to_string()) }
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Self { way: vec![format!(".{field}")], kind: Kind::Missing }
+        Self { way: vec![format!(".{field}")], kind: ErrorKind::Missing }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Loads device programs into the kernel, attaches them to a cgroup and replaces them.
 
-use super::program::Program;
+use super::program::DeviceProgram;
 use crate::error::Error;
-use husk_sys::bpf::{self, Instruction};
+use husk_sys::bpf::{self, EbpfInstruction};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
@@ -10,10 +10,10 @@ use rustix::io::Errno;
 const MOST_PROGRAMS: usize = 64;
 
 /// Attaches the program to a cgroup that does not have one.
-pub(crate) fn attach(cgroup: &OwnedFd, program: &Program) -> Result<(), Error> {
+pub(crate) fn attach(cgroup: &OwnedFd, program: &DeviceProgram) -> Result<(), Error> {
     match program {
-        Program::Everything => Ok(()),
-        Program::Instructions(instructions) => {
+        DeviceProgram::Everything => Ok(()),
+        DeviceProgram::Instructions(instructions) => {
             let program = load(instructions)?;
             bpf::prog_attach_cgroup_device(cgroup, &program, None).map_err(failed("attach the device filter"))
         }
@@ -22,18 +22,18 @@ pub(crate) fn attach(cgroup: &OwnedFd, program: &Program) -> Result<(), Error> {
 
 /// Replaces the programs that are attached to this cgroup. At every moment, the old rules, the new rules or
 /// both are in force.
-pub(crate) fn replace(cgroup: &OwnedFd, program: &Program) -> Result<(), Error> {
+pub(crate) fn replace(cgroup: &OwnedFd, program: &DeviceProgram) -> Result<(), Error> {
     let old = attached(cgroup)?;
     let attach = failed("attach the device filter");
     let detach = |program| {
         bpf::prog_detach_cgroup_device(cgroup, program).map_err(failed("detach the old device filter"))
     };
     match (program, old.as_slice()) {
-        (Program::Everything, old) => old.iter().try_for_each(detach),
-        (Program::Instructions(instructions), [old]) => {
+        (DeviceProgram::Everything, old) => old.iter().try_for_each(detach),
+        (DeviceProgram::Instructions(instructions), [old]) => {
             bpf::prog_attach_cgroup_device(cgroup, &load(instructions)?, Some(old)).map_err(attach)
         }
-        (Program::Instructions(instructions), old) => {
+        (DeviceProgram::Instructions(instructions), old) => {
             bpf::prog_attach_cgroup_device(cgroup, &load(instructions)?, None).map_err(attach)?;
             old.iter().try_for_each(detach)
         }
@@ -57,7 +57,7 @@ fn attached(cgroup: &OwnedFd) -> Result<Vec<OwnedFd>, Error> {
     Ok(programs)
 }
 
-fn load(instructions: &[Instruction]) -> Result<OwnedFd, Error> {
+fn load(instructions: &[EbpfInstruction]) -> Result<OwnedFd, Error> {
     // The program calls no kernel function, so any licence is accepted.
     bpf::prog_load_cgroup_device(instructions, c"Apache-2.0", &mut [])
         .map_err(failed("load the device filter"))

@@ -2,11 +2,11 @@
 
 use super::program::code;
 use super::rules::{DeviceAccess, Type};
-use husk_sys::bpf::Instruction;
+use husk_sys::bpf::EbpfInstruction;
 
 /// Returns the program's answer; `None` if it uses an instruction that device programs do not use.
 #[must_use]
-pub fn run(program: &[Instruction], request: &DeviceAccess) -> Option<bool> {
+pub fn run(program: &[EbpfInstruction], request: &DeviceAccess) -> Option<bool> {
     let kind = match request.kind {
         Type::Block => 1,
         Type::Character => 2,
@@ -17,7 +17,7 @@ pub fn run(program: &[Instruction], request: &DeviceAccess) -> Option<bool> {
     let mut next = 0_usize;
     // All jumps go forwards, so this is the most steps that there can be.
     for _ in 0..=program.len() {
-        let Instruction { code, registers: names, offset, immediate } = *program.get(next)?;
+        let EbpfInstruction { code, registers: names, offset, immediate } = *program.get(next)?;
         let to = usize::from(names & 0xf);
         let operand = immediate.cast_unsigned();
         let value = *registers.get(to)?;

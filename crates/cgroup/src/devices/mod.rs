@@ -11,5 +11,5 @@ mod rules;
 
 pub(crate) use filter::{attach, replace};
 pub(crate) use list::{flatten, lines};
-pub use program::{Program, compile};
+pub use program::{DeviceProgram, compile};
 pub use rules::{DeviceAccess, DevicePermissions, Rule, Type, allows, built_in};

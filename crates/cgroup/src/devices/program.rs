@@ -13,7 +13,7 @@
 
 use super::rules::{DeviceAccess, DevicePermissions, Rule, Type, allowed};
 use crate::error::Error;
-use husk_sys::bpf::Instruction;
+use husk_sys::bpf::EbpfInstruction;
 use std::collections::BTreeSet;
 
 const ANSWER: u8 = 0;
@@ -40,11 +40,11 @@ const CHARACTER: u32 = 2;
 
 /// The result of compiling rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Program {
+pub enum DeviceProgram {
     /// Everything is allowed, so no program is needed.
     Everything,
     /// The program to attach.
-    Instructions(Vec<Instruction>),
+    Instructions(Vec<EbpfInstruction>),
 }
 
 /// Compiles rules.
@@ -52,14 +52,14 @@ pub enum Program {
 /// # Errors
 ///
 /// If there are so many rules that a jump is too long.
-pub fn compile(rules: &[Rule]) -> Result<Program, Error> {
+pub fn compile(rules: &[Rule]) -> Result<DeviceProgram, Error> {
     // Rules before the last one about everything have no effect.
     let decisive = rules.iter().rposition(Rule::is_about_everything).unwrap_or(0);
     let rules = rules.get(decisive..).unwrap_or_default();
     let character = DecisionTree::of(rules, Type::Character);
     let block = DecisionTree::of(rules, Type::Block);
     if [&character, &block].iter().all(|tree| tree.is_everything()) {
-        return Ok(Program::Everything);
+        return Ok(DeviceProgram::Everything);
     }
     let mut code = Code::default();
     code.push(load(ACCESS, 0));
@@ -77,7 +77,7 @@ pub fn compile(rules: &[Rule]) -> Result<Program, Error> {
         code.tree(&block);
     }
     code.leaves();
-    code.resolve().map(Program::Instructions)
+    code.resolve().map(DeviceProgram::Instructions)
 }
 
 /// The accesses that are allowed to the devices of one type.
@@ -149,14 +149,14 @@ enum Label {
 /// Instructions, and jumps that are not resolved yet.
 #[derive(Default)]
 struct Code {
-    instructions: Vec<Instruction>,
+    instructions: Vec<EbpfInstruction>,
     jumps: Vec<(usize, Label)>,
     places: Vec<(Label, usize)>,
     majors: usize,
 }
 
 impl Code {
-    fn push(&mut self, instruction: Instruction) {
+    fn push(&mut self, instruction: EbpfInstruction) {
         self.instructions.push(instruction);
     }
 
@@ -214,7 +214,7 @@ impl Code {
     }
 
     /// Fills in the offsets of the jumps.
-    fn resolve(mut self) -> Result<Vec<Instruction>, Error> {
+    fn resolve(mut self) -> Result<Vec<EbpfInstruction>, Error> {
         for (from, label) in self.jumps {
             let to = self.places.iter().find(|(place, _)| *place == label).map(|(_, to)| *to);
             // Offsets count from the next instruction. All jumps go forwards.
@@ -228,14 +228,14 @@ impl Code {
     }
 }
 
-const fn load(register: u8, offset: i16) -> Instruction {
+const fn load(register: u8, offset: i16) -> EbpfInstruction {
     instruction(code::LOAD_WORD, register | CONTEXT << 4, offset, 0)
 }
 
-const fn number(code: u8, register: u8, number: i32) -> Instruction {
+const fn number(code: u8, register: u8, number: i32) -> EbpfInstruction {
     instruction(code, register, 0, number)
 }
 
-const fn instruction(code: u8, registers: u8, offset: i16, immediate: i32) -> Instruction {
-    Instruction { code, registers, offset, immediate }
+const fn instruction(code: u8, registers: u8, offset: i16, immediate: i32) -> EbpfInstruction {
+    EbpfInstruction { code, registers, offset, immediate }
 }

@@ -10,10 +10,10 @@ use std::path::Path;
 
 /// A descriptor to poll, which becomes ready when memory has run out or the cgroup is removed.
 #[derive(Debug)]
-pub struct OomWatch(Kind);
+pub struct OomWatch(OomSource);
 
 #[derive(Debug)]
-enum Kind {
+enum OomSource {
     V1(OwnedFd),
     /// An open `memory.events`.
     V2(OwnedFd),
@@ -27,13 +27,13 @@ impl OomWatch {
         // The kernel keeps what it needs of both descriptors (cgroup-v1/memory.rst, "OOM Control").
         let line = format!("{} {}", event.as_raw_fd(), control.as_raw_fd());
         files::put(directory, "cgroup.event_control", &line).map_err(failed)?;
-        Ok(Self(Kind::V1(event)))
+        Ok(Self(OomSource::V1(event)))
     }
 
     pub(crate) fn version_2(directory: BorrowedFd<'_>, path: &Path) -> Result<Self, Error> {
         let failed = |source| Error::Act { act: "watch the memory of", path: path.to_owned(), source };
         let events = files::open(directory, "memory.events", OFlags::RDONLY).map_err(failed)?;
-        let watch = Self(Kind::V2(events));
+        let watch = Self(OomSource::V2(events));
         // Discards earlier events.
         watch.take().map_err(failed)?;
         Ok(watch)
@@ -43,8 +43,8 @@ impl OomWatch {
     #[must_use]
     pub const fn flags(&self) -> PollFlags {
         match self.0 {
-            Kind::V1(_) => PollFlags::IN,
-            Kind::V2(_) => PollFlags::PRI,
+            OomSource::V1(_) => PollFlags::IN,
+            OomSource::V2(_) => PollFlags::PRI,
         }
     }
 
@@ -57,8 +57,8 @@ impl OomWatch {
     pub fn take(&self) -> Result<(), Errno> {
         let mut room = [0; 512];
         let taken = match &self.0 {
-            Kind::V1(event) => retry_on_intr(|| read(event, &mut room)),
-            Kind::V2(events) => retry_on_intr(|| pread(events, &mut room, 0)),
+            OomSource::V1(event) => retry_on_intr(|| read(event, &mut room)),
+            OomSource::V2(events) => retry_on_intr(|| pread(events, &mut room, 0)),
         };
         match taken {
             Ok(_) | Err(Errno::NODEV) => Ok(()),
@@ -70,7 +70,7 @@ impl OomWatch {
 impl AsFd for OomWatch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.0 {
-            Kind::V1(fd) | Kind::V2(fd) => fd.as_fd(),
+            OomSource::V1(fd) | OomSource::V2(fd) => fd.as_fd(),
         }
     }
 }

@@ -7,7 +7,7 @@ pub(crate) mod convert;
 pub(crate) mod v1;
 pub(crate) mod v2;
 
-use crate::error::{Error, Field, Hint, Warning};
+use crate::error::{Error, Field, Hint, LimitWarning};
 use crate::files;
 use core::fmt::{self, Display, Formatter};
 use rustix::fd::BorrowedFd;
@@ -26,7 +26,7 @@ pub(crate) struct Setting {
     pub(crate) value: String,
     /// The fallback if the file does not exist.
     pub(crate) missing: Missing,
-    pub(crate) manner: Manner,
+    pub(crate) manner: WriteMode,
 }
 
 /// The fallback for a setting whose file does not exist.
@@ -44,7 +44,7 @@ pub(crate) enum Missing {
 
 /// How a setting is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum WriteMode {
     Once,
     /// Once, and if the kernel rejects it with `EINVAL`, again after all other settings. It may depend on one
     /// of them.
@@ -89,14 +89,14 @@ impl Setting {
         value: impl ToString,
     ) -> Self {
         let (field, file, value) = (field.into(), file.into(), value.to_string());
-        Self { phase, field, file, value, missing: Missing::Error, manner: Manner::Once }
+        Self { phase, field, file, value, missing: Missing::Error, manner: WriteMode::Once }
     }
 
     pub(crate) fn missing(self, missing: Missing) -> Self {
         Self { missing, ..self }
     }
 
-    pub(crate) fn manner(self, manner: Manner) -> Self {
+    pub(crate) fn manner(self, manner: WriteMode) -> Self {
         Self { manner, ..self }
     }
 
@@ -109,7 +109,7 @@ impl Setting {
         &self,
         directory: BorrowedFd<'_>,
         hint: &dyn Fn(&str) -> Option<(String, Hint)>,
-        warnings: &mut Vec<Warning>,
+        warnings: &mut Vec<LimitWarning>,
     ) -> Result<(), Error> {
         let errno = match files::write_lines(directory, &self.file, &self.value) {
             Ok(()) => return Ok(()),
@@ -123,7 +123,7 @@ impl Setting {
         match &self.missing {
             Missing::Ignore => Ok(()),
             Missing::Warn(text) => {
-                warnings.push(Warning::new(self.field.clone(), *text));
+                warnings.push(LimitWarning::new(self.field.clone(), *text));
                 Ok(())
             }
             Missing::Instead(other, value) => match files::write_lines(directory, other, value) {
@@ -179,28 +179,28 @@ impl Display for Setting {
             Missing::Instead(file, value) => write!(f, " or {file} = {value}")?,
         }
         match self.manner {
-            Manner::Once => Ok(()),
-            Manner::Retry => f.write_str(", again at the end"),
-            Manner::Verify => f.write_str(", read back"),
+            WriteMode::Once => Ok(()),
+            WriteMode::Retry => f.write_str(", again at the end"),
+            WriteMode::Verify => f.write_str(", read back"),
         }
     }
 }
 
-/// Writes the settings in order, then retries the rejected [`Manner::Retry`] ones.
+/// Writes the settings in order, then retries the rejected [`WriteMode::Retry`] ones.
 pub(crate) fn write_all<'a>(
     directory: BorrowedFd<'_>,
     settings: impl Iterator<Item = &'a Setting>,
     hint: &dyn Fn(&str) -> Option<(String, Hint)>,
-    warnings: &mut Vec<Warning>,
+    warnings: &mut Vec<LimitWarning>,
 ) -> Result<(), Error> {
     let mut again = Vec::new();
     for setting in settings {
         match setting.write(directory, hint, warnings) {
-            Err(error) if setting.manner == Manner::Retry && error.errno() == Some(Errno::INVAL) => {
+            Err(error) if setting.manner == WriteMode::Retry && error.errno() == Some(Errno::INVAL) => {
                 again.push(setting);
             }
             Err(error) => return Err(error),
-            Ok(()) if setting.manner == Manner::Verify => setting.verify(directory)?,
+            Ok(()) if setting.manner == WriteMode::Verify => setting.verify(directory)?,
             Ok(()) => {}
         }
     }

@@ -2,16 +2,16 @@
 //!
 //! Zero counts as unset wherever runc treats it so, as in `v2.rs`.
 
-use crate::error::{Error, Warning};
+use crate::error::{Error, LimitWarning};
 use crate::resources::{BlockIo, Cpu, Memory, Network, Resources, Throttle};
 use crate::settings::v2::{hugepages, pids, rdma, said};
-use crate::settings::{Manner, Missing, Setting};
+use crate::settings::{Missing, Setting, WriteMode};
 
 /// A controller, and a setting that is written in its cgroup.
 pub(crate) type Owned = (&'static str, Setting);
 
 /// Returns all settings, in the order in which they are written.
-pub(crate) fn settings(resources: &Resources) -> Result<(Vec<Owned>, Vec<Warning>), Error> {
+pub(crate) fn settings(resources: &Resources) -> Result<(Vec<Owned>, Vec<LimitWarning>), Error> {
     if let Some(file) = resources.unified.keys().next() {
         let field = format!("linux.resources.unified.{file}");
         return Err(Error::invalid(field, "invalid configuration: cannot use unified on cgroup v1"));
@@ -52,11 +52,11 @@ fn cpuset(cpu: &Cpu, settings: &mut Vec<Setting>) {
 
 fn cpu(cpu: &Cpu, settings: &mut Vec<Setting>) {
     // The kernel may reject a period or burst with the old quota and accept it with the new one.
-    let after = |other: bool| if other { Manner::Retry } else { Manner::Once };
+    let after = |other: bool| if other { WriteMode::Retry } else { WriteMode::Once };
     let quota = cpu.quota.filter(|quota| *quota != 0);
     if let Some(shares) = cpu.shares.filter(|shares| *shares != 0) {
         let setting = Setting::early("linux.resources.cpu.shares", "cpu.shares", shares);
-        settings.push(setting.manner(Manner::Verify));
+        settings.push(setting.manner(WriteMode::Verify));
     }
     if let Some(period) = cpu.period.filter(|period| *period != 0) {
         let setting = Setting::late("linux.resources.cpu.period", "cpu.cfs_period_us", period);
@@ -88,7 +88,7 @@ fn memory(memory: &Memory, settings: &mut Vec<Setting>) -> Result<(), Error> {
     let limit = said(memory.limit);
     // The memory limit may never exceed the limit of memory and swap together. When both are raised, the first
     // is rejected until the second is raised; when lowered, it goes first.
-    let manner = if limit.is_some() { Manner::Retry } else { Manner::Once };
+    let manner = if limit.is_some() { WriteMode::Retry } else { WriteMode::Once };
     if let Some(limit) = limit {
         let setting = Setting::late("linux.resources.memory.limit", "memory.limit_in_bytes", limit);
         settings.push(setting.manner(manner));

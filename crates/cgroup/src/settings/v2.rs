@@ -3,17 +3,17 @@
 //! Zero counts as unset wherever runc treats it so: engines write it for values that they leave open.
 
 use crate::controller::{Controller, Controllers};
-use crate::error::{Error, Warning};
+use crate::error::{Error, LimitWarning};
 use crate::resources::{BlockIo, Cpu, HugepageLimit, Memory, Rdma, Resources, Throttle};
 use crate::settings::convert::{cpu_weight, io_weight, pids_max, swap_alone};
-use crate::settings::{Manner, Missing, Phase, Setting};
+use crate::settings::{Missing, Phase, Setting, WriteMode};
 use std::collections::BTreeMap;
 
 /// The warning for fields that only version 1 supports.
 const VERSION_1_ONLY: &str = "has no counterpart in cgroup version 2 and is ignored";
 
 /// Returns all settings, in the order in which they are written.
-pub(crate) fn settings(resources: &Resources) -> Result<(Vec<Setting>, Vec<Warning>), Error> {
+pub(crate) fn settings(resources: &Resources) -> Result<(Vec<Setting>, Vec<LimitWarning>), Error> {
     let mut settings = Vec::with_capacity(8);
     let mut warnings = ignored(resources);
     cpuset(&resources.cpu, &mut settings);
@@ -31,12 +31,12 @@ pub(crate) fn settings(resources: &Resources) -> Result<(Vec<Setting>, Vec<Warni
 
 /// Removes weights if the group is idle, because the kernel rejects weights of idle groups
 /// (kernel/sched/fair.c, `sched_group_set_shares`).
-fn without_weight_of_idle(settings: &mut Vec<Setting>, warnings: &mut Vec<Warning>) {
+fn without_weight_of_idle(settings: &mut Vec<Setting>, warnings: &mut Vec<LimitWarning>) {
     let idle = settings.iter().rfind(|setting| setting.file == "cpu.idle");
     if idle.is_some_and(|idle| idle.value.trim() == "1") {
         let weights = settings.extract_if(.., |setting| setting.file.starts_with("cpu.weight"));
         let text = "is ignored: unable to apply both a weight and cpu.idle";
-        warnings.extend(weights.map(|weight| Warning::new(weight.field, text)));
+        warnings.extend(weights.map(|weight| LimitWarning::new(weight.field, text)));
     }
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn controllers(resources: &Resources) -> Controllers {
         .fold(Controllers::EMPTY, Controllers::with)
 }
 
-fn ignored(resources: &Resources) -> Vec<Warning> {
+fn ignored(resources: &Resources) -> Vec<LimitWarning> {
     let Resources { memory, cpu, block_io, network, .. } = resources;
     let asked = [
         ("linux.resources.memory.swappiness", memory.swappiness.is_some()),
@@ -84,7 +84,7 @@ fn ignored(resources: &Resources) -> Vec<Warning> {
         ("linux.resources.network.priorities", !network.priorities.is_empty()),
     ];
     let asked = asked.into_iter().filter(|(_, asked)| *asked);
-    asked.map(|(field, _)| Warning::new(field, VERSION_1_ONLY)).collect()
+    asked.map(|(field, _)| LimitWarning::new(field, VERSION_1_ONLY)).collect()
 }
 
 fn cpuset(cpu: &Cpu, settings: &mut Vec<Setting>) {
@@ -108,7 +108,7 @@ fn cpu(cpu: &Cpu, settings: &mut Vec<Setting>) {
     if let Some(burst) = cpu.burst {
         // The kernel rejects a burst above the quota. Whether burst or quota must be written first depends on
         // the new values.
-        let manner = if quota.is_some() { Manner::Retry } else { Manner::Once };
+        let manner = if quota.is_some() { WriteMode::Retry } else { WriteMode::Once };
         settings.push(Setting::late("linux.resources.cpu.burst", "cpu.max.burst", burst).manner(manner));
     }
     if quota.is_some() || period.is_some() {

@@ -1,6 +1,6 @@
 //! A connection to a D-Bus daemon, or directly to systemd.
 
-use super::message::{Kind, Message};
+use super::message::{Message, MessageType};
 use super::unit::Owner;
 use super::value::Value;
 use crate::error::{Malformed, SYSTEMD_PATIENCE as PATIENCE, SystemdError as Error};
@@ -226,7 +226,7 @@ impl Bus {
             member: Some(member.to_owned()),
             destination: Some(destination.to_owned()),
             body,
-            ..Message::new(Kind::Call)
+            ..Message::new(MessageType::Call)
         };
         self.send(&call.bytes(), end)?;
         loop {
@@ -236,7 +236,7 @@ impl Bus {
                 continue;
             }
             return match message.kind {
-                Kind::Error => {
+                MessageType::Error => {
                     let text = message.body.first().and_then(Value::as_text).unwrap_or_default().to_owned();
                     Err(Error::Call { member, name: message.error.unwrap_or_default(), text })
                 }
@@ -247,7 +247,7 @@ impl Bus {
 
     /// Records the end of a job; drops all other messages.
     fn note(&mut self, message: Message) {
-        if message.kind == Kind::Signal && message.member.as_deref() == Some("JobRemoved") {
+        if message.kind == MessageType::Signal && message.member.as_deref() == Some("JobRemoved") {
             // Number, job, unit, result.
             if let [_, Value::Path(job), _, Value::Text(result)] = message.body.as_slice() {
                 self.ended.push((job.clone(), result.clone()));

@@ -4,7 +4,7 @@ use super::value::{Reader, Value, align};
 use crate::error::Malformed;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum MessageType {
     Call = 1,
     Return = 2,
     Error = 3,
@@ -13,7 +13,7 @@ pub(crate) enum Kind {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Message {
-    pub(crate) kind: Kind,
+    pub(crate) kind: MessageType,
     pub(crate) serial: u32,
     pub(crate) reply_to: Option<u32>,
     pub(crate) path: Option<String>,
@@ -45,7 +45,7 @@ pub(crate) const FIXED: usize = 16;
 const LONGEST: usize = 1 << 27;
 
 impl Message {
-    pub(crate) const fn new(kind: Kind) -> Self {
+    pub(crate) const fn new(kind: MessageType) -> Self {
         Self {
             kind,
             serial: 0,
@@ -114,10 +114,10 @@ impl Message {
             return Err(Malformed);
         };
         let kind = match kind {
-            1 => Kind::Call,
-            2 => Kind::Return,
-            3 => Kind::Error,
-            4 => Kind::Signal,
+            1 => MessageType::Call,
+            2 => MessageType::Return,
+            3 => MessageType::Error,
+            4 => MessageType::Signal,
             _ => return Ok(None),
         };
         let mut message = Self { serial: *serial, ..Self::new(kind) };
@@ -167,7 +167,7 @@ mod tests {
             interface: Some("org.freedesktop.DBus".to_owned()),
             member: Some("Hello".to_owned()),
             destination: Some("org.freedesktop.DBus".to_owned()),
-            ..Message::new(Kind::Call)
+            ..Message::new(MessageType::Call)
         };
         assert_eq!(hello.bytes(), HELLO);
         assert_eq!(Message::length(HELLO), Ok(Some(HELLO.len())));
@@ -181,7 +181,7 @@ mod tests {
             reply_to: Some(3),
             error: Some("a.b.C".to_owned()),
             body: vec![Value::text("why"), Value::U64(1)],
-            ..Message::new(Kind::Error)
+            ..Message::new(MessageType::Error)
         };
         let bytes = message.bytes();
         assert_eq!(Message::read(&bytes), Ok(Some(message)));

@@ -1,7 +1,7 @@
 //! Tests the client against a fake systemd. One connection is a socket, where the tests control every byte. The
 //! other is a real bus, which checks the messages itself.
 
-use super::message::{Kind, Message};
+use super::message::{Message, MessageType};
 use super::*;
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -37,11 +37,11 @@ impl Fake {
             reply_to: Some(call.serial),
             destination: call.sender.clone(),
             body,
-            ..Message::new(Kind::Return)
+            ..Message::new(MessageType::Return)
         };
         let error = |name: &str| Message {
             error: Some(format!("org.freedesktop.systemd1.{name}")),
-            ..Message { kind: Kind::Error, ..reply(vec![Value::text("no")]) }
+            ..Message { kind: MessageType::Error, ..reply(vec![Value::text("no")]) }
         };
         let unit = text(0);
         self.calls.push(format!("{member} {unit}"));
@@ -72,7 +72,7 @@ impl Fake {
             interface: Some("org.freedesktop.systemd1.Manager".to_owned()),
             member: Some("JobRemoved".to_owned()),
             body: vec![Value::U32(number), path(number), Value::text(unit), Value::text(result)],
-            ..Message::new(Kind::Signal)
+            ..Message::new(MessageType::Signal)
         };
         // A job of another caller fails in between.
         let other = removed(9999, "failed");
@@ -84,7 +84,7 @@ impl Fake {
     fn serve(mut self, mut bus: Bus) -> Self {
         let mut serial = 100;
         while let Ok(message) = bus.hear() {
-            if message.kind != Kind::Call {
+            if message.kind != MessageType::Call {
                 continue;
             }
             for answer in self.answer(&message) {

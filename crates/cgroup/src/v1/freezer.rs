@@ -43,9 +43,9 @@ fn try_freeze(group: &Group, patience: Duration) -> Result<(), Error> {
         // Written again each time: the kernel then freezes the remaining processes.
         write("FROZEN")?;
         match state(&group.directory, &group.path)? {
-            Some(State::Frozen) => return Ok(()),
-            Some(State::Freezing) => {}
-            None | Some(State::Thawed) => return Err(Error::NoFreezer(group.path.clone())),
+            Some(FreezerState::Frozen) => return Ok(()),
+            Some(FreezerState::Freezing) => {}
+            None | Some(FreezerState::Thawed) => return Err(Error::NoFreezer(group.path.clone())),
         }
         if Instant::now() >= end {
             break;
@@ -85,7 +85,7 @@ impl Visitor for Thaw {
 /// Returns whether this cgroup itself has been frozen. A cgroup that is stopped because of a frozen ancestor
 /// does not count: thawing it would not help.
 pub(crate) fn is_frozen(directory: &OwnedFd, path: &Path) -> Result<bool, Error> {
-    if !matches!(state(directory, path)?, Some(State::Frozen | State::Freezing)) {
+    if !matches!(state(directory, path)?, Some(FreezerState::Frozen | FreezerState::Freezing)) {
         return Ok(false);
     }
     let mut room = [0; 16];
@@ -99,19 +99,19 @@ pub(crate) fn is_frozen(directory: &OwnedFd, path: &Path) -> Result<bool, Error>
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum FreezerState {
     Thawed,
     Freezing,
     Frozen,
 }
 
 /// Returns the state, or `None` if the cgroup is gone.
-fn state(directory: &OwnedFd, path: &Path) -> Result<Option<State>, Error> {
+fn state(directory: &OwnedFd, path: &Path) -> Result<Option<FreezerState>, Error> {
     let mut room = [0; 16];
     match files::short(directory.as_fd(), STATE, &mut room) {
-        Ok("THAWED") => Ok(Some(State::Thawed)),
-        Ok("FREEZING") => Ok(Some(State::Freezing)),
-        Ok("FROZEN") => Ok(Some(State::Frozen)),
+        Ok("THAWED") => Ok(Some(FreezerState::Thawed)),
+        Ok("FREEZING") => Ok(Some(FreezerState::Freezing)),
+        Ok("FROZEN") => Ok(Some(FreezerState::Frozen)),
         Ok(text) => Err(Error::Unexpected { path: path.join(STATE), text: text.to_owned() }),
         Err(Errno::NOENT | Errno::NODEV) => Ok(None),
         Err(errno) => Err(failed("read freezer.state of", path)(errno)),

@@ -18,14 +18,14 @@ use std::time::{Duration, Instant};
 /// The trees of version 1, and version 2's if it is mounted too.
 #[derive(Debug)]
 pub struct Hierarchies {
-    mounts: Vec<Mount>,
+    mounts: Vec<HierarchyMount>,
     /// The text of `/proc/self/cgroup`.
     own: String,
     unified: Option<v2::Hierarchy>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mount {
+pub(crate) struct HierarchyMount {
     /// The tree's controllers or its name: `["cpu", "cpuacct"]`, `["name=systemd"]`.
     pub(crate) controllers: Vec<String>,
     point: PathBuf,
@@ -154,8 +154,9 @@ impl Hierarchies {
     }
 
     /// Returns the path of `place` in each tree of version 1.
-    fn places<'p>(&'p self, place: &'p CgroupPaths) -> impl Iterator<Item = (&'p Mount, &'p Path)> {
-        let of = |mount: &Mount| mount.controllers.first().and_then(|controller| place.path(controller));
+    fn places<'p>(&'p self, place: &'p CgroupPaths) -> impl Iterator<Item = (&'p HierarchyMount, &'p Path)> {
+        let of =
+            |mount: &HierarchyMount| mount.controllers.first().and_then(|controller| place.path(controller));
         self.mounts.iter().filter_map(move |mount| Some((mount, of(mount)?)))
     }
 
@@ -207,7 +208,7 @@ impl Hierarchies {
     }
 }
 
-impl Mount {
+impl HierarchyMount {
     fn group(&self, directory: OwnedFd, path: &Path) -> Group {
         Group { controllers: self.controllers.clone(), directory, path: path.to_owned() }
     }
@@ -286,14 +287,14 @@ fn inherit(above: &OwnedFd, directory: &OwnedFd) -> Result<(), Errno> {
 
 /// Returns the trees in the text of mountinfo, each once. Only mount options that are controllers of the
 /// process whose cgroups `own` lists count as controllers.
-pub(crate) fn mounts(mountinfo: &str, own: &str) -> Vec<Mount> {
+pub(crate) fn mounts(mountinfo: &str, own: &str) -> Vec<HierarchyMount> {
     let controllers: Vec<&str> = own
         .lines()
         .filter_map(|line| line.split(':').nth(1))
         .flat_map(|names| names.split(','))
         .filter(|name| !name.is_empty())
         .collect();
-    let mut mounts: Vec<Mount> = Vec::new();
+    let mut mounts: Vec<HierarchyMount> = Vec::new();
     for line in mountinfo.lines() {
         let Some(mount) = mount(line, &controllers) else { continue };
         let known = mounts.iter().any(|other| mount.controllers.iter().any(|name| other.is_for(name)));
@@ -305,7 +306,7 @@ pub(crate) fn mounts(mountinfo: &str, own: &str) -> Vec<Mount> {
 }
 
 /// Parses one line of mountinfo (proc_pid_mountinfo(5)), if it is a tree of version 1.
-fn mount(line: &str, controllers: &[&str]) -> Option<Mount> {
+fn mount(line: &str, controllers: &[&str]) -> Option<HierarchyMount> {
     let (place, what) = line.split_once(" - ")?;
     let mut what = what.split(' ');
     if what.next() != Some("cgroup") {
@@ -315,7 +316,7 @@ fn mount(line: &str, controllers: &[&str]) -> Option<Mount> {
     let mut place = place.split(' ').skip(3);
     let (root, point) = (place.next()?, place.next()?);
     let is_ours = |option: &&str| controllers.contains(option);
-    Some(Mount {
+    Some(HierarchyMount {
         controllers: options.split(',').filter(is_ours).map(ToOwned::to_owned).collect(),
         point: PathBuf::from(unescape(point)),
         root: unescape(root),

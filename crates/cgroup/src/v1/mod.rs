@@ -11,7 +11,7 @@ pub(crate) use freezer::is_frozen;
 use group::Group;
 pub use hierarchies::Hierarchies;
 
-use crate::error::{Error, Hint, Warning};
+use crate::error::{Error, Hint, LimitWarning};
 use crate::files::oom::OomWatch;
 use crate::files::{self, procs};
 use crate::resources::Resources;
@@ -100,7 +100,7 @@ impl Cgroup {
     /// # Errors
     ///
     /// The first field that cannot be set.
-    pub fn apply_early(&self, resources: &Resources) -> Result<Vec<Warning>, Error> {
+    pub fn apply_early(&self, resources: &Resources) -> Result<Vec<LimitWarning>, Error> {
         self.apply(resources, Some(Phase::Early))
     }
 
@@ -118,11 +118,11 @@ impl Cgroup {
     /// # Errors
     ///
     /// As [`apply_early`](Self::apply_early).
-    pub fn update(&self, resources: &Resources) -> Result<Vec<Warning>, Error> {
+    pub fn update(&self, resources: &Resources) -> Result<Vec<LimitWarning>, Error> {
         self.apply(resources, None)
     }
 
-    fn apply(&self, resources: &Resources, phase: Option<Phase>) -> Result<Vec<Warning>, Error> {
+    fn apply(&self, resources: &Resources, phase: Option<Phase>) -> Result<Vec<LimitWarning>, Error> {
         let (settings, mut warnings) = settings::v1::settings(resources)?;
         let of_phase = |setting: &Setting| phase.is_none_or(|phase| setting.phase == phase);
         for (controller, setting) in &settings {

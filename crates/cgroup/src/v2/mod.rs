@@ -13,7 +13,7 @@ pub use hierarchy::Hierarchy;
 pub(crate) use kill::signal_each;
 
 use crate::controller::{Controller, Controllers};
-use crate::error::{Error, Hint, Warning};
+use crate::error::{Error, Hint, LimitWarning};
 use crate::files::oom::OomWatch;
 use crate::files::{self, events, procs};
 use crate::resources::Resources;
@@ -65,7 +65,7 @@ impl Cgroup {
     /// # Errors
     ///
     /// The first field that cannot be set.
-    pub fn apply_early(&self, resources: &Resources) -> Result<Vec<Warning>, Error> {
+    pub fn apply_early(&self, resources: &Resources) -> Result<Vec<LimitWarning>, Error> {
         let (settings, mut warnings) = settings::v2::settings(resources)?;
         self.write(&settings, Some(Phase::Early), &mut warnings)?;
         Ok(warnings)
@@ -87,7 +87,7 @@ impl Cgroup {
     /// # Errors
     ///
     /// As [`apply_early`](Self::apply_early), and [`Error::InUse`].
-    pub fn update(&self, resources: &Resources) -> Result<Vec<Warning>, Error> {
+    pub fn update(&self, resources: &Resources) -> Result<Vec<LimitWarning>, Error> {
         let resources = self.completed(resources)?;
         let (settings, mut warnings) = settings::v2::settings(&resources)?;
         self.write(&settings, None, &mut warnings)?;
@@ -98,7 +98,7 @@ impl Cgroup {
         &self,
         settings: &[Setting],
         phase: Option<Phase>,
-        warnings: &mut Vec<Warning>,
+        warnings: &mut Vec<LimitWarning>,
     ) -> Result<(), Error> {
         let settings = settings.iter().filter(|setting| phase.is_none_or(|phase| setting.phase == phase));
         write_all(self.directory.as_fd(), settings, &|file| self.hint(file), warnings)

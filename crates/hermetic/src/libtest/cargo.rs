@@ -9,8 +9,8 @@
 //!  cargo run      RUNNER target/debug/NAME                         unchanged: not a test
 //! ```
 
-use super::request::Request;
-use crate::profile::{Access, Profile, Show};
+use super::arguments::TestArguments;
+use crate::profile::{PathAccess, Profile, Show};
 use std::env;
 use std::ffi::OsStr;
 use std::path::Path;
@@ -42,7 +42,7 @@ fn binary_kind_of(profile: &Profile, phase: Option<&OsStr>) -> BinaryKind {
     match phase {
         Some(phase) if phase == "list" => BinaryKind::Other,
         Some(_) => BinaryKind::Test,
-        None if is_dep && Request::read(profile.args.get(1..).unwrap_or_default()).is_some() => {
+        None if is_dep && TestArguments::read(profile.args.get(1..).unwrap_or_default()).is_some() => {
             BinaryKind::Tests
         }
         None if is_dep || name.starts_with("rust_out") => BinaryKind::Test,
@@ -55,11 +55,11 @@ fn binary_kind_of(profile: &Profile, phase: Option<&OsStr>) -> BinaryKind {
 pub fn show(profile: &mut Profile) {
     let Some(directory) = profile.args.first().and_then(|binary| Path::new(binary).parent()) else { return };
     let tmp = directory.parent().and_then(Path::parent).map(|target| target.join("tmp"));
-    let mut shown = vec![Show { path: directory.to_owned(), access: Access::Read }];
+    let mut shown = vec![Show { path: directory.to_owned(), access: PathAccess::Read }];
     let libraries = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let libraries = env::split_paths(&libraries).filter(|path| path.is_dir());
-    shown.extend(libraries.map(|path| Show { path, access: Access::Read }));
-    shown.extend(tmp.filter(|tmp| tmp.is_dir()).map(|path| Show { path, access: Access::Overlay }));
+    shown.extend(libraries.map(|path| Show { path, access: PathAccess::Read }));
+    shown.extend(tmp.filter(|tmp| tmp.is_dir()).map(|path| Show { path, access: PathAccess::Overlay }));
     // Paths that the caller asked for take precedence.
     let is_asked = |path: &Path| profile.shown.iter().any(|asked| asked.path == path);
     shown.retain(|show| !is_asked(&show.path));

@@ -4,12 +4,12 @@ use super::image::{self, Opened};
 use super::landlock::LandlockRules;
 use super::layers::{NODEV, NOEXEC, NOSUID, RDONLY, layer, mkdir, mount_on_own};
 use super::view::{self, Cover};
-use crate::host::{Found, Host, Procfs};
-use crate::profile::{Access, Limits, Profile};
+use crate::host::{Host, HostFile, Procfs};
+use crate::profile::{Limits, PathAccess, Profile};
 use husk_plan::{Builder, Error};
 use husk_script::sys::file::{Mode, OFlags};
 use husk_script::sys::mount::{Extent, MountFlags, MountPropagationFlags};
-use husk_script::{Place, Reg, Step};
+use husk_script::{MountPoint, Reg, Step};
 use std::ffi::CStr;
 use std::path::Path;
 
@@ -54,7 +54,7 @@ pub(crate) fn files(
     // Opened before everything becomes read-only.
     let mut trees = Vec::new();
     for (show, found) in &shown {
-        if show.access == Access::Write {
+        if show.access == PathAccess::Write {
             plan.at(format!("write {}", found.path.display()));
             let tree = HostPath::open(found, image_root, plan)?;
             tree.set(NOSUID | NODEV, plan);
@@ -94,7 +94,7 @@ pub(crate) fn files(
         seen.push(HostPath { path: &host.project, is_directory: true, mount });
     }
     for (show, found) in &shown {
-        let wanted = matches!(show.access, Access::Read | Access::Overlay);
+        let wanted = matches!(show.access, PathAccess::Read | PathAccess::Overlay);
         if wanted && is_covered(&found.path) && !seen.iter().any(|tree| found.path.starts_with(tree.path)) {
             plan.at(format!("read {}", found.path.display()));
             let tree = HostPath::open(found, image_root, plan)?;
@@ -118,7 +118,7 @@ pub(crate) fn files(
     if let Some(image) = &image {
         image.make_places(host, plan)?;
     }
-    let overlays = shown.iter().filter(|(show, _)| show.access == Access::Overlay);
+    let overlays = shown.iter().filter(|(show, _)| show.access == PathAccess::Overlay);
     let overlays = overlays.map(|(_, found)| Layer::Overlay(found));
     let mut layers: Vec<_> = seen.iter().map(Layer::HostPath).chain(overlays).collect();
     // A mount inside another one comes after it.
@@ -137,7 +137,8 @@ pub(crate) fn files(
         image.furnish(null, rules, plan)?;
     }
     let is_seen = |path: &Path| !is_covered(path) || seen.iter().any(|tree| path.starts_with(tree.path));
-    for (_, found) in shown.iter().filter(|(show, found)| show.access == Access::Hide && is_seen(&found.path))
+    for (_, found) in
+        shown.iter().filter(|(show, found)| show.access == PathAccess::Hide && is_seen(&found.path))
     {
         hide(found, root, null, plan)?;
     }
@@ -173,7 +174,7 @@ fn open(path: &Path, plan: &mut Builder<'_>) -> Result<Reg, Error> {
 
 impl<'p> HostPath<'p> {
     /// Opens a path of the host, or of the image with this root.
-    fn open(found: &'p Found, image: Option<Reg>, plan: &mut Builder<'_>) -> Result<Self, Error> {
+    fn open(found: &'p HostFile, image: Option<Reg>, plan: &mut Builder<'_>) -> Result<Self, Error> {
         let mount = match image {
             None => open(&found.path, plan)?,
             Some(root) => {
@@ -248,7 +249,7 @@ fn cover(
         if is_image {
             // Not through a symlink: the program expects its own directory at this very path.
             let target = plan.target(&cover.path)?;
-            plan.push(Step::Attach { mount: out, root: root.into(), target, place: Place::Ordinary });
+            plan.push(Step::Attach { mount: out, root: root.into(), target, place: MountPoint::Ordinary });
         } else {
             attach(out, &cover.path, root, plan)?;
         }
@@ -274,7 +275,7 @@ enum Layer<'t> {
     /// As it is on the host.
     HostPath(&'t HostPath<'t>),
     /// Covered with an overlay, so that writes are thrown away.
-    Overlay(&'t Found),
+    Overlay(&'t HostFile),
 }
 
 impl Layer<'_> {
@@ -297,7 +298,7 @@ fn put(tree: &HostPath<'_>, root: Reg, plan: &mut Builder<'_>) -> Result<(), Err
 /// visible.
 fn overlay(
     index: usize,
-    found: &Found,
+    found: &HostFile,
     root: Reg,
     rules: &LandlockRules,
     plan: &mut Builder<'_>,
@@ -383,7 +384,7 @@ fn proc(
     plan.push(Step::Fsopen { fstype: c"proc", out: proc });
     plan.push(Step::Fsmount { fs: proc, attributes: NOSUID | NODEV | NOEXEC });
     rules.allow(proc, plan);
-    plan.push(Step::Attach { mount: proc, root: root.into(), target, place: Place::Ordinary });
+    plan.push(Step::Attach { mount: proc, root: root.into(), target, place: MountPoint::Ordinary });
     if host.limits_pids() {
         limit_pids(&profile.limits, proc, plan)?;
     }
@@ -426,7 +427,7 @@ fn not_its_own(host: &Host, proc: Reg, plan: &mut Builder<'_>) {
 }
 
 /// Hides a directory below an empty one, and any other file below the null device.
-fn hide(found: &Found, root: Reg, null: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
+fn hide(found: &HostFile, root: Reg, null: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
     plan.at(format!("hide {}", found.path.display()));
     let cover = plan.register()?;
     if found.is_directory {

@@ -1,7 +1,7 @@
 //! The program's seccomp filter. It refuses system calls that tests do not need, and those that namespaces do not
 //! confine.
 
-use husk_script::sys::process::Instruction;
+use husk_script::sys::process::SockFilter;
 use husk_seccomp::{
     Abi, Action, Arch, Argument, Comparison, Condition, Error, Flags, Machine, Profile, Rule, Table,
 };
@@ -62,13 +62,13 @@ const TIOCSTI: u64 = 0x5412;
 const TIOCLINUX: u64 = 0x541c;
 
 /// Compiles a profile. Returns the filter and the flags to load it with.
-pub(crate) fn compile(profile: &Profile) -> Result<(u32, Vec<Instruction>), Error> {
+pub(crate) fn compile(profile: &Profile) -> Result<(u32, Vec<SockFilter>), Error> {
     // A name that no architecture knows stands for a call that cannot be made.
     let (table, _unknown) = Table::new(profile, &Machine::new(NATIVE.0))?;
     let program = table.program()?;
     let instructions = program.instructions.iter();
     let instructions =
-        instructions.map(|from| Instruction { code: from.code, jt: from.jt, jf: from.jf, k: from.k });
+        instructions.map(|from| SockFilter { code: from.code, jt: from.jt, jf: from.jf, k: from.k });
     Ok((program.flags.bits(), instructions.collect()))
 }
 

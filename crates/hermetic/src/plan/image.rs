@@ -13,12 +13,12 @@ use super::landlock::LandlockRules;
 use super::layers::{NODEV, NOSUID, RDONLY, layer, mount_on_own};
 use crate::bundle::is_own;
 use crate::host::Host;
-use crate::profile::{Access, Image};
+use crate::profile::{Image, PathAccess};
 use husk_bundle::container::{Mount, Source};
 use husk_plan::{Builder, Error};
 use husk_script::sys::file::{Mode, OFlags};
 use husk_script::sys::mount::{Extent, MountPropagationFlags};
-use husk_script::{Place, Reg, Step};
+use husk_script::{MountPoint, Reg, Step};
 
 const PRIVATE: u64 = MountPropagationFlags::PRIVATE.bits() as u64;
 
@@ -67,7 +67,7 @@ impl<'p> Opened<'p> {
         plan.at("rootfs");
         let tree = plan.register()?;
         plan.push(Step::OpenTreeOf { fd: root.into(), extent: Extent::All, out: tree });
-        let set = if image.access == Access::Write { NOSUID | NODEV } else { RDONLY | NOSUID | NODEV };
+        let set = if image.access == PathAccess::Write { NOSUID | NODEV } else { RDONLY | NOSUID | NODEV };
         let (mount, extent) = (tree.into(), Extent::All);
         plan.push(Step::MountSetattr { mount, extent, set, clear: 0, propagation: PRIVATE });
         Ok(Self { image, tree, binds })
@@ -81,20 +81,20 @@ impl<'p> Opened<'p> {
         plan: &mut Builder<'_>,
     ) -> Result<Placed<'p>, Error> {
         let access = self.image.access;
-        let is_layered = access == Access::Overlay || (access == Access::Read && host.lacks_places);
+        let is_layered = access == PathAccess::Overlay || (access == PathAccess::Read && host.lacks_places);
         plan.at("rootfs");
         plan.push(Step::Mkdir { path: c"root", mode: Mode::from_raw_mode(0o755), tolerate: None });
         mount_on_own(self.tree, "root", plan)?;
         if !is_layered {
             let root = self.tree;
-            if access == Access::Write {
+            if access == PathAccess::Write {
                 rules.allow(root, plan);
             }
             return Ok(Placed { opened: self, root, is_layered });
         }
         plan.release(self.tree);
         let root = layer("root", "root", plan)?;
-        if access == Access::Overlay {
+        if access == PathAccess::Overlay {
             rules.allow(root, plan);
         }
         mount_on_own(root, "root", plan)?;
@@ -105,7 +105,7 @@ impl<'p> Opened<'p> {
 impl Placed<'_> {
     /// Creates the working directory if it is missing and the image can be written to.
     pub(crate) fn make_places(&self, host: &Host, plan: &mut Builder<'_>) -> Result<(), Error> {
-        if self.opened.image.access == Access::Read && !self.is_layered {
+        if self.opened.image.access == PathAccess::Read && !self.is_layered {
             return Ok(());
         }
         let (target, out) = (plan.target(&host.cwd)?, plan.register()?);
@@ -132,7 +132,7 @@ impl Placed<'_> {
             };
             rules.allow_mount(made, mount.attributes.set, plan);
             let target = plan.target(&mount.destination)?;
-            plan.push(Step::Attach { mount: made, root: self.root.into(), target, place: Place::Alike });
+            plan.push(Step::Attach { mount: made, root: self.root.into(), target, place: MountPoint::Alike });
             plan.release(made);
         }
         let Some(container) = &image.bundle else { return Ok(()) };
@@ -155,7 +155,7 @@ impl Placed<'_> {
     /// Makes the image the root and unmounts the host's files.
     pub(crate) fn enter(self, plan: &mut Builder<'_>) {
         plan.at("rootfs");
-        if self.is_layered && self.opened.image.access == Access::Read {
+        if self.is_layered && self.opened.image.access == PathAccess::Read {
             let (mount, extent) = (self.root.into(), Extent::Top);
             plan.push(Step::MountSetattr { mount, extent, set: RDONLY, clear: 0, propagation: 0 });
         }

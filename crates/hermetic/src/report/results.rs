@@ -2,7 +2,7 @@
 
 use super::progress::Progress;
 use super::tested::{Counts, Screen, Tested, Verdict};
-use crate::libtest::request::Request;
+use crate::libtest::arguments::TestArguments;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ impl<'o> Results<'o> {
     /// Prints the header for `all` tests, beside which `filtered` were not selected.
     pub(crate) fn begin(
         (all, filtered): (usize, usize),
-        request: &Request,
+        request: &TestArguments,
         screen: Option<Screen>,
         out: &'o mut dyn Write,
     ) -> io::Result<Self> {
@@ -222,7 +222,7 @@ fn line(name: &str, mode: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::Results;
-    use crate::libtest::request::Request;
+    use crate::libtest::arguments::TestArguments;
     use crate::{Attempt, Ended, Reached, Tested};
     use std::os::unix::process::ExitStatusExt as _;
     use std::process::ExitStatus;
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn results_are_written_as_libtest_writes_them() {
         let mut out = Vec::new();
-        let mut results = Results::begin((4, 7), &Request::default(), None, &mut out).unwrap();
+        let mut results = Results::begin((4, 7), &TestArguments::default(), None, &mut out).unwrap();
         let late = attempt(101, Some(Reached::Cpu(1)));
         for tested in [
             Tested { mode: Some("should panic".to_owned()), ..tested("a", vec![attempt(0, None)]) },

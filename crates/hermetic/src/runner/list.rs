@@ -1,8 +1,8 @@
 //! Lists a binary's tests by running the binary itself.
 
-use super::output::Output;
+use super::output::CapturedOutput;
 use crate::error::Error;
-use crate::libtest::request::Request;
+use crate::libtest::arguments::TestArguments;
 use crate::profile::Profile;
 use crate::report::tested::Tested;
 use crate::sandbox::Machine;
@@ -11,7 +11,7 @@ use std::ffi::OsString;
 
 /// Runs a binary once for all of its tests. Returns its output, or `None` if it fails.
 fn ask(profile: &Profile, arguments: Vec<OsString>, machine: &mut Machine) -> Result<Option<String>, Error> {
-    let output = Output::captured()?;
+    let output = CapturedOutput::captured()?;
     let ended = machine.run(&with_arguments(profile, arguments), output.streams())?;
     let text = String::from_utf8_lossy(&output.finish()?).into_owned();
     Ok(ended.status.success().then_some(text))
@@ -41,7 +41,8 @@ pub(super) fn reasons(
     const AT_ONCE: usize = 1000;
     let mut told = BTreeMap::new();
     for names in names.chunks(AT_ONCE) {
-        let text = ask(profile, Request::to_ignore(names.iter().copied()), machine)?.unwrap_or_default();
+        let text =
+            ask(profile, TestArguments::to_ignore(names.iter().copied()), machine)?.unwrap_or_default();
         for &name in names {
             let begin = format!("test {name} ");
             let line = text.lines().find_map(|line| line.strip_prefix(&begin));

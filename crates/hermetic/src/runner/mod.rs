@@ -3,15 +3,15 @@
 mod list;
 mod output;
 
-use crate::error::{Error, Loss};
-use crate::libtest::request::Request;
-use crate::libtest::said::said;
+use crate::error::{Error, MissingIsolation};
+use crate::libtest::arguments::TestArguments;
+use crate::libtest::output::said;
 use crate::profile::Profile;
 use crate::report::results::Results;
 use crate::report::tested::{Attempt, Screen, Tested, Verdict};
 use crate::sandbox::watch::{Held, Sandbox, watch};
-use crate::sandbox::{Machine, Run, explain};
-use output::Output;
+use crate::sandbox::{Isolation, Machine, explain};
+use output::CapturedOutput;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 use std::rc::Rc;
@@ -46,7 +46,7 @@ pub struct Tests {
     /// Whether all tests were run and none failed.
     pub success: bool,
     /// Isolation that the sandboxes lacked.
-    pub losses: Vec<Loss>,
+    pub losses: Vec<MissingIsolation>,
 }
 
 /// Runs each test of a binary in its own sandbox and writes libtest's output. Returns `None` if the binary does not use
@@ -57,11 +57,13 @@ pub struct Tests {
 /// If a sandbox cannot be made, or the output cannot be written.
 pub fn run_tests(
     profile: &Profile,
-    how: Run,
+    how: Isolation,
     choice: &mut Choice<'_>,
     out: &mut dyn Write,
 ) -> Result<Option<Tests>, Error> {
-    let Some(request) = Request::read(profile.args.get(1..).unwrap_or_default()) else { return Ok(None) };
+    let Some(request) = TestArguments::read(profile.args.get(1..).unwrap_or_default()) else {
+        return Ok(None);
+    };
     let mut machine = Machine::of(profile, how)?;
     let Some(mut names) = list::list(profile, request.to_list(), &mut machine)? else { return Ok(None) };
     let mut listed = |arguments: Option<_>| {
@@ -109,7 +111,7 @@ struct Running {
     /// Whether it has been reported as slow.
     is_slow: bool,
     sandbox: Sandbox,
-    output: Output,
+    output: CapturedOutput,
 }
 
 /// How many sandboxes may be in teardown for each test that may run.
@@ -119,7 +121,7 @@ const MOST_ENDING: usize = 4;
 const SLOW: Duration = Duration::from_secs(60);
 
 struct Runner<'a> {
-    request: &'a Request,
+    request: &'a TestArguments,
     threads: usize,
     setting: &'a dyn Fn(&str) -> Result<Rc<Setting>, Error>,
     /// One machine for each setting, as the probed facts depend on the profile.
@@ -192,7 +194,8 @@ impl Runner<'_> {
             }
         };
         let Some((_, machine)) = self.machines.get_mut(place) else { return Ok(()) };
-        let output = if self.request.is_uncaptured { Output::live() } else { Output::captured() }?;
+        let output =
+            if self.request.is_uncaptured { CapturedOutput::live() } else { CapturedOutput::captured() }?;
         let profile = list::with_arguments(&setting.profile, self.request.to_run(&test.name));
         let home = machine.home(&profile.limits)?;
         let plan = machine.plan(&profile, output.streams())?;
@@ -214,7 +217,7 @@ impl Runner<'_> {
         let wake = redraw.into_iter().chain(slow).min();
         let (sandboxes, outputs): (Vec<_>, Vec<_>) =
             self.running.iter_mut().map(|running| (&mut running.sandbox, &running.output)).unzip();
-        let outputs: Vec<_> = outputs.into_iter().filter_map(Output::arriving).collect();
+        let outputs: Vec<_> = outputs.into_iter().filter_map(CapturedOutput::arriving).collect();
         let watched = watch(sandboxes, held, &outputs, wake);
         let mut ended = watched.map_err(|error| Error::Step { origin: "tests".to_owned(), error })?;
         self.hear()?;

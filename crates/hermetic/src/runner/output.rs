@@ -1,7 +1,7 @@
 //! The output of a test's process: kept until it ends, or shown live.
 
 use crate::error::Error;
-use crate::libtest::said;
+use crate::libtest::output;
 use crate::plan::layers::Streams;
 use husk_script::sys::Fd;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read as _, Seek as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-pub(crate) enum Output {
+pub(crate) enum CapturedOutput {
     /// Kept in a memfd.
     Captured(File),
     /// Read from a pipe while the process runs.
@@ -27,7 +27,7 @@ pub(crate) struct Live {
     is_over: bool,
 }
 
-impl Output {
+impl CapturedOutput {
     pub(crate) fn captured() -> Result<Self, Error> {
         let memory = memfd_create("output", MemfdFlags::CLOEXEC)
             .map_err(|errno| failed("make room for")(errno.into()))?;
@@ -93,9 +93,11 @@ impl Output {
         let Self::Live(live) = self else { return Ok((&[], &[])) };
         live.read()?;
         let is_first = live.heard.is_none();
-        let Some(from) = live.heard.or_else(|| said::begin(name, &live.seen)) else { return Ok((&[], &[])) };
+        let Some(from) = live.heard.or_else(|| output::begin(name, &live.seen)) else {
+            return Ok((&[], &[]));
+        };
         let (before, rest) = live.seen.split_at(from);
-        let known = said::known(rest);
+        let known = output::known(rest);
         live.heard = Some(from + known);
         let line = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
         let line = before.get(line..).filter(|_| is_first);

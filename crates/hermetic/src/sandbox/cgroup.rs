@@ -21,14 +21,14 @@ static MADE: AtomicU64 = AtomicU64::new(0);
 static SWEPT: Once = Once::new();
 
 /// A cgroup that is removed on drop.
-pub(crate) struct Home {
+pub(crate) struct SandboxCgroup {
     layout: Layout,
     place: CgroupPaths,
     cgroup: Cgroup,
     resources: Resources,
 }
 
-impl Home {
+impl SandboxCgroup {
     /// Makes a cgroup for limits that only a cgroup can keep. Those apply to all processes together, or are a process
     /// limit where nothing else limits processes.
     pub(crate) fn of(limits: &Limits, is_unlimited: bool) -> Option<Result<Self, Error>> {
@@ -68,7 +68,7 @@ impl Home {
     }
 }
 
-impl Drop for Home {
+impl Drop for SandboxCgroup {
     fn drop(&mut self) {
         tolerate(self.layout.remove(&self.place, PATIENCE), "the next run tries to remove it again");
     }

@@ -1,6 +1,6 @@
 //! The end of a program in a sandbox.
 
-use crate::error::Loss;
+use crate::error::MissingIsolation;
 use husk_script::sys::process::Usage;
 use std::fmt::{self, Display, Formatter};
 use std::process::ExitStatus;
@@ -22,7 +22,7 @@ pub struct Ended {
     /// the program.
     pub had_terminal: bool,
     /// Isolation that it lacked.
-    pub losses: Vec<Loss>,
+    pub losses: Vec<MissingIsolation>,
 }
 
 /// A limit that ended a program.

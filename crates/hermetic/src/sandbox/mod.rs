@@ -6,14 +6,14 @@ pub(crate) mod probe;
 mod terminal;
 pub(crate) mod watch;
 
-use crate::error::{self, Error, Hint, Loss};
+use crate::error::{self, Error, Hint, MissingIsolation};
 use crate::host::{Host, Procfs};
 use crate::plan::environment;
 use crate::plan::layers::Streams;
 use crate::plan::{PROC, SandboxPlan, candidates, plan};
 use crate::profile::{Limits, Profile};
 use bumpalo::Bump;
-use cgroup::Home;
+use cgroup::SandboxCgroup;
 use ended::Ended;
 use husk_plan::Plan;
 use husk_script::Step;
@@ -28,12 +28,12 @@ use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::rc::Rc;
-use terminal::Terminal;
+use terminal::CallerTerminal;
 use watch::{Failed, Fault, Held, Sandbox, watch};
 
 /// How much isolation is required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Run {
+pub enum Isolation {
     /// As much as this machine can provide.
     Possible,
     /// All of it; otherwise the program is not run.
@@ -45,9 +45,9 @@ pub enum Run {
 /// # Errors
 ///
 /// If the sandbox cannot be made, or the program cannot be run.
-pub fn run(profile: &Profile, how: Run) -> Result<Ended, Error> {
+pub fn run(profile: &Profile, how: Isolation) -> Result<Ended, Error> {
     let mut machine = Machine::of(profile, how)?;
-    let ended = machine.run_with(profile, || match Terminal::of_caller() {
+    let ended = machine.run_with(profile, || match CallerTerminal::of_caller() {
         Some(terminal) => (terminal.streams(), Some(terminal)),
         None => (Streams::Callers, None),
     })?;
@@ -57,12 +57,12 @@ pub fn run(profile: &Profile, how: Run) -> Result<Ended, Error> {
 /// A machine, and the isolation that was found to be unavailable.
 pub(crate) struct Machine {
     pub(crate) host: Host,
-    how: Run,
-    pub(crate) losses: Vec<Loss>,
+    how: Isolation,
+    pub(crate) losses: Vec<MissingIsolation>,
 }
 
 impl Machine {
-    pub(crate) fn of(profile: &Profile, how: Run) -> Result<Self, Error> {
+    pub(crate) fn of(profile: &Profile, how: Isolation) -> Result<Self, Error> {
         Ok(Self { host: probe(profile)?, how, losses: Vec::new() })
     }
 
@@ -74,19 +74,19 @@ impl Machine {
     }
 
     /// Returns a cgroup for the next program, if its limits need one and one is available.
-    pub(crate) fn home(&mut self, limits: &Limits) -> Result<Option<Rc<Home>>, Error> {
+    pub(crate) fn home(&mut self, limits: &Limits) -> Result<Option<Rc<SandboxCgroup>>, Error> {
         let is_asked = limits.memory.is_some() || limits.processes.is_some();
         self.host.cgroup = false;
         let is_unlimited = self.host.uid == 0 && !self.host.limits_pids();
-        let home = match Home::of(limits, is_unlimited).transpose() {
+        let home = match SandboxCgroup::of(limits, is_unlimited).transpose() {
             Ok(home) => home.map(Rc::new),
             Err(error) if is_asked => {
-                self.lose(Loss::Cgroup(error.to_string()))?;
+                self.lose(MissingIsolation::Cgroup(error.to_string()))?;
                 None
             }
             Err(error) => {
                 // The caller did not ask for this limit, and it does not isolate the program, so this is not an error.
-                self.tell(Loss::Processes(error.to_string()));
+                self.tell(MissingIsolation::Processes(error.to_string()));
                 None
             }
         };
@@ -94,15 +94,15 @@ impl Machine {
         Ok(home)
     }
 
-    fn lose(&mut self, loss: Loss) -> Result<(), Error> {
-        if self.how == Run::Strict {
+    fn lose(&mut self, loss: MissingIsolation) -> Result<(), Error> {
+        if self.how == Isolation::Strict {
             return Err(Error::Strict(loss));
         }
         self.tell(loss);
         Ok(())
     }
 
-    fn tell(&mut self, loss: Loss) {
+    fn tell(&mut self, loss: MissingIsolation) {
         if !self.losses.contains(&loss) {
             self.losses.push(loss);
         }
@@ -117,7 +117,7 @@ impl Machine {
     fn run_with(
         &mut self,
         profile: &Profile,
-        look: impl Fn() -> (Streams, Option<Terminal>),
+        look: impl Fn() -> (Streams, Option<CallerTerminal>),
     ) -> Result<Ended, Error> {
         let held = Held::all().map_err(|error| Error::Step { origin: "signals".to_owned(), error })?;
         loop {
@@ -191,7 +191,7 @@ fn failed_at<'p>(error: &husk_spawn::Error, plan: &'p Plan<'_>) -> Option<(&'p S
 }
 
 /// Returns the isolation that the next attempt can do without, and marks it as unavailable on the host.
-fn loss(fault: &Fault, plan: &SandboxPlan, host: &mut Host) -> Option<Loss> {
+fn loss(fault: &Fault, plan: &SandboxPlan, host: &mut Host) -> Option<MissingIsolation> {
     let Fault::Child(error) = fault else { return None };
     let memory = Bump::new();
     let plan = plan.plan(&memory).ok()?;
@@ -199,11 +199,11 @@ fn loss(fault: &Fault, plan: &SandboxPlan, host: &mut Host) -> Option<Loss> {
     match failed_at(error, &plan) {
         Some((Step::Fsmount { .. }, Errno::PERM)) if origin == PROC => {
             host.procfs = Procfs::Callers;
-            Some(Loss::Procfs)
+            Some(MissingIsolation::Procfs)
         }
         None if is_refusal(error) && host.uid == 0 && host.user_namespace => {
             host.user_namespace = false;
-            Some(Loss::UserNamespace)
+            Some(MissingIsolation::UserNamespace)
         }
         _ => None,
     }

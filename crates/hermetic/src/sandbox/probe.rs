@@ -1,7 +1,7 @@
 //! Determines the facts about this machine and its caller.
 
 use crate::error::Error;
-use crate::host::{Found, Host, Landlock, Procfs};
+use crate::host::{Host, HostFile, Landlock, Procfs};
 use crate::plan::image;
 use crate::profile::{Image, Profile};
 use husk_script::sys::at::is_null_device;
@@ -53,7 +53,7 @@ pub fn probe(profile: &Profile) -> Result<Host, Error> {
     let found = profile.shown.iter().map(|show| {
         let found = match &image {
             Some(image) => image.find(&show.path),
-            None => fs::canonicalize(&show.path).map(Found::of_host),
+            None => fs::canonicalize(&show.path).map(HostFile::of_host),
         };
         found.map_err(failed("find", &show.path))
     });
@@ -119,7 +119,7 @@ fn clock(clock: ClockId) -> Duration {
     Duration::try_from(clock_gettime(clock)).unwrap_or_default()
 }
 
-impl Found {
+impl HostFile {
     fn of_host(path: PathBuf) -> Self {
         Self { is_directory: path.is_dir(), path }
     }
@@ -143,7 +143,7 @@ impl Inside {
             .map_err(|reason| Error::Look { act: format!("open {}", image.directory.display()), reason })
     }
 
-    fn find(&self, path: &Path) -> io::Result<Found> {
+    fn find(&self, path: &Path) -> io::Result<HostFile> {
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let found = loop {
@@ -157,7 +157,7 @@ impl Inside {
         let source = readlink(format!("/proc/self/fd/{}", found.as_raw_fd()), Vec::new())?;
         let source = PathBuf::from(OsString::from_vec(source.into_bytes()));
         let below = source.strip_prefix(&self.directory).map_err(io::Error::other)?;
-        Ok(Found { path: Path::new("/").join(below), is_directory: kind == FileType::Directory })
+        Ok(HostFile { path: Path::new("/").join(below), is_directory: kind == FileType::Directory })
     }
 
     fn has(&self, path: &Path) -> bool {

@@ -13,12 +13,12 @@ use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tc
 use std::cell::Cell;
 
 /// The caller's terminal, with its settings from before the program started.
-pub(crate) struct Terminal {
+pub(crate) struct CallerTerminal {
     before: Termios,
     is_foreground: Cell<bool>,
 }
 
-impl Terminal {
+impl CallerTerminal {
     /// Returns standard input if it is our session's terminal. The program starts in the foreground if we are there and
     /// standard output is a terminal. Otherwise it gets the foreground when it reads, because a pager on standard
     /// output may be reading the keys.

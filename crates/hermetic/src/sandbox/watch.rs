@@ -1,8 +1,8 @@
 //! One program in its sandbox from start to end, and the loop that watches any number of them.
 
-use super::cgroup::Home;
+use super::cgroup::SandboxCgroup;
 use super::ended::{Ended, Reached, RemainingProcess};
-use super::terminal::Terminal;
+use super::terminal::CallerTerminal;
 use crate::plan::SandboxPlan;
 use crate::profile::Limits;
 use husk_script::Request;
@@ -45,14 +45,14 @@ pub(crate) enum Fault {
 pub(crate) struct Sandbox {
     child: Child,
     limits: Limits,
-    home: Option<Rc<Home>>,
+    home: Option<Rc<SandboxCgroup>>,
     plan: SandboxPlan,
     started: Instant,
     is_late: bool,
     /// Whether its first process sends no more requests. The kernel takes a while to end a namespace.
     is_ending: bool,
     remaining: Vec<RemainingProcess>,
-    terminal: Option<Terminal>,
+    terminal: Option<CallerTerminal>,
 }
 
 impl Sandbox {
@@ -60,7 +60,7 @@ impl Sandbox {
     pub(crate) fn start(
         plan: SandboxPlan,
         limits: &Limits,
-        home: Option<Rc<Home>>,
+        home: Option<Rc<SandboxCgroup>>,
     ) -> Result<Self, Box<Failed>> {
         let refused = Arc::new(OnceLock::new());
         let (sketch, refusal) = (plan.clone(), Arc::clone(&refused));
@@ -98,7 +98,7 @@ impl Sandbox {
     }
 
     /// Records the terminal that the program has taken.
-    pub(crate) fn lend(&mut self, terminal: Option<Terminal>) {
+    pub(crate) fn lend(&mut self, terminal: Option<CallerTerminal>) {
         self.terminal = terminal;
     }
 
@@ -132,7 +132,7 @@ impl Sandbox {
             };
             let usage = self.child.usage().unwrap_or_default();
             let (wall, remaining) = (self.started.elapsed(), std::mem::take(&mut self.remaining));
-            let had_terminal = self.terminal.take().is_some_and(Terminal::end);
+            let had_terminal = self.terminal.take().is_some_and(CallerTerminal::end);
             let losses = Vec::new();
             return Ok(Some(Ended { status, wall, usage, remaining, reached, had_terminal, losses }));
         }
@@ -142,7 +142,7 @@ impl Sandbox {
         }
         if asks {
             match self.child.next_request()? {
-                Some(Request::Leftovers) => self.remaining = below(self.child.id()),
+                Some(Request::RemainingProcesses) => self.remaining = below(self.child.id()),
                 Some(Request::Cgroup) => self.join()?,
                 Some(Request::Stopped) => {
                     // Lets the first process wait for signals again.
@@ -175,8 +175,8 @@ impl Sandbox {
 }
 
 /// Returns the limit that ended a program, if the kernel tells.
-fn reached(status: ExitStatus, limits: &Limits, home: Option<&Home>) -> Option<Reached> {
-    if !status.success() && home.is_some_and(Home::has_run_out) {
+fn reached(status: ExitStatus, limits: &Limits, home: Option<&SandboxCgroup>) -> Option<Reached> {
+    if !status.success() && home.is_some_and(SandboxCgroup::has_run_out) {
         return limits.memory.map(Reached::Memory);
     }
     let by = |signal: Signal| status.signal() == Some(signal.number());

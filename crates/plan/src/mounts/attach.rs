@@ -6,7 +6,7 @@ use crate::mounts::rootfs;
 use husk_bundle::Container;
 use husk_bundle::container::{Attributes, Mount};
 use husk_script::sys::mount::{Extent, MountPropagationFlags};
-use husk_script::{Place, Reg, Step, Target};
+use husk_script::{MountPoint, PathInRoot, Reg, Step};
 use std::ffi::CStr;
 
 /// `MOUNT_ATTR_*` of linux/mount.h.
@@ -141,8 +141,8 @@ pub(crate) fn change(mount: Reg, attributes: Attributes, plan: &mut Builder<'_>)
 /// Attaches a detached mount to its mount point.
 pub(crate) fn put<'b>(
     tree: Reg,
-    place: Place,
-    target: Target<'b>,
+    place: MountPoint,
+    target: PathInRoot<'b>,
     mount: &Mount,
     root: Reg,
     plan: &mut Builder<'b>,

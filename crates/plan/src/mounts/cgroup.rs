@@ -7,7 +7,7 @@ use crate::namespaces;
 use husk_bundle::container::{Attributes, Mount, NamespaceKind};
 use husk_script::sys::Errno;
 use husk_script::sys::mount::Extent;
-use husk_script::{Place, Reg, Step, Target};
+use husk_script::{MountPoint, PathInRoot, Reg, Step};
 use std::path::{Path, PathBuf};
 
 /// The attributes of every cgroup v1 mount, whatever the configuration asks for, as in runc.
@@ -16,7 +16,7 @@ const ALWAYS: u64 = attr::NOSUID | attr::NODEV | attr::NOEXEC;
 pub(crate) fn attach<'b>(
     mount: &Mount,
     options: &[String],
-    target: Target<'b>,
+    target: PathInRoot<'b>,
     around: &Around<'_>,
     plan: &mut Builder<'b>,
 ) -> Result<(), Error> {
@@ -28,7 +28,7 @@ pub(crate) fn attach<'b>(
             let attributes = mount.attributes;
             let new = New { fstype: "cgroup2", name: "cgroup", options, attributes, label: None };
             let tree = new.mount(plan)?;
-            put(tree, Place::Directory, target, mount, around.root, plan);
+            put(tree, MountPoint::Directory, target, mount, around.root, plan);
             plan.release(tree);
         }
         CgroupMount::V1(hierarchies) => {
@@ -52,14 +52,14 @@ pub(crate) fn hosts<'a>(fstype: &str, around: &Around<'a>) -> Option<&'a Path> {
 pub(crate) fn show<'b>(
     path: &Path,
     mount: &Mount,
-    target: Target<'b>,
+    target: PathInRoot<'b>,
     around: &Around<'_>,
     plan: &mut Builder<'b>,
 ) -> Result<(), Error> {
     let (tree, path) = (plan.register()?, plan.text(path)?);
     plan.push(Step::OpenTree { path, extent: Extent::Top, out: tree });
     change(tree, mount.attributes, plan);
-    put(tree, Place::Directory, target, mount, around.root, plan);
+    put(tree, MountPoint::Directory, target, mount, around.root, plan);
     plan.release(tree);
     Ok(())
 }
@@ -70,7 +70,7 @@ fn v1<'b>(
     hierarchies: &[(String, PathBuf)],
     own: bool,
     mount: &Mount,
-    target: Target<'b>,
+    target: PathInRoot<'b>,
     root: Reg,
     plan: &mut Builder<'b>,
 ) -> Result<Reg, Error> {
@@ -79,7 +79,7 @@ fn v1<'b>(
     let options = ["mode=755".to_owned()];
     let new = New { fstype: "tmpfs", name: "tmpfs", options: &options, attributes, label: None };
     let tmpfs = new.mount(plan)?;
-    put(tmpfs, Place::Directory, target, mount, root, plan);
+    put(tmpfs, MountPoint::Directory, target, mount, root, plan);
     for (name, path) in hierarchies {
         let tree = if own {
             let attributes = Attributes { set: ALWAYS | read_only, clear: 0 };
@@ -98,7 +98,7 @@ fn v1<'b>(
         };
         let shown = name.strip_prefix("name=").unwrap_or(name);
         let target = plan.target(Path::new(shown))?;
-        plan.push(Step::Attach { mount: tree, root: tmpfs.into(), target, place: Place::Directory });
+        plan.push(Step::Attach { mount: tree, root: tmpfs.into(), target, place: MountPoint::Directory });
         plan.release(tree);
         // Programs look for a controller by its own name, even if it shares a hierarchy.
         for controller in shown.split(',').filter(|controller| *controller != shown) {

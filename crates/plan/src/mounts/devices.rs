@@ -9,7 +9,7 @@ use husk_bundle::container::{Device, DeviceKind, Mount, NamespaceKind, Source};
 use husk_script::sys::at::Node;
 use husk_script::sys::mount::Extent;
 use husk_script::sys::{Errno, Gid, Uid};
-use husk_script::{Place, Reg, Step};
+use husk_script::{MountPoint, Reg, Step};
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 
@@ -87,7 +87,7 @@ pub(crate) fn create(
             },
         };
         let target = plan.target(&device.path)?;
-        plan.push(Step::Attach { mount: node, root: root.into(), target, place: Place::File });
+        plan.push(Step::Attach { mount: node, root: root.into(), target, place: MountPoint::File });
         plan.release(node);
     }
     plan.at("linux.devices");

@@ -14,7 +14,7 @@ use crate::namespaces;
 use attach::{Around, New, attr, change, options, propagate, put};
 use husk_bundle::container::{Attributes, Mount, MountIdMapping, NamespaceKind, Reconfiguration, Source};
 use husk_script::sys::mount::Extent;
-use husk_script::{Place, Reg, Step, Target};
+use husk_script::{MountPoint, PathInRoot, Reg, Step};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -91,9 +91,9 @@ fn is_filled(mount: &Mount, fstype: &str) -> bool {
 
 /// Returns what the mount point must be, if a mount is allowed there. The child detects a path that leads into
 /// procfs through links.
-fn place(mount: &Mount, target: Target<'_>, plan: &Builder<'_>) -> Result<Place, Error> {
+fn place(mount: &Mount, target: PathInRoot<'_>, plan: &Builder<'_>) -> Result<MountPoint, Error> {
     /// Files in procfs that programs such as lxcfs replace; every runtime allows them.
-    const STAND_INS: &[&str] = &[
+    const PROCFS_FILES: &[&str] = &[
         "cpuinfo",
         "diskstats",
         "meminfo",
@@ -112,20 +112,20 @@ fn place(mount: &Mount, target: Target<'_>, plan: &Builder<'_>) -> Result<Place,
     let is = |wanted| matches!(&mount.source, Source::New { fstype, .. } if fstype == wanted);
     match path.strip_prefix("proc").map(|below| below.strip_prefix('/').unwrap_or(below)) {
         Some("") => match &mount.source {
-            _ if is("proc") => Ok(Place::Ordinary),
-            Source::Bind { .. } | Source::Remount { .. } => Ok(Place::Procfs),
+            _ if is("proc") => Ok(MountPoint::Ordinary),
+            Source::Bind { .. } | Source::Remount { .. } => Ok(MountPoint::ProcfsKind),
             _ => Err(plan.error("\"/proc\" cannot be mounted because it is not of type proc")),
         },
         Some(below) if path.as_bytes().get(4) == Some(&b'/') => {
-            if STAND_INS.contains(&below) {
-                return Ok(Place::StandIn);
+            if PROCFS_FILES.contains(&below) {
+                return Ok(MountPoint::ProcfsFile);
             }
             Err(plan.error(format!("\"/{path}\" cannot be mounted because it is inside /proc")))
         }
         _ => Ok(match &mount.source {
-            _ if is("proc") || is("sysfs") => Place::Ordinary,
-            Source::Bind { .. } => Place::Alike,
-            _ => Place::Directory,
+            _ if is("proc") || is("sysfs") => MountPoint::Ordinary,
+            Source::Bind { .. } => MountPoint::Alike,
+            _ => MountPoint::Directory,
         }),
     }
 }
@@ -147,7 +147,7 @@ fn label<'a>(
 }
 
 /// Makes a new file system for a mount point.
-fn make<'b>(new: &New<'_>, root: Reg, target: Target<'b>, plan: &mut Builder<'b>) -> Result<Reg, Error> {
+fn make<'b>(new: &New<'_>, root: Reg, target: PathInRoot<'b>, plan: &mut Builder<'b>) -> Result<Reg, Error> {
     if let Some(data) = legacy::data(new, plan)? {
         return legacy::mount(new, &data, root, plan);
     }
@@ -196,7 +196,7 @@ fn open_tree(
 fn remount<'b>(
     mount: &Mount,
     file_system: Option<&Reconfiguration>,
-    target: Target<'b>,
+    target: PathInRoot<'b>,
     root: Reg,
     late: &mut Late,
     plan: &mut Builder<'b>,

@@ -2,7 +2,7 @@
 
 use crate::builder::{Builder, Error};
 use crate::host::Host;
-use crate::invocation::Start;
+use crate::invocation::ProgramStart;
 use crate::namespaces;
 use husk_bundle::Container;
 use husk_bundle::container::IdMapping;
@@ -71,7 +71,7 @@ fn same(one: &[IdMapping], other: &[IdMapping]) -> bool {
 
 /// Becomes root of the user namespace, so that new files belong to an id that is mapped there. Until then the
 /// process has the caller's id, which may not be mapped.
-pub(crate) fn become_root(container: &Container, host: &Host, start: Start, plan: &mut Builder<'_>) {
+pub(crate) fn become_root(container: &Container, host: &Host, start: ProgramStart, plan: &mut Builder<'_>) {
     let Some([uids, gids]) = mappings(container, host) else { return };
     let is_new = namespaces::new(container).contains(Namespaces::USER);
     // A caller without privileges that maps only its own id is already root, or no id can be root.

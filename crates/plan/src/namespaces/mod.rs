@@ -17,7 +17,7 @@ pub(crate) mod procfs;
 
 use crate::builder::{Builder, Error, mode};
 use crate::host::{CgroupEntry, Host, NamespacePath};
-use crate::invocation::Start;
+use crate::invocation::ProgramStart;
 use husk_bundle::Container;
 use husk_bundle::container::{Namespace, NamespaceKind, Source};
 use husk_script::sys::file::OFlags;
@@ -89,7 +89,7 @@ fn has_clocks(container: &Container) -> bool {
 }
 
 /// Returns the namespaces that the clone of the child creates.
-pub(crate) fn born_in(container: &Container, host: &Host) -> Namespaces {
+pub(crate) fn initial_namespaces(container: &Container, host: &Host) -> Namespaces {
     if in_steps(container, host) { Namespaces::EMPTY } else { at_once(container, host) }
 }
 
@@ -105,7 +105,7 @@ fn at_once(container: &Container, host: &Host) -> Namespaces {
 
 /// When the list continues in the process that becomes the program.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Birth {
+enum ForkPoint {
     /// The first process becomes the program.
     First,
     /// Before joining a time namespace.
@@ -116,7 +116,7 @@ enum Birth {
     Last,
 }
 
-fn birth(container: &Container, host: &Host) -> Birth {
+fn fork_point(container: &Container, host: &Host) -> ForkPoint {
     let mounts_proc = container
         .mounts
         .iter()
@@ -124,34 +124,34 @@ fn birth(container: &Container, host: &Host) -> Birth {
     if joined(container).contains(Namespaces::PID) {
         // A procfs shows the pid namespace of the process that mounts it, unless the kernel takes another one as
         // an option.
-        if mounts_proc && !host.procfs_takes_pidns { Birth::Entered } else { Birth::Last }
+        if mounts_proc && !host.procfs_takes_pidns { ForkPoint::Entered } else { ForkPoint::Last }
     } else if has_clocks(container) || in_steps(container, host) && new(container).contains(Namespaces::PID) {
-        Birth::Entered
+        ForkPoint::Entered
     } else if joined(container).contains(Namespaces::TIME) {
-        Birth::BeforeJoining
+        ForkPoint::BeforeJoining
     } else {
-        Birth::First
+        ForkPoint::First
     }
 }
 
 /// Starts a session, unless another process becomes the program and starts it.
 pub(crate) fn lead_session(container: &Container, host: &Host, plan: &mut Builder<'_>) {
-    if birth(container, host) == Birth::First {
+    if fork_point(container, host) == ForkPoint::First {
         plan.push(Step::Setsid);
     }
 }
 
 /// Whether the process that becomes the program is cloned after everything else is done.
 pub(crate) fn appears_last(container: &Container, host: &Host) -> bool {
-    birth(container, host) == Birth::Last
+    fork_point(container, host) == ForkPoint::Last
 }
 
 /// Continues the list in another process, and repeats the settings that a clone does not inherit.
-fn go_on(container: &Container, host: &Host, now: Birth, start: Start, plan: &mut Builder<'_>) {
-    let made = if now == Birth::Entered { new(container) } else { Namespaces::EMPTY };
+fn go_on(container: &Container, host: &Host, now: ForkPoint, start: ProgramStart, plan: &mut Builder<'_>) {
+    let made = if now == ForkPoint::Entered { new(container) } else { Namespaces::EMPTY };
     plan.push(Step::CloneParent { namespaces: made.intersection(Namespaces::PID) });
     die_with_creator(start, plan);
-    if birth(container, host) == now {
+    if fork_point(container, host) == now {
         plan.at("process").push(Step::Setsid);
     }
 }
@@ -160,7 +160,7 @@ fn go_on(container: &Container, host: &Host, now: Birth, start: Start, plan: &mu
 pub(crate) fn enter(
     container: &Container,
     host: &Host,
-    start: Start,
+    start: ProgramStart,
     plan: &mut Builder<'_>,
 ) -> Result<(), Error> {
     // Opens all of them before joining any: afterwards a path may name another file or be inaccessible.
@@ -178,7 +178,7 @@ pub(crate) fn enter(
         opened.push((origin, flag(namespace.kind), register));
     }
     if joined(container).contains(Namespaces::TIME) {
-        go_on(container, host, Birth::BeforeJoining, start, plan);
+        go_on(container, host, ForkPoint::BeforeJoining, start, plan);
     }
     if joined(container).contains(Namespaces::USER) {
         // Processes with capabilities over that namespace may trace the child as soon as it joins.
@@ -190,7 +190,7 @@ pub(crate) fn enter(
     for (origin, kind, register) in opened {
         plan.at(origin);
         plan.push(Step::Setns { fd: register.into(), namespaces: kind });
-        if kind == Namespaces::PID && birth(container, host) == Birth::Last {
+        if kind == Namespaces::PID && fork_point(container, host) == ForkPoint::Last {
             // Every procfs mount needs this descriptor, to show the joined pid namespace.
             plan.pid_namespace = Some(register);
         } else {
@@ -238,27 +238,27 @@ fn check(kind: Namespaces, found: Option<&NamespacePath>, plan: &Builder<'_>) ->
 
 /// Continues in another process if one is needed after the namespaces are entered. It is the first process of a
 /// new pid namespace, or is inside a joined one so that a procfs mount shows that namespace.
-pub(crate) fn be_born(container: &Container, host: &Host, start: Start, plan: &mut Builder<'_>) {
-    if birth(container, host) == Birth::Entered {
+pub(crate) fn fork_here(container: &Container, host: &Host, start: ProgramStart, plan: &mut Builder<'_>) {
+    if fork_point(container, host) == ForkPoint::Entered {
         plan.at("linux.namespaces");
-        go_on(container, host, Birth::Entered, start, plan);
+        go_on(container, host, ForkPoint::Entered, start, plan);
     }
 }
 
 /// Continues in a process inside the joined pid namespace, whose processes may trace it. Before that it has given
 /// up every privilege that the program will not have. It has also closed descriptors of the host's file systems,
 /// and shares no memory with a more privileged process.
-pub(crate) fn appear(container: &Container, host: &Host, start: Start, plan: &mut Builder<'_>) {
+pub(crate) fn appear(container: &Container, host: &Host, start: ProgramStart, plan: &mut Builder<'_>) {
     if appears_last(container, host) {
         plan.at("linux.namespaces");
         plan.push(Step::Undumpable);
-        go_on(container, host, Birth::Last, start, plan);
+        go_on(container, host, ForkPoint::Last, start, plan);
     }
 }
 
 /// Makes the process die with its creator until it waits for `start`, so that no half-made container remains.
-pub(crate) fn die_with_creator(start: Start, plan: &mut Builder<'_>) {
-    if let Start::On(_) = start {
+pub(crate) fn die_with_creator(start: ProgramStart, plan: &mut Builder<'_>) {
+    if let ProgramStart::On(_) = start {
         plan.at("process").push(Step::ParentDeathSignal { signal: Signal::KILL, parent: None });
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::builder::{Builder, Error, mode};
 use crate::host::Host;
-use crate::invocation::{Invocation, Start};
+use crate::invocation::{Invocation, ProgramStart};
 use crate::mounts::devices;
 use crate::namespaces;
 use husk_bundle::Container;
@@ -31,7 +31,7 @@ pub(crate) fn detach(invocation: &Invocation<'_>, host: &Host, needed: Option<Fd
     for signal in signals.filter(|signal| host.ignored.contains(*signal)) {
         plan.push(Step::DefaultAction { signal });
     }
-    if let Start::On(_) = invocation.start {
+    if let ProgramStart::On(_) = invocation.start {
         // As in runc, these signals end a container that waits for `start`. A filter may be loaded before the
         // wait, so their handlers are set here.
         Signal::ENDING.into_iter().for_each(|signal| plan.push(Step::ExitOnSignal { signal }));
@@ -40,8 +40,8 @@ pub(crate) fn detach(invocation: &Invocation<'_>, host: &Host, needed: Option<Fd
 
 pub(crate) fn close_others<'b>(invocation: &Invocation<'_>) -> Step<'b> {
     let keep = match invocation.start {
-        Start::AtOnce => None,
-        Start::On(listener) => Some(listener),
+        ProgramStart::AtOnce => None,
+        ProgramStart::On(listener) => Some(listener),
     };
     Step::CloseOthers { first: invocation.first_closed(), keep }
 }
@@ -220,7 +220,7 @@ pub(crate) fn find(
 /// Gives up all memory except what the remaining steps need. The child's memory is a copy of the runtime's, which
 /// contains the caller's environment and all of config.json. A process of the container with CAP_SYS_PTRACE and
 /// without a user namespace of its own may read it, dumpable or not.
-pub(crate) fn forget_memory(container: &Container, host: &Host, start: Start, plan: &mut Builder<'_>) {
+pub(crate) fn forget_memory(container: &Container, host: &Host, start: ProgramStart, plan: &mut Builder<'_>) {
     if has_own_memory(container, host, start) {
         plan.at("process").push(Step::ForgetMemory);
     }
@@ -235,9 +235,9 @@ pub(crate) fn forget_memory(container: &Container, host: &Host, start: Start, pl
 ///   the hook may read that process's memory, dumpable or not.
 ///
 /// A caller without privileges can fetch a seccomp listener only from memory that it can make dumpable itself.
-fn has_own_memory(container: &Container, host: &Host, start: Start) -> bool {
+fn has_own_memory(container: &Container, host: &Host, start: ProgramStart) -> bool {
     let is_fetched_from = container.seccomp_listener.is_some() && host.euid != 0;
-    let wants = matches!(start, Start::On(_))
+    let wants = matches!(start, ProgramStart::On(_))
         || container.resources.limits_memory()
         || !container.hooks.start_container.is_empty();
     wants && !is_fetched_from
@@ -251,14 +251,14 @@ pub(crate) fn hide_memory(plan: &mut Builder<'_>) {
 }
 
 /// Waits for `start` if the plan has one, and holds back signals that are meant for the program.
-pub(crate) fn wait(start: Start, plan: &mut Builder<'_>) {
+pub(crate) fn wait(start: ProgramStart, plan: &mut Builder<'_>) {
     plan.at("process");
     match start {
-        Start::AtOnce => {
+        ProgramStart::AtOnce => {
             // The container's state must be recorded before the program becomes visible to others.
             plan.push(Step::Request { what: Request::Parked });
         }
-        Start::On(listener) => {
+        ProgramStart::On(listener) => {
             let blocked = Signal::ENDING.into_iter().fold(SignalSet::FULL, SignalSet::without);
             plan.push(Step::SignalMask { blocked });
             plan.push(Step::Park { listener });

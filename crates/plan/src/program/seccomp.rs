@@ -5,7 +5,7 @@ use crate::host::Host;
 use husk_bundle::Container;
 use husk_bundle::container::{NoNewPrivileges, UnknownCalls};
 use husk_script::Step;
-use husk_script::sys::process::Instruction;
+use husk_script::sys::process::SockFilter;
 use husk_seccomp::{Action, Profile, Table};
 
 /// At which point a filter is loaded.
@@ -77,7 +77,7 @@ pub(crate) fn load(
     let program = table.program().map_err(|error| Error::seccomp(&error))?;
     let instructions = program.instructions.iter();
     let instructions =
-        instructions.map(|from| Instruction { code: from.code, jt: from.jt, jf: from.jf, k: from.k });
+        instructions.map(|from| SockFilter { code: from.code, jt: from.jt, jf: from.jf, k: from.k });
     let instructions: Vec<_> = instructions.collect();
     let (flags, notifies) = (program.flags.bits(), program.notifies());
     let program = plan.slice(&instructions);

@@ -9,7 +9,7 @@ use husk_bundle::Container;
 use husk_bundle::container::{Mount, Process, Source, Terminal};
 use husk_script::sys::Fd;
 use husk_script::sys::mount::Extent;
-use husk_script::{Place, Reg, Request, Step};
+use husk_script::{MountPoint, Reg, Request, Step};
 use std::path::Path;
 
 /// The directory of terminals, relative to the root.
@@ -71,7 +71,7 @@ fn console(root: Reg, slave: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
     let shown = plan.register()?;
     let target = plan.target(Path::new("/dev/console"))?;
     plan.push(Step::OpenTreeOf { fd: slave.into(), extent: Extent::Top, out: shown });
-    plan.push(Step::Attach { mount: shown, root: root.into(), target, place: Place::Entry });
+    plan.push(Step::Attach { mount: shown, root: root.into(), target, place: MountPoint::Entry });
     plan.push(Step::Close { fd: shown.into() });
     plan.release(shown);
     Ok(())

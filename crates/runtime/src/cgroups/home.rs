@@ -1,6 +1,6 @@
 //! Finds or makes the cgroup of a container's process, moves the process into it and sets its limits.
 
-use super::recorded::{Below, warning};
+use super::recorded::{SubCgroups, warning};
 use crate::error::Error;
 use crate::host::namespaces::is_unprivileged;
 use crate::store::record::{Record, RecordedCgroup, RecordedUnit};
@@ -32,7 +32,7 @@ pub enum CgroupManager {
 }
 
 /// Returns the cgroup for another process of a container (`exec`), or its sub-cgroup that `below` names.
-pub(crate) fn company(record: &Record, below: &Below) -> Result<Option<ChildCgroup<'static>>, Error> {
+pub(crate) fn company(record: &Record, below: &SubCgroups) -> Result<Option<ChildCgroup<'static>>, Error> {
     let Some(kept) = &record.cgroup else {
         let asked = !below.is_empty();
         return if asked { Err(Error::State("the container has no cgroup")) } else { Ok(None) };

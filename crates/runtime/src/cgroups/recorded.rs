@@ -147,16 +147,16 @@ pub(crate) fn of(record: &Record) -> Result<Cgroup, Error> {
 }
 
 /// Paths below a container's cgroup, by controller. The empty name stands for all controllers, or version 2.
-pub(crate) type Below = BTreeMap<String, String>;
+pub(crate) type SubCgroups = BTreeMap<String, String>;
 
 /// Reads `PATH` or `CONTROLLER[,CONTROLLER]:PATH`.
 ///
 /// # Errors
 ///
 /// If it is neither, or a path leads out of the container's cgroup.
-pub(crate) fn below(wanted: &[String]) -> Result<Below, Error> {
+pub(crate) fn below(wanted: &[String]) -> Result<SubCgroups, Error> {
     let invalid = |reason| Error::Argument { option: "invalid --cgroup argument", reason };
-    let mut below = Below::new();
+    let mut below = SubCgroups::new();
     for text in wanted {
         let (controllers, path) = match text.split_once(':') {
             Some(parts) => parts,
@@ -213,6 +213,6 @@ pub(crate) fn let_die(record: &Record) -> Result<(), Error> {
     }
 }
 
-pub(super) fn warning(warning: husk_cgroup::Warning) -> Warning {
+pub(super) fn warning(warning: husk_cgroup::LimitWarning) -> Warning {
     Warning::new(Field::new(&warning.field), warning.text.into_owned())
 }

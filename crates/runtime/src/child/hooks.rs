@@ -5,7 +5,7 @@
 //! the hook's end, and not for processes that the hook leaves behind.
 
 use crate::error::Error;
-use crate::interrupt::{Interrupt, Waited};
+use crate::interrupt::{Interrupt, WaitOutcome};
 use crate::store::record::{Record, RecordedHook};
 use husk_bundle::container::{self, Container};
 use husk_bundle::{CRUN_PREFIX, Field, Warning};
@@ -91,21 +91,21 @@ fn all(
     for (index, hook) in hooks.iter().enumerate() {
         let ran = run(hook, Death::WithUs, state, record, interrupt);
         ran.map_err(|failure| match failure {
-            Failure::Of(error @ Error::Interrupted(_)) => error,
+            HookFailure::Of(error @ Error::Interrupted(_)) => error,
             failure => Error::step(&format!("hooks.{kind}[{index}]"), failure.words()),
         })?;
     }
     Ok(())
 }
 
-enum Failure {
+enum HookFailure {
     /// The hook failed: which one, and why.
     Hook(String),
     /// An error of husk, which has ended the hook.
     Of(Error),
 }
 
-impl Failure {
+impl HookFailure {
     fn words(self) -> String {
         match self {
             Self::Hook(words) => words,
@@ -137,10 +137,10 @@ fn run(
     state: &[u8],
     record: &Record,
     interrupt: Option<&Interrupt>,
-) -> Result<(), Failure> {
+) -> Result<(), HookFailure> {
     let act = format!("hook {}", hook.path.display());
     let said = |reason: &dyn std::fmt::Display| format!("{act}: {reason}");
-    let failed = |reason: &dyn std::fmt::Display| Failure::Hook(said(reason));
+    let failed = |reason: &dyn std::fmt::Display| HookFailure::Hook(said(reason));
     let mut input = memory().map_err(|reason| failed(&reason))?;
     input.write_all(state).and_then(|()| input.rewind()).map_err(|reason| failed(&reason))?;
     let mut output = memory().map_err(|reason| failed(&reason))?;
@@ -169,7 +169,7 @@ fn run(
     }
     let end = command.spawn().map_err(Error::Spawn).and_then(|mut child| {
         let waited = until_end(&child, hook.timeout_seconds, interrupt);
-        if !matches!(waited, Ok(Waited::Came)) {
+        if !matches!(waited, Ok(WaitOutcome::Came)) {
             // Until it is waited for, its pid cannot be that of another group.
             child.kill_group()?;
         }
@@ -177,21 +177,21 @@ fn run(
         Ok((waited?, status))
     });
     match end {
-        Ok((Waited::Came, status)) if status.success() => {
+        Ok((WaitOutcome::Came, status)) if status.success() => {
             debug!("{act}: exit status 0");
             Ok(())
         }
-        Ok((Waited::Came, status)) => {
-            Err(Failure::Hook(with_words(said(&ending(status)), &last_words(&mut output))))
+        Ok((WaitOutcome::Came, status)) => {
+            Err(HookFailure::Hook(with_words(said(&ending(status)), &last_words(&mut output))))
         }
-        Ok((Waited::TooLong, _)) => {
+        Ok((WaitOutcome::TooLong, _)) => {
             let failure = said(&"killed, because it did not end in time");
-            Err(Failure::Hook(with_words(failure, &last_words(&mut output))))
+            Err(HookFailure::Hook(with_words(failure, &last_words(&mut output))))
         }
         Err(Error::Spawn(error)) => {
-            Err(Failure::Hook(with_words(error.to_string(), &last_words(&mut output))))
+            Err(HookFailure::Hook(with_words(error.to_string(), &last_words(&mut output))))
         }
-        Err(error) => Err(Failure::Of(error)),
+        Err(error) => Err(HookFailure::Of(error)),
     }
 }
 
@@ -205,7 +205,11 @@ fn ending(status: ExitStatus) -> String {
 }
 
 /// Waits until the hook ends or its timeout passes.
-fn until_end(child: &Child, seconds: Option<u64>, interrupt: Option<&Interrupt>) -> Result<Waited, Error> {
+fn until_end(
+    child: &Child,
+    seconds: Option<u64>,
+    interrupt: Option<&Interrupt>,
+) -> Result<WaitOutcome, Error> {
     // A timeout too long to represent is no timeout.
     let deadline = seconds.and_then(|seconds| Instant::now().checked_add(Duration::from_secs(seconds)));
     if let Some(interrupt) = interrupt {
@@ -215,8 +219,8 @@ fn until_end(child: &Child, seconds: Option<u64>, interrupt: Option<&Interrupt>)
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         match poll(&mut [PollFd::new(child, PollFlags::IN)], left.as_ref()) {
-            Ok(0) => return Ok(Waited::TooLong),
-            Ok(_) => return Ok(Waited::Came),
+            Ok(0) => return Ok(WaitOutcome::TooLong),
+            Ok(_) => return Ok(WaitOutcome::Came),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(Error::kernel("wait for a hook", errno)),
         }

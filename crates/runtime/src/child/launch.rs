@@ -12,7 +12,7 @@ use crate::interrupt::Interrupt;
 use bumpalo::Bump;
 use husk_bundle::Container;
 use husk_listing::{Kinds, Line};
-use husk_plan::{CgroupMount, Host, Invocation, Meaning, NewRoot, Plan, keeps_null_streams};
+use husk_plan::{CgroupMount, FailureMeaning, Host, Invocation, NewRoot, Plan, keeps_null_streams};
 use husk_script::Step;
 use husk_script::sys::Errno;
 use husk_spawn::{Child, Command, Reason, Request, Signal};
@@ -210,8 +210,8 @@ fn explain(error: husk_spawn::Error, plan: &Plan<'_>, words: &[u8]) -> Error {
                 _ => None,
             };
             let failure = match meaning {
-                Some(Meaning::Whole(failure)) => failure,
-                Some(Meaning::Added(meaning)) => format!("{error}: {meaning}"),
+                Some(FailureMeaning::Whole(failure)) => failure,
+                Some(FailureMeaning::Added(meaning)) => format!("{error}: {meaning}"),
                 None => error.to_string(),
             };
             Error::step(plan.origin(step), hooks::with_words(failure, words))

@@ -4,8 +4,8 @@
 //! when a device changes its namespace.
 
 use crate::child::netlink::{
-    ACKNOWLEDGE, CREATE_NEW, DUMP, GET_ADDRESS, GET_LINK, Message, NEW_ADDRESS, NEW_LINK, Socket, attributes,
-    number,
+    ACKNOWLEDGE, CREATE_NEW, DUMP, GET_ADDRESS, GET_LINK, NEW_ADDRESS, NEW_LINK, NetlinkMessage, Socket,
+    attributes, number,
 };
 use crate::error::Error;
 use husk_bundle::container::NetDevice;
@@ -95,19 +95,19 @@ fn name(text: &str) -> Vec<u8> {
 
 /// Returns the index of the device with this name.
 fn find(socket: &mut Socket, device: &str) -> Result<u32, Errno> {
-    let mut message = Message::new(GET_LINK, ACKNOWLEDGE, &link(0, 0, 0));
+    let mut message = NetlinkMessage::new(GET_LINK, ACKNOWLEDGE, &link(0, 0, 0));
     message.attribute(IFLA_IFNAME, &name(device))?;
     let found = socket.ask(&message, NEW_LINK)?;
     found.first().and_then(|body| number(body, 4)).ok_or(Errno::NODEV)
 }
 
 fn set_up(socket: &mut Socket, index: u32) -> Result<(), Errno> {
-    let message = Message::new(NEW_LINK, ACKNOWLEDGE, &link(index, IFF_UP, IFF_UP));
+    let message = NetlinkMessage::new(NEW_LINK, ACKNOWLEDGE, &link(index, IFF_UP, IFF_UP));
     socket.ask(&message, NEW_LINK).map(drop)
 }
 
 fn rename_into(socket: &mut Socket, index: u32, to: &str, namespace: &File) -> Result<(), Errno> {
-    let mut message = Message::new(NEW_LINK, ACKNOWLEDGE, &link(index, 0, 0));
+    let mut message = NetlinkMessage::new(NEW_LINK, ACKNOWLEDGE, &link(index, 0, 0));
     message.attribute(IFLA_IFNAME, &name(to))?;
     message.attribute(IFLA_NET_NS_FD, &namespace.as_raw_fd().to_ne_bytes())?;
     socket.ask(&message, NEW_LINK).map(drop)
@@ -122,7 +122,7 @@ struct Address {
 
 /// Returns the device's addresses that are permanent and of global scope.
 fn addresses(socket: &mut Socket, index: u32) -> Result<Vec<Address>, Errno> {
-    let found = socket.ask(&Message::new(GET_ADDRESS, DUMP, &[0; ADDRESS]), NEW_ADDRESS)?;
+    let found = socket.ask(&NetlinkMessage::new(GET_ADDRESS, DUMP, &[0; ADDRESS]), NEW_ADDRESS)?;
     Ok(found.iter().filter_map(|body| address(body, index)).collect())
 }
 
@@ -142,7 +142,7 @@ fn address(body: &[u8], index: u32) -> Option<Address> {
 fn add(socket: &mut Socket, index: u32, address: &Address) -> Result<(), Errno> {
     let mut structure = [address.family, address.prefix, 0, RT_SCOPE_UNIVERSE, 0, 0, 0, 0];
     structure[4..].copy_from_slice(&index.to_ne_bytes());
-    let mut message = Message::new(NEW_ADDRESS, ACKNOWLEDGE | CREATE_NEW, &structure);
+    let mut message = NetlinkMessage::new(NEW_ADDRESS, ACKNOWLEDGE | CREATE_NEW, &structure);
     for (kind, value) in &address.attributes {
         message.attribute(*kind, value)?;
     }

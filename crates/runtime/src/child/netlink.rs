@@ -28,13 +28,13 @@ const HEADER: usize = 16;
 const ATTRIBUTE_HEADER: usize = 4;
 
 /// A message to the kernel.
-pub(crate) struct Message {
+pub(crate) struct NetlinkMessage {
     kind: u16,
     flags: u16,
     body: Vec<u8>,
 }
 
-impl Message {
+impl NetlinkMessage {
     /// Returns a message that begins with the fixed structure of its type.
     pub(crate) fn new(kind: u16, flags: u16, structure: &[u8]) -> Self {
         let mut message = Self { kind, flags: flags | REQUEST, body: Vec::new() };
@@ -85,7 +85,7 @@ impl Socket {
     }
 
     /// Sends a request, and returns the bodies of all messages of the answer that are of type `kind`.
-    pub(crate) fn ask(&mut self, message: &Message, kind: u16) -> Result<Vec<Vec<u8>>, Errno> {
+    pub(crate) fn ask(&mut self, message: &NetlinkMessage, kind: u16) -> Result<Vec<Vec<u8>>, Errno> {
         self.sequence += 1;
         let bytes = message.to_bytes(self.sequence)?;
         send(&self.fd, &bytes, SendFlags::empty())?;
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_what_is_read() {
-        let mut message = Message::new(NEW_LINK, ACKNOWLEDGE, &[1, 2, 3, 4, 5, 6, 7, 8]);
+        let mut message = NetlinkMessage::new(NEW_LINK, ACKNOWLEDGE, &[1, 2, 3, 4, 5, 6, 7, 8]);
         message.attribute(3, b"eth0\0").unwrap().attribute(28, &9_u32.to_ne_bytes()).unwrap();
         let mut bytes = message.to_bytes(7).unwrap();
         assert_eq!(bytes.len(), 16 + 8 + 12 + 8);
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_length_that_is_a_lie_ends_the_reading() {
-        let whole = Message::new(NEW_LINK, 0, &[0; 8]).to_bytes(1).unwrap();
+        let whole = NetlinkMessage::new(NEW_LINK, 0, &[0; 8]).to_bytes(1).unwrap();
         for lie in [0_u32, 1, 15, 25, u32::MAX] {
             let mut bytes = whole.clone();
             bytes[..4].copy_from_slice(&lie.to_ne_bytes());
@@ -191,6 +191,6 @@ mod tests {
             assert_eq!(attributes(&body, 0).count(), 0, "{lie}");
         }
         assert_eq!(attributes(&[], 16).count(), 0);
-        assert!(Message::new(NEW_LINK, 0, &[]).attribute(3, &vec![0; 1 << 16]).is_err());
+        assert!(NetlinkMessage::new(NEW_LINK, 0, &[]).attribute(3, &vec![0; 1 << 16]).is_err());
     }
 }

@@ -21,7 +21,7 @@ use rustix::process::Pid;
 
 /// How serving a child has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrival {
+pub(crate) enum ChildReady {
     /// The child has reached the point where it waits, and still needs an answer.
     Ready,
     /// The child failed earlier. Waiting for it returns the step.
@@ -40,7 +40,7 @@ impl Launched<'_> {
         record: &mut Record,
         console: &mut Console,
         interrupt: &Interrupt,
-    ) -> Result<Arrival, Error> {
+    ) -> Result<ChildReady, Error> {
         let mut planned = self.plan.steps.iter().filter_map(Step::request);
         let mut trees = None;
         while let Some(request) = self.next_request(interrupt)? {
@@ -55,7 +55,7 @@ impl Launched<'_> {
                 Request::Parked => {
                     // Not earlier: the limits could slow down, stop or kill the child during its setup.
                     self.home.as_ref().map_or(Ok(()), ChildCgroup::limit)?;
-                    return Ok(Arrival::Ready);
+                    return Ok(ChildReady::Ready);
                 }
                 Request::Hooks => hooks::before_pivot(container, record, child.id(), interrupt)?,
                 Request::Listener => listener::hand_over(child, container, record, interrupt)?,
@@ -70,13 +70,13 @@ impl Launched<'_> {
                 Request::Terminal => console.receive(child.requested_fd()?, interrupt)?,
                 Request::Scheduler => schedule(child, container)?,
                 // `IdMaps` is answered by the code that creates the child. Containers do not use the others.
-                Request::IdMaps | Request::Leftovers | Request::Stopped => {
+                Request::IdMaps | Request::RemainingProcesses | Request::Stopped => {
                     return Err(Error::State("the container's process asks for what it has"));
                 }
             }
             child.go_on()?;
         }
-        Ok(Arrival::Failed)
+        Ok(ChildReady::Failed)
     }
 }
 

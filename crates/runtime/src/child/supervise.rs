@@ -3,7 +3,7 @@
 //! `run` and `exec` share this. [`Signals::hold`] blocks the signals before the process exists, so that none is lost.
 //! They stay pending until [`supervise`] passes them on.
 
-use crate::child::terminal::{End, Relay};
+use crate::child::terminal::{Relay, RelayEvent};
 use crate::error::Error;
 use crate::interrupt::is_ending;
 use husk_script::sys::Errno;
@@ -133,7 +133,7 @@ impl Signals {
 enum Source {
     Process,
     Signals,
-    Terminal(End),
+    Terminal(RelayEvent),
 }
 
 /// Passes signals on to the process and relays its terminal, until the process ends.

@@ -6,7 +6,7 @@
 
 use crate::error::Error;
 use crate::interrupt::Interrupt;
-use crate::sockets::patient::Elsewhere;
+use crate::sockets::patient::PeerSocket;
 use husk_bundle::Container;
 use husk_bundle::container::Terminal;
 use husk_script::sys::Errno;
@@ -38,7 +38,7 @@ pub(crate) enum Console {
     /// The container has no terminal.
     Absent,
     /// The program that listens at `--console-socket`.
-    Elsewhere(Elsewhere),
+    PeerSocket(PeerSocket),
     /// This process. `None` until the container's process has made the terminal.
     Here(Option<Relay>),
 }
@@ -61,7 +61,7 @@ impl Console {
                 Err(Error::State("cannot allocate tty if husk will detach without setting console socket"))
             }
             (Terminal::Yes(_), Stay::Detached, Some(path)) => {
-                Elsewhere::connect("--console-socket: connect", path, interrupt).map(Self::Elsewhere)
+                PeerSocket::connect("--console-socket: connect", path, interrupt).map(Self::PeerSocket)
             }
             (_, _, Some(_)) => {
                 Err(Error::State("cannot use console socket if husk will not detach or allocate tty"))
@@ -75,7 +75,7 @@ impl Console {
         const NAME: &[u8] = b"/dev/pts/ptmx";
         match self {
             Self::Absent => Err(Error::State("a terminal came that nobody asked for")),
-            Self::Elsewhere(socket) => {
+            Self::PeerSocket(socket) => {
                 socket.send("--console-socket: send the terminal to", NAME, &master, interrupt)
             }
             Self::Here(relay) => {
@@ -186,7 +186,7 @@ impl Sink {
 
 /// A descriptor that the relay polls.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum RelayEvent {
     /// This process's standard input.
     Input,
     /// The container's terminal.
@@ -216,7 +216,7 @@ enum Input {
     /// It is read.
     Open,
     /// Not now: another job has this process's terminal.
-    Elsewhere,
+    PeerSocket,
     /// It has ended.
     Ended,
 }
@@ -247,7 +247,7 @@ impl Relay {
         let found = make_raw();
         self.input_state = match self.input_state {
             Input::Ended => Input::Ended,
-            _ if found.is_none() && isatty(stdin()) => Input::Elsewhere,
+            _ if found.is_none() && isatty(stdin()) => Input::PeerSocket,
             _ => Input::Open,
         };
         // The settings that were found first are the ones to restore.
@@ -271,7 +271,7 @@ impl Relay {
     }
 
     /// Returns the descriptors to poll, with their events.
-    pub(crate) fn ends(&self) -> impl Iterator<Item = (End, BorrowedFd<'_>, PollFlags)> {
+    pub(crate) fn ends(&self) -> impl Iterator<Item = (RelayEvent, BorrowedFd<'_>, PollFlags)> {
         let nothing = PollFlags::empty();
         let when = |wanted: bool, flag| if wanted { flag } else { nothing };
         let is_there = self.master.is_some();
@@ -279,22 +279,22 @@ impl Relay {
         let output = when(is_there && !self.output.is_empty(), PollFlags::OUT);
         let master =
             when(self.output.is_empty(), PollFlags::IN) | when(!self.input.is_empty(), PollFlags::OUT);
-        let master_fd = self.master.as_ref().map(|fd| (End::Master, fd.as_fd(), master));
+        let master_fd = self.master.as_ref().map(|fd| (RelayEvent::Master, fd.as_fd(), master));
         let ends = [
-            Some((End::Input, stdin(), input)),
+            Some((RelayEvent::Input, stdin(), input)),
             master_fd,
-            Some((End::Output, self.sink.fd.as_fd(), output)),
+            Some((RelayEvent::Output, self.sink.fd.as_fd(), output)),
         ];
         // A descriptor without events must not be polled, because poll(2) always reports hang-ups.
         ends.into_iter().flatten().filter(move |(.., flags)| *flags != nothing)
     }
 
     /// Copies what can be copied at this end without blocking.
-    pub(crate) fn turn(&mut self, end: End, events: PollFlags) {
+    pub(crate) fn turn(&mut self, end: RelayEvent, events: PollFlags) {
         match end {
-            End::Input => self.take_input(),
-            End::Output => self.give_output(),
-            End::Master => {
+            RelayEvent::Input => self.take_input(),
+            RelayEvent::Output => self.give_output(),
+            RelayEvent::Master => {
                 if !self.input.is_empty() && events.contains(PollFlags::OUT) {
                     self.give_input();
                 }
@@ -314,7 +314,7 @@ impl Relay {
             Ok(_) => self.give_input(),
             Err(Errno::AGAIN) => {}
             // EIO on a terminal: another job has it, and SIGTTIN is blocked. Otherwise it is gone.
-            Err(Errno::IO) if isatty(stdin()) => self.input_state = Input::Elsewhere,
+            Err(Errno::IO) if isatty(stdin()) => self.input_state = Input::PeerSocket,
             Err(_) => self.input_state = Input::Ended,
         }
     }
@@ -329,13 +329,13 @@ impl Relay {
     }
 
     fn take_output(&mut self) -> Taken {
-        let Some(master) = &self.master else { return Taken::End };
+        let Some(master) = &self.master else { return Taken::RelayEvent };
         match self.output.fill(master) {
-            Ok(0) => Taken::End,
+            Ok(0) => Taken::RelayEvent,
             Ok(_) => Taken::Bytes,
             Err(Errno::AGAIN) => Taken::Nothing,
             // EIO: no process has the other end open.
-            Err(_) => Taken::End,
+            Err(_) => Taken::RelayEvent,
         }
     }
 
@@ -402,5 +402,5 @@ impl Drop for Relay {
 enum Taken {
     Bytes,
     Nothing,
-    End,
+    RelayEvent,
 }

@@ -6,7 +6,7 @@
 //! another source (CVE-2026-119614). Such a mount is refused, wherever it comes from. The name is the mount's
 //! destination in the configuration. Names of mounts of any other kind do not begin with a slash.
 
-use super::Message;
+use super::ProtobufMessage;
 use super::protocol::{numbered, option, pair};
 use crate::error::Error;
 use crate::host::probe::{cgroup2, unescaped};
@@ -104,7 +104,7 @@ pub(crate) fn name_mounts(
     container: &Container,
     cgroups: &CgroupMount,
     pid: i32,
-    options: &mut Message,
+    options: &mut ProtobufMessage,
 ) -> Result<(), Error> {
     let inside = Inside::of(pid)?;
     for External { origin, destination, .. } in all(container, cgroups)? {
@@ -130,7 +130,7 @@ pub(crate) fn name_mounts(
 pub(crate) fn mount_names(
     container: &Container,
     cgroups: &CgroupMount,
-    options: &mut Message,
+    options: &mut ProtobufMessage,
 ) -> Result<(), Error> {
     for External { destination, source, .. } in all(container, cgroups)? {
         let (name, source) = (destination.as_os_str().as_bytes(), source.as_os_str().as_bytes());
@@ -193,7 +193,11 @@ const LEFT_ALONE: [(NamespaceKind, &str, &str); 2] =
     [(NamespaceKind::Network, "net", "extRootNetNS"), (NamespaceKind::Pid, "pid", "extRootPidNS")];
 
 /// Tells CRIU which namespaces the container has joined and are not to be saved.
-pub(crate) fn leave_namespaces(container: &Container, pid: i32, options: &mut Message) -> Result<(), Error> {
+pub(crate) fn leave_namespaces(
+    container: &Container,
+    pid: i32,
+    options: &mut ProtobufMessage,
+) -> Result<(), Error> {
     for (kind, name, key) in LEFT_ALONE {
         if joined(container, kind).is_some() {
             // The namespace that the process is in, whatever is at the configured path now.
@@ -209,7 +213,7 @@ pub(crate) fn leave_namespaces(container: &Container, pid: i32, options: &mut Me
 pub(crate) fn enter_namespaces(
     container: &Container,
     first: i32,
-    options: &mut Message,
+    options: &mut ProtobufMessage,
 ) -> Result<Vec<OwnedFd>, Error> {
     /// The kinds of namespaces that CRIU joins by path.
     const JOINED: [(NamespaceKind, &str); 5] = [

@@ -26,7 +26,7 @@ use husk_script::sys::Errno;
 use husk_script::sys::tolerate;
 use husk_spawn::{Child, Command, Reason, Stdio, find_program};
 use log::debug;
-use protocol::{Feature, Kind, Response};
+use protocol::{CriuRequest, Feature, Response};
 use rustix::event::PollFlags;
 use rustix::io::{IoSliceMut, retry_on_intr};
 use rustix::net::{
@@ -38,7 +38,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 pub(crate) use settings::{ANNOTATION, Directories, options};
 pub use settings::{CgroupMode, Settings, Switch};
-pub(crate) use wire::Message;
+pub(crate) use wire::ProtobufMessage;
 
 /// The oldest supported CRIU, 3.16 of 2021. It has all that husk uses for namespaces, freezers, notifications and
 /// labels.
@@ -54,12 +54,12 @@ pub(crate) struct Criu {
 }
 
 /// The command that starts a CRIU, which the caller may extend.
-pub(crate) struct Start {
+pub(crate) struct CriuCommand {
     pub(crate) command: Command,
     socket: OwnedFd,
 }
 
-impl Start {
+impl CriuCommand {
     pub(crate) const FIRST_FREE: i32 = 4;
 
     pub(crate) fn new() -> Result<Self, Error> {
@@ -117,8 +117,8 @@ impl Criu {
     /// Sends the request, handles notifications until the answer arrives, and waits until CRIU has ended.
     pub(crate) fn serve(
         mut self,
-        kind: Kind,
-        request: &Message,
+        kind: CriuRequest,
+        request: &ProtobufMessage,
         notified: impl FnMut(Notification) -> Result<(), Error>,
     ) -> Result<Response, Error> {
         let answer = self.ask(kind, request, notified);
@@ -126,12 +126,12 @@ impl Criu {
     }
 
     /// Waits until CRIU has ended. An error in `answer` takes precedence over its exit status.
-    fn end(&mut self, kind: Kind, answer: Result<Response, Error>) -> Result<Response, Error> {
+    fn end(&mut self, kind: CriuRequest, answer: Result<Response, Error>) -> Result<Response, Error> {
         tolerate(shutdown(&self.socket, Shutdown::Both), "CRIU may have ended and closed its end");
         let status = self.process.wait()?;
         let answer = answer?;
         // After a pre-dump CRIU waits for another request, and fails because none arrives.
-        if status.success() || kind == Kind::PreDump {
+        if status.success() || kind == CriuRequest::PreDump {
             return Ok(answer);
         }
         Err(Error::Criu(format!("criu failed: type {}: {status}", kind.name())))
@@ -141,8 +141,8 @@ impl Criu {
     pub(crate) fn serve_unless(
         mut self,
         interrupt: &Interrupt,
-        kind: Kind,
-        request: &Message,
+        kind: CriuRequest,
+        request: &ProtobufMessage,
         mut notified: impl FnMut(Notification) -> Result<(), Error>,
     ) -> Result<Response, Error> {
         let answer = self.send(request).and_then(|()| {
@@ -161,8 +161,8 @@ impl Criu {
 
     fn ask(
         &self,
-        kind: Kind,
-        request: &Message,
+        kind: CriuRequest,
+        request: &ProtobufMessage,
         mut notified: impl FnMut(Notification) -> Result<(), Error>,
     ) -> Result<Response, Error> {
         self.send(request)?;
@@ -176,7 +176,7 @@ impl Criu {
     /// Receives one message. Returns an answer; handles a notification and answers it.
     fn hear(
         &self,
-        kind: Kind,
+        kind: CriuRequest,
         notified: &mut impl FnMut(Notification) -> Result<(), Error>,
     ) -> Result<Option<Response>, Error> {
         let (response, fd) = self.receive(kind)?;
@@ -185,7 +185,7 @@ impl Criu {
             let message = if message.is_empty() { message } else { format!(": {}", failure::line(&message)) };
             return Err(Error::Criu(format!("criu failed: type {} errno {errno}{message}", kind.name())));
         }
-        if response.kind != Some(Kind::Notify) {
+        if response.kind != Some(CriuRequest::Notify) {
             return Ok(Some(response));
         }
         debug!("notify: {}", failure::line(&response.script));
@@ -194,13 +194,13 @@ impl Criu {
         Ok(None)
     }
 
-    fn send(&self, request: &Message) -> Result<(), Error> {
+    fn send(&self, request: &ProtobufMessage) -> Result<(), Error> {
         retry_on_intr(|| send(&self.socket, request.as_bytes(), SendFlags::NOSIGNAL))
             .map(drop)
             .map_err(|errno| Error::kernel("tell CRIU", errno))
     }
 
-    fn receive(&self, kind: Kind) -> Result<(Response, Option<OwnedFd>), Error> {
+    fn receive(&self, kind: CriuRequest) -> Result<(Response, Option<OwnedFd>), Error> {
         let mut bytes = vec![0; MOST];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut came = RecvAncillaryBuffer::new(&mut space);
@@ -227,8 +227,8 @@ impl Criu {
 }
 
 /// Starts a CRIU for one question and returns its answer.
-fn question(kind: Kind, request: &Message) -> Result<Response, Error> {
-    Start::new()?.silent().start()?.serve(kind, request, |_| Ok(()))
+fn question(kind: CriuRequest, request: &ProtobufMessage) -> Result<Response, Error> {
+    CriuCommand::new()?.silent().start()?.serve(kind, request, |_| Ok(()))
 }
 
 /// Warns that this is untested without privileges over the host, which CRIU needs.
@@ -241,7 +241,7 @@ pub(crate) fn warn(warn: &mut impl FnMut(&[Warning])) {
 
 /// Checks that CRIU is installed and not too old.
 pub(crate) fn check() -> Result<(), Error> {
-    let version = question(Kind::Version, &protocol::request(Kind::Version, None))?.version;
+    let version = question(CriuRequest::Version, &protocol::request(CriuRequest::Version, None))?.version;
     if version >= OLDEST {
         return Ok(());
     }
@@ -251,7 +251,7 @@ pub(crate) fn check() -> Result<(), Error> {
 
 /// Checks that CRIU and the kernel support a feature.
 pub(crate) fn need(feature: Feature) -> Result<(), Error> {
-    let answer = question(Kind::FeatureCheck, &protocol::feature_request(feature))?;
+    let answer = question(CriuRequest::FeatureCheck, &protocol::feature_request(feature))?;
     if answer.features.contains(&(feature as u32)) {
         return Ok(());
     }

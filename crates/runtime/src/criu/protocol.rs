@@ -1,10 +1,10 @@
 //! CRIU's messages (criu, images/rpc.proto), as far as husk uses them: field numbers, and the parsing of answers.
 
-use super::wire::{Message, Value, fields};
+use super::wire::{ProtobufMessage, WireValue, fields};
 
 /// `criu_req_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum CriuRequest {
     Dump = 1,
     Restore = 2,
     PreDump = 4,
@@ -13,7 +13,7 @@ pub(crate) enum Kind {
     Version = 10,
 }
 
-impl Kind {
+impl CriuRequest {
     const ALL: &[Self] =
         &[Self::Dump, Self::Restore, Self::PreDump, Self::Notify, Self::FeatureCheck, Self::Version];
 
@@ -73,8 +73,8 @@ pub(crate) enum Feature {
 }
 
 /// Encodes a request with options.
-pub(crate) fn request(kind: Kind, options: Option<&Message>) -> Message {
-    let mut request = Message::default();
+pub(crate) fn request(kind: CriuRequest, options: Option<&ProtobufMessage>) -> ProtobufMessage {
+    let mut request = ProtobufMessage::default();
     request.number(1, kind as i32);
     if let Some(options) = options {
         request.message(2, options);
@@ -83,31 +83,31 @@ pub(crate) fn request(kind: Kind, options: Option<&Message>) -> Message {
 }
 
 /// Encodes the question whether a feature is supported.
-pub(crate) fn feature_request(feature: Feature) -> Message {
-    let mut features = Message::default();
+pub(crate) fn feature_request(feature: Feature) -> ProtobufMessage {
+    let mut features = ProtobufMessage::default();
     features.flag(feature as u32, true);
-    let mut request = request(Kind::FeatureCheck, None);
+    let mut request = request(CriuRequest::FeatureCheck, None);
     request.message(5, &features);
     request
 }
 
 /// Encodes the answer to a notification.
-pub(crate) fn go_on() -> Message {
-    let mut request = request(Kind::Notify, None);
+pub(crate) fn go_on() -> ProtobufMessage {
+    let mut request = request(CriuRequest::Notify, None);
     request.flag(3, true);
     request
 }
 
 /// Encodes a pair of strings: `ext_mount_map`, `join_namespace`, `cgroup_root`.
-pub(crate) fn pair(first: impl AsRef<[u8]>, second: impl AsRef<[u8]>) -> Message {
-    let mut pair = Message::default();
+pub(crate) fn pair(first: impl AsRef<[u8]>, second: impl AsRef<[u8]>) -> ProtobufMessage {
+    let mut pair = ProtobufMessage::default();
     pair.bytes(1, first).bytes(2, second);
     pair
 }
 
 /// Encodes a string with a number: `inherit_fd`, `criu_page_server_info`.
-pub(crate) fn numbered(name: impl AsRef<[u8]>, number: i32) -> Message {
-    let mut numbered = Message::default();
+pub(crate) fn numbered(name: impl AsRef<[u8]>, number: i32) -> ProtobufMessage {
+    let mut numbered = ProtobufMessage::default();
     numbered.bytes(1, name).number(2, number);
     numbered
 }
@@ -115,7 +115,7 @@ pub(crate) fn numbered(name: impl AsRef<[u8]>, number: i32) -> Message {
 /// A message from CRIU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Response {
-    pub(crate) kind: Option<Kind>,
+    pub(crate) kind: Option<CriuRequest>,
     pub(crate) success: bool,
     /// The name of a notification.
     pub(crate) script: String,
@@ -133,10 +133,11 @@ impl Response {
     /// Parses a message. `None` if it is malformed.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let mut response = Self::default();
-        let text = |value: Value<'_>| value.bytes().map(|text| String::from_utf8_lossy(text).into_owned());
+        let text =
+            |value: WireValue<'_>| value.bytes().map(|text| String::from_utf8_lossy(text).into_owned());
         for (field, value) in fields(bytes)? {
             match field {
-                1 => response.kind = Kind::from_number(value.number()?),
+                1 => response.kind = CriuRequest::from_number(value.number()?),
                 2 => response.success = value.number()? != 0,
                 5 => {
                     for (field, value) in fields(value.bytes()?)? {
@@ -174,21 +175,21 @@ impl Response {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, Message, Response, numbered};
+    use super::{CriuRequest, ProtobufMessage, Response, numbered};
 
     #[test]
     fn an_answer_is_read() {
         let mut notify = numbered("post-restore", 17);
         notify.bytes(9, "from the future");
-        let mut answer = Message::default();
+        let mut answer = ProtobufMessage::default();
         answer.number(1, 6).flag(2, true).message(5, &notify);
         let read = Response::read(answer.as_bytes()).unwrap();
-        assert_eq!((read.kind, read.success), (Some(Kind::Notify), true));
+        assert_eq!((read.kind, read.success), (Some(CriuRequest::Notify), true));
         assert_eq!((read.script.as_str(), read.pid), ("post-restore", Some(17)));
 
-        let mut version = Message::default();
+        let mut version = ProtobufMessage::default();
         version.number(1, 3).number(2, 17).bytes(3, "v3.17.1").number(4, 1);
-        let mut answer = Message::default();
+        let mut answer = ProtobufMessage::default();
         answer.number(1, 10).flag(2, true).message(10, &version);
         assert_eq!(Response::read(answer.as_bytes()).unwrap().version, 31_701);
         assert_eq!(Response::read(b"\x12"), None);

@@ -1,6 +1,6 @@
 //! The settings that checkpoint and restore share, and their encoding for CRIU.
 
-use super::Message;
+use super::ProtobufMessage;
 use super::protocol::option;
 use crate::error::Error;
 use husk_script::sys::namespace::Namespaces;
@@ -116,7 +116,7 @@ impl Directories {
     }
 
     /// Adds their descriptors to the options.
-    pub(crate) fn tell(&self, options: &mut Message) {
+    pub(crate) fn tell(&self, options: &mut ProtobufMessage) {
         options.number(option::IMAGES_DIR_FD, Fd::of(&self.images).number());
         if let Some(work) = &self.work {
             options.number(option::WORK_DIR_FD, Fd::of(work).number());
@@ -213,9 +213,9 @@ pub(crate) fn options(
     settings: &Settings,
     log: &str,
     annotations: &BTreeMap<String, String>,
-) -> Result<Message, Error> {
+) -> Result<ProtobufMessage, Error> {
     let configuration = configuration(settings, annotations)?;
-    let mut options = Message::default();
+    let mut options = ProtobufMessage::default();
     options
         .number(option::LOG_LEVEL, 4)
         .bytes(option::LOG_FILE, log)

@@ -1,12 +1,12 @@
 //! Records a container's standard streams. At restore, the caller's streams replace those that are pipes, whose other
 //! ends are outside of the container. The record is beside the images, in the file and format that runc uses.
 
-use crate::criu::Message;
+use crate::criu::ProtobufMessage;
 use crate::criu::protocol::{numbered, option};
 use crate::error::Error;
 use crate::host::files;
+use crate::store::atomic;
 use crate::store::record::Record;
-use crate::store::whole;
 use husk_bundle::Container;
 use husk_bundle::container::Terminal;
 use rustix::fs::{Mode, ResolveFlags};
@@ -32,12 +32,12 @@ pub(crate) fn ours(container: &Container) -> Vec<String> {
 /// Writes the container's streams to the images.
 pub(crate) fn keep(record: &Record, images: &OwnedFd) -> Result<(), Error> {
     let text = serde_json::to_vec(&record.streams).map_err(Error::Record)?;
-    whole::write(images, FILE.as_ref(), Mode::RUSR | Mode::WUSR, &text)
+    atomic::write(images, FILE.as_ref(), Mode::RUSR | Mode::WUSR, &text)
         .map_err(|reason| Error::file("write", FILE, reason))
 }
 
 /// Tells CRIU to replace each pipe by husk's standard stream of that number. Other entries are ignored.
-pub(crate) fn replace(images: &OwnedFd, options: &mut Message) -> Result<(), Error> {
+pub(crate) fn replace(images: &OwnedFd, options: &mut ProtobufMessage) -> Result<(), Error> {
     let mut text = Vec::new();
     match files::open_regular(images, FILE, ResolveFlags::NO_SYMLINKS) {
         Err(reason) if reason.kind() == io::ErrorKind::NotFound => return Ok(()),

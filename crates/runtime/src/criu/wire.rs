@@ -3,9 +3,9 @@
 
 /// A message that is being encoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Message(Vec<u8>);
+pub(crate) struct ProtobufMessage(Vec<u8>);
 
-impl Message {
+impl ProtobufMessage {
     /// Adds a number. A negative one is encoded in two's complement.
     pub(crate) fn number(&mut self, field: u32, value: impl Into<i64>) -> &mut Self {
         self.varint(u64::from(field) << 3 | NUMBER);
@@ -50,12 +50,12 @@ const FOUR: u64 = 5;
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Value<'a> {
+pub(crate) enum WireValue<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
 
-impl<'a> Value<'a> {
+impl<'a> WireValue<'a> {
     /// Returns the value as a 32-bit number.
     pub(crate) fn number(self) -> Option<i32> {
         match self {
@@ -75,16 +75,16 @@ impl<'a> Value<'a> {
 
 /// Returns the fields of a message in order, or `None` if it is malformed. Skips fixed-length fields, which are not
 /// used.
-pub(crate) fn fields(mut bytes: &[u8]) -> Option<Vec<(u32, Value<'_>)>> {
+pub(crate) fn fields(mut bytes: &[u8]) -> Option<Vec<(u32, WireValue<'_>)>> {
     let mut fields = Vec::new();
     while !bytes.is_empty() {
         let key = take_varint(&mut bytes)?;
         let field = u32::try_from(key >> 3).ok()?;
         match key & 7 {
-            NUMBER => fields.push((field, Value::Number(take_varint(&mut bytes)?))),
+            NUMBER => fields.push((field, WireValue::Number(take_varint(&mut bytes)?))),
             BYTES => {
                 let length = usize::try_from(take_varint(&mut bytes)?).ok()?;
-                fields.push((field, Value::Bytes(bytes.split_off(..length)?)));
+                fields.push((field, WireValue::Bytes(bytes.split_off(..length)?)));
             }
             EIGHT => drop(bytes.split_off(..8)?),
             FOUR => drop(bytes.split_off(..4)?),
@@ -112,31 +112,31 @@ fn low_bits(value: u64) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Message, Value, fields};
+    use super::{ProtobufMessage, WireValue, fields};
 
     #[test]
     fn what_is_written_is_read() {
-        let mut inner = Message::default();
+        let mut inner = ProtobufMessage::default();
         inner.bytes(1, "key").number(2, 300);
-        let mut message = Message::default();
+        let mut message = ProtobufMessage::default();
         message.number(1, -1).flag(12, true).message(23, &inner).bytes(50, "");
         let read = fields(message.as_bytes()).unwrap();
-        assert_eq!(read[0], (1, Value::Number(u64::MAX)));
+        assert_eq!(read[0], (1, WireValue::Number(u64::MAX)));
         assert_eq!(read[0].1.number(), Some(-1));
-        assert_eq!(read[1], (12, Value::Number(1)));
-        assert_eq!(read[3], (50, Value::Bytes(b"")));
+        assert_eq!(read[1], (12, WireValue::Number(1)));
+        assert_eq!(read[3], (50, WireValue::Bytes(b"")));
         let inner = fields(read[2].1.bytes().unwrap()).unwrap();
-        assert_eq!(inner, [(1, Value::Bytes(b"key")), (2, Value::Number(300))]);
+        assert_eq!(inner, [(1, WireValue::Bytes(b"key")), (2, WireValue::Number(300))]);
     }
 
     #[test]
     fn it_is_protobuf() {
         // The example of the specification of the encoding.
-        let mut message = Message::default();
+        let mut message = ProtobufMessage::default();
         message.number(1, 150).bytes(2, "testing");
         assert_eq!(message.as_bytes(), b"\x08\x96\x01\x12\x07testing");
         // Fixed-length numbers, which are skipped.
-        assert_eq!(fields(b"\x09abcdefgh\x0dabcd\x08\x01"), Some(vec![(1, Value::Number(1))]));
+        assert_eq!(fields(b"\x09abcdefgh\x0dabcd\x08\x01"), Some(vec![(1, WireValue::Number(1))]));
     }
 
     #[test]

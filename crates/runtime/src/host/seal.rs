@@ -5,7 +5,7 @@
 //! from a detached read-only mount of its own file. Every open of `/proc/PID/exe` is then on that read-only mount,
 //! and a detached mount cannot be remounted. If such a mount cannot be made, husk uses a sealed copy in memory.
 //!
-//! [`settle`] is here too: every program of husk calls it first.
+//! [`prepare_process`] is here too: every program of husk calls it first.
 
 use crate::error::Error;
 use husk_script::sys::mount::{Extent, mount_setattr};
@@ -161,7 +161,7 @@ fn pointers(strings: &[CString]) -> Vec<CPtr<'_>> {
 /// Does what Rust's runtime does at startup, for programs that start without it. Opens /dev/null for standard streams
 /// that the caller closed, so that no other file gets their numbers. Ignores `SIGPIPE`, so that writing to a closed
 /// pipe is an error.
-pub fn settle() {
+pub fn prepare_process() {
     // In this order, because a new descriptor gets the lowest free number.
     for stream in [stdin(), stdout(), stderr()] {
         if fcntl_getfd(stream).is_err() {

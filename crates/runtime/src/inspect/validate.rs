@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// A problem of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct Problem {
     pub severity: Severity,
     /// The field of config.json.
     pub field: String,
@@ -29,12 +29,12 @@ pub enum Severity {
 
 /// Returns every problem of the bundle in a directory, which is an absolute path.
 #[must_use]
-pub fn validate(bundle: &Path) -> Vec<Finding> {
+pub fn validate(bundle: &Path) -> Vec<Problem> {
     let problems = husk_bundle::problems(bundle);
     let mut found: Vec<_> = problems
         .errors
         .iter()
-        .map(|error| Finding {
+        .map(|error| Problem {
             severity: Severity::Error,
             field: error.field.to_string(),
             text: error.kind.to_string(),
@@ -44,7 +44,7 @@ pub fn validate(bundle: &Path) -> Vec<Finding> {
     if let Some(container) = &problems.container {
         found.extend(here(container));
     }
-    found.extend(problems.warnings.into_iter().map(|warning| Finding {
+    found.extend(problems.warnings.into_iter().map(|warning| Problem {
         severity: Severity::Warning,
         field: warning.field.to_string(),
         text: warning.text,
@@ -54,8 +54,8 @@ pub fn validate(bundle: &Path) -> Vec<Finding> {
 }
 
 /// Returns what this machine lacks for the container.
-fn here(container: &Container) -> Vec<Finding> {
-    let error = |field: String, text: String, hint: &str| Finding {
+fn here(container: &Container) -> Vec<Problem> {
+    let error = |field: String, text: String, hint: &str| Problem {
         severity: Severity::Error,
         field,
         text,

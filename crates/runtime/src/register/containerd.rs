@@ -3,7 +3,7 @@
 //! Not in an imported file: its tables for a plugin replace all tables for that plugin in the first file (containerd
 //! 1.6, services/server/config/config.go, `mergeConfig`).
 
-use super::{Change, Registration};
+use super::{FileChange, Registration};
 use crate::error::Error;
 use toml::{Table, Value};
 
@@ -17,8 +17,8 @@ const EMPTY: &str = "version = 2\n";
 const DEFAULT: &str = "default_runtime_name";
 const WAS: &str = " # by 'husk register', was: ";
 
-pub(super) fn change(registration: &Registration, program: Option<&str>) -> Result<Change, Error> {
-    Change::new(&registration.etc, "containerd/config.toml", |before| {
+pub(super) fn change(registration: &Registration, program: Option<&str>) -> Result<FileChange, Error> {
+    FileChange::new(&registration.etc, "containerd/config.toml", |before| {
         let others = match before {
             Some(before) => {
                 parse(registration, before)?;

@@ -1,14 +1,14 @@
 //! `register`: configures engines so that they can use husk.
 //!
 //! An engine that reads drop-in files gets one that belongs to husk alone. docker and containerd have only one file.
-//! There husk adds and removes its own entries and changes no other byte. A [`Change`] is computed first, and written
-//! by [`Change::apply`].
+//! There husk adds and removes its own entries and changes no other byte. A [`FileChange`] is computed first, and written
+//! by [`FileChange::apply`].
 
 mod containerd;
 mod json;
 
 use crate::error::Error;
-use crate::store::whole::{self, Draft};
+use crate::store::atomic::{self, Draft};
 use rustix::fs::{AtFlags, Gid, Mode, Uid, fchmod, fchown, fstat, statat};
 use rustix::io::Errno;
 use std::fs;
@@ -43,7 +43,7 @@ pub struct Registration {
 
 /// The text of one file, now and as it is to be. Both are equal if nothing has to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct FileChange {
     pub path: PathBuf,
     /// The text now. `None` if the file does not exist.
     pub before: Option<String>,
@@ -51,7 +51,7 @@ pub struct Change {
     pub after: Option<String>,
 }
 
-impl Change {
+impl FileChange {
     /// Computes the change to the file `name` below `etc`.
     fn new(
         etc: &Path,
@@ -93,7 +93,7 @@ impl Change {
 /// Replaces a file atomically and keeps its owner and permissions. The new file gets both before its name, so that at
 /// no time can another user read or write it who could not before.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let (directory, name) = whole::parent(path)?;
+    let (directory, name) = atomic::parent(path)?;
     let before = match statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(before) => Some(before),
         Err(Errno::NOENT) => None,
@@ -126,7 +126,7 @@ impl Registration {
     /// # Errors
     ///
     /// If the existing configuration cannot be read or conflicts with it.
-    pub fn change(&self) -> Result<Change, Error> {
+    pub fn change(&self) -> Result<FileChange, Error> {
         let program = self.program.to_str().ok_or_else(|| self.error("the path of husk is no text"))?;
         let quoted = serde_json::to_string(program).map_err(|error| self.error(&error.to_string()))?;
         match self.engine {
@@ -142,7 +142,7 @@ impl Registration {
     /// # Errors
     ///
     /// If the existing configuration cannot be read.
-    pub fn undoing(&self) -> Result<Change, Error> {
+    pub fn undoing(&self) -> Result<FileChange, Error> {
         match self.engine {
             Engine::Podman | Engine::CriO => self.drop_in(None),
             Engine::Docker => self.daemon_json(None),
@@ -150,16 +150,16 @@ impl Registration {
         }
     }
 
-    fn drop_in(&self, text: Option<String>) -> Result<Change, Error> {
+    fn drop_in(&self, text: Option<String>) -> Result<FileChange, Error> {
         let name = match self.engine {
             Engine::Podman => "containers/containers.conf.d/husk.conf",
             _ => "crio/crio.conf.d/50-husk.conf",
         };
-        Change::new(&self.etc, name, |_| Ok(text))
+        FileChange::new(&self.etc, name, |_| Ok(text))
     }
 
     /// Removes husk's keys from the text, and then adds them with their new values.
-    fn daemon_json(&self, program: Option<&str>) -> Result<Change, Error> {
+    fn daemon_json(&self, program: Option<&str>) -> Result<FileChange, Error> {
         let name = "docker/daemon.json";
         let edit = |before: Option<&str>| {
             let before = before.filter(|text| !text.trim().is_empty()).unwrap_or("{}");
@@ -183,7 +183,7 @@ impl Registration {
             Ok((!json::is_empty(&text)?).then_some(text))
         };
         let failed = |reason: String| self.error(&format!("{}: {reason}", self.etc.join(name).display()));
-        Change::new(&self.etc, name, |before| edit(before).map_err(failed))
+        FileChange::new(&self.etc, name, |before| edit(before).map_err(failed))
     }
 
     fn error(&self, reason: &str) -> Error {

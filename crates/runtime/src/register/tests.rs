@@ -12,7 +12,7 @@ fn registration(engine: Engine, etc: &TempDir) -> Registration {
     Registration { engine, etc, program: "/usr/bin/husk".into(), default: false, systemd_cgroup: false }
 }
 
-fn apply(change: Result<Change, Error>) {
+fn apply(change: Result<FileChange, Error>) {
     change.unwrap().apply().unwrap();
 }
 

@@ -4,7 +4,7 @@
 
 use crate::error::Error;
 use crate::interrupt::Interrupt;
-use crate::sockets::patient::Elsewhere;
+use crate::sockets::patient::PeerSocket;
 use crate::store::record::Record;
 use husk_bundle::Container;
 use husk_bundle::container::NamespaceKind;
@@ -27,13 +27,13 @@ struct ContainerProcessState<'a> {
     pid: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<&'a str>,
-    state: State<'a>,
+    state: ListenerState<'a>,
 }
 
 /// runtime.md, "State".
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct State<'a> {
+struct ListenerState<'a> {
     oci_version: &'a str,
     id: &'a str,
     status: &'a str,
@@ -59,7 +59,7 @@ pub(crate) fn hand_over(
         fds: ["seccompFd"],
         pid,
         metadata: agent.metadata.as_deref(),
-        state: State {
+        state: ListenerState {
             oci_version: OCI_VERSION,
             id: &record.id,
             status: "creating",
@@ -70,7 +70,7 @@ pub(crate) fn hand_over(
     };
     let state = serde_json::to_vec(&state).map_err(Error::Record)?;
     let act = "linux.seccomp.listenerPath: failed to connect with seccomp agent at";
-    let socket = Elsewhere::connect(act, &agent.path, interrupt)?;
+    let socket = PeerSocket::connect(act, &agent.path, interrupt)?;
     socket.send("linux.seccomp.listenerPath: send to", &state, &listener, interrupt)
 }
 

@@ -95,7 +95,7 @@ fn mount(entry: &Entry) -> Mount {
 
 /// How long messages are forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Until {
+pub(crate) enum ListenUntil {
     /// Until the container is ready.
     Ready,
     /// Until its process has ended.
@@ -135,14 +135,14 @@ impl Proxy {
     }
 
     /// Forwards the container's messages. `main` is the pid that the service manager is to watch.
-    pub(crate) fn run(&self, process: BorrowedFd<'_>, main: u32, until: Until) -> Result<(), Error> {
+    pub(crate) fn run(&self, process: BorrowedFd<'_>, main: u32, until: ListenUntil) -> Result<(), Error> {
         self.tell_on(process, main, until).map_err(|reason| Error::Kernel {
             act: "NOTIFY_SOCKET: tell that the container is ready",
             reason,
         })
     }
 
-    fn tell_on(&self, process: BorrowedFd<'_>, main: u32, until: Until) -> io::Result<()> {
+    fn tell_on(&self, process: BorrowedFd<'_>, main: u32, until: ListenUntil) -> io::Result<()> {
         let mut bytes = [0; 4096];
         loop {
             let said = PollFd::from_borrowed_fd(self.ours.as_fd(), PollFlags::IN);
@@ -156,7 +156,7 @@ impl Proxy {
             let mut lines = bytes[..length].split(|byte| *byte == b'\n');
             if let Some(ready) = lines.find(|line| line.starts_with(b"READY=")) {
                 self.tell(ready, main)?;
-                if until == Until::Ready {
+                if until == ListenUntil::Ready {
                     return Ok(());
                 }
             }

@@ -4,7 +4,7 @@
 //! a termination signal interrupts them.
 
 use crate::error::Error;
-use crate::interrupt::{Interrupt, Waited};
+use crate::interrupt::{Interrupt, WaitOutcome};
 use husk_script::sys::Errno;
 use rustix::event::PollFlags;
 use rustix::io::retry_on_intr;
@@ -25,12 +25,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A connection to a program that listens at a path.
-pub(crate) struct Elsewhere {
+pub(crate) struct PeerSocket {
     socket: OwnedFd,
     path: PathBuf,
 }
 
-impl Elsewhere {
+impl PeerSocket {
     /// Connects. Error messages begin with `act`.
     pub(crate) fn connect(act: &'static str, path: &Path, interrupt: &Interrupt) -> Result<Self, Error> {
         let failed = |reason: io::Error| Error::file(act, path, reason);
@@ -70,7 +70,7 @@ impl Elsewhere {
                 }
                 Err(Errno::AGAIN) => {
                     let waited = interrupt.wait(self.socket.as_fd(), PollFlags::OUT, Some(deadline))?;
-                    if waited == Waited::TooLong {
+                    if waited == WaitOutcome::TooLong {
                         return Err(failed(too_long("nobody reads")));
                     }
                 }

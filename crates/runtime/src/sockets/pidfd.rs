@@ -3,12 +3,12 @@
 
 use crate::error::Error;
 use crate::interrupt::Interrupt;
-use crate::sockets::patient::Elsewhere;
+use crate::sockets::patient::PeerSocket;
 use husk_spawn::Child;
 use std::path::Path;
 
 /// The program that receives the pidfd, if any, with the texts for errors.
-pub(crate) struct Watcher(Option<(Elsewhere, Origin)>);
+pub(crate) struct Watcher(Option<(PeerSocket, Origin)>);
 
 #[derive(Clone, Copy)]
 struct Origin {
@@ -32,7 +32,7 @@ impl Watcher {
     ) -> Result<Self, Error> {
         let named = option.map(|path| (path, OPTION)).or(annotation.map(|path| (path, ANNOTATION)));
         let connect = |(path, origin): (&Path, Origin)| {
-            Elsewhere::connect(origin.connect, path, interrupt).map(|socket| (socket, origin))
+            PeerSocket::connect(origin.connect, path, interrupt).map(|socket| (socket, origin))
         };
         named.map(connect).transpose().map(Self)
     }

@@ -6,10 +6,10 @@
 //! husk acts on what a record says. So it refuses a store that a user other than root or the caller could change
 //! ([`trust`]). A record must be a regular file of root or the caller, of bounded size.
 
+pub(crate) mod atomic;
 pub(crate) mod process;
 pub(crate) mod record;
 mod trust;
-pub(crate) mod whole;
 
 use crate::error::{Error, MOST_BYTES, NoRecord};
 use husk_script::sys::file::{LockHolder, fcntl_lock_holder};
@@ -239,7 +239,7 @@ impl Entry {
         let written = if text.len() as u64 > MOST_BYTES {
             Err(Errno::FBIG.into())
         } else {
-            whole::write(&self.directory, RECORD.as_ref(), Mode::RUSR | Mode::WUSR, &text)
+            atomic::write(&self.directory, RECORD.as_ref(), Mode::RUSR | Mode::WUSR, &text)
         };
         written.map_err(|reason| self.failed("write", reason))
     }

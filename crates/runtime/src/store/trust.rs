@@ -8,7 +8,7 @@
 //! `/` and `/run`, is one of them. That owner is accepted above a store, because otherwise no rootless engine could
 //! have a store, but never for the store itself.
 
-use crate::error::{Distrust, Error};
+use crate::error::{Error, UntrustedReason};
 use crate::host::files;
 use crate::host::namespaces::is_first_user_namespace;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Stat, readlinkat, statat};
@@ -22,19 +22,19 @@ use std::path::{Component, Path, PathBuf};
 const MOST_LINKS: u32 = 40;
 
 /// Checks that only root and the caller can change a directory and its entries.
-pub(crate) fn check(found: &Stat) -> Result<(), Distrust> {
+pub(crate) fn check(found: &Stat) -> Result<(), UntrustedReason> {
     check_is_ours(found)?;
     let mode = Mode::from_raw_mode(found.st_mode);
     if mode.intersects(Mode::WGRP | Mode::WOTH) {
-        return Err(Distrust::Writable { mode: mode.bits() });
+        return Err(UntrustedReason::Writable { mode: mode.bits() });
     }
     Ok(())
 }
 
 /// Checks that root or the caller owns the file.
-pub(crate) fn check_is_ours(found: &Stat) -> Result<(), Distrust> {
+pub(crate) fn check_is_ours(found: &Stat) -> Result<(), UntrustedReason> {
     let uid = found.st_uid;
-    if uid == 0 || uid == geteuid().as_raw() { Ok(()) } else { Err(Distrust::Owner { uid }) }
+    if uid == 0 || uid == geteuid().as_raw() { Ok(()) } else { Err(UntrustedReason::Owner { uid }) }
 }
 
 /// Resolves `path`, which is absolute, to a path without symlinks that no other user can redirect. Does not check the
@@ -86,7 +86,7 @@ fn queue(names: &mut Vec<OsString>, path: &Path) {
 
 /// Checks that only root and the caller can change what the names in a directory refer to. In a sticky directory every
 /// user may create names, but only their owners can change them.
-fn check_above(found: &Stat) -> Result<(), Distrust> {
+fn check_above(found: &Stat) -> Result<(), UntrustedReason> {
     check_owner(found)?;
     let mode = Mode::from_raw_mode(found.st_mode);
     let group_is_ours = || {
@@ -94,12 +94,12 @@ fn check_above(found: &Stat) -> Result<(), Distrust> {
     };
     let is_writable = mode.contains(Mode::WOTH) || mode.contains(Mode::WGRP) && !group_is_ours();
     if is_writable && !mode.contains(Mode::SVTX) {
-        return Err(Distrust::Writable { mode: mode.bits() });
+        return Err(UntrustedReason::Writable { mode: mode.bits() });
     }
     Ok(())
 }
 
-fn check_owner(found: &Stat) -> Result<(), Distrust> {
+fn check_owner(found: &Stat) -> Result<(), UntrustedReason> {
     check_is_ours(found)
         .or_else(|why| if is_unmapped(found.st_uid, "overflowuid") { Ok(()) } else { Err(why) })
 }
@@ -115,7 +115,7 @@ fn stat(path: &Path) -> Result<Stat, Errno> {
     statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-fn distrusted(store: &Path, place: &Path, why: Distrust) -> Error {
+fn distrusted(store: &Path, place: &Path, why: UntrustedReason) -> Error {
     Error::Distrusted { store: store.to_owned(), place: place.to_owned(), why }
 }
 
@@ -125,7 +125,7 @@ mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 
-    fn distrust(path: &Path) -> Option<(PathBuf, Distrust)> {
+    fn distrust(path: &Path) -> Option<(PathBuf, UntrustedReason)> {
         match resolve(path) {
             Ok(_) => None,
             Err(Error::Distrusted { place, why, .. }) => Some((place, why)),
@@ -144,7 +144,7 @@ mod tests {
         fs::create_dir_all(&store).unwrap();
         assert_eq!(distrust(&store), None);
         mode(&above, 0o777);
-        assert_eq!(distrust(&store), Some((above.clone(), Distrust::Writable { mode: 0o777 })));
+        assert_eq!(distrust(&store), Some((above.clone(), UntrustedReason::Writable { mode: 0o777 })));
         mode(&above, 0o1777);
         assert_eq!(distrust(&store), None);
         mode(&above, 0o775);
@@ -161,7 +161,7 @@ mod tests {
         symlink("open/../link", path("up")).unwrap();
         assert_eq!(resolve(&path("up")).unwrap(), fs::canonicalize(path("up")).unwrap());
         mode(&path("open"), 0o777);
-        assert_eq!(distrust(&path("up")), Some((path("open"), Distrust::Writable { mode: 0o777 })));
+        assert_eq!(distrust(&path("up")), Some((path("open"), UntrustedReason::Writable { mode: 0o777 })));
         symlink("loop", path("loop")).unwrap();
         assert!(resolve(&path("loop")).unwrap_err().to_string().contains("symbolic links"));
     }
@@ -176,10 +176,10 @@ mod tests {
         fs::create_dir(&store).unwrap();
         chown(&store, Some(4711), None).unwrap();
         let found = stat(&store).unwrap();
-        assert_eq!(check(&found), Err(Distrust::Owner { uid: 4711 }));
+        assert_eq!(check(&found), Err(UntrustedReason::Owner { uid: 4711 }));
         chown(&store, Some(0), None).unwrap();
         chown(directory.path(), Some(4711), None).unwrap();
         let place = directory.path().to_owned();
-        assert_eq!(distrust(&store), Some((place, Distrust::Owner { uid: 4711 })));
+        assert_eq!(distrust(&store), Some((place, UntrustedReason::Owner { uid: 4711 })));
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::cgroups;
 use crate::criu::external::{leave_namespaces, name_mounts};
-use crate::criu::protocol::{self, Feature, Kind, option};
+use crate::criu::protocol::{self, CriuRequest, Feature, option};
 use crate::criu::streams;
-use crate::criu::{self, Directories, Settings, Start, Switch, failure};
+use crate::criu::{self, CriuCommand, Directories, Settings, Switch, failure};
 use crate::error::Error;
 use crate::host::probe;
 use crate::inspect::state::{self as status, Status};
@@ -114,12 +114,12 @@ pub fn checkpoint(
     let kind = match request.scope {
         CheckpointScope::Memory => {
             criu::need(Feature::MemTrack)?;
-            Kind::PreDump
+            CriuRequest::PreDump
         }
         CheckpointScope::Whole => {
             name_mounts(&container, &probe::cgroup(), process.pid, &mut options)?;
             streams::keep(&record, &directories.images)?;
-            Kind::Dump
+            CriuRequest::Dump
         }
     };
     let mut status_fd = None;
@@ -128,7 +128,7 @@ pub fn checkpoint(
         status_fd = request.status_fd.take().map(check_status_fd).transpose()?;
     }
 
-    let criu = Start::new()?.silent().start()?;
+    let criu = CriuCommand::new()?.silent().start()?;
     let dumped = criu.serve(kind, &protocol::request(kind, Some(&options)), |notification| {
         if notification.script == "status-ready"
             && let Some(fd) = status_fd.take()
@@ -140,7 +140,7 @@ pub fn checkpoint(
     });
     let directory = settings.work.as_deref().unwrap_or(&settings.images);
     dumped.map_err(|error| failure::explain(error, &directories, directory, LOG))?;
-    if kind == Kind::PreDump || settings.is_on(Switch::LeaveRunning) {
+    if kind == CriuRequest::PreDump || settings.is_on(Switch::LeaveRunning) {
         return Ok(());
     }
     process::wait(&init)?;

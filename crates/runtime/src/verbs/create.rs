@@ -4,7 +4,7 @@ use crate::cgroups::resctrl;
 use crate::cgroups::{self, CgroupManager, ChildCgroup, NewCgroup};
 use crate::child::inherited;
 use crate::child::launch::{Launched, launch};
-use crate::child::serve::Arrival;
+use crate::child::serve::ChildReady;
 use crate::child::terminal::{Console, Stay};
 use crate::child::timings::Timings;
 use crate::criu::streams;
@@ -12,15 +12,15 @@ use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::sockets::notify;
 use crate::sockets::pidfd::Watcher;
+use crate::store::atomic::write_atomically;
 use crate::store::process::ProcessId;
 use crate::store::record::{self, Record, RecordedHook};
-use crate::store::whole::write_whole;
 use crate::store::{Entry, Store};
 use crate::verbs::delete::forget;
 use husk_bundle::container::NamespaceKind;
 use husk_bundle::{Container, Warning};
 use husk_listing::Line;
-use husk_plan::{Invocation, Keyring, NewRoot, Plan, Start};
+use husk_plan::{Invocation, Keyring, NewRoot, Plan, ProgramStart};
 use husk_script::Step;
 use husk_script::sys::Fd;
 use husk_script::sys::tolerate;
@@ -59,7 +59,7 @@ pub struct CreateRequest {
 
 impl CreateRequest {
     /// Converts the request for the planner. `start` says when the program begins.
-    pub(crate) fn invocation(&self, start: Start) -> Result<Invocation<'_>, Error> {
+    pub(crate) fn invocation(&self, start: ProgramStart) -> Result<Invocation<'_>, Error> {
         let Self { new_root, keyring, preserve_fds, .. } = *self;
         let listen_fds = inherited::listen_fds();
         inherited::check_descriptors(listen_fds, preserve_fds)?;
@@ -118,7 +118,7 @@ fn begin<'c>(
     let socket = creation.entry.socket();
     let listener = UnixListener::bind(&socket).map_err(|reason| Error::file("bind", &socket, reason))?;
     let home = make_home(container, request, creation, record, warn)?;
-    let invocation = request.invocation(Start::On(Fd::of(&listener)))?;
+    let invocation = request.invocation(ProgramStart::On(Fd::of(&listener)))?;
     launch(container, &invocation, home, &request.timings)
 }
 
@@ -165,7 +165,7 @@ fn park(
     if waits_for_others(container, console) {
         record_on_its_way(launched, creation, record)?;
     }
-    if launched.serve(container, record, console, interrupt)? == Arrival::Failed {
+    if launched.serve(container, record, console, interrupt)? == ChildReady::Failed {
         // Waiting returns the step that failed.
         launched.wait_for_exec(interrupt)?;
         return Err(Error::State("the container's process never waited"));
@@ -189,7 +189,7 @@ pub(crate) fn waits_for_others(container: &Container, console: &Console) -> bool
     let hooks = [&hooks.prestart, &hooks.create_runtime, &hooks.create_container];
     hooks.iter().any(|hooks| !hooks.is_empty())
         || container.seccomp_listener.is_some()
-        || matches!(console, Console::Elsewhere(_))
+        || matches!(console, Console::PeerSocket(_))
 }
 
 /// Records the child as the process of a container that is being created.
@@ -242,7 +242,7 @@ pub(crate) fn process(child: &Child) -> Result<ProcessId, Error> {
 pub(crate) fn write_pid(pid_file: Option<&Path>, pid: u32) -> Result<(), Error> {
     match pid_file {
         // Without a newline: engines parse the whole file as a number.
-        Some(path) => write_whole(path, 0o666, pid.to_string().as_bytes())
+        Some(path) => write_atomically(path, 0o666, pid.to_string().as_bytes())
             .map_err(|reason| Error::file("write", path, reason)),
         None => Ok(()),
     }

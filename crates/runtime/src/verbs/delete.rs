@@ -7,7 +7,7 @@ use crate::inspect::state::{self as status, Status};
 use crate::store::process;
 use crate::store::record::Record;
 use crate::store::{Entry, Store};
-use crate::verbs::dismiss::dismiss;
+use crate::verbs::end_creator::end_creator;
 use husk_bundle::Warning;
 
 /// Deletes a container that has stopped, or that was created and never started. Calls `warn` with hooks that fail.
@@ -56,7 +56,7 @@ fn end(entry: &Entry, warn: impl FnMut(&[Warning])) -> Result<(), Error> {
 /// Returns the final record: the creator is gone, so no process writes to it any more. `None` if there is no record.
 fn settled(entry: &Entry) -> Result<Option<Record>, Error> {
     loop {
-        dismiss(entry)?;
+        end_creator(entry)?;
         if let Some(record) = entry.known()? {
             return Ok(Some(record));
         }

@@ -3,7 +3,7 @@
 use crate::cgroups::{self, ChildCgroup};
 use crate::child::inherited;
 use crate::child::launch::{Launched, command, enter, memory, perform};
-use crate::child::serve::Arrival;
+use crate::child::serve::ChildReady;
 use crate::child::supervise::{Orphans, Signals, supervise};
 use crate::child::terminal::{Console, Stay};
 use crate::error::Error;
@@ -40,7 +40,7 @@ pub use husk_bundle::exec::Changes;
 pub struct ExecRequest {
     /// The container's ID.
     pub id: String,
-    pub program: Program,
+    pub program: ExecProgram,
     /// The file for the process's pid.
     pub pid_file: Option<PathBuf>,
     /// The listening socket that receives the terminal.
@@ -66,7 +66,7 @@ pub enum Paused {
 
 /// The process that `exec` creates.
 #[derive(Clone, Debug)]
-pub enum Program {
+pub enum ExecProgram {
     /// Read from a file, in the form of the `process` object of config.json.
     File(PathBuf),
     /// The container's own `process` with changes.
@@ -190,7 +190,7 @@ fn begin(
     interrupt: &Interrupt,
 ) -> Result<(), Error> {
     // A child that failed earlier requests nothing; waiting for it returns the error.
-    if launched.serve(container, record, console, interrupt)? == Arrival::Failed {
+    if launched.serve(container, record, console, interrupt)? == ChildReady::Failed {
         return Ok(());
     }
     watcher.tell(&launched.child, interrupt)?;
@@ -244,13 +244,13 @@ fn process(
 ) -> Result<Process, Error> {
     let own = container.process.as_ref().ok_or(Error::State("the container has no process to go by"))?;
     match &request.program {
-        Program::File(path) => {
+        ExecProgram::File(path) => {
             let bytes = fs::read(path).map_err(|reason| Error::file("read", path, reason))?;
             let (process, more) = husk_bundle::exec::process(&bytes, own)?;
             warnings.extend(more);
             Ok(process)
         }
-        Program::Changed { changes, user } => {
+        ExecProgram::Changed { changes, user } => {
             let mut changes = changes.clone();
             if let Some(user) = user {
                 let identity = users.find(user)?;

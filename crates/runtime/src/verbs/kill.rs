@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// The processes that receive a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whom {
+pub enum KillScope {
     First,
     /// All processes in the container's cgroup. An empty cgroup is not an error.
     All,
@@ -25,12 +25,12 @@ pub enum Whom {
 /// # Errors
 ///
 /// `container not running` if it has ended.
-pub fn kill(store: &Store, id: &str, signal: Signal, whom: Whom) -> Result<(), Error> {
+pub fn kill(store: &Store, id: &str, signal: Signal, whom: KillScope) -> Result<(), Error> {
     let record = store.entry(id)?.read()?;
     let first = record.process.map_or(Ok(None), open)?;
     let cgroup = match whom {
         // Before the container has a process, the cgroup may hold only processes of others.
-        Whom::All if record.process.is_some() => cgroups::find(&record)?,
+        KillScope::All if record.process.is_some() => cgroups::find(&record)?,
         // Includes processes that outlive the first one.
         _ if signal == Signal::KILL && record.shares_pids && record.process.is_some() => {
             let cgroup = cgroups::find(&record)?;
@@ -52,11 +52,11 @@ pub fn kill(store: &Store, id: &str, signal: Signal, whom: Whom) -> Result<(), E
         }
         (None, Some(process)) => match pidfd_send_signal(Fd::of(&process), signal) {
             Ok(()) => debug!("kill: signal {} to the container's process", signal.number()),
-            Err(Errno::SRCH) if whom == Whom::All => {}
+            Err(Errno::SRCH) if whom == KillScope::All => {}
             Err(Errno::SRCH) => return Err(Error::State("container not running")),
             Err(errno) => return Err(Error::kernel("signal the container's process", errno)),
         },
-        (None, None) if whom == Whom::All => {}
+        (None, None) if whom == KillScope::All => {}
         (None, None) => return Err(Error::State("container not running")),
     }
     if signal == Signal::KILL { cgroups::let_die(&record) } else { Ok(()) }

@@ -3,7 +3,7 @@
 pub mod checkpoint;
 pub(crate) mod create;
 pub(crate) mod delete;
-pub(crate) mod dismiss;
+pub(crate) mod end_creator;
 pub mod exec;
 pub(crate) mod kill;
 pub(crate) mod pause;

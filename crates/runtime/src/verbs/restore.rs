@@ -9,13 +9,13 @@ use crate::cgroups::resctrl;
 use crate::cgroups::{self, ChildCgroup};
 use crate::child::hooks;
 use crate::child::launch::{command, memory, perform, show_own};
-use crate::child::serve::Arrival;
+use crate::child::serve::ChildReady;
 use crate::child::supervise::{Signals, supervise};
 use crate::child::terminal::{Console, Stay};
 use crate::criu::external::{enter_namespaces, mount_names};
-use crate::criu::protocol::{self, Kind, option, pair};
+use crate::criu::protocol::{self, CriuRequest, option, pair};
 use crate::criu::streams;
-use crate::criu::{self, Criu, Directories, Message, Notification, Settings, Start, failure};
+use crate::criu::{self, Criu, CriuCommand, Directories, Notification, ProtobufMessage, Settings, failure};
 use crate::error::Error;
 use crate::host::files;
 use crate::host::null;
@@ -26,7 +26,7 @@ use crate::store::Store;
 use crate::store::process::ProcessId;
 use crate::store::record::Record;
 use crate::verbs::create::{self, Creation};
-use crate::verbs::run::{Run, as_ended_by_signal, orphans};
+use crate::verbs::run::{RunMode, as_ended_by_signal, orphans};
 use husk_bundle::container::NamespaceKind;
 use husk_bundle::{Container, Warning};
 use husk_plan::{CgroupEntry, Host};
@@ -71,7 +71,7 @@ pub struct RestoreRequest {
 pub fn restore(
     store: &Store,
     request: &RestoreRequest,
-    how: Run,
+    how: RunMode,
     mut warn: impl FnMut(&[Warning]),
 ) -> Result<Option<ExitStatus>, Error> {
     criu::warn(&mut warn);
@@ -79,12 +79,12 @@ pub fn restore(
         husk_bundle::load(&request.creation.bundle, request.creation.config.as_deref())?;
     warn(&warnings);
     let (signals, interrupt) = match how {
-        Run::Detached => (None, Interrupt::hold()?),
-        Run::Foreground(foreground) => {
+        RunMode::Detached => (None, Interrupt::hold()?),
+        RunMode::Foreground(foreground) => {
             (Some(Signals::hold(orphans(&container, foreground))?), Interrupt::held())
         }
     };
-    let stay = if how == Run::Detached { Stay::Detached } else { Stay::Foreground };
+    let stay = if how == RunMode::Detached { Stay::Detached } else { Stay::Foreground };
     let socket = request.creation.console_socket.as_deref();
     let mut console = Console::of(socket, &container, stay, &interrupt)?;
     // Checked before anything of the container is made.
@@ -115,14 +115,14 @@ pub fn restore(
     });
     let ended = ended.map_err(|error| creation.entry.explain(error));
     match (&ended, how) {
-        (Ok(_), Run::Detached) => creation.commit(),
+        (Ok(_), RunMode::Detached) => creation.commit(),
         _ => {
             // From here on another signal ends a detached `restore`, even while hooks run.
             drop(interrupt);
             creation.end(&record, warn);
         }
     }
-    if how == Run::Detached { ended } else { as_ended_by_signal(ended) }
+    if how == RunMode::Detached { ended } else { as_ended_by_signal(ended) }
 }
 
 struct Restoring<'c, 'r> {
@@ -155,10 +155,10 @@ impl Restoring<'_, '_> {
             options.bytes(option::LSM_MOUNT_CONTEXT, context);
         }
         mount_names(self.container, &host.cgroup, &mut options)?;
-        let start = Start::new()?.in_cgroup(self.home.as_ref().and_then(ChildCgroup::directory))?;
+        let start = CriuCommand::new()?.in_cgroup(self.home.as_ref().and_then(ChildCgroup::directory))?;
         let mut start = if matches!(console, Console::Absent) { start } else { start.silent() };
-        let namespaces = enter_namespaces(self.container, Start::FIRST_FREE, &mut options)?;
-        for (number, namespace) in (Start::FIRST_FREE..).zip(namespaces) {
+        let namespaces = enter_namespaces(self.container, CriuCommand::FIRST_FREE, &mut options)?;
+        for (number, namespace) in (CriuCommand::FIRST_FREE..).zip(namespaces) {
             start.command.fd(number, namespace);
         }
         // The directories are opened in the new mount namespace too, because CRIU mounts in the one in
@@ -176,9 +176,9 @@ impl Restoring<'_, '_> {
         self.record.creating = Some(ProcessId::of(criu.pid().cast_signed())?);
         self.creation.entry.write(self.record)?;
         let mut restored = None;
-        let request = protocol::request(Kind::Restore, Some(&options));
+        let request = protocol::request(CriuRequest::Restore, Some(&options));
         let interrupt = self.interrupt;
-        let served = criu.serve_unless(interrupt, Kind::Restore, &request, |notification| {
+        let served = criu.serve_unless(interrupt, CriuRequest::Restore, &request, |notification| {
             self.hear(notification, console, &mut restored)
         });
         tolerate(fs::remove_dir(&root), "it is removed with the container");
@@ -210,14 +210,14 @@ impl Restoring<'_, '_> {
             perform(&command(&plan), plan)?
         };
         match places.serve(self.container, self.record, &mut Console::Absent, self.interrupt)? {
-            Arrival::Ready => Ok(()),
+            ChildReady::Ready => Ok(()),
             // Waiting returns the step that failed.
-            Arrival::Failed => places.wait_for_exec(self.interrupt),
+            ChildReady::Failed => places.wait_for_exec(self.interrupt),
         }
     }
 
     /// Moves CRIU, and so the processes that it will create, into the cgroup, and tells CRIU the cgroup's paths.
-    fn settle(&mut self, criu: &Criu, options: &mut Message) -> Result<(), Error> {
+    fn settle(&mut self, criu: &Criu, options: &mut ProtobufMessage) -> Result<(), Error> {
         if let Some(home) = self.home.as_mut().filter(|home| home.entry() != CgroupEntry::Born) {
             home.join(criu.pid(), self.record)?;
         }

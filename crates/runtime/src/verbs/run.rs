@@ -4,19 +4,19 @@ use crate::cgroups::ChildCgroup;
 use crate::cgroups::resctrl;
 use crate::child::hooks;
 use crate::child::launch::{Launched, launch};
-use crate::child::serve::Arrival;
+use crate::child::serve::ChildReady;
 use crate::child::supervise::{Orphans, Signals, supervise};
 use crate::child::terminal::{Console, Stay};
 use crate::error::Error;
 use crate::interrupt::Interrupt;
-use crate::sockets::notify::{self, Proxy, Until};
+use crate::sockets::notify::{self, ListenUntil, Proxy};
 use crate::sockets::pidfd::Watcher;
 use crate::store::Store;
 use crate::store::record::Record;
 use crate::verbs::create::{self, CreateRequest, Creation};
 use husk_bundle::container::NamespaceKind;
 use husk_bundle::{Container, Field, Warning};
-use husk_plan::Start;
+use husk_plan::ProgramStart;
 use husk_script::sys::tolerate;
 use log::{Level, log_enabled};
 use std::os::fd::AsFd as _;
@@ -26,7 +26,7 @@ use std::thread::{self, JoinHandle};
 
 /// How a container is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Run {
+pub enum RunMode {
     /// `run` waits until the container's process ends.
     Foreground(Foreground),
     /// `run` returns once the program has begun.
@@ -37,14 +37,14 @@ pub enum Run {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foreground {
     /// What happens to the container when it ends.
-    pub afterwards: Afterwards,
+    pub afterwards: AfterExit,
     /// Which processes besides the container's first one are waited for.
     pub orphans: Orphans,
 }
 
 /// What happens to a container that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Afterwards {
+pub enum AfterExit {
     /// It is deleted.
     Delete,
     /// It is kept, and its status is `stopped`.
@@ -62,7 +62,7 @@ pub enum Afterwards {
 pub fn run(
     store: &Store,
     request: &CreateRequest,
-    how: Run,
+    how: RunMode,
     mut warn: impl FnMut(&[Warning]),
 ) -> Result<Option<ExitStatus>, Error> {
     let timings = &request.timings;
@@ -71,12 +71,12 @@ pub fn run(
     warn(&warnings);
     // Held before anything is made that a signal could leave behind, and before anything waits for another program.
     let (signals, interrupt) = match how {
-        Run::Detached => (None, Interrupt::hold()?),
-        Run::Foreground(foreground) => {
+        RunMode::Detached => (None, Interrupt::hold()?),
+        RunMode::Foreground(foreground) => {
             (Some(Signals::hold(orphans(&container, foreground))?), Interrupt::held())
         }
     };
-    let stay = if how == Run::Detached { Stay::Detached } else { Stay::Foreground };
+    let stay = if how == RunMode::Detached { Stay::Detached } else { Stay::Foreground };
     let mut console = Console::of(request.console_socket.as_deref(), &container, stay, &interrupt)?;
     let (option, annotation) = (request.pidfd_socket.as_deref(), container.pidfd_receiver.as_deref());
     let watcher = Watcher::of(option, annotation, &interrupt)?;
@@ -89,7 +89,7 @@ pub fn run(
     let mut proxy = offered.map_err(|error| creation.entry.explain(error))?;
     timings.begin("make the cgroup");
     let launched = create::make_home(&container, request, &creation, &mut record, &mut warn)
-        .and_then(|home| launch(&container, &request.invocation(Start::AtOnce)?, home, timings));
+        .and_then(|home| launch(&container, &request.invocation(ProgramStart::AtOnce)?, home, timings));
     let mut launched = launched.map_err(|error| creation.entry.explain(error))?;
     let begun = begin(&mut launched, &container, &mut console, request, &creation, &mut record, &interrupt);
     let begun = begun.and_then(|()| watcher.tell(&launched.child, &interrupt));
@@ -108,13 +108,15 @@ pub fn run(
     });
     let ended = ended.map_err(|error| creation.entry.explain(error));
     match (&ended, how) {
-        (Ok(_), Run::Detached) => {
+        (Ok(_), RunMode::Detached) => {
             let pid = launched.child.id();
-            warn(&told(proxy.map_or(Ok(()), |proxy| proxy.run(launched.child.as_fd(), pid, Until::Ready))));
+            warn(&told(
+                proxy.map_or(Ok(()), |proxy| proxy.run(launched.child.as_fd(), pid, ListenUntil::Ready)),
+            ));
             launched.child.let_go();
             creation.commit();
         }
-        (Ok(status), Run::Foreground(Foreground { afterwards: Afterwards::Keep, .. })) => {
+        (Ok(status), RunMode::Foreground(Foreground { afterwards: AfterExit::Keep, .. })) => {
             record.ended = status.map(ExitStatus::into_raw);
             tolerate(creation.entry.write(&record), "'wait' then says that it does not know");
             creation.commit();
@@ -127,7 +129,7 @@ pub fn run(
             creation.end(&record, warn);
         }
     }
-    if how == Run::Detached { ended } else { as_ended_by_signal(ended) }
+    if how == RunMode::Detached { ended } else { as_ended_by_signal(ended) }
 }
 
 /// Turns a signal that interrupted the verb into the program's exit status. In the foreground signals are meant for the
@@ -163,7 +165,7 @@ fn begin(
     }
     let announced = record.cgroup.is_some();
     // A child that failed earlier requests nothing; waiting for it returns the error.
-    if launched.serve(container, record, console, interrupt)? == Arrival::Ready {
+    if launched.serve(container, record, console, interrupt)? == ChildReady::Ready {
         // The steps may have continued in another process, and the cgroup may be a systemd unit that exists only now.
         let is_known =
             record.process.is_some_and(|process| process.pid.unsigned_abs() == launched.child.id());
@@ -195,7 +197,7 @@ fn listen(proxy: Option<Proxy>, launched: &Launched) -> Result<Option<JoinHandle
     let process = launched.child.as_fd().try_clone_to_owned();
     let process = process.map_err(|reason| Error::Kernel { act: "watch the container", reason })?;
     // Names this process as the main one, because it ends when the container does.
-    Ok(Some(thread::spawn(move || proxy.run(process.as_fd(), std::process::id(), Until::End))))
+    Ok(Some(thread::spawn(move || proxy.run(process.as_fd(), std::process::id(), ListenUntil::End))))
 }
 
 /// Turns a failure to forward readiness into a warning: the container runs anyway.

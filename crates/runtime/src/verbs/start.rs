@@ -5,7 +5,7 @@ use crate::child::hooks;
 use crate::child::launch::died_before_program;
 use crate::error::Error;
 use crate::inspect::state::{self as status, Status};
-use crate::sockets::notify::{Proxy, Until};
+use crate::sockets::notify::{ListenUntil, Proxy};
 use crate::store::process::{self, Stage};
 use crate::store::record::Record;
 use crate::store::{Entry, Store};
@@ -92,7 +92,7 @@ pub fn start(store: &Store, id: &str, mut warn: impl FnMut(&[Warning])) -> Resul
     // Releases the lock: other commands may use the container while the proxy runs.
     drop(entry);
     match proxy {
-        Some(proxy) => proxy.run(pidfd.as_fd(), process.pid.unsigned_abs(), Until::Ready),
+        Some(proxy) => proxy.run(pidfd.as_fd(), process.pid.unsigned_abs(), ListenUntil::Ready),
         None => Ok(()),
     }
 }

@@ -13,7 +13,7 @@ use husk_cgroup::Resources;
 
 /// The changes that `update` makes.
 #[derive(Clone, Debug, Default)]
-pub struct Update {
+pub struct UpdateRequest {
     pub resources: Resources,
     /// The share of the L3 cache, in the format of resctrl.
     pub l3_cache_schema: Option<String>,
@@ -35,7 +35,12 @@ pub fn resources(bytes: &[u8]) -> Result<(Resources, Vec<Warning>), Error> {
 /// # Errors
 ///
 /// If the container is not running, or at the first limit that cannot be set. Earlier ones stay set.
-pub fn update(store: &Store, id: &str, update: &Update, warn: impl FnOnce(&[Warning])) -> Result<(), Error> {
+pub fn update(
+    store: &Store,
+    id: &str,
+    update: &UpdateRequest,
+    warn: impl FnOnce(&[Warning]),
+) -> Result<(), Error> {
     let entry = store.entry(id)?;
     entry.lock()?;
     let record = entry.read()?;

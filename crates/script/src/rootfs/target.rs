@@ -6,7 +6,7 @@
 
 use super::missing::{self, Last};
 use crate::sys::at::{
-    Procfs, is_directory, openat2_directory_in_root, openat2_in_root, openat2_ordinary_directory_in_root,
+    ProcfsKind, is_directory, openat2_directory_in_root, openat2_in_root, openat2_ordinary_directory_in_root,
     procfs,
 };
 use crate::sys::clone::InChild;
@@ -15,14 +15,14 @@ use core::ffi::CStr;
 
 /// A path below a root.
 #[derive(Clone, Copy)]
-pub struct Target<'a> {
+pub struct PathInRoot<'a> {
     /// The whole path, relative to the root: `dev/pts`.
     pub path: &'a CStr,
 }
 
 /// The kind of file that a mount target must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum MountPoint {
     /// A directory.
     Directory,
     /// Any file that is not a directory.
@@ -32,9 +32,9 @@ pub enum Place {
     /// A directory that is not a symlink, for mounts that must be at their exact path.
     Ordinary,
     /// As `Alike`, but on a procfs: a file that a stand-in covers.
-    StandIn,
+    ProcfsFile,
     /// As `Alike`, for mounting a procfs once more.
-    Procfs,
+    ProcfsKind,
     /// Any file that is neither a directory nor a symlink.
     Entry,
 }
@@ -43,18 +43,18 @@ pub enum Place {
 pub(crate) fn ensure_place(
     child: &InChild,
     root: Fd,
-    target: Target<'_>,
-    place: Place,
+    target: PathInRoot<'_>,
+    place: MountPoint,
     mount: Fd,
 ) -> Result<Fd> {
     let is_directory = match place {
-        Place::Directory | Place::Ordinary => true,
-        Place::File | Place::Entry => false,
-        Place::Alike | Place::StandIn | Place::Procfs => is_directory(mount)?,
+        MountPoint::Directory | MountPoint::Ordinary => true,
+        MountPoint::File | MountPoint::Entry => false,
+        MountPoint::Alike | MountPoint::ProcfsFile | MountPoint::ProcfsKind => is_directory(mount)?,
     };
     let found = match (place, is_directory) {
-        (Place::Ordinary, _) => ensure_ordinary_directory(child, root, target)?,
-        (Place::Entry, _) => missing::make(child, root, target.path, Last::Entry)?,
+        (MountPoint::Ordinary, _) => ensure_ordinary_directory(child, root, target)?,
+        (MountPoint::Entry, _) => missing::make(child, root, target.path, Last::Entry)?,
         (_, true) => ensure_directory(child, root, target)?,
         (_, false) => ensure_file(child, root, target)?,
     };
@@ -75,18 +75,20 @@ fn no_directory(found: Fd) -> Result {
 
 /// Checks that a mount neither covers a part of a procfs nor hides that procfs is missing. Otherwise
 /// security-relevant reads and writes of procfs would reach the cover (CVE-2019-16884).
-fn permitted(place: Place, found: Fd, mount: Fd) -> Result {
+fn permitted(place: MountPoint, found: Fd, mount: Fd) -> Result {
     let is_permitted = match place {
-        Place::StandIn => true,
-        Place::Procfs => procfs(mount)? != Procfs::No,
-        Place::Ordinary => procfs(found)? != Procfs::Below,
-        Place::Directory | Place::File | Place::Entry | Place::Alike => procfs(found)? == Procfs::No,
+        MountPoint::ProcfsFile => true,
+        MountPoint::ProcfsKind => procfs(mount)? != ProcfsKind::No,
+        MountPoint::Ordinary => procfs(found)? != ProcfsKind::Below,
+        MountPoint::Directory | MountPoint::File | MountPoint::Entry | MountPoint::Alike => {
+            procfs(found)? == ProcfsKind::No
+        }
     };
     if is_permitted { Ok(()) } else { Err(Errno::XDEV) }
 }
 
 /// Opens the directory at exactly `target`, and creates it with its parents if it is missing.
-fn ensure_ordinary_directory(child: &InChild, root: Fd, target: Target<'_>) -> Result<Fd> {
+fn ensure_ordinary_directory(child: &InChild, root: Fd, target: PathInRoot<'_>) -> Result<Fd> {
     match openat2_ordinary_directory_in_root(root, target.path) {
         Err(Errno::NOENT) => missing::make(child, root, target.path, Last::Directory),
         found => found,
@@ -94,7 +96,7 @@ fn ensure_ordinary_directory(child: &InChild, root: Fd, target: Target<'_>) -> R
 }
 
 /// Opens the directory at `target`, and creates it with its parents if it is missing.
-pub(crate) fn ensure_directory(child: &InChild, root: Fd, target: Target<'_>) -> Result<Fd> {
+pub(crate) fn ensure_directory(child: &InChild, root: Fd, target: PathInRoot<'_>) -> Result<Fd> {
     match openat2_directory_in_root(root, target.path) {
         Err(Errno::NOENT) => missing::make(child, root, target.path, Last::Directory),
         found => found,
@@ -102,7 +104,7 @@ pub(crate) fn ensure_directory(child: &InChild, root: Fd, target: Target<'_>) ->
 }
 
 /// Opens the file of any kind at `target`. A missing file is created empty, with its parents.
-fn ensure_file(child: &InChild, root: Fd, target: Target<'_>) -> Result<Fd> {
+fn ensure_file(child: &InChild, root: Fd, target: PathInRoot<'_>) -> Result<Fd> {
     match openat2_in_root(root, target.path) {
         Err(Errno::NOENT) => missing::make(child, root, target.path, Last::File),
         found => found,

@@ -10,7 +10,7 @@ use husk_script::{Handle, Step};
 
 /// One descriptor of the program.
 #[derive(Clone, Copy)]
-pub(crate) struct Mapping {
+pub(crate) struct FdMapping {
     /// The descriptor to duplicate.
     pub(crate) from: Handle,
     /// The program's number for it.
@@ -19,7 +19,7 @@ pub(crate) struct Mapping {
 
 /// Writes steps that leave the program with the descriptors of `mappings`, the standard streams not among
 /// them, and no others. Each `to` occurs once.
-pub(crate) fn arrange(mappings: &mut [Mapping], writer: &mut Writer<'_>) -> Result<(), Error> {
+pub(crate) fn arrange(mappings: &mut [FdMapping], writer: &mut Writer<'_>) -> Result<(), Error> {
     // Closes on exec every descriptor except those that the steps below install. They are marked rather than
     // closed, because the sources and the channel are still needed.
     writer.push(Step::CloseRangeOnExec { first: Fd::FIRST_EXTRA, last: Fd::MAX });
@@ -46,7 +46,7 @@ pub(crate) fn arrange(mappings: &mut [Mapping], writer: &mut Writer<'_>) -> Resu
         };
         pending.swap(index, 0);
         let (first, rest) = pending.split_at_mut(1);
-        let Mapping { from, to } = first[0];
+        let FdMapping { from, to } = first[0];
         writer.push(if from == Handle::Number(to) {
             Step::KeepOnExec { fd: to }
         } else {
@@ -57,12 +57,12 @@ pub(crate) fn arrange(mappings: &mut [Mapping], writer: &mut Writer<'_>) -> Resu
     Ok(())
 }
 
-fn made_from(mapping: &Mapping, number: Fd) -> bool {
+fn made_from(mapping: &FdMapping, number: Fd) -> bool {
     mapping.from == Handle::Number(number)
 }
 
 /// Returns a number above all those that the program wants.
-pub(crate) fn above(mappings: &[Mapping]) -> Fd {
+pub(crate) fn above(mappings: &[FdMapping]) -> Fd {
     let highest = mappings.iter().map(|mapping| mapping.to).max().map_or(0, Fd::number);
     Fd::new(highest.saturating_add(1)).unwrap_or(Fd::MAX).max(Fd::FIRST_EXTRA)
 }
@@ -70,7 +70,7 @@ pub(crate) fn above(mappings: &[Mapping]) -> Fd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::writer::Memory;
+    use crate::memory::writer::ListMemory;
     use std::collections::BTreeMap;
 
     fn fd(number: i32) -> Fd {
@@ -79,10 +79,12 @@ mod tests {
 
     /// Performs the steps on a simulated descriptor table.
     fn performed(pairs: &[(i32, i32)], open: &[i32]) -> BTreeMap<i32, i32> {
-        let memory = Memory::default();
+        let memory = ListMemory::default();
         let mut writer = Writer::new(&memory);
-        let mut mappings: Vec<_> =
-            pairs.iter().map(|&(from, to)| Mapping { from: Handle::Number(fd(from)), to: fd(to) }).collect();
+        let mut mappings: Vec<_> = pairs
+            .iter()
+            .map(|&(from, to)| FdMapping { from: Handle::Number(fd(from)), to: fd(to) })
+            .collect();
         arrange(&mut mappings, &mut writer).unwrap();
 
         // Maps a number to the file (named by its original number) and whether exec keeps it.

@@ -1,6 +1,6 @@
 //! The three standard streams of a child.
 
-use super::fds::{self, Mapping};
+use super::fds::{self, FdMapping};
 use crate::Error;
 use crate::memory::writer::Writer;
 use husk_script::sys::Fd;
@@ -12,10 +12,10 @@ use std::process::{ChildStderr, ChildStdin, ChildStdout};
 
 /// The source or destination of a standard stream of the program.
 #[derive(Debug)]
-pub struct Stdio(pub(crate) Kind);
+pub struct Stdio(pub(crate) StdioKind);
 
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum StdioKind {
     Inherit,
     Null,
     Piped,
@@ -26,26 +26,26 @@ impl Stdio {
     /// Inherits the parent's stream.
     #[must_use]
     pub fn inherit() -> Self {
-        Self(Kind::Inherit)
+        Self(StdioKind::Inherit)
     }
 
     /// Uses `/dev/null`.
     #[must_use]
     pub fn null() -> Self {
-        Self(Kind::Null)
+        Self(StdioKind::Null)
     }
 
     /// Creates a pipe whose other end is in the [`Child`](crate::Child).
     #[must_use]
     pub fn piped() -> Self {
-        Self(Kind::Piped)
+        Self(StdioKind::Piped)
     }
 }
 
 impl<T: Into<OwnedFd>> From<T> for Stdio {
     /// Uses anything that owns a descriptor: a file, a socket, the pipe of another child.
     fn from(fd: T) -> Self {
-        Self(Kind::Fd(fd.into()))
+        Self(StdioKind::Fd(fd.into()))
     }
 }
 
@@ -59,11 +59,11 @@ pub(crate) enum Unset {
 }
 
 impl Unset {
-    fn kind(self, stream: Fd) -> &'static Kind {
+    fn kind(self, stream: Fd) -> &'static StdioKind {
         match self {
-            Self::Inherit => &Kind::Inherit,
-            Self::Capture if stream == Fd::STDIN => &Kind::Null,
-            Self::Capture | Self::FeedAndCapture => &Kind::Piped,
+            Self::Inherit => &StdioKind::Inherit,
+            Self::Capture if stream == Fd::STDIN => &StdioKind::Null,
+            Self::Capture | Self::FeedAndCapture => &StdioKind::Piped,
         }
     }
 }
@@ -84,7 +84,7 @@ impl Pipes {
     pub(crate) fn open(streams: &[Option<Stdio>; 3], unset: Unset) -> Result<Self, Error> {
         let mut pipes = Self::default();
         for (index, stream) in STREAMS.into_iter().enumerate() {
-            if !matches!(kind(&streams[index], unset, stream), Kind::Piped) {
+            if !matches!(kind(&streams[index], unset, stream), StdioKind::Piped) {
                 continue;
             }
             let (reader, writer) =
@@ -108,7 +108,7 @@ impl Pipes {
         &self,
         streams: &[Option<Stdio>; 3],
         unset: Unset,
-        mappings: &mut Vec<Mapping>,
+        mappings: &mut Vec<FdMapping>,
         writer: &mut Writer<'_>,
     ) -> Result<(), Error> {
         // A newly opened file could get a number that another mapping wants, so it is moved above them at
@@ -117,17 +117,17 @@ impl Pipes {
         let mut null = None;
         for (index, to) in STREAMS.into_iter().enumerate() {
             let from = match kind(&streams[index], unset, to) {
-                Kind::Inherit => continue,
-                Kind::Fd(fd) => Handle::Number(Fd::of(fd)),
-                Kind::Piped => {
+                StdioKind::Inherit => continue,
+                StdioKind::Fd(fd) => Handle::Number(Fd::of(fd)),
+                StdioKind::Piped => {
                     self.theirs[index].as_ref().map_or(Handle::Number(to), |end| Fd::of(end).into())
                 }
-                Kind::Null => match null {
+                StdioKind::Null => match null {
                     Some(handle) => handle,
                     None => *null.insert(open_null(above, writer)?),
                 },
             };
-            mappings.push(Mapping { from, to });
+            mappings.push(FdMapping { from, to });
         }
         Ok(())
     }
@@ -140,9 +140,9 @@ impl Pipes {
 
 const STREAMS: [Fd; 3] = [Fd::STDIN, Fd::STDOUT, Fd::STDERR];
 
-fn kind(stream: &Option<Stdio>, unset: Unset, to: Fd) -> &Kind {
+fn kind(stream: &Option<Stdio>, unset: Unset, to: Fd) -> &StdioKind {
     match (unset, stream) {
-        (Unset::FeedAndCapture, _) if to == Fd::STDIN => &Kind::Piped,
+        (Unset::FeedAndCapture, _) if to == Fd::STDIN => &StdioKind::Piped,
         (_, Some(stdio)) => &stdio.0,
         (_, None) => unset.kind(to),
     }

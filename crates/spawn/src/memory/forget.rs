@@ -1,28 +1,28 @@
 //! Determines which memory a child keeps, and which it discards, at [`Step::ForgetMemory`].
 //!
 //! A child with a copy of this process's memory has a copy of all of it: environment, arguments, heap. The
-//! rest of the child's list is therefore copied to separate memory ([`Kept`]). The child discards the gaps
+//! rest of the child's list is therefore copied to separate memory ([`RetainedMemory`]). The child discards the gaps
 //! between the kept ranges rather than known mappings, because other threads of this process may map more
 //! until the clone.
 //!
 //! File mappings, even private ones, and shared memory are also kept: the program, its libraries, the
 //! journal. Files that the caller has mapped stay readable.
 
-use super::kept::{self, Kept};
+use super::kept::{self, RetainedMemory};
 use super::pool::ScriptRef;
 use crate::Error;
 use crate::error::Reason;
 use husk_listing::Line;
 use husk_script::sys::Errno;
 use husk_script::sys::memory::Unneeded;
-use husk_script::{Hook, Script, Step};
+use husk_script::{HookCommand, Script, Step};
 use std::fs;
 use std::iter;
 use std::ops::Range;
 
 /// Returns the list with everything copied that steps after the first [`Step::ForgetMemory`] refer to.
 /// Earlier steps still refer to memory that is then discarded.
-pub(crate) fn rest<'b>(steps: &[Step<'b>], kept: &'b Kept) -> Result<&'b [Step<'b>], Error> {
+pub(crate) fn rest<'b>(steps: &[Step<'b>], kept: &'b RetainedMemory) -> Result<&'b [Step<'b>], Error> {
     let mut copied = Vec::with_capacity(steps.len());
     let mut forgotten = false;
     for step in steps {
@@ -35,7 +35,7 @@ pub(crate) fn rest<'b>(steps: &[Step<'b>], kept: &'b Kept) -> Result<&'b [Step<'
 /// Puts the script into the kept memory, with the ranges to discard.
 pub(crate) fn others<'b>(
     script: Script<'b>,
-    kept: &'b Kept,
+    kept: &'b RetainedMemory,
     stack: Range<usize>,
 ) -> Result<ScriptRef<'b>, Error> {
     let map = fs::read("/proc/self/maps").map_err(|error| Error::from_io("open /proc/self/maps", &error))?;
@@ -57,7 +57,7 @@ fn failed(errno: Errno) -> Error {
 
 /// Copies a step with everything it refers to. The compiler ensures that nothing is left out: the copy does
 /// not have the original's lifetime.
-fn copy<'b>(step: &Step<'_>, kept: &'b Kept) -> Result<Step<'b>, Error> {
+fn copy<'b>(step: &Step<'_>, kept: &'b RetainedMemory) -> Result<Step<'b>, Error> {
     let copied = || {
         Ok(Some(match *step {
             Step::Close { fd } => Step::Close { fd },
@@ -90,9 +90,9 @@ fn copy<'b>(step: &Step<'_>, kept: &'b Kept) -> Result<Step<'b>, Error> {
     copied().map_err(failed)?.ok_or_else(|| Error::new(Line(step).to_string(), Reason::Conflict(why)))
 }
 
-fn copy_hook<'b>(hook: &Hook<'_>, kept: &'b Kept) -> Result<&'b Hook<'b>, Errno> {
+fn copy_hook<'b>(hook: &HookCommand<'_>, kept: &'b RetainedMemory) -> Result<&'b HookCommand<'b>, Errno> {
     let [before, after] = hook.state;
-    kept.value(Hook {
+    kept.value(HookCommand {
         path: kept.text(hook.path)?,
         argv: kept.array(hook.argv)?,
         envp: kept.array(hook.envp)?,
@@ -119,11 +119,11 @@ impl Map {
         for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             let Mapping { addresses, kind } = Mapping::parse(line)?;
             // Static data of a shared library that its file does not contain.
-            let goes_on = kind == Kind::Anonymous && end_of_file == Some(addresses.start);
-            if kind == Kind::File || goes_on {
+            let goes_on = kind == MappingKind::Anonymous && end_of_file == Some(addresses.start);
+            if kind == MappingKind::File || goes_on {
                 end_of_file = Some(addresses.end);
             }
-            if matches!(kind, Kind::File | Kind::Special) || goes_on {
+            if matches!(kind, MappingKind::File | MappingKind::Special) || goes_on {
                 map.kept.push(addresses);
             } else {
                 map.others.push(addresses);
@@ -152,11 +152,11 @@ impl Map {
 
 struct Mapping {
     addresses: Range<usize>,
-    kind: Kind,
+    kind: MappingKind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum MappingKind {
     /// A file or shared memory.
     File,
     /// Mapped by the kernel for its own use: `[vdso]`.
@@ -178,13 +178,13 @@ impl Mapping {
         let inode = fields.nth(2)?;
         let name = fields.next().unwrap_or_default().trim_ascii();
         let kind = if !is_private || inode != b"0" {
-            Kind::File
+            MappingKind::File
         } else if name.is_empty() {
-            Kind::Anonymous
+            MappingKind::Anonymous
         } else if [&b"[heap]"[..], b"[stack", b"[anon:"].iter().any(|known| name.starts_with(known)) {
-            Kind::Named
+            MappingKind::Named
         } else {
-            Kind::Special
+            MappingKind::Special
         };
         Some(Self { addresses: address(start)?..address(end)?, kind })
     }

@@ -3,10 +3,10 @@
 //! # Safety
 //!
 //! A chunk is a private mapping of zeros. Each of its bytes is handed out once, in ascending order, and stays
-//! in place until the [`Kept`] is dropped. No reference to them outlives the `Kept`. Values in it are never
+//! in place until the [`RetainedMemory`] is dropped. No reference to them outlives the `RetainedMemory`. Values in it are never
 //! dropped.
 //!
-//! [`Kept::unneeded`] declares all other memory without a file unneeded. It is for a child in a copy of the
+//! [`RetainedMemory::unneeded`] declares all other memory without a file unneeded. It is for a child in a copy of the
 //! memory, whose list is stored here and whose stack is known.
 
 #![allow(unsafe_code, clippy::allow_attributes, reason = "maps memory, and lets go of it")]
@@ -27,7 +27,7 @@ const CHUNK: usize = 64 << 10;
 
 /// See the module documentation.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct RetainedMemory {
     chunks: RefCell<Vec<Chunk>>,
 }
 
@@ -40,7 +40,7 @@ struct Chunk {
 // SAFETY: the mapping belongs to the owner of the `Chunk`, in whatever thread.
 unsafe impl Send for Chunk {}
 
-impl Kept {
+impl RetainedMemory {
     /// Moves a value here.
     pub(crate) fn value<T>(&self, value: T) -> Result<&T, Errno> {
         let room = self.room(Layout::new::<T>())?.cast::<T>();
@@ -139,7 +139,7 @@ impl Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // SAFETY: this is the whole mapping made by `new`; references to it cannot outlive the `Kept`.
+        // SAFETY: this is the whole mapping made by `new`; references to it cannot outlive the `RetainedMemory`.
         let unmapped = unsafe { munmap(self.mapping.as_ptr(), self.size) };
         debug_assert!(unmapped.is_ok());
     }

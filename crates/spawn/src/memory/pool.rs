@@ -6,7 +6,7 @@
 
 use super::dumpable;
 use super::stack::Stack;
-use super::writer::Memory;
+use super::writer::ListMemory;
 use crate::Error;
 use husk_script::sys::namespace::Namespaces;
 use husk_script::{Script, Step};
@@ -19,7 +19,7 @@ pub(crate) type ScriptRef<'a> = &'a Script<'a>;
 self_cell! {
     /// A list and the memory that holds it, which is reused for the next list.
     struct ListInMemory {
-        owner: Memory,
+        owner: ListMemory,
         #[covariant]
         dependent: ScriptRef,
     }
@@ -57,7 +57,7 @@ impl ChildMemory {
     /// `namespaces`.
     pub(crate) fn new(
         namespaces: Namespaces,
-        write: impl for<'b> FnOnce(&'b Memory, &Stack) -> Result<ScriptRef<'b>, Error>,
+        write: impl for<'b> FnOnce(&'b ListMemory, &Stack) -> Result<ScriptRef<'b>, Error>,
     ) -> Result<Self, Error> {
         let free = {
             let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,7 +73,7 @@ impl ChildMemory {
         };
         let (stack, memory) = match free {
             Some(parts) => (parts.stack, parts.list.into_owner().emptied()),
-            None => (Stack::new().map_err(|errno| Error::new("stack", errno))?, Memory::default()),
+            None => (Stack::new().map_err(|errno| Error::new("stack", errno))?, ListMemory::default()),
         };
         let list = ListInMemory::try_new(memory, |memory| write(memory, &stack))?;
         let dumpable = dumpable::Guard::of_child(list.borrow_dependent().steps, namespaces)

@@ -1,6 +1,6 @@
 //! Writes a list into the memory from which the child reads it.
 
-use super::kept::Kept;
+use super::kept::RetainedMemory;
 use super::page::Page;
 use super::snapshot::{self, Snapshot};
 use crate::Error;
@@ -26,17 +26,17 @@ pub(crate) enum Sharing {
 
 /// The memory that holds a list.
 #[derive(Default)]
-pub(crate) struct Memory {
+pub(crate) struct ListMemory {
     bump: Bump,
     /// The strings of the environment, shared with other lists.
     environment: OnceCell<Arc<Snapshot>>,
     /// Holds the journal if a process that does not share memory continues the list.
     page: OnceCell<Page>,
     /// What the child keeps at [`Step::ForgetMemory`].
-    kept: OnceCell<Kept>,
+    kept: OnceCell<RetainedMemory>,
 }
 
-impl Memory {
+impl ListMemory {
     /// The most memory that is kept for the next list. An ordinary list needs 2 KiB.
     const MOST_KEPT: usize = 256 << 10;
 
@@ -73,8 +73,8 @@ impl Memory {
     }
 
     /// Returns the separate memory for what a child keeps at [`Step::ForgetMemory`].
-    pub(crate) fn kept(&self) -> &Kept {
-        self.kept.get_or_init(Kept::default)
+    pub(crate) fn kept(&self) -> &RetainedMemory {
+        self.kept.get_or_init(RetainedMemory::default)
     }
 
     pub(crate) fn keep<T>(&self, value: T) -> &T {
@@ -88,13 +88,13 @@ impl Memory {
 /// [`Command::final_steps`](crate::Command::final_steps). Everything is copied into memory that stays
 /// unchanged until the child execs or exits. So a closure may build its strings in temporary values.
 pub struct Writer<'b> {
-    memory: &'b Memory,
+    memory: &'b ListMemory,
     steps: BumpVec<'b, Step<'b>>,
     registers: u8,
 }
 
 impl<'b> Writer<'b> {
-    pub(crate) fn new(memory: &'b Memory) -> Self {
+    pub(crate) fn new(memory: &'b ListMemory) -> Self {
         Self { memory, steps: BumpVec::with_capacity_in(24, &memory.bump), registers: 0 }
     }
 

@@ -4,7 +4,7 @@ use super::{R0, after, after_in_namespaces, failure, fd, list, mount_tmpfs, text
 use crate::support::{Dir, needs_namespaces, needs_root, observe, skip};
 use husk_script::{Devices, Request};
 use husk_spawn::sys::file::{Mode, OFlags};
-use husk_spawn::sys::process::Instruction;
+use husk_spawn::sys::process::SockFilter;
 use husk_spawn::sys::{Errno, Fd, Uid};
 use husk_spawn::{Command, Reason, Step};
 use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
@@ -123,11 +123,11 @@ pub(crate) fn seccomp_listener() {
     // Notifies of getcwd and allows every other call.
     let (load, equal, answer, notify, allow) = (0x20, 0x15, 0x06, 0x7fc0_0000, 0x7fff_0000);
     let getcwd = if cfg!(target_arch = "x86_64") { 79 } else { 17 };
-    let program: &[Instruction] = vec![
-        Instruction { code: load, jt: 0, jf: 0, k: 0 },
-        Instruction { code: equal, jt: 0, jf: 1, k: getcwd },
-        Instruction { code: answer, jt: 0, jf: 0, k: notify },
-        Instruction { code: answer, jt: 0, jf: 0, k: allow },
+    let program: &[SockFilter] = vec![
+        SockFilter { code: load, jt: 0, jf: 0, k: 0 },
+        SockFilter { code: equal, jt: 0, jf: 1, k: getcwd },
+        SockFilter { code: answer, jt: 0, jf: 0, k: notify },
+        SockFilter { code: answer, jt: 0, jf: 0, k: allow },
     ]
     .leak();
     let new_listener = 8;
@@ -147,7 +147,7 @@ pub(crate) fn seccomp_listener() {
 #[test]
 fn a_child_ends_though_its_filter_forbids_it() {
     // Rejects every call with EPERM, even exit_group.
-    let program: &[Instruction] = &[Instruction { code: 0x06, jt: 0, jf: 0, k: 0x0005_0001 }];
+    let program: &[SockFilter] = &[SockFilter { code: 0x06, jt: 0, jf: 0, k: 0x0005_0001 }];
     let filter = Step::Seccomp { flags: 0, program };
     let refused = failure([Step::NoNewPrivs, filter, Step::Chdir { path: c"/" }]);
     assert_eq!(refused, "cwd /: Operation not permitted (os error 1)");

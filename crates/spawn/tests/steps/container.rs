@@ -8,13 +8,13 @@ use super::{
 use crate::support::{Dir, needs_namespaces, needs_root, observe, own_root, program, skip, until_asleep};
 use husk_script::hook::Failed;
 use husk_script::report::{Failure, MOST_WORDS};
-use husk_script::{Place, Request, Target};
+use husk_script::{MountPoint, PathInRoot, Request};
 use husk_spawn::sys::at::Node;
 use husk_spawn::sys::file::{Mode, OFlags};
 use husk_spawn::sys::mount::Extent;
-use husk_spawn::sys::process::{Capabilities, Instruction, KeepCaps};
+use husk_spawn::sys::process::{Capabilities, KeepCaps, SockFilter};
 use husk_spawn::sys::{CArray, CPtr, Errno, Fd, Gid, Uid};
-use husk_spawn::{Command, Hook, Namespaces, Reason, Reg, Signal, Step};
+use husk_spawn::{Command, HookCommand, Namespaces, Reason, Reg, Signal, Step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::ffi::CStr;
@@ -35,8 +35,8 @@ fn root(dir: &Dir) -> Step<'static> {
 }
 
 /// Returns a target path.
-fn target(path: &str) -> Target<'static> {
-    Target { path: text(path) }
+fn target(path: &str) -> PathInRoot<'static> {
+    PathInRoot { path: text(path) }
 }
 
 #[test]
@@ -135,7 +135,7 @@ pub(crate) fn fsconfig_fd() {
         Step::Fsopen { fstype: c"proc", out: R1 },
         Step::FsconfigFd { fs: R1, key: c"pidns", fd: Fd::of(&pid).into() },
         Step::Fsmount { fs: R1, attributes: 0 },
-        Step::Attach { mount: R1, root: R0.into(), target: target("there"), place: Place::Directory },
+        Step::Attach { mount: R1, root: R0.into(), target: target("there"), place: MountPoint::Directory },
     ];
     let mut command = Command::new("ls");
     command.arg(dir.join("there")).final_steps(list(steps));
@@ -161,9 +161,9 @@ pub(crate) fn attach() {
         Step::FsconfigString { fs: R1, key: c"size", value: c"64k" },
         Step::FsconfigFlag { fs: R1, key: c"ro" },
         Step::Fsmount { fs: R1, attributes: nosuid | nodev },
-        Step::Attach { mount: R1, root: R0.into(), target: target("a/b"), place: Place::Directory },
+        Step::Attach { mount: R1, root: R0.into(), target: target("a/b"), place: MountPoint::Directory },
         Step::OpenTree { path: text(dir.join("file")), extent: Extent::Top, out: R1 },
-        Step::Attach { mount: R1, root: R0.into(), target: target("c/d"), place: Place::File },
+        Step::Attach { mount: R1, root: R0.into(), target: target("c/d"), place: MountPoint::File },
     ]);
     let [(at, tmpfs), (file, _)] = &mounts(&observed, dir.path())[..] else { panic!("two mounts") };
     assert_eq!((Path::new(at), Path::new(file)), (&*dir.join("a/b"), &*dir.join("c/d")));
@@ -318,7 +318,7 @@ pub(crate) fn open_device() {
 #[test]
 pub(crate) fn seccomp() {
     // Allows every call.
-    let program: &[Instruction] = &[Instruction { code: 6, jt: 0, jf: 0, k: 0x7fff_0000 }];
+    let program: &[SockFilter] = &[SockFilter { code: 6, jt: 0, jf: 0, k: 0x7fff_0000 }];
     let observed = after([Step::NoNewPrivs, Step::Seccomp { flags: 0, program }]);
     assert_eq!(observed.status("Seccomp"), "2");
     let refused = failure([Step::NoNewPrivs, Step::Seccomp { flags: 0, program: &[] }]);
@@ -438,7 +438,7 @@ pub(crate) fn hook() {
     let after = |path: &str, script: &str, timeout_seconds| {
         let argv = words(&["name", "-c", script]);
         let state: [&[u8]; 2] = [b"before ", b" after"];
-        let hook = Hook {
+        let hook = HookCommand {
             path: text(path),
             argv,
             envp: words(&["A=1"]),

@@ -5,7 +5,7 @@ use super::{
     with_privileges,
 };
 use crate::support::{Dir, needs_namespaces, needs_root, observe, own_root};
-use husk_script::{Place, Request, Target};
+use husk_script::{MountPoint, PathInRoot, Request};
 use husk_spawn::sys::file::{Mode, OFlags};
 use husk_spawn::sys::mount::{Extent, MountPropagationFlags};
 use husk_spawn::sys::{Errno, Fd};
@@ -30,8 +30,8 @@ const NEW: [Step<'static>; 2] =
     [Step::Fsopen { fstype: c"tmpfs", out: R1 }, Step::Fsmount { fs: R1, attributes: 0 }];
 
 fn attach(path: &str) -> Step<'static> {
-    let target = Target { path: text(path) };
-    Step::Attach { mount: R1, root: R0.into(), target, place: Place::Directory }
+    let target = PathInRoot { path: text(path) };
+    Step::Attach { mount: R1, root: R0.into(), target, place: MountPoint::Directory }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::{OPEN_ZERO, R0, after_in_namespaces, failure, fd, list, mounts, text, with_privileges};
 use crate::support::{Dir, needs_namespaces};
-use husk_script::{Place, Request, Target};
+use husk_script::{MountPoint, PathInRoot, Request};
 use husk_spawn::sys::Errno;
 use husk_spawn::sys::file::{Mode, OFlags};
 use husk_spawn::sys::mount::{Extent, MountFlags};
@@ -68,8 +68,8 @@ pub(crate) fn open_tree_of() {
     fs::write(dir.join("file"), "seen").unwrap();
     let path = text(dir.join("file"));
     let place = |name| {
-        let target = Target { path: name };
-        Step::Attach { mount: R2, root: R0.into(), target, place: Place::Entry }
+        let target = PathInRoot { path: name };
+        Step::Attach { mount: R2, root: R0.into(), target, place: MountPoint::Entry }
     };
     let shown = |name| {
         let open = Step::Open { path, flags: OFlags::RDONLY, mode: Mode::empty(), out: R1 };

@@ -217,12 +217,12 @@ fn refuse_clone3() {
 fn filter(number: u32, action: u32) {
     let filter = [
         // BPF_LD | BPF_W | BPF_ABS: the system call number, the first word of `struct seccomp_data`.
-        Instruction { code: 0x20, jump_true: 0, jump_false: 0, operand: 0 },
+        SockFilter { code: 0x20, jump_true: 0, jump_false: 0, operand: 0 },
         // BPF_JMP | BPF_JEQ | BPF_K.
-        Instruction { code: 0x15, jump_true: 0, jump_false: 1, operand: number },
+        SockFilter { code: 0x15, jump_true: 0, jump_false: 1, operand: number },
         // BPF_RET | BPF_K: the action, or SECCOMP_RET_ALLOW.
-        Instruction { code: 0x06, jump_true: 0, jump_false: 0, operand: action },
-        Instruction { code: 0x06, jump_true: 0, jump_false: 0, operand: 0x7fff_0000 },
+        SockFilter { code: 0x06, jump_true: 0, jump_false: 0, operand: action },
+        SockFilter { code: 0x06, jump_true: 0, jump_false: 0, operand: 0x7fff_0000 },
     ];
     let program = Filter { length: 4, instructions: filter.as_ptr() };
     prctl_set_no_new_privs().expect("no new privileges, which a filter needs");
@@ -235,7 +235,7 @@ fn filter(number: u32, action: u32) {
 
 /// `struct sock_filter`.
 #[repr(C)]
-struct Instruction {
+struct SockFilter {
     code: u16,
     jump_true: u8,
     jump_false: u8,
@@ -246,7 +246,7 @@ struct Instruction {
 #[repr(C)]
 struct Filter {
     length: u16,
-    instructions: *const Instruction,
+    instructions: *const SockFilter,
 }
 
 // SAFETY: libc defines both. `signal` takes and returns a handler, which has the size of a `usize`. `prctl`

@@ -18,10 +18,10 @@ use core::arch::asm;
 use core::ffi::c_void;
 
 /// The function in which a child starts, with its argument.
-pub(crate) type Entry = extern "C" fn(*const c_void) -> !;
+pub(crate) type EntryPoint = extern "C" fn(*const c_void) -> !;
 
 /// The function in which a parent continues, with its argument and its child's pid.
-pub(crate) type Waiter = extern "C" fn(*const c_void, i32) -> !;
+pub(crate) type WaiterFn = extern "C" fn(*const c_void, i32) -> !;
 
 /// Makes a system call of up to six arguments.
 ///
@@ -95,7 +95,7 @@ macro_rules! call_and_leave {
 pub(crate) unsafe fn clone_call(
     number: u32,
     words: [usize; 5],
-    entry: Entry,
+    entry: EntryPoint,
     argument: *const c_void,
 ) -> isize {
     // SAFETY: in the parent this is `call`. The child arrives with 0 and otherwise the parent's registers, so `entry`
@@ -113,7 +113,7 @@ pub(crate) unsafe fn clone_call(
 pub(crate) unsafe fn vfork_call(
     number: u32,
     words: [usize; 5],
-    entry: Waiter,
+    entry: WaiterFn,
     argument: *const c_void,
 ) -> isize {
     // SAFETY: in the child, and without one, this is `call`. The parent arrives with a pid and otherwise unchanged

@@ -14,7 +14,7 @@
 
 /// A test's output.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct TestOutput {
     /// libtest's note on the kind of test, such as "should panic".
     pub(crate) mode: Option<String>,
     /// The whole output of the test. If the test did not finish, all that its process wrote.
@@ -31,9 +31,9 @@ const MARKS: [&[u8]; 4] =
     [b"ok\n\nsuccesses:\n", b"ok\n\ntest result: ", b"FAILED\n\nfailures:\n", b"FAILED\n\nsuccesses:\n"];
 
 /// Separates the output of a process that has ended.
-pub(crate) fn said(name: &str, output: &[u8]) -> Said {
+pub(crate) fn said(name: &str, output: &[u8]) -> TestOutput {
     let Some((before, begin)) = own_begin(name, output) else {
-        return Said { text: lossy(output), end: output.len(), ..Said::default() };
+        return TestOutput { text: lossy(output), end: output.len(), ..TestOutput::default() };
     };
     let (line, rest) = output.split_at(begin);
     let line = line.get(before + HEAD.len()..).unwrap_or_default();
@@ -45,7 +45,7 @@ pub(crate) fn said(name: &str, output: &[u8]) -> Said {
     let (own, after) = rest.split_at(end.unwrap_or(rest.len()));
     let captured = captured(name, &lossy(after)).to_owned();
     let text = [&lossy(output.get(..before).unwrap_or_default()), &lossy(own), captured.as_str()].concat();
-    Said { mode, text, captured, end: begin + own.len() }
+    TestOutput { mode, text, captured, end: begin + own.len() }
 }
 
 /// Returns the offset at which a test's own output begins, if the process has written that far.

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
 /// Ends the container's creator. Returns when there is none.
-pub(crate) fn dismiss(entry: &Entry) -> Result<(), Error> {
+pub(crate) fn end_creator(entry: &Entry) -> Result<(), Error> {
     while let Some(creator) = open(entry)? {
         entry.mark_deleted();
         signal(&creator, Signal::TERM)?;

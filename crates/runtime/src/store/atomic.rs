@@ -66,7 +66,7 @@ pub(crate) fn write(directory: impl AsFd, name: &OsStr, mode: Mode, bytes: &[u8]
 /// # Errors
 ///
 /// If it cannot be written. The previous file is then unchanged.
-pub fn write_whole_in(directory: impl AsFd, name: &OsStr, mode: u32, bytes: &[u8]) -> io::Result<()> {
+pub fn write_atomically_in(directory: impl AsFd, name: &OsStr, mode: u32, bytes: &[u8]) -> io::Result<()> {
     write(directory, name, Mode::from_raw_mode(mode), bytes)
 }
 
@@ -75,7 +75,7 @@ pub fn write_whole_in(directory: impl AsFd, name: &OsStr, mode: u32, bytes: &[u8
 /// # Errors
 ///
 /// If it cannot be written, or the path has no file name. The previous file is then unchanged.
-pub fn write_whole(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
+pub fn write_atomically(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
     let (directory, name) = parent(path)?;
     write(directory, name, Mode::from_raw_mode(mode), bytes)
 }
@@ -100,7 +100,7 @@ mod tests {
         let (victim, place) = (directory.path().join("victim"), directory.path().join("pid"));
         fs::write(&victim, "kept").unwrap();
         symlink(&victim, &place).unwrap();
-        write_whole(&place, 0o600, b"7").unwrap();
+        write_atomically(&place, 0o600, b"7").unwrap();
         assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
         assert_eq!(fs::read_to_string(&place).unwrap(), "7");
         assert_eq!(fs::symlink_metadata(&place).unwrap().permissions().mode() & 0o7777, 0o600);
@@ -112,8 +112,8 @@ mod tests {
         // A directory cannot be replaced by a file.
         let place = directory.path().join("pid");
         fs::create_dir(&place).unwrap();
-        write_whole(&place, 0o600, b"7").unwrap_err();
+        write_atomically(&place, 0o600, b"7").unwrap_err();
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
-        write_whole(Path::new("/"), 0o600, b"7").unwrap_err();
+        write_atomically(Path::new("/"), 0o600, b"7").unwrap_err();
     }
 }

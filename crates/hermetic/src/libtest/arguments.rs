@@ -6,7 +6,7 @@ use std::{env, thread};
 
 /// The arguments of a test binary, as far as they apply to each test alone.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Request {
+pub(crate) struct TestArguments {
     /// Arguments that select tests: names, `--exact`, `--skip`.
     choice: Vec<OsString>,
     /// Arguments that select ignored tests: `--ignored`, `--include-ignored`.
@@ -21,7 +21,7 @@ pub(crate) struct Request {
     threads: Option<usize>,
 }
 
-impl Request {
+impl TestArguments {
     /// Parses arguments. Returns `None` if one of them is unknown, invalid or concerns all tests together.
     pub(crate) fn read(arguments: &[OsString]) -> Option<Self> {
         let mut request = Self { is_uncaptured: is_set("RUST_TEST_NOCAPTURE"), ..Self::default() };
@@ -119,12 +119,12 @@ fn is_set(variable: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Request;
+    use super::TestArguments;
     use std::ffi::OsString;
 
-    fn read(arguments: &[&str]) -> Option<Request> {
+    fn read(arguments: &[&str]) -> Option<TestArguments> {
         let arguments: Vec<_> = arguments.iter().map(OsString::from).collect();
-        Request::read(&arguments)
+        TestArguments::read(&arguments)
     }
 
     #[test]
