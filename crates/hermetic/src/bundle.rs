@@ -168,15 +168,35 @@ fn of_resources(resources: &Resources) -> impl IntoIterator<Item = (&'static str
 }
 
 fn of_process(process: &Process) -> impl IntoIterator<Item = (&'static str, bool)> + use<> {
+    let Process {
+        args: _,
+        env: _,
+        cwd: _,
+        uid: _,
+        gid: _,
+        additional_gids,
+        keeps_groups: _,
+        umask: _,
+        terminal,
+        capabilities: _,
+        rlimits: _,
+        no_new_privileges: _,
+        apparmor_profile,
+        selinux_label,
+        oom_score_adj,
+        scheduler,
+        io_priority,
+        exec_affinity: _,
+    } = process;
     [
-        ("process.user.additionalGids", !process.additional_gids.is_empty()),
+        ("process.user.additionalGids", !additional_gids.is_empty()),
         // The streams, including a terminal, are the caller's.
-        ("process.consoleSize", matches!(process.terminal, Terminal::Yes(Some(_)))),
-        ("process.apparmorProfile", process.apparmor_profile.is_some()),
-        ("process.selinuxLabel", process.selinux_label.is_some()),
-        ("process.oomScoreAdj", process.oom_score_adj.is_some()),
-        ("process.scheduler", process.scheduler.is_some()),
-        ("process.ioPriority", process.io_priority.is_some()),
+        ("process.consoleSize", matches!(terminal, Terminal::Yes(Some(_)))),
+        ("process.apparmorProfile", apparmor_profile.is_some()),
+        ("process.selinuxLabel", selinux_label.is_some()),
+        ("process.oomScoreAdj", oom_score_adj.is_some()),
+        ("process.scheduler", scheduler.is_some()),
+        ("process.ioPriority", io_priority.is_some()),
     ]
 }
 
