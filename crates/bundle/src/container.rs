@@ -4,6 +4,7 @@
 //! where "nothing" is a choice of its own. No value depends on the machine: what the kernel supports is for the
 //! planner to find out.
 
+use husk_sys::mount::Extent;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fmt::{self, Display, Formatter};
@@ -86,7 +87,7 @@ pub enum Access {
 pub struct Propagation {
     pub kind: PropagationKind,
     /// Whether it applies to the mounts below as well.
-    pub recursive: bool,
+    pub extent: Extent,
 }
 
 /// The four kinds of mount propagation (mount_namespaces(7)).
@@ -474,7 +475,7 @@ pub enum Source {
         /// The absolute path on the host.
         path: PathBuf,
         /// Whether the mounts below the path are included.
-        recursive: bool,
+        extent: Extent,
     },
     /// A new file system.
     New {
@@ -520,8 +521,8 @@ pub struct Attributes {
 /// How a mount translates the ids of its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountIdMapping {
-    /// `ridmap`: whether the mounts below it are idmapped too.
-    pub recursive: bool,
+    /// `idmap` or `ridmap`: whether the mounts below it are idmapped too.
+    pub extent: Extent,
     /// `uidMappings`; the container's own mappings if empty.
     pub uids: Vec<IdMapping>,
     /// `gidMappings`; the container's own mappings if empty.

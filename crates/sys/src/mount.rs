@@ -107,8 +107,8 @@ pub fn fsmount(file_system: Fd, attributes: u64) -> Result<Fd> {
     raw::fsmount(file_system, FsMountFlags::FSMOUNT_CLOEXEC.bits(), attributes)
 }
 
-/// Says how much of a tree of mounts a call includes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How much of a tree of mounts is included. The larger extent is the greater one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Extent {
     /// The mount alone.
     Top,
@@ -136,11 +136,15 @@ pub fn open_tree_clone_of(fd: Fd, extent: Extent) -> Result<Fd> {
 }
 
 fn clone_flags(extent: Extent) -> OpenTreeFlags {
-    let recursive = match extent {
+    OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursion(extent)
+}
+
+/// Returns `AT_RECURSIVE` for an extent that includes the mounts below.
+fn recursion(extent: Extent) -> OpenTreeFlags {
+    match extent {
         Extent::Top => OpenTreeFlags::empty(),
         Extent::All => OpenTreeFlags::AT_RECURSIVE,
-    };
-    OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive
+    }
 }
 
 /// Sets and clears attributes (`MOUNT_ATTR_*`) of `mount` with `mount_setattr`. Sets its propagation (`MS_*`) unless
@@ -151,7 +155,7 @@ fn clone_flags(extent: Extent) -> OpenTreeFlags {
 /// `EPERM` if an attribute to be cleared is locked by an outer user namespace; for the rest see
 /// mount_setattr(2).
 pub fn mount_setattr(mount: Fd, extent: Extent, set: u64, clear: u64, propagation: u64) -> Result {
-    raw::mount_setattr(mount, extent == Extent::All, [set, clear, propagation, 0])
+    raw::mount_setattr(mount, recursion(extent).bits(), [set, clear, propagation, 0])
 }
 
 /// Attaches a detached mount to `target` with `move_mount`. `target` is a descriptor, so that no name is looked up
@@ -174,7 +178,7 @@ pub fn move_mount(mount: Fd, target: Fd) -> Result {
 /// mount_setattr(2).
 pub fn mount_setattr_idmap(mount: Fd, extent: Extent, userns: Fd) -> Result {
     const MOUNT_ATTR_IDMAP: u64 = 0x0010_0000;
-    raw::mount_setattr(mount, extent == Extent::All, [MOUNT_ATTR_IDMAP, 0, 0, userns.word() as u64])
+    raw::mount_setattr(mount, recursion(extent).bits(), [MOUNT_ATTR_IDMAP, 0, 0, userns.word() as u64])
 }
 
 /// Opens the file system of `mount` for reconfiguration, with `fspick(FSPICK_CLOEXEC | FSPICK_EMPTY_PATH)`.

@@ -1,18 +1,19 @@
 //! Mount options (config.md, "Linux mount options").
 
 use crate::container::{Attributes, Propagation, PropagationKind};
+use husk_sys::mount::Extent;
 
 /// The effect of a mount option.
 #[derive(Clone, Copy)]
 pub(crate) enum MountOption {
-    /// Sets attributes of the mount, or clears them in `Clear`; with `Tree::All` also of mounts below it.
-    Set(u64, Tree),
-    Clear(u64, Tree),
+    /// Sets attributes of the mount, or clears them in `Clear`; with `Extent::All` also of mounts below it.
+    Set(u64, Extent),
+    Clear(u64, Extent),
     /// Resets access time handling if this value was chosen; other values stay.
     Undo(u64),
-    Propagation(PropagationKind, Tree),
-    Bind(Tree),
-    IdMap(Tree),
+    Propagation(PropagationKind, Extent),
+    Bind(Extent),
+    IdMap(Extent),
     CopyUp,
     /// Changes an existing mount. The other options say what changes.
     Remount,
@@ -21,13 +22,6 @@ pub(crate) enum MountOption {
     FileSystem,
     /// No effect: either it is always true, or it only silences the log and the mount API cannot express it.
     Nothing,
-}
-
-/// Whether an option covers the mount only or also mounts below it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tree {
-    Top,
-    All,
 }
 
 /// `MOUNT_ATTR_*` of linux/mount.h.
@@ -47,9 +41,9 @@ pub(crate) mod attr {
 
 /// Every known option. All others belong to the file system, such as `size=64k`.
 pub(crate) const MEANINGS: [(&str, MountOption); 62] = {
+    use Extent::{All, Top};
     use MountOption::{Bind, Clear, CopyUp, FileSystem, IdMap, Nothing, Propagation, Remount, Set, Undo};
     use PropagationKind::{Private, Shared, Slave, Unbindable};
-    use Tree::{All, Top};
     [
         ("defaults", Nothing),
         ("remount", Remount),
@@ -125,17 +119,14 @@ pub(crate) struct Options {
     pub(crate) recursive_attributes: Attributes,
     pub(crate) propagation: Vec<Propagation>,
     /// Set for a bind mount: whether mounts below the source are included.
-    pub(crate) bind: Option<Recursive>,
+    pub(crate) bind: Option<Extent>,
     /// Set for an idmapped mount: whether mounts below it are included.
-    pub(crate) id_map: Option<Recursive>,
+    pub(crate) id_map: Option<Extent>,
     pub(crate) copy_up: bool,
     pub(crate) remount: bool,
     /// The remaining options, for the file system.
     pub(crate) file_system: Vec<String>,
 }
-
-/// Whether an option covers a whole tree.
-pub(crate) type Recursive = bool;
 
 impl Options {
     /// Sorts options by their effect. A later option overrides an earlier one that contradicts it.
@@ -146,17 +137,15 @@ impl Options {
             match known.map(|(_, meaning)| *meaning) {
                 None | Some(MountOption::FileSystem) => sorted.file_system.push(option),
                 Some(MountOption::Nothing) => {}
-                Some(MountOption::Set(bits, tree)) => set(sorted.attributes(tree), bits),
-                Some(MountOption::Clear(bits, tree)) => clear(sorted.attributes(tree), bits),
+                Some(MountOption::Set(bits, extent)) => set(sorted.attributes(extent), bits),
+                Some(MountOption::Clear(bits, extent)) => clear(sorted.attributes(extent), bits),
                 Some(MountOption::Undo(bits)) => undo(&mut sorted.attributes, bits),
-                Some(MountOption::Propagation(kind, tree)) => {
-                    sorted.propagation.push(Propagation { kind, recursive: tree == Tree::All });
+                Some(MountOption::Propagation(kind, extent)) => {
+                    sorted.propagation.push(Propagation { kind, extent });
                 }
                 // `bind` and `rbind` add up, unlike `idmap` and `ridmap`: `bind` does not undo an earlier `rbind`.
-                Some(MountOption::Bind(tree)) => {
-                    sorted.bind = Some(sorted.bind == Some(true) || tree == Tree::All);
-                }
-                Some(MountOption::IdMap(tree)) => sorted.id_map = Some(tree == Tree::All),
+                Some(MountOption::Bind(extent)) => sorted.bind = sorted.bind.max(Some(extent)),
+                Some(MountOption::IdMap(extent)) => sorted.id_map = Some(extent),
                 Some(MountOption::CopyUp) => sorted.copy_up = true,
                 Some(MountOption::Remount) => sorted.remount = true,
             }
@@ -164,10 +153,10 @@ impl Options {
         sorted
     }
 
-    fn attributes(&mut self, tree: Tree) -> &mut Attributes {
-        match tree {
-            Tree::Top => &mut self.attributes,
-            Tree::All => &mut self.recursive_attributes,
+    fn attributes(&mut self, extent: Extent) -> &mut Attributes {
+        match extent {
+            Extent::Top => &mut self.attributes,
+            Extent::All => &mut self.recursive_attributes,
         }
     }
 }
@@ -258,24 +247,24 @@ mod tests {
     #[test]
     fn rbind_stays_recursive_before_and_after_bind() {
         for options in [&["rbind", "rprivate", "ro", "bind"][..], &["bind", "rbind"], &["rbind"]] {
-            assert_eq!(sorted(options).bind, Some(true), "{options:?}");
+            assert_eq!(sorted(options).bind, Some(Extent::All), "{options:?}");
         }
         // Recursive propagation does not make the bind mount recursive.
-        assert_eq!(sorted(&["bind", "rprivate"]).bind, Some(false));
+        assert_eq!(sorted(&["bind", "rprivate"]).bind, Some(Extent::Top));
         assert_eq!(sorted(&["rprivate"]).bind, None);
     }
 
     #[test]
     fn last_of_idmap_and_ridmap_counts() {
-        assert_eq!(sorted(&["ridmap", "idmap"]).id_map, Some(false));
-        assert_eq!(sorted(&["idmap", "ridmap"]).id_map, Some(true));
+        assert_eq!(sorted(&["ridmap", "idmap"]).id_map, Some(Extent::Top));
+        assert_eq!(sorted(&["idmap", "ridmap"]).id_map, Some(Extent::All));
     }
 
     #[test]
     fn propagation_is_kept_in_its_order() {
         let kinds = sorted(&["rslave", "shared"]).propagation;
-        let wanted = [(PropagationKind::Slave, true), (PropagationKind::Shared, false)];
-        assert_eq!(kinds, wanted.map(|(kind, recursive)| Propagation { kind, recursive }));
+        let wanted = [(PropagationKind::Slave, Extent::All), (PropagationKind::Shared, Extent::Top)];
+        assert_eq!(kinds, wanted.map(|(kind, extent)| Propagation { kind, extent }));
     }
 
     #[test]

@@ -54,10 +54,9 @@ impl<'p> Opened<'p> {
     pub(crate) fn new(image: &'p Image, root: Reg, plan: &mut Builder<'_>) -> Result<Self, Error> {
         let mut binds = Vec::new();
         for (index, mount) in mounts(image) {
-            let Source::Bind { path, recursive } = &mount.source else { continue };
+            let Source::Bind { path, extent } = &mount.source else { continue };
             plan.at(format!("mounts[{index}] {}", mount.destination.display()));
-            let (path, out) = (plan.text(path)?, plan.register()?);
-            let extent = if *recursive { Extent::All } else { Extent::Top };
+            let (path, extent, out) = (plan.text(path)?, *extent, plan.register()?);
             plan.push(Step::OpenTree { path, extent, out });
             let set = mount.attributes.set | NOSUID | NODEV;
             let (mount, clear) = (out.into(), mount.attributes.clear);

@@ -158,7 +158,7 @@ pub(crate) fn put<'b>(
 /// Sets the propagation in the given order, after attaching: a detached mount has no peers.
 pub(crate) fn propagate(tree: Reg, mount: &Mount, plan: &mut Builder<'_>) {
     for propagation in &mount.propagation {
-        let extent = if propagation.recursive { Extent::All } else { Extent::Top };
+        let extent = propagation.extent;
         let flags = rootfs::flags(*propagation).difference(MountPropagationFlags::REC);
         let propagation = u64::from(flags.bits());
         plan.push(Step::MountSetattr { mount: tree.into(), extent, set: 0, clear: 0, propagation });

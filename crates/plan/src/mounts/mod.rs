@@ -43,9 +43,8 @@ pub(crate) fn attach(around: &Around<'_>, plan: &mut Builder<'_>) -> Result<Late
         let target = plan.target(below.unwrap_or(&mount.destination))?;
         let place = place(mount, target, plan)?;
         match &mount.source {
-            Source::Bind { path, recursive } => {
-                let extent = if *recursive { Extent::All } else { Extent::Top };
-                let tree = open_tree(index, path, extent, mount.id_mapping.as_ref(), around, plan)?;
+            Source::Bind { path, extent } => {
+                let tree = open_tree(index, path, *extent, mount.id_mapping.as_ref(), around, plan)?;
                 change(tree, mount.attributes, plan);
                 put(tree, place, target, mount, around.root, plan);
                 plan.release(tree);

@@ -14,7 +14,7 @@ use husk_script::{Reg, Step};
 const RDONLY: u64 = 0x1;
 
 /// The default of every runtime: mounts of the host propagate into the container, but not back.
-const DEFAULT_PROPAGATION: Propagation = Propagation { kind: PropagationKind::Slave, recursive: true };
+const DEFAULT_PROPAGATION: Propagation = Propagation { kind: PropagationKind::Slave, extent: Extent::All };
 
 fn propagation(container: &Container) -> Propagation {
     container.rootfs_propagation.unwrap_or(DEFAULT_PROPAGATION)
@@ -23,7 +23,8 @@ fn propagation(container: &Container) -> Propagation {
 /// Whether no mount propagates to the host. Non-recursive propagation leaves other mounts as they are. The unmount
 /// of the old root would remove those on the host too.
 fn is_private(propagation: Propagation) -> bool {
-    propagation.recursive && matches!(propagation.kind, PropagationKind::Slave | PropagationKind::Private)
+    propagation.extent == Extent::All
+        && matches!(propagation.kind, PropagationKind::Slave | PropagationKind::Private)
 }
 
 /// Mounts the root file system over itself and leaves its descriptor in a register. Without a mount namespace it
@@ -163,5 +164,8 @@ pub(crate) fn flags(propagation: Propagation) -> MountPropagationFlags {
         PropagationKind::Private => MountPropagationFlags::PRIVATE,
         PropagationKind::Unbindable => MountPropagationFlags::UNBINDABLE,
     };
-    if propagation.recursive { kind | MountPropagationFlags::REC } else { kind }
+    match propagation.extent {
+        Extent::Top => kind,
+        Extent::All => kind | MountPropagationFlags::REC,
+    }
 }
