@@ -4,7 +4,7 @@
 //! where "nothing" is a choice of its own. No value depends on the machine: what the kernel supports is for the
 //! planner to find out.
 
-use husk_sys::mount::Extent;
+use husk_sys::mount::{AttributeChange, Extent};
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fmt::{self, Display, Formatter};
@@ -458,9 +458,9 @@ pub struct Mount {
     /// The file system or tree that is mounted.
     pub source: Source,
     /// The attributes of the mount itself.
-    pub attributes: Attributes,
+    pub attributes: AttributeChange,
     /// The attributes of the mount and of all mounts below it.
-    pub recursive_attributes: Attributes,
+    pub recursive_attributes: AttributeChange,
     /// The propagation changes, applied in this order.
     pub propagation: Vec<Propagation>,
     /// The id mapping of an idmapped mount.
@@ -507,15 +507,6 @@ pub struct Reconfiguration {
     pub fstype: String,
     /// The part of `options` for the file system itself.
     pub options: Vec<String>,
-}
-
-/// Mount attributes as bits for mount_setattr(2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Attributes {
-    /// `attr_set`.
-    pub set: u64,
-    /// `attr_clr`.
-    pub clear: u64,
 }
 
 /// How a mount translates the ids of its files.

@@ -3,8 +3,8 @@
 use crate::container::{Container, IdMapping, Mount, MountIdMapping, NamespaceKind, Reconfiguration, Source};
 use crate::error::{Error, ErrorKind, Field, Warning};
 use crate::fields::linux::mappings;
-use crate::fields::options::{Options, attr};
-use husk_sys::mount::Extent;
+use crate::fields::options::{self, Options};
+use husk_sys::mount::{Extent, MountAttributes};
 use oci_spec::runtime as oci;
 use std::path::Path;
 
@@ -53,8 +53,7 @@ pub(crate) fn normalize(container: &mut Container, warnings: &mut Vec<Warning>) 
                             cannot mount a new sysfs";
                 warnings.push(Warning::new(field, text.to_owned()));
                 mount.source = Source::Bind { path: "/sys".into(), extent: Extent::All };
-                mount.recursive_attributes.set |= attr::RDONLY;
-                mount.recursive_attributes.clear &= !attr::RDONLY;
+                options::set(&mut mount.recursive_attributes, MountAttributes::RDONLY);
             }
             _ => {}
         }

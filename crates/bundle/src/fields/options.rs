@@ -1,16 +1,16 @@
 //! Mount options (config.md, "Linux mount options").
 
-use crate::container::{Attributes, Propagation, PropagationKind};
-use husk_sys::mount::Extent;
+use crate::container::{Propagation, PropagationKind};
+use husk_sys::mount::{AttributeChange, Extent, MountAttributes};
 
 /// The effect of a mount option.
 #[derive(Clone, Copy)]
 pub(crate) enum MountOption {
     /// Sets attributes of the mount, or clears them in `Clear`; with `Extent::All` also of mounts below it.
-    Set(u64, Extent),
-    Clear(u64, Extent),
+    Set(MountAttributes, Extent),
+    Clear(MountAttributes, Extent),
     /// Resets access time handling if this value was chosen; other values stay.
-    Undo(u64),
+    Undo(MountAttributes),
     Propagation(PropagationKind, Extent),
     Bind(Extent),
     IdMap(Extent),
@@ -22,21 +22,6 @@ pub(crate) enum MountOption {
     FileSystem,
     /// No effect: either it is always true, or it only silences the log and the mount API cannot express it.
     Nothing,
-}
-
-/// `MOUNT_ATTR_*` of linux/mount.h.
-pub(crate) mod attr {
-    pub(crate) const RDONLY: u64 = 0x01;
-    pub(super) const NOSUID: u64 = 0x02;
-    pub(super) const NODEV: u64 = 0x04;
-    pub(super) const NOEXEC: u64 = 0x08;
-    /// The bits of the field that holds one of the next three values.
-    pub(super) const ATIME: u64 = 0x70;
-    pub(super) const RELATIME: u64 = 0x00;
-    pub(super) const NOATIME: u64 = 0x10;
-    pub(super) const STRICTATIME: u64 = 0x20;
-    pub(super) const NODIRATIME: u64 = 0x80;
-    pub(super) const NOSYMFOLLOW: u64 = 0x0020_0000;
 }
 
 /// Every known option. All others belong to the file system, such as `size=64k`.
@@ -52,42 +37,42 @@ pub(crate) const MEANINGS: [(&str, MountOption); 62] = {
         ("idmap", IdMap(Top)),
         ("ridmap", IdMap(All)),
         ("tmpcopyup", CopyUp),
-        ("ro", Set(attr::RDONLY, Top)),
-        ("rw", Clear(attr::RDONLY, Top)),
-        ("nosuid", Set(attr::NOSUID, Top)),
-        ("suid", Clear(attr::NOSUID, Top)),
-        ("nodev", Set(attr::NODEV, Top)),
-        ("dev", Clear(attr::NODEV, Top)),
-        ("noexec", Set(attr::NOEXEC, Top)),
-        ("exec", Clear(attr::NOEXEC, Top)),
-        ("nodiratime", Set(attr::NODIRATIME, Top)),
-        ("diratime", Clear(attr::NODIRATIME, Top)),
-        ("nosymfollow", Set(attr::NOSYMFOLLOW, Top)),
-        ("symfollow", Clear(attr::NOSYMFOLLOW, Top)),
-        ("relatime", Set(attr::RELATIME, Top)),
-        ("norelatime", Undo(attr::RELATIME)),
-        ("noatime", Set(attr::NOATIME, Top)),
-        ("atime", Undo(attr::NOATIME)),
-        ("strictatime", Set(attr::STRICTATIME, Top)),
-        ("nostrictatime", Undo(attr::STRICTATIME)),
-        ("rro", Set(attr::RDONLY, All)),
-        ("rrw", Clear(attr::RDONLY, All)),
-        ("rnosuid", Set(attr::NOSUID, All)),
-        ("rsuid", Clear(attr::NOSUID, All)),
-        ("rnodev", Set(attr::NODEV, All)),
-        ("rdev", Clear(attr::NODEV, All)),
-        ("rnoexec", Set(attr::NOEXEC, All)),
-        ("rexec", Clear(attr::NOEXEC, All)),
-        ("rnodiratime", Set(attr::NODIRATIME, All)),
-        ("rdiratime", Clear(attr::NODIRATIME, All)),
-        ("rnosymfollow", Set(attr::NOSYMFOLLOW, All)),
-        ("rsymfollow", Clear(attr::NOSYMFOLLOW, All)),
-        ("rrelatime", Set(attr::RELATIME, All)),
-        ("rnorelatime", Clear(attr::ATIME, All)),
-        ("rnoatime", Set(attr::NOATIME, All)),
-        ("ratime", Clear(attr::ATIME, All)),
-        ("rstrictatime", Set(attr::STRICTATIME, All)),
-        ("rnostrictatime", Clear(attr::ATIME, All)),
+        ("ro", Set(MountAttributes::RDONLY, Top)),
+        ("rw", Clear(MountAttributes::RDONLY, Top)),
+        ("nosuid", Set(MountAttributes::NOSUID, Top)),
+        ("suid", Clear(MountAttributes::NOSUID, Top)),
+        ("nodev", Set(MountAttributes::NODEV, Top)),
+        ("dev", Clear(MountAttributes::NODEV, Top)),
+        ("noexec", Set(MountAttributes::NOEXEC, Top)),
+        ("exec", Clear(MountAttributes::NOEXEC, Top)),
+        ("nodiratime", Set(MountAttributes::NODIRATIME, Top)),
+        ("diratime", Clear(MountAttributes::NODIRATIME, Top)),
+        ("nosymfollow", Set(MountAttributes::NOSYMFOLLOW, Top)),
+        ("symfollow", Clear(MountAttributes::NOSYMFOLLOW, Top)),
+        ("relatime", Set(MountAttributes::RELATIME, Top)),
+        ("norelatime", Undo(MountAttributes::RELATIME)),
+        ("noatime", Set(MountAttributes::NOATIME, Top)),
+        ("atime", Undo(MountAttributes::NOATIME)),
+        ("strictatime", Set(MountAttributes::STRICTATIME, Top)),
+        ("nostrictatime", Undo(MountAttributes::STRICTATIME)),
+        ("rro", Set(MountAttributes::RDONLY, All)),
+        ("rrw", Clear(MountAttributes::RDONLY, All)),
+        ("rnosuid", Set(MountAttributes::NOSUID, All)),
+        ("rsuid", Clear(MountAttributes::NOSUID, All)),
+        ("rnodev", Set(MountAttributes::NODEV, All)),
+        ("rdev", Clear(MountAttributes::NODEV, All)),
+        ("rnoexec", Set(MountAttributes::NOEXEC, All)),
+        ("rexec", Clear(MountAttributes::NOEXEC, All)),
+        ("rnodiratime", Set(MountAttributes::NODIRATIME, All)),
+        ("rdiratime", Clear(MountAttributes::NODIRATIME, All)),
+        ("rnosymfollow", Set(MountAttributes::NOSYMFOLLOW, All)),
+        ("rsymfollow", Clear(MountAttributes::NOSYMFOLLOW, All)),
+        ("rrelatime", Set(MountAttributes::RELATIME, All)),
+        ("rnorelatime", Clear(MountAttributes::ATIME, All)),
+        ("rnoatime", Set(MountAttributes::NOATIME, All)),
+        ("ratime", Clear(MountAttributes::ATIME, All)),
+        ("rstrictatime", Set(MountAttributes::STRICTATIME, All)),
+        ("rnostrictatime", Clear(MountAttributes::ATIME, All)),
         ("shared", Propagation(Shared, Top)),
         ("rshared", Propagation(Shared, All)),
         ("slave", Propagation(Slave, Top)),
@@ -115,8 +100,8 @@ pub(crate) const MEANINGS: [(&str, MountOption); 62] = {
 /// The options of one mount, sorted by their effect.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
-    pub(crate) attributes: Attributes,
-    pub(crate) recursive_attributes: Attributes,
+    pub(crate) attributes: AttributeChange,
+    pub(crate) recursive_attributes: AttributeChange,
     pub(crate) propagation: Vec<Propagation>,
     /// Set for a bind mount: whether mounts below the source are included.
     pub(crate) bind: Option<Extent>,
@@ -153,7 +138,7 @@ impl Options {
         sorted
     }
 
-    fn attributes(&mut self, extent: Extent) -> &mut Attributes {
+    fn attributes(&mut self, extent: Extent) -> &mut AttributeChange {
         match extent {
             Extent::Top => &mut self.attributes,
             Extent::All => &mut self.recursive_attributes,
@@ -175,26 +160,29 @@ fn split(string: String) -> Vec<String> {
     parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
-/// Sets attributes. Access time handling is one value in two bits, not two flags, so both bits are cleared before
-/// it is set (mount_setattr(2)).
-fn set(attributes: &mut Attributes, bits: u64) {
-    let is_atime = bits == attr::RELATIME || bits & attr::ATIME != 0;
-    let field = if is_atime { attr::ATIME } else { bits };
-    attributes.set = attributes.set & !field | bits;
-    attributes.clear = attributes.clear & !field | if is_atime { attr::ATIME } else { 0 };
-}
-
-fn undo(attributes: &mut Attributes, bits: u64) {
-    let is_chosen = attributes.clear & attr::ATIME != 0 && attributes.set & attr::ATIME == bits;
-    if is_chosen {
-        clear(attributes, attr::ATIME);
-        attributes.clear &= !attr::ATIME;
+/// Sets attributes. The way in which access times are updated is one value, not a set of flags, so all its bits are
+/// cleared before it is set (mount_setattr(2)).
+pub(super) fn set(change: &mut AttributeChange, attributes: MountAttributes) {
+    let is_atime = attributes == MountAttributes::RELATIME || attributes.intersects(MountAttributes::ATIME);
+    let field = if is_atime { MountAttributes::ATIME } else { attributes };
+    change.set = change.set.without(field) | attributes;
+    change.clear = change.clear.without(field);
+    if is_atime {
+        change.clear |= MountAttributes::ATIME;
     }
 }
 
-fn clear(attributes: &mut Attributes, bits: u64) {
-    attributes.set &= !bits;
-    attributes.clear |= bits;
+fn undo(change: &mut AttributeChange, value: MountAttributes) {
+    const ATIME: MountAttributes = MountAttributes::ATIME;
+    if change.clear.intersects(ATIME) && change.set.intersection(ATIME) == value {
+        change.set = change.set.without(ATIME);
+        change.clear = change.clear.without(ATIME);
+    }
+}
+
+fn clear(change: &mut AttributeChange, attributes: MountAttributes) {
+    change.set = change.set.without(attributes);
+    change.clear |= attributes;
 }
 
 #[cfg(test)]
@@ -208,23 +196,32 @@ mod tests {
     #[test]
     fn the_last_of_two_contradicting_options_counts() {
         let attributes = |options| sorted(options).attributes;
-        assert_eq!(attributes(&["ro", "rw"]), Attributes { set: 0, clear: attr::RDONLY });
-        assert_eq!(attributes(&["rw", "ro"]), Attributes { set: attr::RDONLY, clear: 0 });
+        assert_eq!(
+            attributes(&["ro", "rw"]),
+            AttributeChange { set: MountAttributes::EMPTY, clear: MountAttributes::RDONLY }
+        );
+        assert_eq!(attributes(&["rw", "ro"]), AttributeChange::set(MountAttributes::RDONLY));
         assert_eq!(
             attributes(&["noatime", "strictatime"]),
-            Attributes { set: attr::STRICTATIME, clear: attr::ATIME }
+            AttributeChange { set: MountAttributes::STRICTATIME, clear: MountAttributes::ATIME }
         );
-        assert_eq!(attributes(&["noatime", "relatime"]), Attributes { set: 0, clear: attr::ATIME });
-        assert_eq!(attributes(&["noatime", "atime"]), Attributes::default());
-        let noatime = Attributes { set: attr::NOATIME, clear: attr::ATIME };
+        assert_eq!(
+            attributes(&["noatime", "relatime"]),
+            AttributeChange { set: MountAttributes::EMPTY, clear: MountAttributes::ATIME }
+        );
+        assert_eq!(attributes(&["noatime", "atime"]), AttributeChange::default());
+        let noatime = AttributeChange { set: MountAttributes::NOATIME, clear: MountAttributes::ATIME };
         assert_eq!(attributes(&["noatime", "norelatime"]), noatime);
     }
 
     #[test]
     fn recursive_attributes_are_apart() {
         let options = sorted(&["nosuid", "rro", "rnoatime"]);
-        assert_eq!(options.attributes, Attributes { set: attr::NOSUID, clear: 0 });
-        let recursive = Attributes { set: attr::RDONLY | attr::NOATIME, clear: attr::ATIME };
+        assert_eq!(options.attributes, AttributeChange::set(MountAttributes::NOSUID));
+        let recursive = AttributeChange {
+            set: MountAttributes::RDONLY | MountAttributes::NOATIME,
+            clear: MountAttributes::ATIME,
+        };
         assert_eq!(options.recursive_attributes, recursive);
     }
 
@@ -238,7 +235,7 @@ mod tests {
     fn empty_options_are_skipped_and_joined_options_are_split() {
         let options = sorted(&["", "size=1m,mode=700", ",,nosuid,", ","]);
         assert_eq!(options.file_system, ["size=1m", "mode=700"]);
-        assert_eq!(options.attributes, Attributes { set: attr::NOSUID, clear: 0 });
+        assert_eq!(options.attributes, AttributeChange::set(MountAttributes::NOSUID));
         let whole = ["context=\"a:s0:c1,c2\"", "lowerdir=/a\\,b:/c", "x=\\\\"];
         assert_eq!(sorted(&whole).file_system, whole);
         assert_eq!(sorted(&["x=\\\\,y"]).file_system, ["x=\\\\", "y"]);
