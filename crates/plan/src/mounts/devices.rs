@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 const DEFAULTS: &[(&str, u32, u32)] =
     &[("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
 
-const LINKS: [(&CStr, &CStr); 5] = [
+/// The symlinks in `/dev`, as name and target: those of runtime-linux.md, "Dev symbolic links", and `ptmx`.
+pub const DEVICE_LINKS: &[(&CStr, &CStr)] = &[
     (c"fd", c"/proc/self/fd"),
     (c"stdin", c"/proc/self/fd/0"),
     (c"stdout", c"/proc/self/fd/1"),
@@ -93,7 +94,7 @@ pub(crate) fn create(
     plan.at("linux.devices");
     // If the root is the host's own root, so is /dev, and nothing in it is removed.
     let stays = container.mounts.iter().any(covers_dev) || container.rootfs == Path::new("/");
-    for (name, target) in LINKS {
+    for &(name, target) in DEVICE_LINKS {
         let directory = dev.into();
         if name == c"ptmx" && !stays {
             // A /dev/ptmx of the image would belong to another devpts instance.
