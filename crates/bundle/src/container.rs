@@ -4,6 +4,7 @@
 //! where "nothing" is a choice of its own. No value depends on the machine: what the kernel supports is for the
 //! planner to find out.
 
+use husk_sys::mount::{AttributeChange, Extent};
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fmt::{self, Display, Formatter};
@@ -86,7 +87,7 @@ pub enum Access {
 pub struct Propagation {
     pub kind: PropagationKind,
     /// Whether it applies to the mounts below as well.
-    pub recursive: bool,
+    pub extent: Extent,
 }
 
 /// The four kinds of mount propagation (mount_namespaces(7)).
@@ -457,9 +458,9 @@ pub struct Mount {
     /// The file system or tree that is mounted.
     pub source: Source,
     /// The attributes of the mount itself.
-    pub attributes: Attributes,
+    pub attributes: AttributeChange,
     /// The attributes of the mount and of all mounts below it.
-    pub recursive_attributes: Attributes,
+    pub recursive_attributes: AttributeChange,
     /// The propagation changes, applied in this order.
     pub propagation: Vec<Propagation>,
     /// The id mapping of an idmapped mount.
@@ -474,7 +475,7 @@ pub enum Source {
         /// The absolute path on the host.
         path: PathBuf,
         /// Whether the mounts below the path are included.
-        recursive: bool,
+        extent: Extent,
     },
     /// A new file system.
     New {
@@ -508,20 +509,11 @@ pub struct Reconfiguration {
     pub options: Vec<String>,
 }
 
-/// Mount attributes as bits for mount_setattr(2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Attributes {
-    /// `attr_set`.
-    pub set: u64,
-    /// `attr_clr`.
-    pub clear: u64,
-}
-
 /// How a mount translates the ids of its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountIdMapping {
-    /// `ridmap`: whether the mounts below it are idmapped too.
-    pub recursive: bool,
+    /// `idmap` or `ridmap`: whether the mounts below it are idmapped too.
+    pub extent: Extent,
     /// `uidMappings`; the container's own mappings if empty.
     pub uids: Vec<IdMapping>,
     /// `gidMappings`; the container's own mappings if empty.

@@ -1,9 +1,10 @@
 //! Checks the message for each refused configuration, and the container for accepted ones.
 
 use husk_bundle::container::{
-    Access, Attributes, Capabilities, DeviceKind, NoNewPrivileges, Scheduler, Source, Terminal,
+    Access, Capabilities, DeviceKind, NoNewPrivileges, Scheduler, Source, Terminal,
 };
 use husk_bundle::{Container, Warning, parse};
+use husk_sys::mount::{AttributeChange, Extent, MountAttributes};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -228,8 +229,8 @@ fn mounts_are_what_their_options_make_them() {
     let [proc, data, cgroup] = &container.mounts[..] else { panic!("three mounts") };
     assert!(matches!(&proc.source, Source::New { fstype, copy_up: false, .. } if fstype == "proc"));
     assert_eq!(data.destination, Path::new("/data"));
-    assert_eq!(data.source, Source::Bind { path: "/bundle/files".into(), recursive: true });
-    assert_eq!(data.attributes, Attributes { set: 1, clear: 0 });
+    assert_eq!(data.source, Source::Bind { path: "/bundle/files".into(), extent: Extent::All });
+    assert_eq!(data.attributes, AttributeChange::set(MountAttributes::RDONLY));
     assert_eq!(cgroup.source, Source::Cgroup { options: Vec::new() });
     let texts: Vec<_> = warnings.iter().map(ToString::to_string).collect();
     assert_eq!(
@@ -266,8 +267,8 @@ fn sysfs_of_a_user_namespace_without_a_network_namespace_is_the_hosts() {
         (container.mounts.remove(0), warnings)
     };
     let (mount, warnings) = with_kinds(&["mount", "user"]);
-    assert_eq!(mount.source, Source::Bind { path: "/sys".into(), recursive: true });
-    assert_eq!(mount.recursive_attributes, Attributes { set: 1, clear: 0 });
+    assert_eq!(mount.source, Source::Bind { path: "/sys".into(), extent: Extent::All });
+    assert_eq!(mount.recursive_attributes, AttributeChange::set(MountAttributes::RDONLY));
     assert!(warnings[0].to_string().starts_with("mounts[0]: is the host's /sys, read-only"), "{warnings:?}");
     for kinds in [&["mount"][..], &["mount", "user", "network"]] {
         let (mount, warnings) = with_kinds(kinds);

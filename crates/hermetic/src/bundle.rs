@@ -6,13 +6,14 @@ use crate::profile::{Image, Limits, PathAccess, Profile};
 use husk_bundle::container::{self, Capabilities, Mount, Process, PropagationKind, Source, Terminal};
 use husk_bundle::{Container, Field, Warning};
 use husk_cgroup::Resources;
+use husk_script::sys::mount::MountAttributes;
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 
-/// `MOUNT_ATTR_NOSUID` and `MOUNT_ATTR_NODEV`, which every mount in a sandbox has.
-const ALWAYS: u64 = 0x6;
+/// The attributes of every mount in a sandbox.
+pub(crate) const ALWAYS: MountAttributes = MountAttributes::NOSUID.union(MountAttributes::NODEV);
 
 /// Mount points that every sandbox provides, whatever a bundle mounts there.
 const OWN: &[&str] = &["/proc", "/dev", "/dev/pts", "/dev/shm", "/tmp", "/var/tmp", "/run"];
@@ -209,7 +210,7 @@ fn of_mount(mount: &Mount, field: &Field) -> impl IntoIterator<Item = (Field, bo
         Source::Remount { .. } | Source::Cgroup { .. } => true,
     };
     let is_shared = mount.propagation.iter().any(|propagation| propagation.kind == PropagationKind::Shared);
-    let loosens = (mount.attributes.clear | mount.recursive_attributes.clear) & ALWAYS != 0;
+    let loosens = (mount.attributes.clear | mount.recursive_attributes.clear).intersects(ALWAYS);
     let is_mapped = mount.id_mapping.is_some();
     [(field.key("type"), is_refused), (field.key("options"), is_shared || loosens || is_mapped)]
 }

@@ -9,7 +9,7 @@ use core::fmt::{self, Display, Formatter};
 use husk_script::hook::Failed;
 use husk_script::sys::at::Node;
 use husk_script::sys::limits::SchedAttr;
-use husk_script::sys::mount::{Extent, MountPropagationFlags};
+use husk_script::sys::mount::{AttributeChange, Extent, MountAttributes, MountPropagationFlags};
 use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::process::{Capabilities, KeepCaps};
 use husk_script::sys::{Errno, Fd};
@@ -98,7 +98,7 @@ impl Display for Line<'_> {
             }
             Step::MountBind { source, target } => write!(f, "bind {} {}", Text(source), Text(target)),
             Step::MountChange { target, flags } => {
-                write!(f, "propagation {}{}", Text(target), PropagationOf(flags.bits().into()))
+                write!(f, "propagation {}{}", Text(target), PropagationOf(flags))
             }
             Step::UmountDetach { target } => write!(f, "umount {}", Text(target)),
             Step::PivotRoot { new_root, put_old } => {
@@ -150,9 +150,8 @@ impl Display for Line<'_> {
             Step::Hide { path } => write!(f, "hide {}", Text(path)),
             Step::UnlinkIn { name, .. } => write!(f, "unlink {}", Text(name)),
             Step::Reconfigure { fs } => write!(f, "reconfigure r{}", fs.index()),
-            Step::MountSetattrUnlocked { mount, set, clear, unlocked } => {
-                let (set, clear) = (Attributes("+", set), Attributes("-", clear));
-                write!(f, "attributes {}{set}{clear}{}", Descriptor(mount), Attributes("?", unlocked))
+            Step::MountSetattrUnlocked { mount, change, unlocked } => {
+                write!(f, "attributes {}{}{}", Descriptor(mount), Change(change), Attributes("?", unlocked))
             }
             Step::MountSetattrAbove { directory, propagation } => {
                 write!(f, "attributes above {}{}", Descriptor(directory), PropagationOf(propagation))
@@ -160,9 +159,9 @@ impl Display for Line<'_> {
             Step::OpenTreeOf { fd, extent, out } => {
                 write!(f, "r{} = open-tree {}{}", out.index(), Descriptor(fd), ExtentText(extent))
             }
-            Step::MountSetattr { mount, extent, set, clear, propagation } => {
+            Step::MountSetattr { mount, extent, change, propagation } => {
                 write!(f, "attributes {}{}", Descriptor(mount), ExtentText(extent))?;
-                write!(f, "{}{}{}", Attributes("+", set), Attributes("-", clear), PropagationOf(propagation))
+                write!(f, "{}{}", Change(change), PropagationOf(propagation))
             }
             Step::MoveMount { mount, target } => {
                 write!(f, "move-mount {} -> {}", Descriptor(mount), Descriptor(target))
@@ -374,33 +373,27 @@ impl Display for ExtentText {
 }
 
 /// Formats mount attributes by their names in mount(8), after a space and a prefix.
-struct Attributes(&'static str, u64);
+struct Attributes(&'static str, MountAttributes);
 
 impl Display for Attributes {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        const ATIME: u64 = 0x70;
-        const NAMES: &[(u64, &str)] = &[
-            (0x01, "ro"),
-            (0x02, "nosuid"),
-            (0x04, "nodev"),
-            (0x08, "noexec"),
-            (0x80, "nodiratime"),
-            (0x20_0000, "nosymfollow"),
-        ];
-        let mut names: Vec<_> =
-            NAMES.iter().filter(|(bit, _)| self.1 & bit != 0).map(|(_, name)| *name).collect();
-        names.extend(match self.1 & ATIME {
-            0x10 => Some("noatime"),
-            0x20 => Some("strictatime"),
-            ATIME => Some("atime"),
-            _ => None,
-        });
+        let set = MountAttributes::NAMES.iter().filter(|(attribute, _)| self.1.contains(*attribute));
+        let names: Vec<_> = set.map(|(_, name)| *name).collect();
         if names.is_empty() { Ok(()) } else { write!(f, " {}{}", self.0, names.join(",")) }
     }
 }
 
+/// Formats a change of mount attributes: ` +ro,nosuid -nodev`.
+struct Change(AttributeChange);
+
+impl Display for Change {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", Attributes("+", self.0.set), Attributes("-", self.0.clear))
+    }
+}
+
 /// Formats propagation by its name in mount(8), after a space.
-struct PropagationOf(u64);
+struct PropagationOf(MountPropagationFlags);
 
 impl Display for PropagationOf {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -410,9 +403,8 @@ impl Display for PropagationOf {
             (MountPropagationFlags::PRIVATE, "private"),
             (MountPropagationFlags::UNBINDABLE, "unbindable"),
         ];
-        let flags = MountPropagationFlags::from_bits_retain(u32::try_from(self.0).unwrap_or(0));
-        let recursive = if flags.contains(MountPropagationFlags::REC) { "r" } else { "" };
-        let named = NAMES.iter().filter(|(kind, _)| flags.contains(*kind));
+        let recursive = if self.0.contains(MountPropagationFlags::REC) { "r" } else { "" };
+        let named = NAMES.iter().filter(|(kind, _)| self.0.contains(*kind));
         named.map(|(_, name)| name).try_for_each(|name| write!(f, " {recursive}{name}"))
     }
 }

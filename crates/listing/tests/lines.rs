@@ -4,7 +4,7 @@ use husk_listing::Line;
 use husk_script::sys::at::Node;
 use husk_script::sys::file::{Mode, OFlags};
 use husk_script::sys::limits::{Resource, Rlimit, SchedAttr};
-use husk_script::sys::mount::{Extent, MountFlags, MountPropagationFlags};
+use husk_script::sys::mount::{AttributeChange, Extent, MountAttributes, MountFlags, MountPropagationFlags};
 use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::process::{Capabilities, KeepCaps};
 use husk_script::sys::signal::{Signal, SignalSet};
@@ -185,17 +185,29 @@ fn every_step_has_its_line() {
         (Step::Fsopen { fstype: c"tmpfs", out: R3 }, "r3 = fsopen tmpfs"),
         (Step::FsconfigString { fs: R3, key: c"mode", value: c"755" }, "fsconfig r3 mode=755"),
         (Step::FsconfigFlag { fs: R3, key: c"ro" }, "fsconfig r3 ro"),
-        (Step::Fsmount { fs: R3, attributes: 0 }, "fsmount r3"),
-        (Step::Fsmount { fs: R3, attributes: 0x26 }, "fsmount r3 nosuid,nodev,strictatime"),
+        (Step::Fsmount { fs: R3, attributes: MountAttributes::EMPTY }, "fsmount r3"),
+        (
+            Step::Fsmount {
+                fs: R3,
+                attributes: MountAttributes::STRICTATIME | MountAttributes::NODEV | MountAttributes::NOSUID,
+            },
+            "fsmount r3 nosuid,nodev,strictatime",
+        ),
+        (
+            Step::Fsmount { fs: R3, attributes: MountAttributes::NOSYMFOLLOW | MountAttributes::NODIRATIME },
+            "fsmount r3 nodiratime,nosymfollow",
+        ),
         (Step::OpenTree { path: c"/srv", extent: Extent::Top, out: R3 }, "r3 = open-tree /srv"),
         (Step::OpenTree { path: c"/srv", extent: Extent::All, out: R3 }, "r3 = open-tree /srv recursive"),
         (
             Step::MountSetattr {
                 mount: R3.into(),
                 extent: Extent::All,
-                set: 0x11,
-                clear: 0x72,
-                propagation: 1 << 19,
+                change: AttributeChange {
+                    set: MountAttributes::RDONLY | MountAttributes::NOATIME,
+                    clear: MountAttributes::NOSUID | MountAttributes::ATIME,
+                },
+                propagation: MountPropagationFlags::DOWNSTREAM,
             },
             "attributes r3 recursive +ro,noatime -nosuid,atime slave",
         ),
@@ -248,11 +260,15 @@ fn every_step_has_its_line() {
         (Step::UnlinkIn { directory: R3.into(), name: c"ptmx" }, "unlink ptmx"),
         (Step::Reconfigure { fs: R3 }, "reconfigure r3"),
         (
-            Step::MountSetattrUnlocked { mount: R3.into(), set: 1, clear: 2, unlocked: 0xc },
+            Step::MountSetattrUnlocked {
+                mount: R3.into(),
+                change: AttributeChange { set: MountAttributes::RDONLY, clear: MountAttributes::NOSUID },
+                unlocked: MountAttributes::NODEV | MountAttributes::NOEXEC,
+            },
             "attributes r3 +ro -nosuid ?nodev,noexec",
         ),
         (
-            Step::MountSetattrAbove { directory: R3.into(), propagation: 1 << 18 },
+            Step::MountSetattrAbove { directory: R3.into(), propagation: MountPropagationFlags::PRIVATE },
             "attributes above r3 private",
         ),
         (Step::Request { what: Request::Parked }, "request parked"),

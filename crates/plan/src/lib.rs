@@ -22,7 +22,7 @@ pub use builder::{Builder, Error, FailureMeaning, Plan};
 pub use host::{AppArmor, CgroupEntry, CgroupMount, Host, JoinedIds, NamespacePath, Resctrl, Selinux};
 pub use invocation::{Invocation, Keyring, NewRoot, ProgramStart};
 pub use mounts::attach::options;
-pub use mounts::devices::{default_devices, makes_nodes};
+pub use mounts::devices::{DEVICE_LINKS, default_devices, makes_nodes};
 pub use mounts::places::places;
 pub use namespaces::apart;
 pub use program::exec::{JoinTarget, cpu_mask, exec};

@@ -9,7 +9,7 @@ use crate::rootfs::{copy, cover, tree};
 use crate::step::{Devices, Step};
 use crate::sys::clone::InChild;
 use crate::sys::file::{Mode, OFlags};
-use crate::sys::mount::Extent;
+use crate::sys::mount::{AttributeChange, Extent, MountPropagationFlags};
 use crate::sys::namespace::Namespaces;
 use crate::sys::process::Dumpable;
 use crate::sys::signal::Signal;
@@ -165,10 +165,12 @@ pub(crate) fn perform(
             file::close(child, configuration);
             configured
         }
-        Step::MountSetattrUnlocked { mount, set, clear, unlocked } => {
+        Step::MountSetattrUnlocked { mount, change, unlocked } => {
             let mount = registers.get(mount)?;
-            match mount::mount_setattr(mount, Extent::Top, set, clear | unlocked, 0) {
-                Err(Errno::PERM) => mount::mount_setattr(mount, Extent::Top, set, clear, 0),
+            let set =
+                |change| mount::mount_setattr(mount, Extent::Top, change, MountPropagationFlags::empty());
+            match set(AttributeChange { clear: change.clear.union(unlocked), ..change }) {
+                Err(Errno::PERM) => set(change),
                 done => done,
             }
         }
@@ -179,8 +181,8 @@ pub(crate) fn perform(
             registers.replace(child, out, mount::open_tree_clone_of(registers.get(fd)?, extent)?);
             Ok(())
         }
-        Step::MountSetattr { mount, extent, set, clear, propagation } => {
-            mount::mount_setattr(registers.get(mount)?, extent, set, clear, propagation)
+        Step::MountSetattr { mount, extent, change, propagation } => {
+            mount::mount_setattr(registers.get(mount)?, extent, change, propagation)
         }
         Step::MoveMount { mount, target } => mount::move_mount(registers.get(mount)?, registers.get(target)?),
         Step::Mask { root, path, null, empty } => {

@@ -7,7 +7,7 @@ use crate::rootfs::target::{MountPoint, PathInRoot};
 use crate::sys::at::Node;
 use crate::sys::file::{Mode, OFlags};
 use crate::sys::limits::{Resource, Rlimit, SchedAttr};
-use crate::sys::mount::{Extent, MountFlags, MountPropagationFlags};
+use crate::sys::mount::{AttributeChange, Extent, MountAttributes, MountFlags, MountPropagationFlags};
 use crate::sys::namespace::Namespaces;
 use crate::sys::process::{Capabilities, KeepCaps, SockFilter};
 use crate::sys::signal::{Signal, SignalSet};
@@ -303,8 +303,8 @@ pub enum Step<'a> {
     Fsmount {
         /// Holds the file system context, then the mount.
         fs: Reg,
-        /// The `MOUNT_ATTR_*` flags of the mount.
-        attributes: u64,
+        /// The attributes of the mount.
+        attributes: MountAttributes,
     },
     /// Copies a mount with `open_tree(OPEN_TREE_CLONE)`; the copy is detached.
     OpenTree {
@@ -396,25 +396,23 @@ pub enum Step<'a> {
         /// Its name in the directory.
         name: &'a CStr,
     },
-    /// Calls `mount_setattr`, and repeats it without `unlocked` if it fails with `EPERM`. Flags that an outer user
-    /// namespace locked then stay set. If `clear` names one of them, the step fails.
+    /// Calls `mount_setattr`, and repeats it without `unlocked` if it fails with `EPERM`. Attributes that an outer user
+    /// namespace locked then stay set. If `change` clears one of them, the step fails.
     MountSetattrUnlocked {
         /// The mount.
         mount: Handle,
-        /// `MOUNT_ATTR_*` to set.
-        set: u64,
-        /// `MOUNT_ATTR_*` that must be cleared before `set` applies.
-        clear: u64,
-        /// `MOUNT_ATTR_*` to clear if they are not locked.
-        unlocked: u64,
+        /// The change that must succeed.
+        change: AttributeChange,
+        /// The attributes to clear too if they are not locked.
+        unlocked: MountAttributes,
     },
     /// Sets the propagation of the mount that contains a directory, with `mount_setattr`. It looks for the root of
     /// that mount from the directory upward.
     MountSetattrAbove {
         /// The directory.
         directory: Handle,
-        /// The propagation to set (`MS_PRIVATE`, ...).
-        propagation: u64,
+        /// The propagation to set.
+        propagation: MountPropagationFlags,
     },
     /// Like `OpenTree`, but copies the mount that `fd` was opened on; `fd` becomes the root of the copy.
     OpenTreeOf {
@@ -431,12 +429,10 @@ pub enum Step<'a> {
         mount: Handle,
         /// Whether to include the mounts below it.
         extent: Extent,
-        /// `MOUNT_ATTR_*` to set.
-        set: u64,
-        /// `MOUNT_ATTR_*` to clear before `set` applies.
-        clear: u64,
-        /// The propagation to set (`MS_SHARED`, ...), or 0 to leave it unchanged.
-        propagation: u64,
+        /// The attributes to set and to clear.
+        change: AttributeChange,
+        /// The propagation to set; empty to leave it unchanged.
+        propagation: MountPropagationFlags,
     },
     /// Attaches a detached mount to a path with `move_mount`.
     MoveMount {

@@ -43,7 +43,9 @@ pub mod limits {
 
 /// Mounts.
 pub mod mount {
-    pub use husk_script::sys::mount::{Extent, MountFlags, MountPropagationFlags};
+    pub use husk_script::sys::mount::{
+        AttributeChange, Extent, MountAttributes, MountFlags, MountPropagationFlags,
+    };
 }
 
 /// Namespaces.

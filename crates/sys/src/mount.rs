@@ -1,7 +1,9 @@
 //! Mounts by path, and by descriptor, which no other process can exchange.
 
-use crate::{Errno, Fd, Result, raw};
+use crate::{Fd, Result, raw};
 use core::ffi::CStr;
+use core::ops::{BitOr, BitOrAssign};
+use linux_raw_sys::general as nr;
 use rustix::mount::{FsMountFlags, FsOpenFlags, FsPickFlags, MoveMountFlags, OpenTreeFlags};
 
 pub use rustix::mount::{MountFlags, MountPropagationFlags};
@@ -97,18 +99,142 @@ pub fn fsconfig_create(file_system: Fd) -> Result {
     rustix::mount::fsconfig_create(file_system.lend())
 }
 
-/// Creates a detached mount of the file system with `attributes` (`MOUNT_ATTR_*`), with `fsmount(FSMOUNT_CLOEXEC)`.
+/// A set of mount attributes (`MOUNT_ATTR_*`).
+///
+/// The way in which access times are updated is one value in several bits: `RELATIME`, `NOATIME` or `STRICTATIME`. A
+/// call that sets one of them for an existing mount must also clear `ATIME` (mount_setattr(2)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MountAttributes(u32);
+
+impl MountAttributes {
+    /// The empty set.
+    pub const EMPTY: Self = Self(0);
+    /// Refuses all writes, except to devices, sockets and FIFOs.
+    pub const RDONLY: Self = Self(nr::MOUNT_ATTR_RDONLY);
+    /// Ignores set-user-ID bits, set-group-ID bits and file capabilities.
+    pub const NOSUID: Self = Self(nr::MOUNT_ATTR_NOSUID);
+    /// Refuses to open device nodes.
+    pub const NODEV: Self = Self(nr::MOUNT_ATTR_NODEV);
+    /// Refuses to execute programs.
+    pub const NOEXEC: Self = Self(nr::MOUNT_ATTR_NOEXEC);
+    /// Does not update the access times of directories.
+    pub const NODIRATIME: Self = Self(nr::MOUNT_ATTR_NODIRATIME);
+    /// Does not follow symlinks.
+    pub const NOSYMFOLLOW: Self = Self(nr::MOUNT_ATTR_NOSYMFOLLOW);
+    /// All bits of the value for access times. It can be cleared, but not set.
+    pub const ATIME: Self = Self(nr::MOUNT_ATTR__ATIME);
+    /// Updates an access time only if it is older than the modification time, or than a day. This is the default and
+    /// equals [`EMPTY`](Self::EMPTY).
+    pub const RELATIME: Self = Self(nr::MOUNT_ATTR_RELATIME);
+    /// Never updates access times.
+    pub const NOATIME: Self = Self(nr::MOUNT_ATTR_NOATIME);
+    /// Always updates access times.
+    pub const STRICTATIME: Self = Self(nr::MOUNT_ATTR_STRICTATIME);
+    const IDMAP: Self = Self(nr::MOUNT_ATTR_IDMAP);
+
+    /// All attributes except `RELATIME`, with their names in mount(8). `ATIME` is named `atime`.
+    pub const NAMES: &[(Self, &'static str)] = &[
+        (Self::RDONLY, "ro"),
+        (Self::NOSUID, "nosuid"),
+        (Self::NODEV, "nodev"),
+        (Self::NOEXEC, "noexec"),
+        (Self::NODIRATIME, "nodiratime"),
+        (Self::NOSYMFOLLOW, "nosymfollow"),
+        (Self::NOATIME, "noatime"),
+        (Self::STRICTATIME, "strictatime"),
+        (Self::ATIME, "atime"),
+    ];
+
+    /// Returns the `MOUNT_ATTR_*` bits.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Returns whether this set contains every attribute in `other`. If `other` has a value for access times, this set
+    /// must have the same value: `ATIME` does not contain `NOATIME`.
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        let mask = if other.intersects(Self::ATIME) { other.union(Self::ATIME) } else { other };
+        self.intersection(mask).0 == other.0
+    }
+
+    /// Returns whether the two sets have a bit in common.
+    #[must_use]
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Returns whether the set is empty.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Returns the bits that are in either set; unlike `|` it works in constants.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Returns this set without the bits in `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Returns the bits that are in both sets.
+    #[must_use]
+    pub const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+}
+
+impl BitOr for MountAttributes {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        self.union(other)
+    }
+}
+
+impl BitOrAssign for MountAttributes {
+    fn bitor_assign(&mut self, other: Self) {
+        *self = self.union(other);
+    }
+}
+
+/// A change to the attributes of a mount. An attribute in both sets is set, because `clear` applies first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AttributeChange {
+    /// The attributes to set.
+    pub set: MountAttributes,
+    /// The attributes to clear.
+    pub clear: MountAttributes,
+}
+
+impl AttributeChange {
+    /// Changes nothing.
+    pub const NONE: Self = Self::set(MountAttributes::EMPTY);
+
+    /// Sets `attributes` and clears none.
+    #[must_use]
+    pub const fn set(attributes: MountAttributes) -> Self {
+        Self { set: attributes, clear: MountAttributes::EMPTY }
+    }
+}
+
+/// Creates a detached mount of the file system with `attributes`, with `fsmount(FSMOUNT_CLOEXEC)`.
 ///
 /// # Errors
 ///
 /// See fsmount(2).
-pub fn fsmount(file_system: Fd, attributes: u64) -> Result<Fd> {
-    let attributes = u32::try_from(attributes).map_err(|_| Errno::INVAL)?;
-    raw::fsmount(file_system, FsMountFlags::FSMOUNT_CLOEXEC.bits(), attributes)
+pub fn fsmount(file_system: Fd, attributes: MountAttributes) -> Result<Fd> {
+    raw::fsmount(file_system, FsMountFlags::FSMOUNT_CLOEXEC.bits(), attributes.0)
 }
 
-/// Says how much of a tree of mounts a call includes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How much of a tree of mounts is included. The larger extent is the greater one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Extent {
     /// The mount alone.
     Top,
@@ -136,22 +262,32 @@ pub fn open_tree_clone_of(fd: Fd, extent: Extent) -> Result<Fd> {
 }
 
 fn clone_flags(extent: Extent) -> OpenTreeFlags {
-    let recursive = match extent {
-        Extent::Top => OpenTreeFlags::empty(),
-        Extent::All => OpenTreeFlags::AT_RECURSIVE,
-    };
-    OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive
+    OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursion(extent)
 }
 
-/// Sets and clears attributes (`MOUNT_ATTR_*`) of `mount` with `mount_setattr`. Sets its propagation (`MS_*`) unless
-/// that is 0.
+/// Returns `AT_RECURSIVE` for an extent that includes the mounts below.
+fn recursion(extent: Extent) -> OpenTreeFlags {
+    match extent {
+        Extent::Top => OpenTreeFlags::empty(),
+        Extent::All => OpenTreeFlags::AT_RECURSIVE,
+    }
+}
+
+/// Changes the attributes of `mount` with `mount_setattr`. Sets its propagation, unless `propagation` is empty.
 ///
 /// # Errors
 ///
 /// `EPERM` if an attribute to be cleared is locked by an outer user namespace; for the rest see
 /// mount_setattr(2).
-pub fn mount_setattr(mount: Fd, extent: Extent, set: u64, clear: u64, propagation: u64) -> Result {
-    raw::mount_setattr(mount, extent == Extent::All, [set, clear, propagation, 0])
+pub fn mount_setattr(
+    mount: Fd,
+    extent: Extent,
+    change: AttributeChange,
+    propagation: MountPropagationFlags,
+) -> Result {
+    let AttributeChange { set, clear } = change;
+    let words = [set.0.into(), clear.0.into(), propagation.bits().into(), 0];
+    raw::mount_setattr(mount, recursion(extent).bits(), words)
 }
 
 /// Attaches a detached mount to `target` with `move_mount`. `target` is a descriptor, so that no name is looked up
@@ -173,8 +309,8 @@ pub fn move_mount(mount: Fd, target: Fd) -> Result {
 /// `EINVAL` if the file system does not support it, `EPERM` without privileges over it; for the rest see
 /// mount_setattr(2).
 pub fn mount_setattr_idmap(mount: Fd, extent: Extent, userns: Fd) -> Result {
-    const MOUNT_ATTR_IDMAP: u64 = 0x0010_0000;
-    raw::mount_setattr(mount, extent == Extent::All, [MOUNT_ATTR_IDMAP, 0, 0, userns.word() as u64])
+    let words = [MountAttributes::IDMAP.0.into(), 0, 0, userns.word() as u64];
+    raw::mount_setattr(mount, recursion(extent).bits(), words)
 }
 
 /// Opens the file system of `mount` for reconfiguration, with `fspick(FSPICK_CLOEXEC | FSPICK_EMPTY_PATH)`.
@@ -193,4 +329,32 @@ pub fn fspick(mount: Fd) -> Result<Fd> {
 /// `EPERM` without privileges over the file system; for the rest see mount(2).
 pub fn fsconfig_reconfigure(file_system: Fd) -> Result {
     rustix::mount::fsconfig_reconfigure(file_system.lend())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Extent, MountAttributes};
+
+    #[test]
+    fn value_for_access_times_is_compared_as_a_whole() {
+        use MountAttributes as Is;
+        let (noatime, all) = (Is::NOATIME | Is::RDONLY, Is::ATIME | Is::RDONLY);
+        assert!(noatime.contains(Is::NOATIME) && noatime.contains(Is::RDONLY) && all.contains(Is::ATIME));
+        assert!(!noatime.contains(Is::ATIME) && !noatime.contains(Is::STRICTATIME));
+        assert!(!all.contains(Is::NOATIME) && all.intersects(Is::NOATIME));
+        assert!(!noatime.contains(Is::RDONLY | Is::NODEV) && noatime.contains(Is::RELATIME));
+    }
+
+    #[test]
+    fn each_attribute_has_one_name() {
+        for (attribute, name) in MountAttributes::NAMES {
+            let mut names = MountAttributes::NAMES.iter().filter(|(other, _)| attribute.contains(*other));
+            assert_eq!((names.next().map(|(_, name)| name), names.next()), (Some(name), None));
+        }
+    }
+
+    #[test]
+    fn extent_that_includes_the_mounts_below_is_the_greater_one() {
+        assert!(Extent::Top < Extent::All && None < Some(Extent::Top));
+    }
 }

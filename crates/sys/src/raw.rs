@@ -273,11 +273,10 @@ pub(crate) fn landlock_restrict_self(ruleset: Fd) -> Result {
     check(unsafe { call(nr::__NR_landlock_restrict_self, [ruleset.word(), 0, 0, 0, 0, 0]) }).map(drop)
 }
 
-/// Calls `mount_setattr` with the four words of `struct mount_attr`: set, clear, propagation, user namespace.
-pub(crate) fn mount_setattr(mount: Fd, recursive: bool, attr: [u64; 4]) -> Result {
-    const AT_EMPTY_PATH: usize = nr::AT_EMPTY_PATH as usize;
-    const AT_RECURSIVE: usize = 0x8000;
-    let flags = AT_EMPTY_PATH | if recursive { AT_RECURSIVE } else { 0 };
+/// Calls `mount_setattr` on a descriptor, with these flags and `AT_EMPTY_PATH`. `attr` is `struct mount_attr`: set,
+/// clear, propagation, user namespace.
+pub(crate) fn mount_setattr(mount: Fd, flags: u32, attr: [u64; 4]) -> Result {
+    let flags = (flags | nr::AT_EMPTY_PATH) as usize;
     let words = [mount.word(), c"".as_ptr().addr(), flags, attr.as_ptr().addr(), size_of_val(&attr), 0];
     // SAFETY: the kernel reads an empty string and as many bytes of `attr` as stated.
     check(unsafe { call(nr::__NR_mount_setattr, words) }).map(drop)

@@ -7,6 +7,7 @@ use crate::container::{
 use crate::error::{Error, ErrorKind, Field, Warning};
 use crate::fields::values::{absolute, id};
 use crate::fields::{resources, seccomp};
+use husk_sys::mount::Extent;
 use oci_spec::runtime::{self as oci, LinuxDeviceType, LinuxNamespaceType, LinuxPersonalityDomain};
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -216,9 +217,9 @@ fn propagation(linux: &oci::Linux, field: &Field) -> Result<Option<Propagation>,
     let Some(name) = linux.rootfs_propagation().as_deref().filter(|name| !name.is_empty()) else {
         return Ok(None);
     };
-    let (recursive, kind) = match name.strip_prefix('r') {
-        Some(kind) => (true, kind),
-        None => (false, name),
+    let (extent, kind) = match name.strip_prefix('r') {
+        Some(kind) => (Extent::All, kind),
+        None => (Extent::Top, name),
     };
     let kind = match kind {
         "shared" => PropagationKind::Shared,
@@ -227,7 +228,7 @@ fn propagation(linux: &oci::Linux, field: &Field) -> Result<Option<Propagation>,
         "unbindable" => PropagationKind::Unbindable,
         _ => return Err(field.error(ErrorKind::Unknown(name.to_owned()))),
     };
-    Ok(Some(Propagation { kind, recursive }))
+    Ok(Some(Propagation { kind, extent }))
 }
 
 fn paths(paths: &Option<Vec<String>>, field: &Field) -> Result<Vec<PathBuf>, Error> {

@@ -3,7 +3,8 @@
 use crate::container::{Container, IdMapping, Mount, MountIdMapping, NamespaceKind, Reconfiguration, Source};
 use crate::error::{Error, ErrorKind, Field, Warning};
 use crate::fields::linux::mappings;
-use crate::fields::options::{Options, attr};
+use crate::fields::options::{self, Options};
+use husk_sys::mount::{Extent, MountAttributes};
 use oci_spec::runtime as oci;
 use std::path::Path;
 
@@ -20,9 +21,10 @@ pub(crate) fn resolve(
 #[must_use]
 pub fn bind_mount<const N: usize>(source: &Path, destination: &Path, options: [&str; N]) -> Mount {
     let options = Options::sort(options.map(str::to_owned));
+    let extent = options.bind.unwrap_or(Extent::Top);
     Mount {
         destination: destination.to_owned(),
-        source: Source::Bind { path: source.to_owned(), recursive: options.bind == Some(true) },
+        source: Source::Bind { path: source.to_owned(), extent },
         attributes: options.attributes,
         recursive_attributes: options.recursive_attributes,
         propagation: options.propagation,
@@ -50,9 +52,8 @@ pub(crate) fn normalize(container: &mut Container, warnings: &mut Vec<Warning>) 
                 let text = "is the host's /sys, read-only: without a network namespace of its own a user namespace \
                             cannot mount a new sysfs";
                 warnings.push(Warning::new(field, text.to_owned()));
-                mount.source = Source::Bind { path: "/sys".into(), recursive: true };
-                mount.recursive_attributes.set |= attr::RDONLY;
-                mount.recursive_attributes.clear &= !attr::RDONLY;
+                mount.source = Source::Bind { path: "/sys".into(), extent: Extent::All };
+                options::set(&mut mount.recursive_attributes, MountAttributes::RDONLY);
             }
             _ => {}
         }
@@ -82,7 +83,7 @@ fn one(
         warnings.push(Warning::new(destination, "is taken as below the root".to_owned()));
     }
     let fstype = mount.typ().as_deref().unwrap_or_default();
-    let bind = options.bind.or((fstype == "bind").then_some(false));
+    let bind = options.bind.or((fstype == "bind").then_some(Extent::Top));
     let uids = mappings(mount.uid_mappings());
     let gids = mappings(mount.gid_mappings());
     let id_mapping = id_mapping(&options, uids, gids, bind.is_some(), field)?;
@@ -100,7 +101,7 @@ fn one(
 fn source(
     mount: &oci::Mount,
     options: &mut Options,
-    bind: Option<bool>,
+    bind: Option<Extent>,
     bundle: &Path,
     field: &Field,
     warnings: &mut Vec<Warning>,
@@ -118,11 +119,11 @@ fn source(
     if options.copy_up && (bind.is_some() || fstype != "tmpfs") {
         return Err(field.key("options").error(ErrorKind::Conflict("tmpcopyup is for a tmpfs only")));
     }
-    if let Some(recursive) = bind {
+    if let Some(extent) = bind {
         if name.as_os_str().is_empty() {
             return Err(field.key("source").error(ErrorKind::Missing));
         }
-        return Ok(Source::Bind { path: bundle.join(name), recursive });
+        return Ok(Source::Bind { path: bundle.join(name), extent });
     }
     match fstype {
         "" => Err(field.key("type").error(ErrorKind::Missing)),
@@ -172,5 +173,5 @@ fn id_mapping(
         return Err(field
             .error(ErrorKind::Conflict("id-mapped mounts must have both uid and gid mappings specified")));
     }
-    Ok(Some(MountIdMapping { recursive: options.id_map == Some(true), uids, gids }))
+    Ok(Some(MountIdMapping { extent: options.id_map.unwrap_or(Extent::Top), uids, gids }))
 }

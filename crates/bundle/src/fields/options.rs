@@ -1,18 +1,19 @@
 //! Mount options (config.md, "Linux mount options").
 
-use crate::container::{Attributes, Propagation, PropagationKind};
+use crate::container::{Propagation, PropagationKind};
+use husk_sys::mount::{AttributeChange, Extent, MountAttributes};
 
 /// The effect of a mount option.
 #[derive(Clone, Copy)]
 pub(crate) enum MountOption {
-    /// Sets attributes of the mount, or clears them in `Clear`; with `Tree::All` also of mounts below it.
-    Set(u64, Tree),
-    Clear(u64, Tree),
+    /// Sets attributes of the mount, or clears them in `Clear`; with `Extent::All` also of mounts below it.
+    Set(MountAttributes, Extent),
+    Clear(MountAttributes, Extent),
     /// Resets access time handling if this value was chosen; other values stay.
-    Undo(u64),
-    Propagation(PropagationKind, Tree),
-    Bind(Tree),
-    IdMap(Tree),
+    Undo(MountAttributes),
+    Propagation(PropagationKind, Extent),
+    Bind(Extent),
+    IdMap(Extent),
     CopyUp,
     /// Changes an existing mount. The other options say what changes.
     Remount,
@@ -23,33 +24,11 @@ pub(crate) enum MountOption {
     Nothing,
 }
 
-/// Whether an option covers the mount only or also mounts below it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tree {
-    Top,
-    All,
-}
-
-/// `MOUNT_ATTR_*` of linux/mount.h.
-pub(crate) mod attr {
-    pub(crate) const RDONLY: u64 = 0x01;
-    pub(super) const NOSUID: u64 = 0x02;
-    pub(super) const NODEV: u64 = 0x04;
-    pub(super) const NOEXEC: u64 = 0x08;
-    /// The bits of the field that holds one of the next three values.
-    pub(super) const ATIME: u64 = 0x70;
-    pub(super) const RELATIME: u64 = 0x00;
-    pub(super) const NOATIME: u64 = 0x10;
-    pub(super) const STRICTATIME: u64 = 0x20;
-    pub(super) const NODIRATIME: u64 = 0x80;
-    pub(super) const NOSYMFOLLOW: u64 = 0x0020_0000;
-}
-
 /// Every known option. All others belong to the file system, such as `size=64k`.
 pub(crate) const MEANINGS: [(&str, MountOption); 62] = {
+    use Extent::{All, Top};
     use MountOption::{Bind, Clear, CopyUp, FileSystem, IdMap, Nothing, Propagation, Remount, Set, Undo};
     use PropagationKind::{Private, Shared, Slave, Unbindable};
-    use Tree::{All, Top};
     [
         ("defaults", Nothing),
         ("remount", Remount),
@@ -58,42 +37,42 @@ pub(crate) const MEANINGS: [(&str, MountOption); 62] = {
         ("idmap", IdMap(Top)),
         ("ridmap", IdMap(All)),
         ("tmpcopyup", CopyUp),
-        ("ro", Set(attr::RDONLY, Top)),
-        ("rw", Clear(attr::RDONLY, Top)),
-        ("nosuid", Set(attr::NOSUID, Top)),
-        ("suid", Clear(attr::NOSUID, Top)),
-        ("nodev", Set(attr::NODEV, Top)),
-        ("dev", Clear(attr::NODEV, Top)),
-        ("noexec", Set(attr::NOEXEC, Top)),
-        ("exec", Clear(attr::NOEXEC, Top)),
-        ("nodiratime", Set(attr::NODIRATIME, Top)),
-        ("diratime", Clear(attr::NODIRATIME, Top)),
-        ("nosymfollow", Set(attr::NOSYMFOLLOW, Top)),
-        ("symfollow", Clear(attr::NOSYMFOLLOW, Top)),
-        ("relatime", Set(attr::RELATIME, Top)),
-        ("norelatime", Undo(attr::RELATIME)),
-        ("noatime", Set(attr::NOATIME, Top)),
-        ("atime", Undo(attr::NOATIME)),
-        ("strictatime", Set(attr::STRICTATIME, Top)),
-        ("nostrictatime", Undo(attr::STRICTATIME)),
-        ("rro", Set(attr::RDONLY, All)),
-        ("rrw", Clear(attr::RDONLY, All)),
-        ("rnosuid", Set(attr::NOSUID, All)),
-        ("rsuid", Clear(attr::NOSUID, All)),
-        ("rnodev", Set(attr::NODEV, All)),
-        ("rdev", Clear(attr::NODEV, All)),
-        ("rnoexec", Set(attr::NOEXEC, All)),
-        ("rexec", Clear(attr::NOEXEC, All)),
-        ("rnodiratime", Set(attr::NODIRATIME, All)),
-        ("rdiratime", Clear(attr::NODIRATIME, All)),
-        ("rnosymfollow", Set(attr::NOSYMFOLLOW, All)),
-        ("rsymfollow", Clear(attr::NOSYMFOLLOW, All)),
-        ("rrelatime", Set(attr::RELATIME, All)),
-        ("rnorelatime", Clear(attr::ATIME, All)),
-        ("rnoatime", Set(attr::NOATIME, All)),
-        ("ratime", Clear(attr::ATIME, All)),
-        ("rstrictatime", Set(attr::STRICTATIME, All)),
-        ("rnostrictatime", Clear(attr::ATIME, All)),
+        ("ro", Set(MountAttributes::RDONLY, Top)),
+        ("rw", Clear(MountAttributes::RDONLY, Top)),
+        ("nosuid", Set(MountAttributes::NOSUID, Top)),
+        ("suid", Clear(MountAttributes::NOSUID, Top)),
+        ("nodev", Set(MountAttributes::NODEV, Top)),
+        ("dev", Clear(MountAttributes::NODEV, Top)),
+        ("noexec", Set(MountAttributes::NOEXEC, Top)),
+        ("exec", Clear(MountAttributes::NOEXEC, Top)),
+        ("nodiratime", Set(MountAttributes::NODIRATIME, Top)),
+        ("diratime", Clear(MountAttributes::NODIRATIME, Top)),
+        ("nosymfollow", Set(MountAttributes::NOSYMFOLLOW, Top)),
+        ("symfollow", Clear(MountAttributes::NOSYMFOLLOW, Top)),
+        ("relatime", Set(MountAttributes::RELATIME, Top)),
+        ("norelatime", Undo(MountAttributes::RELATIME)),
+        ("noatime", Set(MountAttributes::NOATIME, Top)),
+        ("atime", Undo(MountAttributes::NOATIME)),
+        ("strictatime", Set(MountAttributes::STRICTATIME, Top)),
+        ("nostrictatime", Undo(MountAttributes::STRICTATIME)),
+        ("rro", Set(MountAttributes::RDONLY, All)),
+        ("rrw", Clear(MountAttributes::RDONLY, All)),
+        ("rnosuid", Set(MountAttributes::NOSUID, All)),
+        ("rsuid", Clear(MountAttributes::NOSUID, All)),
+        ("rnodev", Set(MountAttributes::NODEV, All)),
+        ("rdev", Clear(MountAttributes::NODEV, All)),
+        ("rnoexec", Set(MountAttributes::NOEXEC, All)),
+        ("rexec", Clear(MountAttributes::NOEXEC, All)),
+        ("rnodiratime", Set(MountAttributes::NODIRATIME, All)),
+        ("rdiratime", Clear(MountAttributes::NODIRATIME, All)),
+        ("rnosymfollow", Set(MountAttributes::NOSYMFOLLOW, All)),
+        ("rsymfollow", Clear(MountAttributes::NOSYMFOLLOW, All)),
+        ("rrelatime", Set(MountAttributes::RELATIME, All)),
+        ("rnorelatime", Clear(MountAttributes::ATIME, All)),
+        ("rnoatime", Set(MountAttributes::NOATIME, All)),
+        ("ratime", Clear(MountAttributes::ATIME, All)),
+        ("rstrictatime", Set(MountAttributes::STRICTATIME, All)),
+        ("rnostrictatime", Clear(MountAttributes::ATIME, All)),
         ("shared", Propagation(Shared, Top)),
         ("rshared", Propagation(Shared, All)),
         ("slave", Propagation(Slave, Top)),
@@ -121,21 +100,18 @@ pub(crate) const MEANINGS: [(&str, MountOption); 62] = {
 /// The options of one mount, sorted by their effect.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
-    pub(crate) attributes: Attributes,
-    pub(crate) recursive_attributes: Attributes,
+    pub(crate) attributes: AttributeChange,
+    pub(crate) recursive_attributes: AttributeChange,
     pub(crate) propagation: Vec<Propagation>,
     /// Set for a bind mount: whether mounts below the source are included.
-    pub(crate) bind: Option<Recursive>,
+    pub(crate) bind: Option<Extent>,
     /// Set for an idmapped mount: whether mounts below it are included.
-    pub(crate) id_map: Option<Recursive>,
+    pub(crate) id_map: Option<Extent>,
     pub(crate) copy_up: bool,
     pub(crate) remount: bool,
     /// The remaining options, for the file system.
     pub(crate) file_system: Vec<String>,
 }
-
-/// Whether an option covers a whole tree.
-pub(crate) type Recursive = bool;
 
 impl Options {
     /// Sorts options by their effect. A later option overrides an earlier one that contradicts it.
@@ -146,17 +122,15 @@ impl Options {
             match known.map(|(_, meaning)| *meaning) {
                 None | Some(MountOption::FileSystem) => sorted.file_system.push(option),
                 Some(MountOption::Nothing) => {}
-                Some(MountOption::Set(bits, tree)) => set(sorted.attributes(tree), bits),
-                Some(MountOption::Clear(bits, tree)) => clear(sorted.attributes(tree), bits),
+                Some(MountOption::Set(bits, extent)) => set(sorted.attributes(extent), bits),
+                Some(MountOption::Clear(bits, extent)) => clear(sorted.attributes(extent), bits),
                 Some(MountOption::Undo(bits)) => undo(&mut sorted.attributes, bits),
-                Some(MountOption::Propagation(kind, tree)) => {
-                    sorted.propagation.push(Propagation { kind, recursive: tree == Tree::All });
+                Some(MountOption::Propagation(kind, extent)) => {
+                    sorted.propagation.push(Propagation { kind, extent });
                 }
                 // `bind` and `rbind` add up, unlike `idmap` and `ridmap`: `bind` does not undo an earlier `rbind`.
-                Some(MountOption::Bind(tree)) => {
-                    sorted.bind = Some(sorted.bind == Some(true) || tree == Tree::All);
-                }
-                Some(MountOption::IdMap(tree)) => sorted.id_map = Some(tree == Tree::All),
+                Some(MountOption::Bind(extent)) => sorted.bind = sorted.bind.max(Some(extent)),
+                Some(MountOption::IdMap(extent)) => sorted.id_map = Some(extent),
                 Some(MountOption::CopyUp) => sorted.copy_up = true,
                 Some(MountOption::Remount) => sorted.remount = true,
             }
@@ -164,10 +138,10 @@ impl Options {
         sorted
     }
 
-    fn attributes(&mut self, tree: Tree) -> &mut Attributes {
-        match tree {
-            Tree::Top => &mut self.attributes,
-            Tree::All => &mut self.recursive_attributes,
+    fn attributes(&mut self, extent: Extent) -> &mut AttributeChange {
+        match extent {
+            Extent::Top => &mut self.attributes,
+            Extent::All => &mut self.recursive_attributes,
         }
     }
 }
@@ -186,26 +160,29 @@ fn split(string: String) -> Vec<String> {
     parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
-/// Sets attributes. Access time handling is one value in two bits, not two flags, so both bits are cleared before
-/// it is set (mount_setattr(2)).
-fn set(attributes: &mut Attributes, bits: u64) {
-    let is_atime = bits == attr::RELATIME || bits & attr::ATIME != 0;
-    let field = if is_atime { attr::ATIME } else { bits };
-    attributes.set = attributes.set & !field | bits;
-    attributes.clear = attributes.clear & !field | if is_atime { attr::ATIME } else { 0 };
-}
-
-fn undo(attributes: &mut Attributes, bits: u64) {
-    let is_chosen = attributes.clear & attr::ATIME != 0 && attributes.set & attr::ATIME == bits;
-    if is_chosen {
-        clear(attributes, attr::ATIME);
-        attributes.clear &= !attr::ATIME;
+/// Sets attributes. The way in which access times are updated is one value, not a set of flags, so all its bits are
+/// cleared before it is set (mount_setattr(2)).
+pub(super) fn set(change: &mut AttributeChange, attributes: MountAttributes) {
+    let is_atime = attributes == MountAttributes::RELATIME || attributes.intersects(MountAttributes::ATIME);
+    let field = if is_atime { MountAttributes::ATIME } else { attributes };
+    change.set = change.set.without(field) | attributes;
+    change.clear = change.clear.without(field);
+    if is_atime {
+        change.clear |= MountAttributes::ATIME;
     }
 }
 
-fn clear(attributes: &mut Attributes, bits: u64) {
-    attributes.set &= !bits;
-    attributes.clear |= bits;
+fn undo(change: &mut AttributeChange, value: MountAttributes) {
+    const ATIME: MountAttributes = MountAttributes::ATIME;
+    if change.clear.intersects(ATIME) && change.set.intersection(ATIME) == value {
+        change.set = change.set.without(ATIME);
+        change.clear = change.clear.without(ATIME);
+    }
+}
+
+fn clear(change: &mut AttributeChange, attributes: MountAttributes) {
+    change.set = change.set.without(attributes);
+    change.clear |= attributes;
 }
 
 #[cfg(test)]
@@ -219,23 +196,32 @@ mod tests {
     #[test]
     fn the_last_of_two_contradicting_options_counts() {
         let attributes = |options| sorted(options).attributes;
-        assert_eq!(attributes(&["ro", "rw"]), Attributes { set: 0, clear: attr::RDONLY });
-        assert_eq!(attributes(&["rw", "ro"]), Attributes { set: attr::RDONLY, clear: 0 });
+        assert_eq!(
+            attributes(&["ro", "rw"]),
+            AttributeChange { set: MountAttributes::EMPTY, clear: MountAttributes::RDONLY }
+        );
+        assert_eq!(attributes(&["rw", "ro"]), AttributeChange::set(MountAttributes::RDONLY));
         assert_eq!(
             attributes(&["noatime", "strictatime"]),
-            Attributes { set: attr::STRICTATIME, clear: attr::ATIME }
+            AttributeChange { set: MountAttributes::STRICTATIME, clear: MountAttributes::ATIME }
         );
-        assert_eq!(attributes(&["noatime", "relatime"]), Attributes { set: 0, clear: attr::ATIME });
-        assert_eq!(attributes(&["noatime", "atime"]), Attributes::default());
-        let noatime = Attributes { set: attr::NOATIME, clear: attr::ATIME };
+        assert_eq!(
+            attributes(&["noatime", "relatime"]),
+            AttributeChange { set: MountAttributes::EMPTY, clear: MountAttributes::ATIME }
+        );
+        assert_eq!(attributes(&["noatime", "atime"]), AttributeChange::default());
+        let noatime = AttributeChange { set: MountAttributes::NOATIME, clear: MountAttributes::ATIME };
         assert_eq!(attributes(&["noatime", "norelatime"]), noatime);
     }
 
     #[test]
     fn recursive_attributes_are_apart() {
         let options = sorted(&["nosuid", "rro", "rnoatime"]);
-        assert_eq!(options.attributes, Attributes { set: attr::NOSUID, clear: 0 });
-        let recursive = Attributes { set: attr::RDONLY | attr::NOATIME, clear: attr::ATIME };
+        assert_eq!(options.attributes, AttributeChange::set(MountAttributes::NOSUID));
+        let recursive = AttributeChange {
+            set: MountAttributes::RDONLY | MountAttributes::NOATIME,
+            clear: MountAttributes::ATIME,
+        };
         assert_eq!(options.recursive_attributes, recursive);
     }
 
@@ -249,7 +235,7 @@ mod tests {
     fn empty_options_are_skipped_and_joined_options_are_split() {
         let options = sorted(&["", "size=1m,mode=700", ",,nosuid,", ","]);
         assert_eq!(options.file_system, ["size=1m", "mode=700"]);
-        assert_eq!(options.attributes, Attributes { set: attr::NOSUID, clear: 0 });
+        assert_eq!(options.attributes, AttributeChange::set(MountAttributes::NOSUID));
         let whole = ["context=\"a:s0:c1,c2\"", "lowerdir=/a\\,b:/c", "x=\\\\"];
         assert_eq!(sorted(&whole).file_system, whole);
         assert_eq!(sorted(&["x=\\\\,y"]).file_system, ["x=\\\\", "y"]);
@@ -258,24 +244,24 @@ mod tests {
     #[test]
     fn rbind_stays_recursive_before_and_after_bind() {
         for options in [&["rbind", "rprivate", "ro", "bind"][..], &["bind", "rbind"], &["rbind"]] {
-            assert_eq!(sorted(options).bind, Some(true), "{options:?}");
+            assert_eq!(sorted(options).bind, Some(Extent::All), "{options:?}");
         }
         // Recursive propagation does not make the bind mount recursive.
-        assert_eq!(sorted(&["bind", "rprivate"]).bind, Some(false));
+        assert_eq!(sorted(&["bind", "rprivate"]).bind, Some(Extent::Top));
         assert_eq!(sorted(&["rprivate"]).bind, None);
     }
 
     #[test]
     fn last_of_idmap_and_ridmap_counts() {
-        assert_eq!(sorted(&["ridmap", "idmap"]).id_map, Some(false));
-        assert_eq!(sorted(&["idmap", "ridmap"]).id_map, Some(true));
+        assert_eq!(sorted(&["ridmap", "idmap"]).id_map, Some(Extent::Top));
+        assert_eq!(sorted(&["idmap", "ridmap"]).id_map, Some(Extent::All));
     }
 
     #[test]
     fn propagation_is_kept_in_its_order() {
         let kinds = sorted(&["rslave", "shared"]).propagation;
-        let wanted = [(PropagationKind::Slave, true), (PropagationKind::Shared, false)];
-        assert_eq!(kinds, wanted.map(|(kind, recursive)| Propagation { kind, recursive }));
+        let wanted = [(PropagationKind::Slave, Extent::All), (PropagationKind::Shared, Extent::Top)];
+        assert_eq!(kinds, wanted.map(|(kind, extent)| Propagation { kind, extent }));
     }
 
     #[test]

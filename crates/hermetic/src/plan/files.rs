@@ -2,15 +2,15 @@
 
 use super::image::{self, Opened};
 use super::landlock::LandlockRules;
-use super::layers::{NODEV, NOEXEC, NOSUID, RDONLY, layer, mkdir, mount_on_own};
+use super::layers::{layer, make_read_only, mkdir, mount_on_own, set_all};
 use super::view::{self, Cover};
+use crate::bundle::ALWAYS;
 use crate::host::{Host, HostFile, Procfs};
 use crate::profile::{Limits, PathAccess, Profile};
-use husk_plan::{Builder, Error};
+use husk_plan::{Builder, DEVICE_LINKS, Error};
 use husk_script::sys::file::{Mode, OFlags};
-use husk_script::sys::mount::{Extent, MountFlags, MountPropagationFlags};
+use husk_script::sys::mount::{Extent, MountAttributes, MountFlags};
 use husk_script::{MountPoint, Reg, Step};
-use std::ffi::CStr;
 use std::path::Path;
 
 /// The highest value of `pid_max` (linux/threads.h, `PID_MAX_LIMIT`).
@@ -21,14 +21,6 @@ pub(crate) const PROC: &str = "proc";
 
 /// The devices that every program can expect.
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
-
-const LINKS: [(&CStr, &CStr); 5] = [
-    (c"/proc/self/fd", c"fd"),
-    (c"/proc/self/fd/0", c"stdin"),
-    (c"/proc/self/fd/1", c"stdout"),
-    (c"/proc/self/fd/2", c"stderr"),
-    (c"pts/ptmx", c"ptmx"),
-];
 
 /// A path of the host that is shown in the sandbox, opened before it is covered or made read-only.
 struct HostPath<'p> {
@@ -57,7 +49,7 @@ pub(crate) fn files(
         if show.access == PathAccess::Write {
             plan.at(format!("write {}", found.path.display()));
             let tree = HostPath::open(found, image_root, plan)?;
-            tree.set(NOSUID | NODEV, plan);
+            set_all(tree.mount, ALWAYS, plan);
             rules.allow(tree.mount, plan);
             trees.push(tree);
         }
@@ -71,8 +63,7 @@ pub(crate) fn files(
         // The devices belong to host root, which could change their permissions without a capability. A read-only mount
         // prevents that, and still allows writing to a device.
         if host.uid == 0 {
-            let (mount, extent) = (mount.into(), Extent::Top);
-            plan.push(Step::MountSetattr { mount, extent, set: RDONLY, clear: 0, propagation: 0 });
+            make_read_only(mount, plan);
         }
         devices.push((name, mount));
     }
@@ -160,8 +151,7 @@ fn read_only(plan: &mut Builder<'_>) -> Result<Reg, Error> {
     let root = plan.register()?;
     let flags = OFlags::PATH | OFlags::DIRECTORY;
     plan.push(Step::Open { path: c"/", flags, mode: Mode::empty(), out: root });
-    let tree = HostPath { path: Path::new("/"), is_directory: true, mount: root };
-    tree.set(RDONLY | NOSUID | NODEV, plan);
+    set_all(root, ALWAYS | MountAttributes::RDONLY, plan);
     Ok(root)
 }
 
@@ -185,12 +175,6 @@ impl<'p> HostPath<'p> {
             }
         };
         Ok(Self { path: &found.path, is_directory: found.is_directory, mount })
-    }
-
-    fn set(&self, set: u64, plan: &mut Builder<'_>) {
-        let propagation = u64::from(MountPropagationFlags::PRIVATE.bits());
-        let (mount, extent) = (self.mount.into(), Extent::All);
-        plan.push(Step::MountSetattr { mount, extent, set, clear: 0, propagation });
     }
 }
 
@@ -342,7 +326,7 @@ fn fill_dev(
         plan.release(out);
         plan.release(mount);
     }
-    for (target, path) in LINKS {
+    for &(path, target) in DEVICE_LINKS {
         plan.push(Step::Symlink { target, path });
     }
     mkdir(Path::new("shm"), 0o1777, plan)?;
@@ -382,7 +366,7 @@ fn proc(
 ) -> Result<(), Error> {
     let (target, proc) = (plan.at(PROC).target(Path::new("/proc"))?, plan.register()?);
     plan.push(Step::Fsopen { fstype: c"proc", out: proc });
-    plan.push(Step::Fsmount { fs: proc, attributes: NOSUID | NODEV | NOEXEC });
+    plan.push(Step::Fsmount { fs: proc, attributes: ALWAYS | MountAttributes::NOEXEC });
     rules.allow(proc, plan);
     plan.push(Step::Attach { mount: proc, root: root.into(), target, place: MountPoint::Ordinary });
     if host.limits_pids() {
@@ -433,7 +417,7 @@ fn hide(found: &HostFile, root: Reg, null: Reg, plan: &mut Builder<'_>) -> Resul
     if found.is_directory {
         plan.push(Step::Fsopen { fstype: c"tmpfs", out: cover });
         plan.push(Step::FsconfigString { fs: cover, key: c"mode", value: c"555" });
-        plan.push(Step::Fsmount { fs: cover, attributes: RDONLY | NOSUID | NODEV });
+        plan.push(Step::Fsmount { fs: cover, attributes: ALWAYS | MountAttributes::RDONLY });
     } else {
         plan.push(Step::OpenTreeOf { fd: null.into(), extent: Extent::Top, out: cover });
     }

@@ -10,17 +10,15 @@
 //! layer above, unless the image is writable.
 
 use super::landlock::LandlockRules;
-use super::layers::{NODEV, NOSUID, RDONLY, layer, mount_on_own};
-use crate::bundle::is_own;
+use super::layers::{layer, make_read_only, mount_on_own, set_all};
+use crate::bundle::{ALWAYS, is_own};
 use crate::host::Host;
 use crate::profile::{Image, PathAccess};
 use husk_bundle::container::{Mount, Source};
 use husk_plan::{Builder, Error};
 use husk_script::sys::file::{Mode, OFlags};
-use husk_script::sys::mount::{Extent, MountPropagationFlags};
+use husk_script::sys::mount::{AttributeChange, Extent, MountAttributes, MountPropagationFlags};
 use husk_script::{MountPoint, Reg, Step};
-
-const PRIVATE: u64 = MountPropagationFlags::PRIVATE.bits() as u64;
 
 /// The parts of an image, opened before any part of the host is covered.
 pub(crate) struct Opened<'p> {
@@ -54,22 +52,22 @@ impl<'p> Opened<'p> {
     pub(crate) fn new(image: &'p Image, root: Reg, plan: &mut Builder<'_>) -> Result<Self, Error> {
         let mut binds = Vec::new();
         for (index, mount) in mounts(image) {
-            let Source::Bind { path, recursive } = &mount.source else { continue };
+            let Source::Bind { path, extent } = &mount.source else { continue };
             plan.at(format!("mounts[{index}] {}", mount.destination.display()));
-            let (path, out) = (plan.text(path)?, plan.register()?);
-            let extent = if *recursive { Extent::All } else { Extent::Top };
+            let (path, extent, out) = (plan.text(path)?, *extent, plan.register()?);
             plan.push(Step::OpenTree { path, extent, out });
-            let set = mount.attributes.set | NOSUID | NODEV;
-            let (mount, clear) = (out.into(), mount.attributes.clear);
-            plan.push(Step::MountSetattr { mount, extent, set, clear, propagation: PRIVATE });
+            let AttributeChange { set, clear } = mount.attributes;
+            let change = AttributeChange { set: set | ALWAYS, clear };
+            let (mount, propagation) = (out.into(), MountPropagationFlags::PRIVATE);
+            plan.push(Step::MountSetattr { mount, extent, change, propagation });
             binds.push((index, out));
         }
         plan.at("rootfs");
         let tree = plan.register()?;
         plan.push(Step::OpenTreeOf { fd: root.into(), extent: Extent::All, out: tree });
-        let set = if image.access == PathAccess::Write { NOSUID | NODEV } else { RDONLY | NOSUID | NODEV };
-        let (mount, extent) = (tree.into(), Extent::All);
-        plan.push(Step::MountSetattr { mount, extent, set, clear: 0, propagation: PRIVATE });
+        let is_written = image.access == PathAccess::Write;
+        let set = if is_written { ALWAYS } else { ALWAYS | MountAttributes::RDONLY };
+        set_all(tree, set, plan);
         Ok(Self { image, tree, binds })
     }
 
@@ -156,8 +154,7 @@ impl Placed<'_> {
     pub(crate) fn enter(self, plan: &mut Builder<'_>) {
         plan.at("rootfs");
         if self.is_layered && self.opened.image.access == PathAccess::Read {
-            let (mount, extent) = (self.root.into(), Extent::Top);
-            plan.push(Step::MountSetattr { mount, extent, set: RDONLY, clear: 0, propagation: 0 });
+            make_read_only(self.root, plan);
         }
         plan.push(Step::Fchdir { directory: self.root.into() });
         // The old root lands on top of the new one, and is unmounted before any other step.
@@ -167,10 +164,10 @@ impl Placed<'_> {
 }
 
 /// Creates a file system and returns its detached mount.
-fn new(fstype: &str, options: &[String], set: u64, plan: &mut Builder<'_>) -> Result<Reg, Error> {
+fn new(fstype: &str, options: &[String], set: MountAttributes, plan: &mut Builder<'_>) -> Result<Reg, Error> {
     let (fstype, fs) = (plan.text(fstype)?, plan.register()?);
     plan.push(Step::Fsopen { fstype, out: fs });
     husk_plan::options(fs, options, plan)?;
-    plan.push(Step::Fsmount { fs, attributes: set | NOSUID | NODEV });
+    plan.push(Step::Fsmount { fs, attributes: set | ALWAYS });
     Ok(fs)
 }

@@ -13,10 +13,11 @@
 //! A restricted process cannot mount anything, even in its own namespaces (security/landlock/fs.c, `hook_sb_mount`).
 //! [`Profile::nested`] does without Landlock for that reason.
 
-use super::layers::{RDONLY, Streams};
+use super::layers::Streams;
 use crate::host::{Host, Landlock};
 use crate::profile::{Net, Profile};
 use husk_plan::{Builder, Error};
+use husk_script::sys::mount::MountAttributes;
 use husk_script::sys::{Errno, Fd, landlock};
 use husk_script::{Handle, Reg, Step};
 
@@ -83,8 +84,8 @@ impl LandlockRules {
     }
 
     /// Like `allow`, for a mount with these attributes, unless it is read-only.
-    pub(crate) fn allow_mount(&self, mount: Reg, attributes: u64, plan: &mut Builder<'_>) {
-        if attributes & RDONLY == 0 {
+    pub(crate) fn allow_mount(&self, mount: Reg, attributes: MountAttributes, plan: &mut Builder<'_>) {
+        if !attributes.contains(MountAttributes::RDONLY) {
             self.allow(mount, plan);
         }
     }

@@ -1,16 +1,12 @@
-//! Helpers for all parts of a plan: mount attributes, the program's streams, and layers in its own file system.
+//! Helpers for all parts of a plan: the program's streams, and layers in its own file system.
 
+use crate::bundle::ALWAYS;
 use husk_plan::{Builder, Error};
 use husk_script::sys::Fd;
 use husk_script::sys::file::{Mode, OFlags};
+use husk_script::sys::mount::{AttributeChange, Extent, MountAttributes, MountPropagationFlags};
 use husk_script::{Reg, Step};
 use std::path::Path;
-
-/// `MOUNT_ATTR_RDONLY`, `MOUNT_ATTR_NOSUID`, `MOUNT_ATTR_NODEV`, `MOUNT_ATTR_NOEXEC`.
-pub(crate) const RDONLY: u64 = 0x1;
-pub(crate) const NOSUID: u64 = 0x2;
-pub(crate) const NODEV: u64 = 0x4;
-pub(crate) const NOEXEC: u64 = 0x8;
 
 /// A program's standard streams.
 #[derive(Clone, Copy)]
@@ -31,6 +27,20 @@ pub(crate) fn mkdir(path: &Path, mode: u32, plan: &mut Builder<'_>) -> Result<()
     let path = plan.text(path)?;
     plan.push(Step::Mkdir { path, mode: Mode::from_raw_mode(mode), tolerate: None });
     Ok(())
+}
+
+/// Makes a mount read-only, without the mounts below it.
+pub(crate) fn make_read_only(mount: Reg, plan: &mut Builder<'_>) {
+    let (mount, change) = (mount.into(), AttributeChange::set(MountAttributes::RDONLY));
+    let propagation = MountPropagationFlags::empty();
+    plan.push(Step::MountSetattr { mount, extent: Extent::Top, change, propagation });
+}
+
+/// Sets attributes of a mount and of all mounts below it, and makes them private.
+pub(crate) fn set_all(mount: Reg, attributes: MountAttributes, plan: &mut Builder<'_>) {
+    let (mount, change) = (mount.into(), AttributeChange::set(attributes));
+    let propagation = MountPropagationFlags::PRIVATE;
+    plan.push(Step::MountSetattr { mount, extent: Extent::All, change, propagation });
 }
 
 /// Attaches a detached mount to a directory of the program's own file system.
@@ -56,6 +66,6 @@ pub(crate) fn layer(name: &str, lower: &str, plan: &mut Builder<'_>) -> Result<R
         plan.push(Step::FsconfigString { fs, key, value });
     }
     plan.push(Step::FsconfigFlag { fs, key: c"userxattr" });
-    plan.push(Step::Fsmount { fs, attributes: NOSUID | NODEV });
+    plan.push(Step::Fsmount { fs, attributes: ALWAYS });
     Ok(fs)
 }

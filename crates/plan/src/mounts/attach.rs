@@ -2,25 +2,17 @@
 
 use crate::builder::{Builder, Error, LAYER};
 use crate::host::Host;
-use crate::mounts::rootfs;
 use husk_bundle::Container;
-use husk_bundle::container::{Attributes, Mount};
-use husk_script::sys::mount::{Extent, MountPropagationFlags};
+use husk_bundle::container::{Mount, Propagation, PropagationKind};
+use husk_script::sys::mount::{AttributeChange, Extent, MountAttributes, MountPropagationFlags};
 use husk_script::{MountPoint, PathInRoot, Reg, Step};
 use std::ffi::CStr;
 
-/// `MOUNT_ATTR_*` of linux/mount.h.
-pub(crate) mod attr {
-    pub(crate) const RDONLY: u64 = 0x01;
-    pub(crate) const NOSUID: u64 = 0x02;
-    pub(crate) const NODEV: u64 = 0x04;
-    pub(crate) const NOEXEC: u64 = 0x08;
-    pub(crate) const ATIME: u64 = 0x70;
-    pub(crate) const NODIRATIME: u64 = 0x80;
-    pub(crate) const NOSYMFOLLOW: u64 = 0x0020_0000;
-    /// Attributes that an outer user namespace can lock, besides those for access times.
-    pub(crate) const LOCKABLE: u64 = RDONLY | NOSUID | NODEV | NOEXEC;
-}
+/// Attributes that an outer user namespace can lock, besides those for access times.
+const LOCKABLE: MountAttributes = MountAttributes::RDONLY
+    .union(MountAttributes::NOSUID)
+    .union(MountAttributes::NODEV)
+    .union(MountAttributes::NOEXEC);
 
 /// The parts that all mounts of a container share.
 pub(crate) struct Around<'a> {
@@ -34,7 +26,7 @@ pub(crate) struct New<'a> {
     pub(crate) fstype: &'a str,
     pub(crate) name: &'a str,
     pub(crate) options: &'a [String],
-    pub(crate) attributes: Attributes,
+    pub(crate) attributes: MountAttributes,
     pub(crate) label: Option<(&'static str, &'a str)>,
 }
 
@@ -42,7 +34,7 @@ impl New<'_> {
     /// Makes the file system and returns a detached mount of it.
     pub(crate) fn mount(&self, plan: &mut Builder<'_>) -> Result<Reg, Error> {
         let fs = self.configure(plan)?;
-        plan.push(Step::Fsmount { fs, attributes: self.attributes.set });
+        plan.push(Step::Fsmount { fs, attributes: self.attributes });
         Ok(fs)
     }
 
@@ -125,17 +117,38 @@ fn layers(fs: Reg, value: &str, plan: &mut Builder<'_>) -> Result<(), Error> {
 /// Sets the attributes of an existing mount exactly, as in runc. An attribute that is not mentioned is cleared,
 /// unless an outer user namespace has locked it. Without any attributes the mount stays as it is. As with
 /// mount(2), access time handling changes only if an option names it.
-pub(crate) fn change(mount: Reg, attributes: Attributes, plan: &mut Builder<'_>) {
-    if attributes == Attributes::default() {
+pub(crate) fn change(mount: Reg, asked: AttributeChange, plan: &mut Builder<'_>) {
+    if asked == AttributeChange::NONE {
         return;
     }
-    let Attributes { set, clear } = attributes;
-    let is_said = set | clear;
-    let names_times = is_said & attr::ATIME != 0 || set & attr::NODIRATIME != 0;
-    let times = if names_times { attr::ATIME | attr::NODIRATIME & !set } else { 0 };
-    let clear = clear & !attr::NODIRATIME | attr::NOSYMFOLLOW & !set | times;
-    let unlocked = attr::LOCKABLE & !is_said;
-    plan.push(Step::MountSetattrUnlocked { mount: mount.into(), set, clear, unlocked });
+    let AttributeChange { set, clear } = asked;
+    let named = set | clear;
+    let names_times = named.intersects(MountAttributes::ATIME) || set.contains(MountAttributes::NODIRATIME);
+    let times = if names_times {
+        MountAttributes::ATIME | MountAttributes::NODIRATIME.without(set)
+    } else {
+        MountAttributes::EMPTY
+    };
+    let clear =
+        clear.without(MountAttributes::NODIRATIME) | MountAttributes::NOSYMFOLLOW.without(set) | times;
+    let unlocked = LOCKABLE.without(named);
+    let change = AttributeChange { set, clear };
+    plan.push(Step::MountSetattrUnlocked { mount: mount.into(), change, unlocked });
+}
+
+/// Sets attributes of a mount, without the mounts below it.
+pub(crate) fn set_attributes(mount: Reg, attributes: MountAttributes, plan: &mut Builder<'_>) {
+    let (mount, change) = (mount.into(), AttributeChange::set(attributes));
+    let propagation = MountPropagationFlags::empty();
+    plan.push(Step::MountSetattr { mount, extent: Extent::Top, change, propagation });
+}
+
+/// Changes the attributes of a mount and of all mounts below it.
+pub(crate) fn change_all(mount: Reg, change: AttributeChange, plan: &mut Builder<'_>) {
+    if change != AttributeChange::NONE {
+        let (mount, propagation) = (mount.into(), MountPropagationFlags::empty());
+        plan.push(Step::MountSetattr { mount, extent: Extent::All, change, propagation });
+    }
 }
 
 /// Attaches a detached mount to its mount point.
@@ -147,10 +160,7 @@ pub(crate) fn put<'b>(
     root: Reg,
     plan: &mut Builder<'b>,
 ) {
-    let Attributes { set, clear } = mount.recursive_attributes;
-    if (set, clear) != (0, 0) {
-        plan.push(Step::MountSetattr { mount: tree.into(), extent: Extent::All, set, clear, propagation: 0 });
-    }
+    change_all(tree, mount.recursive_attributes, plan);
     plan.push(Step::Attach { mount: tree, root: root.into(), target, place });
     propagate(tree, mount, plan);
 }
@@ -158,9 +168,22 @@ pub(crate) fn put<'b>(
 /// Sets the propagation in the given order, after attaching: a detached mount has no peers.
 pub(crate) fn propagate(tree: Reg, mount: &Mount, plan: &mut Builder<'_>) {
     for propagation in &mount.propagation {
-        let extent = if propagation.recursive { Extent::All } else { Extent::Top };
-        let flags = rootfs::flags(*propagation).difference(MountPropagationFlags::REC);
-        let propagation = u64::from(flags.bits());
-        plan.push(Step::MountSetattr { mount: tree.into(), extent, set: 0, clear: 0, propagation });
+        let (mount, extent, change) = (tree.into(), propagation.extent, AttributeChange::NONE);
+        let propagation = flags(*propagation).difference(MountPropagationFlags::REC);
+        plan.push(Step::MountSetattr { mount, extent, change, propagation });
+    }
+}
+
+/// Returns the flags of mount(2) for a propagation.
+pub(crate) fn flags(propagation: Propagation) -> MountPropagationFlags {
+    let kind = match propagation.kind {
+        PropagationKind::Shared => MountPropagationFlags::SHARED,
+        PropagationKind::Slave => MountPropagationFlags::DOWNSTREAM,
+        PropagationKind::Private => MountPropagationFlags::PRIVATE,
+        PropagationKind::Unbindable => MountPropagationFlags::UNBINDABLE,
+    };
+    match propagation.extent {
+        Extent::Top => kind,
+        Extent::All => kind | MountPropagationFlags::REC,
     }
 }

@@ -2,16 +2,17 @@
 
 use crate::builder::{Builder, Error};
 use crate::host::CgroupMount;
-use crate::mounts::attach::{Around, New, attr, change, put};
+use crate::mounts::attach::{Around, New, change, put, set_attributes};
 use crate::namespaces;
-use husk_bundle::container::{Attributes, Mount, NamespaceKind};
+use husk_bundle::container::{Mount, NamespaceKind};
 use husk_script::sys::Errno;
-use husk_script::sys::mount::Extent;
+use husk_script::sys::mount::{Extent, MountAttributes};
 use husk_script::{MountPoint, PathInRoot, Reg, Step};
 use std::path::{Path, PathBuf};
 
 /// The attributes of every cgroup v1 mount, whatever the configuration asks for, as in runc.
-const ALWAYS: u64 = attr::NOSUID | attr::NODEV | attr::NOEXEC;
+const ALWAYS: MountAttributes =
+    MountAttributes::NOSUID.union(MountAttributes::NODEV).union(MountAttributes::NOEXEC);
 
 pub(crate) fn attach<'b>(
     mount: &Mount,
@@ -25,7 +26,7 @@ pub(crate) fn attach<'b>(
         // A new mount would change the flags of the host's hierarchy: see `hosts`.
         CgroupMount::V2 if !has_own => show(Path::new("/sys/fs/cgroup"), mount, target, around, plan)?,
         CgroupMount::V2 => {
-            let attributes = mount.attributes;
+            let attributes = mount.attributes.set;
             let new = New { fstype: "cgroup2", name: "cgroup", options, attributes, label: None };
             let tree = new.mount(plan)?;
             put(tree, MountPoint::Directory, target, mount, around.root, plan);
@@ -74,15 +75,14 @@ fn v1<'b>(
     root: Reg,
     plan: &mut Builder<'b>,
 ) -> Result<Reg, Error> {
-    let read_only = mount.attributes.set & attr::RDONLY;
-    let attributes = Attributes { set: ALWAYS, clear: 0 };
+    let read_only = mount.attributes.set.intersection(MountAttributes::RDONLY);
     let options = ["mode=755".to_owned()];
-    let new = New { fstype: "tmpfs", name: "tmpfs", options: &options, attributes, label: None };
+    let new = New { fstype: "tmpfs", name: "tmpfs", options: &options, attributes: ALWAYS, label: None };
     let tmpfs = new.mount(plan)?;
     put(tmpfs, MountPoint::Directory, target, mount, root, plan);
     for (name, path) in hierarchies {
         let tree = if own {
-            let attributes = Attributes { set: ALWAYS | read_only, clear: 0 };
+            let attributes = ALWAYS | read_only;
             let options: Vec<_> = match name.strip_prefix("name=") {
                 Some(_) => vec![name.clone(), "none".to_owned()],
                 None => name.split(',').map(str::to_owned).collect(),
@@ -107,9 +107,8 @@ fn v1<'b>(
             plan.push(Step::SymlinkIn { directory, name, target, tolerate });
         }
     }
-    if read_only != 0 {
-        let (set, extent) = (attr::RDONLY, Extent::Top);
-        plan.push(Step::MountSetattr { mount: tmpfs.into(), extent, set, clear: 0, propagation: 0 });
+    if !read_only.is_empty() {
+        set_attributes(tmpfs, read_only, plan);
     }
     Ok(tmpfs)
 }

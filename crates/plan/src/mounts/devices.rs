@@ -2,12 +2,12 @@
 
 use crate::builder::{Builder, Error, mode};
 use crate::host::Host;
-use crate::mounts::attach::attr;
+use crate::mounts::attach::set_attributes;
 use crate::namespaces;
 use husk_bundle::Container;
 use husk_bundle::container::{Device, DeviceKind, Mount, NamespaceKind, Source};
 use husk_script::sys::at::Node;
-use husk_script::sys::mount::Extent;
+use husk_script::sys::mount::MountAttributes;
 use husk_script::sys::{Errno, Gid, Uid};
 use husk_script::{MountPoint, Reg, Step};
 use std::ffi::CStr;
@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 const DEFAULTS: &[(&str, u32, u32)] =
     &[("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
 
-const LINKS: [(&CStr, &CStr); 5] = [
+/// The symlinks in `/dev`, as name and target: those of runtime-linux.md, "Dev symbolic links", and `ptmx`.
+pub const DEVICE_LINKS: &[(&CStr, &CStr)] = &[
     (c"fd", c"/proc/self/fd"),
     (c"stdin", c"/proc/self/fd/0"),
     (c"stdout", c"/proc/self/fd/1"),
@@ -93,7 +94,7 @@ pub(crate) fn create(
     plan.at("linux.devices");
     // If the root is the host's own root, so is /dev, and nothing in it is removed.
     let stays = container.mounts.iter().any(covers_dev) || container.rootfs == Path::new("/");
-    for (name, target) in LINKS {
+    for &(name, target) in DEVICE_LINKS {
         let directory = dev.into();
         if name == c"ptmx" && !stays {
             // A /dev/ptmx of the image would belong to another devpts instance.
@@ -109,8 +110,9 @@ pub(crate) fn create(
 pub(crate) fn has_null(container: &Container) -> bool {
     const NULL: DeviceKind = DeviceKind::Character(1, 3);
     let dev = container.mounts.iter().rfind(|mount| covers_dev(mount));
-    let is_ours =
-        |mount: &Mount| matches!(mount.source, Source::New { .. }) && mount.attributes.set & attr::NODEV == 0;
+    let is_ours = |mount: &Mount| {
+        matches!(mount.source, Source::New { .. }) && !mount.attributes.set.contains(MountAttributes::NODEV)
+    };
     dev.is_some_and(is_ours)
         && container.devices.iter().all(|device| device.path != Path::new("/dev/null") || device.kind == NULL)
 }
@@ -150,8 +152,8 @@ fn show(device: &Device, path: &Path, plan: &mut Builder<'_>) -> Result<Reg, Err
     plan.push(Step::OpenDevice { path, node: node(device), out });
     // Read-only: if the host's root has an id in the container, the container's root could otherwise change the
     // device's owner and permissions. Writing to the device still works on a read-only mount.
-    let (mount, set) = (out.into(), attr::RDONLY | attr::NOSUID | attr::NOEXEC);
-    plan.push(Step::MountSetattr { mount, extent: Extent::Top, set, clear: 0, propagation: 0 });
+    let attributes = MountAttributes::RDONLY | MountAttributes::NOSUID | MountAttributes::NOEXEC;
+    set_attributes(out, attributes, plan);
     Ok(out)
 }
 

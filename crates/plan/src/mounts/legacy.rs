@@ -6,8 +6,8 @@
 //! removed.
 
 use crate::builder::{Builder, Error, mode};
-use crate::mounts::attach::{LONGEST, New, attr};
-use husk_script::sys::mount::{Extent, MountFlags};
+use crate::mounts::attach::{LONGEST, New};
+use husk_script::sys::mount::{AttributeChange, Extent, MountAttributes, MountFlags, MountPropagationFlags};
 use husk_script::{Reg, Step};
 
 /// The kernel reads one page of options, and the last byte ends the string (fs/namespace.c, `copy_mount_options`).
@@ -39,7 +39,8 @@ pub(crate) fn data(new: &New<'_>, plan: &Builder<'_>) -> Result<Option<String>, 
 pub(crate) fn mount(new: &New<'_>, data: &str, root: Reg, plan: &mut Builder<'_>) -> Result<Reg, Error> {
     let (tmpfs, out) = (plan.register()?, plan.register()?);
     plan.push(Step::Fsopen { fstype: c"tmpfs", out: tmpfs });
-    plan.push(Step::Fsmount { fs: tmpfs, attributes: attr::NOSUID | attr::NODEV | attr::NOEXEC });
+    let attributes = MountAttributes::NOSUID | MountAttributes::NODEV | MountAttributes::NOEXEC;
+    plan.push(Step::Fsmount { fs: tmpfs, attributes });
     plan.push(Step::MoveMount { mount: tmpfs.into(), target: root.into() });
     plan.push(Step::Fchdir { directory: tmpfs.into() });
     plan.push(Step::Mkdir { path: c"new", mode: mode(0o700), tolerate: None });
@@ -50,10 +51,13 @@ pub(crate) fn mount(new: &New<'_>, data: &str, root: Reg, plan: &mut Builder<'_>
     plan.push(Step::UmountDetach { target: c"." });
     plan.push(Step::Close { fd: tmpfs.into() });
     plan.release(tmpfs);
-    let set = new.attributes.set;
-    let clear = if set & attr::ATIME == 0 { 0 } else { attr::ATIME };
-    if set != 0 {
-        plan.push(Step::MountSetattr { mount: out.into(), extent: Extent::Top, set, clear, propagation: 0 });
+    let mut change = AttributeChange::set(new.attributes);
+    if change.set.intersects(MountAttributes::ATIME) {
+        change.clear = MountAttributes::ATIME;
+    }
+    if change != AttributeChange::NONE {
+        let (extent, propagation) = (Extent::Top, MountPropagationFlags::empty());
+        plan.push(Step::MountSetattr { mount: out.into(), extent, change, propagation });
     }
     Ok(out)
 }

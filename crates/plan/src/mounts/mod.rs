@@ -11,9 +11,9 @@ pub(crate) mod rootfs;
 
 use crate::builder::{Builder, Error};
 use crate::namespaces;
-use attach::{Around, New, attr, change, options, propagate, put};
-use husk_bundle::container::{Attributes, Mount, MountIdMapping, NamespaceKind, Reconfiguration, Source};
-use husk_script::sys::mount::Extent;
+use attach::{Around, New, change, change_all, options, propagate, put, set_attributes};
+use husk_bundle::container::{Mount, MountIdMapping, NamespaceKind, Reconfiguration, Source};
+use husk_script::sys::mount::{Extent, MountAttributes};
 use husk_script::{MountPoint, PathInRoot, Reg, Step};
 use std::path::Path;
 use std::rc::Rc;
@@ -24,10 +24,9 @@ pub(crate) struct Late(Vec<(Rc<str>, Reg)>);
 
 impl Late {
     pub(crate) fn seal(self, plan: &mut Builder<'_>) {
-        let (set, extent) = (attr::RDONLY, Extent::Top);
         for (origin, mount) in self.0 {
             plan.at(origin);
-            plan.push(Step::MountSetattr { mount: mount.into(), extent, set, clear: 0, propagation: 0 });
+            set_attributes(mount, MountAttributes::RDONLY, plan);
             plan.release(mount);
         }
     }
@@ -43,18 +42,17 @@ pub(crate) fn attach(around: &Around<'_>, plan: &mut Builder<'_>) -> Result<Late
         let target = plan.target(below.unwrap_or(&mount.destination))?;
         let place = place(mount, target, plan)?;
         match &mount.source {
-            Source::Bind { path, recursive } => {
-                let extent = if *recursive { Extent::All } else { Extent::Top };
-                let tree = open_tree(index, path, extent, mount.id_mapping.as_ref(), around, plan)?;
+            Source::Bind { path, extent } => {
+                let tree = open_tree(index, path, *extent, mount.id_mapping.as_ref(), around, plan)?;
                 change(tree, mount.attributes, plan);
                 put(tree, place, target, mount, around.root, plan);
                 plan.release(tree);
             }
             Source::New { fstype, name, options, copy_up } => {
-                let is_late = mount.attributes.set & attr::RDONLY != 0 && is_filled(mount, fstype);
-                let mut attributes = mount.attributes;
+                let mut attributes = mount.attributes.set;
+                let is_late = attributes.contains(MountAttributes::RDONLY) && is_filled(mount, fstype);
                 if is_late {
-                    attributes.set &= !attr::RDONLY;
+                    attributes = attributes.without(MountAttributes::RDONLY);
                 }
                 if let Some(path) = cgroup::hosts(fstype, around) {
                     cgroup::show(path, mount, target, around, plan)?;
@@ -156,7 +154,7 @@ fn make<'b>(new: &New<'_>, root: Reg, target: PathInRoot<'b>, plan: &mut Builder
     if new.fstype == "tmpfs" && !new.options.iter().any(|option| option.starts_with("mode=")) {
         plan.push(Step::FsconfigModeOf { fs, root: root.into(), path: target.path });
     }
-    plan.push(Step::Fsmount { fs, attributes: new.attributes.set });
+    plan.push(Step::Fsmount { fs, attributes: new.attributes });
     Ok(fs)
 }
 
@@ -205,15 +203,12 @@ fn remount<'b>(
     plan.push(Step::OpenInRoot { root: root.into(), path: target.path, out });
     let is_late = file_system.is_some_and(|changed| is_filled(mount, &changed.fstype));
     let mut attributes = mount.attributes;
-    let is_read_only = attributes.set & attr::RDONLY != 0;
+    let is_read_only = attributes.set.contains(MountAttributes::RDONLY);
     if is_late {
-        attributes.set &= !attr::RDONLY;
+        attributes.set = attributes.set.without(MountAttributes::RDONLY);
     }
     change(out, attributes, plan);
-    let Attributes { set, clear } = mount.recursive_attributes;
-    if (set, clear) != (0, 0) {
-        plan.push(Step::MountSetattr { mount: out.into(), extent: Extent::All, set, clear, propagation: 0 });
-    }
+    change_all(out, mount.recursive_attributes, plan);
     propagate(out, mount, plan);
     if let Some(changed) = file_system {
         let fs = plan.register()?;

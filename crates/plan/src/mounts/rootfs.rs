@@ -3,18 +3,16 @@
 use crate::builder::{Builder, Error, mode};
 use crate::host::Host;
 use crate::invocation::NewRoot;
+use crate::mounts::attach::{flags, set_attributes};
 use crate::namespaces;
 use husk_bundle::Container;
 use husk_bundle::container::{Access, NamespaceKind, Propagation, PropagationKind};
 use husk_script::sys::file::OFlags;
-use husk_script::sys::mount::{Extent, MountPropagationFlags};
+use husk_script::sys::mount::{AttributeChange, Extent, MountAttributes, MountPropagationFlags};
 use husk_script::{Reg, Step};
 
-/// `MOUNT_ATTR_RDONLY` of linux/mount.h.
-const RDONLY: u64 = 0x1;
-
 /// The default of every runtime: mounts of the host propagate into the container, but not back.
-const DEFAULT_PROPAGATION: Propagation = Propagation { kind: PropagationKind::Slave, recursive: true };
+const DEFAULT_PROPAGATION: Propagation = Propagation { kind: PropagationKind::Slave, extent: Extent::All };
 
 fn propagation(container: &Container) -> Propagation {
     container.rootfs_propagation.unwrap_or(DEFAULT_PROPAGATION)
@@ -23,7 +21,8 @@ fn propagation(container: &Container) -> Propagation {
 /// Whether no mount propagates to the host. Non-recursive propagation leaves other mounts as they are. The unmount
 /// of the old root would remove those on the host too.
 fn is_private(propagation: Propagation) -> bool {
-    propagation.recursive && matches!(propagation.kind, PropagationKind::Slave | PropagationKind::Private)
+    propagation.extent == Extent::All
+        && matches!(propagation.kind, PropagationKind::Slave | PropagationKind::Private)
 }
 
 /// Mounts the root file system over itself and leaves its descriptor in a register. Without a mount namespace it
@@ -50,11 +49,10 @@ pub(crate) fn attach(container: &Container, plan: &mut Builder<'_>) -> Result<Re
         // Changes the mount on which the directory lies. Otherwise mounts made there would propagate to the host,
         // and the kernel refuses a root below a shared mount (pivot_root(2)). A slave is not shared but still
         // receives the host's mounts.
-        let apart = match propagation.kind {
+        let propagation = match propagation.kind {
             PropagationKind::Slave => MountPropagationFlags::DOWNSTREAM,
             _ => MountPropagationFlags::PRIVATE,
         };
-        let propagation = u64::from(apart.bits());
         plan.at("linux.rootfsPropagation");
         plan.push(Step::MountSetattrAbove { directory: place.into(), propagation });
         plan.at("root.path");
@@ -74,13 +72,7 @@ pub(crate) fn enter(
     plan: &mut Builder<'_>,
 ) -> Result<(), Error> {
     if container.rootfs_access == Access::ReadOnly {
-        plan.at("root.readonly").push(Step::MountSetattr {
-            mount: root.into(),
-            extent: Extent::Top,
-            set: RDONLY,
-            clear: 0,
-            propagation: 0,
-        });
+        set_attributes(root, MountAttributes::RDONLY, plan.at("root.readonly"));
     }
     plan.at("root.path");
     if !namespaces::has(container, NamespaceKind::Mount) {
@@ -112,9 +104,9 @@ fn pivot(container: &Container, root: Reg, plan: &mut Builder<'_>) -> Result<(),
     plan.push(Step::PivotRoot { new_root: c".", put_old: c"." });
     if let Some(old) = old {
         // Prevents the unmount from propagating to the host.
-        let propagation = u64::from(MountPropagationFlags::DOWNSTREAM.bits());
-        let (mount, extent) = (old.into(), Extent::All);
-        plan.push(Step::MountSetattr { mount, extent, set: 0, clear: 0, propagation });
+        let (mount, extent, change) = (old.into(), Extent::All, AttributeChange::NONE);
+        let propagation = MountPropagationFlags::DOWNSTREAM;
+        plan.push(Step::MountSetattr { mount, extent, change, propagation });
         plan.release(old);
     }
     plan.push(Step::UmountDetach { target: c"." });
@@ -154,14 +146,4 @@ fn change_root(root: Reg, plan: &mut Builder<'_>) {
     plan.push(Step::Fchdir { directory: root.into() });
     plan.push(Step::Chroot { path: c"." });
     plan.push(Step::Chdir { path: c"/" });
-}
-
-pub(crate) fn flags(propagation: Propagation) -> MountPropagationFlags {
-    let kind = match propagation.kind {
-        PropagationKind::Shared => MountPropagationFlags::SHARED,
-        PropagationKind::Slave => MountPropagationFlags::DOWNSTREAM,
-        PropagationKind::Private => MountPropagationFlags::PRIVATE,
-        PropagationKind::Unbindable => MountPropagationFlags::UNBINDABLE,
-    };
-    if propagation.recursive { kind | MountPropagationFlags::REC } else { kind }
 }

@@ -10,14 +10,12 @@ use husk_cgroup::devices::built_in;
 use husk_cgroup::systemd::{self, Hierarchy};
 use husk_cgroup::{Cgroup, CgroupPaths, Layout, Resources};
 use husk_plan::CgroupEntry;
+use husk_script::sys::mount::MountAttributes;
 use rustix::process::geteuid;
 use std::borrow::Cow;
 use std::fs;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
-
-/// `MOUNT_ATTR_RDONLY` of linux/mount.h.
-const RDONLY: u64 = 0x01;
 
 /// How the container's cgroup is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -324,7 +322,7 @@ fn delegate(container: &Container) -> Option<rustix::fs::Uid> {
         container.mounts.iter().any(|mount| {
             matches!(mount.source, Source::Cgroup { .. })
                 && mount.destination.as_os_str() == "/sys/fs/cgroup"
-                && mount.attributes.set & RDONLY == 0
+                && !mount.attributes.set.contains(MountAttributes::RDONLY)
         })
     };
     if !own(NamespaceKind::Cgroup) || !writable() {

@@ -37,7 +37,7 @@ type Maps = (Vec<IdMapping>, Vec<IdMapping>);
 impl Trees {
     pub(crate) fn of(container: &Container) -> Self {
         let own = MountIdMapping {
-            recursive: false,
+            extent: Extent::Top,
             uids: container.uid_mappings.clone(),
             gids: container.gid_mappings.clone(),
         };
@@ -67,7 +67,7 @@ impl Trees {
 
     fn open(&mut self, child: &Child) -> Result<OwnedFd, Error> {
         let index = child.about().unwrap_or(usize::MAX);
-        let Some(Mount { destination, source: Source::Bind { path, recursive }, id_mapping, .. }) =
+        let Some(Mount { destination, source: Source::Bind { path, extent }, id_mapping, .. }) =
             self.mounts.get(index).cloned()
         else {
             return Err(Error::State("the container's process asks for a mount that is none"));
@@ -76,15 +76,13 @@ impl Trees {
             let origin = format!("mounts[{index}] {}", destination.display());
             Error::Step { origin, failure: format!("{act}: {reason}") }
         };
-        let extent = if recursive { Extent::All } else { Extent::Top };
         let tree = open_in(child, &path, extent)
             .map_err(|reason| failed(format!("open-tree {}", path.display()), reason))?;
         if let Some(ids) = &id_mapping {
             let users = self.user_namespace(ids).map_err(|reason| {
                 failed(format!("make a user namespace for the ids of {}", path.display()), reason)
             })?;
-            let extent = if ids.recursive { Extent::All } else { Extent::Top };
-            mount_setattr_idmap(Fd::of(&tree), extent, Fd::of(users)).map_err(|errno| {
+            mount_setattr_idmap(Fd::of(&tree), ids.extent, Fd::of(users)).map_err(|errno| {
                 let hint = match errno {
                     Errno::INVAL => " (maybe the filesystem does not support it)",
                     _ => "",

@@ -4,7 +4,7 @@
 
 use crate::error::Error;
 use husk_bundle::container::IdMapping;
-use husk_script::sys::mount::{Extent, mount_setattr_idmap};
+use husk_script::sys::mount::{Extent, MountAttributes, mount_setattr_idmap};
 use husk_script::sys::{Errno, Fd};
 use husk_spawn::{Command, IdMap, Namespaces, Reason, Reg, Request, Signal, Stdio, Step};
 use rustix::fs::CWD;
@@ -91,7 +91,7 @@ fn file_system(fstype: &'static CStr, option: Option<(&'static CStr, &'static CS
     let fs = Reg::new(0).expect("the first register");
     let mut steps = vec![Step::Fsopen { fstype, out: fs }];
     steps.extend(option.map(|(key, value)| Step::FsconfigString { fs, key, value }));
-    steps.push(Step::Fsmount { fs, attributes: 0 });
+    steps.push(Step::Fsmount { fs, attributes: MountAttributes::EMPTY });
     steps
 }
 

@@ -3,15 +3,14 @@
 use crate::error::Error;
 use husk_plan::Host;
 use husk_script::sys::at::is_null_device;
-use husk_script::sys::mount::{Extent, mount_setattr};
+use husk_script::sys::mount::{
+    AttributeChange, Extent, MountAttributes, MountPropagationFlags, mount_setattr,
+};
 use husk_script::sys::{Errno, Fd};
 use rustix::fs::{CWD, Mode, OFlags, open};
 use rustix::mount::{OpenTreeFlags, open_tree};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use std::os::fd::{AsRawFd as _, OwnedFd};
-
-/// `MOUNT_ATTR_RDONLY`.
-const RDONLY: u64 = 0x1;
 
 /// Reopens standard streams that are the null device, through a read-only mount of it.
 ///
@@ -41,7 +40,8 @@ pub(crate) fn shield(host: &Host) -> Result<(), Error> {
 fn open_read_only() -> Result<OwnedFd, Errno> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let mount = open_tree(CWD, c"/dev/null", flags)?;
-    mount_setattr(Fd::of(&mount), Extent::Top, RDONLY, 0, 0)?;
+    let read_only = AttributeChange::set(MountAttributes::RDONLY);
+    mount_setattr(Fd::of(&mount), Extent::Top, read_only, MountPropagationFlags::empty())?;
     let path = format!("/proc/self/fd/{}", mount.as_raw_fd());
     let null = open(path, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
     if is_null_device(Fd::of(&null))? { Ok(null) } else { Err(Errno::NODEV) }

@@ -8,7 +8,9 @@
 //! [`prepare_process`] is here too: every program of husk calls it first.
 
 use crate::error::Error;
-use husk_script::sys::mount::{Extent, mount_setattr};
+use husk_script::sys::mount::{
+    AttributeChange, Extent, MountAttributes, MountPropagationFlags, mount_setattr,
+};
 use husk_script::sys::process::execveat_empty;
 use husk_script::sys::signal::rt_sigaction_ignore;
 use husk_script::sys::tolerate;
@@ -29,9 +31,6 @@ use std::mem::forget;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::process::abort;
-
-/// `MOUNT_ATTR_RDONLY`.
-const RDONLY: u64 = 0x1;
 
 /// Which part of its caller's environment husk keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +136,8 @@ const SEALS: SealFlags =
 fn read_only_mount() -> Result<OwnedFd, Errno> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let mount = open_tree(CWD, c"/proc/self/exe", flags)?;
-    mount_setattr(Fd::of(&mount), Extent::Top, RDONLY, 0, 0)?;
+    let read_only = AttributeChange::set(MountAttributes::RDONLY);
+    mount_setattr(Fd::of(&mount), Extent::Top, read_only, MountPropagationFlags::empty())?;
     Ok(mount)
 }
 

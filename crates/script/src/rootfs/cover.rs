@@ -6,18 +6,21 @@
 use crate::sys::at::{is_directory, is_null_device, openat2_in_root};
 use crate::sys::clone::InChild;
 use crate::sys::mount::{
-    Extent, MountFlags, MountPropagationFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount,
-    mount_change, mount_setattr, move_mount, open_tree_clone_of, umount_detach,
+    AttributeChange, Extent, MountAttributes, MountFlags, MountPropagationFlags, fsconfig_create,
+    fsconfig_set_string, fsmount, fsopen, mount, mount_change, mount_setattr, move_mount, open_tree_clone_of,
+    umount_detach,
 };
 use crate::sys::{Errno, Fd, Result, file};
 use core::ffi::CStr;
 
-/// `MOUNT_ATTR_RDONLY`. `SEALED` adds `NOSUID`, `NODEV` and `NOEXEC`, for empty mounts.
-const RDONLY: u64 = 0x1;
-/// `MOUNT_ATTR_RDONLY`, `NOSUID` and `NOEXEC`. A device can still be opened and written to, but its owner and
-/// permissions, which are the host's, cannot be changed.
-const DEVICE: u64 = 0xb;
-const SEALED: u64 = 0xf;
+/// The attributes of a device of the host. It can still be opened and written to, but its owner and permissions, which
+/// are the host's, cannot be changed.
+const DEVICE: MountAttributes =
+    MountAttributes::RDONLY.union(MountAttributes::NOSUID).union(MountAttributes::NOEXEC);
+/// The attributes of an empty mount.
+const SEALED: MountAttributes = DEVICE.union(MountAttributes::NODEV);
+/// Leaves the propagation of a mount as it is.
+const SAME: MountPropagationFlags = MountPropagationFlags::empty();
 
 /// Covers `path`. Returns the mount of an empty directory if it had to create one, for use by the next call.
 pub(crate) fn mask(
@@ -39,7 +42,7 @@ fn cover(child: &InChild, place: Fd, null: Fd, empty: Option<Fd>) -> Result<Opti
             return Err(Errno::NODEV);
         }
         let copy = open_tree_clone_of(null, Extent::Top)?;
-        mount_setattr(copy, Extent::Top, DEVICE, 0, 0)?;
+        mount_setattr(copy, Extent::Top, AttributeChange::set(DEVICE), SAME)?;
         attach(child, copy, place)?;
         return Ok(None);
     }
@@ -80,7 +83,7 @@ fn empty_directory(child: &InChild) -> Result<Fd> {
 pub(crate) fn read_only(child: &InChild, root: Fd, path: &CStr) -> Result {
     let Some(place) = find(root, path)? else { return Ok(()) };
     let covered = open_tree_clone_of(place, Extent::All).and_then(|copy| {
-        mount_setattr(copy, Extent::All, RDONLY, 0, 0)?;
+        mount_setattr(copy, Extent::All, AttributeChange::set(MountAttributes::RDONLY), SAME)?;
         attach(child, copy, place)
     });
     file::close(child, place);

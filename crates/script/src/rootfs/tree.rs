@@ -3,7 +3,7 @@
 use crate::sys::at::{Mode, openat_nofollow, openat2_in_root, permissions};
 use crate::sys::clone::InChild;
 use crate::sys::file::{self, OFlags, fsetxattr};
-use crate::sys::mount::{Extent, fsconfig_set_string, mount_setattr};
+use crate::sys::mount::{AttributeChange, Extent, MountPropagationFlags, fsconfig_set_string, mount_setattr};
 use crate::sys::{Errno, Fd, Result};
 use core::ffi::CStr;
 
@@ -40,13 +40,17 @@ pub(crate) fn label(child: &InChild, mount: Fd, label: &[u8]) -> Result {
 const HIGHEST: u32 = 4096;
 
 /// Sets the propagation of the mount that contains `directory`.
-pub(crate) fn mount_setattr_above(child: &InChild, directory: Fd, propagation: u64) -> Result {
+pub(crate) fn mount_setattr_above(
+    child: &InChild,
+    directory: Fd,
+    propagation: MountPropagationFlags,
+) -> Result {
     let mut here = None;
     let mut done = Err(Errno::INVAL);
     for _ in 0..HIGHEST {
         let at = here.unwrap_or(directory);
         // Only the root of a mount has attributes.
-        done = mount_setattr(at, Extent::Top, 0, 0, propagation);
+        done = mount_setattr(at, Extent::Top, AttributeChange::NONE, propagation);
         if done != Err(Errno::INVAL) {
             break;
         }

@@ -11,7 +11,7 @@ use husk_script::report::{Failure, MOST_WORDS};
 use husk_script::{MountPoint, PathInRoot, Request};
 use husk_spawn::sys::at::Node;
 use husk_spawn::sys::file::{Mode, OFlags};
-use husk_spawn::sys::mount::Extent;
+use husk_spawn::sys::mount::{AttributeChange, Extent, MountAttributes, MountPropagationFlags};
 use husk_spawn::sys::process::{Capabilities, KeepCaps, SockFilter};
 use husk_spawn::sys::{CArray, CPtr, Errno, Fd, Gid, Uid};
 use husk_spawn::{Command, HookCommand, Namespaces, Reason, Reg, Signal, Step};
@@ -134,7 +134,7 @@ pub(crate) fn fsconfig_fd() {
         root(&dir),
         Step::Fsopen { fstype: c"proc", out: R1 },
         Step::FsconfigFd { fs: R1, key: c"pidns", fd: Fd::of(&pid).into() },
-        Step::Fsmount { fs: R1, attributes: 0 },
+        Step::Fsmount { fs: R1, attributes: MountAttributes::EMPTY },
         Step::Attach { mount: R1, root: R0.into(), target: target("there"), place: MountPoint::Directory },
     ];
     let mut command = Command::new("ls");
@@ -154,13 +154,12 @@ pub(crate) fn attach() {
     needs_namespaces!();
     let dir = Dir::new();
     fs::write(dir.join("file"), "seen").unwrap();
-    let (nosuid, nodev) = (0x2, 0x4);
     let observed = after_in_namespaces([
         root(&dir),
         Step::Fsopen { fstype: c"tmpfs", out: R1 },
         Step::FsconfigString { fs: R1, key: c"size", value: c"64k" },
         Step::FsconfigFlag { fs: R1, key: c"ro" },
-        Step::Fsmount { fs: R1, attributes: nosuid | nodev },
+        Step::Fsmount { fs: R1, attributes: MountAttributes::NOSUID | MountAttributes::NODEV },
         Step::Attach { mount: R1, root: R0.into(), target: target("a/b"), place: MountPoint::Directory },
         Step::OpenTree { path: text(dir.join("file")), extent: Extent::Top, out: R1 },
         Step::Attach { mount: R1, root: R0.into(), target: target("c/d"), place: MountPoint::File },
@@ -195,20 +194,23 @@ fn copied<const N: usize>(extent: Extent, steps: [Step<'static>; N]) -> Vec<(Str
 #[test]
 pub(crate) fn open_tree_move_mount_and_setattr() {
     needs_namespaces!();
-    let (rdonly, nodev, shared) = (0x1, 0x4, 1 << 20);
-    let setattr = |extent, set, clear, propagation| {
-        [Step::MountSetattr { mount: R1.into(), extent, set, clear, propagation }]
+    let setattr =
+        |extent, change, propagation| [Step::MountSetattr { mount: R1.into(), extent, change, propagation }];
+    let read_only = |extent| {
+        setattr(extent, AttributeChange::set(MountAttributes::RDONLY), MountPropagationFlags::empty())
     };
     assert_eq!(copied(Extent::Top, []).len(), 1);
-    let all = copied(Extent::All, setattr(Extent::All, rdonly, 0, 0));
+    let all = copied(Extent::All, read_only(Extent::All));
     assert_eq!(all.len(), 2, "the mount below is there too");
     assert!(all.iter().all(|(_, line)| line.starts_with("ro,")), "{all:?}");
-    let top = copied(Extent::All, setattr(Extent::Top, rdonly, 0, 0));
+    let top = copied(Extent::All, read_only(Extent::Top));
     assert!(top[0].1.starts_with("ro,") && top[1].1.starts_with("rw,"), "{top:?}");
 
     let [_, below] = &copied(Extent::All, [])[..] else { panic!("two mounts") };
     assert!(below.1.contains("nodev") && !below.1.contains("shared"), "{below:?}");
-    let [_, below] = &copied(Extent::All, setattr(Extent::All, 0, nodev, shared))[..] else { panic!("two") };
+    let dev = AttributeChange { clear: MountAttributes::NODEV, ..AttributeChange::NONE };
+    let shared = setattr(Extent::All, dev, MountPropagationFlags::SHARED);
+    let [_, below] = &copied(Extent::All, shared)[..] else { panic!("two") };
     assert!(!below.1.contains("nodev") && below.1.contains(" shared:"), "{below:?}");
 }
 

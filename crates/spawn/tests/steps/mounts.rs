@@ -7,7 +7,7 @@ use super::{
 use crate::support::{Dir, needs_namespaces, needs_root, observe, own_root};
 use husk_script::{MountPoint, PathInRoot, Request};
 use husk_spawn::sys::file::{Mode, OFlags};
-use husk_spawn::sys::mount::{Extent, MountPropagationFlags};
+use husk_spawn::sys::mount::{AttributeChange, Extent, MountAttributes, MountPropagationFlags};
 use husk_spawn::sys::{Errno, Fd};
 use husk_spawn::{Command, Namespaces, Reason, Reg, Step};
 use std::fs::{self, File};
@@ -17,17 +17,15 @@ use std::path::Path;
 
 const R1: Reg = Reg::new(1).unwrap();
 
-const RDONLY: u64 = 0x1;
-const NOSUID: u64 = 0x2;
-const NODEV: u64 = 0x4;
-
 fn open(path: &Path, out: Reg) -> Step<'static> {
     Step::Open { path: text(path), flags: OFlags::PATH, mode: Mode::empty(), out }
 }
 
 /// Opens a tmpfs in the second register.
-const NEW: [Step<'static>; 2] =
-    [Step::Fsopen { fstype: c"tmpfs", out: R1 }, Step::Fsmount { fs: R1, attributes: 0 }];
+const NEW: [Step<'static>; 2] = [
+    Step::Fsopen { fstype: c"tmpfs", out: R1 },
+    Step::Fsmount { fs: R1, attributes: MountAttributes::EMPTY },
+];
 
 fn attach(path: &str) -> Step<'static> {
     let target = PathInRoot { path: text(path) };
@@ -80,7 +78,7 @@ pub(crate) fn mode_and_copy() {
         [
             Step::Fsopen { fstype: c"tmpfs", out: R1 },
             Step::FsconfigModeOf { fs: R1, root: R0.into(), path },
-            Step::Fsmount { fs: R1, attributes: 0 },
+            Step::Fsmount { fs: R1, attributes: MountAttributes::EMPTY },
             Step::CopyUp { root: R0.into(), path, mount: R1 },
         ]
     };
@@ -131,8 +129,8 @@ pub(crate) fn attributes_that_are_locked() {
     fs::create_dir(dir.join("at")).unwrap();
     let at = dir.join("at");
     // In a mount namespace of another user namespace, attributes that were set before are locked.
-    let changed = |locked: bool, set, clear, unlocked| {
-        let change = Step::MountSetattrUnlocked { mount: R0.into(), set, clear, unlocked };
+    let changed = |locked: bool, change, unlocked| {
+        let change = Step::MountSetattrUnlocked { mount: R0.into(), change, unlocked };
         let mut steps = vec![mount_tmpfs(&at)];
         if locked {
             let namespaces = Namespaces::USER | Namespaces::MOUNT;
@@ -146,17 +144,20 @@ pub(crate) fn attributes_that_are_locked() {
             });
         }
     };
-    let line = |locked, set, clear, unlocked| {
+    let read_only = AttributeChange::set(MountAttributes::RDONLY);
+    let line = |locked, unlocked| {
         let observed = observe(|command| {
-            changed(locked, set, clear, unlocked)(command);
+            changed(locked, read_only, unlocked)(command);
             command
         });
         mounts(&observed, &at)[0].1.clone()
     };
-    assert!(line(false, RDONLY, 0, NOSUID | NODEV).starts_with("ro,relatime"));
-    assert!(line(true, RDONLY, 0, NOSUID | NODEV).starts_with("ro,nosuid,nodev,relatime"));
+    let unlocked = MountAttributes::NOSUID | MountAttributes::NODEV;
+    assert!(line(false, unlocked).starts_with("ro,relatime"));
+    assert!(line(true, unlocked).starts_with("ro,nosuid,nodev,relatime"));
     let mut command = Command::new("true");
-    changed(true, RDONLY, NODEV, NOSUID)(&mut command);
+    let change = AttributeChange { clear: MountAttributes::NODEV, ..read_only };
+    changed(true, change, MountAttributes::NOSUID)(&mut command);
     assert_eq!(command.status().unwrap_err().reason(), Reason::Errno(Errno::PERM));
 }
 
@@ -167,7 +168,7 @@ pub(crate) fn propagation_above() {
     fs::create_dir(dir.join("at")).unwrap();
     let at = dir.join("at");
     let shared = MountPropagationFlags::SHARED;
-    let propagation = u64::from(MountPropagationFlags::PRIVATE.bits());
+    let propagation = MountPropagationFlags::PRIVATE;
     let below = text(at.join("a/b"));
     let observed = after_in_namespaces([
         mount_tmpfs(&at),
