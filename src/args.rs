@@ -105,7 +105,7 @@ fn without_verb(mut program: Command, arguments: &[OsString], verbs: &[Verb]) ->
     }
 }
 
-/// Where the search for options stops.
+/// The point at which the search for options stops.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stop {
     /// At the first argument that is not an option: a verb, or the container in which the rest is run.

@@ -74,7 +74,7 @@ pub(crate) enum Rootless {
 pub(crate) struct Misuse {
     /// The error, on one line.
     pub(crate) message: String,
-    /// What to type instead.
+    /// A command line to type instead.
     pub(crate) hint: String,
     /// The global options that could be parsed; they say where to log.
     pub(crate) global: Global,

@@ -1,4 +1,4 @@
-//! What every verb needs: the state directory and the log.
+//! Opens the state directory and the log, which every verb needs.
 
 use crate::options::{CgroupManager, Global, Rootless};
 use crate::output::log::Log;

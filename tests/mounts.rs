@@ -1,6 +1,6 @@
 //! Checks mounts: what the program finds in its container, and what the host does not see.
 //!
-//! The tests run as root. Where it makes a difference, they also use a user namespace, as root or an ordinary user.
+//! The tests run as root. If it makes a difference, they also use a user namespace, as root or an ordinary user.
 
 use crate::util::{Bundle, Runtime, Seen, is_husk, is_root, need};
 use serde_json::{Value, json};

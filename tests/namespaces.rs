@@ -209,7 +209,7 @@ fn nobody_in_a_pid_namespace_sees_a_container_that_may_more_than_its_program() {
     let watched = Bundle::running("wait").with("/linux/namespaces", mount).with("/hostname", json!(""));
     let watched = watched.with("/process/user", user);
     runtime.create(&watched).succeeds();
-    // The process exists. Whatever the watcher has not seen of it yet cannot have existed for long.
+    // The process exists. Waits until the watcher has seen it.
     let wanted = ["CapAmb", "CapBnd", "CapEff", "CapInh", "CapPrm"];
     let mut seen = Vec::new();
     while seen.len() < wanted.len() + 1 {

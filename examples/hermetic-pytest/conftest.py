@@ -96,7 +96,7 @@ class Outside:
         hook = self.config.hook
         finished = set()
         for data in reports:
-            # What JSON has no way to say.
+            # JSON has no tuples.
             for name in ("location", "longrepr"):
                 data[name] = tuple(data[name]) if isinstance(data[name], list) else data[name]
             report = hook.pytest_report_from_serializable(config=self.config, data=data)

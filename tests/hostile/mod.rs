@@ -4,7 +4,7 @@
 //! defence, the same binary also runs on a simulated kernel that does not make that call (`liar.rs`). It has to lose
 //! there, which exposes a test that cannot fail.
 
-/// What programs inherit.
+/// Descriptors and settings that programs inherit.
 mod audit;
 /// A watched tree of the host.
 mod canary;

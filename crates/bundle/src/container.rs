@@ -77,7 +77,6 @@ pub struct Container {
 pub enum Access {
     /// Writable.
     ReadWrite,
-    /// Read-only.
     ReadOnly,
 }
 
@@ -102,7 +101,7 @@ pub enum PropagationKind {
     Unbindable,
 }
 
-/// `process`.
+/// The process of `config.json`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
     /// `args`, at least one.

@@ -87,7 +87,6 @@ pub struct Resctrl {
 /// The file at the path of a namespace to join.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamespacePath {
-    /// A namespace.
     Namespace {
         /// The kind of the namespace.
         kind: Namespaces,

@@ -47,7 +47,7 @@ impl Default for Invocation<'_> {
 /// How the root file system becomes the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewRoot {
-    /// By `pivot_root`: the old root is no longer reachable by any path.
+    /// By `pivot_root`: afterwards no path reaches the old root.
     Pivot,
     /// By moving it onto the old root. A root on a ramdisk requires this, because pivot_root fails there.
     Move,
@@ -56,9 +56,7 @@ pub enum NewRoot {
 /// Which session keyring the program gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keyring {
-    /// A new one.
     New,
-    /// The caller's.
     Callers,
 }
 

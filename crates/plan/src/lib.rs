@@ -154,7 +154,7 @@ pub fn create<'b>(
     Ok(plan.finish(namespaces::initial_namespaces(container, host)))
 }
 
-/// Refuses settings that would change the host's own file system tree because there is no mount namespace.
+/// Refuses settings that would change the host's own file system tree if the container has no mount namespace.
 fn refuse_on_host(container: &Container, plan: &mut Builder<'_>) -> Result<(), Error> {
     if namespaces::has(container, NamespaceKind::Mount) {
         return Ok(());

@@ -14,7 +14,7 @@ fn main() -> Result<(), Error> {
     let mut arguments = std::env::args().skip(1).map(|argument| argument.parse().expect("a number"));
     let commands = arguments.next().unwrap_or(1000);
     let threads = arguments.next().unwrap_or(8);
-    // What makes fork slow is memory in use.
+    // Memory in use makes fork slow.
     let ballast = vec![1_u8; 100 << 20];
 
     let next = AtomicUsize::new(0);

@@ -1,5 +1,5 @@
-//! What popen(3) and system(3) are used for, without a shell and in both directions: feeds a
-//! program its input and reads what it says on both streams, whatever their size.
+//! Writes a program's input and reads both of its output streams, whatever their size. Replaces popen(3) and
+//! system(3), without a shell.
 //!
 //!     cargo run --release -p husk-spawn --example popen
 

@@ -20,7 +20,7 @@ use husk_script::sys::signal::{SignalSet, rt_sigprocmask};
 use husk_script::sys::{Errno, Pid};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// What a clone creates besides the process, and how.
+/// The settings of a call that clones the child.
 pub(crate) struct CloneRequest<'a> {
     /// New namespaces for the child.
     pub(crate) namespaces: Namespaces,
@@ -82,7 +82,6 @@ pub(crate) enum KnownBy {
 /// Which call makes the child.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CloneCall {
-    /// `clone3`.
     Clone3,
     /// `clone`, where a seccomp filter rejects `clone3` with ENOSYS, as old profiles do.
     Clone,

@@ -19,11 +19,11 @@ use rustix::process::{geteuid, getpid};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 
-/// What a list depends on besides its command.
+/// The inputs of a list besides its command.
 pub(crate) struct SpawnSetup<'a> {
     /// The call that clones the child; only `clone3` resets its signal handlers.
     pub(crate) call: CloneCall,
-    /// What becomes of standard streams that the command does not set.
+    /// The source of standard streams that the command does not set.
     pub(crate) unset: Unset,
     /// The pipes made for this child.
     pub(crate) pipes: &'a Pipes,

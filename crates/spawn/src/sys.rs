@@ -41,12 +41,12 @@ pub mod limits {
     pub use husk_script::sys::limits::{Resource, Rlimit, SchedAttr};
 }
 
-/// Mounts.
+/// Flags of mounts.
 pub mod mount {
     pub use husk_script::sys::mount::{Extent, MountFlags, MountPropagationFlags};
 }
 
-/// Namespaces.
+/// Kinds of namespaces.
 pub mod namespace {
     pub use husk_script::sys::namespace::Namespaces;
 }
@@ -56,7 +56,7 @@ pub mod process {
     pub use husk_script::sys::process::{Capabilities, KeepCaps, SockFilter, Usage};
 }
 
-/// Signals.
+/// Signals, sets of them, and the sender of one that arrived.
 pub mod signal {
     pub use husk_script::sys::signal::{Arrived, Signal, SignalSet};
 }

@@ -78,7 +78,7 @@ pub fn fcntl_is_kept_on_exec(fd: Fd) -> Result<bool> {
 /// The holder of a lock of fcntl(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockHolder {
-    /// This process.
+    /// A process of the caller's pid namespace.
     Process(Pid),
     /// A process that has no pid in the caller's pid namespace.
     Elsewhere,

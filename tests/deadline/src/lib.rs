@@ -205,7 +205,7 @@ impl Watchdog {
 
 /// Writes to standard error directly: libtest captures output and shows it only when a test ends.
 fn write(text: &str) {
-    // Tolerated: there is no other stream to report to.
+    // Tolerated: the error could be reported to no other stream.
     std::io::stderr().write_all(text.as_bytes()).unwrap_or(());
 }
 

@@ -14,7 +14,6 @@ use core::fmt::{self, Display, Formatter};
 /// An entry of `linux.resources.devices`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// `allow`.
     pub allow: bool,
     /// `type`.
     pub kind: Type,
@@ -22,7 +21,6 @@ pub struct Rule {
     pub major: Option<u32>,
     /// `minor`; `None` is any.
     pub minor: Option<u32>,
-    /// `access`.
     pub access: DevicePermissions,
 }
 

@@ -32,7 +32,6 @@ pub(crate) struct Setting {
 /// The fallback for a setting whose file does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// Returns an error.
     Error,
     /// Skips the setting, which would have no effect.
     Ignore,

@@ -123,8 +123,8 @@ pub fn plan<'b>(
 
     let has_terminal = matches!(streams, Streams::Terminal | Streams::ForegroundTerminal);
     if has_terminal {
-        // Stopping the caller's process group must not stop the process that waits for the program. That process must
-        // also be in another group than the program, which the terminal could otherwise not stop.
+        // Stopping the caller's process group must not stop the process that waits for the program. The waiting process
+        // must also be in another group than the program, which the terminal could otherwise not stop.
         plan.push(Step::Setpgid { group: None });
     }
     // Does not share our memory in three cases. The cgroup may run short of it, a terminal may stop the child before

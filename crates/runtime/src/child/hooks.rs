@@ -210,7 +210,7 @@ fn until_end(
     seconds: Option<u64>,
     interrupt: Option<&Interrupt>,
 ) -> Result<WaitOutcome, Error> {
-    // A timeout too long to represent is no timeout.
+    // A timeout too long to represent counts as none.
     let deadline = seconds.and_then(|seconds| Instant::now().checked_add(Duration::from_secs(seconds)));
     if let Some(interrupt) = interrupt {
         return interrupt.wait(child.as_fd(), PollFlags::IN, deadline);

@@ -106,7 +106,7 @@ fn make_raw() -> Option<Termios> {
     Some(before)
 }
 
-/// Returns whether this process may set standard input: its job is in the foreground, or there is no job control.
+/// Returns whether this process may set standard input: its job is in the foreground, or job control is off.
 fn is_in_front() -> bool {
     tcgetpgrp(stdin()).map_or(true, |front| front == getpgrp())
 }

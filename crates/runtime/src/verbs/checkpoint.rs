@@ -24,7 +24,6 @@ const LOG: &str = "dump.log";
 /// The file in which CRIU writes its statistics, beside the log.
 const STATISTICS: &str = "stats-dump";
 
-/// The request to `checkpoint`.
 #[derive(Debug)]
 pub struct CheckpointRequest {
     /// The container's ID.

@@ -51,7 +51,7 @@ pub struct CreateRequest {
     pub keyring: Keyring,
     /// The number of the caller's descriptors, from 3 upwards, that are passed on to the program.
     pub preserve_fds: u32,
-    /// What creates the cgroup.
+    /// The manager that creates the cgroup.
     pub cgroups: CgroupManager,
     /// Records when each phase happens.
     pub timings: Timings,

@@ -53,7 +53,7 @@ fn end(entry: &Entry, warn: impl FnMut(&[Warning])) -> Result<(), Error> {
     }
 }
 
-/// Returns the final record: the creator is gone, so no process writes to it any more. `None` if there is no record.
+/// Returns the final record, or `None` if the entry has none. The creator is gone, so no process writes to it any more.
 fn settled(entry: &Entry) -> Result<Option<Record>, Error> {
     loop {
         end_creator(entry)?;

@@ -35,7 +35,6 @@ use std::process::ExitStatus;
 pub use husk_bundle::container::NoNewPrivileges;
 pub use husk_bundle::exec::Changes;
 
-/// The request to `exec`.
 #[derive(Clone, Debug)]
 pub struct ExecRequest {
     /// The container's ID.
@@ -55,7 +54,7 @@ pub struct ExecRequest {
     pub cgroups: Vec<String>,
 }
 
-/// What `exec` does in a paused container.
+/// The behaviour of `exec` in a paused container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paused {
     /// It fails.

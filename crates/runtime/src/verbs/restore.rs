@@ -49,7 +49,6 @@ const LOG: &str = "restore.log";
 /// The file in which CRIU writes its statistics, beside the log.
 const STATISTICS: &str = "stats-restore";
 
-/// The request to `restore`.
 #[derive(Clone, Debug)]
 pub struct RestoreRequest {
     /// The options that `create` has too.

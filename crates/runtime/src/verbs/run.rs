@@ -36,13 +36,13 @@ pub enum RunMode {
 /// How a container is supervised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foreground {
-    /// What happens to the container when it ends.
+    /// The action when the container ends.
     pub afterwards: AfterExit,
     /// Which processes besides the container's first one are waited for.
     pub orphans: Orphans,
 }
 
-/// What happens to a container that has ended.
+/// The action on a container that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterExit {
     /// It is deleted.

@@ -23,7 +23,7 @@ pub struct PathInRoot<'a> {
 /// The kind of file that a mount target must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MountPoint {
-    /// A directory.
+    /// A directory, which is created with mode 0755 if it is missing.
     Directory,
     /// Any file that is not a directory.
     File,

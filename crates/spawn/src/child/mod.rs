@@ -37,14 +37,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 
-/// What a process wrote and its exit status.
+/// The exit status of a process and its output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     /// The exit status.
     pub status: ExitStatus,
-    /// What the process wrote to standard output, if that was captured.
+    /// The bytes that the process wrote to standard output; empty if that was not captured.
     pub stdout: Vec<u8>,
-    /// What the process wrote to standard error, if that was captured.
+    /// The bytes that the process wrote to standard error; empty if that was not captured.
     pub stderr: Vec<u8>,
 }
 
@@ -225,7 +225,7 @@ impl Child {
     pub fn failure_output(&mut self) -> &[u8] {
         if let Some(channel) = &self.channel {
             let mut message = [0; MOST_BYTES];
-            // Tolerated: without a message there is no more output.
+            // Tolerated: without a message, the output is complete.
             while let Ok((_, length @ 1..)) = recv(channel, &mut message[..], RecvFlags::DONTWAIT)
                 && message[0] == HOOK_OUTPUT_MARK
             {

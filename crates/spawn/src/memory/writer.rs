@@ -32,7 +32,7 @@ pub(crate) struct ListMemory {
     environment: OnceCell<Arc<Snapshot>>,
     /// Holds the journal if a process that does not share memory continues the list.
     page: OnceCell<Page>,
-    /// What the child keeps at [`Step::ForgetMemory`].
+    /// The memory that the child keeps at [`Step::ForgetMemory`].
     kept: OnceCell<RetainedMemory>,
 }
 
