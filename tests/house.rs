@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Rules for comments and help texts.
+mod prose;
+
 /// The audit list: every file outside `tests` that may contain `unsafe`. A new one is a decision, recorded here.
 const UNSAFE: [&str; 17] = [
     "src/entry.rs",
