@@ -17,7 +17,7 @@
 //!    end of file          ------------>     released: exec happened, or the child is dead
 //!    Request(Stopped)     ------------>     stop too, and continue the program afterwards
 //!                         <------------     go on
-//!    Request(Leftovers)   ------------>     look at the processes that the program left behind
+//!    Request(RemainingProcesses) ----->     look at the processes that the program left behind
 //!                         <------------     go on
 //! ```
 //!

@@ -9,8 +9,8 @@ use husk_spawn::Command;
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // As large as no pipe: a program that writes before it has read everything would block a caller
-    // that writes everything before it reads.
+    // Larger than any pipe. A program that writes before it has read everything would block a caller that writes
+    // everything before it reads.
     let input: Vec<u8> = (0..200_000).flat_map(|line| format!("line {line}\n").into_bytes()).collect();
     let output = Command::new("grep").args(["-c", "7"]).output_with_input(&input)?;
     print!("lines with a 7: {}", String::from_utf8(output.stdout)?);
@@ -19,6 +19,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{} bytes through cat and back, unchanged: {same}", input.len());
 
     let refused = Command::new("ls").arg("/no/such").output()?;
-    println!("ls ended with {}, and said {} bytes about it", refused.status, refused.stderr.len());
+    println!("ls: {}, with {} bytes on standard error", refused.status, refused.stderr.len());
     Ok(())
 }

@@ -56,7 +56,7 @@ pub mod process {
     pub use husk_script::sys::process::{Capabilities, KeepCaps, SockFilter, Usage};
 }
 
-/// Signals, sets of them, and the sender of one that arrived.
+/// Signals, sets of signals, and received signals.
 pub mod signal {
     pub use husk_script::sys::signal::{Arrived, Signal, SignalSet};
 }
