@@ -86,7 +86,7 @@ pub(crate) struct Misuse {
 pub(crate) fn program() -> Command {
     Global::augment_args(Command::new("husk"))
         .no_binary_name(true)
-        // As for all options: the last occurrence counts.
+        // The last occurrence counts, as for all options.
         .args_override_self(true)
 }
 

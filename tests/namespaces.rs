@@ -484,7 +484,7 @@ fn kernel_parameters_are_those_of_the_containers_namespaces() {
     need!(is_husk(), "runc looks for the file of what is no parameter's name");
     run(set("exit 0", key("net..x", "1"))).fails(1, "\"net..x\"");
 
-    // Without the namespaces that the parameters belong to.
+    // The container lacks the namespaces that the parameters belong to.
     let bare = |sysctl| {
         let bundle =
             bundle("exit 0", Namespaces::MOUNT | least(), Namespaces::EMPTY, &Holder::of(Namespaces::EMPTY));

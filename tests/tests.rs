@@ -38,7 +38,7 @@ mod hermetic_escapes;
 mod hermetic_image;
 /// Accesses that Landlock forbids in a sandbox.
 mod hermetic_landlock;
-/// `test --runner`: what libtest prints, and what other programs are told.
+/// The output of libtest under `test --runner`, and the environment of other programs.
 mod hermetic_libtest;
 /// Sandboxes on machines that permit none, or only incomplete ones.
 mod hermetic_machines;

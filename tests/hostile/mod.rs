@@ -195,7 +195,7 @@ The same of faults: each verb, at each of its system calls.
 fn words(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Harmless => "no harm".to_owned(),
-        // Only the field; other tests check the rest.
+        // Returns only the field of the error, because other tests check the rest.
         Outcome::Refused(words) if is_husk() => {
             format!("refused: {}", words.split(": ").nth(1).unwrap_or(words))
         }

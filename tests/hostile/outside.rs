@@ -132,7 +132,7 @@ impl Neighbour {
         self.had
     }
 
-    /// Keeps findings about the runtime. The variable of the process above may also be found while it is incomplete.
+    /// Keeps findings about the runtime. Ignores an incomplete variable of the process above.
     fn note(&mut self, line: String) {
         if !line.starts_with("environment of one") {
             self.had.push(line);

@@ -289,7 +289,7 @@ fn is_item(text: &str) -> bool {
 fn sentences(paragraph: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut sentence = String::new();
-    // Not at the spaces of code spans.
+    // Code spans contain no-break spaces, at which this does not split.
     for word in joined_spans(paragraph).split(' ').filter(|word| !word.is_empty()) {
         if sentence.is_empty() && is_label(word) {
             continue;
@@ -367,9 +367,9 @@ fn rust_blocks(text: &str) -> Vec<Block> {
 /// The place of a scan between the lines of a Rust file.
 enum Scan {
     Code,
-    /// In a string.
+    /// Inside a string.
     Text,
-    /// In a raw string, with this number of `#`.
+    /// Inside a raw string that ends with this number of `#`.
     Raw(usize),
 }
 

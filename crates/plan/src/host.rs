@@ -93,7 +93,7 @@ pub enum NamespacePath {
         /// Whether the caller is in it.
         own: bool,
     },
-    /// Not a namespace.
+    /// A file that is not a namespace.
     Other,
     /// The file cannot be opened, for this reason.
     Unreadable(String),

@@ -93,7 +93,7 @@ pub enum Step<'a> {
     FchownStreams {
         /// The new owner.
         uid: Uid,
-        /// Which devices the streams are.
+        /// The devices that the streams are.
         devices: Devices,
     },
     /// Waits with `read` until another process writes one byte or closes the other end.

@@ -23,12 +23,12 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitStatus;
 
-/// When a start returns.
+/// The event at which a start returns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Until {
-    /// When the child exists.
+    /// The child exists.
     Cloned,
-    /// When the child has execed its program.
+    /// The child has execed its program.
     Execed,
 }
 

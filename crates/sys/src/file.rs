@@ -12,7 +12,7 @@ use rustix::fs::{CWD, SeekFrom};
 
 pub use rustix::fs::{Mode, OFlags};
 
-/// From linux/close_range.h, which linux-raw-sys does not cover.
+/// This constant of linux/close_range.h is missing in linux-raw-sys.
 const CLOSE_RANGE_CLOEXEC: usize = 1 << 2;
 
 /// Marks every descriptor from `first` to `last` close-on-exec, with `close_range(CLOSE_RANGE_CLOEXEC)`.

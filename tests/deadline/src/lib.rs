@@ -146,7 +146,7 @@ struct Watchdog {
 
 impl Watchdog {
     fn run(mut self, events: &Receiver<Event>) {
-        // When to look for unregistered threads next.
+        // The next time to look for unregistered threads.
         let mut look = Instant::now() + self.limits.longest();
         loop {
             let next = self.tests.iter().map(|test| test.deadline).chain([look]).min().unwrap_or(look);
@@ -166,7 +166,7 @@ impl Watchdog {
         }
     }
 
-    /// Registers threads as tests if they are older than any test may be.
+    /// Registers unregistered threads that have run longer than the longest time limit as tests.
     fn adopt(&mut self, now: Instant) {
         let (limit, main) = (self.limits.longest(), Task::main());
         for task in main.threads() {

@@ -107,7 +107,7 @@ impl Display for DevicePermissions {
 /// The request that the kernel passes to a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceAccess {
-    /// Never [`Type::All`].
+    /// The type of the device, never [`Type::All`].
     pub kind: Type,
     pub major: u32,
     pub minor: u32,

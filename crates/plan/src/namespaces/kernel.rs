@@ -45,7 +45,7 @@ pub(crate) fn needs_procfs(container: &Container) -> Option<&'static str> {
     }
 }
 
-/// Which identity writes a kernel parameter.
+/// The identity that writes a kernel parameter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Writer {
     /// The caller, or the child with its initial identity.

@@ -18,9 +18,9 @@ const DEVPTS: &std::ffi::CStr = c"dev/pts";
 /// How the terminal appears in the container's file system.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shown {
-    /// As `/dev/console`.
+    /// The terminal is mounted on `/dev/console`.
     AsConsole,
-    /// Not at all: the container may already have a console.
+    /// The terminal is not mounted, because the container may already have a console.
     Nowhere,
 }
 

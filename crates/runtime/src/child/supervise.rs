@@ -21,13 +21,13 @@ use std::process::ExitStatus;
 const OURS: &[Signal] =
     &[Signal::URG, Signal::SEGV, Signal::BUS, Signal::FPE, Signal::ILL, Signal::TRAP, Signal::SYS];
 
-/// Which children are waited for.
+/// The children that are waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Orphans {
-    /// Only the container's process.
+    /// The container's process only.
     Others,
-    /// Also the orphans of the container's processes. For containers without a pid namespace, which would end and
-    /// reap them.
+    /// The container's process and the orphans of its processes. For containers without a pid namespace, which
+    /// would kill and reap orphans.
     Ours,
 }
 

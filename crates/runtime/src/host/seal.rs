@@ -33,7 +33,7 @@ use std::process::abort;
 /// `MOUNT_ATTR_RDONLY`.
 const RDONLY: u64 = 0x1;
 
-/// Which part of its caller's environment husk keeps.
+/// The part of its caller's environment that husk keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Environment {
     /// All of it: hooks may inherit it.

@@ -108,7 +108,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
             let (uid, gid) = (Uid::from_raw(before.st_uid), Gid::from_raw(before.st_gid));
             fchown(draft.file(), Some(uid), Some(gid))?;
         }
-        // After fchown(2), which clears mode bits.
+        // Must follow fchown(2), which clears mode bits.
         fchmod(draft.file(), Mode::from_raw_mode(before.st_mode))?;
     }
     draft.place(name)

@@ -1,4 +1,4 @@
-//! `checkpoint`: saves a container's processes by CRIU. They end, unless they are to go on running.
+//! `checkpoint`: saves a container's processes by CRIU. The processes end, unless the request keeps them running.
 
 use crate::cgroups;
 use crate::criu::external::{leave_namespaces, name_mounts};
@@ -52,7 +52,7 @@ pub struct StatusFd {
 pub enum CheckpointScope {
     /// All of it.
     Whole,
-    /// Only its memory, ahead of a full checkpoint. The container keeps running.
+    /// Saves only the memory, ahead of a full checkpoint. The container keeps running.
     Memory,
 }
 

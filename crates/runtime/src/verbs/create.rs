@@ -241,7 +241,7 @@ pub(crate) fn process(child: &Child) -> Result<ProcessId, Error> {
 
 pub(crate) fn write_pid(pid_file: Option<&Path>, pid: u32) -> Result<(), Error> {
     match pid_file {
-        // Without a newline: engines parse the whole file as a number.
+        // The file has no newline, because engines parse all of it as a number.
         Some(path) => write_atomically(path, 0o666, pid.to_string().as_bytes())
             .map_err(|reason| Error::file("write", path, reason)),
         None => Ok(()),

@@ -57,9 +57,9 @@ pub struct ExecRequest {
 /// The behaviour of `exec` in a paused container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paused {
-    /// It fails.
+    /// `exec` fails.
     Refused,
-    /// It creates the process, which runs when the container is resumed.
+    /// `exec` creates the process, which runs when the container is resumed.
     Waits,
 }
 
@@ -79,9 +79,9 @@ pub enum ExecProgram {
 /// How long `exec` waits for the process that it created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Until it ends, passing signals on to it.
+    /// `exec` waits until the process ends, and passes signals on to it.
     Foreground,
-    /// Until its program has begun.
+    /// `exec` waits until the program has begun.
     Detached,
 }
 

@@ -38,7 +38,7 @@ pub enum RunMode {
 pub struct Foreground {
     /// The action when the container ends.
     pub afterwards: AfterExit,
-    /// Which processes besides the container's first one are waited for.
+    /// The processes that are waited for besides the container's first one.
     pub orphans: Orphans,
 }
 

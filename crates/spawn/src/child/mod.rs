@@ -1,4 +1,4 @@
-//! Started processes.
+//! Controls started processes: waits for them, signals them, and answers their requests.
 
 pub(crate) mod adopted;
 mod filtered;

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 /// The durations of one start.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Times {
-    /// Until the call that starts the process returned.
+    /// The time until the call that starts the process returned.
     pub(super) returned: Duration,
-    /// Until the process was reaped and its resources in this process were released.
+    /// The time until the process was reaped and its resources in this process were released.
     pub(super) reaped: Duration,
 }
 
