@@ -84,7 +84,7 @@ impl Drop for Pinned {
 
 /// A container in the host's pid namespace that looks for the runtime's memory.
 struct Neighbour {
-    /// Kept while the neighbour lives.
+    /// The bundle, which must exist while the neighbour lives.
     _bundle: Bundle,
     runtime: Runtime,
     process: Child,

@@ -157,7 +157,7 @@ fn a_process_in_memory_of_its_own_joins_a_time_namespace_and_enters_a_new_one() 
     });
     assert_eq!(joined.link("ns/time"), other.link("ns/time"));
 
-    // Held before exec, which would enter the namespace in any case.
+    // Holds the child before exec, which would enter the namespace in any case.
     let mut command = Command::new("true");
     own_root(&mut command).notify_release().kill_on_drop().final_steps(|writer| {
         writer.push(Step::Unshare { namespaces: Namespaces::TIME });

@@ -23,7 +23,7 @@ const CHILDREN: usize = 12_500;
 /// One program per status.
 const STATUSES: u8 = 7;
 
-/// Held by each test, because the tests count resources of the whole process.
+/// The lock of each test, because the tests count resources of the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Programs that exit with the statuses 0 to 6.

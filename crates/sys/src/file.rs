@@ -95,7 +95,7 @@ pub fn fcntl_lock_holder(fd: Fd) -> Result<Option<LockHolder>> {
     let (kind, pid) = raw::fcntl_getlk(fd)?;
     Ok(match pid {
         _ if kind == F_UNLCK => None,
-        // Checked first: `Pid::from_raw` does not accept negative numbers.
+        // Must be checked first, because `Pid::from_raw` does not accept negative numbers.
         ..0 => Some(LockHolder::Description),
         pid => Some(Pid::from_raw(pid).map_or(LockHolder::Elsewhere, LockHolder::Process)),
     })

@@ -166,7 +166,7 @@ impl Watchdog {
         }
     }
 
-    /// Registers unregistered threads that have run longer than the longest time limit as tests.
+    /// Registers each unknown thread as a test if it has run for longer than the longest time limit.
     fn adopt(&mut self, now: Instant) {
         let (limit, main) = (self.limits.longest(), Task::main());
         for task in main.threads() {

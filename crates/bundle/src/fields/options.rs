@@ -124,9 +124,9 @@ pub(crate) struct Options {
     pub(crate) attributes: Attributes,
     pub(crate) recursive_attributes: Attributes,
     pub(crate) propagation: Vec<Propagation>,
-    /// Set for a bind mount: whether mounts below the source are included.
+    /// Whether mounts below the source are included; `None` unless it is a bind mount.
     pub(crate) bind: Option<Recursive>,
-    /// Set for an idmapped mount: whether mounts below it are included.
+    /// Whether mounts below it are included; `None` unless it is an idmapped mount.
     pub(crate) id_map: Option<Recursive>,
     pub(crate) copy_up: bool,
     pub(crate) remount: bool,

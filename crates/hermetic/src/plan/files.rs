@@ -51,7 +51,7 @@ pub(crate) fn files(
 
     let image_root = profile.image.as_ref().map(|image| image::open(image, plan)).transpose()?;
 
-    // Opened before everything becomes read-only.
+    // Opens these paths before everything becomes read-only.
     let mut trees = Vec::new();
     for (show, found) in &shown {
         if show.access == PathAccess::Write {
@@ -81,7 +81,7 @@ pub(crate) fn files(
     // The host's files are read-only with an image too, so that a path out of the image leads to nothing writable.
     let files = read_only(plan)?;
 
-    // Opened now, when they are already read-only and not yet covered.
+    // Opens these paths now, when they are already read-only and not yet covered.
     let is_written = |path: &Path| trees.iter().any(|tree| path.starts_with(tree.path));
     let mut seen = Vec::new();
     if image.is_none()

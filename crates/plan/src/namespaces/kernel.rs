@@ -31,7 +31,7 @@ pub(crate) fn names(container: &Container, plan: &mut Builder<'_>) -> Result<(),
     Ok(())
 }
 
-/// Set by a system call, because only the host's root can write its file.
+/// The parameter that a system call sets, because only the host's root can write its file.
 const DOMAINNAME: &str = "kernel.domainname";
 
 /// Returns the field that is set through procfs, if there is one.

@@ -46,7 +46,7 @@ pub(crate) fn open(
     if shown == Shown::AsConsole {
         console(root, slave, plan)?;
     }
-    // Sent last, so that the receiver finds the terminal fully set up.
+    // Sends the terminal last, so that the receiver finds it fully set up.
     plan.push(Step::RequestWith { what: Request::Terminal, fd: master.into() });
     plan.push(Step::Close { fd: master.into() });
     for to in [Fd::STDIN, Fd::STDOUT, Fd::STDERR] {

@@ -120,7 +120,7 @@ impl Proxy {
             .set_write_timeout(Some(LONGEST_SEND))
             .map_err(|reason| Error::Kernel { act: "NOTIFY_SOCKET: limit the time to send", reason })?;
         let path = entry.notify().join(SOCKET);
-        // Left by a `start` that failed.
+        // A `start` that failed may have left the socket.
         match fs::remove_file(&path) {
             Err(reason) if reason.kind() != io::ErrorKind::NotFound => {
                 return Err(Error::file("remove", path, reason));

@@ -66,7 +66,7 @@ pub enum Paused {
 /// The process that `exec` creates.
 #[derive(Clone, Debug)]
 pub enum ExecProgram {
-    /// Read from a file, in the form of the `process` object of config.json.
+    /// The path of a file with a `process` object as in config.json.
     File(PathBuf),
     /// The container's own `process` with changes.
     Changed {

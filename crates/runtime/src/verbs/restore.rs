@@ -86,7 +86,7 @@ pub fn restore(
     let stay = if how == RunMode::Detached { Stay::Detached } else { Stay::Foreground };
     let socket = request.creation.console_socket.as_deref();
     let mut console = Console::of(socket, &container, stay, &interrupt)?;
-    // Checked before anything of the container is made.
+    // Checks the images before anything of the container is made.
     Directories::open(&request.settings)?.check_images([LOG, STATISTICS])?;
     criu::check()?;
     let creation = Creation::begin(store, &request.creation.id)?;

@@ -30,7 +30,7 @@ pub(super) fn measure(job: &Job) -> Result<(), Failure> {
         _ => return job.unknown(),
     };
     let mut lines = String::new();
-    // Filled in advance, so that writing to it causes no page fault.
+    // Fills the memory in advance, so that writing to it causes no page fault.
     let mut times = vec![Times { returned: Duration::MAX, ..Times::default() }; job.limit];
     let [any, one] = placements()?;
     let of_program = |program| [(program, &any), (program, &one)];
