@@ -1,5 +1,5 @@
-//! Has the linker place the functions that an engine's commands execute side by side. Otherwise they are spread over the
-//! binary, and more page faults occur. At each page fault the kernel maps sixteen pages.
+//! Has the linker place the functions that an engine's commands execute side by side. Otherwise they are spread over
+//! the binary, and more page faults occur. At each page fault the kernel maps sixteen pages.
 //!
 //! `packaging/order/write.sh` writes the list. An outdated list is not an error, but costs page faults.
 

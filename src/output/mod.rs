@@ -50,7 +50,8 @@ pub(crate) fn print(data: impl AsRef<[u8]>) -> Result<StdoutReader> {
     }
 }
 
-/// Writes to the descriptor and not to std's standard output, which ignores EBADF from a descriptor that is not open for writing.
+/// Writes to the descriptor and not to std's standard output, which ignores EBADF from a descriptor that is not open
+/// for writing.
 fn write_all(mut data: &[u8]) -> Result<(), Errno> {
     while !data.is_empty() {
         match retry_on_intr(|| write(stdout(), data)) {

@@ -1,5 +1,5 @@
-//! Runs thousands of small commands from a large process with many threads, as an indexer runs its filters. No memory is
-//! copied, and no descriptor of one thread leaks into a child of another.
+//! Runs thousands of small commands from a large process with many threads, as an indexer runs its filters. No memory
+//! is copied, and no descriptor of one thread leaks into a child of another.
 //!
 //!     cargo run --release -p husk-spawn --example many_small -- 12500 8
 

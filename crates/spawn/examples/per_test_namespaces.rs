@@ -1,5 +1,5 @@
-//! Runs a command several times, each time in new namespaces, like a test runner whose tests must share nothing. Needs no
-//! root.
+//! Runs a command several times, each time in new namespaces, like a test runner whose tests must share nothing. Needs
+//! no root.
 //!
 //!     cargo run --release -p husk-spawn --example per_test_namespaces -- 5 sh -c 'echo pid $$ on $(hostname)'
 

@@ -65,7 +65,8 @@ impl Display for CloneRequest<'_> {
 pub(crate) enum Returns {
     /// The parent continues immediately.
     AtOnce,
-    /// The parent continues when the child is released (`CLONE_VFORK`). Not for a list in which the child waits for the parent.
+    /// The parent continues when the child is released (`CLONE_VFORK`). Not for a list in which the child waits for the
+    /// parent.
     WhenReleased,
 }
 
@@ -74,8 +75,8 @@ pub(crate) enum Returns {
 pub(crate) enum KnownBy {
     /// The parent holds a pidfd, which never refers to another process.
     Pidfd,
-    /// The parent knows the pid, which is not reused before the child is waited for. For callers that wait immediately and
-    /// expose the child to no one. A pidfd would cost a thirtieth of a start.
+    /// The parent knows the pid, which is not reused before the child is waited for. For callers that wait immediately
+    /// and expose the child to no one. A pidfd would cost a thirtieth of a start.
     Pid,
 }
 

@@ -127,8 +127,8 @@ pub fn plan<'b>(
         // must also be in another group than the program, which the terminal could otherwise not stop.
         plan.push(Step::Setpgid { group: None });
     }
-    // The program does not share our memory in three cases. The cgroup may run short of it, a terminal may stop the child before
-    // exec, or it enters a time namespace.
+    // The program does not share our memory in three cases. The cgroup may run short of it, a terminal may stop the
+    // child before exec, or it enters a time namespace.
     plan.push(if has_terminal || host.cgroup || has_clocks(profile) {
         Step::CloneAndReap
     } else {

@@ -124,7 +124,7 @@ fn state(record: &Record, status: &str, pid: Option<u32>) -> Vec<u8> {
 /// Whether a running hook is killed when husk dies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Death {
-    /// The hook is killed, because its work is no longer needed.
+    /// The hook is killed, because nothing needs its work any more.
     WithUs,
     /// The hook is not killed, because no other process does its cleanup.
     ItsOwn,

@@ -18,8 +18,8 @@ pub struct Span {
     pub text: String,
     /// The time of its beginning, in nanoseconds of the monotonic clock.
     pub begin: u64,
-    /// The time of its end. `None` for a step after a seccomp filter, which does not read the clock because the filter may
-    /// not allow that.
+    /// The time of its end. `None` for a step after a seccomp filter, which does not read the clock because the filter
+    /// may not allow that.
     pub end: Option<u64>,
 }
 

@@ -1,8 +1,8 @@
 //! `register`: configures engines so that they can use husk.
 //!
 //! An engine that reads drop-in files gets one that belongs to husk alone. docker and containerd have only one file.
-//! There husk adds and removes its own entries and changes no other byte. A [`FileChange`] is computed first, and written
-//! by [`FileChange::apply`].
+//! There husk adds and removes its own entries and changes no other byte. A [`FileChange`] is computed first, and
+//! written by [`FileChange::apply`].
 
 mod containerd;
 mod json;

@@ -77,8 +77,8 @@ impl CreateRequest {
 pub fn create(store: &Store, request: &CreateRequest, mut warn: impl FnMut(&[Warning])) -> Result<(), Error> {
     let (mut container, warnings) = husk_bundle::load(&request.bundle, request.config.as_deref())?;
     warn(&warnings);
-    // Holds signals back before anything is made that a signal could leave behind, and before anything waits for another
-    // program.
+    // Holds signals back before anything is made that a signal could leave behind, and before anything waits for
+    // another program.
     let interrupt = Interrupt::hold()?;
     let mut console = Console::of(request.console_socket.as_deref(), &container, Stay::Detached, &interrupt)?;
     let (option, annotation) = (request.pidfd_socket.as_deref(), container.pidfd_receiver.as_deref());

@@ -69,8 +69,8 @@ pub fn run(
     timings.begin("load config.json");
     let (mut container, warnings) = husk_bundle::load(&request.bundle, request.config.as_deref())?;
     warn(&warnings);
-    // Holds signals back before anything is made that a signal could leave behind, and before anything waits for another
-    // program.
+    // Holds signals back before anything is made that a signal could leave behind, and before anything waits for
+    // another program.
     let (signals, interrupt) = match how {
         RunMode::Detached => (None, Interrupt::hold()?),
         RunMode::Foreground(foreground) => {
