@@ -152,9 +152,10 @@ fn code_span_is_one_word() {
 
 #[test]
 fn help_is_cut_into_descriptions() {
-    let text = "OPTIONS:\n      --root <X>  What it\n                  is\n\nWho runs\nit.\n";
+    let text =
+        "OPTIONS:\n      --root <X>  What it\n                  is\n\nWho runs\nit.\n  husk a\n  husk b\n";
     let found: Vec<_> = help_blocks(text).into_iter().map(|block| block.lines.join(" ")).collect();
-    assert_eq!(found, ["OPTIONS:", "What it is", "Who runs it."]);
+    assert_eq!(found, ["OPTIONS:", "What it is", "Who runs it.", "husk a", "husk b"]);
 }
 
 fn none(findings: Vec<String>) {
@@ -452,7 +453,8 @@ fn script_blocks(text: &str) -> Vec<Block> {
     found
 }
 
-/// Returns the paragraphs of a help text, and the descriptions that stand in a second column.
+/// Returns the paragraphs of a help text, and the descriptions in a second column. Any other indented line, such as a
+/// command, is a block of its own.
 fn help_blocks(text: &str) -> Vec<Block> {
     let mut found: Vec<Block> = Vec::new();
     let mut last = None;
@@ -464,12 +466,13 @@ fn help_blocks(text: &str) -> Vec<Block> {
         }
         let column = line.rfind("  ").map_or(0, |at| at + 2);
         let text = line[column..].to_owned();
-        let continues = last == Some((number - 1, column)) && line[..column].trim().is_empty();
+        let is_indented = column > 0 && line[..column].trim().is_empty();
+        let continues = last == Some((number - 1, column)) && (is_indented || column == 0);
         match found.last_mut() {
             Some(block) if continues => block.lines.push(text),
             _ => found.push(Block { line: number, lines: vec![text], item: None }),
         }
-        last = Some((number, column));
+        last = (continues || !is_indented).then_some((number, column));
     }
     found
 }
