@@ -1,10 +1,8 @@
 //! Rules of prose for comments and help: each forbids a pattern that makes a reader ask "who?" or "which one?".
 //! The rules see sentences, which this file cuts out of Rust, of scripts and of help texts.
 
-use std::fs;
+use super::{collect, read, sources};
 use std::path::{Path, PathBuf};
-
-use super::{read, root, sources};
 
 /// The most words of a sentence. A code span, an address and a path are one word each.
 const MOST_WORDS: usize = 30;
@@ -30,8 +28,7 @@ fn comments_follow_the_rules_of_prose() {
     let mut files = sources();
     files.push(PathBuf::from("build.rs"));
     collect(Path::new("fuzz/fuzz_targets"), &["rs"], &mut files);
-    let findings = files.iter().flat_map(|file| check(file, &read(file), rust_blocks));
-    none(findings.collect());
+    lint(&files, rust_blocks);
 }
 
 #[test]
@@ -42,16 +39,14 @@ fn comments_of_scripts_follow_the_rules_of_prose() {
     {
         collect(Path::new(directory), &["", "sh", "py", "toml", "conf", "yaml", "service"], &mut files);
     }
-    let findings = files.iter().flat_map(|file| check(file, &read(file), script_blocks));
-    none(findings.collect());
+    lint(&files, script_blocks);
 }
 
 #[test]
 fn help_follows_the_rules_of_prose() {
     let mut files = Vec::new();
     collect(Path::new("tests/help"), &["txt"], &mut files);
-    let findings = files.iter().flat_map(|file| check(file, &read(file), help_blocks));
-    none(findings.collect());
+    lint(&files, help_blocks);
 }
 
 #[test]
@@ -158,23 +153,10 @@ fn help_is_cut_into_descriptions() {
     assert_eq!(found, ["OPTIONS:", "What it is", "Who runs it.", "husk a", "husk b"]);
 }
 
-fn none(findings: Vec<String>) {
+fn lint(files: &[PathBuf], blocks: fn(&str) -> Vec<Block>) {
+    assert!(files.len() > 20, "the files were not found");
+    let findings: Vec<_> = files.iter().flat_map(|file| check(file, &read(file), blocks)).collect();
     assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
-}
-
-/// Adds the files below a directory that have one of these extensions; `""` stands for none.
-fn collect(directory: &Path, extensions: &[&str], found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(root().join(directory)).expect("a directory of the tree") {
-        let name = entry.expect("a readable directory").file_name();
-        let path = directory.join(&name);
-        if root().join(&path).is_dir() {
-            if name != "target" {
-                collect(&path, extensions, found);
-            }
-        } else if extensions.iter().any(|extension| path.extension().unwrap_or_default() == *extension) {
-            found.push(path);
-        }
-    }
 }
 
 /// Consecutive lines of one comment, without their markers.
