@@ -35,7 +35,7 @@ fn run() -> Exit {
             Exit::Failed
         }
         Ok(Asked::Verb { verb, global, matches }) => {
-            // First, because re-execution repeats everything done before.
+            // Must be first, because re-execution repeats everything done before.
             let sealed = session::seal(verb.seal);
             // Leaks the log, because the logger must live until the process ends.
             let log: &'static Log = match Log::open(&global) {

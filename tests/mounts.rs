@@ -405,7 +405,7 @@ fn a_tmpfs_gets_a_copy_of_what_it_covers() {
 fn a_copy_keeps_holes() {
     const LENGTH: u64 = 1 << 40;
     let copied = |words: &str| {
-        // Enough for the data, and much less than the lengths of the files.
+        // The limit suffices for the data, but is much less than the lengths of the files.
         let bundle = inside(words).mounting(tmpfs("/etc", &["tmpcopyup", "size=1m"]));
         let etc = bundle.rootfs().join("etc");
         fs::create_dir(&etc).unwrap();

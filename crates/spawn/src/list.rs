@@ -105,7 +105,7 @@ fn settings(command: &Command, around: &SpawnSetup<'_>, list: &mut Writer<'_>) -
     for steps in &command.final_steps {
         steps(list)?;
     }
-    // Last, so that pending signals meet the program's final dispositions rather than partly set ones.
+    // Must be last, so that pending signals meet the program's final dispositions rather than partly set ones.
     list.push(Step::SignalMask { blocked: command.blocked });
     exec(command, list)
 }

@@ -15,7 +15,7 @@ pub(crate) enum When {
     Privileged,
     /// The filter is loaded while the parent can still hand over the listener. The program has no_new_privs.
     Attended,
-    /// Last, directly before exec. The program has no_new_privs.
+    /// The filter is loaded last, directly before exec. The program has no_new_privs.
     Last,
 }
 

@@ -380,8 +380,8 @@ impl Child {
         let memory = self.memory();
         while !memory.update_release() {
             let Some(word) = memory.script().journal.still_in_use() else { continue };
-            // Not a private futex: the kernel wakes this word as a shared one (kernel/fork.c, `mm_release`).
-            // After any other return, check again.
+            // Does not use a private futex, because the kernel wakes this word as a shared one (kernel/fork.c,
+            // `mm_release`). After any other return, check again.
             match futex::wait(word, futex::Flags::empty(), 1, None) {
                 Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(errno) => return Err(Error::new("wait for exec", errno)),
