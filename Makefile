@@ -17,60 +17,60 @@ help: ## list the targets
 run: ## build husk, print the plan of an example container and run it
 	examples/hello/run.sh
 
-install: ## husk, its manual and completions, below $(DESTDIR)$(PREFIX)
+install: ## install husk, its manual and completions below $(DESTDIR)$(PREFIX)
 	test -n "$(HUSK)" || $(if $(COMMIT),HUSK_COMMIT=$(COMMIT) )$(CARGO) build --release
 	HUSK="$(or $(HUSK),$$(ls -t target/*/release/husk | head -n 1))" packaging/install.sh install
 
-uninstall: ## what 'install' installed
+uninstall: ## remove the files of 'install'
 	packaging/install.sh uninstall
 
-check: ## format, lints, unit tests, house rules: no root, under a minute
+check: ## check format, lints, unit tests and house rules, without root, in under a minute
 	tests/check.sh
 
-fuzz: ## fuzz everything that reads what others have written, a minute each (SECONDS=)
+fuzz: ## fuzz every parser of untrusted input, a minute each (SECONDS=)
 	tests/fuzz.sh $(or $(SECONDS),60)
 
-integration: ## podman, containerd, CRI-O, Kubernetes' interface and docker on husk, and nextest, go and pytest in sandboxes; installs or builds them where it can
+integration: ## test podman, containerd, CRI-O, Kubernetes' interface and docker on husk, and nextest, go and pytest in sandboxes; installs or builds missing ones
 	integration/run.sh
 
-test: ## every test, and every example run; installs what tests need where it can
+test: ## run every test and every example; installs missing tools if it can
 	tests/test.sh
 
-soak: ## 10,000 containers, 10,000 processes in one, 1,000 alive at once, and what is left; bytes through terminals; 20,000 races; 20,000 starts beside a neighbour; faults at every call (CYCLES= WIDTH= EXECS= LIVE= BYTES= TERMINALS= STARTS=)
+soak: ## run 10,000 containers, 10,000 processes in one, 1,000 at once; bytes through terminals; 20,000 races; 20,000 starts beside a spying neighbour; faults at every call; report leaks (CYCLES= WIDTH= EXECS= LIVE= BYTES= TERMINALS= STARTS=)
 	integration/soak/run.sh $(or $(CYCLES),10000) $(or $(WIDTH),8) $(or $(EXECS),10000) $(or $(LIVE),1000) \
 	    $(or $(BYTES),1073741824) $(or $(TERMINALS),100) $(or $(STARTS),20000)
 
-integration-guest: ## tests of cgroups, systemd and AppArmor, and the engines, in an emulated Debian: the first time builds it
+integration-guest: ## test cgroups, systemd, AppArmor and the engines in an emulated Debian, which is built the first time
 	integration/guest/tests.sh
 	integration/guest/engines.sh
 
-golden: ## write the expected plans, help and what attacks come to anew; the difference is the review
+golden: ## regenerate the expected plans, help texts and outcomes of attacks; review the difference
 	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-plan --test golden
 	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-hermetic --test listings
 	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests help_is
 	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests hostile::
 
-order: ## write the list of what lies together in the binary anew (packaging/order): needs root
+order: ## regenerate the list of functions to place side by side in the binary (packaging/order), as root
 	packaging/order/write.sh
 
 examples: ## run every example program
 	tests/examples.sh
 
-doc: ## the documentation of the libraries
+doc: ## build the documentation of the libraries
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
 
-bench-engines: ## a container by podman and by containerd with husk, crun and runc: a table
+bench-engines: ## time a container under podman and containerd with husk, crun and runc, as a table
 	integration/bench/engines/run.sh
 
-bench-spawn: ## spawn times against fork, vfork, posix_spawn, clone and std: tables and plots
+bench-spawn: ## compare spawn times with fork, vfork, posix_spawn, clone and std, in tables and plots
 	integration/bench/spawn/run.sh
 
-bench-hermetic: ## what a sandbox costs, beside bubblewrap's and unshare's with the same isolation (ROUNDS=)
+bench-hermetic: ## compare the time of a sandbox with bubblewrap and unshare at the same isolation (ROUNDS=)
 	$(CARGO) build --release --bin husk
 	results=integration/bench/results/hermetic-$$(date -u +%Y-%m-%d).txt && \
 	integration/bench/hermetic/run.sh $(or $(ROUNDS),300) >"$$results" && \
 	integration/bench/hermetic/suite.sh $(or $(ROUNDS),10) >>"$$results" && cat "$$results"
 
-test-hermetic: ## husk's own tests of pure code, each in a sandbox of its own
+test-hermetic: ## run husk's own tests of pure code, each in its own sandbox
 	$(CARGO) build --bin husk
 	runner="$$(ls -t target/*/debug/husk | head -n 1) test --timeout 60s --runner" tests/hermetic.sh

@@ -1,7 +1,7 @@
-//! Has the linker put side by side what the commands of an engine execute. Else it lies all over the binary, and each
-//! part of it is a page fault, with which the kernel maps sixteen pages.
+//! Has the linker place the functions that an engine's commands execute side by side. Otherwise they are spread over
+//! the binary, and more page faults occur. At each page fault the kernel maps sixteen pages.
 //!
-//! The list is written by packaging/order/write.sh. What is not in it, or is no more, is no error: it costs a page.
+//! `packaging/order/write.sh` writes the list. An outdated list is not an error, but costs page faults.
 
 #![expect(clippy::disallowed_macros, reason = "this is how a build script talks to cargo")]
 

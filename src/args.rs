@@ -82,7 +82,7 @@ pub(crate) fn read(
             let hint = hint(&format!("husk {}", verb.name), asked_for(&error, &command));
             let message = format!("{}: {}", verb.name, message(&error));
             let exit = match verb.failure {
-                // As runc does.
+                // runc uses this exit code too.
                 Exit::NoProcess => Exit::Failed,
                 failure => failure,
             };
@@ -95,7 +95,7 @@ fn without_verb(mut program: Command, arguments: &[OsString], verbs: &[Verb]) ->
     let matches = program.try_get_matches_from_mut(arguments);
     match matches.and_then(|mut matches| Global::from_arg_matches_mut(&mut matches)) {
         Ok(Global { version: true, .. }) => Ok(Asked::Text(help::version())),
-        // As in runc: without arguments, print the help.
+        // Prints the help if there are no arguments, as runc does.
         Ok(_) => Ok(Asked::Text(help::program(verbs))),
         Err(error) if error.kind() == ErrorKind::DisplayHelp => Ok(Asked::Text(help::program(verbs))),
         Err(error) => {
@@ -105,12 +105,12 @@ fn without_verb(mut program: Command, arguments: &[OsString], verbs: &[Verb]) ->
     }
 }
 
-/// Where the search for options stops.
+/// The point at which the search for options stops.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stop {
     /// At the first argument that is not an option: a verb, or the container in which the rest is run.
     AtFirstName,
-    /// At the end.
+    /// The search ends with the last argument.
     Never,
 }
 

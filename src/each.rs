@@ -10,9 +10,9 @@ use regex::Regex;
 /// How a verb's argument selects containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
-    /// By its exact name.
+    /// The argument is the exact name.
     Plainly,
-    /// By a regular expression.
+    /// The argument is a regular expression.
     ByRegex,
 }
 

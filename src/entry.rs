@@ -1,8 +1,8 @@
 //! The program's entry point.
 //!
 //! It replaces the C library's `main`, not Rust's. Rust's runtime reads /proc/self/maps and creates a signal
-//! stack in order to report stack overflows. That is a tenth of the time of `husk state`, and is paid twice
-//! when husk re-executes itself. `husk_runtime::prepare_process` does what that runtime does for safety.
+//! stack in order to report stack overflows. This takes a tenth of the time of `husk state`, twice if husk
+//! re-executes itself. `husk_runtime::prepare_process` does what that runtime does for safety.
 //!
 //! # Safety
 //!

@@ -35,9 +35,9 @@ fn run() -> Exit {
             Exit::Failed
         }
         Ok(Asked::Verb { verb, global, matches }) => {
-            // First, because re-execution repeats everything done before.
+            // Must be first, because re-execution repeats everything done before.
             let sealed = session::seal(verb.seal);
-            // Leaked, because the logger must live until the process ends.
+            // Leaks the log, because the logger must live until the process ends.
             let log: &'static Log = match Log::open(&global) {
                 Ok(log) => Box::leak(Box::new(log)),
                 Err(error) => {

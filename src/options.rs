@@ -74,7 +74,7 @@ pub(crate) enum Rootless {
 pub(crate) struct Misuse {
     /// The error, on one line.
     pub(crate) message: String,
-    /// What to type instead.
+    /// A command line to type instead.
     pub(crate) hint: String,
     /// The global options that could be parsed; they say where to log.
     pub(crate) global: Global,
@@ -86,7 +86,7 @@ pub(crate) struct Misuse {
 pub(crate) fn program() -> Command {
     Global::augment_args(Command::new("husk"))
         .no_binary_name(true)
-        // As for all options: the last occurrence counts.
+        // The last occurrence counts, as for all options.
         .args_override_self(true)
 }
 

@@ -1,4 +1,4 @@
-//! What every verb needs: the state directory and the log.
+//! Opens the state directory and the log, which every verb needs.
 
 use crate::options::{CgroupManager, Global, Rootless};
 use crate::output::log::Log;
@@ -18,11 +18,11 @@ pub(crate) struct Session<'a> {
 
 /// The state directory.
 enum Root {
-    /// Given on the command line.
+    /// The directory that the command line gives.
     Said(PathBuf),
     /// The system-wide directory.
     System,
-    /// In a user's `$XDG_RUNTIME_DIR`.
+    /// The directory in a user's `$XDG_RUNTIME_DIR`.
     Users(PathBuf),
 }
 

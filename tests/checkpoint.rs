@@ -642,7 +642,7 @@ fn images_that_are_not_files_are_refused_before_criu_opens_them() {
     }
 }
 
-// An image can become a fifo after husk has checked it. That must not block the restore for ever.
+// An image can become a fifo after husk has checked it. The restore must not wait for it for ever.
 #[test]
 fn a_signal_or_delete_ends_a_restore_that_waits_for_criu() {
     need!(is_root(), "needs root, as CRIU does");

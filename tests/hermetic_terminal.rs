@@ -60,7 +60,8 @@ impl Shell {
         self.master.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Returns the output up to and including these words. What was typed must differ, because it is echoed.
+    /// Returns the output up to and including these words. They must differ from the input, because the terminal echoes
+    /// it.
     fn until(&mut self, words: &str) -> String {
         let mut shown = Vec::new();
         let mut byte = [0];

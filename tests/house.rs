@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Rules for comments and help texts.
+mod prose;
+
 /// The audit list: every file outside `tests` that may contain `unsafe`. A new one is a decision, recorded here.
 const UNSAFE: [&str; 17] = [
     "src/entry.rs",
@@ -160,13 +163,14 @@ fn allows_unsafe(text: &str) -> bool {
 fn sources() -> Vec<PathBuf> {
     let mut found = Vec::new();
     for directory in ["crates", "src", "tests", "examples", "integration"] {
-        collect(Path::new(directory), &mut found);
+        collect(Path::new(directory), &["rs"], &mut found);
     }
     assert!(found.len() > 20, "the tree was not found");
     found
 }
 
-fn collect(directory: &Path, found: &mut Vec<PathBuf>) {
+/// Adds the files below a directory that have one of these extensions; `""` stands for none.
+fn collect(directory: &Path, extensions: &[&str], found: &mut Vec<PathBuf>) {
     let Ok(entries) = fs::read_dir(root().join(directory)) else { return };
     for entry in entries {
         let name = entry.expect("a readable directory").file_name();
@@ -174,9 +178,9 @@ fn collect(directory: &Path, found: &mut Vec<PathBuf>) {
         if root().join(&path).is_dir() {
             // Build output is not checked.
             if name != "target" {
-                collect(&path, found);
+                collect(&path, extensions, found);
             }
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+        } else if extensions.iter().any(|extension| path.extension().unwrap_or_default() == *extension) {
             found.push(path);
         }
     }

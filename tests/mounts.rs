@@ -1,6 +1,6 @@
 //! Checks mounts: what the program finds in its container, and what the host does not see.
 //!
-//! The tests run as root. Where it makes a difference, they also use a user namespace, as root or an ordinary user.
+//! The tests run as root. If it makes a difference, they also use a user namespace, as root or an ordinary user.
 
 use crate::util::{Bundle, Runtime, Seen, is_husk, is_root, need};
 use serde_json::{Value, json};
@@ -405,7 +405,7 @@ fn a_tmpfs_gets_a_copy_of_what_it_covers() {
 fn a_copy_keeps_holes() {
     const LENGTH: u64 = 1 << 40;
     let copied = |words: &str| {
-        // Enough for the data, and much less than the lengths of the files.
+        // The limit suffices for the data, but is much less than the lengths of the files.
         let bundle = inside(words).mounting(tmpfs("/etc", &["tmpcopyup", "size=1m"]));
         let etc = bundle.rootfs().join("etc");
         fs::create_dir(&etc).unwrap();

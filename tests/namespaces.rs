@@ -209,7 +209,7 @@ fn nobody_in_a_pid_namespace_sees_a_container_that_may_more_than_its_program() {
     let watched = Bundle::running("wait").with("/linux/namespaces", mount).with("/hostname", json!(""));
     let watched = watched.with("/process/user", user);
     runtime.create(&watched).succeeds();
-    // The process exists. Whatever the watcher has not seen of it yet cannot have existed for long.
+    // The process exists. Waits until the watcher has seen it.
     let wanted = ["CapAmb", "CapBnd", "CapEff", "CapInh", "CapPrm"];
     let mut seen = Vec::new();
     while seen.len() < wanted.len() + 1 {
@@ -484,7 +484,7 @@ fn kernel_parameters_are_those_of_the_containers_namespaces() {
     need!(is_husk(), "runc looks for the file of what is no parameter's name");
     run(set("exit 0", key("net..x", "1"))).fails(1, "\"net..x\"");
 
-    // Without the namespaces that the parameters belong to.
+    // The container lacks the namespaces that the parameters belong to.
     let bare = |sysctl| {
         let bundle =
             bundle("exit 0", Namespaces::MOUNT | least(), Namespaces::EMPTY, &Holder::of(Namespaces::EMPTY));

@@ -181,7 +181,7 @@ fn unreachable_notify_socket_is_a_warning() {
     seen.says("warning: NOTIFY_SOCKET: connect /no/socket: no such file or directory; nobody will hear");
     assert!(runtime.is_empty());
 
-    // The same holds for a container that was created with a socket.
+    // `start` warns too, although the container was created with a socket that worked.
     let manager = Manager::new();
     assert!(manager.hears_of(command(&runtime, "create", &bundle, &[])).status().unwrap().success());
     let mut start = runtime.command("start");

@@ -16,7 +16,7 @@ mod command_line;
 mod dependencies;
 /// Devices of the host that a container uses and must not change.
 mod devices;
-/// What `doctor` reports about the machine.
+/// The report of `doctor` about the machine.
 mod doctor;
 /// Files and tests that documents name exist.
 mod documents;
@@ -36,9 +36,9 @@ mod hermetic_cargo;
 mod hermetic_escapes;
 /// Sandboxes whose files come from an image or a bundle.
 mod hermetic_image;
-/// What Landlock forbids in a sandbox.
+/// Accesses that Landlock forbids in a sandbox.
 mod hermetic_landlock;
-/// `test --runner`: what libtest prints, and what other programs are told.
+/// The output of libtest under `test --runner`, and the environment of other programs.
 mod hermetic_libtest;
 /// Sandboxes on machines that permit none, or only incomplete ones.
 mod hermetic_machines;
@@ -52,15 +52,15 @@ mod hooks;
 mod hostile;
 /// Rules of this repository that the compiler does not check.
 mod house;
-/// What a program finds in its container.
+/// The surroundings of a program in its container.
 mod inside;
-/// What `make install` installs: manual pages and shell completions.
+/// Files of `make install`: manual pages and shell completions.
 mod install;
 /// Each verb in each state of a container, from create to delete.
 mod lifecycle;
 /// Limits above the inherited ones.
 mod limits;
-/// What is mounted in a container, and how.
+/// Mounts in a container, and their attributes.
 mod mounts;
 /// New and joined namespaces, and the ids of users in them.
 mod namespaces;

@@ -68,8 +68,8 @@ impl Bundle {
         let directory = TempDir::new().expect("a temporary directory");
         let rootfs = directory.path().join("rootfs");
         fs::create_dir(&rootfs).expect("a root file system");
-        // In another process: a child of another test would inherit our descriptor if it were started while we write.
-        // The container would then find the file busy.
+        // Another process copies the guest. If this process wrote the file, a child of another test could inherit the
+        // descriptor, and exec of the guest would fail with ETXTBSY.
         let copied = Command::new("cp").arg(guest()).arg(rootfs.join("guest")).status();
         assert!(copied.expect("cp").success(), "the guest, built beside the tests");
         let args: Vec<_> = std::iter::once("/guest").chain(words.split_whitespace()).collect();

@@ -1,4 +1,4 @@
-// Package hermetic is a server's worth of state: a port and a file.
+// Package hermetic has the state of a server: a port and a file.
 package hermetic
 
 import (
@@ -6,10 +6,10 @@ import (
 	"os"
 )
 
-// State is where the server remembers that it runs.
+// State is the file that exists while the server runs.
 const State = "/tmp/hermetic-go"
 
-// Serve can be called once at a time on a machine, and only once.
+// Serve fails if another process of the machine serves, or has served before.
 func Serve() (net.Listener, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:8080")
 	if err != nil {

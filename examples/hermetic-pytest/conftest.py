@@ -1,11 +1,11 @@
-"""Runs tests in sandboxes: `pytest --husk` with husk in PATH. To copy into a project of your own.
+"""Runs tests in sandboxes: `pytest --husk`, with husk in PATH. Copy this file into your project.
 
-    pytest --husk                     each file of tests in a sandbox, as many at a time as there are processors
-    pytest --husk=test                each test
+    pytest --husk                     runs each test file in its own sandbox, one per processor at a time
+    pytest --husk=test                runs each test in its own sandbox
     pytest --husk --husk-options='--timeout 60s --net none'
 
-A sandbox's pytest has the same options and writes its reports, as pytest has them, to a file that this one reads: so
-everything that pytest makes of reports (its own lines, --junit-xml, -x) is as ever. Without any of this
+The pytest in a sandbox gets the same options. It writes pytest's reports to a file, which the outer pytest reads. So
+everything that uses reports (pytest's own output, --junit-xml, -x) works as usual. Without this file,
 `husk test -- pytest` runs all tests in one sandbox.
 """
 
@@ -36,13 +36,13 @@ def pytest_configure(config):
 
 
 def python_is_in():
-    """Where this Python and its packages are, which may be below a home directory."""
+    """Returns the directories of this Python and its packages, which may be below a home directory."""
     places = {sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable)), site.getusersitepackages()}
     return sorted(place for place in places if os.path.isdir(place))
 
 
 class Inside:
-    """Writes each report down."""
+    """Writes each report to the file that the outer pytest reads."""
 
     def __init__(self, config):
         self.config = config
@@ -54,7 +54,7 @@ class Inside:
 
 
 class Outside:
-    """Has sandboxes run the tests, and reads what they report."""
+    """Runs the tests in sandboxes and reads their reports."""
 
     def __init__(self, config):
         self.config = config
@@ -96,7 +96,7 @@ class Outside:
         hook = self.config.hook
         finished = set()
         for data in reports:
-            # What JSON has no way to say.
+            # JSON has no tuples.
             for name in ("location", "longrepr"):
                 data[name] = tuple(data[name]) if isinstance(data[name], list) else data[name]
             report = hook.pytest_report_from_serializable(config=self.config, data=data)
@@ -108,7 +108,7 @@ class Outside:
                 finished.add(report.nodeid)
         for item in items:
             if item.nodeid not in finished:
-                # Its process ended before it did: husk says why.
+                # The process ended before the test did. The output of husk gives the reason.
                 said = f"{ended.stderr}{ended.stdout}".strip() or f"ended with {ended.returncode}"
                 report = pytest.TestReport(item.nodeid, item.location, {}, "failed", said, "call")
                 hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)

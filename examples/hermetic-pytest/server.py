@@ -1,4 +1,4 @@
-"""A server's worth of state: a port and a file."""
+"""The state of a server: a port and a file."""
 
 import socket
 
@@ -7,7 +7,7 @@ STATE = "/tmp/hermetic-pytest"
 
 
 def serve():
-    """Only one at a time can do this on a machine, and only once."""
+    """Fails if another process of the machine serves, or has served before."""
     listener = socket.create_server(("127.0.0.1", PORT))
     with open(STATE, "x") as state:
         state.write("runs")

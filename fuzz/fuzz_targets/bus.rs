@@ -1,4 +1,4 @@
-//! Bytes that claim to be a message of systemd's bus.
+//! Decodes arbitrary bytes as a message of systemd's D-Bus.
 
 #![no_main]
 

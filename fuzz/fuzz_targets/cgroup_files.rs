@@ -1,4 +1,4 @@
-//! Texts that claim to be files of a cgroup, mountinfo, and a process's own cgroups.
+//! Parses arbitrary text as files of a cgroup, as mountinfo, and as the list of a process's cgroups.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Bytes that claim to be a config.json: a plan that prints itself, or an error that names a field.
+//! Loads arbitrary bytes as a config.json. The result must be a plan that can be printed, or an error that names a
+//! field.
 
 #![no_main]
 

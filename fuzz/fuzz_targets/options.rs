@@ -1,5 +1,5 @@
-//! Words that claim to be options of a mount and triples that claim to be id maps, which in a config.json a fuzzer
-//! seldom reaches.
+//! Plans a container with arbitrary mount options and id maps. A fuzzer of config.json as a whole seldom reaches these
+//! values.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Bytes that claim to be a process.json: a plan of what joins a container, or an error that names a field.
+//! Loads arbitrary bytes as a process.json. The result must be a plan of the joining process, or an error that names a
+//! field.
 
 #![no_main]
 

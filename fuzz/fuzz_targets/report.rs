@@ -1,4 +1,5 @@
-//! Messages of a child that claim to be requests, or the output of a hook: its parent takes each for what it is, or for an error.
+//! Sends arbitrary messages from a child to its parent. The parent must decode each as a request or as the output of a
+//! hook, or reject it.
 
 #![no_main]
 
@@ -9,7 +10,7 @@ use husk_spawn::Command;
 use libfuzzer_sys::fuzz_target;
 use std::fs::File;
 
-/// As many as fit into the socket, for nobody answers before the child has said all.
+/// The most messages. They must fit into the socket, because the parent answers only after the child has sent all.
 const MOST: usize = 64;
 
 fuzz_target!(|messages: Vec<Vec<u8>>| {
@@ -25,7 +26,7 @@ fuzz_target!(|messages: Vec<Vec<u8>>| {
     });
     let mut child = command.spawn().unwrap();
     while let Ok(Some(_)) = child.next_request() {
-        // Tolerated: it may be gone, or have named a descriptor that it has not.
+        // Tolerated: the child may have ended, or may have sent the number of a closed descriptor.
         drop(child.requested_fd());
         drop(child.go_on());
     }

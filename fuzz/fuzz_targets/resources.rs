@@ -1,5 +1,5 @@
-//! Bytes that claim to be resources of an update: settings, properties of systemd, and device rules that mean the
-//! same compiled.
+//! Parses arbitrary bytes as the resources of an update, and converts them to settings and systemd properties. The
+//! compiled device rules must decide like the rules.
 
 #![no_main]
 
@@ -14,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
     };
     husk_cgroup::fuzzing::settings(&resources);
     for version in ["219", "255"] {
-        // Tolerated: what systemd has no words for is an error.
+        // Tolerated: resources without a systemd property are an error.
         drop(resources_v1(&resources, Version::parse(version)));
         drop(resources_v2(&resources, Version::parse(version)));
     }

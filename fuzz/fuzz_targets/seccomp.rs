@@ -1,4 +1,4 @@
-//! Bytes that claim to be `linux.seccomp`: an error, or a program that decides as its table does.
+//! Parses arbitrary bytes as `linux.seccomp`. The result must be an error, or a program that decides like its table.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Bytes that claim to be a container's record: whoever asks for it is told, and of its neighbour as well.
+//! Reads arbitrary bytes as a container's record. `state` must not crash, and must still report another container.
 
 #![no_main]
 
@@ -21,7 +21,7 @@ static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
 fuzz_target!(|bytes: &[u8]| {
     fs::write(ROOT.join("bad/state.json"), bytes).unwrap();
     let store = Store::new(ROOT.clone());
-    // Tolerated: that it cannot be read is an error.
+    // Tolerated: an invalid record is an error.
     drop(state(&store, "bad"));
     assert!(state(&store, "good").is_ok());
     assert_eq!(list(&store).unwrap().len(), 2);

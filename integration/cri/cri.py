@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""Says one thing to a container runtime of Kubernetes, as the kubelet would.
+"""Sends a request to a container runtime of Kubernetes, as the kubelet would.
 
-    cri.py METHOD [JSON]    a method of the RuntimeService, its request and its answer as JSON
-    cri.py exec ID WORD...  ExecSync: its output and exit code are ours
-    cri.py apply POD LOGS   a pod and its containers as a manifest says; prints their ids as JSON
+    cri.py METHOD [JSON]    calls a method of the RuntimeService; the request and the response are JSON
+    cri.py exec ID WORD...  calls ExecSync; passes the command's output and exit code on
+    cri.py apply POD LOGS   creates the pod and the containers of a manifest; prints their ids as JSON
 
-CRI_DIRECTORY has what protoc made of cri.proto; CRI_SOCKET is where the runtime listens. CRI_PARENT is the cgroup
-that pods of a manifest are put below.
+CRI_DIRECTORY contains the output of protoc for cri.proto. CRI_SOCKET is the socket of the runtime. CRI_PARENT is the
+parent cgroup of pods from a manifest.
 """
 
 import json
@@ -51,7 +51,7 @@ def processors(text):
 
 
 def container(spec, volumes, resources):
-    """A container of a manifest as CRI has it."""
+    """Returns the CRI configuration of a container in a manifest."""
     security = spec.get("securityContext", {})
     limits = spec.get("resources", {}).get("limits", {})
     if "memory" in limits:

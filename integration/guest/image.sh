@@ -1,7 +1,7 @@
 #!/bin/sh
-# Builds the guest's image where it is not there yet, and prints the directory that holds it: root.img, vmlinuz
-# and initrd.img. It stays outside of the tree, by the name of what it is made of, and takes some minutes
-# and 2 GiB. Needs root, mmdebstrap and mke2fs: status 69 says that something is missing.
+# Prints the directory of the guest's image, which contains root.img, vmlinuz and initrd.img. Builds it first if it does
+# not exist, which takes some minutes and 2 GiB. The directory is outside of the tree, and its name has the hash of the
+# files that the image is made from. Needs root, mmdebstrap and mke2fs; status 69 means that one is missing.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 
@@ -22,7 +22,8 @@ new=$(mktemp -d "$cache/new-XXXXXX")
 trap 'rm -rf --one-file-system "$new"' EXIT
 trap 'exit 143' INT TERM
 
-# Its root is on virtio, whatever this machine has. Said before the kernel is installed, for that makes the first.
+# The guest has its root on virtio, unlike perhaps this machine. This configuration comes first, because installing the
+# kernel makes the initramfs.
 mkdir -p "$new/initramfs-tools/conf.d" "$new/initramfs-tools/hooks"
 echo MODULES=list >"$new/initramfs-tools/conf.d/modules"
 cat >"$new/initramfs-tools/hooks/virtio" <<'END'
@@ -33,7 +34,7 @@ manual_add_modules virtio_pci virtio_blk ext4
 END
 chmod +x "$new/initramfs-tools/hooks/virtio"
 
-# Nobody reads in it, and nobody asks for it after a crash.
+# Leaves out documentation, locales and manuals, and does not sync: the image needs no text and no safety from crashes.
 root=$new/root
 include=$(sed 's/#.*//' "$here/packages" | xargs | tr ' ' ',')
 mmdebstrap --quiet --variant=minbase --include="$include" \
@@ -51,13 +52,13 @@ cat >"$root/etc/fstab" <<'END'
 END
 mkdir "$root/job"
 
-# Somebody without privileges: subordinate ids, a session that begins with the machine, all controllers.
+# Adds an ordinary user, with subordinate ids, a session that begins at boot, and all controllers.
 chroot "$root" useradd --create-home --shell /bin/bash --uid 1000 tester
 mkdir -p "$root/var/lib/systemd/linger" "$root/etc/systemd/system/user@.service.d"
 touch "$root/var/lib/systemd/linger/tester"
 printf '[Service]\nDelegate=yes\n' >"$root/etc/systemd/system/user@.service.d/delegate.conf"
 
-# What tests start themselves, what waits for a network, and what does things of its own accord.
+# Masks services that the tests start themselves, that wait for a network, or that run on a timer.
 chroot "$root" systemctl --quiet enable job.service
 chroot "$root" systemctl --quiet mask \
     apparmor.service apt-daily.timer apt-daily-upgrade.timer console-getty.service containerd.service docker.service \
@@ -69,6 +70,6 @@ cp -L "$root/vmlinuz" "$root/initrd.img" "$new"
 mke2fs -q -t ext4 -d "$root" "$new/root.img" 6G >&2
 rm -rf "$root" "$new/initramfs-tools"
 chmod 755 "$new"
-# Whoever builds at the same time makes the same: the first name stays.
+# Another build at the same time makes the same image. The first to be renamed is kept.
 mv -T "$new" "$image" 2>/dev/null || [ -d "$image" ]
 echo "$image"

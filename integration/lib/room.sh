@@ -285,7 +285,7 @@ others_in_this_room() {
     done
 }
 
-# Removes the cgroups of these names that an engine left at the top of each hierarchy. Where a controller is not
+# Removes the cgroups of these names that an engine left at the top of each hierarchy. If a controller is not
 # mounted, the engine may have made ordinary directories instead.
 remove_cgroups() { # NAME...
     local name directory

@@ -1,5 +1,8 @@
-/* Writes the address of every instruction that a program executes, each once, in order: step FILE PROGRAM [ARGUMENTS].
- * Only of code below 16 MB, where the linker places a program that has a fixed address. Its children are not followed. */
+/* Writes the addresses of all instructions that a program executes to a file, in order and each once.
+ *
+ *     step FILE PROGRAM [ARGUMENTS]
+ *
+ * Records only code below 16 MB, where the linker places a program that has a fixed address. Does not follow children. */
 #include <elf.h>
 #include <signal.h>
 #include <stdio.h>

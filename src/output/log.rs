@@ -190,7 +190,7 @@ impl Log {
         };
         let written = match &self.place {
             LogTarget::Standard => return output::tell(&format!("{line}\n")),
-            // In one write, because other processes may append too.
+            // Writes the line in one write, because other processes may append too.
             LogTarget::File(file) => (&*file).write_all(format!("{line}\n").as_bytes()),
             LogTarget::Syslog(socket, who) => {
                 // LOG_USER.

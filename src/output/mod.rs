@@ -3,7 +3,7 @@
 //! A failed write is an error or ignored, never a panic, because the verb may have more to do than print.
 //!
 //! - Requested data goes to standard output. If it cannot be written, husk exits with 1 ([`Unwritten`]).
-//! - A reader that closed its end of a pipe wants no more data. That is not an error: `husk list | head -n
+//! - A reader that closed its end of a pipe wants no more data. This is not an error: `husk list | head -n
 //!   1`.
 //! - Messages go to standard error. Messages that cannot be written are dropped.
 
@@ -50,7 +50,8 @@ pub(crate) fn print(data: impl AsRef<[u8]>) -> Result<StdoutReader> {
     }
 }
 
-/// Does not use std's standard output, which ignores EBADF from a descriptor that is not open for writing.
+/// Writes to the descriptor and not to std's standard output, which ignores EBADF from a descriptor that is not open
+/// for writing.
 fn write_all(mut data: &[u8]) -> Result<(), Errno> {
     while !data.is_empty() {
         match retry_on_intr(|| write(stdout(), data)) {

@@ -241,7 +241,7 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
                 eaten.push(std::hint::black_box(vec![1_u8; 1 << 20]));
             }
         }
-        // Never ends, even when its input does.
+        // Runs for ever, even after the end of its input.
         ["hang"] => loop {
             std::thread::park();
         },

@@ -93,7 +93,7 @@ pub(crate) fn stopped_at(
             has_begun |= call.number == EXECVE;
             return Verdict::GoOn;
         }
-        // After exec the process is no longer the runtime, nor a hook that is about to start.
+        // After exec the process is neither the runtime nor a hook that is about to start.
         if call.number == EXECVE {
             programs.insert(call.process);
         }

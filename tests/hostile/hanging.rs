@@ -137,7 +137,7 @@ fn a_signal_ends_a_verb_that_waits_for_others() {
     });
 }
 
-// As with nohup(1). A blocked signal is queued even if it is ignored.
+// husk starts with ignored signals, as under nohup(1). A blocked signal is queued even if it is ignored.
 #[test]
 fn an_ignored_signal_ends_no_verb() {
     need!(is_husk(), "runc's Go ignores what its caller ignores by itself");

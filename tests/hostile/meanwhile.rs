@@ -169,7 +169,7 @@ fn one_that_is_being_created_can_be_killed_and_started_when_it_is_there() {
 #[test]
 fn one_that_is_being_created_can_be_deleted() {
     let agrees = |one: bool, others: &[bool], status: &str| {
-        // If it was stopped before it had the name, there was nothing to delete.
+        // If the creator was stopped before it reserved the name, `delete` finds nothing to delete.
         others[0] && (status.is_empty() || one && status == "created")
     };
     Meeting { prepare: nothing, stopped: "create c", meanwhile: &["delete --force c"], agrees }.walk();

@@ -32,7 +32,7 @@ fn a_container_is_the_same_in_another_time_namespace() {
         later(&Command::new("true")).status().is_ok_and(|status| status.success()),
         "needs time namespaces"
     );
-    // Without a cgroup, which would identify the container too.
+    // The container has no cgroup, because that would identify it too.
     let bundle = Bundle::running("hang");
     bundle.write();
     let mut runtime = Runtime::under_test();

@@ -4,7 +4,7 @@
 //! defence, the same binary also runs on a simulated kernel that does not make that call (`liar.rs`). It has to lose
 //! there, which exposes a test that cannot fail.
 
-/// What programs inherit.
+/// Descriptors and settings that programs inherit.
 mod audit;
 /// A watched tree of the host.
 mod canary;
@@ -195,7 +195,7 @@ The same of faults: each verb, at each of its system calls.
 fn words(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Harmless => "no harm".to_owned(),
-        // Only the field; other tests check the rest.
+        // Returns only the field of the error, because other tests check the rest.
         Outcome::Refused(words) if is_husk() => {
             format!("refused: {}", words.split(": ").nth(1).unwrap_or(words))
         }

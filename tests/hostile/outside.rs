@@ -84,7 +84,7 @@ impl Drop for Pinned {
 
 /// A container in the host's pid namespace that looks for the runtime's memory.
 struct Neighbour {
-    /// Kept while the neighbour lives.
+    /// The bundle, which must exist while the neighbour lives.
     _bundle: Bundle,
     runtime: Runtime,
     process: Child,
@@ -132,7 +132,7 @@ impl Neighbour {
         self.had
     }
 
-    /// Keeps findings about the runtime. The variable of the process above may also be found while it is incomplete.
+    /// Keeps findings about the runtime. Ignores an incomplete variable of the process above.
     fn note(&mut self, line: String) {
         if !line.starts_with("environment of one") {
             self.had.push(line);

@@ -61,7 +61,7 @@ fn run(make: fn(&Canary) -> Race, starts: usize, lies: &[Lie]) -> Option<String>
     let runtime = Runtime::under_test();
     let mut command = runtime.command("run");
     command.arg("--bundle").arg(race.bundle.path()).arg("c");
-    // By descriptor, because their names change.
+    // Opens the directories, because their names change.
     let directories: Vec<_> =
         race.names.iter().map(|[directory, _]| File::open(directory).unwrap()).collect();
     let (ends, exchanges) = (AtomicBool::new(false), AtomicU64::new(0));

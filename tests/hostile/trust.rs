@@ -450,7 +450,7 @@ fn a_container_whose_cgroup_cannot_be_removed_is_deleted_with_a_warning() {
     let runtime = Runtime::started(&bundle);
     runtime.call("kill", &["c", "KILL"]).succeeds();
     runtime.call("wait", &["c"]);
-    // With hierarchies that are read-only for this process.
+    // `delete` runs with hierarchies that are read-only for this process.
     let delete = runtime.command("delete");
     let script = "for tree in /sys/fs/cgroup /sys/fs/cgroup/*; do \
                     if mountpoint -q $tree; then mount -o remount,bind,ro $tree || exit 99; fi; \

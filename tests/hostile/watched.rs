@@ -64,7 +64,7 @@ pub(crate) fn run(
     // Calls that it makes before it may continue are answered too.
     let answering = thread::spawn(move || answer(&listener, decide));
     child.go_on().expect("a child");
-    // Processes that it leaves behind are answered for as long as they live.
+    // The thread continues to answer calls of processes that the runtime leaves behind.
     drop(answering);
     let mut polled = [PollFd::new(&child, PollFlags::IN)];
     let ended = retry_on_intr(|| poll(&mut polled, Some(&MOST))).expect("a poll");

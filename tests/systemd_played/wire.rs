@@ -12,7 +12,7 @@ pub(super) struct Message {
     pub(super) body: Vec<Value>,
 }
 
-/// The type of a message.
+/// The second byte of a D-Bus message.
 #[derive(Clone, Copy)]
 pub(super) enum MessageType {
     Return = 2,

@@ -76,9 +76,8 @@ pub struct Container {
 /// Whether the root file system is writable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Writable.
+    /// The root file system is writable.
     ReadWrite,
-    /// Read-only.
     ReadOnly,
 }
 
@@ -93,17 +92,17 @@ pub struct Propagation {
 /// The four kinds of mount propagation (mount_namespaces(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PropagationKind {
-    /// In both directions.
+    /// Mount events propagate in both directions.
     Shared,
-    /// From the master to this mount only.
+    /// Mount events propagate from the master to this mount only.
     Slave,
-    /// In neither direction.
+    /// Mount events do not propagate.
     Private,
     /// In neither direction, and the mount cannot be bind mounted.
     Unbindable,
 }
 
-/// `process`.
+/// The process of `config.json`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
     /// `args`, at least one.
@@ -143,7 +142,7 @@ pub struct Process {
 /// Whether the process has a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Terminal {
-    /// No terminal.
+    /// The process has no terminal.
     No,
     /// A terminal of its own, with this many rows and columns if the configuration gives them.
     Yes(Option<(u16, u16)>),
@@ -152,9 +151,9 @@ pub enum Terminal {
 /// Whether exec may grant privileges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoNewPrivileges {
-    /// exec may not.
+    /// exec grants no privileges.
     Set,
-    /// exec may.
+    /// exec may grant privileges.
     Unset,
 }
 
@@ -191,15 +190,15 @@ pub struct Scheduler {
     pub policy: u32,
     /// `SCHED_FLAG_*`.
     pub flags: u64,
-    /// For the ordinary policies.
+    /// The nice value, for the ordinary policies.
     pub nice: i32,
-    /// For the real-time policies.
+    /// The priority, for the real-time policies.
     pub priority: u32,
-    /// For `SCHED_DEADLINE`, in nanoseconds, like the next two.
+    /// For `SCHED_DEADLINE`: the CPU time in each period, in nanoseconds.
     pub runtime: u64,
-    /// See `runtime`.
+    /// For `SCHED_DEADLINE`: the time from the start of a period to the deadline, in nanoseconds.
     pub deadline: u64,
-    /// See `runtime`.
+    /// For `SCHED_DEADLINE`: the length of a period, in nanoseconds.
     pub period: u64,
 }
 
@@ -361,7 +360,7 @@ impl IdMapping {
 pub struct TimeOffset {
     pub clock: Clock,
     pub secs: i64,
-    /// Below 1,000,000,000.
+    /// The nanoseconds, below 1,000,000,000.
     pub nanosecs: u32,
 }
 
@@ -379,7 +378,7 @@ pub enum Clock {
 pub struct Device {
     /// `path`, absolute in the container.
     pub path: PathBuf,
-    /// `type` with the device numbers.
+    /// `type`, with `major` and `minor`.
     pub kind: DeviceKind,
     /// `fileMode`, reduced to the permission bits.
     pub mode: u32,

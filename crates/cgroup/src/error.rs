@@ -276,7 +276,7 @@ pub enum Hint {
     NotEnabled {
         /// The controllers that are enabled.
         available: Controllers,
-        /// The kernel's error when more were requested.
+        /// The kernel's error on a request for more.
         errno: Option<Errno>,
     },
     /// No hierarchy of version 1 with the controller is mounted.

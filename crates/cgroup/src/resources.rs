@@ -1,4 +1,5 @@
-//! Resource limits as plain data, under the names of the OCI specification.
+//! Resource limits as plain data. Fields have the OCI specification's names in snake case; a comment gives the
+//! specification's name if it differs.
 //!
 //! A field is an `Option` if leaving it out differs from zero: an update leaves unset fields as they are.
 //! `settings/v2.rs` and `settings/v1.rs` translate the numbers for the kernel.
@@ -12,17 +13,12 @@ pub struct Resources {
     /// `devices`, in order. They are applied when a cgroup is created. An update ignores them: it would undo
     /// what a hook has allowed since.
     pub devices: Vec<Rule>,
-    /// `memory`.
     pub memory: Memory,
-    /// `cpu`.
     pub cpu: Cpu,
     /// `pids.limit`: -1 means unlimited; 0 is a limit.
     pub pids_limit: Option<i64>,
-    /// `blockIO`.
     pub block_io: BlockIo,
-    /// `hugepageLimits`.
     pub hugepage_limits: Vec<HugepageLimit>,
-    /// `network`.
     pub network: Network,
     /// `rdma`, by the device's name.
     pub rdma: BTreeMap<String, Rdma>,
@@ -33,13 +29,10 @@ pub struct Resources {
 /// `linux.resources.memory`, in bytes; -1 means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// `limit`.
     pub limit: Option<i64>,
-    /// `reservation`.
     pub reservation: Option<i64>,
     /// `swap`: the sum of memory and swap.
     pub swap: Option<i64>,
-    /// `swappiness`.
     pub swappiness: Option<u64>,
     /// `disableOOMKiller`.
     pub disable_oom_killer: bool,
@@ -50,19 +43,13 @@ pub struct Memory {
 /// `linux.resources.cpu`, with times in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cpu {
-    /// `shares`.
     pub shares: Option<u64>,
     /// `quota`: -1 means unlimited.
     pub quota: Option<i64>,
-    /// `period`.
     pub period: Option<u64>,
-    /// `burst`.
     pub burst: Option<u64>,
-    /// `idle`.
     pub idle: Option<i64>,
-    /// `realtimeRuntime`.
     pub realtime_runtime: Option<i64>,
-    /// `realtimePeriod`.
     pub realtime_period: Option<u64>,
     /// `cpus`: a list such as `0-3,5`.
     pub cpus: Option<String>,
@@ -73,11 +60,8 @@ pub struct Cpu {
 /// `linux.resources.blockIO`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockIo {
-    /// `weight`.
     pub weight: Option<u16>,
-    /// `leafWeight`.
     pub leaf_weight: Option<u16>,
-    /// `weightDevice`.
     pub weight_devices: Vec<WeightDevice>,
     /// `throttleReadBpsDevice`.
     pub read_bytes: Vec<Throttle>,
@@ -92,22 +76,16 @@ pub struct BlockIo {
 /// An entry of `weightDevice`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WeightDevice {
-    /// `major`.
     pub major: i64,
-    /// `minor`.
     pub minor: i64,
-    /// `weight`.
     pub weight: Option<u16>,
-    /// `leafWeight`.
     pub leaf_weight: Option<u16>,
 }
 
 /// An entry of `throttle*Device`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throttle {
-    /// `major`.
     pub major: i64,
-    /// `minor`.
     pub minor: i64,
     /// `rate`, per second.
     pub rate: u64,
@@ -125,7 +103,6 @@ pub struct HugepageLimit {
 /// `linux.resources.network`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Network {
-    /// `classID`.
     pub class_id: Option<u32>,
     /// `priorities`: pairs of interface name and priority.
     pub priorities: Vec<(String, u32)>,
@@ -134,9 +111,7 @@ pub struct Network {
 /// An entry of `linux.resources.rdma`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rdma {
-    /// `hcaHandles`.
     pub hca_handles: Option<u32>,
-    /// `hcaObjects`.
     pub hca_objects: Option<u32>,
 }
 

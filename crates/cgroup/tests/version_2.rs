@@ -156,7 +156,7 @@ fn cgroups_below_go_with_the_one_above() {
     let reader = Reader::started_in(inner.directory());
     assert_eq!(cgroup.pids().unwrap(), [reader.pid()]);
     cgroup.kill().unwrap();
-    // Without waiting here: the removal waits for the process.
+    // The test does not wait for the process, because the removal does.
     v2.tree.remove(&v2.name, PATIENCE).unwrap();
     assert!(!fs::exists(v2.path("")).unwrap());
 }

@@ -60,7 +60,7 @@ pub(crate) fn text(string: CString) -> OsString {
 /// Refuses settings that a sandbox cannot apply. Naming every field of a container ensures that none is forgotten.
 fn refuse(container: &Container, warnings: &mut Vec<Warning>) -> Result<(), Error> {
     let Container {
-        // Applied.
+        // These settings are applied.
         bundle: _,
         rootfs: _,
         rootfs_access: _,
@@ -72,10 +72,10 @@ fn refuse(container: &Container, warnings: &mut Vec<Warning>) -> Result<(), Erro
         masked_paths: _,
         readonly_paths: _,
         seccomp: _,
-        // Informational only.
+        // These fields are only information.
         annotations: _,
         unknown_calls: _,
-        // Only selects how a mount label is applied.
+        // Selects how a mount label is applied, and nothing else.
         mount_context: _,
         pidfd_receiver,
         rootfs_propagation,

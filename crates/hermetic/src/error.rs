@@ -95,7 +95,7 @@ const SWITCHES: [(&str, &str, &str); 3] = [
 /// Explains why writing the id maps fails. The kernel refuses it to some callers that may create a user namespace.
 pub(crate) fn unmapped(uid: u32, errno: Errno) -> Hint {
     match uid {
-        // user_namespaces(7), since Linux 5.12.
+        // Since Linux 5.12 this takes CAP_SETFCAP (user_namespaces(7)).
         0 if errno == Errno::PERM => Hint(Some("root takes CAP_SETFCAP for that".to_owned())),
         _ => switched_off(errno),
     }

@@ -42,9 +42,9 @@ pub struct Host {
     pub mqueue: bool,
     /// The access rights that Landlock handles, if the kernel supports it.
     pub landlock: Option<Landlock>,
-    /// Which of the caller's standard streams are open for writing.
+    /// Whether each of the caller's standard streams is open for writing.
     pub written: [bool; 3],
-    /// Which of the caller's standard streams are the null device.
+    /// The caller's standard streams that are the null device.
     pub null_streams: Vec<Fd>,
     /// Whether the profile's image lacks mount points. Unless it is writable, they are then created in a layer that is
     /// thrown away.

@@ -90,7 +90,6 @@ pub enum Net {
     /// A network namespace with the loopback device up.
     #[default]
     Loopback,
-    /// The host's.
     Host,
 }
 

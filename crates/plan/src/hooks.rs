@@ -122,7 +122,7 @@ struct Batch<'a, 'b> {
 }
 
 impl<'b> Batch<'_, 'b> {
-    /// Runs the hooks one after the other. Each reads the container's state: the two parts with the pid between
+    /// Runs the hooks one after the other. Each reads the container's state, whose two parts have the pid between
     /// them.
     fn run(&self, (before, after): &(String, String), plan: &mut Builder<'b>) -> Result<(), Error> {
         if self.hooks.is_empty() {

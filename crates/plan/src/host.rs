@@ -87,14 +87,13 @@ pub struct Resctrl {
 /// The file at the path of a namespace to join.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamespacePath {
-    /// A namespace.
     Namespace {
         /// The kind of the namespace.
         kind: Namespaces,
         /// Whether the caller is in it.
         own: bool,
     },
-    /// Not a namespace.
+    /// A file that is not a namespace.
     Other,
     /// The file cannot be opened, for this reason.
     Unreadable(String),

@@ -7,11 +7,11 @@ use husk_script::sys::Fd;
 pub struct Invocation<'a> {
     /// The container's id.
     pub id: &'a str,
-    /// When the program starts.
+    /// The moment at which the program starts.
     pub start: ProgramStart,
     /// How the root file system becomes the root.
     pub new_root: NewRoot,
-    /// Which session keyring the program gets.
+    /// The session keyring that the program gets.
     pub keyring: Keyring,
     /// How many of the caller's descriptors, from 3 upwards, are listening sockets for the program
     /// (sd_listen_fds(3)).
@@ -47,25 +47,23 @@ impl Default for Invocation<'_> {
 /// How the root file system becomes the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewRoot {
-    /// By `pivot_root`: the old root is no longer reachable by any path.
+    /// `pivot_root` changes the root. Afterwards no path reaches the old root.
     Pivot,
-    /// By moving it onto the old root. A root on a ramdisk requires this, because pivot_root fails there.
+    /// The new root is moved onto the old one. A root on a ramdisk requires this, because pivot_root fails there.
     Move,
 }
 
-/// Which session keyring the program gets.
+/// The session keyring that the program gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keyring {
-    /// A new one.
     New,
-    /// The caller's.
     Callers,
 }
 
 /// When the program starts, and on which socket the child waits for `start`.
 #[derive(Clone, Copy, Debug)]
 pub enum ProgramStart {
-    /// As soon as everything is ready.
+    /// The program starts as soon as everything is ready.
     AtOnce,
     /// After `start`, for which the child waits on this socket.
     On(Fd),

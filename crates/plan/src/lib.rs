@@ -76,28 +76,28 @@ pub fn create<'b>(
     process::oom_score(container, &mut plan);
     let offsets = kernel::open_offsets(container, proc, &mut plan)?;
     namespaces::enter(container, host, start, &mut plan)?;
-    // Before every step that needs an id: the child has no id in its user namespace until ids are mapped.
+    // Must precede every step that needs an id: the child has no id in its user namespace until ids are mapped.
     ids::map(container, host, &mut plan)?;
-    // Before making anything that counts against the container's limits, and before creating another process.
+    // Must precede everything that counts against the container's limits, and the creation of another process.
     namespaces::settle(container, host, &mut plan);
-    // Before kernel parameters, because some belong to a network device.
+    // Must precede kernel parameters, because some belong to a network device.
     kernel::net_devices(container, host, &mut plan)?;
     keyring::join(container, invocation, proc, &mut plan)?;
     kernel::names(container, &mut plan)?;
     kernel::sysctl(container, host, proc, Writer::Caller, &mut plan)?;
-    // Before creating another process, which would enter a new time namespace.
+    // Must precede the creation of another process, which would enter a new time namespace.
     kernel::clocks(container, proc, offsets, &mut plan)?;
     kernel::loopback(container, &mut plan);
     namespaces::fork_here(container, host, start, &mut plan);
-    // Opened by the process that becomes the program: a process can write only its own label.
+    // The process that becomes the program opens the file, because a process can write only its own label.
     let label = lsm::open(container, host, proc, &mut plan)?;
 
     let root = rootfs::attach(container, &mut plan)?;
-    // After the root file system is attached: its path may be accessible to the caller only. Before files are
-    // made, because they must belong to an id that is mapped. Another identity may not write to /proc/self.
+    // Must follow the root file system, whose path may be accessible to the caller only. Must precede files, which
+    // must belong to an id that is mapped. Another identity may not write to /proc/self.
     ids::become_root(container, host, start, &mut plan);
     kernel::sysctl(container, host, proc, Writer::Root, &mut plan)?;
-    // Before any path of the image is resolved.
+    // Must precede the first path of the image that is resolved.
     procfs::close(proc, &mut plan);
     // Clears the umask, so that files and directories get exactly the permissions that the configuration gives.
     plan.at("process.user.umask").push(Step::Umask { mask: builder::mode(0) });
@@ -107,26 +107,26 @@ pub fn create<'b>(
     // hooks can still change files that are masked or made read-only below.
     hooks::before_pivot(container, invocation.id, root, streams, &mut plan)?;
     process::make_cwd(container, root, &mut plan)?;
-    // While the host's null device can still be mounted. Paths are resolved below the new root's descriptor, so it
-    // need not be the root yet.
+    // Must happen while the host's null device can still be mounted. Paths are resolved below the new root's
+    // descriptor, so it need not be the root yet.
     masks::cover(container, root, &mut plan)?;
-    // After the container's mounts, because it needs their devpts. After masking, and before read-only paths,
-    // because `/dev/console` is created.
+    // Must follow the container's mounts, because it needs their devpts. Must follow masking and precede read-only
+    // paths, because it creates `/dev/console`.
     terminal::open(container, root, Shown::AsConsole, &mut plan)?;
-    // After devices, mounts and the console have been created in these mounts.
+    // Must follow devices, mounts and the console, which are created in these mounts.
     late.seal(&mut plan);
     masks::read_only(container, root, &mut plan)?;
     rootfs::enter(container, host, invocation.new_root, root, &mut plan)?;
     process::null_streams(container, host, &mut plan)?;
 
-    // After everything that runs on behalf of the container but outside it; the label would confine that too.
+    // Must follow everything that runs on behalf of the container but outside it. The label would confine that too.
     lsm::confine(label, &mut plan);
     process::limits(container, &mut plan);
     if !namespaces::appears_last(container, host) {
         process::scheduler(container, &mut plan);
     }
     identity::assume(container, host, invocation, &mut plan)?;
-    // After the last step that needs privilege.
+    // Must follow the last step that needs a privilege.
     namespaces::appear(container, host, start, &mut plan);
     if namespaces::appears_last(container, host) {
         process::request_scheduler(container, &mut plan);
@@ -154,7 +154,7 @@ pub fn create<'b>(
     Ok(plan.finish(namespaces::initial_namespaces(container, host)))
 }
 
-/// Refuses settings that would change the host's own file system tree because there is no mount namespace.
+/// Refuses settings that would change the host's own file system tree if the container has no mount namespace.
 fn refuse_on_host(container: &Container, plan: &mut Builder<'_>) -> Result<(), Error> {
     if namespaces::has(container, NamespaceKind::Mount) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Plans mounts that the machines at hand cannot make.
+//! Plans mounts that test machines cannot make.
 
 #[expect(dead_code, reason = "machines of other tests")]
 mod machines;

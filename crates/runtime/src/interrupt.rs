@@ -1,6 +1,6 @@
 //! Signals that end a verb while it waits.
 //!
-//! Until the container's program has begun there is no process to pass a signal on to. So a verb that waits for a
+//! Until the container's program has begun, no process exists to pass a signal on to. So a verb that waits for a
 //! child, a hook or another program's socket ends on a signal, and removes everything it has made. The signals are
 //! blocked before it makes anything, and every wait polls for them too.
 

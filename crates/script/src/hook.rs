@@ -74,8 +74,8 @@ impl Failed {
     }
 }
 
-/// Runs the hook to its end with these [streams](Hook::streams). If it fails, `said` is the file with the rest of its
-/// output.
+/// Runs the hook to its end with these [streams](HookCommand::streams). If it fails, `said` is the file with the rest
+/// of its output.
 pub(crate) fn run(
     child: &InChild,
     hook: &HookCommand<'_>,

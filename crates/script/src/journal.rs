@@ -89,8 +89,8 @@ impl Journal {
     /// Returns how far the child came. Final once the journal [is released](Self::is_released).
     #[must_use]
     pub fn progress(&self) -> Progress {
-        // Loaded before the step: a child that has failed begins no other step, so the step loaded next is the failed
-        // one.
+        // Loads the error before the step. A child that has failed begins no other step, so the step loaded next is the
+        // failed one.
         let errno = self.errno.load(Ordering::Acquire);
         let step = usize::try_from(self.step.load(Ordering::Acquire)).unwrap_or(usize::MAX);
         match errno {

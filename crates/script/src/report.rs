@@ -17,7 +17,7 @@
 //!    end of file          ------------>     released: exec happened, or the child is dead
 //!    Request(Stopped)     ------------>     stop too, and continue the program afterwards
 //!                         <------------     go on
-//!    Request(Leftovers)   ------------>     look at the processes that the program left behind
+//!    Request(RemainingProcesses) ----->     look at the processes that the program left behind
 //!                         <------------     go on
 //! ```
 //!
@@ -104,7 +104,7 @@ pub const MOST_WORDS: usize = 1024;
 /// The length of the longest message, in bytes.
 pub const MOST_BYTES: usize = 65;
 
-/// Tells the process that started a parked child that a step has failed. That process did not create the child, so it
+/// Tells the process that started a parked child that a step has failed. The reader did not create the child, so it
 /// cannot see the journal. On success it sees the end of file, because exec closes the connection. If a hook failed,
 /// the end of its output follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -93,7 +93,7 @@ pub enum Step<'a> {
     FchownStreams {
         /// The new owner.
         uid: Uid,
-        /// Which devices the streams are.
+        /// The devices that the streams are.
         devices: Devices,
     },
     /// Waits with `read` until another process writes one byte or closes the other end.
@@ -160,7 +160,7 @@ pub enum Step<'a> {
         target: &'a CStr,
         /// The type of the file system.
         fstype: &'a CStr,
-        /// Its flags.
+        /// `MS_*` flags of the mount.
         flags: MountFlags,
         /// Options of the file system, separated by commas.
         data: &'a CStr,
@@ -174,14 +174,14 @@ pub enum Step<'a> {
     },
     /// Changes the propagation of a mount with `mount`.
     MountChange {
-        /// The mount.
+        /// The mount point.
         target: &'a CStr,
         /// The propagation to set.
         flags: MountPropagationFlags,
     },
     /// Detaches a mount with `umount2(MNT_DETACH)`.
     UmountDetach {
-        /// The mount.
+        /// The mount point.
         target: &'a CStr,
     },
     /// Changes the root of the mount namespace with `pivot_root`.
@@ -210,7 +210,7 @@ pub enum Step<'a> {
     // Files and mounts, by descriptor, in a root file system that is not trusted.
     /// Finds a path with `openat2(O_PATH, RESOLVE_IN_ROOT)`, as if the root were `/`.
     OpenInRoot {
-        /// The root.
+        /// A descriptor of the root directory.
         root: Handle,
         /// The path, relative to the root.
         path: &'a CStr,
@@ -219,7 +219,7 @@ pub enum Step<'a> {
     },
     /// Like `OpenInRoot`, but only for a directory. A missing one is created with its parents.
     EnsureDirectory {
-        /// The root.
+        /// A descriptor of the root directory.
         root: Handle,
         /// The path, relative to the root.
         target: PathInRoot<'a>,
@@ -232,7 +232,7 @@ pub enum Step<'a> {
     Attach {
         /// The detached mount.
         mount: Reg,
-        /// The root.
+        /// A descriptor of the root directory.
         root: Handle,
         /// The path, relative to the root.
         target: PathInRoot<'a>,
@@ -279,7 +279,7 @@ pub enum Step<'a> {
         fs: Reg,
         /// The parameter.
         key: &'a CStr,
-        /// Its value.
+        /// The value to set, as text.
         value: &'a CStr,
     },
     /// Sets a flag of a new file system with `fsconfig(FSCONFIG_SET_FLAG)`.
@@ -295,7 +295,7 @@ pub enum Step<'a> {
         fs: Reg,
         /// The parameter.
         key: &'a CStr,
-        /// Its value.
+        /// The descriptor to set it to.
         fd: Handle,
     },
     /// Creates the configured file system (`fsconfig(FSCONFIG_CMD_CREATE)`, `fsmount`) and closes its context. A
@@ -350,14 +350,14 @@ pub enum Step<'a> {
     FsconfigModeOf {
         /// The file system context.
         fs: Reg,
-        /// The root.
+        /// A descriptor of the root directory.
         root: Handle,
         /// The path, relative to the root.
         path: &'a CStr,
     },
     /// Copies the content of a directory into the mount that will cover it.
     CopyUp {
-        /// The root.
+        /// A descriptor of the root directory.
         root: Handle,
         /// The path, relative to the root.
         path: &'a CStr,
@@ -366,7 +366,7 @@ pub enum Step<'a> {
     },
     /// Opens a mounted file system for reconfiguration, with `fspick`.
     Fspick {
-        /// Its mount.
+        /// A descriptor of the file system's mount.
         mount: Handle,
         /// Receives the configuration.
         out: Reg,
@@ -378,9 +378,9 @@ pub enum Step<'a> {
     },
     /// Sets `security.selinux` on the root of a mount with `fsetxattr`.
     Label {
-        /// The mount.
+        /// A descriptor of the mount.
         mount: Reg,
-        /// The label.
+        /// The SELinux label to set.
         label: &'a [u8],
     },
     /// Unmounts with `umount2(MNT_DETACH)` without propagating the change, or covers a locked mount with a tmpfs. A
@@ -399,7 +399,7 @@ pub enum Step<'a> {
     /// Calls `mount_setattr`, and repeats it without `unlocked` if it fails with `EPERM`. Attributes that an outer user
     /// namespace locked then stay set. If `change` clears one of them, the step fails.
     MountSetattrUnlocked {
-        /// The mount.
+        /// A descriptor of the mount.
         mount: Handle,
         /// The change that must succeed.
         change: AttributeChange,
@@ -409,7 +409,7 @@ pub enum Step<'a> {
     /// Sets the propagation of the mount that contains a directory, with `mount_setattr`. It looks for the root of
     /// that mount from the directory upward.
     MountSetattrAbove {
-        /// The directory.
+        /// The directory at which the search begins.
         directory: Handle,
         /// The propagation to set.
         propagation: MountPropagationFlags,
@@ -425,7 +425,7 @@ pub enum Step<'a> {
     },
     /// Changes attributes and propagation of a mount with `mount_setattr`.
     MountSetattr {
-        /// The mount.
+        /// A descriptor of the mount.
         mount: Handle,
         /// Whether to include the mounts below it.
         extent: Extent,
@@ -444,7 +444,7 @@ pub enum Step<'a> {
     /// Makes a path unreadable: an empty directory covers a directory, the null device covers anything else. A missing
     /// path counts as success.
     Mask {
-        /// The root.
+        /// A descriptor of the root directory.
         root: Handle,
         /// The path, relative to the root.
         path: &'a CStr,
@@ -455,14 +455,14 @@ pub enum Step<'a> {
     },
     /// Makes a path and all mounts below it read-only. A missing path counts as success.
     ReadOnly {
-        /// The root.
+        /// A descriptor of the root directory.
         root: Handle,
         /// The path, relative to the root.
         path: &'a CStr,
     },
     /// Changes into a directory with `openat2(O_PATH, RESOLVE_IN_ROOT)` and `fchdir`, unless an earlier step did.
     Enter {
-        /// The root.
+        /// A descriptor of the root directory.
         root: Handle,
         /// The directory, relative to the root.
         path: &'a CStr,
@@ -473,7 +473,7 @@ pub enum Step<'a> {
     },
     /// Changes the working directory to a descriptor with `fchdir`.
     Fchdir {
-        /// The directory.
+        /// The new working directory.
         directory: Handle,
     },
 
@@ -481,7 +481,7 @@ pub enum Step<'a> {
     /// Joins a session keyring with `keyctl(KEYCTL_JOIN_SESSION_KEYRING)`, and adds these permissions to those it has
     /// (`KEYCTL_DESCRIBE`, `KEYCTL_SETPERM`).
     JoinSessionKeyring {
-        /// Its name.
+        /// The name of the keyring.
         name: &'a CStr,
         /// `KEY_*` permissions to add (keyctl_setperm(3)).
         permissions: u32,
@@ -497,19 +497,19 @@ pub enum Step<'a> {
     },
     /// Acquires a controlling terminal with `ioctl(TIOCSCTTY)`.
     Tiocsctty {
-        /// The terminal.
+        /// A descriptor of the terminal.
         terminal: Fd,
     },
     /// Makes the child's process group the foreground group with `tcsetpgrp`.
     Tcsetpgrp {
-        /// The terminal.
+        /// A descriptor of the terminal.
         terminal: Fd,
     },
 
     /// Opens both ends of a new pseudoterminal without using its name: `openat2` of `ptmx`, `ioctl(TIOCSPTLCK)` and
     /// `ioctl(TIOCGPTPEER)`. Fails if the directory is not a devpts.
     OpenPty {
-        /// The root.
+        /// A descriptor of the root directory.
         root: Handle,
         /// The directory, relative to the root.
         path: &'a CStr,
@@ -520,7 +520,7 @@ pub enum Step<'a> {
     },
     /// Sets the window size with `ioctl(TIOCSWINSZ)`.
     Tiocswinsz {
-        /// The terminal.
+        /// A descriptor of the terminal.
         terminal: Handle,
         /// The number of lines.
         rows: u16,
@@ -533,18 +533,18 @@ pub enum Step<'a> {
     ResetHandlers,
     /// Sets the default action with `rt_sigaction(SIG_DFL)`.
     DefaultAction {
-        /// The signal.
+        /// The signal to reset.
         signal: Signal,
     },
     /// Installs a handler with `rt_sigaction` that ends the process, until exec resets it. The kernel ignores a signal
     /// without a handler in the first process of a pid namespace.
     ExitOnSignal {
-        /// The signal.
+        /// The signal to catch.
         signal: Signal,
     },
     /// Ignores a signal with `rt_sigaction(SIG_IGN)`.
     IgnoreSignal {
-        /// The signal.
+        /// The signal to ignore.
         signal: Signal,
     },
     /// Sets the signal mask with `rt_sigprocmask(SIG_SETMASK)`. Unblocked signals that became pending since the clone
@@ -555,7 +555,7 @@ pub enum Step<'a> {
     },
     /// Sets the parent-death signal with `prctl(PR_SET_PDEATHSIG)`; fails with `ESRCH` if the parent has already died.
     ParentDeathSignal {
-        /// The signal.
+        /// The signal to receive.
         signal: Signal,
         /// The parent's pid, or `None` in another pid namespace, where the child cannot see it.
         parent: Option<Pid>,
@@ -595,12 +595,12 @@ pub enum Step<'a> {
     VforkAndReap,
     /// Sets the host name with `sethostname`.
     Sethostname {
-        /// The name.
+        /// The new host name.
         name: &'a [u8],
     },
     /// Sets the NIS domain name with `setdomainname`.
     Setdomainname {
-        /// The name.
+        /// The new domain name.
         name: &'a [u8],
     },
     /// Brings the loopback device up with `socket` and `ioctl(SIOCSIFFLAGS)`.
@@ -724,7 +724,7 @@ pub enum Step<'a> {
     /// Allows access to a file, or to a directory and everything below it, with `landlock_add_rule`. For a file it
     /// leaves out the rights that apply only to directories.
     LandlockAllow {
-        /// The ruleset.
+        /// A descriptor of the ruleset.
         ruleset: Handle,
         /// The file or directory.
         beneath: Handle,
@@ -735,7 +735,7 @@ pub enum Step<'a> {
     },
     /// Applies the ruleset to the process and its descendants with `landlock_restrict_self`.
     LandlockRestrict {
-        /// The ruleset.
+        /// A descriptor of the ruleset.
         ruleset: Handle,
     },
     /// Installs a filter with `seccomp(SECCOMP_SET_MODE_FILTER)`.

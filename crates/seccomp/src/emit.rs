@@ -78,7 +78,6 @@ fn leaves(sections: &[Section]) -> Vec<Leaf> {
     leaves
 }
 
-/// The target of a jump.
 #[derive(Clone, Copy)]
 enum JumpTarget {
     /// Any instruction that returns this answer.

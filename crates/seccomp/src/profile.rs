@@ -10,7 +10,7 @@ pub struct Profile {
     pub default_action: Action,
     /// `architectures`. The native one need not be listed.
     pub architectures: Vec<Arch>,
-    /// `flags`.
+    /// `flags`, which apply to the whole filter.
     pub flags: Flags,
     /// `syscalls`.
     pub rules: Vec<Rule>,
@@ -139,7 +139,7 @@ impl Argument {
         if index < 6 { Some(Self(index as u8)) } else { None }
     }
 
-    /// Returns the index.
+    /// Returns the index of the argument, 0 to 5.
     #[must_use]
     pub const fn index(self) -> u8 {
         self.0

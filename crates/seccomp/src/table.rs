@@ -29,7 +29,7 @@ pub struct Table {
 /// The decisions for one ABI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// The ABI.
+    /// The ABI whose system calls this section lists.
     pub abi: Abi,
     /// The reason why the table has this section.
     pub presence: Presence,

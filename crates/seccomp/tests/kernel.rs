@@ -75,7 +75,7 @@ fn has_no_32_bit_calls(answer: &Answer) -> bool {
 
 #[test]
 fn flags_and_long_programs_are_taken() {
-    // Enough rules to need intermediate jumps, so that the kernel would reject a wrong one.
+    // The profile has so many rules that it needs intermediate jumps, so the kernel would reject a wrong one.
     let rules = (0..300)
         .map(|value| Rule {
             names: vec!["ioctl".to_owned(), "prctl".to_owned()],

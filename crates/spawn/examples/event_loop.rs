@@ -1,5 +1,5 @@
-//! Starts many processes without ever waiting for one of them, in one thread: the call returns while
-//! the child is on its way, exec and exit arrive as events.
+//! Starts several processes from one thread without blocking on any of them. `spawn` returns before the child execs;
+//! exec and exit arrive as events.
 //!
 //!     cargo run --release -p husk-spawn --example event_loop
 
@@ -13,17 +13,17 @@ use std::os::fd::AsFd;
 fn main() -> Result<(), Error> {
     let mut starting = Vec::new();
     for index in 0..4 {
-        // The last is a program that does not exist: its error is an event like the others'.
+        // The last program does not exist. Its error is an event too.
         let program = if index < 3 { "/bin/sh" } else { "/no/such/program" };
         let mut command = Command::new(program);
         command.arg("-c").arg(format!("exit {index}")).notify_release();
         starting.push(command.spawn()?);
     }
-    println!("{} processes on their way", starting.len());
+    println!("{} processes started", starting.len());
 
     let mut running = Vec::new();
     while !starting.is_empty() {
-        // The end of file on this descriptor says that the child has left our memory.
+        // This descriptor reads as end of file once the child no longer uses this process's memory.
         wait_for_any(&starting, |child| child.release_fd());
         let (released, others): (Vec<_>, Vec<_>) = starting
             .into_iter()
@@ -56,5 +56,5 @@ fn main() -> Result<(), Error> {
 fn wait_for_any<'a>(children: &'a [Child], fd: impl Fn(&'a Child) -> Option<std::os::fd::BorrowedFd<'a>>) {
     let mut fds: Vec<_> =
         children.iter().filter_map(fd).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-    retry_on_intr(|| poll(&mut fds, None)).expect("poll takes what it is given");
+    retry_on_intr(|| poll(&mut fds, None)).expect("poll");
 }

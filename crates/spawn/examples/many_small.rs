@@ -1,5 +1,5 @@
-//! Thousands of small commands from one big process with many threads, as an indexer runs its
-//! filters: nothing is copied, no thread's descriptors leak into another's child, nothing is left.
+//! Runs thousands of small commands from a large process with many threads, as an indexer runs its filters. No memory
+//! is copied, and no descriptor of one thread leaks into a child of another.
 //!
 //!     cargo run --release -p husk-spawn --example many_small -- 12500 8
 
@@ -14,7 +14,7 @@ fn main() -> Result<(), Error> {
     let mut arguments = std::env::args().skip(1).map(|argument| argument.parse().expect("a number"));
     let commands = arguments.next().unwrap_or(1000);
     let threads = arguments.next().unwrap_or(8);
-    // What makes fork slow is memory in use.
+    // Memory in use makes fork slow.
     let ballast = vec![1_u8; 100 << 20];
 
     let next = AtomicUsize::new(0);

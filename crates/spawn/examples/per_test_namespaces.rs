@@ -1,5 +1,5 @@
-//! Runs a command several times, each time in namespaces of its own: what a test runner does that
-//! wants its tests to share nothing. No root is needed.
+//! Runs a command several times, each time in new namespaces, like a test runner whose tests must share nothing. Needs
+//! no root.
 //!
 //!     cargo run --release -p husk-spawn --example per_test_namespaces -- 5 sh -c 'echo pid $$ on $(hostname)'
 
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Nothing of the host but its files, and those without its processes and temporary files.
+/// Isolates the command from everything of the host except its files. `/proc` and `/tmp` are new.
 fn isolated(command: &mut Command) -> &mut Command {
     let root = |id| [IdMap { inside: 0, outside: id, count: 1 }];
     let hardened = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;

@@ -1,5 +1,5 @@
-//! What popen(3) and system(3) are used for, without a shell and in both directions: feeds a
-//! program its input and reads what it says on both streams, whatever their size.
+//! Writes a program's input and reads both of its output streams, whatever their size. Replaces popen(3) and
+//! system(3), without a shell.
 //!
 //!     cargo run --release -p husk-spawn --example popen
 
@@ -9,8 +9,8 @@ use husk_spawn::Command;
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // As large as no pipe: a program that writes before it has read everything would block a caller
-    // that writes everything before it reads.
+    // Larger than any pipe. A program that writes before it has read everything would block a caller that writes
+    // everything before it reads.
     let input: Vec<u8> = (0..200_000).flat_map(|line| format!("line {line}\n").into_bytes()).collect();
     let output = Command::new("grep").args(["-c", "7"]).output_with_input(&input)?;
     print!("lines with a 7: {}", String::from_utf8(output.stdout)?);
@@ -19,6 +19,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{} bytes through cat and back, unchanged: {same}", input.len());
 
     let refused = Command::new("ls").arg("/no/such").output()?;
-    println!("ls ended with {}, and said {} bytes about it", refused.status, refused.stderr.len());
+    println!("ls: {}, with {} bytes on standard error", refused.status, refused.stderr.len());
     Ok(())
 }

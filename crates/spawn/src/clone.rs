@@ -20,7 +20,7 @@ use husk_script::sys::signal::{SignalSet, rt_sigprocmask};
 use husk_script::sys::{Errno, Pid};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// What a clone creates besides the process, and how.
+/// The settings of a call that clones the child.
 pub(crate) struct CloneRequest<'a> {
     /// New namespaces for the child.
     pub(crate) namespaces: Namespaces,
@@ -28,11 +28,11 @@ pub(crate) struct CloneRequest<'a> {
     pub(crate) cgroup: Option<BorrowedFd<'a>>,
     /// The child's pid in its own pid namespace, then in each ancestor.
     pub(crate) pids: &'a [i32],
-    /// When the call returns.
+    /// The event at which the call returns.
     pub(crate) returns: Returns,
     /// Whether the child shares this process's memory.
     pub(crate) sharing: Sharing,
-    /// How the parent identifies the child.
+    /// The way in which the parent identifies the child.
     pub(crate) known_by: KnownBy,
 }
 
@@ -60,29 +60,29 @@ impl Display for CloneRequest<'_> {
     }
 }
 
-/// When the parent continues.
+/// The event at which the parent continues.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Returns {
-    /// Immediately.
+    /// The parent continues immediately.
     AtOnce,
-    /// When the child is released (`CLONE_VFORK`). Not for a list in which the child waits for the parent.
+    /// The parent continues when the child is released (`CLONE_VFORK`). Not for a list in which the child waits for the
+    /// parent.
     WhenReleased,
 }
 
-/// How a parent identifies its child.
+/// The way in which a parent identifies its child.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KnownBy {
-    /// By a pidfd, which never refers to another process.
+    /// The parent holds a pidfd, which never refers to another process.
     Pidfd,
-    /// By its pid, which is not reused before the child is waited for. For callers that wait immediately and
-    /// expose the child to no one. A pidfd would cost a thirtieth of a start.
+    /// The parent knows the pid, which is not reused before the child is waited for. For callers that wait immediately
+    /// and expose the child to no one. A pidfd would cost a thirtieth of a start.
     Pid,
 }
 
-/// Which call makes the child.
+/// The call that makes the child.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CloneCall {
-    /// `clone3`.
     Clone3,
     /// `clone`, where a seccomp filter rejects `clone3` with ENOSYS, as old profiles do.
     Clone,

@@ -23,12 +23,12 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitStatus;
 
-/// When a start returns.
+/// The event at which a start returns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Until {
-    /// When the child exists.
+    /// The child exists.
     Cloned,
-    /// When the child has execed its program.
+    /// The child has execed its program.
     Execed,
 }
 
@@ -165,7 +165,7 @@ fn run(command: &Command) -> Result<ExitStatus, Error> {
         return launch(command, Unset::Inherit, Until::Cloned)?.wait();
     }
     let Started { pid, mut memory, pipes, .. } = start(command, Unset::Inherit, Until::Cloned, KnownBy::Pid)?;
-    // Closed, so that a program that reads its input sees the end of file.
+    // Closes standard input, so that a program that reads it sees the end of file.
     drop(pipes.stdin);
     let status = wait(WaitId::Pid(pid), WaitIdOptions::empty(), pid)?;
     memory.update_release();

@@ -19,11 +19,11 @@ use rustix::process::{geteuid, getpid};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 
-/// What a list depends on besides its command.
+/// The inputs of a list besides its command.
 pub(crate) struct SpawnSetup<'a> {
     /// The call that clones the child; only `clone3` resets its signal handlers.
     pub(crate) call: CloneCall,
-    /// What becomes of standard streams that the command does not set.
+    /// The source of standard streams that the command does not set.
     pub(crate) unset: Unset,
     /// The pipes made for this child.
     pub(crate) pipes: &'a Pipes,
@@ -67,8 +67,8 @@ fn settings(command: &Command, around: &SpawnSetup<'_>, list: &mut Writer<'_>) -
     let is_last = command.appears_last();
     signals(command, around.call, list);
     join(command, list);
-    // Only in the process that becomes the program. Otherwise the one that exits before it would lead the
-    // session.
+    // The process that becomes the program must lead the session. If that process appears last, the first one,
+    // which exits, must not create the session.
     if !is_last {
         session(command, list);
     }
@@ -76,7 +76,7 @@ fn settings(command: &Command, around: &SpawnSetup<'_>, list: &mut Writer<'_>) -
         // Closes the child's copy: while it is open, the child would wait forever for a parent that has died.
         list.push(Step::Close { fd: fd.into() });
     }
-    // Before anything that needs an id: the child has no ids until they are mapped.
+    // Must precede everything that needs an id: the child has no ids until they are mapped.
     command.maps.write(command.groups.as_deref(), list);
     hostname(command, list);
     limits(command, list);
@@ -105,7 +105,7 @@ fn settings(command: &Command, around: &SpawnSetup<'_>, list: &mut Writer<'_>) -
     for steps in &command.final_steps {
         steps(list)?;
     }
-    // Last, so that pending signals meet the program's final dispositions rather than partly set ones.
+    // Must be last, so that pending signals meet the program's final dispositions rather than partly set ones.
     list.push(Step::SignalMask { blocked: command.blocked });
     exec(command, list)
 }
@@ -199,7 +199,8 @@ fn hostname(command: &Command, list: &mut Writer<'_>) {
     }
 }
 
-/// Before the identity changes, because raising limits and priorities needs privileges.
+/// Sets limits and scheduling. This must precede the change of identity, because raising limits and priorities needs
+/// privileges.
 fn limits(command: &Command, list: &mut Writer<'_>) {
     for &(resource, limit) in &command.rlimits {
         list.push(Step::Setrlimit { resource, limit });
@@ -225,7 +226,7 @@ fn scheduler(command: &Command, list: &mut Writer<'_>) {
     }
 }
 
-/// Groups before the user, because changing them needs privileges.
+/// Changes the identity: groups before the user, because changing groups needs privileges.
 fn identity(command: &Command, list: &mut Writer<'_>) {
     match &command.groups {
         Some(groups) => {

@@ -41,14 +41,14 @@ pub mod limits {
     pub use husk_script::sys::limits::{Resource, Rlimit, SchedAttr};
 }
 
-/// Mounts.
+/// Flags of mounts.
 pub mod mount {
     pub use husk_script::sys::mount::{
         AttributeChange, Extent, MountAttributes, MountFlags, MountPropagationFlags,
     };
 }
 
-/// Namespaces.
+/// Kinds of namespaces.
 pub mod namespace {
     pub use husk_script::sys::namespace::Namespaces;
 }
@@ -58,7 +58,7 @@ pub mod process {
     pub use husk_script::sys::process::{Capabilities, KeepCaps, SockFilter, Usage};
 }
 
-/// Signals.
+/// Signals, sets of signals, and received signals.
 pub mod signal {
     pub use husk_script::sys::signal::{Arrived, Signal, SignalSet};
 }

@@ -437,7 +437,7 @@ fn affinity() {
 #[test]
 fn identity() {
     needs_root!();
-    // Only this thread's groups.
+    // Sets the groups of this thread only.
     setgroups(&[5].map(Gid::from_raw)).unwrap();
     assert_eq!(observe(|command| command).status("Groups"), "5");
 

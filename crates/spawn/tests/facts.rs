@@ -18,7 +18,7 @@ use std::sync::mpsc;
 use std::thread;
 use support::{Cgroup, Held, guest, needs_namespaces, needs_root, observe, skip, until_asleep};
 
-// Memory.
+// Facts about shared memory.
 
 #[test]
 fn a_child_outlives_the_parent_whose_memory_it_shares() {
@@ -136,7 +136,7 @@ fn a_child_does_not_change_it_for_a_parent_that_waits_for_the_exec() {
 
 // Dumpability.
 
-/// Which processes may read memory after its identity has changed (fs.suid_dumpable).
+/// Returns the processes that may read memory after its identity has changed (fs.suid_dumpable).
 fn after_change() -> &'static str {
     match fs::read_to_string("/proc/sys/fs/suid_dumpable").unwrap().trim() {
         "0" => "No",
@@ -195,12 +195,12 @@ fn others(id: u32) -> Vec<&'static str> {
 #[test]
 fn a_child_in_shared_memory_can_be_born_in_all_eight_namespaces() {
     needs_namespaces!();
-    // With CLONE_VFORK.
+    // The child is made with CLONE_VFORK.
     let observed = observe(|command| command.new_namespaces(Namespaces::ALL));
     let eight = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time"];
     assert_eq!(others(observed.child.id()), eight);
 
-    // Without CLONE_VFORK.
+    // The child is made without CLONE_VFORK.
     let mut command = Command::new("true");
     let held = Held::before_exec(&mut command);
     let mut child = command.new_namespaces(Namespaces::ALL).kill_on_drop().spawn().unwrap();

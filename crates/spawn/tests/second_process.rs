@@ -1,4 +1,4 @@
-//! Lists that a second process continues, and what becomes of both processes.
+//! Tests lists that a second process continues, and how both processes end.
 
 mod support;
 
@@ -141,7 +141,7 @@ fn what_is_killed_leaves_no_process() {
 #[test]
 fn a_process_in_memory_of_its_own_joins_a_time_namespace_and_enters_a_new_one() {
     needs_namespaces!();
-    // With shared memory it cannot join (see facts.rs).
+    // A process in shared memory cannot join it (see facts.rs).
     let other = observe(|command| own_root(command).new_namespaces(Namespaces::TIME));
     let [user, time] = ["user", "time"].map(|name| namespace(&other, name));
     let steps = [
@@ -157,7 +157,7 @@ fn a_process_in_memory_of_its_own_joins_a_time_namespace_and_enters_a_new_one() 
     });
     assert_eq!(joined.link("ns/time"), other.link("ns/time"));
 
-    // Held before exec, which would enter the namespace in any case.
+    // Holds the child before exec, which would enter the namespace in any case.
     let mut command = Command::new("true");
     own_root(&mut command).notify_release().kill_on_drop().final_steps(|writer| {
         writer.push(Step::Unshare { namespaces: Namespaces::TIME });

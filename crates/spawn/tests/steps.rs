@@ -117,7 +117,7 @@ const _: fn(&Step<'_>) -> fn() = |step| match step {
     Step::JoinSessionKeyring { .. } => attributes::join_session_keyring,
     Step::SetMempolicy { .. } => attributes::set_mempolicy,
     Step::Personality { .. } => attributes::personality,
-    // Also in second_process.rs.
+    // second_process.rs tests this step too.
     Step::CloneParent { .. } => clone_parent,
     Step::CloneAndReap => clone_and_reap,
     Step::VforkAndReap => vfork_and_reap,

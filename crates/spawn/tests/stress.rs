@@ -18,12 +18,12 @@ use std::{fs, io, thread};
 use support::{Dir, program};
 
 const THREADS: usize = 8;
-/// Per thread; 100,000 in total.
+/// The number of children per thread; 100,000 in total.
 const CHILDREN: usize = 12_500;
 /// One program per status.
 const STATUSES: u8 = 7;
 
-/// Held by each test, because the tests count resources of the whole process.
+/// The lock of each test, because the tests count resources of the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Programs that exit with the statuses 0 to 6.
@@ -167,7 +167,7 @@ fn the_output_of_a_child_ends_with_it_while_others_live() {
             }
             living.into_iter().for_each(|mut child| assert!(child.wait().unwrap().success()));
         });
-        // Only children whose output is read: one in four.
+        // One child in four: those whose output is read.
         let _done = Done(&done);
         (0..1000).for_each(|index| programs.run(index * 4 + 3));
     });
@@ -193,7 +193,7 @@ fn a_child_does_not_care_what_other_threads_do() {
             let _stdout = io::stdout().lock();
             busy(&thread::yield_now);
         });
-        // Panics.
+        // Panics again and again, in new threads.
         scope.spawn(|| busy(&|| drop(thread::spawn(|| resume_unwind(Box::new("on purpose"))).join())));
         let _done = Done(&done);
         (0..2000).for_each(|index| programs.run(index));

@@ -55,7 +55,7 @@ impl Fd {
         Self(self.0.saturating_add(1))
     }
 
-    /// Returns the number.
+    /// Returns the number, as in `/proc/self/fd`.
     #[must_use]
     pub const fn number(self) -> i32 {
         self.0

@@ -12,7 +12,7 @@ use rustix::fs::{CWD, SeekFrom};
 
 pub use rustix::fs::{Mode, OFlags};
 
-/// From linux/close_range.h, which linux-raw-sys does not cover.
+/// This constant of linux/close_range.h is missing in linux-raw-sys.
 const CLOSE_RANGE_CLOEXEC: usize = 1 << 2;
 
 /// Marks every descriptor from `first` to `last` close-on-exec, with `close_range(CLOSE_RANGE_CLOEXEC)`.
@@ -78,7 +78,7 @@ pub fn fcntl_is_kept_on_exec(fd: Fd) -> Result<bool> {
 /// The holder of a lock of fcntl(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockHolder {
-    /// This process.
+    /// A process of the caller's pid namespace.
     Process(Pid),
     /// A process that has no pid in the caller's pid namespace.
     Elsewhere,
@@ -95,7 +95,7 @@ pub fn fcntl_lock_holder(fd: Fd) -> Result<Option<LockHolder>> {
     let (kind, pid) = raw::fcntl_getlk(fd)?;
     Ok(match pid {
         _ if kind == F_UNLCK => None,
-        // Checked first: `Pid::from_raw` does not accept negative numbers.
+        // Must be checked first, because `Pid::from_raw` does not accept negative numbers.
         ..0 => Some(LockHolder::Description),
         pid => Some(Pid::from_raw(pid).map_or(LockHolder::Elsewhere, LockHolder::Process)),
     })

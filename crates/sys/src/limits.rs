@@ -16,11 +16,11 @@ pub struct SchedAttr {
     pub nice: i32,
     /// For the real-time policies, 1 to 99.
     pub priority: u32,
-    /// For `SCHED_DEADLINE`, in nanoseconds.
+    /// For `SCHED_DEADLINE`: the CPU time in each period, in nanoseconds.
     pub runtime: u64,
-    /// For `SCHED_DEADLINE`, in nanoseconds.
+    /// For `SCHED_DEADLINE`: the time from the start of a period in which the thread gets it, in nanoseconds.
     pub deadline: u64,
-    /// For `SCHED_DEADLINE`, in nanoseconds.
+    /// For `SCHED_DEADLINE`: the length of a period in nanoseconds; 0 means `deadline`.
     pub period: u64,
 }
 

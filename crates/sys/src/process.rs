@@ -305,7 +305,7 @@ pub fn prctl_set_keepcaps(keep: KeepCaps) -> Result {
     prctl(Prctl::SetKeepcaps, [keep as usize, 0]).map(drop)
 }
 
-/// See [`prctl_set_keepcaps`].
+/// Says whether permitted capabilities survive giving up uid 0 (`prctl(PR_SET_KEEPCAPS)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepCaps {
     /// Giving up uid 0 clears them.

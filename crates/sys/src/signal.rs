@@ -54,7 +54,7 @@ impl Signal {
     }
 }
 
-/// A set of signals.
+/// Signals to block, as the kernel's `sigset_t`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SignalSet(u64);
 
@@ -210,7 +210,7 @@ pub fn signalfd(set: SignalSet) -> Result<Fd> {
 /// A signal that was read from a [`signalfd`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
-    /// The signal.
+    /// The signal that arrived.
     pub signal: Signal,
     /// The pid of the sender, or 0 for the kernel.
     pub sender: u32,

@@ -1,4 +1,4 @@
-// Package client has the same state, and its tests run at the same time.
+// Package client uses the same port and file, and its tests run at the same time.
 package client
 
 import (

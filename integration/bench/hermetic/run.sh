@@ -1,8 +1,7 @@
 #!/bin/sh
 # Measures husk's sandbox, those of bubblewrap and unshare with the same isolation, and a program without a sandbox.
-# Each runs once in every round, so that other load on the machine affects all alike. Where perf is installed, each runs
-# once more under it: perf counts the processor time of all descendants, even of those that their parent does not wait
-# for.
+# Each runs once in every round, so that other load on the machine affects all alike. If perf is installed, each runs once
+# more under it: perf counts the processor time of all descendants, even of those that their parent does not wait for.
 #
 #   integration/bench/hermetic/run.sh [ROUNDS]
 set -eu

@@ -1,20 +1,20 @@
 /*
- * The ways C has to start a process, measured by the process that starts.
+ * Measures the ways to start a process in C, in the process that starts it.
  *
- *     competitors start  NAME MIB LIMIT BUDGET_MS PROGRAM...   a line "series,returned,reaped" a start
- *     competitors output NAME MIB LIMIT BUDGET_MS PROGRAM      one line "starts,wall,user,system"
- *     competitors batch  NAME MIB LIMIT BUDGET_MS PROGRAM      the same, among busy threads
- *     competitors libc                                         what posix_spawn and popen are of
+ *     competitors start  NAME MIB LIMIT BUDGET_MS PROGRAM...   prints "series,returned,reaped" for each start
+ *     competitors output NAME MIB LIMIT BUDGET_MS PROGRAM      prints one line "starts,wall,user,system"
+ *     competitors batch  NAME MIB LIMIT BUDGET_MS PROGRAM      like "output", with other threads that are busy
+ *     competitors libc                                         prints the C library of posix_spawn and popen
  *
- * Each first maps MIB MiB of ordinary pages and writes to them, then starts PROGRAM until it has
- * done so LIMIT times or BUDGET_MS milliseconds are over. All times are nanoseconds. "start" does
- * it twice for each program: series 0 is the first program on any CPU, series 1 the same bound to
- * one CPU, series 2 the second program on any CPU, and so on. The Rust side (src/contend/) speaks
- * the same protocol.
+ * Each command first maps MIB MiB of ordinary pages and writes to them. Then it starts PROGRAM until
+ * LIMIT starts are done or BUDGET_MS milliseconds are over. All times are in nanoseconds. "start"
+ * measures each program twice: series 0 is the first program on any CPU, series 1 the first program
+ * bound to one CPU, series 2 the second program on any CPU, and so on. The Rust side (src/contend/)
+ * uses the same protocol.
  *
- * "bare" is the floor that the others are compared with: clone3, execve and waitid, and nothing
- * that is there for safety. Nobody should start processes so: a signal handler would run in the
- * child, every descriptor is inherited, and an error has no words.
+ * "bare" is the lower bound that the others are compared with: clone3, execve and waitid, without
+ * any precaution. Programs should not start processes in this way: a signal handler would run in the
+ * child, the child inherits every descriptor, and an error is not reported.
  *
  *     cc -O2 -static -pthread -o competitors competitors.c
  */
@@ -45,14 +45,14 @@ static void die(const char *what)
 	exit(1);
 }
 
-/* What a child does before it is the program. */
+/* The actions of a child before exec. */
 struct child {
 	char *argv[3];
 	int output;		/* becomes standard output, unless -1 */
-	unsigned namespaces;	/* CLONE_NEW* flags it is born with */
+	unsigned namespaces;	/* CLONE_NEW* flags to clone it with */
 };
 
-/* Room for a child that does not use its parent's. One at a time, so one is enough. */
+/* The stack of a child that does not use its parent's. There is one child at a time. */
 static char stack[64 << 10] __attribute__((aligned(16)));
 
 /* The child ----------------------------------------------------------------------------------- */
@@ -66,7 +66,7 @@ static void write_file(const char *path, const char *text)
 	close(fd);
 }
 
-/* Made before there is a child: the only id it will know, as itself. */
+/* Written before the child exists. They map its own id to itself. */
 static char uid_map[32], gid_map[32];
 
 __attribute__((noreturn)) static void become(const struct child *child)
@@ -97,7 +97,7 @@ static pid_t start_fork(struct child *child)
 	return pid;
 }
 
-/* How programs keep their descriptors to themselves when they cannot be sure of O_CLOEXEC. */
+/* Closes every descriptor, as programs do that cannot rely on O_CLOEXEC. */
 static pid_t start_fork_close_all(struct child *child)
 {
 	pid_t pid = fork();
@@ -137,7 +137,7 @@ static pid_t start_posix_spawn(struct child *child)
 	return errno ? -1 : pid;
 }
 
-/* Returns at once. The stack is used again only when the child has been waited for. */
+/* Returns at once. The stack is not reused before the child has been waited for. */
 static pid_t start_clone_vm(struct child *child)
 {
 	return clone(become_on_stack, stack + sizeof stack, CLONE_VM | SIGCHLD, child);
@@ -149,9 +149,9 @@ static pid_t start_clone_vm_vfork(struct child *child)
 }
 
 /*
- * The child returns from the system call too, with the parent's registers but on its own stack: so
- * it must leave for `entry` before the compiler's code goes on. The result is copied out of its
- * register at once, before any other call can take it.
+ * The child also returns from the system call, with the parent's registers but on its own stack. It
+ * must therefore jump to `entry` before the compiler's code continues. The result is copied from its
+ * register at once, before another call can overwrite it.
  */
 static long clone3_call(struct clone_args *args, int (*entry)(void *), void *argument)
 {
@@ -241,7 +241,7 @@ static const struct starter *find_starter(const char *name)
 	return NULL;
 }
 
-/* What all experiments share ------------------------------------------------------------------- */
+/* Shared by all experiments -------------------------------------------------------------------- */
 
 static int64_t now(void)
 {
@@ -263,7 +263,7 @@ static void reap(pid_t pid)
 	}
 }
 
-/* Memory that is there, in pages of the ordinary size: what fork has to copy the tables of. */
+/* Returns memory that is in use, in pages of the ordinary size. fork has to copy its page tables. */
 static char *touched(size_t size)
 {
 	static const int advices[] = { MADV_NOHUGEPAGE, MADV_POPULATE_WRITE };
@@ -276,8 +276,8 @@ static char *touched(size_t size)
 	if (memory == MAP_FAILED)
 		die("mmap");
 	/*
-	 * Not every kernel has huge pages, or can populate a mapping (since 5.14): it only makes the
-	 * loop below faster.
+	 * A kernel may lack huge pages, and populates mappings only since 5.14. Both only make the loop
+	 * below faster.
 	 */
 	for (size_t i = 0; i < sizeof advices / sizeof *advices; i++)
 		if (madvise(memory, size, advices[i]) != 0 && errno != EINVAL)
@@ -342,7 +342,7 @@ static void run_on(const cpu_set_t *cpus)
 		die("sched_setaffinity");
 }
 
-/* Any CPU that there is for us, and the last of them. */
+/* Returns the set of usable CPUs, and the set of the last one only. */
 static void placements(cpu_set_t cpus[2])
 {
 	int last = CPU_SETSIZE - 1;
@@ -363,7 +363,7 @@ static void experiment_start(const struct job *job)
 
 	if (times == NULL)
 		die("malloc");
-	/* So that no page of it is missing when it is needed. */
+	/* Touches every page, so that no page fault happens during the measurement. */
 	memset(times, 1, (size_t)job->limit * sizeof *times);
 	placements(cpus);
 	for (int series = 0; series < 2 * job->count; series++) {
@@ -372,7 +372,7 @@ static void experiment_start(const struct job *job)
 		long starts = 0;
 
 		run_on(&cpus[series % 2]);
-		/* The first one reads files and fills caches for the others. */
+		/* The first start reads files and fills caches, so it does not count. */
 		timed(starter, &child);
 		end = now() + job->budget;
 		do
@@ -410,7 +410,7 @@ struct output {
 	const struct starter *starter;
 	struct child child;
 	char *command;
-	int pipe[2];	/* only for system(3): a pipe that is the standard output of everything */
+	int pipe[2];	/* only for system(3): the standard output of this process and its children */
 };
 
 static void open_pipe(int ends[2])
@@ -474,7 +474,7 @@ static void experiment_output(const struct job *job)
 		open_pipe(output.pipe);
 		if (standard_output < 0 || dup2(output.pipe[1], STDOUT_FILENO) < 0)
 			die("dup2");
-		/* Buffered until exit, when standard output is itself again. */
+		/* stdio buffers the results until exit, when standard output is restored. */
 		sum_up(job, output_by_system, &output);
 		if (dup2(standard_output, STDOUT_FILENO) < 0)
 			die("dup2");
@@ -491,7 +491,7 @@ struct part {
 	size_t size;
 };
 
-/* A thread that works a little: it writes to a few pages of its own, then sleeps, for ever. */
+/* Writes to a few pages of the thread's own, then sleeps, for ever. */
 static void *keep_busy(void *argument)
 {
 	const struct timespec pause = { 0, BUSY_SLEEP_MS * 1000000L };
@@ -529,7 +529,7 @@ static void experiment_batch(const struct job *job, char *memory)
 	struct batch batch = { find_starter(job->name), { { job->programs[0], NULL }, -1, 0 } };
 	struct rlimit limit;
 
-	/* What a login shell gives; the loop that closes every descriptor takes its time by it. */
+	/* The limit of a login shell. It determines the time of the loop that closes every descriptor. */
 	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
 		die("getrlimit");
 	if (limit.rlim_cur > 1024) {

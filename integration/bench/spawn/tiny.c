@@ -1,6 +1,6 @@
 /*
- * The smallest program to start: no libc, no data, a handful of pages. What a benchmark that starts
- * it measures is the starting. With an argument it first writes a line, for those who read one.
+ * A minimal program without libc and with few pages, so that a benchmark measures the start and not
+ * the program. With an argument it writes a line before it exits.
  *
  *     cc -O2 -nostdlib -static -o tiny tiny.c
  */

@@ -136,7 +136,7 @@ impl Perform for Checkpoint {
                 .filter(|text| !text.is_empty())
                 .map(server)
                 .transpose()?,
-            // As in runc, -1 means no descriptor.
+            // -1 means no descriptor, as in runc.
             status_fd: self
                 .status_fd
                 .filter(|number| *number >= 0)

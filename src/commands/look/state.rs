@@ -15,7 +15,7 @@ pub(crate) struct State {
 
 impl Perform for State {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
-        // Without a final newline, as in runc.
+        // Prints no final newline, as runc does.
         let state = husk_runtime::state(&session.store, &self.id)?;
         output::print(escape::json(serde_json::to_string_pretty(&state)?))?;
         Ok(Exit::Success)

@@ -1,6 +1,6 @@
 //! `husk completion`: shell completion.
 //!
-//! Each script is a few lines that call husk, which knows its own options, so no list is kept twice. Where
+//! Each script is a few lines that call husk, which knows its own options, so no list is kept twice. If
 //! husk has no suggestions, shells suggest files.
 
 use crate::commands::{VERBS, find};

@@ -87,7 +87,7 @@ fn verb(verb: &Verb) -> String {
     let (more, examples) = verb.more.trim().split_once("EXAMPLES:\n").unwrap_or((verb.more.trim(), ""));
     for (heading, lines) in [("DESCRIPTION", more), ("EXAMPLES", examples)] {
         if !lines.is_empty() {
-            // Not filled, so that columns stay aligned.
+            // Turns filling off, so that columns stay aligned.
             page += &format!(".SH {heading}\n.nf\n{}\n.fi\n", text(lines.trim_end()));
         }
     }

@@ -57,7 +57,7 @@ pub(crate) fn perform(arguments: &[OsString]) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Where cargo looks for its configuration, relative to the workspace.
+/// The directory of cargo's configuration, relative to the workspace.
 const DIRECTORY: &str = ".cargo";
 
 /// Cargo's configuration file in that directory.

@@ -109,7 +109,7 @@ impl Report {
         }
         let Some(file) = self.lines.as_mut().filter(|_| self.written.is_ok()) else { return };
         let line = escape::json(line(&self.binary, tested).to_string());
-        // In one write, so that concurrent writers do not mix lines.
+        // Writes each line in one write, so that concurrent writers do not mix lines.
         self.written = write(file, &(line + "\n")).context(Unwritten("JSON"));
     }
 

@@ -1,6 +1,6 @@
 //! `husk.toml`: recurring options of `husk test`, for all tests or for some.
 //!
-//! A key is the name of an option, and its value is the option's value. There is no second list of options. The
+//! A key is the name of an option, and its value is the option's value. So every option is defined once. The
 //! command line takes precedence over the file, and an override over all that precedes it. A file that another user
 //! could have written is ignored unless it is named on the command line.
 //!

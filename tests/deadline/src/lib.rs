@@ -146,7 +146,7 @@ struct Watchdog {
 
 impl Watchdog {
     fn run(mut self, events: &Receiver<Event>) {
-        // When to look for unregistered threads next.
+        // The next time to look for unregistered threads.
         let mut look = Instant::now() + self.limits.longest();
         loop {
             let next = self.tests.iter().map(|test| test.deadline).chain([look]).min().unwrap_or(look);
@@ -166,7 +166,7 @@ impl Watchdog {
         }
     }
 
-    /// Registers threads as tests if they are older than any test may be.
+    /// Registers each unknown thread as a test if it has run for longer than the longest time limit.
     fn adopt(&mut self, now: Instant) {
         let (limit, main) = (self.limits.longest(), Task::main());
         for task in main.threads() {
@@ -205,7 +205,7 @@ impl Watchdog {
 
 /// Writes to standard error directly: libtest captures output and shows it only when a test ends.
 fn write(text: &str) {
-    // Tolerated: there is no other stream to report to.
+    // Tolerated: the error could be reported to no other stream.
     std::io::stderr().write_all(text.as_bytes()).unwrap_or(());
 }
 

@@ -1,4 +1,4 @@
-//! Tests that hang on purpose are ended, each in a run of its own.
+//! Runs tests that hang on purpose, each in its own run, and checks that they are killed.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -11,10 +11,10 @@ use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, Output, Stdio};
 
-/// Set in the runs in which a test is to hang.
+/// An environment variable that makes the tests hang.
 const ON_PURPOSE: &str = "HANG_ON_PURPOSE";
 
-/// Waits as good as for ever: long enough to be ended, and with an end if nobody ends it.
+/// Waits for a minute, which is longer than the limit, but ends if the limit does not work.
 fn hang_on(fd: impl AsFd) {
     let minute = Timespec { tv_sec: 60, tv_nsec: 0 };
     poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&minute)).unwrap();
@@ -24,7 +24,7 @@ fn is_on_purpose() -> bool {
     env::var_os(ON_PURPOSE).is_some()
 }
 
-/// A process that ends when its input does.
+/// Starts a process that ends at the end of its input.
 fn cat() -> Child {
     Command::new("cat").stdin(Stdio::piped()).spawn().unwrap()
 }
@@ -38,7 +38,7 @@ fn hangs_with_a_process() {
     watch(&[]);
     let mut cat = cat();
     hang_on(pidfd_open(Pid::from_child(&cat), PidfdFlags::empty()).unwrap());
-    // It has been killed, or is alive and did not end by itself.
+    // The process has been killed or still runs, but has not ended by itself.
     let ended = cat.try_wait().unwrap();
     cat.kill().unwrap();
     assert_eq!(ended.map(|status| status.signal()), None, "by what it asserts");
@@ -58,14 +58,14 @@ fn hangs_by_itself() {
 #[ignore = "hangs on purpose"]
 fn hangs_unregistered() {
     if is_on_purpose() {
-        // Another thread is known, and ends.
+        // Only another thread registers, and it ends.
         std::thread::spawn(|| watch(&[])).join().unwrap();
         let (reader, _writer) = pipe().unwrap();
         hang_on(reader);
     }
 }
 
-/// Runs one of the tests above, where a test may take a second.
+/// Runs one of the tests above with a time limit of one second.
 fn run(test: &str) -> (Output, String) {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", test, "--ignored"]).env(ON_PURPOSE, "").env(VARIABLE, "1");
@@ -77,7 +77,7 @@ fn run(test: &str) -> (Output, String) {
 #[test]
 fn a_test_that_waits_for_a_process_fails_with_its_name_and_stacks() {
     let (output, said) = run("hangs_with_a_process");
-    // libtest's own end: the other tests of a run go on.
+    // libtest itself ends the run, after the other tests.
     assert_eq!(output.status.code(), Some(101), "{said}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("by what it asserts"));
     assert!(

@@ -53,7 +53,8 @@ pub fn process(bytes: &[u8], own: &Process) -> Result<(Process, Vec<Warning>), E
     let unread = unread::take(&mut config, &mut warnings)?;
     let process = typed::read(config["process"].take(), &file)?;
     let mut process = resolve(&process, &unread)?;
-    // As in runc. Limits and `noNewPrivileges` are not inherited, because Go's encoder omits false values.
+    // Takes these settings from the container, as runc does. Limits and `noNewPrivileges` are not inherited, because
+    // Go's encoder omits false values.
     if !has_capabilities {
         process.capabilities = own.capabilities;
     }

@@ -103,9 +103,9 @@ pub(crate) struct Options {
     pub(crate) attributes: AttributeChange,
     pub(crate) recursive_attributes: AttributeChange,
     pub(crate) propagation: Vec<Propagation>,
-    /// Set for a bind mount: whether mounts below the source are included.
+    /// Whether mounts below the source are included; `None` unless it is a bind mount.
     pub(crate) bind: Option<Extent>,
-    /// Set for an idmapped mount: whether mounts below it are included.
+    /// Whether mounts below it are included; `None` unless it is an idmapped mount.
     pub(crate) id_map: Option<Extent>,
     pub(crate) copy_up: bool,
     pub(crate) remount: bool,

@@ -21,7 +21,7 @@ pub fn parse(bytes: &[u8]) -> Result<(Resources, Vec<Warning>), Error> {
     let value: Value =
         serde_json::from_slice(bytes).map_err(|error| field.error(ErrorKind::Json(error.to_string())))?;
     let mut warnings = Vec::new();
-    // Wrapped in its usual parents, so that errors and warnings name the field.
+    // Wraps the value in its usual parents, so that errors and warnings name the field.
     let mut config = json!({ "linux": { "resources": value } });
     tree::normalize(&mut config, &mut warnings)?;
     let mut value = config.pointer_mut("/linux/resources").map(Value::take).unwrap_or_default();

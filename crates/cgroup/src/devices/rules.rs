@@ -14,7 +14,6 @@ use core::fmt::{self, Display, Formatter};
 /// An entry of `linux.resources.devices`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// `allow`.
     pub allow: bool,
     /// `type`.
     pub kind: Type,
@@ -22,7 +21,6 @@ pub struct Rule {
     pub major: Option<u32>,
     /// `minor`; `None` is any.
     pub minor: Option<u32>,
-    /// `access`.
     pub access: DevicePermissions,
 }
 
@@ -109,7 +107,7 @@ impl Display for DevicePermissions {
 /// The request that the kernel passes to a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceAccess {
-    /// Never [`Type::All`].
+    /// The type of the device, never [`Type::All`].
     pub kind: Type,
     pub major: u32,
     pub minor: u32,

@@ -10,10 +10,10 @@ use rustix::io::Errno;
 
 /// The callbacks of [`walk`].
 pub(crate) trait Visitor {
-    /// Called on entering a cgroup. Returns the names of the children to walk.
+    /// Returns the names of the children to walk. The walk calls it on entering a cgroup.
     fn enter(&mut self, directory: BorrowedFd<'_>) -> Result<Vec<String>, Errno>;
 
-    /// Called after the cgroup `name` in `above` and all below it have been walked.
+    /// Handles the end of the walk of the cgroup `name` in `above` and all cgroups below it.
     fn leave(&mut self, above: BorrowedFd<'_>, name: &str) -> Result<(), Errno>;
 }
 

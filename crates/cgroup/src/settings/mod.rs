@@ -32,7 +32,6 @@ pub(crate) struct Setting {
 /// The fallback for a setting whose file does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// Returns an error.
     Error,
     /// Skips the setting, which would have no effect.
     Ignore,
@@ -42,29 +41,29 @@ pub(crate) enum Missing {
     Instead(&'static str, String),
 }
 
-/// How a setting is written.
+/// The way in which a setting is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteMode {
     Once,
-    /// Once, and if the kernel rejects it with `EINVAL`, again after all other settings. It may depend on one
-    /// of them.
+    /// The setting is written once. If the kernel rejects it with `EINVAL`, it is written again after all other
+    /// settings, because it may depend on one of them.
     Retry,
-    /// Once, and then read it back, because the kernel silently clamps the value.
+    /// The setting is written once and read back, because the kernel silently clamps the value.
     Verify,
 }
 
-/// When a setting is written.
+/// The moment at which a setting is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Before there is a process.
+    /// The setting is written before the cgroup contains a process.
     Early,
-    /// Just before the process runs its program. For settings that could slow down, stop or kill a process
+    /// The setting is written just before the process execs, because it could slow down, stop or kill a process
     /// during its setup.
     Late,
 }
 
 impl Setting {
-    /// Creates a setting that is written before there is a process.
+    /// Creates a setting that is written before the cgroup contains a process.
     pub(crate) fn early(
         field: impl Into<Field>,
         file: impl Into<Cow<'static, str>>,

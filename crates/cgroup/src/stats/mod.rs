@@ -50,7 +50,7 @@ fn page_sizes(files: &Files<'_>, end: &str) -> Result<Vec<String>, Error> {
     Ok(sizes)
 }
 
-/// CPU time.
+/// The CPU time that processes used, how often they were throttled, and how long they stalled.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Cpu {
     #[serde(skip_serializing_if = "absent")]
@@ -61,23 +61,23 @@ pub struct Cpu {
     pub psi: Option<Psi>,
 }
 
-/// CPU time used.
+/// The CPU time that processes have used, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CpuUsage {
     #[serde(skip_serializing_if = "absent")]
     pub total: u64,
-    /// Per CPU; version 1 only, like the next two.
+    /// The time on each CPU; version 1 only.
     #[serde(skip_serializing_if = "absent")]
     pub percpu: Vec<u64>,
-    /// Per CPU, in kernel mode.
+    /// The time on each CPU in kernel mode; version 1 only.
     #[serde(skip_serializing_if = "absent")]
     pub percpu_kernel: Vec<u64>,
-    /// Per CPU, in user mode.
+    /// The time on each CPU in user mode; version 1 only.
     #[serde(skip_serializing_if = "absent")]
     pub percpu_user: Vec<u64>,
-    /// In kernel mode.
+    /// The time in kernel mode.
     pub kernel: u64,
-    /// In user mode.
+    /// The time in user mode.
     pub user: u64,
 }
 
@@ -99,10 +99,10 @@ pub struct Throttling {
 /// Pressure stall information (Documentation/accounting/psi.rst).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Psi {
-    /// While at least one process was stalled.
+    /// The time in which at least one process was stalled.
     #[serde(skip_serializing_if = "absent")]
     pub some: Pressure,
-    /// While all processes were stalled.
+    /// The time in which all processes were stalled.
     #[serde(skip_serializing_if = "absent")]
     pub full: Pressure,
 }
@@ -110,13 +110,13 @@ pub struct Psi {
 /// The share of time spent stalled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Pressure {
-    /// Over the last ten seconds, in percent.
+    /// The share of the last ten seconds, in percent.
     pub avg10: f64,
-    /// Over the last minute, in percent.
+    /// The share of the last minute, in percent.
     pub avg60: f64,
-    /// Over the last five minutes, in percent.
+    /// The share of the last five minutes, in percent.
     pub avg300: f64,
-    /// Microseconds since the cgroup was created.
+    /// The time since the cgroup was created, in microseconds.
     pub total: u64,
 }
 
@@ -189,10 +189,10 @@ pub struct Pids {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Blkio {
-    /// Bytes transferred.
+    /// The number of bytes transferred.
     #[serde(skip_serializing_if = "absent")]
     pub io_service_bytes_recursive: Vec<BlkioEntry>,
-    /// Operations done.
+    /// The number of completed operations.
     #[serde(skip_serializing_if = "absent")]
     pub io_serviced_recursive: Vec<BlkioEntry>,
     /// Queued operations. This and the fields below need version 1 and a scheduler that counts them.
@@ -210,7 +210,7 @@ pub struct Blkio {
     /// Time that the device was allocated to the cgroup.
     #[serde(skip_serializing_if = "absent")]
     pub io_time_recursive: Vec<BlkioEntry>,
-    /// Sectors transferred.
+    /// The number of sectors transferred.
     #[serde(skip_serializing_if = "absent")]
     pub sectors_recursive: Vec<BlkioEntry>,
     #[serde(skip_serializing_if = "absent")]
@@ -224,7 +224,7 @@ pub struct BlkioEntry {
     pub major: u64,
     #[serde(skip_serializing_if = "absent")]
     pub minor: u64,
-    /// `Read` or `Write`; version 1 has more.
+    /// The operation: `Read` or `Write`, or with version 1 also `Sync`, `Async`, `Discard` or `Total`.
     #[serde(skip_serializing_if = "absent")]
     pub op: String,
     #[serde(skip_serializing_if = "absent")]

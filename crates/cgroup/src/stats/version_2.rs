@@ -93,7 +93,7 @@ fn memory(files: &Files<'_>) -> Result<Memory, Error> {
 fn amount(files: &Files<'_>, [current, max, peak]: [&str; 3]) -> Result<Option<Amount>, Error> {
     let Some(usage) = files.number(current)? else { return Ok(None) };
     let limit = files.number(max)?.unwrap_or(u64::MAX);
-    // Needs Linux 5.19, for swap 6.5.
+    // The file needs Linux 5.19, or 6.5 for swap.
     let max = files.number(peak)?.unwrap_or(0);
     Ok(Some(Amount { limit, usage, max, failcnt: 0 }))
 }

@@ -69,7 +69,7 @@ fn microseconds(seconds: &Value) -> Option<Value> {
     whole.checked_mul(MILLION).map(Value::U64)
 }
 
-/// Parses a whole text.
+/// Parses the value of an annotation; returns `None` if it is not valid as a whole.
 fn parse(text: &str) -> Option<Value> {
     let mut parser = Parser { rest: text };
     let value = parser.value(None, 0)?;
@@ -93,7 +93,7 @@ impl<'t> Parser<'t> {
         rest.is_some()
     }
 
-    /// Reads up to the next separator.
+    /// Reads a word, which ends at white space, `,`, `]` or `>`.
     fn word(&mut self) -> &'t str {
         self.skip();
         let end = self.rest.find(|letter: char| letter.is_whitespace() || ",]>".contains(letter));

@@ -33,7 +33,7 @@ mod field {
     pub(super) const ERROR_NAME: u8 = 4;
     pub(super) const REPLY_SERIAL: u8 = 5;
     pub(super) const DESTINATION: u8 = 6;
-    /// Set by the bus, for the receiver.
+    /// The sender, which the bus sets for the receiver.
     pub(super) const SENDER: u8 = 7;
     pub(super) const SIGNATURE: u8 = 8;
 }

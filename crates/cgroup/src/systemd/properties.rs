@@ -318,7 +318,7 @@ fn unified(
             return Ok(());
         }
         "pids.max" => "TasksMax",
-        // Written to the file instead.
+        // husk writes this setting to its file instead.
         _ => return Ok(()),
     };
     properties.push(Property::new(name, number()?));

@@ -90,7 +90,7 @@ impl Fake {
             for answer in self.answer(&message) {
                 serial += 1;
                 let answer = Message { serial, ..answer };
-                // Split in two, so that the client must assemble messages.
+                // Splits the answer in two, so that the client must assemble messages.
                 let bytes = answer.bytes();
                 let (first, second) = bytes.split_at(bytes.len() / 2);
                 bus.say(first).and_then(|()| bus.say(second)).expect("heard");

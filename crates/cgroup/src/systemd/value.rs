@@ -173,7 +173,7 @@ fn type_end(signature: &[u8], depth: u32) -> Option<usize> {
     Some(end + 1)
 }
 
-/// A decoder.
+/// Decodes values of a D-Bus message.
 pub(crate) struct Reader<'b> {
     bytes: &'b [u8],
     at: usize,

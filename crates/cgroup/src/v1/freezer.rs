@@ -40,7 +40,7 @@ fn try_freeze(group: &Group, patience: Duration) -> Result<(), Error> {
             write("THAWED")?;
             std::thread::sleep(BREATH);
         }
-        // Written again each time: the kernel then freezes the remaining processes.
+        // Writes again each time, because the kernel then freezes the remaining processes.
         write("FROZEN")?;
         match state(&group.directory, &group.path)? {
             Some(FreezerState::Frozen) => return Ok(()),

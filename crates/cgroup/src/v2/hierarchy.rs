@@ -148,7 +148,7 @@ impl Hierarchy {
         if possible.without(passed.controllers).is_empty() {
             return Ok(passed);
         }
-        // From the root down: a cgroup can only enable controllers that its parent enables.
+        // Enables controllers from the root down, because a cgroup can only enable those that its parent enables.
         let ends = parent.match_indices('/').map(|(end, _)| end).chain([parent.len()]);
         let levels =
             [""].into_iter().chain(ends.filter_map(|end| parent.get(..end)).filter(|path| !path.is_empty()));

@@ -22,7 +22,7 @@ pub enum BinaryKind {
     Tests,
     /// One test, or several that must run together, in one sandbox.
     Test,
-    /// Not a test: the binary runs unchanged.
+    /// A program that is not a test. It runs unchanged.
     Other,
 }
 

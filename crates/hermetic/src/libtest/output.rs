@@ -12,7 +12,6 @@
 //!  ...
 //! ```
 
-/// A test's output.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TestOutput {
     /// libtest's note on the kind of test, such as "should panic".

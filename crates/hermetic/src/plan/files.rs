@@ -43,7 +43,7 @@ pub(crate) fn files(
 
     let image_root = profile.image.as_ref().map(|image| image::open(image, plan)).transpose()?;
 
-    // Opened before everything becomes read-only.
+    // Opens these paths before everything becomes read-only.
     let mut trees = Vec::new();
     for (show, found) in &shown {
         if show.access == PathAccess::Write {
@@ -69,10 +69,10 @@ pub(crate) fn files(
     }
     let image = profile.image.as_ref().zip(image_root);
     let image = image.map(|(image, root)| Opened::new(image, root, plan)).transpose()?;
-    // Also with an image: a path that leads out of it then leads to nothing writable.
+    // The host's files are read-only with an image too, so that a path out of the image leads to nothing writable.
     let files = read_only(plan)?;
 
-    // Opened now, when they are already read-only and not yet covered.
+    // Opens these paths now, when they are already read-only and not yet covered.
     let is_written = |path: &Path| trees.iter().any(|tree| path.starts_with(tree.path));
     let mut seen = Vec::new();
     if image.is_none()
@@ -231,7 +231,7 @@ fn cover(
         plan.push(Step::OpenTree { path, extent: Extent::Top, out });
         rules.allow(out, plan);
         if is_image {
-            // Not through a symlink: the program expects its own directory at this very path.
+            // Does not follow a symlink, because the program expects its own directory at exactly this path.
             let target = plan.target(&cover.path)?;
             plan.push(Step::Attach { mount: out, root: root.into(), target, place: MountPoint::Ordinary });
         } else {
@@ -256,9 +256,9 @@ fn attach(mount: Reg, path: &Path, root: Reg, plan: &mut Builder<'_>) -> Result<
 
 /// A path of the profile, to be attached in the sandbox.
 enum Layer<'t> {
-    /// As it is on the host.
+    /// The path as it is on the host.
     HostPath(&'t HostPath<'t>),
-    /// Covered with an overlay, so that writes are thrown away.
+    /// The path covered with an overlay, so that writes are discarded.
     Overlay(&'t HostFile),
 }
 

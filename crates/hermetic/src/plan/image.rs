@@ -4,7 +4,7 @@
 //! mounts, and then becomes the root of the mount namespace, which removes the host's files.
 //!
 //! It does not become the root earlier. While the old root is still mounted on the new one, `..` in the new root leads
-//! to the host's files. That holds for `RESOLVE_IN_ROOT` too (fs/namei.c, `follow_dotdot`).
+//! to the host's files. `RESOLVE_IN_ROOT` does not prevent this (fs/namei.c, `follow_dotdot`).
 //!
 //! Paths below the new root are resolved in it, whatever symlinks the image has. Missing mount points are created in a
 //! layer above, unless the image is writable.

@@ -123,12 +123,12 @@ pub fn plan<'b>(
 
     let has_terminal = matches!(streams, Streams::Terminal | Streams::ForegroundTerminal);
     if has_terminal {
-        // Stopping the caller's process group must not stop the process that waits for the program. That process must
-        // also be in another group than the program, which the terminal could otherwise not stop.
+        // Stopping the caller's process group must not stop the process that waits for the program. The waiting process
+        // must also be in another group than the program, which the terminal could otherwise not stop.
         plan.push(Step::Setpgid { group: None });
     }
-    // Does not share our memory in three cases. The cgroup may run short of it, a terminal may stop the child before
-    // exec, or it enters a time namespace.
+    // The program does not share our memory in three cases. The cgroup may run short of it, a terminal may stop the
+    // child before exec, or it enters a time namespace.
     plan.push(if has_terminal || host.cgroup || has_clocks(profile) {
         Step::CloneAndReap
     } else {
@@ -212,7 +212,7 @@ fn ids(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<(), Err
     };
     let (uid, gid) = host.program;
     write(c"/proc/self/uid_map", &format!("{uid} {} 1", host.uid));
-    // Required before an unprivileged process may write `gid_map` (user_namespaces(7)).
+    // An unprivileged process may write `gid_map` only after this (user_namespaces(7)).
     write(c"/proc/self/setgroups", "deny");
     write(c"/proc/self/gid_map", &format!("{gid} {} 1", host.gid));
     Ok(())

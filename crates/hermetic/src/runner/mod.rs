@@ -27,7 +27,7 @@ pub struct Choice<'a> {
     pub setting: &'a dyn Fn(&str) -> Result<Rc<Setting>, Error>,
     /// The terminal, if results are written to one.
     pub screen: Option<Screen>,
-    /// Called with the result of each test.
+    /// Receives the result of each test.
     pub record: &'a mut dyn FnMut(&Tested),
 }
 

@@ -11,9 +11,9 @@ use std::io::{self, ErrorKind, Read as _, Seek as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 pub(crate) enum CapturedOutput {
-    /// Kept in a memfd.
+    /// The output is kept in a memfd.
     Captured(File),
-    /// Read from a pipe while the process runs.
+    /// The output is read from a pipe while the process runs.
     Live(Live),
 }
 

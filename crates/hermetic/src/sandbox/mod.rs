@@ -34,7 +34,7 @@ use watch::{Failed, Fault, Held, Sandbox, watch};
 /// How much isolation is required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
-    /// As much as this machine can provide.
+    /// The sandbox is as strict as this machine permits.
     Possible,
     /// All of it; otherwise the program is not run.
     Strict,

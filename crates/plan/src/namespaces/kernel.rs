@@ -31,7 +31,7 @@ pub(crate) fn names(container: &Container, plan: &mut Builder<'_>) -> Result<(),
     Ok(())
 }
 
-/// Set by a system call, because only the host's root can write its file.
+/// The parameter that a system call sets, because only the host's root can write its file.
 const DOMAINNAME: &str = "kernel.domainname";
 
 /// Returns the field that is set through procfs, if there is one.
@@ -45,7 +45,7 @@ pub(crate) fn needs_procfs(container: &Container) -> Option<&'static str> {
     }
 }
 
-/// Which identity writes a kernel parameter.
+/// The identity that writes a kernel parameter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Writer {
     /// The caller, or the child with its initial identity.

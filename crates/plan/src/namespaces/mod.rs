@@ -103,16 +103,16 @@ fn at_once(container: &Container, host: &Host) -> Namespaces {
     }
 }
 
-/// When the list continues in the process that becomes the program.
+/// The point at which the list continues in the process that becomes the program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ForkPoint {
     /// The first process becomes the program.
     First,
-    /// Before joining a time namespace.
+    /// The list continues in another process before it joins a time namespace.
     BeforeJoining,
-    /// After entering the namespaces.
+    /// The list continues in another process after it has entered the namespaces.
     Entered,
-    /// After giving up everything that the program will not have.
+    /// The list continues in another process after it has given up everything that the program will not have.
     Last,
 }
 

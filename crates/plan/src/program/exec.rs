@@ -48,7 +48,7 @@ pub fn exec<'b>(
     }
     // Opens the caller's procfs, which no container can have tampered with.
     let proc = procfs::open(lsm::needs_procfs(container), &mut plan)?;
-    // May need privileges over the host, which the process gives up next.
+    // Setting the score may need privileges over the host, which the process gives up next.
     process::oom_score(container, &mut plan);
     process::limits(container, &mut plan);
     let is_born_again =

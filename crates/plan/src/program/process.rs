@@ -135,7 +135,7 @@ pub(crate) fn scheduler(container: &Container, plan: &mut Builder<'_>) {
     plan.at("process.scheduler").push(Step::SchedSetattr { attr });
 }
 
-/// Has the parent set the scheduling policy, where the list continues in another process. That process does not
+/// Has the parent set the scheduling policy if the list continues in another process. This process does not
 /// inherit it (sched(7), "The reset-on-fork flag for child processes") and has no privilege to set it. A deadline
 /// process may not even create a child.
 pub(crate) fn request_scheduler(container: &Container, plan: &mut Builder<'_>) {
@@ -176,7 +176,7 @@ pub(crate) struct Cwd<'b> {
 
 impl<'b> Cwd<'b> {
     /// Enters the directory while the process has privileges, because the program may start in a directory that it
-    /// cannot enter itself. Where root is denied, as on a file system that does not trust root, the program's user
+    /// cannot enter itself. If root is denied, as on a file system that does not trust root, the program's user
     /// enters it later. Magic links are refused: `/proc/self/fd/7` would name one of the runtime's descriptors.
     pub(crate) fn enter(container: &Container, plan: &mut Builder<'b>) -> Result<Option<Self>, Error> {
         let Some(process) = &container.process else { return Ok(None) };

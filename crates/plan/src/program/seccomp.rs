@@ -8,14 +8,14 @@ use husk_script::Step;
 use husk_script::sys::process::SockFilter;
 use husk_seccomp::{Action, Profile, Table};
 
-/// At which point a filter is loaded.
+/// The point at which a filter is loaded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
-    /// While the process has CAP_SYS_ADMIN. A program without no_new_privs needs that to load a filter.
+    /// The filter is loaded while the process has CAP_SYS_ADMIN, which loading needs without no_new_privs.
     Privileged,
-    /// While the parent can still hand over the listener. The program has no_new_privs.
+    /// The filter is loaded while the parent can still hand over the listener. The program has no_new_privs.
     Attended,
-    /// Last, directly before exec. The program has no_new_privs.
+    /// The filter is loaded last, directly before exec. The program has no_new_privs.
     Last,
 }
 

@@ -18,9 +18,9 @@ const DEVPTS: &std::ffi::CStr = c"dev/pts";
 /// How the terminal appears in the container's file system.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shown {
-    /// As `/dev/console`.
+    /// The terminal is mounted on `/dev/console`.
     AsConsole,
-    /// Not at all: the container may already have a console.
+    /// The terminal is not mounted, because the container may already have a console.
     Nowhere,
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn open(
     if shown == Shown::AsConsole {
         console(root, slave, plan)?;
     }
-    // Sent last, so that the receiver finds the terminal fully set up.
+    // Sends the terminal last, so that the receiver finds it fully set up.
     plan.push(Step::RequestWith { what: Request::Terminal, fd: master.into() });
     plan.push(Step::Close { fd: master.into() });
     for to in [Fd::STDIN, Fd::STDOUT, Fd::STDERR] {

@@ -54,7 +54,7 @@ pub(crate) fn company(record: &Record, below: &SubCgroups) -> Result<Option<Chil
     }
     match Layout::detect()?.find(&CgroupPaths::new(directories))? {
         Some(cgroup) => Ok(Some(ChildCgroup::Known(cgroup))),
-        // Not the caller's cgroup: the container's limits do not hold there.
+        // The caller's cgroup is not an alternative, because the container's limits do not apply there.
         None => of_process(record)?.map(Some).ok_or(Error::State("the container's cgroup does not exist")),
     }
 }

@@ -124,9 +124,9 @@ fn state(record: &Record, status: &str, pid: Option<u32>) -> Vec<u8> {
 /// Whether a running hook is killed when husk dies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Death {
-    /// It is killed: what it prepares is of no use any more.
+    /// The hook is killed, because nothing needs its work any more.
     WithUs,
-    /// It is not: it cleans up what no other process will.
+    /// The hook is not killed, because no other process does its cleanup.
     ItsOwn,
 }
 
@@ -197,7 +197,7 @@ fn run(
 
 fn ending(status: ExitStatus) -> String {
     match status.signal() {
-        // Sent by a seccomp filter for a system call that it does not allow.
+        // A seccomp filter sends SIGSYS for a system call that it does not allow.
         Some(31) => "killed by signal 31: bad system call".to_owned(),
         Some(signal) => format!("killed by signal {signal}"),
         None => format!("exit status {}", status.code().unwrap_or_default()),
@@ -210,7 +210,7 @@ fn until_end(
     seconds: Option<u64>,
     interrupt: Option<&Interrupt>,
 ) -> Result<WaitOutcome, Error> {
-    // A timeout too long to represent is no timeout.
+    // A timeout too long to represent counts as none.
     let deadline = seconds.and_then(|seconds| Instant::now().checked_add(Duration::from_secs(seconds)));
     if let Some(interrupt) = interrupt {
         return interrupt.wait(child.as_fd(), PollFlags::IN, deadline);

@@ -1,4 +1,4 @@
-//! What the program inherits from this process: descriptors, and limits that it could not raise itself.
+//! Passes descriptors to the program, and limits that it could not raise itself.
 //!
 //! The descriptors are sockets to listen on (sd_listen_fds(3)) and those of `--preserve-fds`. They keep their numbers.
 //! None of husk's own can be among them. Each number must be one that the caller left open across exec, and husk opens

@@ -98,7 +98,7 @@ impl Socket {
             }
             for answer in messages(&room[..length]) {
                 match answer {
-                    // Not an answer to this request.
+                    // This message does not answer this request.
                     Answer { sequence, .. } if sequence != self.sequence => {}
                     Answer { kind: DONE, .. } => return Ok(found),
                     Answer { kind: ERROR, body, .. } => {

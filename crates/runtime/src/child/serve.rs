@@ -53,7 +53,7 @@ impl Launched<'_> {
             }
             match request {
                 Request::Parked => {
-                    // Not earlier: the limits could slow down, stop or kill the child during its setup.
+                    // Must not be earlier: the limits could slow down, stop or kill the child during its setup.
                     self.home.as_ref().map_or(Ok(()), ChildCgroup::limit)?;
                     return Ok(ChildReady::Ready);
                 }

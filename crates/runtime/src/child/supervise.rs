@@ -21,13 +21,13 @@ use std::process::ExitStatus;
 const OURS: &[Signal] =
     &[Signal::URG, Signal::SEGV, Signal::BUS, Signal::FPE, Signal::ILL, Signal::TRAP, Signal::SYS];
 
-/// Which children are waited for.
+/// The children that are waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Orphans {
-    /// Only the container's process.
+    /// The container's process only.
     Others,
-    /// Also the orphans of the container's processes. For containers without a pid namespace, which would end and
-    /// reap them.
+    /// The container's process and the orphans of its processes. For containers without a pid namespace, which
+    /// would kill and reap orphans.
     Ours,
 }
 
@@ -128,7 +128,7 @@ impl Signals {
     }
 }
 
-/// What [`wait`] reports as ready.
+/// A source of events that [`wait`] reports as ready.
 #[derive(Clone, Copy)]
 enum Source {
     Process,
@@ -148,8 +148,8 @@ pub(crate) fn supervise(
     }
 }
 
-/// Supervises a process without a terminal. Only signals have to be awaited, because SIGCHLD reports the end. That
-/// takes no descriptor.
+/// Supervises a process without a terminal. It awaits only signals, because SIGCHLD reports the end, and so needs no
+/// descriptor.
 fn with_signals(child: &mut dyn Watched, signals: &Signals) -> Result<ExitStatus, husk_spawn::Error> {
     loop {
         match rt_sigwait(signals.set) {
@@ -159,7 +159,7 @@ fn with_signals(child: &mut dyn Watched, signals: &Signals) -> Result<ExitStatus
                 }
                 reap(child, signals.orphans);
             }
-            // There is no terminal to resize.
+            // The process has no terminal to resize.
             Ok(Signal::WINCH) | Err(Errno::INTR) => {}
             Ok(signal) => {
                 if let Passed::Ended(status) = send(child, signals, signal)? {

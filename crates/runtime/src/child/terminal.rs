@@ -106,7 +106,7 @@ fn make_raw() -> Option<Termios> {
     Some(before)
 }
 
-/// Returns whether this process may set standard input: its job is in the foreground, or there is no job control.
+/// Returns whether this process may set standard input: its job is in the foreground, or job control is off.
 fn is_in_front() -> bool {
     tcgetpgrp(stdin()).map_or(true, |front| front == getpgrp())
 }
@@ -132,7 +132,7 @@ struct Buffer {
 }
 
 impl Buffer {
-    /// As much as the line discipline holds. A pipe that polls as writable takes this much at once.
+    /// The size of the line discipline's buffer. A pipe that polls as writable takes this much at once.
     const SIZE: usize = 4096;
 
     fn new() -> Self {
@@ -147,14 +147,14 @@ impl Buffer {
         (self.start, self.end) = (0, 0);
     }
 
-    /// Reads once. The buffer must be empty.
+    /// Fills the buffer, which must be empty, with one read.
     fn fill(&mut self, from: impl AsFd) -> Result<usize, Errno> {
         let length = retry_on_intr(|| read(&from, &mut self.bytes[..]))?;
         (self.start, self.end) = (0, length);
         Ok(length)
     }
 
-    /// Writes once.
+    /// Writes as much of the buffer as one write takes.
     fn pour(&mut self, to: impl AsFd) -> Result<(), Errno> {
         self.start += retry_on_intr(|| write(&to, &self.bytes[self.start..self.end]))?;
         Ok(())
@@ -215,7 +215,7 @@ pub(crate) struct Relay {
 enum Input {
     /// It is read.
     Open,
-    /// Not now: another job has this process's terminal.
+    /// It is not read now, because another job has this process's terminal.
     PeerSocket,
     /// It has ended.
     Ended,

@@ -16,10 +16,10 @@ pub struct Span {
     /// The field of config.json that a step comes from. Empty for husk's phases.
     pub origin: String,
     pub text: String,
-    /// When it began, in nanoseconds of the monotonic clock.
+    /// The time of its beginning, in nanoseconds of the monotonic clock.
     pub begin: u64,
-    /// When it ended. `None` for a step after a seccomp filter, which does not read the clock because the filter may
-    /// not allow that.
+    /// The time of its end. `None` for a step after a seccomp filter, which does not read the clock because the filter
+    /// may not allow that.
     pub end: Option<u64>,
 }
 

@@ -139,7 +139,7 @@ pub(crate) fn make(maps: &Maps) -> io::Result<File> {
         // does.
         writer.push(Step::CloseOthers { first: Fd::FIRST_EXTRA, keep: None });
         writer.push(Step::Request { what: Request::IdMaps });
-        // Never answered: the child waits until its namespace has been opened, and is then killed.
+        // The parent never answers: the child waits until its namespace has been opened, and is then killed.
         writer.push(Step::Request { what: Request::Parked });
         Ok(())
     });

@@ -41,7 +41,7 @@ fn all(container: &Container, cgroups: &CgroupMount) -> Result<Vec<External>, Er
     let mut all = Vec::new();
     let own_cgroups = has(container, NamespaceKind::Cgroup);
     for (index, mount) in container.mounts.iter().enumerate() {
-        // As when it was mounted: a destination that begins with the path of the rootfs means the path below it.
+        // A destination that begins with the path of the rootfs means the path below it, as when it was mounted.
         let below = mount.destination.strip_prefix(&container.rootfs).unwrap_or(&mount.destination);
         let destination = Path::new("/").join(below);
         let origin = format!("mounts[{index}] {}", destination.display());
@@ -192,7 +192,7 @@ impl Inside {
 const LEFT_ALONE: [(NamespaceKind, &str, &str); 2] =
     [(NamespaceKind::Network, "net", "extRootNetNS"), (NamespaceKind::Pid, "pid", "extRootPidNS")];
 
-/// Tells CRIU which namespaces the container has joined and are not to be saved.
+/// Tells CRIU which namespaces the container has joined, so that it does not save them.
 pub(crate) fn leave_namespaces(
     container: &Container,
     pid: i32,

@@ -1,7 +1,7 @@
 //! Asks CRIU over a socket, in its own protocol, to save processes and restore them.
 //!
 //! `criu swrk 3` serves one request and ends. Before the answer it sends notifications, and waits for an answer to
-//! each. It gets its options as fields of a message, never as part of a line that it would have to split. Where CRIU
+//! each. It gets its options as fields of a message, never as part of a line that it would have to split. If CRIU
 //! itself joins fields, [`external`] checks that they split again the same way.
 //!
 //! husk never kills a CRIU that saves a container, because the processes may be in a modified state. When husk closes

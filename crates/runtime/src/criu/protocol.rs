@@ -125,7 +125,7 @@ pub(crate) struct Response {
     pub(crate) message: String,
     /// The fields of `criu_features` that are supported.
     pub(crate) features: Vec<u32>,
-    /// As one number: 31701 is 3.17.1.
+    /// The version as one number: 31701 is 3.17.1.
     pub(crate) version: i32,
 }
 

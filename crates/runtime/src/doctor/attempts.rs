@@ -103,7 +103,7 @@ fn attempt(steps: &[Step<'static>]) -> Outcome {
         // Closes also the child's copy of husk's end of the channel. So the child ends when husk does.
         writer.push(Step::CloseOthers { first: Fd::FIRST_EXTRA, keep: None });
         steps.iter().for_each(|step| writer.push(*step));
-        // Never answered: the child is killed.
+        // The parent never answers this request, but kills the child.
         writer.push(Step::Request { what: Request::Parked });
         Ok(())
     });

@@ -32,7 +32,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::process::abort;
 
-/// Which part of its caller's environment husk keeps.
+/// The part of its caller's environment that husk keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Environment {
     /// All of it: hooks may inherit it.

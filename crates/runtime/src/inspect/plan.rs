@@ -47,7 +47,7 @@ pub struct PlannedStep {
 pub fn plan(bundle: &Path) -> Result<Planned, Error> {
     let (container, warnings) = husk_bundle::load(bundle, None)?;
     let mut host = probe(&container);
-    // As it is when husk makes the cgroup itself.
+    // Plans as if husk makes the cgroup itself.
     host.entry = match cgroup() {
         CgroupMount::V1(_) => CgroupEntry::Moved,
         CgroupMount::V2 => CgroupEntry::Born,

@@ -1,8 +1,8 @@
 //! `register`: configures engines so that they can use husk.
 //!
 //! An engine that reads drop-in files gets one that belongs to husk alone. docker and containerd have only one file.
-//! There husk adds and removes its own entries and changes no other byte. A [`FileChange`] is computed first, and written
-//! by [`FileChange::apply`].
+//! There husk adds and removes its own entries and changes no other byte. A [`FileChange`] is computed first, and
+//! written by [`FileChange::apply`].
 
 mod containerd;
 mod json;
@@ -108,7 +108,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
             let (uid, gid) = (Uid::from_raw(before.st_uid), Gid::from_raw(before.st_gid));
             fchown(draft.file(), Some(uid), Some(gid))?;
         }
-        // After fchown(2), which clears mode bits.
+        // Must follow fchown(2), which clears mode bits.
         fchmod(draft.file(), Mode::from_raw_mode(before.st_mode))?;
     }
     draft.place(name)

@@ -229,7 +229,7 @@ fn containerds_own_default_configuration_is_understood() {
         assert_eq!(containerd["default_runtime_name"].as_str(), Some("husk"));
         let options = &containerd["runtimes"]["husk"]["options"];
         assert_eq!(options["BinaryName"].as_str(), Some("/usr/bin/husk"));
-        // Copied from runc's options.
+        // The value comes from runc's options.
         assert_eq!(options["SystemdCgroup"].as_bool(), Some(true));
         assert_eq!(with.change().unwrap().after, Some(fs::read_to_string(&path).unwrap()));
         apply(with.undoing());

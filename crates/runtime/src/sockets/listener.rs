@@ -30,7 +30,7 @@ struct ContainerProcessState<'a> {
     state: ListenerState<'a>,
 }
 
-/// runtime.md, "State".
+/// The container's state, as the specification defines it (runtime.md, "State").
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ListenerState<'a> {

@@ -56,7 +56,7 @@ fn listener(warn: &mut impl FnMut(&[Warning])) -> Option<UnixDatagram> {
     connected.ok()
 }
 
-/// Gives the container a directory for its socket, and the variable, if there is a service manager.
+/// If a service manager listens, gives the container a directory for its own socket, and NOTIFY_SOCKET.
 pub(crate) fn offer(
     entry: &Entry,
     container: &mut Container,
@@ -93,12 +93,12 @@ fn mount(entry: &Entry) -> Mount {
     husk_bundle::bind_mount(&entry.notify_source(), Path::new(DIRECTORY), options)
 }
 
-/// How long messages are forwarded.
+/// The event after which messages are no longer forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListenUntil {
-    /// Until the container is ready.
+    /// The container is ready.
     Ready,
-    /// Until its process has ended.
+    /// The container's process has ended.
     End,
 }
 
@@ -120,7 +120,7 @@ impl Proxy {
             .set_write_timeout(Some(LONGEST_SEND))
             .map_err(|reason| Error::Kernel { act: "NOTIFY_SOCKET: limit the time to send", reason })?;
         let path = entry.notify().join(SOCKET);
-        // Left by a `start` that failed.
+        // A `start` that failed may have left the socket.
         match fs::remove_file(&path) {
             Err(reason) if reason.kind() != io::ErrorKind::NotFound => {
                 return Err(Error::file("remove", path, reason));

@@ -173,7 +173,7 @@ impl Entry {
             Some(LockHolder::Elsewhere) => {
                 Err(Error::State("the container is being created by a process of another pid namespace"))
             }
-            // husk never takes such a lock, and there is no process that could be told to release it.
+            // husk never takes such a lock, and no process could be told to release it.
             Some(LockHolder::Description) => {
                 Err(Error::State("the container's directory is locked by a program that is not husk"))
             }

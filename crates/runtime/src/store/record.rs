@@ -18,7 +18,7 @@ pub struct Record {
     pub(crate) config: Option<PathBuf>,
     /// The path of its root file system.
     pub rootfs: PathBuf,
-    /// When it was created, in RFC 3339 format.
+    /// The time of creation, in RFC 3339 format.
     pub created: String,
     /// The user ID of its creator.
     pub owner: u32,

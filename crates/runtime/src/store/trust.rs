@@ -5,8 +5,8 @@
 //! only root and the caller can change a directory, the names in it keep their meaning.
 //!
 //! In a user namespace the kernel shows all owners without an ID there as one overflow ID. Root of the host, who owns
-//! `/` and `/run`, is one of them. That owner is accepted above a store, because otherwise no rootless engine could
-//! have a store, but never for the store itself.
+//! `/` and `/run`, is one of them. The overflow ID may own directories above a store, because otherwise no rootless
+//! engine could have a store. It may never own the store itself.
 
 use crate::error::{Error, UntrustedReason};
 use crate::host::files;

@@ -1,4 +1,4 @@
-//! `checkpoint`: saves a container's processes by CRIU. They end, unless they are to go on running.
+//! `checkpoint`: saves a container's processes by CRIU. The processes end, unless the request keeps them running.
 
 use crate::cgroups;
 use crate::criu::external::{leave_namespaces, name_mounts};
@@ -24,7 +24,6 @@ const LOG: &str = "dump.log";
 /// The file in which CRIU writes its statistics, beside the log.
 const STATISTICS: &str = "stats-dump";
 
-/// The request to `checkpoint`.
 #[derive(Debug)]
 pub struct CheckpointRequest {
     /// The container's ID.
@@ -53,7 +52,7 @@ pub struct StatusFd {
 pub enum CheckpointScope {
     /// All of it.
     Whole,
-    /// Only its memory, ahead of a full checkpoint. The container keeps running.
+    /// Saves only the memory, ahead of a full checkpoint. The container keeps running.
     Memory,
 }
 

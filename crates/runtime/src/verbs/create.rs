@@ -51,7 +51,7 @@ pub struct CreateRequest {
     pub keyring: Keyring,
     /// The number of the caller's descriptors, from 3 upwards, that are passed on to the program.
     pub preserve_fds: u32,
-    /// What creates the cgroup.
+    /// The manager that creates the cgroup.
     pub cgroups: CgroupManager,
     /// Records when each phase happens.
     pub timings: Timings,
@@ -77,7 +77,8 @@ impl CreateRequest {
 pub fn create(store: &Store, request: &CreateRequest, mut warn: impl FnMut(&[Warning])) -> Result<(), Error> {
     let (mut container, warnings) = husk_bundle::load(&request.bundle, request.config.as_deref())?;
     warn(&warnings);
-    // Held before anything is made that a signal could leave behind, and before anything waits for another program.
+    // Holds signals back before anything is made that a signal could leave behind, and before anything waits for
+    // another program.
     let interrupt = Interrupt::hold()?;
     let mut console = Console::of(request.console_socket.as_deref(), &container, Stay::Detached, &interrupt)?;
     let (option, annotation) = (request.pidfd_socket.as_deref(), container.pidfd_receiver.as_deref());
@@ -241,7 +242,7 @@ pub(crate) fn process(child: &Child) -> Result<ProcessId, Error> {
 
 pub(crate) fn write_pid(pid_file: Option<&Path>, pid: u32) -> Result<(), Error> {
     match pid_file {
-        // Without a newline: engines parse the whole file as a number.
+        // The file has no newline, because engines parse all of it as a number.
         Some(path) => write_atomically(path, 0o666, pid.to_string().as_bytes())
             .map_err(|reason| Error::file("write", path, reason)),
         None => Ok(()),

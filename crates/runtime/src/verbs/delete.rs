@@ -53,7 +53,7 @@ fn end(entry: &Entry, warn: impl FnMut(&[Warning])) -> Result<(), Error> {
     }
 }
 
-/// Returns the final record: the creator is gone, so no process writes to it any more. `None` if there is no record.
+/// Returns the final record, or `None` if the entry has none. The creator is gone, so no process writes to it any more.
 fn settled(entry: &Entry) -> Result<Option<Record>, Error> {
     loop {
         end_creator(entry)?;
@@ -87,7 +87,7 @@ fn kill_processes(record: &Record) -> Result<(), Error> {
 /// Removes a container whose process is gone, and then runs its poststop hooks, which find nothing of it. This is the
 /// specification's order (runtime.md, "Lifecycle", 12 and 13).
 pub(crate) fn forget(entry: &Entry, record: &Record, mut warn: impl FnMut(&[Warning])) -> Result<(), Error> {
-    // Done while the record still names the cgroup and the resctrl group.
+    // Must happen while the record still names the cgroup and the resctrl group.
     if let Some(stays) = cgroups::leave(record)? {
         warn(&[stays]);
     }

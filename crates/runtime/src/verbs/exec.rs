@@ -35,7 +35,6 @@ use std::process::ExitStatus;
 pub use husk_bundle::container::NoNewPrivileges;
 pub use husk_bundle::exec::Changes;
 
-/// The request to `exec`.
 #[derive(Clone, Debug)]
 pub struct ExecRequest {
     /// The container's ID.
@@ -55,19 +54,19 @@ pub struct ExecRequest {
     pub cgroups: Vec<String>,
 }
 
-/// What `exec` does in a paused container.
+/// The behaviour of `exec` in a paused container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paused {
-    /// It fails.
+    /// `exec` fails.
     Refused,
-    /// It creates the process, which runs when the container is resumed.
+    /// `exec` creates the process, which runs when the container is resumed.
     Waits,
 }
 
 /// The process that `exec` creates.
 #[derive(Clone, Debug)]
 pub enum ExecProgram {
-    /// Read from a file, in the form of the `process` object of config.json.
+    /// The path of a file with a `process` object as in config.json.
     File(PathBuf),
     /// The container's own `process` with changes.
     Changed {
@@ -80,9 +79,9 @@ pub enum ExecProgram {
 /// How long `exec` waits for the process that it created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Until it ends, passing signals on to it.
+    /// `exec` waits until the process ends, and passes signals on to it.
     Foreground,
-    /// Until its program has begun.
+    /// `exec` waits until the program has begun.
     Detached,
 }
 

@@ -49,7 +49,6 @@ const LOG: &str = "restore.log";
 /// The file in which CRIU writes its statistics, beside the log.
 const STATISTICS: &str = "stats-restore";
 
-/// The request to `restore`.
 #[derive(Clone, Debug)]
 pub struct RestoreRequest {
     /// The options that `create` has too.
@@ -87,7 +86,7 @@ pub fn restore(
     let stay = if how == RunMode::Detached { Stay::Detached } else { Stay::Foreground };
     let socket = request.creation.console_socket.as_deref();
     let mut console = Console::of(socket, &container, stay, &interrupt)?;
-    // Checked before anything of the container is made.
+    // Checks the images before anything of the container is made.
     Directories::open(&request.settings)?.check_images([LOG, STATISTICS])?;
     criu::check()?;
     let creation = Creation::begin(store, &request.creation.id)?;

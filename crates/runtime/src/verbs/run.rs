@@ -36,13 +36,13 @@ pub enum RunMode {
 /// How a container is supervised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foreground {
-    /// What happens to the container when it ends.
+    /// The action when the container ends.
     pub afterwards: AfterExit,
-    /// Which processes besides the container's first one are waited for.
+    /// The processes that are waited for besides the container's first one.
     pub orphans: Orphans,
 }
 
-/// What happens to a container that has ended.
+/// The action on a container that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterExit {
     /// It is deleted.
@@ -69,7 +69,8 @@ pub fn run(
     timings.begin("load config.json");
     let (mut container, warnings) = husk_bundle::load(&request.bundle, request.config.as_deref())?;
     warn(&warnings);
-    // Held before anything is made that a signal could leave behind, and before anything waits for another program.
+    // Holds signals back before anything is made that a signal could leave behind, and before anything waits for
+    // another program.
     let (signals, interrupt) = match how {
         RunMode::Detached => (None, Interrupt::hold()?),
         RunMode::Foreground(foreground) => {
@@ -81,7 +82,7 @@ pub fn run(
     let (option, annotation) = (request.pidfd_socket.as_deref(), container.pidfd_receiver.as_deref());
     let watcher = Watcher::of(option, annotation, &interrupt)?;
     timings.begin("reserve the name");
-    // Dropped without being committed, it removes the container.
+    // If `creation` is dropped without being committed, it removes the container.
     let creation = Creation::begin(store, &request.id)?;
     let mut record = create::record(request, &container);
     let offered = notify::offer(&creation.entry, &mut container, &mut warn)

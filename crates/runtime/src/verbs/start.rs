@@ -44,7 +44,7 @@ pub fn start(store: &Store, id: &str, mut warn: impl FnMut(&[Warning])) -> Resul
     let pid = process.pid().ok_or(Error::State("container not running"))?;
     let pidfd = pidfd_open(pid, PidfdFlags::empty())
         .map_err(|errno| Error::kernel("open the container's process", errno))?;
-    // Opened before the program begins, so that the program finds the socket.
+    // Opens the socket before the program begins, so that the program finds it.
     let proxy = Proxy::open(&entry, &mut warn)?;
     let socket = entry.socket();
     let mut child = UnixStream::connect(&socket).map_err(|reason| match reason.kind() {

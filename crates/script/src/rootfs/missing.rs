@@ -15,7 +15,6 @@ use core::ffi::CStr;
 /// The required kind of a path's last component.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Last {
-    /// A directory.
     Directory,
     /// Any file that is not a directory.
     File,

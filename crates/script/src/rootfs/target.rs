@@ -23,7 +23,7 @@ pub struct PathInRoot<'a> {
 /// The kind of file that a mount target must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MountPoint {
-    /// A directory.
+    /// A directory, which is created with mode 0755 if it is missing.
     Directory,
     /// Any file that is not a directory.
     File,
@@ -31,9 +31,9 @@ pub enum MountPoint {
     Alike,
     /// A directory that is not a symlink, for mounts that must be at their exact path.
     Ordinary,
-    /// As `Alike`, but on a procfs: a file that a stand-in covers.
+    /// Like `Alike`, but on a procfs: a file that the mount replaces.
     ProcfsFile,
-    /// As `Alike`, for mounting a procfs once more.
+    /// Like `Alike`, for a mount that is itself a procfs.
     ProcfsKind,
     /// Any file that is neither a directory nor a symlink.
     Entry,

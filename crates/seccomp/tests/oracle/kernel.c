@@ -1,18 +1,18 @@
 /*
- * Installs a filter and makes calls under it: the other side of tests/kernel.rs, which compiles this
- * with the machine's compiler. It reads lines of words (numbers in hexadecimal) from standard input:
+ * Installs a filter and makes calls under it, for tests/kernel.rs, which compiles this program with the
+ * machine's C compiler. It reads lines of words from standard input, with numbers in hexadecimal:
  *
  *     flags FLAGS             for seccomp(2)
  *     code OP JT JF K         one instruction
- *     call NUMBER A B         a call to make, by the 64-bit way
- *     call32 NUMBER A B       a call to make, by the 32-bit way
+ *     call NUMBER A B         a call to make through the 64-bit entry point
+ *     call32 NUMBER A B       a call to make through the 32-bit entry point
  *
- * and answers with lines of words (numbers in decimal):
+ * It prints lines of words, with numbers in decimal:
  *
- *     refused ERRNO           the kernel did not take the filter; nothing follows
- *     load NANOSECONDS        how long it took to install it, one line for each of several times
- *     returned VALUE          what a call returned, an error number negated
- *     killed SIGNAL           what became of the process that made the calls, if it was killed
+ *     refused ERRNO           the kernel rejected the filter; nothing follows
+ *     load NANOSECONDS        the time to install the filter, one line for each of TIMES attempts
+ *     returned VALUE          the result of a call; an error number is negative
+ *     killed SIGNAL           the signal that killed the process that made the calls
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -36,7 +36,7 @@ struct call {
 	long returned;
 };
 
-/* What child processes leave to their parent. */
+/* The results of child processes, in memory that the parent shares. */
 struct shared {
 	long refused;
 	long nanoseconds;

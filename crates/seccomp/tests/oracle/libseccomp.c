@@ -1,7 +1,7 @@
 /*
- * Prints what libseccomp makes of profiles: the other side of tests/libseccomp.rs, which compiles
- * this with the machine's compiler where libseccomp's headers are installed. It reads profiles from
- * standard input, in lines of words (numbers in hexadecimal):
+ * Compiles profiles with libseccomp, for tests/libseccomp.rs. That test compiles this program with the
+ * machine's C compiler if libseccomp's headers are installed. It reads profiles from standard input,
+ * in lines of words with numbers in hexadecimal:
  *
  *     profile DEFAULT-ACTION
  *     arch NAME
@@ -9,15 +9,15 @@
  *     named NAME                    a name without a rule
  *     end
  *
- * and answers each with lines of words:
+ * For each profile it prints lines of words:
  *
- *     unknown NAME                  a name that this libseccomp does not have; its rule is skipped
- *     refused ERRNO NAME            a rule that this libseccomp refuses; the profile goes on without
- *     number ARCH NUMBER            the number of a name that a rule has, with its bit for x32
+ *     unknown NAME                  libseccomp does not know this name; its rule is skipped
+ *     refused ERRNO NAME            libseccomp rejects this rule, and it is left out of the profile
+ *     number ARCH NUMBER            the number of a name in a rule, with the x32 bit
  *     code OP JT JF K               one instruction
  *     end
  *
- * Operators are those of enum scmp_compare, actions are what the filter returns.
+ * Operators are those of enum scmp_compare. Actions are the return values of the filter.
  */
 #define _GNU_SOURCE
 #include <errno.h>

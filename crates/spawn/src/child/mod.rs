@@ -1,4 +1,4 @@
-//! Started processes.
+//! Controls started processes: waits for them, signals them, and answers their requests.
 
 pub(crate) mod adopted;
 mod filtered;
@@ -37,14 +37,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 
-/// What a process wrote and its exit status.
+/// The exit status of a process and its output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     /// The exit status.
     pub status: ExitStatus,
-    /// What the process wrote to standard output, if that was captured.
+    /// The bytes that the process wrote to standard output; empty if that was not captured.
     pub stdout: Vec<u8>,
-    /// What the process wrote to standard error, if that was captured.
+    /// The bytes that the process wrote to standard error; empty if that was not captured.
     pub stderr: Vec<u8>,
 }
 
@@ -225,7 +225,7 @@ impl Child {
     pub fn failure_output(&mut self) -> &[u8] {
         if let Some(channel) = &self.channel {
             let mut message = [0; MOST_BYTES];
-            // Tolerated: without a message there is no more output.
+            // Tolerated: without a message, the output is complete.
             while let Ok((_, length @ 1..)) = recv(channel, &mut message[..], RecvFlags::DONTWAIT)
                 && message[0] == HOOK_OUTPUT_MARK
             {
@@ -380,8 +380,8 @@ impl Child {
         let memory = self.memory();
         while !memory.update_release() {
             let Some(word) = memory.script().journal.still_in_use() else { continue };
-            // Not a private futex: the kernel wakes this word as a shared one (kernel/fork.c, `mm_release`).
-            // After any other return, check again.
+            // Does not use a private futex, because the kernel wakes this word as a shared one (kernel/fork.c,
+            // `mm_release`). After any other return, check again.
             match futex::wait(word, futex::Flags::empty(), 1, None) {
                 Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(errno) => return Err(Error::new("wait for exec", errno)),

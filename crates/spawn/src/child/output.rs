@@ -37,7 +37,7 @@ pub(crate) fn output(mut child: Child, mut input: &[u8]) -> Result<Output, Error
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(Error::new("poll", errno)),
         }
-        // Read all of them: EAGAIN costs less than tracking which are ready.
+        // Reads from all descriptors: EAGAIN costs less than tracking which are ready.
         for (end, captured) in from_child.iter_mut().zip(&mut captured) {
             if let Some(open) = end
                 && drain(open, captured).map_err(|errno| Error::new("read", errno))?

@@ -27,7 +27,7 @@ pub(crate) fn arrange(mappings: &mut [FdMapping], writer: &mut Writer<'_>) -> Re
     let mut pending = mappings;
     let mut spare = None;
     while !pending.is_empty() {
-        // A number can be overwritten once it is no source of another mapping.
+        // A number can be overwritten once no other mapping has it as its source.
         let free = pending.iter().position(|mapping| {
             !pending.iter().any(|other| made_from(other, mapping.to) && other.to != mapping.to)
         });

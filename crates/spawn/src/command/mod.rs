@@ -137,9 +137,11 @@ impl Command {
         }
     }
 
-    /// Creates a command whose list, including exec, is written by `write` alone. Of the other settings, only
-    /// those that are not steps have an effect: new namespaces, time namespaces to join, the cgroup, the
-    /// pids, and id maps (which the list requests with [`Request::IdMaps`](crate::Request)).
+    /// Creates a command whose list, including exec, is written by `write` alone.
+    ///
+    /// Settings that would become steps have no effect. The others do: new namespaces, time namespaces to join,
+    /// the cgroup, the pids, and id maps. The list requests the id maps with
+    /// [`Request::IdMaps`](crate::Request).
     ///
     /// The child always has a socket to this process; see
     /// [`Child::next_request`](crate::Child::next_request).

@@ -49,7 +49,7 @@ impl<T: Into<OwnedFd>> From<T> for Stdio {
     }
 }
 
-/// What becomes of streams that the command does not set.
+/// The source of streams that the command does not set.
 #[derive(Clone, Copy)]
 pub(crate) enum Unset {
     Inherit,

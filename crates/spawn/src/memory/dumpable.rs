@@ -27,7 +27,8 @@ struct Sharers {
     before: Dumpable,
 }
 
-/// Held from before the clone until the child is released. Dropping the last guard restores the state.
+/// Keeps the memory undumpable from before the clone until the child is released. Dropping the last guard restores
+/// the state.
 pub(crate) struct Guard(());
 
 impl Guard {

@@ -159,7 +159,7 @@ struct Mapping {
 enum MappingKind {
     /// A file or shared memory.
     File,
-    /// Mapped by the kernel for its own use: `[vdso]`.
+    /// A mapping of the kernel for its own use: `[vdso]`.
     Special,
     /// Private memory without a file, with a known name: `[heap]`.
     Named,

@@ -38,11 +38,11 @@ pub(crate) struct ChildMemory {
     parts: Option<Parts>,
 }
 
-/// Dropped only when the child is released.
+/// The parts of a child's memory. They are dropped only when the child is released.
 struct Parts {
     stack: Stack,
     list: ListInMemory,
-    /// Held while a child with fewer privileges shares this process's memory.
+    /// The guard that exists while a child with fewer privileges shares this process's memory.
     dumpable: Option<dumpable::Guard>,
 }
 

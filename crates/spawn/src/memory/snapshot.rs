@@ -39,7 +39,7 @@ struct Variables<'a> {
     pointers: Vec<CPtr<'a>>,
 }
 
-/// The last snapshot.
+/// The snapshot that was taken last.
 static LATEST: Mutex<Option<Arc<Snapshot>>> = Mutex::new(None);
 
 /// Returns the current environment.

@@ -18,7 +18,7 @@ use std::sync::atomic::AtomicU64;
 /// Whether a child shares this process's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sharing {
-    /// It does.
+    /// The child shares the memory.
     Shared,
     /// The child has a copy, and uses nothing of this process's except its journal.
     Copied,
@@ -32,7 +32,7 @@ pub(crate) struct ListMemory {
     environment: OnceCell<Arc<Snapshot>>,
     /// Holds the journal if a process that does not share memory continues the list.
     page: OnceCell<Page>,
-    /// What the child keeps at [`Step::ForgetMemory`].
+    /// The memory that the child keeps at [`Step::ForgetMemory`].
     kept: OnceCell<RetainedMemory>,
 }
 

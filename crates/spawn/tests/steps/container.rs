@@ -256,7 +256,7 @@ pub(crate) fn mask_and_read_only() {
         let error = fs::write(seen(name), "").unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem, "{name}");
     }
-    // Whatever its name, the file that covers another must be the null device.
+    // The file that covers another must be the null device, whatever its name.
     let zero = Step::Open { path: c"/dev/zero", flags: OFlags::PATH, mode: Mode::empty(), out: R1 };
     let mut command = Command::new("true");
     let error = with_privileges(&mut command).final_steps(list([root(&dir), zero, mask(c"file")])).status();

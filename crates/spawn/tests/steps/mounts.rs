@@ -40,7 +40,7 @@ pub(crate) fn requests_of_trees() {
     fs::write(dir.join("closed/file"), "").unwrap();
     let closed = text(dir.join("closed/file"));
     let ask = |path| Step::OpenTreeOrRequest { path, extent: Extent::Top, mount: 7, out: R1 };
-    // The child opens an accessible path itself: the parent is not asked, and there is no channel.
+    // The child opens an accessible path itself: it does not ask the parent, and has no channel.
     after_in_namespaces([ask(closed)]);
     let mut command = Command::new("true");
     let missing = with_privileges(&mut command).final_steps(list([ask(c"/no/such")])).status().unwrap_err();

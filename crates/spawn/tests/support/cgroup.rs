@@ -12,7 +12,7 @@ use std::{process, thread};
 pub(crate) struct Cgroup(PathBuf);
 
 impl Cgroup {
-    /// Creates a cgroup in the cgroup2 tree. `None` if there is no such tree, or this process may not change
+    /// Creates a cgroup in the cgroup2 tree. `None` if the host has no such tree, or this process may not change
     /// it.
     pub(crate) fn unified() -> Option<Self> {
         ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]

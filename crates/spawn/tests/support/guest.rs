@@ -197,7 +197,7 @@ fn handlers() {
     println!("{:?}", HANDLED.load(Ordering::SeqCst));
 }
 
-/// Is killed when it would tell its child that the ids are mapped.
+/// Starts a child and is killed when it would tell the child that the ids are mapped.
 fn killed_while_asked() {
     const SENDTO: u32 = if cfg!(target_arch = "x86_64") { 44 } else { 206 };
     const KILL_PROCESS: u32 = 0x8000_0000;

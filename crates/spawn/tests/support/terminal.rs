@@ -1,4 +1,4 @@
-//! Pseudo terminals.
+//! Opens pseudoterminals.
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};

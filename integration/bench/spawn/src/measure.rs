@@ -42,14 +42,14 @@ struct Part {
     rounds: u32,
     /// How long all rounds of one size may take. The first round always runs.
     share: Duration,
-    /// Added to `share` for each GiB that must be touched first.
+    /// The time to add to `share` for each GiB that must be touched first.
     share_of_gib: Duration,
     /// The maximum number of starts of a program.
     limit: usize,
     /// How long a program is started repeatedly. A short budget allows many rounds: a machine with other load is slower
     /// for seconds at a time.
     budget: Duration,
-    /// Added to `budget` for each GiB, since fork is slow then and rounds are few.
+    /// The time to add to `budget` for each GiB, since fork is slow then and rounds are few.
     budget_of_gib: Duration,
 }
 

@@ -23,7 +23,7 @@ pub(crate) enum Experiment {
 /// The CPUs on which parent and child run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// On any CPU that the scheduler chooses.
+    /// Any CPU that the scheduler chooses.
     AnyCpu,
     /// Both on the same CPU, so that no result depends on whether another one must be woken.
     OneCpu,

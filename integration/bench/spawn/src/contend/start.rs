@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 /// The durations of one start.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Times {
-    /// Until the call that starts the process returned.
+    /// The time until the call that starts the process returned.
     pub(super) returned: Duration,
-    /// Until the process was reaped and its resources in this process were released.
+    /// The time until the process was reaped and its resources in this process were released.
     pub(super) reaped: Duration,
 }
 
@@ -30,7 +30,7 @@ pub(super) fn measure(job: &Job) -> Result<(), Failure> {
         _ => return job.unknown(),
     };
     let mut lines = String::new();
-    // Filled in advance, so that writing to it causes no page fault.
+    // Fills the memory in advance, so that writing to it causes no page fault.
     let mut times = vec![Times { returned: Duration::MAX, ..Times::default() }; job.limit];
     let [any, one] = placements()?;
     let of_program = |program| [(program, &any), (program, &one)];
