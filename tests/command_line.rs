@@ -772,8 +772,8 @@ fn every_problem_of_a_bundle_is_said_at_once() {
     let there = elsewhere.path().display();
     let seen = runtime.typed(&["validate", elsewhere.path().to_str().unwrap()]);
     let wanted = format!(
-        "error: root.path: {there}/missing is no directory\n  unpack an image there\n\
-         error: mounts[2].source: /not/there is not there\n  make it, or mount something else\n\
+        "error: root.path: {there}/missing is not a directory\n  unpack an image into this directory\n\
+         error: mounts[2].source: /not/there does not exist\n  create it, or change the source\n\
          2 errors, 0 warnings\n"
     );
     assert_eq!((seen.0.status.code(), String::from_utf8(seen.0.stdout).unwrap()), (Some(1), wanted));
@@ -785,9 +785,9 @@ fn every_problem_of_a_bundle_is_said_at_once() {
     let seen = runtime.typed(&["validate", &path]);
     let wanted = "\
 error: process.cwd: \"here\" is not an absolute path
-  begin at the root: \"/here\"
+  write an absolute path: \"/here\"
 error: process.env[0]: is not of the form NAME=VALUE
-  write, for example, \"PATH=/usr/bin:/bin\"
+  for example: \"PATH=/usr/bin:/bin\"
 warning: hostnam: is unknown and ignored
 2 errors, 1 warning
 ";
