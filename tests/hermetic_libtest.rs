@@ -219,7 +219,7 @@ fn results_are_told_in_json_and_xml() {
 
     fs::write(&junit, "<somebody-elses/>").unwrap();
     Seen(binary.with_husk(&options, &["passes"]))
-        .fails(125, "junit.xml: is there, and is no report of husk's");
+        .fails(125, "junit.xml: already exists and is not a report by husk");
 }
 
 #[test]

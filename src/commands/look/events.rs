@@ -11,23 +11,23 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 pub(crate) const MORE: &str = "
-Each is a line of JSON.
+Prints one JSON object per line, until the container stops.
 
 EXAMPLES:
-  husk events --stats web-1          what it uses now
-  husk events --interval 1m30s web-1
+  husk events --stats web-1             print the current resource usage
+  husk events --interval 1m30s web-1    print it every 90 seconds
 ";
 
-/// Print what a container uses, and when its memory runs out
+/// Print a container's resource usage and out-of-memory events
 #[derive(Debug, clap::Args)]
 pub(crate) struct Events {
-    /// How often
+    /// Time between reports of resource usage
     #[arg(long, value_name = "TIME", default_value = "5s")]
     interval: String,
-    /// Once, and no more
+    /// Print the resource usage once, and exit
     #[arg(long)]
     stats: bool,
-    /// The container's name
+    /// ID of the container
     id: String,
 }
 
