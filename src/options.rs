@@ -109,5 +109,11 @@ pub(crate) fn message(error: &clap::Error) -> String {
     }
     let text = error.to_string();
     let lines = text.trim_start_matches("error: ").lines().map(str::trim);
-    lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+    plain(&lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" "))
+}
+
+/// Replaces std's errors about numbers, which describe its parser, by what the user can do.
+pub(crate) fn plain(message: &str) -> String {
+    let message = message.replace("invalid digit found in string", "not a number");
+    message.replace("number too large to fit in target type", "too large")
 }

@@ -491,7 +491,7 @@ fn many_containers_may_be_named_at_once() {
     runtime.call("kill", &["-r", "web|other", "0"]).fails(1, "web-1: container not running");
     runtime.call("delete", &["-r", "web"]).succeeds();
     runtime.call("list", &["-q"]).prints("other");
-    runtime.call("delete", &["--regex", "("]).fails(1, "invalid regular expression (");
+    runtime.call("delete", &["--regex", "("]).fails(1, "invalid regular expression \"(\": unclosed group\n");
     runtime.call("delete", &["--force", "--regex", "."]).succeeds();
     assert!(runtime.is_empty());
 }

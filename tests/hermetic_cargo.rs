@@ -208,13 +208,13 @@ fn init_follows_no_links() {
     let path = |name: &str| project.place.path(&format!("here/{name}"));
     let cargo = path(".cargo");
     symlink("..", &cargo).unwrap();
-    init().fails(125, ".cargo, and follow no symlink");
+    init().fails(125, ".cargo without following symlinks");
     fs::remove_file(&cargo).unwrap();
     fs::create_dir(&cargo).unwrap();
     for link in [".cargo/config.toml", ".cargo/config.toml.new"] {
         symlink("../../victim", path(link)).unwrap();
     }
-    init().fails(125, "config.toml, and follow no symlink: too many levels of symbolic links");
+    init().fails(125, "config.toml without following symlinks: too many levels of symbolic links");
     fs::remove_file(path(".cargo/config.toml")).unwrap();
     init().succeeds();
     assert!(fs::read_to_string(path(".cargo/config.toml")).unwrap().contains("husk"));

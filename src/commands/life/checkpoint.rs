@@ -114,7 +114,7 @@ impl Images {
             switches: on.map(|(_, switch)| *switch).collect(),
             configuration: self.criu_config.as_deref().map(absolute).transpose()?,
             cgroups: CgroupMode::named(&self.manage_cgroups_mode)
-                .context("invalid manage-cgroups-mode value")?,
+                .context("invalid manage-cgroups-mode value: use soft, full, strict or ignore")?,
         })
     }
 }

@@ -1,9 +1,10 @@
 //! `husk update`.
 
 use crate::exit::Exit;
+use crate::options::plain;
 use crate::session::Session;
 use crate::verb::Perform;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use husk_runtime::{Resources, UpdateRequest};
 use std::fs;
 use std::io::{Read as _, stdin};
@@ -146,15 +147,22 @@ fn said(text: Option<String>) -> Option<String> {
 
 fn number<T: std::str::FromStr>(option: &str, text: &Option<String>) -> Result<Option<T>>
 where
-    T::Err: std::error::Error + Send + Sync + 'static,
+    T::Err: std::error::Error,
 {
     let text = text.as_ref().filter(|text| !text.is_empty());
-    text.map(|text| text.parse().with_context(|| format!("invalid value for {option}: {text:?}"))).transpose()
+    let parse = |text: &String| {
+        let invalid =
+            |error: T::Err| anyhow!("invalid value for {option}: {text:?}: {}", plain(&error.to_string()));
+        text.parse().map_err(invalid)
+    };
+    text.map(parse).transpose()
 }
 
 fn bytes(option: &str, text: &Option<String>) -> Result<Option<i64>> {
     let text = text.as_ref().filter(|text| !text.is_empty());
-    text.map(|text| amount(text).with_context(|| format!("invalid value for {option}: {text:?}"))).transpose()
+    let invalid =
+        |text: &str| format!("invalid value for {option}: {text:?}: not a number of bytes such as 512m");
+    text.map(|text| amount(text).with_context(|| invalid(text))).transpose()
 }
 
 /// Parses an amount of memory: `1073741824`, `1g`, `512MiB`, `1.5 g`; -1 means no limit.

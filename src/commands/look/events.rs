@@ -5,7 +5,7 @@ use crate::output::escape;
 use crate::output::{self, StdoutReader};
 use crate::session::Session;
 use crate::verb::Perform;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use husk_runtime::Event;
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -33,8 +33,9 @@ pub(crate) struct Events {
 
 impl Perform for Events {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
-        let interval = duration(&self.interval).filter(|interval| !interval.is_zero());
-        let interval = interval.context("duration interval must be greater than 0")?;
+        let interval = duration(&self.interval);
+        let interval = interval.context("--interval: not a duration such as 5s or 1m30s")?;
+        ensure!(!interval.is_zero(), "duration interval must be greater than 0");
         if self.stats {
             print(&husk_runtime::stats(&session.store, &self.id)?)?;
             return Ok(Exit::Success);
