@@ -2,7 +2,7 @@
 
 use crate::exit::Exit;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args as _, Command, ValueEnum};
+use clap::{ArgMatches, Args as _, Command, ValueEnum};
 use std::path::PathBuf;
 
 /// Options that every verb takes. clap does not know their defaults, because it would parse them
@@ -36,6 +36,23 @@ pub(crate) struct Global {
     /// Print the version
     #[arg(short, long)]
     pub(crate) version: bool,
+}
+
+impl Global {
+    /// Returns the options that concern the log. The others of an invalid command line may be missing, even their
+    /// defaults.
+    pub(crate) fn of_log(matches: &ArgMatches) -> Self {
+        fn value<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, name: &str) -> Option<T> {
+            matches.try_get_one(name).ok().flatten().cloned()
+        }
+        Self {
+            log: value(matches, "log"),
+            log_format: value(matches, "log_format"),
+            log_level: value(matches, "log_level"),
+            debug: value(matches, "debug").unwrap_or_default(),
+            ..Self::default()
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

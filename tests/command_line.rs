@@ -525,6 +525,8 @@ fn an_error_in_the_log_has_a_code_and_a_field_for_programs() {
     assert_eq!(logged(&["--root", "/not-there", "state", ".."]), pair("invalid-id", ""));
     assert_eq!(logged(&["state"]), pair("usage", ""));
     assert_eq!(logged(&["dance"]), pair("usage", ""));
+    assert_eq!(logged(&["dance", "--help"]), pair("usage", ""));
+    assert_eq!(logged(&["list", "--format", "sideways"]), pair("usage", ""));
     let bundle = Bundle::running("exit 0").with("/process/cwd", "relative".into());
     bundle.write();
     let path = bundle.path().to_str().unwrap();
