@@ -44,10 +44,11 @@ integration-guest: ## tests of cgroups, systemd and AppArmor, and the engines, i
 	integration/guest/tests.sh
 	integration/guest/engines.sh
 
-golden: ## write the expected plans, help and what attacks come to anew; the difference is the review
+golden: ## rewrite the expected plans, help, messages and results of attacks; review the difference
 	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-plan --test golden
 	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-hermetic --test listings
 	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests help_is
+	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests messages::
 	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests hostile::
 
 order: ## write the list of what lies together in the binary anew (packaging/order): needs root

@@ -60,6 +60,8 @@ mod install;
 mod lifecycle;
 /// Limits above the inherited ones.
 mod limits;
+/// Every message of the command line, in one list.
+mod messages;
 /// What is mounted in a container, and how.
 mod mounts;
 /// New and joined namespaces, and the ids of users in them.
