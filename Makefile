@@ -44,10 +44,11 @@ integration-guest: ## test cgroups, systemd, AppArmor and the engines in an emul
 	integration/guest/tests.sh
 	integration/guest/engines.sh
 
-golden: ## regenerate the expected plans, help texts and outcomes of attacks; review the difference
+golden: ## rewrite the expected plans, help, messages and results of attacks; review the difference
 	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-plan --test golden
 	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-hermetic --test listings
 	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests help_is
+	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests messages::
 	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests hostile::
 
 order: ## regenerate the list of functions to place side by side in the binary (packaging/order), as root

@@ -196,7 +196,7 @@ fn misuse(
     exit: Exit,
 ) -> Box<Misuse> {
     // Even if other arguments are wrong, `--log` is respected.
-    let matches = command.ignore_errors(true).try_get_matches_from(arguments);
-    let global = matches.and_then(|matches| Global::from_arg_matches(&matches)).unwrap_or_default();
+    let matches = command.ignore_errors(true).disable_help_flag(true).try_get_matches_from(arguments);
+    let global = matches.map(|matches| Global::of_log(&matches)).unwrap_or_default();
     Box::new(Misuse { message, hint, global, exit })
 }

@@ -3,7 +3,7 @@
 
 use crate::exit::Exit;
 use crate::session::Session;
-use anyhow::{Context as _, Result};
+use anyhow::{Error as AnyError, Result, anyhow};
 use husk_runtime::Error;
 use regex::Regex;
 
@@ -34,7 +34,7 @@ impl Selection {
             act(name)?;
             return Ok(Exit::Success);
         }
-        let regex = Regex::new(name).with_context(|| format!("invalid regular expression {name}"))?;
+        let regex = Regex::new(name).map_err(|error| invalid(name, &error))?;
         let ids =
             session.containers()?.into_iter().map(|found| found.map_or_else(|(id, _)| id, |state| state.id));
         let mut exit = Exit::Success;
@@ -46,4 +46,11 @@ impl Selection {
         }
         Ok(exit)
     }
+}
+
+/// Returns an error of one line. The regex crate's message also has lines that quote the expression.
+fn invalid(name: &str, error: &regex::Error) -> AnyError {
+    let text = error.to_string();
+    let reason = text.lines().last().unwrap_or_default();
+    anyhow!("invalid regular expression {name:?}: {}", reason.trim_start_matches("error: "))
 }

@@ -16,7 +16,7 @@ pub(crate) fn program(verbs: &[Verb]) -> String {
         }
     }
     let options = options::program().help_template("{options}").render_help().to_string();
-    add(&mut text, format_args!("\nOPTIONS, BEFORE OR AFTER THE VERB:\n{}\n", options.trim_end()));
+    add(&mut text, format_args!("\nGLOBAL OPTIONS, BEFORE OR AFTER THE VERB:\n{}\n", options.trim_end()));
     text.push_str(EXAMPLES);
     name::in_commands(&text)
 }
@@ -31,10 +31,10 @@ USAGE:
 
 const EXAMPLES: &str = "
 EXAMPLES:
-  husk spec                       write a config.json to begin with
-  husk plan                       what would be done for it, a line a step
-  husk run --bundle web web-1     run it, in the foreground
-  husk help create                more about one verb
+  husk spec                      write a starter config.json
+  husk plan                      print the steps to run it
+  husk run --bundle web web-1    run a bundle in the foreground
+  husk help create               print the help of a verb
 ";
 
 /// Returns `husk VERB --help`.
@@ -53,7 +53,7 @@ pub(crate) fn verb(verb: &Verb) -> String {
     if !verb.more.is_empty() {
         add(&mut text, format_args!("\n{}\n", verb.more.trim()));
     }
-    text.push_str("\nThe options of husk itself are in 'husk --help'.\n");
+    text.push_str("\nSee 'husk --help' for global options.\n");
     name::in_commands(&text)
 }
 
@@ -82,4 +82,23 @@ pub(crate) fn version() -> String {
     let commit = COMMIT.map(|commit| format!("commit: {commit}\n")).unwrap_or_default();
     let what = if *name::NAME == "husk" { "" } else { "+husk" };
     format!("{} version {VERSION}{what}\n{commit}spec: {}\n", *name::NAME, husk_runtime::OCI_VERSION)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::commands::VERBS;
+    use crate::options;
+
+    #[test]
+    fn option_texts_are_fragments_of_at_most_80_characters() {
+        for verb in VERBS {
+            let command = (verb.define)(options::program());
+            let texts = command.get_arguments().filter_map(|option| option.get_help());
+            for text in texts.chain(command.get_about()).map(ToString::to_string) {
+                assert!(text.chars().count() <= 80, "{}: {text}", verb.name);
+                assert!(text.starts_with(|first: char| !first.is_lowercase()), "{}: {text}", verb.name);
+                assert!(!text.ends_with('.'), "{}: {text}", verb.name);
+            }
+        }
+    }
 }

@@ -2,40 +2,57 @@
 
 use crate::exit::Exit;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args as _, Command, ValueEnum};
+use clap::{ArgMatches, Args as _, Command, ValueEnum};
 use std::path::PathBuf;
 
-/// The options of the program itself, whatever the verb. What they are by default is not clap's to say: it would read
-/// those values too, each time husk starts.
+/// Options that every verb takes. clap does not know their defaults, because it would parse them
+/// each time husk starts.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Global {
-    /// Where containers are known [default: /run/husk, or $XDG_RUNTIME_DIR/husk for a user]
+    /// State directory [default: /run/husk, or $XDG_RUNTIME_DIR/husk without root]
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) root: Option<PathBuf>,
-    /// Write errors there too, warnings only there; syslog:NAME and journald:NAME are logs too
+    /// Log errors and warnings to this file, to syslog:NAME or to journald:NAME
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
-    /// How to write them there: text, or json for engines [default: text]
+    /// Format of the log: text or json [default: text]
     #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
     pub(crate) log_format: Option<LogFormat>,
-    /// What to write: error, warning too, or debug for all that is being done [default: warning]
+    /// Least severe messages to log: error, warning or debug [default: warning]
     #[arg(long, value_name = "LEVEL", hide_possible_values = true)]
     pub(crate) log_level: Option<LogLevel>,
-    /// The same as --log-level debug
+    /// Same as --log-level debug
     #[arg(long)]
     pub(crate) debug: bool,
-    /// Have systemd make the cgroups
+    /// Create cgroups through systemd
     #[arg(long)]
     pub(crate) systemd_cgroup: bool,
-    /// Who makes the cgroups: cgroupfs, systemd, or disabled for nobody [default: cgroupfs]
-    #[arg(long, value_name = "WHO", hide_possible_values = true)]
+    /// How to create cgroups: cgroupfs, systemd or disabled [default: cgroupfs]
+    #[arg(long, value_name = "MANAGER", hide_possible_values = true)]
     pub(crate) cgroup_manager: Option<CgroupManager>,
-    /// Accepted for runc's callers; husk finds out for itself [default: auto]
+    /// Accepted for compatibility with runc; husk detects this itself [default: auto]
     #[arg(long, value_name = "BOOL", hide_possible_values = true)]
     pub(crate) rootless: Option<Rootless>,
     /// Print the version
     #[arg(short, long)]
     pub(crate) version: bool,
+}
+
+impl Global {
+    /// Returns the options that concern the log. The others of an invalid command line may be missing, even their
+    /// defaults.
+    pub(crate) fn of_log(matches: &ArgMatches) -> Self {
+        fn value<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, name: &str) -> Option<T> {
+            matches.try_get_one(name).ok().flatten().cloned()
+        }
+        Self {
+            log: value(matches, "log"),
+            log_format: value(matches, "log_format"),
+            log_level: value(matches, "log_level"),
+            debug: value(matches, "debug").unwrap_or_default(),
+            ..Self::default()
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -109,5 +126,11 @@ pub(crate) fn message(error: &clap::Error) -> String {
     }
     let text = error.to_string();
     let lines = text.trim_start_matches("error: ").lines().map(str::trim);
-    lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+    plain(&lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" "))
+}
+
+/// Replaces std's errors about numbers, which describe its parser, by what the user can do.
+pub(crate) fn plain(message: &str) -> String {
+    let message = message.replace("invalid digit found in string", "not a number");
+    message.replace("number too large to fit in target type", "too large")
 }

@@ -43,10 +43,10 @@ pub(crate) const GROUPS: [Group; 4] = [Group::Life, Group::Look, Group::Prepare,
 impl Group {
     pub(crate) fn heading(self) -> &'static str {
         match self {
-            Self::Life => "A CONTAINER'S LIFE",
-            Self::Look => "WHAT IS THERE",
-            Self::Prepare => "BEFORE THERE IS A CONTAINER",
-            Self::Test => "WITHOUT A CONTAINER",
+            Self::Life => "MANAGE CONTAINERS",
+            Self::Look => "INSPECT",
+            Self::Prepare => "CONFIGURE AND DIAGNOSE",
+            Self::Test => "TEST",
         }
     }
 }

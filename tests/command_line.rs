@@ -491,7 +491,7 @@ fn many_containers_may_be_named_at_once() {
     runtime.call("kill", &["-r", "web|other", "0"]).fails(1, "web-1: container not running");
     runtime.call("delete", &["-r", "web"]).succeeds();
     runtime.call("list", &["-q"]).prints("other");
-    runtime.call("delete", &["--regex", "("]).fails(1, "invalid regular expression (");
+    runtime.call("delete", &["--regex", "("]).fails(1, "invalid regular expression \"(\": unclosed group\n");
     runtime.call("delete", &["--force", "--regex", "."]).succeeds();
     assert!(runtime.is_empty());
 }
@@ -525,6 +525,8 @@ fn an_error_in_the_log_has_a_code_and_a_field_for_programs() {
     assert_eq!(logged(&["--root", "/not-there", "state", ".."]), pair("invalid-id", ""));
     assert_eq!(logged(&["state"]), pair("usage", ""));
     assert_eq!(logged(&["dance"]), pair("usage", ""));
+    assert_eq!(logged(&["dance", "--help"]), pair("usage", ""));
+    assert_eq!(logged(&["list", "--format", "sideways"]), pair("usage", ""));
     let bundle = Bundle::running("exit 0").with("/process/cwd", "relative".into());
     bundle.write();
     let path = bundle.path().to_str().unwrap();
@@ -772,8 +774,8 @@ fn every_problem_of_a_bundle_is_said_at_once() {
     let there = elsewhere.path().display();
     let seen = runtime.typed(&["validate", elsewhere.path().to_str().unwrap()]);
     let wanted = format!(
-        "error: root.path: {there}/missing is no directory\n  unpack an image there\n\
-         error: mounts[2].source: /not/there is not there\n  make it, or mount something else\n\
+        "error: root.path: {there}/missing is not a directory\n  unpack an image into this directory\n\
+         error: mounts[2].source: /not/there does not exist\n  create it, or change the source\n\
          2 errors, 0 warnings\n"
     );
     assert_eq!((seen.0.status.code(), String::from_utf8(seen.0.stdout).unwrap()), (Some(1), wanted));
@@ -785,9 +787,9 @@ fn every_problem_of_a_bundle_is_said_at_once() {
     let seen = runtime.typed(&["validate", &path]);
     let wanted = "\
 error: process.cwd: \"here\" is not an absolute path
-  begin at the root: \"/here\"
+  write an absolute path: \"/here\"
 error: process.env[0]: is not of the form NAME=VALUE
-  write, for example, \"PATH=/usr/bin:/bin\"
+  for example: \"PATH=/usr/bin:/bin\"
 warning: hostnam: is unknown and ignored
 2 errors, 1 warning
 ";

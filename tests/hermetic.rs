@@ -245,7 +245,7 @@ fn what_it_leaves_running_is_ended_and_named() {
         format!("sleep 4242 & {begun}; setsid sh -c 'sleep 4343 & sleep 4444' > /dev/null 2>&1 & exit 3");
     let seen = place.sh(&[], &script);
     assert_eq!(seen.0.status.code(), Some(3));
-    seen.says("husk: warning: left running, and ended: sleep 4242 (pid ");
+    seen.says("husk: warning: killed a process that was left running: sleep 4242 (pid ");
     let stderr = String::from_utf8_lossy(&seen.0.stderr);
     for line in stderr.lines() {
         let pid = line.rsplit_once("(pid ").unwrap().1.trim_end_matches(')');

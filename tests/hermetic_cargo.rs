@@ -174,12 +174,13 @@ fn cargo_is_told_of_husk_once() {
     };
     let file = project.place.path("here/.cargo/config.toml");
     assert!(init(&["--print"]).succeeds().contains("runner = [\"husk\", \"test\", \"--runner\"]"));
-    init(&[]).fails(125, "nobody can be asked: --yes writes it, --print prints it");
+    init(&[])
+        .fails(125, "standard input is not a terminal; pass --yes to write the file or --print to print it");
     init(&["--no-such"]).fails(125, "init: unexpected argument '--no-such' found");
     assert!(!fs::exists(&file).unwrap());
     assert!(init(&["--yes"]).succeeds().contains(".cargo/config.toml: written"));
     let written = fs::read_to_string(&file).unwrap();
-    assert!(init(&["--yes"]).succeeds().contains("nothing to do"));
+    assert!(init(&["--yes"]).succeeds().contains("already up to date"));
     assert_eq!(fs::read_to_string(&file).unwrap(), written);
     // If there is a program named `init`, husk runs it.
     let program = project.place.path("here/init");
@@ -207,13 +208,13 @@ fn init_follows_no_links() {
     let path = |name: &str| project.place.path(&format!("here/{name}"));
     let cargo = path(".cargo");
     symlink("..", &cargo).unwrap();
-    init().fails(125, ".cargo, and follow no symlink");
+    init().fails(125, ".cargo without following symlinks");
     fs::remove_file(&cargo).unwrap();
     fs::create_dir(&cargo).unwrap();
     for link in [".cargo/config.toml", ".cargo/config.toml.new"] {
         symlink("../../victim", path(link)).unwrap();
     }
-    init().fails(125, "config.toml, and follow no symlink: too many levels of symbolic links");
+    init().fails(125, "config.toml without following symlinks: too many levels of symbolic links");
     fs::remove_file(path(".cargo/config.toml")).unwrap();
     init().succeeds();
     assert!(fs::read_to_string(path(".cargo/config.toml")).unwrap().contains("husk"));

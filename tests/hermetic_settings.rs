@@ -17,21 +17,21 @@ fn said_of(text: &str) -> Seen {
 #[test]
 fn what_is_wrong_is_named_with_its_line() {
     for (text, message) in [
-        ("net = \"none\"\ntimout = 3", "husk.toml:2: there is no option 'timout': is it 'timeout'?"),
+        ("net = \"none\"\ntimout = 3", "husk.toml:2: unknown option 'timout'; did you mean 'timeout'?"),
         ("\nnet = \"all\"", "husk.toml:2: invalid value 'all' for '--net <NET>'"),
-        ("timeout = \"long\"", "husk.toml:1: invalid value 'long' for '--timeout <TIME>': is no time"),
-        ("strict = 1", "husk.toml:1: strict is true or false"),
-        ("net = [\"none\"]", "husk.toml:1: net has one value"),
-        ("write = [{}]", "husk.toml:1: write is a text or a number"),
-        ("runner = true", "husk.toml:1: there is no option 'runner'"),
+        ("timeout = \"long\"", "husk.toml:1: invalid value 'long' for '--timeout <TIME>': not a time"),
+        ("strict = 1", "husk.toml:1: strict must be true or false"),
+        ("net = [\"none\"]", "husk.toml:1: net takes one value, not an array"),
+        ("write = [{}]", "husk.toml:1: write must be a string or a number"),
+        ("runner = true", "husk.toml:1: unknown option 'runner'"),
         ("a = ", "husk.toml:1: "),
-        ("override = 1", "husk.toml:1: is a table of its own for each: [[override]]"),
-        ("[[overide]]\nnet = \"none\"", "husk.toml:1: there is no option 'overide': is it 'override'?"),
+        ("override = 1", "husk.toml:1: override must be written as [[override]]"),
+        ("[[overide]]\nnet = \"none\"", "husk.toml:1: unknown option 'overide'; did you mean 'override'?"),
         (
             "\n[[override]]\nnet = \"none\"",
-            "this [[override]] says not what it is for: test, binary, package",
+            "this [[override]] has no condition; add test or binary or package",
         ),
-        ("[[override]]\ntest = \"a\"\njunit = \"b\"", "husk.toml:3: junit is about all tests together"),
+        ("[[override]]\ntest = \"a\"\njunit = \"b\"", "husk.toml:3: junit applies to all tests"),
     ] {
         said_of(text).fails(125, message);
     }
@@ -100,15 +100,15 @@ fn a_file_that_others_could_have_written_is_not_obeyed() {
     let cases: [(&str, Change, &str); 6] = [
         ("here/husk.toml", |path| chown(path, Some(1000), None).unwrap(), "it belongs to user 1000"),
         ("here", |path| chown(path, Some(1000), None).unwrap(), "its directory belongs to user 1000"),
-        ("here/husk.toml", |path| permit(path, 0o646), "it may be written to by everybody"),
-        ("here", |path| permit(path, 0o1777), "its directory may be written to by everybody"),
+        ("here/husk.toml", |path| permit(path, 0o646), "it is writable by all users"),
+        ("here", |path| permit(path, 0o1777), "its directory is writable by all users"),
         (
             "here",
             |path| {
                 chown(path, None, Some(1000)).unwrap();
                 permit(path, 0o775);
             },
-            "its directory may be written to by group 1000",
+            "its directory is writable by group 1000",
         ),
         (
             "here/husk.toml",

@@ -26,7 +26,7 @@ fn every_engine_is_told_once_and_forgets() {
         assert_eq!(files(etc.path()), [] as [PathBuf; 0], "{engine}: shown, not written");
         let done = call("--default");
         let [file] = &files(etc.path())[..] else { panic!("{engine}: one file: {done}") };
-        let restart = if is_root() { "now: systemctl re" } else { "now: systemctl --user re" };
+        let restart = if is_root() { "next: systemctl re" } else { "next: systemctl --user re" };
         assert!(done.contains(restart) || engine == "podman", "{done}");
         assert!(done.starts_with(&format!("{}: written\n", file.display())), "{done}");
         let text = fs::read_to_string(file).unwrap();
@@ -34,7 +34,7 @@ fn every_engine_is_told_once_and_forgets() {
             text.contains("/opt/husk") && text.contains("default") || text.contains("runtime = \"husk\""),
             "{text}"
         );
-        assert!(call("--default").ends_with(": nothing to do\n"));
+        assert!(call("--default").ends_with(": already up to date\n"));
         assert!(call("--undo").contains(": removed\n"));
         assert_eq!(files(etc.path()), [] as [PathBuf; 0], "{engine}");
         // A directory in which others have put a file is kept.

@@ -60,6 +60,8 @@ mod install;
 mod lifecycle;
 /// Limits above the inherited ones.
 mod limits;
+/// Every message of the command line, in one list.
+mod messages;
 /// Mounts in a container, and their attributes.
 mod mounts;
 /// New and joined namespaces, and the ids of users in them.

@@ -35,7 +35,7 @@ impl Waterfall {
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{height}\" font-family=\"monospace\" font-size=\"11\">\n\
              <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-             <text x=\"8\" y=\"18\" font-weight=\"bold\">{} µs from the beginning to the program</text>\n",
+             <text x=\"8\" y=\"18\" font-weight=\"bold\">{} µs from the start of husk to the program</text>\n",
             LEFT + BARS + 90.0,
             Micros(self.last - self.first),
         );
@@ -85,7 +85,7 @@ impl Display for Waterfall {
             let bar = format!("{}{bar}", " ".repeat(begin));
             writeln!(f, "{at:>9} {took:>9}  {bar:BAR$}  {}", label(span))?;
         }
-        writeln!(f, "{:>9}            from the beginning to the program", Micros(self.last - self.first))
+        writeln!(f, "{:>9}            from the start of husk to the program", Micros(self.last - self.first))
     }
 }
 
@@ -146,7 +146,7 @@ mod tests {
     200.0     600.0          ########################  process.args[0]: find <&>
     400.0     400.0                  ################  husk: wait
     800.0         ?                                    process.args[0]: exec
-    800.0            from the beginning to the program
+    800.0            from the start of husk to the program
 ";
         assert_eq!(waterfall.to_string(), wanted);
         let svg = waterfall.svg();

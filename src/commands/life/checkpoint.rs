@@ -10,46 +10,46 @@ use husk_runtime::{CgroupMode, Settings, Switch};
 use std::path::PathBuf;
 
 pub(crate) const MORE: &str = "
-What a container is that runs is written to a directory, from which 'husk restore' lets it go on, here or
-elsewhere. It ends and is deleted, unless it is to go on. CRIU 3.16 or newer does it.
+Saves the container's processes to a directory, and then stops and deletes the container. 'husk restore' continues
+it, on this machine or another. Needs CRIU 3.16 or newer.
 
-A directory that is made for the images is root's alone, for they hold what was in memory. CRIU reads those of a
-container with a user namespace as somebody else: make one for them that may be entered, where others come not.
+Images contain the memory of the container, so husk creates their directory for root only. For a container with a
+user namespace, CRIU reads the images as another user: create a directory that this user can enter and others cannot.
 
 EXAMPLES:
-  husk checkpoint --image-path saved web-1                   save it, and let it end
-  husk checkpoint --leave-running web-1                      into ./checkpoint, and let it go on
-  husk checkpoint --pre-dump --image-path first web-1        most of its memory, ahead of time
-  husk checkpoint --parent-path ../first --image-path saved web-1   and then the rest
+  husk checkpoint --image-path saved web-1               save and stop the container
+  husk checkpoint --leave-running web-1                  save to ./checkpoint, and continue
+  husk checkpoint --pre-dump --image-path first web-1    save most of the memory ahead of time
+  husk checkpoint --parent-path ../first --image-path saved web-1    then save the rest
 ";
 
-/// Save a container that runs, for 'restore'
+/// Save a running container, for 'restore'
 #[derive(Debug, clap::Args)]
 pub(crate) struct Checkpoint {
     #[command(flatten)]
     images: Images,
-    /// Images of a --pre-dump, relative to --image-path: save what has changed since
+    /// Images of an earlier --pre-dump, relative to --image-path
     #[arg(long, value_name = "DIRECTORY")]
     parent_path: Option<PathBuf>,
-    /// Save memory only, ahead of time; the container goes on
+    /// Save only memory, and leave the container running
     #[arg(long)]
     pre_dump: bool,
-    /// Let the container go on
+    /// Leave the container running
     #[arg(long)]
     leave_running: bool,
-    /// Leave out TCP connections that are not yet open
+    /// Skip TCP connections that are not yet established
     #[arg(long)]
     tcp_skip_in_flight: bool,
-    /// Give files that have no name any more one for the time being
+    /// Give deleted files that are still open a temporary name
     #[arg(long)]
     link_remap: bool,
-    /// Send memory to a page server
+    /// Send memory to this page server
     #[arg(long, value_name = "ADDRESS:PORT")]
     page_server: Option<String>,
-    /// Write a zero byte to this descriptor when --lazy-pages can be asked for
+    /// Write a zero byte to this descriptor when lazy pages can be requested
     #[arg(long, value_name = "FD", allow_hyphen_values = true)]
     status_fd: Option<i32>,
-    /// The container's name
+    /// ID of the container
     id: String,
 }
 
@@ -57,37 +57,37 @@ pub(crate) struct Checkpoint {
 // description.)
 #[derive(Debug, clap::Args)]
 pub(crate) struct Images {
-    /// Where the images are
+    /// Directory of the images
     #[arg(long, value_name = "DIRECTORY", default_value = "checkpoint")]
     image_path: PathBuf,
-    /// Where CRIU works and writes its log, if not there
+    /// Directory for CRIU's log and temporary files [default: --image-path]
     #[arg(long, value_name = "DIRECTORY")]
     work_path: Option<PathBuf>,
-    /// Keep TCP connections that are open
+    /// Keep established TCP connections
     #[arg(long)]
     tcp_established: bool,
-    /// Allow Unix sockets whose other end is outside
+    /// Allow Unix sockets connected to processes outside the container
     #[arg(long)]
     ext_unix_sk: bool,
-    /// Allow a session whose leader is outside
+    /// Allow a session whose leader is outside the container
     #[arg(long)]
     shell_job: bool,
-    /// Keep locks on files
+    /// Keep file locks
     #[arg(long)]
     file_locks: bool,
-    /// Transfer memory when it is used
+    /// Transfer memory pages when they are first used
     #[arg(long)]
     lazy_pages: bool,
-    /// Drop what is in a newer image from the older one
+    /// Remove pages from older images that newer images contain
     #[arg(long)]
     auto_dedup: bool,
-    /// What to do with properties of cgroups: soft, full, strict, or ignore for nothing
+    /// How to save or restore cgroups: soft, full, strict or ignore
     #[arg(long, value_name = "MODE", default_value = "", hide_default_value = true)]
     manage_cgroups_mode: String,
-    /// A file of CRIU's own options [default: /etc/criu/runc.conf]
+    /// Configuration file of CRIU [default: /etc/criu/runc.conf]
     #[arg(long, value_name = "FILE")]
     criu_config: Option<PathBuf>,
-    /// Leave a namespace of this kind without what is in it: network, which is always so
+    /// Leave this namespace empty: network, which is always left empty
     #[arg(long, value_name = "NAMESPACE")]
     empty_ns: Vec<String>,
 }
@@ -114,7 +114,7 @@ impl Images {
             switches: on.map(|(_, switch)| *switch).collect(),
             configuration: self.criu_config.as_deref().map(absolute).transpose()?,
             cgroups: CgroupMode::named(&self.manage_cgroups_mode)
-                .context("invalid manage-cgroups-mode value")?,
+                .context("invalid manage-cgroups-mode value: use soft, full, strict or ignore")?,
         })
     }
 }

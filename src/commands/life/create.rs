@@ -8,18 +8,20 @@ use husk_runtime::{CreateRequest, Keyring, NewRoot, Timings};
 use std::path::PathBuf;
 
 pub(crate) const MORE: &str = "
-The program waits until 'husk start ID'. If anything fails, nothing is left of the container.
+Sets up the container. Its program begins when 'husk start' is called. If any step fails, husk removes what it
+has created.
 
 EXAMPLES:
-  husk create --bundle web --pid-file web.pid web-1
+  husk create --bundle web web-1                       create a container
+  husk create --bundle web --pid-file web.pid web-1    and write its pid to a file
 ";
 
-/// Create a container: everything up to its program, which waits for 'start'
+/// Create a container whose program waits for 'start'
 #[derive(Debug, clap::Args)]
 pub(crate) struct Create {
     #[command(flatten)]
     creation: Creation,
-    /// Accepted for callers who say it to 'run' too; nobody stays who could adopt anything
+    /// Accepted for compatibility with runc; 'create' never adopts orphans
     #[arg(long)]
     no_subreaper: bool,
 }
@@ -38,31 +40,31 @@ impl Perform for Create {
 // Options that `create` and `run` share. (Not a doc comment, which clap would use as the verb's description.)
 #[derive(Debug, clap::Args)]
 pub(crate) struct Creation {
-    /// The bundle's directory
+    /// Directory of the bundle
     #[arg(short, long, value_name = "DIRECTORY", default_value = ".")]
     pub(crate) bundle: PathBuf,
-    /// Its configuration, if not its config.json
+    /// Configuration to use instead of the bundle's config.json
     #[arg(short = 'f', long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Write the pid of the container's process there
+    /// Write the pid of the container's process to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) pid_file: Option<PathBuf>,
-    /// Send the terminal to whoever listens there
+    /// Send the terminal to this Unix socket
     #[arg(long, value_name = "SOCKET")]
     pub(crate) console_socket: Option<PathBuf>,
-    /// Send the pidfd of the container's process to whoever listens there
+    /// Send the pidfd of the container's process to this Unix socket
     #[arg(long, value_name = "SOCKET")]
     pub(crate) pidfd_socket: Option<PathBuf>,
-    /// Move the root file system onto / instead of pivoting, as a root on a ramdisk needs it
+    /// Move the root file system instead of pivoting, as needed on a ramdisk
     #[arg(long)]
     pub(crate) no_pivot: bool,
-    /// Leave the container in the caller's session keyring
+    /// Keep the caller's session keyring instead of creating one
     #[arg(long)]
     pub(crate) no_new_keyring: bool,
-    /// Pass on N descriptors more than the standard ones and LISTEN_FDS
+    /// Pass N descriptors besides the standard streams and LISTEN_FDS
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) preserve_fds: u32,
-    /// The container's name
+    /// ID of the container
     pub(crate) id: String,
 }
 

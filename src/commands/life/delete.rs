@@ -7,16 +7,16 @@ use crate::verb::Perform;
 use anyhow::Result;
 use husk_runtime::Warning;
 
-/// Delete a container that has stopped
+/// Delete a stopped container
 #[derive(Debug, clap::Args)]
 pub(crate) struct Delete {
-    /// Whatever it does; one that is not there is no error
+    /// Kill the container first if it runs; ignore one that does not exist
     #[arg(short, long)]
     force: bool,
-    /// The name is a regular expression: every container that it matches
+    /// Delete every container whose ID matches the regular expression ID
     #[arg(short, long)]
     regex: bool,
-    /// The container's name
+    /// ID of the container
     id: String,
 }
 

@@ -8,72 +8,72 @@ use husk_runtime::exec::{Changes, ExecProgram, ExecRequest, NoNewPrivileges, Pau
 use std::path::PathBuf;
 
 pub(crate) const MORE: &str = "
-husk ends as the process does: with its code, or with 128 and the signal that killed it; with 255 if there was
-no process.
+husk exits with the exit code of the process, or with 128 plus the number of the signal that killed it. It exits
+with 255 if it could not start the process.
 
 EXAMPLES:
-  husk exec -t web-1 sh                    a shell in it
-  husk exec -u www-data:www-data web-1 id  as one of its users
-  husk exec --process probe.json web-1     as written in the form of a config.json's 'process'
+  husk exec -t web-1 sh                      start a shell with a terminal
+  husk exec -u www-data:www-data web-1 id    run as another user
+  husk exec --process probe.json web-1       run a process that a file describes
 ";
 
-/// Run one more process in a container
+/// Run another process in a container
 #[derive(Debug, clap::Args)]
 pub(crate) struct Exec {
-    /// The process, in a file of the form of a config.json's 'process'
+    /// File that describes the process, in the format of 'process' in config.json
     #[arg(short, long, value_name = "FILE")]
     process: Option<PathBuf>,
-    /// Do not wait for its end
+    /// Return once the process has started
     #[arg(short, long)]
     detach: bool,
-    /// Give it a terminal
+    /// Give the process a terminal
     #[arg(short, long)]
     tty: bool,
-    /// Send the terminal to whoever listens there
+    /// Send the terminal to this Unix socket
     #[arg(long, value_name = "SOCKET")]
     console_socket: Option<PathBuf>,
-    /// Send its pidfd to whoever listens there
+    /// Send the pidfd of the process to this Unix socket
     #[arg(long, value_name = "SOCKET")]
     pidfd_socket: Option<PathBuf>,
-    /// Write its pid there
+    /// Write the pid of the process to this file
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
-    /// Who it runs as, by name or number of the container
+    /// User and group, by name or number as in the container
     #[arg(short, long, value_name = "USER[:GROUP]", allow_hyphen_values = true)]
     user: Option<String>,
-    /// One more group; may be said several times
+    /// Additional group; may be repeated
     #[arg(short = 'g', long, value_name = "GID")]
     additional_gids: Vec<u32>,
-    /// Its working directory
+    /// Working directory of the process
     #[arg(long, value_name = "DIRECTORY")]
     cwd: Option<PathBuf>,
-    /// One more variable; may be said several times
+    /// Environment variable; may be repeated
     #[arg(short, long, value_name = "NAME=VALUE")]
     env: Vec<String>,
-    /// One more capability; may be said several times
+    /// Additional capability; may be repeated
     #[arg(short, long, value_name = "CAPABILITY")]
     cap: Vec<String>,
-    /// Whether it may not gain privileges
+    /// Prevent the process from gaining privileges
     #[arg(long)]
     no_new_privs: bool,
-    /// Its AppArmor profile
+    /// AppArmor profile of the process
     #[arg(long, value_name = "PROFILE")]
     apparmor: Option<String>,
-    /// Its SELinux label
+    /// SELinux label of the process
     #[arg(long, value_name = "LABEL")]
     process_label: Option<String>,
-    /// Pass on N descriptors more than the standard ones and LISTEN_FDS
+    /// Pass N descriptors besides the standard streams and LISTEN_FDS
     #[arg(long, value_name = "N", default_value_t = 0)]
     preserve_fds: u32,
-    /// In a paused container: wait until it goes on
+    /// Wait while the container is paused, instead of failing
     #[arg(long)]
     ignore_paused: bool,
-    /// Put it into this cgroup below the container's
+    /// Cgroup for the process, relative to the container's; may be repeated
     #[arg(long, value_name = "[CONTROLLER:]PATH")]
     cgroup: Vec<String>,
-    /// The container's name
+    /// ID of the container
     id: String,
-    /// The program and its arguments
+    /// Program and its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<String>,
 }

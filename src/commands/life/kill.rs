@@ -8,26 +8,28 @@ use anyhow::{Context as _, Result};
 use husk_runtime::KillScope;
 
 pub(crate) const MORE: &str = "
+The signal goes to the container's first process, unless --all is given.
+
 EXAMPLES:
-  husk kill web-1              ask it to end
-  husk kill web-1 KILL         end it
-  husk kill web-1 RTMIN+3      or 37, or SIGRTMIN+3
-  husk kill --all web-1 KILL   and all that it left behind
-  husk kill --regex '^web-'    every one whose name begins so
+  husk kill web-1               send SIGTERM
+  husk kill web-1 KILL          send SIGKILL
+  husk kill web-1 RTMIN+3       send a realtime signal; 37 and SIGRTMIN+3 are the same
+  husk kill --all web-1 KILL    kill every process of the container
+  husk kill --regex '^web-'     send SIGTERM to each container whose ID begins with web-
 ";
 
-/// Send a signal to a container's process
+/// Send a signal to a container
 #[derive(Debug, clap::Args)]
 pub(crate) struct Kill {
-    /// To all of its processes; that there is none is no error
+    /// Signal all processes of the container; ignore that it has none
     #[arg(short, long)]
     all: bool,
-    /// The name is a regular expression: to every container that it matches
+    /// Signal every container whose ID matches the regular expression ID
     #[arg(short, long)]
     regex: bool,
-    /// The container's name
+    /// ID of the container
     id: String,
-    /// A number or a name
+    /// Name or number of the signal
     #[arg(default_value = "SIGTERM")]
     signal: String,
 }

@@ -5,10 +5,10 @@ use crate::session::Session;
 use crate::verb::Perform;
 use anyhow::Result;
 
-/// Stop all processes of a container, until 'resume'
+/// Pause all processes of a container
 #[derive(Debug, clap::Args)]
 pub(crate) struct Pause {
-    /// The container's name
+    /// ID of the container
     id: String,
 }
 
@@ -19,10 +19,10 @@ impl Perform for Pause {
     }
 }
 
-/// Let the processes of a paused container go on
+/// Resume the processes of a paused container
 #[derive(Debug, clap::Args)]
 pub(crate) struct Resume {
-    /// The container's name
+    /// ID of the container
     id: String,
 }
 

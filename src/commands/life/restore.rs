@@ -10,44 +10,44 @@ use husk_runtime::{AfterExit, Foreground, Keyring, NewRoot, Orphans, RunMode, Ti
 use std::path::PathBuf;
 
 pub(crate) const MORE: &str = "
-The container goes on where 'husk checkpoint' has left it. Its bundle is needed: what is mounted in it from the host
-is what config.json says now. Pipes among its standard streams are replaced by those of husk.
+Continues the processes that 'husk checkpoint' has saved. husk takes the bind mounts from the bundle's config.json,
+and replaces pipes among the standard streams by its own.
 
 EXAMPLES:
-  husk restore --image-path saved --bundle web web-1            in the foreground, as 'run'
-  husk restore --image-path saved --bundle web --detach web-1
+  husk restore --image-path saved --bundle web web-1             in the foreground, like 'run'
+  husk restore --image-path saved --bundle web --detach web-1    in the background
 ";
 
-/// Let a container go on that 'checkpoint' has saved
+/// Continue a container that 'checkpoint' has saved
 #[derive(Debug, clap::Args)]
 pub(crate) struct Restore {
-    /// The bundle's directory
+    /// Directory of the bundle
     #[arg(short, long, value_name = "DIRECTORY", default_value = ".")]
     bundle: PathBuf,
     #[command(flatten)]
     images: Images,
-    /// Do not wait for its end
+    /// Return once the container runs
     #[arg(short, long)]
     detach: bool,
-    /// Write the pid of the container's process there
+    /// Write the pid of the container's process to this file
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
-    /// Send the terminal to whoever listens there
+    /// Send the terminal to this Unix socket
     #[arg(long, value_name = "SOCKET")]
     console_socket: Option<PathBuf>,
-    /// Do not adopt what a container without a pid namespace of its own leaves behind
+    /// Do not adopt orphans of a container without a pid namespace of its own
     #[arg(long)]
     no_subreaper: bool,
-    /// Accepted for runc's callers; CRIU decides how the root file system becomes the root
+    /// Accepted for compatibility with runc; CRIU sets the root file system
     #[arg(long)]
     no_pivot: bool,
-    /// The AppArmor profile or SELinux label that the processes get instead of theirs
+    /// AppArmor profile or SELinux label to use instead of the saved one
     #[arg(long, value_name = "TYPE:NAME")]
     lsm_profile: Option<String>,
-    /// The SELinux context that its mounts get instead of theirs
+    /// SELinux context of the mounts to use instead of the saved one
     #[arg(long, value_name = "CONTEXT")]
     lsm_mount_context: Option<String>,
-    /// The container's name
+    /// ID of the container
     id: String,
 }
 

@@ -11,30 +11,31 @@ use husk_runtime::{AfterExit, Foreground, Orphans, Timings};
 use std::path::{Path, PathBuf};
 
 pub(crate) const MORE: &str = "
-husk ends as the program does: with its code, or with 128 and the signal that killed it. Signals that husk gets
-are passed on to it.
+husk exits with the program's exit code, or with 128 plus the number of the signal that killed the program.
+It forwards the signals that it receives to the program.
 
 EXAMPLES:
-  husk run web-1                        the bundle in this directory
-  husk run --bundle /srv/web web-1      another one
-  husk run --timings web-1              what took how long
+  husk run web-1                      run the bundle in the current directory
+  husk run --bundle /srv/web web-1    run another bundle
+  husk run --detach web-1             run it in the background
+  husk run --timings web-1            show how long each step took
 ";
 
-/// Create a container, start it, wait for its end and delete it
+/// Create and start a container, wait for it to exit, and delete it
 #[derive(Debug, clap::Args)]
 pub(crate) struct Run {
     #[command(flatten)]
     creation: Creation,
-    /// Do not wait for its end
+    /// Return once the container has started
     #[arg(short, long)]
     detach: bool,
-    /// Do not delete it when it has ended
+    /// Keep the container after it exits
     #[arg(long)]
     keep: bool,
-    /// Say at the end what took how long: on standard error, or as a picture
+    /// Report how long each step took, on standard error or as an SVG file
     #[arg(long, value_name = "FILE.svg", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     timings: Option<PathBuf>,
-    /// Do not adopt what a container without a pid namespace of its own leaves behind
+    /// Do not adopt orphans of a container without a pid namespace of its own
     #[arg(long)]
     no_subreaper: bool,
 }

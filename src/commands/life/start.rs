@@ -8,7 +8,7 @@ use anyhow::Result;
 /// Start the program of a created container
 #[derive(Debug, clap::Args)]
 pub(crate) struct Start {
-    /// The container's name
+    /// ID of the container
     id: String,
 }
 

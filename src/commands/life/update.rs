@@ -1,84 +1,87 @@
 //! `husk update`.
 
 use crate::exit::Exit;
+use crate::options::plain;
 use crate::session::Session;
 use crate::verb::Perform;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use husk_runtime::{Resources, UpdateRequest};
 use std::fs;
 use std::io::{Read as _, stdin};
 use std::path::{Path, PathBuf};
 
 pub(crate) const MORE: &str = "
-What is not named stays as it is. A FILE has what config.json has in 'linux.resources', or a part of it; then
-no other limit is looked at.
+Limits that are not given stay unchanged. The file for --resources has the format of 'linux.resources' in
+config.json. With --resources, husk ignores other limits on the command line, except those of Intel RDT.
 
 EXAMPLES:
-  husk update --memory 512m --pids-limit 100 web-1
+  husk update --memory 512m web-1                 limit memory
+  husk update --pids-limit 100 web-1              limit processes
+  husk update --resources limits.json web-1       read the limits from a file
   echo '{ \"cpu\": { \"quota\": 20000 } }' | husk update --resources - web-1
 ";
 
-/// Change the limits of a container
+/// Change the resource limits of a container
 #[derive(Debug, clap::Args)]
 pub(crate) struct Update {
-    /// All limits, from a file; - is standard input
+    /// Read all limits from this file; '-' is standard input
     #[arg(short, long, value_name = "FILE")]
     resources: Option<PathBuf>,
-    /// Weight of its input and output, 10 to 1000
+    /// Block I/O weight, from 10 to 1000
     #[arg(long, value_name = "WEIGHT")]
     blkio_weight: Option<u16>,
-    /// Period of its processor quota, in microseconds
+    /// Period of the CPU quota, in microseconds
     #[arg(long, value_name = "TIME")]
     cpu_period: Option<String>,
-    /// Processor time in a period, in microseconds
+    /// CPU time per period, in microseconds
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     cpu_quota: Option<String>,
-    /// Processor time that may be saved up, in microseconds
+    /// CPU time that may accumulate beyond the quota, in microseconds
     #[arg(long, value_name = "TIME")]
     cpu_burst: Option<String>,
-    /// Weight of its processor time
+    /// CPU weight relative to other containers
     #[arg(long, value_name = "SHARES")]
     cpu_share: Option<String>,
-    /// Period of its realtime, in microseconds
+    /// Period of realtime scheduling, in microseconds
     #[arg(long, value_name = "TIME")]
     cpu_rt_period: Option<String>,
-    /// Realtime in a period, in microseconds
+    /// Realtime CPU time per period, in microseconds
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     cpu_rt_runtime: Option<String>,
-    /// Whether it has only time that nobody else wants: 0 or 1
+    /// 1 to use only CPU time that is otherwise idle, or 0
     #[arg(long, value_name = "IDLE", allow_hyphen_values = true)]
     cpu_idle: Option<String>,
-    /// Processors
+    /// CPUs to use, as a list: 0-3,7
     #[arg(long, value_name = "LIST")]
     cpuset_cpus: Option<String>,
-    /// Memory nodes
+    /// Memory nodes to use, as a list: 0-1
     #[arg(long, value_name = "LIST")]
     cpuset_mems: Option<String>,
-    /// Accepted for runc's callers; there is no such limit any more
+    /// Accepted for compatibility with runc and ignored
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, hide = true)]
     kernel_memory: Option<String>,
-    /// Accepted for runc's callers; there is no such limit any more
+    /// Accepted for compatibility with runc and ignored
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, hide = true)]
     kernel_memory_tcp: Option<String>,
-    /// Memory: bytes, or a number with k, m, g; -1 for no limit
+    /// Memory limit in bytes or with a suffix: 512m, 2g; -1 for no limit
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     memory: Option<String>,
-    /// Memory that it is held to when there is little
+    /// Soft memory limit, in the same format
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     memory_reservation: Option<String>,
-    /// Memory and swap together
+    /// Limit of memory and swap together, in the same format
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     memory_swap: Option<String>,
-    /// Processes; -1 for no limit
+    /// Number of processes; -1 for no limit
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pids_limit: Option<i64>,
-    /// Its share of the L3 cache
+    /// L3 cache schema of Intel RDT
     #[arg(long, value_name = "SCHEMA")]
     l3_cache_schema: Option<String>,
-    /// Its share of the way to memory
+    /// Memory bandwidth schema of Intel RDT
     #[arg(long, value_name = "SCHEMA")]
     mem_bw_schema: Option<String>,
-    /// The container's name
+    /// ID of the container
     id: String,
 }
 
@@ -93,7 +96,7 @@ impl Perform for Update {
             None => self.limits()?,
         };
         if self.kernel_memory.is_some() || self.kernel_memory_tcp.is_some() {
-            session.log.warning(&"--kernel-memory: there is no such limit any more, ignored");
+            session.log.warning(&"--kernel-memory: ignored, because kernels no longer have this limit");
         }
         let update = UpdateRequest {
             resources,
@@ -144,15 +147,22 @@ fn said(text: Option<String>) -> Option<String> {
 
 fn number<T: std::str::FromStr>(option: &str, text: &Option<String>) -> Result<Option<T>>
 where
-    T::Err: std::error::Error + Send + Sync + 'static,
+    T::Err: std::error::Error,
 {
     let text = text.as_ref().filter(|text| !text.is_empty());
-    text.map(|text| text.parse().with_context(|| format!("invalid value for {option}: {text:?}"))).transpose()
+    let parse = |text: &String| {
+        let invalid =
+            |error: T::Err| anyhow!("invalid value for {option}: {text:?}: {}", plain(&error.to_string()));
+        text.parse().map_err(invalid)
+    };
+    text.map(parse).transpose()
 }
 
 fn bytes(option: &str, text: &Option<String>) -> Result<Option<i64>> {
     let text = text.as_ref().filter(|text| !text.is_empty());
-    text.map(|text| amount(text).with_context(|| format!("invalid value for {option}: {text:?}"))).transpose()
+    let invalid =
+        |text: &str| format!("invalid value for {option}: {text:?}: not a number of bytes such as 512m");
+    text.map(|text| amount(text).with_context(|| invalid(text))).transpose()
 }
 
 /// Parses an amount of memory: `1073741824`, `1g`, `512MiB`, `1.5 g`; -1 means no limit.

@@ -7,19 +7,20 @@ use crate::verb::Perform;
 use anyhow::Result;
 
 pub(crate) const MORE: &str = "
-Prints what its program ended with: its code, or 128 and the number of the signal that killed it. 'unknown' is for
-a container that had ended before, and for kernels that tell nobody but its parent (before Linux 6.15, unless husk
-comes first).
+Prints the program's exit code, or 128 plus the number of the signal that killed the program.
+
+Prints 'unknown' if the container had already stopped. Linux before 6.15 reports an exit code to the parent process
+only, so there the answer may be 'unknown' too.
 
 EXAMPLES:
-  husk wait web-1                   0 when all went well
-  husk wait web-1 && notify-send Done
+  husk wait web-1                        print the exit code
+  husk wait web-1 && notify-send Done    run a command afterwards
 ";
 
-/// Wait until a container has ended, and print how
+/// Wait for a container to stop, and print its exit code
 #[derive(Debug, clap::Args)]
 pub(crate) struct Wait {
-    /// The container's name
+    /// ID of the container
     id: String,
 }
 

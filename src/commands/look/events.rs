@@ -5,36 +5,37 @@ use crate::output::escape;
 use crate::output::{self, StdoutReader};
 use crate::session::Session;
 use crate::verb::Perform;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use husk_runtime::Event;
 use std::io::ErrorKind;
 use std::time::Duration;
 
 pub(crate) const MORE: &str = "
-Each is a line of JSON.
+Prints one JSON object per line, until the container stops.
 
 EXAMPLES:
-  husk events --stats web-1          what it uses now
-  husk events --interval 1m30s web-1
+  husk events --stats web-1             print the current resource usage
+  husk events --interval 1m30s web-1    print it every 90 seconds
 ";
 
-/// Print what a container uses, and when its memory runs out
+/// Print a container's resource usage and out-of-memory events
 #[derive(Debug, clap::Args)]
 pub(crate) struct Events {
-    /// How often
+    /// Time between reports of resource usage
     #[arg(long, value_name = "TIME", default_value = "5s")]
     interval: String,
-    /// Once, and no more
+    /// Print the resource usage once, and exit
     #[arg(long)]
     stats: bool,
-    /// The container's name
+    /// ID of the container
     id: String,
 }
 
 impl Perform for Events {
     fn perform(self, session: &Session<'_>) -> Result<Exit> {
-        let interval = duration(&self.interval).filter(|interval| !interval.is_zero());
-        let interval = interval.context("duration interval must be greater than 0")?;
+        let interval = duration(&self.interval);
+        let interval = interval.context("--interval: not a duration such as 5s or 1m30s")?;
+        ensure!(!interval.is_zero(), "duration interval must be greater than 0");
         if self.stats {
             print(&husk_runtime::stats(&session.store, &self.id)?)?;
             return Ok(Exit::Success);

@@ -11,7 +11,7 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 
-/// Print what a container may ask for, as JSON
+/// Print the features that husk supports, as JSON
 #[derive(Debug, clap::Args)]
 pub(crate) struct Features {}
 

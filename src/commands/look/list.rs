@@ -9,13 +9,13 @@ use clap::ValueEnum;
 use husk_runtime::State;
 use std::fmt::Write as _;
 
-/// Print what every container is
+/// List containers
 #[derive(Debug, clap::Args)]
 pub(crate) struct List {
-    /// table for people, json for programs
+    /// Output format: table or json
     #[arg(short, long, value_name = "FORMAT", default_value = "table", hide_possible_values = true)]
     format: Format,
-    /// Names only
+    /// Print only IDs
     #[arg(short, long)]
     quiet: bool,
 }

@@ -8,23 +8,23 @@ use anyhow::{Result, bail};
 use husk_runtime::ps;
 
 pub(crate) const MORE: &str = "
-What follows the name is for the host's ps(1), in place of -ef.
+Runs ps(1) on the host, with -ef or the given options.
 
 EXAMPLES:
-  husk ps web-1
-  husk ps web-1 -o pid,rss,args
-  husk ps --format json web-1  the pids, and no more
+  husk ps web-1                    list the processes
+  husk ps web-1 -o pid,rss,args    choose the columns
+  husk ps --format json web-1      print the pids as a JSON array
 ";
 
-/// Print the processes of a container
+/// List the processes of a container
 #[derive(Debug, clap::Args)]
 pub(crate) struct Ps {
-    /// How: table or json
+    /// Output format: table or json
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     format: String,
-    /// The container's name
+    /// ID of the container
     id: String,
-    /// What ps(1) is to do
+    /// Options for ps(1)
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "PS OPTIONS")]
     arguments: Vec<String>,
 }

@@ -6,10 +6,10 @@ use crate::session::Session;
 use crate::verb::Perform;
 use anyhow::Result;
 
-/// Print what a container is, as JSON
+/// Print the state of a container as JSON
 #[derive(Debug, clap::Args)]
 pub(crate) struct State {
-    /// The container's name
+    /// ID of the container
     id: String,
 }
 

@@ -16,21 +16,22 @@ use husk_runtime::Store;
 use std::path::Path;
 
 pub(crate) const MORE: &str = "
-SHELL is bash, zsh or fish. 'words' is what their scripts call: it prints what the last of the words could be.
+The script completes verbs, options and container IDs. It calls 'husk completion words', which prints the possible
+completions of the last word.
 
 EXAMPLES:
-  eval \"$(husk completion bash)\"                            for this shell
+  eval \"$(husk completion bash)\"    enable completion in the current shell
   husk completion zsh >/usr/share/zsh/site-functions/_husk
   husk completion fish >~/.config/fish/completions/husk.fish
 ";
 
-/// Print a script by which a shell completes options, verbs and containers
+/// Print a shell completion script
 #[derive(Debug, clap::Args)]
 pub(crate) struct Completion {
-    /// Which shell
+    /// Shell: bash, zsh or fish
     #[arg(value_name = "SHELL", hide_possible_values = true)]
     what: What,
-    /// What was typed, without the program's name
+    /// The words typed so far, without the program's name
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
     words: Vec<String>,
 }

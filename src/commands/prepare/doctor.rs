@@ -11,19 +11,22 @@ use std::fmt::Write as _;
 use std::io::{IsTerminal as _, stdout};
 
 pub(crate) const MORE: &str = "
-Tries what containers need, in processes of its own, and changes nothing. As root it looks at what root's containers
-need, and warns of what users would miss; as a user at what that user's need. Ends with 1 if there is a problem:
-there can be no containers then.
+Checks what containers need and prints how to fix what is missing. It tries each operation in a separate process and
+changes nothing. Exits with 1 if it finds a problem that prevents containers from running.
+
+For root, it checks what containers of root need, and warns about what other users would lack. For other users, it
+checks what their own containers need.
 
 EXAMPLES:
-  husk doctor                    as yourself, and with sudo for root's containers
-  husk doctor --format json | jq '.[] | select(.verdict != \"ok\")'
+  husk doctor                                                        check for yourself
+  sudo husk doctor                                                   check for root
+  husk doctor --format json | jq '.[] | select(.verdict != \"ok\")'    print only warnings and problems
 ";
 
-/// Say whether this machine can run containers, and what to do about it
+/// Check whether this machine can run containers
 #[derive(Debug, clap::Args)]
 pub(crate) struct Doctor {
-    /// table for people, json for programs
+    /// Output format: table or json
     #[arg(short, long, value_name = "FORMAT", default_value = "table", hide_possible_values = true)]
     format: Format,
 }
@@ -64,7 +67,7 @@ fn table(found: &[Finding], is_coloured: bool) -> String {
         let word = if is_coloured { format!("\x1b[{colour}m{word}\x1b[0m") } else { word };
         add(format_args!("{word}  {:width$}  {}\n", finding.topic, escape::line(&finding.text)));
         if let Some(fix) = &finding.fix {
-            add(format_args!("{:9}{:width$}  to do: {}\n", "", "", escape::line(fix)));
+            add(format_args!("{:9}{:width$}  fix: {}\n", "", "", escape::line(fix)));
         }
     }
     let is_ill = found.iter().any(|finding| finding.verdict == Verdict::Problem);

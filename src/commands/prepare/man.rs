@@ -12,14 +12,14 @@ use clap::Arg;
 
 pub(crate) const MORE: &str = "
 EXAMPLES:
-  husk man run | man -l -
-  husk man >/usr/share/man/man1/husk.1
+  husk man run | man -l -                 read the page of a verb
+  husk man >/usr/share/man/man1/husk.1    install the page of husk
 ";
 
-/// Print a page of the manual, for man(1)
+/// Print a manual page
 #[derive(Debug, clap::Args)]
 pub(crate) struct Man {
-    /// Of this verb [default: of husk itself]
+    /// Verb to describe [default: husk itself]
     verb: Option<String>,
 }
 
@@ -37,14 +37,14 @@ impl Perform for Man {
 fn program() -> String {
     let mut page = head("husk", "an OCI container runtime");
     page += ".SH SYNOPSIS\n.B husk\n[OPTIONS] VERB [ARGUMENTS]\n";
-    page += ".SH DESCRIPTION\nStarts containers as the OCI runtime specification has it, with runc's command line.\n";
+    page += ".SH DESCRIPTION\nRuns containers according to the OCI runtime specification. Its command line is compatible with that of runc.\n";
     for group in GROUPS {
         page += &format!(".SS {}\n", text(group.heading()));
         for verb in VERBS.iter().filter(|verb| verb.group == group) {
             page += &format!(".TP\n.BR husk\\-{} (1)\n{}\n", text(verb.name), text(&about(verb)));
         }
     }
-    page += ".SH OPTIONS\nBefore or after the verb:\n";
+    page += ".SH OPTIONS\nThese options may precede or follow the verb.\n";
     page.extend(options::program().get_arguments().map(option));
     page + EXITS
 }
@@ -52,26 +52,26 @@ fn program() -> String {
 const EXITS: &str = r".SH EXIT STATUS
 .TP
 .B 0
-Done.
+Success.
 .TP
 .B 1
-It failed, and standard error says why; so it is with arguments that cannot be understood.
+An error, which standard error describes. Invalid arguments are errors too.
 .TP
 .B 3
-There is no such verb.
+Unknown verb.
 .TP
 .B 255
 .B husk exec
-came to no process.
+could not start the process.
 .PP
 .B husk run
 and
 .B husk exec
-end as the program does otherwise, with its code or with 128 and its signal.
+otherwise exit with the program's exit code, or with 128 plus the number of the signal that killed it.
 .SH FILES
 .TP
 .I /run/husk
-Where root's containers are known; a user's are in
+State of root's containers. The state of other users' containers is in
 .IR $XDG_RUNTIME_DIR/husk .
 ";
 

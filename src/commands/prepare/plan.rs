@@ -9,31 +9,32 @@ use husk_runtime::PlannedStep;
 use std::path::PathBuf;
 
 pub(crate) const MORE: &str = "
-A line has its number, the field of config.json that it comes from, and what is done. Each object of the
-JSON array, one a line, has them as numbers and strings:
-  step    the number, from 0
-  field   the field: mounts[1]
-  origin  the field, and what it says where that helps: mounts[1] /dev
-  kind    the kind of step, one word: fsconfig
-  text    what is done: fsconfig r0 mode=755
+Each line has the number of the step, the field of config.json that it comes from, and the operation.
+
+With --json, each line has an object with these members:
+  step    number of the step, from 0
+  field   field of config.json: mounts[1]
+  origin  field with its value, if that helps: mounts[1] /dev
+  kind    kind of step: fsconfig
+  text    operation: fsconfig r0 mode=755
 
 EXAMPLES:
-  husk plan                    of the bundle in this directory
-  husk plan web | grep mounts  what is done for its mounts
-  husk plan --json web | jq -r '.[].kind' | sort | uniq -c
-  husk plan --seccomp web
+  husk plan                      print the plan of the bundle in the current directory
+  husk plan web | grep mounts    print the steps for its mounts
+  husk plan --seccomp web        print what its seccomp profile allows
+  husk plan --json web | jq -r '.[].kind' | sort | uniq -c    count the steps of each kind
 ";
 
-/// Print what 'run' would do, a line a step, and do nothing
+/// Print the steps of 'run' without performing them
 #[derive(Debug, clap::Args)]
 pub(crate) struct Plan {
-    /// The bundle's directory
+    /// Directory of the bundle
     #[arg(value_name = "BUNDLE", default_value = ".")]
     bundle: PathBuf,
-    /// Print it as a JSON array
+    /// Print the steps as a JSON array
     #[arg(long)]
     json: bool,
-    /// Print what its seccomp profile decides, for every system call, instead
+    /// Print the seccomp profile's decision for each system call instead
     #[arg(long, conflicts_with = "json")]
     seccomp: bool,
 }

@@ -12,36 +12,38 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 pub(crate) const MORE: &str = "
-ENGINE is podman, containerd, docker or cri-o. Without an option husk can be chosen there: 'podman --runtime husk',
-'docker run --runtime husk', the handler 'husk' of a Kubernetes RuntimeClass. As a user it is your own configuration
-that is written, below $XDG_CONFIG_HOME. 'husk --systemd-cgroup register containerd' has systemd make the cgroups.
+Makes husk available as a runtime: 'podman --runtime husk', 'docker run --runtime husk', or the handler 'husk' of a
+Kubernetes RuntimeClass. With --default, the engine uses husk unless another runtime is requested.
+
+For root, it changes the configuration in /etc; for other users, their own. With the global option --systemd-cgroup,
+containerd creates the cgroups through systemd.
 
 EXAMPLES:
-  husk register docker --print   what would be written
-  husk register podman           podman --runtime husk run ...
-  husk register cri-o --default  for everything that names no other
-  husk register docker --undo    as it was before
+  husk register podman             add husk to podman
+  husk register docker --print     print the new configuration
+  husk register cri-o --default    make husk the default runtime
+  husk register docker --undo      remove husk again
 ";
 
-/// Have an engine know husk
+/// Add husk to the configuration of an engine
 #[derive(Debug, clap::Args)]
 pub(crate) struct Register {
-    /// Print what would be written, and write nothing
+    /// Print the new configuration instead of writing it
     #[arg(long, alias = "dry-run")]
     print: bool,
-    /// Have it use husk where nobody asks for another
+    /// Make husk the engine's default runtime
     #[arg(long)]
     default: bool,
-    /// Have it forget husk
+    /// Remove husk from the engine's configuration
     #[arg(long, conflicts_with = "default")]
     undo: bool,
-    /// Where configurations are [default: /etc, or a user's]
+    /// Directory of configurations [default: /etc, or $XDG_CONFIG_HOME without root]
     #[arg(long, value_name = "DIRECTORY")]
     etc: Option<PathBuf>,
-    /// Which binary it is to start [default: this one]
+    /// Binary that the engine starts [default: this one]
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// Who starts containers
+    /// Engine: podman, containerd, docker or cri-o
     #[arg(hide_possible_values = true)]
     engine: Engine,
 }
@@ -60,13 +62,13 @@ impl Perform for Register {
         let systemctl = if rustix::process::geteuid().is_root() { "systemctl" } else { "systemctl --user" };
         let (engine, restart) = match self.engine {
             Engine::Podman => {
-                (register::Engine::Podman, "nothing to restart: podman reads it each time".to_owned())
+                (register::Engine::Podman, "podman reads its configuration at each start".to_owned())
             }
             Engine::Containerd => {
-                (register::Engine::Containerd, format!("now: {systemctl} restart containerd"))
+                (register::Engine::Containerd, format!("next: {systemctl} restart containerd"))
             }
-            Engine::Docker => (register::Engine::Docker, format!("now: {systemctl} reload docker")),
-            Engine::CriO => (register::Engine::CriO, format!("now: {systemctl} restart crio")),
+            Engine::Docker => (register::Engine::Docker, format!("next: {systemctl} reload docker")),
+            Engine::CriO => (register::Engine::CriO, format!("next: {systemctl} restart crio")),
         };
         let registration = Registration {
             engine,
@@ -86,8 +88,8 @@ impl Perform for Register {
         let path = escape::cell(&path);
         let text = match (&change.before, &change.after) {
             (_, Some(after)) if self.print => format!("# {path}\n{}", after.trim_end()),
-            (_, None) if self.print => format!("# {path}: not there"),
-            (before, after) if before == after => format!("{path}: nothing to do"),
+            (_, None) if self.print => format!("# {path}: does not exist"),
+            (before, after) if before == after => format!("{path}: already up to date"),
             (_, after) => {
                 change.apply()?;
                 let done = if after.is_some() { "written" } else { "removed" };
@@ -106,6 +108,6 @@ fn own_etc() -> Result<PathBuf> {
     }
     let said = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || said("HOME").map(|home| home.join(Path::new(".config")));
-    let Some(etc) = said("XDG_CONFIG_HOME").or_else(home) else { bail!("HOME is not set: where is --etc?") };
+    let Some(etc) = said("XDG_CONFIG_HOME").or_else(home) else { bail!("HOME is not set; pass --etc") };
     Ok(etc)
 }

@@ -14,21 +14,21 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 pub(crate) const MORE: &str = "
-It runs 'sh' in a terminal, with the root file system in the directory 'rootfs', read-only.
+The configuration runs 'sh' in a terminal. Its root file system is the directory 'rootfs', mounted read-only.
 
 EXAMPLES:
-  mkdir -p web/rootfs && tar -C web/rootfs -xf image.tar
-  husk spec --bundle web
-  husk plan web
+  mkdir -p web/rootfs && tar -C web/rootfs -xf image.tar    unpack an image
+  husk spec --bundle web                                    write web/config.json
+  husk run --bundle web web-1                               run it
 ";
 
-/// Write a config.json to begin with
+/// Write a starter config.json
 #[derive(Debug, clap::Args)]
 pub(crate) struct Spec {
-    /// The bundle's directory
+    /// Directory of the bundle
     #[arg(short, long, value_name = "DIRECTORY", default_value = ".")]
     bundle: PathBuf,
-    /// Which file to write there
+    /// File to write in that directory
     #[arg(short, long, value_name = "FILE", default_value = "config.json")]
     file: PathBuf,
 }
@@ -37,7 +37,7 @@ pub(crate) struct Spec {
 pub(crate) fn define(command: Command) -> Command {
     let rootless = |option: Arg| {
         let option = option.num_args(0..=1).require_equals(true).default_missing_value("true");
-        option.hide(false).help("For a container that needs no root")
+        option.hide(false).help("Write a configuration that needs no root privileges")
     };
     Spec::augment_args(command.mut_arg("rootless", rootless))
 }

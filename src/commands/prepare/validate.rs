@@ -9,17 +9,18 @@ use husk_runtime::Severity;
 use std::path::PathBuf;
 
 pub(crate) const MORE: &str = "
-Says every problem at once: where in config.json, what, and what to write instead. Ends with 1 if one of them
-is in the way of a container; what is only carried out otherwise than written is a warning.
+Reports all problems at once: the field of config.json, the problem, and what to write instead. Exits with 1 if
+the container cannot be created. A setting that husk applies differently than written is a warning.
 
 EXAMPLES:
-  husk validate web && husk run --bundle web web-1
+  husk validate web                                   check a bundle
+  husk validate web && husk run --bundle web web-1    run it if it is valid
 ";
 
-/// Say everything that is wrong with a bundle, and do nothing
+/// Report every problem of a bundle
 #[derive(Debug, clap::Args)]
 pub(crate) struct Validate {
-    /// The bundle's directory
+    /// Directory of the bundle
     #[arg(value_name = "BUNDLE", default_value = ".")]
     bundle: PathBuf,
 }

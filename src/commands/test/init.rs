@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use toml::de::{DeTable, DeValue};
 
-/// Have cargo run each test of this project in a sandbox
+/// Make cargo run each test of this project in a sandbox
 #[derive(Debug, clap::Args)]
 struct Init {
-    /// Print what would be written, and write nothing
+    /// Print the new configuration instead of writing it
     #[arg(long)]
     print: bool,
-    /// Write it without asking
+    /// Write the configuration without asking
     #[arg(long)]
     yes: bool,
 }
@@ -44,15 +44,18 @@ pub(crate) fn perform(arguments: &[OsString]) -> Result<Exit> {
     if init.print {
         output::print(&*escape::text(&format!("# {shown}\n{}\n", after.trim_end())))?;
     } else if after == before {
-        output::print(format!("{shown}: nothing to do\n"))?;
+        output::print(format!("{shown}: already up to date\n"))?;
     } else {
-        ensure!(init.yes || stdin().is_terminal(), "nobody can be asked: --yes writes it, --print prints it");
+        ensure!(
+            init.yes || stdin().is_terminal(),
+            "standard input is not a terminal; pass --yes to write the file or --print to print it"
+        );
         if !init.yes && !agrees(&path)? {
             bail!("{}: not written", path.display());
         }
         let written = above.ensure_inner(DIRECTORY).and_then(|inner| inner.replace(name.as_ref(), &after));
         written.with_context(|| format!("write {}", path.display()))?;
-        output::print(format!("{shown}: written\nnow: cargo test\n"))?;
+        output::print(format!("{shown}: written\nnext: cargo test\n"))?;
     }
     Ok(Exit::Success)
 }
@@ -72,8 +75,8 @@ fn project() -> Result<PathBuf> {
         Command::new("cargo").args(["locate-project", "--workspace", "--message-format=plain"]).output();
     let asked = asked.context("run cargo")?;
     ensure!(asked.status.success(), "cargo: {}", String::from_utf8_lossy(&asked.stderr).trim());
-    let manifest = String::from_utf8(asked.stdout).context("cargo names the project")?;
-    Ok(Path::new(manifest.trim_end()).parent().context("cargo names no project")?.to_owned())
+    let manifest = String::from_utf8(asked.stdout).context("cargo locate-project: output is not UTF-8")?;
+    Ok(Path::new(manifest.trim_end()).parent().context("cargo locate-project: no directory")?.to_owned())
 }
 
 /// Reads the configuration. The repository may be untrusted, so symlinks in it are not followed.
@@ -82,12 +85,12 @@ fn configuration(above: &Directory, shown: &Path) -> Result<Configuration> {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return Ok(Configuration { name: "config.toml", before: String::new() });
         }
-        opened => opened.with_context(|| format!("open {}, and follow no symlink", shown.display()))?,
+        opened => opened.with_context(|| format!("open {} without following symlinks", shown.display()))?,
     };
     // If both exist, cargo reads the one with the older name.
     for name in ["config", "config.toml"] {
         let before = directory.read(name.as_ref());
-        let read = || format!("read {}, and follow no symlink", shown.join(name).display());
+        let read = || format!("read {} without following symlinks", shown.join(name).display());
         if let Some(before) = before.with_context(read)? {
             return Ok(Configuration { name, before });
         }
@@ -99,7 +102,10 @@ fn agrees(path: &Path) -> Result<bool> {
     let path = path.display().to_string();
     let question = format!("[target.'{TARGET}']\n{RUNNER}\nAdd this to {}? [y/N] ", escape::cell(&path));
     // A user who does not see the question cannot answer it.
-    ensure!(output::print(question)? == StdoutReader::There, "nobody can be asked: --yes writes it");
+    ensure!(
+        output::print(question)? == StdoutReader::There,
+        "standard output cannot show the question; pass --yes to write the file"
+    );
     let mut answer = String::new();
     stdin().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
@@ -107,7 +113,7 @@ fn agrees(path: &Path) -> Result<bool> {
 
 /// Returns the configuration with husk as runner. All other text stays unchanged.
 fn with_runner(text: &str) -> Result<String> {
-    let wrong = |error: toml::de::Error| anyhow!("is no TOML: {}", error.message());
+    let wrong = |error: toml::de::Error| anyhow!("invalid TOML: {}", error.message());
     let table = DeTable::parse(text).map_err(wrong)?;
     let targets = table.get_ref().get("target").and_then(|targets| targets.get_ref().as_table());
     for (target, value) in targets.into_iter().flatten() {
@@ -119,11 +125,7 @@ fn with_runner(text: &str) -> Result<String> {
         }
         // Runners for other systems do not matter.
         let is_ours = target == TARGET || (target.contains("linux") && !target.contains("cfg(not"));
-        ensure!(
-            !is_ours,
-            "target.'{target}' has a runner, {runner}: instead of it write {}",
-            RUNNER.trim_end()
-        );
+        ensure!(!is_ours, "target.'{target}' has the runner {runner}; replace it with {}", RUNNER.trim_end());
     }
     let known = targets.and_then(|targets| targets.get_key_value(TARGET));
     let after = match known {
@@ -139,7 +141,7 @@ fn with_runner(text: &str) -> Result<String> {
             format!("{text}{newline}{space}[target.'{TARGET}']\n{RUNNER}")
         }
     };
-    ensure!(has_runner(&after), "write there: target.'{TARGET}'.{}", RUNNER.trim_end());
+    ensure!(has_runner(&after), "cannot add the runner; write target.'{TARGET}'.{}", RUNNER.trim_end());
     Ok(after)
 }
 
@@ -183,9 +185,9 @@ mod tests {
         let other = said("[target.x86_64-unknown-linux-gnu]\nrunner = \"qemu\"\n");
         assert_eq!(
             other,
-            "target.'x86_64-unknown-linux-gnu' has a runner, \"qemu\": instead of it write runner = [\"husk\", \"test\", \"--runner\"]"
+            "target.'x86_64-unknown-linux-gnu' has the runner \"qemu\"; replace it with runner = [\"husk\", \"test\", \"--runner\"]"
         );
-        assert!(said("target = {}\n").starts_with("write there: target."));
-        assert!(said("a = ").starts_with("is no TOML: "));
+        assert!(said("target = {}\n").starts_with("cannot add the runner; write target."));
+        assert!(said("a = ").starts_with("invalid TOML: "));
     }
 }

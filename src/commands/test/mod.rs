@@ -34,125 +34,128 @@ use std::time::Duration;
 use std::{env, fs};
 
 pub(crate) const MORE: &str = "
-The program has the host's files, but cannot write to them; /tmp, /var/tmp, /run, /dev and its home directory are its
-own and are gone afterwards. It has its own processes and network, the host name localhost, the time zone UTC, and of
-the environment what is on a list. What it leaves running is ended, and named. It takes no root and no preparation.
+The program can read the host's files but not write to them. Private, temporary directories replace /tmp, /var/tmp,
+/run, /dev and the home directory. The program also has its own processes and network, the host name localhost, the
+time zone UTC, and only a few environment variables of the caller. husk kills the processes that the program leaves
+running, and reports them. This needs no root privileges.
 
-husk ends as the program does: with its code, or by the signal that killed it; with 124 if a limit ended it, and with
-125, 126 or 127 if there was no sandbox, or no program that can be run, or none at all.
+husk exits with the program's exit code, or ends by the signal that killed the program. It exits with 124 if the
+program reached a limit, 125 if the sandbox could not be created, 126 if the program cannot be run, and 127 if the
+program does not exist.
 
 EXAMPLES:
-  husk test -- ./check                      a test
-  husk test --write target -- make test     with a directory to write to
-  husk test --overlay . -- make test        the same, and what is written is thrown away
-  husk test --timeout 10s --memory 512m -- ./check
-  husk test --rootfs image -- /bin/check    a test in the files of an image
-  husk test --bundle bundle                 a bundle's program, in its root file system
-  husk test --plan -- ./check               what would be done
+  husk test -- ./check                      run a test
+  husk test --write target -- make test     make a directory writable
+  husk test --overlay . -- make test        discard the changes to a directory
+  husk test --timeout 10s -- ./check        limit the time
+  husk test --memory 512m -- ./check        limit the memory
+  husk test --rootfs image -- /bin/check    use the files of an image
+  husk test --bundle bundle                 run the program of a bundle
+  husk test --plan -- ./check               print the steps
 
-What is the same each time may stand in husk.toml, which is looked for where the package is and above, up to the first
-directory that others may write to: a key is an option's name, and [[override]] is for some tests, binaries or packages,
-with '*' in their names for anything:
+Options can be set in husk.toml, in the directory of the package or above it. husk stops searching at the first
+directory that other users can write to. Keys are names of options. [[override]] applies to the named tests, binaries or
+packages; '*' matches any text:
   timeout = \"60s\"
   [[override]]
   test = \"slow::*\"
   timeout = \"10m\"
 
-Cargo runs each test of a project so when 'husk test init' has added this to its .cargo/config.toml, after asking
-(--print prints it, --yes does not ask). A program of the name 'init' stands behind '--'.
+'husk test init' makes cargo run each test of a project in a sandbox. It asks before it adds these lines to
+.cargo/config.toml; --yes skips the question, and --print only prints them. For a program named 'init', use '--'.
   [target.'cfg(target_os = \"linux\")']
   runner = [\"husk\", \"test\", \"--runner\"]
 ";
 
-/// Run a program that sees nothing of its surroundings and leaves nothing behind
+/// Run a program or test in a throwaway sandbox
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Test {
-    /// A directory to be its root file system, in place of the host's: paths are in there
+    /// Root file system instead of the host's files; paths are relative to it
     #[arg(long, value_name = "DIR", conflicts_with_all = ["bundle", "runner"])]
     rootfs: Option<PathBuf>,
-    /// An OCI bundle: its root file system, and what its configuration says of the process
+    /// OCI bundle that provides the root file system and the process
     #[arg(long, value_name = "DIR", conflicts_with = "runner")]
     bundle: Option<PathBuf>,
-    /// A directory or file that it may write to
+    /// Make a file or directory writable
     #[arg(long, value_name = "PATH")]
     write: Vec<PathBuf>,
-    /// A directory that it may write to; what it writes is thrown away
+    /// Make a directory writable, and discard the changes
     #[arg(long, value_name = "PATH")]
     overlay: Vec<PathBuf>,
-    /// A path that it sees although it is below a directory of its own
+    /// Show a path that a private directory such as /tmp would hide
     #[arg(long, value_name = "PATH")]
     read: Vec<PathBuf>,
-    /// A path that it does not see
+    /// Hide a path
     #[arg(long, value_name = "PATH")]
     hide: Vec<PathBuf>,
-    /// A variable: the caller's, or one with this value
+    /// Pass or set an environment variable
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     env: Vec<OsString>,
-    /// Its network: none, loopback, or the host's
+    /// Network: none, loopback or host
     #[arg(long, value_name = "NET", default_value = "loopback", hide_possible_values = true)]
     net: Network,
-    /// For how long the machine seems to have been up: 0s, 50d
+    /// Uptime that the program sees: 0s, 50d
     #[arg(long, value_name = "TIME", value_parser = time)]
     uptime: Option<Duration>,
-    /// How long it may take: 10s, 500ms, 2m
+    /// Time limit: 10s, 500ms, 2m
     #[arg(long, value_name = "TIME", value_parser = time)]
     timeout: Option<Duration>,
-    /// How many seconds of a processor each of its processes may use
+    /// CPU time limit of each process, in seconds
     #[arg(long, value_name = "SECONDS")]
     cpu: Option<u64>,
-    /// How much memory it may have: 512m
+    /// Memory limit: 512m
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     memory: Option<u64>,
-    /// How many processes and threads it may have
+    /// Limit of processes and threads
     #[arg(long, value_name = "NUMBER")]
     pids: Option<u64>,
-    /// How many files each of its processes may have open
+    /// Limit of open files of each process
     #[arg(long, value_name = "NUMBER")]
     files: Option<u64>,
-    /// How large a file it may write
+    /// Size limit of each file that is written
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     file_size: Option<u64>,
-    /// How much it may write to its own directories
+    /// Limit of data in the private directories
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "2g")]
     disk: u64,
-    /// Let it mount file systems in namespaces of its own: without Landlock, which forbids mounts
+    /// Allow mounts in nested namespaces, which turns off Landlock
     #[arg(long)]
     nested: bool,
-    /// Refuse where this machine cannot isolate it completely
+    /// Fail if this machine cannot isolate the program completely
     #[arg(long)]
     strict: bool,
     #[command(flatten)]
     tests: Tests,
-    /// Options that are the same each time [default: husk.toml here or above]
+    /// File with options [default: husk.toml here or in a directory above]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Print what would be done, a line a step, and do nothing
+    /// Print the steps without performing them
     #[arg(long)]
     plan: bool,
-    /// The program with its arguments
+    /// Program and its arguments
     #[arg(value_name = "PROGRAM", required_unless_present = "bundle", trailing_var_arg = true)]
     program: Vec<OsString>,
 }
 
-/// What is about many tests.
+/// Options for test binaries.
 #[derive(Clone, Debug, clap::Args)]
 struct Tests {
-    /// Run a test binary as cargo has it run: each of its tests in a sandbox of its own
+    /// Run each test of a test binary in its own sandbox, as a runner for cargo
     #[arg(long, conflicts_with = "plan")]
     runner: bool,
-    /// Of such a binary only one part of so many, for machines that share the work: 1/3
+    /// Run one part of the tests: 1/3 is the first of three
     #[arg(long, value_name = "PART/PARTS", value_parser = shard, requires = "runner")]
     shard: Option<(usize, usize)>,
-    /// Begin no test of such a binary after one that failed
+    /// Start no more tests after a failure
     #[arg(long, requires = "runner")]
     fail_fast: bool,
-    /// Run a test again that has failed, so many times at most; if it passes then, it is flaky
+    /// Run a failed test again up to this often; if it passes, it is flaky
     #[arg(long, value_name = "NUMBER", default_value = "0", hide_default_value = true, requires = "runner")]
     retries: usize,
-    /// Add a line of JSON for each test to this file ('-': stdout)
+    /// Append a line of JSON for each test to this file; '-' is standard output
     #[arg(long, value_name = "FILE", requires = "runner")]
     json: Option<PathBuf>,
-    /// Put a suite of JUnit's XML for each binary into this file ('-': stdout)
+    /// Write results as JUnit XML to this file; '-' is standard output
     #[arg(long, value_name = "FILE", requires = "runner")]
     junit: Option<PathBuf>,
 }
@@ -369,7 +372,7 @@ impl Tests {
                 written.iter().find(|path| place.iter().any(|place| place.starts_with(path)))
             {
                 bail!(
-                    "{option} {}: is below --write {}, where a test could change it",
+                    "{option} {}: is in --write {}, where a test could change it; choose another directory",
                     report.display(),
                     within.display()
                 );
@@ -437,7 +440,7 @@ fn screen(columns: usize) -> Screen {
 
 /// Replaces this process with the program, without a sandbox.
 fn as_it_is(profile: &Profile) -> Result<Exit> {
-    let (program, arguments) = profile.args.split_first().context("no program")?;
+    let (program, arguments) = profile.args.split_first().context("no program given")?;
     let error = process::Command::new(program).args(arguments).exec();
     Err(error).with_context(|| program.display().to_string())
 }
@@ -459,7 +462,10 @@ fn tell(ended: &Ended, session: &Session<'_>) -> Exit {
         session.log.warning(loss);
     }
     for process in &ended.remaining {
-        session.log.warning(&format!("left running, and ended: {} (pid {})", process.command, process.pid));
+        session.log.warning(&format!(
+            "killed a process that was left running: {} (pid {})",
+            process.command, process.pid
+        ));
     }
     if let Some(reached) = &ended.reached {
         session.log.failed(&anyhow!("killed: {reached}"));
@@ -475,21 +481,21 @@ fn time(text: &str) -> Result<Duration, String> {
         let seconds = number.parse::<f64>().ok()? * factor;
         Duration::try_from_secs_f64(seconds).ok()
     });
-    time.ok_or_else(|| "is no time: 10s, 500ms, 2m".to_owned())
+    time.ok_or_else(|| "not a time such as 10s, 500ms or 2m".to_owned())
 }
 
 fn bytes(text: &str) -> Result<u64, String> {
     let units = [("", 1), ("k", 1 << 10), ("m", 1 << 20), ("g", 1 << 30), ("t", 1 << 40)];
     let bytes =
         with_unit(text, &units).and_then(|(number, factor)| number.parse::<u64>().ok()?.checked_mul(factor));
-    bytes.ok_or_else(|| "is no number of bytes: 4096, 512k, 64m, 2g".to_owned())
+    bytes.ok_or_else(|| "not a number of bytes such as 4096, 512k, 64m or 2g".to_owned())
 }
 
 fn shard(text: &str) -> Result<(usize, usize), String> {
     let parts =
         text.split_once('/').and_then(|(part, parts)| Some((part.parse().ok()?, parts.parse().ok()?)));
     let parts = parts.filter(|(part, parts)| (1..=*parts).contains(part));
-    parts.ok_or_else(|| "is no part: 1/3 is the first of three".to_owned())
+    parts.ok_or_else(|| "not a part such as 1/3, the first of three".to_owned())
 }
 
 /// Splits a number from its unit, and returns the unit's factor.

@@ -152,7 +152,7 @@ fn write(file: &mut File, text: &str) -> io::Result<()> {
 fn add_suite(directory: &Directory, name: &OsStr, suite: Suite) -> Result<()> {
     // Locks the directory, because the file is replaced. Closing the directory releases the lock.
     flock(directory, FlockOperation::LockExclusive).context("lock its directory")?;
-    let before = directory.read(name).context("read it")?.unwrap_or_default();
+    let before = directory.read(name).context("read")?.unwrap_or_default();
     let document = suite.into_document(&before)?;
     directory.replace(name, &document).context(Unwritten("JUnit"))
 }

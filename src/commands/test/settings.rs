@@ -109,7 +109,7 @@ impl Settings {
                 settings.all.push(reader.option(key, value)?);
                 continue;
             }
-            let wrong = || reader.wrong(key.span(), "is a table of its own for each: [[override]]");
+            let wrong = || reader.wrong(key.span(), "override must be written as [[override]]");
             for one in value.get_ref().as_array().ok_or_else(wrong)?.iter() {
                 settings
                     .overrides
@@ -176,15 +176,14 @@ impl SettingsReader<'_> {
             if let Some((_, patterns)) = condition {
                 *patterns = Some(self.texts(name, value)?);
             } else if TOGETHER.contains(&name) {
-                let what =
-                    format!("{name} is about all tests together: it stands before the first [[{OVERRIDE}]]");
+                let what = format!("{name} applies to all tests; move it above the first [[{OVERRIDE}]]");
                 return Err(self.wrong(key.span(), what));
             } else {
                 one.said.push(self.option(key, value)?);
             }
         }
         if one.patterns.iter().all(Option::is_none) {
-            let what = format!("says not what it is for: {}", CONDITIONS.join(", "));
+            let what = format!("has no condition; add {}", CONDITIONS.join(" or "));
             return Err(self.wrong(place, format!("this [[{OVERRIDE}]] {what}")));
         }
         Ok(one)
@@ -199,16 +198,17 @@ impl SettingsReader<'_> {
         let option = options().find(|option| known(option).as_deref() == Some(name));
         let Some(option) = option else {
             let names = options().filter_map(known).chain([OVERRIDE.to_owned()]);
-            let hint = nearest(name, names).map(|near| format!(": is it '{near}'?")).unwrap_or_default();
-            return Err(self.wrong(key.span(), format!("there is no option '{name}'{hint}")));
+            let hint =
+                nearest(name, names).map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
+            return Err(self.wrong(key.span(), format!("unknown option '{name}'{hint}")));
         };
         let is_switch = matches!(option.get_action(), ArgAction::SetTrue);
         let words = match (value.get_ref(), is_switch) {
             (DeValue::Boolean(true), true) => vec![format!("--{name}").into()],
             (DeValue::Boolean(false), true) => Vec::new(),
-            (_, true) => return Err(self.wrong(value.span(), format!("{name} is true or false"))),
+            (_, true) => return Err(self.wrong(value.span(), format!("{name} must be true or false"))),
             (DeValue::Array(_), false) if !matches!(option.get_action(), ArgAction::Append) => {
-                return Err(self.wrong(value.span(), format!("{name} has one value")));
+                return Err(self.wrong(value.span(), format!("{name} takes one value, not an array")));
             }
             (_, false) => {
                 let is_path = option.get_value_parser().type_id() == ValueParser::path_buf().type_id();
@@ -239,7 +239,7 @@ impl SettingsReader<'_> {
         let text = |value: &Value<'_>| match value.get_ref() {
             DeValue::String(text) => Ok(text.clone().into_owned()),
             DeValue::Integer(number) => Ok(number.to_string()),
-            _ => Err(self.wrong(value.span(), format!("{name} is a text or a number"))),
+            _ => Err(self.wrong(value.span(), format!("{name} must be a string or a number"))),
         };
         values.into_iter().map(text).collect()
     }

@@ -73,9 +73,9 @@ fn distrust(stat: &Stat) -> Option<String> {
     if stat.st_uid != user && stat.st_uid != 0 {
         Some(format!("belongs to user {}", stat.st_uid))
     } else if stat.st_mode & 0o002 != 0 {
-        Some("may be written to by everybody".to_owned())
+        Some("is writable by all users".to_owned())
     } else if stat.st_mode & 0o020 != 0 && !is_own_group {
-        Some(format!("may be written to by group {}", stat.st_gid))
+        Some(format!("is writable by group {}", stat.st_gid))
     } else {
         None
     }

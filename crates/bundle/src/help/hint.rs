@@ -8,19 +8,17 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         let field = self.field.to_string();
         let key = field.rsplit('.').next().unwrap_or_default();
-        let example = || example(key).map(|example| format!("write, for example, {example}"));
+        let example = || example(key).map(|example| format!("for example: {example}"));
         match &self.kind {
-            ErrorKind::Read(_) | ErrorKind::NoFile => {
-                Some("'husk spec' writes a config.json to begin with".to_owned())
-            }
+            ErrorKind::Read(_) | ErrorKind::NoFile => Some("create one with 'husk spec'".to_owned()),
             ErrorKind::Missing | ErrorKind::Empty => example(),
             ErrorKind::Relative(path) => {
-                Some(format!("begin at the root: {:?}", format!("/{}", path.trim_start_matches("./"))))
+                Some(format!("write an absolute path: {:?}", format!("/{}", path.trim_start_matches("./"))))
             }
-            ErrorKind::Nul => Some("take \\u0000 out: the kernel ends a string there".to_owned()),
-            ErrorKind::Twice(_) => Some("keep one of the two".to_owned()),
+            ErrorKind::Nul => Some("remove \\u0000, which ends a string in the kernel".to_owned()),
+            ErrorKind::Twice(_) => Some("remove one of them".to_owned()),
             ErrorKind::Range(_) if matches!(key, "uid" | "gid") => {
-                Some("write a number below 4294967295, which is no id".to_owned())
+                Some("write a number from 0 to 4294967294".to_owned())
             }
             ErrorKind::Conflict(_)
             | ErrorKind::Phrase(_)
@@ -41,7 +39,7 @@ fn example(key: &str) -> Option<&'static str> {
     Some(match (key, is_element) {
         ("ociVersion", _) => "\"ociVersion\": \"1.3.0\"",
         ("root", _) => "\"root\": { \"path\": \"rootfs\" }",
-        ("path", _) => "\"path\": \"/bin/sh\", or for the root file system \"path\": \"rootfs\"",
+        ("path", _) => "\"path\": \"/bin/sh\", or \"path\": \"rootfs\" for the root file system",
         ("args", false) => "\"args\": [\"sh\"]",
         ("args", true) => "\"sh\"",
         ("env", false) => "\"env\": [\"PATH=/usr/bin:/bin\"]",

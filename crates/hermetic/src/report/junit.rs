@@ -67,7 +67,7 @@ fn inner(document: &str) -> Option<&str> {
 
 /// A document that husk did not write.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("is there, and is no report of husk's")]
+#[error("already exists and is not a report by husk")]
 pub struct Foreign;
 
 impl Display for Suite {
@@ -134,7 +134,7 @@ fn failure(element: &str, attempt: &Attempt) -> String {
 fn used(attempt: &Attempt) -> String {
     let usage = &attempt.ended.usage;
     let mut text = format!(
-        "husk: {:.3} s of a processor, {} KiB of memory at most\n",
+        "husk: {:.3} s of CPU time, {} KiB of memory at peak\n",
         usage.cpu_micros as f64 / 1e6,
         usage.peak_kib
     );
@@ -208,7 +208,7 @@ mod tests {
 <testsuite name=\"web\" id=\"1\" timestamp=\"\" tests=\"1\" failures=\"0\" errors=\"0\" skipped=\"0\" time=\"0.010\">
 <testcase name=\"a::b\" classname=\"web\" time=\"0.010\">
 <flakyFailure type=\"failure\" message=\"failed\">no &lt;</flakyFailure>
-<system-err>husk: 0.000 s of a processor, 0 KiB of memory at most
+<system-err>husk: 0.000 s of CPU time, 0 KiB of memory at peak
 </system-err>
 </testcase>
 </testsuite>

@@ -99,7 +99,7 @@ impl<'o> Results<'o> {
                 }
                 if verdict == Verdict::Flaky {
                     let attempts = tested.attempts.len();
-                    remarks.push(format!("flaky: attempt {attempts} is the first that passed"));
+                    remarks.push(format!("flaky: passed at attempt {attempts}"));
                     self.flaky.push(name());
                 }
             }
@@ -186,7 +186,7 @@ impl<'o> Results<'o> {
              finished in {seconds:.2}s\n"
         )?;
         if not_begun > 0 {
-            writeln!(self.out, "husk: {not_begun} not run\n")?;
+            writeln!(self.out, "husk: {not_begun} tests were not run\n")?;
         }
         self.out.flush()?;
         Ok(success)
@@ -263,7 +263,7 @@ mod tests {
         assert!(!results.finish(Duration::from_millis(1230), 0).unwrap());
         let wanted = "\nrunning 4 tests\ntest a - should panic ... ok\ntest b ... ignored, why
 test c ... FAILED (killed: processor limit of 1 s reached)
-test d ... ok (flaky: attempt 2 is the first that passed)\n\nfailures:\n
+test d ... ok (flaky: passed at attempt 2)\n\nfailures:\n
 ---- c stdout ----\nsaid\nhusk: killed: processor limit of 1 s reached\n\n\nfailures:\n    c\n\nflaky:\n    d
 \ntest result: FAILED. 2 passed; 1 failed; 1 ignored; 0 measured; 7 filtered out; finished in 1.23s\n\n";
         assert_eq!(String::from_utf8(out).unwrap(), wanted);

@@ -63,12 +63,12 @@ fn kernel(facts: &Facts) -> Finding {
 fn calls(facts: &Facts) -> Finding {
     const TOPIC: &str = "system calls";
     match facts.openat2 {
-        Ok(()) => Finding::ok(TOPIC, "openat2 is there"),
+        Ok(()) => Finding::ok(TOPIC, "openat2 works"),
         Err(errno) => Finding::bad(
             TOPIC,
             Verdict::Problem,
             format!("openat2: {errno}"),
-            "a filter of system calls is older than they are: in a container use a newer profile or none",
+            "a seccomp filter does not know openat2; in a container, use a newer seccomp profile or none",
         ),
     }
 }
@@ -76,18 +76,18 @@ fn calls(facts: &Facts) -> Finding {
 fn namespaces(facts: &Facts) -> Finding {
     const TOPIC: &str = "namespaces";
     match facts.namespaces {
-        Ok(()) => Finding::ok(TOPIC, "root can make them"),
+        Ok(()) => Finding::ok(TOPIC, "root can create them"),
         Err(Errno::PERM) => Finding::bad(
             TOPIC,
             Verdict::Problem,
             refused(Errno::PERM),
-            "CAP_SYS_ADMIN is missing: in a container, run that one with --privileged or --cap-add SYS_ADMIN",
+            "grant CAP_SYS_ADMIN; if this is a container, start it with --privileged or --cap-add SYS_ADMIN",
         ),
         Err(errno) => Finding::bad(
             TOPIC,
             Verdict::Problem,
             refused(errno),
-            "raise the limits in /proc/sys/user, or use a kernel with namespaces of every kind",
+            "raise the limits in /proc/sys/user, or use a kernel that supports all namespaces",
         ),
     }
 }
@@ -97,20 +97,20 @@ fn user_namespaces(facts: &Facts) -> Finding {
     let bad = |text, fix: &str| Finding::bad(TOPIC, facts.for_users(), text, fix);
     let UserNamespaces { made, mount, most, debian, ubuntu, .. } = &facts.users;
     match (made, mount) {
-        (Ok(()), Ok(())) => Finding::ok(TOPIC, "users can make them"),
+        (Ok(()), Ok(())) => Finding::ok(TOPIC, "users can create them"),
         (Err(errno), _) if *most == Some(0) => {
-            bad(refused(*errno), "they are switched off: sysctl -w user.max_user_namespaces=15000")
+            bad(refused(*errno), "turn them on: sysctl -w user.max_user_namespaces=15000")
         }
         (Err(errno), _) if *debian == Some(0) => {
-            bad(refused(*errno), "they are switched off: sysctl -w kernel.unprivileged_userns_clone=1")
+            bad(refused(*errno), "turn them on: sysctl -w kernel.unprivileged_userns_clone=1")
         }
         (Err(errno), _) | (_, Err(errno)) if ubuntu.is_some_and(|restricted| restricted != 0) => bad(
             refused(*errno),
-            "AppArmor restricts them: write a profile for husk that says 'userns,', or \
+            "AppArmor restricts them; write a profile for husk with the rule 'userns,', or run \
              sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
         ),
         (Err(errno @ Errno::NOSPC), _) => {
-            bad(refused(*errno), "there are as many as may be: sysctl -w user.max_user_namespaces=15000")
+            bad(refused(*errno), "the limit is reached; raise it: sysctl -w user.max_user_namespaces=15000")
         }
         (Err(errno @ Errno::INVAL), _) => bad(refused(*errno), "use a kernel with CONFIG_USER_NS"),
         (Err(errno), _) => bad(
@@ -118,8 +118,8 @@ fn user_namespaces(facts: &Facts) -> Finding {
             "a filter of system calls or a security module refuses them: in a container, use a profile that allows them",
         ),
         (_, Err(errno)) => bad(
-            format!("nothing can be mounted in one: {errno}"),
-            "a security module takes the privileges away that they should give: see the kernel's log",
+            format!("mounts fail in them: {errno}"),
+            "a security module denies privileges in user namespaces; see the kernel log",
         ),
     }
 }
@@ -127,12 +127,12 @@ fn user_namespaces(facts: &Facts) -> Finding {
 fn procfs(facts: &Facts) -> Finding {
     const TOPIC: &str = "procfs";
     match facts.users.procfs {
-        Ok(()) => Finding::ok(TOPIC, "can be mounted in a user namespace"),
+        Ok(()) => Finding::ok(TOPIC, "mounts work in user namespaces"),
         Err(errno) => Finding::bad(
             TOPIC,
             facts.for_users(),
-            format!("cannot be mounted in a user namespace: {errno}"),
-            "parts of /proc are covered, as in a container: run that one with --security-opt unmask=ALL (podman), \
+            format!("mounts fail in user namespaces: {errno}"),
+            "parts of /proc are masked; if this is a container, start it with --security-opt unmask=ALL (podman), \
              systempaths=unconfined (docker), or procMount: Unmasked (Kubernetes)",
         ),
     }
@@ -141,12 +141,16 @@ fn procfs(facts: &Facts) -> Finding {
 fn overlay(facts: &Facts) -> Finding {
     const TOPIC: &str = "overlay";
     match facts.users.overlay {
-        Ok(()) => Finding::ok(TOPIC, "can be mounted in a user namespace"),
+        Ok(()) => Finding::ok(TOPIC, "mounts work in user namespaces"),
         Err(errno) => Finding::bad(
             TOPIC,
             Verdict::Warning,
-            format!("cannot be mounted in a user namespace: {errno}"),
-            if errno == Errno::NODEV { "modprobe overlay" } else { "have the engine use fuse-overlayfs" },
+            format!("mounts fail in user namespaces: {errno}"),
+            if errno == Errno::NODEV {
+                "modprobe overlay"
+            } else {
+                "configure the engine to use fuse-overlayfs"
+            },
         ),
     }
 }
@@ -154,17 +158,13 @@ fn overlay(facts: &Facts) -> Finding {
 fn seal(facts: &Facts) -> Option<Finding> {
     const TOPIC: &str = "husk's own binary";
     Some(match facts.seal.as_ref()? {
-        Ok(Sealed::Mount) => {
-            Finding::ok(TOPIC, "is put on a read-only mount before a container can reach it")
-        }
-        Ok(Sealed::Memory) => {
-            Finding::ok(TOPIC, "is copied to sealed memory before a container can reach it")
-        }
+        Ok(Sealed::Mount) => Finding::ok(TOPIC, "protected by a read-only mount"),
+        Ok(Sealed::Memory) => Finding::ok(TOPIC, "protected by a sealed copy in memory"),
         Err(reason) => Finding::bad(
             TOPIC,
             Verdict::Problem,
-            format!("cannot be kept out of a container's reach: {reason}"),
-            "sysctl -w vm.memfd_noexec=0, or give CAP_SYS_ADMIN",
+            format!("cannot be protected from containers: {reason}"),
+            "run sysctl -w vm.memfd_noexec=0, or grant CAP_SYS_ADMIN",
         ),
     })
 }
@@ -175,7 +175,9 @@ fn ids(facts: &Facts) -> Finding {
     let bad = |text: String, fix: &str| Finding::bad(TOPIC, Verdict::Warning, text, fix);
     for (name, helper) in [("newuidmap", uidmap), ("newgidmap", gidmap)] {
         match helper {
-            None => return bad(format!("{name} is missing"), "install uidmap (shadow-utils on Fedora)"),
+            None => {
+                return bad(format!("{name} is not installed"), "install uidmap (shadow-utils on Fedora)");
+            }
             Some((path, false)) => {
                 let path = path.display();
                 return bad(format!("{path} has no privileges"), &format!("chmod u+s {path}"));
@@ -184,15 +186,15 @@ fn ids(facts: &Facts) -> Finding {
         }
     }
     if facts.euid == 0 {
-        return Finding::ok(TOPIC, "newuidmap and newgidmap are there");
+        return Finding::ok(TOPIC, "newuidmap and newgidmap are installed");
     }
     match (&facts.many_ids, facts.subids) {
-        (None, _) => bad("there are none beside your own".to_owned(), SUBIDS),
+        (None, _) => bad("you have no subordinate ids".to_owned(), SUBIDS),
         (Some(Err(reason)), _) => bad(reason.clone(), SUBIDS),
         (Some(Ok(())), [uids, gids]) if uids < 65_535 || gids < 65_535 => {
-            bad(format!("{uids} of users and {gids} of groups: most images have more"), SUBIDS)
+            bad(format!("{uids} user ids and {gids} group ids; most images need 65536"), SUBIDS)
         }
-        (Some(Ok(())), [uids, gids]) => Finding::ok(TOPIC, format!("{uids} of users, {gids} of groups")),
+        (Some(Ok(())), [uids, gids]) => Finding::ok(TOPIC, format!("{uids} user ids, {gids} group ids")),
     }
 }
 
@@ -203,12 +205,12 @@ fn cgroups(facts: &Facts) -> Finding {
     let named = match facts.cgroups.kind {
         Hierarchies::None => {
             return warning(
-                "there are none: containers have no limits".to_owned(),
+                "not mounted, so containers have no limits".to_owned(),
                 "mount -t cgroup2 none /sys/fs/cgroup",
             );
         }
         Hierarchies::V1 => "version 1",
-        Hierarchies::Hybrid => "version 1, with version 2 beside it",
+        Hierarchies::Hybrid => "versions 1 and 2",
         Hierarchies::V2 => "version 2",
     };
     match (facts.cgroups.writable, facts.cgroups.kind) {
@@ -216,24 +218,24 @@ fn cgroups(facts: &Facts) -> Finding {
             Finding::ok(TOPIC, format!("{named}: {controllers}"))
         }
         (true, Hierarchies::V2) if facts.euid != 0 => warning(
-            format!("{named}, of which you have only: {controllers}"),
+            format!("{named}; delegated to you: {controllers}"),
             "in /etc/systemd/system/user@.service.d/delegate.conf: [Service] Delegate=cpu cpuset io memory pids",
         ),
         (true, _) => warning(
-            format!("{named}, with only: {controllers}"),
-            "switch the others on where this machine, or the container around it, is made",
+            format!("{named}; available: {controllers}"),
+            "enable cpu, memory and pids on this machine, or on the host if this is a container",
         ),
         (false, Hierarchies::V2) if facts.euid != 0 => warning(
-            format!("{named}, and none is yours: containers have no limits"),
-            "log in with systemd, or loginctl enable-linger USER, and use --systemd-cgroup",
+            format!("{named}; none is delegated to you, so containers have no limits"),
+            "log in through systemd or run loginctl enable-linger USER, and pass --systemd-cgroup",
         ),
         (false, _) if facts.euid != 0 => warning(
-            format!("{named}, which users can have none of: containers have no limits"),
+            format!("{named}; users cannot create any, so containers have no limits"),
             "boot with systemd.unified_cgroup_hierarchy=1",
         ),
         (false, _) => warning(
-            format!("{named}, and cannot be written: containers have no limits"),
-            "mount /sys/fs/cgroup writable; in a container, run that one with --privileged",
+            format!("{named}; not writable, so containers have no limits"),
+            "mount /sys/fs/cgroup writable; if this is a container, start it with --privileged",
         ),
     }
 }
@@ -247,7 +249,7 @@ impl Facts {
 fn systemd(facts: &Facts) -> Finding {
     const TOPIC: &str = "systemd";
     match &facts.systemd {
-        Some(Ok(version)) => Finding::ok(TOPIC, format!("{version} answers: --systemd-cgroup works")),
+        Some(Ok(version)) => Finding::ok(TOPIC, format!("version {version}; --systemd-cgroup works")),
         Some(Err(reason)) => Finding::bad(
             TOPIC,
             Verdict::Warning,
@@ -255,10 +257,10 @@ fn systemd(facts: &Facts) -> Finding {
             if facts.euid == 0 {
                 "install and start dbus"
             } else {
-                "install dbus-user-session, and log in anew so that XDG_RUNTIME_DIR is set"
+                "install dbus-user-session, and log in again so that XDG_RUNTIME_DIR is set"
             },
         ),
-        None => Finding::ok(TOPIC, "does not run here: leave --systemd-cgroup out"),
+        None => Finding::ok(TOPIC, "not running; --systemd-cgroup does not work"),
     }
 }
 
@@ -268,7 +270,7 @@ fn seccomp(facts: &Facts) -> Finding {
         return Finding::bad(
             TOPIC,
             Verdict::Warning,
-            "the kernel has none: engines' default profiles cannot be loaded",
+            "not supported by the kernel, so engines' default profiles cannot be loaded",
             "use a kernel with CONFIG_SECCOMP_FILTER, or --security-opt seccomp=unconfined",
         );
     };
@@ -289,7 +291,7 @@ fn confinement(facts: &Facts) -> Finding {
         (true, false) => "AppArmor",
         (false, true) => "SELinux",
         (false, false) => {
-            "neither AppArmor nor SELinux: profiles and labels that a container names are left out or refused"
+            "neither AppArmor nor SELinux; profiles and labels in a configuration are ignored or refused"
         }
     };
     Finding::ok("confinement", text)
@@ -300,12 +302,12 @@ fn landlock(facts: &Facts) -> Finding {
     let bad = |text: String, fix: &str| Finding::bad(TOPIC, Verdict::Warning, text, fix);
     match facts.landlock {
         Ok(0 | 1) => bad(
-            "version 1 is too old for 'husk test', which does without".to_owned(),
+            "version 1 is too old for 'husk test', which runs without it".to_owned(),
             "install Linux 5.19 or newer",
         ),
         Ok(version) => Finding::ok(TOPIC, format!("version {version}, used by 'husk test'")),
         Err(errno) => bad(
-            format!("not available, so 'husk test' does without: {errno}"),
+            format!("not available, so 'husk test' runs without it: {errno}"),
             "boot with landlock in the list of security modules (lsm=landlock,...)",
         ),
     }
@@ -314,12 +316,12 @@ fn landlock(facts: &Facts) -> Finding {
 fn idmapped_mounts(facts: &Facts) -> Option<Finding> {
     const TOPIC: &str = "idmapped mounts";
     Some(match facts.idmapped_mount? {
-        Ok(()) => Finding::ok(TOPIC, "work on the root file system"),
+        Ok(()) => Finding::ok(TOPIC, "supported by the root file system"),
         Err(errno) => Finding::bad(
             TOPIC,
             Verdict::Warning,
-            format!("do not work on the root file system: {errno}"),
-            "keep volumes whose ids are mapped on ext4, xfs or btrfs",
+            format!("not supported by the root file system: {errno}"),
+            "put volumes with mapped ids on ext4, xfs or btrfs",
         ),
     })
 }
@@ -332,14 +334,17 @@ fn limits(facts: &Facts) -> Finding {
         Some(most) if most < WANTED && !facts.may_raise_limits && facts.euid == 0 => Finding::bad(
             TOPIC,
             Verdict::Warning,
-            format!("{most} open files at most, which cannot be raised: containers that ask for more fail"),
-            "CAP_SYS_RESOURCE is missing; or have the engine ask for less (podman: default_ulimits = [])",
+            format!("at most {most} open files, which cannot be raised; containers that request more fail"),
+            "grant CAP_SYS_RESOURCE, or let the engine request less (podman: default_ulimits = [])",
         ),
         Some(most) => Finding::ok(
             TOPIC,
-            format!("{most} open files{}", if facts.may_raise_limits { ", can be raised" } else { "" }),
+            format!(
+                "at most {most} open files{}",
+                if facts.may_raise_limits { "; can be raised" } else { "" }
+            ),
         ),
-        None => Finding::ok(TOPIC, "as many open files as wanted"),
+        None => Finding::ok(TOPIC, "no limit of open files"),
     }
 }
 
@@ -349,14 +354,14 @@ fn criu(facts: &Facts) -> Finding {
         None => Finding::bad(
             "criu",
             Verdict::Warning,
-            "is missing: containers cannot be checkpointed",
+            "not installed, so containers cannot be checkpointed",
             "install criu",
         ),
     }
 }
 
 fn refused(errno: Errno) -> String {
-    format!("cannot be made: {errno}")
+    format!("cannot be created: {errno}")
 }
 
 #[cfg(test)]
@@ -457,7 +462,7 @@ mod tests {
                 |users| (users.mount, users.ubuntu) = (Err(Errno::ACCESS), Some(1)),
                 "apparmor_restrict_unprivileged_userns=0",
             ),
-            (|users| users.made = Err(Errno::NOSPC), "as many as may be"),
+            (|users| users.made = Err(Errno::NOSPC), "limit is reached"),
             (|users| users.made = Err(Errno::PERM), "profile that allows them"),
             (|users| users.made = Err(Errno::INVAL), "CONFIG_USER_NS"),
         ];
@@ -533,7 +538,7 @@ mod tests {
         let warns = |facts: Facts, fix| finds(&facts, "cgroups", Verdict::Warning, fix);
         warns(with(good(), Hierarchies::None, &[], false), "mount");
         warns(with(good(), Hierarchies::V1, &all, false), "writable");
-        warns(with(good(), Hierarchies::V2, &["pids"], true), "switch the others on");
+        warns(with(good(), Hierarchies::V2, &["pids"], true), "enable cpu, memory and pids");
         warns(with(users(), Hierarchies::V2, &["memory", "pids"], true), "Delegate=");
         warns(with(users(), Hierarchies::V2, &all, false), "linger");
         warns(with(users(), Hierarchies::Hybrid, &all, false), "unified_cgroup_hierarchy");

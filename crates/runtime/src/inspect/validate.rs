@@ -63,15 +63,15 @@ fn here(container: &Container) -> Vec<Problem> {
     };
     let mut found = Vec::new();
     if !container.rootfs.is_dir() {
-        let text = format!("{} is no directory", container.rootfs.display());
-        found.push(error("root.path".to_owned(), text, "unpack an image there"));
+        let text = format!("{} is not a directory", container.rootfs.display());
+        found.push(error("root.path".to_owned(), text, "unpack an image into this directory"));
     }
     let host = probe(container);
     for (index, mount) in container.mounts.iter().enumerate() {
         let Source::Bind { path, .. } = &mount.source else { continue };
         if !path.exists() {
-            let text = format!("{} is not there", path.display());
-            found.push(error(format!("mounts[{index}].source"), text, "make it, or mount something else"));
+            let text = format!("{} does not exist", path.display());
+            found.push(error(format!("mounts[{index}].source"), text, "create it, or change the source"));
         }
     }
     // Planning stops at the first problem, which may be one of those above.

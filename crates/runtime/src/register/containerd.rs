@@ -52,7 +52,7 @@ fn without(text: &str) -> String {
 fn parse(registration: &Registration, text: &str) -> Result<Table, Error> {
     text.parse().map_err(|error: toml::de::Error| {
         let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
-        registration.error(&format!("config.toml, line {line}: broken TOML: {}", error.message()))
+        registration.error(&format!("config.toml, line {line}: invalid TOML: {}", error.message()))
     })
 }
 
@@ -61,7 +61,8 @@ fn with(registration: &Registration, program: &str, others: &str) -> Result<Stri
     let table = parse(registration, others)?;
     let version = table.get("version").and_then(Value::as_integer).unwrap_or(1);
     if version < 2 {
-        let reason = "config.toml is of version 1: write 'containerd config migrate' of it there first";
+        let reason =
+            "config.toml has version 1; replace it with the output of 'containerd config migrate' first";
         return Err(registration.error(reason));
     }
     let plugin = if version == 2 { "io.containerd.grpc.v1.cri" } else { "io.containerd.cri.v1.runtime" };
@@ -93,7 +94,7 @@ fn with(registration: &Registration, program: &str, others: &str) -> Result<Stri
     let written: Option<Table> = text.parse().ok();
     let said = written.as_ref().and_then(|table| find(table, &containerd)?.get(DEFAULT)?.as_str());
     if written.is_none() || registration.default && said != Some("husk") {
-        let reason = format!("config.toml does not have {name}] as a table: add the runtime there yourself");
+        let reason = format!("config.toml does not have {name}] as a table; add the runtime by hand");
         return Err(registration.error(&reason));
     }
     Ok(text)

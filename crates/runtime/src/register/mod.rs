@@ -127,7 +127,8 @@ impl Registration {
     ///
     /// If the existing configuration cannot be read or conflicts with it.
     pub fn change(&self) -> Result<FileChange, Error> {
-        let program = self.program.to_str().ok_or_else(|| self.error("the path of husk is no text"))?;
+        let program =
+            self.program.to_str().ok_or_else(|| self.error("the path of husk is not valid UTF-8"))?;
         let quoted = serde_json::to_string(program).map_err(|error| self.error(&error.to_string()))?;
         match self.engine {
             Engine::Podman => self.drop_in(Some(podman(&quoted, self.default))),
@@ -169,7 +170,7 @@ impl Registration {
                 Some("\"husk\"") => text = json::without_key(&text, "default-runtime")?,
                 Some(other) if self.default && program.is_some() => {
                     return Err(format!(
-                        "default-runtime is {other}: take it out first, so that nothing is lost"
+                        "default-runtime is {other}; remove it first, because husk could not restore it"
                     ));
                 }
                 _ => {}
@@ -191,7 +192,7 @@ impl Registration {
     }
 }
 
-const BY: &str = "# Written by 'husk register', which also takes it away ('--undo').\n";
+const BY: &str = "# Written by 'husk register'. 'husk register --undo' removes it.\n";
 
 /// A list in a drop-in file replaces the previous one, so podman's own entries are repeated here (containers/common,
 /// pkg/config/default.go). The manual's `runtime_supports_nocgroups` is read without its last letter (config.go).

@@ -242,7 +242,7 @@ fn broken_toml_is_called_broken_with_its_line() {
     let etc = TempDir::new().unwrap();
     put(&etc, "containerd/config.toml", "version = 2\n[plugins\n");
     let error = registration(Engine::Containerd, &etc).change().unwrap_err().to_string();
-    assert!(error.contains("config.toml, line 2: broken TOML"), "{error}");
+    assert!(error.contains("config.toml, line 2: invalid TOML"), "{error}");
 }
 
 #[test]
