@@ -114,7 +114,7 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn only_what_runs_is_saved() {
+fn checkpoint_needs_a_running_container() {
     need!(is_root(), "needs root, as CRIU does");
     let runtime = Runtime::under_test();
     let images = Images::new();
@@ -129,7 +129,7 @@ fn only_what_runs_is_saved() {
 }
 
 #[test]
-fn what_makes_no_sense_is_said() {
+fn contradicting_options_are_refused() {
     need!(is_root(), "needs root, as CRIU does");
     need!(is_husk(), "the words are ours");
     let bundle = Bundle::running("wait");
@@ -152,7 +152,7 @@ fn what_makes_no_sense_is_said() {
 }
 
 #[test]
-fn without_criu_nothing_is_lost() {
+fn container_keeps_running_if_criu_is_missing() {
     need!(is_root(), "needs root, as CRIU does");
     need!(is_husk(), "the words are ours");
     let bundle = Bundle::running("wait");
@@ -175,7 +175,7 @@ fn without_criu_nothing_is_lost() {
 }
 
 #[test]
-fn images_have_to_be_there() {
+fn restore_needs_images() {
     need!(is_root(), "needs root, as CRIU does");
     let (runtime, bundle, images) = (Runtime::under_test(), Bundle::running("wait"), Images::new());
     bundle.write();
@@ -206,7 +206,7 @@ fn with_mounts(bundle: Bundle, host: &Path) -> Bundle {
 }
 
 #[test]
-fn criu_is_told_what_is_not_in_the_images() {
+fn criu_is_given_what_is_not_in_the_images() {
     need!(is_root(), "needs root, as CRIU does");
     need!(is_husk(), "runc names mounts in another way");
     let (host, images) = (TempDir::new().unwrap(), Images::new());
@@ -250,7 +250,7 @@ fn criu_is_told_what_is_not_in_the_images() {
 }
 
 #[test]
-fn who_waits_for_lazy_pages_is_told() {
+fn status_fd_reports_that_lazy_pages_are_ready() {
     need!(is_root(), "needs root, as CRIU does");
     need!(is_husk(), "the stand-in knows no other");
     let bundle = Bundle::running("wait");
@@ -270,7 +270,7 @@ fn who_waits_for_lazy_pages_is_told() {
 }
 
 #[test]
-fn a_mount_that_could_pass_for_another_is_refused() {
+fn mount_that_criu_could_confuse_with_another_is_refused() {
     need!(is_root(), "needs root, as CRIU does");
     need!(is_husk(), "CVE-2026-119101");
     let host = TempDir::new().unwrap();
@@ -295,7 +295,7 @@ fn a_mount_that_could_pass_for_another_is_refused() {
 }
 
 #[test]
-fn what_fails_at_restore_leaves_nothing() {
+fn failed_restore_leaves_nothing() {
     need!(is_root(), "needs root, as CRIU does");
     need!(is_husk(), "runc names mounts in another way");
     let (host, images) = (TempDir::new().unwrap(), Images::new());
@@ -357,7 +357,7 @@ fn what_fails_at_restore_leaves_nothing() {
 }
 
 #[test]
-fn the_null_device_is_the_containers_own() {
+fn null_device_belongs_to_the_container() {
     need!(is_root(), "needs root for a device of its own");
     need!(is_husk(), "runc leaves them all the host's");
     let script = "\"$@\" </dev/null 2>/dev/null";
@@ -373,7 +373,7 @@ fn pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
 }
 
 #[test]
-fn a_container_goes_on_where_it_was() {
+fn container_continues_after_restore() {
     need!(criu_works(), NEEDS_CRIU);
     let (runtime, bundle, images) = (Runtime::under_test(), Bundle::running("echo"), Images::new());
     let (stdin, mut input) = pipe();
@@ -406,7 +406,7 @@ fn a_container_goes_on_where_it_was() {
 }
 
 #[test]
-fn mounts_of_the_host_are_what_they_were() {
+fn mounts_of_the_host_are_unchanged_after_restore() {
     need!(criu_works(), NEEDS_CRIU);
     let (host, images) = (TempDir::new().unwrap(), Images::new());
     let bundle = with_mounts(Bundle::running("wait"), host.path());
@@ -444,7 +444,7 @@ fn mounts_of_the_host_are_what_they_were() {
 }
 
 #[test]
-fn hooks_are_run_where_a_container_begins_and_ends() {
+fn checkpoint_runs_poststop_hooks_and_restore_runs_create_hooks() {
     need!(criu_works(), NEEDS_CRIU);
     let (host, images) = (TempDir::new().unwrap(), Images::new());
     let told = host.path().join("told");
@@ -474,7 +474,7 @@ fn hooks_are_run_where_a_container_begins_and_ends() {
 }
 
 #[test]
-fn a_terminal_is_handed_over_again() {
+fn restored_terminal_is_sent_again() {
     need!(criu_works(), NEEDS_CRIU);
     let options = ["newinstance", "ptmxmode=0666", "mode=0620"];
     let devpts =
@@ -503,7 +503,7 @@ fn a_terminal_is_handed_over_again() {
 }
 
 #[test]
-fn ids_and_a_pause_are_no_hindrance() {
+fn paused_container_with_mapped_ids_can_be_checkpointed() {
     need!(criu_works(), NEEDS_CRIU);
     let (mut bundle, images) = (Bundle::running("wait"), Images::new());
     let linux = bundle.config["linux"].as_object_mut().unwrap();
@@ -535,7 +535,7 @@ fn ids_and_a_pause_are_no_hindrance() {
 }
 
 #[test]
-fn ids_of_a_mount_cannot_be_saved() {
+fn idmapped_mount_cannot_be_checkpointed() {
     need!(is_root(), "needs root, as CRIU does");
     need!(is_husk(), "runc restores them as they are on the host");
     let (host, images) = (TempDir::new().unwrap(), Images::new());
@@ -551,7 +551,7 @@ fn ids_of_a_mount_cannot_be_saved() {
 }
 
 #[test]
-fn who_is_killed_while_he_restores_leaves_what_can_be_deleted() {
+fn container_of_a_killed_restore_can_be_deleted() {
     need!(criu_works(), NEEDS_CRIU);
     need!(is_husk(), "runc's record comes too late");
     let (mut bundle, images) = (Bundle::running("wait"), Images::new());
@@ -573,7 +573,7 @@ fn who_is_killed_while_he_restores_leaves_what_can_be_deleted() {
 }
 
 #[test]
-fn images_that_are_none_leave_nothing() {
+fn invalid_images_leave_nothing() {
     need!(criu_works(), NEEDS_CRIU);
     let (runtime, bundle, images) = (Runtime::under_test(), Bundle::running("wait"), Images::new());
     bundle.write();
@@ -590,7 +590,7 @@ fn images_that_are_none_leave_nothing() {
 // Another user may have made the directory of images. A link there could make CRIU overwrite a file of the host, and a
 // fifo could block it for ever.
 #[test]
-fn what_stands_where_criu_writes_is_taken_away() {
+fn files_in_the_place_of_criu_output_are_removed() {
     let is_there = || Command::new("criu").arg("--version").output().is_ok();
     need!(is_root() && is_there(), "needs root, and CRIU");
     need!(is_husk(), "another runtime's CRIU writes where links lead");
@@ -618,7 +618,7 @@ fn what_stands_where_criu_writes_is_taken_away() {
 
 // CRIU opens the files it finds among its images, and blocks for ever on a fifo without a writer.
 #[test]
-fn images_that_are_not_files_are_refused_before_criu_opens_them() {
+fn images_other_than_files_are_refused_before_criu_opens_them() {
     need!(is_root(), "needs root, as CRIU does");
     need!(is_husk(), "the words are ours");
     let (images, older) = (Images::new(), Images::new());
@@ -644,7 +644,7 @@ fn images_that_are_not_files_are_refused_before_criu_opens_them() {
 
 // An image can become a fifo after husk has checked it. That must not block the restore for ever.
 #[test]
-fn a_signal_or_delete_ends_a_restore_that_waits_for_criu() {
+fn signal_or_delete_ends_a_restore_that_waits_for_criu() {
     need!(is_root(), "needs root, as CRIU does");
     need!(is_husk(), "the words are ours");
     let images = Images::new();

@@ -12,7 +12,7 @@ fn findings(text: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_machine_that_runs_these_tests_can_run_containers() {
+fn machine_that_runs_these_tests_has_no_problems() {
     need!(is_husk(), "another runtime is no doctor");
     let found = findings(&Runtime::under_test().typed(&["doctor", "--format", "json"]).succeeds());
     let topics: Vec<_> = found.iter().map(|(topic, _)| topic.as_str()).collect();
@@ -23,7 +23,7 @@ fn a_machine_that_runs_these_tests_can_run_containers() {
 }
 
 #[test]
-fn a_table_says_the_same_without_colours_to_a_file() {
+fn table_matches_json_and_has_no_colours_in_a_file() {
     need!(is_husk(), "another runtime is no doctor");
     let runtime = Runtime::under_test();
     let found = findings(&runtime.typed(&["doctor", "--format", "json"]).succeeds());
@@ -64,7 +64,7 @@ fn finds(seen: &Seen, verdict: &str) {
 }
 
 #[test]
-fn user_namespaces_that_are_switched_off_are_what_root_can_do_without() {
+fn disabled_user_namespaces_are_a_warning_for_root() {
     need!(is_husk(), "another runtime is no doctor");
     let uid = rustix::process::geteuid().as_raw();
     need!(uid == rustix::process::getegid().as_raw(), "one number for both maps");
@@ -72,7 +72,7 @@ fn user_namespaces_that_are_switched_off_are_what_root_can_do_without() {
 }
 
 #[test]
-fn user_namespaces_that_are_switched_off_are_a_problem_for_users() {
+fn disabled_user_namespaces_are_a_problem_for_users() {
     need!(is_husk(), "another runtime is no doctor");
     need!(is_root(), "only root becomes somebody else");
     let all = IdMap { inside: 0, outside: 0, count: 65536 };

@@ -75,7 +75,7 @@ fn check(line: &str) -> usize {
 }
 
 #[test]
-fn each_invariant_names_what_holds_it() {
+fn each_invariant_names_what_enforces_it() {
     let architecture = read(Path::new("ARCHITECTURE.md"));
     let (_, invariants) = architecture.split_once("\n## Invariants\n").unwrap();
     let (invariants, _) = invariants.split_once("\n## ").unwrap();
@@ -87,7 +87,7 @@ fn each_invariant_names_what_holds_it() {
 }
 
 #[test]
-fn facts_of_the_kernel_name_tests_that_exist() {
+fn kernel_facts_name_tests_that_exist() {
     let count: usize = read(Path::new("docs/kernel.md")).lines().map(check).sum();
     assert!(count > 10, "the table was not found");
 }

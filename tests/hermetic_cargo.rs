@@ -53,7 +53,7 @@ impl CargoProject {
 }
 
 #[test]
-fn each_test_of_cargo_has_a_sandbox_of_its_own() {
+fn each_cargo_test_has_its_own_sandbox() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(has_rustc(), "needs a compiler");
     let project = CargoProject::new();
@@ -139,7 +139,7 @@ fn what_is_told_of_each(project: &CargoProject) {
 
 /// Covers doctests, compiled together and standalone, and benchmarks.
 #[test]
-fn doctests_and_benches_are_in_sandboxes() {
+fn doctests_and_benches_run_in_sandboxes() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(has_rustc(), "needs a compiler");
     let project = CargoProject::new();
@@ -162,7 +162,7 @@ fn doctests_and_benches_are_in_sandboxes() {
 }
 
 #[test]
-fn cargo_is_told_of_husk_once() {
+fn init_adds_the_runner_only_once() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(has_rustc(), "needs a compiler");
     let project = CargoProject::new();
@@ -222,7 +222,7 @@ fn init_follows_no_links() {
 }
 
 #[test]
-fn what_is_no_test_is_run_as_it_is() {
+fn program_other_than_a_test_runs_without_a_sandbox() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     place.test(&["--runner"], &["sh", "-c", "cat $HOME/secret; exit 3"]).fails(3, "");

@@ -37,7 +37,7 @@ fn shell(program: &str, script: &str, root: &TempDir, arguments: &[&str]) -> Vec
 }
 
 #[test]
-fn everything_is_put_in_place_and_taken_away() {
+fn install_adds_and_uninstall_removes_every_file() {
     need!(is_husk(), "another runtime is installed by others");
     let root = TempDir::new().unwrap();
     make("install", &root);
@@ -57,7 +57,7 @@ fn everything_is_put_in_place_and_taken_away() {
 }
 
 #[test]
-fn every_page_of_the_manual_is_one() {
+fn every_man_page_renders() {
     need!(is_husk(), "another runtime has another manual");
     need!(is_installed("groff"), "groff(1)");
     let root = TempDir::new().unwrap();
@@ -97,7 +97,7 @@ fn bash_completes_verbs_options_values_and_containers() {
 }
 
 #[test]
-fn fish_completes_the_same() {
+fn fish_completes_verbs() {
     need!(is_husk(), "another runtime has other words");
     need!(is_installed("fish"), "fish(1)");
     let root = TempDir::new().unwrap();

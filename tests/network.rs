@@ -45,7 +45,7 @@ fn with_devices(words: &str, devices: Value) -> Bundle {
 }
 
 #[test]
-fn a_device_of_the_host_becomes_the_containers_with_its_addresses() {
+fn device_of_the_host_moves_into_the_container_with_its_addresses() {
     need!(is_root(), "needs root to have network devices");
     let Some(cable) = Cable::new("a") else { return need!(false, "needs ip and veth") };
     let has_ipv6 = Path::new("/proc/net/if_inet6").exists();
@@ -77,7 +77,7 @@ fn a_device_of_the_host_becomes_the_containers_with_its_addresses() {
 }
 
 #[test]
-fn the_program_finds_its_device() {
+fn program_finds_its_network_device() {
     need!(is_root(), "needs root to have network devices");
     let Some(cable) = Cable::new("b") else { return need!(false, "needs ip and veth") };
     let name = cable.name.as_str();
@@ -87,7 +87,7 @@ fn the_program_finds_its_device() {
 }
 
 #[test]
-fn a_device_that_cannot_be_moved_is_named() {
+fn device_that_cannot_be_moved_is_named() {
     need!(is_husk(), "runc names no field");
     let runtime = Runtime::under_test();
     let refused = |devices: Value, message: &str| {

@@ -71,7 +71,7 @@ fn pid(runtime: &Runtime) -> u32 {
 }
 
 #[test]
-fn one_in_the_foreground_is_told_on_with_ours() {
+fn readiness_in_the_foreground_is_forwarded_with_the_pid() {
     let (runtime, manager) = (Runtime::under_test(), Manager::new());
     let bundle = Bundle::running("notify STATUS=away FDSTORE=1 READY=1");
     let mut run = manager.hears_of(command(&runtime, "run", &bundle, &[])).spawn().unwrap();
@@ -82,7 +82,7 @@ fn one_in_the_foreground_is_told_on_with_ours() {
 }
 
 #[test]
-fn one_that_says_more_at_once_is_heard_too() {
+fn readiness_among_other_fields_is_recognized() {
     need!(is_husk(), "runc looks at what a message begins with");
     let (runtime, manager) = (Runtime::under_test(), Manager::new());
     let bundle = Bundle::running("notify STATUS=here,READY=1,MAINPID=7");
@@ -93,7 +93,7 @@ fn one_that_says_more_at_once_is_heard_too() {
 }
 
 #[test]
-fn a_detached_run_waits_for_it() {
+fn detached_run_waits_for_readiness() {
     let (runtime, manager) = (Runtime::under_test(), Manager::new());
     let bundle = Bundle::running("notify READY=1");
     let file = runtime.root().join("pid");
@@ -109,7 +109,7 @@ fn a_detached_run_waits_for_it() {
 }
 
 #[test]
-fn start_waits_for_it() {
+fn start_waits_for_readiness() {
     let (runtime, manager) = (Runtime::under_test(), Manager::new());
     let bundle = Bundle::running("notify READY=1");
     assert!(manager.hears_of(command(&runtime, "create", &bundle, &[])).status().unwrap().success());
@@ -125,7 +125,7 @@ fn start_waits_for_it() {
 }
 
 #[test]
-fn one_that_ends_without_a_word_keeps_nobody_waiting() {
+fn container_that_ends_without_readiness_does_not_block() {
     need!(is_husk(), "runc waits for ever for a word");
     let (runtime, manager) = (Runtime::under_test(), Manager::new());
     let bundle = Bundle::running("exit 0");
@@ -139,7 +139,7 @@ fn one_that_ends_without_a_word_keeps_nobody_waiting() {
 }
 
 #[test]
-fn the_container_is_shown_a_socket_and_no_more() {
+fn container_sees_only_the_socket() {
     need!(is_husk(), "runc waits for ever for a word, and lets no configuration say where");
     let (runtime, manager) = (Runtime::under_test(), Manager::new());
     let look = |words: &str, variables: &[&str]| {
@@ -157,7 +157,7 @@ fn the_container_is_shown_a_socket_and_no_more() {
 }
 
 #[test]
-fn without_the_variable_there_is_nothing() {
+fn nothing_is_mounted_without_the_variable() {
     let bundle = Bundle::running("list /");
     let found = Runtime::under_test().run(&bundle).succeeds();
     assert!(!found.lines().any(|name| name == "run"), "{found}");

@@ -66,7 +66,7 @@ fn created() -> (Runtime, Bundle) {
 }
 
 #[test]
-fn data_that_cannot_be_written_is_exit_code_1() {
+fn failure_to_write_data_is_exit_code_1() {
     need!(is_husk(), "about husk's words");
     let (runtime, bundle) = created();
     for words in verbs_with_data(bundle.path().to_str().unwrap()) {
@@ -87,7 +87,7 @@ fn data_that_cannot_be_written_is_exit_code_1() {
 }
 
 #[test]
-fn a_reader_that_has_gone_ends_a_verb_quietly() {
+fn closed_pipe_ends_a_verb_quietly() {
     need!(is_husk(), "other runtimes may be killed");
     let (runtime, bundle) = created();
     for words in verbs_with_data(bundle.path().to_str().unwrap()) {
@@ -116,7 +116,7 @@ fn closed_descriptors_abort_no_verb() {
 }
 
 #[test]
-fn events_end_when_their_reader_has_gone() {
+fn events_end_when_their_reader_closes_the_pipe() {
     need!(is_husk() && crate::util::is_root(), "cgroups need root");
     let runtime = Runtime::started(&Bundle::running("wait"));
     let words = ["events", "--interval", "1ms", "c"];
@@ -154,7 +154,7 @@ fn warnings_that_cannot_be_written_are_dropped() {
 }
 
 #[test]
-fn a_log_on_a_full_disk_aborts_no_verb() {
+fn log_on_a_full_disk_aborts_no_verb() {
     need!(is_husk(), "about husk's log");
     let mut runtime = Runtime::under_test();
     for globals in [
@@ -169,7 +169,7 @@ fn a_log_on_a_full_disk_aborts_no_verb() {
 }
 
 #[test]
-fn results_that_cannot_be_written_keep_no_test_from_running() {
+fn results_that_cannot_be_written_do_not_stop_tests() {
     need!(is_husk() && has_sandboxes(), "no sandboxes here");
     need!(has_rustc(), "needs rustc");
     let binary = Binary::new();

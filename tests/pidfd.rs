@@ -17,7 +17,7 @@ fn until_gone(process: &OwnedFd) {
 }
 
 #[test]
-fn it_is_of_the_process_that_create_and_run_make() {
+fn create_and_run_send_a_pidfd_of_their_process() {
     let runtime = Runtime::under_test();
     let receiver = Receiver::new();
     for verb in ["create", "run"] {
@@ -39,7 +39,7 @@ fn it_is_of_the_process_that_create_and_run_make() {
 }
 
 #[test]
-fn it_is_of_the_process_that_exec_makes() {
+fn exec_sends_a_pidfd_of_its_process() {
     let runtime = Runtime::under_test();
     let receiver = Receiver::new();
     let bundle = Bundle::running("wait");
@@ -58,7 +58,7 @@ fn it_is_of_the_process_that_exec_makes() {
 }
 
 #[test]
-fn nobody_who_listens_is_an_error_before_there_is_a_process() {
+fn unreachable_pidfd_socket_is_an_error_before_a_process_exists() {
     need!(is_husk(), "runc has other words");
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("exit 0");
@@ -68,7 +68,7 @@ fn nobody_who_listens_is_an_error_before_there_is_a_process() {
 }
 
 #[test]
-fn create_takes_what_run_does() {
+fn create_accepts_no_subreaper() {
     need!(is_husk(), "runc's create does not know it");
     let runtime = Runtime::under_test();
     runtime.create_with(&Bundle::running("exit 0"), &["--no-subreaper"]).succeeds();

@@ -31,7 +31,7 @@ fn with_two_files(bundle: &Bundle, before: &str) -> String {
 // Descriptors
 
 #[test]
-fn descriptors_are_passed_on_under_their_numbers() {
+fn preserved_descriptors_keep_their_numbers() {
     let runtime = Runtime::under_test();
     let bundle = inside("cat /proc/self/fd/4");
     let script = with_two_files(&bundle, "");
@@ -46,7 +46,7 @@ fn descriptors_are_passed_on_under_their_numbers() {
 }
 
 #[test]
-fn descriptors_are_passed_on_to_a_container_that_waits() {
+fn created_container_keeps_preserved_descriptors() {
     let runtime = Runtime::under_test();
     let bundle = inside("cat /proc/self/fd/4");
     let script = with_two_files(&bundle, "");
@@ -60,7 +60,7 @@ fn descriptors_are_passed_on_to_a_container_that_waits() {
 }
 
 #[test]
-fn a_descriptor_that_is_missing_is_named() {
+fn missing_preserved_descriptor_is_named() {
     need!(is_husk(), "runc finds one of its own at that number, and passes it on");
     let runtime = Runtime::under_test();
     let bundle = inside("exit 0");
@@ -73,7 +73,7 @@ fn a_descriptor_that_is_missing_is_named() {
 }
 
 #[test]
-fn sockets_to_listen_on_are_passed_on() {
+fn listening_sockets_are_passed_on() {
     let runtime = Runtime::under_test();
     let env = json!(["LISTEN_FDS=7", "LISTEN_PID=7", "A=1"]);
     let bundle = inside("env").with("/process/env", env.clone());
@@ -96,7 +96,7 @@ fn sockets_to_listen_on_are_passed_on() {
 
 // CVE-2024-21626, for a descriptor that the caller leaks.
 #[test]
-fn no_descriptor_of_the_caller_is_a_way_out() {
+fn working_directory_cannot_be_a_descriptor_of_the_caller() {
     let runtime = Runtime::under_test();
     let bundle = inside("list /proc/self/fd");
     runtime.through("exec \"$@\" 3</ 9</", "run", &bundle, &[]).prints("0\n1\n2\n3");
@@ -109,7 +109,7 @@ fn no_descriptor_of_the_caller_is_a_way_out() {
 
 // CVE-2024-21626, for a descriptor that the runtime leaks.
 #[test]
-fn nor_is_one_of_ours() {
+fn working_directory_cannot_be_a_descriptor_of_the_runtime() {
     let running = Runtime::started(&inside("wait"));
     for number in 3..32 {
         let cwd = format!("/proc/self/fd/{number}");
@@ -121,7 +121,7 @@ fn nor_is_one_of_ours() {
 }
 
 #[test]
-fn the_streams_are_the_users_own() {
+fn standard_streams_belong_to_the_user() {
     need!(is_root(), "needs root to be another user");
     let user = json!({ "uid": 1000, "gid": 1000 });
     let bundle = inside("write /proc/self/fd/1").with("/process/user", user.clone());
@@ -144,7 +144,7 @@ fn the_streams_are_the_users_own() {
 // Signals, scheduling, umask
 
 #[test]
-fn nothing_is_ignored_that_the_caller_ignores() {
+fn signals_ignored_by_the_caller_are_reset() {
     need!(is_husk(), "runc's ignores those that Go knows no names for");
     let runtime = Runtime::under_test();
     let script = "trap '' HUP INT USR1; exec \"$@\"";
@@ -153,7 +153,7 @@ fn nothing_is_ignored_that_the_caller_ignores() {
 }
 
 #[test]
-fn its_umask_is_the_one_asked_for() {
+fn umask_is_the_configured_one() {
     let runtime = Runtime::under_test();
     let umask = |bundle| runtime.through("umask 0; exec \"$@\"", "run", &bundle, &[]);
     umask(inside("status Umask")).prints("0022");
@@ -162,7 +162,7 @@ fn its_umask_is_the_one_asked_for() {
 }
 
 #[test]
-fn it_runs_on_every_processor_though_its_caller_does_not() {
+fn affinity_of_the_caller_is_not_inherited() {
     need!(std::thread::available_parallelism().unwrap().get() > 1, "needs two processors");
     let words = ["status", "Cpus_allowed_list"];
     let allowed = |cpus: std::ops::Range<usize>| {
@@ -180,7 +180,7 @@ fn it_runs_on_every_processor_though_its_caller_does_not() {
 }
 
 #[test]
-fn what_belongs_to_another_policy_is_refused() {
+fn scheduler_field_of_another_policy_is_refused() {
     need!(is_husk(), "runc names no field");
     let refused = |scheduler: Value, message: &str| {
         let bundle = inside("exit 0").with("/process/scheduler", scheduler);
@@ -198,7 +198,7 @@ fn what_belongs_to_another_policy_is_refused() {
 }
 
 #[test]
-fn it_is_scheduled_as_asked() {
+fn scheduler_is_the_configured_one() {
     need!(is_root(), "needs root to be more important than others");
     let policy = |scheduler: Value| {
         let bundle = inside("cat /proc/self/sched").with("/process/scheduler", scheduler);
@@ -220,7 +220,7 @@ fn it_is_scheduled_as_asked() {
 }
 
 #[test]
-fn scheduler_that_the_kernel_refuses_is_named_with_its_numbers() {
+fn scheduler_refused_by_the_kernel_is_named_with_its_numbers() {
     need!(is_husk() && is_root(), "the words are ours, and a deadline takes privileges");
     // The scheduler's `runtime` exceeds its `deadline`.
     let deadline = json!({ "policy": "SCHED_DEADLINE", "runtime": 30_000_000, "deadline": 20_000_000 });
@@ -231,7 +231,7 @@ fn scheduler_that_the_kernel_refuses_is_named_with_its_numbers() {
 // Keys and labels
 
 #[test]
-fn it_has_a_session_keyring_of_its_own() {
+fn program_has_its_own_session_keyring() {
     need!(Path::new("/proc/keys").exists(), "needs a kernel with keyrings");
     let runtime = Runtime::under_test();
     let bundle = inside("session-keyring");
@@ -249,7 +249,7 @@ fn it_has_a_session_keyring_of_its_own() {
 }
 
 #[test]
-fn a_profile_or_label_is_refused_where_nobody_would_heed_it() {
+fn profile_or_label_without_kernel_support_is_refused() {
     need!(is_husk(), "runc tries it, and has the kernel refuse");
     let runtime = Runtime::under_test();
     let has_apparmor = Path::new("/sys/module/apparmor/parameters/enabled").exists();
@@ -268,7 +268,7 @@ fn a_profile_or_label_is_refused_where_nobody_would_heed_it() {
 // Personality and memory
 
 #[test]
-fn its_personality_is_the_one_asked_for() {
+fn personality_is_the_configured_one() {
     let personality = |domain: &str| {
         inside("cat /proc/self/personality").with("/linux/personality", json!({ "domain": domain }))
     };
@@ -284,7 +284,7 @@ fn its_personality_is_the_one_asked_for() {
 }
 
 #[test]
-fn its_memory_comes_from_where_it_should() {
+fn memory_policy_is_the_configured_one() {
     need!(Path::new("/proc/self/numa_maps").exists(), "needs a kernel with NUMA");
     let policy = |policy: Value| inside("cat /proc/self/numa_maps").with("/linux/memoryPolicy", policy);
     let found = |asked: Value| {
@@ -318,7 +318,7 @@ fn its_memory_comes_from_where_it_should() {
 }
 
 #[test]
-fn a_share_of_the_cache_is_refused_where_it_cannot_be_had() {
+fn intel_rdt_without_kernel_support_is_refused() {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     need!(!mounts.contains(" resctrl "), "needs a machine without resctrl");
     let runtime = Runtime::under_test();
@@ -331,7 +331,7 @@ fn a_share_of_the_cache_is_refused_where_it_cannot_be_had() {
 }
 
 #[test]
-fn groups_of_the_caller_stay_if_an_annotation_of_cruns_says_so() {
+fn groups_of_the_caller_are_kept_by_annotation() {
     need!(is_husk(), "an annotation of crun's");
     need!(is_root(), "needs root to have groups");
     let annotations = json!({ "run.oci.keep_original_groups": "1" });

@@ -72,7 +72,7 @@ fn is_listener(listener: &OwnedFd) {
 }
 
 #[test]
-fn an_agent_decides_about_calls() {
+fn agent_decides_about_calls() {
     need!(is_husk(), "runc calls getcwd itself, and this agent fails it");
     let runtime = Runtime::under_test();
     let directory = tempfile::tempdir().unwrap();
@@ -114,7 +114,7 @@ fn an_agent_decides_about_calls() {
 }
 
 #[test]
-fn an_agent_hears_of_a_container_when_it_is_created() {
+fn agent_receives_the_listener_at_create() {
     let runtime = Runtime::under_test();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("agent.sock");
@@ -138,7 +138,7 @@ fn an_agent_hears_of_a_container_when_it_is_created() {
 }
 
 #[test]
-fn without_an_agent_nothing_is_created() {
+fn missing_agent_fails_create() {
     let runtime = Runtime::under_test();
     let directory = tempfile::tempdir().unwrap();
     let bundle = notifying(&directory.path().join("nobody"), json!("SCMP_ACT_NOTIFY"));
@@ -157,7 +157,7 @@ fn without_an_agent_nothing_is_created() {
 }
 
 #[test]
-fn what_cannot_be_notified_of_is_refused_by_its_rule() {
+fn notify_rule_that_cannot_work_is_refused() {
     need!(is_husk(), "runc names no field");
     let runtime = Runtime::under_test();
     let path = Path::new("/no/such");
@@ -194,7 +194,7 @@ fn what_cannot_be_notified_of_is_refused_by_its_rule() {
 }
 
 #[test]
-fn a_filter_that_kills_execve_is_an_error_of_the_start() {
+fn filter_that_kills_execve_fails_start() {
     need!(is_husk(), "runc's start says nothing");
     const DIED: &str = "linux.seccomp: container process died: killed by signal 31 (bad system call) by its seccomp filter before the program began";
     let profile = |action: &str| {
@@ -258,7 +258,7 @@ fn exec_fails(profile: &Value, message: &str) {
 }
 
 #[test]
-fn every_flag_and_architecture_is_taken() {
+fn every_flag_and_architecture_is_accepted() {
     need!(is_husk(), "what runc takes depends on its libseccomp");
     let profile = json!({
         "defaultAction": "SCMP_ACT_ALLOW",
@@ -276,7 +276,7 @@ fn every_flag_and_architecture_is_taken() {
 }
 
 #[test]
-fn unknown_calls_are_refused_if_an_annotation_of_cruns_says_so() {
+fn unknown_syscalls_are_refused_by_annotation() {
     need!(is_husk(), "an annotation of crun's");
     let profile = json!({
         "defaultAction": "SCMP_ACT_ALLOW",

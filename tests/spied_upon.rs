@@ -60,13 +60,13 @@ fn spy(with_users: bool, capabilities: &[&str]) -> Bundle {
 }
 
 #[test]
-fn nothing_is_had_of_it_before_it_is_the_program() {
+fn tracer_in_the_container_obtains_nothing_before_exec() {
     need!(is_husk(), "what runc lets be seen is runc's");
     assert_eq!(had(&spy(false, &[])), [""; 0]);
 }
 
 #[test]
-fn nor_by_one_that_may_trace_everything_in_its_user_namespace() {
+fn tracer_with_cap_sys_ptrace_obtains_nothing_before_exec() {
     need!(is_husk(), "what runc lets be seen is runc's");
     assert_eq!(had(&spy(true, &["CAP_SYS_PTRACE"])), [""; 0]);
 }
@@ -74,7 +74,7 @@ fn nor_by_one_that_may_trace_everything_in_its_user_namespace() {
 // The spy may take a full socket from a process whose parent no longer reads it. By then the spy has stopped the owner,
 // so if it blocked on the socket, both would hang forever.
 #[test]
-fn the_spy_waits_for_no_socket_that_is_full() {
+fn tracer_does_not_block_on_a_full_socket() {
     need!(is_husk(), "tests the guest");
     let (runtime, bundle) = (Runtime::under_test(), spy(false, &[]));
     let mut spy = runtime.running(&bundle);
@@ -101,7 +101,7 @@ fn next_line(said: &mut BufReader<ChildStdout>) -> String {
 // Being undumpable does not protect a process from one with CAP_SYS_PTRACE over the host. The spy may read what is
 // about to become the program: a copy of husk's memory (SECURITY.md, "What is not a boundary").
 #[test]
-fn one_that_may_trace_everything_on_the_host_finds_no_file_of_it_open() {
+fn tracer_of_the_whole_host_finds_no_open_file_of_the_runtime() {
     need!(is_husk(), "what runc lets be seen is runc's");
     need!(is_root(), "needs root, who may trace others");
     let bundle = spy(false, &["CAP_SYS_PTRACE"]);

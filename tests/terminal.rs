@@ -127,7 +127,7 @@ fn read_to_end(master: &mut File) -> Vec<u8> {
 const OWN: &str = "terminals [true, true, true]\nname /dev/pts/0\nowner 0\ncontrolling true\nconsole true\n";
 
 #[test]
-fn a_program_has_a_terminal_of_its_own() {
+fn program_has_its_own_terminal() {
     need!(is_husk(), "runc needs the terminal of a session");
     let runtime = Runtime::under_test();
     let bundle = with_terminal("tty");
@@ -139,13 +139,13 @@ fn a_program_has_a_terminal_of_its_own() {
 
 // runc refuses this: it needs a terminal to make raw, whatever stream it copies from.
 #[test]
-fn it_has_one_where_we_have_none() {
+fn program_has_a_terminal_if_the_caller_has_none() {
     need!(is_husk(), "runc needs the terminal of a session");
     Runtime::under_test().run(&with_terminal("tty")).prints(OWN);
 }
 
 #[test]
-fn it_belongs_to_the_user_of_the_program() {
+fn terminal_belongs_to_the_programs_user() {
     need!(is_root(), "needs root to be another user");
     need!(is_husk(), "runc needs the terminal of a session");
     let bundle = with_terminal("tty").with("/process/user", json!({ "uid": 1000, "gid": 1001 }));
@@ -153,7 +153,7 @@ fn it_belongs_to_the_user_of_the_program() {
 }
 
 #[test]
-fn ours_is_raw_for_as_long_and_then_as_before() {
+fn callers_terminal_is_raw_during_run_and_then_restored() {
     need!(is_husk(), "runc needs the terminal of a session");
     let runtime = Runtime::under_test();
     let bundle = with_terminal("until HUP");
@@ -173,7 +173,7 @@ fn ours_is_raw_for_as_long_and_then_as_before() {
 }
 
 #[test]
-fn ours_is_as_before_when_the_container_cannot_be_made() {
+fn callers_terminal_is_restored_if_create_fails() {
     let runtime = Runtime::under_test();
     // The program is looked up after the terminal exists.
     let bundle = with_terminal("").with("/process/args", json!(["/missing"]));
@@ -187,7 +187,7 @@ fn ours_is_as_before_when_the_container_cannot_be_made() {
 }
 
 #[test]
-fn a_key_that_interrupts_interrupts_the_program() {
+fn interrupt_key_interrupts_the_program() {
     need!(is_husk(), "with runc the program hears nothing of it, and nobody ends");
     let runtime = Runtime::under_test();
     let bundle = with_terminal("until INT");
@@ -198,7 +198,7 @@ fn a_key_that_interrupts_interrupts_the_program() {
 }
 
 #[test]
-fn signals_of_job_control_are_passed_on() {
+fn job_control_signals_are_forwarded() {
     need!(is_husk(), "runc needs the terminal of a session");
     for (name, signal) in [("TSTP", Signal::TSTP), ("TTIN", Signal::TTIN)] {
         passed_on(name, signal);
@@ -206,7 +206,7 @@ fn signals_of_job_control_are_passed_on() {
 }
 
 #[test]
-fn what_would_end_us_is_passed_on_too_and_our_terminal_is_as_before() {
+fn fatal_signals_are_forwarded_and_the_terminal_is_restored() {
     need!(is_husk(), "runc needs the terminal of a session");
     let ends =
         [("TERM", Signal::TERM), ("QUIT", Signal::QUIT), ("ABRT", Signal::ABORT), ("USR1", Signal::USR1)];
@@ -227,7 +227,7 @@ fn passed_on(name: &str, signal: Signal) {
 }
 
 #[test]
-fn our_terminal_is_as_before_when_the_container_is_killed() {
+fn callers_terminal_is_restored_after_a_kill() {
     need!(is_husk(), "runc needs the terminal of a session");
     let runtime = Runtime::under_test();
     let bundle = with_terminal("until HUP");
@@ -241,7 +241,7 @@ fn our_terminal_is_as_before_when_the_container_is_killed() {
 }
 
 #[test]
-fn it_is_as_large_as_ours_and_stays_so() {
+fn terminal_size_follows_the_callers() {
     need!(is_husk(), "runc needs the terminal of a session");
     let runtime = Runtime::under_test();
     // The size in the configuration applies only without a terminal of the caller's.
@@ -255,7 +255,7 @@ fn it_is_as_large_as_ours_and_stays_so() {
 }
 
 #[test]
-fn what_is_piped_in_arrives_and_its_end_is_none() {
+fn piped_input_arrives_and_its_end_does_not_close_the_terminal() {
     const LENGTH: u64 = 1 << 20;
     let runtime = Runtime::under_test();
     let bundle = with_terminal(&format!("tty consume {LENGTH}"));
@@ -269,7 +269,7 @@ fn what_is_piped_in_arrives_and_its_end_is_none() {
 }
 
 #[test]
-fn signals_arrive_before_what_was_printed_is_read() {
+fn signals_arrive_while_output_is_unread() {
     let runtime = Runtime::under_test();
     let bundle = with_terminal("tty flood HUP");
     let mut run = runtime.running_with(&bundle, &[], [Stdio::null(), Stdio::piped(), Stdio::inherit()]);
@@ -283,7 +283,7 @@ fn signals_arrive_before_what_was_printed_is_read() {
 }
 
 #[test]
-fn a_terminal_that_nobody_has_open_for_a_while_is_still_there() {
+fn terminal_that_the_program_closed_can_be_reopened() {
     need!(is_husk(), "runc needs the terminal of a session");
     let runtime = Runtime::under_test();
     let (shown, status) = Foreground::run(&runtime, &with_terminal("tty reopen")).rest();
@@ -292,7 +292,7 @@ fn a_terminal_that_nobody_has_open_for_a_while_is_still_there() {
 }
 
 #[test]
-fn a_terminal_that_nobody_sees_any_more_is_hung_up() {
+fn terminal_without_a_reader_is_hung_up() {
     need!(is_husk(), "runc needs the terminal of a session");
     let runtime = Runtime::under_test();
     let bundle = with_terminal("tty flood INT");
@@ -306,7 +306,7 @@ fn a_terminal_that_nobody_sees_any_more_is_hung_up() {
 }
 
 #[test]
-fn it_is_sent_to_who_listens() {
+fn terminal_is_sent_to_the_console_socket() {
     let runtime = Runtime::under_test();
     let receiver = Receiver::new();
     let bundle = with_terminal("tty");
@@ -321,7 +321,7 @@ fn it_is_sent_to_who_listens() {
 }
 
 #[test]
-fn a_detached_run_sends_it_too() {
+fn detached_run_sends_the_terminal() {
     let runtime = Runtime::under_test();
     let receiver = Receiver::new();
     let bundle = with_terminal("tty size").with("/process/consoleSize", json!({ "height": 5, "width": 6 }));
@@ -333,7 +333,7 @@ fn a_detached_run_sends_it_too() {
 }
 
 #[test]
-fn a_terminal_must_have_somewhere_to_go() {
+fn detached_terminal_needs_a_console_socket() {
     need!(is_husk(), "the words are ours");
     let runtime = Runtime::under_test();
     let receiver = Receiver::new();
@@ -351,7 +351,7 @@ fn a_terminal_must_have_somewhere_to_go() {
 }
 
 #[test]
-fn terminals_come_from_a_devpts_of_the_container() {
+fn terminals_come_from_the_containers_devpts() {
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("tty").with("/process/terminal", json!(true));
     runtime.run(&bundle).fails(1, "process.terminal: needs a mount of type devpts at /dev/pts");
@@ -367,7 +367,7 @@ fn terminals_come_from_a_devpts_of_the_container() {
 
 // CVE-2025-52565 and similar: husk mounts the terminal on a path that the image controls.
 #[test]
-fn a_link_for_the_console_leads_nowhere() {
+fn symlink_at_dev_console_is_not_followed() {
     need!(is_husk(), "runc needs the terminal of a session");
     let runtime = Runtime::under_test();
     let host = tempfile::tempdir().unwrap();
@@ -388,7 +388,7 @@ fn a_link_for_the_console_leads_nowhere() {
 }
 
 #[test]
-fn a_link_for_the_multiplexer_is_not_followed() {
+fn symlink_at_dev_ptmx_is_not_followed() {
     need!(is_husk(), "runc needs the terminal of a session");
     let host = tempfile::tempdir().unwrap();
     fs::write(host.path().join("file"), "untouched").unwrap();

@@ -45,7 +45,7 @@ fn kernel_tells() -> bool {
 }
 
 #[test]
-fn the_code_of_a_container_that_nobody_here_is_the_parent_of() {
+fn wait_returns_the_exit_code_to_other_processes_than_the_parent() {
     need!(is_husk(), "another runtime waits for nobody");
     need!(kernel_tells(), "the kernel tells it to the parent alone");
     let runtime = Runtime::under_test();
@@ -58,7 +58,7 @@ fn the_code_of_a_container_that_nobody_here_is_the_parent_of() {
 }
 
 #[test]
-fn who_is_killed_ends_with_128_and_the_signal() {
+fn exit_code_of_a_killed_container_is_128_plus_signal() {
     need!(is_husk(), "another runtime waits for nobody");
     need!(kernel_tells(), "the kernel tells it to the parent alone");
     let runtime = Runtime::started(&Bundle::running("wait"));
@@ -70,7 +70,7 @@ fn who_is_killed_ends_with_128_and_the_signal() {
 }
 
 #[test]
-fn one_in_the_foreground_is_waited_for_by_others_too() {
+fn foreground_container_can_be_waited_for_by_others() {
     need!(is_husk(), "another runtime waits for nobody");
     need!(kernel_tells(), "the kernel tells it to the parent alone");
     let runtime = Runtime::under_test();
@@ -85,7 +85,7 @@ fn one_in_the_foreground_is_waited_for_by_others_too() {
 }
 
 #[test]
-fn what_had_ended_before_is_known_where_husk_waited_for_it() {
+fn wait_returns_the_code_of_a_container_that_ended_under_run() {
     need!(is_husk(), "another runtime waits for nobody");
     let runtime = Runtime::under_test();
     runtime.run_with(&Bundle::running("exit 7"), &["--keep"]);
@@ -93,7 +93,7 @@ fn what_had_ended_before_is_known_where_husk_waited_for_it() {
 }
 
 #[test]
-fn what_nobody_remembers_is_said_to_be_unknown() {
+fn wait_says_unknown_if_the_code_was_not_recorded() {
     need!(is_husk(), "another runtime waits for nobody");
     let runtime = Runtime::started(&Bundle::running("wait"));
     let pid = pid(&runtime);

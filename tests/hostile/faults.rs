@@ -166,7 +166,7 @@ pub(crate) fn left(runtime: &Runtime, bundle: &Bundle) -> Vec<String> {
 
 // A runtime that cannot open the files that show that a container lives must not take it for dead.
 #[test]
-fn a_container_is_not_forgotten_for_want_of_descriptors() {
+fn container_is_not_lost_when_descriptors_run_out() {
     need!(is_husk(), "the option is husk's");
     // Without a cgroup, which would show that the container lives.
     let bundle = Bundle::running("hang");
@@ -342,31 +342,31 @@ impl Verb {
 }
 
 #[test]
-fn run_leaves_nothing() {
+fn failed_call_in_run_leaves_nothing() {
     need!(is_husk(), "runc leaves its cgroups when it is killed");
     Verb { name: "run", prepare: |_, _| {}, arguments: of_bundle, words: "exit 0", again: &[] }.walk();
 }
 
 #[test]
-fn create_leaves_nothing() {
+fn failed_call_in_create_leaves_nothing() {
     need!(is_husk(), "runc leaves its cgroups when it is killed");
     Verb { name: "create", prepare: |_, _| {}, arguments: of_bundle, words: "wait", again: &[] }.walk();
 }
 
 #[test]
-fn start_leaves_nothing() {
+fn failed_call_in_start_leaves_nothing() {
     let arguments = |_: &Bundle| words("c");
     Verb { name: "start", prepare: created, arguments, words: "hang", again: &["created"] }.walk();
 }
 
 #[test]
-fn exec_leaves_nothing() {
+fn failed_call_in_exec_leaves_nothing() {
     let arguments = |_: &Bundle| words("c /guest exit 0");
     Verb { name: "exec", prepare: started, arguments, words: "hang", again: &["running"] }.walk();
 }
 
 #[test]
-fn kill_leaves_nothing() {
+fn failed_call_in_kill_leaves_nothing() {
     let arguments = |_: &Bundle| words("c KILL");
     let (prepare, again): (fn(&_, &_), _) =
         if is_root() { (paused, &["running", "paused"]) } else { (started, &["running", "paused"]) };
@@ -374,35 +374,35 @@ fn kill_leaves_nothing() {
 }
 
 #[test]
-fn pause_leaves_nothing() {
+fn failed_call_in_pause_leaves_nothing() {
     need!(is_root(), "needs root to make cgroups");
     let arguments = |_: &Bundle| words("c");
     Verb { name: "pause", prepare: started, arguments, words: "hang", again: &["running"] }.walk();
 }
 
 #[test]
-fn resume_leaves_nothing() {
+fn failed_call_in_resume_leaves_nothing() {
     need!(is_root(), "needs root to make cgroups");
     let arguments = |_: &Bundle| words("c");
     Verb { name: "resume", prepare: paused, arguments, words: "hang", again: &["paused"] }.walk();
 }
 
 #[test]
-fn update_leaves_nothing() {
+fn failed_call_in_update_leaves_nothing() {
     need!(is_root(), "needs root to make cgroups");
     let arguments = |_: &Bundle| words("--pids-limit 50 c");
     Verb { name: "update", prepare: started, arguments, words: "hang", again: &["running"] }.walk();
 }
 
 #[test]
-fn delete_leaves_nothing() {
+fn failed_call_in_delete_leaves_nothing() {
     let arguments = |_: &Bundle| words("--force c");
     Verb { name: "delete", prepare: started, arguments, words: "hang", again: &[] }.walk();
 }
 
 // Runs these tests once more as an ordinary user.
 #[test]
-fn an_ordinary_user_leaves_nothing() {
+fn failed_call_for_an_ordinary_user_leaves_nothing() {
     need!(is_root(), "is another user's");
     let ours = std::env::current_exe().unwrap();
     let user = |program: &Path| {

@@ -119,7 +119,7 @@ fn end_each(end: impl Fn(&[&str], &Runtime, Pid) -> (i32, &'static str)) {
 }
 
 #[test]
-fn delete_ends_a_container_that_hangs_while_it_is_created() {
+fn delete_ends_a_container_that_hangs_in_creation() {
     need!(is_husk(), "the words are husk's");
     end_each(|_, runtime, _| {
         runtime.call("delete", &["--force", "c"]).succeeds();
@@ -128,7 +128,7 @@ fn delete_ends_a_container_that_hangs_while_it_is_created() {
 }
 
 #[test]
-fn a_signal_ends_a_verb_that_waits_for_others() {
+fn signal_ends_a_waiting_verb() {
     need!(is_husk(), "the words are husk's");
     end_each(|words, _, pid| {
         kill_process(pid, Signal::TERM).unwrap();
@@ -139,7 +139,7 @@ fn a_signal_ends_a_verb_that_waits_for_others() {
 
 // As with nohup(1). A blocked signal is queued even if it is ignored.
 #[test]
-fn an_ignored_signal_ends_no_verb() {
+fn ignored_signal_ends_no_verb() {
     need!(is_husk(), "runc's Go ignores what its caller ignores by itself");
     let bundle = Bundle::running("hang");
     let path = bundle.path().join("fifo");
@@ -163,7 +163,7 @@ fn an_ignored_signal_ends_no_verb() {
 
 // The child of `run` does not die with its creator. A hook that is a step of the child's list keeps it waiting.
 #[test]
-fn a_child_whose_creator_was_killed_in_a_hook_is_deleted() {
+fn container_of_a_creator_killed_in_a_hook_can_be_deleted() {
     need!(is_husk(), "runc's record comes too late");
     for (words, globals) in [(VERBS[1], &[][..]), (VERBS[2], &[]), (VERBS[1], &["--cgroup-manager=disabled"])]
     {
@@ -202,7 +202,7 @@ fn full(path: &Path) -> Vec<OwnedFd> {
 type Attempt = fn(&Path) -> (Bundle, Vec<String>);
 
 #[test]
-fn whoever_accepts_no_connection_keeps_nobody_waiting_for_ever() {
+fn socket_that_accepts_no_connection_does_not_block_forever() {
     need!(is_husk(), "runc waits for ever");
     let attempts: [Attempt; 3] = [
         |socket| (with_agent(Bundle::running("hang"), socket), Vec::new()),
@@ -257,7 +257,7 @@ fn stopped(runtime: &Runtime, stdout: ChildStdout, options: &[&str]) -> Said {
 }
 
 #[test]
-fn a_signal_ends_an_exec_that_the_containers_root_has_stopped() {
+fn signal_ends_an_exec_that_the_containers_root_has_stopped() {
     need!(is_husk(), "runc waits for ever");
     for (options, code) in [(&[][..], 128 + 15), (&["--detach"], 255)] {
         let runtime = Runtime::under_test();

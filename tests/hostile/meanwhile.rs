@@ -150,13 +150,13 @@ impl Meeting {
 fn nothing(_: &Runtime, _: &Bundle) {}
 
 #[test]
-fn of_two_who_create_it_one_has_it() {
+fn one_of_two_concurrent_creates_succeeds() {
     let agrees = |one: bool, others: &[bool], status: &str| one != others[0] && status == "created";
     Meeting { prepare: nothing, stopped: "create c", meanwhile: &["create c"], agrees }.walk();
 }
 
 #[test]
-fn one_that_is_being_created_can_be_killed_and_started_when_it_is_there() {
+fn container_being_created_can_be_killed_and_started() {
     let agrees = |one: bool, others: &[bool], status: &str| match (one, others) {
         (true, [true, _]) => status == "stopped",
         (true, [_, true]) => status == "running",
@@ -167,7 +167,7 @@ fn one_that_is_being_created_can_be_killed_and_started_when_it_is_there() {
 }
 
 #[test]
-fn one_that_is_being_created_can_be_deleted() {
+fn container_being_created_can_be_deleted() {
     let agrees = |one: bool, others: &[bool], status: &str| {
         // If it was stopped before it had the name, there was nothing to delete.
         others[0] && (status.is_empty() || one && status == "created")
@@ -177,7 +177,7 @@ fn one_that_is_being_created_can_be_deleted() {
 
 // The reverse: the deleter is stopped, and the container that is being created is completed meanwhile.
 #[test]
-fn one_that_is_created_while_it_is_being_deleted_is_deleted() {
+fn container_created_during_delete_is_deleted() {
     need!(is_husk(), "another runtime waits in another way");
     need!(is_root(), "needs root to make cgroups");
     need!(cfg!(target_arch = "x86_64"), "knows the calls of another processor");
@@ -226,7 +226,7 @@ fn one_that_is_created_while_it_is_being_deleted_is_deleted() {
 
 // After the deletion another container may have the name.
 #[test]
-fn one_that_is_deleted_while_it_is_created_leaves_its_successor_alone() {
+fn delete_during_create_spares_the_successor() {
     let agrees = |one: bool, others: &[bool], status: &str| {
         others[1] <= others[0] && status == if one || others[1] { "created" } else { "" }
     };
@@ -235,19 +235,19 @@ fn one_that_is_deleted_while_it_is_created_leaves_its_successor_alone() {
 }
 
 #[test]
-fn of_two_who_start_it_one_does() {
+fn one_of_two_concurrent_starts_succeeds() {
     let agrees = |one: bool, others: &[bool], status: &str| one != others[0] && status == "running";
     Meeting { prepare: created, stopped: "start c", meanwhile: &["start c"], agrees }.walk();
 }
 
 #[test]
-fn one_that_is_being_started_can_be_killed() {
+fn container_being_started_can_be_killed() {
     let agrees = |_: bool, others: &[bool], status: &str| others[0] && status == "stopped";
     Meeting { prepare: created, stopped: "start c", meanwhile: &["kill c KILL"], agrees }.walk();
 }
 
 #[test]
-fn one_that_is_being_started_can_be_deleted() {
+fn container_being_started_can_be_deleted() {
     let agrees = |_: bool, others: &[bool], status: &str| others[0] && status.is_empty();
     Meeting { prepare: created, stopped: "start c", meanwhile: &["delete --force c"], agrees }.walk();
 }
@@ -255,7 +255,7 @@ fn one_that_is_being_started_can_be_deleted() {
 const EXEC: &str = "exec c /guest exit 0";
 
 #[test]
-fn one_that_is_being_joined_can_be_killed() {
+fn container_can_be_killed_during_exec() {
     let agrees = |_: bool, others: &[bool], status: &str| others[0] && status == "stopped";
     Meeting { prepare: started, stopped: EXEC, meanwhile: &["kill c KILL"], agrees }.walk();
 }
@@ -263,32 +263,32 @@ fn one_that_is_being_joined_can_be_killed() {
 // The first process remains until the joined process has been reaped, which the stopped verb does not do. `delete` then
 // reports that.
 #[test]
-fn one_that_is_being_joined_can_be_deleted() {
+fn container_can_be_deleted_during_exec() {
     let agrees = |_: bool, others: &[bool], status: &str| others[0] == status.is_empty();
     Meeting { prepare: started, stopped: EXEC, meanwhile: &["delete --force c"], agrees }.walk();
 }
 
 #[test]
-fn one_that_is_being_joined_can_be_paused() {
+fn container_can_be_paused_during_exec() {
     let agrees = |one: bool, others: &[bool], status: &str| one && others == [true; 2] && status == "running";
     Meeting { prepare: started, stopped: EXEC, meanwhile: &["pause c", "resume c"], agrees }.walk();
 }
 
 #[test]
-fn two_may_delete_it() {
+fn both_of_two_concurrent_deletes_succeed() {
     let agrees = |one: bool, others: &[bool], status: &str| one && others[0] && status.is_empty();
     let stopped = "delete --force c";
     Meeting { prepare: started, stopped, meanwhile: &["delete --force c"], agrees }.walk();
 }
 
 #[test]
-fn one_that_is_being_paused_can_be_killed() {
+fn container_being_paused_can_be_killed() {
     let agrees = |_: bool, others: &[bool], status: &str| others[0] && matches!(status, "stopped" | "paused");
     Meeting { prepare: started, stopped: "pause c", meanwhile: &["kill c KILL"], agrees }.walk();
 }
 
 #[test]
-fn one_that_is_being_changed_can_be_deleted() {
+fn container_being_updated_can_be_deleted() {
     let agrees = |_: bool, others: &[bool], status: &str| others[0] && status.is_empty();
     let stopped = "update --pids-limit 50 c";
     Meeting { prepare: started, stopped, meanwhile: &["delete --force c"], agrees }.walk();

@@ -226,7 +226,7 @@ fn beside(capabilities: &'static [&'static str], start: &Start, lies: &[Lie]) ->
 }
 
 #[test]
-fn a_neighbour_on_the_host_opens_no_memory_of_the_runtime() {
+fn weaker_process_on_the_host_cannot_open_memory_of_the_runtime() {
     need!(is_husk() && is_root(), "needs root, beside whom somebody may be weaker");
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for capabilities in [&[][..], &FEW] {
@@ -239,7 +239,7 @@ fn a_neighbour_on_the_host_opens_no_memory_of_the_runtime() {
 }
 
 #[test]
-fn the_same_neighbour_opens_it_if_it_stays_dumpable() {
+fn weaker_process_on_the_host_opens_memory_that_stays_dumpable() {
     need!(is_husk() && is_root(), "needs root, beside whom somebody may be weaker");
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for (kind, start) in kinds(&[]) {
@@ -283,7 +283,7 @@ fn companions(bundle: impl Fn(&str) -> Bundle, capabilities: &[&str], lies: &[Li
 }
 
 #[test]
-fn a_companion_opens_nothing_of_a_process_that_has_not_begun() {
+fn process_in_the_container_opens_nothing_before_exec() {
     need!(is_husk(), "what runc lets be seen is runc's");
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let users = |words: &str| in_user_namespace(Bundle::running(words));
@@ -350,7 +350,7 @@ fn tracers(lies: &[Lie]) -> [Seen; 2] {
 }
 
 #[test]
-fn a_tracer_in_the_container_finds_no_secret_of_the_runtime() {
+fn tracer_in_the_container_finds_no_secret_of_the_runtime() {
     need!(is_husk() && is_root(), "without root every container has a user namespace");
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let [exec, hook] = tracers(&[]);
@@ -360,7 +360,7 @@ fn a_tracer_in_the_container_finds_no_secret_of_the_runtime() {
 }
 
 #[test]
-fn a_tracer_in_the_container_finds_the_secrets_if_memory_is_not_forgotten() {
+fn tracer_in_the_container_finds_secrets_if_memory_is_not_forgotten() {
     need!(is_husk() && is_root(), "without root every container has a user namespace");
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let [exec, hook] = tracers(&[Lie::ForgetsNothing]);

@@ -130,7 +130,7 @@ fn sharing(words: &str, at: &str) -> Bundle {
 }
 
 #[test]
-fn a_volume_may_change_below_a_mount() {
+fn volume_that_changes_below_a_mount_is_harmless() {
     holds(|canary| {
         let bundle = sharing("exit 0", "/volume");
         let swapped = volume(&bundle).join("swapped");
@@ -145,7 +145,7 @@ fn a_volume_may_change_below_a_mount() {
 }
 
 #[test]
-fn a_volume_may_change_below_what_is_made_and_masked() {
+fn volume_that_changes_below_devices_and_masked_paths_is_harmless() {
     holds(|canary| {
         let bundle = sharing("exit 0", "/volume");
         let swapped = volume(&bundle).join("swapped");
@@ -160,7 +160,7 @@ fn a_volume_may_change_below_what_is_made_and_masked() {
 }
 
 #[test]
-fn an_image_may_change_where_proc_and_dev_and_users_are() {
+fn image_that_changes_proc_dev_and_etc_is_harmless() {
     holds(|canary| {
         let bundle = Bundle::running("env").with("/mounts", json!([proc()]));
         let places = ["proc", "dev", "etc"].map(|name| bundle.rootfs().join(name));
@@ -169,7 +169,7 @@ fn an_image_may_change_where_proc_and_dev_and_users_are() {
 }
 
 #[test]
-fn a_volume_may_change_that_is_dev() {
+fn volume_that_changes_at_dev_is_harmless() {
     need!(is_husk(), "with runc none of them begins");
     holds(|canary| {
         let bundle = sharing("write /masked", "/dev").mounting(bind(&canary.at("directory"), "/victim"));

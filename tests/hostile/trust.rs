@@ -53,7 +53,7 @@ fn is_refused(runtime: &Runtime, bundle: &Bundle, words: &str) {
 }
 
 #[test]
-fn a_store_that_others_may_write_to_is_refused() {
+fn store_that_others_may_write_is_refused() {
     need!(is_husk(), "runc reads any store");
     let host = TempDir::new().unwrap();
     let canary = host.path().join("canary");
@@ -76,7 +76,7 @@ fn a_store_that_others_may_write_to_is_refused() {
 }
 
 #[test]
-fn a_store_of_another_user_is_refused() {
+fn store_of_another_user_is_refused() {
     need!(is_husk(), "runc reads any store");
     need!(is_root(), "needs root to give it away");
     let host = TempDir::new().unwrap();
@@ -95,7 +95,7 @@ fn a_store_of_another_user_is_refused() {
 
 // The owner of a parent directory can replace the store.
 #[test]
-fn a_store_below_another_users_directory_or_link_is_refused() {
+fn store_below_another_users_directory_or_link_is_refused() {
     need!(is_husk(), "runc reads any store");
     need!(is_root(), "needs root to give them away");
     let host = TempDir::new().unwrap();
@@ -124,7 +124,7 @@ fn a_store_below_another_users_directory_or_link_is_refused() {
 
 // In the user namespace in which podman makes a user's containers, root's directories belong to the overflow user.
 #[test]
-fn a_store_below_directories_of_a_root_that_is_not_mapped_is_used() {
+fn store_below_directories_of_an_unmapped_root_is_used() {
     need!(is_husk(), "runc reads any store");
     need!(is_root(), "needs root to be somebody else");
     let home = TempDir::new().unwrap();
@@ -152,7 +152,7 @@ fn a_store_below_directories_of_a_root_that_is_not_mapped_is_used() {
 }
 
 #[test]
-fn a_record_of_another_user_is_not_obeyed() {
+fn record_of_another_user_is_not_used() {
     need!(is_husk(), "runc reads any record");
     need!(is_root(), "needs root to give it away");
     let host = TempDir::new().unwrap();
@@ -209,7 +209,7 @@ impl Drop for Writer {
 }
 
 #[test]
-fn a_record_that_is_no_file_or_has_no_end_keeps_nobody_waiting() {
+fn record_that_is_a_fifo_or_endless_does_not_block() {
     need!(is_husk(), "runc waits");
     let bundle = Bundle::running("hang");
     let runtime = Runtime::started(&bundle);
@@ -239,7 +239,7 @@ fn a_record_that_is_no_file_or_has_no_end_keeps_nobody_waiting() {
 }
 
 #[test]
-fn a_pid_file_is_written_to_no_link_of_others() {
+fn pid_file_is_not_written_through_links_of_others() {
     need!(is_husk(), "runc writes beside it under a name that can be guessed");
     let host = TempDir::new().unwrap();
     let path = |name: &str| host.path().join(name);
@@ -270,7 +270,7 @@ fn renames() -> &'static [SockFilter] {
 }
 
 #[test]
-fn an_engines_configuration_has_its_owner_and_mode_before_it_has_its_name() {
+fn engine_configuration_has_owner_and_mode_before_its_name() {
     need!(is_husk(), "another runtime registers itself nowhere");
     need!(is_root(), "needs root to give it away");
     need!(cfg!(target_arch = "x86_64"), "knows the calls of another processor");
@@ -301,7 +301,7 @@ fn an_engines_configuration_has_its_owner_and_mode_before_it_has_its_name() {
 }
 
 #[test]
-fn programs_of_the_host_are_not_looked_for_in_the_working_directory() {
+fn programs_of_the_host_are_not_searched_in_the_working_directory() {
     need!(is_husk(), "runc finds them there");
     need!(is_root(), "needs root to make cgroups");
     let bundle = Bundle::running("hang");
@@ -329,7 +329,7 @@ fn programs_of_the_host_are_not_looked_for_in_the_working_directory() {
 
 // A device in the image could be a watchdog of the host. A FIFO, which needs no permission for devices, shows the same.
 #[test]
-fn a_list_of_users_that_is_no_file_is_not_opened() {
+fn passwd_that_is_not_a_file_is_not_opened() {
     need!(is_husk(), "runc opens it in the container");
     let bundle = Bundle::running("wait");
     let etc = bundle.rootfs().join("etc");
@@ -410,7 +410,7 @@ fn cgroups(bundle: &Bundle) -> Vec<PathBuf> {
 
 // A container that may write to its cgroup decides how deeply cgroups are nested in it.
 #[test]
-fn cgroups_nested_deeper_than_a_stack_are_listed_and_deleted() {
+fn deeply_nested_cgroups_are_listed_and_deleted() {
     need!(is_root(), "needs root to make cgroups");
     need!(is_husk(), "another runtime has its own limits");
     let host = TempDir::new().unwrap();
@@ -441,7 +441,7 @@ fn cgroups_nested_deeper_than_a_stack_are_listed_and_deleted() {
 }
 
 #[test]
-fn a_container_whose_cgroup_cannot_be_removed_is_deleted_with_a_warning() {
+fn failure_to_remove_a_cgroup_is_a_warning_of_delete() {
     need!(is_root(), "needs root to make cgroups");
     need!(is_husk(), "runc keeps the container");
     let host = TempDir::new().unwrap();

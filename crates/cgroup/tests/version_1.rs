@@ -64,7 +64,7 @@ fn memory_and_swap_are_raised_and_lowered_together() {
 }
 
 #[test]
-fn a_period_that_does_not_go_with_the_old_quota_goes_with_the_new() {
+fn new_quota_and_period_replace_an_incompatible_pair() {
     let v1 = need!(V1::new(), "needs version 1 and root");
     need!(v1.has("cpu"), "needs cpu in version 1");
     let cgroup = v1.layout.create(&v1.place, &Resources::default()).unwrap();
@@ -77,7 +77,7 @@ fn a_period_that_does_not_go_with_the_old_quota_goes_with_the_new() {
 }
 
 #[test]
-fn shares_beyond_what_the_kernel_takes_are_refused() {
+fn shares_above_the_kernels_maximum_are_refused() {
     let v1 = need!(V1::new(), "needs version 1 and root");
     need!(v1.has("cpu"), "needs cpu in version 1");
     let cgroup = v1.layout.create(&v1.place, &Resources::default()).unwrap();
@@ -90,7 +90,7 @@ fn shares_beyond_what_the_kernel_takes_are_refused() {
 }
 
 #[test]
-fn a_process_joins_every_tree() {
+fn process_joins_every_hierarchy() {
     let v1 = need!(V1::new(), "needs version 1 and root");
     let cgroup = v1.layout.create(&v1.place, &Resources::default()).unwrap();
     let mut reader = Reader::start(None);
@@ -111,7 +111,7 @@ fn a_process_joins_every_tree() {
 }
 
 #[test]
-fn cpusets_are_inherited_all_the_way() {
+fn cpusets_are_inherited_by_all_new_cgroups() {
     let v1 = need!(V1::new(), "needs version 1 and root");
     need!(v1.has("cpuset"), "needs cpuset in version 1");
     let top = v1.place.path("cpuset").unwrap().file_name().unwrap().to_str().unwrap();
@@ -125,7 +125,7 @@ fn cpusets_are_inherited_all_the_way() {
 }
 
 #[test]
-fn frozen_processes_stand_still_and_can_be_killed() {
+fn frozen_process_stops_and_can_be_killed() {
     let v1 = need!(V1::new(), "needs version 1 and root");
     need!(v1.has("freezer"), "needs the freezer in version 1");
     let cgroup = v1.layout.create(&v1.place, &Resources::default()).unwrap();
@@ -143,7 +143,7 @@ fn frozen_processes_stand_still_and_can_be_killed() {
 }
 
 #[test]
-fn what_only_version_2_has_beside_is_limited_there() {
+fn controller_only_in_version_2_is_limited_there() {
     let v1 = need!(V1::new(), "needs version 1 and root");
     let beside = std::fs::read_to_string("/sys/fs/cgroup/unified/cgroup.controllers");
     need!(
@@ -166,7 +166,7 @@ fn what_only_version_2_has_beside_is_limited_there() {
 }
 
 #[test]
-fn a_controller_that_is_not_mounted_is_named_with_the_field() {
+fn unmounted_controller_is_named_with_the_field() {
     let v1 = need!(V1::new(), "needs version 1 and root");
     need!(v1.has("rdma").is_none().then_some(()), "needs a host without rdma in version 1");
     let cgroup = v1.layout.create(&v1.place, &Resources::default()).unwrap();
@@ -180,7 +180,7 @@ fn a_controller_that_is_not_mounted_is_named_with_the_field() {
 }
 
 #[test]
-fn a_fork_beyond_the_limit_fails_and_time_is_counted() {
+fn fork_beyond_the_limit_fails_and_cpu_time_is_counted() {
     let v1 = need!(V1::new(), "needs version 1 and root");
     need!(has_limits(&v1), "needs pids, cpu and memory in version 1");
     let resources = Resources { pids_limit: Some(1), ..Resources::default() };
@@ -224,7 +224,7 @@ fn memory_beyond_the_limit_kills_and_is_counted() {
 }
 
 #[test]
-fn a_quota_is_counted_when_it_is_used_up() {
+fn exceeded_quota_is_counted() {
     let v1 = need!(V1::new(), "needs version 1 and root");
     need!(v1.has("cpu"), "needs cpu in version 1");
     let cpu = Cpu { quota: Some(1000), period: Some(10_000), ..Cpu::default() };

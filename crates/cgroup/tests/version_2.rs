@@ -13,7 +13,7 @@ fn hugepages(limit: u64) -> Resources {
 }
 
 #[test]
-fn a_process_is_born_in_a_cgroup_and_the_cgroup_goes_when_it_has_gone() {
+fn process_starts_in_a_cgroup_that_is_removed_after_its_end() {
     let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     let mut reader = Reader::started_in(cgroup.directory());
@@ -49,7 +49,7 @@ fn limits_are_written_and_read_back() {
 }
 
 #[test]
-fn controllers_are_passed_on_through_what_has_to_be_made_first() {
+fn controllers_are_enabled_in_new_ancestors() {
     let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
     need!(v2.has("hugetlb"), "needs the hugetlb controller in version 2");
     let path = format!("{}/a/b", v2.name);
@@ -60,7 +60,7 @@ fn controllers_are_passed_on_through_what_has_to_be_made_first() {
 }
 
 #[test]
-fn a_controller_that_is_not_there_is_named_with_the_field() {
+fn missing_controller_is_named_with_the_field() {
     let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
     need!(v2.has("cpu").is_none().then_some(()), "needs a version 2 tree without the cpu controller");
     let resources = Resources { cpu: Cpu { quota: Some(1000), ..Cpu::default() }, ..Resources::default() };
@@ -82,7 +82,7 @@ fn a_controller_that_is_not_there_is_named_with_the_field() {
 }
 
 #[test]
-fn a_value_that_the_kernel_refuses_is_named_with_the_field() {
+fn value_refused_by_the_kernel_is_named_with_the_field() {
     let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
     let unified = [("cgroup.max.depth".to_owned(), "deep".to_owned())].into();
     let resources = Resources { unified, ..Resources::default() };
@@ -94,7 +94,7 @@ fn a_value_that_the_kernel_refuses_is_named_with_the_field() {
 }
 
 #[test]
-fn a_cgroup_in_use_or_frozen_is_refused() {
+fn cgroup_in_use_or_frozen_is_refused() {
     let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     // An empty cgroup may be used again.
@@ -112,14 +112,14 @@ fn a_cgroup_in_use_or_frozen_is_refused() {
 }
 
 #[test]
-fn the_root_is_nobodys_cgroup() {
+fn root_cgroup_is_refused() {
     let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
     assert!(matches!(v2.tree.create("", &Resources::default()), Err(Error::Root(_))));
     assert!(matches!(v2.tree.remove("", PATIENCE), Err(Error::Root(_))));
 }
 
 #[test]
-fn what_is_made_for_nothing_is_removed_again() {
+fn failed_create_removes_new_cgroups() {
     let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
     fs::create_dir(v2.path("")).unwrap();
     fs::write(v2.path("cgroup.max.depth"), "2").unwrap();
@@ -129,7 +129,7 @@ fn what_is_made_for_nothing_is_removed_again() {
 }
 
 #[test]
-fn frozen_processes_stand_still_and_can_be_killed() {
+fn frozen_process_stops_and_can_be_killed() {
     let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     let mut reader = Reader::started_in(cgroup.directory());
@@ -146,7 +146,7 @@ fn frozen_processes_stand_still_and_can_be_killed() {
 }
 
 #[test]
-fn cgroups_below_go_with_the_one_above() {
+fn removal_includes_nested_cgroups() {
     let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     for below in ["a", "a/b", "c"] {
@@ -162,7 +162,7 @@ fn cgroups_below_go_with_the_one_above() {
 }
 
 #[test]
-fn one_signal_reaches_all() {
+fn signal_reaches_every_process() {
     let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     let mut readers = [Reader::started_in(cgroup.directory()), Reader::started_in(cgroup.directory())];
@@ -173,7 +173,7 @@ fn one_signal_reaches_all() {
 }
 
 #[test]
-fn statistics_need_no_controller_but_where_they_do() {
+fn cpu_and_pids_statistics_need_no_controller() {
     let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     let reader = Reader::started_in(cgroup.directory());
@@ -189,7 +189,7 @@ fn statistics_need_no_controller_but_where_they_do() {
 }
 
 #[test]
-fn a_limit_below_what_is_in_use_can_be_refused() {
+fn limit_below_current_use_is_refused_on_request() {
     let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
     need!(v2.has("memory"), "needs the memory controller in version 2");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
@@ -206,7 +206,7 @@ fn a_limit_below_what_is_in_use_can_be_refused() {
 }
 
 #[test]
-fn threads_have_no_place_for_limits_of_domains() {
+fn domain_limits_in_a_threaded_cgroup_are_refused() {
     let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
     need!(v2.has("hugetlb"), "needs the hugetlb controller in version 2");
     fs::create_dir(v2.path("")).unwrap();
@@ -222,7 +222,7 @@ fn threads_have_no_place_for_limits_of_domains() {
 }
 
 #[test]
-fn a_delegated_cgroup_belongs_to_its_user() {
+fn delegated_cgroup_belongs_to_its_user() {
     use std::os::unix::fs::MetadataExt as _;
     let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
     need!(rustix::process::geteuid().is_root().then_some(()), "needs root");

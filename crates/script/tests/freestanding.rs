@@ -81,7 +81,7 @@ fn forbidden(symbols: &[String]) -> Vec<&String> {
 }
 
 #[test]
-fn the_loop_links_and_runs_without_any_library() {
+fn step_loop_links_and_runs_without_libraries() {
     let mut arguments = vec!["--bin", "freestanding", "--"];
     // No start files, no libraries, and no dynamic linker to relocate it.
     arguments.extend(["-Clink-arg=-nostartfiles", "-Clink-arg=-nostdlib", "-Clink-arg=-static"]);
@@ -102,7 +102,7 @@ fn the_loop_links_and_runs_without_any_library() {
 }
 
 #[test]
-fn the_objects_mention_nothing_that_the_child_must_not_use() {
+fn objects_reference_nothing_forbidden_in_the_child() {
     for (package, symbol) in [("husk-script", "husk_script::run"), ("husk-sys", "husk_sys::file::open")] {
         let library = format!("lib{}.rlib", package.replace('-', "_"));
         let library = fs::read(build("off", &["--package", package]).join(library)).unwrap();

@@ -69,7 +69,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[test]
-fn no_child_allocates() {
+fn child_never_allocates() {
     spawn_all_kinds();
     assert_eq!(FOREIGN.load(Ordering::SeqCst), 0);
 

@@ -807,7 +807,7 @@ fn execve() {
 // System calls besides the steps.
 
 #[test]
-fn a_child_makes_the_system_calls_of_its_steps_and_no_others() {
+fn child_makes_only_the_system_calls_of_its_steps() {
     needs_namespaces!();
     let map = |file, own| format!(r#"write /proc/self/{file} "0 {own} 1\n""#);
     for returns in ["at-once", "when-released"] {

@@ -75,7 +75,7 @@ fn run(test: &str) -> (Output, String) {
 }
 
 #[test]
-fn a_test_that_waits_for_a_process_fails_with_its_name_and_stacks() {
+fn hanging_test_with_a_process_fails_with_its_name_and_stacks() {
     let (output, said) = run("hangs_with_a_process");
     // libtest's own end: the other tests of a run go on.
     assert_eq!(output.status.code(), Some(101), "{said}");
@@ -91,7 +91,7 @@ fn a_test_that_waits_for_a_process_fails_with_its_name_and_stacks() {
 }
 
 #[test]
-fn a_run_ends_whose_test_hangs_by_itself() {
+fn run_ends_if_a_test_hangs_without_a_process() {
     for (test, name) in [("hangs_by_itself", "hangs_by_itself"), ("hangs_unregistered", "hangs_unregiste")] {
         let (output, said) = run(test);
         assert_eq!(output.status.signal(), Some(9), "{said}");

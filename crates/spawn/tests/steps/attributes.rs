@@ -145,7 +145,7 @@ pub(crate) fn seccomp_listener() {
 }
 
 #[test]
-fn a_child_ends_though_its_filter_forbids_it() {
+fn child_exits_though_its_filter_forbids_it() {
     // Rejects every call with EPERM, even exit_group.
     let program: &[SockFilter] = &[SockFilter { code: 0x06, jt: 0, jf: 0, k: 0x0005_0001 }];
     let filter = Step::Seccomp { flags: 0, program };
