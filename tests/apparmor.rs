@@ -27,7 +27,7 @@ impl Profile {
             .spawn();
         let mut parser = parser.expect("apparmor_parser");
         parser.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("a reader");
-        assert!(parser.wait().expect("an end").success(), "{act} {name}");
+        assert!(parser.wait().expect("exit status").success(), "{act} {name}");
     }
 }
 

@@ -55,7 +55,7 @@ fn unreadable_configuration_is_an_error() {
 // runc waits until the fifo has a writer, and reads the other files without a limit.
 #[test]
 fn fifo_as_configuration_is_refused_at_once() {
-    need!(is_husk(), "runc waits");
+    need!(is_husk(), "runc blocks");
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("exit 0");
     let config = bundle.path().join("config.json");
@@ -193,7 +193,7 @@ fn pointers(value: &Value, pointer: &str, found: &mut Vec<String>) {
 // the error.
 #[test]
 fn value_of_the_wrong_type_is_an_error_with_its_field() {
-    need!(is_husk(), "runc names no field");
+    need!(is_husk(), "runc's messages name no field");
     let runtime = Runtime::under_test();
     let base = Bundle::running("exit 0").config;
     let mut found = Vec::new();

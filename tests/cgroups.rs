@@ -65,7 +65,7 @@ pub(crate) fn is_gone(bundle: &Bundle) -> bool {
 
 #[test]
 fn program_runs_in_the_named_cgroup() {
-    need!(is_root(), "needs root to make cgroups");
+    need!(is_root(), "needs root to create cgroups");
     let bundle = Bundle::running("cat /proc/self/cgroup");
     let seen = Runtime::under_test().run(&bundle).succeeds();
     let name = path(&bundle);
@@ -82,7 +82,7 @@ fn program_runs_in_the_named_cgroup() {
 
 #[test]
 fn cgroup_is_removed_after_poststop_hooks() {
-    need!(is_root(), "needs root to make cgroups");
+    need!(is_root(), "needs root to create cgroups");
     let bundle = Bundle::running("exit 0").with("/hooks", json!({ "poststop": [{ "path": "/bin/true" }] }));
     Runtime::under_test().run(&bundle).succeeds();
     assert!(is_gone(&bundle));
@@ -90,7 +90,7 @@ fn cgroup_is_removed_after_poststop_hooks() {
 
 #[test]
 fn cgroup_namespace_is_rooted_at_the_containers_cgroup() {
-    need!(is_root(), "needs root to make cgroups");
+    need!(is_root(), "needs root to create cgroups");
     let mut bundle = Bundle::running("cat /proc/self/cgroup");
     bundle.config["linux"]["namespaces"].as_array_mut().unwrap().push(json!({ "type": "cgroup" }));
     let seen = Runtime::under_test().run(&bundle).succeeds();
@@ -152,7 +152,7 @@ fn hugepage_limit_is_set() {
 // "cannot set rdma limit: container could not join or create cgroup".
 #[test]
 fn missing_controller_is_named_with_the_field() {
-    need!(is_root() && is_husk(), "needs root to make cgroups, and runc has other words");
+    need!(is_root() && is_husk(), "needs root to create cgroups, and runc prints other messages");
     let asked = [
         ("memory", "memory.limit", json!({ "memory": { "limit": 33_554_432 } })),
         ("cpu", "cpu.shares", json!({ "cpu": { "shares": 512 } })),
@@ -195,7 +195,7 @@ fn missing_controller_is_named_with_the_field() {
 
 #[test]
 fn device_opens_only_if_a_rule_allows_it() {
-    need!(is_root(), "needs root to make devices");
+    need!(is_root(), "needs root to create devices");
     // No driver has this number, so an open that the rules allow fails with ENXIO.
     let device = json!([{ "path": "/dev/none", "type": "c", "major": 60, "minor": 1, "fileMode": 0o666 }]);
     let rule =
@@ -214,7 +214,7 @@ fn device_opens_only_if_a_rule_allows_it() {
 
 #[test]
 fn cgroup_with_foreign_processes_is_refused() {
-    need!(is_root(), "needs root to make cgroups");
+    need!(is_root(), "needs root to create cgroups");
     let bundle = Bundle::running("exit 7");
     let (first, second) = (Runtime::under_test(), Runtime::under_test());
     first.create(&bundle).succeeds();
@@ -223,7 +223,7 @@ fn cgroup_with_foreign_processes_is_refused() {
         refused.fails(1, "container's cgroup is not empty: 1 process(es) found");
     }
     assert!(second.is_empty());
-    assert_eq!(first.status(), "created", "it was left alone");
+    assert_eq!(first.status(), "created", "the first container changed");
 }
 
 #[test]
@@ -265,7 +265,7 @@ impl Drop for Threads {
 
 #[test]
 fn container_can_run_in_a_threaded_cgroup() {
-    need!(is_version_2() && is_root(), "needs version 2 alone");
+    need!(is_version_2() && is_root(), "needs cgroup version 2 only");
     let bundle = Bundle::running("hang");
     let name = path(&bundle);
     let _threads = Threads::of(&name);
@@ -334,7 +334,7 @@ fn pids(seen: &Seen) -> Vec<i32> {
 
 #[test]
 fn kill_without_a_pid_namespace_kills_the_whole_cgroup() {
-    need!(is_root(), "needs root to make cgroups");
+    need!(is_root(), "needs root to create cgroups");
     let bundle = without(Bundle::running("hang"), "pid");
     let runtime = Runtime::under_test();
     let begin = || {
@@ -357,7 +357,7 @@ fn kill_without_a_pid_namespace_kills_the_whole_cgroup() {
 
 #[test]
 fn kill_all_signals_every_process() {
-    need!(is_root() && is_husk(), "needs root to make cgroups, and runc only accepts the option");
+    need!(is_root() && is_husk(), "needs root to create cgroups, and runc ignores the option");
     let bundle = without(Bundle::running("hang"), "pid");
     let runtime = Runtime::under_test();
     runtime.run_detached(&bundle, &["--detach"]).succeeds();
@@ -448,7 +448,7 @@ fn events_report_out_of_memory() {
 
 #[test]
 fn exec_joins_the_containers_cgroup() {
-    need!(is_root(), "needs root to make cgroups");
+    need!(is_root(), "needs root to create cgroups");
     let bundle = Bundle::running("hang");
     let runtime = Runtime::under_test();
     runtime.run_detached(&bundle, &["--detach"]).succeeds();
@@ -469,12 +469,12 @@ fn exec_joins_the_containers_cgroup() {
     let option = if is_version_2() { "below" } else { "pids:below" };
     assert!(is_in(&seen(&["--cgroup", option]).succeeds(), &format!("{name}/below")));
     runtime.call("delete", &["--force", "c"]).succeeds();
-    assert!(is_gone(&bundle), "with what was made below");
+    assert!(is_gone(&bundle), "nested cgroups were not removed");
 }
 
 #[test]
 fn disabled_cgroup_manager_creates_no_cgroup() {
-    need!(is_husk() && is_root(), "runc always makes one");
+    need!(is_husk() && is_root(), "runc always creates a cgroup");
     let bundle = Bundle::running("cat /proc/self/cgroup");
     let seen = Runtime::under_test().run_with(&bundle, &["--cgroup-manager", "disabled"]).succeeds();
     assert_eq!(seen, fs::read_to_string("/proc/self/cgroup").unwrap());

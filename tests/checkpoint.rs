@@ -115,7 +115,7 @@ fn text(path: &Path) -> &str {
 
 #[test]
 fn checkpoint_needs_a_running_container() {
-    need!(is_root(), "needs root, as CRIU does");
+    need!(is_root(), "needs root, because CRIU does");
     let runtime = Runtime::under_test();
     let images = Images::new();
     let save = |runtime: &Runtime| runtime.call("checkpoint", &["--image-path", images.text(), "c"]);
@@ -125,13 +125,13 @@ fn checkpoint_needs_a_running_container() {
     let runtime = Runtime::under_test();
     runtime.run_with(&Bundle::running("exit 0"), &["--keep"]);
     save(&runtime).fails(1, "Container cannot be checkpointed in stopped state");
-    assert!(!is_husk() || !images.path().exists(), "nothing was saved");
+    assert!(!is_husk() || !images.path().exists(), "no image may be saved");
 }
 
 #[test]
 fn contradicting_options_are_refused() {
-    need!(is_root(), "needs root, as CRIU does");
-    need!(is_husk(), "the words are ours");
+    need!(is_root(), "needs root, because CRIU does");
+    need!(is_husk(), "the message is husk's");
     let bundle = Bundle::running("wait");
     let runtime = Runtime::started(&bundle);
     let images = Images::new();
@@ -153,8 +153,8 @@ fn contradicting_options_are_refused() {
 
 #[test]
 fn container_keeps_running_if_criu_is_missing() {
-    need!(is_root(), "needs root, as CRIU does");
-    need!(is_husk(), "the words are ours");
+    need!(is_root(), "needs root, because CRIU does");
+    need!(is_husk(), "the message is husk's");
     let bundle = Bundle::running("wait");
     let runtime = Runtime::started(&bundle);
     let (nothing, images) = (TempDir::new().unwrap(), Images::new());
@@ -176,7 +176,7 @@ fn container_keeps_running_if_criu_is_missing() {
 
 #[test]
 fn restore_needs_images() {
-    need!(is_root(), "needs root, as CRIU does");
+    need!(is_root(), "needs root, because CRIU does");
     let (runtime, bundle, images) = (Runtime::under_test(), Bundle::running("wait"), Images::new());
     bundle.write();
     let arguments = ["--image-path", images.text(), "--bundle", text(bundle.path()), "c"];
@@ -207,8 +207,8 @@ fn with_mounts(bundle: Bundle, host: &Path) -> Bundle {
 
 #[test]
 fn criu_is_given_what_is_not_in_the_images() {
-    need!(is_root(), "needs root, as CRIU does");
-    need!(is_husk(), "runc names mounts in another way");
+    need!(is_root(), "needs root, because CRIU does");
+    need!(is_husk(), "runc gives mounts other names");
     let (host, images) = (TempDir::new().unwrap(), Images::new());
     let bundle = with_mounts(Bundle::running("wait"), host.path());
     let runtime = Runtime::started(&bundle);
@@ -246,13 +246,13 @@ fn criu_is_given_what_is_not_in_the_images() {
     let server = ["--lazy-pages", "--page-server", "[::1]:4711", "--image-path", images.text(), "c"];
     criu.call(&runtime, "checkpoint", &server).succeeds();
     criu.was_told(&["5.2=1", "2.48=1", "2.11.1=::1\n2.11.2=4711"]);
-    assert!(runtime.is_empty(), "it is gone, unless it is to run on");
+    assert!(runtime.is_empty(), "the container is stopped unless --leave-running is given");
 }
 
 #[test]
 fn status_fd_reports_that_lazy_pages_are_ready() {
-    need!(is_root(), "needs root, as CRIU does");
-    need!(is_husk(), "the stand-in knows no other");
+    need!(is_root(), "needs root, because CRIU does");
+    need!(is_husk(), "the stand-in for CRIU only supports husk");
     let bundle = Bundle::running("wait");
     let runtime = Runtime::started(&bundle);
     let (criu, images) = (StandIn::new(), Images::new());
@@ -271,7 +271,7 @@ fn status_fd_reports_that_lazy_pages_are_ready() {
 
 #[test]
 fn mount_that_criu_could_confuse_with_another_is_refused() {
-    need!(is_root(), "needs root, as CRIU does");
+    need!(is_root(), "needs root, because CRIU does");
     need!(is_husk(), "CVE-2026-119101");
     let host = TempDir::new().unwrap();
     let images = Images::new();
@@ -296,8 +296,8 @@ fn mount_that_criu_could_confuse_with_another_is_refused() {
 
 #[test]
 fn failed_restore_leaves_nothing() {
-    need!(is_root(), "needs root, as CRIU does");
-    need!(is_husk(), "runc names mounts in another way");
+    need!(is_root(), "needs root, because CRIU does");
+    need!(is_husk(), "runc gives mounts other names");
     let (host, images) = (TempDir::new().unwrap(), Images::new());
     fs::create_dir(images.path()).unwrap();
     fs::write(images.path().join("descriptors.json"), "[\"pipe:[4711]\", \"/dev/null\", \"pipe:[x]\"]")
@@ -346,12 +346,12 @@ fn failed_restore_leaves_nothing() {
     let is = |name: &str| format!("2.23.1={name}\n2.23.2={}", source.display());
     criu.was_told(&[&is("/there"), &is("/link"), &is("/link/nested"), "2.23.1=mask\n2.23.2=/dev/null"]);
     criu.was_told(&["2.27.1=pipe:[4711]\n2.27.2=0"]);
-    assert!(!criu.read("told").contains("2.27.2=2"), "what is no pipe is not replaced");
-    assert!(criu.read("told").contains("2.25.2=/husk-test-"), "where its cgroups are");
+    assert!(!criu.read("told").contains("2.27.2=2"), "only pipes are replaced");
+    assert!(criu.read("told").contains("2.25.2=/husk-test-"), "wrong cgroup root");
     let root =
         criu.read("told").lines().find_map(|line| line.strip_prefix("2.13=").map(str::to_owned)).unwrap();
     assert!(criu.read("mounts").contains(&format!(" {root} ")), "CRIU sees the root file system there");
-    assert!(source.join("nested").is_dir(), "the place was made, as for a container that is created");
+    assert!(source.join("nested").is_dir(), "the mount point was not created");
     let heard: Value = serde_json::from_str(&fs::read_to_string(&told).unwrap()).unwrap();
     assert!(heard["told"].as_str().unwrap().contains("\"status\":\"creating\""), "{heard}");
 }
@@ -359,7 +359,7 @@ fn failed_restore_leaves_nothing() {
 #[test]
 fn null_device_belongs_to_the_container() {
     need!(is_root(), "needs root for a device of its own");
-    need!(is_husk(), "runc leaves them all the host's");
+    need!(is_husk(), "runc keeps the host's null device");
     let script = "\"$@\" </dev/null 2>/dev/null";
     let streams = |bundle: &Bundle| Runtime::under_test().through(script, "run", bundle, &[]);
     streams(&Bundle::running("streams")).prints("ours\nanother's\nours");
@@ -531,13 +531,13 @@ fn paused_container_with_mapped_ids_can_be_checkpointed() {
     }
     runtime.call("checkpoint", &save).succeeds();
     runtime.call("restore", &options).succeeds();
-    assert_eq!(runtime.status(), "running", "as with runc: it goes on where it was, and not as it was kept");
+    assert_eq!(runtime.status(), "running", "like runc, restore ignores the saved pause");
 }
 
 #[test]
 fn idmapped_mount_cannot_be_checkpointed() {
-    need!(is_root(), "needs root, as CRIU does");
-    need!(is_husk(), "runc restores them as they are on the host");
+    need!(is_root(), "needs root, because CRIU does");
+    need!(is_husk(), "runc restores the ids of the host");
     let (host, images) = (TempDir::new().unwrap(), Images::new());
     let map = json!([{ "containerID": 0, "hostID": 100_000, "size": 1000 }]);
     let bundle = Bundle::running("wait").mounting(json!({
@@ -553,7 +553,7 @@ fn idmapped_mount_cannot_be_checkpointed() {
 #[test]
 fn container_of_a_killed_restore_can_be_deleted() {
     need!(criu_works(), NEEDS_CRIU);
-    need!(is_husk(), "runc's record comes too late");
+    need!(is_husk(), "runc writes its record too late");
     let (mut bundle, images) = (Bundle::running("wait"), Images::new());
     let runtime = started(&bundle);
     runtime.call("checkpoint", &["--image-path", images.text(), "c"]).succeeds();
@@ -582,7 +582,7 @@ fn invalid_images_leave_nothing() {
     let refused = runtime.call("restore", &options);
     assert_eq!(refused.0.status.code(), Some(1));
     assert!(runtime.is_empty());
-    need!(is_husk(), "the words are ours");
+    need!(is_husk(), "the message is husk's");
     refused.says("criu failed: type RESTORE");
     refused.says("restore.log");
 }
@@ -593,24 +593,24 @@ fn invalid_images_leave_nothing() {
 fn files_in_the_place_of_criu_output_are_removed() {
     let is_there = || Command::new("criu").arg("--version").output().is_ok();
     need!(is_root() && is_there(), "needs root, and CRIU");
-    need!(is_husk(), "another runtime's CRIU writes where links lead");
+    need!(is_husk(), "other runtimes let CRIU follow symlinks");
     let (runtime, bundle, images) = (Runtime::under_test(), Bundle::running("wait"), Images::new());
     bundle.write();
     fs::create_dir(images.path()).unwrap();
-    let canary = images.path().with_file_name("canary");
-    fs::write(&canary, "as it was").unwrap();
+    let tripwire = images.path().with_file_name("tripwire");
+    fs::write(&tripwire, "as it was").unwrap();
     let log = images.path().join("restore.log");
     let options = ["--image-path", images.text(), "--bundle", text(bundle.path()), "--detach", "c"];
     let makers: [&dyn Fn(); 3] = [
-        &|| std::os::unix::fs::symlink(&canary, &log).unwrap(),
-        &|| fs::hard_link(&canary, &log).unwrap(),
+        &|| std::os::unix::fs::symlink(&tripwire, &log).unwrap(),
+        &|| fs::hard_link(&tripwire, &log).unwrap(),
         &|| assert!(Command::new("mkfifo").arg(&log).status().unwrap().success()),
     ];
     for make in makers {
         make();
         runtime.call("restore", &options).fails(1, "criu failed: type RESTORE");
         assert!(fs::symlink_metadata(&log).unwrap().is_file());
-        assert_eq!(fs::read_to_string(&canary).unwrap(), "as it was");
+        assert_eq!(fs::read_to_string(&tripwire).unwrap(), "as it was");
         assert!(runtime.is_empty());
         fs::remove_file(&log).unwrap();
     }
@@ -619,8 +619,8 @@ fn files_in_the_place_of_criu_output_are_removed() {
 // CRIU opens the files it finds among its images, and blocks for ever on a fifo without a writer.
 #[test]
 fn images_other_than_files_are_refused_before_criu_opens_them() {
-    need!(is_root(), "needs root, as CRIU does");
-    need!(is_husk(), "the words are ours");
+    need!(is_root(), "needs root, because CRIU does");
+    need!(is_husk(), "the message is husk's");
     let (images, older) = (Images::new(), Images::new());
     for directory in [images.path(), older.path()] {
         fs::create_dir(directory).unwrap();
@@ -645,8 +645,8 @@ fn images_other_than_files_are_refused_before_criu_opens_them() {
 // An image can become a fifo after husk has checked it. That must not block the restore for ever.
 #[test]
 fn signal_or_delete_ends_a_restore_that_waits_for_criu() {
-    need!(is_root(), "needs root, as CRIU does");
-    need!(is_husk(), "the words are ours");
+    need!(is_root(), "needs root, because CRIU does");
+    need!(is_husk(), "the message is husk's");
     let images = Images::new();
     fs::create_dir(images.path()).unwrap();
     let bundle = Bundle::running("wait");

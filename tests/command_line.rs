@@ -21,7 +21,7 @@ fn json_log(path: &Path) -> Vec<Value> {
 // `HUSK_GOLDEN=write` rewrites the golden files; review the difference.
 #[test]
 fn help_matches_the_golden_files() {
-    need!(is_husk(), "another runtime has other words");
+    need!(is_husk(), "other runtimes print other messages");
     let runtime = Runtime::under_test();
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help");
     let all = runtime.typed(&["--help"]).succeeds();
@@ -72,7 +72,7 @@ fn version_has_the_form_that_engines_know() {
 // Readers of the output find the name they typed. go-runc looks for "runc version ".
 #[test]
 fn program_uses_the_name_it_is_installed_by() {
-    need!(is_husk(), "about husk's name");
+    need!(is_husk(), "tests husk's name");
     let directory = TempDir::new().unwrap();
     let called = |name: &str, words: &[&str]| {
         let link = directory.path().join(name);
@@ -109,7 +109,7 @@ fn program_uses_the_name_it_is_installed_by() {
 // In errors of docker and podman, tools look for runc's "runc create failed: unable to start container process: ".
 #[test]
 fn errors_begin_as_in_runc_under_runcs_name() {
-    need!(is_husk(), "about husk's name");
+    need!(is_husk(), "tests husk's name");
     let directory = TempDir::new().unwrap();
     let link = directory.path().join("runc");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_husk"), &link).unwrap();
@@ -157,7 +157,7 @@ fn invalid_arguments_are_errors() {
 
 #[test]
 fn errors_about_arguments_point_to_the_help() {
-    need!(is_husk(), "another runtime has other words");
+    need!(is_husk(), "other runtimes print other messages");
     let runtime = Runtime::under_test();
     let says = |words: &[&str], code, text| runtime.typed(words).fails(code, text);
     says(&["dance"], 3, "husk: unknown command \"dance\"\nsee 'husk --help'");
@@ -191,7 +191,7 @@ fn option_without_its_value_is_reported_in_runcs_words() {
 // Rootless podman calls its runtime in this way: as root of a user namespace, with almost no environment.
 #[test]
 fn root_in_a_user_namespace_has_its_own_store() {
-    need!(is_husk(), "other runtimes do not say where they look");
+    need!(is_husk(), "other runtimes do not report the path of their store");
     let unshare = || {
         let mut command = Command::new("unshare");
         command.args(["--user", "--map-root-user"]);
@@ -274,7 +274,7 @@ fn list_of_an_empty_store_is_empty() {
 
 #[test]
 fn store_of_a_user_is_in_the_runtime_directory() {
-    need!(!is_root(), "root has a place of its own");
+    need!(!is_root(), "root has another store");
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("exit 0");
     bundle.write();
@@ -287,7 +287,7 @@ fn store_of_a_user_is_in_the_runtime_directory() {
 // Runs husk as the current user, or as user 1000 if that user is root.
 #[test]
 fn runtime_directory_that_cannot_be_made_is_named_once() {
-    need!(is_husk(), "the words are ours");
+    need!(is_husk(), "the message is husk's");
     let mut command = Command::new("setpriv");
     if is_root() {
         command.args(["--reuid", "1000", "--regid", "1000", "--clear-groups"]);
@@ -330,7 +330,7 @@ fn error_is_one_json_object_in_the_log_and_one_line_on_stderr() {
 
 #[test]
 fn log_option_accepts_a_kind_before_the_path() {
-    need!(is_husk(), "crun's spelling");
+    need!(is_husk(), "the syntax is crun's");
     let runtime = Runtime::under_test();
     let log = runtime.root().join("log");
     let said = format!("--log=file:{}", log.display());
@@ -340,8 +340,8 @@ fn log_option_accepts_a_kind_before_the_path() {
 
 #[test]
 fn syslog_and_journal_receive_messages() {
-    need!(is_husk(), "crun's spelling");
-    need!(is_root(), "the system's log is put where ours is in a mount namespace");
+    need!(is_husk(), "the syntax is crun's");
+    need!(is_root(), "needs root to mount over /dev/log");
     let directory = TempDir::new().unwrap();
     let place = directory.path().join("systemd/journal");
     fs::create_dir_all(&place).unwrap();
@@ -372,7 +372,7 @@ fn syslog_and_journal_receive_messages() {
 
 #[test]
 fn log_level_filters_messages() {
-    need!(is_husk(), "crun's option");
+    need!(is_husk(), "the option is crun's");
     let runtime = Runtime::under_test();
     let bundle =
         Bundle::running("exit 0").with("/process/capabilities", json!({ "bounding": ["CAP_OF_THE_FUTURE"] }));
@@ -396,7 +396,7 @@ fn log_level_filters_messages() {
 // Under an engine, standard error is the container's own: everything written there appears in `docker logs`.
 #[test]
 fn warnings_go_only_to_the_log_if_there_is_one() {
-    need!(is_husk(), "about husk's warnings");
+    need!(is_husk(), "tests husk's warnings");
     let mut runtime = Runtime::under_test();
     let unknown = json!({ "bounding": ["CAP_OF_THE_FUTURE"] });
     let bundle = Bundle::running("exit 0").with("/process/capabilities", unknown);
@@ -448,7 +448,7 @@ fn ambient_capabilities_that_cannot_be_raised_are_only_logged_for_debugging() {
 
 #[test]
 fn configuration_file_can_be_named() {
-    need!(is_husk(), "crun's options");
+    need!(is_husk(), "the options are crun's");
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("wait");
     bundle.write();
@@ -471,7 +471,7 @@ fn configuration_file_can_be_named() {
 
 #[test]
 fn several_containers_can_be_named_at_once() {
-    need!(is_husk(), "crun's option");
+    need!(is_husk(), "the option is crun's");
     let runtime = Runtime::under_test();
     let create = |id: &str| {
         let bundle = Bundle::running("wait");
@@ -508,7 +508,7 @@ fn until_stopped(runtime: &Runtime, ids: &[&str]) {
 
 #[test]
 fn error_in_the_log_has_a_code_and_a_field() {
-    need!(is_husk(), "runc has neither");
+    need!(is_husk(), "runc's log has no codes and fields");
     let runtime = Runtime::under_test();
     let logged = |words: &[&str]| {
         let log = runtime.root().join("log");
@@ -593,7 +593,7 @@ fn debug_option_logs_what_is_done() {
 
 #[test]
 fn cgroup_manager_can_be_chosen_as_in_runc_and_crun() {
-    need!(is_husk(), "runc knows no --cgroup-manager");
+    need!(is_husk(), "runc has no --cgroup-manager");
     let runtime = Runtime::under_test();
     let root = runtime.root().to_str().unwrap();
     for manager in ["disabled", "cgroupfs"] {
@@ -682,7 +682,7 @@ fn plan_shows_what_a_seccomp_profile_decides() {
 
 #[test]
 fn timings_list_every_step_once_in_order() {
-    need!(is_husk(), "runc takes no times");
+    need!(is_husk(), "runc has no --timings");
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("exit 7");
     bundle.write();
@@ -723,7 +723,7 @@ fn timings_list_every_step_once_in_order() {
 // A child that called clock_gettime after loading this filter would be killed.
 #[test]
 fn timings_skip_the_clock_where_a_filter_could_forbid_it() {
-    need!(is_husk(), "runc takes no times");
+    need!(is_husk(), "runc has no --timings");
     let runtime = Runtime::under_test();
     let profile = json!({
         "defaultAction": "SCMP_ACT_ALLOW",
@@ -745,7 +745,7 @@ fn timings_skip_the_clock_where_a_filter_could_forbid_it() {
 
 #[test]
 fn validate_reports_duplicate_keys() {
-    need!(is_husk(), "runc validates nothing");
+    need!(is_husk(), "runc has no validate command");
     let bundle = Bundle::running("exit 0");
     let text = serde_json::to_string_pretty(&bundle.config).unwrap();
     let twice = text.replacen("\"noNewPrivileges\"", "\"noNewPrivileges\": false,\n\"noNewPrivileges\"", 1);
@@ -760,7 +760,7 @@ fn validate_reports_duplicate_keys() {
 
 #[test]
 fn validate_reports_every_problem_at_once() {
-    need!(is_husk(), "runc validates nothing");
+    need!(is_husk(), "runc has no validate command");
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("exit 0");
     bundle.write();

@@ -99,7 +99,7 @@ fn devices_of_a_user_namespace_do_not_change_the_hosts() {
 
 #[test]
 fn standard_streams_do_not_expose_the_hosts_null_device() {
-    need!(is_root() && is_husk(), "runc gives its own pipes in the foreground; needs root to change owners");
+    need!(is_root() && is_husk(), "runc passes pipes in the foreground; needs root to change owners");
     refuses(&without_dev(privileged("seize /proc/self/fd/0")), &[]);
     for options in [&[][..], &["--no-pivot"]] {
         // The container may change a null device of its own.
@@ -115,7 +115,7 @@ fn standard_streams_do_not_expose_the_hosts_null_device() {
 
 #[test]
 fn exec_does_not_expose_the_hosts_null_device() {
-    need!(is_root() && is_husk(), "runc gives its own pipes in the foreground; needs root to change owners");
+    need!(is_root() && is_husk(), "runc passes pipes in the foreground; needs root to change owners");
     for bundle in [privileged("wait"), without_dev(privileged("wait")), identity_mapped("wait")] {
         let runtime = Runtime::started(&bundle);
         let exec = |options: &[&str], path: &str| {

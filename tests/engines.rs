@@ -163,7 +163,7 @@ fn containerd_lifecycle_with_a_terminal_works() {
 // `podman run --cgroups=disabled`, for runtimes that podman's configuration lists as supporting it.
 #[test]
 fn podman_lifecycle_without_cgroups_works() {
-    need!(is_husk(), "crun's option");
+    need!(is_husk(), "the option is crun's");
     let engine = Engine::new(Bundle::running("cat /proc/self/cgroup"), |root, bundle| {
         let log = format!("{bundle}/log");
         words(&["--root", root, "--cgroup-manager", "disabled", "--log-format=json", "--log", &log])
@@ -313,6 +313,6 @@ fn dockerd_and_go_runc_can_query_features() {
     let features: Value = serde_json::from_str(&engine.types("features").succeeds()).unwrap();
     assert_eq!(features["linux"]["mountExtensions"]["idmap"]["enabled"], true);
     assert!(features["mountOptions"].as_array().unwrap().contains(&json!("rro")));
-    need!(is_root(), "the rest is about root's place");
+    need!(is_root(), "the rest tests root's store");
     engine.types("--root=/run/no/such/place list -q").fails(1, "");
 }

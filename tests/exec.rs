@@ -55,7 +55,7 @@ fn exec_runs_on_the_requested_processors() {
 
 #[test]
 fn invalid_user_id_is_refused() {
-    need!(is_husk(), "runc cuts numbers to fit, so that 4294967296 is root");
+    need!(is_husk(), "runc truncates numbers, so that 4294967296 is root");
     let bundle = Bundle::running("wait");
     let runtime = Runtime::started(&bundle);
     for user in ["4294967296", "4294967295", "-1", "1:-1", "0x1", ""] {
@@ -128,7 +128,7 @@ fn exec_sets_directory_and_environment() {
 
 #[test]
 fn exec_can_run_as_another_user() {
-    need!(is_root(), "needs root to be another user");
+    need!(is_root(), "needs root to become another user");
     let bundle = Bundle::running("wait");
     fs::create_dir(bundle.rootfs().join("etc")).unwrap();
     fs::write(bundle.rootfs().join("etc/passwd"), "who:x:7:8::/home/who:/bin/sh\n").unwrap();
@@ -136,7 +136,7 @@ fn exec_can_run_as_another_user() {
     says(&bundle, &["--user", "7:9"], "status Gid", "9\t9\t9\t9");
     says(&bundle, &["--user", "7", "--additional-gids", "5", "-g", "6"], "status Groups", "5 6");
     says(&bundle, &["-u", "7"], "env", "HOME=/home/who");
-    need!(is_husk(), "runc knows users by number only");
+    need!(is_husk(), "runc accepts user numbers only");
     says(&bundle, &["--user", "who"], "status Gid", "8\t8\t8\t8");
 }
 
@@ -177,7 +177,7 @@ fn exec_gets_the_containers_seccomp_profile() {
     });
     need!(is_husk(), "runc calls getcwd itself, which this profile forbids");
     for no_new_privileges in [true, false] {
-        need!(is_root() || no_new_privileges, "a filter without no_new_privs takes CAP_SYS_ADMIN");
+        need!(is_root() || no_new_privileges, "loading a filter without no_new_privs needs CAP_SYS_ADMIN");
         let bundle = Bundle::running("wait")
             .with("/linux/seccomp", profile.clone())
             .with("/process/noNewPrivileges", json!(no_new_privileges));
@@ -203,7 +203,7 @@ fn exec_uses_the_keyring_chosen_at_create() {
 // which takes a fork, would lose the policy.
 #[test]
 fn exec_sets_the_scheduler() {
-    need!(is_root(), "a deadline takes CAP_SYS_NICE");
+    need!(is_root(), "SCHED_DEADLINE needs CAP_SYS_NICE");
     const RESET_ON_FORK: u32 = 0x4000_0000;
     let bundle = Bundle::running("wait");
     let runtime = Runtime::started(&bundle);
@@ -236,7 +236,7 @@ fn exec_gets_the_containers_rlimits() {
 // together with the container, because only the owner may use a store.
 #[test]
 fn exec_by_a_user_before_start_says_that_the_container_must_be_started() {
-    need!(is_husk(), "the words are husk's");
+    need!(is_husk(), "the message is husk's");
     let mut bundle = Bundle::running("wait");
     let runtime = Runtime::under_test();
     if is_root() {

@@ -64,7 +64,7 @@ fn features_follow_the_specification() {
 #[test]
 fn features_include_those_of_runc() {
     let output = Command::new("runc").arg("features").output();
-    need!(output.is_ok(), "no runc to compare with");
+    need!(output.is_ok(), "needs runc for the comparison");
     let runcs: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
     let (ours, _) = said();
     let mut missing = Vec::new();
@@ -98,7 +98,7 @@ fn compare(place: &str, wanted: &Value, found: &Value, missing: &mut Vec<String>
 
 #[test]
 fn features_need_no_store_and_create_none() {
-    need!(is_husk(), "runc makes its place");
+    need!(is_husk(), "runc creates its store");
     let runtime = Runtime::under_test();
     let there = runtime.root().join("there");
     runtime.typed(&["--root", there.to_str().unwrap(), "features"]).succeeds();

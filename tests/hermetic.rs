@@ -382,7 +382,7 @@ fn fork_bomb_is_an_error_of_the_program() {
     let place = Project::new();
     let bomb = place.sh(&["--pids", "50"], "b() { b | b & b; }; b");
     let is_limited = !is_root() || !String::from_utf8_lossy(&bomb.0.stderr).contains("kept by rlimits");
-    need!(is_limited, "limits of processes hold for ordinary users, or in a cgroup");
+    need!(is_limited, "needs an ordinary user or a cgroup for limits on processes");
     bomb.fails(2, "Cannot fork");
 }
 

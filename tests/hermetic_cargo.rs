@@ -87,12 +87,12 @@ fn each_cargo_test_has_its_own_sandbox() {
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
-    what_nextest_asks(&project);
-    what_is_told_of_each(&project);
+    check_nextest_requests(&project);
+    check_report_of_each_test(&project);
 }
 
 /// nextest gets the list of tests unchanged, and each test it runs has a sandbox.
-fn what_nextest_asks(project: &CargoProject) {
+fn check_nextest_requests(project: &CargoProject) {
     let binary = project.binary();
     let ask = |phase: &str, words: &[&str]| {
         let mut command =
@@ -110,7 +110,7 @@ fn what_nextest_asks(project: &CargoProject) {
 }
 
 /// Shards together run every test once, and the report has one line for each test.
-fn what_is_told_of_each(project: &CargoProject) {
+fn check_report_of_each_test(project: &CargoProject) {
     let json = project.place.path("json");
     for part in ["1/2", "2/2"] {
         let options = format!("--shard {part} --json {json}");

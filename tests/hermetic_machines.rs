@@ -171,7 +171,7 @@ fn sandbox_works_in_a_container() {
 fn processes_of_root_are_limited_without_a_cgroup() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(is_root(), "needs root");
-    need!(has_pid_max(), "needs a pid_max of each pid namespace, Linux 6.14");
+    need!(has_pid_max(), "needs a pid_max for each pid namespace (Linux 6.14)");
     let place = Project::new();
     place.sh(&["--strict"], "cat /proc/sys/kernel/pid_max").prints("4396");
     place.sh(&[], "echo 9 > /proc/sys/kernel/pid_max").fails(2, "Read-only file system");
@@ -231,7 +231,7 @@ fn cgroups_of_a_killed_run_are_removed_by_the_next() {
     let place = Project::new();
     let (mut killed, mut living) = (waiting_in_a_cgroup(&place), waiting_in_a_cgroup(&place));
     let (left, kept) = (cgroups_of(killed.id()), cgroups_of(living.id()));
-    need!(!left.is_empty(), "needs cgroups that can be written to");
+    need!(!left.is_empty(), "needs writable cgroups");
     let procs = left.iter().flat_map(|cgroup| fs::read_to_string(cgroup.join("cgroup.procs")));
     let pids: Vec<i32> =
         procs.flat_map(|text| text.lines().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>()).collect();
@@ -241,7 +241,11 @@ fn cgroups_of_a_killed_run_are_removed_by_the_next() {
     killed.wait().unwrap();
     let most = Timespec { tv_sec: 30, tv_nsec: 0 };
     for program in &programs {
-        assert_eq!(poll(&mut [PollFd::new(program, PollFlags::IN)], Some(&most)).unwrap(), 1, "it lives on");
+        assert_eq!(
+            poll(&mut [PollFd::new(program, PollFlags::IN)], Some(&most)).unwrap(),
+            1,
+            "the process still runs"
+        );
     }
     let are_there = |cgroups: &[PathBuf]| cgroups.iter().all(|cgroup| cgroup.is_dir());
     assert!(!programs.is_empty() && are_there(&left), "{left:?}");

@@ -94,7 +94,7 @@ fn override_applies_to_matching_tests() {
 #[test]
 fn settings_file_that_others_could_have_written_is_not_used() {
     need!(has_sandboxes(), "needs user namespaces");
-    need!(is_root(), "needs root, to have files of another");
+    need!(is_root(), "needs root to create files of another user");
     /// Changes a path so that another user could have written the file.
     type Change = fn(&Path);
     let cases: [(&str, Change, &str); 6] = [

@@ -54,7 +54,7 @@ fn told(line: &Value) -> Value {
 
 #[test]
 fn every_hook_runs_in_order_and_receives_the_state() {
-    need!(is_husk(), "runc's poststart does not wait for startContainer, which runtime.md has first");
+    need!(is_husk(), "runc's poststart hooks do not wait for startContainer (see runtime.md)");
     let runtime = Runtime::under_test();
     let bundle = witnessed("exit 0", &[]);
     runtime.run(&bundle).prints("");
@@ -128,7 +128,7 @@ fn every_verb_runs_its_hooks() {
         assert_eq!(seen(&bundle), KINDS);
         assert_eq!(told(&log(&bundle)[5])["status"], "stopped");
         runtime.call("delete", &["--force", "c"]).succeeds();
-        assert_eq!(seen(&bundle), KINDS, "nothing is deleted twice");
+        assert_eq!(seen(&bundle), KINDS, "deleting again runs no hooks");
         assert!(runtime.is_empty());
     }
 }
@@ -163,7 +163,7 @@ fn failing_hook_fails_create_and_leaves_nothing() {
 
 #[test]
 fn failing_hook_fails_run() {
-    need!(is_husk(), "runc ends as its first process did, with 255 where that runs the hook");
+    need!(is_husk(), "runc exits like its init process, with 255 if that runs the hook");
     for (index, kind) in KINDS[..5].iter().enumerate() {
         let runtime = Runtime::under_test();
         let bundle = witnessed("wait", &[(kind, hook(kind, &["fail", "3", "words"]))]);
@@ -180,7 +180,7 @@ fn failing_hook_fails_run() {
 // runc's `start` succeeds if a startContainer hook fails, because it closes its connection before the hooks run.
 #[test]
 fn failing_hook_fails_start_and_stops_the_container() {
-    need!(is_husk(), "runc's start succeeds, for it does not hear of it");
+    need!(is_husk(), "runc's start does not report the failure");
     for (index, kind) in [(3, "startContainer"), (4, "poststart")] {
         let runtime = Runtime::under_test();
         let bundle = witnessed("wait", &[(kind, hook(kind, &["fail", "4", "words"]))]);
@@ -208,7 +208,7 @@ fn failing_poststop_hook_is_only_reported() {
     let bundle = witnessed("exit 0", &failing);
     let run = runtime.run(&bundle);
     run.prints("");
-    need!(is_husk(), "runc names no field");
+    need!(is_husk(), "runc's messages name no field");
     run.says("hooks.poststop[0]: error running poststop hook #0: ");
     run.says("exit status 5: out words\n    err words");
     assert_eq!(seen(&bundle), KINDS);
@@ -224,7 +224,7 @@ fn failing_poststop_hook_is_only_reported() {
 
 #[test]
 fn hook_over_its_timeout_fails() {
-    need!(is_husk(), "the words are ours");
+    need!(is_husk(), "the message is husk's");
     let threads = KINDS.map(|kind| {
         std::thread::spawn(move || {
             let runtime = Runtime::under_test();
@@ -248,7 +248,7 @@ fn hook_over_its_timeout_fails() {
 // The container has neither a pid namespace nor a cgroup: either would end the processes that the hook has started.
 #[test]
 fn hook_over_its_timeout_is_killed_with_its_process_group() {
-    need!(is_husk(), "runc kills the hook alone");
+    need!(is_husk(), "runc only kills the hook itself");
     need!(is_root(), "needs root to run a container without a pid namespace");
     let threads = KINDS.map(|kind| {
         std::thread::spawn(move || {
@@ -272,7 +272,7 @@ fn hook_over_its_timeout_is_killed_with_its_process_group() {
 
 #[test]
 fn killed_hook_counts_as_failed() {
-    need!(is_husk(), "the words are ours");
+    need!(is_husk(), "the message is husk's");
     for kind in &KINDS[..5] {
         let runtime = Runtime::under_test();
         let bundle = witnessed("wait", &[(kind, hook(kind, &["die"]))]);
@@ -295,7 +295,7 @@ fn hook_may_read_all_or_none_of_the_state() {
 
 #[test]
 fn hook_that_cannot_run_is_named() {
-    need!(is_husk(), "runc names no field");
+    need!(is_husk(), "runc's messages name no field");
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
     fs::write(&file, "").unwrap();
@@ -321,7 +321,7 @@ fn hook_that_cannot_run_is_named() {
 
 #[test]
 fn arguments_and_environment_of_hooks_have_defaults() {
-    need!(is_husk(), "runc ends as its first process did, with 255 where that runs the hook");
+    need!(is_husk(), "runc exits like its init process, with 255 if that runs the hook");
     let runtime = Runtime::under_test();
     // The guest needs a first argument. A hook without arguments fails and prints the ones it has.
     for kind in &KINDS[..5] {
@@ -341,7 +341,7 @@ fn arguments_and_environment_of_hooks_have_defaults() {
     for index in [0, 1, 4, 5] {
         assert!(environment(index).contains(&path), "{}: the runtime's", KINDS[index]);
     }
-    assert!(environment(2).is_empty(), "none, as with runc");
+    assert!(environment(2).is_empty(), "like runc, there are no hooks");
     assert_eq!(environment(3), &[json!("B=2"), json!("HOME=/")], "the program's");
     for (index, kind) in KINDS.iter().enumerate() {
         assert_eq!(log[index]["arguments"][0], "guest", "{kind}: what it was told, not its path");
@@ -409,8 +409,8 @@ fn hooks_run_before_paths_are_masked() {
 
 #[test]
 fn startcontainer_hook_has_no_more_privileges_than_the_program() {
-    need!(is_root(), "needs root to be another user");
-    need!(is_husk(), "runc runs it as root, whoever the program is");
+    need!(is_root(), "needs root to become another user");
+    need!(is_husk(), "runc runs the hook as root");
     let runtime = Runtime::under_test();
     let profile = json!({
         "defaultAction": "SCMP_ACT_ALLOW",
@@ -434,7 +434,7 @@ fn startcontainer_hook_has_no_more_privileges_than_the_program() {
 
 #[test]
 fn process_started_by_a_hook_does_not_block_the_runtime() {
-    need!(is_husk(), "runc reads what a hook says until nobody is left who could say more");
+    need!(is_husk(), "runc reads a hook's output until all writers have closed it");
     let runtime = Runtime::under_test();
     for kind in KINDS {
         let inside = kind == "startContainer";
@@ -470,7 +470,7 @@ fn container_killed_by_its_hook_fails_to_start() {
     namespaces.retain(|namespace| namespace["type"] != "pid");
     runtime.create(&bundle).succeeds();
     let died = "hooks.startContainer[0]: error running startContainer hook #0: hook /guest: the container's process has died";
-    need!(is_husk(), "runc's start succeeds, for it does not hear of it");
+    need!(is_husk(), "runc's start does not report the failure");
     runtime.call("start", &["c"]).fails(1, died);
     assert_eq!(runtime.status(), "stopped");
     assert_eq!(seen(&bundle), KINDS[..3]);
@@ -478,7 +478,7 @@ fn container_killed_by_its_hook_fails_to_start() {
 
 #[test]
 fn container_cannot_be_started_from_its_create_hooks() {
-    need!(is_husk(), "the words are husk's");
+    need!(is_husk(), "the message is husk's");
     let husk = env!("CARGO_BIN_EXE_husk");
     for kind in &KINDS[..3] {
         let runtime = Runtime::under_test();

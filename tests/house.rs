@@ -88,7 +88,7 @@ fn child_only_functions_take_the_proof() {
         }
     }
     let text = read(Path::new("crates/script/src/lib.rs"));
-    assert!(text.contains("pub fn run(child: &InChild, "), "whoever runs a list is a child");
+    assert!(text.contains("pub fn run(child: &InChild, "), "running a list proves being a child");
 }
 
 #[test]

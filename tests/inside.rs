@@ -43,13 +43,13 @@ fn capabilities_are_the_configured_ones() {
     prints(bundle("CapBnd"), "0000000000000001");
     prints(bundle("CapPrm"), "0000000000000001");
     prints(bundle("CapInh"), "0000000000000000");
-    need!(is_husk(), "runc gives all of them where nothing is said, crun none: nothing was asked for");
+    need!(is_husk(), "runc gives all by default and crun none, so nothing was requested");
     prints(inside("status CapBnd"), "0000000000000000");
 }
 
 #[test]
 fn user_and_groups_are_the_configured_ones() {
-    need!(is_root(), "needs root to be another user");
+    need!(is_root(), "needs root to become another user");
     let user = json!({ "uid": 1000, "gid": 1001, "additionalGids": [7, 8] });
     let bundle = |line| inside(&format!("status {line}")).with("/process/user", user.clone());
     prints(bundle("Uid"), "1000\t1000\t1000\t1000");
@@ -107,22 +107,22 @@ fn symlink_of_the_image_stays_in_the_image() {
     // An image may contain such a link so that the runtime creates directories on the host.
     symlink(host.path(), bundle.rootfs().join("data")).unwrap();
     Runtime::under_test().run(&bundle);
-    assert_eq!(fs::read_dir(host.path()).unwrap().count(), 0, "something was made on the host");
+    assert_eq!(fs::read_dir(host.path()).unwrap().count(), 0, "something was created on the host");
 }
 
 #[test]
 fn symlink_at_dev_creates_nothing_on_the_host() {
-    need!(is_root(), "needs root to make nodes");
+    need!(is_root(), "needs root to create device nodes");
     let host = tempfile::tempdir().unwrap();
     let bundle = inside("exit 0").with("/mounts", json!([]));
     symlink(host.path(), bundle.rootfs().join("dev")).unwrap();
     Runtime::under_test().run(&bundle);
-    assert_eq!(fs::read_dir(host.path()).unwrap().count(), 0, "something was made on the host");
+    assert_eq!(fs::read_dir(host.path()).unwrap().count(), 0, "something was created on the host");
 }
 
 #[test]
 fn devices_have_their_numbers_and_permissions() {
-    need!(is_root(), "needs root to make nodes");
+    need!(is_root(), "needs root to create device nodes");
     let device =
         json!([{ "path": "/dev/sub/mine", "type": "c", "major": 1, "minor": 5, "fileMode": 416, "uid": 3 }]);
     let bundle = inside("null /dev/sub/mine").with("/linux/devices", device).with("/mounts", json!([]));

@@ -38,7 +38,7 @@ fn shell(program: &str, script: &str, root: &TempDir, arguments: &[&str]) -> Vec
 
 #[test]
 fn install_adds_and_uninstall_removes_every_file() {
-    need!(is_husk(), "another runtime is installed by others");
+    need!(is_husk(), "husk's Makefile installs only husk");
     let root = TempDir::new().unwrap();
     make("install", &root);
     for name in [
@@ -58,7 +58,7 @@ fn install_adds_and_uninstall_removes_every_file() {
 
 #[test]
 fn every_man_page_renders() {
-    need!(is_husk(), "another runtime has another manual");
+    need!(is_husk(), "other runtimes have other manuals");
     need!(is_installed("groff"), "groff(1)");
     let root = TempDir::new().unwrap();
     make("install", &root);
@@ -73,7 +73,7 @@ fn every_man_page_renders() {
 
 #[test]
 fn bash_completes_verbs_options_values_and_containers() {
-    need!(is_husk(), "another runtime has other words");
+    need!(is_husk(), "other runtimes print other messages");
     need!(is_installed("bash"), "bash(1)");
     let root = TempDir::new().unwrap();
     make("install", &root);
@@ -98,7 +98,7 @@ fn bash_completes_verbs_options_values_and_containers() {
 
 #[test]
 fn fish_completes_verbs() {
-    need!(is_husk(), "another runtime has other words");
+    need!(is_husk(), "other runtimes print other messages");
     need!(is_installed("fish"), "fish(1)");
     let root = TempDir::new().unwrap();
     make("install", &root);
@@ -109,7 +109,7 @@ fn fish_completes_verbs() {
 
 #[test]
 fn zsh_loads_its_script() {
-    need!(is_husk(), "another runtime has other words");
+    need!(is_husk(), "other runtimes print other messages");
     need!(is_installed("zsh"), "zsh(1)");
     let root = TempDir::new().unwrap();
     make("install", &root);

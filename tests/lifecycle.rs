@@ -78,7 +78,7 @@ fn exit_code_of_a_killed_program_is_128_plus_signal() {
 
 #[test]
 fn missing_program_fails_create_and_leaves_nothing() {
-    need!(is_husk(), "runc names no field");
+    need!(is_husk(), "runc's messages name no field");
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("").with("/process/args", serde_json::json!(["/missing"]));
     let message = "process.args[0]: exec: \"/missing\": stat /missing: no such file or directory";
@@ -88,7 +88,7 @@ fn missing_program_fails_create_and_leaves_nothing() {
 
 #[test]
 fn failed_step_names_its_field() {
-    need!(is_husk(), "runc names no field");
+    need!(is_husk(), "runc's messages name no field");
     let runtime = Runtime::under_test();
     let options = serde_json::json!(["size=nonsense"]);
     let mount =
@@ -142,7 +142,7 @@ fn failed_detached_run_is_reported_and_leaves_nothing() {
     std::fs::write(&program, "no program").unwrap();
     std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let bundle = bundle.with("/process/args", serde_json::json!(["/text"]));
-    need!(is_husk(), "runc's succeeds, for it does not hear of it");
+    need!(is_husk(), "runc's start does not report the failure");
     runtime.run_detached(&bundle, &["--detach"]).fails(1, "exec format error");
     assert!(runtime.is_empty());
 }
@@ -166,7 +166,7 @@ fn orphans_are_reaped_without_a_pid_namespace() {
 // CVE-2019-5736: until it executes its program, a container's process runs the husk binary.
 #[test]
 fn container_cannot_write_the_runtimes_binary() {
-    need!(is_root(), "needs root, who alone could write it");
+    need!(is_root(), "needs root, the only user who could write it");
     let runtime = Runtime::under_test();
     runtime.create(&Bundle::running("wait")).succeeds();
     let state: serde_json::Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
@@ -180,7 +180,7 @@ fn container_cannot_write_the_runtimes_binary() {
 // A runtime on a mount that cannot be shown read-only, such as a file in memory, is copied and sealed.
 #[test]
 fn runtime_that_is_only_in_memory_is_sealed() {
-    need!(is_root() && is_husk(), "needs root, who alone could write it");
+    need!(is_root() && is_husk(), "needs root, the only user who could write it");
     let memory = rustix::fs::memfd_create("husk", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     let path = |fd: &dyn std::os::fd::AsRawFd| format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd());
     std::fs::write(path(&memory), std::fs::read(env!("CARGO_BIN_EXE_husk")).unwrap()).unwrap();
@@ -198,7 +198,7 @@ fn runtime_that_is_only_in_memory_is_sealed() {
 // program has begun, and a hook holds it there.
 #[test]
 fn runtime_owned_by_the_user_is_sealed() {
-    need!(!is_root() && is_husk(), "needs not to be root");
+    need!(!is_root() && is_husk(), "needs an ordinary user");
     let directory = tempfile::tempdir().unwrap();
     let own = directory.path().join("husk");
     let copied = std::process::Command::new("cp").arg(env!("CARGO_BIN_EXE_husk")).arg(&own).status();
@@ -295,7 +295,7 @@ fn unreadable_container_hides_no_other() {
     std::fs::create_dir(runtime.root().join("broken")).unwrap();
     std::fs::write(runtime.root().join("broken/state.json"), "{").unwrap();
     runtime.call("list", &["-q"]).prints("c");
-    need!(is_husk(), "the words are ours");
+    need!(is_husk(), "the message is husk's");
     runtime.call("delete", &["broken"]).fails(1, "state of the container cannot be read");
     runtime.call("delete", &["--force", "broken"]).succeeds();
     runtime.call("list", &["-q"]).prints("c");
@@ -306,7 +306,7 @@ fn unwritable_pid_file_leaves_no_process() {
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("wait");
     let error = runtime.create_with(&bundle, &["--pid-file", "/no/such/directory/pid"]);
-    need!(is_husk(), "the words are ours");
+    need!(is_husk(), "the message is husk's");
     error.fails(1, "write /no/such/directory/pid: no such file or directory");
     assert!(runtime.is_empty());
     let mut processes = std::fs::read_dir("/proc").unwrap().flatten();
@@ -329,7 +329,7 @@ fn pid_file_holds_only_a_number() {
 
 #[test]
 fn user_namespace_and_id_maps_need_each_other() {
-    need!(is_husk(), "runc names no field");
+    need!(is_husk(), "runc's messages name no field");
     let runtime = Runtime::under_test();
     let namespaces = |kinds: &[&str]| -> serde_json::Value {
         kinds.iter().map(|kind| serde_json::json!({ "type": kind })).collect()

@@ -264,7 +264,7 @@ fn empty_options_are_skipped_and_joined_options_are_split() {
     let volume = volume();
     let empty = bind(volume.path(), "/data", &["bind", ""]);
     prints(&inside("cat /data/file").mounting(empty), "of the host");
-    need!(is_husk(), "husk's own verb");
+    need!(is_husk(), "the command is husk's");
     let path = bundle.path().to_str().unwrap().to_owned();
     Runtime::under_test().call("validate", &[&path]).prints("0 errors, 0 warnings");
 }
@@ -692,7 +692,7 @@ fn no_pivot_moves_the_root() {
 fn nothing_is_mounted_without_a_mount_namespace() {
     need!(is_root(), "needs root");
     // runc mounts everything in the host's namespace, makes every mount there a slave, and leaves it so.
-    need!(is_husk(), "would change the host");
+    need!(is_husk(), "runc would change mounts of the host");
     let bundle = |words| {
         let kinds = ["pid", "ipc", "uts", "network"].map(|kind| json!({ "type": kind }));
         inside(words).with("/linux/namespaces", json!(kinds)).with("/mounts", json!([]))
@@ -704,7 +704,7 @@ fn nothing_is_mounted_without_a_mount_namespace() {
 
 #[test]
 fn device_nodes_of_the_image_are_kept_if_they_match() {
-    need!(is_root(), "needs root to make nodes");
+    need!(is_root(), "needs root to create device nodes");
     let bundle = inside("null /dev/null").with("/mounts", json!([]));
     run(&bundle).prints("0x103");
     need!(is_husk(), "runc follows the link /dev/stdin, which leads nowhere here");
@@ -721,7 +721,7 @@ fn devices_in_a_user_namespace_are_the_hosts() {
     prints(&with_users(inside("null /dev/full")), "0x107");
     // A pipe is not a device, so it can be created.
     let pipe = json!([{ "path": "/dev/sub/pipe", "type": "p", "fileMode": 0o600 }]);
-    need!(is_husk(), "runc looks for a pipe of the host");
+    need!(is_husk(), "runc looks for a FIFO on the host");
     prints(&with_users(inside("stat /dev/sub/pipe").with("/linux/devices", pipe)), "600 0 0");
     let ptmx = json!([{ "path": "/dev/ptmx", "type": "c", "major": 5, "minor": 2 }]);
     prints(&inside("read-link /dev/ptmx").with("/linux/devices", ptmx), "pts/ptmx");
@@ -748,8 +748,8 @@ fn sysfs_in_a_user_namespace_on_the_hosts_network_is_the_hosts_and_read_only() {
 
 #[test]
 fn devices_in_a_user_namespace_have_the_requested_numbers() {
-    need!(is_root(), "needs root to make nodes");
-    need!(is_husk(), "runc binds the host's node of that path, whatever its numbers");
+    need!(is_root(), "needs root to create device nodes");
+    need!(is_husk(), "runc binds the host's node of the same path, whatever its numbers");
     let devices = json!([
         { "path": "/dev/kmsg", "type": "c", "major": 1, "minor": 3 },
         { "path": "/dev/sub/renamed", "type": "c", "major": 1, "minor": 5, "fileMode": 0o640, "uid": 5, "gid": 6 }
@@ -770,7 +770,7 @@ fn devices_in_a_user_namespace_have_the_requested_numbers() {
 #[test]
 fn devices_of_an_ordinary_user_are_the_hosts_of_the_same_numbers() {
     need!(!is_root(), "needs an ordinary user");
-    need!(is_husk(), "runc binds the host's node of that path, whatever its numbers");
+    need!(is_husk(), "runc binds the host's node of the same path, whatever its numbers");
     let device = |path: &str, major: u32, minor: u32| json!([{ "path": path, "type": "c", "major": major, "minor": minor }]);
     prints(&inside("null /dev/kmsg").with("/linux/devices", device("/dev/kmsg", 1, 3)), "0x103");
     prints(&inside("null /dev/renamed").with("/linux/devices", device("/dev/renamed", 1, 5)), "0x105");
@@ -793,9 +793,9 @@ fn cgroup_mount_is_read_only() {
 
 #[test]
 fn cgroup_mount_shows_only_the_containers_cgroup() {
-    need!(is_root(), "needs root to make cgroups");
+    need!(is_root(), "needs root to create cgroups");
     let procs = Path::new("/sys/fs/cgroup/pids/cgroup.procs");
-    need!(procs.exists(), "needs cgroup v1: of v2 a cgroup namespace is needed to show it");
+    need!(procs.exists(), "needs cgroup version 1, because version 2 needs a cgroup namespace");
     let mount =
         json!({ "destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup", "options": ["ro"] });
     let path = format!("/husk-test-{}", std::process::id());

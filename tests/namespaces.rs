@@ -39,9 +39,9 @@ impl Holder {
         if kinds.contains(Namespaces::USER) {
             command.uid_map(&own(geteuid().as_raw())).gid_map(&own(getegid().as_raw()));
         }
-        let mut child = command.spawn_and_exec().expect("a process in namespaces of its own");
+        let mut child = command.spawn_and_exec().expect("a process in new namespaces");
         let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().expect("a pipe")).read_line(&mut line).expect("a word");
+        BufReader::new(child.stdout.as_mut().expect("a pipe")).read_line(&mut line).expect("a message");
         Self(child)
     }
 
@@ -138,7 +138,7 @@ fn each_namespace_can_be_new_or_joined() {
 
 #[test]
 fn namespaces_of_the_host_are_joined_before_a_user_namespace_is_made() {
-    need!(is_root(), "needs root to have others mapped");
+    need!(is_root(), "needs root to map other ids");
     let others = Namespaces::NET | Namespaces::IPC | Namespaces::UTS | Namespaces::TIME;
     let holder = Holder::of(others);
     let new = Namespaces::ALL.without(others);
@@ -191,7 +191,7 @@ fn proc_shows_the_joined_pid_namespace() {
 
 #[test]
 fn container_is_invisible_in_a_joined_pid_namespace_until_it_drops_privileges() {
-    need!(is_root(), "needs root, who has something to lose");
+    need!(is_root(), "needs root to start with privileges");
     need!(is_husk() && procfs_takes_pidns(), "needs Linux 6.17");
     // A watcher that may look at everything, and does.
     let capabilities = json!(["CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"]);
@@ -350,7 +350,7 @@ fn id_maps_beside_a_path_must_match_the_joined_user_namespace() {
 
 #[test]
 fn ordinary_user_needs_a_user_namespace_with_own_ids() {
-    need!(!is_root(), "needs not to be root");
+    need!(!is_root(), "needs an ordinary user");
     let namespaces = |kinds: &[&str]| -> Value { kinds.iter().map(|kind| json!({ "type": kind })).collect() };
     let bundle = Bundle::running("exit 0").with("/hostname", json!(""));
     let bundle = bundle.with("/linux/namespaces", namespaces(&["mount"]));
@@ -366,7 +366,7 @@ fn ordinary_user_needs_a_user_namespace_with_own_ids() {
 
 #[test]
 fn newuidmap_maps_more_ids_for_an_ordinary_user() {
-    need!(!is_root(), "needs not to be root");
+    need!(!is_root(), "needs an ordinary user");
     let own = geteuid().as_raw();
     let map = |id: u32| {
         let first = json!({ "containerID": 0, "hostID": own, "size": 1 });
@@ -481,7 +481,7 @@ fn sysctls_are_set_in_the_containers_namespaces() {
         run(named("another")).fails(1, "is not allowed as it conflicts with the OCI \"domainname\" field");
     }
     run(set("exit 0", key("kernel.panic", "1"))).fails(1, "is not in a separate kernel namespace");
-    need!(is_husk(), "runc looks for the file of what is no parameter's name");
+    need!(is_husk(), "runc looks for a file of that name");
     run(set("exit 0", key("net..x", "1"))).fails(1, "\"net..x\"");
 
     // Without the namespaces that the parameters belong to.
@@ -530,7 +530,7 @@ fn ipc_sysctls_are_set_by_root_of_the_user_namespace() {
 struct PlayedProcfs {
     holder: process::Child,
     /// The directory that a write through the links would change.
-    canary: tempfile::TempDir,
+    tripwire: tempfile::TempDir,
 }
 
 impl PlayedProcfs {
@@ -538,18 +538,18 @@ impl PlayedProcfs {
         const SCRIPT: &str = "mount -t tmpfs tmpfs /proc && mkdir -p /proc/sys/net/ipv4 /proc/self &&
             ln -s \"$0/parameter\" /proc/sys/net/ipv4/ip_forward && ln -s \"$0/clocks\" /proc/self/timens_offsets &&
             echo ready && read end";
-        let canary = tempfile::TempDir::new().unwrap();
+        let tripwire = tempfile::TempDir::new().unwrap();
         for name in ["parameter", "clocks"] {
-            fs::write(canary.path().join(name), "untouched").unwrap();
+            fs::write(tripwire.path().join(name), "untouched").unwrap();
         }
         let mut holder = process::Command::new("unshare");
-        holder.args(["--mount", "--propagation", "private", "sh", "-c", SCRIPT]).arg(canary.path());
+        holder.args(["--mount", "--propagation", "private", "sh", "-c", SCRIPT]).arg(tripwire.path());
         let pipe = process::Stdio::piped;
         let mut holder = holder.stdin(pipe()).stdout(pipe()).spawn().expect("unshare(1)");
         let mut line = String::new();
         BufReader::new(holder.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n");
-        Self { holder, canary }
+        Self { holder, tripwire }
     }
 
     /// Returns a bundle that joins this mount namespace and has new namespaces of these kinds.
@@ -563,7 +563,7 @@ impl PlayedProcfs {
     #[track_caller]
     fn is_untouched(&self) {
         for name in ["parameter", "clocks"] {
-            assert_eq!(fs::read_to_string(self.canary.path().join(name)).unwrap(), "untouched", "{name}");
+            assert_eq!(fs::read_to_string(self.tripwire.path().join(name)).unwrap(), "untouched", "{name}");
         }
     }
 }
@@ -572,14 +572,14 @@ impl Drop for PlayedProcfs {
     fn drop(&mut self) {
         // The process ends at the end of its input.
         drop(self.holder.stdin.take());
-        self.holder.wait().expect("its end");
+        self.holder.wait().expect("exit status");
     }
 }
 
 // Links in a joined mount namespace used to redirect root's writes to the host's hostname.
 #[test]
 fn links_in_a_joined_mount_namespace_redirect_no_write_to_procfs() {
-    need!(is_root() && is_husk(), "needs root, who may join mount namespaces");
+    need!(is_root() && is_husk(), "needs root to join mount namespaces");
     let played = PlayedProcfs::new();
     let forward = "cat /proc/sys/net/ipv4/ip_forward";
     let set = played.joined(forward, &["pid", "network"]);

@@ -59,7 +59,7 @@ fn exec_sends_a_pidfd_of_its_process() {
 
 #[test]
 fn unreachable_pidfd_socket_is_an_error_before_a_process_exists() {
-    need!(is_husk(), "runc has other words");
+    need!(is_husk(), "runc prints other messages");
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("exit 0");
     let wanted = "--pidfd-socket: connect /no/socket: no such file or directory";
@@ -69,7 +69,7 @@ fn unreachable_pidfd_socket_is_an_error_before_a_process_exists() {
 
 #[test]
 fn create_accepts_no_subreaper() {
-    need!(is_husk(), "runc's create does not know it");
+    need!(is_husk(), "runc's create does not support the option");
     let runtime = Runtime::under_test();
     runtime.create_with(&Bundle::running("exit 0"), &["--no-subreaper"]).succeeds();
 }

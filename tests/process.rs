@@ -61,7 +61,7 @@ fn created_container_keeps_preserved_descriptors() {
 
 #[test]
 fn missing_preserved_descriptor_is_named() {
-    need!(is_husk(), "runc finds one of its own at that number, and passes it on");
+    need!(is_husk(), "runc passes one of its own descriptors instead of the missing one");
     let runtime = Runtime::under_test();
     let bundle = inside("exit 0");
     let script = with_two_files(&bundle, "");
@@ -83,7 +83,7 @@ fn listening_sockets_are_passed_on() {
     let seen = |options: &[&str]| runtime.through(&activated, "run", &bundle, options);
     seen(&[]).prints("0\n1\n2\n3\n4");
     seen(&["--preserve-fds", "1"]).prints("0\n1\n2\n3\n4\n5");
-    need!(is_husk(), "runc finds one of its own at the number of what is missing, and passes it on");
+    need!(is_husk(), "runc passes one of its own descriptors instead of the missing one");
     seen(&["--preserve-fds", "2"]).fails(1, "--preserve-fds: descriptor 5 is not open");
 
     // They are meant for husk only if `LISTEN_PID` names it.
@@ -103,7 +103,7 @@ fn working_directory_cannot_be_a_descriptor_of_the_caller() {
     for number in [3, 9] {
         let bundle = inside("cwd").with("/process/cwd", json!(format!("/proc/self/fd/{number}")));
         let seen = runtime.through("exec \"$@\" 3</ 9</", "run", &bundle, &[]);
-        assert!(!seen.0.status.success(), "the working directory is the host's");
+        assert!(!seen.0.status.success(), "the working directory is outside the container");
     }
 }
 
@@ -122,7 +122,7 @@ fn working_directory_cannot_be_a_descriptor_of_the_runtime() {
 
 #[test]
 fn standard_streams_belong_to_the_user() {
-    need!(is_root(), "needs root to be another user");
+    need!(is_root(), "needs root to become another user");
     let user = json!({ "uid": 1000, "gid": 1000 });
     let bundle = inside("write /proc/self/fd/1").with("/process/user", user.clone());
     prints(bundle, "written");
@@ -136,7 +136,10 @@ fn standard_streams_belong_to_the_user() {
     let node = bundle.path().join("node");
     let zero = rustix::fs::makedev(1, 5);
     let (kind, mode) = (rustix::fs::FileType::CharacterDevice, rustix::fs::Mode::from_raw_mode(0o600));
-    need!(rustix::fs::mknodat(rustix::fs::CWD, &node, kind, mode, zero).is_ok(), "needs to make nodes");
+    need!(
+        rustix::fs::mknodat(rustix::fs::CWD, &node, kind, mode, zero).is_ok(),
+        "needs permission to create device nodes"
+    );
     let script = format!("exec \"$@\" <'{}'", node.display());
     runtime.through(&script, "run", &bundle, &[]).prints("0");
 }
@@ -145,7 +148,7 @@ fn standard_streams_belong_to_the_user() {
 
 #[test]
 fn signals_ignored_by_the_caller_are_reset() {
-    need!(is_husk(), "runc's ignores those that Go knows no names for");
+    need!(is_husk(), "Go ignores signals that it has no names for");
     let runtime = Runtime::under_test();
     let script = "trap '' HUP INT USR1; exec \"$@\"";
     // The guest itself ignores SIGPIPE, as every Rust program does.
@@ -181,7 +184,7 @@ fn affinity_of_the_caller_is_not_inherited() {
 
 #[test]
 fn scheduler_field_of_another_policy_is_refused() {
-    need!(is_husk(), "runc names no field");
+    need!(is_husk(), "runc's messages name no field");
     let refused = |scheduler: Value, message: &str| {
         let bundle = inside("exit 0").with("/process/scheduler", scheduler);
         Runtime::under_test().run(&bundle).fails(1, message);
@@ -199,7 +202,7 @@ fn scheduler_field_of_another_policy_is_refused() {
 
 #[test]
 fn scheduler_is_the_configured_one() {
-    need!(is_root(), "needs root to be more important than others");
+    need!(is_root(), "needs root to raise priorities");
     let policy = |scheduler: Value| {
         let bundle = inside("cat /proc/self/sched").with("/process/scheduler", scheduler);
         let sched = Runtime::under_test().run(&bundle).succeeds();
@@ -221,7 +224,7 @@ fn scheduler_is_the_configured_one() {
 
 #[test]
 fn scheduler_refused_by_the_kernel_is_named_with_its_numbers() {
-    need!(is_husk() && is_root(), "the words are ours, and a deadline takes privileges");
+    need!(is_husk() && is_root(), "the message is husk's, and SCHED_DEADLINE needs privileges");
     // The scheduler's `runtime` exceeds its `deadline`.
     let deadline = json!({ "policy": "SCHED_DEADLINE", "runtime": 30_000_000, "deadline": 20_000_000 });
     let seen = Runtime::under_test().run(&inside("exit 0").with("/process/scheduler", deadline));
@@ -250,7 +253,7 @@ fn program_has_its_own_session_keyring() {
 
 #[test]
 fn profile_or_label_without_kernel_support_is_refused() {
-    need!(is_husk(), "runc tries it, and has the kernel refuse");
+    need!(is_husk(), "runc leaves the check to the kernel");
     let runtime = Runtime::under_test();
     let has_apparmor = Path::new("/sys/module/apparmor/parameters/enabled").exists();
     let has_selinux = Path::new("/sys/fs/selinux/enforce").exists();
@@ -295,7 +298,7 @@ fn memory_policy_is_the_configured_one() {
     let flags = json!(["MPOL_F_STATIC_NODES"]);
     assert_eq!(found(json!({ "mode": "MPOL_BIND", "nodes": "0", "flags": flags })), "bind=static:0");
     assert_eq!(found(json!({ "mode": "MPOL_DEFAULT" })), "default");
-    need!(is_husk(), "runc names no field");
+    need!(is_husk(), "runc's messages name no field");
     let refused = |asked: Value, message: &str| Runtime::under_test().run(&policy(asked)).fails(1, message);
     refused(json!({ "mode": "INTERLEAVE", "nodes": "0" }), "linux.memoryPolicy.mode");
     refused(json!({ "nodes": "0" }), "linux.memoryPolicy");
@@ -332,8 +335,8 @@ fn intel_rdt_without_kernel_support_is_refused() {
 
 #[test]
 fn groups_of_the_caller_are_kept_by_annotation() {
-    need!(is_husk(), "an annotation of crun's");
-    need!(is_root(), "needs root to have groups");
+    need!(is_husk(), "the annotation is crun's");
+    need!(is_root(), "needs root to set groups");
     let annotations = json!({ "run.oci.keep_original_groups": "1" });
     let bundle = inside("status Groups").with("/process/user/additionalGids", json!([7]));
     Runtime::under_test().run(&bundle).prints("7");

@@ -49,7 +49,7 @@ const SHARES: File = File { controller: "cpu", version_1: "cpu.shares", version_
 
 #[test]
 fn memory_limit_never_kills_the_runtime() {
-    need!(is_husk(), "runc says otherwise what failed");
+    need!(is_husk(), "runc reports the failure differently");
     need!(has("memory"), "needs the memory controller");
     let mut refused = 0;
     // From one page, which is too little for any process, to enough for the program.
@@ -79,7 +79,7 @@ fn memory_limit_never_kills_the_runtime() {
             assert!(is_gone(&bundle) && runtime.is_empty(), "{verb} with {limit} leaves something");
         }
     }
-    assert!(refused > 0, "the smallest limits are too small for anything");
+    assert!(refused > 0, "no limit was too small");
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn disk_weights_are_set() {
         ("blkio.weight", "500"),
     ];
     let found = files.into_iter().find(|(file, _)| has_file(file));
-    need!(found.is_some(), "needs a scheduler that knows weights");
+    need!(found.is_some(), "needs an I/O scheduler with weights");
     let (file, wanted) = found.unwrap();
     runtime.call("update", &["--blkio-weight", "500", "c"]).succeeds();
     let text = read(&bundle, controller, file);

@@ -122,7 +122,7 @@ fn invalid_unit_path_is_refused() {
 
 #[test]
 fn resources_become_properties_of_the_unit() {
-    need!(is_here() && is_version_2(), "needs systemd and version 2");
+    need!(is_here() && is_version_2(), "needs systemd and cgroup version 2");
     let scope = Scope::running(
         "hang",
         json!({
@@ -180,7 +180,7 @@ fn resources_become_properties_of_the_unit() {
 
 #[test]
 fn unified_files_become_properties() {
-    need!(is_here() && is_version_2(), "needs systemd and version 2");
+    need!(is_here() && is_version_2(), "needs systemd and cgroup version 2");
     let unified = json!({
         "memory.high": "33554432", "memory.min": "4096", "pids.max": "42", "cpu.max": "max 50000",
         "cpuset.mems": "0", "memory.swap.high": "1048576"
@@ -275,7 +275,7 @@ fn running_unit_of_the_same_name_is_refused() {
 
 #[test]
 fn unit_with_a_frozen_cgroup_is_refused() {
-    need!(is_here() && is_root() && is_version_2(), "needs systemd and version 2, and root to make a cgroup");
+    need!(is_here() && is_root() && is_version_2(), "needs systemd, cgroup version 2 and root");
     let scope = Scope::running("exit 0", json!({}));
     let directory = Path::new("/sys/fs/cgroup/husk.slice/husk-test.slice").join(&scope.unit);
     fs::create_dir_all(&directory).unwrap();
@@ -287,7 +287,7 @@ fn unit_with_a_frozen_cgroup_is_refused() {
 
 #[test]
 fn container_in_a_unit_can_be_paused_and_killed() {
-    need!(is_here() && is_version_2(), "needs systemd and version 2");
+    need!(is_here() && is_version_2(), "needs systemd and cgroup version 2");
     let scope = Scope::running("hang", json!({}));
     let runtime = scope.started();
     runtime.call("pause", &["c"]).succeeds();
@@ -347,7 +347,7 @@ fn device_rules_survive_a_daemon_reload() {
 /// `husk test` limits all its processes together in a scope in which it may create cgroups.
 #[test]
 fn sandbox_in_a_delegated_scope_has_a_cgroup() {
-    need!(is_here() && is_version_2(), "needs systemd and version 2");
+    need!(is_here() && is_version_2(), "needs systemd and cgroup version 2");
     let run = |options: &[&str], script: &str| {
         let mut command = Command::new("systemd-run");
         if !is_root() {

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// The reason for skipping a test in this file.
-const NEEDED: &str = "needs root to make cgroups, and runc looks for a systemd before it asks one";
+const NEEDED: &str = "needs root to create cgroups, and runc checks for systemd before it connects";
 
 /// Returns a bundle whose cgroup systemd creates.
 fn bundle(systemd: &Systemd, words: &str) -> Bundle {
@@ -129,7 +129,7 @@ fn existing_unit_is_refused() {
         seen.fails(1, "systemd: StartTransientUnit: it is so (org.freedesktop.systemd1.UnitExists)");
         assert!(runtime.is_empty());
         let tries = ["StartTransientUnit", "ResetFailedUnit", "StartTransientUnit"];
-        assert_eq!(methods(&systemd), all(&tries), "it was not stopped");
+        assert_eq!(methods(&systemd), all(&tries), "the unit was not stopped");
     }
 }
 
@@ -145,7 +145,7 @@ fn running_unit_is_left_alone() {
         let seen = call(&systemd, &runtime, verb, &["--bundle", bundle.path().to_str().unwrap(), "c"]);
         seen.fails(1, "container's cgroup is not empty: 1 process(es) found");
         assert!(runtime.is_empty() && methods(&systemd).is_empty());
-        assert!(other.lives(), "its process was killed");
+        assert!(other.lives(), "the foreign process was killed");
     }
 }
 

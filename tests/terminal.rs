@@ -128,7 +128,7 @@ const OWN: &str = "terminals [true, true, true]\nname /dev/pts/0\nowner 0\ncontr
 
 #[test]
 fn program_has_its_own_terminal() {
-    need!(is_husk(), "runc needs the terminal of a session");
+    need!(is_husk(), "runc needs a controlling terminal");
     let runtime = Runtime::under_test();
     let bundle = with_terminal("tty");
     let (shown, status) = Foreground::run(&runtime, &bundle).rest();
@@ -140,21 +140,21 @@ fn program_has_its_own_terminal() {
 // runc refuses this: it needs a terminal to make raw, whatever stream it copies from.
 #[test]
 fn program_has_a_terminal_if_the_caller_has_none() {
-    need!(is_husk(), "runc needs the terminal of a session");
+    need!(is_husk(), "runc needs a controlling terminal");
     Runtime::under_test().run(&with_terminal("tty")).prints(OWN);
 }
 
 #[test]
 fn terminal_belongs_to_the_programs_user() {
-    need!(is_root(), "needs root to be another user");
-    need!(is_husk(), "runc needs the terminal of a session");
+    need!(is_root(), "needs root to become another user");
+    need!(is_husk(), "runc needs a controlling terminal");
     let bundle = with_terminal("tty").with("/process/user", json!({ "uid": 1000, "gid": 1001 }));
     Runtime::under_test().run(&bundle).prints(&OWN.replace("owner 0", "owner 1000"));
 }
 
 #[test]
 fn callers_terminal_is_raw_during_run_and_then_restored() {
-    need!(is_husk(), "runc needs the terminal of a session");
+    need!(is_husk(), "runc needs a controlling terminal");
     let runtime = Runtime::under_test();
     let bundle = with_terminal("until HUP");
     let mut run = Foreground::run(&runtime, &bundle);
@@ -188,7 +188,7 @@ fn callers_terminal_is_restored_if_create_fails() {
 
 #[test]
 fn interrupt_key_interrupts_the_program() {
-    need!(is_husk(), "with runc the program hears nothing of it, and nobody ends");
+    need!(is_husk(), "runc does not forward the signal to the program");
     let runtime = Runtime::under_test();
     let bundle = with_terminal("until INT");
     let mut run = Foreground::run(&runtime, &bundle);
@@ -199,7 +199,7 @@ fn interrupt_key_interrupts_the_program() {
 
 #[test]
 fn job_control_signals_are_forwarded() {
-    need!(is_husk(), "runc needs the terminal of a session");
+    need!(is_husk(), "runc needs a controlling terminal");
     for (name, signal) in [("TSTP", Signal::TSTP), ("TTIN", Signal::TTIN)] {
         passed_on(name, signal);
     }
@@ -207,7 +207,7 @@ fn job_control_signals_are_forwarded() {
 
 #[test]
 fn fatal_signals_are_forwarded_and_the_terminal_is_restored() {
-    need!(is_husk(), "runc needs the terminal of a session");
+    need!(is_husk(), "runc needs a controlling terminal");
     let ends =
         [("TERM", Signal::TERM), ("QUIT", Signal::QUIT), ("ABRT", Signal::ABORT), ("USR1", Signal::USR1)];
     ends.into_iter().for_each(|(name, signal)| passed_on(name, signal));
@@ -228,7 +228,7 @@ fn passed_on(name: &str, signal: Signal) {
 
 #[test]
 fn callers_terminal_is_restored_after_a_kill() {
-    need!(is_husk(), "runc needs the terminal of a session");
+    need!(is_husk(), "runc needs a controlling terminal");
     let runtime = Runtime::under_test();
     let bundle = with_terminal("until HUP");
     let mut run = Foreground::run(&runtime, &bundle);
@@ -242,7 +242,7 @@ fn callers_terminal_is_restored_after_a_kill() {
 
 #[test]
 fn terminal_size_follows_the_callers() {
-    need!(is_husk(), "runc needs the terminal of a session");
+    need!(is_husk(), "runc needs a controlling terminal");
     let runtime = Runtime::under_test();
     // The size in the configuration applies only without a terminal of the caller's.
     let bundle =
@@ -284,7 +284,7 @@ fn signals_arrive_while_output_is_unread() {
 
 #[test]
 fn terminal_that_the_program_closed_can_be_reopened() {
-    need!(is_husk(), "runc needs the terminal of a session");
+    need!(is_husk(), "runc needs a controlling terminal");
     let runtime = Runtime::under_test();
     let (shown, status) = Foreground::run(&runtime, &with_terminal("tty reopen")).rest();
     assert_eq!(String::from_utf8(shown).unwrap(), "before\nafter\n");
@@ -293,7 +293,7 @@ fn terminal_that_the_program_closed_can_be_reopened() {
 
 #[test]
 fn terminal_without_a_reader_is_hung_up() {
-    need!(is_husk(), "runc needs the terminal of a session");
+    need!(is_husk(), "runc needs a controlling terminal");
     let runtime = Runtime::under_test();
     let bundle = with_terminal("tty flood INT");
     let mut run = runtime.running_with(&bundle, &[], [Stdio::null(), Stdio::piped(), Stdio::inherit()]);
@@ -334,7 +334,7 @@ fn detached_run_sends_the_terminal() {
 
 #[test]
 fn detached_terminal_needs_a_console_socket() {
-    need!(is_husk(), "the words are ours");
+    need!(is_husk(), "the message is husk's");
     let runtime = Runtime::under_test();
     let receiver = Receiver::new();
     let socket = receiver.path();
@@ -368,7 +368,7 @@ fn terminals_come_from_the_containers_devpts() {
 // CVE-2025-52565 and similar: husk mounts the terminal on a path that the image controls.
 #[test]
 fn symlink_at_dev_console_is_not_followed() {
-    need!(is_husk(), "runc needs the terminal of a session");
+    need!(is_husk(), "runc needs a controlling terminal");
     let runtime = Runtime::under_test();
     let host = tempfile::tempdir().unwrap();
     fs::write(host.path().join("file"), "untouched").unwrap();
@@ -381,7 +381,7 @@ fn symlink_at_dev_console_is_not_followed() {
         runtime.run(&bundle).fails(1, "-> dev/console: too many levels of symbolic links");
     }
     assert_eq!(fs::read_to_string(host.path().join("file")).unwrap(), "untouched");
-    assert_eq!(fs::read_dir(host.path()).unwrap().count(), 1, "something was made on the host");
+    assert_eq!(fs::read_dir(host.path()).unwrap().count(), 1, "something was created on the host");
     let mode = fs::metadata(host.path().join("file")).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o640);
     assert!(runtime.is_empty());
@@ -389,7 +389,7 @@ fn symlink_at_dev_console_is_not_followed() {
 
 #[test]
 fn symlink_at_dev_ptmx_is_not_followed() {
-    need!(is_husk(), "runc needs the terminal of a session");
+    need!(is_husk(), "runc needs a controlling terminal");
     let host = tempfile::tempdir().unwrap();
     fs::write(host.path().join("file"), "untouched").unwrap();
     let proc = json!([{ "destination": "/proc", "type": "proc", "source": "proc" }]);

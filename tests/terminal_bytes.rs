@@ -35,7 +35,7 @@ fn tell_effort(what: &str, runtime: &Child) {
 
 #[test]
 fn terminal_in_the_foreground_loses_no_bytes() {
-    need!(is_husk(), "runc needs the terminal of a session");
+    need!(is_husk(), "runc needs a controlling terminal");
     let runtime = Runtime::under_test();
     let bundle = with_terminal(&format!("tty produce {}", length()));
     let mut run = Foreground::run(&runtime, &bundle);
@@ -82,7 +82,7 @@ fn terminal_on_a_console_socket_loses_no_bytes() {
 #[test]
 fn many_terminals_at_once_lose_no_bytes() {
     const LENGTH: u64 = 24_000_000;
-    need!(is_husk(), "runc needs the terminal of a session");
+    need!(is_husk(), "runc needs a controlling terminal");
     let count = env::var("TERMINALS").map_or(4, |count| count.parse().expect("TERMINALS is a number"));
     let each = || {
         let runtime = Runtime::under_test();

@@ -25,7 +25,7 @@ const SECOND: &str =
 
 #[test]
 fn exec_has_its_own_terminal_and_the_console_stays_the_containers() {
-    need!(is_husk(), "runc needs the terminal of a session");
+    need!(is_husk(), "runc needs a controlling terminal");
     let (runtime, receiver) = (Runtime::under_test(), Receiver::new());
     let bundle = with_terminal("wait");
     runtime.create_with(&bundle, &["--console-socket", &receiver.path()]).succeeds();
@@ -51,7 +51,7 @@ fn exec_has_its_own_terminal_and_the_console_stays_the_containers() {
 
 #[test]
 fn exec_terminal_follows_the_callers_size_and_the_exit_code_is_returned() {
-    need!(is_husk(), "runc needs the terminal of a session");
+    need!(is_husk(), "runc needs a controlling terminal");
     let bundle = plain();
     let runtime = Runtime::started(&bundle);
     let mut run = Foreground::of(exec(&runtime, &[], "tty resized"));
@@ -99,7 +99,7 @@ fn exec_terminal_needs_a_console_socket_and_a_devpts() {
 // The container decides what is mounted at /dev/pts: its root may mount anything there.
 #[test]
 fn ptmx_outside_a_devpts_is_not_opened() {
-    need!(is_husk(), "runc needs the terminal of a session");
+    need!(is_husk(), "runc needs a controlling terminal");
     let volume = tempfile::tempdir().unwrap();
     fs::write(volume.path().join("ptmx"), "untouched").unwrap();
     let mount =
@@ -113,8 +113,8 @@ fn ptmx_outside_a_devpts_is_not_opened() {
 // A terminal of the host, which a container can only have been given, does not count as the container's own.
 #[test]
 fn symlink_in_place_of_devpts_is_not_followed() {
-    need!(is_root(), "needs root to take away the container's devpts");
-    need!(is_husk(), "runc needs the terminal of a session");
+    need!(is_root(), "needs root to unmount the container's devpts");
+    need!(is_husk(), "runc needs a controlling terminal");
     let capabilities = json!(["CAP_SYS_ADMIN"]);
     let sets = json!({ "bounding": capabilities, "permitted": capabilities, "effective": capabilities });
     let bundle = plain().with("/process/capabilities", sets);

@@ -18,7 +18,7 @@ fn waiting(runtime: &Runtime) -> Child {
     };
     // The kernel does not announce that a descriptor was opened, so this polls.
     while fs::read_dir(&directory).is_ok_and(|mut entries| !entries.any(|entry| entry.is_ok_and(is_pidfd))) {
-        assert_eq!(child.try_wait().unwrap(), None, "it waits for nothing");
+        assert_eq!(child.try_wait().unwrap(), None, "wait does not block");
         std::thread::yield_now();
     }
     child
@@ -46,8 +46,8 @@ fn kernel_tells() -> bool {
 
 #[test]
 fn wait_returns_the_exit_code_to_other_processes_than_the_parent() {
-    need!(is_husk(), "another runtime waits for nobody");
-    need!(kernel_tells(), "the kernel tells it to the parent alone");
+    need!(is_husk(), "other runtimes have no wait command");
+    need!(kernel_tells(), "needs a kernel that reports exit codes to other processes than the parent");
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("exit 7");
     runtime.create(&bundle).succeeds();
@@ -59,8 +59,8 @@ fn wait_returns_the_exit_code_to_other_processes_than_the_parent() {
 
 #[test]
 fn exit_code_of_a_killed_container_is_128_plus_signal() {
-    need!(is_husk(), "another runtime waits for nobody");
-    need!(kernel_tells(), "the kernel tells it to the parent alone");
+    need!(is_husk(), "other runtimes have no wait command");
+    need!(kernel_tells(), "needs a kernel that reports exit codes to other processes than the parent");
     let runtime = Runtime::started(&Bundle::running("wait"));
     let all = [waiting(&runtime), waiting(&runtime)];
     runtime.call("kill", &["c", "KILL"]).succeeds();
@@ -71,8 +71,8 @@ fn exit_code_of_a_killed_container_is_128_plus_signal() {
 
 #[test]
 fn foreground_container_can_be_waited_for_by_others() {
-    need!(is_husk(), "another runtime waits for nobody");
-    need!(kernel_tells(), "the kernel tells it to the parent alone");
+    need!(is_husk(), "other runtimes have no wait command");
+    need!(kernel_tells(), "needs a kernel that reports exit codes to other processes than the parent");
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("wait");
     let mut running = runtime.running(&bundle);
@@ -86,7 +86,7 @@ fn foreground_container_can_be_waited_for_by_others() {
 
 #[test]
 fn wait_returns_the_code_of_a_container_that_ended_under_run() {
-    need!(is_husk(), "another runtime waits for nobody");
+    need!(is_husk(), "other runtimes have no wait command");
     let runtime = Runtime::under_test();
     runtime.run_with(&Bundle::running("exit 7"), &["--keep"]);
     runtime.call("wait", &["c"]).prints("7");
@@ -94,7 +94,7 @@ fn wait_returns_the_code_of_a_container_that_ended_under_run() {
 
 #[test]
 fn wait_says_unknown_if_the_code_was_not_recorded() {
-    need!(is_husk(), "another runtime waits for nobody");
+    need!(is_husk(), "other runtimes have no wait command");
     let runtime = Runtime::started(&Bundle::running("wait"));
     let pid = pid(&runtime);
     runtime.call("kill", &["c", "KILL"]).succeeds();

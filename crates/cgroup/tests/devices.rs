@@ -113,7 +113,7 @@ fn character(allow: bool, minor: Option<u32>, access: &str) -> Rule {
 
 #[test]
 fn kernel_opens_devices_that_the_rules_allow() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     need!(rustix::process::geteuid().is_root().then_some(()), "needs root");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     let it = started_in(cgroup.directory());
@@ -141,7 +141,7 @@ fn kernel_opens_devices_that_the_rules_allow() {
 
 #[test]
 fn filters_are_replaced_instead_of_added() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     need!(rustix::process::geteuid().is_root().then_some(()), "needs root");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     // Two filters, as if another program had attached one: both must allow.
@@ -158,7 +158,7 @@ fn filters_are_replaced_instead_of_added() {
 
 #[test]
 fn version_1_opens_devices_that_the_rules_allow() {
-    let v1 = need!(V1::new(), "needs version 1 and root");
+    let v1 = need!(V1::new(), "needs cgroup version 1 and root");
     need!(v1.has("devices"), "needs the devices controller in version 1");
     let cgroup = v1.layout.create(&v1.place, &Resources::default()).unwrap();
     let rules =

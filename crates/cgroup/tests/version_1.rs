@@ -24,7 +24,7 @@ fn has_limits(v1: &V1) -> Option<()> {
 
 #[test]
 fn limits_are_written_and_read_back() {
-    let v1 = need!(V1::new(), "needs version 1 and root");
+    let v1 = need!(V1::new(), "needs cgroup version 1 and root");
     need!(has_limits(&v1), "needs pids, cpu and memory in version 1");
     let resources = limits();
     let cgroup = v1.layout.create(&v1.place, &resources).unwrap();
@@ -45,7 +45,7 @@ fn limits_are_written_and_read_back() {
 
 #[test]
 fn memory_and_swap_are_raised_and_lowered_together() {
-    let v1 = need!(V1::new(), "needs version 1 and root");
+    let v1 = need!(V1::new(), "needs cgroup version 1 and root");
     need!(v1.has("memory"), "needs memory in version 1");
     let cgroup = v1.layout.create(&v1.place, &Resources::default()).unwrap();
     for (limit, swap) in [(32, 48), (64, 96), (8, 16), (64, 64), (16, 128)] {
@@ -65,7 +65,7 @@ fn memory_and_swap_are_raised_and_lowered_together() {
 
 #[test]
 fn new_quota_and_period_replace_an_incompatible_pair() {
-    let v1 = need!(V1::new(), "needs version 1 and root");
+    let v1 = need!(V1::new(), "needs cgroup version 1 and root");
     need!(v1.has("cpu"), "needs cpu in version 1");
     let cgroup = v1.layout.create(&v1.place, &Resources::default()).unwrap();
     for (quota, period) in [(500_000, 500_000), (1000, 1000), (900_000, 1_000_000)] {
@@ -78,7 +78,7 @@ fn new_quota_and_period_replace_an_incompatible_pair() {
 
 #[test]
 fn shares_above_the_kernels_maximum_are_refused() {
-    let v1 = need!(V1::new(), "needs version 1 and root");
+    let v1 = need!(V1::new(), "needs cgroup version 1 and root");
     need!(v1.has("cpu"), "needs cpu in version 1");
     let cgroup = v1.layout.create(&v1.place, &Resources::default()).unwrap();
     let shares =
@@ -91,7 +91,7 @@ fn shares_above_the_kernels_maximum_are_refused() {
 
 #[test]
 fn process_joins_every_hierarchy() {
-    let v1 = need!(V1::new(), "needs version 1 and root");
+    let v1 = need!(V1::new(), "needs cgroup version 1 and root");
     let cgroup = v1.layout.create(&v1.place, &Resources::default()).unwrap();
     let mut reader = Reader::start(None);
     cgroup.join(reader.pid()).unwrap();
@@ -112,7 +112,7 @@ fn process_joins_every_hierarchy() {
 
 #[test]
 fn cpusets_are_inherited_by_all_new_cgroups() {
-    let v1 = need!(V1::new(), "needs version 1 and root");
+    let v1 = need!(V1::new(), "needs cgroup version 1 and root");
     need!(v1.has("cpuset"), "needs cpuset in version 1");
     let top = v1.place.path("cpuset").unwrap().file_name().unwrap().to_str().unwrap();
     let deep = v1.layout.place(Some(&format!("/{top}/a/b")), "unused").unwrap();
@@ -126,7 +126,7 @@ fn cpusets_are_inherited_by_all_new_cgroups() {
 
 #[test]
 fn frozen_process_stops_and_can_be_killed() {
-    let v1 = need!(V1::new(), "needs version 1 and root");
+    let v1 = need!(V1::new(), "needs cgroup version 1 and root");
     need!(v1.has("freezer"), "needs the freezer in version 1");
     let cgroup = v1.layout.create(&v1.place, &Resources::default()).unwrap();
     let mut reader = Reader::start(None);
@@ -144,7 +144,7 @@ fn frozen_process_stops_and_can_be_killed() {
 
 #[test]
 fn controller_only_in_version_2_is_limited_there() {
-    let v1 = need!(V1::new(), "needs version 1 and root");
+    let v1 = need!(V1::new(), "needs cgroup version 1 and root");
     let beside = std::fs::read_to_string("/sys/fs/cgroup/unified/cgroup.controllers");
     need!(
         beside.unwrap_or_default().contains("hugetlb").then_some(()),
@@ -167,7 +167,7 @@ fn controller_only_in_version_2_is_limited_there() {
 
 #[test]
 fn unmounted_controller_is_named_with_the_field() {
-    let v1 = need!(V1::new(), "needs version 1 and root");
+    let v1 = need!(V1::new(), "needs cgroup version 1 and root");
     need!(v1.has("rdma").is_none().then_some(()), "needs a host without rdma in version 1");
     let cgroup = v1.layout.create(&v1.place, &Resources::default()).unwrap();
     let rdma =
@@ -181,7 +181,7 @@ fn unmounted_controller_is_named_with_the_field() {
 
 #[test]
 fn fork_beyond_the_limit_fails_and_cpu_time_is_counted() {
-    let v1 = need!(V1::new(), "needs version 1 and root");
+    let v1 = need!(V1::new(), "needs cgroup version 1 and root");
     need!(has_limits(&v1), "needs pids, cpu and memory in version 1");
     let resources = Resources { pids_limit: Some(1), ..Resources::default() };
     let cgroup = v1.layout.create(&v1.place, &resources).unwrap();
@@ -197,7 +197,7 @@ fn fork_beyond_the_limit_fails_and_cpu_time_is_counted() {
 
 #[test]
 fn memory_beyond_the_limit_kills_and_is_counted() {
-    let v1 = need!(V1::new(), "needs version 1 and root");
+    let v1 = need!(V1::new(), "needs cgroup version 1 and root");
     need!(v1.has("memory"), "needs memory in version 1");
     let memory = Memory { limit: Some(8 << 20), ..Memory::default() };
     let resources = Resources { memory, ..Resources::default() };
@@ -225,7 +225,7 @@ fn memory_beyond_the_limit_kills_and_is_counted() {
 
 #[test]
 fn exceeded_quota_is_counted() {
-    let v1 = need!(V1::new(), "needs version 1 and root");
+    let v1 = need!(V1::new(), "needs cgroup version 1 and root");
     need!(v1.has("cpu"), "needs cpu in version 1");
     let cpu = Cpu { quota: Some(1000), period: Some(10_000), ..Cpu::default() };
     let resources = Resources { cpu, ..Resources::default() };

@@ -14,7 +14,7 @@ fn hugepages(limit: u64) -> Resources {
 
 #[test]
 fn process_starts_in_a_cgroup_that_is_removed_after_its_end() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     let mut reader = Reader::started_in(cgroup.directory());
     assert_eq!(cgroup.pids().unwrap(), [reader.pid()]);
@@ -34,7 +34,7 @@ fn process_starts_in_a_cgroup_that_is_removed_after_its_end() {
 
 #[test]
 fn limits_are_written_and_read_back() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     need!(v2.has("hugetlb"), "needs the hugetlb controller in version 2");
     let resources = hugepages(4 << 21);
     let cgroup = v2.tree.create(&v2.name, &resources).unwrap();
@@ -50,7 +50,7 @@ fn limits_are_written_and_read_back() {
 
 #[test]
 fn controllers_are_enabled_in_new_ancestors() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     need!(v2.has("hugetlb"), "needs the hugetlb controller in version 2");
     let path = format!("{}/a/b", v2.name);
     let cgroup = v2.tree.create(&path, &hugepages(0)).unwrap();
@@ -61,7 +61,7 @@ fn controllers_are_enabled_in_new_ancestors() {
 
 #[test]
 fn missing_controller_is_named_with_the_field() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     need!(v2.has("cpu").is_none().then_some(()), "needs a version 2 tree without the cpu controller");
     let resources = Resources { cpu: Cpu { quota: Some(1000), ..Cpu::default() }, ..Resources::default() };
     let cgroup = v2.tree.create(&v2.name, &resources).unwrap();
@@ -83,7 +83,7 @@ fn missing_controller_is_named_with_the_field() {
 
 #[test]
 fn value_refused_by_the_kernel_is_named_with_the_field() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     let unified = [("cgroup.max.depth".to_owned(), "deep".to_owned())].into();
     let resources = Resources { unified, ..Resources::default() };
     let cgroup = v2.tree.create(&v2.name, &resources).unwrap();
@@ -95,7 +95,7 @@ fn value_refused_by_the_kernel_is_named_with_the_field() {
 
 #[test]
 fn cgroup_in_use_or_frozen_is_refused() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     // An empty cgroup may be used again.
     v2.tree.create(&v2.name, &Resources::default()).unwrap();
@@ -113,14 +113,14 @@ fn cgroup_in_use_or_frozen_is_refused() {
 
 #[test]
 fn root_cgroup_is_refused() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     assert!(matches!(v2.tree.create("", &Resources::default()), Err(Error::Root(_))));
     assert!(matches!(v2.tree.remove("", PATIENCE), Err(Error::Root(_))));
 }
 
 #[test]
 fn failed_create_removes_new_cgroups() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     fs::create_dir(v2.path("")).unwrap();
     fs::write(v2.path("cgroup.max.depth"), "2").unwrap();
     let error = v2.tree.create(&format!("{}/a/b/c/d", v2.name), &Resources::default()).unwrap_err();
@@ -130,7 +130,7 @@ fn failed_create_removes_new_cgroups() {
 
 #[test]
 fn frozen_process_stops_and_can_be_killed() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     let mut reader = Reader::started_in(cgroup.directory());
     let place = CgroupPaths::new([(String::new(), v2.path("").into())].into());
@@ -147,7 +147,7 @@ fn frozen_process_stops_and_can_be_killed() {
 
 #[test]
 fn removal_includes_nested_cgroups() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     for below in ["a", "a/b", "c"] {
         fs::create_dir(v2.path(below)).unwrap();
@@ -163,7 +163,7 @@ fn removal_includes_nested_cgroups() {
 
 #[test]
 fn signal_reaches_every_process() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     let mut readers = [Reader::started_in(cgroup.directory()), Reader::started_in(cgroup.directory())];
     cgroup.signal(rustix::process::Signal::TERM).unwrap();
@@ -174,7 +174,7 @@ fn signal_reaches_every_process() {
 
 #[test]
 fn cpu_and_pids_statistics_need_no_controller() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     let reader = Reader::started_in(cgroup.directory());
     let stats = cgroup.stats().unwrap();
@@ -190,7 +190,7 @@ fn cpu_and_pids_statistics_need_no_controller() {
 
 #[test]
 fn limit_below_current_use_is_refused_on_request() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     need!(v2.has("memory"), "needs the memory controller in version 2");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     let reader = Reader::started_in(cgroup.directory());
@@ -207,7 +207,7 @@ fn limit_below_current_use_is_refused_on_request() {
 
 #[test]
 fn domain_limits_in_a_threaded_cgroup_are_refused() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     need!(v2.has("hugetlb"), "needs the hugetlb controller in version 2");
     fs::create_dir(v2.path("")).unwrap();
     fs::create_dir(v2.path("threads")).unwrap();
@@ -224,7 +224,7 @@ fn domain_limits_in_a_threaded_cgroup_are_refused() {
 #[test]
 fn delegated_cgroup_belongs_to_its_user() {
     use std::os::unix::fs::MetadataExt as _;
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     need!(rustix::process::geteuid().is_root().then_some(()), "needs root");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     cgroup.delegate(rustix::fs::Uid::from_raw(1234)).unwrap();

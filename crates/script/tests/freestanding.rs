@@ -97,7 +97,7 @@ fn step_loop_links_and_runs_without_libraries() {
     assert_eq!(output.status.code(), Some(42));
 
     let symbols = symbols(&fs::read(program).unwrap());
-    assert!(symbols.iter().any(|symbol| symbol == "_start"), "they are not stripped: {symbols:?}");
+    assert!(symbols.iter().any(|symbol| symbol == "_start"), "symbols are not stripped: {symbols:?}");
     assert_eq!(forbidden(&symbols), [""; 0]);
 }
 
@@ -111,7 +111,7 @@ fn objects_reference_nothing_forbidden_in_the_child() {
         // The other member is the compiler's description of the crate.
         let objects = members.filter(|member| member.name().ends_with(b".o"));
         let symbols: Vec<_> = objects.flat_map(|object| symbols(object.data(&*library).unwrap())).collect();
-        assert!(symbols.iter().any(|name| name == symbol), "they are there: {symbols:?}");
+        assert!(symbols.iter().any(|name| name == symbol), "forbidden symbols: {symbols:?}");
         assert_eq!(forbidden(&symbols), [""; 0], "{package}");
     }
 }

@@ -75,7 +75,7 @@ fn child_never_allocates() {
 
     // Checks that an allocation would be counted.
     spawn_one_that_allocates();
-    assert_eq!(FOREIGN.load(Ordering::SeqCst), 2, "one allocation, and its end");
+    assert_eq!(FOREIGN.load(Ordering::SeqCst), 2, "one allocation and one deallocation");
 }
 
 fn spawn_all_kinds() {

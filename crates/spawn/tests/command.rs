@@ -444,7 +444,7 @@ fn user_and_groups_are_set() {
     let observed = observe(|command| command.uid(12).gid(11));
     assert_eq!(observed.status("Uid"), "12 12 12 12");
     assert_eq!(observed.status("Gid"), "11 11 11 11");
-    assert_eq!(observed.status("Groups"), "", "root's are not left to it");
+    assert_eq!(observed.status("Groups"), "", "root's groups are dropped");
     assert_eq!(observed.status("CapPrm"), "0000000000000000");
 
     assert_eq!(observe(|command| command.uid(12).groups(&[7, 9])).status("Groups"), "7 9");
@@ -573,7 +573,11 @@ fn namespaces_are_joined_by_process() {
     }
     // `other` is the first process there, so this is the second.
     assert_eq!(joined.status("NSpid"), format!("{} 2", joined.child.id()));
-    assert_eq!(observe(|command| command).status("NSpid").split(' ').count(), 1, "others are not there");
+    assert_eq!(
+        observe(|command| command).status("NSpid").split(' ').count(),
+        1,
+        "the child is in no new pid namespace"
+    );
 
     // It sees its own pid in that namespace.
     let pidfd = other.child.as_fd().try_clone_to_owned().unwrap();
@@ -613,7 +617,7 @@ fn running_child_has_no_status() {
     assert_eq!(child.try_wait().unwrap(), None);
     assert!(!is_readable(&*child, Some(&Timespec::default())));
     child.kill().unwrap();
-    assert!(is_readable(&*child, None), "the descriptor tells of the end");
+    assert!(is_readable(&*child, None), "the descriptor is readable after the exit");
     assert_eq!(child.try_wait().unwrap().unwrap().signal(), Some(9));
 }
 
@@ -647,7 +651,7 @@ fn child_with_kill_on_drop_is_killed_when_dropped() {
     let (pidfd, stdin) = (child.as_fd().try_clone_to_owned().unwrap(), child.stdin.take());
     drop(child);
     let waited = waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED);
-    assert_eq!(waited.unwrap_err(), Errno::CHILD, "it has been waited for");
+    assert_eq!(waited.unwrap_err(), Errno::CHILD, "the child has been reaped");
     drop(stdin);
 }
 
@@ -678,7 +682,7 @@ fn first_query_reports_what_failed() {
     let mut child = command.spawn().unwrap();
     assert!(is_readable(&child, None));
     assert_eq!(child.try_wait().unwrap_err().to_string(), absent);
-    assert_eq!(child.wait().unwrap_err().to_string(), absent, "and is told again");
+    assert_eq!(child.wait().unwrap_err().to_string(), absent, "the error is reported again");
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn child_outlives_the_parent_whose_memory_it_shares() {
     let mut line = String::new();
     said.read_line(&mut line).unwrap();
     let program = fs::read_link(format!("/proc/{}/exe", line.trim())).unwrap();
-    assert_eq!(program, fs::canonicalize(support::GUEST).unwrap(), "it has not execed");
+    assert_eq!(program, fs::canonicalize(support::GUEST).unwrap(), "the child has not execed");
 
     write(&writer, b".").unwrap();
     line.clear();
@@ -263,7 +263,7 @@ fn flags_of_clone3_keep_their_upper_bits() {
 
 #[test]
 fn child_starts_in_the_given_cgroup() {
-    let Some(cgroup) = Cgroup::unified() else { skip!("needs a cgroup2 tree that it may change") };
+    let Some(cgroup) = Cgroup::unified() else { skip!("needs a writable cgroup2 tree") };
     let observed = observe(|command| command.cgroup(cgroup.open()));
     let cgroups = observed.file("cgroup");
     let unified = cgroups.lines().find_map(|line| line.strip_prefix("0::")).unwrap();
@@ -274,7 +274,7 @@ fn child_starts_in_the_given_cgroup() {
 #[test]
 fn new_cgroup_namespace_is_rooted_at_the_childs_cgroup() {
     needs_root!();
-    let Some(cgroup) = Cgroup::unified() else { skip!("needs a cgroup2 tree that it may change") };
+    let Some(cgroup) = Cgroup::unified() else { skip!("needs a writable cgroup2 tree") };
     let mut cat = Command::new("cat");
     cat.arg("/proc/self/cgroup").cgroup(cgroup.open()).new_namespaces(Namespaces::CGROUP);
     let seen = String::from_utf8(cat.output().unwrap().stdout).unwrap();
@@ -341,7 +341,7 @@ fn blocked_signals_are_not_inherited() {
     let childs = observe(|command| command).status("SigBlk");
     let ours = rt_sigprocmask(before).unwrap();
     assert_eq!(childs, "0000000000000000");
-    assert_eq!(ours, SignalSet::EMPTY.with(Signal::USR1), "the parent's are as they were");
+    assert_eq!(ours, SignalSet::EMPTY.with(Signal::USR1), "the parent's mask is unchanged");
 }
 
 fn text(bytes: &[u8]) -> &str {

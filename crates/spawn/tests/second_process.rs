@@ -52,7 +52,7 @@ fn steps_continue_with_their_registers_in_a_second_child() {
     let observed = after(&[Step::Setsid, OPEN, ON, Step::Dup3 { from: FROM, to: FD }]);
     assert_eq!(observed.fds()[&509], PathBuf::from("/dev/zero"));
     assert_eq!(observed.link("exe"), observed.program(), "the child is the one that execed");
-    assert_eq!(observed.stat(4), i64::from(std::process::id()), "its parent");
+    assert_eq!(observed.stat(4), i64::from(std::process::id()), "wrong parent");
     // Its session is that of the first process, which has ended and been waited for.
     let first = observed.stat(6);
     assert_ne!(first, i64::from(observed.child.id()));
@@ -217,7 +217,7 @@ fn user_namespace_can_be_joined_together_with_any_other() {
     });
     assert_eq!(mixed.link("ns/pid"), other.link("ns/pid"));
     assert_ne!(mixed.link("ns/net"), other.link("ns/net"));
-    assert_eq!(mixed.stat(6), i64::from(mixed.child.id()), "it leads its session");
+    assert_eq!(mixed.stat(6), i64::from(mixed.child.id()), "the process leads its session");
 }
 
 #[test]
@@ -266,11 +266,11 @@ fn seen_inside(kinds: Namespaces, other: &Observed) {
 
     if !is_root() {
         // The `/proc` files of an undumpable process belong to root.
-        assert_eq!(fs::metadata(of("environ")).unwrap().uid(), 0, "it can be looked into");
+        assert_eq!(fs::metadata(of("environ")).unwrap().uid(), 0, "the process is dumpable");
     } else {
         let memory = File::options().write(true).open(of("mem")).unwrap();
         memory.write_all_at(&7_u64.to_ne_bytes(), LIVE.as_ptr().addr() as u64).unwrap();
-        assert_eq!(LIVE.load(Ordering::Relaxed), 0x5a5a, "it was our memory");
+        assert_eq!(LIVE.load(Ordering::Relaxed), 0x5a5a, "memory was shared");
     }
     drop(go_on);
     assert!(child.wait().unwrap().success());

@@ -117,7 +117,7 @@ fn hundred_thousand_children_leave_nothing_behind() {
     // The allocator maps some memory for its threads, but none for a child.
     assert!(after.mappings < before.mappings + 100, "{both}");
     let children = waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
-    assert_eq!(children.unwrap_err(), Errno::CHILD, "none is left to wait for");
+    assert_eq!(children.unwrap_err(), Errno::CHILD, "no child is left");
 }
 
 #[test]

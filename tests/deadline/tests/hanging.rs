@@ -41,7 +41,7 @@ fn hangs_with_a_process() {
     // It has been killed, or is alive and did not end by itself.
     let ended = cat.try_wait().unwrap();
     cat.kill().unwrap();
-    assert_eq!(ended.map(|status| status.signal()), None, "by what it asserts");
+    assert_eq!(ended.map(|status| status.signal()), None, "the test fails by its own assertion");
 }
 
 #[test]

@@ -203,7 +203,7 @@ mod tests {
         assert_eq!((changed.uid, changed.gid), (7, 0));
         let (kill, admin) = (Capability::CAP_KILL.bitmask(), Capability::CAP_NET_ADMIN.bitmask());
         assert_eq!(changed.capabilities.permitted, kill | admin);
-        assert_eq!(changed.capabilities.inheritable, kill, "nothing is added to what files may give");
+        assert_eq!(changed.capabilities.inheritable, kill, "inheritable capabilities are not added");
         assert_eq!(changed.capabilities.ambient, kill);
     }
 

@@ -170,7 +170,7 @@ fn start_fails_if_the_unit_exists() {
     assert_eq!(error, "systemd: StartTransientUnit: no (org.freedesktop.systemd1.UnitExists)");
     drop(systemd);
     let starts = server.join().unwrap().calls.iter().filter(|call| call.starts_with("Start")).count();
-    assert_eq!(starts, 2, "one try more and no other");
+    assert_eq!(starts, 2, "exactly one retry");
 }
 
 #[test]

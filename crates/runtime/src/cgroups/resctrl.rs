@@ -193,7 +193,7 @@ mod tests {
         membership.join(&asked, 71).unwrap();
         let monitoring = group.join("mon_groups/c");
         assert_eq!([read(group.join("tasks")), read(monitoring.join("tasks"))], ["71", "71"]);
-        assert!(!group.join("schemata").exists(), "nothing was said of it");
+        assert!(!group.join("schemata").exists(), "no group was requested");
         empty(&monitoring);
         membership.leave().unwrap();
         assert!(group.exists() && !monitoring.exists());

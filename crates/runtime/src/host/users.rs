@@ -188,7 +188,11 @@ mod tests {
         assert_eq!(Users::below(image.path()).home(9), None);
         fs::remove_file(image.path().join("etc/passwd")).unwrap();
         symlink("/etc/passwd", image.path().join("etc/passwd")).unwrap();
-        assert_eq!(Users::below(image.path()).home(0), None, "the link leads to itself below the root");
+        assert_eq!(
+            Users::below(image.path()).home(0),
+            None,
+            "the symlink is resolved below the root, where it points to itself"
+        );
         assert_eq!(Users::below(&image.path().join("missing")).home(0), None);
     }
 }

@@ -148,7 +148,7 @@ mod tests {
         mode(&above, 0o1777);
         assert_eq!(distrust(&store), None);
         mode(&above, 0o775);
-        assert_eq!(distrust(&store), None, "our own group is ours");
+        assert_eq!(distrust(&store), None, "a process may give files to its own group");
     }
 
     #[test]

@@ -111,7 +111,7 @@ mod tests {
                 }
                 Step::Dup3 { from, to } => {
                     let from = number(from, &registers);
-                    assert_ne!(from, to.number(), "dup3 refuses this");
+                    assert_ne!(from, to.number(), "dup3 refuses equal descriptors");
                     let file = table[&from].0;
                     table.insert(to.number(), (file, true));
                 }
