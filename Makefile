@@ -47,7 +47,7 @@ integration-guest: ## tests of cgroups, systemd and AppArmor, and the engines, i
 golden: ## write the expected plans, help and what attacks come to anew; the difference is the review
 	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-plan --test golden
 	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-hermetic --test listings
-	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests help_is
+	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests help_matches
 	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests hostile::
 
 order: ## write the list of what lies together in the binary anew (packaging/order): needs root

@@ -152,7 +152,7 @@ fn little_memory_is_an_error_and_leaves_nothing() {
 
 #[test]
 fn process_limit_of_the_caller_is_reported() {
-    need!(is_root(), "needs root to be somebody who has no process yet");
+    need!(is_root(), "needs root to become a user without processes");
     let user = "setpriv --reuid 54321 --regid 54321 --clear-groups";
     let bundle = Bundle::running("exit 0");
     let map = json!([{ "containerID": 0, "hostID": 54321, "size": 1 }]);
@@ -177,7 +177,7 @@ fn process_limit_of_the_caller_is_reported() {
         runtime.detached(words)
     };
     let enough = limited(100);
-    need!(enough.0.status.success(), "needs a program that others may run");
+    need!(enough.0.status.success(), "needs a program that other users may run");
     for most in [1, 2] {
         let seen = limited(most);
         if !seen.0.status.success() {

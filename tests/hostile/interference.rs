@@ -21,7 +21,7 @@ fn pid(runtime: &Runtime) -> i32 {
 #[test]
 fn container_is_recognized_from_another_time_namespace() {
     need!(is_husk(), "the option is husk's");
-    need!(is_root(), "needs root to make a time namespace and no user namespace");
+    need!(is_root(), "needs root to create a time namespace without a user namespace");
     let later = |command: &Command| {
         let mut shifted = Command::new("unshare");
         shifted.args(["--time", "--boottime", "1000", "--fork"]);
@@ -60,7 +60,7 @@ fn container_is_recognized_from_another_time_namespace() {
 // Records of other runtimes, damaged ones and missing ones.
 #[test]
 fn invalid_record_is_reported_and_can_be_deleted() {
-    need!(is_husk(), "runc deletes none that it cannot read");
+    need!(is_husk(), "runc does not delete a container with an invalid record");
     let bundle = Bundle::running("hang");
     let other = Bundle::running("hang");
     let runtime = Runtime::started(&other);
@@ -115,7 +115,7 @@ fn record_of_a_later_time_and_version_is_read() {
 // The kernel keeps the first process of a pid namespace until processes that joined it have been reaped.
 #[test]
 fn delete_reports_an_init_that_does_not_end() {
-    need!(is_husk(), "another runtime says it in its own words");
+    need!(is_husk(), "other runtimes print other messages");
     let bundle = Bundle::running("hang");
     let runtime = Runtime::started(&bundle);
     let mut exec = runtime.spawn("exec", &["c", "/guest", "wait"], Stdio::piped());
@@ -163,7 +163,7 @@ impl Drop for Stranger {
 
 #[test]
 fn container_whose_cgroup_was_removed_can_be_used_and_deleted() {
-    need!(is_root(), "needs root to make cgroups");
+    need!(is_root(), "needs root to create cgroups");
     let bundle = rich("hang");
     let runtime = Runtime::under_test();
     started(&runtime, &bundle);
@@ -208,7 +208,7 @@ fn freeze(bundle: &Bundle) {
 
 #[test]
 fn container_frozen_by_others_can_be_killed_and_deleted() {
-    need!(is_root(), "needs root to make cgroups");
+    need!(is_root(), "needs root to create cgroups");
     for (before, verb) in
         [("create", "delete --force c"), ("start", "delete --force c"), ("start", "kill c KILL")]
     {
@@ -235,8 +235,8 @@ fn container_frozen_by_others_can_be_killed_and_deleted() {
 // `--force` kills a process that was moved into the cgroup. Without it, the error names the process.
 #[test]
 fn foreign_process_in_the_cgroup_blocks_delete_unless_forced() {
-    need!(is_root(), "needs root to make cgroups");
-    need!(is_husk(), "runc does not delete it while he is there");
+    need!(is_root(), "needs root to create cgroups");
+    need!(is_husk(), "runc does not delete a container with a foreign process");
     let bundle = rich("hang");
     let runtime = Runtime::under_test();
     started(&runtime, &bundle);

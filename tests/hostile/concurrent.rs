@@ -29,7 +29,7 @@ struct Meeting {
 
 /// Returns the command for these words.
 fn command(runtime: &Runtime, bundle: &Bundle, words: &str) -> Command {
-    let (verb, rest) = words.split_once(' ').expect("a verb and what it is about");
+    let (verb, rest) = words.split_once(' ').expect("a verb and its arguments");
     let mut command = runtime.command(verb);
     if verb == "create" {
         command.arg("--bundle").arg(bundle.path());
@@ -77,9 +77,9 @@ impl Said {
 
 impl Meeting {
     fn walk(&self) {
-        need!(is_husk(), "another runtime waits in another way");
-        need!(is_root(), "needs root to make cgroups");
-        need!(cfg!(target_arch = "x86_64"), "knows the calls of another processor");
+        need!(is_husk(), "other runtimes wait differently");
+        need!(is_root(), "needs root to create cgroups");
+        need!(cfg!(target_arch = "x86_64"), "knows the call numbers of x86-64 only");
         let all = std::env::var_os("HOSTILE_FAULTS").is_some_and(|value| value == "all");
         let bundle = rich("hang");
         let runtime = Runtime::under_test();
@@ -99,13 +99,13 @@ impl Meeting {
                         break;
                     }
                 }
-                tell.send((call.number, said, std::mem::take(&mut commands))).expect("who waits for it");
+                tell.send((call.number, said, std::mem::take(&mut commands))).expect("the receiver exists");
                 Verdict::GoOn
             });
             if at >= count {
                 break;
             }
-            let (call, said, rest) = told.recv().expect("what was said meanwhile");
+            let (call, said, rest) = told.recv().expect("the results of the other verbs");
             let mut others: Vec<_> = said.into_iter().map(Said::ended).collect();
             others.extend(rest.map(|mut command| Said::new(&mut command).ended()));
             let is_well: Vec<_> = others.iter().map(|(status, _)| status.success()).collect();
@@ -120,7 +120,7 @@ impl Meeting {
                 let is_killed = status.code() == Some(128 + 9) || status.signal() == Some(9);
                 let is_silent = !status.success() && !is_killed && words.trim().is_empty();
                 if is_silent || words.contains("panicked") || words.contains(HANGS) {
-                    complain("not said well");
+                    complain("unclear error message");
                 }
             }
             let status = || known(&runtime).remove("c").unwrap_or_default();
@@ -132,7 +132,7 @@ impl Meeting {
             }
             let status = status();
             if !(self.agrees)(seen.0.status.success(), &is_well, &status) {
-                complain(&format!("it is '{status}'"));
+                complain(&format!("its status is '{status}'"));
             }
             runtime.call("delete", &["--force", "c"]).succeeds();
             let left = left(&runtime, &bundle);
@@ -142,8 +142,8 @@ impl Meeting {
             at += if all { 1 } else { (count / 4).max(1) };
         }
         let meanwhile: Vec<_> = self.meanwhile.iter().map(|words| format!("`{words}`")).collect();
-        let fault = format!("`{}` is stopped; meanwhile {}", self.stopped, meanwhile.join(", "));
-        tell(&fault, "each ends as it may alone, and nothing is lost or left", &found);
+        let fault = format!("`{}` is stopped while these run: {}", self.stopped, meanwhile.join(", "));
+        tell(&fault, "each result is valid; nothing is lost or left behind", &found);
     }
 }
 
@@ -178,9 +178,9 @@ fn container_being_created_can_be_deleted() {
 // The reverse: the deleter is stopped, and the container that is being created is completed meanwhile.
 #[test]
 fn container_created_during_delete_is_deleted() {
-    need!(is_husk(), "another runtime waits in another way");
-    need!(is_root(), "needs root to make cgroups");
-    need!(cfg!(target_arch = "x86_64"), "knows the calls of another processor");
+    need!(is_husk(), "other runtimes wait differently");
+    need!(is_root(), "needs root to create cgroups");
+    need!(cfg!(target_arch = "x86_64"), "knows the call numbers of x86-64 only");
     let all = std::env::var_os("HOSTILE_FAULTS").is_some_and(|value| value == "all");
     let mut bundle = rich("hang");
     let fifo = bundle.path().join("fifo");
@@ -200,11 +200,11 @@ fn container_created_during_delete_is_deleted() {
         let (delete, count) = stopped_at(&command(&runtime, &bundle, "delete --force c"), at, move |_| {
             if let Some((pid, hold)) = meeting.take() {
                 drop(hold);
-                tell.send(ends(pid.cast_signed())).expect("who waits for it");
+                tell.send(ends(pid.cast_signed())).expect("the receiver exists");
             }
             Verdict::GoOn
         });
-        if at < count && !told.recv().expect("what became of it meanwhile") {
+        if at < count && !told.recv().expect("the result of create") {
             found.push(format!("at {at} of {count}: create hangs"));
             create.process.kill().unwrap();
         }
@@ -220,8 +220,8 @@ fn container_created_during_delete_is_deleted() {
         }
         at += if all { 1 } else { (count / 6).max(1) };
     }
-    let fault = "`delete --force c` is stopped; meanwhile `create c`, which had begun, comes to its end";
-    tell(fault, "it is deleted, and nothing is lost or left", &found);
+    let fault = "`delete --force c` is stopped while an earlier `create c` completes";
+    tell(fault, "the container is deleted; nothing is lost or left behind", &found);
 }
 
 // After the deletion another container may have the name.
