@@ -79,7 +79,7 @@ fn hanging_test_with_a_process_fails_with_its_name_and_stacks() {
     let (output, said) = run("hangs_with_a_process");
     // libtest's own end: the other tests of a run go on.
     assert_eq!(output.status.code(), Some(101), "{said}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("by what it asserts"));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("the test fails by its own assertion"));
     assert!(
         said.contains("deadline: hangs_with_a_process takes too long. What it started is killed.\n"),
         "{said}"
