@@ -47,7 +47,7 @@ integration-guest: ## test cgroups, systemd, AppArmor and the engines in an emul
 golden: ## rewrite the expected plans, help, messages and results of attacks; review the difference
 	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-plan --test golden
 	HUSK_GOLDEN=write $(CARGO) test --quiet --package husk-hermetic --test listings
-	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests help_is
+	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests help_matches
 	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests messages::
 	HUSK_GOLDEN=write $(CARGO) test --quiet --test tests hostile::
 

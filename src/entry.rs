@@ -62,7 +62,7 @@ mod tests {
     use std::os::fd::AsRawFd as _;
 
     #[test]
-    fn a_descriptor_that_this_program_owns_is_not_taken() {
+    fn descriptor_owned_by_this_program_is_refused() {
         let (own, _other) = std::io::pipe().unwrap();
         assert!(inherited(own.as_raw_fd()).is_none());
         assert!(inherited(-1).is_none());
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inherited_descriptor_is_taken_once() {
+    fn inherited_descriptor_is_taken_once() {
         let (own, _other) = std::io::pipe().unwrap();
         let left_open = rustix::io::dup(&own).unwrap();
         let number = left_open.as_raw_fd();
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standard_stream_is_copied() {
+    fn standard_stream_is_duplicated() {
         let copy = inherited(2).unwrap();
         assert_ne!(copy.as_raw_fd(), 2);
     }

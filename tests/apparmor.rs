@@ -27,7 +27,7 @@ impl Profile {
             .spawn();
         let mut parser = parser.expect("apparmor_parser");
         parser.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("a reader");
-        assert!(parser.wait().expect("an end").success(), "{act} {name}");
+        assert!(parser.wait().expect("exit status").success(), "{act} {name}");
     }
 }
 
@@ -38,7 +38,7 @@ impl Drop for Profile {
 }
 
 #[test]
-fn a_program_is_confined_by_the_profile_it_is_given() {
+fn program_runs_under_the_given_profile() {
     need!(is_enabled() && is_root(), "needs a kernel with AppArmor, and root");
     let profile = Profile::load("husk-test-confined");
     let inside = |words: &str| Bundle::running(words).with("/process/apparmorProfile", json!(profile.0));
@@ -58,7 +58,7 @@ fn a_program_is_confined_by_the_profile_it_is_given() {
 }
 
 #[test]
-fn a_profile_that_nobody_has_loaded_is_named() {
+fn profile_that_is_not_loaded_is_named() {
     need!(is_enabled() && is_root(), "needs a kernel with AppArmor, and root");
     let bundle = Bundle::running("exit 0").with("/process/apparmorProfile", json!("husk-test-missing"));
     let words = if is_husk() { "process.apparmorProfile" } else { "apparmor" };

@@ -30,7 +30,7 @@ fn fails_well(runtime: &Runtime, seen: &Seen, wanted: &str) {
 }
 
 #[test]
-fn a_configuration_that_cannot_be_read_is_an_error() {
+fn unreadable_configuration_is_an_error() {
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("exit 0");
     fails_well(&runtime, &run(&runtime, bundle.path()), "config.json");
@@ -54,8 +54,8 @@ fn a_configuration_that_cannot_be_read_is_an_error() {
 
 // runc waits until the fifo has a writer, and reads the other files without a limit.
 #[test]
-fn a_configuration_that_never_ends_is_an_error_at_once() {
-    need!(is_husk(), "runc waits");
+fn fifo_as_configuration_is_refused_at_once() {
+    need!(is_husk(), "runc blocks");
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("exit 0");
     let config = bundle.path().join("config.json");
@@ -70,7 +70,7 @@ fn a_configuration_that_never_ends_is_an_error_at_once() {
 }
 
 #[test]
-fn nesting_without_end_is_an_error() {
+fn deep_nesting_is_an_error() {
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("exit 0");
     let deep = format!("{{\"annotations\":{}{}}}", "{\"a\":".repeat(1_000_000), "}".repeat(1_000_000));
@@ -78,7 +78,7 @@ fn nesting_without_end_is_an_error() {
 }
 
 #[test]
-fn numbers_beyond_all_bounds_are_errors() {
+fn numbers_out_of_range_are_errors() {
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("exit 0");
     for (pointer, number) in [
@@ -102,7 +102,7 @@ fn bundle_text(bundle: &Bundle, pointer: &str, raw: &str) -> String {
 }
 
 #[test]
-fn a_name_is_no_path() {
+fn container_id_cannot_be_a_path() {
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("exit 0");
     bundle.write();
@@ -125,7 +125,7 @@ fn a_name_is_no_path() {
 }
 
 #[test]
-fn a_bundle_may_be_a_link_to_one() {
+fn bundle_may_be_a_symlink() {
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("exit 7");
     bundle.write();
@@ -139,7 +139,7 @@ fn a_bundle_may_be_a_link_to_one() {
 }
 
 #[test]
-fn a_hundred_thousand_of_anything_are_planned() {
+fn hundred_thousand_entries_can_be_planned() {
     need!(is_husk(), "runc has no plan");
     const MANY: usize = 100_000;
     let runtime = Runtime::under_test();
@@ -162,7 +162,7 @@ fn a_hundred_thousand_of_anything_are_planned() {
 }
 
 #[test]
-fn more_variables_than_exec_takes_are_an_error() {
+fn environment_too_large_for_exec_is_an_error() {
     let runtime = Runtime::under_test();
     let long: Vec<_> = (0..100).map(|number| format!("V{number}={}", "x".repeat(100_000))).collect();
     let bundle = Bundle::running("exit 0").with("/process/env", json!(long));
@@ -192,8 +192,8 @@ fn pointers(value: &Value, pointer: &str, found: &mut Vec<String>) {
 // crates/bundle/tests/hostile.rs covers every value with every wrong type. This test checks that the runtime reports
 // the error.
 #[test]
-fn a_value_of_another_type_is_an_error_by_the_name_of_its_field() {
-    need!(is_husk(), "runc names no field");
+fn value_of_the_wrong_type_is_an_error_with_its_field() {
+    need!(is_husk(), "runc's messages name no field");
     let runtime = Runtime::under_test();
     let base = Bundle::running("exit 0").config;
     let mut found = Vec::new();
@@ -215,7 +215,7 @@ fn a_value_of_another_type_is_an_error_by_the_name_of_its_field() {
 }
 
 #[test]
-fn a_container_without_a_process_is_refused_by_create_as_by_run() {
+fn create_and_run_refuse_a_container_without_a_process() {
     let runtime = Runtime::under_test();
     let mut bundle = Bundle::running("exit 0");
     bundle.config.as_object_mut().unwrap().remove("process");

@@ -64,8 +64,8 @@ pub(crate) fn is_gone(bundle: &Bundle) -> bool {
 }
 
 #[test]
-fn a_program_is_in_the_cgroup_that_is_named() {
-    need!(is_root(), "needs root to make cgroups");
+fn program_runs_in_the_named_cgroup() {
+    need!(is_root(), "needs root to create cgroups");
     let bundle = Bundle::running("cat /proc/self/cgroup");
     let seen = Runtime::under_test().run(&bundle).succeeds();
     let name = path(&bundle);
@@ -81,16 +81,16 @@ fn a_program_is_in_the_cgroup_that_is_named() {
 }
 
 #[test]
-fn nothing_is_left_where_hooks_run_at_the_end() {
-    need!(is_root(), "needs root to make cgroups");
+fn cgroup_is_removed_after_poststop_hooks() {
+    need!(is_root(), "needs root to create cgroups");
     let bundle = Bundle::running("exit 0").with("/hooks", json!({ "poststop": [{ "path": "/bin/true" }] }));
     Runtime::under_test().run(&bundle).succeeds();
     assert!(is_gone(&bundle));
 }
 
 #[test]
-fn a_cgroup_namespace_has_the_containers_cgroup_as_its_root() {
-    need!(is_root(), "needs root to make cgroups");
+fn cgroup_namespace_is_rooted_at_the_containers_cgroup() {
+    need!(is_root(), "needs root to create cgroups");
     let mut bundle = Bundle::running("cat /proc/self/cgroup");
     bundle.config["linux"]["namespaces"].as_array_mut().unwrap().push(json!({ "type": "cgroup" }));
     let seen = Runtime::under_test().run(&bundle).succeeds();
@@ -102,7 +102,7 @@ fn a_cgroup_namespace_has_the_containers_cgroup_as_its_root() {
 }
 
 #[test]
-fn a_container_is_shown_its_own_cgroups_of_version_1() {
+fn cgroup_mount_of_version_1_shows_the_containers_cgroups() {
     need!(!is_version_2() && has("pids"), "needs the pids controller of version 1");
     let mount = json!({ "destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup" });
     let bundle = limited("cat /sys/fs/cgroup/pids/pids.max", json!({ "pids": { "limit": 77 } }));
@@ -110,7 +110,7 @@ fn a_container_is_shown_its_own_cgroups_of_version_1() {
 }
 
 #[test]
-fn a_limit_on_processes_is_set_and_met() {
+fn pids_limit_is_set_and_enforced() {
     need!(has("pids"), "needs the pids controller");
     let bundle = limited("crowd 5", json!({ "pids": { "limit": 3 } }));
     let runtime = Runtime::under_test();
@@ -124,7 +124,7 @@ fn a_limit_on_processes_is_set_and_met() {
 }
 
 #[test]
-fn a_limit_on_huge_pages_is_set() {
+fn hugepage_limit_is_set() {
     let tree = if is_version_2() { "" } else { "unified" };
     // On a machine with both versions, runc looks only at version 1, and reports that it finds no such controller
     // there.
@@ -151,8 +151,8 @@ fn a_limit_on_huge_pages_is_set() {
 // limits there.) runc refuses missing controllers too, but only once there is a process, and without naming the field:
 // "cannot set rdma limit: container could not join or create cgroup".
 #[test]
-fn a_controller_that_is_not_there_is_named_with_the_field() {
-    need!(is_root() && is_husk(), "needs root to make cgroups, and runc has other words");
+fn missing_controller_is_named_with_the_field() {
+    need!(is_root() && is_husk(), "needs root to create cgroups, and runc prints other messages");
     let asked = [
         ("memory", "memory.limit", json!({ "memory": { "limit": 33_554_432 } })),
         ("cpu", "cpu.shares", json!({ "cpu": { "shares": 512 } })),
@@ -194,8 +194,8 @@ fn a_controller_that_is_not_there_is_named_with_the_field() {
 }
 
 #[test]
-fn a_device_opens_if_a_rule_says_so() {
-    need!(is_root(), "needs root to make devices");
+fn device_opens_only_if_a_rule_allows_it() {
+    need!(is_root(), "needs root to create devices");
     // No driver has this number, so an open that the rules allow fails with ENXIO.
     let device = json!([{ "path": "/dev/none", "type": "c", "major": 60, "minor": 1, "fileMode": 0o666 }]);
     let rule =
@@ -213,8 +213,8 @@ fn a_device_opens_if_a_rule_says_so() {
 }
 
 #[test]
-fn a_cgroup_with_processes_is_somebody_elses() {
-    need!(is_root(), "needs root to make cgroups");
+fn cgroup_with_foreign_processes_is_refused() {
+    need!(is_root(), "needs root to create cgroups");
     let bundle = Bundle::running("exit 7");
     let (first, second) = (Runtime::under_test(), Runtime::under_test());
     first.create(&bundle).succeeds();
@@ -223,11 +223,11 @@ fn a_cgroup_with_processes_is_somebody_elses() {
         refused.fails(1, "container's cgroup is not empty: 1 process(es) found");
     }
     assert!(second.is_empty());
-    assert_eq!(first.status(), "created", "it was left alone");
+    assert_eq!(first.status(), "created", "the first container changed");
 }
 
 #[test]
-fn a_frozen_cgroup_is_refused() {
+fn frozen_cgroup_is_refused() {
     need!(is_version_2() && is_root() || has("freezer"), "needs a freezer");
     let bundle = Bundle::running("exit 0");
     let directory = directory(&bundle, "freezer");
@@ -264,8 +264,8 @@ impl Drop for Threads {
 }
 
 #[test]
-fn a_container_may_be_among_threads() {
-    need!(is_version_2() && is_root(), "needs version 2 alone");
+fn container_can_run_in_a_threaded_cgroup() {
+    need!(is_version_2() && is_root(), "needs cgroup version 2 only");
     let bundle = Bundle::running("hang");
     let name = path(&bundle);
     let _threads = Threads::of(&name);
@@ -296,7 +296,7 @@ fn a_container_may_be_among_threads() {
 }
 
 #[test]
-fn a_container_is_paused_and_goes_on() {
+fn container_can_be_paused_and_resumed() {
     need!(is_version_2() && is_root() || has("freezer"), "needs a freezer");
     let bundle = Bundle::running("hang");
     let runtime = Runtime::under_test();
@@ -333,8 +333,8 @@ fn pids(seen: &Seen) -> Vec<i32> {
 }
 
 #[test]
-fn who_takes_nobody_with_it_is_killed_with_all_the_others() {
-    need!(is_root(), "needs root to make cgroups");
+fn kill_without_a_pid_namespace_kills_the_whole_cgroup() {
+    need!(is_root(), "needs root to create cgroups");
     let bundle = without(Bundle::running("hang"), "pid");
     let runtime = Runtime::under_test();
     let begin = || {
@@ -356,8 +356,8 @@ fn who_takes_nobody_with_it_is_killed_with_all_the_others() {
 }
 
 #[test]
-fn all_processes_are_sent_a_signal() {
-    need!(is_root() && is_husk(), "needs root to make cgroups, and runc only accepts the option");
+fn kill_all_signals_every_process() {
+    need!(is_root() && is_husk(), "needs root to create cgroups, and runc ignores the option");
     let bundle = without(Bundle::running("hang"), "pid");
     let runtime = Runtime::under_test();
     runtime.run_detached(&bundle, &["--detach"]).succeeds();
@@ -371,7 +371,7 @@ fn all_processes_are_sent_a_signal() {
 }
 
 #[test]
-fn processes_are_listed_as_the_host_sees_them() {
+fn ps_lists_processes_with_their_host_pids() {
     need!(is_root() && Path::new("/bin/ps").exists(), "needs root to make cgroups, and ps");
     let bundle = Bundle::running("hang");
     let runtime = Runtime::under_test();
@@ -388,7 +388,7 @@ fn processes_are_listed_as_the_host_sees_them() {
 }
 
 #[test]
-fn limits_can_be_changed() {
+fn update_changes_limits() {
     need!(has("pids") && has("memory"), "needs the pids and the memory controller");
     let bundle = limited("hang", json!({ "pids": { "limit": 20 } }));
     let runtime = Runtime::under_test();
@@ -412,7 +412,7 @@ fn limits_can_be_changed() {
 }
 
 #[test]
-fn what_a_container_uses_is_told() {
+fn events_report_usage() {
     need!(has("pids"), "needs the pids controller");
     let bundle = limited("hang", json!({ "pids": { "limit": 20 } }));
     let runtime = Runtime::under_test();
@@ -429,7 +429,7 @@ fn what_a_container_uses_is_told() {
 }
 
 #[test]
-fn it_is_told_when_memory_runs_out() {
+fn events_report_out_of_memory() {
     need!(has("memory"), "needs the memory controller");
     let bundle = limited("eat", json!({ "memory": { "limit": 33_554_432, "swap": 33_554_432 } }));
     let runtime = Runtime::under_test();
@@ -447,8 +447,8 @@ fn it_is_told_when_memory_runs_out() {
 }
 
 #[test]
-fn one_more_process_comes_into_the_containers_cgroup() {
-    need!(is_root(), "needs root to make cgroups");
+fn exec_joins_the_containers_cgroup() {
+    need!(is_root(), "needs root to create cgroups");
     let bundle = Bundle::running("hang");
     let runtime = Runtime::under_test();
     runtime.run_detached(&bundle, &["--detach"]).succeeds();
@@ -469,12 +469,12 @@ fn one_more_process_comes_into_the_containers_cgroup() {
     let option = if is_version_2() { "below" } else { "pids:below" };
     assert!(is_in(&seen(&["--cgroup", option]).succeeds(), &format!("{name}/below")));
     runtime.call("delete", &["--force", "c"]).succeeds();
-    assert!(is_gone(&bundle), "with what was made below");
+    assert!(is_gone(&bundle), "nested cgroups were not removed");
 }
 
 #[test]
-fn nobody_makes_a_cgroup_if_that_is_disabled() {
-    need!(is_husk() && is_root(), "runc always makes one");
+fn disabled_cgroup_manager_creates_no_cgroup() {
+    need!(is_husk() && is_root(), "runc always creates a cgroup");
     let bundle = Bundle::running("cat /proc/self/cgroup");
     let seen = Runtime::under_test().run_with(&bundle, &["--cgroup-manager", "disabled"]).succeeds();
     assert_eq!(seen, fs::read_to_string("/proc/self/cgroup").unwrap());

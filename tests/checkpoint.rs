@@ -114,8 +114,8 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn only_what_runs_is_saved() {
-    need!(is_root(), "needs root, as CRIU does");
+fn checkpoint_needs_a_running_container() {
+    need!(is_root(), "needs root, because CRIU does");
     let runtime = Runtime::under_test();
     let images = Images::new();
     let save = |runtime: &Runtime| runtime.call("checkpoint", &["--image-path", images.text(), "c"]);
@@ -125,13 +125,13 @@ fn only_what_runs_is_saved() {
     let runtime = Runtime::under_test();
     runtime.run_with(&Bundle::running("exit 0"), &["--keep"]);
     save(&runtime).fails(1, "Container cannot be checkpointed in stopped state");
-    assert!(!is_husk() || !images.path().exists(), "nothing was saved");
+    assert!(!is_husk() || !images.path().exists(), "no image may be saved");
 }
 
 #[test]
-fn what_makes_no_sense_is_said() {
-    need!(is_root(), "needs root, as CRIU does");
-    need!(is_husk(), "the words are ours");
+fn contradicting_options_are_refused() {
+    need!(is_root(), "needs root, because CRIU does");
+    need!(is_husk(), "the message is husk's");
     let bundle = Bundle::running("wait");
     let runtime = Runtime::started(&bundle);
     let images = Images::new();
@@ -152,9 +152,9 @@ fn what_makes_no_sense_is_said() {
 }
 
 #[test]
-fn without_criu_nothing_is_lost() {
-    need!(is_root(), "needs root, as CRIU does");
-    need!(is_husk(), "the words are ours");
+fn container_keeps_running_if_criu_is_missing() {
+    need!(is_root(), "needs root, because CRIU does");
+    need!(is_husk(), "the message is husk's");
     let bundle = Bundle::running("wait");
     let runtime = Runtime::started(&bundle);
     let (nothing, images) = (TempDir::new().unwrap(), Images::new());
@@ -175,8 +175,8 @@ fn without_criu_nothing_is_lost() {
 }
 
 #[test]
-fn images_have_to_be_there() {
-    need!(is_root(), "needs root, as CRIU does");
+fn restore_needs_images() {
+    need!(is_root(), "needs root, because CRIU does");
     let (runtime, bundle, images) = (Runtime::under_test(), Bundle::running("wait"), Images::new());
     bundle.write();
     let arguments = ["--image-path", images.text(), "--bundle", text(bundle.path()), "c"];
@@ -206,9 +206,9 @@ fn with_mounts(bundle: Bundle, host: &Path) -> Bundle {
 }
 
 #[test]
-fn criu_is_told_what_is_not_in_the_images() {
-    need!(is_root(), "needs root, as CRIU does");
-    need!(is_husk(), "runc names mounts in another way");
+fn criu_is_given_what_is_not_in_the_images() {
+    need!(is_root(), "needs root, because CRIU does");
+    need!(is_husk(), "runc gives mounts other names");
     let (host, images) = (TempDir::new().unwrap(), Images::new());
     let bundle = with_mounts(Bundle::running("wait"), host.path());
     let runtime = Runtime::started(&bundle);
@@ -246,13 +246,13 @@ fn criu_is_told_what_is_not_in_the_images() {
     let server = ["--lazy-pages", "--page-server", "[::1]:4711", "--image-path", images.text(), "c"];
     criu.call(&runtime, "checkpoint", &server).succeeds();
     criu.was_told(&["5.2=1", "2.48=1", "2.11.1=::1\n2.11.2=4711"]);
-    assert!(runtime.is_empty(), "it is gone, unless it is to run on");
+    assert!(runtime.is_empty(), "the container is stopped unless --leave-running is given");
 }
 
 #[test]
-fn who_waits_for_lazy_pages_is_told() {
-    need!(is_root(), "needs root, as CRIU does");
-    need!(is_husk(), "the stand-in knows no other");
+fn status_fd_reports_that_lazy_pages_are_ready() {
+    need!(is_root(), "needs root, because CRIU does");
+    need!(is_husk(), "the stand-in for CRIU only supports husk");
     let bundle = Bundle::running("wait");
     let runtime = Runtime::started(&bundle);
     let (criu, images) = (StandIn::new(), Images::new());
@@ -270,8 +270,8 @@ fn who_waits_for_lazy_pages_is_told() {
 }
 
 #[test]
-fn a_mount_that_could_pass_for_another_is_refused() {
-    need!(is_root(), "needs root, as CRIU does");
+fn mount_that_criu_could_confuse_with_another_is_refused() {
+    need!(is_root(), "needs root, because CRIU does");
     need!(is_husk(), "CVE-2026-119101");
     let host = TempDir::new().unwrap();
     let images = Images::new();
@@ -295,9 +295,9 @@ fn a_mount_that_could_pass_for_another_is_refused() {
 }
 
 #[test]
-fn what_fails_at_restore_leaves_nothing() {
-    need!(is_root(), "needs root, as CRIU does");
-    need!(is_husk(), "runc names mounts in another way");
+fn failed_restore_leaves_nothing() {
+    need!(is_root(), "needs root, because CRIU does");
+    need!(is_husk(), "runc gives mounts other names");
     let (host, images) = (TempDir::new().unwrap(), Images::new());
     fs::create_dir(images.path()).unwrap();
     fs::write(images.path().join("descriptors.json"), "[\"pipe:[4711]\", \"/dev/null\", \"pipe:[x]\"]")
@@ -346,20 +346,20 @@ fn what_fails_at_restore_leaves_nothing() {
     let is = |name: &str| format!("2.23.1={name}\n2.23.2={}", source.display());
     criu.was_told(&[&is("/there"), &is("/link"), &is("/link/nested"), "2.23.1=mask\n2.23.2=/dev/null"]);
     criu.was_told(&["2.27.1=pipe:[4711]\n2.27.2=0"]);
-    assert!(!criu.read("told").contains("2.27.2=2"), "what is no pipe is not replaced");
-    assert!(criu.read("told").contains("2.25.2=/husk-test-"), "where its cgroups are");
+    assert!(!criu.read("told").contains("2.27.2=2"), "only pipes are replaced");
+    assert!(criu.read("told").contains("2.25.2=/husk-test-"), "wrong cgroup root");
     let root =
         criu.read("told").lines().find_map(|line| line.strip_prefix("2.13=").map(str::to_owned)).unwrap();
     assert!(criu.read("mounts").contains(&format!(" {root} ")), "CRIU sees the root file system there");
-    assert!(source.join("nested").is_dir(), "the place was made, as for a container that is created");
+    assert!(source.join("nested").is_dir(), "the mount point was not created");
     let heard: Value = serde_json::from_str(&fs::read_to_string(&told).unwrap()).unwrap();
     assert!(heard["told"].as_str().unwrap().contains("\"status\":\"creating\""), "{heard}");
 }
 
 #[test]
-fn the_null_device_is_the_containers_own() {
+fn null_device_belongs_to_the_container() {
     need!(is_root(), "needs root for a device of its own");
-    need!(is_husk(), "runc leaves them all the host's");
+    need!(is_husk(), "runc keeps the host's null device");
     let script = "\"$@\" </dev/null 2>/dev/null";
     let streams = |bundle: &Bundle| Runtime::under_test().through(script, "run", bundle, &[]);
     streams(&Bundle::running("streams")).prints("ours\nanother's\nours");
@@ -373,7 +373,7 @@ fn pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
 }
 
 #[test]
-fn a_container_goes_on_where_it_was() {
+fn container_continues_after_restore() {
     need!(criu_works(), NEEDS_CRIU);
     let (runtime, bundle, images) = (Runtime::under_test(), Bundle::running("echo"), Images::new());
     let (stdin, mut input) = pipe();
@@ -406,7 +406,7 @@ fn a_container_goes_on_where_it_was() {
 }
 
 #[test]
-fn mounts_of_the_host_are_what_they_were() {
+fn mounts_of_the_host_are_unchanged_after_restore() {
     need!(criu_works(), NEEDS_CRIU);
     let (host, images) = (TempDir::new().unwrap(), Images::new());
     let bundle = with_mounts(Bundle::running("wait"), host.path());
@@ -444,7 +444,7 @@ fn mounts_of_the_host_are_what_they_were() {
 }
 
 #[test]
-fn hooks_are_run_where_a_container_begins_and_ends() {
+fn checkpoint_runs_poststop_hooks_and_restore_runs_create_hooks() {
     need!(criu_works(), NEEDS_CRIU);
     let (host, images) = (TempDir::new().unwrap(), Images::new());
     let told = host.path().join("told");
@@ -474,7 +474,7 @@ fn hooks_are_run_where_a_container_begins_and_ends() {
 }
 
 #[test]
-fn a_terminal_is_handed_over_again() {
+fn restored_terminal_is_sent_again() {
     need!(criu_works(), NEEDS_CRIU);
     let options = ["newinstance", "ptmxmode=0666", "mode=0620"];
     let devpts =
@@ -503,7 +503,7 @@ fn a_terminal_is_handed_over_again() {
 }
 
 #[test]
-fn ids_and_a_pause_are_no_hindrance() {
+fn paused_container_with_mapped_ids_can_be_checkpointed() {
     need!(criu_works(), NEEDS_CRIU);
     let (mut bundle, images) = (Bundle::running("wait"), Images::new());
     let linux = bundle.config["linux"].as_object_mut().unwrap();
@@ -531,13 +531,13 @@ fn ids_and_a_pause_are_no_hindrance() {
     }
     runtime.call("checkpoint", &save).succeeds();
     runtime.call("restore", &options).succeeds();
-    assert_eq!(runtime.status(), "running", "as with runc: it goes on where it was, and not as it was kept");
+    assert_eq!(runtime.status(), "running", "like runc, restore ignores the saved pause");
 }
 
 #[test]
-fn ids_of_a_mount_cannot_be_saved() {
-    need!(is_root(), "needs root, as CRIU does");
-    need!(is_husk(), "runc restores them as they are on the host");
+fn idmapped_mount_cannot_be_checkpointed() {
+    need!(is_root(), "needs root, because CRIU does");
+    need!(is_husk(), "runc restores the ids of the host");
     let (host, images) = (TempDir::new().unwrap(), Images::new());
     let map = json!([{ "containerID": 0, "hostID": 100_000, "size": 1000 }]);
     let bundle = Bundle::running("wait").mounting(json!({
@@ -551,9 +551,9 @@ fn ids_of_a_mount_cannot_be_saved() {
 }
 
 #[test]
-fn who_is_killed_while_he_restores_leaves_what_can_be_deleted() {
+fn container_of_a_killed_restore_can_be_deleted() {
     need!(criu_works(), NEEDS_CRIU);
-    need!(is_husk(), "runc's record comes too late");
+    need!(is_husk(), "runc writes its record too late");
     let (mut bundle, images) = (Bundle::running("wait"), Images::new());
     let runtime = started(&bundle);
     runtime.call("checkpoint", &["--image-path", images.text(), "c"]).succeeds();
@@ -573,7 +573,7 @@ fn who_is_killed_while_he_restores_leaves_what_can_be_deleted() {
 }
 
 #[test]
-fn images_that_are_none_leave_nothing() {
+fn invalid_images_leave_nothing() {
     need!(criu_works(), NEEDS_CRIU);
     let (runtime, bundle, images) = (Runtime::under_test(), Bundle::running("wait"), Images::new());
     bundle.write();
@@ -582,7 +582,7 @@ fn images_that_are_none_leave_nothing() {
     let refused = runtime.call("restore", &options);
     assert_eq!(refused.0.status.code(), Some(1));
     assert!(runtime.is_empty());
-    need!(is_husk(), "the words are ours");
+    need!(is_husk(), "the message is husk's");
     refused.says("criu failed: type RESTORE");
     refused.says("restore.log");
 }
@@ -590,27 +590,27 @@ fn images_that_are_none_leave_nothing() {
 // Another user may have made the directory of images. A link there could make CRIU overwrite a file of the host, and a
 // fifo could block it for ever.
 #[test]
-fn what_stands_where_criu_writes_is_taken_away() {
+fn files_in_the_place_of_criu_output_are_removed() {
     let is_there = || Command::new("criu").arg("--version").output().is_ok();
     need!(is_root() && is_there(), "needs root, and CRIU");
-    need!(is_husk(), "another runtime's CRIU writes where links lead");
+    need!(is_husk(), "other runtimes let CRIU follow symlinks");
     let (runtime, bundle, images) = (Runtime::under_test(), Bundle::running("wait"), Images::new());
     bundle.write();
     fs::create_dir(images.path()).unwrap();
-    let canary = images.path().with_file_name("canary");
-    fs::write(&canary, "as it was").unwrap();
+    let tripwire = images.path().with_file_name("tripwire");
+    fs::write(&tripwire, "as it was").unwrap();
     let log = images.path().join("restore.log");
     let options = ["--image-path", images.text(), "--bundle", text(bundle.path()), "--detach", "c"];
     let makers: [&dyn Fn(); 3] = [
-        &|| std::os::unix::fs::symlink(&canary, &log).unwrap(),
-        &|| fs::hard_link(&canary, &log).unwrap(),
+        &|| std::os::unix::fs::symlink(&tripwire, &log).unwrap(),
+        &|| fs::hard_link(&tripwire, &log).unwrap(),
         &|| assert!(Command::new("mkfifo").arg(&log).status().unwrap().success()),
     ];
     for make in makers {
         make();
         runtime.call("restore", &options).fails(1, "criu failed: type RESTORE");
         assert!(fs::symlink_metadata(&log).unwrap().is_file());
-        assert_eq!(fs::read_to_string(&canary).unwrap(), "as it was");
+        assert_eq!(fs::read_to_string(&tripwire).unwrap(), "as it was");
         assert!(runtime.is_empty());
         fs::remove_file(&log).unwrap();
     }
@@ -618,9 +618,9 @@ fn what_stands_where_criu_writes_is_taken_away() {
 
 // CRIU opens the files it finds among its images, and blocks for ever on a fifo without a writer.
 #[test]
-fn images_that_are_not_files_are_refused_before_criu_opens_them() {
-    need!(is_root(), "needs root, as CRIU does");
-    need!(is_husk(), "the words are ours");
+fn images_other_than_files_are_refused_before_criu_opens_them() {
+    need!(is_root(), "needs root, because CRIU does");
+    need!(is_husk(), "the message is husk's");
     let (images, older) = (Images::new(), Images::new());
     for directory in [images.path(), older.path()] {
         fs::create_dir(directory).unwrap();
@@ -644,9 +644,9 @@ fn images_that_are_not_files_are_refused_before_criu_opens_them() {
 
 // An image can become a fifo after husk has checked it. The restore must not wait for it for ever.
 #[test]
-fn a_signal_or_delete_ends_a_restore_that_waits_for_criu() {
-    need!(is_root(), "needs root, as CRIU does");
-    need!(is_husk(), "the words are ours");
+fn signal_or_delete_ends_a_restore_that_waits_for_criu() {
+    need!(is_root(), "needs root, because CRIU does");
+    need!(is_husk(), "the message is husk's");
     let images = Images::new();
     fs::create_dir(images.path()).unwrap();
     let bundle = Bundle::running("wait");

@@ -20,8 +20,8 @@ fn json_log(path: &Path) -> Vec<Value> {
 
 // `HUSK_GOLDEN=write` rewrites the golden files; review the difference.
 #[test]
-fn help_is_what_a_person_would_want_to_read() {
-    need!(is_husk(), "another runtime has other words");
+fn help_matches_the_golden_files() {
+    need!(is_husk(), "other runtimes print other messages");
     let runtime = Runtime::under_test();
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help");
     let all = runtime.typed(&["--help"]).succeeds();
@@ -43,7 +43,7 @@ fn help_is_what_a_person_would_want_to_read() {
 }
 
 #[test]
-fn help_can_be_asked_for_in_several_ways() {
+fn help_is_available_in_several_ways() {
     let runtime = Runtime::under_test();
     let all = runtime.typed(&["--help"]).succeeds();
     for words in [&[] as &[&str], &["-h"], &["help"], &["h"]] {
@@ -61,7 +61,7 @@ fn help_can_be_asked_for_in_several_ways() {
 
 // dockerd splits the first line at "version" and looks for "commit:"; podman prints all of it.
 #[test]
-fn the_version_is_in_the_form_that_engines_know() {
+fn version_has_the_form_that_engines_know() {
     let runtime = Runtime::under_test();
     let text = runtime.typed(&["--version"]).succeeds();
     assert!(text.lines().next().unwrap().contains(" version "), "{text}");
@@ -71,8 +71,8 @@ fn the_version_is_in_the_form_that_engines_know() {
 
 // Readers of the output find the name they typed. go-runc looks for "runc version ".
 #[test]
-fn what_is_installed_by_another_name_goes_by_it() {
-    need!(is_husk(), "about husk's name");
+fn program_uses_the_name_it_is_installed_by() {
+    need!(is_husk(), "tests husk's name");
     let directory = TempDir::new().unwrap();
     let called = |name: &str, words: &[&str]| {
         let link = directory.path().join(name);
@@ -108,8 +108,8 @@ fn what_is_installed_by_another_name_goes_by_it() {
 
 // In errors of docker and podman, tools look for runc's "runc create failed: unable to start container process: ".
 #[test]
-fn by_runcs_name_errors_begin_as_runcs_do() {
-    need!(is_husk(), "about husk's name");
+fn errors_begin_as_in_runc_under_runcs_name() {
+    need!(is_husk(), "tests husk's name");
     let directory = TempDir::new().unwrap();
     let link = directory.path().join("runc");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_husk"), &link).unwrap();
@@ -135,7 +135,7 @@ fn by_runcs_name_errors_begin_as_runcs_do() {
 }
 
 #[test]
-fn what_is_not_understood_is_an_error() {
+fn invalid_arguments_are_errors() {
     let runtime = Runtime::under_test();
     for (code, words) in [
         (3, &["dance"] as &[&str]),
@@ -156,8 +156,8 @@ fn what_is_not_understood_is_an_error() {
 }
 
 #[test]
-fn what_is_not_understood_is_said_with_where_to_look() {
-    need!(is_husk(), "another runtime has other words");
+fn errors_about_arguments_point_to_the_help() {
+    need!(is_husk(), "other runtimes print other messages");
     let runtime = Runtime::under_test();
     let says = |words: &[&str], code, text| runtime.typed(words).fails(code, text);
     says(&["dance"], 3, "husk: unknown command \"dance\"\nsee 'husk --help'");
@@ -181,7 +181,7 @@ fn what_is_not_understood_is_said_with_where_to_look() {
 
 // podman detects in this way whether an option exists (containers/common, CRRuntimeSupportsPodCheckpointRestore).
 #[test]
-fn an_option_without_its_value_says_so_in_runcs_words() {
+fn option_without_its_value_is_reported_in_runcs_words() {
     let runtime = Runtime::under_test();
     runtime.typed(&["run", "--pid-file"]).fails(1, "flag needs an argument");
     runtime.typed(&["run", "-b"]).fails(1, "flag needs an argument");
@@ -190,8 +190,8 @@ fn an_option_without_its_value_says_so_in_runcs_words() {
 
 // Rootless podman calls its runtime in this way: as root of a user namespace, with almost no environment.
 #[test]
-fn who_is_root_in_a_namespace_only_has_a_place_of_their_own() {
-    need!(is_husk(), "other runtimes do not say where they look");
+fn root_in_a_user_namespace_has_its_own_store() {
+    need!(is_husk(), "other runtimes do not report the path of their store");
     let unshare = || {
         let mut command = Command::new("unshare");
         command.args(["--user", "--map-root-user"]);
@@ -213,7 +213,7 @@ fn who_is_root_in_a_namespace_only_has_a_place_of_their_own() {
 
 // The next file that is opened would get the number of the closed stream.
 #[test]
-fn what_is_printed_to_a_stream_that_is_closed_is_written_nowhere() {
+fn output_to_a_closed_stream_is_discarded() {
     let runtime = Runtime::under_test();
     let log = runtime.root().join("log");
     for closed in ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"] {
@@ -226,7 +226,7 @@ fn what_is_printed_to_a_stream_that_is_closed_is_written_nowhere() {
 }
 
 #[test]
-fn long_options_may_have_one_dash_and_their_value_behind_either_sign() {
+fn long_options_accept_one_dash_and_both_forms_of_value() {
     let runtime = Runtime::under_test();
     let root = runtime.root().to_str().unwrap();
     let equals = [format!("--root={root}"), format!("-root={root}")];
@@ -245,7 +245,7 @@ fn long_options_may_have_one_dash_and_their_value_behind_either_sign() {
 }
 
 #[test]
-fn options_stand_before_or_after_the_container() {
+fn options_are_accepted_before_and_after_the_container() {
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("wait");
     bundle.write();
@@ -262,7 +262,7 @@ fn options_stand_before_or_after_the_container() {
 }
 
 #[test]
-fn nothing_is_in_a_place_where_nothing_was_ever_created() {
+fn list_of_an_empty_store_is_empty() {
     let runtime = Runtime::under_test();
     runtime.call("list", &["-q"]).prints("");
     let missing = runtime.root().join("missing");
@@ -273,8 +273,8 @@ fn nothing_is_in_a_place_where_nothing_was_ever_created() {
 }
 
 #[test]
-fn a_users_place_is_in_the_runtime_directory_and_stays_there() {
-    need!(!is_root(), "root has a place of its own");
+fn store_of_a_user_is_in_the_runtime_directory() {
+    need!(!is_root(), "root has another store");
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("exit 0");
     bundle.write();
@@ -287,7 +287,7 @@ fn a_users_place_is_in_the_runtime_directory_and_stays_there() {
 // Runs husk as the current user, or as user 1000 if that user is root.
 #[test]
 fn runtime_directory_that_cannot_be_made_is_named_once() {
-    need!(is_husk(), "the words are ours");
+    need!(is_husk(), "the message is husk's");
     let mut command = Command::new("setpriv");
     if is_root() {
         command.args(["--reuid", "1000", "--regid", "1000", "--clear-groups"]);
@@ -301,7 +301,7 @@ fn runtime_directory_that_cannot_be_made_is_named_once() {
 }
 
 #[test]
-fn the_log_is_there_even_if_it_has_nothing_to_say() {
+fn log_is_created_even_if_it_stays_empty() {
     let runtime = Runtime::under_test();
     let log = runtime.root().join("log");
     let root = runtime.root().to_str().unwrap();
@@ -313,7 +313,7 @@ fn the_log_is_there_even_if_it_has_nothing_to_say() {
 
 // containerd reads `level`, `msg` and `time` of the last object; podman parses the whole file as one object.
 #[test]
-fn an_error_is_one_object_in_the_log_and_a_line_for_people() {
+fn error_is_one_json_object_in_the_log_and_one_line_on_stderr() {
     let runtime = Runtime::under_test();
     let log = runtime.root().join("log");
     let log_words = ["--log", log.to_str().unwrap(), "--log-format", "json"];
@@ -329,8 +329,8 @@ fn an_error_is_one_object_in_the_log_and_a_line_for_people() {
 }
 
 #[test]
-fn the_kind_of_log_may_stand_before_its_place() {
-    need!(is_husk(), "crun's spelling");
+fn log_option_accepts_a_kind_before_the_path() {
+    need!(is_husk(), "the syntax is crun's");
     let runtime = Runtime::under_test();
     let log = runtime.root().join("log");
     let said = format!("--log=file:{}", log.display());
@@ -339,9 +339,9 @@ fn the_kind_of_log_may_stand_before_its_place() {
 }
 
 #[test]
-fn the_systems_log_has_what_it_is_told() {
-    need!(is_husk(), "crun's spelling");
-    need!(is_root(), "the system's log is put where ours is in a mount namespace");
+fn syslog_and_journal_receive_messages() {
+    need!(is_husk(), "the syntax is crun's");
+    need!(is_root(), "needs root to mount over /dev/log");
     let directory = TempDir::new().unwrap();
     let place = directory.path().join("systemd/journal");
     fs::create_dir_all(&place).unwrap();
@@ -371,8 +371,8 @@ fn the_systems_log_has_what_it_is_told() {
 }
 
 #[test]
-fn as_much_is_told_as_is_wanted() {
-    need!(is_husk(), "crun's option");
+fn log_level_filters_messages() {
+    need!(is_husk(), "the option is crun's");
     let runtime = Runtime::under_test();
     let bundle =
         Bundle::running("exit 0").with("/process/capabilities", json!({ "bounding": ["CAP_OF_THE_FUTURE"] }));
@@ -395,8 +395,8 @@ fn as_much_is_told_as_is_wanted() {
 
 // Under an engine, standard error is the container's own: everything written there appears in `docker logs`.
 #[test]
-fn warnings_with_a_log_go_there_and_nowhere_else() {
-    need!(is_husk(), "about husk's warnings");
+fn warnings_go_only_to_the_log_if_there_is_one() {
+    need!(is_husk(), "tests husk's warnings");
     let mut runtime = Runtime::under_test();
     let unknown = json!({ "bounding": ["CAP_OF_THE_FUTURE"] });
     let bundle = Bundle::running("exit 0").with("/process/capabilities", unknown);
@@ -428,7 +428,7 @@ fn warnings_with_a_log_go_there_and_nowhere_else() {
 
 // Engines ask for ambient capabilities in every container.
 #[test]
-fn ambient_capabilities_that_cannot_be_raised_are_a_detail() {
+fn ambient_capabilities_that_cannot_be_raised_are_only_logged_for_debugging() {
     need!(is_husk(), "runc warns");
     let ambient = json!({ "bounding": ["CAP_CHOWN"], "ambient": ["CAP_CHOWN", "CAP_KILL"] });
     let bundle = Bundle::running("exit 0").with("/process/capabilities", ambient);
@@ -447,8 +447,8 @@ fn ambient_capabilities_that_cannot_be_raised_are_a_detail() {
 }
 
 #[test]
-fn a_configuration_may_have_another_name() {
-    need!(is_husk(), "crun's options");
+fn configuration_file_can_be_named() {
+    need!(is_husk(), "the options are crun's");
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("wait");
     bundle.write();
@@ -470,8 +470,8 @@ fn a_configuration_may_have_another_name() {
 }
 
 #[test]
-fn many_containers_may_be_named_at_once() {
-    need!(is_husk(), "crun's option");
+fn several_containers_can_be_named_at_once() {
+    need!(is_husk(), "the option is crun's");
     let runtime = Runtime::under_test();
     let create = |id: &str| {
         let bundle = Bundle::running("wait");
@@ -507,8 +507,8 @@ fn until_stopped(runtime: &Runtime, ids: &[&str]) {
 }
 
 #[test]
-fn an_error_in_the_log_has_a_code_and_a_field_for_programs() {
-    need!(is_husk(), "runc has neither");
+fn error_in_the_log_has_a_code_and_a_field() {
+    need!(is_husk(), "runc's log has no codes and fields");
     let runtime = Runtime::under_test();
     let logged = |words: &[&str]| {
         let log = runtime.root().join("log");
@@ -544,7 +544,7 @@ fn an_error_in_the_log_has_a_code_and_a_field_for_programs() {
 }
 
 #[test]
-fn a_log_as_text_is_as_logrus_writes_it() {
+fn text_log_has_the_format_of_logrus() {
     let runtime = Runtime::under_test();
     let log = runtime.root().join("log");
     let words = ["--log", log.to_str().unwrap(), "--root", "/not-there", "state", "c"];
@@ -556,7 +556,7 @@ fn a_log_as_text_is_as_logrus_writes_it() {
 }
 
 #[test]
-fn an_error_is_an_object_on_standard_error_where_json_has_no_other_place() {
+fn error_without_a_log_is_a_json_object_on_stderr() {
     let runtime = Runtime::under_test();
     let seen = runtime.typed(&["--log-format", "json", "--root", "/not-there", "state", "c"]);
     assert_eq!(seen.0.status.code(), Some(1));
@@ -566,7 +566,7 @@ fn an_error_is_an_object_on_standard_error_where_json_has_no_other_place() {
 
 // Follows runc's tests/integration/debug.bats. Each runtime chooses the text of the lines.
 #[test]
-fn what_is_done_is_said_when_asked() {
+fn debug_option_logs_what_is_done() {
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("exit 0");
     bundle.write();
@@ -594,8 +594,8 @@ fn what_is_done_is_said_when_asked() {
 }
 
 #[test]
-fn callers_of_runc_and_crun_may_say_who_makes_cgroups() {
-    need!(is_husk(), "runc knows no --cgroup-manager");
+fn cgroup_manager_can_be_chosen_as_in_runc_and_crun() {
+    need!(is_husk(), "runc has no --cgroup-manager");
     let runtime = Runtime::under_test();
     let root = runtime.root().to_str().unwrap();
     for manager in ["disabled", "cgroupfs"] {
@@ -605,7 +605,7 @@ fn callers_of_runc_and_crun_may_say_who_makes_cgroups() {
 }
 
 #[test]
-fn a_config_to_begin_with_runs() {
+fn generated_configuration_runs() {
     let runtime = Runtime::under_test();
     let mut bundle = Bundle::running("cat /proc/sys/kernel/hostname");
     let path = bundle.path().to_str().unwrap().to_owned();
@@ -624,7 +624,7 @@ fn a_config_to_begin_with_runs() {
 }
 
 #[test]
-fn a_config_to_begin_with_may_need_no_root() {
+fn generated_rootless_configuration_needs_no_root() {
     let runtime = Runtime::under_test();
     let path = runtime.root().to_str().unwrap();
     runtime.typed(&["spec", "--rootless", "-b", path]).prints("");
@@ -637,7 +637,7 @@ fn a_config_to_begin_with_may_need_no_root() {
 }
 
 #[test]
-fn a_plan_for_programs_says_what_the_one_for_people_says() {
+fn json_plan_matches_the_text_plan() {
     need!(is_husk(), "runc has no plan");
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("exit 0");
@@ -662,7 +662,7 @@ fn a_plan_for_programs_says_what_the_one_for_people_says() {
 }
 
 #[test]
-fn a_plan_says_what_a_seccomp_profile_decides() {
+fn plan_shows_what_a_seccomp_profile_decides() {
     need!(is_husk(), "runc has no plan");
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("exit 0");
@@ -683,8 +683,8 @@ fn a_plan_says_what_a_seccomp_profile_decides() {
 }
 
 #[test]
-fn timings_show_every_step_once_and_in_its_order() {
-    need!(is_husk(), "runc takes no times");
+fn timings_list_every_step_once_in_order() {
+    need!(is_husk(), "runc has no --timings");
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("exit 7");
     bundle.write();
@@ -724,8 +724,8 @@ fn timings_show_every_step_once_and_in_its_order() {
 
 // A child that called clock_gettime after loading this filter would be killed.
 #[test]
-fn timings_ask_for_no_time_where_a_filter_could_forbid_it() {
-    need!(is_husk(), "runc takes no times");
+fn timings_skip_the_clock_where_a_filter_could_forbid_it() {
+    need!(is_husk(), "runc has no --timings");
     let runtime = Runtime::under_test();
     let profile = json!({
         "defaultAction": "SCMP_ACT_ALLOW",
@@ -746,8 +746,8 @@ fn timings_ask_for_no_time_where_a_filter_could_forbid_it() {
 }
 
 #[test]
-fn validate_tells_of_keys_that_are_there_twice() {
-    need!(is_husk(), "runc validates nothing");
+fn validate_reports_duplicate_keys() {
+    need!(is_husk(), "runc has no validate command");
     let bundle = Bundle::running("exit 0");
     let text = serde_json::to_string_pretty(&bundle.config).unwrap();
     let twice = text.replacen("\"noNewPrivileges\"", "\"noNewPrivileges\": false,\n\"noNewPrivileges\"", 1);
@@ -761,8 +761,8 @@ fn validate_tells_of_keys_that_are_there_twice() {
 }
 
 #[test]
-fn every_problem_of_a_bundle_is_said_at_once() {
-    need!(is_husk(), "runc validates nothing");
+fn validate_reports_every_problem_at_once() {
+    need!(is_husk(), "runc has no validate command");
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("exit 0");
     bundle.write();

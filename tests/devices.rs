@@ -71,7 +71,7 @@ fn refuses(bundle: &Bundle, options: &[&str]) {
 }
 
 #[test]
-fn masked_files_do_not_lend_the_null_device() {
+fn masked_files_do_not_expose_the_hosts_null_device() {
     need!(is_root(), "needs root to change owners");
     let bundle = privileged("seize /file").with("/linux/maskedPaths", json!(["/file"]));
     std::fs::write(bundle.rootfs().join("file"), "").unwrap();
@@ -98,8 +98,8 @@ fn devices_of_a_user_namespace_do_not_change_the_hosts() {
 }
 
 #[test]
-fn standard_streams_do_not_lend_the_null_device() {
-    need!(is_root() && is_husk(), "runc gives its own pipes in the foreground; needs root to change owners");
+fn standard_streams_do_not_expose_the_hosts_null_device() {
+    need!(is_root() && is_husk(), "runc passes pipes in the foreground; needs root to change owners");
     refuses(&without_dev(privileged("seize /proc/self/fd/0")), &[]);
     for options in [&[][..], &["--no-pivot"]] {
         // The container may change a null device of its own.
@@ -114,8 +114,8 @@ fn standard_streams_do_not_lend_the_null_device() {
 }
 
 #[test]
-fn exec_does_not_lend_the_null_device() {
-    need!(is_root() && is_husk(), "runc gives its own pipes in the foreground; needs root to change owners");
+fn exec_does_not_expose_the_hosts_null_device() {
+    need!(is_root() && is_husk(), "runc passes pipes in the foreground; needs root to change owners");
     for bundle in [privileged("wait"), without_dev(privileged("wait")), identity_mapped("wait")] {
         let runtime = Runtime::started(&bundle);
         let exec = |options: &[&str], path: &str| {

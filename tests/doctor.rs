@@ -12,19 +12,19 @@ fn findings(text: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_machine_that_runs_these_tests_can_run_containers() {
-    need!(is_husk(), "another runtime is no doctor");
+fn machine_that_runs_these_tests_has_no_problems() {
+    need!(is_husk(), "other runtimes have no doctor command");
     let found = findings(&Runtime::under_test().typed(&["doctor", "--format", "json"]).succeeds());
     let topics: Vec<_> = found.iter().map(|(topic, _)| topic.as_str()).collect();
     for topic in ["kernel", "user namespaces", "cgroups", "seccomp", "criu"] {
         assert!(topics.contains(&topic), "{topics:?}");
     }
-    assert_eq!(topics.contains(&"namespaces"), is_root(), "root's, who needs no user namespace");
+    assert_eq!(topics.contains(&"namespaces"), is_root(), "root needs no user namespace");
 }
 
 #[test]
-fn a_table_says_the_same_without_colours_to_a_file() {
-    need!(is_husk(), "another runtime is no doctor");
+fn table_matches_json_and_has_no_colours_in_a_file() {
+    need!(is_husk(), "other runtimes have no doctor command");
     let runtime = Runtime::under_test();
     let found = findings(&runtime.typed(&["doctor", "--format", "json"]).succeeds());
     let table = runtime.typed(&["doctor"]).succeeds();
@@ -64,17 +64,17 @@ fn finds(seen: &Seen, verdict: &str) {
 }
 
 #[test]
-fn user_namespaces_that_are_switched_off_are_what_root_can_do_without() {
-    need!(is_husk(), "another runtime is no doctor");
+fn disabled_user_namespaces_are_a_warning_for_root() {
+    need!(is_husk(), "other runtimes have no doctor command");
     let uid = rustix::process::geteuid().as_raw();
-    need!(uid == rustix::process::getegid().as_raw(), "one number for both maps");
+    need!(uid == rustix::process::getegid().as_raw(), "needs equal user and group ids");
     finds(&switched_off(IdMap { inside: 0, outside: uid, count: 1 }, ""), "warning");
 }
 
 #[test]
-fn user_namespaces_that_are_switched_off_are_a_problem_for_users() {
-    need!(is_husk(), "another runtime is no doctor");
-    need!(is_root(), "only root becomes somebody else");
+fn disabled_user_namespaces_are_a_problem_for_users() {
+    need!(is_husk(), "other runtimes have no doctor command");
+    need!(is_root(), "needs root to change the user");
     let all = IdMap { inside: 0, outside: 0, count: 65536 };
     finds(&switched_off(all, "setpriv --reuid 1000 --regid 1000 --clear-groups"), "problem");
 }

@@ -75,19 +75,19 @@ fn check(line: &str) -> usize {
 }
 
 #[test]
-fn each_invariant_names_what_holds_it() {
+fn each_invariant_names_what_enforces_it() {
     let architecture = read(Path::new("ARCHITECTURE.md"));
     let (_, invariants) = architecture.split_once("\n## Invariants\n").unwrap();
     let (invariants, _) = invariants.split_once("\n## ").unwrap();
     let rows: Vec<_> = invariants.lines().filter(|line| line.starts_with("| ")).skip(2).collect();
     assert!(rows.len() > 15, "the table was not found");
     for row in rows {
-        assert_ne!(check(row), 0, "nothing holds: {row}");
+        assert_ne!(check(row), 0, "no test or type enforces this: {row}");
     }
 }
 
 #[test]
-fn facts_of_the_kernel_name_tests_that_exist() {
+fn kernel_facts_name_tests_that_exist() {
     let count: usize = read(Path::new("docs/kernel.md")).lines().map(check).sum();
     assert!(count > 10, "the table was not found");
 }

@@ -84,7 +84,7 @@ fn waiting() -> Bundle {
 }
 
 #[test]
-fn as_containerd() {
+fn containerd_lifecycle_works() {
     let engine = Engine::new(waiting(), |root, bundle| {
         words(&["--root", root, "--log", &format!("{bundle}/log.json"), "--log-format", "json"])
     });
@@ -133,7 +133,7 @@ fn as_containerd() {
 
 // conmon and CRI-O request terminals with the same arguments.
 #[test]
-fn as_containerd_for_who_has_a_terminal() {
+fn containerd_lifecycle_with_a_terminal_works() {
     let devpts = json!({ "destination": "/dev/pts", "type": "devpts", "source": "devpts", "options": ["newinstance", "ptmxmode=0666", "mode=0620"] });
     let bundle = waiting().with("/process/terminal", true.into()).mounting(devpts);
     let engine = Engine::new(bundle, |root, bundle| {
@@ -162,8 +162,8 @@ fn as_containerd_for_who_has_a_terminal() {
 
 // `podman run --cgroups=disabled`, for runtimes that podman's configuration lists as supporting it.
 #[test]
-fn as_podman_without_cgroups() {
-    need!(is_husk(), "crun's option");
+fn podman_lifecycle_without_cgroups_works() {
+    need!(is_husk(), "the option is crun's");
     let engine = Engine::new(Bundle::running("cat /proc/self/cgroup"), |root, bundle| {
         let log = format!("{bundle}/log");
         words(&["--root", root, "--cgroup-manager", "disabled", "--log-format=json", "--log", &log])
@@ -175,7 +175,7 @@ fn as_podman_without_cgroups() {
 
 // podman reads the log as one object, so a warning must not precede an error there.
 #[test]
-fn as_podman_through_conmon() {
+fn podman_lifecycle_through_conmon_works() {
     let bundle = waiting().with("/process/capabilities", json!({ "bounding": ["CAP_OF_THE_FUTURE"] }));
     let engine = Engine::new(bundle, |root, bundle| {
         words(&["--root", root, "--log-format=json", &format!("--log={bundle}/log")])
@@ -195,7 +195,7 @@ fn as_podman_through_conmon() {
 // podman runs these commands to learn whether pods can be restored (containers/common,
 // `CRRuntimeSupportsPodCheckpointRestore`). The full `restore` command is that of containerd's shim.
 #[test]
-fn as_who_asks_for_checkpoints() {
+fn engines_can_detect_checkpoint_support() {
     let engine = Engine::new(waiting(), |_, _| Vec::new());
     let features: Value = serde_json::from_str(&engine.types("features").succeeds()).unwrap();
     let enabled = &features["annotations"]["org.opencontainers.runc.checkpoint.enabled"];
@@ -227,7 +227,7 @@ fn podman_reads_the_log_as_one_object() {
 }
 
 #[test]
-fn as_cri_o() {
+fn cri_o_lifecycle_works() {
     let engine = Engine::new(waiting(), |root, _| words(&["--root", root]));
     engine.types("create --bundle B --pid-file B/pid c").succeeds();
     engine.types("start c").succeeds();
@@ -260,7 +260,7 @@ fn as_cri_o() {
 }
 
 #[test]
-fn as_buildah() {
+fn buildah_lifecycle_works() {
     let engine = Engine::new(Bundle::running("until TERM"), |root, _| words(&["--root", root]));
     engine.types("create --bundle B --pid-file B/pid --no-new-keyring c").succeeds();
     let pid = engine.pid("pid");
@@ -277,7 +277,7 @@ fn as_buildah() {
 }
 
 #[test]
-fn as_buildkit() {
+fn buildkit_lifecycle_works() {
     let engine = Engine::new(Bundle::running("until TERM"), |root, bundle| {
         words(&["--root", root, "--log", &format!("{bundle}/log"), "--log-format", "json"])
     });
@@ -301,7 +301,7 @@ fn as_buildkit() {
 
 // dockerd splits the first line at "version" and recognises the other lines by how they begin.
 #[test]
-fn as_dockerd_and_go_runc_ask_what_there_is() {
+fn dockerd_and_go_runc_can_query_features() {
     let engine = Engine::new(waiting(), |_, _| Vec::new());
     let text = engine.types("--version").succeeds();
     let (name, version) = text.lines().find_map(|line| line.split_once("version")).unwrap();
@@ -313,6 +313,6 @@ fn as_dockerd_and_go_runc_ask_what_there_is() {
     let features: Value = serde_json::from_str(&engine.types("features").succeeds()).unwrap();
     assert_eq!(features["linux"]["mountExtensions"]["idmap"]["enabled"], true);
     assert!(features["mountOptions"].as_array().unwrap().contains(&json!("rro")));
-    need!(is_root(), "the rest is about root's place");
+    need!(is_root(), "the rest tests root's store");
     engine.types("--root=/run/no/such/place list -q").fails(1, "");
 }

@@ -18,7 +18,7 @@ fn says(bundle: &Bundle, options: &[&str], words: &str, wanted: &str) {
 }
 
 #[test]
-fn its_code_is_passed_on_and_ours_is_another() {
+fn exec_returns_the_programs_exit_code_or_255() {
     let bundle = Bundle::running("wait");
     let runtime = Runtime::started(&bundle);
     let exec = |words: &[&str]| runtime.call("exec", words);
@@ -31,7 +31,7 @@ fn its_code_is_passed_on_and_ours_is_another() {
 // The process runs on these processors until it is in the container's cgroup. runc's tests look for them in the debug
 // log.
 #[test]
-fn it_comes_from_the_processors_that_were_asked_for() {
+fn exec_runs_on_the_requested_processors() {
     let bundle = Bundle::running("wait");
     let runtime = Runtime::started(&bundle);
     let file = bundle.path().join("process.json");
@@ -54,8 +54,8 @@ fn it_comes_from_the_processors_that_were_asked_for() {
 }
 
 #[test]
-fn a_number_that_is_no_id_is_nobody() {
-    need!(is_husk(), "runc cuts numbers to fit, so that 4294967296 is root");
+fn invalid_user_id_is_refused() {
+    need!(is_husk(), "runc truncates numbers, so that 4294967296 is root");
     let bundle = Bundle::running("wait");
     let runtime = Runtime::started(&bundle);
     for user in ["4294967296", "4294967295", "-1", "1:-1", "0x1", ""] {
@@ -65,14 +65,14 @@ fn a_number_that_is_no_id_is_nobody() {
 }
 
 #[test]
-fn a_container_that_has_stopped_takes_no_more() {
+fn exec_in_a_stopped_container_is_refused() {
     let runtime = Runtime::under_test();
     runtime.run_with(&Bundle::running("exit 0"), &["--keep"]);
     runtime.call("exec", &["c", "/guest", "exit", "0"]).fails(255, "cannot exec in a stopped container");
 }
 
 #[test]
-fn it_is_where_the_container_is() {
+fn exec_runs_in_the_containers_namespaces() {
     let bundle = Bundle::running("wait");
     let runtime = Runtime::started(&bundle);
     for kind in ["pid", "mnt", "net", "ipc", "uts", "user", "cgroup"] {
@@ -86,7 +86,7 @@ fn it_is_where_the_container_is() {
 
 // Process files of engines say how to confine the process; handwritten files leave most of it out.
 #[test]
-fn a_file_that_does_not_say_how_is_confined_as_the_container_is() {
+fn process_file_without_confinement_inherits_the_containers() {
     let capabilities =
         json!({ "bounding": ["CAP_CHOWN"], "permitted": ["CAP_CHOWN"], "effective": ["CAP_CHOWN"] });
     let bundle = Bundle::running("wait").with("/process/capabilities", capabilities);
@@ -104,7 +104,7 @@ fn a_file_that_does_not_say_how_is_confined_as_the_container_is() {
 }
 
 #[test]
-fn it_holds_what_the_containers_process_does() {
+fn exec_has_the_containers_capabilities() {
     let sets = json!({ "bounding": ["CAP_CHOWN"], "permitted": ["CAP_CHOWN"], "effective": ["CAP_CHOWN"] });
     let bundle = Bundle::running("wait").with("/process/capabilities", sets);
     says(&bundle, &[], "status CapBnd", "0000000000000001");
@@ -119,7 +119,7 @@ fn it_holds_what_the_containers_process_does() {
 }
 
 #[test]
-fn its_directory_and_environment_are_what_was_said() {
+fn exec_sets_directory_and_environment() {
     let bundle = Bundle::running("wait").with("/process/env", json!(["A=1", "B=2"]));
     says(&bundle, &["--env", "B=3", "-e", "C=4", "--env=HOME=/h"], "env", "A=1\nB=3\nC=4\nHOME=/h");
     fs::create_dir(bundle.rootfs().join("there")).unwrap();
@@ -127,8 +127,8 @@ fn its_directory_and_environment_are_what_was_said() {
 }
 
 #[test]
-fn it_may_be_another_user() {
-    need!(is_root(), "needs root to be another user");
+fn exec_can_run_as_another_user() {
+    need!(is_root(), "needs root to become another user");
     let bundle = Bundle::running("wait");
     fs::create_dir(bundle.rootfs().join("etc")).unwrap();
     fs::write(bundle.rootfs().join("etc/passwd"), "who:x:7:8::/home/who:/bin/sh\n").unwrap();
@@ -136,12 +136,12 @@ fn it_may_be_another_user() {
     says(&bundle, &["--user", "7:9"], "status Gid", "9\t9\t9\t9");
     says(&bundle, &["--user", "7", "--additional-gids", "5", "-g", "6"], "status Groups", "5 6");
     says(&bundle, &["-u", "7"], "env", "HOME=/home/who");
-    need!(is_husk(), "runc knows users by number only");
+    need!(is_husk(), "runc accepts user numbers only");
     says(&bundle, &["--user", "who"], "status Gid", "8\t8\t8\t8");
 }
 
 #[test]
-fn it_may_come_from_a_file() {
+fn exec_can_read_the_process_from_a_file() {
     let bundle = Bundle::running("wait");
     let runtime = Runtime::started(&bundle);
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -154,7 +154,7 @@ fn it_may_come_from_a_file() {
 }
 
 #[test]
-fn one_that_is_let_go_is_known_by_its_pid() {
+fn detached_exec_is_known_by_its_pid_file() {
     let bundle = Bundle::running("wait");
     let runtime = Runtime::started(&bundle);
     let file = runtime.root().join("pid");
@@ -170,14 +170,14 @@ fn one_that_is_let_go_is_known_by_its_pid() {
 }
 
 #[test]
-fn a_seccomp_profile_holds_for_it_too() {
+fn exec_gets_the_containers_seccomp_profile() {
     let profile = json!({
         "defaultAction": "SCMP_ACT_ALLOW",
         "syscalls": [{ "names": ["getcwd"], "action": "SCMP_ACT_ERRNO", "errnoRet": 7 }]
     });
     need!(is_husk(), "runc calls getcwd itself, which this profile forbids");
     for no_new_privileges in [true, false] {
-        need!(is_root() || no_new_privileges, "a filter without no_new_privs takes CAP_SYS_ADMIN");
+        need!(is_root() || no_new_privileges, "loading a filter without no_new_privs needs CAP_SYS_ADMIN");
         let bundle = Bundle::running("wait")
             .with("/linux/seccomp", profile.clone())
             .with("/process/noNewPrivileges", json!(no_new_privileges));
@@ -187,7 +187,7 @@ fn a_seccomp_profile_holds_for_it_too() {
 }
 
 #[test]
-fn its_keyring_is_the_containers_or_the_callers_as_was_said_then() {
+fn exec_uses_the_keyring_chosen_at_create() {
     need!(Path::new("/proc/keys").exists(), "needs a kernel with keyrings");
     for (options, own) in [(&[] as &[&str], true), (&["--no-new-keyring"], false)] {
         let runtime = Runtime::under_test();
@@ -202,8 +202,8 @@ fn its_keyring_is_the_containers_or_the_callers_as_was_said_then() {
 // A process with a deadline policy cannot fork unless it resets the policy on fork. Then entering the pid namespace,
 // which takes a fork, would lose the policy.
 #[test]
-fn it_is_scheduled_as_asked_for() {
-    need!(is_root(), "a deadline takes CAP_SYS_NICE");
+fn exec_sets_the_scheduler() {
+    need!(is_root(), "SCHED_DEADLINE needs CAP_SYS_NICE");
     const RESET_ON_FORK: u32 = 0x4000_0000;
     let bundle = Bundle::running("wait");
     let runtime = Runtime::started(&bundle);
@@ -221,7 +221,7 @@ fn it_is_scheduled_as_asked_for() {
 }
 
 #[test]
-fn its_limits_are_what_the_containers_are() {
+fn exec_gets_the_containers_rlimits() {
     let limits = json!([{ "type": "RLIMIT_NOFILE", "soft": 20, "hard": 30 }]);
     let bundle = Bundle::running("wait").with("/process/rlimits", limits);
     let runtime = Runtime::started(&bundle);
@@ -236,7 +236,7 @@ fn its_limits_are_what_the_containers_are() {
 // together with the container, because only the owner may use a store.
 #[test]
 fn exec_by_a_user_before_start_says_that_the_container_must_be_started() {
-    need!(is_husk(), "the words are husk's");
+    need!(is_husk(), "the message is husk's");
     let mut bundle = Bundle::running("wait");
     let runtime = Runtime::under_test();
     if is_root() {

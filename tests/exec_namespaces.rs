@@ -18,7 +18,7 @@ fn is_inside(runtime: &Runtime) {
 }
 
 #[test]
-fn ids_are_those_of_its_user_namespace() {
+fn exec_ids_are_those_of_the_user_namespace() {
     need!(is_root(), "needs root to map the ids of others");
     let holder = Holder::of(Namespaces::EMPTY);
     let map = json!([{ "containerID": 0, "hostID": 100_000, "size": 1000 }]);
@@ -52,7 +52,7 @@ fn ids_are_those_of_its_user_namespace() {
 }
 
 #[test]
-fn namespaces_that_the_container_has_joined_are_joined() {
+fn exec_joins_namespaces_that_the_container_joined() {
     let joined = least() | Namespaces::PID;
     let holder = Holder::of(joined);
     let bundle = bundle("wait", Namespaces::MOUNT, joined, &holder);
@@ -63,7 +63,7 @@ fn namespaces_that_the_container_has_joined_are_joined() {
 }
 
 #[test]
-fn so_is_a_time_namespace() {
+fn exec_joins_the_containers_time_namespace() {
     let new = least() | Namespaces::MOUNT | Namespaces::PID | Namespaces::TIME;
     let holder = Holder::of(least());
     let bundle = bundle("wait", new, Namespaces::EMPTY, &holder);

@@ -17,7 +17,7 @@ fn names<'a>(features: &'a Value, pointer: &str) -> Vec<&'a str> {
 
 // The form is that of schema/features-schema.json in runtime-spec.
 #[test]
-fn features_have_the_form_of_the_specification() {
+fn features_follow_the_specification() {
     let (features, text) = said();
     assert!(text.starts_with("{\n    \"") && text.ends_with("}\n"), "{text}");
     assert_eq!((&features["ociVersionMin"], &features["ociVersionMax"]), (&json!("1.0.0"), &json!("1.3.0")));
@@ -62,9 +62,9 @@ fn features_have_the_form_of_the_specification() {
 
 // Engines that know runc expect everything that runc supports.
 #[test]
-fn features_are_those_of_runc_and_more() {
+fn features_include_those_of_runc() {
     let output = Command::new("runc").arg("features").output();
-    need!(output.is_ok(), "no runc to compare with");
+    need!(output.is_ok(), "needs runc for the comparison");
     let runcs: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
     let (ours, _) = said();
     let mut missing = Vec::new();
@@ -97,8 +97,8 @@ fn compare(place: &str, wanted: &Value, found: &Value, missing: &mut Vec<String>
 }
 
 #[test]
-fn features_need_no_place_and_leave_none() {
-    need!(is_husk(), "runc makes its place");
+fn features_need_no_store_and_create_none() {
+    need!(is_husk(), "runc creates its store");
     let runtime = Runtime::under_test();
     let there = runtime.root().join("there");
     runtime.typed(&["--root", there.to_str().unwrap(), "features"]).succeeds();

@@ -65,7 +65,7 @@ pub(crate) fn has_sandboxes() -> bool {
 }
 
 #[test]
-fn it_ends_as_the_program_does() {
+fn sandbox_ends_with_the_programs_status() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     assert_eq!(place.sh(&[], "exit 7").0.status.code(), Some(7));
@@ -87,7 +87,7 @@ fn it_ends_as_the_program_does() {
 }
 
 #[test]
-fn its_streams_are_the_callers() {
+fn program_has_the_callers_streams() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let mut cat = place.command(&[], &["sh", "-c", "cat; echo error >&2"]);
@@ -99,7 +99,7 @@ fn its_streams_are_the_callers() {
 }
 
 #[test]
-fn signals_are_passed_on() {
+fn signals_are_forwarded_to_the_program() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let script = "trap 'echo got it; exit 5' USR1; echo begun; while :; do sleep 0.01; done";
@@ -118,7 +118,7 @@ fn signals_are_passed_on() {
 }
 
 #[test]
-fn the_host_cannot_be_written_to() {
+fn files_of_the_host_cannot_be_written() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let script = "for place in / /etc /usr /var /var/lib /home /opt /srv /boot /mnt . /proc/sys/kernel /sys/kernel; do \
@@ -129,7 +129,7 @@ fn the_host_cannot_be_written_to() {
 }
 
 #[test]
-fn settings_of_the_machine_are_not_its_own() {
+fn kernel_settings_cannot_be_written() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let script = "for file in /proc/sys/kernel/panic /proc/sys/vm/drop_caches /proc/sysrq-trigger /proc/irq/*/smp_affinity; do \
@@ -138,7 +138,7 @@ fn settings_of_the_machine_are_not_its_own() {
 }
 
 #[test]
-fn a_directory_of_the_host_is_no_stream() {
+fn directory_of_the_host_as_a_standard_stream_is_refused() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let mut command = place.command(&[], &["true"]);
@@ -147,7 +147,7 @@ fn a_directory_of_the_host_is_no_stream() {
 }
 
 #[test]
-fn what_is_its_own_is_empty_and_gone_afterwards() {
+fn private_directories_are_empty_and_removed_afterwards() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let mark = format!("mark{}", place.path("").replace('/', "-"));
@@ -165,7 +165,7 @@ fn what_is_its_own_is_empty_and_gone_afterwards() {
 }
 
 #[test]
-fn what_it_does_to_its_own_mounts_shows_nothing_of_the_host() {
+fn changing_mounts_reveals_nothing_of_the_host() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     // The script has all privileges in a user namespace of its own.
@@ -187,7 +187,7 @@ fn what_it_does_to_its_own_mounts_shows_nothing_of_the_host() {
 }
 
 #[test]
-fn the_network_is_its_own() {
+fn network_is_private() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -203,7 +203,7 @@ fn the_network_is_its_own() {
 }
 
 #[test]
-fn two_at_a_time_listen_at_the_same_port() {
+fn two_sandboxes_can_listen_at_the_same_port() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let guest = guest();
@@ -224,7 +224,7 @@ fn two_at_a_time_listen_at_the_same_port() {
 }
 
 #[test]
-fn other_processes_are_neither_seen_nor_reached() {
+fn other_processes_can_be_neither_seen_nor_signalled() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let seen = place.sh(&[], "ls /proc | grep '^[0-9]' | head -2; echo $$ $PPID").succeeds();
@@ -237,7 +237,7 @@ fn other_processes_are_neither_seen_nor_reached() {
 }
 
 #[test]
-fn what_it_leaves_running_is_ended_and_named() {
+fn remaining_processes_are_killed_and_named() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let begun = "while ! tr '\\0' ' ' < /proc/$!/cmdline | grep -q '^sleep'; do :; done";
@@ -255,7 +255,7 @@ fn what_it_leaves_running_is_ended_and_named() {
 }
 
 #[test]
-fn home_is_another() {
+fn home_directory_is_replaced() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let home = place.path("home");
@@ -265,7 +265,7 @@ fn home_is_another() {
 }
 
 #[test]
-fn the_environment_is_what_is_on_the_list() {
+fn environment_contains_only_listed_variables() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let variables = |options: &[&str]| {
@@ -301,7 +301,7 @@ fn the_environment_is_what_is_on_the_list() {
 }
 
 #[test]
-fn names_and_times_are_the_same_everywhere() {
+fn hostname_time_zone_and_umask_are_fixed() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     place
@@ -310,7 +310,7 @@ fn names_and_times_are_the_same_everywhere() {
 }
 
 #[test]
-fn paths_are_shown_as_asked() {
+fn paths_are_shown_as_requested() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let here = place.here();
@@ -337,7 +337,7 @@ fn paths_are_shown_as_asked() {
 }
 
 #[test]
-fn devices_are_few_and_work() {
+fn only_basic_devices_exist() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let seen = place.sh(
@@ -350,7 +350,7 @@ fn devices_are_few_and_work() {
 }
 
 #[test]
-fn limits_end_it_and_say_so() {
+fn exceeded_limit_kills_the_program_and_is_reported() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     place.sh(&["--timeout", "100ms"], "sleep 1000").fails(124, "husk: killed: time limit of 0.1 s reached");
@@ -377,17 +377,17 @@ fn limits_end_it_and_say_so() {
 }
 
 #[test]
-fn a_fork_bomb_is_an_error_of_the_program() {
+fn fork_bomb_is_an_error_of_the_program() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let bomb = place.sh(&["--pids", "50"], "b() { b | b & b; }; b");
     let is_limited = !is_root() || !String::from_utf8_lossy(&bomb.0.stderr).contains("kept by rlimits");
-    need!(is_limited, "limits of processes hold for ordinary users, or in a cgroup");
+    need!(is_limited, "needs an ordinary user or a cgroup for limits on processes");
     bomb.fails(2, "Cannot fork");
 }
 
 #[test]
-fn the_plan_can_be_read() {
+fn plan_option_lists_the_steps() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let plan = place.sh(&["--plan", "--write", "file"], "true").succeeds();

@@ -53,46 +53,46 @@ impl CargoProject {
 }
 
 #[test]
-fn each_test_of_cargo_has_a_sandbox_of_its_own() {
+fn each_cargo_test_has_its_own_sandbox() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(has_rustc(), "needs a compiler");
     let project = CargoProject::new();
     let seen = project.cargo("", &["test", "--offline", "--lib"]).succeeds();
     for line in [
         "running 7 tests",
-        "test tests::one_serves ... ok",
-        "test tests::another_serves ... ok",
-        "test tests::home_is_its_own ... ok",
-        "test tests::the_source_stays_as_it_is - should panic ... ok",
-        "test tests::it_hangs ... ignored, takes for ever",
+        "test tests::first_server_listens ... ok",
+        "test tests::second_server_listens ... ok",
+        "test tests::home_is_private ... ok",
+        "test tests::source_is_unchanged - should panic ... ok",
+        "test tests::always_hangs ... ignored, takes for ever",
         "test result: ok. 4 passed; 0 failed; 3 ignored; 0 measured; 0 filtered out; finished in",
     ] {
         assert!(seen.contains(line), "{line}\n{seen}");
     }
     assert!(!fs::exists("/tmp/hermetic-cargo").unwrap());
-    let filtered = ["test", "--offline", "--lib", "--", "serves", "--skip", "another"];
+    let filtered = ["test", "--offline", "--lib", "--", "listens", "--skip", "second"];
     let filtered = project.cargo("", &filtered).succeeds();
-    assert!(filtered.contains("running 1 test\ntest tests::one_serves ... ok"), "{filtered}");
+    assert!(filtered.contains("running 1 test\ntest tests::first_server_listens ... ok"), "{filtered}");
 
     let failing = project.cargo("--timeout 1s", &["test", "--offline", "--lib", "--", "--ignored"]);
     failing.fails(101, "");
     let text = String::from_utf8_lossy(&failing.0.stdout);
     for line in [
-        "test tests::it_fails ... FAILED\n",
-        "test tests::it_aborts ... FAILED (signal: 6 (SIGABRT)",
-        "test tests::it_hangs ... FAILED (killed: time limit of 1 s reached)",
-        "---- tests::it_fails stdout ----\nsaid\n",
+        "test tests::always_fails ... FAILED\n",
+        "test tests::always_aborts ... FAILED (signal: 6 (SIGABRT)",
+        "test tests::always_hangs ... FAILED (killed: time limit of 1 s reached)",
+        "---- tests::always_fails stdout ----\nsaid\n",
         "panicked at src/lib.rs",
         "test result: FAILED. 0 passed; 3 failed;",
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
-    what_nextest_asks(&project);
-    what_is_told_of_each(&project);
+    check_nextest_requests(&project);
+    check_report_of_each_test(&project);
 }
 
 /// nextest gets the list of tests unchanged, and each test it runs has a sandbox.
-fn what_nextest_asks(project: &CargoProject) {
+fn check_nextest_requests(project: &CargoProject) {
     let binary = project.binary();
     let ask = |phase: &str, words: &[&str]| {
         let mut command =
@@ -101,16 +101,16 @@ fn what_nextest_asks(project: &CargoProject) {
     };
     let list = ask("list", &["--list", "--format", "terse"]).succeeds();
     assert!(list.lines().all(|line| line.ends_with(": test")), "{list}");
-    let seen = ask("run", &["--exact", "tests::one_serves", "--nocapture"]).succeeds();
-    assert!(seen.contains("test tests::one_serves ... ok"), "{seen}");
+    let seen = ask("run", &["--exact", "tests::first_server_listens", "--nocapture"]).succeeds();
+    assert!(seen.contains("test tests::first_server_listens ... ok"), "{seen}");
     assert_eq!(
-        ask("run", &["--exact", "tests::it_fails", "--nocapture", "--ignored"]).0.status.code(),
+        ask("run", &["--exact", "tests::always_fails", "--nocapture", "--ignored"]).0.status.code(),
         Some(101)
     );
 }
 
 /// Shards together run every test once, and the report has one line for each test.
-fn what_is_told_of_each(project: &CargoProject) {
+fn check_report_of_each_test(project: &CargoProject) {
     let json = project.place.path("json");
     for part in ["1/2", "2/2"] {
         let options = format!("--shard {part} --json {json}");
@@ -122,7 +122,7 @@ fn what_is_told_of_each(project: &CargoProject) {
     let ran = |line: &&serde_json::Value| line["verdict"] != "ignored";
     let mut names: Vec<_> = lines.iter().filter(ran).map(|line| line["test"].as_str().unwrap()).collect();
     names.sort_unstable();
-    let wanted = ["another_serves", "home_is_its_own", "one_serves", "the_source_stays_as_it_is"];
+    let wanted = ["first_server_listens", "home_is_private", "second_server_listens", "source_is_unchanged"];
     assert_eq!(names, wanted.map(|name| format!("tests::{name}")));
     assert!(
         lines
@@ -130,7 +130,7 @@ fn what_is_told_of_each(project: &CargoProject) {
             .filter(ran)
             .all(|line| line["verdict"] == "passed" && line["wall_ms"].as_f64().unwrap() > 0.0)
     );
-    let words = ["test", "--offline", "--lib", "--", "--ignored", "--test-threads=1", "it_"];
+    let words = ["test", "--offline", "--lib", "--", "--ignored", "--test-threads=1", "always_"];
     let fast = project.cargo("--fail-fast", &words);
     fast.fails(101, "");
     let text = String::from_utf8_lossy(&fast.0.stdout).into_owned();
@@ -139,7 +139,7 @@ fn what_is_told_of_each(project: &CargoProject) {
 
 /// Covers doctests, compiled together and standalone, and benchmarks.
 #[test]
-fn doctests_and_benches_are_in_sandboxes() {
+fn doctests_and_benches_run_in_sandboxes() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(has_rustc(), "needs a compiler");
     let project = CargoProject::new();
@@ -162,7 +162,7 @@ fn doctests_and_benches_are_in_sandboxes() {
 }
 
 #[test]
-fn cargo_is_told_of_husk_once() {
+fn init_adds_the_runner_only_once() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(has_rustc(), "needs a compiler");
     let project = CargoProject::new();
@@ -223,7 +223,7 @@ fn init_follows_no_links() {
 }
 
 #[test]
-fn what_is_no_test_is_run_as_it_is() {
+fn program_other_than_a_test_runs_without_a_sandbox() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     place.test(&["--runner"], &["sh", "-c", "cat $HOME/secret; exit 3"]).fails(3, "");

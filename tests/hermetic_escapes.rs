@@ -81,7 +81,7 @@ fn descriptors_of_the_caller_are_closed() {
 }
 
 #[test]
-fn shared_memory_and_queues_are_its_own() {
+fn shared_memory_and_queues_are_private() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     // System V: nothing else uses this key. A segment made outside is found there, but not in the sandbox.
@@ -110,7 +110,7 @@ fn shared_memory_and_queues_are_its_own() {
 }
 
 #[test]
-fn what_no_namespace_keeps_apart_is_refused() {
+fn calls_that_no_namespace_isolates_are_refused() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     // Gets the session keyring, makes a new one, and joins one.
@@ -133,7 +133,7 @@ fn what_no_namespace_keeps_apart_is_refused() {
 
 /// PTRACE_ATTACH and reading memory fail for the sandbox's first process, which shares its parent's memory.
 #[test]
-fn its_first_process_cannot_be_looked_into() {
+fn first_process_cannot_be_traced() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     perl(&place, &called(CALLS.ptrace, "16, 1, 0, 0")).fails(1, "not permitted");
@@ -149,7 +149,7 @@ fn its_first_process_cannot_be_looked_into() {
 }
 
 #[test]
-fn it_gains_no_privileges() {
+fn program_gains_no_privileges() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     place.sh(&[], "grep NoNewPrivs /proc/self/status").prints("NoNewPrivs:\t1");
@@ -174,7 +174,7 @@ fn it_gains_no_privileges() {
 
 /// A crash neither writes a core file nor starts a core handler, which the kernel would run outside (core(5)).
 #[test]
-fn it_leaves_no_core() {
+fn crash_leaves_no_core_file() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let seen = place.sh(&["--write", "."], "kill -SEGV $$");
@@ -187,7 +187,7 @@ fn it_leaves_no_core() {
 
 /// Resources that the kernel counts for each user are released.
 #[test]
-fn what_it_uses_up_is_there_again() {
+fn per_user_resources_are_released() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let watch = format!("syscall({}, 0)", CALLS.inotify_init1);
@@ -198,7 +198,7 @@ fn what_it_uses_up_is_there_again() {
 
 /// Sorting, spelling and formats do not depend on the caller's locale.
 #[test]
-fn the_locale_is_the_same_everywhere() {
+fn locale_does_not_depend_on_the_caller() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let mut command =
@@ -215,7 +215,7 @@ fn the_locale_is_the_same_everywhere() {
 }
 
 #[test]
-fn the_machine_seems_to_have_been_up_for_as_long_as_asked() {
+fn uptime_is_the_requested_one() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(fs::exists("/proc/self/timens_offsets").unwrap(), "needs time namespaces");
     let place = Project::new();

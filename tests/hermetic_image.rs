@@ -40,7 +40,7 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn an_image_is_all_that_is_seen() {
+fn only_the_image_is_visible() {
     need!(has_sandboxes(), "needs user namespaces");
     let bundle = Bundle::running("");
     // Missing directories exist in the sandbox but are not left in the image.
@@ -69,7 +69,7 @@ fn an_image_is_all_that_is_seen() {
 }
 
 #[test]
-fn paths_are_those_of_the_image() {
+fn paths_refer_to_the_image() {
     need!(has_sandboxes(), "needs user namespaces");
     let bundle = Bundle::running("");
     let sub = bundle.rootfs().join("sub");
@@ -87,7 +87,7 @@ fn paths_are_those_of_the_image() {
 }
 
 #[test]
-fn symlinks_of_an_image_lead_nowhere_else() {
+fn symlinks_of_an_image_stay_in_the_image() {
     need!(has_sandboxes(), "needs user namespaces");
     let bundle = Bundle::running("");
     let outside = Project::new();
@@ -106,7 +106,7 @@ fn symlinks_of_an_image_lead_nowhere_else() {
 }
 
 #[test]
-fn a_bundle_says_what_its_process_is() {
+fn bundle_defines_the_process() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let bind = |name: &str, options: &[&str]| {
@@ -160,7 +160,7 @@ fn a_bundle_says_what_its_process_is() {
 }
 
 #[test]
-fn a_bundles_filter_and_clocks_are_kept() {
+fn seccomp_filter_and_time_offsets_of_a_bundle_apply() {
     need!(has_sandboxes(), "needs user namespaces");
     let rule = json!({ "names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 77 });
     let bundle = Bundle::running("mkdir /tmp/x")
@@ -172,7 +172,7 @@ fn a_bundles_filter_and_clocks_are_kept() {
 }
 
 #[test]
-fn what_a_sandbox_cannot_do_is_refused_by_its_name() {
+fn unsupported_field_is_refused_by_name() {
     need!(has_sandboxes(), "needs user namespaces");
     let hook = json!([{ "path": "/bin/true" }]);
     for (pointer, value, field) in [
@@ -218,7 +218,7 @@ fn what_a_sandbox_cannot_do_is_refused_by_its_name() {
 }
 
 #[test]
-fn a_bundles_limits_are_kept() {
+fn limits_of_a_bundle_apply() {
     need!(has_sandboxes(), "needs user namespaces");
     let bundle =
         Bundle::running("eat").with("/linux/resources", json!({ "memory": { "limit": 33_554_432 } }));
@@ -230,7 +230,7 @@ fn a_bundles_limits_are_kept() {
 
 /// The caller need not have write permission for the image.
 #[test]
-fn an_image_may_be_read_only() {
+fn image_may_be_read_only() {
     need!(has_sandboxes(), "needs user namespaces");
     let bundle = Bundle::running("");
     fs::set_permissions(bundle.rootfs(), fs::Permissions::from_mode(0o555)).unwrap();

@@ -26,7 +26,7 @@ fn is_uncovered(directory: &Path) -> bool {
 }
 
 #[test]
-fn a_file_open_for_reading_as_standard_input_cannot_be_opened_for_writing() {
+fn standard_input_opened_for_reading_cannot_be_reopened_for_writing() {
     need!(has_landlock(), "needs Landlock");
     let place = Project::new();
     let file = place.path("input");
@@ -47,7 +47,7 @@ fn a_file_open_for_reading_as_standard_input_cannot_be_opened_for_writing() {
 }
 
 #[test]
-fn standard_output_and_error_can_be_opened_again_by_name() {
+fn standard_output_and_error_can_be_reopened_by_name() {
     need!(has_landlock(), "needs Landlock");
     let place = Project::new();
     let (out, error) = (place.path("out"), place.path("error"));
@@ -62,7 +62,7 @@ fn standard_output_and_error_can_be_opened_again_by_name() {
 }
 
 #[test]
-fn a_fifo_of_the_host_cannot_be_written_to() {
+fn fifo_of_the_host_cannot_be_written() {
     need!(has_landlock(), "needs Landlock");
     let (place, directory) = (Project::new(), uncovered());
     need!(is_uncovered(directory.path()), "needs a build directory outside /tmp");
@@ -78,7 +78,7 @@ fn a_fifo_of_the_host_cannot_be_written_to() {
 }
 
 #[test]
-fn directories_that_it_may_write_to_are_as_without_landlock() {
+fn writable_directories_work_as_without_landlock() {
     need!(has_landlock(), "needs Landlock");
     let (place, directory) = (Project::new(), uncovered());
     need!(is_uncovered(directory.path()), "needs a build directory outside /tmp");
@@ -101,7 +101,7 @@ fn directories_that_it_may_write_to_are_as_without_landlock() {
 
 /// Runs as an ordinary user, because mapping root takes CAP_SETFCAP, which a sandbox started by root does not have.
 #[test]
-fn a_sandbox_in_a_sandbox_needs_nested() {
+fn nested_sandbox_needs_the_nested_option() {
     need!(has_landlock(), "needs Landlock");
     const USER: u32 = 1000;
     let place = Project::new();

@@ -116,7 +116,7 @@ fn lines(text: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn it_says_what_libtest_says() {
+fn output_matches_that_of_libtest() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(has_rustc(), "needs a compiler");
     let binary = Binary::new();
@@ -161,7 +161,7 @@ fn it_says_what_libtest_says() {
 }
 
 #[test]
-fn results_are_told_in_json_and_xml() {
+fn results_are_written_as_json_and_xml() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(has_rustc(), "needs a compiler");
     let binary = Binary::new();
@@ -223,7 +223,7 @@ fn results_are_told_in_json_and_xml() {
 }
 
 #[test]
-fn a_terminal_sees_how_far_it_is() {
+fn progress_is_shown_on_a_terminal() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(has_rustc(), "needs a compiler");
     need!(Command::new("script").arg("--version").output().is_ok(), "script(1) is missing");
@@ -253,7 +253,7 @@ fn a_terminal_sees_how_far_it_is() {
 }
 
 #[test]
-fn a_harness_of_another_kind_is_run_as_a_whole() {
+fn custom_harness_runs_as_a_whole() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let deps = place.path("here/deps");
@@ -282,7 +282,7 @@ fn reported(place: &Project, binary: &str, options: &[&str]) -> Seen {
 }
 
 #[test]
-fn reports_where_a_test_may_write_are_refused() {
+fn report_that_a_test_may_write_is_refused() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     fs::write(place.path("victim"), "before").unwrap();
@@ -305,7 +305,7 @@ fn reports_where_a_test_may_write_are_refused() {
 }
 
 #[test]
-fn reports_go_to_descriptors_of_the_caller() {
+fn reports_can_be_written_to_descriptors_of_the_caller() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let binary = with_one_test(&place, "true");
@@ -347,7 +347,7 @@ fn reports_go_to_descriptors_of_the_caller() {
 }
 
 #[test]
-fn reports_follow_no_links() {
+fn reports_do_not_follow_symlinks() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let binary = with_one_test(&place, "true");

@@ -32,7 +32,7 @@ fn as_root_of_a_container(place: &Project, script: &str) -> Seen {
 }
 
 #[test]
-fn where_parts_of_proc_are_covered_it_is_the_callers() {
+fn callers_proc_is_used_if_parts_of_it_are_covered() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let husk = husk(&place);
@@ -45,7 +45,7 @@ fn where_parts_of_proc_are_covered_it_is_the_callers() {
 }
 
 #[test]
-fn root_does_without_a_user_namespace() {
+fn root_needs_no_user_namespace() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let husk = husk(&place);
@@ -68,7 +68,7 @@ fn with_two_users(place: &Project, script: &str) -> Seen {
 }
 
 #[test]
-fn who_may_make_no_user_namespace_is_told_which_switch_it_is() {
+fn error_names_the_switch_that_forbids_user_namespaces() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(is_root(), "needs root");
     let place = Project::new();
@@ -81,7 +81,7 @@ fn who_may_make_no_user_namespace_is_told_which_switch_it_is() {
 }
 
 #[test]
-fn an_ordinary_user_has_the_same() {
+fn ordinary_user_gets_the_same_sandbox() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(is_root(), "needs root");
     let place = Project::new();
@@ -102,7 +102,7 @@ fn an_ordinary_user_has_the_same() {
 
 /// Each test's sandbox is set up while others run.
 #[test]
-fn an_ordinary_users_tests_run_at_the_same_time() {
+fn tests_of_an_ordinary_user_run_concurrently() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(is_root(), "needs root");
     let place = Project::new();
@@ -148,7 +148,7 @@ fn with_sandbox(options: &[&str], words: &[&str]) -> Bundle {
 }
 
 #[test]
-fn a_container_has_sandboxes_too() {
+fn sandbox_works_in_a_container() {
     need!(has_sandboxes(), "needs user namespaces");
     let runtime = Runtime::under_test();
     runtime.run(&with_sandbox(&["--strict"], &["write", "/tmp/file"])).prints("");
@@ -168,10 +168,10 @@ fn a_container_has_sandboxes_too() {
 
 /// RLIMIT_NPROC does not limit root's processes. Without a cgroup, the limit is the sandbox's pid_max.
 #[test]
-fn roots_processes_are_limited_without_a_cgroup() {
+fn processes_of_root_are_limited_without_a_cgroup() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(is_root(), "needs root");
-    need!(has_pid_max(), "needs a pid_max of each pid namespace, Linux 6.14");
+    need!(has_pid_max(), "needs a pid_max for each pid namespace (Linux 6.14)");
     let place = Project::new();
     place.sh(&["--strict"], "cat /proc/sys/kernel/pid_max").prints("4396");
     place.sh(&[], "echo 9 > /proc/sys/kernel/pid_max").fails(2, "Read-only file system");
@@ -225,13 +225,13 @@ fn waiting_in_a_cgroup(place: &Project) -> Child {
 }
 
 #[test]
-fn cgroups_of_one_that_was_killed_are_removed_by_the_next() {
+fn cgroups_of_a_killed_run_are_removed_by_the_next() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(is_root(), "needs root");
     let place = Project::new();
     let (mut killed, mut living) = (waiting_in_a_cgroup(&place), waiting_in_a_cgroup(&place));
     let (left, kept) = (cgroups_of(killed.id()), cgroups_of(living.id()));
-    need!(!left.is_empty(), "needs cgroups that can be written to");
+    need!(!left.is_empty(), "needs writable cgroups");
     let procs = left.iter().flat_map(|cgroup| fs::read_to_string(cgroup.join("cgroup.procs")));
     let pids: Vec<i32> =
         procs.flat_map(|text| text.lines().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>()).collect();
@@ -241,7 +241,11 @@ fn cgroups_of_one_that_was_killed_are_removed_by_the_next() {
     killed.wait().unwrap();
     let most = Timespec { tv_sec: 30, tv_nsec: 0 };
     for program in &programs {
-        assert_eq!(poll(&mut [PollFd::new(program, PollFlags::IN)], Some(&most)).unwrap(), 1, "it lives on");
+        assert_eq!(
+            poll(&mut [PollFd::new(program, PollFlags::IN)], Some(&most)).unwrap(),
+            1,
+            "the process still runs"
+        );
     }
     let are_there = |cgroups: &[PathBuf]| cgroups.iter().all(|cgroup| cgroup.is_dir());
     assert!(!programs.is_empty() && are_there(&left), "{left:?}");

@@ -15,7 +15,7 @@ fn said_of(text: &str) -> Seen {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_line() {
+fn invalid_setting_is_named_with_its_line() {
     for (text, message) in [
         ("net = \"none\"\ntimout = 3", "husk.toml:2: unknown option 'timout'; did you mean 'timeout'?"),
         ("\nnet = \"all\"", "husk.toml:2: invalid value 'all' for '--net <NET>'"),
@@ -38,7 +38,7 @@ fn what_is_wrong_is_named_with_its_line() {
 }
 
 #[test]
-fn a_file_above_says_what_nobody_types() {
+fn settings_file_in_a_parent_directory_applies() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     fs::write(
@@ -59,7 +59,7 @@ fn a_file_above_says_what_nobody_types() {
 }
 
 #[test]
-fn a_test_has_what_is_said_for_it() {
+fn override_applies_to_matching_tests() {
     need!(has_sandboxes(), "needs user namespaces");
     need!(has_rustc(), "needs a compiler");
     let binary = Binary::new();
@@ -92,9 +92,9 @@ fn a_test_has_what_is_said_for_it() {
 
 /// As root, husk ignores a file that another user has written or could have written.
 #[test]
-fn a_file_that_others_could_have_written_is_not_obeyed() {
+fn settings_file_that_others_could_have_written_is_not_used() {
     need!(has_sandboxes(), "needs user namespaces");
-    need!(is_root(), "needs root, to have files of another");
+    need!(is_root(), "needs root to create files of another user");
     /// Changes a path so that another user could have written the file.
     type Change = fn(&Path);
     let cases: [(&str, Change, &str); 6] = [

@@ -91,7 +91,7 @@ impl Shell {
 }
 
 #[test]
-fn a_shell_in_it_has_job_control() {
+fn shell_in_the_sandbox_has_job_control() {
     need!(has_sandboxes(), "needs user namespaces");
     let mut shell = Shell::new();
     shell.types("$husk test --env PS1='inner''> ' -- bash --norc --noprofile --noediting -i\n");
@@ -123,7 +123,7 @@ fn a_shell_in_it_has_job_control() {
 }
 
 #[test]
-fn what_is_typed_reaches_the_program_and_the_callers_job() {
+fn typed_keys_reach_the_program_and_the_callers_job() {
     need!(has_sandboxes(), "needs user namespaces");
     let mut shell = Shell::new();
     shell.types("$husk test -- sh -c 'echo be''gun; exec sleep 1000'\n");
@@ -142,7 +142,7 @@ fn what_is_typed_reaches_the_program_and_the_callers_job() {
 }
 
 #[test]
-fn it_stops_and_goes_on_with_the_callers_job() {
+fn program_stops_and_continues_with_the_callers_job() {
     need!(has_sandboxes(), "needs user namespaces");
     let mut shell = Shell::new();
     shell.types("$husk test -- sh -c 'echo be''gun; read line; echo go''t $line'\n");
@@ -168,7 +168,7 @@ fn it_stops_and_goes_on_with_the_callers_job() {
 }
 
 #[test]
-fn the_size_is_the_terminals() {
+fn terminal_size_follows_the_callers() {
     need!(has_sandboxes(), "needs user namespaces");
     let mut shell = Shell::new();
     let script = "trap \"stty size; exit\" WINCH; stty size; while :; do sleep 0.01; done";
@@ -182,7 +182,7 @@ fn the_size_is_the_terminals() {
 }
 
 #[test]
-fn the_terminal_is_as_it_was() {
+fn terminal_modes_are_restored() {
     need!(has_sandboxes(), "needs user namespaces");
     let mut shell = Shell::new();
     let echo = "stty -a | grep -o -- '-*echo ' | head -n 1";
@@ -195,7 +195,7 @@ fn the_terminal_is_as_it_was() {
 
 /// A program that shares a terminal could type for others there, if that were permitted.
 #[test]
-fn nothing_can_be_typed_for_the_caller() {
+fn program_cannot_type_for_the_caller() {
     need!(has_sandboxes(), "needs user namespaces");
     let mut shell = Shell::new();
     // TIOCSTI and TIOCLINUX. The kernel ignores the upper 32 bits of a request.
@@ -210,7 +210,7 @@ fn nothing_can_be_typed_for_the_caller() {
 
 /// A program whose output is redirected still has the terminal when it reads.
 #[test]
-fn what_it_says_may_be_kept() {
+fn program_with_redirected_output_can_read_the_terminal() {
     need!(has_sandboxes(), "needs user namespaces");
     let mut shell = Shell::new();
     shell.types("x=$($husk test -- sh -c 'echo be''gun > /dev/tty; read line; echo $line'); echo go''t $x\n");
@@ -223,7 +223,7 @@ fn what_it_says_may_be_kept() {
 
 /// A process that reads the program's output may need the keyboard.
 #[test]
-fn a_pager_keeps_the_terminal() {
+fn pager_keeps_the_terminal() {
     need!(has_sandboxes(), "needs user namespaces");
     let mut shell = Shell::new();
     shell.types("$husk test -- echo thing | sh -c 'cat; read key < /dev/tty; echo go''t $key'\n");

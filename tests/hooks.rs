@@ -53,8 +53,8 @@ fn told(line: &Value) -> Value {
 }
 
 #[test]
-fn every_hook_has_its_place_and_hears_of_the_state() {
-    need!(is_husk(), "runc's poststart does not wait for startContainer, which runtime.md has first");
+fn every_hook_runs_in_order_and_receives_the_state() {
+    need!(is_husk(), "runc's poststart hooks do not wait for startContainer (see runtime.md)");
     let runtime = Runtime::under_test();
     let bundle = witnessed("exit 0", &[]);
     runtime.run(&bundle).prints("");
@@ -128,13 +128,13 @@ fn every_verb_runs_its_hooks() {
         assert_eq!(seen(&bundle), KINDS);
         assert_eq!(told(&log(&bundle)[5])["status"], "stopped");
         runtime.call("delete", &["--force", "c"]).succeeds();
-        assert_eq!(seen(&bundle), KINDS, "nothing is deleted twice");
+        assert_eq!(seen(&bundle), KINDS, "deleting again runs no hooks");
         assert!(runtime.is_empty());
     }
 }
 
 #[test]
-fn a_container_that_was_never_started_is_deleted_with_its_hooks() {
+fn delete_runs_hooks_of_a_container_that_was_never_started() {
     let runtime = Runtime::under_test();
     let bundle = witnessed("wait", &[]);
     runtime.create(&bundle).succeeds();
@@ -143,7 +143,7 @@ fn a_container_that_was_never_started_is_deleted_with_its_hooks() {
 }
 
 #[test]
-fn a_hook_that_fails_fails_create_and_leaves_nothing() {
+fn failing_hook_fails_create_and_leaves_nothing() {
     for (index, kind) in KINDS[..3].iter().enumerate() {
         let runtime = Runtime::under_test();
         let bundle = witnessed(
@@ -162,8 +162,8 @@ fn a_hook_that_fails_fails_create_and_leaves_nothing() {
 }
 
 #[test]
-fn a_hook_that_fails_fails_run() {
-    need!(is_husk(), "runc ends as its first process did, with 255 where that runs the hook");
+fn failing_hook_fails_run() {
+    need!(is_husk(), "runc exits like its init process, with 255 if that runs the hook");
     for (index, kind) in KINDS[..5].iter().enumerate() {
         let runtime = Runtime::under_test();
         let bundle = witnessed("wait", &[(kind, hook(kind, &["fail", "3", "words"]))]);
@@ -179,8 +179,8 @@ fn a_hook_that_fails_fails_run() {
 
 // runc's `start` succeeds if a startContainer hook fails, because it closes its connection before the hooks run.
 #[test]
-fn a_hook_that_fails_fails_start_and_stops_the_container() {
-    need!(is_husk(), "runc's start succeeds, for it does not hear of it");
+fn failing_hook_fails_start_and_stops_the_container() {
+    need!(is_husk(), "runc's start does not report the failure");
     for (index, kind) in [(3, "startContainer"), (4, "poststart")] {
         let runtime = Runtime::under_test();
         let bundle = witnessed("wait", &[(kind, hook(kind, &["fail", "4", "words"]))]);
@@ -202,13 +202,13 @@ fn a_hook_that_fails_fails_start_and_stops_the_container() {
 // "The remaining hooks and lifecycle continue as if the hook had succeeded" (runtime.md). runc runs no
 // further poststop hooks, and its `delete` fails.
 #[test]
-fn a_hook_that_fails_after_the_end_is_only_told_of() {
+fn failing_poststop_hook_is_only_reported() {
     let runtime = Runtime::under_test();
     let failing = [("poststop", hook("poststop", &["fail", "5", "words"]))];
     let bundle = witnessed("exit 0", &failing);
     let run = runtime.run(&bundle);
     run.prints("");
-    need!(is_husk(), "runc names no field");
+    need!(is_husk(), "runc's messages name no field");
     run.says("hooks.poststop[0]: error running poststop hook #0: ");
     run.says("exit status 5: out words\n    err words");
     assert_eq!(seen(&bundle), KINDS);
@@ -223,8 +223,8 @@ fn a_hook_that_fails_after_the_end_is_only_told_of() {
 }
 
 #[test]
-fn a_hook_may_not_take_longer_than_it_may() {
-    need!(is_husk(), "the words are ours");
+fn hook_over_its_timeout_fails() {
+    need!(is_husk(), "the message is husk's");
     let threads = KINDS.map(|kind| {
         std::thread::spawn(move || {
             let runtime = Runtime::under_test();
@@ -247,8 +247,8 @@ fn a_hook_may_not_take_longer_than_it_may() {
 
 // The container has neither a pid namespace nor a cgroup: either would end the processes that the hook has started.
 #[test]
-fn a_hook_that_takes_too_long_is_killed_with_its_process_group() {
-    need!(is_husk(), "runc kills the hook alone");
+fn hook_over_its_timeout_is_killed_with_its_process_group() {
+    need!(is_husk(), "runc only kills the hook itself");
     need!(is_root(), "needs root to run a container without a pid namespace");
     let threads = KINDS.map(|kind| {
         std::thread::spawn(move || {
@@ -271,8 +271,8 @@ fn a_hook_that_takes_too_long_is_killed_with_its_process_group() {
 }
 
 #[test]
-fn a_hook_that_is_killed_has_failed() {
-    need!(is_husk(), "the words are ours");
+fn killed_hook_counts_as_failed() {
+    need!(is_husk(), "the message is husk's");
     for kind in &KINDS[..5] {
         let runtime = Runtime::under_test();
         let bundle = witnessed("wait", &[(kind, hook(kind, &["die"]))]);
@@ -282,7 +282,7 @@ fn a_hook_that_is_killed_has_failed() {
 }
 
 #[test]
-fn a_hook_may_read_much_or_nothing() {
+fn hook_may_read_all_or_none_of_the_state() {
     let runtime = Runtime::under_test();
     let large = "0123456789abcdef".repeat(200 << 6);
     let before = KINDS.map(|kind| (kind, hook(kind, &["exit", "0"])));
@@ -294,8 +294,8 @@ fn a_hook_may_read_much_or_nothing() {
 }
 
 #[test]
-fn a_hook_that_cannot_be_run_is_named() {
-    need!(is_husk(), "runc names no field");
+fn hook_that_cannot_run_is_named() {
+    need!(is_husk(), "runc's messages name no field");
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
     fs::write(&file, "").unwrap();
@@ -320,8 +320,8 @@ fn a_hook_that_cannot_be_run_is_named() {
 }
 
 #[test]
-fn arguments_and_environment_have_defaults() {
-    need!(is_husk(), "runc ends as its first process did, with 255 where that runs the hook");
+fn arguments_and_environment_of_hooks_have_defaults() {
+    need!(is_husk(), "runc exits like its init process, with 255 if that runs the hook");
     let runtime = Runtime::under_test();
     // The guest needs a first argument. A hook without arguments fails and prints the ones it has.
     for kind in &KINDS[..5] {
@@ -341,7 +341,7 @@ fn arguments_and_environment_have_defaults() {
     for index in [0, 1, 4, 5] {
         assert!(environment(index).contains(&path), "{}: the runtime's", KINDS[index]);
     }
-    assert!(environment(2).is_empty(), "none, as with runc");
+    assert!(environment(2).is_empty(), "like runc, there are no hooks");
     assert_eq!(environment(3), &[json!("B=2"), json!("HOME=/")], "the program's");
     for (index, kind) in KINDS.iter().enumerate() {
         assert_eq!(log[index]["arguments"][0], "guest", "{kind}: what it was told, not its path");
@@ -358,7 +358,7 @@ fn arguments_and_environment_have_defaults() {
 
 // The annotations are crun's.
 #[test]
-fn output_of_hooks_is_appended_to_the_files_that_annotations_name() {
+fn output_of_hooks_is_appended_to_the_annotated_files() {
     need!(is_husk(), "runc does not know the annotations");
     let runtime = Runtime::under_test();
     let say = |kind| (kind, hook(kind, &["say", kind, &format!("error of {kind}")]));
@@ -395,7 +395,7 @@ fn output_of_hooks_is_appended_to_the_files_that_annotations_name() {
 }
 
 #[test]
-fn a_container_is_open_to_hooks_until_it_is_closed() {
+fn hooks_run_before_paths_are_masked() {
     // Hooks that prepare the container run before paths are masked and made read-only, as with runc.
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("cat /written");
@@ -408,9 +408,9 @@ fn a_container_is_open_to_hooks_until_it_is_closed() {
 }
 
 #[test]
-fn a_hook_in_the_container_is_no_more_than_the_program() {
-    need!(is_root(), "needs root to be another user");
-    need!(is_husk(), "runc runs it as root, whoever the program is");
+fn startcontainer_hook_has_no_more_privileges_than_the_program() {
+    need!(is_root(), "needs root to become another user");
+    need!(is_husk(), "runc runs the hook as root");
     let runtime = Runtime::under_test();
     let profile = json!({
         "defaultAction": "SCMP_ACT_ALLOW",
@@ -433,8 +433,8 @@ fn a_hook_in_the_container_is_no_more_than_the_program() {
 }
 
 #[test]
-fn what_a_hook_leaves_behind_keeps_nobody_waiting() {
-    need!(is_husk(), "runc reads what a hook says until nobody is left who could say more");
+fn process_started_by_a_hook_does_not_block_the_runtime() {
+    need!(is_husk(), "runc reads a hook's output until all writers have closed it");
     let runtime = Runtime::under_test();
     for kind in KINDS {
         let inside = kind == "startContainer";
@@ -461,7 +461,7 @@ fn mkfifo(path: &Path) {
 }
 
 #[test]
-fn a_container_that_dies_in_a_hook_has_not_begun() {
+fn container_killed_by_its_hook_fails_to_start() {
     need!(is_root(), "needs a container that sees the host's processes");
     let runtime = Runtime::under_test();
     let kill = [("startContainer", hook("startContainer", &["kill-parent"]))];
@@ -470,15 +470,15 @@ fn a_container_that_dies_in_a_hook_has_not_begun() {
     namespaces.retain(|namespace| namespace["type"] != "pid");
     runtime.create(&bundle).succeeds();
     let died = "hooks.startContainer[0]: error running startContainer hook #0: hook /guest: the container's process has died";
-    need!(is_husk(), "runc's start succeeds, for it does not hear of it");
+    need!(is_husk(), "runc's start does not report the failure");
     runtime.call("start", &["c"]).fails(1, died);
     assert_eq!(runtime.status(), "stopped");
     assert_eq!(seen(&bundle), KINDS[..3]);
 }
 
 #[test]
-fn a_container_whose_hooks_run_is_on_its_way() {
-    need!(is_husk(), "the words are husk's");
+fn container_cannot_be_started_from_its_create_hooks() {
+    need!(is_husk(), "the message is husk's");
     let husk = env!("CARGO_BIN_EXE_husk");
     for kind in &KINDS[..3] {
         let runtime = Runtime::under_test();

@@ -33,7 +33,7 @@ const UNSAFE: [&str; 17] = [
 const MOST_LINES: usize = 900;
 
 #[test]
-fn every_file_says_what_it_is_for() {
+fn every_file_has_a_module_comment() {
     for file in sources() {
         let text = read(&file);
         assert!(text.starts_with("//!"), "{}: begins with no `//!`", file.display());
@@ -41,7 +41,7 @@ fn every_file_says_what_it_is_for() {
 }
 
 #[test]
-fn unsafe_code_is_where_the_list_says() {
+fn unsafe_code_is_only_in_listed_files() {
     let found: BTreeSet<_> = sources()
         .into_iter()
         .filter(|file| !file.components().any(|part| part.as_os_str() == "tests"))
@@ -55,7 +55,7 @@ fn unsafe_code_is_where_the_list_says() {
 }
 
 #[test]
-fn the_child_has_no_standard_library() {
+fn child_crates_have_no_standard_library() {
     for crate_name in ["sys", "script"] {
         let root = read(&Path::new("crates").join(crate_name).join("src/lib.rs"));
         assert!(root.contains("#![no_std]"), "{crate_name} is not no_std");
@@ -77,7 +77,7 @@ const PROOFS: [&str; 3] =
     ["crates/script/tests/freestanding/program.rs", "crates/spawn/src/clone.rs", "crates/sys/src/clone.rs"];
 
 #[test]
-fn calls_for_a_child_alone_take_its_proof() {
+fn child_only_functions_take_the_proof() {
     for (file, functions) in CHILD_ONLY {
         let text = read(&Path::new("crates/sys/src").join(file));
         for function in functions {
@@ -91,11 +91,11 @@ fn calls_for_a_child_alone_take_its_proof() {
         }
     }
     let text = read(Path::new("crates/script/src/lib.rs"));
-    assert!(text.contains("pub fn run(child: &InChild, "), "whoever runs a list is a child");
+    assert!(text.contains("pub fn run(child: &InChild, "), "running a list proves being a child");
 }
 
 #[test]
-fn proof_of_being_a_child_is_made_where_the_list_says() {
+fn proof_of_being_a_child_is_made_only_in_listed_files() {
     // Assembled here, so that this file does not contain it.
     let made = ["InChild", "::new()"].concat();
     let makes = |file: &PathBuf| {
@@ -126,7 +126,7 @@ fn public_library_re_exports_only_types_of_the_kernel() {
 }
 
 #[test]
-fn no_file_has_grown_a_second_topic() {
+fn files_stay_below_the_length_limit() {
     for file in sources() {
         let lines = read(&file).lines().take_while(|line| !line.starts_with("mod tests")).count();
         assert!(lines <= MOST_LINES, "{}: {lines} lines", file.display());
@@ -134,7 +134,7 @@ fn no_file_has_grown_a_second_topic() {
 }
 
 #[test]
-fn nothing_is_left_for_later() {
+fn no_reminder_or_debugging_macro_is_left() {
     // Assembled here, so that this file does not contain them.
     let marks = ["TODO", "FIXME", "XXX"].map(|mark| format!("// {mark}"));
     for file in sources().into_iter().filter(|file| !file.ends_with("house.rs")) {
@@ -146,7 +146,7 @@ fn nothing_is_left_for_later() {
 }
 
 #[test]
-fn errors_are_dropped_by_tolerate_alone() {
+fn errors_are_dropped_only_by_tolerate() {
     for file in sources().into_iter().filter(|file| file.starts_with("crates") || file.starts_with("src")) {
         let text = read(&file);
         assert!(!text.contains(".unwrap_or(())"), "{}: `tolerate` says why", file.display());

@@ -15,7 +15,7 @@ fn prints(bundle: Bundle, wanted: &str) {
 }
 
 #[test]
-fn it_is_alone() {
+fn container_has_its_own_hostname_pids_and_root() {
     prints(inside("cat /proc/sys/kernel/hostname"), "guest");
     prints(inside("read-link /proc/self"), "1");
     prints(inside("list /"), "dev\nguest\nproc");
@@ -23,7 +23,7 @@ fn it_is_alone() {
 }
 
 #[test]
-fn its_environment_is_what_was_said_and_a_home() {
+fn environment_is_the_configured_one_and_a_home() {
     let bundle = inside("env").with("/process/env", json!(["A=1", "PATH=/bin"]));
     let passwd = bundle.rootfs().join("etc");
     fs::create_dir(&passwd).unwrap();
@@ -32,24 +32,24 @@ fn its_environment_is_what_was_said_and_a_home() {
 }
 
 #[test]
-fn its_directory_is_made() {
+fn missing_working_directory_is_created() {
     prints(inside("cwd").with("/process/cwd", json!("/a/b")), "/a/b");
 }
 
 #[test]
-fn its_capabilities_are_those_asked_for() {
+fn capabilities_are_the_configured_ones() {
     let sets = json!({ "bounding": ["CAP_CHOWN"], "permitted": ["CAP_CHOWN"], "effective": ["CAP_CHOWN"] });
     let bundle = |line| inside(&format!("status {line}")).with("/process/capabilities", sets.clone());
     prints(bundle("CapBnd"), "0000000000000001");
     prints(bundle("CapPrm"), "0000000000000001");
     prints(bundle("CapInh"), "0000000000000000");
-    need!(is_husk(), "runc gives all of them where nothing is said, crun none: nothing was asked for");
+    need!(is_husk(), "runc gives all by default and crun none, so nothing was requested");
     prints(inside("status CapBnd"), "0000000000000000");
 }
 
 #[test]
-fn its_user_and_groups_are_those_asked_for() {
-    need!(is_root(), "needs root to be another user");
+fn user_and_groups_are_the_configured_ones() {
+    need!(is_root(), "needs root to become another user");
     let user = json!({ "uid": 1000, "gid": 1001, "additionalGids": [7, 8] });
     let bundle = |line| inside(&format!("status {line}")).with("/process/user", user.clone());
     prints(bundle("Uid"), "1000\t1000\t1000\t1000");
@@ -58,13 +58,13 @@ fn its_user_and_groups_are_those_asked_for() {
 }
 
 #[test]
-fn it_holds_no_descriptor_of_ours() {
+fn program_has_no_descriptor_of_the_runtime() {
     // Listing the directory itself opens the fourth.
     prints(inside("list /proc/self/fd"), "0\n1\n2\n3");
 }
 
 #[test]
-fn nothing_is_blocked_and_no_privilege_to_be_gained() {
+fn no_signal_is_blocked_and_no_new_privs_is_set() {
     prints(inside("status SigBlk"), "0000000000000000");
     prints(inside("status NoNewPrivs"), "1");
 }
@@ -80,7 +80,7 @@ fn masked_paths_are_empty() {
 }
 
 #[test]
-fn readonly_paths_are() {
+fn readonly_paths_cannot_be_written() {
     let bundle = inside("write /proc/sys/kernel/hostname").with("/linux/readonlyPaths", json!(["/proc/sys"]));
     Runtime::under_test().run(&bundle).fails(1, "Read-only file system");
     let bundle = inside("write /file").with("/root/readonly", json!(true));
@@ -88,7 +88,7 @@ fn readonly_paths_are() {
 }
 
 #[test]
-fn a_volume_is_shown_with_its_options() {
+fn volume_has_its_mount_options() {
     let volume = tempfile::tempdir().unwrap();
     fs::write(volume.path().join("file"), "of the host").unwrap();
     let mount = |options: &[&str]| json!({ "destination": "/data", "type": "bind", "source": volume.path(), "options": options });
@@ -100,29 +100,29 @@ fn a_volume_is_shown_with_its_options() {
 }
 
 #[test]
-fn a_link_of_the_image_leads_nowhere_else() {
+fn symlink_of_the_image_stays_in_the_image() {
     let host = tempfile::tempdir().unwrap();
     let mount = json!({ "destination": "/data/made", "type": "tmpfs", "source": "tmpfs" });
     let bundle = inside("mount /data/made").mounting(mount);
     // An image may contain such a link so that the runtime creates directories on the host.
     symlink(host.path(), bundle.rootfs().join("data")).unwrap();
     Runtime::under_test().run(&bundle);
-    assert_eq!(fs::read_dir(host.path()).unwrap().count(), 0, "something was made on the host");
+    assert_eq!(fs::read_dir(host.path()).unwrap().count(), 0, "something was created on the host");
 }
 
 #[test]
-fn a_link_for_dev_makes_nothing_on_the_host() {
-    need!(is_root(), "needs root to make nodes");
+fn symlink_at_dev_creates_nothing_on_the_host() {
+    need!(is_root(), "needs root to create device nodes");
     let host = tempfile::tempdir().unwrap();
     let bundle = inside("exit 0").with("/mounts", json!([]));
     symlink(host.path(), bundle.rootfs().join("dev")).unwrap();
     Runtime::under_test().run(&bundle);
-    assert_eq!(fs::read_dir(host.path()).unwrap().count(), 0, "something was made on the host");
+    assert_eq!(fs::read_dir(host.path()).unwrap().count(), 0, "something was created on the host");
 }
 
 #[test]
 fn devices_have_their_numbers_and_permissions() {
-    need!(is_root(), "needs root to make nodes");
+    need!(is_root(), "needs root to create device nodes");
     let device =
         json!([{ "path": "/dev/sub/mine", "type": "c", "major": 1, "minor": 5, "fileMode": 416, "uid": 3 }]);
     let bundle = inside("null /dev/sub/mine").with("/linux/devices", device).with("/mounts", json!([]));
@@ -133,7 +133,7 @@ fn devices_have_their_numbers_and_permissions() {
 }
 
 #[test]
-fn a_seccomp_profile_is_in_force() {
+fn seccomp_profile_is_applied() {
     let profile = json!({
         "defaultAction": "SCMP_ACT_ALLOW",
         "syscalls": [{ "names": ["getcwd"], "action": "SCMP_ACT_ERRNO", "errnoRet": 7 }]
@@ -144,7 +144,7 @@ fn a_seccomp_profile_is_in_force() {
 }
 
 #[test]
-fn limits_are_set() {
+fn rlimits_are_set() {
     let limits = json!([{ "type": "RLIMIT_NOFILE", "soft": 20, "hard": 30 }]);
     let seen = Runtime::under_test().run(&inside("cat /proc/self/limits").with("/process/rlimits", limits));
     let limits = seen.succeeds();
@@ -153,7 +153,7 @@ fn limits_are_set() {
 }
 
 #[test]
-fn the_oom_score_is_set_whatever_the_image_has_for_proc() {
+fn oom_score_adj_is_set_with_and_without_procfs() {
     // Without its own procfs, the container could only mean the host's.
     prints(inside("cat /proc/self/oom_score_adj").with("/process/oomScoreAdj", json!(500)), "500");
     prints(
@@ -163,6 +163,6 @@ fn the_oom_score_is_set_whatever_the_image_has_for_proc() {
 }
 
 #[test]
-fn an_empty_home_is_none() {
+fn empty_home_is_replaced() {
     prints(inside("env").with("/process/env", json!(["HOME=", "A=1"])), "A=1\nHOME=/");
 }

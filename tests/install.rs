@@ -37,8 +37,8 @@ fn shell(program: &str, script: &str, root: &TempDir, arguments: &[&str]) -> Vec
 }
 
 #[test]
-fn everything_is_put_in_place_and_taken_away() {
-    need!(is_husk(), "another runtime is installed by others");
+fn install_adds_and_uninstall_removes_every_file() {
+    need!(is_husk(), "husk's Makefile installs only husk");
     let root = TempDir::new().unwrap();
     make("install", &root);
     for name in [
@@ -57,8 +57,8 @@ fn everything_is_put_in_place_and_taken_away() {
 }
 
 #[test]
-fn every_page_of_the_manual_is_one() {
-    need!(is_husk(), "another runtime has another manual");
+fn every_man_page_renders() {
+    need!(is_husk(), "other runtimes have other manuals");
     need!(is_installed("groff"), "groff(1)");
     let root = TempDir::new().unwrap();
     make("install", &root);
@@ -73,7 +73,7 @@ fn every_page_of_the_manual_is_one() {
 
 #[test]
 fn bash_completes_verbs_options_values_and_containers() {
-    need!(is_husk(), "another runtime has other words");
+    need!(is_husk(), "other runtimes print other messages");
     need!(is_installed("bash"), "bash(1)");
     let root = TempDir::new().unwrap();
     make("install", &root);
@@ -97,8 +97,8 @@ fn bash_completes_verbs_options_values_and_containers() {
 }
 
 #[test]
-fn fish_completes_the_same() {
-    need!(is_husk(), "another runtime has other words");
+fn fish_completes_verbs() {
+    need!(is_husk(), "other runtimes print other messages");
     need!(is_installed("fish"), "fish(1)");
     let root = TempDir::new().unwrap();
     make("install", &root);
@@ -109,7 +109,7 @@ fn fish_completes_the_same() {
 
 #[test]
 fn zsh_loads_its_script() {
-    need!(is_husk(), "another runtime has other words");
+    need!(is_husk(), "other runtimes print other messages");
     need!(is_installed("zsh"), "zsh(1)");
     let root = TempDir::new().unwrap();
     make("install", &root);

@@ -6,14 +6,14 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 
 #[test]
-fn a_container_runs_and_nothing_is_left_of_it() {
+fn run_leaves_nothing() {
     let runtime = Runtime::under_test();
     runtime.run(&Bundle::running("exit 0")).prints("");
     assert!(runtime.is_empty());
 }
 
 #[test]
-fn the_code_of_the_program_is_passed_on() {
+fn run_returns_the_programs_exit_code() {
     assert_eq!(Runtime::under_test().run(&Bundle::running("exit 7")).0.status.code(), Some(7));
 }
 
@@ -44,7 +44,7 @@ fn a_created_container_can_be_deleted() {
 
 // The first process of a pid namespace gets a signal only if it has a handler for it, as Go programs do.
 #[test]
-fn a_created_container_ends_when_it_is_told_to() {
+fn signal_ends_a_created_container() {
     let runtime = Runtime::under_test();
     for signal in ["HUP", "INT", "QUIT", "TERM"] {
         let bundle = Bundle::running("wait");
@@ -64,7 +64,7 @@ fn a_created_container_ends_when_it_is_told_to() {
 }
 
 #[test]
-fn a_signal_ends_the_program_and_the_code_says_which() {
+fn exit_code_of_a_killed_program_is_128_plus_signal() {
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("wait");
     let mut running = runtime.running(&bundle);
@@ -77,8 +77,8 @@ fn a_signal_ends_the_program_and_the_code_says_which() {
 }
 
 #[test]
-fn a_program_that_is_missing_fails_create_and_leaves_nothing() {
-    need!(is_husk(), "runc names no field");
+fn missing_program_fails_create_and_leaves_nothing() {
+    need!(is_husk(), "runc's messages name no field");
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("").with("/process/args", serde_json::json!(["/missing"]));
     let message = "process.args[0]: exec: \"/missing\": stat /missing: no such file or directory";
@@ -87,8 +87,8 @@ fn a_program_that_is_missing_fails_create_and_leaves_nothing() {
 }
 
 #[test]
-fn a_step_that_fails_names_its_field() {
-    need!(is_husk(), "runc names no field");
+fn failed_step_names_its_field() {
+    need!(is_husk(), "runc's messages name no field");
     let runtime = Runtime::under_test();
     let options = serde_json::json!(["size=nonsense"]);
     let mount =
@@ -99,7 +99,7 @@ fn a_step_that_fails_names_its_field() {
 }
 
 #[test]
-fn what_is_unknown_is_said_to_be() {
+fn unknown_container_or_command_is_an_error() {
     let runtime = Runtime::under_test();
     runtime.call("state", &["c"]).fails(1, "container does not exist");
     runtime.call("kill", &["c"]).fails(1, "container does not exist");
@@ -110,7 +110,7 @@ fn what_is_unknown_is_said_to_be() {
 }
 
 #[test]
-fn a_container_can_be_kept_when_it_has_ended() {
+fn stopped_container_can_be_kept() {
     let runtime = Runtime::under_test();
     assert_eq!(runtime.run_with(&Bundle::running("exit 7"), &["--keep"]).0.status.code(), Some(7));
     assert_eq!(runtime.status(), "stopped");
@@ -134,7 +134,7 @@ fn a_detached_container_outlives_its_runtime() {
 }
 
 #[test]
-fn a_detached_container_that_cannot_begin_says_so_and_leaves_nothing() {
+fn failed_detached_run_is_reported_and_leaves_nothing() {
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("");
     // The kernel has no interpreter for this file. Only execve finds that out.
@@ -142,7 +142,7 @@ fn a_detached_container_that_cannot_begin_says_so_and_leaves_nothing() {
     std::fs::write(&program, "no program").unwrap();
     std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let bundle = bundle.with("/process/args", serde_json::json!(["/text"]));
-    need!(is_husk(), "runc's succeeds, for it does not hear of it");
+    need!(is_husk(), "runc's start does not report the failure");
     runtime.run_detached(&bundle, &["--detach"]).fails(1, "exec format error");
     assert!(runtime.is_empty());
 }
@@ -150,7 +150,7 @@ fn a_detached_container_that_cannot_begin_says_so_and_leaves_nothing() {
 /// A process starts a child, which starts another, in the host's pid namespace. The middle one ends, and the runtime
 /// adopts the orphan.
 #[test]
-fn what_a_container_without_pids_of_its_own_leaves_behind_is_reaped() {
+fn orphans_are_reaped_without_a_pid_namespace() {
     need!(is_root(), "needs root for a procfs without a pid namespace");
     let namespaces = serde_json::json!([{ "type": "mount" }, { "type": "uts" }]);
     let run = |options: &[&str]| {
@@ -165,8 +165,8 @@ fn what_a_container_without_pids_of_its_own_leaves_behind_is_reaped() {
 
 // CVE-2019-5736: until it executes its program, a container's process runs the husk binary.
 #[test]
-fn the_runtime_cannot_be_written_through_a_container() {
-    need!(is_root(), "needs root, who alone could write it");
+fn container_cannot_write_the_runtimes_binary() {
+    need!(is_root(), "needs root, the only user who could write it");
     let runtime = Runtime::under_test();
     runtime.create(&Bundle::running("wait")).succeeds();
     let state: serde_json::Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
@@ -179,8 +179,8 @@ fn the_runtime_cannot_be_written_through_a_container() {
 
 // A runtime on a mount that cannot be shown read-only, such as a file in memory, is copied and sealed.
 #[test]
-fn a_runtime_that_is_only_in_memory_is_sealed() {
-    need!(is_root() && is_husk(), "needs root, who alone could write it");
+fn runtime_that_is_only_in_memory_is_sealed() {
+    need!(is_root() && is_husk(), "needs root, the only user who could write it");
     let memory = rustix::fs::memfd_create("husk", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     let path = |fd: &dyn std::os::fd::AsRawFd| format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd());
     std::fs::write(path(&memory), std::fs::read(env!("CARGO_BIN_EXE_husk")).unwrap()).unwrap();
@@ -197,8 +197,8 @@ fn a_runtime_that_is_only_in_memory_is_sealed() {
 // lets only root inspect a parked process, so this test inspects the runtime. The runtime is dumpable again once the
 // program has begun, and a hook holds it there.
 #[test]
-fn a_runtime_of_the_users_own_is_sealed() {
-    need!(!is_root() && is_husk(), "needs not to be root");
+fn runtime_owned_by_the_user_is_sealed() {
+    need!(!is_root() && is_husk(), "needs an ordinary user");
     let directory = tempfile::tempdir().unwrap();
     let own = directory.path().join("husk");
     let copied = std::process::Command::new("cp").arg(env!("CARGO_BIN_EXE_husk")).arg(&own).status();
@@ -224,7 +224,7 @@ fn assert_sealed(pid: impl std::fmt::Display) {
 }
 
 #[test]
-fn of_two_who_start_a_container_one_is_refused() {
+fn one_of_two_concurrent_starts_succeeds() {
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("wait");
     runtime.create(&bundle).succeeds();
@@ -236,7 +236,7 @@ fn of_two_who_start_a_container_one_is_refused() {
 }
 
 #[test]
-fn run_passes_signals_on() {
+fn run_forwards_signals() {
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("until HUP");
     let mut running = runtime.running(&bundle);
@@ -251,7 +251,7 @@ fn run_passes_signals_on() {
 
 // The container has no pid namespace: the first process of one ignores signals that it has no handler for.
 #[test]
-fn a_signal_that_comes_before_the_program_is_not_lost() {
+fn signal_before_the_program_starts_is_not_lost() {
     need!(is_root(), "needs root to run a container without a pid namespace");
     let mut bundle = Bundle::running("hang");
     let namespaces = bundle.config["linux"]["namespaces"].as_array_mut().unwrap();
@@ -289,24 +289,24 @@ fn containers_are_listed() {
 }
 
 #[test]
-fn a_container_that_cannot_be_read_hides_no_other() {
+fn unreadable_container_hides_no_other() {
     let runtime = Runtime::under_test();
     runtime.create(&Bundle::running("wait")).succeeds();
     std::fs::create_dir(runtime.root().join("broken")).unwrap();
     std::fs::write(runtime.root().join("broken/state.json"), "{").unwrap();
     runtime.call("list", &["-q"]).prints("c");
-    need!(is_husk(), "the words are ours");
+    need!(is_husk(), "the message is husk's");
     runtime.call("delete", &["broken"]).fails(1, "state of the container cannot be read");
     runtime.call("delete", &["--force", "broken"]).succeeds();
     runtime.call("list", &["-q"]).prints("c");
 }
 
 #[test]
-fn a_pid_file_that_cannot_be_written_leaves_no_process() {
+fn unwritable_pid_file_leaves_no_process() {
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("wait");
     let error = runtime.create_with(&bundle, &["--pid-file", "/no/such/directory/pid"]);
-    need!(is_husk(), "the words are ours");
+    need!(is_husk(), "the message is husk's");
     error.fails(1, "write /no/such/directory/pid: no such file or directory");
     assert!(runtime.is_empty());
     let mut processes = std::fs::read_dir("/proc").unwrap().flatten();
@@ -317,7 +317,7 @@ fn a_pid_file_that_cannot_be_written_leaves_no_process() {
 }
 
 #[test]
-fn a_pid_file_holds_a_number_and_nothing_else() {
+fn pid_file_holds_only_a_number() {
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("wait");
     let file = bundle.path().join("pid");
@@ -328,8 +328,8 @@ fn a_pid_file_holds_a_number_and_nothing_else() {
 }
 
 #[test]
-fn a_user_namespace_needs_maps_and_maps_need_one() {
-    need!(is_husk(), "runc names no field");
+fn user_namespace_and_id_maps_need_each_other() {
+    need!(is_husk(), "runc's messages name no field");
     let runtime = Runtime::under_test();
     let namespaces = |kinds: &[&str]| -> serde_json::Value {
         kinds.iter().map(|kind| serde_json::json!({ "type": kind })).collect()

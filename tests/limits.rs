@@ -30,7 +30,7 @@ fn open_files(limits: &str) -> Vec<&str> {
 }
 
 #[test]
-fn what_was_inherited_holds_any_limit_below_it() {
+fn rlimit_below_the_inherited_one_is_set() {
     let ours = "ulimit -S -n 50 && ulimit -H -n 100";
     for (soft, hard) in [(20, 30), (40, 100), (100, 100)] {
         let limits = under(ours, &with_limit(soft, hard)).succeeds();
@@ -39,7 +39,7 @@ fn what_was_inherited_holds_any_limit_below_it() {
 }
 
 #[test]
-fn one_above_it_is_the_runtimes_to_raise() {
+fn rlimit_above_the_inherited_one_needs_privileges() {
     let ours = "ulimit -S -n 50 && ulimit -H -n 100";
     let may_raise = Command::new("sh").args(["-c", &format!("{ours} && ulimit -H -n 200")]).output();
     let seen = under(ours, &with_limit(60, 200));

@@ -75,7 +75,7 @@ fn mapped(mount: Value, inside: u32, outside: u32) -> Value {
 }
 
 #[test]
-fn a_source_that_only_the_host_may_reach_is_shown() {
+fn source_that_only_root_may_reach_is_mounted() {
     need!(is_root(), "needs root to map ids");
     // Only its owner, root, may enter a temporary directory.
     let volume = volume();
@@ -90,7 +90,7 @@ fn a_source_that_only_the_host_may_reach_is_shown() {
 }
 
 #[test]
-fn what_an_earlier_mount_shows_is_a_source() {
+fn source_may_lie_in_an_earlier_mount() {
     let (one, two) = (volume(), volume());
     fs::write(two.path().join("file"), "of the other").unwrap();
     fs::create_dir(one.path().join("below")).unwrap();
@@ -132,7 +132,7 @@ fn rbind_shows_mounts_below_even_when_bind_follows() {
 }
 
 #[test]
-fn mounts_of_the_host_cannot_be_taken_apart() {
+fn mounts_of_the_host_cannot_be_separated_in_the_container() {
     need!(is_root(), "needs root to map ids");
     let volume = tempfile::tempdir().unwrap();
     fs::create_dir(volume.path().join("below")).unwrap();
@@ -187,7 +187,7 @@ impl Drop for Mounted {
 }
 
 #[test]
-fn ids_of_a_mount_are_mapped() {
+fn idmapped_mount_maps_ids() {
     need!(is_root(), "needs root to map ids");
     let volume = volume();
     chown(volume.path().join("file"), Some(1), Some(2)).unwrap();
@@ -213,7 +213,7 @@ fn ids_of_a_mount_are_mapped() {
 }
 
 #[test]
-fn ids_below_are_mapped_only_if_that_is_said() {
+fn ids_below_a_mount_are_mapped_only_with_ridmap() {
     need!(is_root(), "needs root to map ids");
     let (volume, other) = (volume(), volume());
     let below = Mounted(volume.path().join("below"));
@@ -229,7 +229,7 @@ fn ids_below_are_mapped_only_if_that_is_said() {
 }
 
 #[test]
-fn ids_are_not_mapped_for_users() {
+fn idmapped_mount_is_refused_for_ordinary_users() {
     need!(!is_root(), "needs an ordinary user");
     let volume = volume();
     let mount = mapped(bind(volume.path(), "/data", &["bind"]), 0, 5000);
@@ -264,7 +264,7 @@ fn empty_options_are_skipped_and_joined_options_are_split() {
     let volume = volume();
     let empty = bind(volume.path(), "/data", &["bind", ""]);
     prints(&inside("cat /data/file").mounting(empty), "of the host");
-    need!(is_husk(), "husk's own verb");
+    need!(is_husk(), "the command is husk's");
     let path = bundle.path().to_str().unwrap().to_owned();
     Runtime::under_test().call("validate", &[&path]).prints("0 errors, 0 warnings");
 }
@@ -290,7 +290,7 @@ fn is_linux_since(wanted: (u32, u32)) -> bool {
 }
 
 #[test]
-fn overlay_of_many_layers_shows_them_all() {
+fn overlay_of_many_layers_shows_all_of_them() {
     need!(is_root(), "needs root to mount an overlay");
     need!(fs::read_to_string("/proc/filesystems").unwrap().contains("\toverlay\n"), "needs overlayfs");
     // fsconfig(2) takes 255 bytes, and mount(2) 4095. Names of layers may contain colons and backslashes.
@@ -309,7 +309,7 @@ fn overlay_of_many_layers_shows_them_all() {
 }
 
 #[test]
-fn overlay_with_a_long_upper_directory_is_written_to() {
+fn overlay_with_a_long_upper_directory_is_writable() {
     need!(is_root(), "needs root to mount an overlay");
     need!(fs::read_to_string("/proc/filesystems").unwrap().contains("\toverlay\n"), "needs overlayfs");
     // An upper layer cannot be on an overlay. /tmp is on one when the tests themselves run in a container.
@@ -333,7 +333,7 @@ fn overlay_with_a_long_upper_directory_is_written_to() {
 }
 
 #[test]
-fn a_tmpfs_looks_like_what_it_covers() {
+fn tmpfs_takes_the_mode_of_the_directory_it_covers() {
     let covered = |options: &[&str]| {
         let bundle = inside("stat /covered").mounting(tmpfs("/covered", options));
         fs::create_dir(bundle.rootfs().join("covered")).unwrap();
@@ -346,7 +346,7 @@ fn a_tmpfs_looks_like_what_it_covers() {
 }
 
 #[test]
-fn a_read_only_tmpfs_holds_what_is_mounted_in_it() {
+fn read_only_tmpfs_holds_mounts() {
     let volume = volume();
     let bundle = |words| {
         inside(words).mounting(tmpfs("/holds", &["ro", "nodev", "mode=755"])).mounting(bind(
@@ -364,7 +364,7 @@ fn a_read_only_tmpfs_holds_what_is_mounted_in_it() {
 }
 
 #[test]
-fn a_tmpfs_gets_a_copy_of_what_it_covers() {
+fn tmpcopyup_copies_what_the_tmpfs_covers() {
     let host = volume();
     let copied = |words: &str| {
         let bundle = inside(words).mounting(tmpfs("/etc", &["tmpcopyup"]));
@@ -402,7 +402,7 @@ fn a_tmpfs_gets_a_copy_of_what_it_covers() {
 
 // The copy is in memory, where a terabyte of holes would fill all of it.
 #[test]
-fn a_copy_keeps_holes() {
+fn tmpcopyup_keeps_holes() {
     const LENGTH: u64 = 1 << 40;
     let copied = |words: &str| {
         // The limit suffices for the data, but is much less than the lengths of the files.
@@ -431,7 +431,7 @@ fn a_copy_keeps_holes() {
 }
 
 #[test]
-fn a_copy_follows_no_link_out_of_the_image() {
+fn tmpcopyup_follows_no_link_out_of_the_image() {
     let host = volume();
     let bundle = inside("list /etc").mounting(tmpfs("/etc", &["tmpcopyup"]));
     symlink(host.path(), bundle.rootfs().join("etc")).unwrap();
@@ -441,7 +441,7 @@ fn a_copy_follows_no_link_out_of_the_image() {
 }
 
 #[test]
-fn attributes_of_a_bind_mount_are_those_that_are_said() {
+fn attributes_of_a_bind_mount_are_the_requested_ones() {
     need!(is_root(), "needs root to mount");
     let volume = tempfile::tempdir().unwrap();
     let _host = Mounted::tmpfs(volume.path(), "nodev,nosuid,noatime");
@@ -475,7 +475,7 @@ fn attributes_of_a_bind_mount_are_those_that_are_said() {
 }
 
 #[test]
-fn what_is_mounted_can_be_changed() {
+fn remount_changes_an_earlier_mount() {
     let volume = volume();
     let bundle = |words| {
         inside(words).mounting(bind(volume.path(), "/data", &["bind"])).mounting(bind(
@@ -496,7 +496,7 @@ fn what_is_mounted_can_be_changed() {
 }
 
 #[test]
-fn propagation_of_a_mount_is_what_is_said() {
+fn propagation_of_a_mount_is_the_requested_one() {
     let volume = volume();
     for (option, wanted) in [("shared", "shared"), ("rprivate", ""), ("unbindable", "unbindable")] {
         let bundle = inside("propagation /data").mounting(bind(volume.path(), "/data", &["bind", option]));
@@ -507,7 +507,7 @@ fn propagation_of_a_mount_is_what_is_said() {
 }
 
 #[test]
-fn propagation_of_the_root_is_what_is_said() {
+fn propagation_of_the_root_is_the_requested_one() {
     need!(is_root(), "needs root to share mounts");
     let root = |kind: &str| inside("propagation /").with("/linux/rootfsPropagation", json!(kind));
     for (kind, wanted) in [
@@ -524,7 +524,7 @@ fn propagation_of_the_root_is_what_is_said() {
 }
 
 #[test]
-fn mounts_reach_the_host_only_through_what_is_shared() {
+fn mounts_reach_the_host_only_through_shared_mounts() {
     need!(is_root(), "needs root to share mounts");
     let volume = tempfile::tempdir().unwrap();
     let host = Mounted::tmpfs(volume.path(), "");
@@ -551,7 +551,7 @@ fn mounts_reach_the_host_only_through_what_is_shared() {
 }
 
 #[test]
-fn mounts_of_the_host_arrive_below_a_root_that_is_a_slave() {
+fn mounts_of_the_host_appear_below_a_slave_root() {
     need!(is_root(), "needs root to share mounts");
     for (kind, arrives) in [("slave", true), ("rslave", true), ("private", false)] {
         // The image lies on a shared mount.
@@ -575,7 +575,7 @@ fn mounts_of_the_host_arrive_below_a_root_that_is_a_slave() {
 }
 
 #[test]
-fn the_root_itself_is_not_shared_with_the_host() {
+fn root_is_not_shared_with_the_host() {
     need!(is_root(), "needs root to share mounts");
     // The image lies on a shared mount.
     let place = tempfile::tempdir().unwrap();
@@ -598,7 +598,7 @@ fn the_root_itself_is_not_shared_with_the_host() {
 }
 
 #[test]
-fn procfs_is_not_covered() {
+fn mount_over_procfs_is_refused() {
     let volume = volume();
     let table = [
         (bind(volume.path(), "/proc", &["bind"]), "not of type proc"),
@@ -622,7 +622,7 @@ fn procfs_is_not_covered() {
 }
 
 #[test]
-fn proc_and_sys_are_ordinary_directories() {
+fn proc_and_sys_must_be_ordinary_directories() {
     for (kind, name) in [("proc", "proc"), ("sysfs", "sys")] {
         let mount = json!({ "destination": format!("/{name}"), "type": kind, "source": kind });
         let bundle = inside("exit 0").with("/mounts", json!([mount]));
@@ -633,7 +633,7 @@ fn proc_and_sys_are_ordinary_directories() {
 }
 
 #[test]
-fn places_are_made_where_links_lead() {
+fn mount_points_are_created_where_links_lead() {
     let volume = volume();
     let file = volume.path().join("file");
     let bundle = |words| {
@@ -652,7 +652,7 @@ fn places_are_made_where_links_lead() {
 }
 
 #[test]
-fn missing_places_are_files_or_directories() {
+fn missing_mount_points_are_created_as_files_or_directories() {
     let volume = volume();
     let bundle = inside("stat /x/y/z")
         .mounting(bind(&volume.path().join("file"), "x/y/z", &["bind"]))
@@ -667,7 +667,7 @@ fn missing_places_are_files_or_directories() {
 }
 
 #[test]
-fn without_a_pivot_the_root_is_moved() {
+fn no_pivot_moves_the_root() {
     need!(is_root(), "needs root");
     let runtime = Runtime::under_test();
     let run = |bundle: &Bundle| runtime.run_with(bundle, &["--no-pivot"]);
@@ -689,10 +689,10 @@ fn without_a_pivot_the_root_is_moved() {
 }
 
 #[test]
-fn without_a_mount_namespace_nothing_is_mounted() {
+fn nothing_is_mounted_without_a_mount_namespace() {
     need!(is_root(), "needs root");
     // runc mounts everything in the host's namespace, makes every mount there a slave, and leaves it so.
-    need!(is_husk(), "would change the host");
+    need!(is_husk(), "runc would change mounts of the host");
     let bundle = |words| {
         let kinds = ["pid", "ipc", "uts", "network"].map(|kind| json!({ "type": kind }));
         inside(words).with("/linux/namespaces", json!(kinds)).with("/mounts", json!([]))
@@ -703,8 +703,8 @@ fn without_a_mount_namespace_nothing_is_mounted() {
 }
 
 #[test]
-fn nodes_of_the_image_are_taken_if_they_are_what_they_should_be() {
-    need!(is_root(), "needs root to make nodes");
+fn device_nodes_of_the_image_are_kept_if_they_match() {
+    need!(is_root(), "needs root to create device nodes");
     let bundle = inside("null /dev/null").with("/mounts", json!([]));
     run(&bundle).prints("0x103");
     need!(is_husk(), "runc follows the link /dev/stdin, which leads nowhere here");
@@ -716,19 +716,19 @@ fn nodes_of_the_image_are_taken_if_they_are_what_they_should_be() {
 }
 
 #[test]
-fn devices_of_a_user_namespace_are_the_hosts() {
+fn devices_in_a_user_namespace_are_the_hosts() {
     need!(is_root(), "needs root to map ids");
     prints(&with_users(inside("null /dev/full")), "0x107");
     // A pipe is not a device, so it can be created.
     let pipe = json!([{ "path": "/dev/sub/pipe", "type": "p", "fileMode": 0o600 }]);
-    need!(is_husk(), "runc looks for a pipe of the host");
+    need!(is_husk(), "runc looks for a FIFO on the host");
     prints(&with_users(inside("stat /dev/sub/pipe").with("/linux/devices", pipe)), "600 0 0");
     let ptmx = json!([{ "path": "/dev/ptmx", "type": "c", "major": 5, "minor": 2 }]);
     prints(&inside("read-link /dev/ptmx").with("/linux/devices", ptmx), "pts/ptmx");
 }
 
 #[test]
-fn sysfs_of_a_user_namespace_on_the_hosts_network_is_the_hosts_and_read_only() {
+fn sysfs_in_a_user_namespace_on_the_hosts_network_is_the_hosts_and_read_only() {
     need!(is_root(), "needs root to map ids");
     need!(is_husk(), "runc fails with EPERM");
     let bundle = |words: &str| {
@@ -747,9 +747,9 @@ fn sysfs_of_a_user_namespace_on_the_hosts_network_is_the_hosts_and_read_only() {
 }
 
 #[test]
-fn devices_of_a_user_namespace_are_made_as_asked() {
-    need!(is_root(), "needs root to make nodes");
-    need!(is_husk(), "runc binds the host's node of that path, whatever its numbers");
+fn devices_in_a_user_namespace_have_the_requested_numbers() {
+    need!(is_root(), "needs root to create device nodes");
+    need!(is_husk(), "runc binds the host's node of the same path, whatever its numbers");
     let devices = json!([
         { "path": "/dev/kmsg", "type": "c", "major": 1, "minor": 3 },
         { "path": "/dev/sub/renamed", "type": "c", "major": 1, "minor": 5, "fileMode": 0o640, "uid": 5, "gid": 6 }
@@ -768,9 +768,9 @@ fn devices_of_a_user_namespace_are_made_as_asked() {
 }
 
 #[test]
-fn a_users_devices_are_the_hosts_of_the_same_numbers() {
+fn devices_of_an_ordinary_user_are_the_hosts_of_the_same_numbers() {
     need!(!is_root(), "needs an ordinary user");
-    need!(is_husk(), "runc binds the host's node of that path, whatever its numbers");
+    need!(is_husk(), "runc binds the host's node of the same path, whatever its numbers");
     let device = |path: &str, major: u32, minor: u32| json!([{ "path": path, "type": "c", "major": major, "minor": minor }]);
     prints(&inside("null /dev/kmsg").with("/linux/devices", device("/dev/kmsg", 1, 3)), "0x103");
     prints(&inside("null /dev/renamed").with("/linux/devices", device("/dev/renamed", 1, 5)), "0x105");
@@ -779,7 +779,7 @@ fn a_users_devices_are_the_hosts_of_the_same_numbers() {
 }
 
 #[test]
-fn cgroups_are_shown_read_only() {
+fn cgroup_mount_is_read_only() {
     need!(is_husk(), "runc leaves the tmpfs that holds the hierarchies of version 1 writable");
     let mount = json!({
         "destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup",
@@ -792,10 +792,10 @@ fn cgroups_are_shown_read_only() {
 }
 
 #[test]
-fn a_cgroup_mount_shows_the_containers_own() {
-    need!(is_root(), "needs root to make cgroups");
+fn cgroup_mount_shows_only_the_containers_cgroup() {
+    need!(is_root(), "needs root to create cgroups");
     let procs = Path::new("/sys/fs/cgroup/pids/cgroup.procs");
-    need!(procs.exists(), "needs cgroup v1: of v2 a cgroup namespace is needed to show it");
+    need!(procs.exists(), "needs cgroup version 1, because version 2 needs a cgroup namespace");
     let mount =
         json!({ "destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup", "options": ["ro"] });
     let path = format!("/husk-test-{}", std::process::id());

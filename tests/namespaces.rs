@@ -39,9 +39,9 @@ impl Holder {
         if kinds.contains(Namespaces::USER) {
             command.uid_map(&own(geteuid().as_raw())).gid_map(&own(getegid().as_raw()));
         }
-        let mut child = command.spawn_and_exec().expect("a process in namespaces of its own");
+        let mut child = command.spawn_and_exec().expect("a process in new namespaces");
         let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().expect("a pipe")).read_line(&mut line).expect("a word");
+        BufReader::new(child.stdout.as_mut().expect("a pipe")).read_line(&mut line).expect("a message");
         Self(child)
     }
 
@@ -116,7 +116,7 @@ fn agrees(new: Namespaces, joined: Namespaces, holder: &Holder) {
 }
 
 #[test]
-fn any_of_them_are_new_and_any_are_somebody_elses() {
+fn each_namespace_can_be_new_or_joined() {
     need!(is_husk(), RUNC_REFUSES);
     let all = Namespaces::ALL;
     let mount = Namespaces::MOUNT;
@@ -137,8 +137,8 @@ fn any_of_them_are_new_and_any_are_somebody_elses() {
 }
 
 #[test]
-fn those_of_the_host_are_joined_before_a_user_namespace_is_made() {
-    need!(is_root(), "needs root to have others mapped");
+fn namespaces_of_the_host_are_joined_before_a_user_namespace_is_made() {
+    need!(is_root(), "needs root to map other ids");
     let others = Namespaces::NET | Namespaces::IPC | Namespaces::UTS | Namespaces::TIME;
     let holder = Holder::of(others);
     let new = Namespaces::ALL.without(others);
@@ -151,7 +151,7 @@ fn those_of_the_host_are_joined_before_a_user_namespace_is_made() {
 }
 
 #[test]
-fn a_container_in_somebodys_pid_namespace_is_the_process_that_is_told() {
+fn pid_file_names_the_process_in_a_joined_pid_namespace() {
     let holder = Holder::of(least() | Namespaces::PID);
     let bundle = bundle("wait", Namespaces::MOUNT, Namespaces::PID | least(), &holder);
     let runtime = Runtime::under_test();
@@ -180,7 +180,7 @@ fn a_container_in_somebodys_pid_namespace_is_the_process_that_is_told() {
 }
 
 #[test]
-fn its_proc_shows_the_pid_namespace_that_is_joined() {
+fn proc_shows_the_joined_pid_namespace() {
     let holder = Holder::of(least() | Namespaces::PID);
     let bundle = bundle("list /proc", Namespaces::MOUNT, Namespaces::PID | least(), &holder);
     let found = Runtime::under_test().run(&bundle).succeeds();
@@ -190,8 +190,8 @@ fn its_proc_shows_the_pid_namespace_that_is_joined() {
 }
 
 #[test]
-fn nobody_in_a_pid_namespace_sees_a_container_that_may_more_than_its_program() {
-    need!(is_root(), "needs root, who has something to lose");
+fn container_is_invisible_in_a_joined_pid_namespace_until_it_drops_privileges() {
+    need!(is_root(), "needs root to start with privileges");
     need!(is_husk() && procfs_takes_pidns(), "needs Linux 6.17");
     // A watcher that may look at everything, and does.
     let capabilities = json!(["CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"]);
@@ -234,7 +234,7 @@ fn procfs_takes_pidns() -> bool {
 }
 
 #[test]
-fn what_fails_in_the_second_process_is_told_and_leaves_nothing() {
+fn failure_in_the_second_process_is_reported_and_leaves_nothing() {
     need!(is_husk(), RUNC_REFUSES);
     let holder = Holder::of(Namespaces::USER | Namespaces::PID);
     let joined = Namespaces::USER | Namespaces::PID;
@@ -250,7 +250,7 @@ fn what_fails_in_the_second_process_is_told_and_leaves_nothing() {
 }
 
 #[test]
-fn a_path_that_is_no_such_namespace_is_refused() {
+fn path_that_is_not_such_a_namespace_is_refused() {
     let holder = Holder::of(least() | Namespaces::UTS);
     let table = [
         ("network", "/no/such".to_owned(), "cannot be opened: no such file or directory"),
@@ -283,7 +283,7 @@ pub(crate) fn owned_by(bundle: Bundle, id: u32) -> Bundle {
 }
 
 #[test]
-fn a_user_namespace_may_have_many_ranges() {
+fn user_namespace_may_have_many_ranges() {
     need!(is_root(), "needs root to map the ids of others");
     let map = json!([
         { "containerID": 0, "hostID": 100_000, "size": 1000 },
@@ -316,7 +316,7 @@ fn a_user_namespace_may_have_many_ranges() {
 }
 
 #[test]
-fn the_oom_score_is_lowered_before_the_privilege_is_gone() {
+fn oom_score_adj_is_lowered_before_privileges_are_dropped() {
     need!(is_root() && may_lower_scores(), "needs CAP_SYS_RESOURCE");
     let holder = Holder::of(Namespaces::EMPTY);
     let bundle = bundle("cat /proc/self/oom_score_adj", Namespaces::ALL, Namespaces::EMPTY, &holder);
@@ -331,7 +331,7 @@ fn may_lower_scores() -> bool {
 }
 
 #[test]
-fn mappings_beside_a_path_say_what_is_mapped_there() {
+fn id_maps_beside_a_path_must_match_the_joined_user_namespace() {
     need!(is_husk(), RUNC_REFUSES);
     let holder = Holder::of(Namespaces::USER);
     let join =
@@ -349,8 +349,8 @@ fn mappings_beside_a_path_say_what_is_mapped_there() {
 }
 
 #[test]
-fn an_ordinary_user_needs_a_user_namespace_and_ids_in_it() {
-    need!(!is_root(), "needs not to be root");
+fn ordinary_user_needs_a_user_namespace_with_own_ids() {
+    need!(!is_root(), "needs an ordinary user");
     let namespaces = |kinds: &[&str]| -> Value { kinds.iter().map(|kind| json!({ "type": kind })).collect() };
     let bundle = Bundle::running("exit 0").with("/hostname", json!(""));
     let bundle = bundle.with("/linux/namespaces", namespaces(&["mount"]));
@@ -365,8 +365,8 @@ fn an_ordinary_user_needs_a_user_namespace_and_ids_in_it() {
 }
 
 #[test]
-fn an_ordinary_user_has_more_ids_mapped_by_those_who_may() {
-    need!(!is_root(), "needs not to be root");
+fn newuidmap_maps_more_ids_for_an_ordinary_user() {
+    need!(!is_root(), "needs an ordinary user");
     let own = geteuid().as_raw();
     let map = |id: u32| {
         let first = json!({ "containerID": 0, "hostID": own, "size": 1 });
@@ -411,7 +411,7 @@ fn an_ordinary_user_has_more_ids_mapped_by_those_who_may() {
 // Settings of namespaces
 
 #[test]
-fn a_new_time_namespace_has_its_offsets() {
+fn new_time_namespace_has_its_offsets() {
     let time = |words: &str| {
         let new = Namespaces::MOUNT | Namespaces::TIME | least();
         bundle(words, new, Namespaces::EMPTY, &Holder::of(Namespaces::EMPTY))
@@ -441,7 +441,7 @@ fn a_new_time_namespace_has_its_offsets() {
 }
 
 #[test]
-fn the_offsets_hold_where_the_list_goes_on_in_another_process() {
+fn time_offsets_apply_in_the_second_process() {
     need!(is_husk(), RUNC_REFUSES);
     let holder = Holder::of(Namespaces::USER);
     let offsets = json!({ "boottime": { "secs": 5_000_000 } });
@@ -452,7 +452,7 @@ fn the_offsets_hold_where_the_list_goes_on_in_another_process() {
 }
 
 #[test]
-fn a_new_network_namespace_has_a_loopback_device_that_is_up() {
+fn new_network_namespace_has_loopback_up() {
     let local = |bundle| Runtime::under_test().run(&bundle).succeeds().contains("127.0.0.1");
     assert!(local(Bundle::running("cat /proc/net/fib_trie")));
     // A joined network namespace stays as it is.
@@ -462,7 +462,7 @@ fn a_new_network_namespace_has_a_loopback_device_that_is_up() {
 }
 
 #[test]
-fn kernel_parameters_are_those_of_the_containers_namespaces() {
+fn sysctls_are_set_in_the_containers_namespaces() {
     let key = |key: &str, value: &str| json!({ key: value });
     let set = |words: &str, sysctl: Value| Bundle::running(words).with("/linux/sysctl", sysctl);
     let forward = "net.ipv4.ip_forward";
@@ -481,7 +481,7 @@ fn kernel_parameters_are_those_of_the_containers_namespaces() {
         run(named("another")).fails(1, "is not allowed as it conflicts with the OCI \"domainname\" field");
     }
     run(set("exit 0", key("kernel.panic", "1"))).fails(1, "is not in a separate kernel namespace");
-    need!(is_husk(), "runc looks for the file of what is no parameter's name");
+    need!(is_husk(), "runc looks for a file of that name");
     run(set("exit 0", key("net..x", "1"))).fails(1, "\"net..x\"");
 
     // The container lacks the namespaces that the parameters belong to.
@@ -505,7 +505,7 @@ fn kernel_parameters_are_those_of_the_containers_namespaces() {
 
 // Only root of the user namespace that owns an IPC namespace may write its parameters.
 #[test]
-fn ipc_parameters_are_written_by_root_of_the_user_namespace() {
+fn ipc_sysctls_are_set_by_root_of_the_user_namespace() {
     need!(is_root(), "needs root to map ids");
     let map = json!([{ "containerID": 0, "hostID": 100_000, "size": 1000 }]);
     for (name, value) in [
@@ -530,7 +530,7 @@ fn ipc_parameters_are_written_by_root_of_the_user_namespace() {
 struct PlayedProcfs {
     holder: process::Child,
     /// The directory that a write through the links would change.
-    canary: tempfile::TempDir,
+    tripwire: tempfile::TempDir,
 }
 
 impl PlayedProcfs {
@@ -538,18 +538,18 @@ impl PlayedProcfs {
         const SCRIPT: &str = "mount -t tmpfs tmpfs /proc && mkdir -p /proc/sys/net/ipv4 /proc/self &&
             ln -s \"$0/parameter\" /proc/sys/net/ipv4/ip_forward && ln -s \"$0/clocks\" /proc/self/timens_offsets &&
             echo ready && read end";
-        let canary = tempfile::TempDir::new().unwrap();
+        let tripwire = tempfile::TempDir::new().unwrap();
         for name in ["parameter", "clocks"] {
-            fs::write(canary.path().join(name), "untouched").unwrap();
+            fs::write(tripwire.path().join(name), "untouched").unwrap();
         }
         let mut holder = process::Command::new("unshare");
-        holder.args(["--mount", "--propagation", "private", "sh", "-c", SCRIPT]).arg(canary.path());
+        holder.args(["--mount", "--propagation", "private", "sh", "-c", SCRIPT]).arg(tripwire.path());
         let pipe = process::Stdio::piped;
         let mut holder = holder.stdin(pipe()).stdout(pipe()).spawn().expect("unshare(1)");
         let mut line = String::new();
         BufReader::new(holder.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n");
-        Self { holder, canary }
+        Self { holder, tripwire }
     }
 
     /// Returns a bundle that joins this mount namespace and has new namespaces of these kinds.
@@ -563,7 +563,7 @@ impl PlayedProcfs {
     #[track_caller]
     fn is_untouched(&self) {
         for name in ["parameter", "clocks"] {
-            assert_eq!(fs::read_to_string(self.canary.path().join(name)).unwrap(), "untouched", "{name}");
+            assert_eq!(fs::read_to_string(self.tripwire.path().join(name)).unwrap(), "untouched", "{name}");
         }
     }
 }
@@ -572,14 +572,14 @@ impl Drop for PlayedProcfs {
     fn drop(&mut self) {
         // The process ends at the end of its input.
         drop(self.holder.stdin.take());
-        self.holder.wait().expect("its end");
+        self.holder.wait().expect("exit status");
     }
 }
 
 // Links in a joined mount namespace used to redirect root's writes to the host's hostname.
 #[test]
 fn links_in_a_joined_mount_namespace_redirect_no_write_to_procfs() {
-    need!(is_root() && is_husk(), "needs root, who may join mount namespaces");
+    need!(is_root() && is_husk(), "needs root to join mount namespaces");
     let played = PlayedProcfs::new();
     let forward = "cat /proc/sys/net/ipv4/ip_forward";
     let set = played.joined(forward, &["pid", "network"]);
@@ -596,7 +596,7 @@ fn links_in_a_joined_mount_namespace_redirect_no_write_to_procfs() {
 }
 
 #[test]
-fn names_are_set_in_a_namespace_that_is_joined() {
+fn hostname_is_set_in_a_joined_uts_namespace() {
     let holder = Holder::of(least() | Namespaces::UTS);
     let join = |words: &str| bundle(words, Namespaces::MOUNT, Namespaces::UTS | least(), &holder);
     let named = join("cat /proc/sys/kernel/hostname").with("/hostname", json!("joined"));
@@ -613,7 +613,7 @@ fn names_are_set_in_a_namespace_that_is_joined() {
 }
 
 #[test]
-fn a_program_sees_its_standard_input_wherever_it_was_born() {
+fn program_in_a_second_process_has_its_standard_input() {
     need!(is_husk(), RUNC_REFUSES);
     let holder = Holder::of(Namespaces::USER | Namespaces::PID);
     let joined = Namespaces::USER | Namespaces::PID;
@@ -632,7 +632,7 @@ fn a_program_sees_its_standard_input_wherever_it_was_born() {
 
 // LXC gives a container a read-only `/proc/sys` with a writable `/proc/sys/net` mounted over it.
 #[test]
-fn a_sysctl_under_a_mount_of_the_callers_is_refused_by_name() {
+fn sysctl_under_a_mount_of_the_caller_is_refused_by_name() {
     need!(is_root() && is_husk(), "needs root to mount, and runc opens a procfs of its own");
     let covered =
         "exec unshare --mount sh -c 'mount --bind /proc/sys/net /proc/sys/net && exec \"$@\"' sh \"$@\"";

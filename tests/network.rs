@@ -45,8 +45,8 @@ fn with_devices(words: &str, devices: Value) -> Bundle {
 }
 
 #[test]
-fn a_device_of_the_host_becomes_the_containers_with_its_addresses() {
-    need!(is_root(), "needs root to have network devices");
+fn device_of_the_host_moves_into_the_container_with_its_addresses() {
+    need!(is_root(), "needs root to create network devices");
     let Some(cable) = Cable::new("a") else { return need!(false, "needs ip and veth") };
     let has_ipv6 = Path::new("/proc/net/if_inet6").exists();
     let name = &cable.name;
@@ -59,7 +59,7 @@ fn a_device_of_the_host_becomes_the_containers_with_its_addresses() {
     let runtime = Runtime::under_test();
     let bundle = with_devices("wait", json!({ (name.as_str()): { "name": "eth7" } }));
     runtime.create(&bundle).succeeds();
-    assert!(!cable.exists(), "it is the host's no more");
+    assert!(!cable.exists(), "the device is still on the host");
     let state: Value = serde_json::from_str(&runtime.call("state", &["c"]).succeeds()).unwrap();
     let see = |file: &str| {
         let path = format!("/proc/{}/{file}", state["pid"]);
@@ -70,15 +70,15 @@ fn a_device_of_the_host_becomes_the_containers_with_its_addresses() {
     assert!(addresses.contains("192.0.2.7") && !addresses.contains("192.0.2.9"), "{addresses}");
     // The route to its network exists only while the device is up.
     assert!(see("net/route").lines().any(|line| line.starts_with("eth7\t000200C0")), "{}", see("net/route"));
-    need!(is_husk(), "runc sets the device down first, by which it loses its addresses of version 6");
+    need!(is_husk(), "runc sets the device down first, which removes its IPv6 addresses");
     if has_ipv6 {
         assert!(see("net/if_inet6").contains("20010db8000000000000000000000007"), "{}", see("net/if_inet6"));
     }
 }
 
 #[test]
-fn the_program_finds_its_device() {
-    need!(is_root(), "needs root to have network devices");
+fn program_finds_its_network_device() {
+    need!(is_root(), "needs root to create network devices");
     let Some(cable) = Cable::new("b") else { return need!(false, "needs ip and veth") };
     let name = cable.name.as_str();
     let path = format!("cat /sys/class/net/{name}/operstate");
@@ -87,8 +87,8 @@ fn the_program_finds_its_device() {
 }
 
 #[test]
-fn a_device_that_cannot_be_moved_is_named() {
-    need!(is_husk(), "runc names no field");
+fn device_that_cannot_be_moved_is_named() {
+    need!(is_husk(), "runc's messages name no field");
     let runtime = Runtime::under_test();
     let refused = |devices: Value, message: &str| {
         runtime.run(&with_devices("exit 0", devices)).fails(1, message);
@@ -99,7 +99,7 @@ fn a_device_that_cannot_be_moved_is_named() {
     refused(json!({ "sixteen-letters-": {} }), "linux.netDevices.sixteen-letters-: is no name for");
     if !is_root() {
         refused(json!({ "eth0": {} }), "network devices are not supported for rootless containers");
-        return need!(false, "needs root to have network devices");
+        return need!(false, "needs root to create network devices");
     }
     refused(json!({ "nosuch0": {} }), "linux.netDevices.nosuch0: find the device: no such device");
     // A device whose new name is taken cannot be moved, and stays as it is.
@@ -110,7 +110,11 @@ fn a_device_that_cannot_be_moved_is_named() {
         &format!("linux.netDevices.{}: name it in the container: file exists", cable.name),
     );
     let flags = std::fs::read_to_string(format!("/sys/class/net/{}/flags", cable.name)).unwrap();
-    assert_eq!(u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16).unwrap() & 1, 1, "it is down");
+    assert_eq!(
+        u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16).unwrap() & 1,
+        1,
+        "the device is down"
+    );
     let bundle = with_devices("exit 0", json!({ "eth0": {} })).with(
         "/linux/namespaces",
         json!([{ "type": "mount" }, { "type": "pid" }, { "type": "ipc" }, { "type": "uts" }]),

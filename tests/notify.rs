@@ -23,7 +23,7 @@ impl Manager {
     }
 
     /// Makes the command, and with it its containers, send notifications to this manager.
-    fn hears_of(&self, mut command: Command) -> Command {
+    fn with_socket(&self, mut command: Command) -> Command {
         command.env("NOTIFY_SOCKET", self.directory.path().join("sock"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
         command
@@ -44,15 +44,15 @@ impl Manager {
     }
 
     /// Asserts that only the readiness of this process and a barrier arrive, then releases the barrier.
-    fn hears(&self, pid: u32) {
+    fn receives_readiness_of(&self, pid: u32) {
         assert_eq!(self.next().0, "READY=1\n");
         assert_eq!(self.next().0, format!("MAINPID={pid}\n"));
         let (barrier, fd) = self.next();
         assert_eq!(barrier, "BARRIER=1");
-        drop(fd.expect("something to close"));
+        drop(fd.expect("a descriptor to close"));
     }
 
-    fn heard_no_more(&self) {
+    fn received_nothing_more(&self) {
         self.socket.set_nonblocking(true).unwrap();
         assert!(self.socket.recv(&mut [0; 1]).is_err());
     }
@@ -71,53 +71,53 @@ fn pid(runtime: &Runtime) -> u32 {
 }
 
 #[test]
-fn one_in_the_foreground_is_told_on_with_ours() {
+fn readiness_in_the_foreground_is_forwarded_with_the_pid() {
     let (runtime, manager) = (Runtime::under_test(), Manager::new());
     let bundle = Bundle::running("notify STATUS=away FDSTORE=1 READY=1");
-    let mut run = manager.hears_of(command(&runtime, "run", &bundle, &[])).spawn().unwrap();
-    manager.hears(run.id());
+    let mut run = manager.with_socket(command(&runtime, "run", &bundle, &[])).spawn().unwrap();
+    manager.receives_readiness_of(run.id());
     assert!(run.wait().unwrap().success());
-    manager.heard_no_more();
+    manager.received_nothing_more();
     assert!(runtime.is_empty());
 }
 
 #[test]
-fn one_that_says_more_at_once_is_heard_too() {
-    need!(is_husk(), "runc looks at what a message begins with");
+fn readiness_among_other_fields_is_recognized() {
+    need!(is_husk(), "runc only looks at the start of a message");
     let (runtime, manager) = (Runtime::under_test(), Manager::new());
     let bundle = Bundle::running("notify STATUS=here,READY=1,MAINPID=7");
-    let mut run = manager.hears_of(command(&runtime, "run", &bundle, &[])).spawn().unwrap();
-    manager.hears(run.id());
+    let mut run = manager.with_socket(command(&runtime, "run", &bundle, &[])).spawn().unwrap();
+    manager.receives_readiness_of(run.id());
     assert!(run.wait().unwrap().success());
-    manager.heard_no_more();
+    manager.received_nothing_more();
 }
 
 #[test]
-fn a_detached_run_waits_for_it() {
+fn detached_run_waits_for_readiness() {
     let (runtime, manager) = (Runtime::under_test(), Manager::new());
     let bundle = Bundle::running("notify READY=1");
     let file = runtime.root().join("pid");
     let options = ["--detach", "--pid-file", file.to_str().unwrap()];
-    let mut run = manager.hears_of(command(&runtime, "run", &bundle, &options)).spawn().unwrap();
+    let mut run = manager.with_socket(command(&runtime, "run", &bundle, &options)).spawn().unwrap();
     assert_eq!(manager.next().0, "READY=1\n");
     let pid = std::fs::read_to_string(&file).unwrap();
     assert_eq!(manager.next().0, format!("MAINPID={pid}\n"));
-    assert!(run.try_wait().unwrap().is_none(), "it waits until it was heard");
+    assert!(run.try_wait().unwrap().is_none(), "the runtime does not wait for the barrier");
     drop(manager.next());
     assert!(run.wait().unwrap().success());
     std::fs::remove_file(file).unwrap();
 }
 
 #[test]
-fn start_waits_for_it() {
+fn start_waits_for_readiness() {
     let (runtime, manager) = (Runtime::under_test(), Manager::new());
     let bundle = Bundle::running("notify READY=1");
-    assert!(manager.hears_of(command(&runtime, "create", &bundle, &[])).status().unwrap().success());
+    assert!(manager.with_socket(command(&runtime, "create", &bundle, &[])).status().unwrap().success());
     let pid = pid(&runtime);
     let mut start = runtime.command("start");
     start.arg("c");
-    let mut start = manager.hears_of(start).spawn().unwrap();
-    manager.hears(pid);
+    let mut start = manager.with_socket(start).spawn().unwrap();
+    manager.receives_readiness_of(pid);
     assert!(start.wait().unwrap().success());
     // `delete` also removes everything that was set up for notifications.
     runtime.call("delete", &["--force", "c"]).succeeds();
@@ -125,26 +125,28 @@ fn start_waits_for_it() {
 }
 
 #[test]
-fn one_that_ends_without_a_word_keeps_nobody_waiting() {
-    need!(is_husk(), "runc waits for ever for a word");
+fn container_that_ends_without_readiness_does_not_block() {
+    need!(is_husk(), "runc blocks until it receives a message");
     let (runtime, manager) = (Runtime::under_test(), Manager::new());
     let bundle = Bundle::running("exit 0");
-    assert!(manager.hears_of(command(&runtime, "run", &bundle, &["--detach"])).status().unwrap().success());
-    manager.heard_no_more();
-    need!(is_husk(), "runc waits for ever in the foreground");
+    assert!(
+        manager.with_socket(command(&runtime, "run", &bundle, &["--detach"])).status().unwrap().success()
+    );
+    manager.received_nothing_more();
+    need!(is_husk(), "runc blocks forever in the foreground");
     runtime.call("delete", &["--force", "c"]).succeeds();
-    let seen = manager.hears_of(command(&runtime, "run", &bundle, &[])).status().unwrap();
+    let seen = manager.with_socket(command(&runtime, "run", &bundle, &[])).status().unwrap();
     assert!(seen.success());
-    manager.heard_no_more();
+    manager.received_nothing_more();
 }
 
 #[test]
-fn the_container_is_shown_a_socket_and_no_more() {
-    need!(is_husk(), "runc waits for ever for a word, and lets no configuration say where");
+fn container_sees_only_the_socket() {
+    need!(is_husk(), "runc blocks until it receives a message, and the path cannot be configured");
     let (runtime, manager) = (Runtime::under_test(), Manager::new());
     let look = |words: &str, variables: &[&str]| {
         let bundle = Bundle::running(words).with("/process/env", json!(variables));
-        let mut run = manager.hears_of(command(&runtime, "run", &bundle, &[]));
+        let mut run = manager.with_socket(command(&runtime, "run", &bundle, &[]));
         String::from_utf8(run.stdout(Stdio::piped()).output().unwrap().stdout).unwrap()
     };
     assert_eq!(look("list /run/notify", &[]), "notify.sock\n");
@@ -157,7 +159,7 @@ fn the_container_is_shown_a_socket_and_no_more() {
 }
 
 #[test]
-fn without_the_variable_there_is_nothing() {
+fn nothing_is_mounted_without_the_variable() {
     let bundle = Bundle::running("list /");
     let found = Runtime::under_test().run(&bundle).succeeds();
     assert!(!found.lines().any(|name| name == "run"), "{found}");
@@ -177,13 +179,13 @@ fn unreachable_notify_socket_is_a_warning() {
     };
     let seen = stale(command(&runtime, "run", &bundle, &[]));
     assert!(!seen.succeeds().contains("NOTIFY_SOCKET") || !is_husk());
-    need!(is_husk(), "runc goes on without a word");
+    need!(is_husk(), "runc ignores it silently");
     seen.says("warning: NOTIFY_SOCKET: connect /no/socket: no such file or directory; nobody will hear");
     assert!(runtime.is_empty());
 
     // `start` warns too, although the container was created with a socket that worked.
     let manager = Manager::new();
-    assert!(manager.hears_of(command(&runtime, "create", &bundle, &[])).status().unwrap().success());
+    assert!(manager.with_socket(command(&runtime, "create", &bundle, &[])).status().unwrap().success());
     let mut start = runtime.command("start");
     start.arg("c");
     let seen = stale(start);

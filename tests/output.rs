@@ -66,8 +66,8 @@ fn created() -> (Runtime, Bundle) {
 }
 
 #[test]
-fn data_that_cannot_be_written_is_exit_code_1() {
-    need!(is_husk(), "about husk's words");
+fn failure_to_write_data_is_exit_code_1() {
+    need!(is_husk(), "tests husk's messages");
     let (runtime, bundle) = created();
     for words in verbs_with_data(bundle.path().to_str().unwrap()) {
         let seen = call(&runtime, &words, full(), None);
@@ -87,8 +87,8 @@ fn data_that_cannot_be_written_is_exit_code_1() {
 }
 
 #[test]
-fn a_reader_that_has_gone_ends_a_verb_quietly() {
-    need!(is_husk(), "other runtimes may be killed");
+fn closed_pipe_ends_a_verb_quietly() {
+    need!(is_husk(), "other runtimes may be killed by SIGPIPE");
     let (runtime, bundle) = created();
     for words in verbs_with_data(bundle.path().to_str().unwrap()) {
         let seen = call(&runtime, &words, closed_pipe(), None);
@@ -103,7 +103,7 @@ fn a_reader_that_has_gone_ends_a_verb_quietly() {
 
 #[test]
 fn closed_descriptors_abort_no_verb() {
-    need!(is_husk(), "about husk");
+    need!(is_husk(), "tests husk's behaviour");
     let (runtime, bundle) = created();
     for words in verbs_with_data(bundle.path().to_str().unwrap()) {
         let mut command = runtime.command(words[0]);
@@ -116,8 +116,8 @@ fn closed_descriptors_abort_no_verb() {
 }
 
 #[test]
-fn events_end_when_their_reader_has_gone() {
-    need!(is_husk() && crate::util::is_root(), "cgroups need root");
+fn events_end_when_their_reader_closes_the_pipe() {
+    need!(is_husk() && crate::util::is_root(), "needs root to create cgroups");
     let runtime = Runtime::started(&Bundle::running("wait"));
     let words = ["events", "--interval", "1ms", "c"];
     let seen = call(&runtime, &words, closed_pipe(), None);
@@ -127,7 +127,7 @@ fn events_end_when_their_reader_has_gone() {
 
 #[test]
 fn warnings_that_cannot_be_written_are_dropped() {
-    need!(is_husk(), "about husk's warnings");
+    need!(is_husk(), "tests husk's warnings");
     for stderr in [full, closed_pipe] {
         let (runtime, bundle) = (Runtime::under_test(), Bundle::running("exit 0"));
         let log = bundle.rootfs().join("log");
@@ -154,8 +154,8 @@ fn warnings_that_cannot_be_written_are_dropped() {
 }
 
 #[test]
-fn a_log_on_a_full_disk_aborts_no_verb() {
-    need!(is_husk(), "about husk's log");
+fn log_on_a_full_disk_aborts_no_verb() {
+    need!(is_husk(), "tests husk's log");
     let mut runtime = Runtime::under_test();
     for globals in [
         &["--log", "/dev/full"][..],
@@ -169,8 +169,8 @@ fn a_log_on_a_full_disk_aborts_no_verb() {
 }
 
 #[test]
-fn results_that_cannot_be_written_keep_no_test_from_running() {
-    need!(is_husk() && has_sandboxes(), "no sandboxes here");
+fn results_that_cannot_be_written_do_not_stop_tests() {
+    need!(is_husk() && has_sandboxes(), "needs husk test and user namespaces");
     need!(has_rustc(), "needs rustc");
     let binary = Binary::new();
     let run = |stdout: Stdio, report: &Path| {
@@ -212,7 +212,7 @@ fn is_harmless(bytes: &[u8]) {
 
 #[test]
 fn control_characters_of_arguments_and_paths_are_escaped() {
-    need!(is_husk(), "about husk's messages");
+    need!(is_husk(), "tests husk's messages");
     let directory = TempDir::new().unwrap();
     let place = directory.path().join(HOSTILE);
     let place = place.to_str().unwrap();
@@ -242,7 +242,7 @@ fn control_characters_of_arguments_and_paths_are_escaped() {
 
 #[test]
 fn control_characters_of_hooks_and_bundles_are_escaped() {
-    need!(is_husk(), "about husk's messages");
+    need!(is_husk(), "tests husk's messages");
     let directory = TempDir::new().unwrap();
     let place = directory.path().join(HOSTILE);
     fs::create_dir(&place).unwrap();

@@ -17,7 +17,7 @@ fn until_gone(process: &OwnedFd) {
 }
 
 #[test]
-fn it_is_of_the_process_that_create_and_run_make() {
+fn create_and_run_send_a_pidfd_of_their_process() {
     let runtime = Runtime::under_test();
     let receiver = Receiver::new();
     for verb in ["create", "run"] {
@@ -39,7 +39,7 @@ fn it_is_of_the_process_that_create_and_run_make() {
 }
 
 #[test]
-fn it_is_of_the_process_that_exec_makes() {
+fn exec_sends_a_pidfd_of_its_process() {
     let runtime = Runtime::under_test();
     let receiver = Receiver::new();
     let bundle = Bundle::running("wait");
@@ -58,8 +58,8 @@ fn it_is_of_the_process_that_exec_makes() {
 }
 
 #[test]
-fn nobody_who_listens_is_an_error_before_there_is_a_process() {
-    need!(is_husk(), "runc has other words");
+fn unreachable_pidfd_socket_is_an_error_before_a_process_exists() {
+    need!(is_husk(), "runc prints other messages");
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("exit 0");
     let wanted = "--pidfd-socket: connect /no/socket: no such file or directory";
@@ -68,8 +68,8 @@ fn nobody_who_listens_is_an_error_before_there_is_a_process() {
 }
 
 #[test]
-fn create_takes_what_run_does() {
-    need!(is_husk(), "runc's create does not know it");
+fn create_accepts_no_subreaper() {
+    need!(is_husk(), "runc's create does not support the option");
     let runtime = Runtime::under_test();
     runtime.create_with(&Bundle::running("exit 0"), &["--no-subreaper"]).succeeds();
 }

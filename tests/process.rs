@@ -31,7 +31,7 @@ fn with_two_files(bundle: &Bundle, before: &str) -> String {
 // Descriptors
 
 #[test]
-fn descriptors_are_passed_on_under_their_numbers() {
+fn preserved_descriptors_keep_their_numbers() {
     let runtime = Runtime::under_test();
     let bundle = inside("cat /proc/self/fd/4");
     let script = with_two_files(&bundle, "");
@@ -46,7 +46,7 @@ fn descriptors_are_passed_on_under_their_numbers() {
 }
 
 #[test]
-fn descriptors_are_passed_on_to_a_container_that_waits() {
+fn created_container_keeps_preserved_descriptors() {
     let runtime = Runtime::under_test();
     let bundle = inside("cat /proc/self/fd/4");
     let script = with_two_files(&bundle, "");
@@ -60,8 +60,8 @@ fn descriptors_are_passed_on_to_a_container_that_waits() {
 }
 
 #[test]
-fn a_descriptor_that_is_missing_is_named() {
-    need!(is_husk(), "runc finds one of its own at that number, and passes it on");
+fn missing_preserved_descriptor_is_named() {
+    need!(is_husk(), "runc passes one of its own descriptors instead of the missing one");
     let runtime = Runtime::under_test();
     let bundle = inside("exit 0");
     let script = with_two_files(&bundle, "");
@@ -73,7 +73,7 @@ fn a_descriptor_that_is_missing_is_named() {
 }
 
 #[test]
-fn sockets_to_listen_on_are_passed_on() {
+fn listening_sockets_are_passed_on() {
     let runtime = Runtime::under_test();
     let env = json!(["LISTEN_FDS=7", "LISTEN_PID=7", "A=1"]);
     let bundle = inside("env").with("/process/env", env.clone());
@@ -83,7 +83,7 @@ fn sockets_to_listen_on_are_passed_on() {
     let seen = |options: &[&str]| runtime.through(&activated, "run", &bundle, options);
     seen(&[]).prints("0\n1\n2\n3\n4");
     seen(&["--preserve-fds", "1"]).prints("0\n1\n2\n3\n4\n5");
-    need!(is_husk(), "runc finds one of its own at the number of what is missing, and passes it on");
+    need!(is_husk(), "runc passes one of its own descriptors instead of the missing one");
     seen(&["--preserve-fds", "2"]).fails(1, "--preserve-fds: descriptor 5 is not open");
 
     // They are meant for husk only if `LISTEN_PID` names it.
@@ -96,20 +96,20 @@ fn sockets_to_listen_on_are_passed_on() {
 
 // CVE-2024-21626, for a descriptor that the caller leaks.
 #[test]
-fn no_descriptor_of_the_caller_is_a_way_out() {
+fn working_directory_cannot_be_a_descriptor_of_the_caller() {
     let runtime = Runtime::under_test();
     let bundle = inside("list /proc/self/fd");
     runtime.through("exec \"$@\" 3</ 9</", "run", &bundle, &[]).prints("0\n1\n2\n3");
     for number in [3, 9] {
         let bundle = inside("cwd").with("/process/cwd", json!(format!("/proc/self/fd/{number}")));
         let seen = runtime.through("exec \"$@\" 3</ 9</", "run", &bundle, &[]);
-        assert!(!seen.0.status.success(), "the working directory is the host's");
+        assert!(!seen.0.status.success(), "the working directory is outside the container");
     }
 }
 
 // CVE-2024-21626, for a descriptor that the runtime leaks.
 #[test]
-fn nor_is_one_of_ours() {
+fn working_directory_cannot_be_a_descriptor_of_the_runtime() {
     let running = Runtime::started(&inside("wait"));
     for number in 3..32 {
         let cwd = format!("/proc/self/fd/{number}");
@@ -121,8 +121,8 @@ fn nor_is_one_of_ours() {
 }
 
 #[test]
-fn the_streams_are_the_users_own() {
-    need!(is_root(), "needs root to be another user");
+fn standard_streams_belong_to_the_user() {
+    need!(is_root(), "needs root to become another user");
     let user = json!({ "uid": 1000, "gid": 1000 });
     let bundle = inside("write /proc/self/fd/1").with("/process/user", user.clone());
     prints(bundle, "written");
@@ -136,7 +136,10 @@ fn the_streams_are_the_users_own() {
     let node = bundle.path().join("node");
     let zero = rustix::fs::makedev(1, 5);
     let (kind, mode) = (rustix::fs::FileType::CharacterDevice, rustix::fs::Mode::from_raw_mode(0o600));
-    need!(rustix::fs::mknodat(rustix::fs::CWD, &node, kind, mode, zero).is_ok(), "needs to make nodes");
+    need!(
+        rustix::fs::mknodat(rustix::fs::CWD, &node, kind, mode, zero).is_ok(),
+        "needs permission to create device nodes"
+    );
     let script = format!("exec \"$@\" <'{}'", node.display());
     runtime.through(&script, "run", &bundle, &[]).prints("0");
 }
@@ -144,8 +147,8 @@ fn the_streams_are_the_users_own() {
 // Signals, scheduling, umask
 
 #[test]
-fn nothing_is_ignored_that_the_caller_ignores() {
-    need!(is_husk(), "runc's ignores those that Go knows no names for");
+fn signals_ignored_by_the_caller_are_reset() {
+    need!(is_husk(), "Go ignores signals that it has no names for");
     let runtime = Runtime::under_test();
     let script = "trap '' HUP INT USR1; exec \"$@\"";
     // The guest itself ignores SIGPIPE, as every Rust program does.
@@ -153,7 +156,7 @@ fn nothing_is_ignored_that_the_caller_ignores() {
 }
 
 #[test]
-fn its_umask_is_the_one_asked_for() {
+fn umask_is_the_configured_one() {
     let runtime = Runtime::under_test();
     let umask = |bundle| runtime.through("umask 0; exec \"$@\"", "run", &bundle, &[]);
     umask(inside("status Umask")).prints("0022");
@@ -162,7 +165,7 @@ fn its_umask_is_the_one_asked_for() {
 }
 
 #[test]
-fn it_runs_on_every_processor_though_its_caller_does_not() {
+fn affinity_of_the_caller_is_not_inherited() {
     need!(std::thread::available_parallelism().unwrap().get() > 1, "needs two processors");
     let words = ["status", "Cpus_allowed_list"];
     let allowed = |cpus: std::ops::Range<usize>| {
@@ -180,8 +183,8 @@ fn it_runs_on_every_processor_though_its_caller_does_not() {
 }
 
 #[test]
-fn what_belongs_to_another_policy_is_refused() {
-    need!(is_husk(), "runc names no field");
+fn scheduler_field_of_another_policy_is_refused() {
+    need!(is_husk(), "runc's messages name no field");
     let refused = |scheduler: Value, message: &str| {
         let bundle = inside("exit 0").with("/process/scheduler", scheduler);
         Runtime::under_test().run(&bundle).fails(1, message);
@@ -198,8 +201,8 @@ fn what_belongs_to_another_policy_is_refused() {
 }
 
 #[test]
-fn it_is_scheduled_as_asked() {
-    need!(is_root(), "needs root to be more important than others");
+fn scheduler_is_the_configured_one() {
+    need!(is_root(), "needs root to raise priorities");
     let policy = |scheduler: Value| {
         let bundle = inside("cat /proc/self/sched").with("/process/scheduler", scheduler);
         let sched = Runtime::under_test().run(&bundle).succeeds();
@@ -220,8 +223,8 @@ fn it_is_scheduled_as_asked() {
 }
 
 #[test]
-fn scheduler_that_the_kernel_refuses_is_named_with_its_numbers() {
-    need!(is_husk() && is_root(), "the words are ours, and a deadline takes privileges");
+fn scheduler_refused_by_the_kernel_is_named_with_its_numbers() {
+    need!(is_husk() && is_root(), "the message is husk's, and SCHED_DEADLINE needs privileges");
     // The scheduler's `runtime` exceeds its `deadline`.
     let deadline = json!({ "policy": "SCHED_DEADLINE", "runtime": 30_000_000, "deadline": 20_000_000 });
     let seen = Runtime::under_test().run(&inside("exit 0").with("/process/scheduler", deadline));
@@ -231,7 +234,7 @@ fn scheduler_that_the_kernel_refuses_is_named_with_its_numbers() {
 // Keys and labels
 
 #[test]
-fn it_has_a_session_keyring_of_its_own() {
+fn program_has_its_own_session_keyring() {
     need!(Path::new("/proc/keys").exists(), "needs a kernel with keyrings");
     let runtime = Runtime::under_test();
     let bundle = inside("session-keyring");
@@ -249,8 +252,8 @@ fn it_has_a_session_keyring_of_its_own() {
 }
 
 #[test]
-fn a_profile_or_label_is_refused_where_nobody_would_heed_it() {
-    need!(is_husk(), "runc tries it, and has the kernel refuse");
+fn profile_or_label_without_kernel_support_is_refused() {
+    need!(is_husk(), "runc leaves the check to the kernel");
     let runtime = Runtime::under_test();
     let has_apparmor = Path::new("/sys/module/apparmor/parameters/enabled").exists();
     let has_selinux = Path::new("/sys/fs/selinux/enforce").exists();
@@ -268,7 +271,7 @@ fn a_profile_or_label_is_refused_where_nobody_would_heed_it() {
 // Personality and memory
 
 #[test]
-fn its_personality_is_the_one_asked_for() {
+fn personality_is_the_configured_one() {
     let personality = |domain: &str| {
         inside("cat /proc/self/personality").with("/linux/personality", json!({ "domain": domain }))
     };
@@ -284,7 +287,7 @@ fn its_personality_is_the_one_asked_for() {
 }
 
 #[test]
-fn its_memory_comes_from_where_it_should() {
+fn memory_policy_is_the_configured_one() {
     need!(Path::new("/proc/self/numa_maps").exists(), "needs a kernel with NUMA");
     let policy = |policy: Value| inside("cat /proc/self/numa_maps").with("/linux/memoryPolicy", policy);
     let found = |asked: Value| {
@@ -295,7 +298,7 @@ fn its_memory_comes_from_where_it_should() {
     let flags = json!(["MPOL_F_STATIC_NODES"]);
     assert_eq!(found(json!({ "mode": "MPOL_BIND", "nodes": "0", "flags": flags })), "bind=static:0");
     assert_eq!(found(json!({ "mode": "MPOL_DEFAULT" })), "default");
-    need!(is_husk(), "runc names no field");
+    need!(is_husk(), "runc's messages name no field");
     let refused = |asked: Value, message: &str| Runtime::under_test().run(&policy(asked)).fails(1, message);
     refused(json!({ "mode": "INTERLEAVE", "nodes": "0" }), "linux.memoryPolicy.mode");
     refused(json!({ "nodes": "0" }), "linux.memoryPolicy");
@@ -318,7 +321,7 @@ fn its_memory_comes_from_where_it_should() {
 }
 
 #[test]
-fn a_share_of_the_cache_is_refused_where_it_cannot_be_had() {
+fn intel_rdt_without_kernel_support_is_refused() {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     need!(!mounts.contains(" resctrl "), "needs a machine without resctrl");
     let runtime = Runtime::under_test();
@@ -331,9 +334,9 @@ fn a_share_of_the_cache_is_refused_where_it_cannot_be_had() {
 }
 
 #[test]
-fn groups_of_the_caller_stay_if_an_annotation_of_cruns_says_so() {
-    need!(is_husk(), "an annotation of crun's");
-    need!(is_root(), "needs root to have groups");
+fn groups_of_the_caller_are_kept_by_annotation() {
+    need!(is_husk(), "the annotation is crun's");
+    need!(is_root(), "needs root to set groups");
     let annotations = json!({ "run.oci.keep_original_groups": "1" });
     let bundle = inside("status Groups").with("/process/user/additionalGids", json!([7]));
     Runtime::under_test().run(&bundle).prints("7");

@@ -48,7 +48,7 @@ const MISSING: [(&str, &str); 8] = [
 ];
 
 #[test]
-fn one_that_is_missing_is_named_as_engines_expect_it() {
+fn missing_program_is_reported_in_engines_words() {
     for (program, words) in MISSING {
         let runtime = Runtime::under_test();
         let bundle = bundle().with("/process/args", json!([program]));
@@ -64,7 +64,7 @@ fn one_that_is_missing_is_named_as_engines_expect_it() {
 }
 
 #[test]
-fn exec_says_the_same() {
+fn exec_reports_a_missing_program_in_engines_words() {
     let (runtime, bundle) = (Runtime::under_test(), bundle());
     runtime.create(&bundle).succeeds();
     runtime.call("start", &["c"]).succeeds();
@@ -80,7 +80,7 @@ fn exec_says_the_same() {
 const BROKEN: (&str, &str) = ("no such file or directory", "exec format error");
 
 #[test]
-fn one_that_does_not_begin_is_told_by_start() {
+fn start_reports_a_program_that_cannot_be_executed() {
     for (program, words) in [("/bin/script", BROKEN.0), ("nothing", BROKEN.1)] {
         let runtime = Runtime::under_test();
         let bundle = bundle().with("/process/args", json!([program]));

@@ -11,8 +11,8 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_engine_is_told_once_and_forgets() {
-    need!(is_husk(), "another runtime registers itself nowhere");
+fn every_engine_can_be_registered_once_and_unregistered() {
+    need!(is_husk(), "other runtimes have no register command");
     let runtime = Runtime::under_test();
     for engine in ["podman", "containerd", "docker", "cri-o"] {
         let etc = TempDir::new().unwrap();

@@ -48,8 +48,8 @@ const IDLE: File = File { controller: "cpu", version_1: "cpu.idle", version_2: "
 const SHARES: File = File { controller: "cpu", version_1: "cpu.shares", version_2: "cpu.weight" };
 
 #[test]
-fn a_memory_limit_never_kills_the_runtime() {
-    need!(is_husk(), "runc says otherwise what failed");
+fn memory_limit_never_kills_the_runtime() {
+    need!(is_husk(), "runc reports the failure differently");
     need!(has("memory"), "needs the memory controller");
     let mut refused = 0;
     // From one page, which is too little for any process, to enough for the program.
@@ -79,11 +79,11 @@ fn a_memory_limit_never_kills_the_runtime() {
             assert!(is_gone(&bundle) && runtime.is_empty(), "{verb} with {limit} leaves something");
         }
     }
-    assert!(refused > 0, "the smallest limits are too small for anything");
+    assert!(refused > 0, "no limit was too small");
 }
 
 #[test]
-fn a_program_that_takes_too_much_memory_is_killed() {
+fn program_over_its_memory_limit_is_killed() {
     need!(has("memory"), "needs the memory controller");
     let memory = json!({ "memory": { "limit": 32 * MIB, "swap": 32 * MIB } });
     let bundle = limited("eat", memory.clone());
@@ -130,7 +130,7 @@ fn memory_and_swap_are_limited_together() {
 }
 
 #[test]
-fn a_program_waits_when_its_time_is_used_up() {
+fn program_over_its_cpu_quota_is_throttled() {
     need!(has("cpu"), "needs the cpu controller");
     let bundle = limited("spin", json!({ "cpu": { "quota": 5000, "period": 50_000 } }));
     let runtime = Runtime::started(&bundle);
@@ -150,7 +150,7 @@ fn a_program_waits_when_its_time_is_used_up() {
 }
 
 #[test]
-fn processors_are_shared_as_asked() {
+fn cpu_shares_and_quota_are_set() {
     need!(has("cpu"), "needs the cpu controller");
     let bundle = limited("hang", json!({ "cpu": { "shares": 2048, "quota": 20_000 } }));
     let runtime = Runtime::under_test();
@@ -186,7 +186,7 @@ fn processors_are_shared_as_asked() {
 }
 
 #[test]
-fn a_program_runs_on_the_processors_that_it_was_given() {
+fn program_runs_on_the_configured_processors() {
     need!(has("cpuset"), "needs the cpuset controller");
     let bundle = limited("status Cpus_allowed_list", json!({ "cpu": { "cpus": "0", "mems": "0" } }));
     Runtime::under_test().run(&bundle).prints("0");
@@ -203,7 +203,7 @@ fn a_program_runs_on_the_processors_that_it_was_given() {
 }
 
 #[test]
-fn a_disk_is_read_and_written_as_fast_as_asked() {
+fn disk_throttles_are_set() {
     let controller = if is_version_2() { "io" } else { "blkio" };
     need!(has(controller), "needs the io controller");
     let disks = fs::read_dir("/sys/block").into_iter().flatten().flatten();
@@ -239,7 +239,7 @@ fn a_disk_is_read_and_written_as_fast_as_asked() {
 }
 
 #[test]
-fn disks_are_shared_as_asked() {
+fn disk_weights_are_set() {
     let controller = if is_version_2() { "io" } else { "blkio" };
     need!(has(controller), "needs the io controller");
     let bundle = Bundle::running("hang");
@@ -253,7 +253,7 @@ fn disks_are_shared_as_asked() {
         ("blkio.weight", "500"),
     ];
     let found = files.into_iter().find(|(file, _)| has_file(file));
-    need!(found.is_some(), "needs a scheduler that knows weights");
+    need!(found.is_some(), "needs an I/O scheduler with weights");
     let (file, wanted) = found.unwrap();
     runtime.call("update", &["--blkio-weight", "500", "c"]).succeeds();
     let text = read(&bundle, controller, file);
@@ -261,7 +261,7 @@ fn disks_are_shared_as_asked() {
 }
 
 #[test]
-fn the_kernels_own_words_are_taken() {
+fn unified_files_are_written() {
     need!(has("memory") && has("pids") && is_version_2(), "needs the controllers of version 2");
     let unified = json!({ "memory.high": "33554432", "memory.low": "16777216", "pids.max": "42" });
     let bundle = limited("hang", json!({ "pids": { "limit": 7 }, "unified": unified }));
@@ -295,7 +295,7 @@ fn nested(words: &str, options: &[&str]) -> Bundle {
 }
 
 #[test]
-fn a_container_makes_cgroups_of_its_own_where_it_may() {
+fn container_can_create_cgroups_if_they_are_delegated() {
     // runc treats cgroup drivers differently. The specification does not (config-linux.md, "Cgroup ownership").
     need!(
         is_version_2() && is_root() && is_husk(),

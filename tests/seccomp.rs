@@ -62,7 +62,7 @@ fn meanwhile<'s, T: Send + 's>(
 fn until_asked(listener: &OwnedFd) {
     let mut events = [PollFd::new(listener, PollFlags::IN)];
     poll(&mut events, None).unwrap();
-    assert!(events[0].revents().contains(PollFlags::IN), "the listener hung up: nobody will ask");
+    assert!(events[0].revents().contains(PollFlags::IN), "the listener was closed");
 }
 
 #[track_caller]
@@ -72,12 +72,12 @@ fn is_listener(listener: &OwnedFd) {
 }
 
 #[test]
-fn an_agent_decides_about_calls() {
-    need!(is_husk(), "runc calls getcwd itself, and this agent fails it");
+fn agent_decides_about_calls() {
+    need!(is_husk(), "runc calls getcwd itself, which this agent denies");
     let runtime = Runtime::under_test();
     let directory = tempfile::tempdir().unwrap();
     for no_new_privileges in [true, false] {
-        need!(no_new_privileges || is_root(), "needs root to filter what may gain privileges");
+        need!(no_new_privileges || is_root(), "needs root to load a filter without no_new_privs");
         let path = directory.path().join(format!("agent-{no_new_privileges}"));
         let agent = UnixListener::bind(&path).unwrap();
         let bundle = notifying(&path, json!("SCMP_ACT_NOTIFY"))
@@ -114,7 +114,7 @@ fn an_agent_decides_about_calls() {
 }
 
 #[test]
-fn an_agent_hears_of_a_container_when_it_is_created() {
+fn agent_receives_the_listener_at_create() {
     let runtime = Runtime::under_test();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("agent.sock");
@@ -138,7 +138,7 @@ fn an_agent_hears_of_a_container_when_it_is_created() {
 }
 
 #[test]
-fn without_an_agent_nothing_is_created() {
+fn missing_agent_fails_create() {
     let runtime = Runtime::under_test();
     let directory = tempfile::tempdir().unwrap();
     let bundle = notifying(&directory.path().join("nobody"), json!("SCMP_ACT_NOTIFY"));
@@ -157,8 +157,8 @@ fn without_an_agent_nothing_is_created() {
 }
 
 #[test]
-fn what_cannot_be_notified_of_is_refused_by_its_rule() {
-    need!(is_husk(), "runc names no field");
+fn notify_rule_that_cannot_work_is_refused() {
+    need!(is_husk(), "runc's messages name no field");
     let runtime = Runtime::under_test();
     let path = Path::new("/no/such");
     let refused = |pointer: &str, value: Value, message: &str| {
@@ -194,8 +194,8 @@ fn what_cannot_be_notified_of_is_refused_by_its_rule() {
 }
 
 #[test]
-fn a_filter_that_kills_execve_is_an_error_of_the_start() {
-    need!(is_husk(), "runc's start says nothing");
+fn filter_that_kills_execve_fails_start() {
+    need!(is_husk(), "runc's start does not report the failure");
     const DIED: &str = "linux.seccomp: container process died: killed by signal 31 (bad system call) by its seccomp filter before the program began";
     let profile = |action: &str| {
         json!({
@@ -258,8 +258,8 @@ fn exec_fails(profile: &Value, message: &str) {
 }
 
 #[test]
-fn every_flag_and_architecture_is_taken() {
-    need!(is_husk(), "what runc takes depends on its libseccomp");
+fn every_flag_and_architecture_is_accepted() {
+    need!(is_husk(), "what runc accepts depends on its libseccomp");
     let profile = json!({
         "defaultAction": "SCMP_ACT_ALLOW",
         "architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32", "SCMP_ARCH_AARCH64", "SCMP_ARCH_ARM"],
@@ -276,8 +276,8 @@ fn every_flag_and_architecture_is_taken() {
 }
 
 #[test]
-fn unknown_calls_are_refused_if_an_annotation_of_cruns_says_so() {
-    need!(is_husk(), "an annotation of crun's");
+fn unknown_syscalls_are_refused_by_annotation() {
+    need!(is_husk(), "the annotation is crun's");
     let profile = json!({
         "defaultAction": "SCMP_ACT_ALLOW",
         "syscalls": [{ "names": ["no_such_call"], "action": "SCMP_ACT_ERRNO" }]

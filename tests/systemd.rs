@@ -81,7 +81,7 @@ impl Scope {
 }
 
 #[test]
-fn a_unit_is_in_its_slice_until_the_container_is_deleted() {
+fn unit_is_in_its_slice_until_the_container_is_deleted() {
     need!(is_here(), "needs systemd");
     let scope = Scope::running("hang", json!({}));
     let runtime = scope.started();
@@ -97,7 +97,7 @@ fn a_unit_is_in_its_slice_until_the_container_is_deleted() {
 }
 
 #[test]
-fn one_that_names_no_unit_is_called_after_its_container() {
+fn unit_is_named_after_the_container_by_default() {
     need!(is_here(), "needs systemd");
     let mut scope = Scope::running("hang", json!({}));
     scope.bundle.config["linux"].as_object_mut().unwrap().remove("cgroupsPath");
@@ -108,7 +108,7 @@ fn one_that_names_no_unit_is_called_after_its_container() {
 }
 
 #[test]
-fn a_path_that_names_no_unit_is_refused() {
+fn invalid_unit_path_is_refused() {
     need!(is_here(), "needs systemd");
     let mut scope = Scope::running("hang", json!({}));
     scope.bundle.config["linux"]["cgroupsPath"] = "/some/where".into();
@@ -121,8 +121,8 @@ fn a_path_that_names_no_unit_is_refused() {
 }
 
 #[test]
-fn resources_are_properties_of_the_unit() {
-    need!(is_here() && is_version_2(), "needs systemd and version 2");
+fn resources_become_properties_of_the_unit() {
+    need!(is_here() && is_version_2(), "needs systemd and cgroup version 2");
     let scope = Scope::running(
         "hang",
         json!({
@@ -179,8 +179,8 @@ fn resources_are_properties_of_the_unit() {
 }
 
 #[test]
-fn the_kernels_own_words_are_properties_too() {
-    need!(is_here() && is_version_2(), "needs systemd and version 2");
+fn unified_files_become_properties() {
+    need!(is_here() && is_version_2(), "needs systemd and cgroup version 2");
     let unified = json!({
         "memory.high": "33554432", "memory.min": "4096", "pids.max": "42", "cpu.max": "max 50000",
         "cpuset.mems": "0", "memory.swap.high": "1048576"
@@ -201,7 +201,7 @@ fn the_kernels_own_words_are_properties_too() {
 }
 
 #[test]
-fn a_controller_that_systemd_does_not_know_is_had_nevertheless() {
+fn controller_that_systemd_does_not_know_is_enabled() {
     need!(is_here() && has("hugetlb") && is_version_2(), "needs systemd and the hugetlb controller");
     let limits = json!([{ "pageSize": "2MB", "limit": 4_194_304 }]);
     let scope = Scope::running("hang", json!({ "hugepageLimits": limits }));
@@ -210,7 +210,7 @@ fn a_controller_that_systemd_does_not_know_is_had_nevertheless() {
 }
 
 #[test]
-fn annotations_are_properties() {
+fn annotations_become_properties() {
     need!(is_here(), "needs systemd");
     let mut scope = Scope::running("hang", json!({}));
     scope.bundle.config["annotations"] = json!({
@@ -227,7 +227,7 @@ fn annotations_are_properties() {
 }
 
 #[test]
-fn a_unit_that_has_failed_is_no_obstacle() {
+fn failed_unit_of_the_same_name_is_replaced() {
     need!(is_here(), "needs systemd");
     let scope = Scope::running("cat /proc/self/cgroup", json!({}));
     let mut failing = Command::new("systemd-run");
@@ -242,7 +242,7 @@ fn a_unit_that_has_failed_is_no_obstacle() {
 }
 
 #[test]
-fn a_unit_that_fails_is_forgotten_with_its_container() {
+fn failed_unit_is_reset_with_its_container() {
     need!(is_here(), "needs systemd");
     // With the first mode systemd keeps the failed unit until it is reset. With the second it drops the unit.
     for mode in ["'inactive'", "'inactive-or-failed'"] {
@@ -264,7 +264,7 @@ fn a_unit_that_fails_is_forgotten_with_its_container() {
 }
 
 #[test]
-fn a_unit_that_runs_is_somebody_elses() {
+fn running_unit_of_the_same_name_is_refused() {
     need!(is_here(), "needs systemd");
     let scope = Scope::running("hang", json!({}));
     let runtime = scope.started();
@@ -274,8 +274,8 @@ fn a_unit_that_runs_is_somebody_elses() {
 }
 
 #[test]
-fn a_unit_whose_cgroup_is_frozen_already_is_refused() {
-    need!(is_here() && is_root() && is_version_2(), "needs systemd and version 2, and root to make a cgroup");
+fn unit_with_a_frozen_cgroup_is_refused() {
+    need!(is_here() && is_root() && is_version_2(), "needs systemd, cgroup version 2 and root");
     let scope = Scope::running("exit 0", json!({}));
     let directory = Path::new("/sys/fs/cgroup/husk.slice/husk-test.slice").join(&scope.unit);
     fs::create_dir_all(&directory).unwrap();
@@ -286,8 +286,8 @@ fn a_unit_whose_cgroup_is_frozen_already_is_refused() {
 }
 
 #[test]
-fn a_container_of_a_unit_is_paused_and_killed() {
-    need!(is_here() && is_version_2(), "needs systemd and version 2");
+fn container_in_a_unit_can_be_paused_and_killed() {
+    need!(is_here() && is_version_2(), "needs systemd and cgroup version 2");
     let scope = Scope::running("hang", json!({}));
     let runtime = scope.started();
     runtime.call("pause", &["c"]).succeeds();
@@ -303,7 +303,7 @@ fn a_container_of_a_unit_is_paused_and_killed() {
 }
 
 #[test]
-fn devices_are_the_same_when_systemd_reads_its_files_again() {
+fn device_rules_survive_a_daemon_reload() {
     need!(is_here() && is_root(), "needs systemd, and root to make devices");
     let rule = |allow, major, minor| {
         let mut rule = json!({ "allow": allow, "type": "c", "access": "rw" });
@@ -346,8 +346,8 @@ fn devices_are_the_same_when_systemd_reads_its_files_again() {
 
 /// `husk test` limits all its processes together in a scope in which it may create cgroups.
 #[test]
-fn a_sandbox_in_a_delegated_scope_has_a_cgroup() {
-    need!(is_here() && is_version_2(), "needs systemd and version 2");
+fn sandbox_in_a_delegated_scope_has_a_cgroup() {
+    need!(is_here() && is_version_2(), "needs systemd and cgroup version 2");
     let run = |options: &[&str], script: &str| {
         let mut command = Command::new("systemd-run");
         if !is_root() {

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// The reason for skipping a test in this file.
-const NEEDED: &str = "needs root to make cgroups, and runc looks for a systemd before it asks one";
+const NEEDED: &str = "needs root to create cgroups, and runc checks for systemd before it connects";
 
 /// Returns a bundle whose cgroup systemd creates.
 fn bundle(systemd: &Systemd, words: &str) -> Bundle {
@@ -57,7 +57,7 @@ fn is_gone(systemd: &Systemd) -> bool {
 }
 
 #[test]
-fn a_program_is_in_the_unit_that_was_asked_for() {
+fn program_runs_in_the_requested_unit() {
     need!(is_root() && is_husk(), NEEDED);
     let (systemd, runtime) = (Systemd::new(Mood::Willing), Runtime::under_test());
     let bundle = bundle(&systemd, "cat /proc/self/cgroup");
@@ -85,7 +85,7 @@ fn a_program_is_in_the_unit_that_was_asked_for() {
 }
 
 #[test]
-fn a_unit_is_started_and_stopped_once() {
+fn unit_is_started_and_stopped_once() {
     need!(is_root() && is_husk(), NEEDED);
     let (systemd, runtime) = (Systemd::new(Mood::Willing), Runtime::under_test());
     run(&systemd, &runtime, &bundle(&systemd, "exit 0")).succeeds();
@@ -93,7 +93,7 @@ fn a_unit_is_started_and_stopped_once() {
 }
 
 #[test]
-fn what_is_said_in_systemds_words_reaches_it() {
+fn properties_in_annotations_reach_systemd() {
     need!(is_root() && is_husk(), NEEDED);
     let (systemd, runtime) = (Systemd::new(Mood::Willing), Runtime::under_test());
     let said = json!({
@@ -108,7 +108,7 @@ fn what_is_said_in_systemds_words_reaches_it() {
 }
 
 #[test]
-fn one_that_is_left_over_in_failure_is_forgotten_and_it_is_tried_again_once() {
+fn failed_unit_is_reset_and_start_is_retried_once() {
     need!(is_root() && is_husk(), NEEDED);
     let (systemd, runtime) = (Systemd::new(Mood::HasFailedOne), Runtime::under_test());
     run(&systemd, &runtime, &bundle(&systemd, "exit 0")).succeeds();
@@ -119,7 +119,7 @@ fn one_that_is_left_over_in_failure_is_forgotten_and_it_is_tried_again_once() {
 }
 
 #[test]
-fn one_that_is_there_is_somebody_elses() {
+fn existing_unit_is_refused() {
     need!(is_root() && is_husk(), NEEDED);
     for verb in ["run", "create"] {
         let (systemd, runtime) = (Systemd::new(Mood::HasOne), Runtime::under_test());
@@ -129,12 +129,12 @@ fn one_that_is_there_is_somebody_elses() {
         seen.fails(1, "systemd: StartTransientUnit: it is so (org.freedesktop.systemd1.UnitExists)");
         assert!(runtime.is_empty());
         let tries = ["StartTransientUnit", "ResetFailedUnit", "StartTransientUnit"];
-        assert_eq!(methods(&systemd), all(&tries), "it was not stopped");
+        assert_eq!(methods(&systemd), all(&tries), "the unit was not stopped");
     }
 }
 
 #[test]
-fn one_that_runs_is_left_alone() {
+fn running_unit_is_left_alone() {
     need!(is_root() && is_husk(), NEEDED);
     for verb in ["run", "create"] {
         let (systemd, runtime) = (Systemd::new(Mood::HasOne), Runtime::under_test());
@@ -145,7 +145,7 @@ fn one_that_runs_is_left_alone() {
         let seen = call(&systemd, &runtime, verb, &["--bundle", bundle.path().to_str().unwrap(), "c"]);
         seen.fails(1, "container's cgroup is not empty: 1 process(es) found");
         assert!(runtime.is_empty() && methods(&systemd).is_empty());
-        assert!(other.lives(), "its process was killed");
+        assert!(other.lives(), "the foreign process was killed");
     }
 }
 
@@ -176,7 +176,7 @@ impl Drop for Inside<'_> {
 }
 
 #[test]
-fn a_job_that_fails_is_an_error() {
+fn failed_job_is_an_error() {
     need!(is_root() && is_husk(), NEEDED);
     for result in ["failed", "timeout"] {
         let (systemd, runtime) = (Systemd::new(Mood::Ends(result)), Runtime::under_test());
@@ -188,7 +188,7 @@ fn a_job_that_fails_is_an_error() {
 }
 
 #[test]
-fn a_bus_that_goes_away_is_an_error() {
+fn closed_bus_is_an_error() {
     need!(is_root() && is_husk(), NEEDED);
     let (systemd, runtime) = (Systemd::new(Mood::Leaves), Runtime::under_test());
     run(&systemd, &runtime, &bundle(&systemd, "exit 0")).fails(1, "talk to systemd: receive");
@@ -196,7 +196,7 @@ fn a_bus_that_goes_away_is_an_error() {
 }
 
 #[test]
-fn a_field_that_makes_no_name_of_a_unit_is_told() {
+fn field_that_makes_an_invalid_unit_name_is_reported() {
     need!(is_root() && is_husk(), NEEDED);
     let (systemd, runtime) = (Systemd::new(Mood::Willing), Runtime::under_test());
     let wrong = |path: &str| {
@@ -211,7 +211,7 @@ fn a_field_that_makes_no_name_of_a_unit_is_told() {
 
 // systemd's own list of devices cannot exclude a device from an allowed range.
 #[test]
-fn device_rules_hold_whether_or_not_it_has_words_for_them() {
+fn device_rules_hold_with_and_without_a_systemd_property() {
     need!(is_root() && is_husk(), NEEDED);
     let device = json!([{ "path": "/dev/none", "type": "c", "major": 60, "minor": 1, "fileMode": 0o666 }]);
     let rule = |allow: bool, fields: Value| {
@@ -234,7 +234,7 @@ fn device_rules_hold_whether_or_not_it_has_words_for_them() {
 }
 
 #[test]
-fn a_container_of_its_is_limited_paused_and_killed() {
+fn container_in_a_unit_can_be_limited_paused_and_killed() {
     need!(is_husk(), NEEDED);
     need!(crate::cgroups::has("pids"), "needs the pids controller");
     let (systemd, runtime) = (Systemd::new(Mood::Willing), Runtime::under_test());
@@ -263,7 +263,7 @@ fn a_container_of_its_is_limited_paused_and_killed() {
 }
 
 #[test]
-fn one_whose_bus_is_gone_is_seen_and_removed() {
+fn container_can_be_listed_and_deleted_without_the_bus() {
     need!(is_root() && is_husk(), NEEDED);
     need!(crate::cgroups::has("pids"), "needs the pids controller");
     let (systemd, runtime) = (Systemd::new(Mood::Willing), Runtime::under_test());

@@ -127,8 +127,8 @@ fn read_to_end(master: &mut File) -> Vec<u8> {
 const OWN: &str = "terminals [true, true, true]\nname /dev/pts/0\nowner 0\ncontrolling true\nconsole true\n";
 
 #[test]
-fn a_program_has_a_terminal_of_its_own() {
-    need!(is_husk(), "runc needs the terminal of a session");
+fn program_has_its_own_terminal() {
+    need!(is_husk(), "runc needs a controlling terminal");
     let runtime = Runtime::under_test();
     let bundle = with_terminal("tty");
     let (shown, status) = Foreground::run(&runtime, &bundle).rest();
@@ -139,22 +139,22 @@ fn a_program_has_a_terminal_of_its_own() {
 
 // runc refuses this: it needs a terminal to make raw, whatever stream it copies from.
 #[test]
-fn it_has_one_where_we_have_none() {
-    need!(is_husk(), "runc needs the terminal of a session");
+fn program_has_a_terminal_if_the_caller_has_none() {
+    need!(is_husk(), "runc needs a controlling terminal");
     Runtime::under_test().run(&with_terminal("tty")).prints(OWN);
 }
 
 #[test]
-fn it_belongs_to_the_user_of_the_program() {
-    need!(is_root(), "needs root to be another user");
-    need!(is_husk(), "runc needs the terminal of a session");
+fn terminal_belongs_to_the_programs_user() {
+    need!(is_root(), "needs root to become another user");
+    need!(is_husk(), "runc needs a controlling terminal");
     let bundle = with_terminal("tty").with("/process/user", json!({ "uid": 1000, "gid": 1001 }));
     Runtime::under_test().run(&bundle).prints(&OWN.replace("owner 0", "owner 1000"));
 }
 
 #[test]
-fn ours_is_raw_for_as_long_and_then_as_before() {
-    need!(is_husk(), "runc needs the terminal of a session");
+fn callers_terminal_is_raw_during_run_and_then_restored() {
+    need!(is_husk(), "runc needs a controlling terminal");
     let runtime = Runtime::under_test();
     let bundle = with_terminal("until HUP");
     let mut run = Foreground::run(&runtime, &bundle);
@@ -173,7 +173,7 @@ fn ours_is_raw_for_as_long_and_then_as_before() {
 }
 
 #[test]
-fn ours_is_as_before_when_the_container_cannot_be_made() {
+fn callers_terminal_is_restored_if_create_fails() {
     let runtime = Runtime::under_test();
     // The program is looked up after the terminal exists.
     let bundle = with_terminal("").with("/process/args", json!(["/missing"]));
@@ -187,8 +187,8 @@ fn ours_is_as_before_when_the_container_cannot_be_made() {
 }
 
 #[test]
-fn a_key_that_interrupts_interrupts_the_program() {
-    need!(is_husk(), "with runc the program hears nothing of it, and nobody ends");
+fn interrupt_key_interrupts_the_program() {
+    need!(is_husk(), "runc does not forward the signal to the program");
     let runtime = Runtime::under_test();
     let bundle = with_terminal("until INT");
     let mut run = Foreground::run(&runtime, &bundle);
@@ -198,16 +198,16 @@ fn a_key_that_interrupts_interrupts_the_program() {
 }
 
 #[test]
-fn signals_of_job_control_are_passed_on() {
-    need!(is_husk(), "runc needs the terminal of a session");
+fn job_control_signals_are_forwarded() {
+    need!(is_husk(), "runc needs a controlling terminal");
     for (name, signal) in [("TSTP", Signal::TSTP), ("TTIN", Signal::TTIN)] {
         passed_on(name, signal);
     }
 }
 
 #[test]
-fn what_would_end_us_is_passed_on_too_and_our_terminal_is_as_before() {
-    need!(is_husk(), "runc needs the terminal of a session");
+fn fatal_signals_are_forwarded_and_the_terminal_is_restored() {
+    need!(is_husk(), "runc needs a controlling terminal");
     let ends =
         [("TERM", Signal::TERM), ("QUIT", Signal::QUIT), ("ABRT", Signal::ABORT), ("USR1", Signal::USR1)];
     ends.into_iter().for_each(|(name, signal)| passed_on(name, signal));
@@ -227,8 +227,8 @@ fn passed_on(name: &str, signal: Signal) {
 }
 
 #[test]
-fn our_terminal_is_as_before_when_the_container_is_killed() {
-    need!(is_husk(), "runc needs the terminal of a session");
+fn callers_terminal_is_restored_after_a_kill() {
+    need!(is_husk(), "runc needs a controlling terminal");
     let runtime = Runtime::under_test();
     let bundle = with_terminal("until HUP");
     let mut run = Foreground::run(&runtime, &bundle);
@@ -241,8 +241,8 @@ fn our_terminal_is_as_before_when_the_container_is_killed() {
 }
 
 #[test]
-fn it_is_as_large_as_ours_and_stays_so() {
-    need!(is_husk(), "runc needs the terminal of a session");
+fn terminal_size_follows_the_callers() {
+    need!(is_husk(), "runc needs a controlling terminal");
     let runtime = Runtime::under_test();
     // The size in the configuration applies only without a terminal of the caller's.
     let bundle =
@@ -255,7 +255,7 @@ fn it_is_as_large_as_ours_and_stays_so() {
 }
 
 #[test]
-fn what_is_piped_in_arrives_and_its_end_is_none() {
+fn piped_input_arrives_and_its_end_does_not_close_the_terminal() {
     const LENGTH: u64 = 1 << 20;
     let runtime = Runtime::under_test();
     let bundle = with_terminal(&format!("tty consume {LENGTH}"));
@@ -269,7 +269,7 @@ fn what_is_piped_in_arrives_and_its_end_is_none() {
 }
 
 #[test]
-fn signals_arrive_before_what_was_printed_is_read() {
+fn signals_arrive_while_output_is_unread() {
     let runtime = Runtime::under_test();
     let bundle = with_terminal("tty flood HUP");
     let mut run = runtime.running_with(&bundle, &[], [Stdio::null(), Stdio::piped(), Stdio::inherit()]);
@@ -283,8 +283,8 @@ fn signals_arrive_before_what_was_printed_is_read() {
 }
 
 #[test]
-fn a_terminal_that_nobody_has_open_for_a_while_is_still_there() {
-    need!(is_husk(), "runc needs the terminal of a session");
+fn terminal_that_the_program_closed_can_be_reopened() {
+    need!(is_husk(), "runc needs a controlling terminal");
     let runtime = Runtime::under_test();
     let (shown, status) = Foreground::run(&runtime, &with_terminal("tty reopen")).rest();
     assert_eq!(String::from_utf8(shown).unwrap(), "before\nafter\n");
@@ -292,8 +292,8 @@ fn a_terminal_that_nobody_has_open_for_a_while_is_still_there() {
 }
 
 #[test]
-fn a_terminal_that_nobody_sees_any_more_is_hung_up() {
-    need!(is_husk(), "runc needs the terminal of a session");
+fn terminal_without_a_reader_is_hung_up() {
+    need!(is_husk(), "runc needs a controlling terminal");
     let runtime = Runtime::under_test();
     let bundle = with_terminal("tty flood INT");
     let mut run = runtime.running_with(&bundle, &[], [Stdio::null(), Stdio::piped(), Stdio::inherit()]);
@@ -306,7 +306,7 @@ fn a_terminal_that_nobody_sees_any_more_is_hung_up() {
 }
 
 #[test]
-fn it_is_sent_to_who_listens() {
+fn terminal_is_sent_to_the_console_socket() {
     let runtime = Runtime::under_test();
     let receiver = Receiver::new();
     let bundle = with_terminal("tty");
@@ -321,7 +321,7 @@ fn it_is_sent_to_who_listens() {
 }
 
 #[test]
-fn a_detached_run_sends_it_too() {
+fn detached_run_sends_the_terminal() {
     let runtime = Runtime::under_test();
     let receiver = Receiver::new();
     let bundle = with_terminal("tty size").with("/process/consoleSize", json!({ "height": 5, "width": 6 }));
@@ -333,8 +333,8 @@ fn a_detached_run_sends_it_too() {
 }
 
 #[test]
-fn a_terminal_must_have_somewhere_to_go() {
-    need!(is_husk(), "the words are ours");
+fn detached_terminal_needs_a_console_socket() {
+    need!(is_husk(), "the message is husk's");
     let runtime = Runtime::under_test();
     let receiver = Receiver::new();
     let socket = receiver.path();
@@ -351,7 +351,7 @@ fn a_terminal_must_have_somewhere_to_go() {
 }
 
 #[test]
-fn terminals_come_from_a_devpts_of_the_container() {
+fn terminals_come_from_the_containers_devpts() {
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("tty").with("/process/terminal", json!(true));
     runtime.run(&bundle).fails(1, "process.terminal: needs a mount of type devpts at /dev/pts");
@@ -367,8 +367,8 @@ fn terminals_come_from_a_devpts_of_the_container() {
 
 // CVE-2025-52565 and similar: husk mounts the terminal on a path that the image controls.
 #[test]
-fn a_link_for_the_console_leads_nowhere() {
-    need!(is_husk(), "runc needs the terminal of a session");
+fn symlink_at_dev_console_is_not_followed() {
+    need!(is_husk(), "runc needs a controlling terminal");
     let runtime = Runtime::under_test();
     let host = tempfile::tempdir().unwrap();
     fs::write(host.path().join("file"), "untouched").unwrap();
@@ -381,15 +381,15 @@ fn a_link_for_the_console_leads_nowhere() {
         runtime.run(&bundle).fails(1, "-> dev/console: too many levels of symbolic links");
     }
     assert_eq!(fs::read_to_string(host.path().join("file")).unwrap(), "untouched");
-    assert_eq!(fs::read_dir(host.path()).unwrap().count(), 1, "something was made on the host");
+    assert_eq!(fs::read_dir(host.path()).unwrap().count(), 1, "something was created on the host");
     let mode = fs::metadata(host.path().join("file")).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o640);
     assert!(runtime.is_empty());
 }
 
 #[test]
-fn a_link_for_the_multiplexer_is_not_followed() {
-    need!(is_husk(), "runc needs the terminal of a session");
+fn symlink_at_dev_ptmx_is_not_followed() {
+    need!(is_husk(), "runc needs a controlling terminal");
     let host = tempfile::tempdir().unwrap();
     fs::write(host.path().join("file"), "untouched").unwrap();
     let proc = json!([{ "destination": "/proc", "type": "proc", "source": "proc" }]);

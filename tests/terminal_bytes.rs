@@ -34,8 +34,8 @@ fn tell_effort(what: &str, runtime: &Child) {
 }
 
 #[test]
-fn none_is_lost_in_the_foreground() {
-    need!(is_husk(), "runc needs the terminal of a session");
+fn terminal_in_the_foreground_loses_no_bytes() {
+    need!(is_husk(), "runc needs a controlling terminal");
     let runtime = Runtime::under_test();
     let bundle = with_terminal(&format!("tty produce {}", length()));
     let mut run = Foreground::run(&runtime, &bundle);
@@ -55,7 +55,7 @@ fn none_is_lost_in_the_foreground() {
 }
 
 #[test]
-fn nor_where_the_terminal_is_somebody_elses() {
+fn terminal_on_a_console_socket_loses_no_bytes() {
     let (runtime, receiver) = (Runtime::under_test(), Receiver::new());
     let begin = |words: &str| {
         let bundle = with_terminal(&format!("tty {words} {}", length()));
@@ -80,9 +80,9 @@ fn nor_where_the_terminal_is_somebody_elses() {
 }
 
 #[test]
-fn nor_where_many_have_terminals_at_once() {
+fn many_terminals_at_once_lose_no_bytes() {
     const LENGTH: u64 = 24_000_000;
-    need!(is_husk(), "runc needs the terminal of a session");
+    need!(is_husk(), "runc needs a controlling terminal");
     let count = env::var("TERMINALS").map_or(4, |count| count.parse().expect("TERMINALS is a number"));
     let each = || {
         let runtime = Runtime::under_test();

@@ -24,8 +24,8 @@ const SECOND: &str =
     "terminals [true, true, true]\nname /dev/pts/1\nowner 0\ncontrolling true\nconsole false\n";
 
 #[test]
-fn it_has_one_of_its_own_and_the_console_stays_the_containers() {
-    need!(is_husk(), "runc needs the terminal of a session");
+fn exec_has_its_own_terminal_and_the_console_stays_the_containers() {
+    need!(is_husk(), "runc needs a controlling terminal");
     let (runtime, receiver) = (Runtime::under_test(), Receiver::new());
     let bundle = with_terminal("wait");
     runtime.create_with(&bundle, &["--console-socket", &receiver.path()]).succeeds();
@@ -50,8 +50,8 @@ fn it_has_one_of_its_own_and_the_console_stays_the_containers() {
 }
 
 #[test]
-fn it_is_as_large_as_ours_and_ends_with_its_code() {
-    need!(is_husk(), "runc needs the terminal of a session");
+fn exec_terminal_follows_the_callers_size_and_the_exit_code_is_returned() {
+    need!(is_husk(), "runc needs a controlling terminal");
     let bundle = plain();
     let runtime = Runtime::started(&bundle);
     let mut run = Foreground::of(exec(&runtime, &[], "tty resized"));
@@ -64,7 +64,7 @@ fn it_is_as_large_as_ours_and_ends_with_its_code() {
 }
 
 #[test]
-fn the_size_may_be_written_down() {
+fn size_of_an_exec_terminal_can_be_configured() {
     let (bundle, receiver) = (plain(), Receiver::new());
     let runtime = Runtime::started(&bundle);
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -83,7 +83,7 @@ fn the_size_may_be_written_down() {
 }
 
 #[test]
-fn it_must_have_somewhere_to_go_and_to_come_from() {
+fn exec_terminal_needs_a_console_socket_and_a_devpts() {
     let bundle = plain();
     let runtime = Runtime::started(&bundle);
     let name = if is_husk() { "husk" } else { "runc" };
@@ -98,8 +98,8 @@ fn it_must_have_somewhere_to_go_and_to_come_from() {
 
 // The container decides what is mounted at /dev/pts: its root may mount anything there.
 #[test]
-fn what_is_no_devpts_is_not_opened() {
-    need!(is_husk(), "runc needs the terminal of a session");
+fn ptmx_outside_a_devpts_is_not_opened() {
+    need!(is_husk(), "runc needs a controlling terminal");
     let volume = tempfile::tempdir().unwrap();
     fs::write(volume.path().join("ptmx"), "untouched").unwrap();
     let mount =
@@ -112,9 +112,9 @@ fn what_is_no_devpts_is_not_opened() {
 
 // A terminal of the host, which a container can only have been given, does not count as the container's own.
 #[test]
-fn a_link_in_place_of_it_is_not_followed() {
-    need!(is_root(), "needs root to take away the container's devpts");
-    need!(is_husk(), "runc needs the terminal of a session");
+fn symlink_in_place_of_devpts_is_not_followed() {
+    need!(is_root(), "needs root to unmount the container's devpts");
+    need!(is_husk(), "runc needs a controlling terminal");
     let capabilities = json!(["CAP_SYS_ADMIN"]);
     let sets = json!({ "bounding": capabilities, "permitted": capabilities, "effective": capabilities });
     let bundle = plain().with("/process/capabilities", sets);

@@ -78,6 +78,8 @@ mod pidfd;
 mod process;
 /// Programs that cannot be executed.
 mod program;
+/// Processes that join a container in which another spies on them.
+mod ptrace_attacks;
 /// Registration with engines.
 mod register;
 /// Limits of each kind, as the kernel reports and enforces them.
@@ -86,8 +88,6 @@ mod resources;
 mod seccomp;
 /// Many containers, which must not leave anything behind.
 mod soak;
-/// Processes that join a container in which another spies on them.
-mod spied_upon;
 /// Cgroups that systemd creates.
 mod systemd;
 /// Cgroups that a systemd creates which the tests play.

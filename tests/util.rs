@@ -32,7 +32,7 @@ const LONG: husk_deadline::Long = &[
     ("hermetic_cargo::", Duration::from_secs(600)),
     ("hostile::", Duration::from_secs(600)),
     ("soak::", Duration::from_secs(600)),
-    ("spied_upon::", Duration::from_secs(600)),
+    ("ptrace_attacks::", Duration::from_secs(600)),
     ("systemd::", Duration::from_secs(300)),
 ];
 
@@ -43,7 +43,7 @@ pub(crate) fn watch() {
 
 /// Reports a skipped test, bypassing the capture of output, so that it can be counted.
 pub(crate) fn skip(test: &str, reason: &str) {
-    writeln!(std::io::stderr(), "skipped: {test}: {reason}").expect("a place to say it");
+    writeln!(std::io::stderr(), "skipped: {test}: {reason}").expect("standard error");
 }
 
 pub(crate) fn is_root() -> bool {
@@ -71,7 +71,7 @@ impl Bundle {
         // Another process copies the guest. If this process wrote the file, a child of another test could inherit the
         // descriptor, and exec of the guest would fail with ETXTBSY.
         let copied = Command::new("cp").arg(guest()).arg(rootfs.join("guest")).status();
-        assert!(copied.expect("cp").success(), "the guest, built beside the tests");
+        assert!(copied.expect("cp").success(), "the guest is not built; run `cargo build --examples`");
         let args: Vec<_> = std::iter::once("/guest").chain(words.split_whitespace()).collect();
         let mut namespaces = vec!["pid", "ipc", "uts", "mount", "network"];
         let mut linux = json!({});
@@ -274,7 +274,7 @@ impl Runtime {
         let read = |file: &mut fs::File| {
             use std::io::{Read as _, Seek as _};
             let mut bytes = Vec::new();
-            file.rewind().and_then(|()| file.read_to_end(&mut bytes)).expect("what was written");
+            file.rewind().and_then(|()| file.read_to_end(&mut bytes)).expect("the written data");
             bytes
         };
         Seen(Output { status, stdout: read(&mut out), stderr: read(&mut err) })
@@ -375,7 +375,7 @@ impl Receiver {
 
     /// Accepts a connection. Returns the descriptor that was sent, and the text with it.
     pub(crate) fn received(&self) -> (OwnedFd, String) {
-        let (connection, _) = self.listener.accept().expect("somebody who sends");
+        let (connection, _) = self.listener.accept().expect("a sender");
         received(&connection)
     }
 }

@@ -18,7 +18,7 @@ fn waiting(runtime: &Runtime) -> Child {
     };
     // The kernel does not announce that a descriptor was opened, so this polls.
     while fs::read_dir(&directory).is_ok_and(|mut entries| !entries.any(|entry| entry.is_ok_and(is_pidfd))) {
-        assert_eq!(child.try_wait().unwrap(), None, "it waits for nothing");
+        assert_eq!(child.try_wait().unwrap(), None, "wait does not block");
         std::thread::yield_now();
     }
     child
@@ -45,9 +45,9 @@ fn kernel_tells() -> bool {
 }
 
 #[test]
-fn the_code_of_a_container_that_nobody_here_is_the_parent_of() {
-    need!(is_husk(), "another runtime waits for nobody");
-    need!(kernel_tells(), "the kernel tells it to the parent alone");
+fn wait_returns_the_exit_code_to_other_processes_than_the_parent() {
+    need!(is_husk(), "other runtimes have no wait command");
+    need!(kernel_tells(), "needs a kernel that reports exit codes to other processes than the parent");
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("exit 7");
     runtime.create(&bundle).succeeds();
@@ -58,9 +58,9 @@ fn the_code_of_a_container_that_nobody_here_is_the_parent_of() {
 }
 
 #[test]
-fn who_is_killed_ends_with_128_and_the_signal() {
-    need!(is_husk(), "another runtime waits for nobody");
-    need!(kernel_tells(), "the kernel tells it to the parent alone");
+fn exit_code_of_a_killed_container_is_128_plus_signal() {
+    need!(is_husk(), "other runtimes have no wait command");
+    need!(kernel_tells(), "needs a kernel that reports exit codes to other processes than the parent");
     let runtime = Runtime::started(&Bundle::running("wait"));
     let all = [waiting(&runtime), waiting(&runtime)];
     runtime.call("kill", &["c", "KILL"]).succeeds();
@@ -70,9 +70,9 @@ fn who_is_killed_ends_with_128_and_the_signal() {
 }
 
 #[test]
-fn one_in_the_foreground_is_waited_for_by_others_too() {
-    need!(is_husk(), "another runtime waits for nobody");
-    need!(kernel_tells(), "the kernel tells it to the parent alone");
+fn foreground_container_can_be_waited_for_by_others() {
+    need!(is_husk(), "other runtimes have no wait command");
+    need!(kernel_tells(), "needs a kernel that reports exit codes to other processes than the parent");
     let runtime = Runtime::under_test();
     let bundle = Bundle::running("wait");
     let mut running = runtime.running(&bundle);
@@ -85,16 +85,16 @@ fn one_in_the_foreground_is_waited_for_by_others_too() {
 }
 
 #[test]
-fn what_had_ended_before_is_known_where_husk_waited_for_it() {
-    need!(is_husk(), "another runtime waits for nobody");
+fn wait_returns_the_code_of_a_container_that_ended_under_run() {
+    need!(is_husk(), "other runtimes have no wait command");
     let runtime = Runtime::under_test();
     runtime.run_with(&Bundle::running("exit 7"), &["--keep"]);
     runtime.call("wait", &["c"]).prints("7");
 }
 
 #[test]
-fn what_nobody_remembers_is_said_to_be_unknown() {
-    need!(is_husk(), "another runtime waits for nobody");
+fn wait_says_unknown_if_the_code_was_not_recorded() {
+    need!(is_husk(), "other runtimes have no wait command");
     let runtime = Runtime::started(&Bundle::running("wait"));
     let pid = pid(&runtime);
     runtime.call("kill", &["c", "KILL"]).succeeds();

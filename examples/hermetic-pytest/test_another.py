@@ -4,11 +4,11 @@ import pytest
 from server import serve
 
 
-def test_another_serves():
+def test_second_server_listens():
     serve()
 
 
-def test_the_source_stays_as_it_is():
+def test_source_is_unchanged():
     with pytest.raises(OSError):
         open(__file__, "a")
 

@@ -3,11 +3,11 @@ import os
 from server import serve
 
 
-def test_one_serves():
+def test_first_server_listens():
     serve()
 
 
-def test_home_is_its_own():
+def test_home_is_private():
     path = os.path.expanduser("~/hermetic-pytest")
     assert not os.path.exists(path)
     open(path, "w").close()

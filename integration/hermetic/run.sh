@@ -53,27 +53,27 @@ check_nextest_has_a_sandbox_for_each_test() {
     install_nextest || skip 'cargo-nextest cannot be had'
     copy_of hermetic-cargo
     cargo nextest list --offline | tee list
-    grep -q 'tests::one_serves' list
+    grep -q 'tests::first_server_listens' list
     cargo nextest run --offline 2>&1 | tee seen
     grep -q '4 tests run: 4 passed, 3 skipped' seen
     test ! -e /tmp/hermetic-cargo
     # In a sandbox too, nextest sees a test's timeout, signal and exit code.
     printf '[profile.default]\nslow-timeout = { period = "1s", terminate-after = 1 }\n' >.config-nextest.toml
     fails cargo nextest run --offline --config-file .config-nextest.toml --run-ignored only --no-fail-fast 2>seen
-    grep -q 'TIMEOUT.*it_hangs' seen
-    grep -q 'SIGABRT.*it_aborts' seen
-    grep -q 'FAIL .*it_fails' seen
+    grep -q 'TIMEOUT.*always_hangs' seen
+    grep -q 'SIGABRT.*always_aborts' seen
+    grep -q 'FAIL .*always_fails' seen
     grep -q 'on purpose' seen
 }
 
 check_nextest_finds_leaks() {
     install_nextest || skip 'cargo-nextest cannot be had'
     copy_of hermetic-cargo
-    printf '#[test]\nfn it_leaks() { std::process::Command::new("sleep").arg("600").spawn().unwrap(); }\n' >>src/lib.rs
-    cargo nextest run --offline it_leaks 2>&1 | tee seen
+    printf '#[test]\nfn leaks_a_process() { std::process::Command::new("sleep").arg("600").spawn().unwrap(); }\n' >>src/lib.rs
+    cargo nextest run --offline leaks_a_process 2>&1 | tee seen
     # The sandbox kills the leaked process and reports it, so no process still holds the test's streams.
     grep -q '1 test run: 1 passed' seen
-    cargo nextest run --offline --no-capture it_leaks 2>&1 | tee seen
+    cargo nextest run --offline --no-capture leaks_a_process 2>&1 | tee seen
     grep -q 'killed a process that was left running: sleep 600' seen
 }
 

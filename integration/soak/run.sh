@@ -19,8 +19,8 @@ cargo run --quiet --release --example soak -- "$1" "$2" "$3" "$live"
 TERMINAL_BYTES=$bytes TERMINALS=$terminals cargo test --quiet --release --test tests terminal::bytes:: -- --nocapture --test-threads 1
 HOSTILE_STARTS=$((starts / 4)) cargo test --quiet --release --test tests hostile::races:: -- --nocapture --test-threads 1
 # The test starts nine kinds of processes, beside each of two neighbours.
-PROWLED=$((starts / 18)) cargo test --quiet --release --test tests hostile::outside::a_neighbour -- --nocapture
+SCANS=$((starts / 18)) cargo test --quiet --release --test tests hostile::outside::weaker_process_on_the_host_cannot_open -- --nocapture
 # The skipped test waits for ten seconds at each call, so it runs separately and stops at some calls only.
-HOSTILE_FAULTS=all cargo test --quiet --release --test tests -- hostile::faults:: hostile::meanwhile:: --test-threads 1 \
-    --skip one_that_is_deleted_while_it_is_created
-cargo test --quiet --release --test tests one_that_is_deleted_while_it_is_created
+HOSTILE_FAULTS=all cargo test --quiet --release --test tests -- hostile::faults:: hostile::concurrent:: --test-threads 1 \
+    --skip delete_during_create_spares_the_successor
+cargo test --quiet --release --test tests delete_during_create_spares_the_successor

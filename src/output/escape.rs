@@ -65,14 +65,14 @@ mod tests {
     const HOSTILE: &str = "a\x1b[2J\u{9b}31m\x7f\r\tb\nhusk: done";
 
     #[test]
-    fn a_line_escapes_every_control_character() {
+    fn line_escapes_every_control_character() {
         assert_eq!(line(HOSTILE), "a\\u001b[2J\\u009b31m\\u007f\\r\\tb\\nhusk: done");
         assert_eq!(cell(HOSTILE), line(HOSTILE));
         assert_eq!(line("größe 1 \u{1f980}"), "größe 1 \u{1f980}");
     }
 
     #[test]
-    fn a_line_goes_on_below_only_if_it_is_indented() {
+    fn line_break_is_kept_only_before_an_indented_line() {
         assert_eq!(line("out\n    err\x1b"), "out\n    err\\u001b");
         assert_eq!(line("out\n   err"), "out\\n   err");
         assert_eq!(cell("out\n    err"), "out\\n    err");
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn json_means_the_same_without_controls() {
+    fn json_keeps_its_meaning_without_control_characters() {
         let value = serde_json::json!({ "\u{9b}k": [HOSTILE, "\u{80}"] });
         for before in [value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
             let after = json(before.clone());

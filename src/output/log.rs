@@ -254,7 +254,7 @@ mod tests {
     use super::in_gos_words;
 
     #[test]
-    fn the_kernels_errors_are_in_gos_words() {
+    fn kernel_errors_use_gos_words() {
         let table = [
             ("open /x: No such file or directory (os error 2)", "open /x: no such file or directory"),
             (

@@ -64,7 +64,7 @@ mod tests {
     use husk_runtime::Error;
 
     #[test]
-    fn errors_begin_as_runcs_do() {
+    fn errors_begin_as_in_runc() {
         let step = |origin: &str| Error::Step {
             origin: origin.to_owned(),
             failure: "attach: not a directory".to_owned(),

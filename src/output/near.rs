@@ -20,7 +20,7 @@ mod tests {
     use super::question;
 
     #[test]
-    fn a_slip_is_seen_and_another_word_is_not() {
+    fn typo_gets_a_suggestion_and_another_word_gets_none() {
         let names = ["start", "state", "kill", "checkpoint"];
         let asked = |typed| question(typed, names.into_iter());
         for (typed, meant) in [

@@ -127,7 +127,7 @@ mod tests {
     use husk_runtime::{Lane, Span};
 
     #[test]
-    fn spans_are_rows_in_the_order_they_began() {
+    fn spans_are_listed_in_the_order_of_their_start() {
         let span = |lane, text: &str, begin, end| Span {
             lane,
             origin: "process.args[0]".to_owned(),

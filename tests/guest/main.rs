@@ -6,10 +6,10 @@
 mod audit;
 mod criu;
 mod network;
-mod prowl;
-mod spy;
+mod scan;
 mod stream;
 mod terminal;
+mod tracer;
 
 use husk_spawn::{IdMap, Namespaces, Signal, SignalSet};
 use husk_sys::keyring::{Key, keyctl_describe};
@@ -154,13 +154,13 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
         // Prints what it can learn about each other process in the pid namespace: each fact once, for ever.
         ["watch"] => watch()?,
         // Prints what it can access of each other process in the pid namespace: each item once, for ever.
-        ["spy"] => spy::look()?,
+        ["trace"] => tracer::look()?,
         // Searches the newest processes and the first one for memory of the runtime, for ever.
-        ["prowl", address, bytes] => prowl::look(address, bytes)?,
+        ["scan", address, bytes] => scan::look(address, bytes)?,
         // Searches only the first process, once.
-        ["prowl", "first", address, bytes] => return prowl::look_at_first(address, bytes),
+        ["scan", "first", address, bytes] => return scan::look_at_first(address, bytes),
         // Prints the secrets of the runtime's caller in the memory of the first process.
-        ["prowl", "all"] => return prowl::read_first(),
+        ["scan", "all"] => return scan::read_first(),
         // Writes everything that it inherits from its creator to a file.
         ["audit", file] => {
             let found = audit::audit()?;
@@ -219,9 +219,9 @@ fn look(words: &[&str]) -> Result<u8, Box<dyn Error>> {
             }
         }
         // Stops a process that is joining the container, and reports that.
-        ["stop-comer"] => spy::stop_comer()?,
+        ["stop-joining"] => tracer::stop_joining_process()?,
         // Holds a socket that is full and that no process reads.
-        ["full-socket"] => spy::hold_full_socket()?,
+        ["full-socket"] => tracer::hold_full_socket()?,
         // Starts this many processes that never end, and prints how many were started.
         ["crowd", count] => {
             let (mut here, count) = (0, count.parse::<u32>()?);

@@ -176,7 +176,7 @@ impl Way {
 
 /// The golden file has the first report as a whole, and the differences of the others.
 #[test]
-fn nothing_comes_from_a_careless_caller() {
+fn process_inherits_nothing_from_a_careless_caller() {
     let mut text = String::new();
     let mut first: Vec<String> = Vec::new();
     for way in WAYS {

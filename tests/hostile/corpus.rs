@@ -1,6 +1,6 @@
 //! The attacks of images: each is a bundle built by a few lines, after a vulnerability found in runtimes.
 
-use super::liar::Lie;
+use super::false_answers::FalseAnswer;
 use super::{Attack, bind, devpts, proc, tmpfs};
 use crate::util::Bundle;
 use serde_json::{Value, json};
@@ -9,127 +9,129 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
 
-const FOLLOWS: &[Lie] = &[Lie::Follows];
+const FOLLOWS: &[FalseAnswer] = &[FalseAnswer::Follows];
 
 pub(crate) const ATTACKS: &[Attack] = &[
     Attack {
-        name: "the place of a mount is a link (crun CVE-2019-18837)",
-        bundle: |canary| linking("data", &canary.at("directory")).mounting(tmpfs("/data/made")),
+        name: "mount point is a symlink (crun CVE-2019-18837)",
+        bundle: |tripwire| linking("data", &tripwire.at("directory")).mounting(tmpfs("/data/made")),
         terminal: false,
         refused: None,
-        lies: FOLLOWS,
+        false_answers: FOLLOWS,
     },
     Attack {
-        name: "a link that climbs",
-        bundle: |canary| {
-            let climbing = format!("../../../../../../../..{}", canary.at("directory").display());
+        name: "mount point is a symlink with `..` that leads out of the image",
+        bundle: |tripwire| {
+            let climbing = format!("../../../../../../../..{}", tripwire.at("directory").display());
             linking("data", Path::new(&climbing)).mounting(tmpfs("/data/made"))
         },
         terminal: false,
         refused: None,
-        lies: FOLLOWS,
+        false_answers: FOLLOWS,
     },
     Attack {
-        name: "a link to a link in a volume (runc CVE-2021-30465)",
-        bundle: |canary| {
+        name: "mount point is a symlink to a symlink in a volume (runc CVE-2021-30465)",
+        bundle: |tripwire| {
             let bundle = Bundle::running("exit 0");
             let volume = bundle.path().join("volume");
             fs::create_dir(&volume).unwrap();
             symlink("there", volume.join("link")).unwrap();
-            symlink(canary.at("directory"), volume.join("there")).unwrap();
+            symlink(tripwire.at("directory"), volume.join("there")).unwrap();
             bundle.mounting(bind(&volume, "/volume")).mounting(tmpfs("/volume/link/made"))
         },
         terminal: false,
         refused: None,
-        lies: FOLLOWS,
+        false_answers: FOLLOWS,
     },
     Attack {
-        name: "the place of a file is a link (runc CVE-2024-45310)",
-        bundle: |canary| {
-            let bundle = linking("data", &canary.at("directory"));
+        name: "mount point of a file is a symlink (runc CVE-2024-45310)",
+        bundle: |tripwire| {
+            let bundle = linking("data", &tripwire.at("directory"));
             let source = bundle.path().join("source");
             fs::write(&source, "").unwrap();
             bundle.mounting(bind(&source, "/data/made"))
         },
         terminal: false,
         refused: None,
-        lies: FOLLOWS,
+        false_answers: FOLLOWS,
     },
     Attack {
-        name: "a link through procfs",
-        bundle: |canary| {
-            let through = format!("/proc/self/root{}", canary.at("directory").display());
+        name: "mount point is a symlink through procfs",
+        bundle: |tripwire| {
+            let through = format!("/proc/self/root{}", tripwire.at("directory").display());
             linking("data", Path::new(&through)).mounting(tmpfs("/data/made"))
         },
         terminal: false,
         refused: Some("too many levels of symbolic links"),
-        lies: FOLLOWS,
+        false_answers: FOLLOWS,
     },
     Attack {
-        name: "the working directory is a link, and made",
-        bundle: |canary| linking("place", &canary.at("directory")).with("/process/cwd", json!("/place/made")),
+        name: "missing working directory lies behind a symlink",
+        bundle: |tripwire| {
+            linking("place", &tripwire.at("directory")).with("/process/cwd", json!("/place/made"))
+        },
         terminal: false,
         refused: None,
-        lies: FOLLOWS,
+        false_answers: FOLLOWS,
     },
     Attack {
-        name: "/dev is a link (runc CVE-2026-41579, crun CVE-2026-47766)",
-        bundle: |canary| linking("dev", &canary.at("directory")).with("/mounts", json!([])),
+        name: "/dev is a symlink (runc CVE-2026-41579, crun CVE-2026-47766)",
+        bundle: |tripwire| linking("dev", &tripwire.at("directory")).with("/mounts", json!([])),
         terminal: false,
         refused: None,
-        lies: FOLLOWS,
+        false_answers: FOLLOWS,
     },
     Attack {
-        name: "/dev is a link that climbs, to nowhere in the image",
-        bundle: |canary| {
-            let climbing = format!("../../../../../../../..{}", canary.at("directory").display());
+        name: "/dev is a symlink with `..` that leads out of the image",
+        bundle: |tripwire| {
+            let climbing = format!("../../../../../../../..{}", tripwire.at("directory").display());
             linking("dev", Path::new(&climbing)).with("/mounts", json!([]))
         },
         terminal: false,
         refused: None,
-        lies: FOLLOWS,
+        false_answers: FOLLOWS,
     },
     Attack {
-        name: "a directory of devices is a link",
-        bundle: |canary| {
+        name: "directory of a device is a symlink",
+        bundle: |tripwire| {
             let bundle = Bundle::running("exit 0").with("/mounts", json!([]));
             fs::create_dir(bundle.rootfs().join("dev")).unwrap();
-            symlink(canary.at("directory"), bundle.rootfs().join("dev/sub")).unwrap();
+            symlink(tripwire.at("directory"), bundle.rootfs().join("dev/sub")).unwrap();
             let device = json!([{ "path": "/dev/sub/made", "type": "c", "major": 1, "minor": 3 }]);
             bundle.with("/linux/devices", device)
         },
         terminal: false,
         refused: None,
-        lies: FOLLOWS,
+        false_answers: FOLLOWS,
     },
     Attack {
-        name: "/dev/console is a link, and there is no mount (crun CVE-2026-88264)",
-        bundle: |canary| {
+        name: "/dev/console is a symlink in an image without a mount on /dev (crun CVE-2026-88264)",
+        bundle: |tripwire| {
             let bundle = Bundle::running("exit 0").with("/mounts", json!([proc(), devpts()]));
             fs::create_dir(bundle.rootfs().join("dev")).unwrap();
-            symlink(canary.at("file"), bundle.rootfs().join("dev/console")).unwrap();
+            symlink(tripwire.at("file"), bundle.rootfs().join("dev/console")).unwrap();
             bundle.with("/process/terminal", json!(true))
         },
         terminal: true,
         refused: Some("process.terminal"),
-        lies: FOLLOWS,
+        false_answers: FOLLOWS,
     },
     Attack {
-        name: "a volume in place of devpts (runc CVE-2025-52565)",
-        bundle: |canary| {
+        name: "volume in place of devpts (runc CVE-2025-52565)",
+        bundle: |tripwire| {
             let bundle = Bundle::running("exit 0");
             let volume = bundle.path().join("volume");
             fs::create_dir(&volume).unwrap();
-            symlink(canary.at("file"), volume.join("ptmx")).unwrap();
-            symlink(canary.at("file"), volume.join("0")).unwrap();
+            symlink(tripwire.at("file"), volume.join("ptmx")).unwrap();
+            symlink(tripwire.at("file"), volume.join("0")).unwrap();
             bundle.mounting(bind(&volume, "/dev/pts")).with("/process/terminal", json!(true))
         },
         terminal: true,
         refused: Some("process.terminal"),
-        lies: &[],
+        false_answers: &[],
     },
     Attack {
-        name: "/proc is a link (runc CVE-2019-19921, CVE-2023-27561, youki CVE-2025-54867)",
+        name: "/proc is a symlink (runc CVE-2019-19921, CVE-2023-27561, youki CVE-2025-54867)",
         bundle: |_| {
             let bundle = linking("proc", Path::new("other"));
             fs::create_dir(bundle.rootfs().join("other")).unwrap();
@@ -137,17 +139,17 @@ pub(crate) const ATTACKS: &[Attack] = &[
         },
         terminal: false,
         refused: Some("mounts[0] /proc"),
-        lies: FOLLOWS,
+        false_answers: FOLLOWS,
     },
     Attack {
-        name: "a mount's place leads over procfs (runc CVE-2019-16884, CVE-2025-52881)",
+        name: "mount point lies behind a symlink into procfs (runc CVE-2019-16884, CVE-2025-52881)",
         bundle: |_| linking("data", Path::new("/proc/self")).mounting(tmpfs("/data/attr")),
         terminal: false,
         refused: Some("mounts[2] /data/attr"),
-        lies: &[Lie::KnowsNoFileSystem],
+        false_answers: &[FalseAnswer::KnowsNoFileSystem],
     },
     Attack {
-        name: "a volume in place of procfs (runc CVE-2019-16884)",
+        name: "volume in place of procfs (runc CVE-2019-16884)",
         bundle: |_| {
             let bundle = Bundle::running("exit 0");
             let volume = bundle.path().join("volume");
@@ -156,30 +158,30 @@ pub(crate) const ATTACKS: &[Attack] = &[
         },
         terminal: false,
         refused: Some("mounts[2] /proc"),
-        lies: &[],
+        false_answers: &[],
     },
     Attack {
-        name: "files in place of procfs, to be written to (runc CVE-2025-52881, youki CVE-2025-62596)",
-        bundle: |canary| {
+        name: "symlinks in place of procfs files that the runtime writes (runc CVE-2025-52881, youki CVE-2025-62596)",
+        bundle: |tripwire| {
             let bundle = Bundle::running("exit 0").with("/mounts", json!([dev()]));
             let own = bundle.rootfs().join("proc/self");
             fs::create_dir_all(&own).unwrap();
-            symlink(canary.at("file"), own.join("oom_score_adj")).unwrap();
+            symlink(tripwire.at("file"), own.join("oom_score_adj")).unwrap();
             let parameters = bundle.rootfs().join("proc/sys/net/ipv4");
             fs::create_dir_all(&parameters).unwrap();
-            symlink(canary.at("file"), parameters.join("ip_forward")).unwrap();
+            symlink(tripwire.at("file"), parameters.join("ip_forward")).unwrap();
             bundle
                 .with("/process/oomScoreAdj", json!(500))
                 .with("/linux/sysctl", json!({ "net.ipv4.ip_forward": "1" }))
         },
         terminal: false,
         refused: None,
-        lies: &[],
+        false_answers: &[],
     },
     Attack {
-        name: "a link for the null device that covers what is masked (runc CVE-2025-31133, youki CVE-2025-62161)",
-        bundle: |canary| {
-            let bundle = Bundle::running("write /masked").mounting(bind(&canary.at("file"), "/victim"));
+        name: "symlink in place of the null device that covers masked files (runc CVE-2025-31133, youki CVE-2025-62161)",
+        bundle: |tripwire| {
+            let bundle = Bundle::running("write /masked").mounting(bind(&tripwire.at("file"), "/victim"));
             let volume = bundle.path().join("volume");
             fs::create_dir(&volume).unwrap();
             symlink("/victim", volume.join("null")).unwrap();
@@ -188,12 +190,12 @@ pub(crate) const ATTACKS: &[Attack] = &[
         },
         terminal: false,
         refused: None,
-        lies: &[],
+        false_answers: &[],
     },
     Attack {
-        name: "a link for the null device, to be given away (crun CVE-2026-88265)",
-        bundle: |canary| {
-            let bundle = Bundle::running("exit 0").mounting(bind(&canary.at("file"), "/victim"));
+        name: "symlink in place of the null device whose owner is changed (crun CVE-2026-88265)",
+        bundle: |tripwire| {
+            let bundle = Bundle::running("exit 0").mounting(bind(&tripwire.at("file"), "/victim"));
             let volume = bundle.path().join("volume");
             fs::create_dir(&volume).unwrap();
             fs::set_permissions(&volume, Permissions::from_mode(0o755)).unwrap();
@@ -202,19 +204,19 @@ pub(crate) const ATTACKS: &[Attack] = &[
         },
         terminal: false,
         refused: None,
-        lies: &[],
+        false_answers: &[],
     },
     Attack {
-        name: "the program is the runtime (runc CVE-2019-5736)",
+        name: "program is a symlink to the runtime (runc CVE-2019-5736)",
         bundle: |_| {
             linking("program", Path::new("/proc/self/exe")).with("/process/args", json!(["/program", "list"]))
         },
         terminal: false,
         refused: Some("process.args[0]"),
-        lies: FOLLOWS,
+        false_answers: FOLLOWS,
     },
     Attack {
-        name: "the program's interpreter is the runtime (runc CVE-2019-5736)",
+        name: "interpreter of a script is the runtime (runc CVE-2019-5736)",
         bundle: |_| {
             let bundle = Bundle::running("").with("/process/args", json!(["/script"]));
             let script = bundle.rootfs().join("script");
@@ -225,33 +227,33 @@ pub(crate) const ATTACKS: &[Attack] = &[
         },
         terminal: false,
         refused: Some("see 'husk --help'"),
-        lies: &[],
+        false_answers: &[],
     },
     Attack {
-        name: "the list of users is a link",
-        bundle: |canary| {
+        name: "/etc/passwd is a symlink",
+        bundle: |tripwire| {
             let bundle = Bundle::running("env");
             fs::create_dir(bundle.rootfs().join("etc")).unwrap();
-            symlink(canary.at("directory/passwd"), bundle.rootfs().join("etc/passwd")).unwrap();
+            symlink(tripwire.at("directory/passwd"), bundle.rootfs().join("etc/passwd")).unwrap();
             bundle
         },
         terminal: false,
         refused: None,
-        lies: FOLLOWS,
+        false_answers: FOLLOWS,
     },
     Attack {
-        name: "what is masked is a link",
-        bundle: |canary| {
-            linking("data", &canary.at("directory"))
+        name: "masked path is a symlink",
+        bundle: |tripwire| {
+            linking("data", &tripwire.at("directory"))
                 .with("/linux/maskedPaths", json!(["/data/file", "/data"]))
                 .with("/linux/readonlyPaths", json!(["/data/empty", "/data"]))
         },
         terminal: false,
         refused: None,
-        lies: &[],
+        false_answers: &[],
     },
     Attack {
-        name: "a namespace to join is a fifo",
+        name: "namespace path is a FIFO",
         bundle: |_| {
             let bundle = Bundle::running("exit 0");
             let fifo = bundle.path().join("fifo");
@@ -260,24 +262,24 @@ pub(crate) const ATTACKS: &[Attack] = &[
         },
         terminal: false,
         refused: Some("is no namespace"),
-        lies: &[],
+        false_answers: &[],
     },
     Attack {
-        name: "a namespace to join is a file of the host, through procfs",
-        bundle: |canary| {
-            let through = format!("/proc/self/root{}", canary.at("directory/passwd").display());
+        name: "namespace path is a file of the host, reached through procfs",
+        bundle: |tripwire| {
+            let through = format!("/proc/self/root{}", tripwire.at("directory/passwd").display());
             joining(Bundle::running("exit 0"), Path::new(&through))
         },
         terminal: false,
         refused: Some("is no namespace"),
-        lies: &[],
+        false_answers: &[],
     },
     Attack {
-        name: "a namespace to join is a terminal's, for it to be ours",
+        name: "namespace path is a terminal, which must not become the controlling one",
         bundle: |_| joining(Bundle::running("exit 0"), Path::new("/dev/ptmx")),
         terminal: false,
         refused: Some("is no namespace"),
-        lies: &[],
+        false_answers: &[],
     },
 ];
 

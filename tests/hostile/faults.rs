@@ -68,7 +68,7 @@ fn run(command: &Command, at: u32, fault: Fault) -> (Seen, u32, u32) {
             Fault::Fails => Verdict::Fail(Errno::IO),
             Fault::Kills => {
                 let process = Pid::from_raw(call.process).expect("a pid");
-                kill_process(process, Signal::KILL).expect("a process that waits for us");
+                kill_process(process, Signal::KILL).expect("a waiting process");
                 Verdict::GoOn
             }
         }
@@ -166,7 +166,7 @@ pub(crate) fn left(runtime: &Runtime, bundle: &Bundle) -> Vec<String> {
 
 // A runtime that cannot open the files that show that a container lives must not take it for dead.
 #[test]
-fn a_container_is_not_forgotten_for_want_of_descriptors() {
+fn container_is_not_lost_when_descriptors_run_out() {
     need!(is_husk(), "the option is husk's");
     // Without a cgroup, which would show that the container lives.
     let bundle = Bundle::running("hang");
@@ -194,7 +194,7 @@ fn a_container_is_not_forgotten_for_want_of_descriptors() {
         runtime.call("state", &["c"]).succeeds();
     }
     assert!(refused > 0 && !is_there, "refused {refused} times");
-    assert!(ends(pid), "it was forgotten, and lives");
+    assert!(ends(pid), "the container was forgotten but still runs");
 }
 
 /// A verb and its preparation.
@@ -260,7 +260,7 @@ pub(crate) fn known(runtime: &Runtime) -> BTreeMap<String, String> {
 
 impl Verb {
     fn walk(&self) {
-        need!(cfg!(target_arch = "x86_64"), "knows the calls of another processor");
+        need!(cfg!(target_arch = "x86_64"), "knows the call numbers of x86-64 only");
         let all = std::env::var_os("HOSTILE_FAULTS").is_some_and(|value| value == "all");
         let (bundle, other) = (rich(self.words), Bundle::running("hang"));
         let runtime = Runtime::under_test();
@@ -289,12 +289,16 @@ impl Verb {
                 at += if all { 1 } else { (count / 6).max(1) };
             }
             eprintln!("{} {fault:?}: {at} calls, {tolerated} made no difference", self.name);
-            let (what, said) = match fault {
-                Fault::Fails => ("a call fails", "is said, "),
-                Fault::Kills => ("is killed", ""),
+            let (fault, expected) = match fault {
+                Fault::Fails => {
+                    let fault = format!("`{}`: a system call fails", self.name);
+                    (fault, "the error is reported; nothing is lost or left behind")
+                }
+                Fault::Kills => {
+                    (format!("`{}`: the process is killed", self.name), "nothing is lost or left behind")
+                }
             };
-            let expected = format!("{said}nothing is lost or left");
-            tell(&format!("`{}`: {what}", self.name), &expected, &found);
+            tell(&fault, expected, &found);
         }
     }
 
@@ -327,7 +331,7 @@ impl Verb {
             }
         }
         if known(runtime).get(OTHER).map(String::as_str) != Some("running") {
-            found.push("another container is not what it was".to_owned());
+            found.push("another container changed".to_owned());
         }
         let deleted = runtime.call("delete", &["--force", "c"]);
         if !deleted.0.status.success() {
@@ -342,31 +346,31 @@ impl Verb {
 }
 
 #[test]
-fn run_leaves_nothing() {
+fn failed_call_in_run_leaves_nothing() {
     need!(is_husk(), "runc leaves its cgroups when it is killed");
     Verb { name: "run", prepare: |_, _| {}, arguments: of_bundle, words: "exit 0", again: &[] }.walk();
 }
 
 #[test]
-fn create_leaves_nothing() {
+fn failed_call_in_create_leaves_nothing() {
     need!(is_husk(), "runc leaves its cgroups when it is killed");
     Verb { name: "create", prepare: |_, _| {}, arguments: of_bundle, words: "wait", again: &[] }.walk();
 }
 
 #[test]
-fn start_leaves_nothing() {
+fn failed_call_in_start_leaves_nothing() {
     let arguments = |_: &Bundle| words("c");
     Verb { name: "start", prepare: created, arguments, words: "hang", again: &["created"] }.walk();
 }
 
 #[test]
-fn exec_leaves_nothing() {
+fn failed_call_in_exec_leaves_nothing() {
     let arguments = |_: &Bundle| words("c /guest exit 0");
     Verb { name: "exec", prepare: started, arguments, words: "hang", again: &["running"] }.walk();
 }
 
 #[test]
-fn kill_leaves_nothing() {
+fn failed_call_in_kill_leaves_nothing() {
     let arguments = |_: &Bundle| words("c KILL");
     let (prepare, again): (fn(&_, &_), _) =
         if is_root() { (paused, &["running", "paused"]) } else { (started, &["running", "paused"]) };
@@ -374,35 +378,35 @@ fn kill_leaves_nothing() {
 }
 
 #[test]
-fn pause_leaves_nothing() {
-    need!(is_root(), "needs root to make cgroups");
+fn failed_call_in_pause_leaves_nothing() {
+    need!(is_root(), "needs root to create cgroups");
     let arguments = |_: &Bundle| words("c");
     Verb { name: "pause", prepare: started, arguments, words: "hang", again: &["running"] }.walk();
 }
 
 #[test]
-fn resume_leaves_nothing() {
-    need!(is_root(), "needs root to make cgroups");
+fn failed_call_in_resume_leaves_nothing() {
+    need!(is_root(), "needs root to create cgroups");
     let arguments = |_: &Bundle| words("c");
     Verb { name: "resume", prepare: paused, arguments, words: "hang", again: &["paused"] }.walk();
 }
 
 #[test]
-fn update_leaves_nothing() {
-    need!(is_root(), "needs root to make cgroups");
+fn failed_call_in_update_leaves_nothing() {
+    need!(is_root(), "needs root to create cgroups");
     let arguments = |_: &Bundle| words("--pids-limit 50 c");
     Verb { name: "update", prepare: started, arguments, words: "hang", again: &["running"] }.walk();
 }
 
 #[test]
-fn delete_leaves_nothing() {
+fn failed_call_in_delete_leaves_nothing() {
     let arguments = |_: &Bundle| words("--force c");
     Verb { name: "delete", prepare: started, arguments, words: "hang", again: &[] }.walk();
 }
 
 // Runs these tests once more as an ordinary user.
 #[test]
-fn an_ordinary_user_leaves_nothing() {
+fn failed_call_for_an_ordinary_user_leaves_nothing() {
     need!(is_root(), "is another user's");
     let ours = std::env::current_exe().unwrap();
     let user = |program: &Path| {
@@ -412,7 +416,7 @@ fn an_ordinary_user_leaves_nothing() {
     };
     let reaches =
         |program: &Path| user(program).arg("--help").output().is_ok_and(|output| output.status.success());
-    need!(reaches(&ours) && reaches(Path::new(&program())), "needs files that others may read");
+    need!(reaches(&ours) && reaches(Path::new(&program())), "needs files that other users may read");
     let home = tempfile::tempdir().unwrap();
     chown(home.path(), Some(1000), Some(1000)).unwrap();
     let output = user(&ours)

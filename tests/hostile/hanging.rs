@@ -2,8 +2,8 @@
 //! container's root that stops each process that joins. `delete --force` must end a container that is being created,
 //! and a signal must end the verb. Neither may leave anything behind.
 
+use super::concurrent::Said;
 use super::faults::left;
-use super::meanwhile::Said;
 use crate::util::{Bundle, Runtime, ends, guest, is_husk, is_root, need};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, FileType, mknodat};
@@ -26,7 +26,7 @@ use std::thread;
 fn until_ready(fd: impl AsFd) {
     let most = Timespec { tv_sec: 30, tv_nsec: 0 };
     let ready = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&most)).unwrap();
-    assert_eq!(ready, 1, "nothing came");
+    assert_eq!(ready, 1, "nothing arrived");
 }
 
 /// Creates a fifo and opens it so that reading does not depend on a writer.
@@ -119,8 +119,8 @@ fn end_each(end: impl Fn(&[&str], &Runtime, Pid) -> (i32, &'static str)) {
 }
 
 #[test]
-fn delete_ends_a_container_that_hangs_while_it_is_created() {
-    need!(is_husk(), "the words are husk's");
+fn delete_ends_a_container_that_hangs_in_creation() {
+    need!(is_husk(), "the message is husk's");
     end_each(|_, runtime, _| {
         runtime.call("delete", &["--force", "c"]).succeeds();
         (1, "container \"c\" was deleted meanwhile")
@@ -128,8 +128,8 @@ fn delete_ends_a_container_that_hangs_while_it_is_created() {
 }
 
 #[test]
-fn a_signal_ends_a_verb_that_waits_for_others() {
-    need!(is_husk(), "the words are husk's");
+fn signal_ends_a_waiting_verb() {
+    need!(is_husk(), "the message is husk's");
     end_each(|words, _, pid| {
         kill_process(pid, Signal::TERM).unwrap();
         // In the foreground the signal counts as the end of the program.
@@ -139,8 +139,8 @@ fn a_signal_ends_a_verb_that_waits_for_others() {
 
 // husk starts with ignored signals, as under nohup(1). A blocked signal is queued even if it is ignored.
 #[test]
-fn an_ignored_signal_ends_no_verb() {
-    need!(is_husk(), "runc's Go ignores what its caller ignores by itself");
+fn ignored_signal_ends_no_verb() {
+    need!(is_husk(), "Go keeps the ignored signals of the caller");
     let bundle = Bundle::running("hang");
     let path = bundle.path().join("fifo");
     mknodat(CWD, &path, FileType::Fifo, 0o666.into(), 0).unwrap();
@@ -163,8 +163,8 @@ fn an_ignored_signal_ends_no_verb() {
 
 // The child of `run` does not die with its creator. A hook that is a step of the child's list keeps it waiting.
 #[test]
-fn a_child_whose_creator_was_killed_in_a_hook_is_deleted() {
-    need!(is_husk(), "runc's record comes too late");
+fn container_of_a_creator_killed_in_a_hook_can_be_deleted() {
+    need!(is_husk(), "runc writes its record too late");
     for (words, globals) in [(VERBS[1], &[][..]), (VERBS[2], &[]), (VERBS[1], &["--cgroup-manager=disabled"])]
     {
         let (bundle, hangs) = hanging("createContainer");
@@ -202,8 +202,8 @@ fn full(path: &Path) -> Vec<OwnedFd> {
 type Attempt = fn(&Path) -> (Bundle, Vec<String>);
 
 #[test]
-fn whoever_accepts_no_connection_keeps_nobody_waiting_for_ever() {
-    need!(is_husk(), "runc waits for ever");
+fn socket_that_accepts_no_connection_does_not_block_forever() {
+    need!(is_husk(), "runc blocks forever");
     let attempts: [Attempt; 3] = [
         |socket| (with_agent(Bundle::running("hang"), socket), Vec::new()),
         |socket| {
@@ -230,7 +230,7 @@ fn whoever_accepts_no_connection_keeps_nobody_waiting_for_ever() {
 }
 
 /// Starts an `exec` that the container's root stops before its program starts. `stdout` is that of the container, which
-/// runs `stop-comer`.
+/// runs `stop-joining`.
 fn stopped(runtime: &Runtime, stdout: ChildStdout, options: &[&str]) -> Said {
     let output = stdout.as_fd().try_clone_to_owned().unwrap();
     let mut lines = BufReader::new(stdout).lines();
@@ -257,11 +257,11 @@ fn stopped(runtime: &Runtime, stdout: ChildStdout, options: &[&str]) -> Said {
 }
 
 #[test]
-fn a_signal_ends_an_exec_that_the_containers_root_has_stopped() {
-    need!(is_husk(), "runc waits for ever");
+fn signal_ends_an_exec_that_the_containers_root_has_stopped() {
+    need!(is_husk(), "runc blocks forever");
     for (options, code) in [(&[][..], 128 + 15), (&["--detach"], 255)] {
         let runtime = Runtime::under_test();
-        let bundle = Bundle::running("stop-comer");
+        let bundle = Bundle::running("stop-joining");
         let mut container = runtime.running(&bundle);
         let exec = stopped(&runtime, container.stdout.take().unwrap(), options);
         let pid = Pid::from_raw(exec.process.id().cast_signed()).unwrap();
@@ -272,7 +272,7 @@ fn a_signal_ends_an_exec_that_the_containers_root_has_stopped() {
         if is_root() {
             let processes: Value =
                 serde_json::from_str(&runtime.call("ps", &["--format", "json", "c"]).succeeds()).unwrap();
-            assert_eq!(processes.as_array().unwrap().len(), 1, "the process that was stopped lives");
+            assert_eq!(processes.as_array().unwrap().len(), 1, "the stopped process still runs");
         }
         runtime.call("delete", &["--force", "c"]).succeeds();
         container.wait().unwrap();

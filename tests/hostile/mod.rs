@@ -1,25 +1,23 @@
 //! Tests with images that attack the host, volumes that change while a container is made, and faults.
 //!
-//! Each attack has a canary: a tree of the host that must be unchanged afterwards. If a single system call is the
-//! defence, the same binary also runs on a simulated kernel that does not make that call (`liar.rs`). It has to lose
-//! there, which exposes a test that cannot fail.
+//! Each attack has a tripwire: a tree of the host that must be unchanged afterwards. If a single system call is the
+//! defence, the same binary also runs on a simulated kernel that does not make that call (`false_answers.rs`). There the
+//! attack has to succeed, which exposes a test that cannot fail.
 
 /// Descriptors and settings that programs inherit.
 mod audit;
-/// A watched tree of the host.
-mod canary;
+/// A verb that is stopped while another one runs.
+mod concurrent;
 /// Attacking images.
 mod corpus;
+/// A simulated kernel that reports success for calls that it does not make.
+mod false_answers;
 /// Failing system calls and killed processes.
 mod faults;
 /// Other processes that block a verb.
 mod hanging;
-/// A simulated kernel that lies.
-mod liar;
-/// A verb that is stopped while another one runs.
-mod meanwhile;
 /// Records, cgroups and clocks that other processes change.
-mod meddling;
+mod interference;
 /// Neighbours and companions that look for the runtime's memory.
 mod outside;
 /// Volumes and images that change while a container is made.
@@ -28,35 +26,37 @@ mod races;
 mod sandboxes;
 /// Shortage of resources that the runtime needs.
 mod starvation;
+/// A watched tree of the host.
+mod tripwire;
 /// Other users that may write where the runtime reads or writes.
 mod trust;
 /// System calls that the test intercepts.
 mod watched;
 
 use crate::util::{Bundle, Receiver, Runtime, Seen, is_husk, is_root, need};
-use canary::{Canary, SECRET};
+pub(crate) use concurrent::Said;
+use false_answers::FalseAnswer;
 pub(crate) use faults::left;
-use liar::Lie;
-pub(crate) use meanwhile::Said;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use tripwire::{SECRET, Tripwire};
 
 /// An attack of an image or volume.
 pub(crate) struct Attack {
     /// The vulnerability or a description.
     name: &'static str,
     /// Builds the attacking bundle.
-    bundle: fn(&Canary) -> Bundle,
+    bundle: fn(&Tripwire) -> Bundle,
     /// Whether the program has a terminal that is sent to a socket.
     terminal: bool,
     /// The message with which it must be refused; `None` if it must succeed without harm.
     refused: Option<&'static str>,
-    /// The lies with which the attack succeeds.
-    lies: &'static [Lie],
+    /// The false answers with which the attack succeeds.
+    false_answers: &'static [FalseAnswer],
 }
 
 /// The result of an attack.
@@ -66,16 +66,16 @@ enum Outcome {
     Harmless,
     /// The runtime refused, with this message.
     Refused(String),
-    /// The canary was changed or its secret was printed.
+    /// The tripwire was changed or its secret was printed.
     Harm(String),
 }
 
 impl Attack {
-    /// Performs the attack on a kernel that tells these lies.
-    fn make(&self, lies: &[Lie]) -> Outcome {
-        let canary = Canary::new();
+    /// Performs the attack on a kernel that gives these false answers.
+    fn make(&self, false_answers: &[FalseAnswer]) -> Outcome {
+        let tripwire = Tripwire::new();
         // A version that old runtimes support too: those are the vulnerable ones.
-        let bundle = (self.bundle)(&canary).with("/ociVersion", json!("1.0.2"));
+        let bundle = (self.bundle)(&tripwire).with("/ociVersion", json!("1.0.2"));
         bundle.write();
         let runtime = Runtime::under_test();
         let receiver = Receiver::new();
@@ -85,9 +85,13 @@ impl Attack {
             command.args(["--detach", "--console-socket", &receiver.path()]);
         }
         command.arg("c");
-        let seen = if lies.is_empty() { runtime.detached(command) } else { liar::run(&command, lies) };
+        let seen = if false_answers.is_empty() {
+            runtime.detached(command)
+        } else {
+            false_answers::run(&command, false_answers)
+        };
         runtime.call("delete", &["--force", "c"]);
-        outcome(&canary, &bundle, &seen)
+        outcome(&tripwire, &bundle, &seen)
     }
 
     /// Returns whether this is the expected result.
@@ -102,20 +106,20 @@ impl Attack {
     }
 }
 
-fn outcome(canary: &Canary, bundle: &Bundle, seen: &Seen) -> Outcome {
+fn outcome(tripwire: &Tripwire, bundle: &Bundle, seen: &Seen) -> Outcome {
     let (out, err) = (String::from_utf8_lossy(&seen.0.stdout), String::from_utf8_lossy(&seen.0.stderr));
-    if let Some(harm) = canary.harm() {
+    if let Some(harm) = tripwire.harm() {
         return Outcome::Harm(harm);
     }
     if out.contains(SECRET) {
-        return Outcome::Harm("what is in it was told".to_owned());
+        return Outcome::Harm("its content was printed".to_owned());
     }
     // Messages of the guest are the program's, not the runtime's.
     let said = err.lines().rfind(|line| !line.contains("warning") && !line.starts_with("guest: "));
     match said {
         Some(line) if !seen.0.status.success() => {
             let known = |text: &str, path: &Path, name: &str| text.replace(&*path.to_string_lossy(), name);
-            Outcome::Refused(known(&known(line, canary.path(), "CANARY"), bundle.path(), "BUNDLE"))
+            Outcome::Refused(known(&known(line, tripwire.path(), "TRIPWIRE"), bundle.path(), "BUNDLE"))
         }
         _ => Outcome::Harmless,
     }
@@ -123,7 +127,7 @@ fn outcome(canary: &Canary, bundle: &Bundle, seen: &Seen) -> Outcome {
 
 #[test]
 fn no_image_reaches_the_host() {
-    need!(is_root(), "needs root, who could reach it");
+    need!(is_root(), "needs root to be able to harm the host");
     let mut table = String::from(HEAD);
     let mut lost = Vec::new();
     for attack in corpus::ATTACKS {
@@ -133,13 +137,17 @@ fn no_image_reaches_the_host() {
         }
         let expected = if attack.refused.is_some() { "refused" } else { "no harm" };
         let mut row = format!("| {} | {expected} | {} |", attack.name, words(&outcome));
-        if !attack.lies.is_empty() && is_husk() {
-            let outcome = attack.make(attack.lies);
+        if !attack.false_answers.is_empty() && is_husk() {
+            let outcome = attack.make(attack.false_answers);
             if attack.is_withstood(&outcome) {
-                lost.push(format!("{}: cannot fail, {outcome:?} with {:?}", attack.name, attack.lies));
+                lost.push(format!(
+                    "{}: cannot fail, {outcome:?} with {:?}",
+                    attack.name, attack.false_answers
+                ));
             }
-            let lies = attack.lies.iter().map(|lie| lie.words()).collect::<Vec<_>>().join(", ");
-            write!(row, " {lies}: {} |", words(&outcome)).expect("text");
+            let without =
+                attack.false_answers.iter().map(|answer| answer.words()).collect::<Vec<_>>().join(", ");
+            write!(row, " {without}: {} |", words(&outcome)).expect("text");
         } else {
             row += " |";
         }
@@ -167,7 +175,7 @@ fn tell(fault: &str, expected: &str, complaints: &[String]) {
     }
     let _held = TABLE.lock();
     let whole = fs::read_to_string(golden("table.md")).expect("the table");
-    let (attacks, faults) = whole.split_once(FAULTS).expect("a table of faults, too");
+    let (attacks, faults) = whole.split_once(FAULTS).expect("the table of faults");
     let rows: BTreeSet<_> = faults.lines().chain([row.as_str()]).collect();
     let rows: Vec<_> = rows.into_iter().map(|row| format!("{row}\n")).collect();
     same_as_golden("table.md", &[attacks, FAULTS, &rows.concat()].concat());
@@ -177,18 +185,18 @@ fn tell(fault: &str, expected: &str, complaints: &[String]) {
 static TABLE: Mutex<()> = Mutex::new(());
 
 const HEAD: &str = "\
-Written by the tests themselves: `HUSK_GOLDEN=write cargo test --test tests hostile::`. The last column is what
-becomes of the same binary on a kernel that does not do what defends it.
+Generated by `HUSK_GOLDEN=write cargo test --test tests hostile::`. The last column is the result of the same binary on
+a simulated kernel that does not make the call on which the defence relies.
 
-| attack | expected | seen | on a lying kernel |
+| attack | expected | result | without the defence |
 | - | - | - | - |
 ";
 
 /// The text between attacks and faults in the table.
 const FAULTS: &str = "
-The same of faults: each verb, at each of its system calls.
+Faults, which are injected at each system call of each verb:
 
-| fault | expected | seen |
+| fault | expected | result |
 | - | - | - |
 ";
 
@@ -200,7 +208,7 @@ fn words(outcome: &Outcome) -> String {
             format!("refused: {}", words.split(": ").nth(1).unwrap_or(words))
         }
         Outcome::Refused(words) => format!("refused: `{words}`"),
-        Outcome::Harm(harm) => format!("**lost**: {harm}"),
+        Outcome::Harm(harm) => format!("**harm**: {harm}"),
     }
 }
 
@@ -212,7 +220,7 @@ fn golden(name: &str) -> PathBuf {
 fn same_as_golden(name: &str, seen: &str) {
     let golden = golden(name);
     if std::env::var_os("HUSK_GOLDEN").is_some_and(|value| value == "write") {
-        fs::write(&golden, seen).expect("a place for it");
+        fs::write(&golden, seen).expect("a writable golden file");
     }
     let wanted = fs::read_to_string(&golden).unwrap_or_default();
     assert!(wanted == seen, "{} is not what was seen:\n{seen}", golden.display());

@@ -1,9 +1,9 @@
 //! Attacks from outside the container that is being made. A neighbour in the host's pid namespace, and companions of a
 //! process that waits for `start`, look for a process that has the runtime's memory.
 //!
-//! Each must succeed if `prctl(PR_SET_DUMPABLE)` does nothing (`liar.rs`).
+//! Each must succeed if `prctl(PR_SET_DUMPABLE)` does nothing (`false_answers.rs`).
 
-use super::liar::{self, Lie};
+use super::false_answers::{self, FalseAnswer};
 use crate::hermetic::Project;
 use crate::util::{Bundle, Runtime, Seen, is_husk, is_root, need, program};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -17,10 +17,10 @@ use std::sync::{Mutex, PoisonError};
 
 /// Returns how often each kind of process is started beside a neighbour.
 fn starts() -> usize {
-    env::var("PROWLED").map_or(200, |count| count.parse().expect("PROWLED is a number"))
+    env::var("SCANS").map_or(200, |count| count.parse().expect("SCANS is a number"))
 }
 
-/// The maximum on a lying kernel, where starts continue until the neighbour finds memory.
+/// The maximum on a kernel that gives false answers, where starts continue until the neighbour finds memory.
 const MOST_LOST: usize = 2000;
 
 /// Capabilities of a neighbour, and of containers beside it.
@@ -38,7 +38,7 @@ fn mark() -> [String; 2] {
     // in memory at `p_vaddr`.
     let (first, size, count) = (word(32, 8), word(54, 2), word(56, 2));
     let mut headers = (0..count).map(|index| first + index * size);
-    let loaded = headers.find(|at| word(*at, 4) == 1 && word(at + 8, 8) == 0).expect("a part of it");
+    let loaded = headers.find(|at| word(*at, 4) == 1 && word(at + 8, 8) == 0).expect("a loaded segment");
     // This includes the entry point, which no other program has at this address.
     let bytes = head[..64].iter().map(|byte| format!("{byte:02x}")).collect();
     [format!("{:x}", word(loaded + 16, 8)), bytes]
@@ -57,8 +57,9 @@ fn namespaces(kinds: &[&str]) -> Value {
 fn in_user_namespace(bundle: Bundle) -> Bundle {
     let map = json!([{ "containerID": 0, "hostID": 100_000, "size": 65536 }]);
     let bundle = bundle.with("/linux/namespaces", namespaces(&["user", "pid", "ipc", "uts", "mount"]));
-    fs::set_permissions(bundle.path(), fs::Permissions::from_mode(0o755)).expect("a way in");
-    chown(bundle.rootfs(), Some(100_000), Some(100_000)).expect("a root file system of its own");
+    fs::set_permissions(bundle.path(), fs::Permissions::from_mode(0o755))
+        .expect("the permissions of the bundle");
+    chown(bundle.rootfs(), Some(100_000), Some(100_000)).expect("a root file system");
     bundle.with("/linux/uidMappings", map.clone()).with("/linux/gidMappings", map)
 }
 
@@ -90,33 +91,33 @@ struct Neighbour {
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
     /// Its findings.
-    had: Vec<String>,
+    obtained: Vec<String>,
 }
 
 impl Neighbour {
     fn with(capabilities: &[&str]) -> Self {
         let [address, bytes] = mark();
-        let bundle = with_capabilities(Bundle::running(&format!("prowl {address} {bytes}")), capabilities);
+        let bundle = with_capabilities(Bundle::running(&format!("scan {address} {bytes}")), capabilities);
         let bundle = bundle.with("/linux/namespaces", namespaces(&["ipc", "uts", "mount"]));
         let runtime = Runtime::under_test();
         let mut process = runtime.running(&bundle);
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         assert_eq!(lines.next().unwrap().unwrap(), "begun");
-        Self { _bundle: bundle, runtime, process, lines, had: Vec::new() }
+        Self { _bundle: bundle, runtime, process, lines, obtained: Vec::new() }
     }
 
     /// Returns everything it has found so far. First starts a process that it can access, and waits until it has found
     /// it, which proves that it works.
-    fn had(mut self) -> Vec<String> {
+    fn obtained(mut self) -> Vec<String> {
         let name = format!("one of {} to be seen", self.process.id());
         let shown = Bundle::running("wait");
-        let shown = shown.with("/process/env", json!([format!("PROWLED_FOR={name}")]));
+        let shown = shown.with("/process/env", json!([format!("SCANNED_FOR={name}")]));
         let shown =
             with_capabilities(shown.with("/linux/namespaces", namespaces(&["ipc", "uts", "mount"])), &[]);
         let runtime = Runtime::under_test();
         let mut process = runtime.running(&shown);
         loop {
-            let line = self.lines.next().expect("the neighbour lives").unwrap();
+            let line = self.lines.next().expect("output of the neighbour").unwrap();
             if line == format!("environment of {name}") {
                 break;
             }
@@ -129,18 +130,18 @@ impl Neighbour {
             self.note(line.unwrap());
         }
         self.process.wait().unwrap();
-        self.had
+        self.obtained
     }
 
     /// Keeps findings about the runtime. Ignores an incomplete variable of the process above.
     fn note(&mut self, line: String) {
         if !line.starts_with("environment of one") {
-            self.had.push(line);
+            self.obtained.push(line);
         }
     }
 }
 
-/// Serializes the tests: on a lying kernel, the neighbour of another test would find memory.
+/// Serializes the tests: on a kernel that gives false answers, the neighbour of another test would find memory.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Starts a process of some kind with commands that the caller runs.
@@ -209,45 +210,56 @@ fn kinds(capabilities: &'static [&'static str]) -> Vec<(&'static str, Start)> {
 }
 
 /// Starts it many times beside a neighbour. Returns what the neighbour found.
-fn beside(capabilities: &'static [&'static str], start: &Start, lies: &[Lie]) -> Vec<String> {
+fn beside(
+    capabilities: &'static [&'static str],
+    start: &Start,
+    false_answers: &[FalseAnswer],
+) -> Vec<String> {
     let neighbour = {
         let _pinned = Pinned::to(1);
         Neighbour::with(capabilities)
     };
     let _pinned = Pinned::to(0);
     let go = |mut command: Command| {
-        command.env("PROWLED_FOR", "the runtime");
-        if lies.is_empty() { Runtime::under_test().detached(command) } else { liar::run(&command, lies) }
+        command.env("SCANNED_FOR", "the runtime");
+        if false_answers.is_empty() {
+            Runtime::under_test().detached(command)
+        } else {
+            false_answers::run(&command, false_answers)
+        }
     };
     for _ in 0..starts() {
         start(&go);
     }
-    neighbour.had()
+    neighbour.obtained()
 }
 
 #[test]
-fn a_neighbour_on_the_host_opens_no_memory_of_the_runtime() {
-    need!(is_husk() && is_root(), "needs root, beside whom somebody may be weaker");
+fn weaker_process_on_the_host_cannot_open_memory_of_the_runtime() {
+    need!(is_husk() && is_root(), "needs root to start less privileged processes");
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for capabilities in [&[][..], &FEW] {
         for (kind, start) in kinds(capabilities) {
             eprintln!("{kind} beside {capabilities:?}");
-            let had = beside(capabilities, &start, &[]);
-            assert!(had.is_empty(), "{kind} beside a neighbour with {capabilities:?}: {had:?}");
+            let obtained = beside(capabilities, &start, &[]);
+            assert!(obtained.is_empty(), "{kind} beside a neighbour with {capabilities:?}: {obtained:?}");
         }
     }
 }
 
 #[test]
-fn the_same_neighbour_opens_it_if_it_stays_dumpable() {
-    need!(is_husk() && is_root(), "needs root, beside whom somebody may be weaker");
+fn weaker_process_on_the_host_opens_memory_that_stays_dumpable() {
+    need!(is_husk() && is_root(), "needs root to start less privileged processes");
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for (kind, start) in kinds(&[]) {
-        eprintln!("{kind} on a lying kernel");
+        eprintln!("{kind} without the defence");
         let mut tries = 0;
-        while !beside(&[], &start, &[Lie::StaysDumpable]).iter().any(|line| line.starts_with("memory")) {
+        while !beside(&[], &start, &[FalseAnswer::StaysDumpable])
+            .iter()
+            .any(|line| line.starts_with("memory"))
+        {
             tries += starts();
-            assert!(tries < MOST_LOST, "{kind}: nothing was had in {tries} starts");
+            assert!(tries < MOST_LOST, "{kind}: nothing was obtained in {tries} starts");
         }
     }
 }
@@ -257,12 +269,20 @@ type MakeBundle = fn(&str) -> Bundle;
 
 /// Returns what two companions find, in a container with these capabilities. One joins a process that waits for
 /// `start`, the other is a hook of a process that is about to start.
-fn companions(bundle: impl Fn(&str) -> Bundle, capabilities: &[&str], lies: &[Lie]) -> [Seen; 2] {
+fn companions(
+    bundle: impl Fn(&str) -> Bundle,
+    capabilities: &[&str],
+    false_answers: &[FalseAnswer],
+) -> [Seen; 2] {
     let [address, bytes] = mark();
-    let looks = ["/guest", "prowl", "first", &address, &bytes];
+    let looks = ["/guest", "scan", "first", &address, &bytes];
     let go = |mut command: Command| {
-        command.env("PROWLED_FOR", "the runtime");
-        if lies.is_empty() { Runtime::under_test().detached(command) } else { liar::run(&command, lies) }
+        command.env("SCANNED_FOR", "the runtime");
+        if false_answers.is_empty() {
+            Runtime::under_test().detached(command)
+        } else {
+            false_answers::run(&command, false_answers)
+        }
     };
     let runtime = Runtime::under_test();
     let waiting = with_capabilities(bundle("exit 0"), capabilities);
@@ -283,8 +303,8 @@ fn companions(bundle: impl Fn(&str) -> Bundle, capabilities: &[&str], lies: &[Li
 }
 
 #[test]
-fn a_companion_opens_nothing_of_a_process_that_has_not_begun() {
-    need!(is_husk(), "what runc lets be seen is runc's");
+fn process_in_the_container_opens_nothing_before_exec() {
+    need!(is_husk(), "runc exposes other information");
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let users = |words: &str| in_user_namespace(Bundle::running(words));
     // Without root every container has a user namespace.
@@ -302,7 +322,7 @@ fn a_companion_opens_nothing_of_a_process_that_has_not_begun() {
     }
     // In a user namespace the kernel itself makes memory undumpable, when ids change.
     for capabilities in [&[][..], &FEW] {
-        let [exec, hook] = companions(Bundle::running, capabilities, &[Lie::StaysDumpable]);
+        let [exec, hook] = companions(Bundle::running, capabilities, &[FalseAnswer::StaysDumpable]);
         hook.fails(1, "memory of the runtime");
         if is_root() {
             exec.fails(3, "");
@@ -313,7 +333,7 @@ fn a_companion_opens_nothing_of_a_process_that_has_not_begun() {
 
 /// Returns a container that may trace, has no user namespace, and has secrets of others in its configuration.
 fn tracing(words: &str) -> Bundle {
-    let hook = |who| json!([{ "path": "/bin/true", "env": [format!("PROWLED_FOR={who}")] }]);
+    let hook = |who| json!([{ "path": "/bin/true", "env": [format!("SCANNED_FOR={who}")] }]);
     with_capabilities(Bundle::running(words), &["CAP_SYS_PTRACE"]).with(
         "/hooks",
         json!({
@@ -325,23 +345,27 @@ fn tracing(words: &str) -> Bundle {
 }
 
 /// Returns what a tracer reads in a process that waits for `start`, and in one that is about to start.
-fn tracers(lies: &[Lie]) -> [Seen; 2] {
+fn tracers(false_answers: &[FalseAnswer]) -> [Seen; 2] {
     let go = |mut command: Command| {
-        command.env("PROWLED_FOR", "the runtime");
-        if lies.is_empty() { Runtime::under_test().detached(command) } else { liar::run(&command, lies) }
+        command.env("SCANNED_FOR", "the runtime");
+        if false_answers.is_empty() {
+            Runtime::under_test().detached(command)
+        } else {
+            false_answers::run(&command, false_answers)
+        }
     };
     let runtime = Runtime::under_test();
-    let waiting = tracing("exit 0").with("/annotations", json!({ "note": "PROWLED_FOR=an annotation" }));
+    let waiting = tracing("exit 0").with("/annotations", json!({ "note": "SCANNED_FOR=an annotation" }));
     waiting.write();
     let mut command = runtime.command("create");
     command.arg("--bundle").arg(waiting.path()).arg("c");
     go(command).succeeds();
-    let exec = runtime.call("exec", &["c", "/guest", "prowl", "all"]);
+    let exec = runtime.call("exec", &["c", "/guest", "scan", "all"]);
     runtime.call("start", &["c"]).succeeds();
     runtime.call("delete", &["--force", "c"]).succeeds();
 
     // No annotation here: hooks may know annotations.
-    let hook = json!([{ "path": "/guest", "args": ["guest", "prowl", "all"] }]);
+    let hook = json!([{ "path": "/guest", "args": ["guest", "scan", "all"] }]);
     let hooked = tracing("exit 0").with("/hooks/startContainer", hook);
     hooked.write();
     let mut command = runtime.command("run");
@@ -350,7 +374,7 @@ fn tracers(lies: &[Lie]) -> [Seen; 2] {
 }
 
 #[test]
-fn a_tracer_in_the_container_finds_no_secret_of_the_runtime() {
+fn tracer_in_the_container_finds_no_secret_of_the_runtime() {
     need!(is_husk() && is_root(), "without root every container has a user namespace");
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let [exec, hook] = tracers(&[]);
@@ -360,10 +384,10 @@ fn a_tracer_in_the_container_finds_no_secret_of_the_runtime() {
 }
 
 #[test]
-fn a_tracer_in_the_container_finds_the_secrets_if_memory_is_not_forgotten() {
+fn tracer_in_the_container_finds_secrets_if_memory_is_not_forgotten() {
     need!(is_husk() && is_root(), "without root every container has a user namespace");
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let [exec, hook] = tracers(&[Lie::ForgetsNothing]);
+    let [exec, hook] = tracers(&[FalseAnswer::ForgetsNothing]);
     exec.fails(3, "");
     let read = String::from_utf8_lossy(&exec.0.stdout);
     for secret in [

@@ -1,8 +1,8 @@
 //! Races with a volume or image that changes while a container is made: a directory becomes a symlink to the host at
 //! any moment. `HOSTILE_STARTS` is the number of containers; `make soak` uses many.
 
-use super::canary::{Canary, SECRET};
-use super::liar::{self, Lie};
+use super::false_answers::{self, FalseAnswer};
+use super::tripwire::{SECRET, Tripwire};
 use super::{bind, proc, tmpfs};
 use crate::util::{Bundle, Runtime, is_husk, is_root, need};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -27,11 +27,11 @@ impl Race {
         Self { bundle, names: Vec::new() }
     }
 
-    /// Adds a directory that is exchanged with a symlink to the canary's.
-    fn exchanging(mut self, directory: PathBuf, canary: &Canary) -> Self {
+    /// Adds a directory that is exchanged with a symlink to the tripwire's.
+    fn exchanging(mut self, directory: PathBuf, tripwire: &Tripwire) -> Self {
         let link = directory.with_extension("link");
         fs::create_dir_all(&directory).unwrap();
-        symlink(canary.at("directory"), &link).unwrap();
+        symlink(tripwire.at("directory"), &link).unwrap();
         self.names.push([directory, link]);
         self
     }
@@ -43,7 +43,7 @@ fn exchange(names: &[[PathBuf; 2]], ends: &AtomicBool, exchanges: &AtomicU64) {
     if let Ok(Some(last)) = last {
         let mut one = CpuSet::new();
         one.set(last);
-        sched_setaffinity(None, &one).expect("a processor that is ours");
+        sched_setaffinity(None, &one).expect("an allowed processor");
     }
     while !ends.load(Ordering::Relaxed) {
         for [one, other] in names {
@@ -53,10 +53,10 @@ fn exchange(names: &[[PathBuf; 2]], ends: &AtomicBool, exchanges: &AtomicU64) {
     }
 }
 
-/// Starts up to this many containers until the canary is harmed. Returns the harm.
-fn run(make: fn(&Canary) -> Race, starts: usize, lies: &[Lie]) -> Option<String> {
-    let canary = Canary::new();
-    let race = make(&canary);
+/// Starts up to this many containers until the tripwire is harmed. Returns the harm.
+fn run(make: fn(&Tripwire) -> Race, starts: usize, false_answers: &[FalseAnswer]) -> Option<String> {
+    let tripwire = Tripwire::new();
+    let race = make(&tripwire);
     race.bundle.write();
     let runtime = Runtime::under_test();
     let mut command = runtime.command("run");
@@ -72,10 +72,11 @@ fn run(make: fn(&Canary) -> Race, starts: usize, lies: &[Lie]) -> Option<String>
         for _ in 0..starts {
             directories.iter().for_each(empty);
             let before = exchanges.load(Ordering::Relaxed);
-            let (told, is_well) = start(&mut command, lies);
+            let (told, is_well) = start(&mut command, false_answers);
             began += usize::from(is_well);
-            harmed =
-                canary.harm().or_else(|| told.contains(SECRET).then(|| "what is in it was told".to_owned()));
+            harmed = tripwire
+                .harm()
+                .or_else(|| told.contains(SECRET).then(|| "what is in it was told".to_owned()));
             if harmed.is_some() {
                 break;
             }
@@ -86,15 +87,18 @@ fn run(make: fn(&Canary) -> Race, starts: usize, lies: &[Lie]) -> Option<String>
         }
         ends.store(true, Ordering::Relaxed);
         // Some containers must have run; otherwise nothing is shown.
-        assert!(harmed.is_some() || began > 0, "of {starts} none began");
+        assert!(harmed.is_some() || began > 0, "none of {starts} containers started");
         harmed
     })
 }
 
 /// Returns a container's output, and whether it succeeded.
-fn start(command: &mut Command, lies: &[Lie]) -> (String, bool) {
-    let seen =
-        if lies.is_empty() { command.output().expect("the runtime") } else { liar::run(command, lies).0 };
+fn start(command: &mut Command, false_answers: &[FalseAnswer]) -> (String, bool) {
+    let seen = if false_answers.is_empty() {
+        command.output().expect("the runtime")
+    } else {
+        false_answers::run(command, false_answers).0
+    };
     (String::from_utf8_lossy(&seen.stdout).into_owned(), seen.status.success())
 }
 
@@ -102,18 +106,22 @@ fn start(command: &mut Command, lies: &[Lie]) -> (String, bool) {
 fn empty(directory: &File) {
     for entry in fs::read_dir(format!("/proc/self/fd/{}", directory.as_raw_fd())).expect("a directory") {
         let path = entry.expect("an entry").path();
-        let kind = fs::symlink_metadata(&path).expect("what is in it");
-        if kind.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.expect("it to go");
+        let kind = fs::symlink_metadata(&path).expect("the metadata");
+        if kind.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
+            .expect("a removable path");
     }
 }
 
 /// Asserts that the host is unharmed after many starts, and is harmed on a kernel that follows symlinks.
-fn holds(make: fn(&Canary) -> Race) {
-    need!(is_root(), "needs root, who could harm the host");
+fn holds(make: fn(&Tripwire) -> Race) {
+    need!(is_root(), "needs root to be able to harm the host");
     let starts = std::env::var("HOSTILE_STARTS").map_or(50, |starts| starts.parse().expect("a number"));
     assert_eq!(run(make, starts, &[]), None);
     if is_husk() {
-        assert!(run(make, 200, &[Lie::Follows]).is_some(), "the race cannot be lost");
+        assert!(
+            run(make, 200, &[FalseAnswer::Follows]).is_some(),
+            "the test cannot fail: the race is never lost"
+        );
     }
 }
 
@@ -130,8 +138,8 @@ fn sharing(words: &str, at: &str) -> Bundle {
 }
 
 #[test]
-fn a_volume_may_change_below_a_mount() {
-    holds(|canary| {
+fn volume_that_changes_below_a_mount_is_harmless() {
+    holds(|tripwire| {
         let bundle = sharing("exit 0", "/volume");
         let swapped = volume(&bundle).join("swapped");
         let source = bundle.path().join("source");
@@ -140,13 +148,13 @@ fn a_volume_may_change_below_a_mount() {
             .mounting(tmpfs("/volume/swapped/made"))
             .mounting(bind(&source, "/volume/swapped/file"))
             .mounting(tmpfs("/volume/swapped/some/way/down"));
-        Race::of(bundle).exchanging(swapped, canary)
+        Race::of(bundle).exchanging(swapped, tripwire)
     });
 }
 
 #[test]
-fn a_volume_may_change_below_what_is_made_and_masked() {
-    holds(|canary| {
+fn volume_that_changes_below_devices_and_masked_paths_is_harmless() {
+    holds(|tripwire| {
         let bundle = sharing("exit 0", "/volume");
         let swapped = volume(&bundle).join("swapped");
         let device = json!([{ "path": "/volume/swapped/null", "type": "c", "major": 1, "minor": 3 }]);
@@ -155,29 +163,29 @@ fn a_volume_may_change_below_what_is_made_and_masked() {
             .with("/linux/maskedPaths", json!(["/volume/swapped/null", "/volume/swapped/empty"]))
             .with("/linux/readonlyPaths", json!(["/volume/swapped/empty", "/volume/swapped"]))
             .with("/process/cwd", json!("/volume/swapped/work"));
-        Race::of(bundle).exchanging(swapped, canary)
+        Race::of(bundle).exchanging(swapped, tripwire)
     });
 }
 
 #[test]
-fn an_image_may_change_where_proc_and_dev_and_users_are() {
-    holds(|canary| {
+fn image_that_changes_proc_dev_and_etc_is_harmless() {
+    holds(|tripwire| {
         let bundle = Bundle::running("env").with("/mounts", json!([proc()]));
         let places = ["proc", "dev", "etc"].map(|name| bundle.rootfs().join(name));
-        places.into_iter().fold(Race::of(bundle), |race, place| race.exchanging(place, canary))
+        places.into_iter().fold(Race::of(bundle), |race, place| race.exchanging(place, tripwire))
     });
 }
 
 #[test]
-fn a_volume_may_change_that_is_dev() {
-    need!(is_husk(), "with runc none of them begins");
-    holds(|canary| {
-        let bundle = sharing("write /masked", "/dev").mounting(bind(&canary.at("directory"), "/victim"));
+fn volume_that_changes_at_dev_is_harmless() {
+    need!(is_husk(), "runc starts none of the containers");
+    holds(|tripwire| {
+        let bundle = sharing("write /masked", "/dev").mounting(bind(&tripwire.at("directory"), "/victim"));
         let volume = volume(&bundle);
         fs::write(bundle.rootfs().join("masked"), "").unwrap();
         let bundle = bundle
             .with("/linux/maskedPaths", json!(["/masked", "/dev/shm/file"]))
             .mounting(tmpfs("/dev/shm/made"));
-        Race::of(bundle).exchanging(volume.join("shm"), canary)
+        Race::of(bundle).exchanging(volume.join("shm"), tripwire)
     });
 }

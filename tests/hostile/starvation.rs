@@ -28,7 +28,7 @@ pub(crate) fn fails_in_words(seen: &Seen) {
 }
 
 #[test]
-fn few_descriptors_are_an_error_that_leaves_nothing() {
+fn few_descriptors_are_an_error_and_leave_nothing() {
     for verb in ["run", "create"] {
         let bundle = Bundle::running("exit 0");
         bundle.write();
@@ -73,7 +73,7 @@ impl Drop for Room<'_> {
 }
 
 #[test]
-fn a_full_store_is_an_error_that_leaves_nothing() {
+fn full_store_is_an_error_and_leaves_nothing() {
     need!(is_root(), "needs root to mount");
     // Each file that is not empty takes whole pages; the file system's root takes an inode.
     let rooms = [
@@ -115,7 +115,7 @@ fn a_full_store_is_an_error_that_leaves_nothing() {
 }
 
 #[test]
-fn a_store_that_cannot_be_written_is_an_error_that_leaves_nothing() {
+fn read_only_store_is_an_error_and_leaves_nothing() {
     need!(is_root(), "needs root to mount");
     let bundle = Bundle::running("exit 0");
     let runtime = Runtime::under_test();
@@ -129,7 +129,7 @@ fn a_store_that_cannot_be_written_is_an_error_that_leaves_nothing() {
 }
 
 #[test]
-fn little_memory_is_an_error_that_leaves_nothing() {
+fn little_memory_is_an_error_and_leaves_nothing() {
     let bundle = Bundle::running("exit 0");
     bundle.write();
     let runtime = Runtime::under_test();
@@ -151,8 +151,8 @@ fn little_memory_is_an_error_that_leaves_nothing() {
 }
 
 #[test]
-fn a_caller_who_may_have_no_more_processes_is_told_so() {
-    need!(is_root(), "needs root to be somebody who has no process yet");
+fn process_limit_of_the_caller_is_reported() {
+    need!(is_root(), "needs root to become a user without processes");
     let user = "setpriv --reuid 54321 --regid 54321 --clear-groups";
     let bundle = Bundle::running("exit 0");
     let map = json!([{ "containerID": 0, "hostID": 54321, "size": 1 }]);
@@ -177,7 +177,7 @@ fn a_caller_who_may_have_no_more_processes_is_told_so() {
         runtime.detached(words)
     };
     let enough = limited(100);
-    need!(enough.0.status.success(), "needs a program that others may run");
+    need!(enough.0.status.success(), "needs a program that other users may run");
     for most in [1, 2] {
         let seen = limited(most);
         if !seen.0.status.success() {

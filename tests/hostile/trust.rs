@@ -23,8 +23,8 @@ use std::thread::{self, JoinHandle};
 use tempfile::TempDir;
 
 /// Returns a bundle whose `poststop` hook creates a file.
-fn with_canary(canary: &Path) -> Bundle {
-    let hook = json!([{ "path": "/bin/touch", "args": ["touch", canary] }]);
+fn with_tripwire(tripwire: &Path) -> Bundle {
+    let hook = json!([{ "path": "/bin/touch", "args": ["touch", tripwire] }]);
     Bundle::running("hang").with("/hooks", json!({ "poststop": hook }))
 }
 
@@ -53,11 +53,11 @@ fn is_refused(runtime: &Runtime, bundle: &Bundle, words: &str) {
 }
 
 #[test]
-fn a_store_that_others_may_write_to_is_refused() {
-    need!(is_husk(), "runc reads any store");
+fn store_that_others_may_write_is_refused() {
+    need!(is_husk(), "runc trusts any store");
     let host = TempDir::new().unwrap();
-    let canary = host.path().join("canary");
-    let bundle = with_canary(&canary);
+    let tripwire = host.path().join("tripwire");
+    let bundle = with_tripwire(&tripwire);
     let runtime = Runtime::started(&bundle);
     let store = runtime.root().display().to_string();
     for (writable, bits) in [(runtime.root().to_owned(), 0o777), (runtime.root().to_owned(), 0o1777)] {
@@ -71,17 +71,17 @@ fn a_store_that_others_may_write_to_is_refused() {
     let words = format!("store {store}: {}: others may write to it", entry.display());
     runtime.call("delete", &["--force", "c"]).fails(1, &words);
     mode(&entry, 0o700);
-    assert!(!canary.exists(), "its hook was run");
+    assert!(!tripwire.exists(), "the hook of the record ran");
     assert_eq!(runtime.status(), "running");
 }
 
 #[test]
-fn a_store_of_another_user_is_refused() {
-    need!(is_husk(), "runc reads any store");
-    need!(is_root(), "needs root to give it away");
+fn store_of_another_user_is_refused() {
+    need!(is_husk(), "runc trusts any store");
+    need!(is_root(), "needs root to change the owner");
     let host = TempDir::new().unwrap();
-    let canary = host.path().join("canary");
-    let bundle = with_canary(&canary);
+    let tripwire = host.path().join("tripwire");
+    let bundle = with_tripwire(&tripwire);
     let runtime = Runtime::started(&bundle);
     let store = runtime.root().display().to_string();
     chown(runtime.root(), Some(4711), None).unwrap();
@@ -89,15 +89,15 @@ fn a_store_of_another_user_is_refused() {
         format!("store {store}: it belongs to user 4711, who is neither root nor the caller (user 0)");
     is_refused(&runtime, &bundle, &words);
     chown(runtime.root(), Some(0), None).unwrap();
-    assert!(!canary.exists(), "its hook was run");
+    assert!(!tripwire.exists(), "the hook of the record ran");
     assert_eq!(runtime.status(), "running");
 }
 
 // The owner of a parent directory can replace the store.
 #[test]
-fn a_store_below_another_users_directory_or_link_is_refused() {
-    need!(is_husk(), "runc reads any store");
-    need!(is_root(), "needs root to give them away");
+fn store_below_another_users_directory_or_link_is_refused() {
+    need!(is_husk(), "runc trusts any store");
+    need!(is_root(), "needs root to change owners");
     let host = TempDir::new().unwrap();
     let path = |name: &str| host.path().join(name);
     fs::create_dir_all(path("above/store")).unwrap();
@@ -124,9 +124,9 @@ fn a_store_below_another_users_directory_or_link_is_refused() {
 
 // In the user namespace in which podman makes a user's containers, root's directories belong to the overflow user.
 #[test]
-fn a_store_below_directories_of_a_root_that_is_not_mapped_is_used() {
-    need!(is_husk(), "runc reads any store");
-    need!(is_root(), "needs root to be somebody else");
+fn store_below_directories_of_an_unmapped_root_is_used() {
+    need!(is_husk(), "runc trusts any store");
+    need!(is_root(), "needs root to become another user");
     let home = TempDir::new().unwrap();
     chown(home.path(), Some(1000), Some(1000)).unwrap();
     let program = Path::new(&crate::util::program()).to_owned();
@@ -152,12 +152,12 @@ fn a_store_below_directories_of_a_root_that_is_not_mapped_is_used() {
 }
 
 #[test]
-fn a_record_of_another_user_is_not_obeyed() {
-    need!(is_husk(), "runc reads any record");
-    need!(is_root(), "needs root to give it away");
+fn record_of_another_user_is_not_used() {
+    need!(is_husk(), "runc trusts any record");
+    need!(is_root(), "needs root to change the owner");
     let host = TempDir::new().unwrap();
-    let canary = host.path().join("canary");
-    let bundle = with_canary(&canary);
+    let tripwire = host.path().join("tripwire");
+    let bundle = with_tripwire(&tripwire);
     let runtime = Runtime::under_test();
     started(&runtime, &bundle);
     let (record, forged) = (runtime.root().join("c/state.json"), runtime.root().join("forged"));
@@ -171,7 +171,7 @@ fn a_record_of_another_user_is_not_obeyed() {
     }
     runtime.call("list", &[]).says("forged: state of the container cannot be read");
     runtime.call("delete", &["--force", "forged"]).succeeds();
-    assert!(!forged.exists() && !canary.exists(), "its hook was run");
+    assert!(!forged.exists() && !tripwire.exists(), "the hook of the record ran");
     assert_eq!(known(&runtime).into_values().collect::<Vec<_>>(), ["running"]);
 }
 
@@ -209,8 +209,8 @@ impl Drop for Writer {
 }
 
 #[test]
-fn a_record_that_is_no_file_or_has_no_end_keeps_nobody_waiting() {
-    need!(is_husk(), "runc waits");
+fn record_that_is_a_fifo_or_endless_does_not_block() {
+    need!(is_husk(), "runc blocks");
     let bundle = Bundle::running("hang");
     let runtime = Runtime::started(&bundle);
     let directory = runtime.root().join("strange");
@@ -235,12 +235,12 @@ fn a_record_that_is_no_file_or_has_no_end_keeps_nobody_waiting() {
         runtime.call("delete", &["--force", "strange"]).succeeds();
         assert!(!directory.exists());
     }
-    assert_eq!(runtime.status(), "running", "what a link names is another's");
+    assert_eq!(runtime.status(), "running", "the target of the link belongs to another user");
 }
 
 #[test]
-fn a_pid_file_is_written_to_no_link_of_others() {
-    need!(is_husk(), "runc writes beside it under a name that can be guessed");
+fn pid_file_is_not_written_through_links_of_others() {
+    need!(is_husk(), "runc writes a temporary file with a predictable name");
     let host = TempDir::new().unwrap();
     let path = |name: &str| host.path().join(name);
     fs::write(path("victim"), "kept").unwrap();
@@ -253,7 +253,7 @@ fn a_pid_file_is_written_to_no_link_of_others() {
     let pid: i32 = fs::read_to_string(path("pid")).unwrap().parse().unwrap();
     assert!(pid > 1);
     assert!(!fs::symlink_metadata(path("pid")).unwrap().is_symlink());
-    assert_eq!(fs::read_dir(host.path()).unwrap().count(), 3, "nothing is left beside it");
+    assert_eq!(fs::read_dir(host.path()).unwrap().count(), 3, "a temporary file was left");
     assert_eq!(fs::metadata(runtime.root().join("c/state.json")).unwrap().mode() & 0o777, 0o600);
 }
 
@@ -270,10 +270,10 @@ fn renames() -> &'static [SockFilter] {
 }
 
 #[test]
-fn an_engines_configuration_has_its_owner_and_mode_before_it_has_its_name() {
-    need!(is_husk(), "another runtime registers itself nowhere");
-    need!(is_root(), "needs root to give it away");
-    need!(cfg!(target_arch = "x86_64"), "knows the calls of another processor");
+fn engine_configuration_has_owner_and_mode_before_its_name() {
+    need!(is_husk(), "other runtimes have no register command");
+    need!(is_root(), "needs root to change the owner");
+    need!(cfg!(target_arch = "x86_64"), "knows the call numbers of x86-64 only");
     let etc = TempDir::new().unwrap();
     let docker = etc.path().join("docker");
     fs::create_dir(&docker).unwrap();
@@ -301,15 +301,15 @@ fn an_engines_configuration_has_its_owner_and_mode_before_it_has_its_name() {
 }
 
 #[test]
-fn programs_of_the_host_are_not_looked_for_in_the_working_directory() {
-    need!(is_husk(), "runc finds them there");
-    need!(is_root(), "needs root to make cgroups");
+fn programs_of_the_host_are_not_searched_in_the_working_directory() {
+    need!(is_husk(), "runc finds the programs there");
+    need!(is_root(), "needs root to create cgroups");
     let bundle = Bundle::running("hang");
     let runtime = Runtime::started(&bundle);
     let here = TempDir::new().unwrap();
-    let canary = here.path().join("canary");
+    let tripwire = here.path().join("tripwire");
     for name in ["ps", "criu"] {
-        fs::write(here.path().join(name), format!("#!/bin/sh\n: > {}\n", canary.display())).unwrap();
+        fs::write(here.path().join(name), format!("#!/bin/sh\n: > {}\n", tripwire.display())).unwrap();
         mode(&here.path().join(name), 0o755);
     }
     let call = |path: &str, verb: &str| {
@@ -320,17 +320,17 @@ fn programs_of_the_host_are_not_looked_for_in_the_working_directory() {
     for path in [".", "", ":/no/such", "./:.."] {
         call(path, "ps").fails(1, "ps: is not there: install procps");
         call(path, "checkpoint").fails(1, "criu is not there: install CRIU");
-        assert!(!canary.exists(), "{path:?}");
+        assert!(!tripwire.exists(), "{path:?}");
     }
     // It is found in a directory of PATH that may be searched.
     call(here.path().to_str().unwrap(), "ps");
-    assert!(canary.exists());
+    assert!(tripwire.exists());
 }
 
 // A device in the image could be a watchdog of the host. A FIFO, which needs no permission for devices, shows the same.
 #[test]
-fn a_list_of_users_that_is_no_file_is_not_opened() {
-    need!(is_husk(), "runc opens it in the container");
+fn passwd_that_is_not_a_file_is_not_opened() {
+    need!(is_husk(), "runc opens the file in the container");
     let bundle = Bundle::running("wait");
     let etc = bundle.rootfs().join("etc");
     fs::create_dir(&etc).unwrap();
@@ -348,7 +348,7 @@ fn a_list_of_users_that_is_no_file_is_not_opened() {
     }
     let mut room = [MaybeUninit::uninit(); 4096];
     let first = inotify::Reader::new(&watch, &mut room).next().map(|event| event.events());
-    assert_eq!(first.err(), Some(Errno::AGAIN), "somebody opened it: {first:?}");
+    assert_eq!(first.err(), Some(Errno::AGAIN), "the file was opened: {first:?}");
     // Opening one is noticed.
     drop(open(&lists[0], OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap());
     let first = inotify::Reader::new(&watch, &mut room).next().map(|event| event.events());
@@ -410,12 +410,12 @@ fn cgroups(bundle: &Bundle) -> Vec<PathBuf> {
 
 // A container that may write to its cgroup decides how deeply cgroups are nested in it.
 #[test]
-fn cgroups_nested_deeper_than_a_stack_are_listed_and_deleted() {
-    need!(is_root(), "needs root to make cgroups");
+fn deeply_nested_cgroups_are_listed_and_deleted() {
+    need!(is_root(), "needs root to create cgroups");
     need!(is_husk(), "another runtime has its own limits");
     let host = TempDir::new().unwrap();
-    let canary = host.path().join("canary");
-    let bundle = with_canary(&canary);
+    let tripwire = host.path().join("tripwire");
+    let bundle = with_tripwire(&tripwire);
     let runtime = Runtime::started(&bundle);
     let in_use = ["devices", "freezer", "unified", ""];
     let is_looked_at = |path: &&PathBuf| {
@@ -436,17 +436,17 @@ fn cgroups_nested_deeper_than_a_stack_are_listed_and_deleted() {
     few("pause", &["c"]).succeeds();
     few("resume", &["c"]).succeeds();
     few("delete", &["--force", "c"]).succeeds();
-    assert!(canary.exists(), "its hook was not run");
+    assert!(tripwire.exists(), "the hook of the record did not run");
     assert_eq!(left(&runtime, &bundle), [""; 0]);
 }
 
 #[test]
-fn a_container_whose_cgroup_cannot_be_removed_is_deleted_with_a_warning() {
-    need!(is_root(), "needs root to make cgroups");
+fn failure_to_remove_a_cgroup_is_a_warning_of_delete() {
+    need!(is_root(), "needs root to create cgroups");
     need!(is_husk(), "runc keeps the container");
     let host = TempDir::new().unwrap();
-    let canary = host.path().join("canary");
-    let bundle = with_canary(&canary);
+    let tripwire = host.path().join("tripwire");
+    let bundle = with_tripwire(&tripwire);
     let runtime = Runtime::started(&bundle);
     runtime.call("kill", &["c", "KILL"]).succeeds();
     runtime.call("wait", &["c"]);
@@ -466,6 +466,6 @@ fn a_container_whose_cgroup_cannot_be_removed_is_deleted_with_a_warning() {
     seen.succeeds();
     seen.says("linux.cgroupsPath: remove the cgroup");
     seen.says("read-only file system; the container is deleted, and its cgroup stays");
-    assert!(canary.exists(), "its hook was not run");
+    assert!(tripwire.exists(), "the hook of the record did not run");
     assert!(runtime.is_empty());
 }

@@ -72,14 +72,14 @@ pub(crate) fn run(
         child.kill().expect("a process that hangs");
         err.write_all(HANGS.as_bytes()).expect("a file");
     }
-    let status = child.wait().expect("its end");
+    let status = child.wait().expect("exit status");
     let [stdout, stderr] = [&mut out, &mut err].map(|file| read_to_end(file).into_bytes());
     Seen(Output { status, stdout, stderr })
 }
 
 fn read_to_end(file: &mut File) -> String {
     let mut bytes = Vec::new();
-    file.rewind().and_then(|()| file.read_to_end(&mut bytes)).expect("what was written");
+    file.rewind().and_then(|()| file.read_to_end(&mut bytes)).expect("the written data");
     String::from_utf8_lossy(&bytes).into_owned()
 }
 

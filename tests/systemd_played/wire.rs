@@ -56,7 +56,7 @@ pub(super) fn read(from: &mut impl Read) -> io::Result<Message> {
     while !signature.is_empty() {
         body.push(reader.value(&mut signature));
     }
-    assert_eq!(reader.at, reader.bytes.len(), "a body as long as it says");
+    assert_eq!(reader.at, reader.bytes.len(), "the body has the announced length");
     Ok(Message { serial, member, body })
 }
 
@@ -68,7 +68,7 @@ struct Reader<'b> {
 impl Reader<'_> {
     fn take(&mut self, alignment: usize, length: usize) -> &[u8] {
         let start = self.at.next_multiple_of(alignment);
-        assert!(self.bytes[self.at..start].iter().all(|byte| *byte == 0), "padding is nothing");
+        assert!(self.bytes[self.at..start].iter().all(|byte| *byte == 0), "padding is zero");
         self.at = start + length;
         &self.bytes[start..self.at]
     }

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_make_no_sense_are_refused() {
+    fn invalid_annotation_values_are_refused() {
         assert!(with("mount_context_type", "x").unwrap_err().contains("is not context"));
         assert!(
             with("pidfd_receiver", "relative").unwrap_err().starts_with("annotations.run.oci.pidfd_receiver")

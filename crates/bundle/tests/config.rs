@@ -37,7 +37,7 @@ fn refused(config: &Value) -> String {
 }
 
 #[test]
-fn a_minimal_configuration_has_every_default() {
+fn minimal_configuration_gets_all_defaults() {
     let (container, warnings) = parsed(&minimal());
     assert_eq!(warnings, []);
     assert_eq!(container.rootfs, Path::new("/bundle/rootfs"));
@@ -51,7 +51,7 @@ fn a_minimal_configuration_has_every_default() {
 }
 
 #[test]
-fn no_processes_were_no_limit_until_1_3() {
+fn pids_limit_zero_means_unlimited_before_1_3() {
     for (version, limit) in [("1.3.0", 0), ("1.10.0", 0), ("2.0.0", 0), ("1.0.2-dev", -1), ("1.2.1", -1)] {
         let mut config = with("/linux/resources/pids/limit", json!(0));
         config["ociVersion"] = json!(version);
@@ -174,14 +174,14 @@ fn each_refusal_names_its_field() {
 }
 
 #[test]
-fn null_is_absent() {
+fn null_field_counts_as_absent() {
     let (container, _) = parsed(&with("/process/terminal", Value::Null));
     assert_eq!(container.process.unwrap().terminal, Terminal::No);
     assert_eq!(parsed(&with("/process/user/gid", Value::Null)).0.process.unwrap().gid, 0);
 }
 
 #[test]
-fn an_unknown_capability_is_a_warning() {
+fn unknown_capability_is_a_warning() {
     let sets = json!({ "bounding": ["CAP_CHOWN", "CAP_FUTURE"], "effective": ["CAP_SYS_ADMIN"] });
     let (container, warnings) = parsed(&with("/process/capabilities", sets));
     let capabilities = container.process.unwrap().capabilities;
@@ -194,7 +194,7 @@ fn an_unknown_capability_is_a_warning() {
 }
 
 #[test]
-fn scheduler_flags_have_the_specifications_names() {
+fn scheduler_flags_use_the_specifications_names() {
     let scheduler = json!({
         "policy": "SCHED_DEADLINE", "runtime": 1, "deadline": 2, "period": 3,
         "flags": ["SCHED_FLAG_RESET_ON_FORK", "SCHED_FLAG_DL_OVERRUN"]
@@ -204,14 +204,14 @@ fn scheduler_flags_have_the_specifications_names() {
 }
 
 #[test]
-fn the_last_of_a_variable_counts_in_the_first_ones_place() {
+fn last_value_of_a_variable_keeps_the_first_position() {
     let env = json!(["A=1", "B=2", "A=3", "C=a=b"]);
     let env = parsed(&with("/process/env", env)).0.process.unwrap().env;
     assert_eq!(env, [c"A=3", c"B=2", c"C=a=b"].map(ToOwned::to_owned));
 }
 
 #[test]
-fn a_cpu_list_is_expanded_and_an_empty_one_says_nothing() {
+fn cpu_list_is_expanded_and_an_empty_list_is_ignored() {
     let affinity = json!({ "initial": "0-2,7", "final": "" });
     let affinity = parsed(&with("/process/execCPUAffinity", affinity)).0.process.unwrap().exec_affinity;
     assert_eq!(affinity.initial, Some(vec![0, 1, 2, 7]));
@@ -219,7 +219,7 @@ fn a_cpu_list_is_expanded_and_an_empty_one_says_nothing() {
 }
 
 #[test]
-fn mounts_are_what_their_options_make_them() {
+fn mount_options_decide_the_kind_of_mount() {
     let mounts = json!([
         { "destination": "/proc", "type": "proc", "source": "proc" },
         { "destination": "data", "type": "none", "source": "files", "options": ["rbind", "ro", "sync"] },
@@ -243,7 +243,7 @@ fn mounts_are_what_their_options_make_them() {
 }
 
 #[test]
-fn options_of_cgroup_v2_take_a_cgroup_namespace() {
+fn cgroup_v2_options_need_a_cgroup_namespace() {
     let with_kinds = |kinds: &[&str]| {
         let mount =
             json!({ "destination": "/sys/fs/cgroup", "type": "cgroup", "options": ["ro", "nsdelegate"] });
@@ -258,7 +258,7 @@ fn options_of_cgroup_v2_take_a_cgroup_namespace() {
 }
 
 #[test]
-fn sysfs_of_a_user_namespace_without_a_network_namespace_is_the_hosts() {
+fn sysfs_in_a_user_namespace_without_a_network_namespace_is_the_hosts() {
     let with_kinds = |kinds: &[&str]| {
         let mount = json!({ "destination": "/sys", "type": "sysfs", "options": ["nosuid"] });
         let mut config = with("/mounts", json!([mount]));
@@ -277,21 +277,21 @@ fn sysfs_of_a_user_namespace_without_a_network_namespace_is_the_hosts() {
 }
 
 #[test]
-fn a_device_keeps_its_permissions_only() {
+fn device_mode_keeps_only_permission_bits() {
     let device = json!([{ "path": "/dev/x", "type": "u", "major": 1, "minor": 3, "fileMode": 0o20_640 }]);
     let device = &parsed(&with("/linux/devices", device)).0.devices[0];
     assert_eq!((device.mode, device.kind), (0o640, DeviceKind::Character(1, 3)));
 }
 
 #[test]
-fn a_sysctl_has_one_spelling() {
+fn sysctl_key_with_slashes_is_normalized() {
     let keys = json!({ "net/ipv4/conf/eth0.1/forwarding": "1", "kernel.shmmax": "2" });
     let sysctl = parsed(&with("/linux/sysctl", keys)).0.sysctl;
     assert_eq!(sysctl.keys().collect::<Vec<_>>(), ["kernel.shmmax", "net.ipv4.conf.eth0/1.forwarding"]);
 }
 
 #[test]
-fn what_is_no_json_says_where() {
+fn json_syntax_error_names_line_and_column() {
     let error = parse(b"{ \"root\": }", Path::new("/bundle")).unwrap_err().to_string();
     assert_eq!(error, "config.json: expected value at line 1 column 11");
 }

@@ -39,7 +39,7 @@ fn places(value: &Value, pointer: &str, field: &str, found: &mut Vec<(String, St
 }
 
 #[test]
-fn a_value_of_another_type_is_refused_by_the_name_of_its_field() {
+fn value_of_the_wrong_type_is_refused_with_its_field() {
     let base = everything();
     let refused_anyway = wrong(&base);
     let mut found = Vec::new();
@@ -76,7 +76,7 @@ fn a_value_of_another_type_is_refused_by_the_name_of_its_field() {
 }
 
 #[test]
-fn a_string_with_a_nul_is_refused_by_the_name_of_its_field() {
+fn string_with_a_nul_is_refused_with_its_field() {
     let base = everything();
     let mut found = Vec::new();
     places(&base, "", "", &mut found);
@@ -89,7 +89,7 @@ fn a_string_with_a_nul_is_refused_by_the_name_of_its_field() {
 }
 
 #[test]
-fn of_a_key_that_is_there_twice_the_last_counts() {
+fn last_of_duplicate_keys_counts() {
     let text = r#"{ "root": { "path": "a" }, "root": { "path": "b" },
         "process": { "user": { "uid": 0, "gid": 0 }, "args": ["sh"], "cwd": "/", "cwd": "/b" } }"#;
     let text = text.replacen('{', "{ \"ociVersion\": \"1.3.0\",", 1);
@@ -99,7 +99,7 @@ fn of_a_key_that_is_there_twice_the_last_counts() {
 }
 
 #[test]
-fn what_is_no_json_is_refused() {
+fn invalid_json_is_refused() {
     let refused = |bytes: &[u8]| parse(bytes, Path::new("/bundle")).unwrap_err().to_string();
     for bytes in
         [&b""[..], b"{", b"null", b"[]", b"\xff\xfe", b"{\"a\":\"\xff\"}", b"{}{}", b"\0", b"1e999999"]
@@ -127,7 +127,7 @@ impl Dice {
 }
 
 #[test]
-fn no_mutation_makes_it_panic() {
+fn mutated_configurations_cause_no_panic() {
     const RUNS: usize = 600;
     let base = include_bytes!("everything.json");
     let words: Vec<&[u8]> = [

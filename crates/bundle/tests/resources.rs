@@ -110,7 +110,7 @@ fn every_field_is_read() {
 }
 
 #[test]
-fn what_is_not_said_stays_unsaid() {
+fn unset_fields_stay_unset() {
     let nothing = (Resources::default(), vec![]);
     for empty in [json!({}), json!({ "pids": {}, "memory": null, "cpu": { "cpus": "" } })] {
         assert_eq!(parsed(&empty), nothing, "{empty}");
@@ -120,7 +120,7 @@ fn what_is_not_said_stays_unsaid() {
 }
 
 #[test]
-fn what_kernels_have_no_more_is_a_warning() {
+fn field_dropped_by_kernels_is_a_warning() {
     let memory = json!({ "memory": { "kernel": 1, "kernelTCP": 2, "useHierarchy": true } });
     let expected = [
         "linux.resources.memory.kernel: is ignored: kernels do not have this any more",

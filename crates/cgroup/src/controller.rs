@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_reads_as_it_prints() {
+    fn parsed_controllers_print_in_a_fixed_order() {
         let set = Controllers::parse("pids memory dmem cpu\n");
         assert_eq!(set.to_string(), "cpu memory pids");
         assert_eq!(set.without(Controllers::ACCOUNTING), Controllers::EMPTY);

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_path_leaves_its_tree() {
+    fn resolved_path_stays_in_its_tree() {
         let table = [
             (Some("/a/b"), "a/b"),
             (Some("/../../etc"), "etc"),

@@ -42,7 +42,7 @@ impl Random {
 }
 
 #[test]
-fn programs_answer_what_rules_mean() {
+fn compiled_program_decides_as_the_rules() {
     let random = &mut Random(0x2545_f491_4f6c_dd1d);
     let mut programs = 0;
     for _ in 0..3000 {
@@ -69,7 +69,7 @@ fn programs_answer_what_rules_mean() {
 }
 
 #[test]
-fn what_allows_everything_is_no_program() {
+fn rules_that_allow_everything_need_no_program() {
     let everything =
         Rule { allow: true, kind: Type::All, major: None, minor: None, access: DevicePermissions::ALL };
     let rules: Vec<Rule> = [everything].into_iter().chain(built_in()).collect();
@@ -112,8 +112,8 @@ fn character(allow: bool, minor: Option<u32>, access: &str) -> Rule {
 }
 
 #[test]
-fn the_kernel_opens_what_rules_allow() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+fn kernel_opens_devices_that_the_rules_allow() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     need!(rustix::process::geteuid().is_root().then_some(()), "needs root");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     let it = started_in(cgroup.directory());
@@ -140,8 +140,8 @@ fn the_kernel_opens_what_rules_allow() {
 }
 
 #[test]
-fn filters_are_replaced_and_do_not_pile_up() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+fn filters_are_replaced_instead_of_added() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     need!(rustix::process::geteuid().is_root().then_some(()), "needs root");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     // Two filters, as if another program had attached one: both must allow.
@@ -157,8 +157,8 @@ fn filters_are_replaced_and_do_not_pile_up() {
 }
 
 #[test]
-fn version_1_opens_what_rules_allow() {
-    let v1 = need!(V1::new(), "needs version 1 and root");
+fn version_1_opens_devices_that_the_rules_allow() {
+    let v1 = need!(V1::new(), "needs cgroup version 1 and root");
     need!(v1.has("devices"), "needs the devices controller in version 1");
     let cgroup = v1.layout.create(&v1.place, &Resources::default()).unwrap();
     let rules =

@@ -51,10 +51,11 @@ pub(crate) struct V2 {
 impl V2 {
     pub(crate) fn new() -> Option<Self> {
         let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
-        let tree = roots.iter().find_map(|root| v2::Hierarchy::open(Path::new(root)).expect("a look"))?;
+        let tree =
+            roots.iter().find_map(|root| v2::Hierarchy::open(Path::new(root)).expect("an open hierarchy"))?;
         let name = name();
         fs::create_dir(tree.mount_point().join(&name)).ok()?;
-        fs::remove_dir(tree.mount_point().join(&name)).expect("made just now");
+        fs::remove_dir(tree.mount_point().join(&name)).expect("a removable cgroup");
         Some(Self { tree, name })
     }
 
@@ -76,9 +77,9 @@ impl V2 {
 impl Drop for V2 {
     fn drop(&mut self) {
         if let Ok(Some(cgroup)) = self.tree.find(&self.name) {
-            cgroup.kill().expect("killed");
+            cgroup.kill().expect("the process is killable");
         }
-        self.tree.remove(&self.name, PATIENCE).expect("removed");
+        self.tree.remove(&self.name, PATIENCE).expect("the directory is removable");
     }
 }
 
@@ -92,7 +93,7 @@ impl V1 {
     pub(crate) fn new() -> Option<Self> {
         let layout = Layout::detect().ok().filter(|layout| matches!(layout, Layout::V1(_)))?;
         rustix::process::geteuid().is_root().then_some(())?;
-        let place = layout.place(Some(&format!("/{}", name())), "unused").expect("a place");
+        let place = layout.place(Some(&format!("/{}", name())), "unused").expect("a directory");
         Some(Self { layout, place })
     }
 
@@ -110,9 +111,9 @@ impl V1 {
 impl Drop for V1 {
     fn drop(&mut self) {
         if let Ok(Some(cgroup)) = self.layout.find(&self.place) {
-            cgroup.kill().expect("killed");
+            cgroup.kill().expect("the process is killable");
         }
-        self.layout.remove(&self.place, PATIENCE).expect("removed");
+        self.layout.remove(&self.place, PATIENCE).expect("the directory is removable");
         for path in self.place.directories().values() {
             assert!(!path.exists(), "{} is left", path.display());
         }

@@ -24,7 +24,7 @@ fn has_limits(v1: &V1) -> Option<()> {
 
 #[test]
 fn limits_are_written_and_read_back() {
-    let v1 = need!(V1::new(), "needs version 1 and root");
+    let v1 = need!(V1::new(), "needs cgroup version 1 and root");
     need!(has_limits(&v1), "needs pids, cpu and memory in version 1");
     let resources = limits();
     let cgroup = v1.layout.create(&v1.place, &resources).unwrap();
@@ -45,7 +45,7 @@ fn limits_are_written_and_read_back() {
 
 #[test]
 fn memory_and_swap_are_raised_and_lowered_together() {
-    let v1 = need!(V1::new(), "needs version 1 and root");
+    let v1 = need!(V1::new(), "needs cgroup version 1 and root");
     need!(v1.has("memory"), "needs memory in version 1");
     let cgroup = v1.layout.create(&v1.place, &Resources::default()).unwrap();
     for (limit, swap) in [(32, 48), (64, 96), (8, 16), (64, 64), (16, 128)] {
@@ -64,8 +64,8 @@ fn memory_and_swap_are_raised_and_lowered_together() {
 }
 
 #[test]
-fn a_period_that_does_not_go_with_the_old_quota_goes_with_the_new() {
-    let v1 = need!(V1::new(), "needs version 1 and root");
+fn new_quota_and_period_replace_an_incompatible_pair() {
+    let v1 = need!(V1::new(), "needs cgroup version 1 and root");
     need!(v1.has("cpu"), "needs cpu in version 1");
     let cgroup = v1.layout.create(&v1.place, &Resources::default()).unwrap();
     for (quota, period) in [(500_000, 500_000), (1000, 1000), (900_000, 1_000_000)] {
@@ -77,8 +77,8 @@ fn a_period_that_does_not_go_with_the_old_quota_goes_with_the_new() {
 }
 
 #[test]
-fn shares_beyond_what_the_kernel_takes_are_refused() {
-    let v1 = need!(V1::new(), "needs version 1 and root");
+fn shares_above_the_kernels_maximum_are_refused() {
+    let v1 = need!(V1::new(), "needs cgroup version 1 and root");
     need!(v1.has("cpu"), "needs cpu in version 1");
     let cgroup = v1.layout.create(&v1.place, &Resources::default()).unwrap();
     let shares =
@@ -90,8 +90,8 @@ fn shares_beyond_what_the_kernel_takes_are_refused() {
 }
 
 #[test]
-fn a_process_joins_every_tree() {
-    let v1 = need!(V1::new(), "needs version 1 and root");
+fn process_joins_every_hierarchy() {
+    let v1 = need!(V1::new(), "needs cgroup version 1 and root");
     let cgroup = v1.layout.create(&v1.place, &Resources::default()).unwrap();
     let mut reader = Reader::start(None);
     cgroup.join(reader.pid()).unwrap();
@@ -111,8 +111,8 @@ fn a_process_joins_every_tree() {
 }
 
 #[test]
-fn cpusets_are_inherited_all_the_way() {
-    let v1 = need!(V1::new(), "needs version 1 and root");
+fn cpusets_are_inherited_by_all_new_cgroups() {
+    let v1 = need!(V1::new(), "needs cgroup version 1 and root");
     need!(v1.has("cpuset"), "needs cpuset in version 1");
     let top = v1.place.path("cpuset").unwrap().file_name().unwrap().to_str().unwrap();
     let deep = v1.layout.place(Some(&format!("/{top}/a/b")), "unused").unwrap();
@@ -125,8 +125,8 @@ fn cpusets_are_inherited_all_the_way() {
 }
 
 #[test]
-fn frozen_processes_stand_still_and_can_be_killed() {
-    let v1 = need!(V1::new(), "needs version 1 and root");
+fn frozen_process_stops_and_can_be_killed() {
+    let v1 = need!(V1::new(), "needs cgroup version 1 and root");
     need!(v1.has("freezer"), "needs the freezer in version 1");
     let cgroup = v1.layout.create(&v1.place, &Resources::default()).unwrap();
     let mut reader = Reader::start(None);
@@ -143,8 +143,8 @@ fn frozen_processes_stand_still_and_can_be_killed() {
 }
 
 #[test]
-fn what_only_version_2_has_beside_is_limited_there() {
-    let v1 = need!(V1::new(), "needs version 1 and root");
+fn controller_only_in_version_2_is_limited_there() {
+    let v1 = need!(V1::new(), "needs cgroup version 1 and root");
     let beside = std::fs::read_to_string("/sys/fs/cgroup/unified/cgroup.controllers");
     need!(
         beside.unwrap_or_default().contains("hugetlb").then_some(()),
@@ -166,8 +166,8 @@ fn what_only_version_2_has_beside_is_limited_there() {
 }
 
 #[test]
-fn a_controller_that_is_not_mounted_is_named_with_the_field() {
-    let v1 = need!(V1::new(), "needs version 1 and root");
+fn unmounted_controller_is_named_with_the_field() {
+    let v1 = need!(V1::new(), "needs cgroup version 1 and root");
     need!(v1.has("rdma").is_none().then_some(()), "needs a host without rdma in version 1");
     let cgroup = v1.layout.create(&v1.place, &Resources::default()).unwrap();
     let rdma =
@@ -180,8 +180,8 @@ fn a_controller_that_is_not_mounted_is_named_with_the_field() {
 }
 
 #[test]
-fn a_fork_beyond_the_limit_fails_and_time_is_counted() {
-    let v1 = need!(V1::new(), "needs version 1 and root");
+fn fork_beyond_the_limit_fails_and_cpu_time_is_counted() {
+    let v1 = need!(V1::new(), "needs cgroup version 1 and root");
     need!(has_limits(&v1), "needs pids, cpu and memory in version 1");
     let resources = Resources { pids_limit: Some(1), ..Resources::default() };
     let cgroup = v1.layout.create(&v1.place, &resources).unwrap();
@@ -197,7 +197,7 @@ fn a_fork_beyond_the_limit_fails_and_time_is_counted() {
 
 #[test]
 fn memory_beyond_the_limit_kills_and_is_counted() {
-    let v1 = need!(V1::new(), "needs version 1 and root");
+    let v1 = need!(V1::new(), "needs cgroup version 1 and root");
     need!(v1.has("memory"), "needs memory in version 1");
     let memory = Memory { limit: Some(8 << 20), ..Memory::default() };
     let resources = Resources { memory, ..Resources::default() };
@@ -224,8 +224,8 @@ fn memory_beyond_the_limit_kills_and_is_counted() {
 }
 
 #[test]
-fn a_quota_is_counted_when_it_is_used_up() {
-    let v1 = need!(V1::new(), "needs version 1 and root");
+fn exceeded_quota_is_counted() {
+    let v1 = need!(V1::new(), "needs cgroup version 1 and root");
     need!(v1.has("cpu"), "needs cpu in version 1");
     let cpu = Cpu { quota: Some(1000), period: Some(10_000), ..Cpu::default() };
     let resources = Resources { cpu, ..Resources::default() };

@@ -13,8 +13,8 @@ fn hugepages(limit: u64) -> Resources {
 }
 
 #[test]
-fn a_process_is_born_in_a_cgroup_and_the_cgroup_goes_when_it_has_gone() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+fn process_starts_in_a_cgroup_that_is_removed_after_its_end() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     let mut reader = Reader::started_in(cgroup.directory());
     assert_eq!(cgroup.pids().unwrap(), [reader.pid()]);
@@ -34,7 +34,7 @@ fn a_process_is_born_in_a_cgroup_and_the_cgroup_goes_when_it_has_gone() {
 
 #[test]
 fn limits_are_written_and_read_back() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     need!(v2.has("hugetlb"), "needs the hugetlb controller in version 2");
     let resources = hugepages(4 << 21);
     let cgroup = v2.tree.create(&v2.name, &resources).unwrap();
@@ -49,8 +49,8 @@ fn limits_are_written_and_read_back() {
 }
 
 #[test]
-fn controllers_are_passed_on_through_what_has_to_be_made_first() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+fn controllers_are_enabled_in_new_ancestors() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     need!(v2.has("hugetlb"), "needs the hugetlb controller in version 2");
     let path = format!("{}/a/b", v2.name);
     let cgroup = v2.tree.create(&path, &hugepages(0)).unwrap();
@@ -60,8 +60,8 @@ fn controllers_are_passed_on_through_what_has_to_be_made_first() {
 }
 
 #[test]
-fn a_controller_that_is_not_there_is_named_with_the_field() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+fn missing_controller_is_named_with_the_field() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     need!(v2.has("cpu").is_none().then_some(()), "needs a version 2 tree without the cpu controller");
     let resources = Resources { cpu: Cpu { quota: Some(1000), ..Cpu::default() }, ..Resources::default() };
     let cgroup = v2.tree.create(&v2.name, &resources).unwrap();
@@ -82,8 +82,8 @@ fn a_controller_that_is_not_there_is_named_with_the_field() {
 }
 
 #[test]
-fn a_value_that_the_kernel_refuses_is_named_with_the_field() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+fn value_refused_by_the_kernel_is_named_with_the_field() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     let unified = [("cgroup.max.depth".to_owned(), "deep".to_owned())].into();
     let resources = Resources { unified, ..Resources::default() };
     let cgroup = v2.tree.create(&v2.name, &resources).unwrap();
@@ -94,8 +94,8 @@ fn a_value_that_the_kernel_refuses_is_named_with_the_field() {
 }
 
 #[test]
-fn a_cgroup_in_use_or_frozen_is_refused() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+fn cgroup_in_use_or_frozen_is_refused() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     // An empty cgroup may be used again.
     v2.tree.create(&v2.name, &Resources::default()).unwrap();
@@ -112,15 +112,15 @@ fn a_cgroup_in_use_or_frozen_is_refused() {
 }
 
 #[test]
-fn the_root_is_nobodys_cgroup() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+fn root_cgroup_is_refused() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     assert!(matches!(v2.tree.create("", &Resources::default()), Err(Error::Root(_))));
     assert!(matches!(v2.tree.remove("", PATIENCE), Err(Error::Root(_))));
 }
 
 #[test]
-fn what_is_made_for_nothing_is_removed_again() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+fn failed_create_removes_new_cgroups() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     fs::create_dir(v2.path("")).unwrap();
     fs::write(v2.path("cgroup.max.depth"), "2").unwrap();
     let error = v2.tree.create(&format!("{}/a/b/c/d", v2.name), &Resources::default()).unwrap_err();
@@ -129,8 +129,8 @@ fn what_is_made_for_nothing_is_removed_again() {
 }
 
 #[test]
-fn frozen_processes_stand_still_and_can_be_killed() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+fn frozen_process_stops_and_can_be_killed() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     let mut reader = Reader::started_in(cgroup.directory());
     let place = CgroupPaths::new([(String::new(), v2.path("").into())].into());
@@ -146,8 +146,8 @@ fn frozen_processes_stand_still_and_can_be_killed() {
 }
 
 #[test]
-fn cgroups_below_go_with_the_one_above() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+fn removal_includes_nested_cgroups() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     for below in ["a", "a/b", "c"] {
         fs::create_dir(v2.path(below)).unwrap();
@@ -162,8 +162,8 @@ fn cgroups_below_go_with_the_one_above() {
 }
 
 #[test]
-fn one_signal_reaches_all() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+fn signal_reaches_every_process() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     let mut readers = [Reader::started_in(cgroup.directory()), Reader::started_in(cgroup.directory())];
     cgroup.signal(rustix::process::Signal::TERM).unwrap();
@@ -173,8 +173,8 @@ fn one_signal_reaches_all() {
 }
 
 #[test]
-fn statistics_need_no_controller_but_where_they_do() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+fn cpu_and_pids_statistics_need_no_controller() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     let reader = Reader::started_in(cgroup.directory());
     let stats = cgroup.stats().unwrap();
@@ -189,8 +189,8 @@ fn statistics_need_no_controller_but_where_they_do() {
 }
 
 #[test]
-fn a_limit_below_what_is_in_use_can_be_refused() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+fn limit_below_current_use_is_refused_on_request() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     need!(v2.has("memory"), "needs the memory controller in version 2");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     let reader = Reader::started_in(cgroup.directory());
@@ -206,8 +206,8 @@ fn a_limit_below_what_is_in_use_can_be_refused() {
 }
 
 #[test]
-fn threads_have_no_place_for_limits_of_domains() {
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+fn domain_limits_in_a_threaded_cgroup_are_refused() {
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     need!(v2.has("hugetlb"), "needs the hugetlb controller in version 2");
     fs::create_dir(v2.path("")).unwrap();
     fs::create_dir(v2.path("threads")).unwrap();
@@ -222,9 +222,9 @@ fn threads_have_no_place_for_limits_of_domains() {
 }
 
 #[test]
-fn a_delegated_cgroup_belongs_to_its_user() {
+fn delegated_cgroup_belongs_to_its_user() {
     use std::os::unix::fs::MetadataExt as _;
-    let v2 = need!(V2::new(), "needs a cgroup2 tree to make cgroups in");
+    let v2 = need!(V2::new(), "needs a cgroup2 tree in which cgroups can be created");
     need!(rustix::process::geteuid().is_root().then_some(()), "needs root");
     let cgroup = v2.tree.create(&v2.name, &Resources::default()).unwrap();
     cgroup.delegate(rustix::fs::Uid::from_raw(1234)).unwrap();

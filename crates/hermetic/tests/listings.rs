@@ -58,12 +58,12 @@ fn is(name: &str, profile: &Profile, host: &Host) {
 }
 
 #[test]
-fn a_user_who_asks_for_nothing() {
+fn user_with_default_options() {
     is("user", &profile(), &user());
 }
 
 #[test]
-fn root_with_a_project_in_a_directory_for_everybody() {
+fn root_with_a_project_in_a_shared_directory() {
     let (cwd, project) = ("/tmp/web".into(), "/tmp/web".into());
     is(
         "root",
@@ -89,7 +89,7 @@ fn root_in_a_container_without_user_namespaces() {
 }
 
 #[test]
-fn everything_that_can_be_asked_for() {
+fn user_with_all_options() {
     let shown = [
         ("target", PathAccess::Write),
         (".", PathAccess::Overlay),
@@ -170,13 +170,13 @@ fn of_bundle() -> (Profile, Host) {
 }
 
 #[test]
-fn an_image_with_everything_that_can_be_shown() {
+fn image_with_all_options() {
     let (profile, host) = image(PathAccess::Read);
     is("image", &profile, &host);
 }
 
 #[test]
-fn a_bundle_with_mounts_of_each_kind() {
+fn bundle_with_mounts_of_each_kind() {
     let (profile, host) = of_bundle();
     is("bundle", &profile, &host);
 }
@@ -295,7 +295,7 @@ fn looks_up_a_name(step: &Step<'_>) -> bool {
 /// While the old root is mounted on the new one, `..` leads to the host's files. Afterwards an image decides what a
 /// name means.
 #[test]
-fn no_plan_looks_up_a_name_after_a_change_of_root() {
+fn plan_resolves_no_path_after_a_change_of_root() {
     let mut plans: Vec<_> = [PathAccess::Read, PathAccess::Write, PathAccess::Overlay].map(image).to_vec();
     let (profile, host) = image(PathAccess::Read);
     plans.push((profile, Host { lacks_places: false, ..host }));
@@ -323,7 +323,7 @@ fn no_plan_looks_up_a_name_after_a_change_of_root() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said() {
+fn impossible_options_are_refused() {
     let refusal = |profile: &Profile, host: &Host| {
         plan(profile, host, Streams::Callers, &Bump::new()).err().unwrap().to_string()
     };

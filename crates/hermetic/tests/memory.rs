@@ -14,7 +14,7 @@ fn kib() -> u64 {
 }
 
 #[test]
-fn memory_of_a_sandbox_is_used_again() {
+fn memory_of_a_sandbox_is_reused() {
     husk_deadline::watch(&[]);
     let profile = Profile { args: vec!["true".into()], ..Profile::default() };
     let runs = |count: u32| (0..count).try_for_each(|_| run(&profile, Isolation::Possible).map(drop));

@@ -19,7 +19,7 @@ fn fd(number: i32) -> Fd {
 }
 
 #[test]
-fn every_step_has_its_line() {
+fn every_step_has_a_line() {
     let batch = SchedAttr { policy: 3, ..SchedAttr::default() };
     let groups = [5, 7].map(Gid::from_raw);
     let arguments = [CPtr::from(c"program"), CPtr::from(c"argument"), CPtr::NULL];

@@ -160,7 +160,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn a_state_is_json_around_a_pid() {
+    fn state_json_is_split_around_the_pid() {
         let bundle = Path::new("/a \"b\"");
         let (before, after) = state("c", "creating", bundle, &BTreeMap::new());
         assert_eq!(before, r#"{"ociVersion":"1.3.0","id":"c","status":"creating""#);

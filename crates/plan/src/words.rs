@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn engines_find_their_words() {
+    fn exec_errors_use_the_words_engines_expect() {
         let words = |program, errno| not_found(program, errno).unwrap();
         assert_eq!(words("sh", Errno::NOENT), "exec: \"sh\": executable file not found in $PATH");
         assert_eq!(words("/sh", Errno::NOENT), "exec: \"/sh\": stat /sh: no such file or directory");

@@ -64,7 +64,7 @@ fn hooks_as_root() {
 }
 
 #[test]
-fn places_to_be_restored() {
+fn mount_points_for_restore() {
     let plan =
         |container: &Container, host: &Host| places(container, host, &Bump::new()).unwrap().to_string();
     is_golden("volumes", "places-v2-root.txt", v2_root, plan);

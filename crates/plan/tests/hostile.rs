@@ -67,7 +67,7 @@ fn change(value: &mut Value, dice: &mut Dice) {
 }
 
 #[test]
-fn no_configuration_makes_planning_panic() {
+fn planning_mutated_configurations_causes_no_panic() {
     const RUNS: usize = 1_000;
     let mut dice = Dice(0x0123_4567_89ab_cdef);
     let mut planned = 0;

@@ -68,7 +68,7 @@ fn in_order(lines: &[String], wanted: &[&str]) {
 }
 
 #[test]
-fn a_profile_is_told_through_the_callers_procfs_after_the_root_has_changed() {
+fn apparmor_profile_is_written_through_the_callers_procfs_after_pivot_root() {
     let field = r#""apparmorProfile": "a profile""#;
     let apart = Host { apparmor: AppArmor::Apart, ..host() };
     let lines = listing(field, &apart, &Invocation::default()).unwrap();
@@ -94,7 +94,7 @@ fn a_profile_is_told_through_the_callers_procfs_after_the_root_has_changed() {
 }
 
 #[test]
-fn its_file_is_opened_by_who_writes_to_it() {
+fn attribute_file_is_opened_by_the_process_that_writes_it() {
     let host = Host { apparmor: AppArmor::Apart, ..host() };
     // In another process, because a process that shares its memory cannot join a time namespace.
     let namespaces = Namespaces::PID | Namespaces::TIME;
@@ -107,7 +107,7 @@ fn its_file_is_opened_by_who_writes_to_it() {
 }
 
 #[test]
-fn a_label_is_the_keyrings_too() {
+fn selinux_label_applies_to_the_keyring() {
     let field = r#""selinuxLabel": "u:r:t:s0""#;
     let on = Host { selinux: Selinux::On, ..host() };
     let keyring = [

@@ -57,7 +57,7 @@ fn options_of_cgroup_v2_are_passed_on_in_a_cgroup_namespace() {
 
 // A new mount there would set the flags of the host's hierarchy.
 #[test]
-fn cgroup_v2_in_the_hosts_cgroup_namespace_is_the_hosts_mount() {
+fn cgroup_v2_without_a_cgroup_namespace_is_the_hosts_mount() {
     let mount = json!({ "destination": "/cg", "type": "cgroup", "options": ["ro", "nsdelegate"] });
     let found = lines(&mount, &["mount"]);
     assert!(found.iter().any(|line| line.contains("/sys/fs/cgroup")), "{found:#?}");
@@ -69,7 +69,7 @@ fn overlay(options: &[&str]) -> Value {
 }
 
 #[test]
-fn options_longer_than_fsconfig_takes_are_given_to_mount() {
+fn options_too_long_for_fsconfig_go_to_mount() {
     let long = format!("/{}", "x".repeat(260));
     for option in [format!(r"lowerdir=/a\:b:{long}:/c\\d::/data"), format!("upperdir={long}/y")] {
         let found = lines(&overlay(&["sync", &option, "async", "metacopy=on"]), &["mount"]);
@@ -96,7 +96,7 @@ fn layers_longer_than_a_page_are_added_one_by_one() {
 }
 
 #[test]
-fn options_longer_than_a_page_are_an_error_that_says_so() {
+fn options_longer_than_a_page_are_an_error() {
     let long = format!("/{}", "x".repeat(4090));
     let cases = [
         ("upperdir", "options of 4100 bytes in all, and the kernel takes 4095"),
@@ -114,7 +114,7 @@ fn options_longer_than_a_page_are_an_error_that_says_so() {
 
 // A new mount there would set the flags of the host's hierarchy.
 #[test]
-fn type_cgroup2_in_the_hosts_cgroup_namespace_is_the_hosts_mount() {
+fn type_cgroup2_without_a_cgroup_namespace_is_the_hosts_mount() {
     let mount = json!({ "destination": "/cg", "type": "cgroup2", "options": ["ro", "nsdelegate"] });
     let found = lines(&mount, &["mount"]);
     assert!(found.iter().any(|line| line.contains("/sys/fs/cgroup")), "{found:#?}");

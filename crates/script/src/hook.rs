@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_survives_as_a_number() {
+    fn hook_failure_round_trips_through_errno() {
         for failed in [Failed::Exited(1), Failed::Exited(255), Failed::Killed(9), Failed::TimedOut] {
             assert_eq!(Failed::from_errno(failed.errno()), Some(failed));
         }

@@ -38,7 +38,7 @@ mod tests {
     use super::permissions_of;
 
     #[test]
-    fn permissions_are_the_fourth_field() {
+    fn permissions_are_read_from_the_fourth_field() {
         assert_eq!(permissions_of(b"keyring;0;65534;3f1b0000;_ses.a;b\0"), Some(0x3f1b_0000));
         for nonsense in [&b"keyring;0;0"[..], b"keyring;0;0;x;_ses", b"keyring;0;0;123456789;_ses"] {
             assert_eq!(permissions_of(nonsense), None);

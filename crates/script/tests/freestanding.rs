@@ -81,7 +81,7 @@ fn forbidden(symbols: &[String]) -> Vec<&String> {
 }
 
 #[test]
-fn the_loop_links_and_runs_without_any_library() {
+fn step_loop_links_and_runs_without_libraries() {
     let mut arguments = vec!["--bin", "freestanding", "--"];
     // No start files, no libraries, and no dynamic linker to relocate it.
     arguments.extend(["-Clink-arg=-nostartfiles", "-Clink-arg=-nostdlib", "-Clink-arg=-static"]);
@@ -97,12 +97,12 @@ fn the_loop_links_and_runs_without_any_library() {
     assert_eq!(output.status.code(), Some(42));
 
     let symbols = symbols(&fs::read(program).unwrap());
-    assert!(symbols.iter().any(|symbol| symbol == "_start"), "they are not stripped: {symbols:?}");
+    assert!(symbols.iter().any(|symbol| symbol == "_start"), "symbols are not stripped: {symbols:?}");
     assert_eq!(forbidden(&symbols), [""; 0]);
 }
 
 #[test]
-fn the_objects_mention_nothing_that_the_child_must_not_use() {
+fn objects_reference_nothing_forbidden_in_the_child() {
     for (package, symbol) in [("husk-script", "husk_script::run"), ("husk-sys", "husk_sys::file::open")] {
         let library = format!("lib{}.rlib", package.replace('-', "_"));
         let library = fs::read(build("off", &["--package", package]).join(library)).unwrap();
@@ -111,7 +111,7 @@ fn the_objects_mention_nothing_that_the_child_must_not_use() {
         // The other member is the compiler's description of the crate.
         let objects = members.filter(|member| member.name().ends_with(b".o"));
         let symbols: Vec<_> = objects.flat_map(|object| symbols(object.data(&*library).unwrap())).collect();
-        assert!(symbols.iter().any(|name| name == symbol), "they are there: {symbols:?}");
+        assert!(symbols.iter().any(|name| name == symbol), "forbidden symbols: {symbols:?}");
         assert_eq!(forbidden(&symbols), [""; 0], "{package}");
     }
 }

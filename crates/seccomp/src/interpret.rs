@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_where_the_kernel_puts_them() {
+    fn loaded_words_match_the_kernels_layout() {
         let data = Data {
             number: 1,
             arch: 2,
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_does_not_end_is_a_fault() {
+    fn program_without_a_return_is_a_fault() {
         assert_eq!(run(&[], &Data::default()), Err(Fault(0)));
         assert_eq!(run(&[instruction(code::JUMP, 7)], &Data::default()), Err(Fault(8)));
         assert_eq!(run(&[instruction(0x61, 0)], &Data::default()), Err(Fault(0)));

@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_read() {
+    fn every_known_name_is_parsed() {
         assert!(Action::NAMES.iter().all(|name| Action::from_oci(name, None).is_ok()));
         assert!(Comparison::NAMES.iter().all(|name| Comparison::from_oci(name, 0, 0).is_some()));
         assert!(Flags::NAMES.iter().all(|name| Flags::from_oci(name).is_some()));
@@ -303,7 +303,7 @@ mod tests {
 
     // The values of <linux/seccomp.h>.
     #[test]
-    fn actions_are_what_the_kernel_reads() {
+    fn action_values_match_the_kernels() {
         let value = |name, errno| Action::from_oci(name, errno).unwrap().value();
         assert_eq!(value("SCMP_ACT_KILL", None), 0);
         assert_eq!(value("SCMP_ACT_KILL_THREAD", None), 0);
@@ -320,19 +320,19 @@ mod tests {
     }
 
     #[test]
-    fn an_error_number_needs_an_action_that_returns_it() {
+    fn errno_needs_an_action_that_returns_it() {
         assert_eq!(Action::from_oci("SCMP_ACT_ALLOW", Some(1)), Err(BadAction::Errno));
         assert_eq!(BadAction::Errno.to_string(), "the action takes no errnoRet");
     }
 
     #[test]
-    fn a_mask_comes_first() {
+    fn masked_comparison_takes_the_mask_first() {
         let comparison = Comparison::from_oci("SCMP_CMP_MASKED_EQ", 0x7e02_0000, 4).unwrap();
         assert_eq!(comparison, Comparison::MaskedEqual { mask: 0x7e02_0000, value: 4 });
     }
 
     #[test]
-    fn flags_by_default() {
+    fn default_flag_is_spec_allow() {
         assert_eq!(Flags::default(), Flags::SPEC_ALLOW);
         assert_eq!(Flags::from_oci("SECCOMP_FILTER_FLAG_TSYNC"), Some(Flags::NONE));
     }

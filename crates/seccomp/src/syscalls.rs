@@ -186,12 +186,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_sorted_and_differ() {
+    fn syscall_names_are_sorted_and_unique() {
         assert!(CALLS.windows(2).all(|pair| pair[0].name() < pair[1].name()));
     }
 
     #[test]
-    fn numbers_are_those_of_the_headers() {
+    fn syscall_numbers_match_the_headers() {
         let numbers = |name| {
             let call = Syscall::named(name).unwrap();
             [Abi::X86_64, Abi::X86, Abi::X32, Abi::Aarch64, Abi::Arm].map(|abi| call.number(abi))
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn only_x86_multiplexes() {
+    fn only_x86_multiplexes_syscalls() {
         let accept = Syscall::named("accept").unwrap();
         assert_eq!(accept.number(Abi::X86), None);
         let multiplexed = accept.multiplexed(Abi::X86).unwrap();

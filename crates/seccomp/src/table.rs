@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_without_conditions_beats_those_with() {
+    fn rule_without_conditions_overrides_rules_with_conditions() {
         let with = rule("ioctl", Action::Allow, [(1, Equal(5))]);
         let without = rule("ioctl", Action::Trap, []);
         for rules in [[with.clone(), without.clone()], [without, with]] {
@@ -401,13 +401,13 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_without_conditions_counts() {
+    fn first_rule_without_conditions_counts() {
         let rules = [rule("ioctl", Action::Log, []), rule("ioctl", Action::Trap, [])];
         assert_eq!(ioctl(&table(&profile(rules)), [0; 6]), Action::Log);
     }
 
     #[test]
-    fn a_rule_that_does_what_is_done_anyway_is_left_out() {
+    fn rule_equal_to_the_default_is_dropped() {
         let rules = [rule("ioctl", Action::Allow, [(1, Equal(5))]), rule("ioctl", EPERM, [])];
         let table = table(&profile(rules));
         assert_eq!(ioctl(&table, [0, 5, 0, 0, 0, 0]), Action::Allow);
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_conditions_with_another_action_are_an_error() {
+    fn same_conditions_with_another_action_are_an_error() {
         let rules = [
             rule("ioctl", Action::Allow, [(1, Equal(5)), (0, Less(3))]),
             rule("read", Action::Allow, []),
@@ -430,13 +430,13 @@ mod tests {
     }
 
     #[test]
-    fn the_same_rule_twice_is_one() {
+    fn duplicate_rules_are_merged() {
         let one = rule("ioctl", Action::Allow, [(1, Equal(5))]);
         assert_eq!(table(&profile([one.clone(), one.clone()])), table(&profile([one])));
     }
 
     #[test]
-    fn conditions_that_differ_in_the_upper_half_are_the_same_on_x86() {
+    fn conditions_that_differ_in_the_upper_half_are_equal_on_x86() {
         let mut profile = profile([
             rule("ioctl", Action::Allow, [(1, Equal(5))]),
             rule("ioctl", Action::Trap, [(1, Equal(0x1_0000_0005))]),
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn more_conditions_add_nothing_to_an_earlier_rule_with_fewer() {
+    fn later_rule_with_more_conditions_is_ignored() {
         let fewer = rule("ioctl", Action::Allow, [(0, Equal(1))]);
         let more = rule("ioctl", Action::Trap, [(0, Equal(1)), (1, Equal(2))]);
         let both = table(&profile([fewer.clone(), more.clone()]));
@@ -459,7 +459,7 @@ mod tests {
 
     // Otherwise the second rule would stay and conflict with the third.
     #[test]
-    fn a_rule_that_adds_nothing_is_in_no_conflict() {
+    fn redundant_rule_causes_no_conflict() {
         let rules = [
             rule("ioctl", Action::Allow, [(2, Equal(7))]),
             rule("ioctl", Action::Allow, [(0, Equal(1)), (2, Equal(7))]),
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_conditions_take_the_place_of_more() {
+    fn rule_with_fewer_conditions_replaces_rules_with_more() {
         let rules = [
             rule("ioctl", Action::Allow, [(0, Equal(1)), (1, Equal(2))]),
             rule("ioctl", Action::Allow, [(0, Equal(1)), (2, Equal(3))]),
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_have_an_order_of_their_own() {
+    fn comparisons_are_emitted_in_a_fixed_order() {
         let rules = [
             rule("ioctl", Action::Errno(9), [(0, Greater(1))]),
             rule("ioctl", Action::Errno(8), [(0, GreaterOrEqual(7))]),
@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_of_nothing_is_no_condition() {
+    fn condition_with_a_zero_mask_is_dropped() {
         let nothing = MaskedEqual { mask: 0, value: 7 };
         let upper = MaskedEqual { mask: 0xffff_ffff_0000_0000, value: 0 };
         let mut profile =
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn x86_has_one_call_for_many() {
+    fn x86_multiplexed_calls_are_told_apart_by_selector() {
         let mut profile = profile([
             rule("socket", Action::Allow, [(0, Equal(2)), (1, Equal(1))]),
             rule("accept", Action::Allow, []),
@@ -564,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_are_left_out_with_a_warning() {
+    fn unknown_syscall_names_are_dropped_with_a_warning() {
         let mut unknown = rule("read", Action::Allow, []);
         unknown.names.push("raed".to_owned());
         let profile = profile([rule("write", Action::Allow, []), unknown]);
@@ -578,7 +578,7 @@ mod tests {
 
     // A call of another architecture is not a mistake.
     #[test]
-    fn names_of_other_architectures_are_left_out() {
+    fn syscall_names_of_other_architectures_are_dropped() {
         let profile =
             profile([rule("riscv_flush_icache", Action::Allow, []), rule("set_tls", Action::Allow, [])]);
         assert_eq!(
@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn newer_calls_do_not_exist_unless_calls_pass() {
+    fn newer_calls_return_enosys_unless_the_default_lets_them_pass() {
         for (action, newer) in [
             (EPERM, true),
             (Action::KillThread, true),
@@ -610,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_without_rules_knows_no_newer_calls() {
+    fn profile_without_rules_knows_no_newer_calls() {
         let table = table(&profile([]));
         assert_eq!(
             section(&table, Abi::X86_64),
@@ -620,7 +620,7 @@ mod tests {
 
     // ARM's private calls and x32's old ones have high numbers, but are not new.
     #[test]
-    fn calls_numbered_apart_do_not_make_a_profile_new() {
+    fn calls_with_private_numbers_do_not_make_a_profile_newer() {
         let mut profile = profile([
             rule("clone3", Action::Allow, []),
             rule("set_tls", Action::Allow, []),
@@ -652,7 +652,7 @@ mod tests {
     }
 
     #[test]
-    fn x32_is_what_the_profile_and_the_kernel_make_of_it() {
+    fn x32_calls_depend_on_profile_and_kernel() {
         let mut profile = profile([rule("read", Action::Allow, [])]);
         let x32 = |profile: &Profile, machine| {
             let (table, _) = Table::new(profile, &machine).unwrap();
@@ -678,7 +678,7 @@ mod tests {
     }
 
     #[test]
-    fn the_native_architecture_is_always_there_and_foreign_ones_never() {
+    fn native_architecture_is_always_included_and_foreign_ones_never() {
         let profile = profile([rule("read", Action::Allow, [])]);
         let all = Profile { architectures: Arch::NAMES.map(|(_, arch)| arch).to_vec(), ..profile.clone() };
         let abis = |profile: &Profile, machine: &Machine| -> Vec<_> {
@@ -695,7 +695,7 @@ mod tests {
     }
 
     #[test]
-    fn notifications_must_not_wait_for_themselves() {
+    fn notification_of_a_call_the_runtime_needs_is_refused() {
         let error = |profile| Table::new(&profile, &Machine::new(Abi::X86_64)).unwrap_err().to_string();
         let by_default = Profile { default_action: Action::Notify, ..profile([]) };
         assert_eq!(error(by_default), "linux.seccomp.defaultAction: SCMP_ACT_NOTIFY cannot be the default");
@@ -707,7 +707,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_notifies_asks_for_a_listener() {
+    fn notify_rule_sets_the_listener_flag() {
         let wait = Flags::WAIT_KILLABLE_RECV | Flags::LOG;
         let notify = Profile { flags: wait, ..profile([rule("mount", Action::Notify, [])]) };
         let program = table(&notify).program().unwrap();

@@ -14,7 +14,7 @@ const EPERM: i64 = -1;
 const ENOSYS: i64 = -38;
 
 #[test]
-fn docker_s_program_denies_and_allows() {
+fn dockers_program_denies_and_allows() {
     let calls = [
         "call 27 0 0",        // getpid
         "call 67 a 0",        // syslog
@@ -42,7 +42,7 @@ fn docker_s_program_denies_and_allows() {
 }
 
 #[test]
-fn calls_of_32_bits_have_rules_of_their_own() {
+fn calls_of_32_bits_have_their_own_rules() {
     let calls = ["call 27 0 0", "call32 14 0 0", "call32 67 a 0"];
     let Some(answer) = install(&program_of(&profile_of("docker")), &calls) else { return };
     if has_no_32_bit_calls(&answer) {
@@ -53,7 +53,7 @@ fn calls_of_32_bits_have_rules_of_their_own() {
 }
 
 #[test]
-fn an_architecture_that_is_not_listed_kills() {
+fn unlisted_architecture_kills() {
     let profile = Profile { default_action: Action::Allow, ..Profile::default() };
     let calls = ["call 27 0 0", "call32 14 0 0", "call 27 0 0"];
     let Some(answer) = install(&program_of(&profile), &calls) else { return };
@@ -74,7 +74,7 @@ fn has_no_32_bit_calls(answer: &Answer) -> bool {
 }
 
 #[test]
-fn flags_and_long_programs_are_taken() {
+fn kernel_accepts_flags_and_long_programs() {
     // The profile has so many rules that it needs intermediate jumps, so the kernel would reject a wrong one.
     let rules = (0..300)
         .map(|value| Rule {
@@ -104,7 +104,7 @@ fn flags_and_long_programs_are_taken() {
 
 // Prints the time without asserting it.
 #[test]
-fn engines_programs_are_taken() {
+fn kernel_accepts_engines_programs() {
     for engine in ENGINES {
         let program = program_of(&profile_of(engine));
         let Some(mut answer) = install(&program, &["call 27 0 0"]) else { return };

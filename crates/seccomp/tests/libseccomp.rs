@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 #[test]
-fn engines_profiles_do_the_same() {
+fn engines_profiles_decide_as_with_libseccomp() {
     let profiles = ENGINES.map(profile_of);
     let Some(mut answers) = ask(&profiles) else { return };
     for ((engine, profile), answer) in ENGINES.into_iter().zip(profiles).zip(&mut answers) {
@@ -27,7 +27,7 @@ fn engines_profiles_do_the_same() {
 
 // With one action, overlapping rules cannot change the outcome.
 #[test]
-fn random_profiles_with_one_action_do_the_same() {
+fn random_profiles_with_one_action_decide_as_with_libseccomp() {
     compare_random(150, |random| {
         let action = *random.pick(&ACTIONS);
         random_profile(random, &[action], Values::Any)
@@ -36,7 +36,7 @@ fn random_profiles_with_one_action_do_the_same() {
 
 // With several actions, the order of rules and their conflicts matter.
 #[test]
-fn random_profiles_with_several_actions_do_the_same() {
+fn random_profiles_with_several_actions_decide_as_with_libseccomp() {
     compare_random(300, |random| {
         let values = *random.pick(&[Values::InOrder, Values::InOrderMasked]);
         random_profile(random, &ACTIONS, values)

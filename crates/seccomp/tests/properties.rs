@@ -12,7 +12,7 @@ const ACTIONS: [Action; 6] =
     [Action::Allow, Action::Errno(1), Action::Errno(38), Action::Trap, Action::Log, Action::KillProcess];
 
 #[test]
-fn programs_do_what_tables_say() {
+fn programs_decide_as_their_tables() {
     for (machine, seed) in [(x86_64(), 0), (Machine::new(Abi::Aarch64), 1 << 32)] {
         for seed in seed..seed + util::rounds(50) {
             let random = &mut Random::new(seed);
@@ -25,7 +25,7 @@ fn programs_do_what_tables_say() {
 
 // Long programs need intermediate jumps.
 #[test]
-fn long_programs_do_what_tables_say() {
+fn long_programs_decide_as_their_tables() {
     let mut longest = 0;
     for seed in 0..util::rounds(4) {
         let random = &mut Random::new(seed);
@@ -44,7 +44,7 @@ fn long_programs_do_what_tables_say() {
 }
 
 #[test]
-fn engines_programs_do_what_tables_say() {
+fn engines_programs_decide_as_their_tables() {
     for engine in ENGINES {
         let profile = profile_of(engine);
         for machine in [x86_64(), x86_64().without(Abi::X32), x86_64().without(Abi::X86)] {
@@ -55,7 +55,7 @@ fn engines_programs_do_what_tables_say() {
 }
 
 #[test]
-fn too_long_a_program_is_an_error() {
+fn program_over_the_length_limit_is_an_error() {
     let rules = (0..1500)
         .map(|value| Rule {
             names: vec!["ioctl".to_owned()],
@@ -74,7 +74,7 @@ fn too_long_a_program_is_an_error() {
 
 // seccompiler compiles the same comparisons independently.
 #[test]
-fn comparisons_are_those_of_seccompiler() {
+fn comparisons_match_those_of_seccompiler() {
     let random = &mut Random::new(3);
     for round in 0..700 {
         let value = random.next() >> random.below(64) << random.below(8);

@@ -198,5 +198,5 @@ pub(crate) fn compile<'a>(
 /// Reports a skipped test, past the capture of output, so that it can be counted.
 pub(crate) fn skipped(reason: std::fmt::Arguments<'_>) {
     use std::io::Write as _;
-    writeln!(std::io::stderr(), "skipped: {reason}").expect("a place to say it");
+    writeln!(std::io::stderr(), "skipped: {reason}").expect("standard error");
 }

@@ -69,13 +69,13 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[test]
-fn no_child_allocates() {
+fn child_never_allocates() {
     spawn_all_kinds();
     assert_eq!(FOREIGN.load(Ordering::SeqCst), 0);
 
     // Checks that an allocation would be counted.
     spawn_one_that_allocates();
-    assert_eq!(FOREIGN.load(Ordering::SeqCst), 2, "one allocation, and its end");
+    assert_eq!(FOREIGN.load(Ordering::SeqCst), 2, "one allocation and one deallocation");
 }
 
 fn spawn_all_kinds() {

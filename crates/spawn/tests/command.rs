@@ -44,7 +44,7 @@ fn failure(command: &Command) -> String {
 // Program.
 
 #[test]
-fn arguments_are_the_bytes_that_were_given() {
+fn arguments_are_passed_byte_for_byte() {
     let given = [b"".as_slice(), b"two words", b"*", b"\xff\n"];
     let given = given.map(OsStr::from_bytes);
     let observed = observe(|command| command.arg("first").args(given).arg("last"));
@@ -54,7 +54,7 @@ fn arguments_are_the_bytes_that_were_given() {
 }
 
 #[test]
-fn the_program_is_told_another_name() {
+fn arg0_replaces_the_programs_name() {
     assert_eq!(observe(|command| command.arg0("-sh").arg("a")).bytes("cmdline"), b"-sh\0a\0");
 }
 
@@ -72,7 +72,7 @@ fn variables<const N: usize>(variables: [&str; N]) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_environment_is_inherited_and_changed() {
+fn environment_is_inherited_with_changes() {
     let own: BTreeSet<_> = std::env::vars().map(|(name, value)| format!("{name}={value}")).collect();
     let path = format!("PATH={}", std::env::var("PATH").unwrap());
     assert!(own.contains(&path));
@@ -87,7 +87,7 @@ fn the_environment_is_inherited_and_changed() {
 }
 
 #[test]
-fn the_environment_is_made_anew() {
+fn env_clear_starts_from_an_empty_environment() {
     assert_eq!(environment(|command| command.env("A", "b").env_clear()), variables([]));
     assert_eq!(environment(|command| command.env_clear().env("A", "b=c")), variables(["A=b=c"]));
     let last = environment(|command| command.env_clear().env("A", "b").env("A", "c"));
@@ -102,7 +102,7 @@ fn looked_up(path: &str) -> Result<Option<i32>, String> {
 }
 
 #[test]
-fn a_program_is_looked_up_in_the_path_that_it_will_have() {
+fn program_is_searched_in_the_childs_path() {
     let (first, second, plain, with_dir) = (Dir::new(), Dir::new(), Dir::new(), Dir::new());
     first.program("tool", program::exits(1));
     second.program("tool", program::exits(2));
@@ -127,13 +127,13 @@ fn a_program_is_looked_up_in_the_path_that_it_will_have() {
 }
 
 #[test]
-fn without_a_path_the_usual_places_are_looked_at() {
+fn program_is_searched_in_default_directories_without_a_path() {
     assert!(Command::new("true").env_clear().status().unwrap().success());
     assert!(Command::new("true").env_remove("PATH").status().unwrap().success());
 }
 
 #[test]
-fn relative_entries_of_the_path_are_relative_to_the_programs_directory() {
+fn relative_path_entries_start_at_the_childs_directory() {
     let dir = Dir::new();
     fs::create_dir(dir.join("below")).unwrap();
     dir.program("tool", program::exits(1));
@@ -150,7 +150,7 @@ fn relative_entries_of_the_path_are_relative_to_the_programs_directory() {
 }
 
 #[test]
-fn a_path_is_relative_to_the_programs_directory() {
+fn relative_program_starts_at_the_childs_directory() {
     let dir = Dir::new();
     dir.program("tool", program::exits(3));
     let code = Command::new("./tool").current_dir(dir.path()).status().unwrap().code();
@@ -159,7 +159,7 @@ fn a_path_is_relative_to_the_programs_directory() {
 }
 
 #[test]
-fn the_working_directory() {
+fn working_directory_is_set_or_inherited() {
     assert_eq!(observe(|command| command.current_dir("/proc")).link("cwd"), Path::new("/proc"));
     let own = std::env::current_dir().unwrap();
     assert_eq!(observe(|command| command).link("cwd"), own);
@@ -216,7 +216,7 @@ fn standard_streams_are_files() {
 }
 
 #[test]
-fn one_programs_output_is_anothers_input() {
+fn output_of_one_program_is_the_input_of_another() {
     let mut first = Command::new("echo").arg("through").stdout(Stdio::piped()).spawn().unwrap();
     let mut second = Command::new("cat");
     second.stdin(first.stdout.take().unwrap());
@@ -226,13 +226,13 @@ fn one_programs_output_is_anothers_input() {
 }
 
 #[test]
-fn waiting_closes_the_input() {
+fn wait_closes_the_childs_input() {
     let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
     assert!(child.wait().unwrap().success());
 }
 
 #[test]
-fn descriptors_have_the_numbers_that_were_asked_for() {
+fn descriptors_get_the_requested_numbers() {
     let dir = Dir::new();
     let [(a, path_a), (b, path_b), (c, path_c), (d, path_d)] =
         ["a", "b", "c", "d"].map(|name| file(&dir, name));
@@ -252,7 +252,7 @@ fn descriptors_have_the_numbers_that_were_asked_for() {
 }
 
 #[test]
-fn descriptors_and_standard_streams_take_each_others_places() {
+fn descriptors_and_standard_streams_can_be_swapped() {
     let dir = Dir::new();
     let ((a, path_a), (b, path_b)) = (file(&dir, "a"), file(&dir, "b"));
     let (at_a, at_b) = (a.as_raw_fd(), b.as_raw_fd());
@@ -266,7 +266,7 @@ fn descriptors_and_standard_streams_take_each_others_places() {
 }
 
 #[test]
-fn a_later_descriptor_replaces_an_earlier_one() {
+fn later_descriptor_replaces_an_earlier_one() {
     let dir = Dir::new();
     let ((a, _), (b, path_b)) = (file(&dir, "a"), file(&dir, "b"));
     let observed = observe(|command| command.fd(9, a).fd(9, b));
@@ -274,20 +274,20 @@ fn a_later_descriptor_replaces_an_earlier_one() {
 }
 
 #[test]
-fn the_standard_streams_are_descriptors_too() {
+fn standard_stream_can_be_given_as_a_descriptor() {
     let observed = observe(|command| command.fd(2, File::open("/dev/zero").unwrap()));
     assert_eq!(observed.fds()[&2], Path::new("/dev/zero"));
 }
 
 #[test]
-fn a_number_that_no_descriptor_has_is_refused() {
+fn negative_descriptor_number_is_refused() {
     let mut command = Command::new("true");
     let failure = failure(command.fd(-1, File::open("/dev/null").unwrap()));
     assert!(failure.ends_with("-> 2147483647: Bad file descriptor (os error 9)"), "{failure}");
 }
 
 #[test]
-fn nothing_else_is_inherited() {
+fn other_descriptors_are_not_inherited() {
     // None of these is marked close-on-exec.
     let open = || rustix::fs::open("/dev/zero", OFlags::RDONLY, Mode::empty()).unwrap();
     let many: Vec<OwnedFd> = (0..200).map(|_| open()).collect();
@@ -298,7 +298,7 @@ fn nothing_else_is_inherited() {
 }
 
 #[test]
-fn ten_megabytes_each_way_at_once_do_not_block() {
+fn ten_megabytes_in_both_directions_do_not_block() {
     let input: Vec<u8> = (0..10 << 20_u32).map(|index: u32| index.to_le_bytes()[1]).collect();
     let output = Command::new("tee").arg("/dev/stderr").output_with_input(&input).unwrap();
     assert!(output.status.success());
@@ -306,13 +306,13 @@ fn ten_megabytes_each_way_at_once_do_not_block() {
 }
 
 #[test]
-fn a_program_need_not_read_its_input() {
+fn program_may_ignore_its_input() {
     let output = Command::new("true").output_with_input(&vec![0; 10 << 20]).unwrap();
     assert!(output.status.success());
 }
 
 #[test]
-fn output_leaves_alone_what_was_set() {
+fn output_keeps_configured_streams() {
     let dir = Dir::new();
     let (mut out, _) = file(&dir, "out");
     let mut command = Command::new("sh");
@@ -328,7 +328,7 @@ fn output_leaves_alone_what_was_set() {
 // Session, terminal, signals. Fields of stat: 5 process group, 6 session, 7 terminal, 8 foreground.
 
 #[test]
-fn a_new_session_and_process_groups() {
+fn new_session_and_process_group_are_set() {
     let leader = observe(|command| command.new_session());
     assert_eq!(leader.stat(6), i64::from(leader.child.id()));
     let leader = observe(|command| command.process_group(0));
@@ -339,7 +339,7 @@ fn a_new_session_and_process_groups() {
 }
 
 #[test]
-fn a_controlling_terminal() {
+fn controlling_terminal_is_set() {
     let terminal = Terminal::new();
     let observed =
         observe(|command| command.new_session().stdin(terminal.slave()).controlling_terminal().foreground());
@@ -349,7 +349,7 @@ fn a_controlling_terminal() {
 }
 
 #[test]
-fn a_terminal_must_be_one() {
+fn controlling_terminal_must_be_a_terminal() {
     let mut command = Command::new("true");
     command.new_session().controlling_terminal().stdin(Stdio::null());
     let error = command.status().unwrap_err();
@@ -357,7 +357,7 @@ fn a_terminal_must_be_one() {
 }
 
 #[test]
-fn the_program_dies_with_the_thread_that_started_it() {
+fn program_dies_with_the_thread_that_started_it() {
     let start = || observe(|command| command.parent_death_signal(Signal::TERM));
     assert_eq!(thread::spawn(start).join().unwrap().ended_by(), Some(15));
 
@@ -375,7 +375,7 @@ fn signals_are_blocked() {
 }
 
 #[test]
-fn a_broken_pipe_kills_the_program() {
+fn broken_pipe_kills_the_program() {
     // `yes` writes forever, so it does not matter that another thread's child may have a copy of this
     // process's end until it execs.
     let mut child = Command::new("yes").stdout(Stdio::piped()).spawn().unwrap();
@@ -386,7 +386,7 @@ fn a_broken_pipe_kills_the_program() {
 // Limits and scheduling.
 
 #[test]
-fn limits() {
+fn rlimits_and_umask_are_set() {
     let observed = observe(|command| {
         command
             .rlimit(Resource::Nofile, Some(61), Some(62))
@@ -399,14 +399,14 @@ fn limits() {
 }
 
 #[test]
-fn a_limit_that_cannot_be() {
+fn rlimit_with_soft_above_hard_is_an_error() {
     let mut command = Command::new("true");
     command.rlimit(Resource::Nofile, Some(2), Some(1));
     assert_eq!(failure(&command), "rlimit nofile 2 1: Invalid argument (os error 22)");
 }
 
 #[test]
-fn scheduling() {
+fn scheduler_and_priorities_are_set() {
     const BATCH: u32 = 3;
     let mut attr = SchedAttr::default();
     (attr.policy, attr.nice) = (BATCH, 5);
@@ -420,7 +420,7 @@ fn scheduling() {
 }
 
 #[test]
-fn affinity() {
+fn affinity_is_set() {
     let own = fs::read_to_string("/proc/self/status").unwrap();
     let own = own.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
     let last: usize = own.rsplit([',', '-']).next().unwrap().parse().unwrap();
@@ -435,7 +435,7 @@ fn affinity() {
 // Identity.
 
 #[test]
-fn identity() {
+fn user_and_groups_are_set() {
     needs_root!();
     // Sets the groups of this thread only.
     setgroups(&[5].map(Gid::from_raw)).unwrap();
@@ -444,7 +444,7 @@ fn identity() {
     let observed = observe(|command| command.uid(12).gid(11));
     assert_eq!(observed.status("Uid"), "12 12 12 12");
     assert_eq!(observed.status("Gid"), "11 11 11 11");
-    assert_eq!(observed.status("Groups"), "", "root's are not left to it");
+    assert_eq!(observed.status("Groups"), "", "root's groups are dropped");
     assert_eq!(observed.status("CapPrm"), "0000000000000000");
 
     assert_eq!(observe(|command| command.uid(12).groups(&[7, 9])).status("Groups"), "7 9");
@@ -452,7 +452,7 @@ fn identity() {
 }
 
 #[test]
-fn the_working_directory_is_entered_with_the_programs_identity() {
+fn working_directory_is_entered_with_the_programs_identity() {
     needs_root!();
     let dir = Dir::new();
     fs::set_permissions(dir.path(), Permissions::from_mode(0o700)).unwrap();
@@ -463,7 +463,7 @@ fn the_working_directory_is_entered_with_the_programs_identity() {
 }
 
 #[test]
-fn another_identity_needs_privileges() {
+fn change_of_identity_needs_privileges() {
     needs_namespaces!();
     // A user namespace in which uid 1 is not mapped.
     let mut command = Command::new("true");
@@ -472,7 +472,7 @@ fn another_identity_needs_privileges() {
 }
 
 #[test]
-fn no_new_privileges() {
+fn no_new_privs_is_set() {
     assert_eq!(observe(|command| command.no_new_privs()).status("NoNewPrivs"), "1");
 }
 
@@ -492,7 +492,7 @@ fn own_ids_are_mapped_by_the_child() {
 }
 
 #[test]
-fn other_ids_are_mapped_by_us() {
+fn other_ids_are_mapped_by_the_parent() {
     needs_root!();
     let maps = |outside| {
         [IdMap { inside: 0, outside, count: 1 }, IdMap { inside: 1, outside: outside + 100, count: 50 }]
@@ -514,7 +514,7 @@ fn other_ids_are_mapped_by_us() {
 }
 
 #[test]
-fn a_map_that_we_may_not_write_is_our_error() {
+fn failure_to_write_an_id_map_is_the_parents_error() {
     needs_namespaces!();
     let overlapping = IdMap { inside: 0, outside: 0, count: 2 };
     let mut command = Command::new("true");
@@ -533,7 +533,7 @@ fn a_map_that_we_may_not_write_is_our_error() {
 }
 
 #[test]
-fn a_host_name() {
+fn hostname_is_set() {
     needs_namespaces!();
     let mut command = Command::new("cat");
     own_root(&mut command).new_namespaces(Namespaces::UTS).hostname("other").arg("/proc/sys/kernel/hostname");
@@ -573,7 +573,11 @@ fn namespaces_are_joined_by_process() {
     }
     // `other` is the first process there, so this is the second.
     assert_eq!(joined.status("NSpid"), format!("{} 2", joined.child.id()));
-    assert_eq!(observe(|command| command).status("NSpid").split(' ').count(), 1, "others are not there");
+    assert_eq!(
+        observe(|command| command).status("NSpid").split(' ').count(),
+        1,
+        "the child is in no new pid namespace"
+    );
 
     // It sees its own pid in that namespace.
     let pidfd = other.child.as_fd().try_clone_to_owned().unwrap();
@@ -582,7 +586,7 @@ fn namespaces_are_joined_by_process() {
 }
 
 #[test]
-fn a_failed_join_names_the_kind_and_the_descriptor() {
+fn failed_join_names_the_kind_and_the_descriptor() {
     for (kind, name) in [(Namespaces::PID, "pid"), (Namespaces::NET, "net")] {
         let file = File::open("/dev/null").unwrap();
         let number = file.as_raw_fd();
@@ -595,7 +599,7 @@ fn a_failed_join_names_the_kind_and_the_descriptor() {
 // The child.
 
 #[test]
-fn a_child_is_waited_for_more_than_once() {
+fn child_can_be_waited_for_more_than_once() {
     let dir = Dir::new();
     let mut child = Command::new(dir.program("exits", program::exits(7))).spawn().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(7));
@@ -607,18 +611,18 @@ fn a_child_is_waited_for_more_than_once() {
 }
 
 #[test]
-fn a_child_that_runs_has_no_status_yet() {
+fn running_child_has_no_status() {
     let mut observed = observe(|command| command);
     let child = &mut observed.child;
     assert_eq!(child.try_wait().unwrap(), None);
     assert!(!is_readable(&*child, Some(&Timespec::default())));
     child.kill().unwrap();
-    assert!(is_readable(&*child, None), "the descriptor tells of the end");
+    assert!(is_readable(&*child, None), "the descriptor is readable after the exit");
     assert_eq!(child.try_wait().unwrap().unwrap().signal(), Some(9));
 }
 
 #[test]
-fn a_child_gets_the_signal_that_is_sent() {
+fn child_gets_the_signal() {
     let mut observed = observe(|command| command);
     observed.child.signal(Signal::USR1).unwrap();
     assert_eq!(observed.child.wait().unwrap().signal(), Some(Signal::USR1.number()));
@@ -631,7 +635,7 @@ fn is_readable(fd: impl AsFd, timeout: Option<&Timespec>) -> bool {
 }
 
 #[test]
-fn a_child_is_killed_when_dropped_if_asked_for() {
+fn child_with_kill_on_drop_is_killed_when_dropped() {
     let dir = Dir::new();
     let mut command = Command::new(dir.program("holds", program::holds(7)));
     command.stdin(Stdio::piped()).stdout(Stdio::null());
@@ -647,12 +651,12 @@ fn a_child_is_killed_when_dropped_if_asked_for() {
     let (pidfd, stdin) = (child.as_fd().try_clone_to_owned().unwrap(), child.stdin.take());
     drop(child);
     let waited = waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED);
-    assert_eq!(waited.unwrap_err(), Errno::CHILD, "it has been waited for");
+    assert_eq!(waited.unwrap_err(), Errno::CHILD, "the child has been reaped");
     drop(stdin);
 }
 
 #[test]
-fn a_command_is_started_from_several_threads() {
+fn command_can_be_started_from_several_threads() {
     let dir = Dir::new();
     let command = Command::new(dir.program("exits", program::exits(7)));
     thread::scope(|scope| {
@@ -666,7 +670,7 @@ fn a_command_is_started_from_several_threads() {
 // Errors.
 
 #[test]
-fn whoever_asks_first_is_told_what_failed() {
+fn first_query_reports_what_failed() {
     let absent = "exec /no/such: No such file or directory (os error 2)";
     let command = Command::new("/no/such");
     assert_eq!(failure(&command), absent);
@@ -678,11 +682,11 @@ fn whoever_asks_first_is_told_what_failed() {
     let mut child = command.spawn().unwrap();
     assert!(is_readable(&child, None));
     assert_eq!(child.try_wait().unwrap_err().to_string(), absent);
-    assert_eq!(child.wait().unwrap_err().to_string(), absent, "and is told again");
+    assert_eq!(child.wait().unwrap_err().to_string(), absent, "the error is reported again");
 }
 
 #[test]
-fn an_error_names_the_step() {
+fn error_names_the_step() {
     let mut command = Command::new("true");
     assert_eq!(
         failure(command.current_dir("/no/such\n")),
@@ -696,7 +700,7 @@ fn an_error_names_the_step() {
 }
 
 #[test]
-fn no_string_holds_a_nul_byte() {
+fn nul_byte_in_a_string_is_an_error() {
     let failures = [
         failure(Command::new("true").arg("a\0b")),
         failure(Command::new("true").arg0("a\0b")),
@@ -710,7 +714,7 @@ fn no_string_holds_a_nul_byte() {
 }
 
 #[test]
-fn settings_that_contradict_each_other_are_refused() {
+fn contradicting_settings_are_refused() {
     let one = [IdMap { inside: 0, outside: 0, count: 1 }];
     let null = || File::open("/dev/null").unwrap();
     let mut terminal = Command::new("true");
@@ -741,7 +745,7 @@ fn settings_that_contradict_each_other_are_refused() {
 }
 
 #[test]
-fn an_io_error_keeps_the_kind() {
+fn io_error_keeps_the_kind() {
     let kind = |error: Error| {
         let kind = error.kind();
         let number = error.raw_os_error();
@@ -770,7 +774,7 @@ fn died() -> Error {
 }
 
 #[test]
-fn a_child_that_is_killed_before_exec_has_died_at_its_step() {
+fn child_killed_before_exec_is_reported_with_its_step() {
     let error = died();
     assert_eq!(error.reason(), Reason::Died(ExitStatus::from_raw(9)));
     assert!(error.act().starts_with("await "), "{error}");
@@ -778,7 +782,7 @@ fn a_child_that_is_killed_before_exec_has_died_at_its_step() {
 }
 
 #[test]
-fn nobody_waits_for_an_exec_that_will_not_come() {
+fn wait_for_exec_fails_if_the_child_is_killed() {
     let mut command = Command::new("true");
     let held = Held::before_exec(&mut command);
     let mut child = command.spawn().unwrap();
@@ -801,7 +805,7 @@ fn nobody_waits_for_an_exec_that_will_not_come() {
 }
 
 #[test]
-fn a_child_of_somebody_elses_making_is_known_as_well() {
+fn adopted_child_can_be_waited_for() {
     let adopted = |script: &str| {
         // Only the pid is known to the test.
         let child = std::process::Command::new("sh").args(["-c", script]).spawn();

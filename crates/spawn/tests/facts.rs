@@ -21,7 +21,7 @@ use support::{Cgroup, Held, guest, needs_namespaces, needs_root, observe, skip, 
 // Facts about shared memory.
 
 #[test]
-fn a_child_outlives_the_parent_whose_memory_it_shares() {
+fn child_outlives_the_parent_whose_memory_it_shares() {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).unwrap();
     let mut parent = guest("outlived").stdin(reader).stdout(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(parent.stdout.take().unwrap());
@@ -30,7 +30,7 @@ fn a_child_outlives_the_parent_whose_memory_it_shares() {
     let mut line = String::new();
     said.read_line(&mut line).unwrap();
     let program = fs::read_link(format!("/proc/{}/exe", line.trim())).unwrap();
-    assert_eq!(program, fs::canonicalize(support::GUEST).unwrap(), "it has not execed");
+    assert_eq!(program, fs::canonicalize(support::GUEST).unwrap(), "the child has not execed");
 
     write(&writer, b".").unwrap();
     line.clear();
@@ -39,7 +39,7 @@ fn a_child_outlives_the_parent_whose_memory_it_shares() {
 }
 
 #[test]
-fn a_child_does_not_wait_for_a_parent_that_is_gone() {
+fn child_does_not_wait_for_a_dead_parent() {
     needs_root!();
     // The child also holds this standard output, so reading would not end if the child did not.
     let output = guest("killed-while-asked").output().unwrap();
@@ -65,7 +65,7 @@ fn exec_releases_the_memory_and_then_closes_descriptors() {
 }
 
 #[test]
-fn exec_wakes_whoever_waits_for_the_memory() {
+fn exec_wakes_threads_that_wait_for_the_memory() {
     let mut command = Command::new("true");
     let held = Held::before_exec(&mut command);
     let mut child = command.kill_on_drop().spawn().unwrap();
@@ -103,7 +103,7 @@ fn is_at_end(fd: impl std::os::fd::AsFd, timeout: Option<&Timespec>) -> bool {
 }
 
 #[test]
-fn the_oom_killer_takes_the_parent_along() {
+fn oom_killer_also_kills_the_parent_that_shares_memory() {
     let Some(cgroup) = Cgroup::memory(256 << 10) else { skip!("needs a memory cgroup of its own") };
     let output = guest("out-of-memory").args(["at-once", &cgroup.procs()]).output().unwrap();
     // Only the child is in that cgroup, but until exec it uses the parent's memory. The kernel kills every
@@ -112,7 +112,7 @@ fn the_oom_killer_takes_the_parent_along() {
 }
 
 #[test]
-fn the_oom_killer_spares_a_parent_that_waits_for_the_exec() {
+fn oom_killer_spares_a_parent_that_waits_for_exec() {
     let Some(cgroup) = Cgroup::memory(256 << 10) else { skip!("needs a memory cgroup of its own") };
     let output = guest("out-of-memory").args(["when-released", &cgroup.procs()]).output().unwrap();
     // The kernel does not select a child of CLONE_VFORK (mm/oom_kill.c, `oom_badness`, `in_vfork`). Exec
@@ -121,14 +121,14 @@ fn the_oom_killer_spares_a_parent_that_waits_for_the_exec() {
 }
 
 #[test]
-fn a_child_changes_how_likely_its_parent_is_to_be_killed() {
+fn child_changes_oom_score_adj_of_its_parent() {
     let output = guest("oom-score-adj").arg("at-once").output().unwrap();
     // The value belongs to the memory, whichever processes share it (fs/proc/base.c, `__set_oom_adj`).
     assert_eq!(text(&output.stdout), "777\n777\n");
 }
 
 #[test]
-fn a_child_does_not_change_it_for_a_parent_that_waits_for_the_exec() {
+fn child_does_not_change_oom_score_adj_of_a_parent_that_waits_for_exec() {
     let own = fs::read_to_string("/proc/self/oom_score_adj").unwrap();
     let output = guest("oom-score-adj").arg("when-released").output().unwrap();
     assert_eq!(text(&output.stdout), format!("777\n{own}"));
@@ -146,14 +146,14 @@ fn after_change() -> &'static str {
 }
 
 #[test]
-fn a_child_with_another_identity_makes_the_memory_of_both_undumpable_until_exec() {
+fn child_with_another_identity_makes_shared_memory_undumpable_until_exec() {
     needs_root!();
     let said = guest("dumpable").output().unwrap().stdout;
     assert_eq!(text(&said), format!("Yes\n{}\nYes\n", after_change()));
 }
 
 #[test]
-fn the_memory_that_a_child_of_roots_shares_is_undumpable_if_the_child_is_weaker() {
+fn less_privileged_child_of_root_makes_shared_memory_undumpable() {
     needs_root!();
     // Neither changes an id, so the kernel does not change dumpability.
     for weaker in ["dumpable-without-capabilities", "dumpable-in-new-user-namespace"] {
@@ -163,7 +163,7 @@ fn the_memory_that_a_child_of_roots_shares_is_undumpable_if_the_child_is_weaker(
 }
 
 #[test]
-fn so_does_a_child_that_joins_the_user_namespace_of_somebody_else() {
+fn child_that_joins_a_foreign_user_namespace_makes_shared_memory_undumpable() {
     needs_root!();
     let other = observe(|command| {
         command.uid(1).final_steps(|writer| {
@@ -177,7 +177,7 @@ fn so_does_a_child_that_joins_the_user_namespace_of_somebody_else() {
 }
 
 #[test]
-fn a_child_that_nobody_waits_for_does_not_keep_it_undumpable() {
+fn memory_is_dumpable_again_after_a_dropped_child() {
     needs_root!();
     let said = guest("dumpable-after-drop").output().unwrap().stdout;
     assert_eq!(text(&said), format!("{}\nYes\n", after_change()));
@@ -193,7 +193,7 @@ fn others(id: u32) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_child_in_shared_memory_can_be_born_in_all_eight_namespaces() {
+fn child_sharing_memory_can_start_in_all_eight_namespaces() {
     needs_namespaces!();
     // The child is made with CLONE_VFORK.
     let observed = observe(|command| command.new_namespaces(Namespaces::ALL));
@@ -215,7 +215,7 @@ fn a_child_in_shared_memory_can_be_born_in_all_eight_namespaces() {
 }
 
 #[test]
-fn a_child_in_shared_memory_can_unshare_user_mount_and_time_namespaces() {
+fn child_sharing_memory_can_unshare_user_mount_and_time_namespaces() {
     needs_namespaces!();
     let namespaces = Namespaces::USER | Namespaces::MOUNT | Namespaces::TIME;
     let observed = observe(|command| command.step(Step::Unshare { namespaces }));
@@ -223,7 +223,7 @@ fn a_child_in_shared_memory_can_unshare_user_mount_and_time_namespaces() {
 }
 
 #[test]
-fn a_child_in_shared_memory_cannot_join_a_time_namespace() {
+fn child_sharing_memory_cannot_join_a_time_namespace() {
     needs_namespaces!();
     let other = observe(|command| command.new_namespaces(Namespaces::USER | Namespaces::TIME));
     let namespace = File::open(format!("/proc/{}/ns/time", other.child.id())).unwrap();
@@ -233,7 +233,7 @@ fn a_child_in_shared_memory_cannot_join_a_time_namespace() {
 }
 
 #[test]
-fn a_parent_with_one_thread_joins_a_time_namespace_for_its_child() {
+fn single_threaded_parent_joins_a_time_namespace_for_its_child() {
     needs_root!();
     let other = observe(|command| command.new_namespaces(Namespaces::TIME));
     let namespace = File::open(format!("/proc/{}/ns/time", other.child.id())).unwrap();
@@ -244,7 +244,7 @@ fn a_parent_with_one_thread_joins_a_time_namespace_for_its_child() {
 }
 
 #[test]
-fn a_parent_with_more_threads_cannot_join_a_time_namespace() {
+fn multithreaded_parent_cannot_join_a_time_namespace() {
     needs_root!();
     // The test harness has several threads, and so is such a parent.
     let other = observe(|command| command.new_namespaces(Namespaces::TIME));
@@ -256,14 +256,14 @@ fn a_parent_with_more_threads_cannot_join_a_time_namespace() {
 // Clone.
 
 #[test]
-fn flags_of_clone3_are_not_cut_off() {
+fn flags_of_clone3_keep_their_upper_bits() {
     assert_eq!(flags::CLEAR_SIGHAND, 1 << 32);
     assert_eq!(flags::INTO_CGROUP, 1 << 33);
 }
 
 #[test]
-fn a_child_is_born_in_a_cgroup() {
-    let Some(cgroup) = Cgroup::unified() else { skip!("needs a cgroup2 tree that it may change") };
+fn child_starts_in_the_given_cgroup() {
+    let Some(cgroup) = Cgroup::unified() else { skip!("needs a writable cgroup2 tree") };
     let observed = observe(|command| command.cgroup(cgroup.open()));
     let cgroups = observed.file("cgroup");
     let unified = cgroups.lines().find_map(|line| line.strip_prefix("0::")).unwrap();
@@ -272,9 +272,9 @@ fn a_child_is_born_in_a_cgroup() {
 }
 
 #[test]
-fn a_cgroup_namespace_made_at_birth_has_its_root_where_the_child_is() {
+fn new_cgroup_namespace_is_rooted_at_the_childs_cgroup() {
     needs_root!();
-    let Some(cgroup) = Cgroup::unified() else { skip!("needs a cgroup2 tree that it may change") };
+    let Some(cgroup) = Cgroup::unified() else { skip!("needs a writable cgroup2 tree") };
     let mut cat = Command::new("cat");
     cat.arg("/proc/self/cgroup").cgroup(cgroup.open()).new_namespaces(Namespaces::CGROUP);
     let seen = String::from_utf8(cat.output().unwrap().stdout).unwrap();
@@ -283,7 +283,7 @@ fn a_cgroup_namespace_made_at_birth_has_its_root_where_the_child_is() {
 }
 
 #[test]
-fn a_child_has_the_pids_that_were_chosen() {
+fn child_gets_the_chosen_pids() {
     needs_root!();
     let free = free_pid();
     let init = observe(|command| command.new_namespaces(Namespaces::PID).pids(&[1, free]));
@@ -299,19 +299,19 @@ fn free_pid() -> i32 {
 }
 
 #[test]
-fn a_handler_never_runs_in_a_child() {
+fn signal_handler_never_runs_in_a_child() {
     let said = guest("handlers").output().unwrap().stdout;
     assert_eq!(text(&said), "Err(\"signal-mask 0x0: killed by signal 10 before exec\")\nfalse\n");
 }
 
 #[test]
-fn nor_where_clone3_is_refused() {
+fn signal_handler_never_runs_in_a_child_without_clone3() {
     let said = guest("handlers-without-clone3").output().unwrap().stdout;
     assert_eq!(text(&said), "Err(\"signal-mask 0x0: killed by signal 10 before exec\")\nfalse\n");
 }
 
 #[test]
-fn what_only_clone3_can_do_is_an_error_where_it_is_refused() {
+fn feature_that_needs_clone3_is_an_error_without_it() {
     let said = guest("time-without-clone3").output().unwrap().stdout;
     assert_eq!(text(&said), "Err(\"clone with new time: Function not implemented (os error 38)\")\n");
 }
@@ -319,7 +319,7 @@ fn what_only_clone3_can_do_is_an_error_where_it_is_refused() {
 // Signals.
 
 #[test]
-fn ignored_signals_stay_ignored_except_the_one_that_rust_ignores() {
+fn ignored_signals_stay_ignored_except_sigpipe() {
     rt_sigaction_ignore(Signal::USR2).unwrap();
     let ignored = |status: &str| u64::from_str_radix(status, 16).unwrap();
     let own = fs::read_to_string("/proc/self/status").unwrap();
@@ -341,7 +341,7 @@ fn blocked_signals_are_not_inherited() {
     let childs = observe(|command| command).status("SigBlk");
     let ours = rt_sigprocmask(before).unwrap();
     assert_eq!(childs, "0000000000000000");
-    assert_eq!(ours, SignalSet::EMPTY.with(Signal::USR1), "the parent's are as they were");
+    assert_eq!(ours, SignalSet::EMPTY.with(Signal::USR1), "the parent's mask is unchanged");
 }
 
 fn text(bytes: &[u8]) -> &str {

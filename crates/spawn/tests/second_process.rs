@@ -44,7 +44,7 @@ fn after(steps: &'static [Step<'static>]) -> Observed {
 }
 
 #[test]
-fn the_list_goes_on_with_its_registers_in_another_child_of_ours() {
+fn steps_continue_with_their_registers_in_a_second_child() {
     const OPEN: Step<'_> =
         Step::Open { path: c"/dev/zero", flags: OFlags::RDONLY, mode: Mode::empty(), out: R0 };
     const FD: Fd = Fd::new(509).unwrap();
@@ -52,7 +52,7 @@ fn the_list_goes_on_with_its_registers_in_another_child_of_ours() {
     let observed = after(&[Step::Setsid, OPEN, ON, Step::Dup3 { from: FROM, to: FD }]);
     assert_eq!(observed.fds()[&509], PathBuf::from("/dev/zero"));
     assert_eq!(observed.link("exe"), observed.program(), "the child is the one that execed");
-    assert_eq!(observed.stat(4), i64::from(std::process::id()), "its parent");
+    assert_eq!(observed.stat(4), i64::from(std::process::id()), "wrong parent");
     // Its session is that of the first process, which has ended and been waited for.
     let first = observed.stat(6);
     assert_ne!(first, i64::from(observed.child.id()));
@@ -60,7 +60,7 @@ fn the_list_goes_on_with_its_registers_in_another_child_of_ours() {
 }
 
 #[test]
-fn it_may_go_on_twice() {
+fn steps_can_change_processes_twice() {
     let observed = after(&[ON, ON]);
     assert_eq!(observed.link("exe"), observed.program());
     let error = ending("true", &[ON, ON, ON]).status().unwrap_err();
@@ -68,7 +68,7 @@ fn it_may_go_on_twice() {
 }
 
 #[test]
-fn the_second_process_is_the_first_of_a_new_pid_namespace() {
+fn second_process_is_the_first_of_a_new_pid_namespace() {
     needs_root!();
     let observed = after(&[Step::CloneParent { namespaces: Namespaces::PID }]);
     assert_eq!(observed.status("NSpid"), format!("{} 1", observed.child.id()));
@@ -78,7 +78,7 @@ fn the_second_process_is_the_first_of_a_new_pid_namespace() {
 }
 
 #[test]
-fn its_end_is_the_childs_end() {
+fn child_ends_with_the_status_of_the_second_process() {
     let status = ending("false", &[ON]).status().unwrap();
     assert_eq!(status.code(), Some(1));
     let mut child = ending("true", &[ON, ON]).spawn().unwrap();
@@ -87,7 +87,7 @@ fn its_end_is_the_childs_end() {
 }
 
 #[test]
-fn what_fails_after_is_told_as_what_fails_before() {
+fn failures_before_and_after_the_change_are_reported_alike() {
     const NOWHERE: Step<'_> = Step::Chdir { path: c"/no/such" };
     for steps in [&[NOWHERE, ON][..], &[ON, NOWHERE], &[ON, ON, NOWHERE]] {
         for error in [
@@ -103,7 +103,7 @@ fn what_fails_after_is_told_as_what_fails_before() {
 }
 
 #[test]
-fn what_is_killed_leaves_no_process() {
+fn killed_child_leaves_no_process() {
     // How many times the list changes processes before it is held, and how many after.
     for (before, after) in [(0, 1), (1, 0), (1, 1), (2, 0)] {
         for waited_for in [true, false] {
@@ -139,7 +139,7 @@ fn what_is_killed_leaves_no_process() {
 }
 
 #[test]
-fn a_process_in_memory_of_its_own_joins_a_time_namespace_and_enters_a_new_one() {
+fn process_with_its_own_memory_joins_and_creates_time_namespaces() {
     needs_namespaces!();
     // A process in shared memory cannot join it (see facts.rs).
     let other = observe(|command| own_root(command).new_namespaces(Namespaces::TIME));
@@ -178,7 +178,7 @@ fn namespace(observed: &Observed, name: &str) -> File {
 }
 
 #[test]
-fn a_command_joins_a_user_namespace_together_with_any_other() {
+fn user_namespace_can_be_joined_together_with_any_other() {
     needs_namespaces!();
     let all = Namespaces::ALL;
     let other = observe(|command| own_root(command).new_namespaces(all));
@@ -217,11 +217,11 @@ fn a_command_joins_a_user_namespace_together_with_any_other() {
     });
     assert_eq!(mixed.link("ns/pid"), other.link("ns/pid"));
     assert_ne!(mixed.link("ns/net"), other.link("ns/net"));
-    assert_eq!(mixed.stat(6), i64::from(mixed.child.id()), "it leads its session");
+    assert_eq!(mixed.stat(6), i64::from(mixed.child.id()), "the process leads its session");
 }
 
 #[test]
-fn failures_there_are_told_as_anywhere() {
+fn failure_in_a_joined_namespace_is_reported() {
     needs_namespaces!();
     let other = observe(|command| own_root(command).new_namespaces(Namespaces::PID));
     let mut command = Command::new("true");
@@ -266,11 +266,11 @@ fn seen_inside(kinds: Namespaces, other: &Observed) {
 
     if !is_root() {
         // The `/proc` files of an undumpable process belong to root.
-        assert_eq!(fs::metadata(of("environ")).unwrap().uid(), 0, "it can be looked into");
+        assert_eq!(fs::metadata(of("environ")).unwrap().uid(), 0, "the process is dumpable");
     } else {
         let memory = File::options().write(true).open(of("mem")).unwrap();
         memory.write_all_at(&7_u64.to_ne_bytes(), LIVE.as_ptr().addr() as u64).unwrap();
-        assert_eq!(LIVE.load(Ordering::Relaxed), 0x5a5a, "it was our memory");
+        assert_eq!(LIVE.load(Ordering::Relaxed), 0x5a5a, "memory was shared");
     }
     drop(go_on);
     assert!(child.wait().unwrap().success());
@@ -281,7 +281,7 @@ fn is_socket(links: &[PathBuf]) -> bool {
 }
 
 #[test]
-fn a_process_that_joins_a_pid_namespace_appears_there_with_a_copy_of_memory_and_no_other_descriptors() {
+fn process_in_a_joined_pid_namespace_has_copied_memory_and_no_other_descriptors() {
     needs_root!();
     let kinds = Namespaces::PID | Namespaces::MOUNT;
     let other = observe(|command| command.new_namespaces(kinds));
@@ -289,7 +289,7 @@ fn a_process_that_joins_a_pid_namespace_appears_there_with_a_copy_of_memory_and_
 }
 
 #[test]
-fn nothing_of_a_caller_is_open_to_the_user_namespace_that_is_joined() {
+fn process_in_a_joined_user_namespace_exposes_nothing_of_the_caller() {
     needs_namespaces!();
     let kinds = Namespaces::USER | Namespaces::PID | Namespaces::MOUNT;
     let other = observe(|command| own_root(command).new_namespaces(kinds));
@@ -297,7 +297,7 @@ fn nothing_of_a_caller_is_open_to_the_user_namespace_that_is_joined() {
 }
 
 #[test]
-fn a_child_that_dies_with_an_answer_unread_is_reported_as_killed() {
+fn child_that_dies_with_an_unread_answer_is_reported_as_killed() {
     let mut child = ending("true", &[Step::Request { what: Request::Hooks }]).spawn().unwrap();
     assert_eq!(child.next_request().unwrap(), Some(Request::Hooks));
     child.signal(Signal::STOP).unwrap();

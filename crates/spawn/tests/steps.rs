@@ -202,7 +202,7 @@ fn numbers(observed: &Observed) -> Vec<i32> {
 fn open() {
     let observed = after([OPEN_ZERO, Step::Dup3 { from: R0.into(), to: fd(509) }]);
     assert_eq!(observed.fds()[&509], Path::new("/dev/zero"));
-    assert_eq!(numbers(&observed), [0, 1, 2, 509], "what was opened is closed by exec");
+    assert_eq!(numbers(&observed), [0, 1, 2, 509], "exec closes opened descriptors");
 
     let dir = Dir::new();
     let (path, flags) = (text(dir.join("new")), OFlags::WRONLY | OFlags::CREATE);
@@ -253,7 +253,7 @@ fn dup() {
     assert_eq!(numbers(&observed), [0, 1, 2, 509, 600]);
     let fds = observed.fds();
     assert_eq!((&fds[&509], &fds[&600]), (&fds[&0], &fds[&0]));
-    assert_eq!(numbers(&after([dup])), [0, 1, 2], "exec closes it");
+    assert_eq!(numbers(&after([dup])), [0, 1, 2], "exec closes the descriptor");
 }
 
 #[test]
@@ -495,7 +495,10 @@ fn exit_on_signal() {
         child.go_on().unwrap();
         child.wait().map_err(|error| error.reason())
     };
-    assert!(ends_with(Step::DefaultAction { signal }).unwrap().success(), "it does nothing to it");
+    assert!(
+        ends_with(Step::DefaultAction { signal }).unwrap().success(),
+        "the step does not change the process"
+    );
     let Err(Reason::Died(status)) = ends_with(Step::ExitOnSignal { signal }) else { panic!("it went on") };
     assert_eq!(status.code(), Some(128 + signal.number()));
 }
@@ -564,7 +567,7 @@ fn clone_parent() {
     held.wait(&child);
     let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
     let session = stat.rsplit_once(") ").unwrap().1.split(' ').nth(3).unwrap();
-    assert_ne!(session, child.id().to_string(), "the one that made the session has made way");
+    assert_ne!(session, child.id().to_string(), "the session leader has ended");
     held.release();
     assert!(child.wait().unwrap().success());
 
@@ -608,7 +611,7 @@ fn reaps(step: Step<'static>) {
     let mut child = second("exec 2>&-; sleep 1000 & exit 3").notify_release().spawn().unwrap();
     assert_eq!(child.next_request().unwrap(), Some(Request::RemainingProcesses), "the parent is asked");
     let children = format!("/proc/{0}/task/{0}/children", child.id());
-    assert!(!fs::read_to_string(children).unwrap().trim().is_empty(), "it still runs");
+    assert!(!fs::read_to_string(children).unwrap().trim().is_empty(), "the child still runs");
     child.go_on().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(3));
     assert!(child.usage().is_some());
@@ -656,7 +659,7 @@ fn undumpable() {
     held.release();
     child.wait().unwrap();
     let own = fs::metadata("/proc/self/environ").unwrap().uid();
-    assert_eq!(own, geteuid().as_raw(), "ours, whose memory it was, are ours again");
+    assert_eq!(own, geteuid().as_raw(), "the parent keeps its identity");
 }
 
 #[test]
@@ -807,13 +810,11 @@ fn execve() {
 // System calls besides the steps.
 
 #[test]
-fn a_child_makes_the_system_calls_of_its_steps_and_no_others() {
+fn child_makes_only_the_system_calls_of_its_steps() {
     needs_namespaces!();
     let map = |file, own| format!(r#"write /proc/self/{file} "0 {own} 1\n""#);
     for returns in ["at-once", "when-released"] {
-        let Some((listing, calls)) = traced(returns) else {
-            skip!("needs strace, and to be allowed to trace")
-        };
+        let Some((listing, calls)) = traced(returns) else { skip!("needs strace and permission to trace") };
         let wanted = [
             ("signal 13 default", "rt_sigaction"),
             ("setsid", "setsid"),

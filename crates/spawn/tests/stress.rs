@@ -101,7 +101,7 @@ impl Drop for Done<'_> {
 }
 
 #[test]
-fn a_hundred_thousand_children_leave_nothing_behind() {
+fn hundred_thousand_children_leave_nothing_behind() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let programs = Programs::new();
     // After this, the memory that is kept for later children exists.
@@ -117,11 +117,11 @@ fn a_hundred_thousand_children_leave_nothing_behind() {
     // The allocator maps some memory for its threads, but none for a child.
     assert!(after.mappings < before.mappings + 100, "{both}");
     let children = waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
-    assert_eq!(children.unwrap_err(), Errno::CHILD, "none is left to wait for");
+    assert_eq!(children.unwrap_err(), Errno::CHILD, "no child is left");
 }
 
 #[test]
-fn a_child_has_no_descriptor_of_another_thread() {
+fn child_inherits_no_descriptor_of_another_thread() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let programs = Programs::new();
     let done = AtomicBool::new(false);
@@ -148,7 +148,7 @@ fn a_child_has_no_descriptor_of_another_thread() {
 }
 
 #[test]
-fn the_output_of_a_child_ends_with_it_while_others_live() {
+fn output_of_a_child_ends_while_others_run() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let programs = Programs::new();
     let done = AtomicBool::new(false);
@@ -174,7 +174,7 @@ fn the_output_of_a_child_ends_with_it_while_others_live() {
 }
 
 #[test]
-fn a_child_does_not_care_what_other_threads_do() {
+fn child_is_unaffected_by_other_threads() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let programs = Programs::new();
     let done = AtomicBool::new(false);

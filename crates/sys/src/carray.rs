@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_array_ends_with_its_only_null() {
+    fn array_has_one_null_at_its_end() {
         let word = CPtr::from(c"word");
         assert!(CArray::new(&[]).is_none());
         assert!(CArray::new(&[word]).is_none());
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pointer_is_one_word() {
+    fn c_pointer_is_one_word() {
         assert_eq!(size_of::<CPtr<'_>>(), size_of::<*const u8>());
     }
 }

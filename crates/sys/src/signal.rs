@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signals_have_the_kernels_bits() {
+    fn signal_sets_have_the_kernels_bits() {
         assert_eq!(SignalSet::EMPTY.with(Signal::HUP).bits(), 1);
         assert_eq!(SignalSet::EMPTY.with(Signal::new(64).unwrap()).bits(), 1 << 63);
         assert!(SignalSet::FULL.contains(Signal::TERM));

@@ -25,17 +25,17 @@ mod tests {
     }
 
     #[test]
-    fn one_serves() {
+    fn first_server_listens() {
         serve();
     }
 
     #[test]
-    fn another_serves() {
+    fn second_server_listens() {
         serve();
     }
 
     #[test]
-    fn home_is_its_own() {
+    fn home_is_private() {
         let file = env::home_dir().unwrap().join("hermetic-cargo");
         assert!(!file.exists());
         fs::write(file, "").unwrap();
@@ -43,26 +43,26 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "Read-only file system")]
-    fn the_source_stays_as_it_is() {
+    fn source_is_unchanged() {
         fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/lib.rs"), "").unwrap();
     }
 
     #[test]
     #[ignore = "fails"]
-    fn it_fails() {
+    fn always_fails() {
         println!("said");
         panic!("on purpose");
     }
 
     #[test]
     #[ignore = "ends its process"]
-    fn it_aborts() {
+    fn always_aborts() {
         std::process::abort();
     }
 
     #[test]
     #[ignore = "takes for ever"]
-    fn it_hangs() {
+    fn always_hangs() {
         loop {
             std::thread::park();
         }

@@ -200,7 +200,7 @@ mod tests {
     use super::amount;
 
     #[test]
-    fn memory_has_units() {
+    fn memory_size_accepts_units() {
         let table = [
             ("-1", -1),
             ("0", 0),

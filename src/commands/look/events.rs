@@ -90,7 +90,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn times_are_written_as_go_has_them() {
+    fn durations_are_parsed_as_in_go() {
         let table = [("5s", 5000), ("1m30s", 90_000), ("100ms", 100), ("1.5h", 5_400_000), ("0s", 0)];
         for (text, millis) in table {
             assert_eq!(duration(text), Some(Duration::from_millis(millis)), "{text}");

@@ -102,7 +102,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn without_root_every_line_of_roots_is_exchanged() {
+    fn rootless_spec_replaces_every_line_for_root() {
         let (full, mut own): (Value, Value) =
             (serde_json::from_str(TEXT).unwrap(), serde_json::from_str(&rootless(TEXT, (7, 8))).unwrap());
         assert_eq!(own["linux"]["uidMappings"], json!([{ "containerID": 0, "hostID": 7, "size": 1 }]));

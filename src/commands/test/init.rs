@@ -165,7 +165,7 @@ mod tests {
         "[target.'cfg(target_os = \"linux\")']\nrunner = [\"husk\", \"test\", \"--runner\"]\n";
 
     #[test]
-    fn what_is_there_stays() {
+    fn existing_configuration_is_kept() {
         assert_eq!(with_runner("").unwrap(), ADDED);
         let alias = "[alias] # mine\nt = \"test\"";
         let with = with_runner(alias).unwrap();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_stay_is_said() {
+    fn conflicting_configuration_is_refused() {
         let said = |text: &str| with_runner(text).unwrap_err().to_string();
         let other = said("[target.x86_64-unknown-linux-gnu]\nrunner = \"qemu\"\n");
         assert_eq!(

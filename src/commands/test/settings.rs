@@ -264,7 +264,7 @@ mod tests {
     use super::{is_like, nearest};
 
     #[test]
-    fn a_star_is_anything() {
+    fn star_matches_anything() {
         for (name, pattern, is) in [
             ("a::b", "a::*", true),
             ("a", "a*", true),
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_meant_is_near() {
+    fn nearest_name_is_suggested() {
         let names = || ["timeout", "net", "write"].map(str::to_owned).into_iter();
         assert_eq!(nearest("timout", names()).as_deref(), Some("timeout"));
         assert_eq!(nearest("colour", names()), None);

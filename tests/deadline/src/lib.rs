@@ -215,7 +215,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_limit_is_the_longest_of_those_for_a_name() {
+    fn longest_matching_limit_applies() {
         const MINUTE: Duration = Duration::from_secs(60);
         const LONG: Long = &[("a::", MINUTE.saturating_mul(5)), ("a::b", MINUTE.saturating_mul(9))];
         for (name, minutes) in [("a::c", 5), ("a::bc", 9), ("b::a::b", 2)] {

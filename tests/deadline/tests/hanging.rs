@@ -41,7 +41,7 @@ fn hangs_with_a_process() {
     // The process has been killed or still runs, but has not ended by itself.
     let ended = cat.try_wait().unwrap();
     cat.kill().unwrap();
-    assert_eq!(ended.map(|status| status.signal()), None, "by what it asserts");
+    assert_eq!(ended.map(|status| status.signal()), None, "the test fails by its own assertion");
 }
 
 #[test]
@@ -75,11 +75,11 @@ fn run(test: &str) -> (Output, String) {
 }
 
 #[test]
-fn a_test_that_waits_for_a_process_fails_with_its_name_and_stacks() {
+fn hanging_test_with_a_process_fails_with_its_name_and_stacks() {
     let (output, said) = run("hangs_with_a_process");
     // libtest itself ends the run, after the other tests.
     assert_eq!(output.status.code(), Some(101), "{said}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("by what it asserts"));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("the test fails by its own assertion"));
     assert!(
         said.contains("deadline: hangs_with_a_process takes too long. What it started is killed.\n"),
         "{said}"
@@ -91,7 +91,7 @@ fn a_test_that_waits_for_a_process_fails_with_its_name_and_stacks() {
 }
 
 #[test]
-fn a_run_ends_whose_test_hangs_by_itself() {
+fn run_ends_if_a_test_hangs_without_a_process() {
     for (test, name) in [("hangs_by_itself", "hangs_by_itself"), ("hangs_unregistered", "hangs_unregiste")] {
         let (output, said) = run(test);
         assert_eq!(output.status.signal(), Some(9), "{said}");

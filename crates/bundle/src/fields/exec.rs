@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_does_not_say_how_is_confined_as_the_container_is() {
+    fn process_file_without_confinement_inherits_the_containers() {
         let own = Process {
             apparmor_profile: Some("confined".to_owned()),
             selinux_label: Some("label".to_owned()),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_the_containers() {
+    fn unset_fields_come_from_the_container() {
         let changed = Changes { args: vec!["ls".to_owned()], ..Changes::default() }.apply(base()).unwrap();
         assert_eq!(changed.args, [c"ls".to_owned()]);
         assert_eq!(changed.env, base().env);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_replaces_it() {
+    fn given_fields_replace_the_containers() {
         let changes = Changes {
             args: vec!["ls".to_owned()],
             env: vec!["B=3".to_owned(), "C=4".to_owned()],
@@ -204,12 +204,12 @@ mod tests {
         assert_eq!((changed.uid, changed.gid), (7, 0));
         let (kill, admin) = (Capability::CAP_KILL.bitmask(), Capability::CAP_NET_ADMIN.bitmask());
         assert_eq!(changed.capabilities.permitted, kill | admin);
-        assert_eq!(changed.capabilities.inheritable, kill, "nothing is added to what files may give");
+        assert_eq!(changed.capabilities.inheritable, kill, "inheritable capabilities are not added");
         assert_eq!(changed.capabilities.ambient, kill);
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_changes_are_refused() {
         let refused = |changes: Changes| changes.apply(base()).unwrap_err().to_string();
         let args = vec!["ls".to_owned()];
         assert_eq!(refused(Changes::default()), "args: is empty");

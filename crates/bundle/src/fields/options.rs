@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_two_contradicting_options_counts() {
+    fn last_of_two_contradicting_options_counts() {
         let attributes = |options| sorted(options).attributes;
         assert_eq!(
             attributes(&["ro", "rw"]),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn recursive_attributes_are_apart() {
+    fn recursive_attributes_are_kept_separate() {
         let options = sorted(&["nosuid", "rro", "rnoatime"]);
         assert_eq!(options.attributes, AttributeChange::set(MountAttributes::NOSUID));
         let recursive = AttributeChange {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ours_is_the_file_systems() {
+    fn unknown_options_go_to_the_file_system() {
         let options = sorted(&["nosuid", "mode=755", "sync", "size=64k", "silent"]);
         assert_eq!(options.file_system, ["mode=755", "sync", "size=64k"]);
     }
@@ -258,14 +258,14 @@ mod tests {
     }
 
     #[test]
-    fn propagation_is_kept_in_its_order() {
+    fn propagation_options_keep_their_order() {
         let kinds = sorted(&["rslave", "shared"]).propagation;
         let wanted = [(PropagationKind::Slave, Extent::All), (PropagationKind::Shared, Extent::Top)];
         assert_eq!(kinds, wanted.map(|(kind, extent)| Propagation { kind, extent }));
     }
 
     #[test]
-    fn no_option_is_there_twice() {
+    fn option_names_are_unique() {
         let mut names = MEANINGS.map(|(name, _)| name);
         names.sort_unstable();
         assert!(names.windows(2).all(|pair| pair[0] != pair[1]));

@@ -216,14 +216,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_right_has_no_problem() {
+    fn valid_configuration_has_no_problems() {
         let config = json!({ "ociVersion": "1.3.0", "root": { "path": "r" },
             "process": { "user": { "uid": 0, "gid": 0 }, "args": ["sh"], "cwd": "/" } });
         assert_eq!(told(config), (vec![], vec![]));
     }
 
     #[test]
-    fn every_problem_is_told_once_and_under_the_name_it_has() {
+    fn each_problem_is_reported_once_with_its_field() {
         let tmpfs = |options: Value| json!({ "destination": "/a", "type": "tmpfs", "options": options });
         let (errors, warnings) = told(json!({
             "root": {},

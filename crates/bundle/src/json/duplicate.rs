@@ -98,12 +98,12 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_there_once_are_not_told() {
+    fn unique_keys_are_not_reported() {
         assert_eq!(told(r#"{ "a": { "a": [{ "a": 1 }, { "a": 1 }] }, "b": "{\"a\":1,\"a\":2}" }"#), [""; 0]);
     }
 
     #[test]
-    fn each_repetition_is_told_with_its_path_and_both_lines() {
+    fn each_duplicate_is_reported_with_its_path_and_both_lines() {
         let json = "{ \"a\": 1,\n\"b\": [{},\n { \"c\": {\"d\": 1},\n\n \"c\": {\"d\": 2, \"\\u0064\": 3} }],\n\"a\": 2, \"a\": 3 }";
         let wanted = [
             "b[1].c: is there twice, in lines 3 and 5: the last counts",
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_to_what_is_told() {
+    fn number_of_reported_duplicates_is_limited() {
         assert_eq!(told(&format!("{{{}\"a\":0}}", "\"a\":0,".repeat(1000))).len(), 5);
     }
 }

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_those_of_the_schema() {
+    fn known_keys_match_the_schema() {
         let mut wanted = BTreeSet::new();
         for schema in [
             include_str!("../../tests/schema/config-schema.json"),
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_has_one_spelling() {
+    fn key_in_another_case_is_normalized_with_a_warning() {
         let (config, warnings) = normalized(json!({ "Linux": { "maskedpaths": [], "x": 1 } })).unwrap();
         assert_eq!(config, json!({ "linux": { "maskedPaths": [], "x": 1 } }));
         let wanted = ["Linux: is taken as \"linux\"", "linux.maskedpaths: is taken as \"maskedPaths\""];
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn no_string_holds_a_nul() {
+    fn nul_byte_in_a_string_is_refused() {
         let nul = normalized(json!({ "mounts": [{}, { "options": ["a", "b\0"] }] })).unwrap_err();
         assert_eq!(nul, "mounts[1].options[1]: holds a NUL byte");
         let nul = normalized(json!({ "linux": { "sysctl": { "a\0": "" } } })).unwrap_err();
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_absent_but_an_element() {
+    fn null_fields_are_removed_and_null_elements_are_kept() {
         let (config, _) = normalized(json!({ "a": null, "b": [null, { "c": null }] })).unwrap();
         assert_eq!(config, json!({ "b": [null, {}] }));
     }

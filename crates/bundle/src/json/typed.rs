@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named() {
+    fn field_of_the_wrong_type_is_named() {
         let mounts =
             |options: Value| json!({ "ociVersion": "1.3.0", "mounts": [{ "destination": "/" }, options] });
         let table = [

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_version_1_would_ignore_is_an_error() {
+    fn rule_that_version_1_ignores_is_an_error() {
         let rules = [
             rule(true, Type::Character, Some(1), None, "rwm"),
             rule(false, Type::Character, Some(1), Some(3), "w"),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_that_allows_has_denials() {
+    fn allowing_default_is_followed_by_denials() {
         let rules = [
             rule(true, Type::All, None, None, "rwm"),
             rule(false, Type::Block, None, None, "rw"),

@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_are_a_set() {
+    fn access_letters_parse_as_a_set() {
         assert_eq!(DevicePermissions::parse("mrw"), Some(DevicePermissions::ALL));
         assert_eq!(DevicePermissions::parse("ww").unwrap().to_string(), "w");
         assert_eq!(DevicePermissions::ALL.to_string(), "rwm");
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn each_access_has_its_last_rule() {
+    fn last_matching_rule_decides_each_access() {
         let rule = |allow, access| Rule {
             allow,
             kind: Type::Character,

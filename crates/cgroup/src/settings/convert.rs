@@ -72,12 +72,12 @@ mod tests {
     }
 
     #[test]
-    fn io_weights_span_their_range() {
+    fn io_weights_cover_the_whole_range() {
         assert_eq!([10, 500, 1000].map(io_weight), [1, 4950, 10_000]);
     }
 
     #[test]
-    fn swap_is_what_is_beyond_memory() {
+    fn swap_limit_is_the_amount_beyond_memory() {
         let cases = [
             (Some(100), Some(300), Ok(Some(200))),
             (Some(100), Some(100), Ok(Some(0))),

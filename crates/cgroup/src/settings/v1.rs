@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_has_its_file() {
+    fn every_field_is_written_to_its_file() {
         let throttle = |rate| vec![Throttle { major: 8, minor: 0, rate }];
         let resources = Resources {
             memory: Memory {
@@ -261,7 +261,7 @@ memory: Early memory.swappiness = 0";
     }
 
     #[test]
-    fn what_version_1_cannot_is_refused() {
+    fn field_unsupported_by_version_1_is_refused() {
         let unified = [("memory.high".to_owned(), "1".to_owned())].into();
         let error = settings(&Resources { unified, ..Resources::default() }).unwrap_err();
         let expected =

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_has_its_file() {
+    fn every_field_is_written_to_its_file() {
         let throttle = |rate| vec![Throttle { major: 8, minor: 0, rate }];
         let resources = Resources {
             memory: Memory {
@@ -347,7 +347,7 @@ Late memory.high = 5";
     }
 
     #[test]
-    fn nothing_said_is_nothing_written() {
+    fn unset_resources_write_nothing() {
         assert_eq!(lines(&Resources::default()), [""; 0]);
         let zeros = Resources {
             memory: Memory { limit: Some(0), reservation: Some(0), swap: Some(0), ..Memory::default() },
@@ -359,7 +359,7 @@ Late memory.high = 5";
     }
 
     #[test]
-    fn what_limits_nothing_says_max() {
+    fn unlimited_is_written_as_max() {
         let resources = Resources {
             memory: Memory { limit: Some(-1), ..Memory::default() },
             cpu: Cpu { quota: Some(-1), ..Cpu::default() },
@@ -404,7 +404,7 @@ Late memory.high = 5";
     }
 
     #[test]
-    fn what_version_2_cannot_is_said() {
+    fn field_unsupported_by_version_2_is_a_warning() {
         let resources = Resources {
             memory: Memory { swappiness: Some(0), disable_oom_killer: true, ..Memory::default() },
             ..Resources::default()
@@ -418,7 +418,7 @@ Late memory.high = 5";
     }
 
     #[test]
-    fn an_idle_group_has_no_weight() {
+    fn weight_of_an_idle_cgroup_is_ignored_with_a_warning() {
         let unified = |pairs: &[(&str, &str)]| {
             pairs.iter().map(|(file, value)| ((*file).to_owned(), (*value).to_owned())).collect()
         };
@@ -444,7 +444,7 @@ Late memory.high = 5";
     }
 
     #[test]
-    fn unified_names_files_and_nothing_else() {
+    fn unified_key_must_be_a_file_name() {
         let refused = [
             ("../memory.max", "must be a file name (no slashes)"),
             ("memory", "must be in the form CONTROLLER.PARAMETER"),

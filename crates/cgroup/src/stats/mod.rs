@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_used_reads_as_runc_prints_it() {
+    fn zero_stats_print_as_in_runc() {
         let json = serde_json::to_string(&Stats::default()).unwrap();
         let expected = concat!(
             r#"{"cpu":{},"cpuset":{"cpu_exclusive":0,"mem_hardwall":0,"mem_exclusive":0,"memory_migrate":0,"#,
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_runc() {
+    fn field_names_match_runc() {
         let stats = Stats {
             cpu: Cpu {
                 usage: CpuUsage { total: 3, kernel: 1, user: 2, ..CpuUsage::default() },

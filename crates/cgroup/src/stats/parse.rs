@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pressure_is_some_and_full() {
+    fn pressure_has_some_and_full_lines() {
         let text = "some avg10=1.25 avg60=0.50 avg300=0.00 total=12345\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
         let psi = psi(text).unwrap();
         assert_eq!(psi.some, Pressure { avg10: 1.25, avg60: 0.5, avg300: 0.0, total: 12345 });
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn io_is_told_by_device_and_direction() {
+    fn io_is_listed_by_device_and_direction() {
         let (mut bytes, mut operations) = (Vec::new(), Vec::new());
         let line = "8:16 rbytes=4096 wbytes=0 rios=1 wios=2 dbytes=3 dios=4";
         io(line, &mut bytes, &mut operations).unwrap();
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_has_lines_of_three_kinds() {
+    fn blkio_of_version_1_has_three_kinds_of_lines() {
         let entry = |op: &str| Some(BlkioEntry { major: 8, minor: 0, op: op.to_owned(), value: 5 });
         assert_eq!(blkio("8:0 Sync 5"), Some(entry("Sync")));
         assert_eq!(blkio("8:0 5"), Some(entry("")));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_rdma() {
+    fn lists_and_rdma_limits_are_parsed() {
         assert_eq!(list("0-2,5\n"), Some(vec![0, 1, 2, 5]));
         assert_eq!(list("\n"), Some(vec![]));
         assert_eq!(list("x"), None);

@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn annotations_move_no_processes() {
+    fn annotation_that_moves_processes_is_refused() {
         for name in ["PIDs", "PIDFDs"] {
             let annotation = (format!("{ANNOTATIONS}{name}"), "[uint32 1]".to_owned());
             let error = from_annotations(&[annotation].into()).unwrap_err().to_string();
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_typed() {
+    fn annotation_values_are_parsed_by_type() {
         let texts = |texts: &[&str]| {
             Value::Array("s".to_owned(), texts.iter().map(|text| Value::text(*text)).collect())
         };
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_are_properties() {
+    fn annotations_become_properties() {
         let of = |pairs: &[(&str, &str)]| {
             let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
             from_annotations(&pairs.collect())

@@ -384,7 +384,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_lists() {
+    fn list_of_bus_addresses_is_parsed() {
         let table = [
             ("unix:path=/run/user/1000/bus", Some(Address::Path("/run/user/1000/bus".into()))),
             ("tcp:host=x;unix:guid=1,path=/a%20b", Some(Address::Path("/a b".into()))),

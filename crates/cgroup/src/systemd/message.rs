@@ -160,7 +160,7 @@ mod tests {
         \x06\x01s\0\x14\0\0\0org.freedesktop.DBus\0\0\0\0";
 
     #[test]
-    fn a_call_has_the_bytes_of_the_specification() {
+    fn call_bytes_match_the_specification() {
         let hello = Message {
             serial: 1,
             path: Some("/org/freedesktop/DBus".to_owned()),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_reads_as_it_was_written() {
+    fn written_message_reads_back() {
         let message = Message {
             serial: 9,
             reply_to: Some(3),

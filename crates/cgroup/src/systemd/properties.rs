@@ -394,14 +394,14 @@ mod tests {
     const NEW: Version = Version(257);
 
     #[test]
-    fn versions_are_numbers_with_something_around_them() {
+    fn version_number_is_found_in_its_text() {
         for (text, version) in [("257.4-1", 257), ("v254", 254), ("\"249.11", 249), ("none", 0)] {
             assert_eq!(Version::parse(text), Version(version));
         }
     }
 
     #[test]
-    fn resources_are_properties() {
+    fn resources_become_properties() {
         let resources = Resources {
             memory: Memory { limit: Some(100), swap: Some(300), reservation: Some(-1), ..Memory::default() },
             cpu: Cpu {
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_the_kernel_are_properties() {
+    fn kernel_file_names_become_properties() {
         let unified = |pairs: &[(&str, &str)]| Resources {
             unified: pairs.iter().map(|(file, value)| ((*file).to_owned(), (*value).to_owned())).collect(),
             ..Resources::default()
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_a_list_where_they_can_be() {
+    fn devices_become_a_list_where_possible() {
         let rule = |allow, major, minor, access| Rule {
             allow,
             kind: Type::Character,
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_is_started_with_all_of_it() {
+    fn scope_starts_with_all_properties() {
         let unit = Unit::new(Some("a.slice:b:c"), "id", super::super::Owner::Host).unwrap();
         let own = [Property::new("TimeoutStopUSec", Value::U64(1))];
         let resources = Resources {

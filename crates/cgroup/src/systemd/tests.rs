@@ -122,7 +122,7 @@ fn unit() -> Unit {
 const NAME: &str = "husk-x.scope";
 
 #[test]
-fn a_unit_is_started_when_its_own_job_has_ended() {
+fn start_returns_when_its_own_job_has_ended() {
     for hasty in [false, true] {
         let (mut systemd, server) = Fake { hasty, ..Fake::new() }.connected();
         assert_eq!(systemd.version().unwrap(), Version(257));
@@ -154,7 +154,7 @@ fn a_unit_is_started_when_its_own_job_has_ended() {
 }
 
 #[test]
-fn a_unit_left_over_in_failure_is_forgotten() {
+fn failed_unit_is_reset_and_start_is_retried() {
     let failed = [NAME.to_owned()].into();
     let (mut systemd, server) = Fake { failed, ..Fake::new() }.connected();
     systemd.start(&unit(), &[]).unwrap();
@@ -163,18 +163,18 @@ fn a_unit_left_over_in_failure_is_forgotten() {
 }
 
 #[test]
-fn a_unit_that_runs_is_not_ours() {
+fn start_fails_if_the_unit_exists() {
     let running = [NAME.to_owned()].into();
     let (mut systemd, server) = Fake { running, ..Fake::new() }.connected();
     let error = systemd.start(&unit(), &[]).unwrap_err().to_string();
     assert_eq!(error, "systemd: StartTransientUnit: no (org.freedesktop.systemd1.UnitExists)");
     drop(systemd);
     let starts = server.join().unwrap().calls.iter().filter(|call| call.starts_with("Start")).count();
-    assert_eq!(starts, 2, "one try more and no other");
+    assert_eq!(starts, 2, "exactly one retry");
 }
 
 #[test]
-fn a_job_that_fails_is_an_error() {
+fn failed_job_is_an_error() {
     let (mut systemd, server) = Fake { result: "failed", ..Fake::new() }.connected();
     let error = systemd.start(&unit(), &[]).unwrap_err().to_string();
     assert_eq!(error, "systemd: unit husk-x.scope: job failed");
@@ -183,7 +183,7 @@ fn a_job_that_fails_is_an_error() {
 }
 
 #[test]
-fn whoever_is_refused_is_told() {
+fn rejected_authentication_is_an_error() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     theirs.write_all(b"REJECTED EXTERNAL\r\n").unwrap();
     let error = Bus::of_stream(ours, true).unwrap_err().to_string();
@@ -201,7 +201,7 @@ fn authenticated(says: &[u8]) -> (Systemd, UnixStream) {
 }
 
 #[test]
-fn nonsense_silence_and_the_end_are_errors() {
+fn malformed_missing_and_closed_replies_are_errors() {
     let (mut systemd, other) = authenticated(&[0xff; 64]);
     assert!(matches!(systemd.stop(&unit()), Err(Error::Malformed(_))));
     drop(other);
@@ -245,9 +245,11 @@ impl Drop for Daemon {
 }
 
 #[test]
-fn a_real_bus_takes_what_we_say() {
+fn real_dbus_daemon_accepts_the_messages() {
     let Some(daemon) = Daemon::start() else {
-        std::io::stderr().write_all(b"skipped: needs dbus-daemon (a_real_bus_takes_what_we_say)\n").unwrap();
+        std::io::stderr()
+            .write_all(b"skipped: real_dbus_daemon_accepts_the_messages: needs dbus-daemon\n")
+            .unwrap();
         return;
     };
     let mut server = Bus::connect(&daemon.1).unwrap();

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_have_three_parts() {
+    fn unit_path_has_three_parts() {
         let unit = |path| Unit::new(path, "id", Owner::Host).map(|unit| unit.cgroup("/").unwrap());
         let table = [
             (Some("machine.slice:libpod:1234"), "/machine.slice/libpod-1234.scope"),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_unit_is_refused() {
+    fn invalid_unit_path_is_refused() {
         let table = [
             (
                 "/a/b",

@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_read_as_they_were_written() {
+    fn written_values_read_back() {
         let values = [
             Value::Byte(7),
             Value::Bool(true),
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_those_of_the_specification() {
+    fn value_bytes_match_the_specification() {
         // An array of 64-bit numbers: length, padding that is not part of it, number.
         let mut out = Vec::new();
         Value::Array("x".to_owned(), vec![Value::I64(5)]).write(&mut out);
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_malformed() {
+    fn malformed_bytes_are_an_error() {
         let table: [(&str, &[u8]); 8] = [
             ("s", b"\xff\xff\xff\xff"),
             ("s", b"\x01\0\0\0ab"),
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_short_is_malformed_wherever() {
+    fn truncation_at_any_byte_is_an_error() {
         let value = Value::Struct(vec![
             Value::text("name"),
             Value::Variant(Box::new(Value::Array(

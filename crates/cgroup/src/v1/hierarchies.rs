@@ -346,7 +346,7 @@ mod tests {
     const OWN: &str = "4:pids:/\n3:cpu,cpuacct:/outer/inner\n1:name=systemd:/user.slice\n0::/user.slice\n";
 
     #[test]
-    fn each_tree_is_found_once() {
+    fn each_hierarchy_is_found_once() {
         let found = mounts(MOUNTINFO, OWN);
         let found: Vec<_> =
             found.iter().map(|mount| (mount.controllers.join(","), mount.point.to_str().unwrap())).collect();
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn places_count_from_the_top_or_from_our_own() {
+    fn paths_start_at_the_root_or_at_the_own_cgroup() {
         let hierarchies = Hierarchies { mounts: mounts(MOUNTINFO, OWN), own: OWN.to_owned(), unified: None };
         let absolute = hierarchies.place(Some("/a/../b"), "id").unwrap();
         assert_eq!(absolute.path("cpu"), Some(Path::new("/sys/fs/cgroup/cpu,cpuacct/b")));

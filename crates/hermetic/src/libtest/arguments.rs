@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn each_test_is_told_what_concerns_it() {
+    fn each_test_gets_only_the_arguments_for_it() {
         let words = [
             "a::",
             "--skip",

@@ -72,7 +72,7 @@ mod tests {
     use crate::Profile;
 
     #[test]
-    fn what_is_no_test_is_left_alone() {
+    fn kind_of_binary_follows_from_path_and_arguments() {
         let kind = |args: &[&str], phase: Option<&str>| {
             let args = args.iter().map(Into::into).collect();
             binary_kind_of(&Profile { args, ..Profile::default() }, phase.map(AsRef::as_ref))

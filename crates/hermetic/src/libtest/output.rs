@@ -92,7 +92,7 @@ mod tests {
     use super::{begin, known, said};
 
     #[test]
-    fn what_a_test_said_is_told_apart() {
+    fn output_of_a_test_is_separated_from_libtests() {
         let failed = b"\nrunning 1 test\ntest a - should panic ... raw\nFAILED\n\nfailures:\n\n---- a stdout ----\nhello\n\n\nfailures:\n    a\n\ntest result: FAILED. 0\n\n";
         let failed = said("a", failed);
         assert_eq!((failed.text.as_str(), failed.captured.as_str()), ("raw\nhello\n", "hello\n"));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_test_says_is_known_while_it_runs() {
+    fn output_of_a_running_test_is_known() {
         assert_eq!(begin("a", b"\nrunning 1 test\ntest a"), None);
         let output = b"\nrunning 1 test\ntest a ... hello";
         assert_eq!(begin("a", output), Some(output.len() - 5));

@@ -94,7 +94,7 @@ mod tests {
     use super::is_let_through;
 
     #[test]
-    fn what_is_secret_is_not_let_through() {
+    fn secret_variables_are_removed() {
         let let_through = |name: &str| is_let_through(name.as_ref());
         assert!(let_through("PATH"));
         assert!(let_through("CARGO_MANIFEST_DIR"));

@@ -126,7 +126,7 @@ mod tests {
     use super::Landlock;
 
     #[test]
-    fn each_version_offers_more() {
+    fn each_landlock_version_offers_more_rights() {
         let of = |abi| Landlock::of_version(abi).map(|landlock| (landlock.rights, landlock.scopes));
         assert_eq!((of(0), of(1)), (None, None));
         assert_eq!(of(2), Some((0x3ff2, 0)));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_running_kernel_takes_what_it_offers() {
+    fn running_kernel_accepts_the_rights_it_offers() {
         let Some(Landlock { rights, scopes }) = Landlock::probe() else { return };
         husk_script::sys::landlock::create_ruleset(rights, scopes).unwrap();
     }

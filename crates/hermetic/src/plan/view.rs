@@ -90,7 +90,7 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     #[test]
-    fn what_is_covered_has_a_place() {
+    fn path_below_a_cover_is_found_in_the_cover() {
         let covers = [Cover { path: "/tmp".into(), name: "tmp", mode: 0 }];
         assert_eq!(place(Path::new("/tmp/a/b"), &covers), Some(PathBuf::from("tmp/a/b")));
         assert_eq!(place(Path::new("/tmp"), &covers), Some(PathBuf::from("tmp/")));

@@ -196,12 +196,12 @@ mod tests {
     }
 
     #[test]
-    fn what_xml_cannot_say_is_shown() {
+    fn characters_invalid_in_xml_are_shown_as_symbols() {
         assert_eq!(Escaped("a<b>&\"c\x1b[1m\0\r\n").to_string(), "a&lt;b&gt;&amp;&quot;c␛[1m␀&#13;\n");
     }
 
     #[test]
-    fn a_flaky_test_tells_of_its_failures() {
+    fn flaky_test_lists_its_failures() {
         let text = suite("1", vec![attempt(101, "no <"), attempt(0, "")]).into_document("").unwrap();
         let wanted = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>
 <testsuites name=\"husk\">
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suite_takes_the_place_of_its_like() {
+    fn suite_replaces_the_earlier_one_with_its_id() {
         let one = suite("1", vec![attempt(101, "</testsuite>\n id=\"2\" ")]).into_document("").unwrap();
         let two = suite("2", vec![attempt(0, "")]).into_document(&one).unwrap();
         assert_eq!(two.matches("<testsuite ").count(), 2);

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_written_as_libtest_writes_them() {
+    fn results_are_formatted_as_by_libtest() {
         let mut out = Vec::new();
         let mut results = Results::begin((4, 7), &TestArguments::default(), None, &mut out).unwrap();
         let late = attempt(101, Some(Reached::Cpu(1)));

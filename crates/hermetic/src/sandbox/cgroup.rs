@@ -144,7 +144,7 @@ mod tests {
     use super::Owner;
 
     #[test]
-    fn a_name_says_whose_it_is() {
+    fn cgroup_name_identifies_its_owner() {
         let ours = Owner::this();
         assert_eq!(Owner::read(&format!("{ours}-7")), Some(ours));
         for other in ["", "1-2-3", "1-2-3-x", "1-2-3-4-5", "1-x-3-4"] {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_that_has_ended_is_gone() {
+    fn owner_is_gone_only_after_it_has_ended() {
         let ours = Owner::this();
         assert!(!ours.is_gone(ours));
         // Another process has this pid.

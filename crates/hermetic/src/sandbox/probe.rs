@@ -207,7 +207,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn a_users_home_is_in_the_list() {
+    fn home_is_read_from_passwd() {
         let users =
             "root:x:0:0:root:/root:/bin/sh\nbroken\nwho:x:1000:1000::/home/who:/bin/sh\nnowhere:x:7:7:::\n";
         assert_eq!(home_in(users, 1000).as_deref(), Some(Path::new("/home/who")));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_project_is_a_repository_or_the_directory_itself() {
+    fn project_is_the_repository_or_the_directory_itself() {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         assert_eq!(project(Path::new("/usr/bin"), None), Path::new("/usr/bin"));
         assert_eq!(project(here, Some(here)), here);

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_of_its_own_comes_and_goes_with_the_container() {
+    fn own_group_is_removed_with_the_container() {
         let root = root();
         let schemata = vec!["L3:0=f".to_owned()];
         let asked = IntelRdt { mem_bw_schema: Some("MB:0=20".to_owned()), schemata, ..ASKED };
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_is_shared_stays() {
+    fn shared_group_is_kept() {
         let root = root();
         let asked = IntelRdt { clos_id: Some("shared".to_owned()), ..ASKED };
         let refused = Membership::planned(&asked, root.path(), "c").unwrap_err();
@@ -193,14 +193,14 @@ mod tests {
         membership.join(&asked, 71).unwrap();
         let monitoring = group.join("mon_groups/c");
         assert_eq!([read(group.join("tasks")), read(monitoring.join("tasks"))], ["71", "71"]);
-        assert!(!group.join("schemata").exists(), "nothing was said of it");
+        assert!(!group.join("schemata").exists(), "no group was requested");
         empty(&monitoring);
         membership.leave().unwrap();
         assert!(group.exists() && !monitoring.exists());
     }
 
     #[test]
-    fn a_named_group_is_made_if_it_is_said_what_it_is() {
+    fn named_group_is_created_if_its_schema_is_given() {
         let root = root();
         let l3_cache_schema = Some("L3:0=f".to_owned());
         let asked = IntelRdt { clos_id: Some("named".to_owned()), l3_cache_schema, ..ASKED };

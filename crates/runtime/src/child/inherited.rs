@@ -65,7 +65,7 @@ mod tests {
     use super::is_above;
 
     #[test]
-    fn no_bound_is_above_all() {
+    fn unlimited_is_above_every_limit() {
         assert!(is_above(None, Some(u64::MAX)));
         assert!(is_above(Some(2), Some(1)));
         assert!(!is_above(Some(1), Some(1)));

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_what_is_read() {
+    fn written_message_reads_back() {
         let mut message = NetlinkMessage::new(NEW_LINK, ACKNOWLEDGE, &[1, 2, 3, 4, 5, 6, 7, 8]);
         message.attribute(3, b"eth0\0").unwrap().attribute(28, &9_u32.to_ne_bytes()).unwrap();
         let mut bytes = message.to_bytes(7).unwrap();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_is_a_lie_ends_the_reading() {
+    fn wrong_length_ends_parsing() {
         let whole = NetlinkMessage::new(NEW_LINK, 0, &[0; 8]).to_bytes(1).unwrap();
         for lie in [0_u32, 1, 15, 25, u32::MAX] {
             let mut bytes = whole.clone();

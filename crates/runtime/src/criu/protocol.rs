@@ -178,7 +178,7 @@ mod tests {
     use super::{CriuRequest, ProtobufMessage, Response, numbered};
 
     #[test]
-    fn an_answer_is_read() {
+    fn response_is_parsed() {
         let mut notify = numbered("post-restore", 17);
         notify.bytes(9, "from the future");
         let mut answer = ProtobufMessage::default();

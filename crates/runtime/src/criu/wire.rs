@@ -115,7 +115,7 @@ mod tests {
     use super::{ProtobufMessage, WireValue, fields};
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_fields_read_back() {
         let mut inner = ProtobufMessage::default();
         inner.bytes(1, "key").number(2, 300);
         let mut message = ProtobufMessage::default();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_protobuf() {
+    fn encoding_matches_protobuf() {
         // The example of the specification of the encoding.
         let mut message = ProtobufMessage::default();
         message.number(1, 150).bytes(2, "testing");
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_none() {
+    fn malformed_message_is_refused() {
         for bytes in [&b"\x08"[..], b"\x08\x80", b"\x12\x05abc", b"\x0b", b"\x0dabc", &[0xff; 11]] {
             assert_eq!(fields(bytes), None, "{bytes:?}");
         }

@@ -220,7 +220,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn ranges_are_those_of_the_name_and_the_number() {
+    fn subid_ranges_are_found_by_name_and_by_number() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), "who:100000:65536\nother:1:2\n1000:300000:10\nwho:broken:1\n").unwrap();
         assert_eq!(ranges(file.path(), 1000, Some("who")), [[100000, 65536], [300000, 10]]);

@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_is_well_nothing_is_found() {
+    fn healthy_machine_has_no_problems() {
         for facts in [good(), users()] {
             let found = judge(&facts);
             assert!(
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn old_kernels_are() {
+    fn old_kernel_is_a_problem() {
         for release in ["5.13.19", "4.18.0-553.el8", ""] {
             finds(&Facts { release: release.into(), ..good() }, "kernel", Verdict::Problem, "5.14");
         }
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn user_namespaces_are_a_problem_for_users_and_each_has_its_switch() {
+    fn disabled_user_namespaces_are_a_problem_and_the_switch_is_named() {
         let with = |facts: Facts, change: fn(&mut UserNamespaces)| {
             let mut facts = facts;
             change(&mut facts.users);
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn what_root_lacks_is() {
+    fn missing_privileges_of_root_are_a_problem() {
         finds(
             &Facts { namespaces: Err(Errno::PERM), ..good() },
             "namespaces",
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_a_users_own_or_many() {
+    fn missing_subids_are_a_warning() {
         let topic = "ids for users";
         finds(&Facts { helpers: [None, None], ..good() }, topic, Verdict::Warning, "uidmap");
         let helpers = [Some(("/bin/newuidmap".into(), false)), None];
@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn cgroups_are_those_of_who_asks() {
+    fn unusable_cgroups_are_a_warning() {
         let with = |facts: Facts, kind, controllers: &[&str], writable| Facts {
             cgroups: Cgroups {
                 kind,
@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_sometimes_wanted_is_a_warning() {
+    fn missing_optional_feature_is_a_warning() {
         finds(&Facts { criu: None, ..good() }, "criu", Verdict::Warning, "install criu");
         finds(&Facts { seccomp: None, ..good() }, "seccomp", Verdict::Warning, "CONFIG_SECCOMP_FILTER");
         finds(

@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resctrl_is_found_wherever_it_is_mounted() {
+    fn resctrl_mount_point_is_found() {
         let elsewhere = "proc /proc proc rw 0 0\nresctrl /mnt/r resctrl rw 0 0\n";
         assert_eq!(mounted_resctrl(elsewhere), Some(PathBuf::from("/mnt/r")));
         let both = format!("{elsewhere}resctrl {RESCTRL} resctrl rw 0 0\n");

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_is_a_number_or_a_name() {
+    fn user_is_found_by_number_or_name() {
         let image = image();
         let find = |text| Users::below(image.path()).find(text).map_err(|error| error.to_string());
         let identity = |uid, gid, groups: &[u32]| Ok(Identity { uid, gid, groups: groups.to_vec() });
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_that_is_not_utf_8_loses_one_line() {
+    fn invalid_utf_8_drops_one_line() {
         let image = image();
         let mut list = b"caf\xe9:x:5:5:Ren\xe9:/home/cafe:/bin/sh\r\n".to_vec();
         list.extend(b"who:x:7:8::/home/who:/bin/sh\r\n");
@@ -182,13 +182,17 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_the_images_or_none() {
+    fn passwd_is_read_only_inside_the_image() {
         let image = image();
         assert_eq!(Users::below(image.path()).home(7), Some("/home/who".into()));
         assert_eq!(Users::below(image.path()).home(9), None);
         fs::remove_file(image.path().join("etc/passwd")).unwrap();
         symlink("/etc/passwd", image.path().join("etc/passwd")).unwrap();
-        assert_eq!(Users::below(image.path()).home(0), None, "the link leads to itself below the root");
+        assert_eq!(
+            Users::below(image.path()).home(0),
+            None,
+            "the symlink is resolved below the root, where it points to itself"
+        );
         assert_eq!(Users::below(&image.path().join("missing")).home(0), None);
     }
 }

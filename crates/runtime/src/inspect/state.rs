@@ -143,7 +143,7 @@ mod tests {
     use super::user_name;
 
     #[test]
-    fn an_owner_has_a_name_or_a_number() {
+    fn owner_is_shown_by_name_or_number() {
         let users = b"root:x:0:0::/root:/bin/sh\n\xff:x:1000:1000::/:\nwho:x:1000:1000::/:/bin/sh\n";
         assert_eq!(user_name(users, 1000), "who");
         assert_eq!(user_name(users, 1001), "#1001");

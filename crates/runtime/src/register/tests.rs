@@ -35,7 +35,7 @@ fn put(etc: &TempDir, name: &str, text: &str) -> PathBuf {
 }
 
 #[test]
-fn who_registers_and_undoes_leaves_everything_as_it_was() {
+fn unregister_restores_the_original_file() {
     let documents = [
         "{}",
         "{\n}\n",
@@ -83,7 +83,7 @@ fn who_registers_and_undoes_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn where_there_is_nothing_nothing_is_left() {
+fn unregister_removes_files_that_register_created() {
     for engine in ENGINES {
         let etc = TempDir::new().unwrap();
         apply(registration(engine, &etc).undoing());
@@ -95,7 +95,7 @@ fn where_there_is_nothing_nothing_is_left() {
 }
 
 #[test]
-fn dockers_own_keys_stay_and_ours_are_json() {
+fn docker_keeps_its_keys_and_new_ones_are_valid_json() {
     let etc = TempDir::new().unwrap();
     let path = put(&etc, "docker/daemon.json", "{ \"runtimes\": {\"x\": {}}, \"hosts\": [] }");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
@@ -113,7 +113,7 @@ fn dockers_own_keys_stay_and_ours_are_json() {
 }
 
 #[test]
-fn a_link_to_a_file_stays_one() {
+fn symlinked_file_stays_a_symlink() {
     let etc = TempDir::new().unwrap();
     let real = put(&etc, "real.json", "{\"debug\": true}");
     fs::create_dir(etc.path().join("docker")).unwrap();
@@ -125,7 +125,7 @@ fn a_link_to_a_file_stays_one() {
 }
 
 #[test]
-fn containerds_own_runtime_is_kept() {
+fn containerds_runc_entry_is_kept() {
     let runc = "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]";
     let cni = "[plugins.\"io.containerd.grpc.v1.cri\".cni]";
     for (listed, added) in [(cni, 1), (runc, 0), (&runc.replace('"', "'"), 0)] {
@@ -138,7 +138,7 @@ fn containerds_own_runtime_is_kept() {
 }
 
 #[test]
-fn containerd_is_told_in_the_version_that_it_has() {
+fn containerd_entry_follows_the_version_of_the_file() {
     let etc = TempDir::new().unwrap();
     let path = etc.path().join("containerd/config.toml");
     let with =
@@ -216,7 +216,7 @@ root = '/var/lib/containerd'
 ];
 
 #[test]
-fn containerds_own_default_configuration_is_understood() {
+fn default_configuration_of_containerd_is_understood() {
     for (text, plugin) in
         DEFAULTS.into_iter().zip(["io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"])
     {
@@ -238,7 +238,7 @@ fn containerds_own_default_configuration_is_understood() {
 }
 
 #[test]
-fn broken_toml_is_called_broken_with_its_line() {
+fn broken_toml_is_reported_with_its_line() {
     let etc = TempDir::new().unwrap();
     put(&etc, "containerd/config.toml", "version = 2\n[plugins\n");
     let error = registration(Engine::Containerd, &etc).change().unwrap_err().to_string();
@@ -246,7 +246,7 @@ fn broken_toml_is_called_broken_with_its_line() {
 }
 
 #[test]
-fn undoing_leaves_directories() {
+fn unregister_keeps_directories() {
     for engine in ENGINES {
         let etc = TempDir::new().unwrap();
         let path = registration(engine, &etc).change().unwrap().path;

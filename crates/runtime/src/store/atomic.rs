@@ -95,7 +95,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     #[test]
-    fn a_symlink_at_the_place_is_replaced_and_not_followed() {
+    fn symlink_at_the_target_is_replaced_and_not_followed() {
         let directory = tempfile::tempdir().unwrap();
         let (victim, place) = (directory.path().join("victim"), directory.path().join("pid"));
         fs::write(&victim, "kept").unwrap();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_write_leaves_nothing_beside_its_place() {
+    fn failed_write_leaves_no_temporary_file() {
         let directory = tempfile::tempdir().unwrap();
         // A directory cannot be replaced by a file.
         let place = directory.path().join("pid");

@@ -393,7 +393,7 @@ mod tests {
     use super::check;
 
     #[test]
-    fn a_name_is_no_path() {
+    fn container_id_cannot_be_a_path() {
         for id in ["a", "web-1", "a_b.c+d", "0"] {
             assert!(check(id).is_ok(), "{id}");
         }

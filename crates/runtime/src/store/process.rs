@@ -198,7 +198,7 @@ mod tests {
     use super::ProcessId;
 
     #[test]
-    fn a_process_is_the_same_only_with_its_start_time() {
+    fn process_is_identified_by_pid_and_start_time() {
         let own = ProcessId::of(i32::try_from(std::process::id()).unwrap()).unwrap();
         assert!(own.is_alive().unwrap());
         assert!(!ProcessId { start_time: own.start_time + 1, ..own }.is_alive().unwrap());

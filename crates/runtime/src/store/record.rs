@@ -124,7 +124,7 @@ mod tests {
     use super::date;
 
     #[test]
-    fn days_are_dates() {
+    fn days_convert_to_dates() {
         assert_eq!(date(0), (1970, 1, 1));
         assert_eq!(date(11_016), (2000, 2, 29));
         assert_eq!(date(11_017), (2000, 3, 1));

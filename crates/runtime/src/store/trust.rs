@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_above_that_others_may_write_to_is_refused_unless_it_is_sticky() {
+    fn writable_ancestor_is_refused_unless_it_is_sticky() {
         let directory = tempfile::tempdir().unwrap();
         let (above, store) = (directory.path().join("above"), directory.path().join("above/store"));
         fs::create_dir_all(&store).unwrap();
@@ -148,11 +148,11 @@ mod tests {
         mode(&above, 0o1777);
         assert_eq!(distrust(&store), None);
         mode(&above, 0o775);
-        assert_eq!(distrust(&store), None, "our own group is ours");
+        assert_eq!(distrust(&store), None, "a process may give files to its own group");
     }
 
     #[test]
-    fn links_lead_to_what_is_checked_and_loops_end() {
+    fn symlinks_are_resolved_and_loops_end() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         fs::create_dir_all(path("open/store")).unwrap();
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_another_user_is_refused() {
+    fn directory_of_another_user_is_refused() {
         if !geteuid().is_root() {
             return;
         }

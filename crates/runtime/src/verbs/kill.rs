@@ -153,7 +153,7 @@ mod tests {
     use super::signal;
 
     #[test]
-    fn signals_have_names_and_numbers() {
+    fn signal_is_parsed_from_name_or_number() {
         let number = |text| signal(text).map(husk_spawn::Signal::number);
         assert_eq!(number("9"), Some(9));
         assert_eq!(number("KILL"), Some(9));

@@ -60,7 +60,7 @@ mod tests {
     use rustix::process::getppid;
 
     #[test]
-    fn a_program_has_execed_and_a_process_of_others_is_not_judged() {
+    fn execed_child_is_recognized_and_a_foreign_process_is_not_judged() {
         let mut child = Command::new("true").spawn().unwrap();
         child.wait_for_exec().unwrap();
         assert_eq!(has_execed(child.pid()), Some(true));

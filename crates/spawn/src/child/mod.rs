@@ -620,7 +620,7 @@ mod tests {
     use rustix::process::getppid;
 
     #[test]
-    fn a_process_of_somebody_elses_is_not_taken_for_it() {
+    fn foreign_process_is_not_taken_for_the_child() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let its = child.id();
         let error = child.go_over(getppid().unwrap()).unwrap_err();

@@ -111,7 +111,7 @@ mod tests {
                 }
                 Step::Dup3 { from, to } => {
                     let from = number(from, &registers);
-                    assert_ne!(from, to.number(), "dup3 refuses this");
+                    assert_ne!(from, to.number(), "dup3 refuses equal descriptors");
                     let file = table[&from].0;
                     table.insert(to.number(), (file, true));
                 }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_map_four_descriptors_is_right() {
+    fn every_mapping_of_four_descriptors_is_correct() {
         let open = [0, 1, 2, 3, 4, 5, 6];
         // Every choice of sources for the numbers 0, 1, 3 and 4, including all cycles.
         for choice in 0..7_i32.pow(4) {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_that_was_not_asked_for() {
+    fn only_requested_descriptors_stay_open() {
         assert_eq!(performed(&[], &[0, 1, 2, 3, 9]), BTreeMap::from([(0, 0), (1, 1), (2, 2)]));
         assert_eq!(performed(&[(9, 9)], &[0, 3, 9]), BTreeMap::from([(0, 0), (9, 9)]));
     }

@@ -216,7 +216,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
     }
 
     #[test]
-    fn spaces_between_kept_memory_are_forgotten() {
+    fn memory_between_kept_ranges_is_forgotten() {
         let stack = 0x7f00_0001_0000..0x7f00_0002_0000;
         assert_eq!(
             spaces(STATIC, 0x20_0000..0x42_0000, &[stack]),
@@ -236,7 +236,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
     }
 
     #[test]
-    fn a_map_of_another_form_is_refused() {
+    fn malformed_line_of_maps_is_refused() {
         for line in ["?", "1-2", "1-2 rw-p 0 00:00", "1-x rw-p 0 00:00 0", "1-2 rw 0 00:00 0"] {
             assert_eq!(Map::parse(line.as_bytes(), &(0..1)), None, "{line}");
         }

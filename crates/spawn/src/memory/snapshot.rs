@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_snapshot_serves_until_the_environment_changes() {
+    fn snapshot_is_reused_until_the_environment_changes() {
         let first = snapshot();
         assert!(Arc::ptr_eq(&first, &snapshot()));
         let wanted: Vec<_> = std::env::vars_os()

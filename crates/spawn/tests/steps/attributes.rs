@@ -54,7 +54,7 @@ pub(crate) fn open_in_proc() {
     let open = |path| Step::OpenInProc { proc: R0.into(), path, flags: OFlags::RDONLY, out: R0 };
     let observed = after([proc, open(c"self/status"), Step::Dup3 { from: R0.into(), to: fd(509) }]);
     let status = Path::new("/proc").join(observed.child.id().to_string()).join("status");
-    assert_eq!(observed.fds()[&509], status, "it is the child's own");
+    assert_eq!(observed.fds()[&509], status, "the file describes the child");
     for (path, errno) in [(c"self/cwd/x", 40), (c"../etc/passwd", 18), (c"no/such", 2)] {
         let refused = failure([proc, open(path)]);
         assert!(refused.ends_with(&format!("(os error {errno})")), "{refused}");
@@ -140,12 +140,12 @@ pub(crate) fn seccomp_listener() {
     assert_eq!(is, Path::new("anon_inode:seccomp notify"));
     child.go_on().unwrap();
     assert_eq!(child.next_request().unwrap(), None);
-    assert!(child.requested_fd().is_err(), "the last word was about no descriptor");
+    assert!(child.requested_fd().is_err(), "the last request sends no descriptor");
     assert_eq!(child.wait().unwrap_err().act(), "cwd /no/such");
 }
 
 #[test]
-fn a_child_ends_though_its_filter_forbids_it() {
+fn child_exits_though_its_filter_forbids_it() {
     // Rejects every call with EPERM, even exit_group.
     let program: &[SockFilter] = &[SockFilter { code: 0x06, jt: 0, jf: 0, k: 0x0005_0001 }];
     let filter = Step::Seccomp { flags: 0, program };

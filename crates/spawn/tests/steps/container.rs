@@ -82,7 +82,10 @@ pub(crate) fn open_in_root() {
     assert_eq!(observed.link("cwd"), dir.join("a/b"), "the link leads to /a of the root");
     let above = after([root(&dir), open(c"../../.."), Step::Fchdir { directory: R1.into() }]);
     assert_eq!(above.link("cwd"), dir.path(), "there is nothing above the root");
-    assert!(failure([OPEN_PROC, open(c"self/cwd")]).ends_with("(os error 40)"), "a magic link is none");
+    assert!(
+        failure([OPEN_PROC, open(c"self/cwd")]).ends_with("(os error 40)"),
+        "a magic link is not followed"
+    );
 }
 
 #[test]
@@ -92,9 +95,9 @@ pub(crate) fn enter() {
     fs::create_dir(dir.join("b")).unwrap();
     let enter = |path, tolerate| Step::Enter { root: R0.into(), path, entered: R1, tolerate };
     let observed = after([root(&dir), enter(c"a", None), enter(c"b", None)]);
-    assert_eq!(observed.link("cwd"), dir.join("a"), "what was entered stays so");
+    assert_eq!(observed.link("cwd"), dir.join("a"), "the entered directory stays current");
     let observed = after([root(&dir), enter(c"missing", Some(Errno::NOENT)), enter(c"b", None)]);
-    assert_eq!(observed.link("cwd"), dir.join("b"), "what could not be entered is left to the next");
+    assert_eq!(observed.link("cwd"), dir.join("b"), "a failed directory is left to the next step");
     assert!(failure([root(&dir), enter(c"missing", None)]).ends_with("(os error 2)"));
 }
 
@@ -201,7 +204,7 @@ pub(crate) fn open_tree_move_mount_and_setattr() {
     };
     assert_eq!(copied(Extent::Top, []).len(), 1);
     let all = copied(Extent::All, read_only(Extent::All));
-    assert_eq!(all.len(), 2, "the mount below is there too");
+    assert_eq!(all.len(), 2, "the mount below is attached too");
     assert!(all.iter().all(|(_, line)| line.starts_with("ro,")), "{all:?}");
     let top = copied(Extent::All, read_only(Extent::Top));
     assert!(top[0].1.starts_with("ro,") && top[1].1.starts_with("rw,"), "{top:?}");
@@ -391,10 +394,14 @@ pub(crate) fn check_executable_and_execve_first() {
     };
     assert_eq!(reason(vec![c"/no/such"]), Reason::Errno(Errno::NOENT));
     assert_eq!(reason(vec![plain, c"/no/such"]), Reason::Errno(Errno::ACCESS));
-    assert_eq!(reason(vec![c"/"]), Reason::Errno(Errno::ISDIR), "a directory is no program");
-    assert_eq!(reason(vec![c"/dev/null/no"]), Reason::Errno(Errno::NOTDIR), "the reason of the only one");
+    assert_eq!(reason(vec![c"/"]), Reason::Errno(Errno::ISDIR), "a directory is not executable");
+    assert_eq!(
+        reason(vec![c"/dev/null/no"]),
+        Reason::Errno(Errno::NOTDIR),
+        "the error of the only candidate"
+    );
     assert_eq!(reason(vec![c"/no/such", c"/dev/null/no"]), Reason::Errno(Errno::NOENT));
-    assert_eq!(reason(vec![c"/proc/self/exe"]), Reason::Errno(Errno::LOOP), "a magic link is none");
+    assert_eq!(reason(vec![c"/proc/self/exe"]), Reason::Errno(Errno::LOOP), "a magic link is not followed");
 }
 
 #[test]
@@ -426,7 +433,7 @@ pub(crate) fn park() {
     let error = child.wait().unwrap_err();
     let step = u32::try_from(error.step().unwrap()).unwrap();
     let wanted = Failure { step, errno: Errno::NOENT.raw_os_error() };
-    assert_eq!(Failure::from_bytes(failure), wanted, "whoever starts it hears of what fails");
+    assert_eq!(Failure::from_bytes(failure), wanted, "the parent receives the failure");
     assert_eq!(error.act(), "cwd /no/such");
 }
 

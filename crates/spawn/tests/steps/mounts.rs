@@ -91,7 +91,7 @@ pub(crate) fn mode_and_copy() {
     assert_eq!(fs::read_to_string(seen("covered/a/b/file")).unwrap(), "copied");
     assert_eq!(fs::read_link(seen("covered/link")).unwrap(), Path::new("/etc"));
     let device = |name: &str| fs::symlink_metadata(seen(name)).unwrap().dev();
-    assert_eq!(device("covered/a/b/file"), device("covered"), "it is on the new one");
+    assert_eq!(device("covered/a/b/file"), device("covered"), "the mount is on the new file system");
     // A path that does not exist needs no action; anything that is not a directory has no content.
     let [fsopen, mode, fsmount, copy] = new(c"not/there");
     after_in_namespaces([open(dir.path(), R0), fsopen, mode, fsmount, copy]);
@@ -119,7 +119,7 @@ pub(crate) fn reconfiguration() {
     let steps = [open(dir.path(), R0), Step::Fspick { mount: R0.into(), out: R1 }];
     let mut command = Command::new("true");
     let error = with_privileges(&mut command).final_steps(list(steps)).status().unwrap_err();
-    assert_eq!(error.reason(), Reason::Errno(Errno::INVAL), "it is no mount's root");
+    assert_eq!(error.reason(), Reason::Errno(Errno::INVAL), "the path is not the root of a mount");
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub(crate) fn open_pty() {
     ]);
     let found = observed.fds();
     assert_eq!([&found[&509], &found[&510]], [&dir.join("pts/ptmx"), &dir.join("pts/0")]);
-    assert_eq!(observed.stat(7), 0, "it controls nobody yet");
+    assert_eq!(observed.stat(7), 0, "the terminal controls no session yet");
     let slave = Path::new("/proc").join(observed.child.id().to_string()).join("fd/510");
     let no_tty = OFlags::NOCTTY.bits().cast_signed();
     let slave = OpenOptions::new().read(true).custom_flags(no_tty).open(slave).unwrap();

@@ -94,8 +94,8 @@ fn oom_score_adj(start: impl FnOnce(&Command) -> Result<Child, Error>) {
     let path = c"/proc/self/oom_score_adj";
     let mut command = Command::new("cat");
     command.arg("/proc/self/oom_score_adj").step(Step::WriteFile { path, bytes: b"777", tolerate: None });
-    start(&command).expect("a child").wait().expect("its end");
-    print!("{}", fs::read_to_string("/proc/self/oom_score_adj").expect("our own"));
+    start(&command).expect("a child").wait().expect("exit status");
+    print!("{}", fs::read_to_string("/proc/self/oom_score_adj").expect("a file of /proc/self"));
 }
 
 /// Prints which processes may read this one's memory before, while and after a child has another identity.
@@ -105,9 +105,9 @@ fn dumpable(set: &dyn Fn(&mut Command) -> &mut Command) {
     let held = Held::before_exec(&mut command);
     let mut child = set(&mut command).spawn().expect("a child");
     held.wait(&child);
-    println!("{:?}", prctl_get_dumpable().expect("while"));
+    println!("{:?}", prctl_get_dumpable().expect("dumpability"));
     held.release();
-    child.wait().expect("its end");
+    child.wait().expect("exit status");
     println!("{:?}", prctl_get_dumpable().expect("after"));
 }
 
@@ -119,22 +119,22 @@ fn dumpable_after_drop() {
     held.wait(&child);
     let pidfd = child.as_fd().try_clone_to_owned().expect("its pidfd");
     drop(child);
-    println!("{:?}", prctl_get_dumpable().expect("while"));
+    println!("{:?}", prctl_get_dumpable().expect("dumpability"));
     // The memory of this child is reused before that of the first.
     Command::new("true").status().expect("another child");
     held.release();
-    waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED).expect("its end");
+    waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED).expect("exit status");
     Command::new("true").status().expect("a third child");
     println!("{:?}", prctl_get_dumpable().expect("after"));
 }
 
 /// Starts a child in another process's time namespace.
 fn join_time() {
-    let own = || fs::read_link("/proc/self/ns/time").expect("our time namespace");
+    let own = || fs::read_link("/proc/self/ns/time").expect("own time namespace");
     println!("{}", own().display());
     let joined =
         Command::new("readlink").arg("/proc/self/ns/time").join(handed_over(), Namespaces::TIME).output();
-    print!("{}", String::from_utf8_lossy(&joined.expect("a child there").stdout));
+    print!("{}", String::from_utf8_lossy(&joined.expect("a child in the namespace").stdout));
     println!("{}", own().display());
 }
 
@@ -157,13 +157,13 @@ fn traced(start: impl FnOnce(&Command) -> Result<Child, Error>) {
         .stdin(Stdio::null())
         .no_new_privs();
     command.listing().expect("its steps").iter().for_each(|line| println!("{line}"));
-    start(&command).expect("a child").wait().expect("its end");
+    start(&command).expect("a child").wait().expect("exit status");
 }
 
 /// Starts a child that brings itself to the foreground of this session's terminal.
 fn foreground() {
     let group = || {
-        let stat = fs::read_to_string("/proc/self/stat").expect("our own");
+        let stat = fs::read_to_string("/proc/self/stat").expect("a file of /proc/self");
         let (_, rest) = stat.rsplit_once(") ").expect("a name in brackets");
         rest.split(' ').nth(5).expect("the terminal's foreground group").parse::<u32>().expect("a number")
     };
@@ -174,7 +174,7 @@ fn foreground() {
     held.wait(&child);
     let after = group();
     held.release();
-    child.wait().expect("its end");
+    child.wait().expect("exit status");
     assert_eq!((before, after), (std::process::id(), child.id()));
     println!("from its own group to the child's");
 }
@@ -225,7 +225,7 @@ fn filter(number: u32, action: u32) {
         SockFilter { code: 0x06, jump_true: 0, jump_false: 0, operand: 0x7fff_0000 },
     ];
     let program = Filter { length: 4, instructions: filter.as_ptr() };
-    prctl_set_no_new_privs().expect("no new privileges, which a filter needs");
+    prctl_set_no_new_privs().expect("no_new_privs");
     const PR_SET_SECCOMP: c_int = 22;
     const SECCOMP_MODE_FILTER: c_ulong = 2;
     // SAFETY: the kernel reads exactly as many instructions as `program` says.

@@ -33,18 +33,18 @@ impl Held {
     /// Waits until `child` reports.
     pub(crate) fn wait(&self, child: &Child) {
         let mut polled = [PollFd::new(&self.here.0, PollFlags::IN), PollFd::new(child, PollFlags::IN)];
-        poll(&mut polled, None).expect("one of the two");
+        poll(&mut polled, None).expect("a poll");
         assert!(!polled[0].revents().is_empty(), "{child:?} died before");
         self.wait_unseen();
     }
 
     /// Like `wait`, for callers that do not have a `Child` yet.
     pub(crate) fn wait_unseen(&self) {
-        read(&self.here.0, &mut [0]).expect("its byte");
+        read(&self.here.0, &mut [0]).expect("one byte");
     }
 
     /// Lets one child continue.
     pub(crate) fn release(&self) {
-        write(&self.go_on.1, b".").expect("a byte for it");
+        write(&self.go_on.1, b".").expect("one byte");
     }
 }

@@ -77,7 +77,7 @@ pub(crate) fn tell_skipped(reason: Arguments<'_>) {
 pub(crate) fn until_asleep(directory: &str) {
     loop {
         let stat = fs::read_to_string(format!("{directory}/stat")).expect("its state");
-        assert!(!stat.contains(") Z "), "it has ended");
+        assert!(!stat.contains(") Z "), "the process has ended");
         if stat.contains(") S ") {
             return;
         }
@@ -89,9 +89,9 @@ pub(crate) fn until_asleep(directory: &str) {
 pub(crate) fn is_root() -> bool {
     watch();
     const SETGID_SETUID_SYS_ADMIN: u64 = 1 << 6 | 1 << 7 | 1 << 21;
-    let read = |path| fs::read_to_string(path).expect("a file about ourselves");
+    let read = |path| fs::read_to_string(path).expect("a file of /proc/self");
     let status = read("/proc/self/status");
-    let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:\t")).expect("ours");
+    let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:\t")).expect("capabilities");
     let capabilities = u64::from_str_radix(capabilities, 16).expect("a number");
     geteuid().is_root()
         && read("/proc/self/uid_map").trim_end().ends_with("4294967295")

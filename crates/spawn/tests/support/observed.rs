@@ -22,10 +22,10 @@ pub(crate) fn observe(set: impl FnOnce(&mut Command) -> &mut Command) -> Observe
     let dir = Dir::new();
     let mut command = Command::new(dir.program("held", program::holds(0)));
     set(command.stdin(Stdio::piped())).stdout(Stdio::piped()).kill_on_drop();
-    let mut child = command.spawn_and_exec().expect("a program that is held");
+    let mut child = command.spawn_and_exec().expect("a stopped program");
     // The kernel releases the child within exec, before it closes descriptors and applies the new credentials
     // (fs/exec.c, `begin_new_exec`). The program writes its first byte after that.
-    child.stdout.as_mut().expect("a pipe").read_exact(&mut [0]).expect("its first byte");
+    child.stdout.as_mut().expect("a pipe").read_exact(&mut [0]).expect("first byte");
     Observed { child, dir }
 }
 
@@ -34,7 +34,7 @@ impl Observed {
     /// arrive slightly after other processes see that death.
     pub(crate) fn ended_by(mut self) -> Option<i32> {
         let _input = self.child.stdin.take();
-        self.child.wait().expect("its end").signal()
+        self.child.wait().expect("exit status").signal()
     }
 
     /// Returns the path of the held program.

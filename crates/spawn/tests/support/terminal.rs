@@ -19,8 +19,8 @@ impl Terminal {
         super::watch();
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = openpt(flags).expect("a terminal");
-        grantpt(&master).expect("its device");
-        unlockpt(&master).expect("its device unlocked");
+        grantpt(&master).expect("a terminal");
+        unlockpt(&master).expect("an unlocked terminal");
         let name = ptsname(&master, Vec::new()).expect("its name");
         let path = Path::new(OsStr::from_bytes(name.as_bytes())).to_owned();
         Self { _master: master, path }

@@ -346,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_round_has_everyone_and_begins_differently() {
+    fn each_round_runs_all_contenders_and_starts_with_another() {
         for experiment in [Experiment::Start, Experiment::Isolation, Experiment::Output, Experiment::Batch] {
             let all = contenders(experiment);
             let mut firsts = Vec::new();
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_numbers_are_read() {
+    fn csv_lines_of_numbers_are_parsed() {
         assert_eq!(numbers::<2>("1,2\n3,4\n").unwrap(), [[1, 2], [3, 4]]);
         assert!(numbers::<2>("1,2,3\n").is_err());
     }

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_results_read_back() {
         let mut rows = vec![row("bare", 0, 50), row("husk-spawn", 0, 51)];
         rows[1].spread = None;
         let facts = vec![("kernel".to_owned(), "6.18: a test".to_owned())];
@@ -246,14 +246,14 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_the_nearest_ranks() {
+    fn percentiles_use_the_nearest_rank() {
         assert_eq!(percentiles((0..=10).rev().collect()), Some([1, 5, 9]));
         assert_eq!(percentiles(vec![7]), Some([7, 7, 7]));
         assert_eq!(percentiles(vec![]), None);
     }
 
     #[test]
-    fn a_disturbed_round_does_not_change_a_ratio() {
+    fn disturbed_round_does_not_change_a_ratio() {
         let rows = [("bare", [50, 500, 60]), ("fork", [100, 1000, 120])];
         let rows = rows.iter().flat_map(|(name, values)| {
             (0..).zip(values).map(|(round, value)| row(name, round, *value)).collect::<Vec<_>>()

@@ -35,9 +35,9 @@ pub(crate) fn look() -> Result<(), Box<dyn Error>> {
             let process = name.parse().ok().and_then(Pid::from_raw);
             let send = |signal| process.is_some_and(|process| kill_process(process, signal).is_ok());
             send(Signal::STOP);
-            let had = had_of(&name, mark);
+            let obtained = accessible(&name, mark);
             send(Signal::CONT);
-            for line in had {
+            for line in obtained {
                 if seen.insert(line.clone()) {
                     println!("{line}");
                 }
@@ -47,8 +47,8 @@ pub(crate) fn look() -> Result<(), Box<dyn Error>> {
 }
 
 /// Returns what can be accessed of one process. The process may end or exec at any moment.
-fn had_of(name: &str, mark: u64) -> Vec<String> {
-    let mut had = vec!["there".to_owned()];
+fn accessible(name: &str, mark: u64) -> Vec<String> {
+    let mut obtained = vec!["there".to_owned()];
     let pid = name.parse().ok().and_then(Pid::from_raw);
     if let Some(pidfd) = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) {
         for number in 3..64 {
@@ -59,30 +59,30 @@ fn had_of(name: &str, mark: u64) -> Vec<String> {
                     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
                     rustix::net::send(&fd, &[HOOKS], flags).unwrap_or(0);
                 }
-                had.extend(foreign("stolen", &target.unwrap_or_else(|_| "something".into()), name));
+                obtained.extend(foreign("stolen", &target.unwrap_or_else(|_| "something".into()), name));
             }
         }
     }
     if let Ok(exe) = fs::read_link(format!("/proc/{name}/exe")) {
-        had.push(format!("exe {}", exe.display()));
+        obtained.push(format!("exe {}", exe.display()));
     }
     if let Ok(memory) = File::open(format!("/proc/{name}/mem")) {
         let mut bytes = [0; MARK.len()];
         match memory.read_exact_at(&mut bytes, mark) {
-            Ok(()) if bytes == MARK => had.push("memory of the guest".to_owned()),
-            Ok(()) => had.push("memory of another".to_owned()),
+            Ok(()) if bytes == MARK => obtained.push("memory of the guest".to_owned()),
+            Ok(()) => obtained.push("memory of another".to_owned()),
             // Nothing is mapped at that address.
             Err(_) => {}
         }
     }
     for line in fs::read_to_string(format!("/proc/{name}/maps")).unwrap_or_default().lines() {
         if let Some(start) = line.find('/') {
-            had.push(format!("maps {}", &line[start..]));
+            obtained.push(format!("maps {}", &line[start..]));
         }
     }
     for variable in fs::read(format!("/proc/{name}/environ")).unwrap_or_default().split(|byte| *byte == 0) {
         if !variable.is_empty() {
-            had.push(format!("environ {}", String::from_utf8_lossy(variable)));
+            obtained.push(format!("environ {}", String::from_utf8_lossy(variable)));
         }
     }
     // The targets cannot be recognized by name.
@@ -90,21 +90,21 @@ fn had_of(name: &str, mark: u64) -> Vec<String> {
     for directory in ["root", "cwd"] {
         let its = own(&format!("/proc/{name}/{directory}/"));
         if its.is_some() && its != own("/") {
-            had.push(format!("{directory} of another"));
+            obtained.push(format!("{directory} of another"));
         }
     }
     for fd in fs::read_dir(format!("/proc/{name}/fd")).into_iter().flatten().flatten() {
         let number = fd.file_name().to_string_lossy().into_owned();
         if !["0", "1", "2"].contains(&&*number) {
             // A descriptor that is closed meanwhile tells nothing.
-            had.extend(fs::read_link(fd.path()).ok().and_then(|target| foreign("fd", &target, name)));
+            obtained.extend(fs::read_link(fd.path()).ok().and_then(|target| foreign("fd", &target, name)));
         }
     }
-    had
+    obtained
 }
 
 /// Stops a process that joins the container before it executes its program. Reports that and leaves it stopped.
-pub(crate) fn stop_comer() -> Result<(), Box<dyn Error>> {
+pub(crate) fn stop_joining_process() -> Result<(), Box<dyn Error>> {
     let own = std::process::id().to_string();
     println!("begun");
     loop {

@@ -13,26 +13,26 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// The content of its files, which occurs nowhere else.
-pub(crate) const SECRET: &str = "of-the-canary";
+pub(crate) const SECRET: &str = "of-the-tripwire";
 
 /// Files of the host that must also stay unchanged.
 const HOST: [&str; 3] =
     ["/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/kernel/hostname"];
 
 /// The tree, and a description of its original state.
-pub(crate) struct Canary {
+pub(crate) struct Tripwire {
     directory: TempDir,
     /// An inotify descriptor, which also reports changes that were undone.
     events: OwnedFd,
     before: BTreeMap<PathBuf, String>,
 }
 
-impl Canary {
+impl Tripwire {
     pub(crate) fn new() -> Self {
         Self::below(&std::env::temp_dir())
     }
 
-    /// Creates a canary in this directory, for a runtime that covers the usual one.
+    /// Creates a tripwire in this directory, for a runtime that covers the usual one.
     pub(crate) fn below(parent: &Path) -> Self {
         let directory = TempDir::new_in(parent).expect("a temporary directory");
         let at = |name: &str| directory.path().join(name);
@@ -53,9 +53,9 @@ impl Canary {
         for watched in ["", "directory", "directory/empty"] {
             inotify::add_watch(&events, at(watched), changes).expect("a watch");
         }
-        let mut canary = Self { directory, events, before: BTreeMap::new() };
-        canary.before = canary.look();
-        canary
+        let mut tripwire = Self { directory, events, before: BTreeMap::new() };
+        tripwire.before = tripwire.look();
+        tripwire
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -75,11 +75,11 @@ impl Canary {
             match self.before.get(path) {
                 Some(before) if before == now => {}
                 Some(_) => write!(words, "{name} changed; ").expect("text"),
-                None => write!(words, "{name} made; ").expect("text"),
+                None => write!(words, "{name} created; ").expect("text"),
             }
         }
         for path in self.before.keys().filter(|path| !after.contains_key(*path)) {
-            write!(words, "{} gone; ", path.display()).expect("text");
+            write!(words, "{} removed; ", path.display()).expect("text");
         }
         if words.is_empty() {
             words = self.passed();
@@ -99,7 +99,7 @@ impl Canary {
                     write!(words, "{} {:?}; ", name.unwrap_or_default(), event.events()).expect("text");
                 }
                 Err(Errno::AGAIN) => return words,
-                Err(error) => panic!("events of the canary: {error}"),
+                Err(error) => panic!("events of the tripwire: {error}"),
             }
         }
     }
@@ -121,16 +121,16 @@ impl Canary {
 }
 
 fn describe(path: &Path, found: &mut BTreeMap<PathBuf, String>) {
-    let metadata = fs::symlink_metadata(path).expect("the canary");
+    let metadata = fs::symlink_metadata(path).expect("the tripwire");
     let mut words = format!("{:o} {} {} ", metadata.mode(), metadata.uid(), metadata.gid());
     if metadata.is_dir() {
-        for entry in fs::read_dir(path).expect("the canary") {
-            describe(&entry.expect("the canary").path(), found);
+        for entry in fs::read_dir(path).expect("the tripwire") {
+            describe(&entry.expect("the tripwire").path(), found);
         }
     } else if metadata.is_symlink() {
-        words += &fs::read_link(path).expect("the canary").to_string_lossy();
+        words += &fs::read_link(path).expect("the tripwire").to_string_lossy();
     } else if metadata.is_file() {
-        words += &String::from_utf8_lossy(&fs::read(path).expect("the canary"));
+        words += &String::from_utf8_lossy(&fs::read(path).expect("the tripwire"));
     }
     found.insert(path.to_owned(), words);
 }

@@ -19,9 +19,9 @@ fn pid(runtime: &Runtime) -> i32 {
 
 // A time namespace shifts the start time of processes in procfs, by which a container is identified.
 #[test]
-fn a_container_is_the_same_in_another_time_namespace() {
+fn container_is_recognized_from_another_time_namespace() {
     need!(is_husk(), "the option is husk's");
-    need!(is_root(), "needs root to make a time namespace and no user namespace");
+    need!(is_root(), "needs root to create a time namespace without a user namespace");
     let later = |command: &Command| {
         let mut shifted = Command::new("unshare");
         shifted.args(["--time", "--boottime", "1000", "--fork"]);
@@ -59,8 +59,8 @@ fn a_container_is_the_same_in_another_time_namespace() {
 
 // Records of other runtimes, damaged ones and missing ones.
 #[test]
-fn a_record_that_is_none_is_said_to_be_and_can_be_deleted() {
-    need!(is_husk(), "runc deletes none that it cannot read");
+fn invalid_record_is_reported_and_can_be_deleted() {
+    need!(is_husk(), "runc does not delete a container with an invalid record");
     let bundle = Bundle::running("hang");
     let other = Bundle::running("hang");
     let runtime = Runtime::started(&other);
@@ -96,7 +96,7 @@ fn a_record_that_is_none_is_said_to_be_and_can_be_deleted() {
 
 // The recorded time is reported, and nothing depends on it. Fields of later versions are left alone.
 #[test]
-fn a_record_of_a_later_time_and_version_is_read() {
+fn record_of_a_later_time_and_version_is_read() {
     need!(is_husk(), "the record is husk's");
     let bundle = Bundle::running("hang");
     let runtime = Runtime::started(&bundle);
@@ -114,8 +114,8 @@ fn a_record_of_a_later_time_and_version_is_read() {
 
 // The kernel keeps the first process of a pid namespace until processes that joined it have been reaped.
 #[test]
-fn who_is_stopped_while_his_program_runs_is_said_to_be_in_the_way() {
-    need!(is_husk(), "another runtime says it in its own words");
+fn delete_reports_an_init_that_does_not_end() {
+    need!(is_husk(), "other runtimes print other messages");
     let bundle = Bundle::running("hang");
     let runtime = Runtime::started(&bundle);
     let mut exec = runtime.spawn("exec", &["c", "/guest", "wait"], Stdio::piped());
@@ -162,8 +162,8 @@ impl Drop for Stranger {
 }
 
 #[test]
-fn a_container_whose_cgroup_was_taken_away_can_be_used_and_deleted() {
-    need!(is_root(), "needs root to make cgroups");
+fn container_whose_cgroup_was_removed_can_be_used_and_deleted() {
+    need!(is_root(), "needs root to create cgroups");
     let bundle = rich("hang");
     let runtime = Runtime::under_test();
     started(&runtime, &bundle);
@@ -207,8 +207,8 @@ fn freeze(bundle: &Bundle) {
 }
 
 #[test]
-fn a_container_that_others_froze_can_be_killed_and_deleted() {
-    need!(is_root(), "needs root to make cgroups");
+fn container_frozen_by_others_can_be_killed_and_deleted() {
+    need!(is_root(), "needs root to create cgroups");
     for (before, verb) in
         [("create", "delete --force c"), ("start", "delete --force c"), ("start", "kill c KILL")]
     {
@@ -234,9 +234,9 @@ fn a_container_that_others_froze_can_be_killed_and_deleted() {
 
 // `--force` kills a process that was moved into the cgroup. Without it, the error names the process.
 #[test]
-fn a_stranger_in_the_cgroup_is_in_the_way_of_delete_and_not_of_force() {
-    need!(is_root(), "needs root to make cgroups");
-    need!(is_husk(), "runc does not delete it while he is there");
+fn foreign_process_in_the_cgroup_blocks_delete_unless_forced() {
+    need!(is_root(), "needs root to create cgroups");
+    need!(is_husk(), "runc does not delete a container with a foreign process");
     let bundle = rich("hang");
     let runtime = Runtime::under_test();
     started(&runtime, &bundle);
@@ -255,7 +255,7 @@ fn a_stranger_in_the_cgroup_is_in_the_way_of_delete_and_not_of_force() {
 
 // An open file description lock belongs to no process (fcntl(2)): the kernel reports -1 instead of the owner's pid.
 #[test]
-fn delete_signals_nobody_for_a_lock_that_is_no_creators() {
+fn delete_is_refused_while_another_program_holds_the_lock() {
     need!(is_husk(), "the lock is husk's");
     need!(Path::new("/usr/bin/perl").exists(), "needs perl, for a call that no crate here makes");
     let runtime = Runtime::started(&Bundle::running("hang"));

@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt as _;
 
 /// A call that the kernel does not make as asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lie {
+pub(crate) enum FalseAnswer {
     /// `openat2` ignores `RESOLVE_*` and `O_NOFOLLOW`, so it follows symlinks.
     Follows,
     /// `fstatfs` returns no information on the file system.
@@ -25,7 +25,7 @@ pub(crate) enum Lie {
     SetsNoAttributes,
 }
 
-impl Lie {
+impl FalseAnswer {
     /// Returns the number of the call, on x86-64 or elsewhere.
     fn call(self) -> u32 {
         let common = |x86_64, generic| if cfg!(target_arch = "x86_64") { x86_64 } else { generic };
@@ -46,11 +46,11 @@ impl Lie {
 
     pub(crate) fn words(self) -> &'static str {
         match self {
-            Self::Follows => "links are followed",
-            Self::KnowsNoFileSystem => "no file system is known",
-            Self::ForgetsNothing => "no memory is forgotten",
+            Self::Follows => "symlinks are followed",
+            Self::KnowsNoFileSystem => "file system types are unknown",
+            Self::ForgetsNothing => "memory is not discarded",
             Self::StaysDumpable => "memory stays dumpable",
-            Self::SetsNoAttributes => "mounts stay as they are",
+            Self::SetsNoAttributes => "mount attributes are not set",
         }
     }
 
@@ -65,19 +65,19 @@ impl Lie {
     }
 }
 
-/// Returns the filter for these lies.
-fn filter(lies: &[Lie]) -> &'static [SockFilter] {
+/// Returns the filter that gives these answers.
+fn filter(false_answers: &[FalseAnswer]) -> &'static [SockFilter] {
     let (load, equal, answer, allow) = (0x20, 0x15, 0x06, 0x7fff_0000);
     // Offsets in `struct seccomp_data` of the call's number and the lower half of the first argument.
     let (number, argument) = (0, 16);
     let mut program = Vec::new();
-    for lie in lies {
-        let answered = SockFilter { code: answer, jt: 0, jf: 0, k: lie.answer() };
+    for false_answer in false_answers {
+        let answered = SockFilter { code: answer, jt: 0, jf: 0, k: false_answer.answer() };
         program.push(SockFilter { code: load, jt: 0, jf: 0, k: number });
-        match lie.argument() {
-            None => program.push(SockFilter { code: equal, jt: 0, jf: 1, k: lie.call() }),
+        match false_answer.argument() {
+            None => program.push(SockFilter { code: equal, jt: 0, jf: 1, k: false_answer.call() }),
             Some(value) => program.extend([
-                SockFilter { code: equal, jt: 0, jf: 3, k: lie.call() },
+                SockFilter { code: equal, jt: 0, jf: 3, k: false_answer.call() },
                 SockFilter { code: load, jt: 0, jf: 0, k: argument },
                 SockFilter { code: equal, jt: 0, jf: 1, k: value },
             ]),
@@ -89,26 +89,26 @@ fn filter(lies: &[Lie]) -> &'static [SockFilter] {
 }
 
 /// Runs a command and its children on such a kernel.
-pub(crate) fn run(command: &std::process::Command, lies: &[Lie]) -> Seen {
-    watched::run(command, filter(lies), |call| {
-        unsay(call.process, call.arguments[2]);
+pub(crate) fn run(command: &std::process::Command, false_answers: &[FalseAnswer]) -> Seen {
+    watched::run(command, filter(false_answers), |call| {
+        lift_restrictions(call.process, call.arguments[2]);
         Verdict::GoOn
     })
 }
 
-/// Like `run`, but the command itself is not lied to: it examines the image first, and would find the host's files.
-pub(crate) fn run_for_children(command: &std::process::Command, lies: &[Lie]) -> Seen {
+/// Like `run`, but the command itself gets true answers: it examines the image first, and would find the host's files.
+pub(crate) fn run_for_children(command: &std::process::Command, false_answers: &[FalseAnswer]) -> Seen {
     let mut first = None;
-    watched::run(command, filter(lies), move |call| {
+    watched::run(command, filter(false_answers), move |call| {
         if *first.get_or_insert(call.process) != call.process {
-            unsay(call.process, call.arguments[2]);
+            lift_restrictions(call.process, call.arguments[2]);
         }
         Verdict::GoOn
     })
 }
 
 /// Clears `O_NOFOLLOW` and `RESOLVE_*` in a `struct open_how`.
-fn unsay(process: i32, how: u64) {
+fn lift_restrictions(process: i32, how: u64) {
     let no_follow = if cfg!(target_arch = "x86_64") { 0o400_000_u64 } else { 0o100_000 };
     let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{process}/mem"));
     // The process may have ended.

@@ -29,7 +29,7 @@ struct Meeting {
 
 /// Returns the command for these words.
 fn command(runtime: &Runtime, bundle: &Bundle, words: &str) -> Command {
-    let (verb, rest) = words.split_once(' ').expect("a verb and what it is about");
+    let (verb, rest) = words.split_once(' ').expect("a verb and its arguments");
     let mut command = runtime.command(verb);
     if verb == "create" {
         command.arg("--bundle").arg(bundle.path());
@@ -77,9 +77,9 @@ impl Said {
 
 impl Meeting {
     fn walk(&self) {
-        need!(is_husk(), "another runtime waits in another way");
-        need!(is_root(), "needs root to make cgroups");
-        need!(cfg!(target_arch = "x86_64"), "knows the calls of another processor");
+        need!(is_husk(), "other runtimes wait differently");
+        need!(is_root(), "needs root to create cgroups");
+        need!(cfg!(target_arch = "x86_64"), "knows the call numbers of x86-64 only");
         let all = std::env::var_os("HOSTILE_FAULTS").is_some_and(|value| value == "all");
         let bundle = rich("hang");
         let runtime = Runtime::under_test();
@@ -99,13 +99,13 @@ impl Meeting {
                         break;
                     }
                 }
-                tell.send((call.number, said, std::mem::take(&mut commands))).expect("who waits for it");
+                tell.send((call.number, said, std::mem::take(&mut commands))).expect("the receiver exists");
                 Verdict::GoOn
             });
             if at >= count {
                 break;
             }
-            let (call, said, rest) = told.recv().expect("what was said meanwhile");
+            let (call, said, rest) = told.recv().expect("the results of the other verbs");
             let mut others: Vec<_> = said.into_iter().map(Said::ended).collect();
             others.extend(rest.map(|mut command| Said::new(&mut command).ended()));
             let is_well: Vec<_> = others.iter().map(|(status, _)| status.success()).collect();
@@ -120,7 +120,7 @@ impl Meeting {
                 let is_killed = status.code() == Some(128 + 9) || status.signal() == Some(9);
                 let is_silent = !status.success() && !is_killed && words.trim().is_empty();
                 if is_silent || words.contains("panicked") || words.contains(HANGS) {
-                    complain("not said well");
+                    complain("unclear error message");
                 }
             }
             let status = || known(&runtime).remove("c").unwrap_or_default();
@@ -132,7 +132,7 @@ impl Meeting {
             }
             let status = status();
             if !(self.agrees)(seen.0.status.success(), &is_well, &status) {
-                complain(&format!("it is '{status}'"));
+                complain(&format!("its status is '{status}'"));
             }
             runtime.call("delete", &["--force", "c"]).succeeds();
             let left = left(&runtime, &bundle);
@@ -142,21 +142,21 @@ impl Meeting {
             at += if all { 1 } else { (count / 4).max(1) };
         }
         let meanwhile: Vec<_> = self.meanwhile.iter().map(|words| format!("`{words}`")).collect();
-        let fault = format!("`{}` is stopped; meanwhile {}", self.stopped, meanwhile.join(", "));
-        tell(&fault, "each ends as it may alone, and nothing is lost or left", &found);
+        let fault = format!("`{}` is stopped while these run: {}", self.stopped, meanwhile.join(", "));
+        tell(&fault, "each result is valid; nothing is lost or left behind", &found);
     }
 }
 
 fn nothing(_: &Runtime, _: &Bundle) {}
 
 #[test]
-fn of_two_who_create_it_one_has_it() {
+fn one_of_two_concurrent_creates_succeeds() {
     let agrees = |one: bool, others: &[bool], status: &str| one != others[0] && status == "created";
     Meeting { prepare: nothing, stopped: "create c", meanwhile: &["create c"], agrees }.walk();
 }
 
 #[test]
-fn one_that_is_being_created_can_be_killed_and_started_when_it_is_there() {
+fn container_being_created_can_be_killed_and_started() {
     let agrees = |one: bool, others: &[bool], status: &str| match (one, others) {
         (true, [true, _]) => status == "stopped",
         (true, [_, true]) => status == "running",
@@ -167,7 +167,7 @@ fn one_that_is_being_created_can_be_killed_and_started_when_it_is_there() {
 }
 
 #[test]
-fn one_that_is_being_created_can_be_deleted() {
+fn container_being_created_can_be_deleted() {
     let agrees = |one: bool, others: &[bool], status: &str| {
         // If the creator was stopped before it reserved the name, `delete` finds nothing to delete.
         others[0] && (status.is_empty() || one && status == "created")
@@ -177,10 +177,10 @@ fn one_that_is_being_created_can_be_deleted() {
 
 // The reverse: the deleter is stopped, and the container that is being created is completed meanwhile.
 #[test]
-fn one_that_is_created_while_it_is_being_deleted_is_deleted() {
-    need!(is_husk(), "another runtime waits in another way");
-    need!(is_root(), "needs root to make cgroups");
-    need!(cfg!(target_arch = "x86_64"), "knows the calls of another processor");
+fn container_created_during_delete_is_deleted() {
+    need!(is_husk(), "other runtimes wait differently");
+    need!(is_root(), "needs root to create cgroups");
+    need!(cfg!(target_arch = "x86_64"), "knows the call numbers of x86-64 only");
     let all = std::env::var_os("HOSTILE_FAULTS").is_some_and(|value| value == "all");
     let mut bundle = rich("hang");
     let fifo = bundle.path().join("fifo");
@@ -200,11 +200,11 @@ fn one_that_is_created_while_it_is_being_deleted_is_deleted() {
         let (delete, count) = stopped_at(&command(&runtime, &bundle, "delete --force c"), at, move |_| {
             if let Some((pid, hold)) = meeting.take() {
                 drop(hold);
-                tell.send(ends(pid.cast_signed())).expect("who waits for it");
+                tell.send(ends(pid.cast_signed())).expect("the receiver exists");
             }
             Verdict::GoOn
         });
-        if at < count && !told.recv().expect("what became of it meanwhile") {
+        if at < count && !told.recv().expect("the result of create") {
             found.push(format!("at {at} of {count}: create hangs"));
             create.process.kill().unwrap();
         }
@@ -220,13 +220,13 @@ fn one_that_is_created_while_it_is_being_deleted_is_deleted() {
         }
         at += if all { 1 } else { (count / 6).max(1) };
     }
-    let fault = "`delete --force c` is stopped; meanwhile `create c`, which had begun, comes to its end";
-    tell(fault, "it is deleted, and nothing is lost or left", &found);
+    let fault = "`delete --force c` is stopped while an earlier `create c` completes";
+    tell(fault, "the container is deleted; nothing is lost or left behind", &found);
 }
 
 // After the deletion another container may have the name.
 #[test]
-fn one_that_is_deleted_while_it_is_created_leaves_its_successor_alone() {
+fn delete_during_create_spares_the_successor() {
     let agrees = |one: bool, others: &[bool], status: &str| {
         others[1] <= others[0] && status == if one || others[1] { "created" } else { "" }
     };
@@ -235,19 +235,19 @@ fn one_that_is_deleted_while_it_is_created_leaves_its_successor_alone() {
 }
 
 #[test]
-fn of_two_who_start_it_one_does() {
+fn one_of_two_concurrent_starts_succeeds() {
     let agrees = |one: bool, others: &[bool], status: &str| one != others[0] && status == "running";
     Meeting { prepare: created, stopped: "start c", meanwhile: &["start c"], agrees }.walk();
 }
 
 #[test]
-fn one_that_is_being_started_can_be_killed() {
+fn container_being_started_can_be_killed() {
     let agrees = |_: bool, others: &[bool], status: &str| others[0] && status == "stopped";
     Meeting { prepare: created, stopped: "start c", meanwhile: &["kill c KILL"], agrees }.walk();
 }
 
 #[test]
-fn one_that_is_being_started_can_be_deleted() {
+fn container_being_started_can_be_deleted() {
     let agrees = |_: bool, others: &[bool], status: &str| others[0] && status.is_empty();
     Meeting { prepare: created, stopped: "start c", meanwhile: &["delete --force c"], agrees }.walk();
 }
@@ -255,7 +255,7 @@ fn one_that_is_being_started_can_be_deleted() {
 const EXEC: &str = "exec c /guest exit 0";
 
 #[test]
-fn one_that_is_being_joined_can_be_killed() {
+fn container_can_be_killed_during_exec() {
     let agrees = |_: bool, others: &[bool], status: &str| others[0] && status == "stopped";
     Meeting { prepare: started, stopped: EXEC, meanwhile: &["kill c KILL"], agrees }.walk();
 }
@@ -263,32 +263,32 @@ fn one_that_is_being_joined_can_be_killed() {
 // The first process remains until the joined process has been reaped, which the stopped verb does not do. `delete` then
 // reports that.
 #[test]
-fn one_that_is_being_joined_can_be_deleted() {
+fn container_can_be_deleted_during_exec() {
     let agrees = |_: bool, others: &[bool], status: &str| others[0] == status.is_empty();
     Meeting { prepare: started, stopped: EXEC, meanwhile: &["delete --force c"], agrees }.walk();
 }
 
 #[test]
-fn one_that_is_being_joined_can_be_paused() {
+fn container_can_be_paused_during_exec() {
     let agrees = |one: bool, others: &[bool], status: &str| one && others == [true; 2] && status == "running";
     Meeting { prepare: started, stopped: EXEC, meanwhile: &["pause c", "resume c"], agrees }.walk();
 }
 
 #[test]
-fn two_may_delete_it() {
+fn both_of_two_concurrent_deletes_succeed() {
     let agrees = |one: bool, others: &[bool], status: &str| one && others[0] && status.is_empty();
     let stopped = "delete --force c";
     Meeting { prepare: started, stopped, meanwhile: &["delete --force c"], agrees }.walk();
 }
 
 #[test]
-fn one_that_is_being_paused_can_be_killed() {
+fn container_being_paused_can_be_killed() {
     let agrees = |_: bool, others: &[bool], status: &str| others[0] && matches!(status, "stopped" | "paused");
     Meeting { prepare: started, stopped: "pause c", meanwhile: &["kill c KILL"], agrees }.walk();
 }
 
 #[test]
-fn one_that_is_being_changed_can_be_deleted() {
+fn container_being_updated_can_be_deleted() {
     let agrees = |_: bool, others: &[bool], status: &str| others[0] && status.is_empty();
     let stopped = "update --pids-limit 50 c";
     Meeting { prepare: started, stopped, meanwhile: &["delete --force c"], agrees }.walk();

@@ -11,7 +11,7 @@ use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
 
 /// The variable that only the runtime's caller sets.
-const SECRET: &str = "PROWLED_FOR=";
+const SECRET: &str = "SCANNED_FOR=";
 
 /// How many of the newest processes are examined in each round.
 const NEWEST: usize = 8;
@@ -26,15 +26,15 @@ fn mark(address: &str, digits: &str) -> Result<(u64, Vec<u8>), Box<dyn Error>> {
 /// Examines only the first process, once. Fails if it finds memory or secrets.
 pub(crate) fn look_at_first(address: &str, digits: &str) -> Result<u8, Box<dyn Error>> {
     let (address, bytes) = mark(address, digits)?;
-    let had = had_of(1, address, &bytes);
-    had.iter().for_each(|found| println!("{found}"));
-    Ok(if had.is_empty() { 0 } else { 3 })
+    let obtained = accessible(1, address, &bytes);
+    obtained.iter().for_each(|found| println!("{found}"));
+    Ok(if obtained.is_empty() { 0 } else { 3 })
 }
 
 /// Reads all memory of the first process, which must be possible. Fails if it contains a secret.
 pub(crate) fn read_first() -> Result<u8, Box<dyn Error>> {
     let memory = File::open("/proc/1/mem")?;
-    let mut had: BTreeSet<String> = secrets(&fs::read("/proc/1/environ")?).collect();
+    let mut obtained: BTreeSet<String> = secrets(&fs::read("/proc/1/environ")?).collect();
     let mut mappings = 0;
     for line in fs::read_to_string("/proc/1/maps")?.lines() {
         let (addresses, rest) = line.split_once(' ').ok_or("a line of another form")?;
@@ -46,14 +46,14 @@ pub(crate) fn read_first() -> Result<u8, Box<dyn Error>> {
         let (start, end) = (u64::from_str_radix(start, 16)?, u64::from_str_radix(end, 16)?);
         let mut found = vec![0; usize::try_from(end - start)?];
         memory.read_exact_at(&mut found, start)?;
-        had.extend(secrets(&found));
+        obtained.extend(secrets(&found));
         mappings += 1;
     }
-    had.iter().for_each(|found| println!("{found}"));
+    obtained.iter().for_each(|found| println!("{found}"));
     if mappings == 0 {
         return Err("there is no memory".into());
     }
-    Ok(if had.is_empty() { 0 } else { 3 })
+    Ok(if obtained.is_empty() { 0 } else { 3 })
 }
 
 /// Returns the value after each occurrence of the secret's name.
@@ -83,7 +83,7 @@ pub(crate) fn look(address: &str, digits: &str) -> Result<(), Box<dyn Error>> {
         newest.drain(..newest.len().saturating_sub(NEWEST));
         last = latest;
         for pid in newest.iter().copied().chain([1]).filter(|pid| *pid != own) {
-            for found in had_of(pid, address, &bytes) {
+            for found in accessible(pid, address, &bytes) {
                 if told.insert(found.clone()) {
                     println!("{found}");
                     std::io::stdout().flush()?;
@@ -94,19 +94,19 @@ pub(crate) fn look(address: &str, digits: &str) -> Result<(), Box<dyn Error>> {
 }
 
 /// Returns what can be accessed of one process.
-fn had_of(pid: i64, address: u64, bytes: &[u8]) -> Vec<String> {
-    let mut had = Vec::new();
+fn accessible(pid: i64, address: u64, bytes: &[u8]) -> Vec<String> {
+    let mut obtained = Vec::new();
     if let Ok(memory) = File::options().read(true).write(true).open(format!("/proc/{pid}/mem")) {
         let mut found = vec![0; bytes.len()];
         if memory.read_exact_at(&mut found, address).is_ok() && found == bytes {
-            had.push("memory of the runtime".to_owned());
+            obtained.push("memory of the runtime".to_owned());
         }
     }
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     for variable in environment.split(|byte| *byte == 0) {
         if let Some(value) = std::str::from_utf8(variable).ok().and_then(|text| text.strip_prefix(SECRET)) {
-            had.push(format!("environment of {value}"));
+            obtained.push(format!("environment of {value}"));
         }
     }
-    had
+    obtained
 }
