@@ -1,7 +1,7 @@
 //! The errors and warnings about a configuration, each with the field that it is about.
 
 use core::fmt::{self, Display, Formatter};
-use std::io;
+use husk_listing::Cause;
 
 /// The name of a field in config.json, such as `mounts[3].options[0]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub struct Error {
 pub enum ErrorKind {
     /// The file cannot be read.
     #[error("cannot be read: {0}")]
-    Read(io::Error),
+    Read(Cause),
     /// The path is a directory, a device or a pipe.
     #[error("is no file")]
     NoFile,

@@ -2,9 +2,9 @@
 
 use crate::controller::Controllers;
 use core::fmt::{self, Display, Formatter};
+use husk_listing::Cause;
 use rustix::io::Errno;
 use std::borrow::Cow;
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub enum Error {
         hint: Hint,
     },
     /// The kernel rejects a setting.
-    #[error("{field}: write {value:?} to {file}")]
+    #[error("{field}: write {value:?} to {file}: {}", Cause::from(*errno))]
     Set {
         /// The field that the setting comes from.
         field: Field,
@@ -42,7 +42,7 @@ pub enum Error {
         /// The value that was written.
         value: String,
         /// The kernel's error.
-        source: Errno,
+        errno: Errno,
     },
     /// A memory limit below the current usage.
     #[error("{field}: rejecting {what} limit {limit} <= usage {usage}")]
@@ -67,12 +67,12 @@ pub enum Error {
         taken: u64,
     },
     /// The device filter is not in force.
-    #[error("linux.resources.devices: {act}")]
+    #[error("linux.resources.devices: {act}: {}", Cause::from(*errno))]
     Devices {
         /// The step that failed.
         act: &'static str,
         /// The kernel's error.
-        source: Errno,
+        errno: Errno,
     },
     /// No cgroup file system is mounted at a path that always has one.
     #[error("{}: no cgroup file system is mounted there", .0.display())]
@@ -99,14 +99,14 @@ pub enum Error {
         kind: String,
     },
     /// An operation on a whole cgroup failed.
-    #[error("{act} {}", path.display())]
+    #[error("{act} {}: {}", path.display(), Cause::from(*errno))]
     Act {
         /// The operation.
         act: &'static str,
         /// Its cgroup or file.
         path: PathBuf,
         /// The kernel's error.
-        source: Errno,
+        errno: Errno,
     },
     /// A kernel file whose contents do not have the usual form.
     #[error("{}: {text:?} was not expected there", path.display())]
@@ -140,9 +140,7 @@ impl Error {
     #[must_use]
     pub fn errno(&self) -> Option<Errno> {
         match self {
-            Self::Set { source, .. } | Self::Devices { source, .. } | Self::Act { source, .. } => {
-                Some(*source)
-            }
+            Self::Set { errno, .. } | Self::Devices { errno, .. } | Self::Act { errno, .. } => Some(*errno),
             _ => None,
         }
     }
@@ -195,13 +193,14 @@ pub struct Malformed;
 pub enum SystemdError {
     /// The bus cannot be reached.
     #[error(
-        "connect to systemd at {address} (without privileges it takes a session bus: install dbus-user-session)"
+        "connect to systemd at {address} (without privileges it takes a session bus: install dbus-user-session): \
+         {reason}"
     )]
     Connect {
         /// The socket's address.
         address: String,
         /// The kernel's error.
-        source: io::Error,
+        reason: Cause,
     },
     /// The environment does not name the user's bus.
     #[error("no user bus: neither DBUS_SESSION_BUS_ADDRESS nor XDG_RUNTIME_DIR leads to one")]
@@ -210,12 +209,12 @@ pub enum SystemdError {
     #[error("the bus refuses us: {0}")]
     Refused(String),
     /// The connection broke.
-    #[error("talk to systemd: {act}")]
+    #[error("talk to systemd: {act}: {reason}")]
     Broken {
         /// The step that failed.
         act: &'static str,
         /// The kernel's error.
-        source: io::Error,
+        reason: Cause,
     },
     /// The bus sent something that is not D-Bus.
     #[error(transparent)]

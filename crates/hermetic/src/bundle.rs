@@ -26,7 +26,10 @@ const NEW: [&str; 3] = ["tmpfs", "mqueue", "sysfs"];
 ///
 /// If the configuration cannot be read, or asks for something that a sandbox cannot do.
 pub fn bundle(directory: &Path) -> Result<(Profile, Vec<Warning>), Error> {
-    let failed = |reason| Error::Look { act: format!("find {}", directory.display()), reason };
+    let failed = |error: std::io::Error| Error::Look {
+        act: format!("find {}", directory.display()),
+        reason: error.into(),
+    };
     let directory = directory.canonicalize().map_err(failed)?;
     let (container, mut warnings) = husk_bundle::load(&directory, None)?;
     refuse(&container, &mut warnings)?;

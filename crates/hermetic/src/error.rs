@@ -1,8 +1,9 @@
 //! Errors that prevent a sandbox, and the isolation that a machine cannot provide.
 
+use husk_listing::Cause;
 use husk_script::sys::Errno;
 use std::fmt::{self, Display, Formatter};
-use std::{fs, io};
+use std::fs;
 
 /// The reason why a program could not be run.
 #[derive(Debug, thiserror::Error)]
@@ -12,7 +13,7 @@ pub enum Error {
     Look {
         /// The operation that failed.
         act: String,
-        reason: io::Error,
+        reason: Cause,
     },
     /// A standard stream of the caller is a directory, through which the program could leave the sandbox.
     #[error("{0} is a directory of the host, by which the program could leave")]
@@ -31,7 +32,7 @@ pub enum Error {
     Program {
         /// The program as the caller named it.
         program: String,
-        reason: io::Error,
+        reason: Cause,
         /// A remedy, if one is known.
         hint: Hint,
     },
@@ -41,12 +42,12 @@ pub enum Error {
         /// The operation that was refused.
         act: String,
         /// The kernel's error.
-        reason: io::Error,
+        reason: Cause,
         /// A remedy, if one is known.
         hint: Hint,
     },
     /// A step of the plan failed.
-    #[error("{origin}: {error}")]
+    #[error("{origin}: {}: {}", error.act(), Cause::from(error.reason()))]
     Step {
         /// The part of the profile that the step belongs to.
         origin: String,

@@ -1,9 +1,8 @@
 //! Errors of the verbs.
 
-use husk_script::sys::Errno;
+use husk_listing::Cause;
 use rustix::process::geteuid;
 use std::fmt::{self, Display, Formatter};
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// The length limit of a record. A record holds less than the configuration, which may be this long itself.
@@ -94,8 +93,8 @@ pub enum Error {
         failure: String,
     },
     /// A process could not be created or waited for.
-    #[error(transparent)]
-    Spawn(#[from] husk_spawn::Error),
+    #[error("{}: {}", .0.act(), Cause::from(.0.reason()))]
+    Spawn(husk_spawn::Error),
     /// CRIU is missing or failed, with its message.
     #[error("{0}")]
     Criu(String),
@@ -105,14 +104,14 @@ pub enum Error {
         /// The operation, as a verb: `read`.
         act: &'static str,
         path: PathBuf,
-        reason: io::Error,
+        reason: Cause,
     },
     /// Another system call failed.
     #[error("{act}: {reason}")]
     Kernel {
         /// The operation, as a phrase with a verb: `open the network namespace`.
         act: &'static str,
-        reason: io::Error,
+        reason: Cause,
     },
 }
 
@@ -162,12 +161,18 @@ impl Error {
         }
     }
 
-    pub(crate) fn file(act: &'static str, path: impl Into<PathBuf>, reason: impl Into<io::Error>) -> Self {
+    pub(crate) fn file(act: &'static str, path: impl Into<PathBuf>, reason: impl Into<Cause>) -> Self {
         Self::File { act, path: path.into(), reason: reason.into() }
     }
 
-    pub(crate) fn kernel(act: &'static str, errno: Errno) -> Self {
-        Self::Kernel { act, reason: errno.into() }
+    pub(crate) fn kernel(act: &'static str, reason: impl Into<Cause>) -> Self {
+        Self::Kernel { act, reason: reason.into() }
+    }
+}
+
+impl From<husk_spawn::Error> for Error {
+    fn from(error: husk_spawn::Error) -> Self {
+        Self::Spawn(error)
     }
 }
 

@@ -27,6 +27,7 @@ pub use error::{Error, NoRecord, UntrustedReason};
 pub use host::seal::{Environment, Sealed, is_exposed, prepare_process, seal};
 pub use husk_bundle::{Notice, Warning};
 pub use husk_cgroup::Resources;
+pub use husk_listing::Cause;
 pub use husk_plan::hooks::OCI_VERSION;
 pub use husk_plan::{Keyring, NewRoot};
 pub use husk_script::sys::tolerate;

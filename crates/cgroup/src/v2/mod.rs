@@ -46,7 +46,7 @@ impl Cgroup {
     }
 
     pub(crate) fn failed(&self, act: &'static str) -> impl Fn(Errno) -> Error + '_ {
-        move |source| Error::Act { act, path: self.path.clone(), source }
+        move |errno| Error::Act { act, path: self.path.clone(), errno }
     }
 
     /// Moves a process into the cgroup; 0 is the caller. Moving briefly stops the whole host, so prefer to

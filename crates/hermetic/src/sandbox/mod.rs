@@ -24,7 +24,6 @@ use husk_spawn::Reason;
 use probe::probe;
 use rustix::process::{getpid, kill_current_process_group, kill_process};
 use std::ffi::OsStr;
-use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::rc::Rc;
@@ -221,16 +220,15 @@ pub(crate) fn explain(fault: Fault, plan: &SandboxPlan, profile: &Profile, host:
         Ok(plan) => plan,
         Err(error) => return Error::Plan(error),
     };
-    let reason = |errno: Errno| io::Error::from_raw_os_error(errno.raw_os_error());
     let refused =
-        |errno, hint| Error::Namespaces { act: error.act().to_owned(), reason: reason(errno), hint };
+        |errno: Errno, hint| Error::Namespaces { act: error.act().to_owned(), reason: errno.into(), hint };
     match (failed_at(&error, &plan), error.reason()) {
         (Some((Step::ExecveFirst { .. }, errno)), _) => Error::Program {
             program: match profile.args.first().map(|program| program.to_string_lossy()) {
                 Some(program) if !program.is_empty() => program.into(),
                 _ => "\"\"".to_owned(),
             },
-            reason: reason(errno),
+            reason: errno.into(),
             hint: hidden(profile, host),
         },
         // The user namespace could be created, but not used.

@@ -9,6 +9,7 @@ use crate::store::Entry;
 use crate::store::record::{Membership, Record};
 use husk_bundle::Container;
 use husk_bundle::container::{IntelRdt, Monitoring};
+use husk_listing::Cause;
 use husk_plan::Resctrl;
 use std::fs;
 use std::io;
@@ -85,10 +86,10 @@ impl Membership {
         Ok(Self { group, monitoring, made })
     }
 
-    fn join(&self, asked: &IntelRdt, pid: u32) -> Result<(), (String, io::Error)> {
+    fn join(&self, asked: &IntelRdt, pid: u32) -> Result<(), (String, Cause)> {
         let at = |act: &str, path: &Path| {
             let act = format!("{act} {}", path.display());
-            move |reason| (act, reason)
+            move |error: io::Error| (act, error.into())
         };
         make(&self.group).map_err(at("mkdir", &self.group))?;
         let schemata = schemata(asked);

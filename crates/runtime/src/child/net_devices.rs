@@ -9,6 +9,7 @@ use crate::child::netlink::{
 };
 use crate::error::Error;
 use husk_bundle::container::NetDevice;
+use husk_listing::Cause;
 use husk_script::sys::namespace::{Namespaces, setns};
 use husk_script::sys::{Errno, Fd};
 use husk_spawn::Child;
@@ -40,7 +41,7 @@ pub(crate) fn hand_over(child: &Child, devices: &[NetDevice]) -> Result<(), Erro
     for device in devices {
         move_device(device, &namespace, &mut ours, &mut theirs).map_err(|(act, errno)| Error::Step {
             origin: format!("linux.netDevices.{}", device.name),
-            failure: format!("{act}: {}", std::io::Error::from(errno)),
+            failure: format!("{act}: {}", Cause::from(errno)),
         })?;
     }
     Ok(())

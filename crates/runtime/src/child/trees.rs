@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::host::nodes;
 use husk_bundle::Container;
 use husk_bundle::container::{IdMapping, Mount, MountIdMapping, NamespaceKind, Source};
+use husk_listing::Cause;
 use husk_script::sys::mount::{Extent, mount_setattr_idmap};
 use husk_script::sys::namespace::{setns, unshare_fs};
 use husk_script::sys::{Errno, Fd};
@@ -72,13 +73,13 @@ impl Trees {
         else {
             return Err(Error::State("the container's process asks for a mount that is none"));
         };
-        let failed = |act: String, reason: io::Error| {
+        let failed = |act: String, reason: Cause| {
             let origin = format!("mounts[{index}] {}", destination.display());
             Error::Step { origin, failure: format!("{act}: {reason}") }
         };
         let extent = if recursive { Extent::All } else { Extent::Top };
         let tree = open_in(child, &path, extent)
-            .map_err(|reason| failed(format!("open-tree {}", path.display()), reason))?;
+            .map_err(|error| failed(format!("open-tree {}", path.display()), error.into()))?;
         if let Some(ids) = &id_mapping {
             let users = self.user_namespace(ids).map_err(|reason| {
                 failed(format!("make a user namespace for the ids of {}", path.display()), reason)
@@ -96,7 +97,7 @@ impl Trees {
     }
 
     /// Returns a user namespace with the mount's ID mappings, or with the container's if the mount has none.
-    fn user_namespace(&mut self, ids: &MountIdMapping) -> io::Result<&File> {
+    fn user_namespace(&mut self, ids: &MountIdMapping) -> Result<&File, Cause> {
         let said = if ids.uids.is_empty() { &self.own } else { ids };
         let maps = (said.uids.clone(), said.gids.clone());
         let index = match self.made.iter().position(|(other, _)| *other == maps) {
@@ -133,7 +134,7 @@ fn open_in(child: &Child, path: &Path, extent: Extent) -> io::Result<OwnedFd> {
 }
 
 /// Makes a user namespace with these maps. The process that is created for it does not outlive this call.
-pub(crate) fn make(maps: &Maps) -> io::Result<File> {
+pub(crate) fn make(maps: &Maps) -> Result<File, Cause> {
     let (uids, gids) = (id_maps(&maps.0), id_maps(&maps.1));
     let mut command = Command::of_steps(|writer| {
         writer.push(Step::ParentDeathSignal { signal: Signal::KILL, parent: None });
@@ -146,8 +147,8 @@ pub(crate) fn make(maps: &Maps) -> io::Result<File> {
         Ok(())
     });
     command.kill_on_drop().new_namespaces(Namespaces::USER).uid_map(&uids).gid_map(&gids);
-    let child = command.spawn().map_err(io::Error::other)?;
-    File::open(format!("/proc/{}/ns/user", child.id()))
+    let child = command.spawn().map_err(|error| Cause::Phrase(Error::Spawn(error).to_string()))?;
+    Ok(File::open(format!("/proc/{}/ns/user", child.id()))?)
 }
 
 /// Converts ID mappings to the form that the kernel is given.

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::host::probe::{cgroup2, unescaped};
 use husk_bundle::Container;
 use husk_bundle::container::{NamespaceKind, Source};
+use husk_listing::Cause;
 use husk_plan::CgroupMount;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2, statx};
 use std::collections::BTreeMap;
@@ -229,7 +230,7 @@ pub(crate) fn enter_namespaces(
             let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
             let namespace = openat(CWD, path, flags, Mode::empty()).map_err(|errno| Error::Step {
                 origin,
-                failure: format!("open {}: {errno}", path.display()),
+                failure: format!("open {}: {}", path.display(), Cause::from(errno)),
             })?;
             let number = i32::try_from(opened.len()).unwrap_or(i32::MAX).saturating_add(first);
             options.message(option::INHERIT_FD, &numbered(key, number));

@@ -9,6 +9,7 @@ use crate::host::files;
 use crate::host::namespaces;
 use husk_bundle::Container;
 use husk_bundle::container::{Device, DeviceKind, IdMapping};
+use husk_listing::Cause;
 use husk_script::sys::namespace::{Namespaces, unshare};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, chmodat, chownat, makedev, mknodat, stat};
 use rustix::mount::{
@@ -77,9 +78,9 @@ pub(crate) fn make(container: &Container) -> Result<Vec<OwnedFd>, Error> {
         let made = scope.spawn(|| make_all(&container.devices, &owners));
         made.join().unwrap_or_else(|_| Err(io::Error::other("a thread failed")))
     })
-    .map_err(|reason| Error::Step {
+    .map_err(|error| Error::Step {
         origin: "linux.devices".to_owned(),
-        failure: format!("make nodes: {reason}"),
+        failure: format!("make nodes: {}", Cause::from(error)),
     })
 }
 

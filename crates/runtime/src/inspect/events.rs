@@ -93,8 +93,7 @@ pub fn events(
         return Err(not_running(id));
     }
     let first = record.process.map_or(Ok(None), process::open)?.ok_or_else(|| not_running(id))?;
-    let mut tell =
-        |event: &Event| tell(event).map_err(|reason| Error::Kernel { act: "tell of an event", reason });
+    let mut tell = |event: &Event| tell(event).map_err(|reason| Error::kernel("tell of an event", reason));
     let cgroup = cgroups::of(&record)?;
     let watch = cgroup.watch_oom()?;
     let mut kills = cgroup.oom_kills()?;

@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::store::Entry;
 use husk_bundle::container::{Container, Mount};
 use husk_bundle::{Field, Warning};
+use husk_listing::Cause;
 use husk_script::sys::Fd;
 use husk_script::sys::file::sendmsg_with;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -49,6 +50,7 @@ fn listener(warn: &mut impl FnMut(&[Warning])) -> Option<UnixDatagram> {
     let theirs = asked()?;
     let connected = connect(&theirs);
     if let Err(reason) = &connected {
+        let reason = Cause::from(reason);
         let text =
             format!("connect {}: {reason}; nobody will hear that the container is ready", theirs.display());
         warn(&[Warning::new(Field::new("NOTIFY_SOCKET"), text)]);
@@ -118,7 +120,7 @@ impl Proxy {
         // A service manager that does not read must not block husk for ever.
         theirs
             .set_write_timeout(Some(LONGEST_SEND))
-            .map_err(|reason| Error::Kernel { act: "NOTIFY_SOCKET: limit the time to send", reason })?;
+            .map_err(|reason| Error::kernel("NOTIFY_SOCKET: limit the time to send", reason))?;
         let path = entry.notify().join(SOCKET);
         // Left by a `start` that failed.
         match fs::remove_file(&path) {
@@ -136,10 +138,8 @@ impl Proxy {
 
     /// Forwards the container's messages. `main` is the pid that the service manager is to watch.
     pub(crate) fn run(&self, process: BorrowedFd<'_>, main: u32, until: ListenUntil) -> Result<(), Error> {
-        self.tell_on(process, main, until).map_err(|reason| Error::Kernel {
-            act: "NOTIFY_SOCKET: tell that the container is ready",
-            reason,
-        })
+        self.tell_on(process, main, until)
+            .map_err(|reason| Error::kernel("NOTIFY_SOCKET: tell that the container is ready", reason))
     }
 
     fn tell_on(&self, process: BorrowedFd<'_>, main: u32, until: ListenUntil) -> io::Result<()> {

@@ -143,7 +143,7 @@ fn check_directory(store: &Path, place: &Path, directory: &OwnedFd) -> Result<()
 
 /// Returns whether the error is that a file or directory does not exist.
 fn is_missing(error: &Error) -> bool {
-    matches!(error, Error::File { reason, .. } if reason.kind() == io::ErrorKind::NotFound)
+    matches!(error, Error::File { reason, .. } if reason.errno() == Some(Errno::NOENT))
 }
 
 impl Entry {

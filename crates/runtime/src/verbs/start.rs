@@ -11,7 +11,7 @@ use crate::store::record::Record;
 use crate::store::{Entry, Store};
 use crate::verbs::delete;
 use husk_bundle::Warning;
-use husk_listing::Why;
+use husk_listing::Cause;
 use husk_script::report::{Failure, MOST_WORDS};
 use husk_script::sys::Errno;
 use husk_script::sys::tolerate;
@@ -69,7 +69,7 @@ pub fn start(store: &Store, id: &str, mut warn: impl FnMut(&[Warning])) -> Resul
             },
             // The connection was closed by exec or by the child's death.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
-            Err(reason) => return Err(Error::Kernel { act: "hear of the program", reason }),
+            Err(reason) => return Err(Error::kernel("hear of the program", reason)),
         }
     }
     // The child may also have died while a hook ran.
@@ -99,7 +99,7 @@ pub fn start(store: &Store, id: &str, mut warn: impl FnMut(&[Warning])) -> Resul
 
 /// Reads what the child reports of a failed step.
 fn failed(failure: Failure, child: &mut UnixStream, record: &Record, pidfd: &OwnedFd) -> Error {
-    let reason = Why(Errno::from_raw_os_error(failure.errno));
+    let reason = Cause::from(Errno::from_raw_os_error(failure.errno));
     let mut words = Vec::new();
     // Tolerated: the failure is known without the output of a hook.
     child.take(MOST_WORDS as u64).read_to_end(&mut words).unwrap_or(0);
