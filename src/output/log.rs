@@ -5,7 +5,7 @@
 //! text format is that of logrus, which runc uses.
 
 use crate::options::{Global, LogFormat, LogLevel, Misuse};
-use crate::output::name::{self, NAME};
+use crate::output::name::{NAME, with_name};
 use crate::output::{self, escape};
 use anyhow::{Context as _, Error, Result};
 use husk_runtime::{Cause, tolerate};
@@ -81,7 +81,7 @@ impl Log {
 
     /// Reports an error. Nothing is written after it.
     pub(crate) fn failed(&self, error: &Error) {
-        let message = name::in_error(&with_causes(error));
+        let message = with_causes(error);
         let known = error.downcast_ref::<husk_runtime::Error>();
         let code = known.map_or("failed", husk_runtime::Error::code);
         let field = known.and_then(husk_runtime::Error::field);
@@ -95,8 +95,8 @@ impl Log {
     pub(crate) fn misused(&self, misuse: &Misuse) {
         self.error(&misuse.message, "usage", None);
         if self.is_for_people() {
-            let (message, hint) = (escape::cell(&misuse.message), name::in_commands(&misuse.hint));
-            output::tell(&format!("{}: {message}\n{}\n", *NAME, escape::text(&hint)));
+            let message = escape::cell(&misuse.message);
+            output::tell(&format!("{}: {message}\n{}\n", *NAME, escape::text(&misuse.hint)));
         }
     }
 
@@ -234,12 +234,16 @@ impl ::log::Log for Log {
 
 /// Formats an error and its causes, with the kernel's errors in the words that engines look for.
 pub(crate) fn with_causes(error: &Error) -> String {
-    let words = |error: &(dyn StdError + 'static)| match error.downcast_ref::<io::Error>() {
-        Some(error) => Cause::from(error).to_string(),
-        None => match error.downcast_ref::<Errno>() {
-            Some(errno) => Cause::from(*errno).to_string(),
-            None => error.to_string(),
-        },
+    let words = |error: &(dyn StdError + 'static)| {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            Cause::from(error).to_string()
+        } else if let Some(errno) = error.downcast_ref::<Errno>() {
+            Cause::from(*errno).to_string()
+        } else if let Some(error) = error.downcast_ref::<husk_runtime::Error>() {
+            with_name(error, &NAME)
+        } else {
+            error.to_string()
+        }
     };
     error.chain().map(words).collect::<Vec<_>>().join(": ")
 }

@@ -1,5 +1,6 @@
 //! Writes a plan: each step is stored together with the field it comes from, so that the two cannot drift apart.
 
+use crate::origin::Origin;
 use crate::words;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as BumpVec;
@@ -28,7 +29,7 @@ pub struct Plan<'b> {
     /// The namespaces that the clone of the child creates.
     pub namespaces: Namespaces,
     /// For each step, the field that it comes from.
-    origins: Vec<Rc<str>>,
+    origins: Vec<Rc<Origin>>,
     /// The program as config.json names it.
     program: String,
 }
@@ -43,10 +44,10 @@ pub enum FailureMeaning {
 }
 
 impl Plan<'_> {
-    /// Returns the field of config.json that a step comes from, such as `mounts[3] /dev/shm`.
+    /// Returns the field of config.json that a step comes from.
     #[must_use]
-    pub fn origin(&self, step: usize) -> &str {
-        self.origins.get(step).map_or("", |origin| origin)
+    pub fn origin(&self, step: usize) -> &Origin {
+        self.origins.get(step).map_or(Origin::NONE, |origin| origin)
     }
 
     /// Whether the child must start in a copy of the runtime's memory.
@@ -98,7 +99,7 @@ impl Plan<'_> {
 impl Display for Plan<'_> {
     /// Prints one line for each step.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let width = self.origins.iter().map(|origin| origin.len()).max().unwrap_or(0);
+        let width = self.origins.iter().map(|origin| origin.to_string().len()).max().unwrap_or(0);
         for (index, (step, origin)) in self.steps.iter().zip(&self.origins).enumerate() {
             writeln!(f, "{index:3}  {origin:width$}  {}", Line(step))?;
         }
@@ -110,19 +111,25 @@ impl Display for Plan<'_> {
 #[derive(Debug, thiserror::Error)]
 #[error("{origin}: {reason}")]
 pub struct Error {
-    origin: String,
+    origin: Origin,
     reason: String,
 }
 
 impl Error {
-    pub(crate) fn new(origin: &str, reason: String) -> Self {
-        Self { origin: origin.to_owned(), reason }
+    pub(crate) fn new(origin: Origin, reason: String) -> Self {
+        Self { origin, reason }
     }
 
     /// Returns the field of config.json that the error is about.
     #[must_use]
-    pub fn origin(&self) -> &str {
+    pub fn origin(&self) -> &Origin {
         &self.origin
+    }
+
+    /// Returns what is wrong with it.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        &self.reason
     }
 }
 
@@ -130,8 +137,8 @@ impl Error {
 pub struct Builder<'b> {
     memory: &'b Bump,
     steps: BumpVec<'b, Step<'b>>,
-    origins: Vec<Rc<str>>,
-    origin: Rc<str>,
+    origins: Vec<Rc<Origin>>,
+    origin: Rc<Origin>,
     free: Vec<Reg>,
     /// The lowest register that has never been used; all higher ones are unused too.
     most_used: u8,
@@ -152,7 +159,7 @@ impl<'b> Builder<'b> {
             memory,
             steps,
             origins: Vec::new(),
-            origin: "".into(),
+            origin: Rc::default(),
             free,
             most_used: 0,
             pid_namespace: None,
@@ -161,19 +168,14 @@ impl<'b> Builder<'b> {
     }
 
     /// Sets the field that the following steps come from.
-    pub fn at(&mut self, origin: impl Into<Rc<str>>) -> &mut Self {
-        let origin = origin.into();
-        // A path of a configuration may contain control characters; a listing needs one line for each step.
-        self.origin = match origin.contains(char::is_control) {
-            true => origin.escape_debug().to_string().into(),
-            false => origin,
-        };
+    pub fn at(&mut self, origin: impl Into<Origin>) -> &mut Self {
+        self.origin = Rc::new(origin.into());
         self
     }
 
     /// Returns the field that the next step comes from.
-    pub(crate) fn origin(&self) -> Rc<str> {
-        self.origin.clone()
+    pub(crate) fn origin(&self) -> Origin {
+        Origin::clone(&self.origin)
     }
 
     /// Adds a step that comes from the current field.
@@ -185,7 +187,7 @@ impl<'b> Builder<'b> {
     /// Returns an error about the current field.
     #[must_use]
     pub fn error(&self, reason: impl Into<String>) -> Error {
-        Error { origin: self.origin.to_string(), reason: reason.into() }
+        Error { origin: self.origin(), reason: reason.into() }
     }
 
     /// Returns the plan. The clone of the child creates `namespaces`.

@@ -98,7 +98,7 @@ fn no_configuration_makes_planning_panic() {
                         planned += 1;
                         assert_eq!(plan.to_string().lines().count(), plan.steps.len(), "{config}");
                     }
-                    Err(error) => assert!(!error.origin().is_empty(), "{error}: {config}"),
+                    Err(error) => assert!(!error.origin().field().is_empty(), "{error}: {config}"),
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! Errors of the verbs.
 
 use husk_listing::Cause;
+use husk_plan::{Origin, Part};
 use rustix::process::geteuid;
 use std::fmt::{self, Display, Formatter};
 use std::path::{Path, PathBuf};
@@ -45,6 +46,14 @@ pub enum Error {
     /// The container is in the wrong state for the verb.
     #[error("{0}")]
     State(&'static str),
+    /// The options for the terminal contradict each other.
+    #[error("{refused} if husk will {condition}")]
+    TerminalMode {
+        /// The request that cannot be met.
+        refused: &'static str,
+        /// The options that it contradicts, as a verb phrase.
+        condition: &'static str,
+    },
     /// The container to be deleted is not stopped.
     #[error("cannot delete container {id} that is not stopped: {status}")]
     NotStopped {
@@ -87,8 +96,7 @@ pub enum Error {
     /// A step of the child failed.
     #[error("{origin}: {failure}")]
     Step {
-        /// The field of config.json that the step comes from.
-        origin: String,
+        origin: Box<Origin>,
         /// The step and the reason, as the child reports them.
         failure: String,
     },
@@ -117,13 +125,13 @@ pub enum Error {
 
 impl Error {
     /// Returns the error of a failed step. A failed hook is also named in runc's words.
-    pub(crate) fn step(origin: &str, failure: String) -> Self {
-        let hook = origin.strip_prefix("hooks.").and_then(|hook| hook.strip_suffix(']')?.split_once('['));
-        let failure = match hook {
-            Some((kind, index)) => format!("error running {kind} hook #{index}: {failure}"),
-            None => failure,
+    pub(crate) fn step(origin: impl Into<Origin>, failure: String) -> Self {
+        let origin = Box::new(origin.into());
+        let failure = match origin.part() {
+            Part::Hook { kind, index } => format!("error running {kind} hook #{index}: {failure}"),
+            Part::Mount | Part::Other => failure,
         };
-        Self::Step { origin: origin.to_owned(), failure }
+        Self::Step { origin, failure }
     }
 
     /// A stable word for the error, to be matched by programs.
@@ -137,7 +145,7 @@ impl Error {
             Self::Interrupted(_) => "interrupted",
             Self::Record(_) | Self::NoRecord { .. } => "unreadable-record",
             Self::Distrusted { .. } => "untrusted-store",
-            Self::State(_) | Self::NotStopped { .. } => "wrong-state",
+            Self::State(_) | Self::TerminalMode { .. } | Self::NotStopped { .. } => "wrong-state",
             Self::Bundle(_) => "invalid-config",
             Self::Plan(_) => "cannot-be-done",
             Self::Cgroup(_) => "cgroup",
@@ -150,13 +158,11 @@ impl Error {
     /// The field of config.json that the error comes from.
     #[must_use]
     pub fn field(&self) -> Option<String> {
-        // The origin continues with the field's value: `mounts[3] /dev/shm`.
-        let field = |origin: &str| origin.split(' ').next().map(str::to_owned);
         match self {
             Self::Bundle(error) => Some(error.field.to_string()),
-            Self::Plan(error) => field(error.origin()),
+            Self::Plan(error) => Some(error.origin().field().to_owned()),
             Self::Cgroup(error) => error.field().map(str::to_owned),
-            Self::Step { origin, .. } => field(origin),
+            Self::Step { origin, .. } => Some(origin.field().to_owned()),
             _ => None,
         }
     }

@@ -29,7 +29,7 @@ pub use husk_bundle::{Notice, Warning};
 pub use husk_cgroup::Resources;
 pub use husk_listing::Cause;
 pub use husk_plan::hooks::OCI_VERSION;
-pub use husk_plan::{Keyring, NewRoot};
+pub use husk_plan::{Keyring, NewRoot, Origin, Part};
 pub use husk_script::sys::tolerate;
 pub use husk_spawn::Signal;
 pub use inspect::events::{Event, events, stats};

@@ -34,7 +34,8 @@ pub(crate) fn settings(resources: &Resources) -> Result<(Vec<Setting>, Vec<Limit
 fn without_weight_of_idle(settings: &mut Vec<Setting>, warnings: &mut Vec<LimitWarning>) {
     let idle = settings.iter().rfind(|setting| setting.file == "cpu.idle");
     if idle.is_some_and(|idle| idle.value.trim() == "1") {
-        let weights = settings.extract_if(.., |setting| setting.file.starts_with("cpu.weight"));
+        let is_weight = |setting: &mut Setting| ["cpu.weight", "cpu.weight.nice"].contains(&&*setting.file);
+        let weights = settings.extract_if(.., is_weight);
         let text = "is ignored: unable to apply both a weight and cpu.idle";
         warnings.extend(weights.map(|weight| LimitWarning::new(weight.field, text)));
     }

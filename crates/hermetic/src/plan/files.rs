@@ -6,6 +6,7 @@ use super::layers::{NODEV, NOEXEC, NOSUID, RDONLY, layer, mkdir, mount_on_own};
 use super::view::{self, Cover};
 use crate::host::{Host, HostFile, Procfs};
 use crate::profile::{Limits, PathAccess, Profile};
+use husk_plan::Origin;
 use husk_plan::{Builder, Error};
 use husk_script::sys::file::{Mode, OFlags};
 use husk_script::sys::mount::{Extent, MountFlags, MountPropagationFlags};
@@ -55,7 +56,7 @@ pub(crate) fn files(
     let mut trees = Vec::new();
     for (show, found) in &shown {
         if show.access == PathAccess::Write {
-            plan.at(format!("write {}", found.path.display()));
+            plan.at(Origin::with_path("write", &found.path));
             let tree = HostPath::open(found, image_root, plan)?;
             tree.set(NOSUID | NODEV, plan);
             rules.allow(tree.mount, plan);
@@ -89,14 +90,14 @@ pub(crate) fn files(
         && host.cwd.starts_with(&host.project)
         && !is_written(&host.project)
     {
-        plan.at(format!("cwd {}", host.project.display()));
+        plan.at(Origin::with_path("cwd", &host.project));
         let mount = open(&host.project, plan)?;
         seen.push(HostPath { path: &host.project, is_directory: true, mount });
     }
     for (show, found) in &shown {
         let wanted = matches!(show.access, PathAccess::Read | PathAccess::Overlay);
         if wanted && is_covered(&found.path) && !seen.iter().any(|tree| found.path.starts_with(tree.path)) {
-            plan.at(format!("read {}", found.path.display()));
+            plan.at(Origin::with_path("read", &found.path));
             let tree = HostPath::open(found, image_root, plan)?;
             rules.allow_sockets(tree.mount, plan);
             seen.push(tree);
@@ -288,7 +289,7 @@ impl Layer<'_> {
 }
 
 fn put(tree: &HostPath<'_>, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
-    plan.at(format!("show {}", tree.path.display()));
+    plan.at(Origin::with_path("show", tree.path));
     attach(tree.mount, tree.path, root, plan)?;
     plan.release(tree.mount);
     Ok(())
@@ -303,7 +304,7 @@ fn overlay(
     rules: &LandlockRules,
     plan: &mut Builder<'_>,
 ) -> Result<(), Error> {
-    plan.at(format!("overlay {}", found.path.display()));
+    plan.at(Origin::with_path("overlay", &found.path));
     if !found.is_directory {
         return Err(plan.error("is no directory"));
     }
@@ -428,7 +429,7 @@ fn not_its_own(host: &Host, proc: Reg, plan: &mut Builder<'_>) {
 
 /// Hides a directory below an empty one, and any other file below the null device.
 fn hide(found: &HostFile, root: Reg, null: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
-    plan.at(format!("hide {}", found.path.display()));
+    plan.at(Origin::with_path("hide", &found.path));
     let cover = plan.register()?;
     if found.is_directory {
         plan.push(Step::Fsopen { fstype: c"tmpfs", out: cover });

@@ -194,9 +194,9 @@ fn loss(fault: &Fault, plan: &SandboxPlan, host: &mut Host) -> Option<MissingIso
     let Fault::Child(error) = fault else { return None };
     let memory = Bump::new();
     let plan = plan.plan(&memory).ok()?;
-    let origin = error.step().map_or("", |step| plan.origin(step));
+    let origin = error.step().map(|step| plan.origin(step).field());
     match failed_at(error, &plan) {
-        Some((Step::Fsmount { .. }, Errno::PERM)) if origin == PROC => {
+        Some((Step::Fsmount { .. }, Errno::PERM)) if origin == Some(PROC) => {
             host.procfs = Procfs::Callers;
             Some(MissingIsolation::Procfs)
         }
@@ -240,7 +240,7 @@ pub(crate) fn explain(fault: Fault, plan: &SandboxPlan, profile: &Profile, host:
         }
         (None, Reason::Errno(errno)) if error.step().is_none() => refused(errno, error::switched_off(errno)),
         _ => {
-            let origin = error.step().map_or("sandbox", |step| plan.origin(step)).to_owned();
+            let origin = error.step().map_or("sandbox".to_owned(), |step| plan.origin(step).to_string());
             Error::Step { origin, error }
         }
     }

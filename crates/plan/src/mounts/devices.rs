@@ -4,6 +4,7 @@ use crate::builder::{Builder, Error, mode};
 use crate::host::Host;
 use crate::mounts::attach::attr;
 use crate::namespaces;
+use crate::origin::Origin;
 use husk_bundle::Container;
 use husk_bundle::container::{Device, DeviceKind, Mount, NamespaceKind, Source};
 use husk_script::sys::at::Node;
@@ -68,7 +69,7 @@ pub(crate) fn create(
         if device.path == Path::new("/dev/ptmx") {
             continue;
         }
-        plan.at(format!("linux.devices {}", device.path.display()));
+        plan.at(Origin::with_path("linux.devices", &device.path));
         if device.kind == DeviceKind::Fifo || makes_nodes(host) && !has_user_namespace {
             make(&device, root, dev, plan)?;
             continue;

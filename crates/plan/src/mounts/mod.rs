@@ -11,16 +11,16 @@ pub(crate) mod rootfs;
 
 use crate::builder::{Builder, Error};
 use crate::namespaces;
+use crate::origin::Origin;
 use attach::{Around, New, attr, change, options, propagate, put};
 use husk_bundle::container::{Attributes, Mount, MountIdMapping, NamespaceKind, Reconfiguration, Source};
 use husk_script::sys::mount::Extent;
 use husk_script::{MountPoint, PathInRoot, Reg, Step};
 use std::path::Path;
-use std::rc::Rc;
 
 /// Mounts that become read-only after everything inside them has been created.
 #[derive(Default)]
-pub(crate) struct Late(Vec<(Rc<str>, Reg)>);
+pub(crate) struct Late(Vec<(Origin, Reg)>);
 
 impl Late {
     pub(crate) fn seal(self, plan: &mut Builder<'_>) {
@@ -37,7 +37,7 @@ impl Late {
 pub(crate) fn attach(around: &Around<'_>, plan: &mut Builder<'_>) -> Result<Late, Error> {
     let mut late = Late::default();
     for (index, mount) in around.container.mounts.iter().enumerate() {
-        plan.at(format!("mounts[{index}] {}", mount.destination.display()));
+        plan.at(Origin::mount(index, &mount.destination));
         // As in runc, a destination below the rootfs's path on the host means that path itself.
         let below = mount.destination.strip_prefix(&around.container.rootfs);
         let target = plan.target(below.unwrap_or(&mount.destination))?;

@@ -18,6 +18,7 @@ pub(crate) mod procfs;
 use crate::builder::{Builder, Error, mode};
 use crate::host::{CgroupEntry, Host, NamespacePath};
 use crate::invocation::ProgramStart;
+use crate::origin::Origin;
 use husk_bundle::Container;
 use husk_bundle::container::{Namespace, NamespaceKind, Source};
 use husk_script::sys::file::OFlags;
@@ -167,7 +168,7 @@ pub(crate) fn enter(
     let mut opened = Vec::new();
     for (index, namespace) in container.namespaces.iter().enumerate() {
         let Some(path) = &namespace.path else { continue };
-        let origin = format!("linux.namespaces[{index}] {}", path.display());
+        let origin = Origin::with_path(format!("linux.namespaces[{index}]"), path);
         plan.at(origin.clone());
         check(flag(namespace.kind), host.namespaces.get(index).and_then(Option::as_ref), plan)?;
         let register = plan.register()?;

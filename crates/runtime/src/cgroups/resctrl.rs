@@ -18,7 +18,7 @@ use std::path::Path;
 /// Moves the container's process into its group and records the group.
 pub(crate) fn join(container: &Container, pid: u32, record: &mut Record, entry: &Entry) -> Result<(), Error> {
     let Some(asked) = &container.intel_rdt else { return Ok(()) };
-    let failed = |failure: String| Error::Step { origin: "linux.intelRdt".to_owned(), failure };
+    let failed = |failure: String| Error::step("linux.intelRdt", failure);
     let Resctrl { root, .. } =
         probe::resctrl().ok_or_else(|| failed("the resctrl file system has been unmounted".to_owned()))?;
     let membership = Membership::planned(asked, &root, &record.id).map_err(failed)?;

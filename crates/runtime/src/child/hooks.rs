@@ -10,7 +10,7 @@ use crate::store::record::{Record, RecordedHook};
 use husk_bundle::container::{self, Container};
 use husk_bundle::{CRUN_PREFIX, Field, Warning};
 use husk_listing::Cause;
-use husk_plan::hooks;
+use husk_plan::{Origin, hooks};
 use husk_script::report::MOST_WORDS;
 use husk_script::sys::Errno;
 use husk_script::sys::file::OFlags;
@@ -93,7 +93,7 @@ fn all(
         let ran = run(hook, Death::WithUs, state, record, interrupt);
         ran.map_err(|failure| match failure {
             HookFailure::Of(error @ Error::Interrupted(_)) => error,
-            failure => Error::step(&format!("hooks.{kind}[{index}]"), failure.words()),
+            failure => Error::step(Origin::hook(kind, index), failure.words()),
         })?;
     }
     Ok(())

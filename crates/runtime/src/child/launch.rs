@@ -215,7 +215,7 @@ fn explain(error: husk_spawn::Error, plan: &Plan<'_>, words: &[u8]) -> Error {
                 Some(FailureMeaning::Added(meaning)) => format!("{}: {meaning}", plain()),
                 None => plain(),
             };
-            Error::step(plan.origin(step), hooks::with_words(failure, words))
+            Error::step(plan.origin(step).clone(), hooks::with_words(failure, words))
         }
         None => Error::Spawn(error),
     }

@@ -39,9 +39,9 @@ pub(crate) fn hand_over(child: &Child, devices: &[NetDevice]) -> Result<(), Erro
     let mut ours = Socket::open().map_err(failed)?;
     let mut theirs = open_in(&namespace).map_err(failed)?;
     for device in devices {
-        move_device(device, &namespace, &mut ours, &mut theirs).map_err(|(act, errno)| Error::Step {
-            origin: format!("linux.netDevices.{}", device.name),
-            failure: format!("{act}: {}", Cause::from(errno)),
+        move_device(device, &namespace, &mut ours, &mut theirs).map_err(|(act, errno)| {
+            let field = format!("linux.netDevices.{}", device.name);
+            Error::step(field, format!("{act}: {}", Cause::from(errno)))
         })?;
     }
     Ok(())

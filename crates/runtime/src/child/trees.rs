@@ -11,6 +11,7 @@ use crate::host::nodes;
 use husk_bundle::Container;
 use husk_bundle::container::{IdMapping, Mount, MountIdMapping, NamespaceKind, Source};
 use husk_listing::Cause;
+use husk_plan::Origin;
 use husk_script::sys::mount::{Extent, mount_setattr_idmap};
 use husk_script::sys::namespace::{setns, unshare_fs};
 use husk_script::sys::{Errno, Fd};
@@ -74,8 +75,7 @@ impl Trees {
             return Err(Error::State("the container's process asks for a mount that is none"));
         };
         let failed = |act: String, reason: Cause| {
-            let origin = format!("mounts[{index}] {}", destination.display());
-            Error::Step { origin, failure: format!("{act}: {reason}") }
+            Error::step(Origin::mount(index, &destination), format!("{act}: {reason}"))
         };
         let extent = if recursive { Extent::All } else { Extent::Top };
         let tree = open_in(child, &path, extent)

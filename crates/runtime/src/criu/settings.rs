@@ -199,12 +199,12 @@ fn configuration<'s>(
         (None, None) => Ok(Path::new(CONFIGURATION)),
         (None, Some(said)) => Ok(said),
         (Some(annotation), Some(said)) if Path::new(annotation) == said => Ok(said),
-        (Some(annotation), _) => Err(Error::Step {
-            origin: format!("annotations.{ANNOTATION}"),
-            failure: format!(
+        (Some(annotation), _) => Err(Error::step(
+            format!("annotations.{ANNOTATION}"),
+            format!(
                 "{annotation:?} is not what the caller says: pass --criu-config {annotation:?} to have CRIU obey it"
             ),
-        }),
+        )),
     }
 }
 
