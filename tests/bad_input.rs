@@ -60,10 +60,10 @@ fn a_configuration_that_never_ends_is_an_error_at_once() {
     let bundle = Bundle::running("exit 0");
     let config = bundle.path().join("config.json");
     rustix::fs::mknodat(rustix::fs::CWD, &config, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-    fails_well(&runtime, &run(&runtime, bundle.path()), "config.json: is no file");
+    fails_well(&runtime, &run(&runtime, bundle.path()), "config.json: is not a regular file");
     fs::remove_file(&config).unwrap();
     symlink("/dev/zero", &config).unwrap();
-    fails_well(&runtime, &run(&runtime, bundle.path()), "config.json: is no file");
+    fails_well(&runtime, &run(&runtime, bundle.path()), "config.json: is not a regular file");
     fs::remove_file(&config).unwrap();
     fs::File::create(&config).unwrap().set_len(1 << 30).unwrap();
     fails_well(&runtime, &run(&runtime, bundle.path()), "config.json: has more than 67108864 bytes");

@@ -81,7 +81,7 @@ fn it_ends_as_the_program_does() {
     fs::write(&hidden, "").unwrap();
     let mut found = place.command(&[], &["program"]);
     let found = found.env("PATH", place.path("home")).output().unwrap();
-    Seen(found).fails(127, "it is there, but hidden");
+    Seen(found).fails(127, "it exists, but is hidden");
     // A program named by its path is not hidden.
     place.test(&[], &[&hidden]).fails(126, "permission denied");
 }
@@ -245,7 +245,7 @@ fn what_it_leaves_running_is_ended_and_named() {
         format!("sleep 4242 & {begun}; setsid sh -c 'sleep 4343 & sleep 4444' > /dev/null 2>&1 & exit 3");
     let seen = place.sh(&[], &script);
     assert_eq!(seen.0.status.code(), Some(3));
-    seen.says("husk: warning: left running, and ended: sleep 4242 (pid ");
+    seen.says("husk: warning: killed a process that was left running: sleep 4242 (pid ");
     let stderr = String::from_utf8_lossy(&seen.0.stderr);
     for line in stderr.lines() {
         let pid = line.rsplit_once("(pid ").unwrap().1.trim_end_matches(')');
@@ -329,7 +329,7 @@ fn paths_are_shown_as_asked() {
     assert_eq!(fs::read_to_string(place.path("here/file")).unwrap(), "more\n");
     assert!(!fs::exists(place.path("here/new")).unwrap());
     place.sh(&["--write", "missing"], "").fails(125, "husk: find missing: no such file or directory");
-    place.sh(&["--overlay", "file"], "").fails(125, "is no directory");
+    place.sh(&["--overlay", "file"], "").fails(125, "is not a directory");
     // From a subdirectory, the whole repository is visible.
     fs::create_dir(place.path("here/.git")).unwrap();
     let mut below = place.command(&[], &["cat", "../file"]);
@@ -364,7 +364,7 @@ fn limits_end_it_and_say_so() {
     place.sh(&["--files", "20"], "ulimit -n").prints("20");
     place.sh(&["--disk", "1m"], large).fails(1, "No space left on device");
     let huge = place.sh(&["--memory", "32m"], "head -c 100m /dev/zero | tail -c 90m > /dev/null");
-    if String::from_utf8_lossy(&huge.0.stderr).contains("kept by rlimits") {
+    if String::from_utf8_lossy(&huge.0.stderr).contains("no cgroup is available") {
         huge.fails(1, "memory exhausted");
     } else {
         huge.fails(124, "husk: killed: memory limit of 33554432 bytes reached");
@@ -381,7 +381,8 @@ fn a_fork_bomb_is_an_error_of_the_program() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let bomb = place.sh(&["--pids", "50"], "b() { b | b & b; }; b");
-    let is_limited = !is_root() || !String::from_utf8_lossy(&bomb.0.stderr).contains("kept by rlimits");
+    let is_limited =
+        !is_root() || !String::from_utf8_lossy(&bomb.0.stderr).contains("no cgroup is available");
     need!(is_limited, "limits of processes hold for ordinary users, or in a cgroup");
     bomb.fails(2, "Cannot fork");
 }

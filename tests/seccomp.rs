@@ -190,7 +190,7 @@ fn what_cannot_be_notified_of_is_refused_by_its_rule() {
         "linux.seccomp.syscalls[1].args: an earlier entry has another action",
     );
     refused("/linux/seccomp/listenerPath", json!("agent"), "linux.seccomp.listenerPath: \"agent\" is not");
-    refused("/linux/seccomp/listenerPath", json!(""), "linux.seccomp.listenerMetadata: is there without");
+    refused("/linux/seccomp/listenerPath", json!(""), "linux.seccomp.listenerMetadata: needs listenerPath");
 }
 
 #[test]

@@ -74,7 +74,7 @@ check_nextest_finds_leaks() {
     # The sandbox kills the leaked process and reports it, so no process still holds the test's streams.
     grep -q '1 test run: 1 passed' seen
     cargo nextest run --offline --no-capture it_leaks 2>&1 | tee seen
-    grep -q 'left running, and ended: sleep 600' seen
+    grep -q 'killed a process that was left running: sleep 600' seen
 }
 
 check_go_has_a_sandbox_for_each_package() {

@@ -259,7 +259,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
             joining(bundle, &fifo)
         },
         terminal: false,
-        refused: Some("is no namespace"),
+        refused: Some("is not a namespace"),
         lies: &[],
     },
     Attack {
@@ -269,14 +269,14 @@ pub(crate) const ATTACKS: &[Attack] = &[
             joining(Bundle::running("exit 0"), Path::new(&through))
         },
         terminal: false,
-        refused: Some("is no namespace"),
+        refused: Some("is not a namespace"),
         lies: &[],
     },
     Attack {
         name: "a namespace to join is a terminal's, for it to be ours",
         bundle: |_| joining(Bundle::running("exit 0"), Path::new("/dev/ptmx")),
         terminal: false,
-        refused: Some("is no namespace"),
+        refused: Some("is not a namespace"),
         lies: &[],
     },
 ];

@@ -84,7 +84,7 @@ fn a_string_with_a_nul_is_refused_by_the_name_of_its_field() {
     for (pointer, field) in found.iter().filter(|(pointer, _)| is_string(pointer)) {
         let mut config = base.clone();
         *config.pointer_mut(pointer).unwrap() = json!("/a\0b");
-        assert_eq!(wrong(&config).unwrap(), format!("{field}: holds a NUL byte"));
+        assert_eq!(wrong(&config).unwrap(), format!("{field}: contains a NUL byte"));
     }
 }
 

@@ -123,8 +123,8 @@ fn what_is_not_said_stays_unsaid() {
 fn what_kernels_have_no_more_is_a_warning() {
     let memory = json!({ "memory": { "kernel": 1, "kernelTCP": 2, "useHierarchy": true } });
     let expected = [
-        "linux.resources.memory.kernel: is ignored: kernels do not have this any more",
-        "linux.resources.memory.kernelTCP: is ignored: kernels do not have this any more",
+        "linux.resources.memory.kernel: is ignored: current kernels no longer support it",
+        "linux.resources.memory.kernelTCP: is ignored: current kernels no longer support it",
     ];
     assert_eq!(parsed(&memory).1, expected);
 }

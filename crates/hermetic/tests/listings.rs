@@ -331,5 +331,5 @@ fn what_cannot_be_done_is_said() {
     let shown = vec![Show { path: "f".into(), access: PathAccess::Overlay }];
     let found = vec![HostFile { path: "/srv/f".into(), is_directory: false }];
     let host = Host { found, ..user() };
-    assert_eq!(refusal(&Profile { shown, ..profile() }, &host), "overlay /srv/f: is no directory");
+    assert_eq!(refusal(&Profile { shown, ..profile() }, &host), "overlay /srv/f: is not a directory");
 }

@@ -40,7 +40,7 @@ impl Display for FailedHook {
             // A seccomp filter sends this signal for a call that it does not allow.
             Failed::Killed(31) => f.write_str("killed by signal 31: bad system call"),
             Failed::Killed(signal) => write!(f, "killed by signal {signal}"),
-            Failed::TimedOut => f.write_str("killed, because it did not end in time"),
+            Failed::TimedOut => f.write_str("timed out and was killed"),
         }
     }
 }

@@ -71,7 +71,7 @@ impl Plan<'_> {
         Some(FailureMeaning::Added(match (self.steps.get(step)?, errno) {
             // sched_setattr(2): a deadline thread must be allowed to run on every processor.
             (Step::SchedSetattr { attr }, Errno::PERM) if attr.policy == SCHED_DEADLINE => {
-                "a deadline takes CAP_SYS_NICE, and process scheduler can't be used together with AllowedCPUs"
+                "SCHED_DEADLINE needs CAP_SYS_NICE, and process scheduler can't be used together with AllowedCPUs"
             }
             // An older kernel may accept any parameter and refuse it only when the file system is made.
             (Step::FsconfigString { .. } | Step::Fsmount { .. }, Errno::INVAL) if self.adds_layers(step) => {
@@ -88,7 +88,7 @@ impl Plan<'_> {
                 "cannot be mounted because it is not of type proc"
             }
             (Step::OpenInProc { .. }, Errno::XDEV) => {
-                "something is mounted over it in the runtime's own /proc, and it is only written to procfs itself"
+                "something is mounted over it in the runtime's /proc, and husk writes it only to procfs itself"
             }
             (Step::Attach { .. }, Errno::XDEV) => "cannot be mounted because it is inside /proc",
             _ => return None,
@@ -111,13 +111,13 @@ impl Display for Plan<'_> {
 #[derive(Debug, thiserror::Error)]
 #[error("{origin}: {reason}")]
 pub struct Error {
-    origin: Origin,
+    origin: Box<Origin>,
     reason: String,
 }
 
 impl Error {
     pub(crate) fn new(origin: Origin, reason: String) -> Self {
-        Self { origin, reason }
+        Self { origin: Box::new(origin), reason }
     }
 
     /// Returns the field of config.json that the error is about.
@@ -187,7 +187,7 @@ impl<'b> Builder<'b> {
     /// Returns an error about the current field.
     #[must_use]
     pub fn error(&self, reason: impl Into<String>) -> Error {
-        Error { origin: self.origin(), reason: reason.into() }
+        Error::new(self.origin(), reason.into())
     }
 
     /// Returns the plan. The clone of the child creates `namespaces`.
@@ -204,7 +204,7 @@ impl<'b> Builder<'b> {
     /// Fails if all [`Reg::COUNT`] registers are taken.
     pub fn register(&mut self) -> Result<Reg, Error> {
         let register =
-            self.free.pop().ok_or_else(|| self.error("more descriptors at a time than there is room for"))?;
+            self.free.pop().ok_or_else(|| self.error("too many descriptors are open at the same time"))?;
         self.most_used = self.most_used.max(register.index() + 1);
         Ok(register)
     }
@@ -223,7 +223,7 @@ impl<'b> Builder<'b> {
                 self.most_used = register.index() + 1;
                 Ok(register)
             }
-            None => Err(self.error("more descriptors at a time than there is room for")),
+            None => Err(self.error("too many descriptors are open at the same time")),
         }
     }
 
@@ -242,7 +242,7 @@ impl<'b> Builder<'b> {
         let bytes = string.as_ref().as_os_str().as_bytes();
         let copy = self.memory.alloc_slice_fill_copy(bytes.len() + 1, 0);
         copy[..bytes.len()].copy_from_slice(bytes);
-        CStr::from_bytes_with_nul(copy).map_err(|_| self.error("holds a NUL byte"))
+        CStr::from_bytes_with_nul(copy).map_err(|_| self.error("contains a NUL byte"))
     }
 
     /// Copies bytes, numbers or ids for a step.

@@ -13,14 +13,14 @@ pub(crate) const MOST_BYTES: u64 = 64 << 20;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    #[error("invalid container ID {0:?}: letters, digits and _ + . - only")]
+    #[error("invalid container ID {0:?}: use only letters, digits and _ + . -")]
     Id(String),
     #[error("container with given ID already exists")]
     Exists,
     #[error("container does not exist")]
     Missing,
     /// Another command deleted the container while this verb was working on it.
-    #[error("container {0:?} was deleted meanwhile")]
+    #[error("container {0:?} was deleted by another command")]
     Deleted(String),
     /// The signal with this number ended the verb before the container's program began.
     #[error("ended by signal {0} before the program began")]
@@ -215,7 +215,7 @@ impl Display for UntrustedReason {
                 write!(f, "it belongs to user {uid}, who is neither root nor the caller (user {us})")
             }
             Self::Writable { mode } => {
-                write!(f, "others may write to it (mode {mode:04o}): take that away with 'chmod go-w'")
+                write!(f, "other users may write to it (mode {mode:04o}); forbid it with 'chmod go-w'")
             }
         }
     }

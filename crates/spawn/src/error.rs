@@ -110,7 +110,7 @@ impl Display for Reason {
                 Some(signal) => write!(f, "killed by signal {signal} before exec"),
                 None => write!(f, "{status} before exec"),
             },
-            Self::Nul => f.write_str("holds a NUL byte"),
+            Self::Nul => f.write_str("contains a NUL byte"),
             Self::Conflict(why) => f.write_str(why),
         }
     }

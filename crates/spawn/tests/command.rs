@@ -705,7 +705,7 @@ fn no_string_holds_a_nul_byte() {
         failure(&Command::new("/a\0b")),
     ];
     for (failure, act) in failures.iter().zip(["a\0b", "a\0b", "NAME=a\0b", "a\0b", "/a\0b"]) {
-        assert_eq!(*failure, format!("string {act:?}: holds a NUL byte"));
+        assert_eq!(*failure, format!("string {act:?}: contains a NUL byte"));
     }
 }
 

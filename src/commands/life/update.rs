@@ -93,7 +93,7 @@ impl Perform for Update {
             None => self.limits()?,
         };
         if self.kernel_memory.is_some() || self.kernel_memory_tcp.is_some() {
-            session.log.warning(&"--kernel-memory: there is no such limit any more, ignored");
+            session.log.warning(&"--kernel-memory is ignored: current kernels no longer support it");
         }
         let update = UpdateRequest {
             resources,

@@ -107,7 +107,7 @@ fn agrees(path: &Path) -> Result<bool> {
 
 /// Returns the configuration with husk as runner. All other text stays unchanged.
 fn with_runner(text: &str) -> Result<String> {
-    let wrong = |error: toml::de::Error| anyhow!("is no TOML: {}", error.message());
+    let wrong = |error: toml::de::Error| anyhow!("is not valid TOML: {}", error.message());
     let table = DeTable::parse(text).map_err(wrong)?;
     let targets = table.get_ref().get("target").and_then(|targets| targets.get_ref().as_table());
     for (target, value) in targets.into_iter().flatten() {
@@ -186,6 +186,6 @@ mod tests {
             "target.'x86_64-unknown-linux-gnu' has a runner, \"qemu\": instead of it write runner = [\"husk\", \"test\", \"--runner\"]"
         );
         assert!(said("target = {}\n").starts_with("write there: target."));
-        assert!(said("a = ").starts_with("is no TOML: "));
+        assert!(said("a = ").starts_with("is not valid TOML: "));
     }
 }

@@ -461,7 +461,10 @@ fn tell(ended: &Ended, session: &Session<'_>) -> Exit {
         session.log.warning(loss);
     }
     for process in &ended.remaining {
-        session.log.warning(&format!("left running, and ended: {} (pid {})", process.command, process.pid));
+        session.log.warning(&format!(
+            "killed a process that was left running: {} (pid {})",
+            process.command, process.pid
+        ));
     }
     if let Some(reached) = &ended.reached {
         session.log.failed(&anyhow!("killed: {reached}"));

@@ -133,8 +133,7 @@ fn block_io(block_io: &BlockIo, settings: &mut Vec<Setting>) {
         let field = format!("linux.resources.blockIO.weightDevice[{index}]");
         if let Some(weight) = device.weight.filter(|weight| *weight != 0) {
             let value = format_args!("{}:{} {weight}", device.major, device.minor);
-            let otherwise =
-                Missing::Warn("needs the BFQ scheduler, which this kernel has not, and is ignored");
+            let otherwise = Missing::Warn("is ignored: this kernel does not have the BFQ scheduler");
             settings.push(Setting::early(field, "io.bfq.weight", value).missing(otherwise));
         }
     }

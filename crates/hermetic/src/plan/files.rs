@@ -259,7 +259,7 @@ fn cover(
             false => plan.release(out),
         }
     }
-    dev.ok_or_else(|| plan.error("has something else than a directory at /dev"))
+    dev.ok_or_else(|| plan.error("has no directory at /dev"))
 }
 
 /// Attaches a detached mount to an existing path below a root.
@@ -306,7 +306,7 @@ fn overlay(
 ) -> Result<(), Error> {
     plan.at(Origin::with_path("overlay", &found.path));
     if !found.is_directory {
-        return Err(plan.error("is no directory"));
+        return Err(plan.error("is not a directory"));
     }
     // overlayfs takes path names, so the directory gets one in the program's own file system.
     let lower = format!("lower-{index}");

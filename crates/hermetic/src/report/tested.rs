@@ -69,7 +69,9 @@ impl Attempt {
         let Ended { status, reached, remaining, .. } = &self.ended;
         let mut remarks: Vec<_> = reached.iter().map(|reached| format!("killed: {reached}")).collect();
         let left = remaining.iter();
-        remarks.extend(left.map(|process| format!("left running, and ended: {}", process.command)));
+        remarks.extend(
+            left.map(|process| format!("killed a process that was left running: {}", process.command)),
+        );
         // libtest reports exit codes 0 and 101 itself. We report any other end.
         if reached.is_none() && !matches!(status.code(), Some(0 | 101)) {
             remarks.push(status.to_string());

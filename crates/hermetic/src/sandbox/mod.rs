@@ -263,6 +263,9 @@ fn hidden(profile: &Profile, host: &Host) -> Hint {
     let place = places.iter().map(Path::new).find(|place| place.is_file());
     let directory = place.and_then(Path::parent);
     Hint(directory.map(|directory| {
-        format!("it is there, but hidden or needs what is hidden: '--read {}' shows it", directory.display())
+        format!(
+            "it exists, but is hidden or needs a hidden file; show it with '--read {}'",
+            directory.display()
+        )
     }))
 }

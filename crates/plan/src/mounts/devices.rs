@@ -82,7 +82,7 @@ pub(crate) fn create(
                 Some(Some(path)) => show(&device, path, plan)?,
                 _ => {
                     let Device { kind, .. } = device;
-                    let why = "has no node of it, and in a user namespace none can be made";
+                    let why = "does not have this device, and a user namespace cannot create it";
                     return Err(plan.error(format!("{kind}: the host {why}")));
                 }
             },
@@ -122,7 +122,7 @@ fn covers_dev(mount: &Mount) -> bool {
 
 fn make(device: &Device, root: Reg, dev: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
     let parent = device.path.parent().unwrap_or(Path::new("/"));
-    let Some(name) = device.path.file_name() else { return Err(plan.error("names no file")) };
+    let Some(name) = device.path.file_name() else { return Err(plan.error("does not name a file")) };
     let name = plan.text(name)?;
     let directory = if parent == Path::new("/dev") {
         dev
@@ -161,7 +161,7 @@ fn request(container: &Container, index: usize, plan: &mut Builder<'_>) -> Resul
     let out = plan.register()?;
     // Devices are numbered after the mounts.
     let mount = u32::try_from(container.mounts.len().saturating_add(index));
-    let mount = mount.map_err(|_| plan.error("one device too many"))?;
+    let mount = mount.map_err(|_| plan.error("too many devices"))?;
     plan.push(Step::RequestTree { mount, out });
     Ok(out)
 }

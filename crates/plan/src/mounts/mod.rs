@@ -107,7 +107,7 @@ fn place(mount: &Mount, target: PathInRoot<'_>, plan: &Builder<'_>) -> Result<Mo
     ];
     let path = target.path.to_string_lossy();
     if path == "." {
-        return Err(plan.error("a mount on top of the root file system"));
+        return Err(plan.error("cannot be mounted on top of the root file system"));
     }
     let is = |wanted| matches!(&mount.source, Source::New { fstype, .. } if fstype == wanted);
     match path.strip_prefix("proc").map(|below| below.strip_prefix('/').unwrap_or(below)) {
@@ -180,7 +180,7 @@ fn open_tree(
         }
     }
     let out = plan.register()?;
-    let mount = u32::try_from(index).map_err(|_| plan.error("one mount too many"))?;
+    let mount = u32::try_from(index).map_err(|_| plan.error("too many mounts"))?;
     let path = plan.text(path)?;
     plan.push(match ids {
         // An idmapped mount needs privileges over the file system.

@@ -225,13 +225,13 @@ fn check(kind: Namespaces, found: Option<&NamespacePath>, plan: &Builder<'_>) ->
     };
     match found {
         Some(NamespacePath::Unreadable(reason)) => Err(plan.error(format!("cannot be opened: {reason}"))),
-        Some(NamespacePath::Other) => Err(plan.error("is no namespace")),
+        Some(NamespacePath::Other) => Err(plan.error("is not a namespace")),
         Some(NamespacePath::Namespace { kind: found, .. }) if *found != kind => {
             let (found, wanted) = (name(*found), name(kind));
-            Err(plan.error(format!("is a namespace of another type: {found} where {wanted} is wanted")))
+            Err(plan.error(format!("is a namespace of type {found}, not {wanted}")))
         }
         Some(NamespacePath::Namespace { own: true, .. }) if kind == Namespaces::USER => {
-            Err(plan.error("is the caller's own user namespace, which is no other to join"))
+            Err(plan.error("is the caller's own user namespace; leave out this entry to stay in it"))
         }
         _ => Ok(()),
     }

@@ -69,7 +69,10 @@ impl Membership {
         };
         let exists = group.exists();
         if !exists && asked.clos_id.is_some() && schemata(asked).is_empty() {
-            return Err(format!("closID: {} does not exist, and nothing says what it is", group.display()));
+            return Err(format!(
+                "closID: {} does not exist; create it, or give it a schema",
+                group.display()
+            ));
         }
         let monitoring = match asked.monitoring {
             Monitoring::Own => Some(group.join("mon_groups").join(id)),

@@ -187,7 +187,7 @@ fn run(
             Err(HookFailure::Hook(with_words(said(&ending(status)), &last_words(&mut output))))
         }
         Ok((WaitOutcome::TooLong, _)) => {
-            let failure = said(&"killed, because it did not end in time");
+            let failure = said(&"timed out and was killed");
             Err(HookFailure::Hook(with_words(failure, &last_words(&mut output))))
         }
         Err(error @ Error::Spawn(_)) => {

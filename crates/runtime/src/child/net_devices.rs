@@ -35,7 +35,7 @@ const RT_SCOPE_UNIVERSE: u8 = 0;
 pub(crate) fn hand_over(child: &Child, devices: &[NetDevice]) -> Result<(), Error> {
     let path = format!("/proc/{}/ns/net", child.id());
     let namespace = File::open(&path).map_err(|reason| Error::file("open", path, reason))?;
-    let failed = |errno| Error::kernel("speak to the network", errno);
+    let failed = |errno| Error::kernel("open a netlink socket", errno);
     let mut ours = Socket::open().map_err(failed)?;
     let mut theirs = open_in(&namespace).map_err(failed)?;
     for device in devices {

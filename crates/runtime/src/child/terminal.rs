@@ -76,7 +76,9 @@ impl Console {
         /// The text that runc sends with the descriptor. Receivers at most display it.
         const NAME: &[u8] = b"/dev/pts/ptmx";
         match self {
-            Self::Absent => Err(Error::State("a terminal came that nobody asked for")),
+            Self::Absent => {
+                Err(Error::State("the container's process sent a terminal that was not requested"))
+            }
             Self::PeerSocket(socket) => {
                 socket.send("--console-socket: send the terminal to", NAME, &master, interrupt)
             }

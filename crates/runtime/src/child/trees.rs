@@ -60,7 +60,7 @@ impl Trees {
             };
             let node = nodes
                 .get(index)
-                .ok_or(Error::State("the container's process asks for a device that is none"))?;
+                .ok_or(Error::State("the container's process requested a device that does not exist"))?;
             return Ok(child.go_on_with(node.as_fd())?);
         }
         let tree = self.open(child)?;
@@ -72,7 +72,7 @@ impl Trees {
         let Some(Mount { destination, source: Source::Bind { path, recursive }, id_mapping, .. }) =
             self.mounts.get(index).cloned()
         else {
-            return Err(Error::State("the container's process asks for a mount that is none"));
+            return Err(Error::State("the container's process requested a mount that does not exist"));
         };
         let failed = |act: String, reason: Cause| {
             Error::step(Origin::mount(index, &destination), format!("{act}: {reason}"))

@@ -49,7 +49,7 @@ fn all(container: &Container, cgroups: &CgroupMount) -> Result<Vec<External>, Er
         let origin = Origin::mount(index, &destination);
         match (&mount.source, cgroups) {
             (Source::Bind { .. }, _) if mount.id_mapping.is_some() => {
-                let failure = "a mount whose ids are mapped cannot be saved and restored".to_owned();
+                let failure = "an id-mapped mount cannot be checkpointed".to_owned();
                 return Err(Error::step(origin, failure));
             }
             (Source::Bind { path, .. }, _) => {
@@ -94,7 +94,8 @@ fn check(origin: &Origin, path: &Path) -> Result<(), Error> {
     let bytes = path.as_os_str().as_bytes();
     let comes_apart = |pair: &[u8]| pair == b"]:";
     if bytes.windows(2).any(comes_apart) || bytes.ends_with(b"]") || bytes.iter().any(u8::is_ascii_control) {
-        let failure = format!("CRIU cannot be told of {path:?}: it holds ']:', ends with ']', or is no line");
+        let failure =
+            format!("CRIU cannot handle {path:?}: it contains ']:' or a control character, or ends with ']'");
         return Err(Error::step(origin.clone(), failure));
     }
     Ok(())
@@ -243,7 +244,7 @@ pub(crate) fn enter_namespaces(
     }
     match joined(container, NamespaceKind::Cgroup) {
         Some((origin, _)) => {
-            let failure = "CRIU cannot restore into somebody else's cgroup namespace".to_owned();
+            let failure = "CRIU cannot restore into an existing cgroup namespace".to_owned();
             Err(Error::step(origin, failure))
         }
         None => Ok(opened),

@@ -61,7 +61,7 @@ fn with(registration: &Registration, program: &str, others: &str) -> Result<Stri
     let table = parse(registration, others)?;
     let version = table.get("version").and_then(Value::as_integer).unwrap_or(1);
     if version < 2 {
-        let reason = "config.toml is of version 1: write 'containerd config migrate' of it there first";
+        let reason = "config.toml has version 1; convert it with 'containerd config migrate' first";
         return Err(registration.error(reason));
     }
     let plugin = if version == 2 { "io.containerd.grpc.v1.cri" } else { "io.containerd.cri.v1.runtime" };

@@ -17,7 +17,7 @@ pub(super) fn is_empty(object: &str) -> Result<bool> {
 
 /// Adds a member before all others.
 pub(super) fn with_key(object: &str, key: &str, value: &str) -> Result<String> {
-    let (head, rest) = object.split_once('{').ok_or("is no object")?;
+    let (head, rest) = object.split_once('{').ok_or("is not an object")?;
     let inner = rest.trim_start();
     Ok(if is_empty(object)? {
         format!("{head}{{\n  \"{key}\": {value}\n{inner}")
@@ -35,7 +35,8 @@ pub(super) fn without_key(object: &str, key: &str) -> Result<String> {
     let before = object[..range.start].trim_end().strip_suffix(':').map(str::trim_end);
     let before = before.and_then(|before| before.strip_suffix(&format!("\"{key}\"")));
     // Fails for a key that is written with escapes.
-    let before = before.ok_or_else(|| format!("{key} is written in an unusual way"))?.trim_end();
+    let before =
+        before.ok_or_else(|| format!("{key} is written in a form that husk cannot edit"))?.trim_end();
     let after = &object[range.end..];
     Ok(match after.trim_start().strip_prefix(',') {
         Some(after) => before.to_owned() + after,

@@ -127,7 +127,8 @@ impl Registration {
     ///
     /// If the existing configuration cannot be read or conflicts with it.
     pub fn change(&self) -> Result<FileChange, Error> {
-        let program = self.program.to_str().ok_or_else(|| self.error("the path of husk is no text"))?;
+        let program =
+            self.program.to_str().ok_or_else(|| self.error("the path of husk is not valid UTF-8"))?;
         let quoted = serde_json::to_string(program).map_err(|error| self.error(&error.to_string()))?;
         match self.engine {
             Engine::Podman => self.drop_in(Some(podman(&quoted, self.default))),
@@ -168,9 +169,7 @@ impl Registration {
             match default {
                 Some("\"husk\"") => text = json::without_key(&text, "default-runtime")?,
                 Some(other) if self.default && program.is_some() => {
-                    return Err(format!(
-                        "default-runtime is {other}: take it out first, so that nothing is lost"
-                    ));
+                    return Err(format!("default-runtime is {other}: remove it first"));
                 }
                 _ => {}
             }

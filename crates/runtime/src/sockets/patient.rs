@@ -46,7 +46,7 @@ impl PeerSocket {
                 Err(Errno::INTR) => {}
                 // The queue of connections is full (net/unix/af_unix.c, `unix_stream_connect`).
                 Err(Errno::AGAIN) if Instant::now() < deadline => interrupt.pause(PAUSE)?,
-                Err(Errno::AGAIN) => return Err(failed(too_long("nobody accepts connections"))),
+                Err(Errno::AGAIN) => return Err(failed(too_long("no connection was accepted"))),
                 Err(errno) => return Err(failed(errno.into())),
             }
         }
@@ -72,7 +72,7 @@ impl PeerSocket {
                 Err(Errno::AGAIN) => {
                     let waited = interrupt.wait(self.socket.as_fd(), PollFlags::OUT, Some(deadline))?;
                     if waited == WaitOutcome::TooLong {
-                        return Err(failed(too_long("nobody reads")));
+                        return Err(failed(too_long("no data was read")));
                     }
                 }
                 Err(errno) => return Err(failed(errno.into())),
@@ -83,7 +83,7 @@ impl PeerSocket {
 }
 
 fn too_long(what: &str) -> Cause {
-    Cause::Phrase(format!("{what}, for {} seconds", PATIENCE.as_secs()))
+    Cause::Phrase(format!("{what} within {} seconds", PATIENCE.as_secs()))
 }
 
 /// Sends as many of the bytes as there is room for, without blocking.

@@ -167,7 +167,7 @@ impl Entry {
     /// Returns the process that is creating the container, if there is one.
     pub(crate) fn creator(&self) -> Result<Option<Pid>, Error> {
         let holder = fcntl_lock_holder(Fd::of(&self.directory));
-        match holder.map_err(|errno| Error::file("look for the creator of", &self.path, errno))? {
+        match holder.map_err(|errno| Error::file("find the creator of", &self.path, errno))? {
             None => Ok(None),
             Some(LockHolder::Process(pid)) => Ok(Some(pid)),
             Some(LockHolder::Elsewhere) => {

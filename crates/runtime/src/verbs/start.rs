@@ -69,7 +69,7 @@ pub fn start(store: &Store, id: &str, mut warn: impl FnMut(&[Warning])) -> Resul
             },
             // The connection was closed by exec or by the child's death.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
-            Err(reason) => return Err(Error::kernel("hear of the program", reason)),
+            Err(reason) => return Err(Error::kernel("wait for the program", reason)),
         }
     }
     // The child may also have died while a hook ran.
