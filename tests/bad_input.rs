@@ -66,7 +66,7 @@ fn a_configuration_that_never_ends_is_an_error_at_once() {
     fails_well(&runtime, &run(&runtime, bundle.path()), "config.json: is not a regular file");
     fs::remove_file(&config).unwrap();
     fs::File::create(&config).unwrap().set_len(1 << 30).unwrap();
-    fails_well(&runtime, &run(&runtime, bundle.path()), "config.json: has more than 67108864 bytes");
+    fails_well(&runtime, &run(&runtime, bundle.path()), "config.json: is longer than 67108864 bytes");
 }
 
 #[test]

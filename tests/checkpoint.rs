@@ -322,7 +322,7 @@ fn what_fails_at_restore_leaves_nothing() {
         let refused = criu.call(&runtime, "restore", &[options, &arguments].concat());
         refused.fails(
             1,
-            "annotations.org.criu.config: \"/a/file\" is not what the caller says: pass --criu-config",
+            "annotations.org.criu.config: \"/a/file\" is not the file of the command line; pass --criu-config",
         );
         assert!(runtime.is_empty());
         assert!(!criu.read("told").contains("/a/file"), "{options:?}");

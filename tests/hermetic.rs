@@ -143,7 +143,7 @@ fn a_directory_of_the_host_is_no_stream() {
     let place = Project::new();
     let mut command = place.command(&[], &["true"]);
     let seen = Seen(command.stdin(fs::File::open("/").unwrap()).output().unwrap());
-    seen.fails(125, "husk: standard input is a directory of the host");
+    seen.fails(125, "husk: standard input is a directory, through which");
 }
 
 #[test]

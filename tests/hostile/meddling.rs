@@ -246,7 +246,7 @@ fn a_stranger_in_the_cgroup_is_in_the_way_of_delete_and_not_of_force() {
     said(&runtime, "wait c");
     let seen = said(&runtime, "delete c");
     fails_in_words(&seen);
-    seen.says(&format!("processes in it: {}", stranger.0.id()));
+    seen.says(&format!("remaining processes: {}", stranger.0.id()));
     assert!(stranger.is_alive());
     assert_eq!(runtime.status(), "stopped");
     said(&runtime, "delete --force c").succeeds();
