@@ -178,7 +178,7 @@ fn unreachable_notify_socket_is_a_warning() {
     let seen = stale(command(&runtime, "run", &bundle, &[]));
     assert!(!seen.succeeds().contains("NOTIFY_SOCKET") || !is_husk());
     need!(is_husk(), "runc goes on without a word");
-    seen.says("warning: NOTIFY_SOCKET: connect /no/socket: no such file or directory; nobody will hear");
+    seen.says("warning: NOTIFY_SOCKET: connect /no/socket: no such file or directory; readiness will not be");
     assert!(runtime.is_empty());
 
     // The same holds for a container that was created with a socket.
