@@ -12,6 +12,7 @@
 use crate::exit::Exit;
 use crate::help;
 use crate::options::{Global, Misuse, message, program};
+use crate::output::name::NAME;
 use crate::output::near;
 use crate::verb::{Verb, usage};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -53,7 +54,7 @@ pub(crate) fn read(
         if let Err(error) = before
             && error.kind() == ErrorKind::UnknownArgument
         {
-            let hint = hint("husk", asked_for(&error, &program));
+            let hint = hint(None, asked_for(&error, &program));
             return Err(misuse(program, &arguments, message(&error), hint, Exit::Failed));
         }
         let wants_help = is_help || arguments.iter().any(|word| word == "-h" || word == "--help");
@@ -64,7 +65,7 @@ pub(crate) fn read(
             format!("unknown command {name:?}")
         };
         let names = verbs.iter().map(|verb| verb.name);
-        let hint = hint("husk", near::question(&name.to_string_lossy(), names));
+        let hint = hint(None, near::question(&name.to_string_lossy(), names));
         return Err(misuse(program, &arguments, message, hint, Exit::UnknownCommand));
     };
     if is_help {
@@ -79,7 +80,7 @@ pub(crate) fn read(
         Ok((global, matches)) => Ok(Asked::Verb { verb, global, matches }),
         Err(error) if error.kind() == ErrorKind::DisplayHelp => Ok(Asked::Text(help::verb(verb))),
         Err(error) => {
-            let hint = hint(&format!("husk {}", verb.name), asked_for(&error, &command));
+            let hint = hint(Some(verb.name), asked_for(&error, &command));
             let message = format!("{}: {}", verb.name, message(&error));
             let exit = match verb.failure {
                 // runc uses this exit code too.
@@ -99,7 +100,7 @@ fn without_verb(mut program: Command, arguments: &[OsString], verbs: &[Verb]) ->
         Ok(_) => Ok(Asked::Text(help::program(verbs))),
         Err(error) if error.kind() == ErrorKind::DisplayHelp => Ok(Asked::Text(help::program(verbs))),
         Err(error) => {
-            let hint = hint("husk", asked_for(&error, &program));
+            let hint = hint(None, asked_for(&error, &program));
             Err(misuse(program, arguments, message(&error), hint, Exit::Failed))
         }
     }
@@ -173,9 +174,10 @@ fn takes_rest(command: &Command) -> bool {
     command.get_positionals().any(clap::Arg::is_trailing_var_arg_set)
 }
 
-fn hint(command: &str, question: Option<String>) -> String {
+fn hint(verb: Option<&str>, question: Option<String>) -> String {
     let question = question.map(|question| question + "\n").unwrap_or_default();
-    format!("{question}see '{command} --help'")
+    let verb = verb.map(|verb| format!(" {verb}")).unwrap_or_default();
+    format!("{question}see '{}{verb} --help'", *NAME)
 }
 
 /// Returns a question that suggests a known option in place of an unknown one.

@@ -4,8 +4,8 @@ use crate::options::{CgroupManager, Global, Rootless};
 use crate::output::log::Log;
 use anyhow::{Context as _, Result, ensure};
 use husk_runtime::{Environment, Error, Listed, Notice, Sealed, Store, Warning};
+use rustix::io::Errno;
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 pub(crate) struct Session<'a> {
@@ -79,7 +79,7 @@ impl<'a> Session<'a> {
         match husk_runtime::list(&self.store) {
             // No container was ever created there. A directory that the user named must exist, however.
             Err(Error::File { reason, .. })
-                if reason.kind() == ErrorKind::NotFound && !matches!(self.root, Root::Said(_)) =>
+                if reason.errno() == Some(Errno::NOENT) && !matches!(self.root, Root::Said(_)) =>
             {
                 Ok(Vec::new())
             }

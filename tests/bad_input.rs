@@ -60,13 +60,13 @@ fn fifo_as_configuration_is_refused_at_once() {
     let bundle = Bundle::running("exit 0");
     let config = bundle.path().join("config.json");
     rustix::fs::mknodat(rustix::fs::CWD, &config, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-    fails_well(&runtime, &run(&runtime, bundle.path()), "config.json: is no file");
+    fails_well(&runtime, &run(&runtime, bundle.path()), "config.json: is not a regular file");
     fs::remove_file(&config).unwrap();
     symlink("/dev/zero", &config).unwrap();
-    fails_well(&runtime, &run(&runtime, bundle.path()), "config.json: is no file");
+    fails_well(&runtime, &run(&runtime, bundle.path()), "config.json: is not a regular file");
     fs::remove_file(&config).unwrap();
     fs::File::create(&config).unwrap().set_len(1 << 30).unwrap();
-    fails_well(&runtime, &run(&runtime, bundle.path()), "config.json: has more than 67108864 bytes");
+    fails_well(&runtime, &run(&runtime, bundle.path()), "config.json: is longer than 67108864 bytes");
 }
 
 #[test]

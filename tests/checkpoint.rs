@@ -162,11 +162,11 @@ fn container_keeps_running_if_criu_is_missing() {
         Seen(runtime.command(verb).args(arguments).env("PATH", nothing.path()).output().unwrap())
     };
     let saved = without(&runtime, "checkpoint", &["--image-path", images.text(), "c"]);
-    saved.fails(1, "criu is not there: install CRIU 3.16 or newer");
+    saved.fails(1, "criu was not found: install CRIU 3.16 or newer");
     assert_eq!(runtime.status(), "running");
     let other = Runtime::under_test();
     let arguments = ["--image-path", images.text(), "--bundle", text(bundle.path()), "c"];
-    without(&other, "restore", &arguments).fails(1, "criu is not there: install CRIU 3.16 or newer");
+    without(&other, "restore", &arguments).fails(1, "criu was not found: install CRIU 3.16 or newer");
     let old = StandIn::new().says("version", "3.15");
     let saved = old.call(&runtime, "checkpoint", &["--image-path", images.text(), "c"]);
     saved.fails(1, "CRIU 3.15 is too old: 3.16 or newer is needed");
@@ -285,10 +285,10 @@ fn mount_that_criu_could_confuse_with_another_is_refused() {
         let runtime = Runtime::started(&bundle);
         let criu = StandIn::new();
         let refused = criu.call(&runtime, "checkpoint", &["--image-path", images.text(), "c"]);
-        refused.fails(1, "CRIU cannot be told of");
+        refused.fails(1, "CRIU cannot handle");
         runtime.call("delete", &["--force", "c"]).succeeds();
         let arguments = ["--image-path", images.text(), "--bundle", text(bundle.path()), "c"];
-        criu.call(&runtime, "restore", &arguments).fails(1, "CRIU cannot be told of");
+        criu.call(&runtime, "restore", &arguments).fails(1, "CRIU cannot handle");
         assert!(runtime.is_empty());
         assert!(!criu.read("told").contains("2.23."), "{destination}");
     }
@@ -322,7 +322,7 @@ fn failed_restore_leaves_nothing() {
         let refused = criu.call(&runtime, "restore", &[options, &arguments].concat());
         refused.fails(
             1,
-            "annotations.org.criu.config: \"/a/file\" is not what the caller says: pass --criu-config",
+            "annotations.org.criu.config: \"/a/file\" is not the file of the command line; pass --criu-config",
         );
         assert!(runtime.is_empty());
         assert!(!criu.read("told").contains("/a/file"), "{options:?}");
@@ -546,7 +546,7 @@ fn idmapped_mount_cannot_be_checkpointed() {
     }));
     let runtime = Runtime::started(&bundle);
     let refused = StandIn::new().call(&runtime, "checkpoint", &["--image-path", images.text(), "c"]);
-    refused.fails(1, "mounts[2] /there: a mount whose ids are mapped cannot be saved and restored");
+    refused.fails(1, "mounts[2] /there: an id-mapped mount cannot be checkpointed");
     assert_eq!(runtime.status(), "running");
 }
 
@@ -670,7 +670,7 @@ fn signal_or_delete_ends_a_restore_that_waits_for_criu() {
         assert!(ends(pid), "it hangs");
         let (status, words) = restore.ended();
         assert_eq!(status.code(), Some(1), "{words}");
-        let wanted = if by_signal { "ended by signal 15" } else { "was deleted meanwhile" };
+        let wanted = if by_signal { "ended by signal 15" } else { "was deleted by another command" };
         assert!(words.contains(wanted), "{words}");
         assert_eq!(left(&runtime, &bundle), [""; 0]);
     }

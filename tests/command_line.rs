@@ -754,7 +754,7 @@ fn validate_reports_duplicate_keys() {
     let line = 1 + twice.lines().position(|line| line.contains("\"noNewPrivileges\": false")).unwrap();
     fs::write(bundle.path().join("config.json"), twice).unwrap();
     Runtime::under_test().typed(&["validate", bundle.path().to_str().unwrap()]).prints(&format!(
-        "warning: process.noNewPrivileges: is there twice, in lines {line} and {}: the last counts\n\
+        "warning: process.noNewPrivileges: occurs twice, in lines {line} and {}; the last value is used\n\
          0 errors, 1 warning",
         line + 1
     ));

@@ -81,7 +81,7 @@ fn sandbox_ends_with_the_programs_status() {
     fs::write(&hidden, "").unwrap();
     let mut found = place.command(&[], &["program"]);
     let found = found.env("PATH", place.path("home")).output().unwrap();
-    Seen(found).fails(127, "it is there, but hidden");
+    Seen(found).fails(127, "it exists, but is hidden");
     // A program named by its path is not hidden.
     place.test(&[], &[&hidden]).fails(126, "permission denied");
 }
@@ -143,7 +143,7 @@ fn directory_of_the_host_as_a_standard_stream_is_refused() {
     let place = Project::new();
     let mut command = place.command(&[], &["true"]);
     let seen = Seen(command.stdin(fs::File::open("/").unwrap()).output().unwrap());
-    seen.fails(125, "husk: standard input is a directory of the host");
+    seen.fails(125, "husk: standard input is a directory, through which");
 }
 
 #[test]
@@ -329,7 +329,7 @@ fn paths_are_shown_as_requested() {
     assert_eq!(fs::read_to_string(place.path("here/file")).unwrap(), "more\n");
     assert!(!fs::exists(place.path("here/new")).unwrap());
     place.sh(&["--write", "missing"], "").fails(125, "husk: find missing: no such file or directory");
-    place.sh(&["--overlay", "file"], "").fails(125, "is no directory");
+    place.sh(&["--overlay", "file"], "").fails(125, "is not a directory");
     // From a subdirectory, the whole repository is visible.
     fs::create_dir(place.path("here/.git")).unwrap();
     let mut below = place.command(&[], &["cat", "../file"]);
@@ -364,7 +364,7 @@ fn exceeded_limit_kills_the_program_and_is_reported() {
     place.sh(&["--files", "20"], "ulimit -n").prints("20");
     place.sh(&["--disk", "1m"], large).fails(1, "No space left on device");
     let huge = place.sh(&["--memory", "32m"], "head -c 100m /dev/zero | tail -c 90m > /dev/null");
-    if String::from_utf8_lossy(&huge.0.stderr).contains("kept by rlimits") {
+    if String::from_utf8_lossy(&huge.0.stderr).contains("no cgroup is available") {
         huge.fails(1, "memory exhausted");
     } else {
         huge.fails(124, "husk: killed: memory limit of 33554432 bytes reached");
@@ -381,7 +381,8 @@ fn fork_bomb_is_an_error_of_the_program() {
     need!(has_sandboxes(), "needs user namespaces");
     let place = Project::new();
     let bomb = place.sh(&["--pids", "50"], "b() { b | b & b; }; b");
-    let is_limited = !is_root() || !String::from_utf8_lossy(&bomb.0.stderr).contains("kept by rlimits");
+    let is_limited =
+        !is_root() || !String::from_utf8_lossy(&bomb.0.stderr).contains("no cgroup is available");
     need!(is_limited, "needs an ordinary user or a cgroup for limits on processes");
     bomb.fails(2, "Cannot fork");
 }

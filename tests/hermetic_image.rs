@@ -102,7 +102,7 @@ fn symlinks_of_an_image_stay_in_the_image() {
     assert_eq!(names(&bundle.rootfs().join("real")), ["file"]);
     // husk would make its own directories in the target of this link.
     symlink("/real", bundle.rootfs().join("dev")).unwrap();
-    in_rootfs(&bundle, &[], &["list", "/"]).fails(125, "rootfs: has something else than a directory at /dev");
+    in_rootfs(&bundle, &[], &["list", "/"]).fails(125, "rootfs: has no directory at /dev");
 }
 
 #[test]
@@ -133,8 +133,8 @@ fn bundle_defines_the_process() {
     for line in ["A=1", "TZ=Asia/Tokyo", "HOME=/tmp/home"] {
         assert!(variables.lines().any(|variable| variable == line), "{variables}");
     }
-    seen.says("husk: warning: process.capabilities: are left out: a sandbox has no privileges");
-    seen.says("husk: warning: mounts[6]: is left out: a sandbox shows no cgroups");
+    seen.says("husk: warning: process.capabilities: are ignored: a sandbox has no privileges");
+    seen.says("husk: warning: mounts[6]: is ignored: a sandbox shows no cgroups");
     let guest = |words: &[&str]| run(&bundle, &[&["--", "/guest"], words].concat());
     guest(&["cwd"]).prints("/made");
     guest(&["status", "Uid"]).prints("7\t7\t7\t7");
@@ -205,12 +205,12 @@ fn unsupported_field_is_refused_by_name() {
         ),
     ] {
         run(&Bundle::running("").with(pointer, value), &[])
-            .fails(125, &format!("husk: {field}: a sandbox cannot do that"));
+            .fails(125, &format!("husk: {field}: a sandbox does not support this"));
     }
     let map = json!([{ "containerID": 0, "hostID": 100_000, "size": 65536 }]);
     let bundle = Bundle::running("").with("/linux/uidMappings", map.clone()).with("/linux/gidMappings", map);
     let bundle = bundle.with("/linux/namespaces", json!([{ "type": "user" }]));
-    run(&bundle, &[]).fails(125, "linux.uidMappings: can only be of");
+    run(&bundle, &[]).fails(125, "linux.uidMappings: may only map the caller's id");
     // A test binary is a program of the host and needs the host's libraries.
     for option in ["--rootfs", "--bundle"] {
         test(&Project::new(), &[option, "/", "--runner", "--", "/guest"]).fails(125, "cannot be used with");

@@ -39,9 +39,9 @@ fn callers_proc_is_used_if_parts_of_it_are_covered() {
     let cover = "mount --bind /dev/null /proc/uptime || exit 9";
     let seen = as_root_of_a_container(&place, &format!("{cover}; {husk} test -- sh -c 'echo $$'"));
     seen.prints("2");
-    seen.says("husk: warning: /proc is the caller's, whose processes are seen there");
+    seen.says("husk: warning: the program sees the caller's /proc and its processes");
     let refused = as_root_of_a_container(&place, &format!("{cover}; {husk} test --strict -- true"));
-    refused.fails(125, "and --strict was asked for");
+    refused.fails(125, "refused because of --strict");
 }
 
 #[test]
@@ -53,9 +53,9 @@ fn root_needs_no_user_namespace() {
     let script = "grep CapEff /proc/self/status; true 2> /dev/null > file || echo read-only";
     let seen = as_root_of_a_container(&place, &format!("{none}; {husk} test -- sh -c '{script}'"));
     seen.prints("CapEff:\t0000000000000000\nread-only");
-    seen.says("there is no user namespace of its own");
+    seen.says("the sandbox has no user namespace");
     let refused = as_root_of_a_container(&place, &format!("{none}; {husk} test --strict -- true"));
-    refused.fails(125, "and --strict was asked for");
+    refused.fails(125, "refused because of --strict");
 }
 
 /// Runs a script as root of a new user namespace, which maps an ordinary user as well.
@@ -76,7 +76,10 @@ fn error_names_the_switch_that_forbids_user_namespaces() {
     let user = "setpriv --reuid 1000 --regid 1000 --clear-groups";
     let script = format!("echo 0 > /proc/sys/user/max_user_namespaces; exec {user} {husk} test -- true");
     let seen = with_two_users(&place, &script);
-    seen.fails(125, "user namespaces are switched off here; as root: sysctl user.max_user_namespaces=15000");
+    seen.fails(
+        125,
+        "user namespaces are disabled; enable them as root: sysctl user.max_user_namespaces=15000",
+    );
     seen.says("husk: clone with new");
 }
 
@@ -156,14 +159,14 @@ fn sandbox_works_in_a_container() {
     runtime.run(&with_sandbox(&["--strict"], &["status", "CapEff"])).prints("0000000000000000");
     runtime.run(&with_sandbox(&[], &["exit", "7"])).fails(7, "");
     let without = with_sandbox(&[], &["exit", "7"]).with("/process/capabilities", json!({}));
-    runtime.run(&without).fails(125, "root takes CAP_SETFCAP for that");
+    runtime.run(&without).fails(125, "root needs CAP_SETFCAP for this");
     // Engines mask such paths.
     let masked = |bundle: Bundle| bundle.with("/linux/maskedPaths", json!(["/proc/uptime", "/proc/keys"]));
     let seen = runtime.run(&masked(with_sandbox(&[], &["exit", "7"])));
-    seen.fails(7, "husk: warning: /proc is the caller's, whose processes are seen there");
+    seen.fails(7, "husk: warning: the program sees the caller's /proc and its processes");
     runtime
         .run(&masked(with_sandbox(&["--strict"], &["exit", "7"])))
-        .fails(125, "and --strict was asked for");
+        .fails(125, "refused because of --strict");
 }
 
 /// RLIMIT_NPROC does not limit root's processes. Without a cgroup, the limit is the sandbox's pid_max.

@@ -130,7 +130,7 @@ fn settings_file_that_others_could_have_written_is_not_used() {
         change(Path::new(&place.path(path)));
         let seen = place.sh(&[], "echo $A");
         seen.prints("");
-        seen.says(&format!("husk: warning: {} is not used: {why}", place.path("here/husk.toml")));
+        seen.says(&format!("husk: warning: {} is ignored: {why}", place.path("here/husk.toml")));
         // husk does use a file that `--config` names.
         place.sh(&["--config", "husk.toml"], "echo $A").prints("file");
     }

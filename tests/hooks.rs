@@ -236,7 +236,7 @@ fn hook_over_its_timeout_fails() {
             let bundle = witnessed("exit 0", &[(kind, quick), (kind, hang)]);
             let run = runtime.run(&bundle);
             run.says(&format!("error running {kind} hook #1: hook "));
-            run.says("killed, because it did not end in time");
+            run.says("timed out and was killed");
             assert_eq!(run.0.status.success(), kind == "poststop", "{kind}");
             assert_eq!(seen(&bundle).last().unwrap(), "poststop");
             assert!(runtime.is_empty());
@@ -262,7 +262,7 @@ fn hook_over_its_timeout_is_killed_with_its_process_group() {
             let mut hang = hook(kind, &["leave-hanging", file]);
             hang["timeout"] = json!(3);
             let bundle = bundle.with("/hooks", json!({ kind: [hang] }));
-            runtime.run(&bundle).says("killed, because it did not end in time");
+            runtime.run(&bundle).says("timed out and was killed");
             let left = fs::read_to_string(&host).unwrap().parse().unwrap();
             assert!(ends(left), "{kind}: what the hook has started lives");
         })

@@ -153,6 +153,20 @@ fn errors_are_dropped_only_by_tolerate() {
     }
 }
 
+/// An error number travels as data. Only the file that turns it into words knows what std appends to them.
+#[test]
+fn no_error_number_is_searched_in_a_text() {
+    let is_code = |line: &&str| !line.trim_start().starts_with("//");
+    for file in sources().into_iter().filter(|file| file.starts_with("crates") || file.starts_with("src")) {
+        let is_tested_elsewhere = file.components().any(|part| part.as_os_str() == "tests");
+        if is_tested_elsewhere || file == Path::new("crates/listing/src/cause.rs") {
+            continue;
+        }
+        let found = read(&file).lines().filter(is_code).any(|line| line.contains("(os error"));
+        assert!(!found, "{}: `Cause` has the number", file.display());
+    }
+}
+
 fn allows_unsafe(text: &str) -> bool {
     let lists = |attribute| text.split(attribute).skip(1).filter_map(|rest| rest.split_once(')'));
     let mut lists = ["#![allow(", "#[allow(", "#![expect(", "#[expect("].into_iter().flat_map(lists);

@@ -341,7 +341,7 @@ fn user_namespace_and_id_maps_need_each_other() {
     runtime.run(&bundle).fails(1, "linux.uidMappings: is missing");
     let bundle = bundle.with("/linux/namespaces", namespaces(&["mount"])).with("/linux/uidMappings", map);
     let wanted = match is_root() {
-        true => "linux.uidMappings: is there without a new user namespace",
+        true => "linux.uidMappings: needs a new user namespace",
         false => "linux.namespaces: rootless container requires user namespaces",
     };
     runtime.run(&bundle).fails(1, wanted);

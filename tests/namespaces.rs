@@ -254,13 +254,9 @@ fn path_that_is_not_such_a_namespace_is_refused() {
     let holder = Holder::of(least() | Namespaces::UTS);
     let table = [
         ("network", "/no/such".to_owned(), "cannot be opened: no such file or directory"),
-        ("network", "/dev/null".to_owned(), "is no namespace"),
-        ("network", "/proc/self/status".to_owned(), "is no namespace"),
-        (
-            "network",
-            holder.path("uts").display().to_string(),
-            "is a namespace of another type: uts where net is wanted",
-        ),
+        ("network", "/dev/null".to_owned(), "is not a namespace"),
+        ("network", "/proc/self/status".to_owned(), "is not a namespace"),
+        ("network", holder.path("uts").display().to_string(), "is a namespace of type uts, not net"),
         ("user", "/proc/self/ns/user".to_owned(), "is the caller's own user namespace"),
     ];
     for (kind, path, why) in table {
@@ -640,6 +636,6 @@ fn sysctl_under_a_mount_of_the_caller_is_refused_by_name() {
     let runtime = Runtime::under_test();
     let seen = runtime.through(covered, "run", &bundle, &[]);
     seen.fails(1, "linux.sysctl");
-    seen.fails(1, "something is mounted over it in the runtime's own /proc");
+    seen.fails(1, "something is mounted over it in the runtime's /proc");
     assert!(runtime.is_empty());
 }

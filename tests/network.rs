@@ -94,9 +94,12 @@ fn device_that_cannot_be_moved_is_named() {
         runtime.run(&with_devices("exit 0", devices)).fails(1, message);
         assert!(runtime.is_empty());
     };
-    refused(json!({ "a name": {} }), "linux.netDevices.a name: is no name for a network device");
-    refused(json!({ "eth0": { "name": ".." } }), "linux.netDevices.eth0.name: is no name for a network");
-    refused(json!({ "sixteen-letters-": {} }), "linux.netDevices.sixteen-letters-: is no name for");
+    refused(json!({ "a name": {} }), "linux.netDevices.a name: is not a valid name for a network device");
+    refused(
+        json!({ "eth0": { "name": ".." } }),
+        "linux.netDevices.eth0.name: is not a valid name for a network",
+    );
+    refused(json!({ "sixteen-letters-": {} }), "linux.netDevices.sixteen-letters-: is not a valid name for");
     if !is_root() {
         refused(json!({ "eth0": {} }), "network devices are not supported for rootless containers");
         return need!(false, "needs root to create network devices");

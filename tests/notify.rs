@@ -180,7 +180,7 @@ fn unreachable_notify_socket_is_a_warning() {
     let seen = stale(command(&runtime, "run", &bundle, &[]));
     assert!(!seen.succeeds().contains("NOTIFY_SOCKET") || !is_husk());
     need!(is_husk(), "runc ignores it silently");
-    seen.says("warning: NOTIFY_SOCKET: connect /no/socket: no such file or directory; nobody will hear");
+    seen.says("warning: NOTIFY_SOCKET: connect /no/socket: no such file or directory; readiness will not be");
     assert!(runtime.is_empty());
 
     // `start` warns too, although the container was created with a socket that worked.

@@ -192,11 +192,11 @@ fn scheduler_field_of_another_policy_is_refused() {
     refused(json!({ "policy": "SCHED_OTHER", "nice": 20 }), "process.scheduler.nice: 20 is out of range");
     refused(
         json!({ "policy": "SCHED_BATCH", "priority": 1 }),
-        "process.scheduler.priority: is for SCHED_FIFO and SCHED_RR only",
+        "process.scheduler.priority: is only valid for SCHED_FIFO and SCHED_RR",
     );
     refused(
         json!({ "policy": "SCHED_FIFO", "priority": 1, "period": 9 }),
-        "process.scheduler.period: is for SCHED_DEADLINE only",
+        "process.scheduler.period: is only valid for SCHED_DEADLINE",
     );
 }
 

@@ -90,7 +90,11 @@ fn start_reports_a_program_that_cannot_be_executed() {
             runtime.create(&bundle).succeeds();
             let seen = runtime.call("start", &["c"]);
             seen.fails(1, words);
-            let why = if program == "nothing" { "no script that names" } else { "interpreter that it names" };
+            let why = if program == "nothing" {
+                "nor a script that begins"
+            } else {
+                "its interpreter does not exist"
+            };
             seen.says(why);
         }
     }

@@ -25,7 +25,7 @@ fn obtained(bundle: &Bundle) -> Vec<String> {
     for _ in 0..joining_processes() {
         let seen = runtime.call("exec", &["c", "/guest", "exit", "0"]);
         if !seen.0.status.success() {
-            seen.fails(255, "the container's process asks for what its plan does not");
+            seen.fails(255, "the container's process made a request that is not in its plan");
             obtained.insert("a word".to_owned());
         }
     }

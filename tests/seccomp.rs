@@ -190,7 +190,7 @@ fn notify_rule_that_cannot_work_is_refused() {
         "linux.seccomp.syscalls[1].args: an earlier entry has another action",
     );
     refused("/linux/seccomp/listenerPath", json!("agent"), "linux.seccomp.listenerPath: \"agent\" is not");
-    refused("/linux/seccomp/listenerPath", json!(""), "linux.seccomp.listenerMetadata: is there without");
+    refused("/linux/seccomp/listenerPath", json!(""), "linux.seccomp.listenerMetadata: needs listenerPath");
 }
 
 #[test]

@@ -37,7 +37,7 @@ fuzz_target!(|given: (u8, &str, &str, Vec<(u32, u32, u32)>)| {
         let memory = Bump::new();
         match create(&container, &host(&container), &Invocation::default(), &memory) {
             Ok(plan) => assert_eq!(plan.to_string().lines().count(), plan.steps.len()),
-            Err(error) => assert!(!error.origin().is_empty()),
+            Err(error) => assert!(!error.origin().field().is_empty()),
         }
     }
 });

@@ -27,7 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
             let memory = Bump::new();
             match exec(&container, target, &host(&container), &Invocation::default(), &memory) {
                 Ok(plan) => assert_eq!(plan.to_string().lines().count(), plan.steps.len()),
-                Err(error) => assert!(!error.origin().is_empty()),
+                Err(error) => assert!(!error.origin().field().is_empty()),
             }
         }
     }

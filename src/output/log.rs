@@ -5,10 +5,12 @@
 //! text format is that of logrus, which runc uses.
 
 use crate::options::{Global, LogFormat, LogLevel, Misuse};
-use crate::output::name::{self, NAME};
+use crate::output::name::{NAME, with_name};
 use crate::output::{self, escape};
-use anyhow::{Context as _, Result};
-use husk_runtime::tolerate;
+use anyhow::{Context as _, Error, Result};
+use husk_runtime::{Cause, tolerate};
+use rustix::io::Errno;
+use std::error::Error as StdError;
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -78,8 +80,8 @@ impl Log {
     }
 
     /// Reports an error. Nothing is written after it.
-    pub(crate) fn failed(&self, error: &anyhow::Error) {
-        let message = in_gos_words(name::in_error(&format!("{error:#}")));
+    pub(crate) fn failed(&self, error: &Error) {
+        let message = with_causes(error);
         let known = error.downcast_ref::<husk_runtime::Error>();
         let code = known.map_or("failed", husk_runtime::Error::code);
         let field = known.and_then(husk_runtime::Error::field);
@@ -93,8 +95,8 @@ impl Log {
     pub(crate) fn misused(&self, misuse: &Misuse) {
         self.error(&misuse.message, "usage", None);
         if self.is_for_people() {
-            let (message, hint) = (escape::cell(&misuse.message), name::in_commands(&misuse.hint));
-            output::tell(&format!("{}: {message}\n{}\n", *NAME, escape::text(&hint)));
+            let message = escape::cell(&misuse.message);
+            output::tell(&format!("{}: {message}\n{}\n", *NAME, escape::text(&misuse.hint)));
         }
     }
 
@@ -111,7 +113,7 @@ impl Log {
         if self.level < LogLevel::Warning {
             return;
         }
-        let warning = in_gos_words(warning.to_string());
+        let warning = warning.to_string();
         match (&self.place, self.format) {
             (LogTarget::Standard, LogFormat::Text) => {
                 output::tell(&format!("{}: warning: {}\n", *NAME, escape::line(&warning)));
@@ -230,45 +232,36 @@ impl ::log::Log for Log {
     fn flush(&self) {}
 }
 
-/// Rewrites kernel errors to Go's wording, which engines look for: `permission denied`, where std says
-/// `Permission denied (os error 13)`.
-fn in_gos_words(mut text: String) -> String {
-    const NUMBER: &str = " (os error ";
-    let mut seen = 0;
-    while let Some(found) = text.get(seen..).and_then(|rest| rest.find(NUMBER)) {
-        let begin = seen + found + NUMBER.len();
-        let digits = text[begin..].bytes().take_while(u8::is_ascii_digit).count();
-        let said = text[begin..begin + digits].parse().map(io::Error::from_raw_os_error);
-        let said = said.map(|error| error.to_string()).unwrap_or_default();
-        seen = begin + digits;
-        let Some(before) = text.get(..=seen).and_then(|until| until.strip_suffix(&said)) else { continue };
-        let (place, words) = (before.len(), said.split(NUMBER).next().unwrap_or_default().to_lowercase());
-        text.replace_range(place..=seen, &words);
-        seen = place + words.len();
-    }
-    text
+/// Formats an error and its causes, with the kernel's errors in the words that engines look for.
+pub(crate) fn with_causes(error: &Error) -> String {
+    let words = |error: &(dyn StdError + 'static)| {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            Cause::from(error).to_string()
+        } else if let Some(errno) = error.downcast_ref::<Errno>() {
+            Cause::from(*errno).to_string()
+        } else if let Some(error) = error.downcast_ref::<husk_runtime::Error>() {
+            with_name(error, &NAME)
+        } else {
+            error.to_string()
+        }
+    };
+    error.chain().map(words).collect::<Vec<_>>().join(": ")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::in_gos_words;
+    use super::with_causes;
+    use anyhow::Context as _;
+    use rustix::io::Errno;
+    use std::io;
 
     #[test]
     fn kernel_errors_use_gos_words() {
-        let table = [
-            ("open /x: No such file or directory (os error 2)", "open /x: no such file or directory"),
-            (
-                "a: File exists (os error 17): b: Is a directory (os error 21).",
-                "a: file exists: b: is a directory.",
-            ),
-            // A message that is not std's, in another wording.
-            ("Datei fehlt (os error 2)", "Datei fehlt (os error 2)"),
-            ("é (os error 99999999999) (os error ", "é (os error 99999999999) (os error "),
-            ("é (os error 2", "é (os error 2"),
-            ("", ""),
-        ];
-        for (text, words) in table {
-            assert_eq!(in_gos_words(text.to_owned()), words);
-        }
+        let missing = || io::Error::from_raw_os_error(2);
+        let opened = Err::<(), _>(missing()).context("open /x");
+        assert_eq!(with_causes(&opened.unwrap_err()), "open /x: no such file or directory");
+        let locked = Err::<(), _>(Errno::EXIST).context("b").context("a");
+        assert_eq!(with_causes(&locked.unwrap_err()), "a: b: file exists");
+        assert_eq!(with_causes(&missing().into()), "no such file or directory");
     }
 }

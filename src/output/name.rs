@@ -23,9 +23,14 @@ pub(crate) fn in_commands(text: &str) -> String {
     text.replace("  husk ", &format!("  {} ", *NAME)).replace("'husk ", &format!("'{} ", *NAME))
 }
 
-/// Replaces husk by this name in the phrase that runc and crun share: `if husk will detach`.
-pub(crate) fn in_error(text: &str) -> String {
-    text.replace(" if husk will ", &format!(" if {} will ", *NAME))
+/// Formats an error with this name for husk, in the phrase that runc and crun share: `if runc will detach`.
+pub(crate) fn with_name(error: &husk_runtime::Error, name: &str) -> String {
+    match error {
+        husk_runtime::Error::TerminalMode { refused, condition } => {
+            format!("{refused} if {name} will {condition}")
+        }
+        error => error.to_string(),
+    }
 }
 
 /// Prefixes a verb's error with runc's words if husk is called runc. People and their tools look for these
@@ -36,6 +41,7 @@ pub(crate) fn as_runc(verb: &str, error: Error) -> Error {
 
 fn behind_runcs_words(verb: &str, error: Error) -> Error {
     use husk_runtime::Error::{Cgroup, Kernel, Spawn, Step};
+    use husk_runtime::Part;
 
     let makes_container = match verb {
         "create" | "run" => true,
@@ -43,7 +49,7 @@ fn behind_runcs_words(verb: &str, error: Error) -> Error {
         _ => return error,
     };
     let started = match error.downcast_ref() {
-        Some(Step { origin, .. }) if origin.starts_with("mounts[") => Some(": error mounting"),
+        Some(Step { origin, .. }) if origin.part() == Part::Mount => Some(": error mounting"),
         Some(Step { .. } | Spawn(_) | Cgroup(_) | Kernel { .. }) => Some(""),
         _ => None,
     };
@@ -59,40 +65,49 @@ fn behind_runcs_words(verb: &str, error: Error) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::behind_runcs_words;
+    use super::{behind_runcs_words, with_name};
     use anyhow::anyhow;
-    use husk_runtime::Error;
+    use husk_runtime::{Error, Origin};
+    use std::path::Path;
+
+    #[test]
+    fn terminal_error_names_the_program_that_was_called() {
+        let error = Error::TerminalMode { refused: "cannot do this", condition: "detach" };
+        assert_eq!(with_name(&error, "runc"), "cannot do this if runc will detach");
+        assert_eq!(with_name(&error, "husk"), error.to_string());
+        assert_eq!(with_name(&Error::Exists, "runc"), Error::Exists.to_string());
+    }
 
     #[test]
     fn errors_begin_as_in_runc() {
-        let step = |origin: &str| Error::Step {
-            origin: origin.to_owned(),
+        let step = |origin: Origin| Error::Step {
+            origin: origin.into(),
             failure: "attach: not a directory".to_owned(),
         };
         let words = |verb, error| format!("{:#}", behind_runcs_words(verb, error));
         for (verb, error, wanted) in [
             (
                 "run",
-                step("mounts[0] /a").into(),
+                step(Origin::mount(0, Path::new("/a"))).into(),
                 "runc run failed: unable to start container process: error during container init: \
                  error mounting: mounts[0] /a: attach: not a directory",
             ),
             (
                 "create",
-                step("root.path").into(),
+                step("root.path".into()).into(),
                 "runc create failed: unable to start container process: error during container init: \
                  root.path: attach: not a directory",
             ),
             (
                 "exec",
-                step("process.cwd").into(),
+                step("process.cwd".into()).into(),
                 "exec failed: unable to start container process: process.cwd: attach: not a directory",
             ),
             ("run", Error::Exists.into(), "runc run failed: container with given ID already exists"),
             ("exec", Error::Missing.into(), "exec failed: container does not exist"),
             ("create", anyhow!("--root: x"), "runc create failed: --root: x"),
             // For these errors runc adds no more than the reason.
-            ("start", step("process.args").into(), "process.args: attach: not a directory"),
+            ("start", step("process.args".into()).into(), "process.args: attach: not a directory"),
             ("delete", Error::Missing.into(), "container does not exist"),
         ] {
             assert_eq!(words(verb, error), wanted);

@@ -209,7 +209,7 @@ fn container_created_during_delete_is_deleted() {
             create.process.kill().unwrap();
         }
         let (status, words) = create.ended();
-        let is_told = status.success() || words.contains("container \"c\" was deleted meanwhile");
+        let is_told = status.success() || words.contains("container \"c\" was deleted by another command");
         let left = left(&runtime, &bundle);
         if !delete.0.status.success() || !is_told || !left.is_empty() {
             let err = String::from_utf8_lossy(&delete.0.stderr);

@@ -261,7 +261,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
             joining(bundle, &fifo)
         },
         terminal: false,
-        refused: Some("is no namespace"),
+        refused: Some("is not a namespace"),
         false_answers: &[],
     },
     Attack {
@@ -271,14 +271,14 @@ pub(crate) const ATTACKS: &[Attack] = &[
             joining(Bundle::running("exit 0"), Path::new(&through))
         },
         terminal: false,
-        refused: Some("is no namespace"),
+        refused: Some("is not a namespace"),
         false_answers: &[],
     },
     Attack {
         name: "namespace path is a terminal, which must not become the controlling one",
         bundle: |_| joining(Bundle::running("exit 0"), Path::new("/dev/ptmx")),
         terminal: false,
-        refused: Some("is no namespace"),
+        refused: Some("is not a namespace"),
         false_answers: &[],
     },
 ];

@@ -246,7 +246,7 @@ fn foreign_process_in_the_cgroup_blocks_delete_unless_forced() {
     said(&runtime, "wait c");
     let seen = said(&runtime, "delete c");
     fails_in_words(&seen);
-    seen.says(&format!("processes in it: {}", stranger.0.id()));
+    seen.says(&format!("remaining processes: {}", stranger.0.id()));
     assert!(stranger.is_alive());
     assert_eq!(runtime.status(), "stopped");
     said(&runtime, "delete --force c").succeeds();

@@ -62,13 +62,13 @@ fn store_that_others_may_write_is_refused() {
     let store = runtime.root().display().to_string();
     for (writable, bits) in [(runtime.root().to_owned(), 0o777), (runtime.root().to_owned(), 0o1777)] {
         mode(&writable, bits);
-        let words = format!("store {store}: others may write to it (mode {bits:04o})");
+        let words = format!("store {store}: other users may write to it (mode {bits:04o})");
         is_refused(&runtime, &bundle, &words);
         mode(&writable, 0o700);
     }
     let entry = runtime.root().join("c");
     mode(&entry, 0o770);
-    let words = format!("store {store}: {}: others may write to it", entry.display());
+    let words = format!("store {store}: {}: other users may write to it", entry.display());
     runtime.call("delete", &["--force", "c"]).fails(1, &words);
     mode(&entry, 0o700);
     assert!(!tripwire.exists(), "the hook of the record ran");
@@ -318,8 +318,8 @@ fn programs_of_the_host_are_not_searched_in_the_working_directory() {
         runtime.detached(command)
     };
     for path in [".", "", ":/no/such", "./:.."] {
-        call(path, "ps").fails(1, "ps: is not there: install procps");
-        call(path, "checkpoint").fails(1, "criu is not there: install CRIU");
+        call(path, "ps").fails(1, "ps: was not found: install procps");
+        call(path, "checkpoint").fails(1, "criu was not found: install CRIU");
         assert!(!tripwire.exists(), "{path:?}");
     }
     // It is found in a directory of PATH that may be searched.

@@ -31,8 +31,12 @@ const MOST_BYTES: u64 = 64 << 20;
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, ErrorKind> {
     // Without this flag, opening a FIFO would wait for a writer.
     let nonblock = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
-    let file = OpenOptions::new().read(true).custom_flags(nonblock).open(path).map_err(ErrorKind::Read)?;
-    let metadata = file.metadata().map_err(ErrorKind::Read)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(nonblock)
+        .open(path)
+        .map_err(|error| ErrorKind::Read(error.into()))?;
+    let metadata = file.metadata().map_err(|error| ErrorKind::Read(error.into()))?;
     if !metadata.is_file() {
         return Err(ErrorKind::NoFile);
     }
@@ -40,7 +44,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, ErrorKind> {
     // the limit does not size the buffer.
     let length = usize::try_from(metadata.len().min(MOST_BYTES)).unwrap_or_default();
     let mut bytes = Vec::with_capacity(length.min(1 << 20) + 1);
-    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(ErrorKind::Read)?;
+    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(|error| ErrorKind::Read(error.into()))?;
     if bytes.len() as u64 > MOST_BYTES { Err(ErrorKind::TooLong(MOST_BYTES)) } else { Ok(bytes) }
 }
 

@@ -43,8 +43,7 @@ pub(crate) fn apply(container: &mut Container, warnings: &mut Vec<Warning>) -> R
                 let streams = &mut container.hooks.streams;
                 *(if name == "hooks.stdout" { &mut streams.stdout } else { &mut streams.stderr }) = path;
                 if !container.hooks.start_container.is_empty() {
-                    let text =
-                        "is not for startContainer hooks: the container holds no file of the host by then";
+                    let text = "does not apply to startContainer hooks: the files of the host are closed before they run";
                     warnings.push(Warning::new(field, text.to_owned()));
                 }
             }
@@ -61,8 +60,7 @@ pub(crate) fn apply(container: &mut Container, warnings: &mut Vec<Warning>) -> R
             // An empty name asks for no cgroup below the systemd unit's own. husk never makes one.
             "systemd.subgroup" if value.is_empty() => {}
             _ => {
-                let text =
-                    "is an annotation of crun's that husk does not support; it has no effect".to_owned();
+                let text = "is an annotation of crun that husk does not support; it has no effect".to_owned();
                 warnings.push(Warning::new(field, text));
             }
         }
@@ -131,7 +129,7 @@ mod tests {
     #[test]
     fn an_unknown_annotation_is_named_in_a_warning() {
         let (_, warnings) = with("handler", "krun").unwrap();
-        let expected = "annotations.run.oci.handler: is an annotation of crun's that husk does not support; \
+        let expected = "annotations.run.oci.handler: is an annotation of crun that husk does not support; \
                         it has no effect";
         assert_eq!(warnings, [expected]);
     }

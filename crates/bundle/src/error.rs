@@ -1,7 +1,7 @@
 //! The errors and warnings about a configuration, each with the field that it is about.
 
 use core::fmt::{self, Display, Formatter};
-use std::io;
+use husk_listing::Cause;
 
 /// The name of a field in config.json, such as `mounts[3].options[0]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,12 +63,12 @@ pub struct Error {
 pub enum ErrorKind {
     /// The file cannot be read.
     #[error("cannot be read: {0}")]
-    Read(io::Error),
+    Read(Cause),
     /// The path is a directory, a device or a pipe.
-    #[error("is no file")]
+    #[error("is not a regular file")]
     NoFile,
     /// The file is longer than any real configuration.
-    #[error("has more than {0} bytes")]
+    #[error("is longer than {0} bytes")]
     TooLong(u64),
     /// The file is not JSON, or a value has the wrong type or is not a known name.
     #[error("{0}")]
@@ -83,7 +83,7 @@ pub enum ErrorKind {
     #[error("{0:?} is not an absolute path")]
     Relative(String),
     /// A string contains a NUL byte, which cannot be passed to the kernel.
-    #[error("holds a NUL byte")]
+    #[error("contains a NUL byte")]
     Nul,
     /// A name is not one of the known values.
     #[error("{0:?} is unknown")]
@@ -92,7 +92,7 @@ pub enum ErrorKind {
     #[error("{0} is out of range")]
     Range(i128),
     /// An entry that may occur once occurs twice.
-    #[error("{0:?} is there twice")]
+    #[error("{0:?} occurs twice")]
     Twice(String),
     /// An error in runc's wording.
     #[error("{0}")]

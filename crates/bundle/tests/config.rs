@@ -74,7 +74,7 @@ fn each_refusal_names_its_field() {
             with("/process/user/additionalGids", json!([0, u32::MAX])),
             "process.user.additionalGids[1]: 4294967295 is out of range",
         ),
-        (with("/process/args", json!(["a\0b"])), "process.args[0]: holds a NUL byte"),
+        (with("/process/args", json!(["a\0b"])), "process.args[0]: contains a NUL byte"),
         (with("/process/cwd", json!("here")), "process.cwd: \"here\" is not an absolute path"),
         (with("/process/env", json!(["A=1", "B"])), "process.env[1]: is not of the form NAME=VALUE"),
         (with("/process/user/uid", json!(-1)), "process.user.uid: invalid value: integer `-1`, expected u32"),
@@ -98,7 +98,7 @@ fn each_refusal_names_its_field() {
         ),
         (
             with("/linux/namespaces", json!([{ "type": "pid" }, { "type": "pid" }])),
-            "linux.namespaces[1].type: \"pid\" is there twice",
+            "linux.namespaces[1].type: \"pid\" occurs twice",
         ),
         (
             with("/linux/namespaces", json!([{ "type": "net", "path": "ns" }])),
@@ -156,7 +156,7 @@ fn each_refusal_names_its_field() {
         ),
         (
             with("/mounts", json!([{ "destination": "/x", "type": "proc", "options": ["tmpcopyup"] }])),
-            "mounts[0].options: tmpcopyup is for a tmpfs only",
+            "mounts[0].options: tmpcopyup is only valid for a tmpfs",
         ),
         (
             with("/hooks/poststop", json!([{ "path": "/bin/true", "timeout": 0 }])),
@@ -236,8 +236,8 @@ fn mount_options_decide_the_kind_of_mount() {
     assert_eq!(
         texts,
         [
-            "mounts[1].destination: is taken as below the root",
-            "mounts[1].options: \"sync\" means nothing for a bind mount and is ignored",
+            "mounts[1].destination: is relative and is resolved below the root",
+            "mounts[1].options: \"sync\" has no effect on a bind mount and is ignored",
         ]
     );
 }

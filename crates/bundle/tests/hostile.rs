@@ -84,7 +84,7 @@ fn string_with_a_nul_is_refused_with_its_field() {
     for (pointer, field) in found.iter().filter(|(pointer, _)| is_string(pointer)) {
         let mut config = base.clone();
         *config.pointer_mut(pointer).unwrap() = json!("/a\0b");
-        assert_eq!(wrong(&config).unwrap(), format!("{field}: holds a NUL byte"));
+        assert_eq!(wrong(&config).unwrap(), format!("{field}: contains a NUL byte"));
     }
 }
 

@@ -123,8 +123,8 @@ fn unset_fields_stay_unset() {
 fn field_dropped_by_kernels_is_a_warning() {
     let memory = json!({ "memory": { "kernel": 1, "kernelTCP": 2, "useHierarchy": true } });
     let expected = [
-        "linux.resources.memory.kernel: is ignored: kernels do not have this any more",
-        "linux.resources.memory.kernelTCP: is ignored: kernels do not have this any more",
+        "linux.resources.memory.kernel: is ignored: current kernels no longer support it",
+        "linux.resources.memory.kernelTCP: is ignored: current kernels no longer support it",
     ];
     assert_eq!(parsed(&memory).1, expected);
 }

@@ -2,9 +2,9 @@
 
 use crate::controller::Controllers;
 use core::fmt::{self, Display, Formatter};
+use husk_listing::Cause;
 use rustix::io::Errno;
 use std::borrow::Cow;
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub enum Error {
         hint: Hint,
     },
     /// The kernel rejects a setting.
-    #[error("{field}: write {value:?} to {file}")]
+    #[error("{field}: write {value:?} to {file}: {}", Cause::from(*errno))]
     Set {
         /// The field that the setting comes from.
         field: Field,
@@ -42,7 +42,7 @@ pub enum Error {
         /// The value that was written.
         value: String,
         /// The kernel's error.
-        source: Errno,
+        errno: Errno,
     },
     /// A memory limit below the current usage.
     #[error("{field}: rejecting {what} limit {limit} <= usage {usage}")]
@@ -67,12 +67,12 @@ pub enum Error {
         taken: u64,
     },
     /// The device filter is not in force.
-    #[error("linux.resources.devices: {act}")]
+    #[error("linux.resources.devices: {act}: {}", Cause::from(*errno))]
     Devices {
         /// The step that failed.
         act: &'static str,
         /// The kernel's error.
-        source: Errno,
+        errno: Errno,
     },
     /// No cgroup file system is mounted at a path that always has one.
     #[error("{}: no cgroup file system is mounted there", .0.display())]
@@ -99,24 +99,24 @@ pub enum Error {
         kind: String,
     },
     /// An operation on a whole cgroup failed.
-    #[error("{act} {}", path.display())]
+    #[error("{act} {}: {}", path.display(), Cause::from(*errno))]
     Act {
         /// The operation.
         act: &'static str,
         /// Its cgroup or file.
         path: PathBuf,
         /// The kernel's error.
-        source: Errno,
+        errno: Errno,
     },
     /// A kernel file whose contents do not have the usual form.
-    #[error("{}: {text:?} was not expected there", path.display())]
+    #[error("{}: unexpected contents {text:?}", path.display())]
     Unexpected {
         path: PathBuf,
         /// The file's contents.
         text: String,
     },
     /// An operation did not finish in time.
-    #[error("{act} {}: not done after {seconds} seconds{}", path.display(), Remaining(pids))]
+    #[error("{act} {}: timed out after {seconds} seconds{}", path.display(), Remaining(pids))]
     Deadline {
         /// The operation.
         act: &'static str,
@@ -140,9 +140,7 @@ impl Error {
     #[must_use]
     pub fn errno(&self) -> Option<Errno> {
         match self {
-            Self::Set { source, .. } | Self::Devices { source, .. } | Self::Act { source, .. } => {
-                Some(*source)
-            }
+            Self::Set { errno, .. } | Self::Devices { errno, .. } | Self::Act { errno, .. } => Some(*errno),
             _ => None,
         }
     }
@@ -186,7 +184,7 @@ pub const SYSTEMD_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Bytes that are not a D-Bus message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("what came from the bus is no message")]
+#[error("the bus sent an invalid message")]
 pub struct Malformed;
 
 /// Errors of systemd and of the bus to it.
@@ -195,27 +193,28 @@ pub struct Malformed;
 pub enum SystemdError {
     /// The bus cannot be reached.
     #[error(
-        "connect to systemd at {address} (without privileges it takes a session bus: install dbus-user-session)"
+        "connect to systemd at {address}: {reason} (a caller without privileges needs a session bus: install \
+         dbus-user-session)"
     )]
     Connect {
         /// The socket's address.
         address: String,
         /// The kernel's error.
-        source: io::Error,
+        reason: Cause,
     },
     /// The environment does not name the user's bus.
-    #[error("no user bus: neither DBUS_SESSION_BUS_ADDRESS nor XDG_RUNTIME_DIR leads to one")]
+    #[error("no user bus: set DBUS_SESSION_BUS_ADDRESS or XDG_RUNTIME_DIR")]
     NoUserBus,
     /// The bus rejects our authentication.
-    #[error("the bus refuses us: {0}")]
+    #[error("the bus rejects the authentication: {0}")]
     Refused(String),
     /// The connection broke.
-    #[error("talk to systemd: {act}")]
+    #[error("talk to systemd: {act}: {reason}")]
     Broken {
         /// The step that failed.
         act: &'static str,
         /// The kernel's error.
-        source: io::Error,
+        reason: Cause,
     },
     /// The bus sent something that is not D-Bus.
     #[error(transparent)]
@@ -287,21 +286,21 @@ impl Display for Hint {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotInHierarchy { available } => {
-                write!(
-                    f,
-                    "the kernel has none in this hierarchy (it has {available}); it may be mounted as version 1"
-                )
+                write!(f, "this hierarchy has {available}; the controller may be mounted as version 1")
             }
             Self::NotEnabled { available, errno: Some(Errno::BUSY) } => {
-                write!(f, "the cgroup above has processes of its own and passes on {available} only")
+                write!(f, "the parent cgroup has processes of its own (it enables {available})")
             }
             Self::NotEnabled { available, errno: Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) } => {
-                write!(f, "it is not delegated (delegated are {available}); systemd does with Delegate=yes")
+                write!(
+                    f,
+                    "it is not delegated (delegated: {available}); set Delegate=yes in the systemd unit"
+                )
             }
             Self::NotEnabled { available, .. } => {
-                write!(f, "the cgroup above passes on {available} only, see its cgroup.subtree_control")
+                write!(f, "the parent cgroup enables {available}; see its cgroup.subtree_control")
             }
-            Self::NotMounted => f.write_str("no hierarchy with it is mounted"),
+            Self::NotMounted => f.write_str("no hierarchy with this controller is mounted"),
         }
     }
 }
@@ -312,7 +311,7 @@ struct Remaining<'a>(&'a [i32]);
 impl Display for Remaining<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if let [first, rest @ ..] = self.0 {
-            write!(f, "; processes in it: {first}")?;
+            write!(f, "; remaining processes: {first}")?;
             rest.iter().try_for_each(|pid| write!(f, ", {pid}"))?;
         }
         Ok(())

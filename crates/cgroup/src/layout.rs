@@ -43,7 +43,7 @@ impl CgroupPaths {
         match files::open_directory(CWD, path) {
             Ok(directory) => is_frozen(&directory, path),
             Err(Errno::NOENT | Errno::NODEV) => Ok(false),
-            Err(source) => Err(Error::Act { act: "open the cgroup", path: path.to_owned(), source }),
+            Err(errno) => Err(Error::Act { act: "open the cgroup", path: path.to_owned(), errno }),
         }
     }
 }
@@ -152,7 +152,7 @@ impl Layout {
     pub fn beside(&self, place: &CgroupPaths) -> Result<BTreeSet<String>, Error> {
         let mut names = BTreeSet::new();
         for path in place.distinct().filter_map(Path::parent) {
-            let failed = |source| Error::Act { act: "read", path: path.to_owned(), source };
+            let failed = |errno| Error::Act { act: "read", path: path.to_owned(), errno };
             let directory = files::open_directory(CWD, path).map_err(failed)?;
             names.extend(files::directories(directory.as_fd()).map_err(failed)?);
         }
@@ -183,7 +183,7 @@ fn in_tree<'p>(tree: &v2::Hierarchy, place: &'p CgroupPaths) -> Result<&'p str, 
 fn own_unified() -> Result<String, Error> {
     let path = "/proc/self/cgroup";
     let text = files::text(CWD, path);
-    let text = text.map_err(|source| Error::Act { act: "read", path: path.into(), source })?;
+    let text = text.map_err(|errno| Error::Act { act: "read", path: path.into(), errno })?;
     let own = paths::own(&text, "").map(ToOwned::to_owned);
     own.ok_or_else(|| Error::Unexpected { path: path.into(), text })
 }

@@ -174,8 +174,7 @@ fn unmounted_controller_is_named_with_the_field() {
         [("mlx5".to_owned(), husk_cgroup::resources::Rdma { hca_handles: Some(1), hca_objects: None })]
             .into();
     let error = cgroup.apply_early(&Resources { rdma, ..Resources::default() }).unwrap_err();
-    let expected =
-        "linux.resources.rdma.mlx5: this cgroup has no rdma controller: no hierarchy with it is mounted";
+    let expected = "linux.resources.rdma.mlx5: this cgroup has no rdma controller: no hierarchy with this controller is mounted";
     assert_eq!(error.to_string(), expected);
 }
 

@@ -27,7 +27,10 @@ const NEW: [&str; 3] = ["tmpfs", "mqueue", "sysfs"];
 ///
 /// If the configuration cannot be read, or asks for something that a sandbox cannot do.
 pub fn bundle(directory: &Path) -> Result<(Profile, Vec<Warning>), Error> {
-    let failed = |reason| Error::Look { act: format!("find {}", directory.display()), reason };
+    let failed = |error: std::io::Error| Error::Look {
+        act: format!("find {}", directory.display()),
+        reason: error.into(),
+    };
     let directory = directory.canonicalize().map_err(failed)?;
     let (container, mut warnings) = husk_bundle::load(&directory, None)?;
     refuse(&container, &mut warnings)?;
@@ -119,12 +122,12 @@ fn refuse(container: &Container, warnings: &mut Vec<Warning>) -> Result<(), Erro
     none(of_resources(resources))?;
     let mut warn = |field, text: &str| warnings.push(Warning::new(field, text.to_owned()));
     if cgroups_path.is_some() {
-        warn(Field::new("linux.cgroupsPath"), "is left out: a sandbox has a cgroup of its own, or none");
+        warn(Field::new("linux.cgroupsPath"), "is ignored: a sandbox has a cgroup of its own, or none");
     }
     if let Some(process) = process {
         none(of_process(process))?;
         if process.capabilities != Capabilities::default() {
-            warn(Field::new("process.capabilities"), "are left out: a sandbox has no privileges");
+            warn(Field::new("process.capabilities"), "are ignored: a sandbox has no privileges");
         }
     }
     for (index, namespace) in namespaces.iter().enumerate() {
@@ -135,7 +138,7 @@ fn refuse(container: &Container, warnings: &mut Vec<Warning>) -> Result<(), Erro
         let field = Field::new("mounts").index(index);
         match &mount.source {
             Source::Cgroup { .. } => {
-                warn(field, "is left out: a sandbox shows no cgroups");
+                warn(field, "is ignored: a sandbox shows no cgroups");
                 Ok(())
             }
             _ => none(of_mount(mount, &field)),

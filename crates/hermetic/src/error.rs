@@ -1,8 +1,9 @@
 //! Errors that prevent a sandbox, and the isolation that a machine cannot provide.
 
+use husk_listing::Cause;
 use husk_script::sys::Errno;
 use std::fmt::{self, Display, Formatter};
-use std::{fs, io};
+use std::fs;
 
 /// The reason why a program could not be run.
 #[derive(Debug, thiserror::Error)]
@@ -12,16 +13,16 @@ pub enum Error {
     Look {
         /// The operation that failed.
         act: String,
-        reason: io::Error,
+        reason: Cause,
     },
     /// A standard stream of the caller is a directory, through which the program could leave the sandbox.
-    #[error("{0} is a directory of the host, by which the program could leave")]
+    #[error("{0} is a directory, through which the program could leave the sandbox; redirect it")]
     Stream(&'static str),
     /// A bundle cannot be read.
     #[error(transparent)]
     Config(#[from] husk_bundle::Error),
     /// A field of a bundle asks for something that a sandbox cannot do.
-    #[error("{0}: a sandbox cannot do that")]
+    #[error("{0}: a sandbox does not support this")]
     Bundle(String),
     /// The profile cannot be turned into a plan.
     #[error(transparent)]
@@ -31,7 +32,7 @@ pub enum Error {
     Program {
         /// The program as the caller named it.
         program: String,
-        reason: io::Error,
+        reason: Cause,
         /// A remedy, if one is known.
         hint: Hint,
     },
@@ -41,12 +42,12 @@ pub enum Error {
         /// The operation that was refused.
         act: String,
         /// The kernel's error.
-        reason: io::Error,
+        reason: Cause,
         /// A remedy, if one is known.
         hint: Hint,
     },
     /// A step of the plan failed.
-    #[error("{origin}: {error}")]
+    #[error("{origin}: {}: {}", error.act(), Cause::from(error.reason()))]
     Step {
         /// The part of the profile that the step belongs to.
         origin: String,
@@ -60,7 +61,7 @@ pub enum Error {
     #[error("{0}")]
     Setting(String),
     /// Isolation would be incomplete, and `--strict` was given.
-    #[error("{0}, and --strict was asked for")]
+    #[error("{0} (refused because of --strict)")]
     Strict(MissingIsolation),
 }
 
@@ -76,8 +77,7 @@ impl Display for Hint {
 
 /// Explains why mounting fails in a user namespace that was created for it.
 pub(crate) fn no_mounts(errno: Errno) -> Hint {
-    let landlocked =
-        "a process restricted by Landlock cannot mount: in a sandbox of 'husk test', give that one --nested";
+    let landlocked = "a process restricted by Landlock cannot mount; pass --nested to the outer 'husk test'";
     Hint((errno == Errno::PERM).then(|| landlocked.to_owned()))
 }
 
@@ -96,7 +96,7 @@ const SWITCHES: [(&str, &str, &str); 3] = [
 pub(crate) fn unmapped(uid: u32, errno: Errno) -> Hint {
     match uid {
         // Since Linux 5.12 this takes CAP_SETFCAP (user_namespaces(7)).
-        0 if errno == Errno::PERM => Hint(Some("root takes CAP_SETFCAP for that".to_owned())),
+        0 if errno == Errno::PERM => Hint(Some("root needs CAP_SETFCAP for this".to_owned())),
         _ => switched_off(errno),
     }
 }
@@ -106,12 +106,12 @@ pub(crate) fn switched_off(errno: Errno) -> Hint {
     let is_set = |path: &str, value: &str| fs::read_to_string(path).is_ok_and(|found| found.trim() == value);
     let switch = SWITCHES.into_iter().find(|(path, value, _)| is_set(path, value));
     Hint(match (switch, errno) {
-        (Some((_, _, turn)), _) => Some(format!("user namespaces are switched off here; as root: {turn}")),
+        (Some((_, _, turn)), _) => Some(format!("user namespaces are disabled; enable them as root: {turn}")),
         (None, Errno::NOSPC | Errno::USERS) => {
-            Some("there are as many user namespaces as there may be, or they are nested too deep".to_owned())
+            Some("the limit on user namespaces is reached, or they are nested too deeply".to_owned())
         }
         (None, Errno::PERM | Errno::NOSYS) => Some(
-            "no user namespace may be made here: in a container its engine's seccomp profile forbids it, \
+            "user namespaces cannot be created here: in a container the engine's seccomp profile forbids it, \
              in a chroot the kernel does"
                 .to_owned(),
         ),
@@ -138,18 +138,18 @@ impl Display for MissingIsolation {
             Self::Cgroup(why) => {
                 return write!(
                     f,
-                    "limits of memory and processes are kept by rlimits, for each process and user, and not for all \
-                     together: no cgroup can be had: {why}"
+                    "limits of memory and processes apply to each process and user, and not to the whole sandbox, \
+                     because no cgroup is available: {why}"
                 );
             }
             Self::Processes(why) => {
-                return write!(f, "root's processes are not limited: no cgroup can be had: {why}");
+                return write!(f, "root's processes are not limited, because no cgroup is available: {why}");
             }
             Self::Procfs => {
-                "/proc is the caller's, whose processes are seen there: parts of it are covered, as in a \
-                 container, so the kernel lets nobody mount another"
+                "the program sees the caller's /proc and its processes, because the kernel does not mount another \
+                 while parts of it are covered, as in a container"
             }
-            Self::UserNamespace => "there is no user namespace of its own: none can be made here",
+            Self::UserNamespace => "the sandbox has no user namespace, because none can be created here",
         })
     }
 }

@@ -331,5 +331,5 @@ fn impossible_options_are_refused() {
     let shown = vec![Show { path: "f".into(), access: PathAccess::Overlay }];
     let found = vec![HostFile { path: "/srv/f".into(), is_directory: false }];
     let host = Host { found, ..user() };
-    assert_eq!(refusal(&Profile { shown, ..profile() }, &host), "overlay /srv/f: is no directory");
+    assert_eq!(refusal(&Profile { shown, ..profile() }, &host), "overlay /srv/f: is not a directory");
 }

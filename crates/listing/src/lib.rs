@@ -5,14 +5,18 @@
 
 #![forbid(unsafe_code)]
 
+mod cause;
+
+pub use cause::Cause;
+
 use core::fmt::{self, Display, Formatter};
 use husk_script::hook::Failed;
+use husk_script::sys::Fd;
 use husk_script::sys::at::Node;
 use husk_script::sys::limits::SchedAttr;
 use husk_script::sys::mount::{AttributeChange, Extent, MountAttributes, MountPropagationFlags};
 use husk_script::sys::namespace::Namespaces;
 use husk_script::sys::process::{Capabilities, KeepCaps};
-use husk_script::sys::{Errno, Fd};
 use husk_script::{Handle, Request, Step};
 use std::ffi::CStr;
 
@@ -26,24 +30,6 @@ use std::ffi::CStr;
 /// ```
 pub struct Line<'a>(pub &'a Step<'a>);
 
-/// Formats the reason why a step failed: the kernel's words for an error, or husk's for a hook that ran.
-///
-/// ```
-/// # use husk_listing::Why;
-/// # use husk_script::sys::Errno;
-/// assert_eq!(Why(Errno::NOENT).to_string(), "No such file or directory (os error 2)");
-/// ```
-pub struct Why(pub Errno);
-
-impl Display for Why {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match Failed::from_errno(self.0) {
-            Some(failed) => FailedHook(failed).fmt(f),
-            None => std::io::Error::from_raw_os_error(self.0.raw_os_error()).fmt(f),
-        }
-    }
-}
-
 /// Formats how a hook failed after its program had started.
 pub struct FailedHook(pub Failed);
 
@@ -54,7 +40,7 @@ impl Display for FailedHook {
             // A seccomp filter sends this signal for a call that it does not allow.
             Failed::Killed(31) => f.write_str("killed by signal 31: bad system call"),
             Failed::Killed(signal) => write!(f, "killed by signal {signal}"),
-            Failed::TimedOut => f.write_str("killed, because it did not end in time"),
+            Failed::TimedOut => f.write_str("timed out and was killed"),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Writes a plan: each step is stored together with the field it comes from, so that the two cannot drift apart.
 
+use crate::origin::Origin;
 use crate::words;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as BumpVec;
@@ -28,7 +29,7 @@ pub struct Plan<'b> {
     /// The namespaces that the clone of the child creates.
     pub namespaces: Namespaces,
     /// For each step, the field that it comes from.
-    origins: Vec<Rc<str>>,
+    origins: Vec<Rc<Origin>>,
     /// The program as config.json names it.
     program: String,
 }
@@ -43,10 +44,10 @@ pub enum FailureMeaning {
 }
 
 impl Plan<'_> {
-    /// Returns the field of config.json that a step comes from, such as `mounts[3] /dev/shm`.
+    /// Returns the field of config.json that a step comes from.
     #[must_use]
-    pub fn origin(&self, step: usize) -> &str {
-        self.origins.get(step).map_or("", |origin| origin)
+    pub fn origin(&self, step: usize) -> &Origin {
+        self.origins.get(step).map_or(Origin::NONE, |origin| origin)
     }
 
     /// Whether the child must start in a copy of the runtime's memory.
@@ -70,7 +71,7 @@ impl Plan<'_> {
         Some(FailureMeaning::Added(match (self.steps.get(step)?, errno) {
             // sched_setattr(2): a deadline thread must be allowed to run on every processor.
             (Step::SchedSetattr { attr }, Errno::PERM) if attr.policy == SCHED_DEADLINE => {
-                "a deadline takes CAP_SYS_NICE, and process scheduler can't be used together with AllowedCPUs"
+                "SCHED_DEADLINE needs CAP_SYS_NICE, and process scheduler can't be used together with AllowedCPUs"
             }
             // An older kernel may accept any parameter and refuse it only when the file system is made.
             (Step::FsconfigString { .. } | Step::Fsmount { .. }, Errno::INVAL) if self.adds_layers(step) => {
@@ -87,7 +88,7 @@ impl Plan<'_> {
                 "cannot be mounted because it is not of type proc"
             }
             (Step::OpenInProc { .. }, Errno::XDEV) => {
-                "something is mounted over it in the runtime's own /proc, and it is only written to procfs itself"
+                "something is mounted over it in the runtime's /proc, and husk writes it only to procfs itself"
             }
             (Step::Attach { .. }, Errno::XDEV) => "cannot be mounted because it is inside /proc",
             _ => return None,
@@ -98,7 +99,7 @@ impl Plan<'_> {
 impl Display for Plan<'_> {
     /// Prints one line for each step.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let width = self.origins.iter().map(|origin| origin.len()).max().unwrap_or(0);
+        let width = self.origins.iter().map(|origin| origin.to_string().len()).max().unwrap_or(0);
         for (index, (step, origin)) in self.steps.iter().zip(&self.origins).enumerate() {
             writeln!(f, "{index:3}  {origin:width$}  {}", Line(step))?;
         }
@@ -110,19 +111,25 @@ impl Display for Plan<'_> {
 #[derive(Debug, thiserror::Error)]
 #[error("{origin}: {reason}")]
 pub struct Error {
-    origin: String,
+    origin: Box<Origin>,
     reason: String,
 }
 
 impl Error {
-    pub(crate) fn new(origin: &str, reason: String) -> Self {
-        Self { origin: origin.to_owned(), reason }
+    pub(crate) fn new(origin: Origin, reason: String) -> Self {
+        Self { origin: Box::new(origin), reason }
     }
 
     /// Returns the field of config.json that the error is about.
     #[must_use]
-    pub fn origin(&self) -> &str {
+    pub fn origin(&self) -> &Origin {
         &self.origin
+    }
+
+    /// Returns what is wrong with it.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        &self.reason
     }
 }
 
@@ -130,8 +137,8 @@ impl Error {
 pub struct Builder<'b> {
     memory: &'b Bump,
     steps: BumpVec<'b, Step<'b>>,
-    origins: Vec<Rc<str>>,
-    origin: Rc<str>,
+    origins: Vec<Rc<Origin>>,
+    origin: Rc<Origin>,
     free: Vec<Reg>,
     /// The lowest register that has never been used; all higher ones are unused too.
     most_used: u8,
@@ -152,7 +159,7 @@ impl<'b> Builder<'b> {
             memory,
             steps,
             origins: Vec::new(),
-            origin: "".into(),
+            origin: Rc::default(),
             free,
             most_used: 0,
             pid_namespace: None,
@@ -161,19 +168,14 @@ impl<'b> Builder<'b> {
     }
 
     /// Sets the field that the following steps come from.
-    pub fn at(&mut self, origin: impl Into<Rc<str>>) -> &mut Self {
-        let origin = origin.into();
-        // A path of a configuration may contain control characters; a listing needs one line for each step.
-        self.origin = match origin.contains(char::is_control) {
-            true => origin.escape_debug().to_string().into(),
-            false => origin,
-        };
+    pub fn at(&mut self, origin: impl Into<Origin>) -> &mut Self {
+        self.origin = Rc::new(origin.into());
         self
     }
 
     /// Returns the field that the next step comes from.
-    pub(crate) fn origin(&self) -> Rc<str> {
-        self.origin.clone()
+    pub(crate) fn origin(&self) -> Origin {
+        Origin::clone(&self.origin)
     }
 
     /// Adds a step that comes from the current field.
@@ -185,7 +187,7 @@ impl<'b> Builder<'b> {
     /// Returns an error about the current field.
     #[must_use]
     pub fn error(&self, reason: impl Into<String>) -> Error {
-        Error { origin: self.origin.to_string(), reason: reason.into() }
+        Error::new(self.origin(), reason.into())
     }
 
     /// Returns the plan. The clone of the child creates `namespaces`.
@@ -202,7 +204,7 @@ impl<'b> Builder<'b> {
     /// Fails if all [`Reg::COUNT`] registers are taken.
     pub fn register(&mut self) -> Result<Reg, Error> {
         let register =
-            self.free.pop().ok_or_else(|| self.error("more descriptors at a time than there is room for"))?;
+            self.free.pop().ok_or_else(|| self.error("too many descriptors are open at the same time"))?;
         self.most_used = self.most_used.max(register.index() + 1);
         Ok(register)
     }
@@ -221,7 +223,7 @@ impl<'b> Builder<'b> {
                 self.most_used = register.index() + 1;
                 Ok(register)
             }
-            None => Err(self.error("more descriptors at a time than there is room for")),
+            None => Err(self.error("too many descriptors are open at the same time")),
         }
     }
 
@@ -240,7 +242,7 @@ impl<'b> Builder<'b> {
         let bytes = string.as_ref().as_os_str().as_bytes();
         let copy = self.memory.alloc_slice_fill_copy(bytes.len() + 1, 0);
         copy[..bytes.len()].copy_from_slice(bytes);
-        CStr::from_bytes_with_nul(copy).map_err(|_| self.error("holds a NUL byte"))
+        CStr::from_bytes_with_nul(copy).map_err(|_| self.error("contains a NUL byte"))
     }
 
     /// Copies bytes, numbers or ids for a step.

@@ -6,6 +6,7 @@
 //! run them, for a container that exists.
 
 use crate::builder::{Builder, Error, mode};
+use crate::origin::Origin;
 use husk_bundle::Container;
 use husk_bundle::container::Hook;
 use husk_script::sys::CArray;
@@ -131,7 +132,7 @@ impl<'b> Batch<'_, 'b> {
         let before = format!(r#"{before},"pid":"#);
         let (state, streams) = ([plan.slice(before.as_bytes()), plan.slice(after.as_bytes())], self.streams);
         for (index, hook) in self.hooks.iter().enumerate() {
-            plan.at(format!("hooks.{}[{index}]", self.kind));
+            plan.at(Origin::hook(self.kind, index));
             let path = plan.text(&hook.path)?;
             let argv = if hook.args.is_empty() { plan.array([path]) } else { array(&hook.args, plan)? };
             let envp = match &hook.env {

@@ -15,6 +15,7 @@ mod host;
 mod invocation;
 mod mounts;
 mod namespaces;
+mod origin;
 mod program;
 mod words;
 
@@ -25,6 +26,7 @@ pub use mounts::attach::options;
 pub use mounts::devices::{DEVICE_LINKS, default_devices, makes_nodes};
 pub use mounts::places::places;
 pub use namespaces::apart;
+pub use origin::{Origin, Part};
 pub use program::exec::{JoinTarget, cpu_mask, exec};
 pub use program::process::{keeps_null_streams, rlimits};
 pub use program::seccomp::decisions;

@@ -26,8 +26,8 @@ pub(crate) fn not_found(program: &str, errno: Errno) -> Option<String> {
 pub fn not_begun(errno: Errno) -> Option<&'static str> {
     match errno {
         // The program itself existed when it was looked up, so its interpreter is missing.
-        Errno::NOENT => Some("the interpreter that it names is not there"),
-        Errno::NOEXEC => Some("it is no program of this machine, and no script that names its interpreter"),
+        Errno::NOENT => Some("its interpreter does not exist"),
+        Errno::NOEXEC => Some("it is neither a program for this machine nor a script that begins with #!"),
         _ => None,
     }
 }

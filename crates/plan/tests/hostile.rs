@@ -98,7 +98,7 @@ fn planning_mutated_configurations_causes_no_panic() {
                         planned += 1;
                         assert_eq!(plan.to_string().lines().count(), plan.steps.len(), "{config}");
                     }
-                    Err(error) => assert!(!error.origin().is_empty(), "{error}: {config}"),
+                    Err(error) => assert!(!error.origin().field().is_empty(), "{error}: {config}"),
                 }
             }
         }

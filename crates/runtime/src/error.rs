@@ -1,9 +1,9 @@
 //! Errors of the verbs.
 
-use husk_script::sys::Errno;
+use husk_listing::Cause;
+use husk_plan::{Origin, Part};
 use rustix::process::geteuid;
 use std::fmt::{self, Display, Formatter};
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// The length limit of a record. A record holds less than the configuration, which may be this long itself.
@@ -13,14 +13,14 @@ pub(crate) const MOST_BYTES: u64 = 64 << 20;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    #[error("invalid container ID {0:?}: letters, digits and _ + . - only")]
+    #[error("invalid container ID {0:?}: use only letters, digits and _ + . -")]
     Id(String),
     #[error("container with given ID already exists")]
     Exists,
     #[error("container does not exist")]
     Missing,
     /// Another command deleted the container while this verb was working on it.
-    #[error("container {0:?} was deleted meanwhile")]
+    #[error("container {0:?} was deleted by another command")]
     Deleted(String),
     /// The signal with this number ended the verb before the container's program began.
     #[error("ended by signal {0} before the program began")]
@@ -46,6 +46,14 @@ pub enum Error {
     /// The container is in the wrong state for the verb.
     #[error("{0}")]
     State(&'static str),
+    /// The options for the terminal contradict each other.
+    #[error("{refused} if husk will {condition}")]
+    TerminalMode {
+        /// The request that cannot be met.
+        refused: &'static str,
+        /// The options that it contradicts, as a verb phrase.
+        condition: &'static str,
+    },
     /// The container to be deleted is not stopped.
     #[error("cannot delete container {id} that is not stopped: {status}")]
     NotStopped {
@@ -88,14 +96,13 @@ pub enum Error {
     /// A step of the child failed.
     #[error("{origin}: {failure}")]
     Step {
-        /// The field of config.json that the step comes from.
-        origin: String,
+        origin: Box<Origin>,
         /// The step and the reason, as the child reports them.
         failure: String,
     },
     /// A process could not be created or waited for.
-    #[error(transparent)]
-    Spawn(#[from] husk_spawn::Error),
+    #[error("{}: {}", .0.act(), Cause::from(.0.reason()))]
+    Spawn(husk_spawn::Error),
     /// CRIU is missing or failed, with its message.
     #[error("{0}")]
     Criu(String),
@@ -105,26 +112,26 @@ pub enum Error {
         /// The operation, as a verb: `read`.
         act: &'static str,
         path: PathBuf,
-        reason: io::Error,
+        reason: Cause,
     },
     /// Another system call failed.
     #[error("{act}: {reason}")]
     Kernel {
         /// The operation, as a phrase with a verb: `open the network namespace`.
         act: &'static str,
-        reason: io::Error,
+        reason: Cause,
     },
 }
 
 impl Error {
     /// Returns the error of a failed step. A failed hook is also named in runc's words.
-    pub(crate) fn step(origin: &str, failure: String) -> Self {
-        let hook = origin.strip_prefix("hooks.").and_then(|hook| hook.strip_suffix(']')?.split_once('['));
-        let failure = match hook {
-            Some((kind, index)) => format!("error running {kind} hook #{index}: {failure}"),
-            None => failure,
+    pub(crate) fn step(origin: impl Into<Origin>, failure: String) -> Self {
+        let origin = Box::new(origin.into());
+        let failure = match origin.part() {
+            Part::Hook { kind, index } => format!("error running {kind} hook #{index}: {failure}"),
+            Part::Mount | Part::Other => failure,
         };
-        Self::Step { origin: origin.to_owned(), failure }
+        Self::Step { origin, failure }
     }
 
     /// A stable word for the error, to be matched by programs.
@@ -138,7 +145,7 @@ impl Error {
             Self::Interrupted(_) => "interrupted",
             Self::Record(_) | Self::NoRecord { .. } => "unreadable-record",
             Self::Distrusted { .. } => "untrusted-store",
-            Self::State(_) | Self::NotStopped { .. } => "wrong-state",
+            Self::State(_) | Self::TerminalMode { .. } | Self::NotStopped { .. } => "wrong-state",
             Self::Bundle(_) => "invalid-config",
             Self::Plan(_) => "cannot-be-done",
             Self::Cgroup(_) => "cgroup",
@@ -151,23 +158,27 @@ impl Error {
     /// The field of config.json that the error comes from.
     #[must_use]
     pub fn field(&self) -> Option<String> {
-        // The origin continues with the field's value: `mounts[3] /dev/shm`.
-        let field = |origin: &str| origin.split(' ').next().map(str::to_owned);
         match self {
             Self::Bundle(error) => Some(error.field.to_string()),
-            Self::Plan(error) => field(error.origin()),
+            Self::Plan(error) => Some(error.origin().field().to_owned()),
             Self::Cgroup(error) => error.field().map(str::to_owned),
-            Self::Step { origin, .. } => field(origin),
+            Self::Step { origin, .. } => Some(origin.field().to_owned()),
             _ => None,
         }
     }
 
-    pub(crate) fn file(act: &'static str, path: impl Into<PathBuf>, reason: impl Into<io::Error>) -> Self {
+    pub(crate) fn file(act: &'static str, path: impl Into<PathBuf>, reason: impl Into<Cause>) -> Self {
         Self::File { act, path: path.into(), reason: reason.into() }
     }
 
-    pub(crate) fn kernel(act: &'static str, errno: Errno) -> Self {
-        Self::Kernel { act, reason: errno.into() }
+    pub(crate) fn kernel(act: &'static str, reason: impl Into<Cause>) -> Self {
+        Self::Kernel { act, reason: reason.into() }
+    }
+}
+
+impl From<husk_spawn::Error> for Error {
+    fn from(error: husk_spawn::Error) -> Self {
+        Self::Spawn(error)
     }
 }
 
@@ -204,7 +215,7 @@ impl Display for UntrustedReason {
                 write!(f, "it belongs to user {uid}, who is neither root nor the caller (user {us})")
             }
             Self::Writable { mode } => {
-                write!(f, "others may write to it (mode {mode:04o}): take that away with 'chmod go-w'")
+                write!(f, "other users may write to it (mode {mode:04o}); forbid it with 'chmod go-w'")
             }
         }
     }

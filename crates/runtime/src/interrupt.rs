@@ -43,7 +43,7 @@ pub(crate) enum WaitOutcome {
 impl Interrupt {
     /// Blocks the signals until this is dropped.
     pub(crate) fn hold() -> Result<Self, Error> {
-        let failed = |errno| Error::kernel("hold signals", errno);
+        let failed = |errno| Error::kernel("block signals", errno);
         // Signals that are blocked already stay blocked throughout.
         let before = rt_sigprocmask(SignalSet::FULL).map_err(failed)?;
         rt_sigprocmask(with_ending(before)).map_err(failed)?;
@@ -120,7 +120,7 @@ impl Drop for Interrupt {
 /// Reads the signals that have arrived. Fails with the first one that the caller has not set to be ignored: a blocked
 /// signal arrives even if it is ignored.
 fn take(arriving: BorrowedFd<'_>) -> Result<(), Error> {
-    let failed = |errno| Error::kernel("take a signal", errno);
+    let failed = |errno| Error::kernel("read a signal", errno);
     loop {
         match read_signalfd(arriving) {
             Ok(arrived) if ignored().map_err(failed)?.contains(arrived.signal) => {}

@@ -1,25 +1,21 @@
 //! Errors and warnings about a profile.
 
 use crate::Abi;
+use std::borrow::Cow;
+use std::fmt::{self, Display, Formatter};
 
-/// The reason why a profile cannot become a program. Each message begins with the field that it is about.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// The reason why a profile cannot become a program. Formats as the field and the reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// `SCMP_ACT_NOTIFY` is the default action: the calls that hand over the listener would wait for it.
-    #[error("linux.seccomp.defaultAction: SCMP_ACT_NOTIFY cannot be the default")]
     NotifyByDefault,
     /// `SCMP_ACT_NOTIFY` for `write`, which may be needed to hand over the listener. runc and crun reject it
     /// too.
-    #[error("linux.seccomp.syscalls[{rule}]: SCMP_ACT_NOTIFY cannot be used for the write syscall")]
     NotifyWrite {
         /// The index of the entry in `syscalls`.
         rule: usize,
     },
     /// Two entries have different actions for the same call and conditions.
-    #[error(
-        "linux.seccomp.syscalls[{rule}].args: an earlier entry has another action for {call} under \
-         these conditions (on {})", abi.name()
-    )]
     Conflict {
         /// The index of the later entry in `syscalls`.
         rule: usize,
@@ -29,15 +25,50 @@ pub enum Error {
         abi: Abi,
     },
     /// The program is longer than the kernel accepts.
-    #[error(
-        "linux.seccomp.syscalls: {length} instructions, and the kernel takes {}",
-        crate::MAX_INSTRUCTIONS
-    )]
     TooLong {
         /// Its length in instructions.
         length: usize,
     },
 }
+
+impl Error {
+    /// Returns the field of config.json that the error is about.
+    #[must_use]
+    pub fn field(&self) -> Cow<'static, str> {
+        match self {
+            Self::NotifyByDefault => "linux.seccomp.defaultAction".into(),
+            Self::NotifyWrite { rule } => format!("linux.seccomp.syscalls[{rule}]").into(),
+            Self::Conflict { rule, .. } => format!("linux.seccomp.syscalls[{rule}].args").into(),
+            Self::TooLong { .. } => "linux.seccomp.syscalls".into(),
+        }
+    }
+
+    /// Returns what is wrong with the field.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match self {
+            Self::NotifyByDefault => "SCMP_ACT_NOTIFY cannot be the default".to_owned(),
+            Self::NotifyWrite { .. } => "SCMP_ACT_NOTIFY cannot be used for the write syscall".to_owned(),
+            Self::Conflict { call, abi, .. } => {
+                format!(
+                    "an earlier entry has another action for {call} under these conditions (on {})",
+                    abi.name()
+                )
+            }
+            Self::TooLong { length } => {
+                format!("{length} instructions, and the kernel takes {}", crate::MAX_INSTRUCTIONS)
+            }
+        }
+    }
+}
+
+impl Display for Error {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field(), self.reason())
+    }
+}
+
+impl std::error::Error for Error {}
 
 /// A part of the profile that is ignored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

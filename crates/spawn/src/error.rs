@@ -1,7 +1,7 @@
 //! The crate's error type and its messages.
 
 use core::fmt::{self, Display, Formatter};
-use husk_listing::FailedHook;
+use husk_listing::{Cause, FailedHook};
 use husk_script::hook::Failed;
 use husk_script::sys::Errno;
 use std::ffi::OsStr;
@@ -110,7 +110,7 @@ impl Display for Reason {
                 Some(signal) => write!(f, "killed by signal {signal} before exec"),
                 None => write!(f, "{status} before exec"),
             },
-            Self::Nul => f.write_str("holds a NUL byte"),
+            Self::Nul => f.write_str("contains a NUL byte"),
             Self::Conflict(why) => f.write_str(why),
         }
     }
@@ -119,6 +119,16 @@ impl Display for Reason {
 impl From<Errno> for Reason {
     fn from(errno: Errno) -> Self {
         Self::Errno(errno)
+    }
+}
+
+/// For husk's own messages, which word the kernel's errors as Go does.
+impl From<Reason> for Cause {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::Errno(errno) => errno.into(),
+            other => Self::Phrase(other.to_string()),
+        }
     }
 }
 

@@ -709,7 +709,7 @@ fn nul_byte_in_a_string_is_an_error() {
         failure(&Command::new("/a\0b")),
     ];
     for (failure, act) in failures.iter().zip(["a\0b", "a\0b", "NAME=a\0b", "a\0b", "/a\0b"]) {
-        assert_eq!(*failure, format!("string {act:?}: holds a NUL byte"));
+        assert_eq!(*failure, format!("string {act:?}: contains a NUL byte"));
     }
 }
 

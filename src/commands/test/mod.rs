@@ -9,6 +9,7 @@ mod trusted;
 use crate::exit::Exit;
 use crate::options;
 use crate::output::escape;
+use crate::output::log::with_causes;
 use crate::output::{self, Lasting};
 use crate::session::Session;
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -19,12 +20,13 @@ use husk_hermetic::{
     Show, Variable,
 };
 use report::Report;
+use rustix::io::Errno;
 use rustix::termios::tcgetwinsize;
 use settings::{Settings, Subject};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{ErrorKind, LineWriter, Write as _, stdout};
+use std::io::{LineWriter, Write as _, stdout};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{self, Path, PathBuf};
@@ -296,7 +298,7 @@ fn run(test: Test, named: Named<'_>, session: &Session<'_>) -> Result<Exit> {
         }
         Err(error @ Error::Program { .. }) => {
             let Error::Program { reason, .. } = &error else { return Err(error.into()) };
-            let exit = if reason.kind() == ErrorKind::NotFound { Exit::NotFound } else { Exit::NoProgram };
+            let exit = if reason.errno() == Some(Errno::NOENT) { Exit::NotFound } else { Exit::NoProgram };
             session.log.failed(&anyhow!(error));
             Ok(exit)
         }
@@ -317,7 +319,7 @@ fn run_tests(
     let usual = Rc::new(Setting { profile: profile.clone(), retries: tests.retries });
     let known = RefCell::new(vec![usual.clone()]);
     let setting = |name: &str| {
-        let wrong = |error: anyhow::Error| Error::Setting(format!("{error:#}"));
+        let wrong = |error: anyhow::Error| Error::Setting(with_causes(&error));
         let setting = match named(name).map_err(wrong)? {
             Some(test) => {
                 let retries = test.tests.retries;

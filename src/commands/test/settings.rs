@@ -89,7 +89,7 @@ impl Settings {
                     }
                     TrustedFile::Distrusted(path, why) => {
                         let path = path.display();
-                        log.warning(&format!("{path} is not used: {why} ('--config {path}' uses it)"));
+                        log.warning(&format!("{path} is ignored: {why} (use it with '--config {path}')"));
                         return Ok(None);
                     }
                     TrustedFile::Nothing => return Ok(None),

@@ -53,7 +53,7 @@ pub(crate) fn resolve(
 fn personality(linux: &oci::Linux, field: &Field, warnings: &mut Vec<Warning>) -> Option<u32> {
     let personality = linux.personality().as_ref()?;
     if let Some(flags) = personality.flags().as_ref().filter(|flags| !flags.is_empty()) {
-        let text = format!("{flags:?}: there are no such flags, ignored");
+        let text = format!("{flags:?}: unknown flags are ignored");
         warnings.push(Warning::new(field.key("flags"), text));
     }
     Some(match personality.domain() {
@@ -77,7 +77,9 @@ const MOST_MAPPINGS: usize = 340;
 /// Refuses maps for which the kernel's error would give no reason.
 fn checked(mappings: Vec<IdMapping>, field: &Field) -> Result<Vec<IdMapping>, Error> {
     if mappings.len() > MOST_MAPPINGS {
-        return Err(field.error(ErrorKind::Conflict("are more than 340, which the kernel takes no more of")));
+        return Err(
+            field.error(ErrorKind::Conflict("has more than 340 entries, the most that the kernel accepts"))
+        );
     }
     for (index, one) in mappings.iter().enumerate() {
         let field = field.index(index);
@@ -267,7 +269,7 @@ fn check_device_name(name: &str, field: &Field) -> Result<(), Error> {
     const MOST: usize = 15;
     let is_bad = |byte: u8| matches!(byte, b'/' | b':' | 0) || byte.is_ascii_whitespace() || byte == 0x0b;
     if name.is_empty() || name.len() > MOST || matches!(name, "." | "..") || name.bytes().any(is_bad) {
-        return Err(field.error(ErrorKind::Conflict("is no name for a network device")));
+        return Err(field.error(ErrorKind::Conflict("is not a valid name for a network device")));
     }
     Ok(())
 }
@@ -280,7 +282,7 @@ fn intel_rdt(linux: &oci::Linux, field: &Field) -> Result<Option<IntelRdt>, Erro
     let is_path =
         |id: &str| id == "." || id == ".." || (id.len() > 1 && id.contains('/')) || id.contains('\0');
     if clos_id.as_deref().is_some_and(is_path) {
-        return Err(field.key("closID").error(ErrorKind::Conflict("is no name of a directory")));
+        return Err(field.key("closID").error(ErrorKind::Conflict("is not a valid name for a directory")));
     }
     Ok(Some(IntelRdt {
         clos_id,

@@ -80,7 +80,7 @@ fn one(
         return Err(destination.error(ErrorKind::Empty));
     }
     if !mount.destination().is_absolute() {
-        warnings.push(Warning::new(destination, "is taken as below the root".to_owned()));
+        warnings.push(Warning::new(destination, "is relative and is resolved below the root".to_owned()));
     }
     let fstype = mount.typ().as_deref().unwrap_or_default();
     let bind = options.bind.or((fstype == "bind").then_some(Extent::Top));
@@ -117,7 +117,7 @@ fn source(
         return Ok(Source::Remount { file_system: bind.is_none().then_some(file_system) });
     }
     if options.copy_up && (bind.is_some() || fstype != "tmpfs") {
-        return Err(field.key("options").error(ErrorKind::Conflict("tmpcopyup is for a tmpfs only")));
+        return Err(field.key("options").error(ErrorKind::Conflict("tmpcopyup is only valid for a tmpfs")));
     }
     if let Some(extent) = bind {
         if name.as_os_str().is_empty() {
@@ -148,7 +148,7 @@ fn bind_options(options: &Options, field: &Field, warnings: &mut Vec<Warning>) -
             let reason = "bind mounts cannot have any filesystem-specific options applied";
             return Err(field.error(ErrorKind::Conflict(reason)));
         }
-        let text = format!("{option:?} means nothing for a bind mount and is ignored");
+        let text = format!("{option:?} has no effect on a bind mount and is ignored");
         warnings.push(Warning::new(field.clone(), text));
     }
     Ok(())

@@ -162,7 +162,9 @@ fn check_scheduler(scheduler: &oci::Scheduler, field: &Field) -> Result<(), Erro
     }
     let is_real_time = matches!(policy, LinuxSchedulerPolicy::SchedFifo | LinuxSchedulerPolicy::SchedRr);
     if !is_real_time && scheduler.priority().is_some_and(|priority| priority != 0) {
-        return Err(field.key("priority").error(ErrorKind::Conflict("is for SCHED_FIFO and SCHED_RR only")));
+        return Err(field
+            .key("priority")
+            .error(ErrorKind::Conflict("is only valid for SCHED_FIFO and SCHED_RR")));
     }
     let times = [
         ("runtime", scheduler.runtime()),
@@ -172,7 +174,7 @@ fn check_scheduler(scheduler: &oci::Scheduler, field: &Field) -> Result<(), Erro
     let said = times.into_iter().find(|(_, time)| time.is_some_and(|time| time != 0));
     match said {
         Some((name, _)) if *policy != LinuxSchedulerPolicy::SchedDeadline => {
-            Err(field.key(name).error(ErrorKind::Conflict("is for SCHED_DEADLINE only")))
+            Err(field.key(name).error(ErrorKind::Conflict("is only valid for SCHED_DEADLINE")))
         }
         _ => Ok(()),
     }

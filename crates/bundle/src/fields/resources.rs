@@ -155,7 +155,7 @@ fn warn_of_memory(memory: &oci::LinuxMemory, field: &Field, warnings: &mut Vec<W
         ("useHierarchy", memory.use_hierarchy() == Some(false)),
     ];
     for (key, _) in asked.into_iter().filter(|(_, asked)| *asked) {
-        let text = "is ignored: kernels do not have this any more".to_owned();
+        let text = "is ignored: current kernels no longer support it".to_owned();
         warnings.push(Warning::new(field.key(key), text));
     }
 }

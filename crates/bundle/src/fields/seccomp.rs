@@ -44,7 +44,7 @@ pub(crate) fn listener(seccomp: &oci::LinuxSeccomp, field: &Field) -> Result<Opt
             Ok(Some(SeccompListener { path, metadata }))
         }
         None if metadata.is_some() => {
-            let reason = "is there without a listenerPath to send it to";
+            let reason = "needs listenerPath, the agent that receives it";
             Err(field.key("listenerMetadata").error(ErrorKind::Conflict(reason)))
         }
         None => Ok(None),
@@ -73,7 +73,7 @@ fn resolve_rule(rule: &oci::LinuxSyscall, field: &Field) -> Result<Rule, Error> 
 
 fn action(action: oci::LinuxSeccompAction, errno: Option<u32>, field: &Field) -> Result<Action, Error> {
     Action::from_oci(&name(&action), errno)
-        .map_err(|_| field.error(ErrorKind::Conflict("does not go with the errno beside it")))
+        .map_err(|_| field.error(ErrorKind::Conflict("cannot be combined with errnoRet")))
 }
 
 /// Returns the specification's name of a value, which is how the value is serialized.

@@ -244,7 +244,7 @@ mod tests {
             }
         }));
         let wanted = [
-            "process.env[4]: holds a NUL byte",
+            "process.env[4]: contains a NUL byte",
             "root.path: is empty",
             "process.user.uid: invalid value",
             "process.args: is empty",
@@ -258,7 +258,7 @@ mod tests {
             "mounts[4].destination: is missing",
             "mounts[4].type: is missing",
             "linux.namespaces[1].type: unknown variant",
-            "linux.namespaces[2].type: \"pid\" is there twice",
+            "linux.namespaces[2].type: \"pid\" occurs twice",
             "linux.sysctl.net.ipv4.ip_forward: invalid type",
             "linux.maskedPaths[0]: \"proc\" is not an absolute path",
         ];

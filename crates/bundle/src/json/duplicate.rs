@@ -51,7 +51,7 @@ impl<'j> Search<'j> {
     fn tell(&mut self, field: &Field, first: &'j RawValue, last: &'j RawValue) {
         if self.found.len() < self.most {
             let [first, last] = [first, last].map(|value| self.line(value));
-            let text = format!("is there twice, in lines {first} and {last}: the last counts");
+            let text = format!("occurs twice, in lines {first} and {last}; the last value is used");
             self.found.push(Warning::new(field.clone(), text));
         }
     }
@@ -106,10 +106,10 @@ mod tests {
     fn each_duplicate_is_reported_with_its_path_and_both_lines() {
         let json = "{ \"a\": 1,\n\"b\": [{},\n { \"c\": {\"d\": 1},\n\n \"c\": {\"d\": 2, \"\\u0064\": 3} }],\n\"a\": 2, \"a\": 3 }";
         let wanted = [
-            "b[1].c: is there twice, in lines 3 and 5: the last counts",
-            "b[1].c.d: is there twice, in lines 5 and 5: the last counts",
-            "a: is there twice, in lines 1 and 6: the last counts",
-            "a: is there twice, in lines 6 and 6: the last counts",
+            "b[1].c: occurs twice, in lines 3 and 5; the last value is used",
+            "b[1].c.d: occurs twice, in lines 5 and 5; the last value is used",
+            "a: occurs twice, in lines 1 and 6; the last value is used",
+            "a: occurs twice, in lines 6 and 6; the last value is used",
         ];
         assert_eq!(told(json), wanted);
     }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 /// serde_json's tree.
 pub(crate) fn normalize(config: &mut Value, warnings: &mut Vec<Warning>) -> Result<(), Error> {
     if !config.is_object() {
-        return Err(JsonPath::Top.field().error(ErrorKind::Json("is no JSON object".to_owned())));
+        return Err(JsonPath::Top.field().error(ErrorKind::Json("is not a JSON object".to_owned())));
     }
     walk(config, &JsonPath::Top, warnings)
 }
@@ -348,7 +348,7 @@ mod tests {
             normalized(json!({ "linux": { "sysctl": {} }, "Linux": { "devices": [] } })).unwrap();
         assert_eq!(config, json!({ "linux": { "sysctl": {}, "devices": [] } }));
         let twice = normalized(json!({ "hostname": "a", "hostName": "b" }));
-        assert_eq!(twice.unwrap_err(), "hostName: \"hostname\" is there twice");
+        assert_eq!(twice.unwrap_err(), "hostName: \"hostname\" occurs twice");
         let (config, warnings) = normalized(json!({ "annotations": { "PATH": "" } })).unwrap();
         assert_eq!((config, warnings), (json!({ "annotations": { "PATH": "" } }), vec![]));
     }
@@ -356,9 +356,9 @@ mod tests {
     #[test]
     fn nul_byte_in_a_string_is_refused() {
         let nul = normalized(json!({ "mounts": [{}, { "options": ["a", "b\0"] }] })).unwrap_err();
-        assert_eq!(nul, "mounts[1].options[1]: holds a NUL byte");
+        assert_eq!(nul, "mounts[1].options[1]: contains a NUL byte");
         let nul = normalized(json!({ "linux": { "sysctl": { "a\0": "" } } })).unwrap_err();
-        assert_eq!(nul, "linux.sysctl.a\\0: holds a NUL byte");
+        assert_eq!(nul, "linux.sysctl.a\\0: contains a NUL byte");
     }
 
     #[test]

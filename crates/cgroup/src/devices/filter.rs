@@ -64,5 +64,5 @@ fn load(instructions: &[EbpfInstruction]) -> Result<OwnedFd, Error> {
 }
 
 fn failed(act: &'static str) -> impl Fn(Errno) -> Error {
-    move |source| Error::Devices { act, source }
+    move |errno| Error::Devices { act, errno }
 }

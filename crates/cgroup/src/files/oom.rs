@@ -21,7 +21,7 @@ enum OomSource {
 
 impl OomWatch {
     pub(crate) fn version_1(directory: BorrowedFd<'_>, path: &Path) -> Result<Self, Error> {
-        let failed = |source| Error::Act { act: "watch the memory of", path: path.to_owned(), source };
+        let failed = |errno| Error::Act { act: "watch the memory of", path: path.to_owned(), errno };
         let event = eventfd(0, EventfdFlags::CLOEXEC).map_err(failed)?;
         let control = files::open(directory, "memory.oom_control", OFlags::RDONLY).map_err(failed)?;
         // The kernel keeps what it needs of both descriptors (cgroup-v1/memory.rst, "OOM Control").
@@ -31,7 +31,7 @@ impl OomWatch {
     }
 
     pub(crate) fn version_2(directory: BorrowedFd<'_>, path: &Path) -> Result<Self, Error> {
-        let failed = |source| Error::Act { act: "watch the memory of", path: path.to_owned(), source };
+        let failed = |errno| Error::Act { act: "watch the memory of", path: path.to_owned(), errno };
         let events = files::open(directory, "memory.events", OFlags::RDONLY).map_err(failed)?;
         let watch = Self(OomSource::V2(events));
         // Discards earlier events.

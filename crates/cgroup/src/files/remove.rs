@@ -34,7 +34,7 @@ pub(crate) fn undo(above: BorrowedFd<'_>, path: &Path) {
 
 /// Removes the cgroup `name` in `above` and all below it. `path` is for messages.
 pub(crate) fn tree(above: BorrowedFd<'_>, name: &str, path: &Path, patience: Duration) -> Result<(), Error> {
-    let failed = |source| Error::Act { act: "remove the cgroup", path: path.to_owned(), source };
+    let failed = |errno| Error::Act { act: "remove the cgroup", path: path.to_owned(), errno };
     // Usually the cgroup is empty, and this is enough.
     match remove_one(above, name) {
         Err(Errno::BUSY | Errno::NOTEMPTY) => {}

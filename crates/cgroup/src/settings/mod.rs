@@ -99,8 +99,8 @@ impl Setting {
         Self { manner, ..self }
     }
 
-    fn error(&self, file: &str, value: &str, source: Errno) -> Error {
-        Error::Set { field: self.field.clone(), file: file.to_owned(), value: value.to_owned(), source }
+    fn error(&self, file: &str, value: &str, errno: Errno) -> Error {
+        Error::Set { field: self.field.clone(), file: file.to_owned(), value: value.to_owned(), errno }
     }
 
     /// Writes the setting. `hint` says why a file does not exist.

@@ -63,7 +63,7 @@ fn cpu(cpu: &Cpu, settings: &mut Vec<Setting>) {
         settings.push(setting.manner(after(quota.is_some())));
     }
     if let Some(burst) = cpu.burst {
-        let missing = Missing::Warn("this kernel has no bursts, so it is ignored");
+        let missing = Missing::Warn("is ignored: this kernel does not support it");
         let setting = Setting::late("linux.resources.cpu.burst", "cpu.cfs_burst_us", burst);
         settings.push(setting.missing(missing).manner(after(quota.is_some())));
     }

@@ -34,7 +34,8 @@ pub(crate) fn settings(resources: &Resources) -> Result<(Vec<Setting>, Vec<Limit
 fn without_weight_of_idle(settings: &mut Vec<Setting>, warnings: &mut Vec<LimitWarning>) {
     let idle = settings.iter().rfind(|setting| setting.file == "cpu.idle");
     if idle.is_some_and(|idle| idle.value.trim() == "1") {
-        let weights = settings.extract_if(.., |setting| setting.file.starts_with("cpu.weight"));
+        let is_weight = |setting: &mut Setting| ["cpu.weight", "cpu.weight.nice"].contains(&&*setting.file);
+        let weights = settings.extract_if(.., is_weight);
         let text = "is ignored: unable to apply both a weight and cpu.idle";
         warnings.extend(weights.map(|weight| LimitWarning::new(weight.field, text)));
     }
@@ -132,8 +133,7 @@ fn block_io(block_io: &BlockIo, settings: &mut Vec<Setting>) {
         let field = format!("linux.resources.blockIO.weightDevice[{index}]");
         if let Some(weight) = device.weight.filter(|weight| *weight != 0) {
             let value = format_args!("{}:{} {weight}", device.major, device.minor);
-            let otherwise =
-                Missing::Warn("needs the BFQ scheduler, which this kernel has not, and is ignored");
+            let otherwise = Missing::Warn("is ignored: this kernel does not have the BFQ scheduler");
             settings.push(Setting::early(field, "io.bfq.weight", value).missing(otherwise));
         }
     }

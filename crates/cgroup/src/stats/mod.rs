@@ -45,7 +45,7 @@ fn page_sizes(files: &Files<'_>, end: &str) -> Result<Vec<String>, Error> {
         let size = name.strip_prefix("hugetlb.").and_then(|name| name.strip_suffix(end));
         sizes.extend(size.filter(|size| !size.contains('.')).map(ToOwned::to_owned));
     });
-    listed.map_err(|source| Error::Act { act: "list", path: files.path.to_owned(), source })?;
+    listed.map_err(|errno| Error::Act { act: "list", path: files.path.to_owned(), errno })?;
     sizes.sort_unstable();
     Ok(sizes)
 }

@@ -28,7 +28,7 @@ impl Files<'_> {
             Ok(found) => Ok(Some(found)),
             // The controller is missing, the cgroup is being removed, or pressure accounting is off.
             Err(Errno::NOENT | Errno::NODEV | Errno::OPNOTSUPP) => Ok(None),
-            Err(source) => Err(Error::Act { act: "read", path: self.path.join(name), source }),
+            Err(errno) => Err(Error::Act { act: "read", path: self.path.join(name), errno }),
         }
     }
 

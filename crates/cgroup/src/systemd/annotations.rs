@@ -30,13 +30,15 @@ pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Vec<Pr
         let wrong =
             |reason: &str| Error::Field { field: format!("annotations.{key}"), reason: reason.to_owned() };
         if name.len() < 3 || !name.bytes().all(|byte| byte.is_ascii_alphabetic()) {
-            return Err(wrong("is no name of a property: three letters or more, and nothing else"));
+            return Err(wrong(
+                "is not the name of a property: it takes three or more letters, and no other characters",
+            ));
         }
         if PROCESSES.contains(&name) {
             return Err(wrong("would move processes of the host into the container's unit"));
         }
-        let value =
-            parse(text).ok_or_else(|| wrong(&format!("{text:?} is no value in GVariant's text format")))?;
+        let value = parse(text)
+            .ok_or_else(|| wrong(&format!("{text:?} is not a value in GVariant's text format")))?;
         // Unit files use seconds, and the bus uses microseconds.
         let seconds = name.strip_suffix("Sec");
         match seconds.filter(|name| name.ends_with(|letter: char| letter.is_ascii_lowercase())) {

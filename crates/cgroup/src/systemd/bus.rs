@@ -138,7 +138,8 @@ impl Bus {
                 },
             },
         };
-        let connected = connected.map_err(|source| Error::Connect { address: address.name(), source })?;
+        let connected =
+            connected.map_err(|error| Error::Connect { address: address.name(), reason: error.into() })?;
         let mut bus = Self::authenticated(connected)?;
         bus.enter()?;
         Ok(bus)
@@ -259,7 +260,7 @@ impl Bus {
         let act = "send";
         let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let written = self.stream.set_write_timeout(Some(left)).and_then(|()| self.stream.write_all(bytes));
-        written.map_err(|source| broken(act, source))
+        written.map_err(|error| broken(act, error))
     }
 
     /// Receives more bytes into `input`.
@@ -322,8 +323,8 @@ fn expect(word: &str, line: String) -> Result<(), Error> {
     if first_word(&line) == word { Ok(()) } else { Err(Error::Refused(line)) }
 }
 
-fn broken(act: &'static str, source: io::Error) -> Error {
-    Error::Broken { act, source }
+fn broken(act: &'static str, error: io::Error) -> Error {
+    Error::Broken { act, reason: error.into() }
 }
 
 /// Connects; tries again while the bus's queue of connections is full.

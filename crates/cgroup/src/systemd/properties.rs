@@ -234,7 +234,7 @@ fn cpuset(cpu: &Cpu, version: Version, properties: &mut Vec<Property>) -> Result
     ];
     for (name, field, list) in lists {
         if let Some(list) = list.as_deref().filter(|list| !list.is_empty()) {
-            let reason = || format!("{list:?} is no list of numbers");
+            let reason = || format!("{list:?} is not a list of numbers");
             let bits =
                 bits(list).ok_or_else(|| Error::Field { field: field.to_owned(), reason: reason() })?;
             properties.push(Property::new(name, bits));

@@ -187,7 +187,7 @@ fn rejected_authentication_is_an_error() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     theirs.write_all(b"REJECTED EXTERNAL\r\n").unwrap();
     let error = Bus::of_stream(ours, true).unwrap_err().to_string();
-    assert_eq!(error, "the bus refuses us: REJECTED EXTERNAL");
+    assert_eq!(error, "the bus rejects the authentication: REJECTED EXTERNAL");
 }
 
 /// A connection whose peer accepts the authentication and then sends `says`.

@@ -55,7 +55,7 @@ impl Unit {
             name.len() <= LONGEST_NAME && name.bytes().all(known)
         };
         if !valid(&name) {
-            return Err(wrong(format!("{name:?} is no name of a unit")));
+            return Err(wrong(format!("{name:?} is not a valid name for a unit")));
         }
         let unit = Self { name, slice: slice.to_owned() };
         expand(&unit.slice)?;
@@ -152,7 +152,7 @@ mod tests {
             ("a--b.slice:b:c", "invalid slice name: a--b.slice"),
             ("../x.slice:b:c", "invalid slice name: ../x.slice"),
             (".slice:b:c", "invalid slice name: .slice"),
-            ("a.slice:b:../c", "\"b-../c.scope\" is no name of a unit"),
+            ("a.slice:b:../c", "\"b-../c.scope\" is not a valid name for a unit"),
         ];
         for (path, message) in table {
             let error = Unit::new(Some(path), "id", Owner::Host).unwrap_err().to_string();

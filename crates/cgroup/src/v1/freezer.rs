@@ -19,7 +19,7 @@ const BREATH: Duration = Duration::from_millis(10);
 const TRIES: u32 = 50;
 
 fn failed(act: &'static str, path: &Path) -> impl Fn(Errno) -> Error {
-    move |source| Error::Act { act, path: path.to_owned(), source }
+    move |errno| Error::Act { act, path: path.to_owned(), errno }
 }
 
 pub(super) fn freeze(group: &Group, patience: Duration) -> Result<(), Error> {

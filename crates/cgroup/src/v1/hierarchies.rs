@@ -44,7 +44,7 @@ impl Hierarchies {
             std::fs::read_to_string(path).map_err(|error| Error::Act {
                 act: "read",
                 path: PathBuf::from(path),
-                source: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+                errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
             })
         };
         let own = read("/proc/self/cgroup")?;
@@ -221,7 +221,7 @@ impl HierarchyMount {
         match files::open_directory(CWD, path) {
             Ok(directory) => Ok(Some(self.group(directory, path))),
             Err(Errno::NOENT | Errno::NODEV) => Ok(None),
-            Err(source) => Err(Error::Act { act: "open the cgroup", path: path.to_owned(), source }),
+            Err(errno) => Err(Error::Act { act: "open the cgroup", path: path.to_owned(), errno }),
         }
     }
 
@@ -229,7 +229,7 @@ impl HierarchyMount {
     fn make(&self, path: &Path, made: &mut Vec<PathBuf>) -> Result<Group, Error> {
         let failed = |act, path: &Path| {
             let path = path.to_owned();
-            move |source| Error::Act { act, path: path.clone(), source }
+            move |errno| Error::Act { act, path: path.clone(), errno }
         };
         let below = paths::below(&self.point, path);
         let below = below.ok_or_else(|| Error::NotMounted(path.to_owned()))?;
@@ -256,7 +256,7 @@ impl HierarchyMount {
 /// Checks that a cgroup is empty and not frozen.
 fn check_unused(group: &Group) -> Result<(), Error> {
     let pids = procs::all(&group.directory);
-    let failed = |source| Error::Act { act: "list the processes of", path: group.path.clone(), source };
+    let failed = |errno| Error::Act { act: "list the processes of", path: group.path.clone(), errno };
     let count = pids.map_err(failed)?.len();
     if count != 0 {
         return Err(Error::NotEmpty { path: group.path.clone(), count });

@@ -62,7 +62,7 @@ impl Cgroup {
     }
 
     pub(crate) fn failed(&self, act: &'static str) -> impl Fn(Errno) -> Error + '_ {
-        move |source| Error::Act { act, path: self.path().to_owned(), source }
+        move |errno| Error::Act { act, path: self.path().to_owned(), errno }
     }
 
     /// Returns the directories of version 1. A process moves itself by writing 0 to `cgroup.procs` in each.
@@ -90,7 +90,7 @@ impl Cgroup {
         for group in &self.groups {
             let written = files::put(group.directory.as_fd(), "cgroup.procs", &pid);
             let path = || group.path.clone();
-            written.map_err(|source| Error::Act { act: "move a process to", path: path(), source })?;
+            written.map_err(|errno| Error::Act { act: "move a process to", path: path(), errno })?;
         }
         Ok(())
     }
@@ -181,7 +181,7 @@ impl Cgroup {
         for (name, line) in lines {
             let written = files::put(group.directory.as_fd(), name, &line);
             let field = "linux.resources.devices".into();
-            written.map_err(|source| Error::Set { field, file: name.to_owned(), value: line, source })?;
+            written.map_err(|errno| Error::Set { field, file: name.to_owned(), value: line, errno })?;
         }
         Ok(())
     }

@@ -36,7 +36,7 @@ pub(crate) fn is_frozen(directory: &OwnedFd, path: &Path) -> Result<bool, Error>
     match files::short(directory.as_fd(), "cgroup.events", &mut room) {
         Ok(text) => Ok(files::keyed(text, "frozen") == Some(1)),
         Err(Errno::NOENT | Errno::NODEV) => Ok(false),
-        Err(source) => Err(Error::Act { act: "read cgroup.events of", path: path.to_owned(), source }),
+        Err(errno) => Err(Error::Act { act: "read cgroup.events of", path: path.to_owned(), errno }),
     }
 }
 

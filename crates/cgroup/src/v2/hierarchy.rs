@@ -29,7 +29,7 @@ impl Hierarchy {
     ///
     /// If the directory cannot be opened.
     pub fn open(mount_point: &Path) -> Result<Option<Self>, Error> {
-        let failed = |source| Error::Act { act: "open", path: mount_point.to_owned(), source };
+        let failed = |errno| Error::Act { act: "open", path: mount_point.to_owned(), errno };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = match rustix::fs::openat(CWD, mount_point, flags, Mode::empty()) {
             Ok(directory) => directory,
@@ -58,7 +58,7 @@ impl Hierarchy {
 
     fn failed(&self, act: &'static str, cgroup: &str) -> impl Fn(Errno) -> Error {
         let path = self.path(cgroup);
-        move |source| Error::Act { act, path: path.clone(), source }
+        move |errno| Error::Act { act, path: path.clone(), errno }
     }
 
     /// Creates the cgroup at `path` and enables the controllers that `resources` needs. `path` is clean and
@@ -212,7 +212,7 @@ fn enabled(directory: &OwnedFd) -> Result<Controllers, Error> {
     let mut room = [0; 256];
     let text = files::short(directory.as_fd(), "cgroup.subtree_control", &mut room);
     let path = || PathBuf::from("cgroup.subtree_control");
-    text.map(Controllers::parse).map_err(|source| Error::Act { act: "read", path: path(), source })
+    text.map(Controllers::parse).map_err(|errno| Error::Act { act: "read", path: path(), errno })
 }
 
 /// Enables controllers for the children: all at once, and if the kernel rejects that, one by one.

@@ -46,7 +46,7 @@ impl Cgroup {
     }
 
     pub(crate) fn failed(&self, act: &'static str) -> impl Fn(Errno) -> Error + '_ {
-        move |source| Error::Act { act, path: self.path.clone(), source }
+        move |errno| Error::Act { act, path: self.path.clone(), errno }
     }
 
     /// Moves a process into the cgroup; 0 is the caller. Moving briefly stops the whole host, so prefer to
@@ -307,7 +307,7 @@ impl Cgroup {
         let list = std::fs::read_to_string("/sys/kernel/cgroup/delegate");
         let list =
             list.unwrap_or_else(|_| "cgroup.procs\ncgroup.subtree_control\ncgroup.threads\n".to_owned());
-        let failed = self.failed("give away");
+        let failed = self.failed("change the owner of");
         rustix::fs::fchown(&self.directory, Some(user), None).map_err(&failed)?;
         for name in list.lines().filter(|name| !name.contains('/')) {
             let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;

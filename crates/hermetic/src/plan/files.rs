@@ -7,7 +7,7 @@ use super::view::{self, Cover};
 use crate::bundle::ALWAYS;
 use crate::host::{Host, HostFile, Procfs};
 use crate::profile::{Limits, PathAccess, Profile};
-use husk_plan::{Builder, DEVICE_LINKS, Error};
+use husk_plan::{Builder, DEVICE_LINKS, Error, Origin};
 use husk_script::sys::file::{Mode, OFlags};
 use husk_script::sys::mount::{Extent, MountAttributes, MountFlags};
 use husk_script::{MountPoint, Reg, Step};
@@ -47,7 +47,7 @@ pub(crate) fn files(
     let mut trees = Vec::new();
     for (show, found) in &shown {
         if show.access == PathAccess::Write {
-            plan.at(format!("write {}", found.path.display()));
+            plan.at(Origin::with_path("write", &found.path));
             let tree = HostPath::open(found, image_root, plan)?;
             set_all(tree.mount, ALWAYS, plan);
             rules.allow(tree.mount, plan);
@@ -80,14 +80,14 @@ pub(crate) fn files(
         && host.cwd.starts_with(&host.project)
         && !is_written(&host.project)
     {
-        plan.at(format!("cwd {}", host.project.display()));
+        plan.at(Origin::with_path("cwd", &host.project));
         let mount = open(&host.project, plan)?;
         seen.push(HostPath { path: &host.project, is_directory: true, mount });
     }
     for (show, found) in &shown {
         let wanted = matches!(show.access, PathAccess::Read | PathAccess::Overlay);
         if wanted && is_covered(&found.path) && !seen.iter().any(|tree| found.path.starts_with(tree.path)) {
-            plan.at(format!("read {}", found.path.display()));
+            plan.at(Origin::with_path("read", &found.path));
             let tree = HostPath::open(found, image_root, plan)?;
             rules.allow_sockets(tree.mount, plan);
             seen.push(tree);
@@ -242,7 +242,7 @@ fn cover(
             false => plan.release(out),
         }
     }
-    dev.ok_or_else(|| plan.error("has something else than a directory at /dev"))
+    dev.ok_or_else(|| plan.error("has no directory at /dev"))
 }
 
 /// Attaches a detached mount to an existing path below a root.
@@ -272,7 +272,7 @@ impl Layer<'_> {
 }
 
 fn put(tree: &HostPath<'_>, root: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
-    plan.at(format!("show {}", tree.path.display()));
+    plan.at(Origin::with_path("show", tree.path));
     attach(tree.mount, tree.path, root, plan)?;
     plan.release(tree.mount);
     Ok(())
@@ -287,9 +287,9 @@ fn overlay(
     rules: &LandlockRules,
     plan: &mut Builder<'_>,
 ) -> Result<(), Error> {
-    plan.at(format!("overlay {}", found.path.display()));
+    plan.at(Origin::with_path("overlay", &found.path));
     if !found.is_directory {
-        return Err(plan.error("is no directory"));
+        return Err(plan.error("is not a directory"));
     }
     // overlayfs takes path names, so the directory gets one in the program's own file system.
     let lower = format!("lower-{index}");
@@ -412,7 +412,7 @@ fn not_its_own(host: &Host, proc: Reg, plan: &mut Builder<'_>) {
 
 /// Hides a directory below an empty one, and any other file below the null device.
 fn hide(found: &HostFile, root: Reg, null: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
-    plan.at(format!("hide {}", found.path.display()));
+    plan.at(Origin::with_path("hide", &found.path));
     let cover = plan.register()?;
     if found.is_directory {
         plan.push(Step::Fsopen { fstype: c"tmpfs", out: cover });

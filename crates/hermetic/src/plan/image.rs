@@ -15,6 +15,7 @@ use crate::bundle::{ALWAYS, is_own};
 use crate::host::Host;
 use crate::profile::{Image, PathAccess};
 use husk_bundle::container::{Mount, Source};
+use husk_plan::Origin;
 use husk_plan::{Builder, Error};
 use husk_script::sys::file::{Mode, OFlags};
 use husk_script::sys::mount::{AttributeChange, Extent, MountAttributes, MountPropagationFlags};
@@ -53,7 +54,7 @@ impl<'p> Opened<'p> {
         let mut binds = Vec::new();
         for (index, mount) in mounts(image) {
             let Source::Bind { path, extent } = &mount.source else { continue };
-            plan.at(format!("mounts[{index}] {}", mount.destination.display()));
+            plan.at(Origin::mount(index, &mount.destination));
             let (path, extent, out) = (plan.text(path)?, *extent, plan.register()?);
             plan.push(Step::OpenTree { path, extent, out });
             let AttributeChange { set, clear } = mount.attributes;
@@ -121,7 +122,7 @@ impl Placed<'_> {
     ) -> Result<(), Error> {
         let image = self.opened.image;
         for (index, mount) in mounts(image) {
-            plan.at(format!("mounts[{index}] {}", mount.destination.display()));
+            plan.at(Origin::mount(index, &mount.destination));
             let bound = self.opened.binds.iter().find(|(bound, _)| *bound == index);
             let made = match (&mount.source, bound) {
                 (Source::New { fstype, options, .. }, _) => new(fstype, options, mount.attributes.set, plan)?,

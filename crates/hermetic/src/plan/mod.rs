@@ -196,12 +196,14 @@ fn ids(profile: &Profile, host: &Host, plan: &mut Builder<'_>) -> Result<(), Err
     ] {
         let ours = IdMapping { container_id: program, host_id: caller, size: 1 };
         if mappings.is_some_and(|mappings| mappings.iter().any(|mapping| *mapping != ours)) {
-            return Err(plan.at(field).error(format!("can only be of {caller}, the caller, to {program}")));
+            return Err(plan.at(field).error(format!("may only map the caller's id {caller} to {program}")));
         }
     }
     if !host.user_namespace {
         if host.program != (host.uid, host.gid) {
-            return Err(plan.at("process.user").error("takes a user namespace, and none can be made here"));
+            return Err(plan
+                .at("process.user")
+                .error("needs a user namespace, and none can be created here"));
         }
         return Ok(());
     }

@@ -93,8 +93,8 @@ pub fn run_tests(
     runner.run(choice.fails_fast, choice.record)
 }
 
-fn written(reason: std::io::Error) -> Error {
-    Error::Look { act: "write results".to_owned(), reason }
+fn written(error: std::io::Error) -> Error {
+    Error::Look { act: "write results".to_owned(), reason: error.into() }
 }
 
 /// A test that waits to run, and its earlier attempts.

@@ -136,5 +136,5 @@ impl Live {
 
 fn failed(act: &str) -> impl Fn(io::Error) -> Error {
     let act = format!("{act} output");
-    move |reason| Error::Look { act: act.clone(), reason }
+    move |error| Error::Look { act: act.clone(), reason: error.into() }
 }

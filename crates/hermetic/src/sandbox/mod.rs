@@ -24,7 +24,6 @@ use husk_spawn::Reason;
 use probe::probe;
 use rustix::process::{getpid, kill_current_process_group, kill_process};
 use std::ffi::OsStr;
-use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::rc::Rc;
@@ -195,9 +194,9 @@ fn loss(fault: &Fault, plan: &SandboxPlan, host: &mut Host) -> Option<MissingIso
     let Fault::Child(error) = fault else { return None };
     let memory = Bump::new();
     let plan = plan.plan(&memory).ok()?;
-    let origin = error.step().map_or("", |step| plan.origin(step));
+    let origin = error.step().map(|step| plan.origin(step).field());
     match failed_at(error, &plan) {
-        Some((Step::Fsmount { .. }, Errno::PERM)) if origin == PROC => {
+        Some((Step::Fsmount { .. }, Errno::PERM)) if origin == Some(PROC) => {
             host.procfs = Procfs::Callers;
             Some(MissingIsolation::Procfs)
         }
@@ -221,16 +220,15 @@ pub(crate) fn explain(fault: Fault, plan: &SandboxPlan, profile: &Profile, host:
         Ok(plan) => plan,
         Err(error) => return Error::Plan(error),
     };
-    let reason = |errno: Errno| io::Error::from_raw_os_error(errno.raw_os_error());
     let refused =
-        |errno, hint| Error::Namespaces { act: error.act().to_owned(), reason: reason(errno), hint };
+        |errno: Errno, hint| Error::Namespaces { act: error.act().to_owned(), reason: errno.into(), hint };
     match (failed_at(&error, &plan), error.reason()) {
         (Some((Step::ExecveFirst { .. }, errno)), _) => Error::Program {
             program: match profile.args.first().map(|program| program.to_string_lossy()) {
                 Some(program) if !program.is_empty() => program.into(),
                 _ => "\"\"".to_owned(),
             },
-            reason: reason(errno),
+            reason: errno.into(),
             hint: hidden(profile, host),
         },
         // The user namespace could be created, but not used.
@@ -242,7 +240,7 @@ pub(crate) fn explain(fault: Fault, plan: &SandboxPlan, profile: &Profile, host:
         }
         (None, Reason::Errno(errno)) if error.step().is_none() => refused(errno, error::switched_off(errno)),
         _ => {
-            let origin = error.step().map_or("sandbox", |step| plan.origin(step)).to_owned();
+            let origin = error.step().map_or("sandbox".to_owned(), |step| plan.origin(step).to_string());
             Error::Step { origin, error }
         }
     }
@@ -265,6 +263,9 @@ fn hidden(profile: &Profile, host: &Host) -> Hint {
     let place = places.iter().map(Path::new).find(|place| place.is_file());
     let directory = place.and_then(Path::parent);
     Hint(directory.map(|directory| {
-        format!("it is there, but hidden or needs what is hidden: '--read {}' shows it", directory.display())
+        format!(
+            "it exists, but is hidden or needs a hidden file; show it with '--read {}'",
+            directory.display()
+        )
     }))
 }

@@ -27,7 +27,7 @@ use std::{env, fs, io};
 pub fn probe(profile: &Profile) -> Result<Host, Error> {
     let failed = |act: &str, path: &Path| {
         let act = format!("{act} {}", path.display());
-        move |reason| Error::Look { act, reason }
+        move |error: io::Error| Error::Look { act, reason: error.into() }
     };
     // Through such a stream, a program could reach the host's files, read-only or not.
     let streams = [
@@ -138,9 +138,10 @@ impl Inside {
             let root = open(&directory, flags, Mode::empty())?;
             Ok(Self { directory, root })
         };
-        fs::canonicalize(&image.directory)
-            .and_then(open)
-            .map_err(|reason| Error::Look { act: format!("open {}", image.directory.display()), reason })
+        fs::canonicalize(&image.directory).and_then(open).map_err(|error| Error::Look {
+            act: format!("open {}", image.directory.display()),
+            reason: error.into(),
+        })
     }
 
     fn find(&self, path: &Path) -> io::Result<HostFile> {

@@ -250,7 +250,7 @@ impl Held {
             Signal::TTIN,
             Signal::CONT,
         ];
-        let failed = |errno| Error::new("hold signals", errno);
+        let failed = |errno| Error::new("block signals", errno);
         let set = LEFT.iter().copied().fold(SignalSet::FULL, SignalSet::without);
         // If our caller ignored SIGCHLD, the kernel would keep no exit status.
         rt_sigaction_default(Signal::CHLD).map_err(failed)?;
@@ -276,7 +276,7 @@ impl Held {
                     sandboxes.iter().try_for_each(|sandbox| sandbox.child.signal(arrived.signal))?;
                 }
                 Err(Errno::AGAIN) => return Ok(()),
-                Err(errno) => return Err(Error::new("take a signal", errno)),
+                Err(errno) => return Err(Error::new("read a signal", errno)),
             }
         }
     }

@@ -87,7 +87,9 @@ pub(crate) const LONGEST: usize = 255;
 fn string<'b>(fs: Reg, key: &'b CStr, value: &str, plan: &mut Builder<'b>) -> Result<(), Error> {
     if value.len() > LONGEST {
         let (key, length) = (key.to_string_lossy(), value.len());
-        return Err(plan.error(format!("{key}: a value of {length} bytes, and the kernel takes {LONGEST}")));
+        return Err(
+            plan.error(format!("{key}: the value has {length} bytes; the kernel accepts at most {LONGEST}"))
+        );
     }
     let value = plan.text(value)?;
     plan.push(Step::FsconfigString { fs, key, value });

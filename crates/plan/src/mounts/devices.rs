@@ -4,6 +4,7 @@ use crate::builder::{Builder, Error, mode};
 use crate::host::Host;
 use crate::mounts::attach::set_attributes;
 use crate::namespaces;
+use crate::origin::Origin;
 use husk_bundle::Container;
 use husk_bundle::container::{Device, DeviceKind, Mount, NamespaceKind, Source};
 use husk_script::sys::at::Node;
@@ -69,7 +70,7 @@ pub(crate) fn create(
         if device.path == Path::new("/dev/ptmx") {
             continue;
         }
-        plan.at(format!("linux.devices {}", device.path.display()));
+        plan.at(Origin::with_path("linux.devices", &device.path));
         if device.kind == DeviceKind::Fifo || makes_nodes(host) && !has_user_namespace {
             make(&device, root, dev, plan)?;
             continue;
@@ -82,7 +83,7 @@ pub(crate) fn create(
                 Some(Some(path)) => show(&device, path, plan)?,
                 _ => {
                     let Device { kind, .. } = device;
-                    let why = "has no node of it, and in a user namespace none can be made";
+                    let why = "does not have this device, and a user namespace cannot create it";
                     return Err(plan.error(format!("{kind}: the host {why}")));
                 }
             },
@@ -123,7 +124,7 @@ fn covers_dev(mount: &Mount) -> bool {
 
 fn make(device: &Device, root: Reg, dev: Reg, plan: &mut Builder<'_>) -> Result<(), Error> {
     let parent = device.path.parent().unwrap_or(Path::new("/"));
-    let Some(name) = device.path.file_name() else { return Err(plan.error("names no file")) };
+    let Some(name) = device.path.file_name() else { return Err(plan.error("does not name a file")) };
     let name = plan.text(name)?;
     let directory = if parent == Path::new("/dev") {
         dev
@@ -162,7 +163,7 @@ fn request(container: &Container, index: usize, plan: &mut Builder<'_>) -> Resul
     let out = plan.register()?;
     // Devices are numbered after the mounts.
     let mount = u32::try_from(container.mounts.len().saturating_add(index));
-    let mount = mount.map_err(|_| plan.error("one device too many"))?;
+    let mount = mount.map_err(|_| plan.error("too many devices"))?;
     plan.push(Step::RequestTree { mount, out });
     Ok(out)
 }

@@ -31,7 +31,8 @@ pub(crate) fn data(new: &New<'_>, plan: &Builder<'_>) -> Result<Option<String>, 
     match data.len() {
         ..=PAGE => Ok(Some(data)),
         _ if data.contains("lowerdir=") => Ok(None),
-        length => Err(plan.error(format!("options of {length} bytes in all, and the kernel takes {PAGE}"))),
+        length => Err(plan
+            .error(format!("the options have {length} bytes in total; the kernel accepts at most {PAGE}"))),
     }
 }
 

@@ -11,16 +11,16 @@ pub(crate) mod rootfs;
 
 use crate::builder::{Builder, Error};
 use crate::namespaces;
+use crate::origin::Origin;
 use attach::{Around, New, change, change_all, options, propagate, put, set_attributes};
 use husk_bundle::container::{Mount, MountIdMapping, NamespaceKind, Reconfiguration, Source};
 use husk_script::sys::mount::{Extent, MountAttributes};
 use husk_script::{MountPoint, PathInRoot, Reg, Step};
 use std::path::Path;
-use std::rc::Rc;
 
 /// Mounts that become read-only after everything inside them has been created.
 #[derive(Default)]
-pub(crate) struct Late(Vec<(Rc<str>, Reg)>);
+pub(crate) struct Late(Vec<(Origin, Reg)>);
 
 impl Late {
     pub(crate) fn seal(self, plan: &mut Builder<'_>) {
@@ -36,7 +36,7 @@ impl Late {
 pub(crate) fn attach(around: &Around<'_>, plan: &mut Builder<'_>) -> Result<Late, Error> {
     let mut late = Late::default();
     for (index, mount) in around.container.mounts.iter().enumerate() {
-        plan.at(format!("mounts[{index}] {}", mount.destination.display()));
+        plan.at(Origin::mount(index, &mount.destination));
         // As in runc, a destination below the rootfs's path on the host means that path itself.
         let below = mount.destination.strip_prefix(&around.container.rootfs);
         let target = plan.target(below.unwrap_or(&mount.destination))?;
@@ -105,7 +105,7 @@ fn place(mount: &Mount, target: PathInRoot<'_>, plan: &Builder<'_>) -> Result<Mo
     ];
     let path = target.path.to_string_lossy();
     if path == "." {
-        return Err(plan.error("a mount on top of the root file system"));
+        return Err(plan.error("cannot be mounted on top of the root file system"));
     }
     let is = |wanted| matches!(&mount.source, Source::New { fstype, .. } if fstype == wanted);
     match path.strip_prefix("proc").map(|below| below.strip_prefix('/').unwrap_or(below)) {
@@ -178,7 +178,7 @@ fn open_tree(
         }
     }
     let out = plan.register()?;
-    let mount = u32::try_from(index).map_err(|_| plan.error("one mount too many"))?;
+    let mount = u32::try_from(index).map_err(|_| plan.error("too many mounts"))?;
     let path = plan.text(path)?;
     plan.push(match ids {
         // An idmapped mount needs privileges over the file system.

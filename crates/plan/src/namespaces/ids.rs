@@ -37,11 +37,14 @@ pub(crate) fn map(container: &Container, host: &Host, plan: &mut Builder<'_>) ->
         plan.at(field);
         if is_new && mappings.is_empty() {
             let hint = "containerID 0, hostID your own, size 1";
-            let why = format!("is missing: a new user namespace has no {id}s of its own (map one: {hint})");
+            let why =
+                format!("is missing: a new user namespace needs at least one {id} (for example {hint})");
             return Err(plan.error(why));
         }
         if !is_new && !is_joined && !mappings.is_empty() {
-            return Err(plan.error("is there without a new user namespace to map ids of"));
+            return Err(
+                plan.error("needs a new user namespace: add one of type \"user\" to linux.namespaces")
+            );
         }
         // Engines set both a path and mappings; that is accepted if they agree.
         let found = joined.and_then(|joined| joined.get(index).copied());

@@ -5,6 +5,7 @@ use crate::builder::{Builder, Error};
 use crate::host::{Host, NamespacePath};
 use crate::namespaces::procfs;
 use crate::namespaces::{all, joined, new};
+use crate::origin::Origin;
 use husk_bundle::Container;
 use husk_bundle::container::{Clock, NamespaceKind};
 use husk_script::sys::namespace::Namespaces;
@@ -72,7 +73,7 @@ pub(crate) fn sysctl(
     plan: &mut Builder<'_>,
 ) -> Result<(), Error> {
     for (key, value) in container.sysctl.iter().filter(|(key, _)| Writer::of(key, container) == writer) {
-        plan.at(format!("linux.sysctl {key}"));
+        plan.at(Origin::with_subject("linux.sysctl", key));
         if let Some(why) = refusal(key, container, host) {
             return Err(plan.error(format!("sysctl {key:?} {why}")));
         }

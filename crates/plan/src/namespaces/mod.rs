@@ -18,6 +18,7 @@ pub(crate) mod procfs;
 use crate::builder::{Builder, Error, mode};
 use crate::host::{CgroupEntry, Host, NamespacePath};
 use crate::invocation::ProgramStart;
+use crate::origin::Origin;
 use husk_bundle::Container;
 use husk_bundle::container::{Namespace, NamespaceKind, Source};
 use husk_script::sys::file::OFlags;
@@ -167,7 +168,7 @@ pub(crate) fn enter(
     let mut opened = Vec::new();
     for (index, namespace) in container.namespaces.iter().enumerate() {
         let Some(path) = &namespace.path else { continue };
-        let origin = format!("linux.namespaces[{index}] {}", path.display());
+        let origin = Origin::with_path(format!("linux.namespaces[{index}]"), path);
         plan.at(origin.clone());
         check(flag(namespace.kind), host.namespaces.get(index).and_then(Option::as_ref), plan)?;
         let register = plan.register()?;
@@ -224,13 +225,13 @@ fn check(kind: Namespaces, found: Option<&NamespacePath>, plan: &Builder<'_>) ->
     };
     match found {
         Some(NamespacePath::Unreadable(reason)) => Err(plan.error(format!("cannot be opened: {reason}"))),
-        Some(NamespacePath::Other) => Err(plan.error("is no namespace")),
+        Some(NamespacePath::Other) => Err(plan.error("is not a namespace")),
         Some(NamespacePath::Namespace { kind: found, .. }) if *found != kind => {
             let (found, wanted) = (name(*found), name(kind));
-            Err(plan.error(format!("is a namespace of another type: {found} where {wanted} is wanted")))
+            Err(plan.error(format!("is a namespace of type {found}, not {wanted}")))
         }
         Some(NamespacePath::Namespace { own: true, .. }) if kind == Namespaces::USER => {
-            Err(plan.error("is the caller's own user namespace, which is no other to join"))
+            Err(plan.error("is the caller's own user namespace; leave out this entry to stay in it"))
         }
         _ => Ok(()),
     }

@@ -33,11 +33,8 @@ pub fn decisions(container: &Container, host: &Host) -> Result<Option<(Table, Ve
 }
 
 impl Error {
-    /// The message of the error starts with the field that it is about.
     fn seccomp(error: &husk_seccomp::Error) -> Self {
-        let text = error.to_string();
-        let (field, reason) = text.split_once(": ").unwrap_or((FIELD, &text));
-        Self::new(field, reason.to_owned())
+        Self::new(error.field().into_owned().into(), error.reason())
     }
 }
 

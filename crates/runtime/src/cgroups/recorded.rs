@@ -68,7 +68,7 @@ impl RecordedCgroup {
         match layout.remove(&self.place, PATIENCE) {
             Err(error) if self.stays_empty(&layout, &error)? => Ok(Some(Warning::new(
                 Field::new("linux.cgroupsPath"),
-                format!("{}; the container is deleted, and its cgroup stays", with_reason(&error)),
+                format!("{}; the container is deleted, and its cgroup stays", error),
             ))),
             removed => Ok(removed.map(|()| None)?),
         }
@@ -82,12 +82,6 @@ impl RecordedCgroup {
         // The kernel checks the caller's permission before it looks for processes.
         Ok(layout.find(&self.place)?.map_or(Ok(true), |cgroup| cgroup.pids().map(|pids| pids.is_empty()))?)
     }
-}
-
-/// Formats an error with its causes, which its own text leaves out.
-fn with_reason(error: &dyn std::error::Error) -> String {
-    let reason = error.source().map(|reason| format!(": {}", with_reason(reason)));
-    format!("{error}{}", reason.unwrap_or_default())
 }
 
 /// Removes a container's cgroup and resctrl groups. An empty cgroup that cannot be removed is a warning.

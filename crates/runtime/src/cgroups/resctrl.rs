@@ -9,6 +9,7 @@ use crate::store::Entry;
 use crate::store::record::{Membership, Record};
 use husk_bundle::Container;
 use husk_bundle::container::{IntelRdt, Monitoring};
+use husk_listing::Cause;
 use husk_plan::Resctrl;
 use std::fs;
 use std::io;
@@ -17,7 +18,7 @@ use std::path::Path;
 /// Moves the container's process into its group and records the group.
 pub(crate) fn join(container: &Container, pid: u32, record: &mut Record, entry: &Entry) -> Result<(), Error> {
     let Some(asked) = &container.intel_rdt else { return Ok(()) };
-    let failed = |failure: String| Error::Step { origin: "linux.intelRdt".to_owned(), failure };
+    let failed = |failure: String| Error::step("linux.intelRdt", failure);
     let Resctrl { root, .. } =
         probe::resctrl().ok_or_else(|| failed("the resctrl file system has been unmounted".to_owned()))?;
     let membership = Membership::planned(asked, &root, &record.id).map_err(failed)?;
@@ -68,7 +69,10 @@ impl Membership {
         };
         let exists = group.exists();
         if !exists && asked.clos_id.is_some() && schemata(asked).is_empty() {
-            return Err(format!("closID: {} does not exist, and nothing says what it is", group.display()));
+            return Err(format!(
+                "closID: {} does not exist; create it, or give it a schema",
+                group.display()
+            ));
         }
         let monitoring = match asked.monitoring {
             Monitoring::Own => Some(group.join("mon_groups").join(id)),
@@ -85,10 +89,10 @@ impl Membership {
         Ok(Self { group, monitoring, made })
     }
 
-    fn join(&self, asked: &IntelRdt, pid: u32) -> Result<(), (String, io::Error)> {
+    fn join(&self, asked: &IntelRdt, pid: u32) -> Result<(), (String, Cause)> {
         let at = |act: &str, path: &Path| {
             let act = format!("{act} {}", path.display());
-            move |reason| (act, reason)
+            move |error: io::Error| (act, error.into())
         };
         make(&self.group).map_err(at("mkdir", &self.group))?;
         let schemata = schemata(asked);

@@ -9,7 +9,8 @@ use crate::interrupt::{Interrupt, WaitOutcome};
 use crate::store::record::{Record, RecordedHook};
 use husk_bundle::container::{self, Container};
 use husk_bundle::{CRUN_PREFIX, Field, Warning};
-use husk_plan::hooks;
+use husk_listing::Cause;
+use husk_plan::{Origin, hooks};
 use husk_script::report::MOST_WORDS;
 use husk_script::sys::Errno;
 use husk_script::sys::file::OFlags;
@@ -92,7 +93,7 @@ fn all(
         let ran = run(hook, Death::WithUs, state, record, interrupt);
         ran.map_err(|failure| match failure {
             HookFailure::Of(error @ Error::Interrupted(_)) => error,
-            failure => Error::step(&format!("hooks.{kind}[{index}]"), failure.words()),
+            failure => Error::step(Origin::hook(kind, index), failure.words()),
         })?;
     }
     Ok(())
@@ -140,13 +141,14 @@ fn run(
 ) -> Result<(), HookFailure> {
     let act = format!("hook {}", hook.path.display());
     let said = |reason: &dyn std::fmt::Display| format!("{act}: {reason}");
-    let failed = |reason: &dyn std::fmt::Display| HookFailure::Hook(said(reason));
-    let mut input = memory().map_err(|reason| failed(&reason))?;
-    input.write_all(state).and_then(|()| input.rewind()).map_err(|reason| failed(&reason))?;
-    let mut output = memory().map_err(|reason| failed(&reason))?;
+    let failed = |error: io::Error| HookFailure::Hook(said(&Cause::from(error)));
+    let mut input = memory().map_err(failed)?;
+    input.write_all(state).and_then(|()| input.rewind()).map_err(failed)?;
+    let mut output = memory().map_err(failed)?;
     let stream = |name: &str| match record.annotations.get(&format!("{CRUN_PREFIX}hooks.{name}")) {
-        None => output.try_clone().map_err(|reason| failed(&reason)),
-        Some(path) => append(Path::new(path)).map_err(|reason| failed(&format!("{name} {path}: {reason}"))),
+        None => output.try_clone().map_err(failed),
+        Some(path) => append(Path::new(path))
+            .map_err(|error| HookFailure::Hook(said(&format!("{name} {path}: {}", Cause::from(error))))),
     };
     let (stdout, stderr) = (stream("stdout")?, stream("stderr")?);
 
@@ -185,10 +187,10 @@ fn run(
             Err(HookFailure::Hook(with_words(said(&ending(status)), &last_words(&mut output))))
         }
         Ok((WaitOutcome::TooLong, _)) => {
-            let failure = said(&"killed, because it did not end in time");
+            let failure = said(&"timed out and was killed");
             Err(HookFailure::Hook(with_words(failure, &last_words(&mut output))))
         }
-        Err(Error::Spawn(error)) => {
+        Err(error @ Error::Spawn(_)) => {
             Err(HookFailure::Hook(with_words(error.to_string(), &last_words(&mut output))))
         }
         Err(error) => Err(HookFailure::Of(error)),

@@ -11,7 +11,7 @@ use crate::host::probe::{probe, revealing};
 use crate::interrupt::Interrupt;
 use bumpalo::Bump;
 use husk_bundle::Container;
-use husk_listing::{Kinds, Line};
+use husk_listing::{Cause, Kinds, Line};
 use husk_plan::{CgroupMount, FailureMeaning, Host, Invocation, NewRoot, Plan, keeps_null_streams};
 use husk_script::Step;
 use husk_script::sys::Errno;
@@ -138,7 +138,7 @@ pub(crate) fn show_own(host: &mut Host, home: &ChildCgroup<'_>) {
 /// Starts the child in this cgroup.
 pub(crate) fn enter(command: &mut Command, directory: BorrowedFd<'_>) -> Result<(), Error> {
     let directory = directory.try_clone_to_owned();
-    command.cgroup(directory.map_err(|reason| Error::Kernel { act: "keep the cgroup open", reason })?);
+    command.cgroup(directory.map_err(|reason| Error::kernel("keep the cgroup open", reason))?);
     Ok(())
 }
 
@@ -205,16 +205,17 @@ pub(crate) fn died_before_program(status: Option<ExitStatus>) -> Error {
 fn explain(error: husk_spawn::Error, plan: &Plan<'_>, words: &[u8]) -> Error {
     match error.step() {
         Some(step) => {
+            let plain = || format!("{}: {}", error.act(), Cause::from(error.reason()));
             let meaning = match error.reason() {
                 Reason::Errno(errno) => plan.meaning(step, errno),
                 _ => None,
             };
             let failure = match meaning {
                 Some(FailureMeaning::Whole(failure)) => failure,
-                Some(FailureMeaning::Added(meaning)) => format!("{error}: {meaning}"),
-                None => error.to_string(),
+                Some(FailureMeaning::Added(meaning)) => format!("{}: {meaning}", plain()),
+                None => plain(),
             };
-            Error::step(plan.origin(step), hooks::with_words(failure, words))
+            Error::step(plan.origin(step).clone(), hooks::with_words(failure, words))
         }
         None => Error::Spawn(error),
     }

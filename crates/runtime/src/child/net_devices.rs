@@ -9,6 +9,7 @@ use crate::child::netlink::{
 };
 use crate::error::Error;
 use husk_bundle::container::NetDevice;
+use husk_listing::Cause;
 use husk_script::sys::namespace::{Namespaces, setns};
 use husk_script::sys::{Errno, Fd};
 use husk_spawn::Child;
@@ -34,13 +35,13 @@ const RT_SCOPE_UNIVERSE: u8 = 0;
 pub(crate) fn hand_over(child: &Child, devices: &[NetDevice]) -> Result<(), Error> {
     let path = format!("/proc/{}/ns/net", child.id());
     let namespace = File::open(&path).map_err(|reason| Error::file("open", path, reason))?;
-    let failed = |errno| Error::kernel("speak to the network", errno);
+    let failed = |errno| Error::kernel("open a netlink socket", errno);
     let mut ours = Socket::open().map_err(failed)?;
     let mut theirs = open_in(&namespace).map_err(failed)?;
     for device in devices {
-        move_device(device, &namespace, &mut ours, &mut theirs).map_err(|(act, errno)| Error::Step {
-            origin: format!("linux.netDevices.{}", device.name),
-            failure: format!("{act}: {}", std::io::Error::from(errno)),
+        move_device(device, &namespace, &mut ours, &mut theirs).map_err(|(act, errno)| {
+            let field = format!("linux.netDevices.{}", device.name);
+            Error::step(field, format!("{act}: {}", Cause::from(errno)))
         })?;
     }
     Ok(())

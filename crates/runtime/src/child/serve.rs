@@ -49,7 +49,7 @@ impl Launched<'_> {
             // A process that may trace the child can send requests on its behalf. So each planned request is served
             // once, in order.
             if !planned.any(|planned| planned == request) {
-                return Err(Error::State("the container's process asks for what its plan does not"));
+                return Err(Error::State("the container's process made a request that is not in its plan"));
             }
             match request {
                 Request::Parked => {
@@ -71,7 +71,9 @@ impl Launched<'_> {
                 Request::Scheduler => schedule(child, container)?,
                 // `IdMaps` is answered by the code that creates the child. Containers do not use the others.
                 Request::IdMaps | Request::RemainingProcesses | Request::Stopped => {
-                    return Err(Error::State("the container's process asks for what it has"));
+                    return Err(Error::State(
+                        "the container's process made a request that containers do not make",
+                    ));
                 }
             }
             child.go_on()?;

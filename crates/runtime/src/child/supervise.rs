@@ -123,7 +123,7 @@ impl Signals {
         rt_sigaction_default(Signal::CHLD)
             .and_then(|()| become_reaper())
             .and_then(|()| rt_sigprocmask(set))
-            .map_err(|errno| Error::kernel("hold signals", errno))?;
+            .map_err(|errno| Error::kernel("block signals", errno))?;
         Ok(Self { set, orphans })
     }
 }
@@ -229,7 +229,7 @@ fn pass_on(
         let arrived = match read_signalfd(arriving) {
             Ok(arrived) => arrived,
             Err(Errno::AGAIN) => return Ok(Passed::On),
-            Err(errno) => return Err(husk_spawn::Error::new("take a signal", errno)),
+            Err(errno) => return Err(husk_spawn::Error::new("read a signal", errno)),
         };
         match arrived.signal {
             Signal::CHLD => reap(child, signals.orphans),

@@ -58,13 +58,15 @@ impl Console {
             (Terminal::No, _, None) => Ok(Self::Absent),
             (Terminal::Yes(_), Stay::Foreground, None) => Ok(Self::Here(None)),
             (Terminal::Yes(_), Stay::Detached, None) => {
-                Err(Error::State("cannot allocate tty if husk will detach without setting console socket"))
+                let condition = "detach without setting console socket";
+                Err(Error::TerminalMode { refused: "cannot allocate tty", condition })
             }
             (Terminal::Yes(_), Stay::Detached, Some(path)) => {
                 PeerSocket::connect("--console-socket: connect", path, interrupt).map(Self::PeerSocket)
             }
             (_, _, Some(_)) => {
-                Err(Error::State("cannot use console socket if husk will not detach or allocate tty"))
+                let condition = "not detach or allocate tty";
+                Err(Error::TerminalMode { refused: "cannot use console socket", condition })
             }
         }
     }
@@ -74,7 +76,9 @@ impl Console {
         /// The text that runc sends with the descriptor. Receivers at most display it.
         const NAME: &[u8] = b"/dev/pts/ptmx";
         match self {
-            Self::Absent => Err(Error::State("a terminal came that nobody asked for")),
+            Self::Absent => {
+                Err(Error::State("the container's process sent a terminal that was not requested"))
+            }
             Self::PeerSocket(socket) => {
                 socket.send("--console-socket: send the terminal to", NAME, &master, interrupt)
             }

@@ -78,7 +78,7 @@ impl Timings {
                 next => next.copied().filter(|next| *next != 0),
             };
             let (begin, end) = if *begin == 0 { (released, None) } else { (*begin, end) };
-            let (origin, text) = (plan.origin(index).to_owned(), Line(step).to_string());
+            let (origin, text) = (plan.origin(index).to_string(), Line(step).to_string());
             spans.borrow_mut().push(Span { lane: Lane::Child, origin, text, begin, end });
         }
     }

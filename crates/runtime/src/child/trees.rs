@@ -10,6 +10,8 @@ use crate::error::Error;
 use crate::host::nodes;
 use husk_bundle::Container;
 use husk_bundle::container::{IdMapping, Mount, MountIdMapping, NamespaceKind, Source};
+use husk_listing::Cause;
+use husk_plan::Origin;
 use husk_script::sys::mount::{Extent, mount_setattr_idmap};
 use husk_script::sys::namespace::{setns, unshare_fs};
 use husk_script::sys::{Errno, Fd};
@@ -58,7 +60,7 @@ impl Trees {
             };
             let node = nodes
                 .get(index)
-                .ok_or(Error::State("the container's process asks for a device that is none"))?;
+                .ok_or(Error::State("the container's process requested a device that does not exist"))?;
             return Ok(child.go_on_with(node.as_fd())?);
         }
         let tree = self.open(child)?;
@@ -70,14 +72,13 @@ impl Trees {
         let Some(Mount { destination, source: Source::Bind { path, extent }, id_mapping, .. }) =
             self.mounts.get(index).cloned()
         else {
-            return Err(Error::State("the container's process asks for a mount that is none"));
+            return Err(Error::State("the container's process requested a mount that does not exist"));
         };
-        let failed = |act: String, reason: io::Error| {
-            let origin = format!("mounts[{index}] {}", destination.display());
-            Error::Step { origin, failure: format!("{act}: {reason}") }
+        let failed = |act: String, reason: Cause| {
+            Error::step(Origin::mount(index, &destination), format!("{act}: {reason}"))
         };
         let tree = open_in(child, &path, extent)
-            .map_err(|reason| failed(format!("open-tree {}", path.display()), reason))?;
+            .map_err(|error| failed(format!("open-tree {}", path.display()), error.into()))?;
         if let Some(ids) = &id_mapping {
             let users = self.user_namespace(ids).map_err(|reason| {
                 failed(format!("make a user namespace for the ids of {}", path.display()), reason)
@@ -94,7 +95,7 @@ impl Trees {
     }
 
     /// Returns a user namespace with the mount's ID mappings, or with the container's if the mount has none.
-    fn user_namespace(&mut self, ids: &MountIdMapping) -> io::Result<&File> {
+    fn user_namespace(&mut self, ids: &MountIdMapping) -> Result<&File, Cause> {
         let said = if ids.uids.is_empty() { &self.own } else { ids };
         let maps = (said.uids.clone(), said.gids.clone());
         let index = match self.made.iter().position(|(other, _)| *other == maps) {
@@ -131,7 +132,7 @@ fn open_in(child: &Child, path: &Path, extent: Extent) -> io::Result<OwnedFd> {
 }
 
 /// Makes a user namespace with these maps. The process that is created for it does not outlive this call.
-pub(crate) fn make(maps: &Maps) -> io::Result<File> {
+pub(crate) fn make(maps: &Maps) -> Result<File, Cause> {
     let (uids, gids) = (id_maps(&maps.0), id_maps(&maps.1));
     let mut command = Command::of_steps(|writer| {
         writer.push(Step::ParentDeathSignal { signal: Signal::KILL, parent: None });
@@ -144,8 +145,8 @@ pub(crate) fn make(maps: &Maps) -> io::Result<File> {
         Ok(())
     });
     command.kill_on_drop().new_namespaces(Namespaces::USER).uid_map(&uids).gid_map(&gids);
-    let child = command.spawn().map_err(io::Error::other)?;
-    File::open(format!("/proc/{}/ns/user", child.id()))
+    let child = command.spawn().map_err(|error| Cause::Phrase(Error::Spawn(error).to_string()))?;
+    Ok(File::open(format!("/proc/{}/ns/user", child.id()))?)
 }
 
 /// Converts ID mappings to the form that the kernel is given.

@@ -12,7 +12,9 @@ use crate::error::Error;
 use crate::host::probe::{cgroup2, unescaped};
 use husk_bundle::Container;
 use husk_bundle::container::{NamespaceKind, Source};
+use husk_listing::Cause;
 use husk_plan::CgroupMount;
+use husk_plan::Origin;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2, statx};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -29,7 +31,7 @@ const NULL: &str = "/dev/null";
 /// A mount of one of the host's files or directories.
 struct External {
     /// The field of config.json that asks for it.
-    origin: String,
+    origin: Origin,
     /// The mount's path in the container, which is also its name.
     destination: PathBuf,
     /// The host's path.
@@ -44,11 +46,11 @@ fn all(container: &Container, cgroups: &CgroupMount) -> Result<Vec<External>, Er
         // A destination that begins with the path of the rootfs means the path below it, as when it was mounted.
         let below = mount.destination.strip_prefix(&container.rootfs).unwrap_or(&mount.destination);
         let destination = Path::new("/").join(below);
-        let origin = format!("mounts[{index}] {}", destination.display());
+        let origin = Origin::mount(index, &destination);
         match (&mount.source, cgroups) {
             (Source::Bind { .. }, _) if mount.id_mapping.is_some() => {
-                let failure = "a mount whose ids are mapped cannot be saved and restored".to_owned();
-                return Err(Error::Step { origin, failure });
+                let failure = "an id-mapped mount cannot be checkpointed".to_owned();
+                return Err(Error::step(origin, failure));
             }
             (Source::Bind { path, .. }, _) => {
                 all.push(External { origin, destination, source: path.clone() });
@@ -76,7 +78,7 @@ fn all(container: &Container, cgroups: &CgroupMount) -> Result<Vec<External>, Er
     let devices = defaults.chain(container.devices.iter().map(|device| device.path.clone()));
     for path in devices {
         if all.iter().all(|known| known.destination != path) {
-            let origin = format!("linux.devices {}", path.display());
+            let origin = Origin::with_path("linux.devices", &path);
             all.push(External { origin, destination: path.clone(), source: path });
         }
     }
@@ -88,13 +90,13 @@ fn all(container: &Container, cgroups: &CgroupMount) -> Result<Vec<External>, Er
 }
 
 /// Refuses a path that CRIU could not split from the string that it joins.
-fn check(origin: &str, path: &Path) -> Result<(), Error> {
+fn check(origin: &Origin, path: &Path) -> Result<(), Error> {
     let bytes = path.as_os_str().as_bytes();
     let comes_apart = |pair: &[u8]| pair == b"]:";
     if bytes.windows(2).any(comes_apart) || bytes.ends_with(b"]") || bytes.iter().any(u8::is_ascii_control) {
-        let failure = format!("CRIU cannot be told of {path:?}: it holds ']:', ends with ']', or is no line");
-        // An error message is one line.
-        return Err(Error::Step { origin: origin.escape_debug().to_string(), failure });
+        let failure =
+            format!("CRIU cannot handle {path:?}: it contains ']:' or a control character, or ends with ']'");
+        return Err(Error::step(origin.clone(), failure));
     }
     Ok(())
 }
@@ -119,7 +121,7 @@ pub(crate) fn name_mounts(
     for (index, path) in container.masked_paths.iter().enumerate() {
         // A masked directory is covered by a file system of the container's own.
         if let Some(place) = inside.mount_point(path).filter(|_| !inside.is_directory(path)) {
-            check(&format!("linux.maskedPaths[{index}]"), &place)?;
+            check(&format!("linux.maskedPaths[{index}]").into(), &place)?;
             options.message(option::EXT_MNT, &pair(place.as_os_str().as_bytes(), MASK));
         }
     }
@@ -227,9 +229,8 @@ pub(crate) fn enter_namespaces(
     for (kind, _, key) in LEFT_ALONE {
         if let Some((origin, path)) = joined(container, kind) {
             let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-            let namespace = openat(CWD, path, flags, Mode::empty()).map_err(|errno| Error::Step {
-                origin,
-                failure: format!("open {}: {errno}", path.display()),
+            let namespace = openat(CWD, path, flags, Mode::empty()).map_err(|errno| {
+                Error::step(origin, format!("open {}: {}", path.display(), Cause::from(errno)))
             })?;
             let number = i32::try_from(opened.len()).unwrap_or(i32::MAX).saturating_add(first);
             options.message(option::INHERIT_FD, &numbered(key, number));
@@ -243,18 +244,18 @@ pub(crate) fn enter_namespaces(
     }
     match joined(container, NamespaceKind::Cgroup) {
         Some((origin, _)) => {
-            let failure = "CRIU cannot restore into somebody else's cgroup namespace".to_owned();
-            Err(Error::Step { origin, failure })
+            let failure = "CRIU cannot restore into an existing cgroup namespace".to_owned();
+            Err(Error::step(origin, failure))
         }
         None => Ok(opened),
     }
 }
 
-fn joined(container: &Container, kind: NamespaceKind) -> Option<(String, &Path)> {
+fn joined(container: &Container, kind: NamespaceKind) -> Option<(Origin, &Path)> {
     let mut namespaces = container.namespaces.iter().enumerate();
     let (index, namespace) = namespaces.find(|(_, namespace)| namespace.kind == kind)?;
     let path = namespace.path.as_deref()?;
-    Some((format!("linux.namespaces[{index}]"), path))
+    Some((format!("linux.namespaces[{index}]").into(), path))
 }
 
 fn has(container: &Container, kind: NamespaceKind) -> bool {

@@ -98,7 +98,7 @@ impl CriuCommand {
 }
 
 fn missing() -> Error {
-    Error::Criu("criu is not there: install CRIU 3.16 or newer, and see 'criu check'".to_owned())
+    Error::Criu("criu was not found: install CRIU 3.16 or newer, and run 'criu check'".to_owned())
 }
 
 /// A notification from CRIU, which waits for an answer.
@@ -208,20 +208,20 @@ impl Criu {
             let mut parts = [IoSliceMut::new(&mut bytes)];
             recvmsg(&self.socket, &mut parts, &mut came, RecvFlags::CMSG_CLOEXEC)
         });
-        let length = received.map_err(|errno| Error::kernel("hear of CRIU", errno))?.bytes;
+        let length = received.map_err(|errno| Error::kernel("receive from CRIU", errno))?.bytes;
         let fd = came.drain().find_map(|message| match message {
             RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
             _ => None,
         });
         if length == 0 {
             return Err(Error::Criu(format!(
-                "criu failed: type {}: it ended without an answer",
+                "criu failed: type {}: it ended without a response",
                 kind.name()
             )));
         }
         let response = bytes.get(..length).filter(|_| length < MOST).and_then(Response::read);
         let response =
-            response.ok_or_else(|| Error::Criu("criu failed: it says what is no answer".to_owned()))?;
+            response.ok_or_else(|| Error::Criu("criu failed: it sent an invalid response".to_owned()))?;
         Ok((response, fd))
     }
 }
@@ -234,7 +234,7 @@ fn question(kind: CriuRequest, request: &ProtobufMessage) -> Result<Response, Er
 /// Warns that this is untested without privileges over the host, which CRIU needs.
 pub(crate) fn warn(warn: &mut impl FnMut(&[Warning])) {
     if is_unprivileged() {
-        let text = "saving and restoring is untested with rootless containers".to_owned();
+        let text = "checkpoint and restore are untested with rootless containers".to_owned();
         warn(&[Warning::new(Field::new("criu"), text)]);
     }
 }

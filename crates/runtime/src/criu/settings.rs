@@ -112,7 +112,7 @@ impl Directories {
                 None => return Ok(()),
             }
         }
-        Err(Error::Criu("the chain of parent images has no end".to_owned()))
+        Err(Error::Criu("the chain of parent images is a loop".to_owned()))
     }
 
     /// Adds their descriptors to the options.
@@ -156,7 +156,7 @@ fn check_directory(directory: BorrowedFd<'_>, cleared: &[&str]) -> Result<Option
             Ok(found) => FileType::from_raw_mode(found.st_mode),
             // A dangling link cannot make CRIU wait.
             Err(Errno::NOENT) => continue,
-            Err(errno) => return Err(failed("look at the image", &name, errno)),
+            Err(errno) => return Err(failed("examine the image", &name, errno)),
         };
         if !matches!(found, FileType::RegularFile | FileType::Directory) {
             return Err(Error::Criu(format!("the image {name:?} is not a regular file")));
@@ -199,12 +199,12 @@ fn configuration<'s>(
         (None, None) => Ok(Path::new(CONFIGURATION)),
         (None, Some(said)) => Ok(said),
         (Some(annotation), Some(said)) if Path::new(annotation) == said => Ok(said),
-        (Some(annotation), _) => Err(Error::Step {
-            origin: format!("annotations.{ANNOTATION}"),
-            failure: format!(
-                "{annotation:?} is not what the caller says: pass --criu-config {annotation:?} to have CRIU obey it"
+        (Some(annotation), _) => Err(Error::step(
+            format!("annotations.{ANNOTATION}"),
+            format!(
+                "{annotation:?} is not the file of the command line; pass --criu-config {annotation:?} to use it"
             ),
-        }),
+        )),
     }
 }
 

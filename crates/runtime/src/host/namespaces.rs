@@ -2,6 +2,7 @@
 
 use husk_bundle::Container;
 use husk_bundle::container::{IdMapping, Namespace, NamespaceKind};
+use husk_listing::Cause;
 use husk_plan::{JoinedIds, NamespacePath};
 use husk_script::sys::namespace::{Namespaces, ioctl_ns_get_nstype};
 use husk_script::sys::{Errno, Fd};
@@ -27,7 +28,7 @@ pub(crate) fn is_unprivileged() -> bool {
 pub(crate) fn look(namespace: &Namespace) -> Option<NamespacePath> {
     let path = namespace.path.as_ref()?;
     let found = match open_namespace(path) {
-        Err(errno) => return Some(NamespacePath::Unreadable(errno.to_string())),
+        Err(errno) => return Some(NamespacePath::Unreadable(Cause::from(errno).to_string())),
         Ok(found) => found,
     };
     let is_namespace = fstatfs(&found).is_ok_and(|found| found.f_type == NSFS_MAGIC);

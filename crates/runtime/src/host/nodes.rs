@@ -9,6 +9,8 @@ use crate::host::files;
 use crate::host::namespaces;
 use husk_bundle::Container;
 use husk_bundle::container::{Device, DeviceKind, IdMapping};
+use husk_listing::Cause;
+use husk_plan::Origin;
 use husk_script::sys::namespace::{Namespaces, unshare};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, chmodat, chownat, makedev, mknodat, stat};
 use rustix::mount::{
@@ -65,9 +67,9 @@ pub(crate) fn make(container: &Container) -> Result<Vec<OwnedFd>, Error> {
     let mut owners = Vec::new();
     for device in &container.devices {
         let host = |what: &str, mappings: &[IdMapping], id: u32| {
-            IdMapping::host_id_in(mappings, id).ok_or_else(|| Error::Step {
-                origin: format!("linux.devices {}", device.path.display()),
-                failure: format!("{what} {id} is not mapped in the container's user namespace"),
+            IdMapping::host_id_in(mappings, id).ok_or_else(|| {
+                let failure = format!("{what} {id} is not mapped in the container's user namespace");
+                Error::step(Origin::with_path("linux.devices", &device.path), failure)
             })
         };
         owners.push((host("uid", uids, device.uid)?, host("gid", gids, device.gid)?));
@@ -77,10 +79,7 @@ pub(crate) fn make(container: &Container) -> Result<Vec<OwnedFd>, Error> {
         let made = scope.spawn(|| make_all(&container.devices, &owners));
         made.join().unwrap_or_else(|_| Err(io::Error::other("a thread failed")))
     })
-    .map_err(|reason| Error::Step {
-        origin: "linux.devices".to_owned(),
-        failure: format!("make nodes: {reason}"),
-    })
+    .map_err(|error| Error::step("linux.devices", format!("make nodes: {}", Cause::from(error))))
 }
 
 fn make_all(devices: &[Device], owners: &[(u32, u32)]) -> io::Result<Vec<OwnedFd>> {

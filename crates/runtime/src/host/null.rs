@@ -24,7 +24,7 @@ pub(crate) fn shield(host: &Host) -> Result<(), Error> {
         // husk lacks CAP_SYS_ADMIN over its mount namespace. Outside the first user namespace it then cannot have
         // made a container that maps the host's root.
         Err(Errno::PERM) if !host.is_first_user_namespace => return Ok(()),
-        opened => opened.map_err(|errno| Error::kernel("opening /dev/null read-only", errno))?,
+        opened => opened.map_err(|errno| Error::kernel("open /dev/null read-only", errno))?,
     };
     for stream in &host.null_streams {
         let replaced = match *stream {
@@ -32,7 +32,7 @@ pub(crate) fn shield(host: &Host) -> Result<(), Error> {
             Fd::STDOUT => dup2_stdout(&null),
             _ => dup2_stderr(&null),
         };
-        replaced.map_err(|errno| Error::kernel("replacing a standard stream", errno))?;
+        replaced.map_err(|errno| Error::kernel("replace a standard stream", errno))?;
     }
     Ok(())
 }

@@ -106,7 +106,7 @@ pub(crate) fn name_in(list: &[u8], uid: u32) -> Option<String> {
 }
 
 fn unknown(what: &'static str, name: &str) -> Error {
-    Error::Identity { what, text: name.to_owned(), reason: "the container knows none of this name" }
+    Error::Identity { what, text: name.to_owned(), reason: "no such name in the container" }
 }
 
 /// Parses an id. `None` if the text does not look like a number.
@@ -121,7 +121,9 @@ fn number(text: &str) -> Result<Option<u32>, Error> {
     // `u32::MAX` means "leave it unchanged" to the kernel.
     match text.parse() {
         Ok(id) if id != u32::MAX && digits == text => Ok(Some(id)),
-        _ => Err(Error::Identity { what: "user or group", text: text.to_owned(), reason: "is no id" }),
+        _ => {
+            Err(Error::Identity { what: "user or group", text: text.to_owned(), reason: "is not a valid id" })
+        }
     }
 }
 

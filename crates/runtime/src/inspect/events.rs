@@ -93,8 +93,7 @@ pub fn events(
         return Err(not_running(id));
     }
     let first = record.process.map_or(Ok(None), process::open)?.ok_or_else(|| not_running(id))?;
-    let mut tell =
-        |event: &Event| tell(event).map_err(|reason| Error::Kernel { act: "tell of an event", reason });
+    let mut tell = |event: &Event| tell(event).map_err(|reason| Error::kernel("report an event", reason));
     let cgroup = cgroups::of(&record)?;
     let watch = cgroup.watch_oom()?;
     let mut kills = cgroup.oom_kills()?;
@@ -107,7 +106,7 @@ pub fn events(
             .map_err(|errno| Error::kernel("wait for events", errno))?;
         let [news, ended] = events.map(|event| !event.revents().is_empty());
         if news {
-            watch.take().map_err(|errno| Error::kernel("hear of the memory", errno))?;
+            watch.take().map_err(|errno| Error::kernel("read the event of the memory limit", errno))?;
         }
         let now = cgroup.oom_kills().unwrap_or(kills);
         if news && !ended && matches!(cgroup, Cgroup::V1(_)) {

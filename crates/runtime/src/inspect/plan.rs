@@ -5,7 +5,7 @@ use crate::host::probe::{cgroup, probe};
 use bumpalo::Bump;
 use husk_bundle::Warning;
 use husk_listing::Line;
-use husk_plan::{CgroupEntry, CgroupMount, Invocation};
+use husk_plan::{CgroupEntry, CgroupMount, Invocation, Origin};
 use serde::Serialize;
 use std::path::Path;
 
@@ -66,10 +66,10 @@ pub fn plan(bundle: &Path) -> Result<Planned, Error> {
     })
 }
 
-fn planned(step: usize, origin: &str, text: String) -> PlannedStep {
+fn planned(step: usize, origin: &Origin, text: String) -> PlannedStep {
     // `r2 = fsopen tmpfs`: the register that a step fills precedes its kind.
     let act = text.split_once(" = ").filter(|(register, _)| !register.contains(' '));
     let act = act.map_or(text.as_str(), |(_, act)| act);
     let first = |text: &str| text.split(' ').next().unwrap_or_default().to_owned();
-    PlannedStep { step, field: first(origin), origin: origin.to_owned(), kind: first(act), text }
+    PlannedStep { step, field: origin.field().to_owned(), origin: origin.to_string(), kind: first(act), text }
 }

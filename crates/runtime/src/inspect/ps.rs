@@ -16,7 +16,7 @@ pub fn pids(store: &Store, id: &str) -> Result<Vec<i32>, Error> {
     match cgroups::find(&record)? {
         Some(cgroup) => Ok(cgroup.pids()?),
         None if !record.process.map_or(Ok(false), ProcessId::is_alive)? => Ok(Vec::new()),
-        None => Err(Error::State("the container has no cgroup that knows its processes")),
+        None => Err(Error::State("the container has no cgroup that lists its processes")),
     }
 }
 
@@ -27,7 +27,7 @@ pub fn pids(store: &Store, id: &str) -> Result<Vec<i32>, Error> {
 /// If ps fails, or prints no pids.
 pub fn table(pids: &[i32], arguments: &[String]) -> Result<String, Error> {
     let wrong = |reason| Error::Argument { option: "ps", reason };
-    let program = find_program("ps").ok_or_else(|| wrong("is not there: install procps".to_owned()))?;
+    let program = find_program("ps").ok_or_else(|| wrong("was not found: install procps".to_owned()))?;
     let output = Command::new(program).arg0("ps").args(arguments).output()?;
     if !output.status.success() {
         let (said, more) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));

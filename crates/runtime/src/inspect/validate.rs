@@ -76,14 +76,11 @@ fn here(container: &Container) -> Vec<Problem> {
     }
     // Planning stops at the first problem, which may be one of those above.
     if let Err(reason) = husk_plan::create(container, &host, &Invocation::default(), &Bump::new()) {
-        let field = reason.origin().split(' ').next().unwrap_or_default();
+        let field = reason.origin().field();
         if found.iter().any(|finding| finding.field.starts_with(field)) {
             return found;
         }
-        let text = reason.to_string();
-        let text =
-            text.strip_prefix(reason.origin()).map_or(text.as_str(), |text| text.trim_start_matches(": "));
-        found.push(error(reason.origin().to_owned(), text.to_owned(), ""));
+        found.push(error(reason.origin().to_string(), reason.reason().to_owned(), ""));
     }
     found
 }

@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::store::Entry;
 use husk_bundle::container::{Container, Mount};
 use husk_bundle::{Field, Warning};
+use husk_listing::Cause;
 use husk_script::sys::Fd;
 use husk_script::sys::file::sendmsg_with;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -49,8 +50,8 @@ fn listener(warn: &mut impl FnMut(&[Warning])) -> Option<UnixDatagram> {
     let theirs = asked()?;
     let connected = connect(&theirs);
     if let Err(reason) = &connected {
-        let text =
-            format!("connect {}: {reason}; nobody will hear that the container is ready", theirs.display());
+        let reason = Cause::from(reason);
+        let text = format!("connect {}: {reason}; readiness will not be reported", theirs.display());
         warn(&[Warning::new(Field::new("NOTIFY_SOCKET"), text)]);
     }
     connected.ok()
@@ -118,7 +119,7 @@ impl Proxy {
         // A service manager that does not read must not block husk for ever.
         theirs
             .set_write_timeout(Some(LONGEST_SEND))
-            .map_err(|reason| Error::Kernel { act: "NOTIFY_SOCKET: limit the time to send", reason })?;
+            .map_err(|reason| Error::kernel("NOTIFY_SOCKET: set the time limit for sending", reason))?;
         let path = entry.notify().join(SOCKET);
         // A `start` that failed may have left the socket.
         match fs::remove_file(&path) {
@@ -136,10 +137,8 @@ impl Proxy {
 
     /// Forwards the container's messages. `main` is the pid that the service manager is to watch.
     pub(crate) fn run(&self, process: BorrowedFd<'_>, main: u32, until: ListenUntil) -> Result<(), Error> {
-        self.tell_on(process, main, until).map_err(|reason| Error::Kernel {
-            act: "NOTIFY_SOCKET: tell that the container is ready",
-            reason,
-        })
+        self.tell_on(process, main, until)
+            .map_err(|reason| Error::kernel("NOTIFY_SOCKET: report readiness", reason))
     }
 
     fn tell_on(&self, process: BorrowedFd<'_>, main: u32, until: ListenUntil) -> io::Result<()> {

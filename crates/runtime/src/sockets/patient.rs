@@ -5,6 +5,7 @@
 
 use crate::error::Error;
 use crate::interrupt::{Interrupt, WaitOutcome};
+use husk_listing::Cause;
 use husk_script::sys::Errno;
 use rustix::event::PollFlags;
 use rustix::io::retry_on_intr;
@@ -12,7 +13,7 @@ use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
     SocketType, connect, sendmsg, socket_with,
 };
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -33,7 +34,7 @@ pub(crate) struct PeerSocket {
 impl PeerSocket {
     /// Connects. Error messages begin with `act`.
     pub(crate) fn connect(act: &'static str, path: &Path, interrupt: &Interrupt) -> Result<Self, Error> {
-        let failed = |reason: io::Error| Error::file(act, path, reason);
+        let failed = |reason: Cause| Error::file(act, path, reason);
         let address = SocketAddrUnix::new(path).map_err(|errno| failed(errno.into()))?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
@@ -45,7 +46,7 @@ impl PeerSocket {
                 Err(Errno::INTR) => {}
                 // The queue of connections is full (net/unix/af_unix.c, `unix_stream_connect`).
                 Err(Errno::AGAIN) if Instant::now() < deadline => interrupt.pause(PAUSE)?,
-                Err(Errno::AGAIN) => return Err(failed(too_long("nobody accepts connections"))),
+                Err(Errno::AGAIN) => return Err(failed(too_long("no connection was accepted"))),
                 Err(errno) => return Err(failed(errno.into())),
             }
         }
@@ -59,7 +60,7 @@ impl PeerSocket {
         fd: impl AsFd,
         interrupt: &Interrupt,
     ) -> Result<(), Error> {
-        let failed = |reason: io::Error| Error::file(act, &self.path, reason);
+        let failed = |reason: Cause| Error::file(act, &self.path, reason);
         let deadline = Instant::now() + PATIENCE;
         let (mut rest, mut fd) = (bytes, Some(fd.as_fd()));
         while !rest.is_empty() {
@@ -71,7 +72,7 @@ impl PeerSocket {
                 Err(Errno::AGAIN) => {
                     let waited = interrupt.wait(self.socket.as_fd(), PollFlags::OUT, Some(deadline))?;
                     if waited == WaitOutcome::TooLong {
-                        return Err(failed(too_long("nobody reads")));
+                        return Err(failed(too_long("no data was read")));
                     }
                 }
                 Err(errno) => return Err(failed(errno.into())),
@@ -81,9 +82,8 @@ impl PeerSocket {
     }
 }
 
-fn too_long(what: &str) -> io::Error {
-    let text = format!("{what}, for {} seconds", PATIENCE.as_secs());
-    io::Error::new(io::ErrorKind::TimedOut, text)
+fn too_long(what: &str) -> Cause {
+    Cause::Phrase(format!("{what} within {} seconds", PATIENCE.as_secs()))
 }
 
 /// Sends as many of the bytes as there is room for, without blocking.

@@ -8,17 +8,16 @@ use husk_spawn::Child;
 use std::path::Path;
 
 /// The program that receives the pidfd, if any, with the texts for errors.
-pub(crate) struct Watcher(Option<(PeerSocket, Origin)>);
+pub(crate) struct Watcher(Option<(PeerSocket, Acts)>);
 
 #[derive(Clone, Copy)]
-struct Origin {
+struct Acts {
     connect: &'static str,
     send: &'static str,
 }
 
-const OPTION: Origin =
-    Origin { connect: "--pidfd-socket: connect", send: "--pidfd-socket: send the pidfd to" };
-const ANNOTATION: Origin = Origin {
+const OPTION: Acts = Acts { connect: "--pidfd-socket: connect", send: "--pidfd-socket: send the pidfd to" };
+const ANNOTATION: Acts = Acts {
     connect: "annotations.run.oci.pidfd_receiver: connect",
     send: "annotations.run.oci.pidfd_receiver: send the pidfd to",
 };
@@ -31,8 +30,8 @@ impl Watcher {
         interrupt: &Interrupt,
     ) -> Result<Self, Error> {
         let named = option.map(|path| (path, OPTION)).or(annotation.map(|path| (path, ANNOTATION)));
-        let connect = |(path, origin): (&Path, Origin)| {
-            PeerSocket::connect(origin.connect, path, interrupt).map(|socket| (socket, origin))
+        let connect = |(path, acts): (&Path, Acts)| {
+            PeerSocket::connect(acts.connect, path, interrupt).map(|socket| (socket, acts))
         };
         named.map(connect).transpose().map(Self)
     }
@@ -42,7 +41,7 @@ impl Watcher {
         /// The message that carries the descriptor. runc sends `standard` or `setns`, and receivers ignore it.
         const NAME: &[u8] = b"pidfd";
         match &self.0 {
-            Some((socket, origin)) => socket.send(origin.send, NAME, child, interrupt),
+            Some((socket, acts)) => socket.send(acts.send, NAME, child, interrupt),
             None => Ok(()),
         }
     }

@@ -143,7 +143,7 @@ fn check_directory(store: &Path, place: &Path, directory: &OwnedFd) -> Result<()
 
 /// Returns whether the error is that a file or directory does not exist.
 fn is_missing(error: &Error) -> bool {
-    matches!(error, Error::File { reason, .. } if reason.kind() == io::ErrorKind::NotFound)
+    matches!(error, Error::File { reason, .. } if reason.errno() == Some(Errno::NOENT))
 }
 
 impl Entry {
@@ -167,7 +167,7 @@ impl Entry {
     /// Returns the process that is creating the container, if there is one.
     pub(crate) fn creator(&self) -> Result<Option<Pid>, Error> {
         let holder = fcntl_lock_holder(Fd::of(&self.directory));
-        match holder.map_err(|errno| Error::file("look for the creator of", &self.path, errno))? {
+        match holder.map_err(|errno| Error::file("find the creator of", &self.path, errno))? {
             None => Ok(None),
             Some(LockHolder::Process(pid)) => Ok(Some(pid)),
             Some(LockHolder::Elsewhere) => {

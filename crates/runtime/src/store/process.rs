@@ -100,7 +100,8 @@ fn outside(told: u64) -> Result<u64, Error> {
     };
     let offset = offsets.lines().find_map(|line| line.strip_prefix("boottime"));
     let seconds = offset.and_then(|offset| offset.split_whitespace().next()?.parse::<i64>().ok());
-    let seconds = seconds.ok_or_else(|| Error::file("read", OFFSETS, io::ErrorKind::InvalidData))?;
+    let seconds =
+        seconds.ok_or_else(|| Error::file("read", OFFSETS, io::Error::from(io::ErrorKind::InvalidData)))?;
     Ok(told.saturating_add_signed(seconds.saturating_mul(-TICKS)))
 }
 
@@ -118,7 +119,7 @@ fn read(pid: i32) -> Result<Option<Stat>, Error> {
     match files::read_procfs(&path) {
         Ok(stat) => match parse(&stat) {
             Some(stat) => Ok(Some(stat)),
-            None => Err(Error::file("read", path, io::ErrorKind::InvalidData)),
+            None => Err(Error::file("read", path, io::Error::from(io::ErrorKind::InvalidData))),
         },
         // The process ended after the file was opened.
         Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(None),

@@ -2,6 +2,7 @@
 
 use crate::store::process::ProcessId;
 use husk_cgroup::CgroupPaths;
+use husk_plan::{Origin, Part};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -47,9 +48,9 @@ pub struct Record {
     /// The standard streams that it was given, as links of /proc/PID/fd. Empty if it has a terminal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) streams: Vec<String>,
-    /// The steps that it performs after `start`: index, field of config.json and text. `start` runs in another process
-    /// than `create` and does not have the plan.
-    pub after_start: Vec<(u32, String, String)>,
+    /// The steps that it performs after `start`, which runs in another process than `create` and does not have the
+    /// plan.
+    pub after_start: Vec<RecordedStep>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub poststart: Vec<RecordedHook>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -83,6 +84,44 @@ pub(crate) struct Membership {
     pub(crate) monitoring: Option<PathBuf>,
     /// The groups that were made for it, and are removed with it.
     pub(crate) made: Vec<PathBuf>,
+}
+
+/// A step of the child, stored for later commands. Older versions of husk wrote an array of the first three fields,
+/// with the subject in the same string as the field.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedStep {
+    /// Its index in the plan.
+    pub(crate) step: u32,
+    /// The field of config.json that it comes from.
+    pub(crate) field: String,
+    /// Its line in a listing.
+    pub(crate) line: String,
+    /// The field's value, if the plan shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) subject: Option<String>,
+    /// The index of the `startContainer` hook that the step runs, if it runs one. The child runs no other hooks after
+    /// `start`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hook: Option<usize>,
+}
+
+impl RecordedStep {
+    pub(crate) fn new(step: u32, origin: &Origin, line: String) -> Self {
+        let hook = match origin.part() {
+            Part::Hook { index, .. } => Some(index),
+            Part::Mount | Part::Other => None,
+        };
+        let subject = origin.subject().map(str::to_owned);
+        Self { step, field: origin.field().to_owned(), line, subject, hook }
+    }
+
+    pub(crate) fn origin(&self) -> Origin {
+        match (self.hook, &self.subject) {
+            (Some(index), _) => Origin::hook("startContainer", index),
+            (None, Some(subject)) => Origin::with_subject(self.field.clone(), subject),
+            (None, None) => self.field.clone().into(),
+        }
+    }
 }
 
 /// A hook, stored for later commands.
@@ -121,7 +160,26 @@ fn date(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::date;
+    use super::{RecordedStep, date};
+    use husk_plan::Origin;
+
+    #[test]
+    fn a_step_keeps_its_origin() {
+        let origins =
+            [Origin::hook("startContainer", 1), Origin::with_subject("linux.sysctl", "a"), "process".into()];
+        for origin in origins {
+            let step = RecordedStep::new(7, &origin, "line".to_owned());
+            let text = serde_json::to_string(&step).unwrap();
+            let read: RecordedStep = serde_json::from_str(&text).unwrap();
+            assert_eq!((&read, read.origin()), (&step, origin), "{text}");
+        }
+    }
+
+    #[test]
+    fn steps_of_older_versions_are_read() {
+        let step: RecordedStep = serde_json::from_str(r#"[9,"process.args","exec /a"]"#).unwrap();
+        assert_eq!(step, RecordedStep::new(9, &"process.args".into(), "exec /a".to_owned()));
+    }
 
     #[test]
     fn days_convert_to_dates() {

@@ -14,6 +14,7 @@ use crate::store::process;
 use crate::store::record::RecordedCgroup;
 use crate::verbs::delete::forget;
 use husk_bundle::Warning;
+use husk_listing::Cause;
 use rustix::fs::{Mode, OFlags, fcntl_getfl, openat};
 use std::fs::DirBuilder;
 use std::os::fd::OwnedFd;
@@ -164,7 +165,7 @@ fn check_parent(request: &CheckpointRequest, directories: &Directories) -> Resul
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(&directories.images, parent, flags, Mode::empty())
         .map(drop)
-        .map_err(|errno| invalid(format!("{}: {errno}", parent.display())))
+        .map_err(|errno| invalid(format!("{}: {}", parent.display(), Cause::from(errno))))
 }
 
 /// Checks that the descriptor is open and can be written to.

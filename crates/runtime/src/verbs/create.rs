@@ -14,7 +14,7 @@ use crate::sockets::notify;
 use crate::sockets::pidfd::Watcher;
 use crate::store::atomic::write_atomically;
 use crate::store::process::ProcessId;
-use crate::store::record::{self, Record, RecordedHook};
+use crate::store::record::{self, Record, RecordedHook, RecordedStep};
 use crate::store::{Entry, Store};
 use crate::verbs::delete::forget;
 use husk_bundle::container::NamespaceKind;
@@ -276,11 +276,11 @@ pub(crate) fn record(request: &CreateRequest, container: &Container) -> Record {
     }
 }
 
-fn after_start(plan: &Plan<'_>) -> Vec<(u32, String, String)> {
+fn after_start(plan: &Plan<'_>) -> Vec<RecordedStep> {
     let steps = plan.steps.iter().enumerate();
     let after = steps.skip_while(|(_, step)| !matches!(step, Step::Park { .. })).skip(1);
     let line = |(index, step): (usize, &Step<'_>)| {
-        Some((u32::try_from(index).ok()?, plan.origin(index).to_owned(), Line(step).to_string()))
+        Some(RecordedStep::new(u32::try_from(index).ok()?, plan.origin(index), Line(step).to_string()))
     };
     after.filter_map(line).collect()
 }

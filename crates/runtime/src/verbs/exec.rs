@@ -21,7 +21,7 @@ use crate::verbs::create::write_pid;
 use crate::verbs::run::as_ended_by_signal;
 use husk_bundle::container::{Process, Terminal};
 use husk_bundle::{Container, Warning};
-use husk_listing::Why;
+use husk_listing::Cause;
 use husk_plan::{CgroupEntry, Host, Invocation, JoinTarget, Keyring};
 use husk_script::sys::limits::sched_setaffinity;
 use husk_script::sys::{Errno, Fd};
@@ -217,9 +217,9 @@ fn check_is_open(init: process::ProcessId) -> Result<(), Error> {
 fn affinity(container: &Container) -> Result<(), Error> {
     let initial = container.process.as_ref().and_then(|process| process.exec_affinity.initial.as_ref());
     let Some(mask) = initial.map(|cpus| husk_plan::cpu_mask(cpus)) else { return Ok(()) };
-    sched_setaffinity(&mask).map_err(|errno| Error::Step {
-        origin: "process.execCPUAffinity.initial".to_owned(),
-        failure: format!("sched_setaffinity: {}", Why(errno)),
+    sched_setaffinity(&mask).map_err(|errno| {
+        let failure = format!("sched_setaffinity: {}", Cause::from(errno));
+        Error::step("process.execCPUAffinity.initial", failure)
     })?;
     let digits: String = mask.iter().rev().map(|word| format!("{word:016x}")).collect();
     debug!("nsexec: affinity: 0x{}", digits.trim_start_matches('0'));

@@ -305,8 +305,7 @@ fn is_apart(pid: u32, kind: &str) -> bool {
 fn loopback_up(pid: u32) -> Result<(), Error> {
     let failed = |errno| Error::kernel("set the loopback device up", errno);
     let namespace = fs::File::open(format!("/proc/{pid}/ns/net"));
-    let namespace =
-        namespace.map_err(|reason| Error::Kernel { act: "open the network namespace", reason })?;
+    let namespace = namespace.map_err(|reason| Error::kernel("open the network namespace", reason))?;
     let there = move || setns(Fd::of(&namespace), Namespaces::NET).and_then(|()| namespace::loopback_up());
     thread::spawn(there).join().unwrap_or(Err(Errno::IO)).map_err(failed)
 }

@@ -196,7 +196,7 @@ fn begin(
 fn listen(proxy: Option<Proxy>, launched: &Launched) -> Result<Option<JoinHandle<Result<(), Error>>>, Error> {
     let Some(proxy) = proxy else { return Ok(None) };
     let process = launched.child.as_fd().try_clone_to_owned();
-    let process = process.map_err(|reason| Error::Kernel { act: "watch the container", reason })?;
+    let process = process.map_err(|reason| Error::kernel("watch the container", reason))?;
     // Names this process as the main one, because it ends when the container does.
     Ok(Some(thread::spawn(move || proxy.run(process.as_fd(), std::process::id(), ListenUntil::End))))
 }

@@ -11,7 +11,7 @@ use crate::store::record::Record;
 use crate::store::{Entry, Store};
 use crate::verbs::delete;
 use husk_bundle::Warning;
-use husk_listing::Why;
+use husk_listing::Cause;
 use husk_script::report::{Failure, MOST_WORDS};
 use husk_script::sys::Errno;
 use husk_script::sys::tolerate;
@@ -69,15 +69,14 @@ pub fn start(store: &Store, id: &str, mut warn: impl FnMut(&[Warning])) -> Resul
             },
             // The connection was closed by exec or by the child's death.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
-            Err(reason) => return Err(Error::Kernel { act: "hear of the program", reason }),
+            Err(reason) => return Err(Error::kernel("wait for the program", reason)),
         }
     }
     // The child may also have died while a hook ran.
-    let is_hook = |origin: &str| origin.starts_with("hooks.");
-    let hooks = record.after_start.iter().filter(|(_, origin, _)| is_hook(origin));
-    if let Some((_, origin, line)) = hooks.clone().find(|(step, ..)| done.is_none_or(|done| *step > done)) {
+    let mut hooks = record.after_start.iter().filter(|step| step.hook.is_some());
+    if let Some(hook) = hooks.find(|hook| done.is_none_or(|done| hook.step > done)) {
         process::wait(&pidfd)?;
-        return Err(Error::step(origin, format!("{line}: the container's process has died")));
+        return Err(Error::step(hook.origin(), format!("{}: the container's process has died", hook.line)));
     }
     // Exec clears the flag that `stage` reads before it closes the connection (fs/exec.c, `begin_new_exec`).
     if matches!(process.stage()?, Stage::BeforeExec | Stage::Ended { before_exec: true }) {
@@ -99,7 +98,7 @@ pub fn start(store: &Store, id: &str, mut warn: impl FnMut(&[Warning])) -> Resul
 
 /// Reads what the child reports of a failed step.
 fn failed(failure: Failure, child: &mut UnixStream, record: &Record, pidfd: &OwnedFd) -> Error {
-    let reason = Why(Errno::from_raw_os_error(failure.errno));
+    let reason = Cause::from(Errno::from_raw_os_error(failure.errno));
     let mut words = Vec::new();
     // Tolerated: the failure is known without the output of a hook.
     child.take(MOST_WORDS as u64).read_to_end(&mut words).unwrap_or(0);
@@ -107,10 +106,11 @@ fn failed(failure: Failure, child: &mut UnixStream, record: &Record, pidfd: &Own
     if let Err(error) = process::wait(pidfd) {
         return error;
     }
-    let step = record.after_start.iter().find(|(index, ..)| *index == failure.step);
-    let (origin, line) = step.map_or(("process", "start"), |(_, origin, line)| (origin, line));
+    let step = record.after_start.iter().find(|step| step.step == failure.step);
+    let (origin, line) =
+        step.map_or_else(|| ("process".into(), "start"), |step| (step.origin(), step.line.as_str()));
     let errno = Errno::from_raw_os_error(failure.errno);
-    let meaning = husk_plan::not_begun(errno).filter(|_| origin == "process.args");
+    let meaning = husk_plan::not_begun(errno).filter(|_| origin.field() == "process.args");
     let meaning = meaning.map(|meaning| format!(": {meaning}")).unwrap_or_default();
     Error::step(origin, hooks::with_words(format!("{line}: {reason}{meaning}"), &words))
 }
