@@ -16,17 +16,18 @@ mod invocation;
 mod mounts;
 mod namespaces;
 mod program;
+pub mod users;
 mod words;
 
 pub use builder::{Builder, Error, FailureMeaning, Plan};
 pub use host::{AppArmor, CgroupEntry, CgroupMount, Host, JoinedIds, NamespacePath, Resctrl, Selinux};
 pub use invocation::{Invocation, Keyring, NewRoot, ProgramStart};
 pub use mounts::attach::options;
-pub use mounts::devices::{default_devices, makes_nodes};
+pub use mounts::devices::{LINKS as DEVICE_LINKS, default_devices, makes_nodes};
 pub use mounts::places::places;
 pub use namespaces::apart;
 pub use program::exec::{JoinTarget, cpu_mask, exec};
-pub use program::process::{keeps_null_streams, rlimits};
+pub use program::process::{candidates, keeps_null_streams, rlimits};
 pub use program::seccomp::decisions;
 pub use words::not_begun;
 

@@ -6,11 +6,10 @@ use super::layers::{NODEV, NOEXEC, NOSUID, RDONLY, layer, mkdir, mount_on_own};
 use super::view::{self, Cover};
 use crate::host::{Host, HostFile, Procfs};
 use crate::profile::{Limits, PathAccess, Profile};
-use husk_plan::{Builder, Error};
+use husk_plan::{Builder, DEVICE_LINKS, Error};
 use husk_script::sys::file::{Mode, OFlags};
 use husk_script::sys::mount::{Extent, MountFlags, MountPropagationFlags};
 use husk_script::{MountPoint, Reg, Step};
-use std::ffi::CStr;
 use std::path::Path;
 
 /// The highest value of `pid_max` (linux/threads.h, `PID_MAX_LIMIT`).
@@ -21,14 +20,6 @@ pub(crate) const PROC: &str = "proc";
 
 /// The devices that every program can expect.
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
-
-const LINKS: [(&CStr, &CStr); 5] = [
-    (c"/proc/self/fd", c"fd"),
-    (c"/proc/self/fd/0", c"stdin"),
-    (c"/proc/self/fd/1", c"stdout"),
-    (c"/proc/self/fd/2", c"stderr"),
-    (c"pts/ptmx", c"ptmx"),
-];
 
 /// A path of the host that is shown in the sandbox, opened before it is covered or made read-only.
 struct HostPath<'p> {
@@ -342,7 +333,7 @@ fn fill_dev(
         plan.release(out);
         plan.release(mount);
     }
-    for (target, path) in LINKS {
+    for (path, target) in DEVICE_LINKS {
         plan.push(Step::Symlink { target, path });
     }
     mkdir(Path::new("shm"), 0o1777, plan)?;

@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 const DEFAULTS: &[(&str, u32, u32)] =
     &[("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
 
-const LINKS: [(&CStr, &CStr); 5] = [
+/// The links in /dev that every program can expect, by their names (config-linux.md, "Default Devices").
+pub const LINKS: [(&CStr, &CStr); 5] = [
     (c"fd", c"/proc/self/fd"),
     (c"stdin", c"/proc/self/fd/0"),
     (c"stdout", c"/proc/self/fd/1"),
